@@ -92,7 +92,7 @@ int geo_init(struct geo *g, const struct geo_params *p, const char **why)
 {
 	int err = check_ranges(p, why);
 	uint64_t pages, log_bytes, regions_most;
-	struct geo out = { .p = *p };
+	struct geo out = {.p = *p};
 
 	if (err)
 		return err;
@@ -204,8 +204,7 @@ uint32_t geo_region_count(const struct geo *g, uint64_t region)
 uint64_t geo_log_offset(const struct geo *g, uint32_t slot, uint32_t page, uint32_t copy)
 {
 	assert(slot <= g->p.slots && page < g->log_pages && copy < 2);
-	return LOG_OFFSET +
-	       (((uint64_t)slot * g->log_pages + page) * 2 + copy) * DDR_BLOCK_BYTES;
+	return LOG_OFFSET + (((uint64_t)slot * g->log_pages + page) * 2 + copy) * DDR_BLOCK_BYTES;
 }
 
 uint64_t geo_sb_offset(uint32_t copy)

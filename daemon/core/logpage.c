@@ -12,13 +12,13 @@
 
 /* Offsets in the block; codec.h has the magic and the checksum, 0..11. */
 enum {
-	LOG_OFF_VERSION = 12,	 /* u32 */
+	LOG_OFF_VERSION = 12,    /* u32 */
 	LOG_OFF_ARRAY_UUID = 16, /* 16 bytes */
-	LOG_OFF_SEQ = 32,	 /* u64 */
-	LOG_OFF_SLOT = 40,	 /* u16 */
-	LOG_OFF_PAGE = 42,	 /* u16 */
+	LOG_OFF_SEQ = 32,        /* u64 */
+	LOG_OFF_SLOT = 40,       /* u16 */
+	LOG_OFF_PAGE = 42,       /* u16 */
 	LOG_OFF_OWNER_NODE = 44, /* u32 */
-	LOG_OFF_OWNER_INC = 48,	 /* u64; 56..63 reserved */
+	LOG_OFF_OWNER_INC = 48,  /* u64; 56..63 reserved */
 	LOG_OFF_DIRTY = 64,
 	LOG_OFF_MISSED = LOG_OFF_DIRTY + LOG_PLANE_BYTES,
 };

@@ -17,7 +17,7 @@
 #include "limits.h"
 
 #define ISAL_ALIGN 32u
-#define ISAL_PIECE (1u << 30) /* a multiple of ISAL_ALIGN that fits in an int */
+#define ISAL_PIECE (1u << 20) /* a multiple of ISAL_ALIGN that fits in an int */
 
 _Static_assert(ISAL_PIECE <= INT32_MAX && ISAL_PIECE % ISAL_ALIGN == 0, "ISAL_PIECE");
 
@@ -38,7 +38,7 @@ static void xor_isal(uint8_t *dst, void *const *src, unsigned count, size_t byte
 		done += piece;
 	}
 #if defined(__x86_64__)
-	/* xor_gen stores past the cache; another thread may send what we hand it next. */
+	/* Some variants of xor_gen store past the cache; another thread may send it next. */
 	__builtin_ia32_sfence();
 #endif
 }

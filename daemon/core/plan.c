@@ -66,9 +66,8 @@ static void add(struct plan *p, uint8_t member, uint64_t offset, void *mem, uint
 	if (!req || req->member != member || req->offset + req->bytes != offset) {
 		assert(p->req_count < p->req_cap);
 		req = &p->req[p->req_count++];
-		*req = (struct plan_req){ .member = member,
-					  .offset = offset,
-					  .iov_first = p->iov_count };
+		*req = (struct plan_req){
+		    .member = member, .offset = offset, .iov_first = p->iov_count};
 	}
 	req->bytes += bytes;
 	iov = req->iov_count ? &p->iov[p->iov_count - 1] : NULL;
@@ -77,7 +76,7 @@ static void add(struct plan *p, uint8_t member, uint64_t offset, void *mem, uint
 		return;
 	}
 	assert(p->iov_count < p->iov_cap);
-	p->iov[p->iov_count++] = (struct iovec){ .iov_base = mem, .iov_len = bytes };
+	p->iov[p->iov_count++] = (struct iovec){.iov_base = mem, .iov_len = bytes};
 	req->iov_count++;
 }
 
@@ -113,8 +112,7 @@ void plan_write(const struct geo *g, uint64_t stripe, uint32_t count, const void
 	for (uint32_t s = 0; s < count; s++) {
 		for (unsigned f = 0; f < g->k; f++)
 			src[f] = user + (size_t)s * g->p.stripe_bytes + (size_t)f * g->frag_bytes;
-		parity_xor((uint8_t *)parity + (size_t)s * g->frag_bytes, src, g->k,
-			   g->frag_bytes);
+		parity_xor((uint8_t *)parity + (size_t)s * g->frag_bytes, src, g->k, g->frag_bytes);
 	}
 	begin(p);
 	for (uint8_t i = 0; i < g->n; i++)
@@ -142,14 +140,14 @@ void plan_window(const struct geo *g, uint64_t stripe, uint32_t count, void *win
 		if (!(members >> i & 1))
 			continue;
 		assert(p->req_count < p->req_cap && p->iov_count < p->iov_cap);
-		p->req[p->req_count++] = (struct plan_req){ .member = i,
-							    .bytes = row_bytes,
-							    .offset = geo_offset(g, stripe),
-							    .iov_first = p->iov_count,
-							    .iov_count = 1 };
+		p->req[p->req_count++] = (struct plan_req){.member = i,
+							   .bytes = row_bytes,
+							   .offset = geo_offset(g, stripe),
+							   .iov_first = p->iov_count,
+							   .iov_count = 1};
 		p->iov[p->iov_count++] = (struct iovec){
-			.iov_base = (uint8_t *)win + (size_t)i * row_bytes,
-			.iov_len = row_bytes,
+		    .iov_base = (uint8_t *)win + (size_t)i * row_bytes,
+		    .iov_len = row_bytes,
 		};
 	}
 }
@@ -234,8 +232,8 @@ void window_to_user(const struct geo *g, uint64_t stripe, uint32_t count, const 
 	for (uint32_t at = 0, run; at < count; at += run) {
 		run = geo_run(g, stripe + at, count - at);
 		for (uint8_t f = 0; f < g->k; f++) {
-			const uint8_t *row = (const uint8_t *)win +
-					     geo_member_of(g, stripe + at, f) * row_bytes;
+			const uint8_t *row =
+			    (const uint8_t *)win + geo_member_of(g, stripe + at, f) * row_bytes;
 			uint8_t *user = (uint8_t *)data + (size_t)f * g->frag_bytes;
 
 			for (uint32_t s = at; s < at + run; s++)

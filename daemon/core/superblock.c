@@ -23,39 +23,39 @@
 
 /* Offsets in the block; codec.h has the magic and the checksum, 0..11. */
 enum {
-	SB_OFF_VERSION = 12,	  /* u32 */
-	SB_OFF_COMPAT = 16,	  /* u64: unknown bits are ignored */
-	SB_OFF_RO_COMPAT = 24,	  /* u64: unknown bits forbid writing */
-	SB_OFF_INCOMPAT = 32,	  /* u64: unknown bits forbid all use */
-	SB_OFF_SEQ = 40,	  /* u64 */
-	SB_OFF_ARRAY_UUID = 48,	  /* 16 bytes */
-	SB_OFF_MEMBER_UUID = 64,  /* 16 bytes */
-	SB_OFF_NAME = 80,	  /* 64 bytes, padded with NUL */
-	SB_OFF_ORDER = 144,	  /* u8 */
-	SB_OFF_M = 145,		  /* u8 */
-	SB_OFF_LAYOUT = 146,	  /* u8 */
-	SB_OFF_SLOTS = 147,	  /* u8 */
-	SB_OFF_STRIPE = 148,	  /* u32 */
-	SB_OFF_BAND = 152,	  /* u32 */
-	SB_OFF_REGION = 156,	  /* u32 */
+	SB_OFF_VERSION = 12,       /* u32 */
+	SB_OFF_COMPAT = 16,        /* u64: unknown bits are ignored */
+	SB_OFF_RO_COMPAT = 24,     /* u64: unknown bits forbid writing */
+	SB_OFF_INCOMPAT = 32,      /* u64: unknown bits forbid all use */
+	SB_OFF_SEQ = 40,           /* u64 */
+	SB_OFF_ARRAY_UUID = 48,    /* 16 bytes */
+	SB_OFF_MEMBER_UUID = 64,   /* 16 bytes */
+	SB_OFF_NAME = 80,          /* 64 bytes, padded with NUL */
+	SB_OFF_ORDER = 144,        /* u8 */
+	SB_OFF_M = 145,            /* u8 */
+	SB_OFF_LAYOUT = 146,       /* u8 */
+	SB_OFF_SLOTS = 147,        /* u8 */
+	SB_OFF_STRIPE = 148,       /* u32 */
+	SB_OFF_BAND = 152,         /* u32 */
+	SB_OFF_REGION = 156,       /* u32 */
 	SB_OFF_MEMBER_BYTES = 160, /* u64 */
-	SB_OFF_DATA_OFFSET = 168, /* u64: follows from the above, stored to be compared */
-	SB_OFF_LOG_PAGES = 176,	  /* u32: likewise */
-	SB_OFF_INDEX = 180,	  /* u8 */
-	SB_OFF_N = 181,		  /* u8; 182..183 reserved */
-	SB_OFF_COMMITTED = 184,	  /* u64 number, u64 incarnation */
-	SB_OFF_EPOCH = 200,	  /* u64 number, u64 incarnation */
-	SB_OFF_MISSED_FROM = 216, /* u64; 224..255 reserved */
-	SB_OFF_MEMBERS = 256,	  /* SB_MEMBER_BYTES each */
+	SB_OFF_DATA_OFFSET = 168,  /* u64: follows from the above, stored to be compared */
+	SB_OFF_LOG_PAGES = 176,    /* u32: likewise */
+	SB_OFF_INDEX = 180,        /* u8 */
+	SB_OFF_N = 181,            /* u8; 182..183 reserved */
+	SB_OFF_COMMITTED = 184,    /* u64 number, u64 incarnation */
+	SB_OFF_EPOCH = 200,        /* u64 number, u64 incarnation */
+	SB_OFF_MISSED_FROM = 216,  /* u64; 224..255 reserved */
+	SB_OFF_MEMBERS = 256,      /* SB_MEMBER_BYTES each */
 };
 
 /* Offsets in a member's entry. */
 enum {
-	SB_MEMBER_UUID = 0,    /* 16 bytes */
-	SB_MEMBER_STATE = 16,  /* u8 */
-	SB_MEMBER_FLAGS = 17,  /* u8; 18..23 reserved */
-	SB_MEMBER_UPTO = 24,   /* u64 */
-	SB_MEMBER_LEFT = 32,   /* u64; 40..63 reserved */
+	SB_MEMBER_UUID = 0,   /* 16 bytes */
+	SB_MEMBER_STATE = 16, /* u8 */
+	SB_MEMBER_FLAGS = 17, /* u8; 18..23 reserved */
+	SB_MEMBER_UPTO = 24,  /* u64 */
+	SB_MEMBER_LEFT = 32,  /* u64; 40..63 reserved */
 	SB_MEMBER_BYTES = 64,
 };
 
@@ -233,7 +233,7 @@ static int check_header(const uint8_t *in, const char **why)
 int sb_decode(struct superblock *sb, const uint8_t in[DDR_BLOCK_BYTES], const char **why)
 {
 	int err = check_header(in, why);
-	struct superblock out = { 0 };
+	struct superblock out = {0};
 	const char *bad;
 	struct geo g;
 
@@ -250,7 +250,7 @@ int sb_decode(struct superblock *sb, const uint8_t in[DDR_BLOCK_BYTES], const ch
 	out.seq = get_le64(in + SB_OFF_SEQ);
 	memcpy(out.array_uuid, in + SB_OFF_ARRAY_UUID, DDR_UUID_BYTES);
 	memcpy(out.member_uuid, in + SB_OFF_MEMBER_UUID, DDR_UUID_BYTES);
-	memcpy(out.name, in + SB_OFF_NAME, DDR_NAME_BYTES);
+	memcpy(out.name, in + SB_OFF_NAME, strnlen((const char *)in + SB_OFF_NAME, DDR_NAME_BYTES));
 	out.index = in[SB_OFF_INDEX];
 	out.map.n = in[SB_OFF_N];
 	get_epoch(&out.committed, in + SB_OFF_COMMITTED);
@@ -295,14 +295,14 @@ bool map_move_legal(uint8_t from, uint8_t to)
 {
 #define TO(state) (1u << MEMBER_##state)
 	static const uint8_t legal[] = {
-		[MEMBER_IN_SYNC] = TO(IN_SYNC) | TO(SUSPECT) | TO(MISSING) | TO(FAULTY),
-		/* back in sync: waived by the exporter's instance id, or by policy (R17) */
-		[MEMBER_SUSPECT] = TO(SUSPECT) | TO(IN_SYNC) | TO(REBUILDING) | TO(MISSING) |
-				   TO(FAULTY),
-		[MEMBER_MISSING] = TO(MISSING) | TO(REBUILDING) | TO(FAULTY),
-		[MEMBER_FAULTY] = TO(FAULTY) | TO(REBUILDING),
-		[MEMBER_REBUILDING] = TO(REBUILDING) | TO(IN_SYNC) | TO(SUSPECT) | TO(MISSING) |
-				      TO(FAULTY),
+	    [MEMBER_IN_SYNC] = TO(IN_SYNC) | TO(SUSPECT) | TO(MISSING) | TO(FAULTY),
+	    /* back in sync: waived by the exporter's instance id, or by policy (R17) */
+	    [MEMBER_SUSPECT] =
+		TO(SUSPECT) | TO(IN_SYNC) | TO(REBUILDING) | TO(MISSING) | TO(FAULTY),
+	    [MEMBER_MISSING] = TO(MISSING) | TO(REBUILDING) | TO(FAULTY),
+	    [MEMBER_FAULTY] = TO(FAULTY) | TO(REBUILDING),
+	    [MEMBER_REBUILDING] =
+		TO(REBUILDING) | TO(IN_SYNC) | TO(SUSPECT) | TO(MISSING) | TO(FAULTY),
 	};
 #undef TO
 
@@ -312,9 +312,9 @@ bool map_move_legal(uint8_t from, uint8_t to)
 const char *member_state_name(uint8_t state)
 {
 	static const char *const name[] = {
-		[MEMBER_IN_SYNC] = "in-sync",	[MEMBER_SUSPECT] = "suspect",
-		[MEMBER_MISSING] = "missing",	[MEMBER_FAULTY] = "faulty",
-		[MEMBER_REBUILDING] = "rebuilding",
+	    [MEMBER_IN_SYNC] = "in-sync",       [MEMBER_SUSPECT] = "suspect",
+	    [MEMBER_MISSING] = "missing",       [MEMBER_FAULTY] = "faulty",
+	    [MEMBER_REBUILDING] = "rebuilding",
 	};
 
 	if (state < MEMBER_IN_SYNC || state > MEMBER_REBUILDING)
