@@ -61,7 +61,9 @@ struct dio {
 
 struct dev {
 	bool up, sb_ok, reading;
-	uint8_t member; /* NO_MEMBER until the map names it */
+	bool stale_read;   /* connected anew while the read of the old connection was ending */
+	uint64_t retry_us; /* when to read the superblock again after an error, 0 = not */
+	uint8_t member;    /* NO_MEMBER until the map names it */
 	uint32_t under_way;
 	uint64_t bytes, instance;
 	struct superblock sb; /* valid if sb_ok */
@@ -148,6 +150,7 @@ struct op {               /* a front-end request's share in one region */
 	struct batch batch;
 	uint32_t want, valid; /* degraded read */
 	bool planned;
+	bool spoiled; /* a decoding read: own write of the same blocks has begun since */
 	struct job *job;
 };
 
@@ -332,6 +335,7 @@ struct engine {
 	struct list regions;
 	struct list fios, ops, retry; /* retry: ops that wait for a change of map or device */
 	struct list job_wait;
+	struct list decoding; /* reads under way that will decode */
 	uint32_t fio_count, op_count;
 	uint64_t last_end;               /* where the last write ended: sequential writers */
 	struct list locks[LOCK_BUCKETS]; /* locktab.c, leader */

@@ -256,6 +256,9 @@ static void check_map(struct sim *s, struct simnode *n, const struct req *r)
 	    r->kind == KIND_LOG)
 		return;
 	state = s->checks.map.member[m].state;
+	/* What a proposal adds gets all new writes before the commit. */
+	if (n->st.proposing && r->op != DEV_READ && map_write_mask(&n->st.proposed) >> m & 1)
+		return;
 	if (state != MEMBER_IN_SYNC && state != MEMBER_REBUILDING)
 		sim_fail(s, "C4",
 			 "node %u uses member %u (kind %d, op %d), which the committed "
@@ -525,9 +528,14 @@ void checks_engine_gone(struct sim *s)
 		oracle_power(s);
 }
 
-void checks_step(struct sim *s, struct simnode *n)
+/* Before the outs of a step: what the step did, it did knowing this map. */
+void checks_map(struct sim *s, struct simnode *n)
 {
 	check_epoch(s, n);
+}
+
+void checks_step(struct sim *s, struct simnode *n)
+{
 	if (n->eio_us == s->now && s->now && !n->removing)
 		sim_fail(s, "C8",
 			 "node %u failed a request although it was not removed and k "

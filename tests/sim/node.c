@@ -115,6 +115,8 @@ static void node_step(struct sim *s, struct simnode *n, struct nev *nev)
 	}
 	s->outq.count = 0;
 	engine_step(n->e, &nev->ev, &s->outq);
+	engine_status(n->e, &n->st);
+	checks_map(s, n);
 	take_outs(s, n);
 	if (n->stopped_itself)
 		end_stopped(s, n);
