@@ -113,7 +113,8 @@ struct region {
 	struct list jobs;    /* jobs that want EX, first one may be running */
 	uint64_t idx;
 	enum lock_mode held, pend;
-	bool pend_try, called_back, job_running;
+	bool pend_try, called_back;
+	struct job *running; /* the job that has the region to itself */
 	uint64_t test_writes; /* value of writes when EX was tried */
 	enum lock_mode early; /* LOCK_EXTERNAL: granted before Ready, counts from Ready on */
 	bool want_mark;       /* the bit is wanted or set in the page image */

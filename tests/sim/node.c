@@ -435,6 +435,9 @@ void node_start(struct sim *s, struct simnode *n)
 	n->tick_at = NEVER;
 	n->own_msg = false;
 	n->epoch_seen = 0;
+	/* A new daemon knows of the removals that an older one has seen only by its record. */
+	for (uint32_t i = 0; i < s->incs; i++)
+		s->inc[i].left_at &= ~(1u << n->idx);
 	if (!s->hook)
 		engine_make(s, n);
 	trace(s, "n%u daemon starts as inc %lu", n->id, s->inc[n->ii].inc);
