@@ -298,6 +298,7 @@ struct engine {
 		uint8_t block[DDR_BLOCK_BYTES];
 		struct iovec iov;
 		struct logpage image;
+		struct term term; /* of the flush */
 	} rec;
 	struct {
 		enum rebuild_state state;
@@ -309,7 +310,7 @@ struct engine {
 		uint64_t next, done, total;
 		uint64_t checkpoint;
 		uint64_t map_num;
-		struct term term;
+		uint64_t flush_num; /* map_num when the flush was issued */
 		struct batch batch;
 		bool busy;
 	} rb;
@@ -485,6 +486,7 @@ bool slot_is_owned(const struct engine *e, uint32_t slot);
 bool slot_clean(const struct engine *e, uint32_t slot);
 uint32_t slots_unrecovered(const struct engine *e);
 void slots_reset(struct engine *e);
+void slots_unknow(struct engine *e);
 void slots_free(struct engine *e);
 size_t planes_bytes(const struct engine *e); /* of one slot: log_pages planes */
 uint64_t plane_next(const struct engine *e, const uint8_t *planes, uint64_t from); /* or regions */

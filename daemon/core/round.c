@@ -430,6 +430,8 @@ static void take_heartbeat(struct engine *e, uint32_t from, const nodemsg *m)
 
 	if (!p->inc)
 		p->inc = m->inc;
+	else if (m->inc > p->inc)
+		take_join(e, from, m); /* its daemon was replaced between two views */
 	if (from == e->cfg.node && m->inc == e->inc) {
 		e->hb_any = true;
 		e->hb_sent_us = m->heartbeat->sent_us;
