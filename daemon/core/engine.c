@@ -532,6 +532,9 @@ static int engine_setup(struct engine *e)
 		e->dev[i].member = NO_MEMBER;
 	e->slot = NO_SLOT;
 	e->state = ENGINE_JOINING;
+	/* Whom an earlier incarnation of this node has seen removed, stays removed (R6). */
+	for (uint32_t i = 0; i < e->want_record.removed_count && i < DDR_MAX_NODES; i++)
+		gone_add(e, e->want_record.removed[i].node, e->want_record.removed[i].inc);
 	return 0;
 }
 
@@ -719,6 +722,10 @@ void engine_step(struct engine *e, const struct event *ev, struct outq *q)
 		jobs_advance(e);
 		io_advance(e);
 		admin_look(e);
+		if (e->state == ENGINE_STOPPED && !e->stopped && !e->dio_under_way) {
+			e->stopped = true;
+			out_add(e, OUT_STOPPED);
+		}
 	} while (q->count != before || !list_empty(&e->dio_gone));
 }
 

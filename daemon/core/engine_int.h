@@ -160,7 +160,8 @@ struct fio { /* a front-end request */
 	uint64_t tag, offset, next;
 	uint32_t bytes, flags, parts; /* parts under way */
 	enum io_op op;
-	bool split_done, answered, flushing;
+	bool split_done, flushing;
+	bool held; /* through, but not to be answered while the gate is closed */
 	int err;
 	uint8_t *data;
 	struct batch batch;
