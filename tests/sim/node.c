@@ -115,12 +115,13 @@ static void node_step(struct sim *s, struct simnode *n, struct nev *nev)
 	}
 	s->outq.count = 0;
 	engine_step(n->e, &nev->ev, &s->outq);
+	engine_status(n->e, &n->st);
+	checks_epoch(s, n); /* a commit comes before what it allows */
 	take_outs(s, n);
 	if (n->stopped_itself)
 		end_stopped(s, n);
 	if (!n->proc)
 		return;
-	engine_status(n->e, &n->st);
 	checks_step(s, n);
 	if (n->st.state == ENGINE_ACTIVE && !n->front.open && !n->removing)
 		front_open(s, n);

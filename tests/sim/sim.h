@@ -134,7 +134,6 @@ struct disk {
 	struct superblock sb; /* newest in the cached view */
 	bool powered;
 	bool hidden;            /* nobody reaches it */
-	bool offered;           /* the administrator has put it in once */
 	bool dead, dead_silent; /* for ever: every request fails, or nobody answers at all */
 	bool cache_lost;        /* since it was last known in sync */
 	uint64_t cache_lost_stamp, cache_lost_epoch;
@@ -428,6 +427,7 @@ void checks_acked(struct sim *s, const struct wop *w);
 void checks_view(struct sim *s, struct simnode *n, uint32_t ring, uint32_t item);
 void checks_fenced(struct sim *s, uint32_t ii);
 void checks_engine_gone(struct sim *s);
+void checks_epoch(struct sim *s, struct simnode *n);
 void checks_step(struct sim *s, struct simnode *n);
 void checks_event(struct sim *s);
 void checks_final(struct sim *s);
