@@ -15,6 +15,9 @@
 
 #include "engine_int.h"
 
+#define SB_RETRY_US 500000ull
+#define IDLE_TICK_US 10000ull
+
 void engine_cfg_init(struct engine_cfg *cfg)
 {
 	memset(cfg, 0, sizeof(*cfg));
@@ -404,8 +407,11 @@ static void sb_read_done(struct engine *e, struct batch *b)
 	bool any = false;
 
 	d->reading = false;
-	if (!d->up || b->failed)
+	if (b->failed) {
+		d->retry_us = d->stale_read ? e->now : e->now + SB_RETRY_US;
+		d->stale_read = false;
 		return;
+	}
 	for (uint32_t c = 0; c < SB_COPIES; c++) {
 		if (sb_decode(&sb, d->buf[c], NULL) ||
 		    memcmp(sb.array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES))
@@ -425,7 +431,8 @@ static void sb_read(struct engine *e, uint32_t i)
 	struct dev *d = &e->dev[i];
 
 	d->reading = true;
-	d->sb_ok = false;
+	d->sb_ok = d->stale_read = false;
+	d->retry_us = 0;
 	batch_init(&d->batch, sb_read_done);
 	batch_open(&d->batch);
 	for (uint32_t c = 0; c < SB_COPIES; c++) {
@@ -468,6 +475,8 @@ static void dev_up(struct engine *e, const struct event *ev)
 		e->bad[m] = 0;
 	if (!d->reading)
 		sb_read(e, ev->dev.dev);
+	else
+		d->stale_read = true; /* the old connection's read is still ending */
 }
 
 static void dev_down(struct engine *e, const struct event *ev)
@@ -487,11 +496,9 @@ static void devs_advance(struct engine *e)
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		struct dev *d = &e->dev[i];
 
-		/* A reconnect while the old read was still ending. */
-		if (d->up && !d->reading && !d->sb_ok && d->batch.err) {
-			d->batch.err = 0;
+		/* A superblock that could not be read is tried again, now and then. */
+		if (d->up && !d->reading && d->retry_us && e->now >= d->retry_us)
 			sb_read(e, i);
-		}
 	}
 	/* A member that the map wants and this node has never reached. */
 	for (uint8_t m = 0; e->have_map && m < e->map.n; m++)
@@ -512,6 +519,7 @@ static int engine_setup(struct engine *e)
 	list_init(&e->ops);
 	list_init(&e->retry);
 	list_init(&e->job_wait);
+	list_init(&e->decoding);
 	for (uint32_t i = 0; i < LOCK_BUCKETS; i++)
 		list_init(&e->locks[i]);
 	for (uint32_t i = 0; i < DIO_MAX; i++)
@@ -602,7 +610,10 @@ static void engine_restart(struct engine *e, uint64_t inc)
 	n->inc = inc;
 	n->now = old->now;
 	n->q = old->q;
-	n->record = n->want_record = n->sent_record = old->record;
+	n->record = old->record;
+	n->sent_record = old->sent_record;
+	n->want_record = old->want_record;
+	n->record_busy = old->record_busy;
 	n->garbage = old->garbage;
 	n->garbage_count = old->garbage_count;
 	n->garbage_cap = old->garbage_cap;
@@ -713,7 +724,7 @@ void engine_step(struct engine *e, const struct event *ev, struct outq *q)
 
 uint64_t engine_deadline_us(const struct engine *e)
 {
-	uint64_t d = e->hb_next_us ? e->hb_next_us : e->now + 1000;
+	uint64_t d = e->hb_next_us ? e->hb_next_us : e->now + IDLE_TICK_US;
 
 	if (e->scan_us && e->scan_us < d)
 		d = e->scan_us;
@@ -793,6 +804,7 @@ void engine_status(const struct engine *e, struct engine_status *st)
 	st->leading = leading(e);
 	st->map = e->map;
 	st->proposing = e->proposing;
+	st->proposed = e->prop;
 	for (uint32_t i = 0; i < e->peer_count; i++)
 		st->nodes += e->peer[i].active && e->peer[i].in_view && !e->peer[i].evicted;
 	st->unfenced = gone_unfenced(e);

@@ -61,7 +61,9 @@ struct dio {
 
 struct dev {
 	bool up, sb_ok, reading;
-	uint8_t member; /* NO_MEMBER until the map names it */
+	bool stale_read;   /* connected anew while the read of the old connection was ending */
+	uint64_t retry_us; /* when to read the superblock again after an error, 0 = not */
+	uint8_t member;    /* NO_MEMBER until the map names it */
 	uint32_t under_way;
 	uint64_t bytes, instance;
 	struct superblock sb; /* valid if sb_ok */
@@ -111,7 +113,8 @@ struct region {
 	struct list jobs;    /* jobs that want EX, first one may be running */
 	uint64_t idx;
 	enum lock_mode held, pend;
-	bool pend_try, called_back, job_running;
+	bool pend_try, called_back;
+	struct job *running; /* the job that has the region to itself */
 	uint64_t test_writes; /* value of writes when EX was tried */
 	enum lock_mode early; /* LOCK_EXTERNAL: granted before Ready, counts from Ready on */
 	bool want_mark;       /* the bit is wanted or set in the page image */
@@ -148,6 +151,7 @@ struct op {               /* a front-end request's share in one region */
 	struct batch batch;
 	uint32_t want, valid; /* degraded read */
 	bool planned;
+	bool spoiled; /* a decoding read: own write of the same blocks has begun since */
 	struct job *job;
 };
 
@@ -332,6 +336,7 @@ struct engine {
 	struct list regions;
 	struct list fios, ops, retry; /* retry: ops that wait for a change of map or device */
 	struct list job_wait;
+	struct list decoding; /* reads under way that will decode */
 	uint32_t fio_count, op_count;
 	uint64_t last_end;               /* where the last write ended: sequential writers */
 	struct list locks[LOCK_BUCKETS]; /* locktab.c, leader */

@@ -57,7 +57,7 @@ static void state_send(struct engine *e)
 		b.n_node++;
 	}
 	for (uint32_t i = 0; i < e->gone_count; i++) {
-		gone[i] = pb_inc_of(e->gone[i].node, e->gone[i].inc, NO_SLOT, false);
+		gone[i] = pb_inc_of(e->gone[i].node, e->gone[i].inc, NO_SLOT, e->gone[i].fenced);
 		gp[i] = &gone[i];
 	}
 	b.n_departed = e->gone_count;

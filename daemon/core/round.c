@@ -232,7 +232,7 @@ static void hello_send(struct engine *e)
 	known.inc = e->record.committed.inc;
 	b.known = &known;
 	for (uint32_t i = 0; i < e->gone_count; i++) {
-		gone[i] = pb_inc_of(e->gone[i].node, e->gone[i].inc, NO_SLOT, false);
+		gone[i] = pb_inc_of(e->gone[i].node, e->gone[i].inc, NO_SLOT, e->gone[i].fenced);
 		ptr[i] = &gone[i];
 	}
 	b.n_departed = e->gone_count;
@@ -303,6 +303,7 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	const Ddraid__Hello *h = m->hello;
 	struct peer *p = peer_find(e, from);
+	struct departed *d;
 
 	if (e->phase != PH_HELLO || !p || !p->in_round || p->hello || !h->me || h->me->node != from)
 		return;
@@ -328,6 +329,9 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 			return;
 		}
 		gone_add(e, h->departed[i]->node, h->departed[i]->inc);
+		d = gone_find(e, h->departed[i]->node, h->departed[i]->inc);
+		if (d)
+			d->fenced |= h->departed[i]->active;
 	}
 	p = choose_leader(e);
 	if (p)
@@ -380,11 +384,15 @@ static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 		p->slot = pb_slot(s->node[i]);
 		me |= p->node == e->cfg.node && p->inc == e->inc;
 	}
-	for (size_t i = 0; i < s->n_departed; i++) {
+	/* The leader's list holds everybody's (Hello), and is everybody's now. */
+	e->gone_count = 0;
+	for (size_t i = 0; i < s->n_departed && i < 2 * DDR_MAX_NODES; i++) {
 		if (s->departed[i]->node == e->cfg.node && s->departed[i]->inc == e->inc)
 			me = false;
 		gone_add(e, s->departed[i]->node, s->departed[i]->inc);
+		e->gone[e->gone_count - 1].fenced |= s->departed[i]->active;
 	}
+	record_removed(e);
 	if (!me) {
 		round_removed(e);
 		return;
@@ -430,6 +438,8 @@ static void take_heartbeat(struct engine *e, uint32_t from, const nodemsg *m)
 
 	if (!p->inc)
 		p->inc = m->inc;
+	else if (m->inc > p->inc)
+		take_join(e, from, m); /* its daemon was replaced between two views */
 	if (from == e->cfg.node && m->inc == e->inc) {
 		e->hb_any = true;
 		e->hb_sent_us = m->heartbeat->sent_us;

@@ -263,6 +263,9 @@ static void check_failure(struct sim *s, struct simnode *n, const struct fop *f,
 	const struct incn *in = &s->inc[f->ii];
 	uint64_t since = s->checks.too_few_us;
 
+	/* Refused because the array is being stopped here. */
+	if (err == -ESHUTDOWN)
+		return;
 	if (err != -EIO)
 		sim_fail(s, "C8", "node %u answered a request with %d", n->id, err);
 	/* R6, or the policy for fewer than k fragments. */

@@ -116,12 +116,13 @@ static void node_step(struct sim *s, struct simnode *n, struct nev *nev)
 	s->outq.count = 0;
 	engine_step(n->e, &nev->ev, &s->outq);
 	engine_status(n->e, &n->st);
-	checks_epoch(s, n); /* a commit comes before what it allows */
+	checks_map(s, n);
 	take_outs(s, n);
 	if (n->stopped_itself)
 		end_stopped(s, n);
 	if (!n->proc)
 		return;
+	engine_status(n->e, &n->st);
 	checks_step(s, n);
 	if (n->st.state == ENGINE_ACTIVE && !n->front.open && !n->removing)
 		front_open(s, n);
@@ -434,6 +435,9 @@ void node_start(struct sim *s, struct simnode *n)
 	n->tick_at = NEVER;
 	n->own_msg = false;
 	n->epoch_seen = 0;
+	/* A new daemon knows of the removals that an older one has seen only by its record. */
+	for (uint32_t i = 0; i < s->incs; i++)
+		s->inc[i].left_at &= ~(1u << n->idx);
 	if (!s->hook)
 		engine_make(s, n);
 	trace(s, "n%u daemon starts as inc %lu", n->id, s->inc[n->ii].inc);

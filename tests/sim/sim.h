@@ -427,7 +427,7 @@ void checks_acked(struct sim *s, const struct wop *w);
 void checks_view(struct sim *s, struct simnode *n, uint32_t ring, uint32_t item);
 void checks_fenced(struct sim *s, uint32_t ii);
 void checks_engine_gone(struct sim *s);
-void checks_epoch(struct sim *s, struct simnode *n);
+void checks_map(struct sim *s, struct simnode *n);
 void checks_step(struct sim *s, struct simnode *n);
 void checks_event(struct sim *s);
 void checks_final(struct sim *s);
