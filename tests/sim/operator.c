@@ -43,8 +43,6 @@ static bool ask(struct sim *s, enum admin_cmd cmd, uint8_t member, uint32_t disk
 	s->operator_node = n->idx;
 	s->operator_gen = n->gen;
 	s->operator_busy_us = s->now + PATIENCE_US;
-	if (disk != NONE)
-		s->disk[disk].offered = true;
 	node_post_nev(s, n, s->now, nev);
 	return true;
 }
@@ -64,12 +62,20 @@ void operator_answer(struct sim *s, struct simnode *n, uint64_t tag, int err, co
 	s->operator_busy_us = 0;
 }
 
+/* A disk that is no member: one that never was, if there is one. */
 static uint32_t fresh_disk(const struct sim *s)
 {
-	for (uint32_t i = s->o.members; i < s->o.disks; i++)
-		if (!s->disk[i].dead && !s->disk[i].offered && s->checks.member_of[i] == NONE)
-			return i;
-	return NONE;
+	uint32_t found = NONE;
+
+	for (uint32_t i = 0; i < s->o.disks; i++) {
+		const struct disk *d = &s->disk[i];
+
+		if (d->dead || !d->powered || d->hidden || s->checks.member_of[i] != NONE)
+			continue;
+		if (found == NONE || (s->disk[found].sb_valid && !d->sb_valid))
+			found = i;
+	}
+	return found;
 }
 
 static bool usable(const struct sim *s, uint32_t disk)

@@ -134,7 +134,6 @@ struct disk {
 	struct superblock sb; /* newest in the cached view */
 	bool powered;
 	bool hidden;            /* nobody reaches it */
-	bool offered;           /* the administrator has put it in once */
 	bool dead, dead_silent; /* for ever: every request fails, or nobody answers at all */
 	bool cache_lost;        /* since it was last known in sync */
 	uint64_t cache_lost_stamp, cache_lost_epoch;
