@@ -28,11 +28,15 @@
 #define NBD_CLIENT_OWN_BYTES (1u << 20) /* of these, what doesn't count against the pool */
 #define NBD_POOL_BYTES (256u << 20)     /* data of all clients beyond their own allowance */
 #define NBD_RX_BYTES 65536              /* input of one client that is not yet parsed */
-#define NBD_HANDSHAKE_MS 10000          /* a negotiation that takes longer is ended */
+/* Time limits; the port test builds with shorter ones. */
+#ifndef NBD_HANDSHAKE_MS
+#define NBD_HANDSHAKE_MS 10000 /* a negotiation that takes longer is ended */
+#endif
 /* A client that takes no replies, or delivers no payload, is dropped after this time, but only if
- * it holds pool memory that others wait for, or has said goodbye. Otherwise it may take its time.
- */
+ * it holds pool memory that others wait for, or has said goodbye. Otherwise it may take its time. */
+#ifndef NBD_STALL_MS
 #define NBD_STALL_MS 10000
+#endif
 #define NBD_LOG_BURST 30 /* lines per NBD_LOG_PERIOD_MS; the rest is counted */
 #define NBD_LOG_PERIOD_MS 10000
 
