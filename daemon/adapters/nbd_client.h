@@ -33,7 +33,7 @@
 #define NBD_HANDSHAKE_MS 10000 /* a negotiation that takes longer is ended */
 #endif
 /* A client that takes no replies, or delivers no payload, is dropped after this time, but only if
- * it holds pool memory that others wait for, or has said goodbye. Otherwise it may take its time. */
+ * it holds pool memory that others wait for, or has said goodbye. Else it may take its time. */
 #ifndef NBD_STALL_MS
 #define NBD_STALL_MS 10000
 #endif
