@@ -348,7 +348,7 @@ static void release_advance(struct engine *e)
 	uint64_t every = e->cfg.tun.release_delay_ms * 250ull;
 	bool any = false;
 
-	if (e->flush.busy || e->phase != PH_READY || !gate_open(e) ||
+	if (e->flush.busy || !members_ready(e, write_musts(e) | write_targets(e)) || e->phase != PH_READY || !gate_open(e) ||
 	    (e->now < e->scan_us && !e->stopping))
 		return;
 	e->scan_us = e->now + (every > 1000 ? every : 1000);

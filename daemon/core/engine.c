@@ -119,6 +119,15 @@ bool member_usable(const struct engine *e, uint8_t member)
 	return d != NO_DEV && e->dev[d].up && !e->bad[member];
 }
 
+/* Whoever needs every member waits for this first, so that he does not try in vain over and over. */
+bool members_ready(const struct engine *e, uint32_t mask)
+{
+	for (uint8_t i = 0; i < DDR_MAX_MEMBERS; i++)
+		if (mask >> i & 1 && !member_usable(e, i))
+			return false;
+	return true;
+}
+
 uint32_t write_musts(const struct engine *e)
 {
 	return map_write_mask(&e->map);

@@ -390,6 +390,7 @@ void dio_start_plan(struct engine *e, struct batch *b, const struct plan *p, enu
 void batch_open(struct batch *b);
 void batch_close(struct engine *e, struct batch *b);
 bool member_usable(const struct engine *e, uint8_t member);
+bool members_ready(const struct engine *e, uint32_t mask);
 uint32_t write_targets(const struct engine *e); /* members that new writes go to */
 uint32_t write_musts(const struct engine *e);   /* members without which no write is acknowledged */
 uint32_t read_mask(const struct engine *e);     /* members that may be read now */
