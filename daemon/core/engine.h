@@ -32,7 +32,7 @@ struct ring {
 
 /* What a node must remember over its own restarts (R1, R6). */
 struct record {
-	struct epoch acked;	/* newest epoch that it acknowledged */
+	struct epoch acked;     /* newest epoch that it acknowledged */
 	struct epoch committed; /* newest epoch that it knows committed */
 	uint32_t removed_count; /* incarnations that a quorate view left behind */
 	struct {
@@ -42,8 +42,10 @@ struct record {
 };
 
 enum lock_mode { LOCK_NONE = 0, LOCK_CW = 1, LOCK_EX = 2 };
-enum lock_backend { LOCK_TABLE = 0, /* own table: `cpg`, and `local` when alone */
-		    LOCK_EXTERNAL = 1 /* OUT_LOCK, OUT_UNLOCK: `dlm` */ };
+enum lock_backend {
+	LOCK_TABLE = 0,   /* own table: `cpg`, and `local` when alone */
+	LOCK_EXTERNAL = 1 /* OUT_LOCK, OUT_UNLOCK: `dlm` */
+};
 
 /* Names of locks: kind in the top byte. */
 #define LOCK_KIND_SLOT 1u
@@ -53,44 +55,46 @@ enum lock_backend { LOCK_TABLE = 0, /* own table: `cpg`, and `local` when alone 
 
 struct tunables {
 	uint32_t release_delay_ms;   /* idle time before a region is flushed and cleared (1000) */
-	uint32_t heartbeat_ms;	     /* how often a node multicasts that it lives (200) */
+	uint32_t heartbeat_ms;       /* how often a node multicasts that it lives (200) */
 	uint32_t heartbeat_limit_ms; /* no I/O when the own heartbeat was sent longer ago (1500):
 				      * half a token time-out, R7 */
-	uint32_t evict_ms;	     /* silence, or no answer to the leader, that evicts (4000) */
+	uint32_t evict_ms;           /* silence, or no answer to the leader, that evicts (4000) */
 	uint32_t member_retry_ms;    /* how long a suspect member may come back by itself (30000) */
 	uint32_t checkpoint_regions; /* a rebuild's cursor goes into the map every so many (64) */
-	bool eio_when_lost;	     /* fewer than k fragments: EIO, else hold */
-	bool mark_ahead;	     /* mark the next region of a sequential writer (true) */
+	bool eio_when_lost;          /* fewer than k fragments: EIO, else hold */
+	bool mark_ahead;             /* mark the next region of a sequential writer (true) */
 };
 
 struct engine_cfg {
-	uint32_t node;	  /* > 0 */
-	uint64_t inc;	  /* unique per start; the engine never reuses it. On removal it asks
-			   * for a new one with OUT_REMOVED and gets it with EV_RESTART */
+	uint32_t node; /* > 0 */
+	uint64_t inc;  /* unique per start; the engine never reuses it. On removal it asks
+			* for a new one with OUT_REMOVED and gets it with EV_RESTART */
 	uint8_t array_uuid[DDR_UUID_BYTES];
 	struct record record; /* as last persisted, zero at first */
 	enum lock_backend lock_backend;
-	bool force;	      /* assemble although R1 says no */
-	uint32_t max_ios;     /* front-end requests at once (256); more wait in the engine's queue */
+	bool force;       /* assemble although R1 says no */
+	uint32_t max_ios; /* front-end requests at once (256); more wait in the engine's queue */
 	struct tunables tun;
 };
 
 enum ev_type {
-	EV_TICK,	/* time passed */
-	EV_DEV_UP,	/* a device is connected, and nothing sent before by us still runs there
-			 * (R5: fenced, or waited for). Also after a reconnect */
-	EV_DEV_DOWN,	/* its connection broke. EV_DEV_DONE(-ECONNRESET or the like) for all that was
-			 * under way comes before or after this, but comes */
-	EV_DEV_DONE,	/* one OUT_DEV_IO is done */
-	EV_VIEW,	/* group membership */
-	EV_QUORUM,	/* quorum's view */
-	EV_MSG,		/* an ordered multicast, own ones too */
-	EV_FENCE_DONE,	/* OUT_FENCE answered: err 0 = nothing of it lands any more */
+	EV_TICK,     /* time passed */
+	EV_DEV_UP,   /* a device is connected, and nothing sent before by us still runs there
+		      * (R5: fenced, or waited for). Also after a reconnect */
+	EV_DEV_DOWN, /* its connection broke. EV_DEV_DONE(-ECONNRESET or the like) for all that was
+		      * under way comes before or after this, but comes */
+	EV_DEV_DONE, /* one OUT_DEV_IO is done */
+	EV_VIEW,     /* group membership */
+	EV_QUORUM,   /* quorum's view */
+	EV_MSG,      /* an ordered multicast, own ones too */
+	EV_FENCE_DONE,  /* OUT_FENCE answered: err 0 = nothing of it lands any more */
 	EV_RECORD_DONE, /* OUT_RECORD is durable */
-	EV_IO,		/* front-end request */
-	EV_ADMIN,	/* from ddraidctl */
-	EV_LOCK_GRANTED, EV_LOCK_REFUSED, EV_LOCK_CALLBACK, /* LOCK_EXTERNAL only */
-	EV_RESTART,	/* after OUT_REMOVED: go on under the new incarnation */
+	EV_IO,          /* front-end request */
+	EV_ADMIN,       /* from ddraidctl */
+	EV_LOCK_GRANTED,
+	EV_LOCK_REFUSED,
+	EV_LOCK_CALLBACK, /* LOCK_EXTERNAL only */
+	EV_RESTART,       /* after OUT_REMOVED: go on under the new incarnation */
 };
 
 enum io_op { IO_READ, IO_WRITE, IO_FLUSH, IO_ZEROES };
@@ -98,7 +102,7 @@ enum { IO_F_FUA = 1, IO_F_UNMAP = 2 };
 
 enum admin_cmd {
 	ADMIN_FAIL,  /* member -> FAULTY */
-	ADMIN_ADD,   /* device `uri` becomes member `member` (must be MISSING or FAULTY), full rebuild */
+	ADMIN_ADD,   /* device `uri` becomes member `member` (MISSING or FAULTY), full rebuild */
 	ADMIN_READD, /* member's own device is back: partial if R15 allows, else refused */
 	ADMIN_STOP,  /* stop the array on this node: drain, clear, leave */
 };
@@ -108,11 +112,11 @@ struct event {
 	uint64_t now_us; /* monotonic; never goes back */
 	union {
 		struct {
-			uint32_t dev;	    /* 0..DDR_MAX_DEVS-1, the runtime's number for it */
-			uint64_t bytes;	    /* DEV_UP: its size */
-			uint64_t instance;  /* DEV_UP: exporter instance id, 0 = unknown */
-			const char *uri;    /* DEV_UP: as configured, valid during the call */
-			int err;	    /* DEV_DOWN: why, -errno */
+			uint32_t dev;      /* 0..DDR_MAX_DEVS-1, the runtime's number for it */
+			uint64_t bytes;    /* DEV_UP: its size */
+			uint64_t instance; /* DEV_UP: exporter instance id, 0 = unknown */
+			const char *uri;   /* DEV_UP: as configured, valid during the call */
+			int err;           /* DEV_DOWN: why, -errno */
 		} dev;
 		struct {
 			uint64_t id;
@@ -122,7 +126,7 @@ struct event {
 			struct ring ring;
 			uint32_t count;
 			uint32_t node[DDR_MAX_NODES]; /* ascending */
-			bool quorate; /* EV_QUORUM only */
+			bool quorate;                 /* EV_QUORUM only */
 		} view;
 		struct {
 			uint32_t from; /* node id of the sender */
@@ -135,11 +139,11 @@ struct event {
 			int err;
 		} fence;
 		struct {
-			uint64_t tag;	   /* the front-end's; comes back in OUT_IO_DONE */
+			uint64_t tag; /* the front-end's; comes back in OUT_IO_DONE */
 			enum io_op op;
 			uint32_t flags;
-			uint64_t offset;   /* bytes, multiple of the block */
-			uint32_t bytes;    /* multiple of the block, <= DDR_MAX_FRONT_IO_BYTES */
+			uint64_t offset; /* bytes, multiple of the block */
+			uint32_t bytes;  /* multiple of the block, <= DDR_MAX_FRONT_IO_BYTES */
 			void *data;
 		} io;
 		struct {
@@ -162,25 +166,33 @@ enum dev_op { DEV_READ, DEV_WRITE, DEV_FLUSH, DEV_ZEROES };
 enum { DEV_F_FUA = 1, DEV_F_UNMAP = 2 };
 
 /* Why a member request was made; for traces, statistics and the simulator's checks. */
-enum dev_kind { KIND_DATA, KIND_LOG, KIND_SB, KIND_RESYNC, KIND_REBUILD, KIND_CHECK, KIND_FLUSH,
-		KIND_COUNT };
+enum dev_kind {
+	KIND_DATA,
+	KIND_LOG,
+	KIND_SB,
+	KIND_RESYNC,
+	KIND_REBUILD,
+	KIND_CHECK,
+	KIND_FLUSH,
+	KIND_COUNT
+};
 
 enum out_type {
-	OUT_DEV_IO,	/* send to a device; EV_DEV_DONE must follow */
+	OUT_DEV_IO,     /* send to a device; EV_DEV_DONE must follow */
 	OUT_DEV_CANCEL, /* finish what is under way there soon, with -ECANCELED: the map no longer
 			 * holds this member; EV_DEV_DONE still comes for each */
-	OUT_SEND,	/* multicast to the group, ordered, own delivery included */
-	OUT_FENCE,	/* see that nothing of (node, inc) lands any more; EV_FENCE_DONE must follow.
-			 * Asked again after a failure */
-	OUT_RECORD,	/* make this record durable, then EV_RECORD_DONE */
-	OUT_IO_DONE,	/* answer a front-end request */
+	OUT_SEND,       /* multicast to the group, ordered, own delivery included */
+	OUT_FENCE,   /* see that nothing of (node, inc) lands any more; EV_FENCE_DONE must follow.
+		      * Asked again after a failure */
+	OUT_RECORD,  /* make this record durable, then EV_RECORD_DONE */
+	OUT_IO_DONE, /* answer a front-end request */
 	OUT_ADMIN_DONE,
-	OUT_OPEN,	/* open `uri` as a further device; EV_DEV_UP when it is there */
-	OUT_LOCK,	/* LOCK_EXTERNAL: request id in mode; `try` = refuse rather than queue */
+	OUT_OPEN, /* open `uri` as a further device; EV_DEV_UP when it is there */
+	OUT_LOCK, /* LOCK_EXTERNAL: request id in mode; `try` = refuse rather than queue */
 	OUT_UNLOCK,
-	OUT_REMOVED,	/* this incarnation was removed (R6): drop every front-end open, and come
-			 * back with EV_RESTART when no request of it is under way at a device */
-	OUT_STOPPED,	/* ADMIN_STOP is through, the slot is free */
+	OUT_REMOVED, /* this incarnation was removed (R6): drop every front-end open, and come
+		      * back with EV_RESTART when no request of it is under way at a device */
+	OUT_STOPPED, /* ADMIN_STOP is through, the slot is free */
 };
 
 struct out {
@@ -237,35 +249,35 @@ struct outq {
 
 enum engine_state {
 	ENGINE_WAIT_QUORUM, /* no quorum, or group and quorum disagree */
-	ENGINE_JOINING,	    /* waits for the leader, or assembles as leader */
-	ENGINE_ACTIVE,	    /* serves */
-	ENGINE_REMOVED,	    /* waits for EV_RESTART */
-	ENGINE_REFUSED,	    /* assembly refused by R1; status says why */
+	ENGINE_JOINING,     /* waits for the leader, or assembles as leader */
+	ENGINE_ACTIVE,      /* serves */
+	ENGINE_REMOVED,     /* waits for EV_RESTART */
+	ENGINE_REFUSED,     /* assembly refused by R1; status says why */
 	ENGINE_STOPPED,
 };
 
 /* A picture for status, tests and the simulator; a copy. */
 struct engine_status {
 	enum engine_state state;
-	bool io_allowed;	/* quorate, own heartbeat fresh, not held */
-	const char *waits;	/* why I/O waits, or NULL; static sentence */
-	uint32_t waits_node;	/* the node it speaks of, or 0 */
+	bool io_allowed;     /* quorate, own heartbeat fresh, not held */
+	const char *waits;   /* why I/O waits, or NULL; static sentence */
+	uint32_t waits_node; /* the node it speaks of, or 0 */
 	uint64_t waits_since_us;
 	uint32_t leader;
 	bool leading;
-	struct map map;		/* committed */
+	struct map map; /* committed */
 	bool proposing;
-	uint32_t nodes;		/* active incarnations */
-	uint32_t unfenced;	/* departed and not yet fenced */
+	uint32_t nodes;             /* active incarnations */
+	uint32_t unfenced;          /* departed and not yet fenced */
 	uint32_t slots_unrecovered; /* dead slots, the array's own included */
-	uint64_t regions_dirty;	/* marked in the own slot */
+	uint64_t regions_dirty;     /* marked in the own slot */
 	uint64_t regions_missed;
-	uint64_t regions_to_resync; /* in dead slots, as far as known here */
+	uint64_t regions_to_resync;           /* in dead slots, as far as known here */
 	uint64_t rebuild_done, rebuild_total; /* regions; 0, 0 when none runs */
-	uint32_t ios;		/* front-end requests under way or queued */
-	uint32_t dev_ios;	/* member requests under way */
+	uint32_t ios;                         /* front-end requests under way or queued */
+	uint32_t dev_ios;                     /* member requests under way */
 	uint64_t marks, clears, page_writes, lock_requests; /* counters since start */
-	uint64_t parity_fixed;	/* stripes whose parity a resync or check changed */
+	uint64_t parity_fixed; /* stripes whose parity a resync or check changed */
 };
 
 /* Fills in the defaults above. */
@@ -283,7 +295,7 @@ void engine_status(const struct engine *e, struct engine_status *st);
 const struct geo *engine_geo(const struct engine *e);
 /* For the simulator's checks: what this engine believes that it holds. */
 enum lock_mode engine_lock_held(const struct engine *e, uint64_t lock_id);
-uint32_t engine_slot(const struct engine *e); /* UINT32_MAX = none */
+uint32_t engine_slot(const struct engine *e);                       /* UINT32_MAX = none */
 uint8_t engine_member_of_dev(const struct engine *e, uint32_t dev); /* 0xff = none */
 const char *engine_state_name(enum engine_state s);
 
@@ -296,8 +308,8 @@ struct create_params {
 	uint8_t member_uuid[DDR_MAX_MEMBERS][DDR_UUID_BYTES];
 	char name[DDR_NAME_BYTES];
 	struct geo_params geo;
-	uint64_t inc;	/* creator's incarnation: epoch (1, inc) */
-	bool clean;	/* the members are known to be all zero */
+	uint64_t inc; /* creator's incarnation: epoch (1, inc) */
+	bool clean;   /* the members are known to be all zero */
 };
 int create_member(const struct create_params *p, uint8_t index,
 		  int (*emit)(void *arg, uint64_t offset, const uint8_t *block), void *arg);

@@ -31,27 +31,27 @@ enum geo_layout { GEO_ROTATE = 0, GEO_DEDICATED = 1 };
 
 /* What a person chooses at create, and what the superblock stores. */
 struct geo_params {
-	uint8_t order;		 /* 0..3 */
-	uint8_t m;		 /* parity fragments, 1 or 2 */
-	uint8_t layout;		 /* enum geo_layout */
-	uint8_t slots;		 /* slots of the dirty log, 2..DDR_MAX_SLOTS */
-	uint32_t stripe_bytes;	 /* S, a power of two >= block */
-	uint32_t band_bytes;	 /* member bytes between rotations, a power of two >= F */
-	uint32_t region_bytes;	 /* user bytes, a power of two >= S */
-	uint64_t member_bytes;	 /* bytes of the smallest member that are used */
+	uint8_t order;         /* 0..3 */
+	uint8_t m;             /* parity fragments, 1 or 2 */
+	uint8_t layout;        /* enum geo_layout */
+	uint8_t slots;         /* slots of the dirty log, 2..DDR_MAX_SLOTS */
+	uint32_t stripe_bytes; /* S, a power of two >= block */
+	uint32_t band_bytes;   /* member bytes between rotations, a power of two >= F */
+	uint32_t region_bytes; /* user bytes, a power of two >= S */
+	uint64_t member_bytes; /* bytes of the smallest member that are used */
 };
 
 struct geo {
 	struct geo_params p;
-	uint8_t k;		 /* data fragments = members that must be readable */
-	uint8_t n;		 /* k + m members */
-	uint32_t frag_bytes;	 /* F */
-	uint32_t log_pages;	 /* pages per slot */
+	uint8_t k;               /* data fragments = members that must be readable */
+	uint8_t n;               /* k + m members */
+	uint32_t frag_bytes;     /* F */
+	uint32_t log_pages;      /* pages per slot */
 	uint32_t region_stripes; /* stripes per region; the last region may have fewer */
-	uint64_t data_offset;	 /* member byte offset of stripe 0 */
-	uint64_t stripes;	 /* whole stripes that fit */
-	uint64_t regions;	 /* ceil(stripes / region_stripes) */
-	uint64_t size_bytes;	 /* user bytes = stripes * S */
+	uint64_t data_offset;    /* member byte offset of stripe 0 */
+	uint64_t stripes;        /* whole stripes that fit */
+	uint64_t regions;        /* ceil(stripes / region_stripes) */
+	uint64_t size_bytes;     /* user bytes = stripes * S */
 };
 
 /*

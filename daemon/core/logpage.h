@@ -17,9 +17,9 @@ struct logpage {
 	uint8_t array_uuid[DDR_UUID_BYTES];
 	uint16_t slot;
 	uint16_t page;
-	uint32_t owner_node;	/* who holds the slot, 0 = nobody */
-	uint64_t owner_inc;	/* its incarnation, 0 = nobody */
-	uint64_t seq;		/* newer wins; copy = seq & 1 */
+	uint32_t owner_node; /* who holds the slot, 0 = nobody */
+	uint64_t owner_inc;  /* its incarnation, 0 = nobody */
+	uint64_t seq;        /* newer wins; copy = seq & 1 */
 	uint8_t dirty[LOG_PLANE_BYTES];
 	uint8_t missed[LOG_PLANE_BYTES];
 };

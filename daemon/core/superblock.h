@@ -19,10 +19,10 @@ struct epoch {
 };
 
 enum member_state {
-	MEMBER_IN_SYNC = 1,    /* read and written */
-	MEMBER_SUSPECT = 2,    /* connection broke: neither read nor written; comes back by itself */
-	MEMBER_MISSING = 3,    /* given up: comes back by re-add (partial) or add */
-	MEMBER_FAULTY = 4,     /* failed a flush, or by an operator: comes back by a full rebuild */
+	MEMBER_IN_SYNC = 1, /* read and written */
+	MEMBER_SUSPECT = 2, /* connection broke: neither read nor written; comes back by itself */
+	MEMBER_MISSING = 3, /* given up: comes back by re-add (partial) or add */
+	MEMBER_FAULTY = 4,  /* failed a flush, or by an operator: comes back by a full rebuild */
 	MEMBER_REBUILDING = 5, /* written everywhere, read below rebuilt_upto */
 };
 
@@ -30,15 +30,15 @@ enum { MEMBER_F_PARTIAL = 1 }; /* REBUILDING: only the regions of the missed and
 
 struct map_member {
 	uint8_t uuid[DDR_UUID_BYTES];
-	uint8_t state;		/* enum member_state */
+	uint8_t state; /* enum member_state */
 	uint8_t flags;
-	uint64_t rebuilt_upto;	/* REBUILDING and not PARTIAL: first region not yet rebuilt */
-	uint64_t left;		/* epoch number at which it last stopped being written, or 0 */
+	uint64_t rebuilt_upto; /* REBUILDING and not PARTIAL: first region not yet rebuilt */
+	uint64_t left;         /* epoch number at which it last stopped being written, or 0 */
 };
 
 struct map {
 	struct epoch epoch;
-	uint64_t missed_from;	/* first epoch of the present degraded time, 0 = none: R15 */
+	uint64_t missed_from; /* first epoch of the present degraded time, 0 = none: R15 */
 	uint8_t n;
 	struct map_member member[DDR_MAX_MEMBERS];
 };
@@ -48,10 +48,10 @@ struct superblock {
 	uint8_t member_uuid[DDR_UUID_BYTES];
 	char name[DDR_NAME_BYTES];
 	struct geo_params geo;
-	uint8_t index;		/* which member of the map this device is */
-	uint64_t seq;		/* newer copy wins; copy = seq & 1 */
-	struct epoch committed;	/* the last epoch known committed when this was written */
-	struct map map;		/* map.epoch is this superblock's epoch */
+	uint8_t index;          /* which member of the map this device is */
+	uint64_t seq;           /* newer copy wins; copy = seq & 1 */
+	struct epoch committed; /* the last epoch known committed when this was written */
+	struct map map;         /* map.epoch is this superblock's epoch */
 };
 
 /* <0, 0, >0 as strcmp. */
@@ -66,9 +66,9 @@ void sb_encode(const struct superblock *sb, uint8_t out[DDR_BLOCK_BYTES]);
 int sb_decode(struct superblock *sb, const uint8_t in[DDR_BLOCK_BYTES], const char **why);
 
 /* Members that a write must reach / may be read / of which the array consists at present. */
-uint32_t map_write_mask(const struct map *m);	/* IN_SYNC, REBUILDING */
+uint32_t map_write_mask(const struct map *m); /* IN_SYNC, REBUILDING */
 uint32_t map_insync_mask(const struct map *m);
-bool map_degraded(const struct map *m);		/* any member not IN_SYNC */
+bool map_degraded(const struct map *m); /* any member not IN_SYNC */
 bool map_move_legal(uint8_t from, uint8_t to);
 const char *member_state_name(uint8_t state);
 

@@ -1,0 +1,52 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Every C file of the project is as clang-format lays it out. `--fix` rewrites those that are not.
+set -eu
+
+top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
+cd "$top_srcdir"
+
+# Versions differ in what they do with the same .clang-format: this one decides.
+want=14
+for tool in ${CLANG_FORMAT:-clang-format-$want clang-format}; do
+	command -v "$tool" >/dev/null && break
+	tool=
+done
+[ -n "$tool" ] || { echo "skipped: no clang-format here"; exit 77; }
+"$tool" --version | grep -q "version $want\." || {
+	echo "skipped: clang-format $want decides, $tool is $("$tool" --version)"
+	exit 77
+}
+
+# A clone names its files; a tarball holds nothing else, but for the build tree that distcheck makes in it.
+list() {
+	if [ -e .git ] && command -v git >/dev/null && git ls-files >/dev/null 2>&1; then
+		git ls-files -z --cached --others --exclude-standard -- '*.c' '*.h'
+	else
+		find . -type d \( -name '_build*' -o -name 'build*' \) -prune -o \
+			\( -name '*.[ch]' ! -name '*.pb-c.[ch]' ! -name 'conf*' \) -type f -print0
+	fi
+}
+
+files=()
+while IFS= read -r -d '' f; do
+	[ -f "$f" ] && files+=("$f")
+done < <(list)
+[ ${#files[@]} -gt 0 ] || { echo "FAILED: found no C files in $top_srcdir"; exit 1; }
+
+if [ "${1:-}" = --fix ]; then
+	"$tool" -i "${files[@]}"
+	exit
+fi
+bad=0
+for f in "${files[@]}"; do
+	"$tool" "$f" | cmp -s - "$f" && continue
+	bad=$((bad + 1))
+	echo "$f is laid out differently:"
+	"$tool" "$f" | diff "$f" - | sed -n '1,12s/^/  /p'
+done
+[ $bad = 0 ] || {
+	echo "FAILED: $bad of ${#files[@]} files; 'make format' rewrites them"
+	exit 1
+}
+echo "${#files[@]} files"
