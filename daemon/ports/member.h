@@ -37,7 +37,7 @@
  * a request that it has accepted. Local files need neither: the kernel answers every request.
  *
  * The memory that an adapter needs is allocated at open() and when it connects; nothing is
- * allocated per request.
+ * allocated per request, but by member_uring for memory that is not aligned as O_DIRECT wants it.
  */
 #ifndef DDRAID_PORTS_MEMBER_H
 #define DDRAID_PORTS_MEMBER_H
@@ -132,8 +132,8 @@ struct member_cb {
 	/* Optional. A further attempt to connect failed; for log and status. */
 	void (*retry)(void *arg, int err, const char *why);
 	/* Optional. See to it that nothing that was sent on `connection` (counted from 1) lands any
-	 * more, and answer with member_fenced(). Asked at the break; asked again when the next
-	 * connection is made and it is not answered yet or was answered with an error. */
+	 * more, and answer with member_fenced(). Asked after down(); after an answer with an error
+	 * asked again when the next connection is made. */
 	void (*fence_connection)(void *arg, uint64_t connection);
 };
 
@@ -152,7 +152,8 @@ struct member_ops {
 	void (*submit)(struct member *m, struct member_req *req);
 	/* Required. As if the connection broke with -ECANCELED: all that was submitted is answered
 	 * so, at once where the adapter can (network), else as soon as the kernel is through with
-	 * it (local). Then down(), then it connects again. Nothing if the member is not up. */
+	 * it (local). Then down(), then it connects again. Nothing if the member is not up. What was
+	 * cancelled may still land: only up() says that it can't. */
 	void (*cancel)(struct member *m);
 	/* Required. Answers as cancel() does, no up() or down() any more, at last closed(). The
 	 * member must not be used after the call. */
