@@ -36,12 +36,12 @@ uint8_t base_zeroes[BASE_ZERO_BYTES] __attribute__((aligned(4096)));
 
 #define TO(s) (1u << (s))
 static const unsigned int moves[BASE_STATES] = {
-	[BASE_CONNECTING] = TO(BASE_SETTLING) | TO(BASE_BACKOFF) | TO(BASE_CLOSING),
-	[BASE_SETTLING] = TO(BASE_UP) | TO(BASE_BACKOFF) | TO(BASE_CLOSING),
-	[BASE_UP] = TO(BASE_BREAKING) | TO(BASE_CLOSING),
-	[BASE_BREAKING] = TO(BASE_BACKOFF) | TO(BASE_CLOSING),
-	[BASE_BACKOFF] = TO(BASE_CONNECTING) | TO(BASE_CLOSING),
-	[BASE_CLOSING] = 0,
+    [BASE_CONNECTING] = TO(BASE_SETTLING) | TO(BASE_BACKOFF) | TO(BASE_CLOSING),
+    [BASE_SETTLING] = TO(BASE_UP) | TO(BASE_BACKOFF) | TO(BASE_CLOSING),
+    [BASE_UP] = TO(BASE_BREAKING) | TO(BASE_CLOSING),
+    [BASE_BREAKING] = TO(BASE_BACKOFF) | TO(BASE_CLOSING),
+    [BASE_BACKOFF] = TO(BASE_CONNECTING) | TO(BASE_CLOSING),
+    [BASE_CLOSING] = 0,
 };
 
 static void move(struct base *b, enum base_state to)
@@ -111,8 +111,7 @@ void base_gather(const struct member_req *req, struct base_cursor *at, void *dst
 	}
 }
 
-void base_scatter(const struct member_req *req, struct base_cursor *at, const void *src,
-		  uint32_t n)
+void base_scatter(const struct member_req *req, struct base_cursor *at, const void *src, uint32_t n)
 {
 	const uint8_t *from = src;
 
@@ -243,14 +242,13 @@ static void connect_start(struct base *b)
 	b->why[0] = '\0';
 	err = helper_start(b);
 	if (err)
-		attempt_failed(b, base_fail(b, err, "%s: can't start a thread: %s", b->uri,
-					    strerror(-err)));
+		attempt_failed(
+		    b, base_fail(b, err, "%s: can't start a thread: %s", b->uri, strerror(-err)));
 }
 
 static void ask_fence(struct base *b)
 {
-	if (!b->zombie || b->fence_pending || !b->cb->fence_connection ||
-	    b->state == BASE_CLOSING)
+	if (!b->zombie || b->fence_pending || !b->cb->fence_connection || b->state == BASE_CLOSING)
 		return;
 	b->fence_pending = true;
 	b->cb->fence_connection(b->arg, b->zombie_connection);
@@ -436,8 +434,7 @@ static int check(const struct base *b, const struct member_req *req)
 	if (req->op == DEV_FLUSH)
 		return req->bytes ? -EINVAL : 0;
 	if (!req->bytes || req->bytes % b->info.min_block_bytes ||
-	    req->offset_bytes % b->info.min_block_bytes ||
-	    req->offset_bytes > b->info.size_bytes ||
+	    req->offset_bytes % b->info.min_block_bytes || req->offset_bytes > b->info.size_bytes ||
 	    req->bytes > b->info.size_bytes - req->offset_bytes)
 		return -EINVAL;
 	if (req->op != DEV_READ && b->info.flags & MEMBER_READ_ONLY)
@@ -454,6 +451,7 @@ void base_submit(struct member *m, struct member_req *req)
 	struct base *b = base_of(m);
 	int err = b->state == BASE_UP ? check(b, req) : -ENOTCONN;
 
+	memset(req->priv, 0, sizeof(req->priv));
 	if (err) {
 		base_complete(b, req, err);
 		return;
@@ -515,10 +513,10 @@ int base_init(struct base *b, const struct member_ops *ops, const struct base_ho
 	b->state = BASE_CONNECTING;
 	b->dropped = true;
 	b->backoff_ms = cfg->backoff_min_ms;
-	b->handover = (struct loop_wake){ .woken = helper_through, .arg = b };
-	b->timer = (struct loop_timer){ .fired = timer_fired, .arg = b };
-	b->kick = (struct loop_timer){ .fired = kick_fired, .arg = b };
-	b->hook = (struct loop_hook){ .run = hook_run, .arg = b };
+	b->handover = (struct loop_wake){.woken = helper_through, .arg = b};
+	b->timer = (struct loop_timer){.fired = timer_fired, .arg = b};
+	b->kick = (struct loop_timer){.fired = kick_fired, .arg = b};
+	b->hook = (struct loop_hook){.run = hook_run, .arg = b};
 	err = loop_wake_add(loop, &b->handover);
 	if (!err)
 		loop_hook_add(loop, &b->hook);

@@ -30,7 +30,7 @@
 
 enum base_state {
 	BASE_CONNECTING, /* the helper thread is at it */
-	BASE_SETTLING,	 /* connected; waits until nothing sent earlier can land */
+	BASE_SETTLING,   /* connected; waits until nothing sent earlier can land */
 	BASE_UP,
 	BASE_BREAKING, /* drop was called; requests are still out */
 	BASE_BACKOFF,  /* waits before it connects again */
@@ -48,7 +48,8 @@ struct base_hooks {
 	/* Required. Puts what connect opened into the loop. 0, or -errno and b->why; drop is called
 	 * then too. */
 	int (*attach)(struct base *b);
-	/* Required. Sends as much of the request as there is room for. True: all of it was sent;
+	/* Required. Sends as much of the request as there is room for; req->priv is the adapter's
+	 * and zero at first. True: all of it was sent;
 	 * base_complete follows, from here or later. False: no room now; called again with the
 	 * same request after something completed. */
 	bool (*start)(struct base *b, struct member_req *req);
@@ -80,16 +81,16 @@ struct base {
 	enum base_state state;
 	struct member_info info;
 	struct base_list queue; /* not yet (fully) started */
-	struct base_list done;	/* to be answered */
+	struct base_list done;  /* to be answered */
 
-	bool broken;	    /* base_broken or cancel() came in BASE_UP or BASE_SETTLING */
-	bool dropped;	    /* nothing is out any more */
-	bool told_down;	    /* since it was up last */
-	bool fence_pending; /* fence_connection was called and not answered */
-	bool zombie;	    /* something sent on zombie_connection can still land */
+	bool broken;         /* base_broken or cancel() came in BASE_UP or BASE_SETTLING */
+	bool dropped;        /* nothing is out any more */
+	bool told_down;      /* since it was up last */
+	bool fence_pending;  /* fence_connection was called and not answered */
+	bool zombie;         /* something sent on zombie_connection can still land */
 	uint64_t connection; /* attached so far */
 	uint64_t zombie_connection;
-	int err;		  /* why it is not up */
+	int err;                  /* why it is not up */
 	char why[BASE_WHY_BYTES]; /* the sentence to it */
 	uint32_t backoff_ms;
 
@@ -100,8 +101,8 @@ struct base {
 
 	struct loop_wake handover; /* the helper is through */
 	struct loop_timer timer;   /* BACKOFF: connect again. SETTLING: zombies are dead */
-	struct loop_hook hook;	   /* the end of each turn */
-	struct loop_timer kick;	   /* for work that came after the hook ran */
+	struct loop_hook hook;     /* the end of each turn */
+	struct loop_timer kick;    /* for work that came after the hook ran */
 };
 
 /* A place in a request's vectors. */
@@ -129,7 +130,7 @@ void base_complete(struct base *b, struct member_req *req, int err);
 /* The connection is of no use any more; drop follows before the thread blocks. The first one
  * counts. */
 void base_broken(struct base *b, int err, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
+    __attribute__((format(printf, 3, 4)));
 void base_dropped(struct base *b);
 /* For connect and attach: sets b->why and returns err. */
 int base_fail(struct base *b, int err, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

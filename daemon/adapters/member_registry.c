@@ -46,14 +46,14 @@ const struct member_ops *member_find(const char *uri)
 void member_cfg_init(struct member_cfg *cfg)
 {
 	*cfg = (struct member_cfg){
-		.max_inflight_bytes = MEMBER_INFLIGHT_BYTES,
-		.connections = 1,
-		.connect_timeout_ms = MEMBER_CONNECT_MS,
-		.request_timeout_ms = MEMBER_REQUEST_MS,
-		.zombie_timeout_ms = MEMBER_ZOMBIE_MS,
-		.backoff_min_ms = MEMBER_BACKOFF_MIN_MS,
-		.backoff_max_ms = MEMBER_BACKOFF_MAX_MS,
-		.shared = true,
+	    .max_inflight_bytes = MEMBER_INFLIGHT_BYTES,
+	    .connections = 1,
+	    .connect_timeout_ms = MEMBER_CONNECT_MS,
+	    .request_timeout_ms = MEMBER_REQUEST_MS,
+	    .zombie_timeout_ms = MEMBER_ZOMBIE_MS,
+	    .backoff_min_ms = MEMBER_BACKOFF_MIN_MS,
+	    .backoff_max_ms = MEMBER_BACKOFF_MAX_MS,
+	    .shared = true,
 	};
 }
 

@@ -71,7 +71,7 @@ struct uring {
 	bool no_punch, no_range;
 	bool dropping; /* answer all with drop_err */
 	int drop_err;
-	uint32_t inflight;	 /* operations, the cancelling one too */
+	uint32_t inflight;       /* operations, the cancelling one too */
 	uint32_t inflight_bytes; /* as charged */
 	struct io_uring ring;
 	struct loop_fd watch;
@@ -112,7 +112,7 @@ static void close_all(struct uring *u)
 static uint32_t sysfs_physical_block(unsigned int major, unsigned int minor)
 {
 	/* the second is for partitions */
-	static const char *const where[] = { "queue", "../queue" };
+	static const char *const where[] = {"queue", "../queue"};
 	char path[128];
 	unsigned int i, bytes = 0;
 
@@ -266,7 +266,7 @@ static int measure(struct uring *u, const struct statx *st)
 
 static int open_ring(struct uring *u)
 {
-	struct io_uring_params p = { .flags = IORING_SETUP_CQSIZE, .cq_entries = 2 * URING_DEPTH };
+	struct io_uring_params p = {.flags = IORING_SETUP_CQSIZE, .cq_entries = 2 * URING_DEPTH};
 	struct base *b = &u->b;
 	int err = io_uring_queue_init_params(URING_SQ_ENTRIES, &u->ring, &p);
 
@@ -290,7 +290,7 @@ static int uring_connect(struct base *b)
 	int err;
 
 	close_all(u);
-	b->info = (struct member_info){ 0 };
+	b->info = (struct member_info){0};
 	u->no_punch = u->no_range = false;
 	err = open_file(u, &st);
 	if (!err)
@@ -324,12 +324,12 @@ static void prep_move(struct uring *u, struct io_uring_sqe *sqe, struct member_r
 	unsigned int count = 1;
 
 	if (j->bounce) {
-		j->one = (struct iovec){ (uint8_t *)j->bounce + j->done, req->bytes - j->done };
+		j->one = (struct iovec){(uint8_t *)j->bounce + j->done, req->bytes - j->done};
 		v = &j->one;
 	} else if (j->at.within) { /* after a short one: the rest of this vector alone */
 		v = &req->iov[j->at.index];
-		j->one = (struct iovec){ (uint8_t *)v->iov_base + j->at.within,
-					 v->iov_len - j->at.within };
+		j->one = (struct iovec){(uint8_t *)v->iov_base + j->at.within,
+					v->iov_len - j->at.within};
 		v = &j->one;
 	} else {
 		v = &req->iov[j->at.index];
@@ -358,7 +358,7 @@ static void prep_wipe(struct uring *u, struct io_uring_sqe *sqe, struct member_r
 		io_uring_prep_writev(sqe, u->fd, u->wipe, count, offset);
 		return;
 	}
-	j->one = (struct iovec){ base_zeroes, left };
+	j->one = (struct iovec){base_zeroes, left};
 	io_uring_prep_writev(sqe, u->fd, &j->one, 1, offset);
 }
 
@@ -409,7 +409,7 @@ static uint32_t charge(const struct uring *u, const struct member_req *req)
 static void finish(struct uring *u, struct member_req *req, int err)
 {
 	struct job *j = job_of(req);
-	struct base_cursor at = { 0 };
+	struct base_cursor at = {0};
 
 	if (u->dropping)
 		err = u->drop_err;
@@ -437,7 +437,7 @@ static bool needs_bounce(const struct uring *u, const struct member_req *req)
 static bool take_bounce(struct uring *u, struct member_req *req)
 {
 	struct job *j = job_of(req);
-	struct base_cursor at = { 0 };
+	struct base_cursor at = {0};
 
 	if (!needs_bounce(u, req))
 		return true;
@@ -466,7 +466,7 @@ static bool uring_start(struct base *b, struct member_req *req)
 	if (u->inflight == URING_DEPTH ||
 	    (u->inflight_bytes && u->inflight_bytes + cost > b->cfg.max_inflight_bytes))
 		return false;
-	*j = (struct job){ .step = STEP_MOVE };
+	j->step = STEP_MOVE;
 	u->inflight_bytes += cost;
 	if (req->op == DEV_FLUSH) {
 		j->step = STEP_SYNC;
@@ -602,7 +602,7 @@ static int uring_attach(struct base *b)
 	struct uring *u = uring_of(b);
 	int err;
 
-	u->watch = (struct loop_fd){ .fd = u->eventfd, .ready = uring_ready, .arg = u };
+	u->watch = (struct loop_fd){.fd = u->eventfd, .ready = uring_ready, .arg = u};
 	err = loop_fd_add(b->loop, &u->watch, LOOP_READ);
 	if (err)
 		return base_fail(b, err, "%s: can't poll its eventfd: %s", b->uri, strerror(-err));
@@ -641,12 +641,12 @@ static void uring_destroy(struct base *b)
 }
 
 static const struct base_hooks uring_hooks = {
-	.connect = uring_connect,
-	.attach = uring_attach,
-	.start = uring_start,
-	.flush = uring_flush,
-	.drop = uring_drop,
-	.destroy = uring_destroy,
+    .connect = uring_connect,
+    .attach = uring_attach,
+    .start = uring_start,
+    .flush = uring_flush,
+    .drop = uring_drop,
+    .destroy = uring_destroy,
 };
 
 static const struct member_ops uring_ops;
@@ -669,7 +669,7 @@ static int uring_open(const char *uri, struct loop *loop, const struct member_cf
 	u->fd = -1;
 	u->eventfd = -1;
 	for (i = 0; i < URING_WIPE_VECTORS; i++)
-		u->wipe[i] = (struct iovec){ base_zeroes, BASE_ZERO_BYTES };
+		u->wipe[i] = (struct iovec){base_zeroes, BASE_ZERO_BYTES};
 	err = base_init(&u->b, &uring_ops, &uring_hooks, uri, loop, cfg, cb, arg);
 	if (err) {
 		free(u);
@@ -681,14 +681,14 @@ static int uring_open(const char *uri, struct loop *loop, const struct member_cf
 	return 0;
 }
 
-static const char *const uring_schemes[] = { "file", NULL };
+static const char *const uring_schemes[] = {"file", NULL};
 
 static const struct member_ops uring_ops = {
-	.schemes = uring_schemes,
-	.open = uring_open,
-	.submit = base_submit,
-	.cancel = base_cancel,
-	.close = base_close,
-	.fenced = base_fenced,
+    .schemes = uring_schemes,
+    .open = uring_open,
+    .submit = base_submit,
+    .cancel = base_cancel,
+    .close = base_close,
+    .fenced = base_fenced,
 };
 MEMBER_ADAPTER(uring_ops);

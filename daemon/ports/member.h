@@ -65,7 +65,7 @@ struct member; /* one open member */
 
 struct member_cfg {
 	uint32_t max_inflight_bytes; /* 1 MiB .. MEMBER_MAX_INFLIGHT_BYTES */
-	uint32_t connections;	     /* network adapters: sockets per member, 1..8. More than one
+	uint32_t connections;        /* network adapters: sockets per member, 1..8. More than one
 				      * only if the exporter says MULTI_CONN, else one is used */
 	uint32_t connect_timeout_ms; /* to connect and negotiate, name look-up not counted */
 	uint32_t request_timeout_ms; /* a request unanswered for so long breaks the connection;
@@ -73,8 +73,8 @@ struct member_cfg {
 	uint32_t zombie_timeout_ms;  /* see `fencing` above */
 	uint32_t backoff_min_ms;     /* between attempts to connect: doubles from min to max */
 	uint32_t backoff_max_ms;
-	bool shared;	/* other nodes write this member too: it must say MULTI_CONN (true) */
-	bool force;	/* take it although it lacks FLUSH and FUA, or MULTI_CONN */
+	bool shared;    /* other nodes write this member too: it must say MULTI_CONN (true) */
+	bool force;     /* take it although it lacks FLUSH and FUA, or MULTI_CONN */
 	bool read_only; /* open for reading; WRITE and ZEROES are answered with -EROFS */
 };
 
@@ -82,7 +82,7 @@ struct member_cfg {
  * for (FUA by a flush, FLUSH by writing everything with FUA), or open is refused. */
 enum {
 	MEMBER_FLUSH = 1,      /* FLUSH is real */
-	MEMBER_FUA = 2,	       /* FUA is the member's own, not write + flush */
+	MEMBER_FUA = 2,        /* FUA is the member's own, not write + flush */
 	MEMBER_MULTI_CONN = 4, /* a FLUSH covers what other connections wrote */
 	MEMBER_ZEROES = 8,     /* ZEROES is the member's own, not written zeroes */
 	MEMBER_READ_ONLY = 16,
@@ -90,10 +90,10 @@ enum {
 
 struct member_info {
 	uint64_t size_bytes;
-	uint32_t min_block_bytes;	/* offsets and lengths are multiples of it, else -EINVAL */
+	uint32_t min_block_bytes;       /* offsets and lengths are multiples of it, else -EINVAL */
 	uint32_t preferred_block_bytes; /* below it the member rewrites neighbours (section 2);
 					 * 0 = it did not say */
-	uint32_t flags;			/* MEMBER_* */
+	uint32_t flags;                 /* MEMBER_* */
 	uint64_t instance; /* while it is the same over a down/up, the member's volatile cache was
 			    * not lost (R17); 0 = unknown */
 };
@@ -145,15 +145,16 @@ struct member_ops {
 	/* Required. URI schemes without "://", NULL at the end. */
 	const char *const *schemes;
 	/* Required. Starts to connect. 0, or -errno (-EINVAL: malformed URI; -ENOMEM) and *why a
-	 * static sentence; then there is no member and no callback. `uri` is copied, `cb` is not. */
+	 * static sentence; then there is no member and no callback. `uri` is copied, `cb` is not.
+	 */
 	int (*open)(const char *uri, struct loop *loop, const struct member_cfg *cfg,
 		    const struct member_cb *cb, void *arg, struct member **m, const char **why);
 	/* Required. */
 	void (*submit)(struct member *m, struct member_req *req);
 	/* Required. As if the connection broke with -ECANCELED: all that was submitted is answered
 	 * so, at once where the adapter can (network), else as soon as the kernel is through with
-	 * it (local). Then down(), then it connects again. Nothing if the member is not up. What was
-	 * cancelled may still land: only up() says that it can't. */
+	 * it (local). Then down(), then it connects again. Nothing if the member is not up. What
+	 * was cancelled may still land: only up() says that it can't. */
 	void (*cancel)(struct member *m);
 	/* Required. Answers as cancel() does, no up() or down() any more, at last closed(). The
 	 * member must not be used after the call. */
