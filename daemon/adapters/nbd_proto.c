@@ -384,17 +384,17 @@ static enum nbd_event step_option(struct nbd_proto *p)
 struct command {
 	const char *name;
 	bool known;
-	enum io_op op;
+	enum front_op op;
 	uint16_t flags; /* NBD_CMD_FLAG_* that it may carry */
 };
 
 /* FUA is valid everywhere, and means nothing where nothing is written. */
 static const struct command commands[] = {
-    [NBD_CMD_READ] = {"READ", true, IO_READ, NBD_CMD_FLAG_FUA},
-    [NBD_CMD_WRITE] = {"WRITE", true, IO_WRITE, NBD_CMD_FLAG_FUA},
-    [NBD_CMD_FLUSH] = {"FLUSH", true, IO_FLUSH, NBD_CMD_FLAG_FUA},
-    [NBD_CMD_TRIM] = {"TRIM", true, IO_ZEROES, NBD_CMD_FLAG_FUA},
-    [NBD_CMD_WRITE_ZEROES] = {"WRITE_ZEROES", true, IO_ZEROES,
+    [NBD_CMD_READ] = {"READ", true, FRONT_READ, NBD_CMD_FLAG_FUA},
+    [NBD_CMD_WRITE] = {"WRITE", true, FRONT_WRITE, NBD_CMD_FLAG_FUA},
+    [NBD_CMD_FLUSH] = {"FLUSH", true, FRONT_FLUSH, NBD_CMD_FLAG_FUA},
+    [NBD_CMD_TRIM] = {"TRIM", true, FRONT_ZEROES, NBD_CMD_FLAG_FUA},
+    [NBD_CMD_WRITE_ZEROES] = {"WRITE_ZEROES", true, FRONT_ZEROES,
 			      NBD_CMD_FLAG_FUA | NBD_CMD_FLAG_NO_HOLE},
 };
 
@@ -416,13 +416,13 @@ static const char *find_fault(const struct nbd_proto *p, const struct command *c
 		return "a command that is not offered";
 	if (flags & ~(uint32_t)cmd->flags)
 		return "flags that are not offered";
-	if (cmd->op == IO_FLUSH)
+	if (cmd->op == FRONT_FLUSH)
 		return r->offset || r->bytes ? "an offset or a length in a flush" : NULL;
 	if (!r->bytes)
 		return "no length";
 	if ((r->offset | r->bytes) % DDR_BLOCK_BYTES)
 		return "not aligned to the minimum block size of 4096 that was announced";
-	if (cmd->op == IO_READ && r->bytes > DDR_MAX_FRONT_IO_BYTES)
+	if (cmd->op == FRONT_READ && r->bytes > DDR_MAX_FRONT_IO_BYTES)
 		return "more than the maximum block size that was announced";
 	if (r->offset > p->ex->size_bytes || r->bytes > p->ex->size_bytes - r->offset) {
 		if (type == NBD_CMD_WRITE || type == NBD_CMD_WRITE_ZEROES)
@@ -439,12 +439,12 @@ static void set_request(struct nbd_proto *p, const struct command *cmd, uint16_t
 	r->cookie = get64(p->in + 8);
 	r->offset = get64(p->in + 16);
 	r->bytes = get32(p->in + 24);
-	r->op = cmd ? cmd->op : IO_READ;
+	r->op = cmd ? cmd->op : FRONT_READ;
 	r->flags = 0;
-	if (flags & NBD_CMD_FLAG_FUA && (r->op == IO_WRITE || r->op == IO_ZEROES))
-		r->flags |= IO_F_FUA;
-	if (r->op == IO_ZEROES && !(flags & NBD_CMD_FLAG_NO_HOLE))
-		r->flags |= IO_F_UNMAP;
+	if (flags & NBD_CMD_FLAG_FUA && (r->op == FRONT_WRITE || r->op == FRONT_ZEROES))
+		r->flags |= FRONT_F_FUA;
+	if (r->op == FRONT_ZEROES && !(flags & NBD_CMD_FLAG_NO_HOLE))
+		r->flags |= FRONT_F_UNMAP;
 }
 
 static enum nbd_event step_request(struct nbd_proto *p)
@@ -480,7 +480,7 @@ static enum nbd_event step_request(struct nbd_proto *p)
 void nbd_proto_accept(struct nbd_proto *p, void *data)
 {
 	assert(p->state == NBD_S_HELD);
-	assert(!data == (p->req.op != IO_WRITE));
+	assert(!data == (p->req.op != FRONT_WRITE));
 	p->payload = data;
 	if (data)
 		move(p, NBD_S_PAYLOAD, p->req.bytes);

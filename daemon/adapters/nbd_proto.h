@@ -66,8 +66,8 @@ enum nbd_state {
 
 struct nbd_request {
 	uint64_t cookie; /* the client's, opaque */
-	enum io_op op;
-	uint32_t flags;  /* IO_F_* */
+	enum front_op op;
+	uint32_t flags;  /* FRONT_F_* */
 	uint64_t offset; /* READ, WRITE, ZEROES: within the export, whole blocks */
 	uint32_t
 	    bytes; /* READ, WRITE: up to DDR_MAX_FRONT_IO_BYTES; ZEROES: up to 4 GiB - 1 block */

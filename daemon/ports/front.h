@@ -30,7 +30,7 @@
 
 #include <stdint.h>
 
-#include "daemon/core/engine.h" /* enum io_op, IO_F_FUA, IO_F_UNMAP; limits */
+#include "daemon/core/limits.h"
 #include "daemon/ports/loop.h"
 
 #define FRONT_MAX_LISTEN 4  /* addresses of one front-end */
@@ -38,10 +38,14 @@
 
 struct front;
 
+/* The same values as the engine's enum io_op and IO_F_*: the runtime passes them through. */
+enum front_op { FRONT_READ, FRONT_WRITE, FRONT_FLUSH, FRONT_ZEROES, FRONT_OPS };
+enum { FRONT_F_FUA = 1, FRONT_F_UNMAP = 2 };
+
 struct front_req {
 	uint64_t tag; /* given back to front_complete; the top byte is cfg.id */
-	enum io_op op;
-	uint32_t flags;  /* IO_F_FUA on WRITE and ZEROES, IO_F_UNMAP on ZEROES; else 0 */
+	enum front_op op;
+	uint32_t flags;  /* FRONT_F_FUA on WRITE and ZEROES, FRONT_F_UNMAP on ZEROES; else 0 */
 	uint64_t offset; /* multiple of DDR_BLOCK_BYTES, within the array; 0 for FLUSH */
 	uint32_t
 	    bytes;  /* multiple of DDR_BLOCK_BYTES, 1 block..DDR_MAX_FRONT_IO_BYTES; 0 for FLUSH */
@@ -86,9 +90,9 @@ struct front_stats {
 	uint64_t accepted;     /* opens */
 	uint64_t violations;   /* opens ended because of a protocol error */
 	uint64_t dropped;      /* opens ended by reset, or because they stalled */
-	uint64_t requests[4];  /* by enum io_op, as the consumers sent them */
-	uint64_t rejected;     /* requests answered with an error without asking the sink */
-	uint64_t failed;       /* requests that the sink failed */
+	uint64_t requests[FRONT_OPS]; /* by enum front_op, as the consumers sent them */
+	uint64_t rejected;            /* requests answered with an error without asking the sink */
+	uint64_t failed;              /* requests that the sink failed */
 };
 
 /* One kind of front-end. Registered by FRONT_REGISTER in its own source. */

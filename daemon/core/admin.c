@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Requests from ddraidctl. The node that was asked multicasts the request; the leader does it and
+ * answers with AdminDone when the map says that it is done. A request is of one round: a new round
+ * ends it with -EAGAIN on the node that was asked, and the person asks again.
+ *
+ * A new member comes in three steps, so that each node is known to reach the same device: OPEN (all
+ * open the URI), CHECK (the leader has put a superblock with a fresh UUID on it; all read it back),
+ * SEEN from every node; then it is proposed as REBUILDING.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "msg.h"
+
+enum { CMD_OPEN = 16, CMD_CHECK, CMD_SEEN };
+
+static void admin_tell(struct engine *e, uint32_t node, uint64_t tag, int err, const char *why)
+{
+	NODEMSG(m, b, ADMIN_DONE, AdminDone, admin_done);
+
+	b.node = node;
+	b.tag = tag;
+	b.err = err;
+	b.why = (char *)(why ? why : "");
+	msg_send(e, &m);
+}
+
+static void admin_answer(struct engine *e, uint64_t tag, int err, const char *why)
+{
+	struct out *o = out_add(e, OUT_ADMIN_DONE);
+
+	o->admin_done.tag = tag;
+	o->admin_done.err = err;
+	if (why) {
+		char *copy = out_memory(e, strlen(why) + 1);
+
+		memcpy(copy, why, strlen(why) + 1);
+		o->admin_done.why = copy;
+	}
+}
+
+void admin_submit(struct engine *e, const struct event *ev)
+{
+	NODEMSG(m, b, ADMIN, Admin, admin);
+
+	if (ev->admin.cmd == ADMIN_STOP) {
+		e->stopping = true;
+		e->stop_tag = ev->admin.tag;
+		admin_answer(e, ev->admin.tag, 0, NULL);
+		return;
+	}
+	if (e->phase != PH_READY || e->asked.used) {
+		admin_answer(e, ev->admin.tag, -EAGAIN,
+			     e->asked.used
+				 ? "another request is under way on this node; wait for it"
+				 : "the cluster is settling; ask again");
+		return;
+	}
+	e->asked.used = true;
+	e->asked.tag = ev->admin.tag;
+	e->asked.term = e->term;
+	b.tag = ev->admin.tag;
+	b.cmd = (uint32_t)ev->admin.cmd;
+	b.member = ev->admin.member;
+	b.uri = (char *)(ev->admin.uri ? ev->admin.uri : "");
+	msg_send(e, &m);
+}
+
+static bool admin_possible(struct engine *e, const Ddraid__Admin *a, const char **why)
+{
+	uint8_t s = a->member < e->map.n ? e->map.member[a->member].state : 0;
+	const struct map_member *mm = &e->map.member[a->member];
+
+	*why = NULL;
+	if (!s)
+		*why = "there is no such member";
+	else if (a->cmd == ADMIN_FAIL && s == MEMBER_IN_SYNC &&
+		 map_count_insync(&e->map) <= e->geo.k)
+		*why = "no more members may fail: the data needs all that are left";
+	else if (a->cmd == ADMIN_ADD && s != MEMBER_MISSING && s != MEMBER_FAULTY)
+		*why = "the member is in use; fail it first";
+	else if (a->cmd == ADMIN_ADD && strlen(a->uri) >= DDR_URI_BYTES)
+		*why = "the URI is too long";
+	else if (a->cmd == ADMIN_READD && s != MEMBER_MISSING && s != MEMBER_SUSPECT)
+		*why = "only a missing member can be re-added; add it as a new one";
+	else if (a->cmd == ADMIN_READD &&
+		 !(mm->left && e->map.missed_from && mm->left >= e->map.missed_from))
+		*why = "what the member missed is not known; add it as a new one";
+	return !*why;
+}
+
+static void take_admin(struct engine *e, uint32_t from, const Ddraid__Admin *a)
+{
+	const char *why;
+
+	if (e->admin.used) {
+		admin_tell(e, from, a->tag, -EBUSY, "another change is under way; wait for it");
+		return;
+	}
+	if (a->cmd > ADMIN_READD || !admin_possible(e, a, &why)) {
+		admin_tell(e, from, a->tag, -EINVAL, a->cmd > ADMIN_READD ? "unknown" : why);
+		return;
+	}
+	memset(&e->admin, 0, sizeof(e->admin));
+	e->admin.used = true;
+	e->admin.node = from;
+	e->admin.tag = a->tag;
+	e->admin.cmd = (uint8_t)a->cmd;
+	e->admin.member = (uint8_t)a->member;
+	e->admin.since = e->now;
+	if (a->cmd == ADMIN_FAIL)
+		e->ld.wanted[a->member] = MEMBER_FAULTY;
+	if (a->cmd != ADMIN_ADD)
+		return;
+	strncpy(e->admin.uri, a->uri, DDR_URI_BYTES - 1);
+	/* Unique: an incarnation never comes twice, and an epoch number only once in it. */
+	memcpy(e->admin.uuid, &e->inc, 8);
+	for (uint8_t i = 0; i < 8; i++)
+		e->admin.uuid[8 + i] = (uint8_t)((e->map.epoch.num + 1) >> (8 * i));
+}
+
+static uint32_t dev_of_uri(const struct engine *e, const char *uri)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (e->dev[i].up && !strcmp(e->dev[i].uri, uri))
+			return i;
+	return NO_DEV;
+}
+
+static void step_send(struct engine *e, uint32_t cmd, const char *uri, const uint8_t *uuid)
+{
+	NODEMSG(m, b, ADMIN, Admin, admin);
+
+	b.cmd = cmd;
+	b.uri = (char *)uri;
+	b.uuid.data = (uint8_t *)uuid;
+	b.uuid.len = DDR_UUID_BYTES;
+	msg_send(e, &m);
+}
+
+static void sb_placed(struct engine *e, struct batch *b)
+{
+	e->admin.busy = false;
+	if (e->state != ENGINE_REMOVED && leading(e) && e->admin.used && b->ok &&
+	    !e->admin.checked) {
+		e->admin.checked = true;
+		step_send(e, CMD_CHECK, e->admin.uri, e->admin.uuid);
+	}
+}
+
+/* The new device gets both superblocks, of epoch 0: no assembly takes it for anything until a
+ * proposal that names it has been written there. */
+static void sb_place(struct engine *e, uint32_t dev)
+{
+	struct superblock sb = e->base;
+
+	memset(&sb.committed, 0, sizeof(sb.committed));
+	memset(&sb.map, 0, sizeof(sb.map));
+	sb.map.n = e->map.n;
+	for (uint8_t i = 0; i < sb.map.n; i++) {
+		sb.map.member[i] = e->map.member[i];
+		sb.map.member[i].state = MEMBER_MISSING;
+		sb.map.member[i].flags = 0;
+		sb.map.member[i].rebuilt_upto = sb.map.member[i].left = 0;
+	}
+	sb.index = e->admin.member;
+	memcpy(sb.map.member[sb.index].uuid, e->admin.uuid, DDR_UUID_BYTES);
+	memcpy(sb.member_uuid, e->admin.uuid, DDR_UUID_BYTES);
+	e->admin.busy = true;
+	batch_init(&e->admin.batch, sb_placed);
+	batch_open(&e->admin.batch);
+	for (uint32_t c = 0; c < SB_COPIES; c++) {
+		sb.seq = c;
+		sb_encode(&sb, e->admin.block[c]);
+		e->admin.iov[c] = (struct iovec){e->admin.block[c], DDR_BLOCK_BYTES};
+		dio_start_raw(e, &e->admin.batch, dev, DEV_WRITE, geo_sb_offset(c), DDR_BLOCK_BYTES,
+			      &e->admin.iov[c], 1);
+	}
+	batch_close(e, &e->admin.batch);
+}
+
+static void admin_end(struct engine *e, int err, const char *why)
+{
+	admin_tell(e, e->admin.node, e->admin.tag, err, why);
+	e->admin.used = false;
+}
+
+static void add_advance(struct engine *e)
+{
+	uint32_t dev = dev_of_uri(e, e->admin.uri);
+	uint64_t need = e->geo.data_offset + e->geo.stripes * e->geo.frag_bytes;
+
+	if (!e->admin.opened) {
+		e->admin.opened = true;
+		step_send(e, CMD_OPEN, e->admin.uri, e->admin.uuid);
+		return;
+	}
+	if (dev != NO_DEV && e->dev[dev].bytes < need) {
+		admin_end(e, -ENOSPC,
+			  "the new member is smaller than the others; use a larger one");
+		return;
+	}
+	if (dev != NO_DEV && e->dev[dev].member != NO_MEMBER &&
+	    map_write_mask(&e->map) >> e->dev[dev].member & 1 && !e->admin.checked) {
+		admin_end(e, -EBUSY, "the device is a member of this array already");
+		return;
+	}
+	if (dev != NO_DEV && !e->admin.placed && !e->dev[dev].reading) {
+		e->admin.placed = true;
+		sb_place(e, dev);
+	}
+	if (!e->admin.checked || e->admin.entered)
+		return;
+	for (uint32_t i = 0; i < e->peer_count; i++)
+		if (e->peer[i].member && !(e->admin.seen >> i & 1))
+			return;
+	e->admin.entered = true;
+	memcpy(e->ld.new_uuid[e->admin.member], e->admin.uuid, DDR_UUID_BYTES);
+	e->ld.full[e->admin.member] = true;
+	e->ld.wanted[e->admin.member] = MEMBER_REBUILDING;
+}
+
+static bool all_reach_it(const struct engine *e, uint8_t member)
+{
+	for (uint32_t i = 0; i < e->peer_count; i++)
+		if (e->peer[i].member && !(e->peer[i].raw_mask >> member & 1))
+			return false;
+	return true;
+}
+
+void admin_advance(struct engine *e)
+{
+	uint8_t m = e->admin.member, s;
+
+	if (!e->admin.used)
+		return;
+	s = e->map.member[m].state;
+	if (e->admin.cmd == ADMIN_FAIL && s == MEMBER_FAULTY) {
+		admin_end(e, 0, NULL);
+	} else if (e->admin.cmd != ADMIN_FAIL && (s == MEMBER_REBUILDING || s == MEMBER_IN_SYNC) &&
+		   (e->admin.cmd == ADMIN_READD || e->admin.entered)) {
+		e->ld.full[m] = false;
+		admin_end(e, 0, NULL);
+	} else if (e->now - e->admin.since > 2000ull * e->cfg.tun.evict_ms) {
+		e->ld.full[m] = false;
+		if (e->ld.wanted[m] == MEMBER_REBUILDING)
+			e->ld.wanted[m] = 0;
+		admin_end(e, -ETIMEDOUT, "not every node reaches the device; see that all do");
+	} else if (e->admin.cmd == ADMIN_ADD) {
+		add_advance(e);
+	} else if (e->admin.cmd == ADMIN_READD && !e->ld.wanted[m] && all_reach_it(e, m)) {
+		e->ld.wanted[m] = MEMBER_REBUILDING;
+	}
+}
+
+/* CHECK: is what we opened under this URI the device on which the leader put the superblock? */
+void admin_look(struct engine *e)
+{
+	uint32_t dev = e->adding.used ? dev_of_uri(e, e->adding.uri) : NO_DEV;
+
+	if (dev == NO_DEV || e->dev[dev].reading || e->adding.term.inc != e->term.inc ||
+	    e->adding.term.num != e->term.num)
+		return;
+	if (e->dev[dev].sb_ok &&
+	    !memcmp(e->dev[dev].sb.member_uuid, e->adding.uuid, DDR_UUID_BYTES)) {
+		e->adding.used = false;
+		step_send(e, CMD_SEEN, e->adding.uri, e->adding.uuid);
+	} else if (!e->adding.reread) {
+		e->adding.reread = true;
+		dev_reread(e, dev);
+	}
+}
+
+static void take_step(struct engine *e, uint32_t from, const Ddraid__Admin *a)
+{
+	size_t len = strlen(a->uri);
+
+	if (a->uuid.len != DDR_UUID_BYTES || len >= DDR_URI_BYTES)
+		return;
+	if (a->cmd == CMD_SEEN) {
+		struct peer *p = peer_find(e, from);
+
+		if (leading(e) && e->admin.used &&
+		    !memcmp(a->uuid.data, e->admin.uuid, DDR_UUID_BYTES))
+			e->admin.seen |= 1u << (uint32_t)(p - e->peer);
+		return;
+	}
+	if (from != e->leader)
+		return;
+	if (a->cmd == CMD_OPEN && dev_of_uri(e, a->uri) == NO_DEV) {
+		memcpy(out_add(e, OUT_OPEN)->open.uri, a->uri, len + 1);
+	} else if (a->cmd == CMD_CHECK) {
+		memset(&e->adding, 0, sizeof(e->adding));
+		e->adding.used = true;
+		e->adding.term = e->term;
+		memcpy(e->adding.uri, a->uri, len + 1);
+		memcpy(e->adding.uuid, a->uuid.data, DDR_UUID_BYTES);
+	}
+}
+
+void admin_message(struct engine *e, uint32_t from, const nodemsg *m)
+{
+	if (m->body_case == DDRAID__NODE_MSG__BODY_ADMIN_DONE) {
+		const Ddraid__AdminDone *d = m->admin_done;
+
+		if (from != e->leader || d->node != e->cfg.node || !e->asked.used ||
+		    d->tag != e->asked.tag)
+			return;
+		e->asked.used = false;
+		admin_answer(e, d->tag, d->err, d->why[0] ? d->why : NULL);
+		return;
+	}
+	if (m->admin->cmd >= CMD_OPEN)
+		take_step(e, from, m->admin);
+	else if (leading(e))
+		take_admin(e, from, m->admin);
+}
+
+/* A round has ended: so have the requests of it. */
+void admin_reset(struct engine *e)
+{
+	e->admin.used = e->adding.used = false;
+	if (!e->asked.used)
+		return;
+	e->asked.used = false;
+	admin_answer(e, e->asked.tag, -EAGAIN, "the cluster changed meanwhile; look and ask again");
+}

@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The own slot of the dirty log.
+ *
+ * Order, always: lock and durable mark -> member writes -> answer -> idle for the release delay ->
+ * FLUSH of every member -> clear. Each page has the image that is wanted, and one write of it at
+ * most under way. A region counts as marked only if its bit is in the last durable image *and* in
+ * the one under way: so a clear that has been sent counts at once, a mark only when it is on every
+ * member of the map (R11, R13).
+ *
+ * Clears ride along with marks; without one they go out after CLEAR_DELAY_US. While a member is
+ * missing a clear moves the bit to the missed plane (R15).
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "msg.h"
+
+#define CLEAR_DELAY_US 50000ull
+
+int dlog_alloc(struct engine *e)
+{
+	e->page = calloc(e->geo.log_pages, sizeof(*e->page));
+	return e->page ? 0 : -1;
+}
+
+void dlog_reset(struct engine *e)
+{
+	free(e->page);
+	e->page = NULL;
+}
+
+static struct lpage *page_of(const struct engine *e, uint64_t region, uint32_t *bit)
+{
+	*bit = (uint32_t)(region % LOG_REGIONS_PER_PAGE);
+	return &e->page[region / LOG_REGIONS_PER_PAGE];
+}
+
+bool dlog_marked(const struct engine *e, uint64_t region)
+{
+	uint32_t bit;
+	const struct lpage *p = page_of(e, region, &bit);
+
+	return e->slot_owned && bit_get(p->want.dirty, bit) && bit_get(p->durable, bit) &&
+	       (!p->writing || bit_get(p->inflight, bit));
+}
+
+static void page_need(struct engine *e, struct lpage *p, bool urgent)
+{
+	if (!p->need)
+		p->need_us = e->now;
+	p->need = true;
+	p->urgent |= urgent;
+}
+
+void dlog_mark(struct engine *e, struct region *r)
+{
+	uint32_t bit;
+	struct lpage *p = page_of(e, r->idx, &bit);
+
+	r->want_mark = true;
+	if (bit_get(p->want.dirty, bit))
+		return;
+	bit_set(p->want.dirty, bit);
+	e->n_marks++;
+	page_need(e, p, true);
+}
+
+static bool degraded(const struct engine *e)
+{
+	return map_degraded(&e->map) || (e->proposing && map_degraded(&e->prop));
+}
+
+static void dlog_clear(struct engine *e, struct region *r)
+{
+	uint32_t bit;
+	struct lpage *p = page_of(e, r->idx, &bit);
+
+	bit_clear(p->want.dirty, bit);
+	if (degraded(e))
+		bit_set(p->want.missed, bit);
+	r->want_mark = r->flushing = r->shared = r->ex_tested = r->resync_all = false;
+	memset(r->written, 0, e->geo.region_stripes / 8 + 1);
+	e->n_clears++;
+	page_need(e, p, false);
+}
+
+/* ---- pages out ------------------------------------------------------------------------------ */
+
+static void page_send(struct engine *e, struct lpage *p, uint32_t mask)
+{
+	uint32_t page = (uint32_t)(p - e->page);
+
+	p->waiting = false;
+	batch_open(&p->batch);
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (mask >> i & 1)
+			dio_start(
+			    e, &p->batch, i, DEV_WRITE, KIND_LOG, DEV_F_FUA,
+			    geo_log_offset(&e->geo, e->slot, page, (uint32_t)(p->want.seq & 1)),
+			    DDR_BLOCK_BYTES, &p->iov, 1, 0);
+	batch_close(e, &p->batch);
+}
+
+static uint32_t usable_of(const struct engine *e, uint32_t mask)
+{
+	uint32_t u = 0;
+
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (mask >> i & 1 && member_usable(e, i))
+			u |= 1u << i;
+	return u & write_targets(e);
+}
+
+static void page_written(struct engine *e, struct batch *b)
+{
+	struct lpage *p = list_entry(b, struct lpage, batch);
+
+	(void)e;
+	p->ok |= b->ok;
+	p->waiting = true; /* dlog_advance looks at what it reached */
+}
+
+static void page_start(struct engine *e, struct lpage *p)
+{
+	p->need = p->urgent = false;
+	p->writing = true;
+	p->ok = 0;
+	p->want.seq++;
+	memcpy(p->inflight, p->want.dirty, LOG_PLANE_BYTES);
+	logpage_encode(&p->want, p->block);
+	p->iov = (struct iovec){p->block, DDR_BLOCK_BYTES};
+	e->n_page_writes++;
+	batch_init(&p->batch, page_written);
+	page_send(e, p, write_targets(e));
+}
+
+static void page_done(struct engine *e, struct lpage *p)
+{
+	uint64_t first = (uint64_t)(p - e->page) * LOG_REGIONS_PER_PAGE;
+
+	p->writing = p->waiting = false;
+	memcpy(p->durable, p->inflight, LOG_PLANE_BYTES);
+	list_for_each(it, tmp, &e->regions)
+	{
+		struct region *r = list_entry(it, struct region, all);
+
+		if (r->idx >= first && r->idx - first < LOG_REGIONS_PER_PAGE &&
+		    (!list_empty(&r->marking) || !list_empty(&r->jobs)) && dlog_marked(e, r->idx))
+			region_marked(e, r);
+	}
+}
+
+static void pages_advance(struct engine *e)
+{
+	for (uint32_t i = 0; i < e->geo.log_pages; i++) {
+		struct lpage *p = &e->page[i];
+		uint32_t missing = write_musts(e) & ~p->ok;
+
+		if (p->writing && p->waiting) {
+			if (!missing)
+				page_done(e, p);
+			else if (usable_of(e, missing))
+				page_send(e, p, usable_of(e, missing));
+		}
+		if (p->need && !p->writing && (p->urgent || e->now - p->need_us >= CLEAR_DELAY_US))
+			page_start(e, p);
+	}
+}
+
+bool dlog_settled(const struct engine *e)
+{
+	if (e->slot == NO_SLOT)
+		return true;
+	for (uint32_t i = 0; i < e->geo.log_pages; i++)
+		if (e->page[i].writing || e->page[i].need)
+			return false;
+	return true;
+}
+
+/* R11: a member was added: everything of this slot goes to it as well. */
+void dlog_rewrite_all(struct engine *e)
+{
+	for (uint32_t i = 0; e->slot_owned && i < e->geo.log_pages; i++)
+		page_need(e, &e->page[i], true);
+}
+
+/* ---- the slot: taking, leaving -------------------------------------------------------------- */
+
+/* The leader gave us a slot: read it (sequence numbers, missed set), put our name on it. */
+void dlog_acquire(struct engine *e, uint32_t slot)
+{
+	e->slot = slot;
+	e->slot_wanted = true;
+	e->ld.slot[slot].known = false;
+}
+
+static void slot_take(struct engine *e)
+{
+	const struct slotinfo *s = &e->ld.slot[e->slot];
+
+	e->slot_wanted = false;
+	for (uint32_t i = 0; i < e->geo.log_pages; i++) {
+		struct lpage *p = &e->page[i];
+
+		memset(p, 0, sizeof(*p));
+		memcpy(p->want.array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES);
+		p->want.slot = (uint16_t)e->slot;
+		p->want.page = (uint16_t)i;
+		p->want.owner_node = e->cfg.node;
+		p->want.owner_inc = e->inc;
+		p->want.seq = s->seq[i];
+		/* Nothing is dirty (R16: the leader gives away only clean slots); were a bit set,
+		 * no region of ours would ever clear it. */
+		memcpy(p->want.dirty, s->dirty + (size_t)i * LOG_PLANE_BYTES, LOG_PLANE_BYTES);
+		memcpy(p->want.missed, s->missed + (size_t)i * LOG_PLANE_BYTES, LOG_PLANE_BYTES);
+		page_need(e, p, true);
+	}
+}
+
+/* The slot is ours when its pages are durable; then, once in each round, everybody is told. */
+static void slot_advance(struct engine *e)
+{
+	pb_inc me = pb_inc_of(e->cfg.node, e->inc, e->slot, true);
+	NODEMSG(m, b, JOINED, Joined, joined);
+
+	if (e->slot_wanted) {
+		if (e->ld.reading)
+			return;
+		if (e->ld.slot[e->slot].known)
+			slot_take(e);
+		else
+			slot_read(e, e->slot);
+		return;
+	}
+	if (!e->slot_owned)
+		e->slot_owned = dlog_settled(e);
+	if (!e->slot_owned || e->state != ENGINE_JOINING || e->phase != PH_READY || e->joined_sent)
+		return;
+	b.me = &me;
+	e->joined_sent = true;
+	msg_send(e, &m);
+}
+
+/* ADMIN_STOP: nothing is dirty any more; take our name off, then leave. */
+static void leave_advance(struct engine *e)
+{
+	pb_inc me = pb_inc_of(e->cfg.node, e->inc, e->slot, false);
+	NODEMSG(m, b, LEFT, Left, left);
+
+	if (!list_empty(&e->fios) || !list_empty(&e->regions) || e->phase != PH_READY)
+		return;
+	if (e->page[0].want.owner_inc) {
+		e->page[0].want.owner_node = 0;
+		e->page[0].want.owner_inc = 0;
+		page_need(e, &e->page[0], true);
+		return;
+	}
+	if (!dlog_settled(e) || e->left_sent)
+		return;
+	b.me = &me;
+	e->left_sent = true;
+	msg_send(e, &m);
+}
+
+/* ---- release -------------------------------------------------------------------------------- */
+
+static void check_done(struct engine *e, struct job *j)
+{
+	struct region *r = region_find(e, j->region);
+
+	if (!r || r->check != j)
+		return;
+	r->check = NULL;
+	r->shared = r->resync_all = false;
+	/* Nothing was let in meanwhile: what was written has been checked. */
+	memset(r->written, 0, e->geo.region_stripes / 8 + 1);
+	free(j);
+}
+
+static void check_start(struct engine *e, struct region *r)
+{
+	uint64_t first = geo_region_first(&e->geo, r->idx);
+
+	r->check = malloc(sizeof(*r->check));
+	if (!r->check)
+		return; /* tried again at the next scan */
+	job_init(r->check, JOB_CHECK, check_done, NULL);
+	job_start(e, r->check, r->idx, first, first + geo_region_count(&e->geo, r->idx));
+}
+
+static bool written_any(const struct engine *e, const struct region *r)
+{
+	for (uint32_t i = 0; i < e->geo.region_stripes / 8 + 1; i++)
+		if (r->written[i])
+			return true;
+	return false;
+}
+
+static bool idle(const struct engine *e, const struct region *r)
+{
+	uint64_t delay = e->stopping ? 0 : e->cfg.tun.release_delay_ms * 1000ull;
+
+	return r->want_mark && !r->users && list_empty(&r->queue) && list_empty(&r->jobs) &&
+	       e->now - r->last_us >= delay && dlog_marked(e, r->idx);
+}
+
+/* May it be flushed and cleared? If not, does what is needed to get there. */
+static bool clearable(struct engine *e, struct region *r)
+{
+	if (r->resync_all || r->shared) {
+		if (!r->check)
+			check_start(e, r);
+		return false;
+	}
+	if (!written_any(e, r) || alone(e) || r->ex_tested)
+		return true;
+	region_test_ex(e, r);
+	return r->ex_tested;
+}
+
+static void flushed(struct engine *e, struct batch *b)
+{
+	bool good = !(write_musts(e) & ~b->ok) && e->flush.map_num == e->map.epoch.num;
+
+	e->flush.busy = false;
+	if (e->state == ENGINE_REMOVED)
+		return;
+	list_for_each(it, tmp, &e->regions)
+	{
+		struct region *r = list_entry(it, struct region, all);
+
+		if (!r->flushing)
+			continue;
+		r->flushing = false;
+		/* R13: only what nobody wrote since the FLUSH was issued (admission takes the flag
+		 * away), and only if every member that its writes went to has flushed. */
+		if (good && idle(e, r) && !r->shared) {
+			dlog_clear(e, r);
+			region_kick(e, r);
+		}
+	}
+}
+
+static void release_advance(struct engine *e)
+{
+	uint64_t every = e->cfg.tun.release_delay_ms * 250ull;
+	bool any = false;
+
+	if (e->flush.busy || e->phase != PH_READY || !gate_open(e) ||
+	    (e->now < e->scan_us && !e->stopping))
+		return;
+	e->scan_us = e->now + (every > 1000 ? every : 1000);
+	list_for_each(it, tmp, &e->regions)
+	{
+		struct region *r = list_entry(it, struct region, all);
+
+		r->flushing = idle(e, r) && clearable(e, r);
+		any |= r->flushing;
+	}
+	if (!any)
+		return;
+	e->flush.busy = true;
+	e->flush.map_num = e->map.epoch.num;
+	batch_init(&e->flush.batch, flushed);
+	batch_open(&e->flush.batch);
+	flush_members(e, &e->flush.batch, write_targets(e));
+	batch_close(e, &e->flush.batch);
+}
+
+/* ---- the missed set ------------------------------------------------------------------------- */
+
+/* Every member is in sync: nothing is missed any more. */
+void dlog_release_missed(struct engine *e)
+{
+	for (uint32_t i = 0; e->slot_owned && i < e->geo.log_pages; i++) {
+		struct lpage *p = &e->page[i];
+		bool any = false;
+
+		for (uint32_t j = 0; j < LOG_PLANE_BYTES; j++)
+			any |= p->want.missed[j] != 0;
+		if (!any)
+			continue;
+		memset(p->want.missed, 0, LOG_PLANE_BYTES);
+		page_need(e, p, false);
+	}
+}
+
+/* For a partial rebuild: what the member may lack because of us. */
+void dlog_send_missed(struct engine *e)
+{
+	uint8_t plane[LOG_PLANE_BYTES];
+	Ddraid__Epoch ep = DDRAID__EPOCH__INIT;
+	NODEMSG(m, b, MISSED, Missed, missed);
+
+	ep.num = e->map.epoch.num;
+	ep.inc = e->map.epoch.inc;
+	b.epoch = &ep;
+	b.plane.data = plane;
+	b.plane.len = LOG_PLANE_BYTES;
+	for (uint32_t i = 0; e->slot != NO_SLOT && e->page && i < e->geo.log_pages; i++) {
+		const struct lpage *p = &e->page[i];
+
+		for (uint32_t j = 0; j < LOG_PLANE_BYTES; j++)
+			plane[j] = p->want.dirty[j] | p->want.missed[j] | p->durable[j] |
+				   (p->writing ? p->inflight[j] : 0);
+		b.page = i;
+		msg_send(e, &m);
+	}
+	b.plane.len = 0;
+	b.end = true;
+	msg_send(e, &m);
+}
+
+uint64_t dlog_count(const struct engine *e, bool missed)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; e->slot_owned && e->page && i < e->geo.log_pages; i++) {
+		const uint8_t *plane = missed ? e->page[i].want.missed : e->page[i].want.dirty;
+
+		for (uint32_t j = 0; j < LOG_PLANE_BYTES; j++)
+			n += (uint64_t)__builtin_popcount(plane[j]);
+	}
+	return n;
+}
+
+void dlog_advance(struct engine *e)
+{
+	if (e->state == ENGINE_REMOVED || e->slot == NO_SLOT || !e->have_map || !e->page)
+		return;
+	slot_advance(e);
+	if (e->slot_wanted)
+		return;
+	pages_advance(e);
+	if (e->slot_owned)
+		release_advance(e);
+	if (e->slot_owned && e->stopping)
+		leave_advance(e);
+}

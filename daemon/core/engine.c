@@ -1,0 +1,813 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Events in, outs out; devices and member requests.
+ *
+ * A member request ("dio") belongs to a batch; when the last request of a batch has ended, the
+ * batch's owner is called. A request waits in dio_held while the gate is closed (R7: no I/O
+ * unless quorate and the own heartbeat is fresh) and ends without being sent, from dio_gone, when
+ * its member can't be used. So whoever makes requests needs to know neither of the gate nor of
+ * connections: he looks at what the batch reached.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine_int.h"
+
+void engine_cfg_init(struct engine_cfg *cfg)
+{
+	memset(cfg, 0, sizeof(*cfg));
+	cfg->max_ios = 256;
+	cfg->tun = (struct tunables){
+	    .release_delay_ms = 1000,
+	    .heartbeat_ms = 200,
+	    .heartbeat_limit_ms = 1500,
+	    .evict_ms = 4000,
+	    .member_retry_ms = 30000,
+	    .checkpoint_regions = 64,
+	    .mark_ahead = true,
+	};
+}
+
+struct out *out_add(struct engine *e, enum out_type type)
+{
+	struct outq *q = e->q;
+
+	if (q->count == q->cap) {
+		uint32_t cap = q->cap ? 2 * q->cap : 64;
+		struct out *v = realloc(q->v, cap * sizeof(*v));
+
+		assert(v); /* an engine that can't speak must not go on */
+		q->v = v;
+		q->cap = cap;
+	}
+	memset(&q->v[q->count], 0, sizeof(q->v[0]));
+	q->v[q->count].type = type;
+	return &q->v[q->count++];
+}
+
+void *out_memory(struct engine *e, size_t bytes)
+{
+	void *p = malloc(bytes ? bytes : 1);
+
+	if (e->garbage_count == e->garbage_cap) {
+		e->garbage_cap = e->garbage_cap ? 2 * e->garbage_cap : 64;
+		e->garbage = realloc(e->garbage, e->garbage_cap * sizeof(*e->garbage));
+	}
+	assert(p && e->garbage);
+	e->garbage[e->garbage_count++] = p;
+	return p;
+}
+
+static void garbage_free(struct engine *e)
+{
+	for (uint32_t i = 0; i < e->garbage_count; i++)
+		free(e->garbage[i]);
+	e->garbage_count = 0;
+}
+
+bool rings_agree(const struct engine *e)
+{
+	return e->view_known && e->view_ring.rep == e->quorum_ring.rep &&
+	       e->view_ring.seq == e->quorum_ring.seq;
+}
+
+/* R2, R7: group and quorum agree, we have it, and our own heartbeat came back lately. */
+bool gate_open(const struct engine *e)
+{
+	return rings_agree(e) && e->quorate && e->hb_any &&
+	       e->now - e->hb_sent_us < e->cfg.tun.heartbeat_limit_ms * 1000ull &&
+	       (e->state == ENGINE_ACTIVE || e->state == ENGINE_JOINING);
+}
+
+/* ---- batches and member requests ------------------------------------------------------------ */
+
+void batch_init(struct batch *b, void (*done)(struct engine *, struct batch *))
+{
+	memset(b, 0, sizeof(*b));
+	b->done = done;
+}
+
+void batch_open(struct batch *b)
+{
+	assert(!b->pending);
+	b->pending = 1;
+	b->ok = b->failed = 0;
+	b->err = 0;
+}
+
+static void batch_ref_drop(struct engine *e, struct batch *b)
+{
+	assert(b->pending);
+	if (!--b->pending)
+		b->done(e, b);
+}
+
+void batch_close(struct engine *e, struct batch *b)
+{
+	batch_ref_drop(e, b);
+}
+
+bool member_usable(const struct engine *e, uint8_t member)
+{
+	uint32_t d = e->dev_of[member];
+
+	return d != NO_DEV && e->dev[d].up && !e->bad[member];
+}
+
+uint32_t write_musts(const struct engine *e)
+{
+	return map_write_mask(&e->map);
+}
+
+/*
+ * New writes go to the proposed map's members as soon as the proposal is seen: what it drops gets
+ * nothing more, and what it adds gets everything before this node acknowledges (so that no write
+ * that lacks it can start after the commit).
+ */
+uint32_t write_targets(const struct engine *e)
+{
+	return map_write_mask(e->proposing ? &e->prop : &e->map);
+}
+
+uint32_t read_mask(const struct engine *e)
+{
+	uint32_t mask = map_insync_mask(&e->map), usable = 0;
+
+	if (e->proposing)
+		mask &= map_insync_mask(&e->prop);
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (mask >> i & 1 && member_usable(e, i))
+			usable |= 1u << i;
+	return usable;
+}
+
+uint32_t devs_up_mask(const struct engine *e)
+{
+	uint32_t mask = 0;
+
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].up &&
+		    (!e->bad[i] || !(map_write_mask(&e->map) >> i & 1)))
+			mask |= 1u << i;
+	return mask;
+}
+
+static void dio_send(struct engine *e, struct dio *d)
+{
+	struct out *o = out_add(e, OUT_DEV_IO);
+
+	d->sent = true;
+	e->dev[d->dev].under_way++;
+	e->dio_under_way++;
+	o->io.id = (uint64_t)d->gen << 32 | (uint64_t)(d - e->dio);
+	o->io.dev = d->dev;
+	o->io.op = d->op;
+	o->io.kind = d->kind;
+	o->io.flags = d->flags;
+	o->io.offset = d->offset;
+	o->io.bytes = d->bytes;
+	o->io.iov = d->iov;
+	o->io.iov_count = d->iov_count;
+	o->io.region = d->region;
+}
+
+static struct dio *dio_get(struct engine *e, struct batch *b)
+{
+	struct dio *d;
+
+	assert(!list_empty(&e->dio_free)); /* bounded by MAX_ACTIVE_OPS and the jobs */
+	d = list_first(&e->dio_free, struct dio, link);
+	list_del(&d->link);
+	d->gen++;
+	d->used = true;
+	d->sent = false;
+	d->err = 0;
+	d->b = b;
+	b->pending++;
+	return d;
+}
+
+static void dio_gone(struct engine *e, struct dio *d, int err)
+{
+	d->err = err;
+	list_del(&d->link);
+	list_add_tail(&e->dio_gone, &d->link);
+}
+
+static bool dio_may_go(const struct engine *e, const struct dio *d)
+{
+	uint32_t mask = d->op == DEV_READ ? map_write_mask(&e->map) : write_targets(e);
+
+	return member_usable(e, d->member) && mask >> d->member & 1 &&
+	       e->dev_of[d->member] == d->dev && e->state != ENGINE_REMOVED;
+}
+
+void dio_start(struct engine *e, struct batch *b, uint8_t member, enum dev_op op,
+	       enum dev_kind kind, uint32_t flags, uint64_t offset, uint32_t bytes,
+	       const struct iovec *iov, uint32_t iov_count, uint64_t region)
+{
+	struct dio *d = dio_get(e, b);
+
+	d->member = member;
+	d->dev = e->dev_of[member];
+	d->op = op;
+	d->kind = kind;
+	d->flags = flags;
+	d->offset = offset;
+	d->bytes = bytes;
+	d->iov = iov;
+	d->iov_count = iov_count;
+	d->region = region;
+	if (!dio_may_go(e, d))
+		dio_gone(e, d, -ENXIO);
+	else if (!gate_open(e))
+		list_add_tail(&e->dio_held, &d->link);
+	else
+		dio_send(e, d);
+}
+
+void dio_start_raw(struct engine *e, struct batch *b, uint32_t dev, enum dev_op op, uint64_t offset,
+		   uint32_t bytes, const struct iovec *iov, uint32_t iov_count)
+{
+	struct dio *d = dio_get(e, b);
+
+	d->member = NO_MEMBER;
+	d->dev = dev;
+	d->op = op;
+	d->kind = KIND_SB;
+	d->flags = op == DEV_WRITE ? DEV_F_FUA : 0;
+	d->offset = offset;
+	d->bytes = bytes;
+	d->iov = iov;
+	d->iov_count = iov_count;
+	d->region = 0;
+	if (e->dev[dev].up)
+		dio_send(e, d);
+	else
+		dio_gone(e, d, -ENXIO);
+}
+
+void dio_start_plan(struct engine *e, struct batch *b, const struct plan *p, enum dev_op op,
+		    enum dev_kind kind, uint32_t flags, uint64_t region)
+{
+	for (uint32_t i = 0; i < p->req_count; i++) {
+		const struct plan_req *r = &p->req[i];
+
+		dio_start(e, b, r->member, op, kind, flags, r->offset, r->bytes,
+			  p->iov + r->iov_first, r->iov_count, region);
+	}
+}
+
+void flush_members(struct engine *e, struct batch *b, uint32_t mask)
+{
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (mask >> i & 1)
+			dio_start(e, b, i, DEV_FLUSH, KIND_FLUSH, 0, 0, 0, NULL, 0, 0);
+}
+
+int plan_alloc(struct plan *p, const struct geo *g, uint32_t count)
+{
+	p->req_cap = plan_max_reqs(g, count);
+	p->iov_cap = plan_max_iovs(g, count);
+	p->req_count = p->iov_count = 0;
+	p->req = malloc(p->req_cap * sizeof(*p->req) + p->iov_cap * sizeof(*p->iov));
+	if (!p->req)
+		return -ENOMEM;
+	p->iov = (struct iovec *)(void *)(p->req + p->req_cap);
+	return 0;
+}
+
+void plan_free(struct plan *p)
+{
+	free(p->req);
+	p->req = NULL;
+}
+
+static bool is_connection_error(int err)
+{
+	return err == -ECONNRESET || err == -ENOTCONN || err == -EPIPE || err == -ETIMEDOUT ||
+	       err == -ESHUTDOWN || err == -ENXIO || err == -ECONNABORTED || err == -EHOSTUNREACH;
+}
+
+/* This node can't use `member` any more: it gets nothing until the map says otherwise. */
+void member_bad(struct engine *e, uint8_t member, enum member_state want)
+{
+	if (e->bad[member] == MEMBER_FAULTY || e->bad[member] == want)
+		return;
+	if (e->bad[member] == MEMBER_MISSING && want == MEMBER_SUSPECT)
+		return;
+	e->bad[member] = (uint8_t)want;
+	e->bad_us[member] = 0;
+	if (e->dev_of[member] != NO_DEV && e->dev[e->dev_of[member]].under_way)
+		out_add(e, OUT_DEV_CANCEL)->cancel.dev = e->dev_of[member];
+}
+
+static void dio_failed(struct engine *e, const struct dio *d)
+{
+	if (d->member == NO_MEMBER || d->err == -ECANCELED || !d->sent)
+		return;
+	if (!(map_write_mask(&e->map) >> d->member & 1) &&
+	    !(e->proposing && map_write_mask(&e->prop) >> d->member & 1))
+		return; /* it is out already */
+	if (is_connection_error(d->err))
+		member_bad(e, d->member, MEMBER_SUSPECT);
+	else if (d->op == DEV_FLUSH || d->flags & DEV_F_FUA)
+		member_bad(e, d->member, MEMBER_FAULTY); /* R14 */
+	else
+		member_bad(e, d->member, MEMBER_MISSING);
+}
+
+static void dio_end(struct engine *e, struct dio *d)
+{
+	struct batch *b = d->b;
+	uint32_t bit = 1u << (d->member == NO_MEMBER ? d->dev : d->member);
+
+	if (d->err) {
+		dio_failed(e, d);
+		b->failed |= bit;
+		b->ok &= ~bit;
+		b->err = d->err;
+	} else if (!(b->failed & bit)) {
+		b->ok |= bit;
+	}
+	d->used = false;
+	list_add_tail(&e->dio_free, &d->link);
+	batch_ref_drop(e, b);
+}
+
+static void dio_done(struct engine *e, const struct event *ev)
+{
+	uint32_t i = (uint32_t)ev->done.id;
+	struct dio *d;
+
+	assert(i < DIO_MAX);
+	d = &e->dio[i];
+	assert(d->used && d->sent && d->gen == ev->done.id >> 32);
+	assert(e->dev[d->dev].under_way && e->dio_under_way);
+	e->dev[d->dev].under_way--;
+	e->dio_under_way--;
+	d->err = ev->done.err;
+	dio_end(e, d);
+}
+
+static void dio_advance(struct engine *e)
+{
+	list_for_each(it, tmp, &e->dio_held)
+	{
+		struct dio *d = list_entry(it, struct dio, link);
+
+		if (!dio_may_go(e, d)) {
+			dio_gone(e, d, -ECANCELED);
+		} else if (gate_open(e)) {
+			list_del(&d->link);
+			dio_send(e, d);
+		}
+	}
+	while (!list_empty(&e->dio_gone)) {
+		struct dio *d = list_first(&e->dio_gone, struct dio, link);
+
+		list_del(&d->link);
+		dio_end(e, d);
+	}
+}
+
+/* ---- devices -------------------------------------------------------------------------------- */
+
+void devs_bind(struct engine *e)
+{
+	const struct map *map = e->proposing ? &e->prop : &e->map;
+
+	for (uint8_t m = 0; m < DDR_MAX_MEMBERS; m++)
+		e->dev_of[m] = NO_DEV;
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		struct dev *d = &e->dev[i];
+
+		d->member = NO_MEMBER;
+		if (!d->up || !d->sb_ok)
+			continue;
+		for (uint8_t m = 0; m < map->n; m++) {
+			if (memcmp(d->sb.member_uuid, map->member[m].uuid, DDR_UUID_BYTES) ||
+			    e->dev_of[m] != NO_DEV)
+				continue;
+			d->member = m;
+			e->dev_of[m] = i;
+		}
+	}
+}
+
+static void sb_read_done(struct engine *e, struct batch *b)
+{
+	struct dev *d = list_entry(b, struct dev, batch);
+	struct superblock sb;
+	bool any = false;
+
+	d->reading = false;
+	if (!d->up || b->failed)
+		return;
+	for (uint32_t c = 0; c < SB_COPIES; c++) {
+		if (sb_decode(&sb, d->buf[c], NULL) ||
+		    memcmp(sb.array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES))
+			continue;
+		if (!any || sb.seq > d->sb.seq)
+			d->sb = sb;
+		any = true;
+	}
+	d->sb_ok = any;
+	if (any)
+		geo_adopt(e, &d->sb);
+	devs_bind(e);
+}
+
+static void sb_read(struct engine *e, uint32_t i)
+{
+	struct dev *d = &e->dev[i];
+
+	d->reading = true;
+	d->sb_ok = false;
+	batch_init(&d->batch, sb_read_done);
+	batch_open(&d->batch);
+	for (uint32_t c = 0; c < SB_COPIES; c++) {
+		d->iov[c] = (struct iovec){d->buf[c], DDR_BLOCK_BYTES};
+		dio_start_raw(e, &d->batch, i, DEV_READ, geo_sb_offset(c), DDR_BLOCK_BYTES,
+			      &d->iov[c], 1);
+	}
+	batch_close(e, &d->batch);
+}
+
+/* The fresh leader reads all superblocks anew: what was read at connecting may be old. */
+void devs_reread(struct engine *e)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (e->dev[i].up && !e->dev[i].reading)
+			sb_read(e, i);
+}
+
+void dev_reread(struct engine *e, uint32_t dev)
+{
+	if (e->dev[dev].up && !e->dev[dev].reading)
+		sb_read(e, dev);
+}
+
+static void dev_up(struct engine *e, const struct event *ev)
+{
+	struct dev *d = &e->dev[ev->dev.dev];
+	uint8_t m = d->member;
+	bool same = d->instance && d->instance == ev->dev.instance;
+
+	assert(ev->dev.dev < DDR_MAX_DEVS && !d->up);
+	d->up = true;
+	d->bytes = ev->dev.bytes;
+	d->instance = ev->dev.instance;
+	if (ev->dev.uri)
+		strncpy(d->uri, ev->dev.uri, sizeof(d->uri) - 1);
+	/* R17: an exporter that never went away has lost nothing. */
+	if (same && m != NO_MEMBER && e->bad[m] == MEMBER_SUSPECT &&
+	    write_musts(e) & write_targets(e) & 1u << m)
+		e->bad[m] = 0;
+	if (!d->reading)
+		sb_read(e, ev->dev.dev);
+}
+
+static void dev_down(struct engine *e, const struct event *ev)
+{
+	struct dev *d = &e->dev[ev->dev.dev];
+	uint8_t m = d->member;
+
+	d->up = false;
+	if (m == NO_MEMBER || e->dev_of[m] != ev->dev.dev)
+		return;
+	if ((write_musts(e) | write_targets(e)) >> m & 1)
+		member_bad(e, m, MEMBER_SUSPECT);
+}
+
+static void devs_advance(struct engine *e)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		struct dev *d = &e->dev[i];
+
+		/* A reconnect while the old read was still ending. */
+		if (d->up && !d->reading && !d->sb_ok && d->batch.err) {
+			d->batch.err = 0;
+			sb_read(e, i);
+		}
+	}
+	/* A member that the map wants and this node has never reached. */
+	for (uint8_t m = 0; e->have_map && m < e->map.n; m++)
+		if (write_musts(e) >> m & 1 && !e->bad[m] && e->dev_of[m] == NO_DEV &&
+		    e->phase == PH_READY && e->now - e->round_us > e->cfg.tun.evict_ms * 1000ull)
+			member_bad(e, m, MEMBER_SUSPECT);
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+static int engine_setup(struct engine *e)
+{
+	list_init(&e->dio_free);
+	list_init(&e->dio_held);
+	list_init(&e->dio_gone);
+	list_init(&e->regions);
+	list_init(&e->fios);
+	list_init(&e->ops);
+	list_init(&e->retry);
+	list_init(&e->job_wait);
+	for (uint32_t i = 0; i < LOCK_BUCKETS; i++)
+		list_init(&e->locks[i]);
+	for (uint32_t i = 0; i < DIO_MAX; i++)
+		list_add_tail(&e->dio_free, &e->dio[i].link);
+	for (uint32_t i = 0; i < REGION_BUCKETS; i++)
+		list_init(&e->region_hash[i]);
+	for (uint8_t m = 0; m < DDR_MAX_MEMBERS; m++)
+		e->dev_of[m] = NO_DEV;
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		e->dev[i].member = NO_MEMBER;
+	e->slot = NO_SLOT;
+	e->state = ENGINE_JOINING;
+	return 0;
+}
+
+struct engine *engine_new(const struct engine_cfg *cfg)
+{
+	struct engine *e = calloc(1, sizeof(*e));
+
+	if (!e)
+		return NULL;
+	e->cfg = *cfg;
+	e->inc = cfg->inc;
+	e->record = e->sent_record = e->want_record = cfg->record;
+	e->dio = calloc(DIO_MAX, sizeof(*e->dio));
+	e->region_hash = calloc(REGION_BUCKETS, sizeof(*e->region_hash));
+	e->ld.sb_buf = calloc(DDR_MAX_MEMBERS, DDR_BLOCK_BYTES);
+	e->ld.rd_buf = calloc(2 * DDR_MAX_MEMBERS, DDR_BLOCK_BYTES);
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		e->dev[i].buf = calloc(SB_COPIES, DDR_BLOCK_BYTES);
+	assert(cfg->node && cfg->inc);
+	if (!e->dio || !e->region_hash || !e->ld.sb_buf || !e->ld.rd_buf ||
+	    !e->dev[DDR_MAX_DEVS - 1].buf || engine_setup(e)) {
+		engine_free(e);
+		return NULL;
+	}
+	return e;
+}
+
+static void engine_clear(struct engine *e)
+{
+	rebuild_reset(e);
+	slots_reset(e);
+	regions_drop_all(e);
+	locktab_reset(e);
+	io_free_all(e);
+	dlog_reset(e);
+	slots_free(e);
+}
+
+void engine_free(struct engine *e)
+{
+	struct outq q = {0};
+
+	if (!e)
+		return;
+	e->q = &q;
+	if (e->dio && e->region_hash)
+		engine_clear(e);
+	garbage_free(e);
+	free(q.v);
+	free(e->garbage);
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		free(e->dev[i].buf);
+	free(e->dio);
+	free(e->region_hash);
+	free(e->ld.sb_buf);
+	free(e->ld.rd_buf);
+	free(e);
+}
+
+/*
+ * R6: begin again under a new incarnation. Devices stay open and known; all else is as new. No
+ * request is under way any more.
+ */
+static void engine_restart(struct engine *e, uint64_t inc)
+{
+	struct engine *n, *old;
+
+	assert(e->state == ENGINE_REMOVED && !e->dio_under_way && inc > e->inc);
+	engine_clear(e);
+	old = malloc(sizeof(*old));
+	assert(old);
+	*old = *e;
+	n = e;
+	memset(n, 0, sizeof(*n));
+	n->cfg = old->cfg;
+	n->inc = inc;
+	n->now = old->now;
+	n->q = old->q;
+	n->record = n->want_record = n->sent_record = old->record;
+	n->garbage = old->garbage;
+	n->garbage_count = old->garbage_count;
+	n->garbage_cap = old->garbage_cap;
+	memcpy(n->dev, old->dev, sizeof(n->dev));
+	n->dio = old->dio;
+	n->region_hash = old->region_hash;
+	n->ld.sb_buf = old->ld.sb_buf;
+	n->ld.rd_buf = old->ld.rd_buf;
+	n->view_ring = old->view_ring;
+	n->quorum_ring = old->quorum_ring;
+	n->quorate = old->quorate;
+	n->view_known = old->view_known;
+	n->view_count = old->view_count;
+	memcpy(n->view, old->view, sizeof(n->view));
+	n->term_num = old->term_num;
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		n->dev[i].reading = false;
+	engine_setup(n);
+	for (uint32_t i = 0; i < n->view_count; i++)
+		peer_get(n, n->view[i])->in_view = true;
+	free(old);
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (n->dev[i].up)
+			sb_read(n, i);
+	nodemsg_join(n);
+}
+
+static void record_done(struct engine *e)
+{
+	assert(e->record_busy);
+	e->record_busy = false;
+	e->record = e->sent_record;
+}
+
+static void event_take(struct engine *e, const struct event *ev)
+{
+	switch (ev->type) {
+	case EV_TICK:
+		break;
+	case EV_DEV_UP:
+		dev_up(e, ev);
+		break;
+	case EV_DEV_DOWN:
+		dev_down(e, ev);
+		break;
+	case EV_DEV_DONE:
+		dio_done(e, ev);
+		break;
+	case EV_VIEW:
+		round_view(e, ev);
+		break;
+	case EV_QUORUM:
+		round_quorum(e, ev);
+		break;
+	case EV_MSG:
+		msg_receive(e, ev);
+		break;
+	case EV_FENCE_DONE:
+		leader_fence_done(e, ev);
+		break;
+	case EV_RECORD_DONE:
+		record_done(e);
+		break;
+	case EV_IO:
+		io_submit(e, ev);
+		break;
+	case EV_ADMIN:
+		admin_submit(e, ev);
+		break;
+	case EV_LOCK_GRANTED:
+		region_granted(e, ev->lock.id, ev->lock.mode, false);
+		break;
+	case EV_LOCK_REFUSED:
+		region_granted(e, ev->lock.id, ev->lock.mode, true);
+		break;
+	case EV_LOCK_CALLBACK:
+		region_called_back(e, ev->lock.id, ev->lock.mode);
+		break;
+	case EV_RESTART:
+		engine_restart(e, ev->restart.inc);
+		break;
+	}
+}
+
+void engine_step(struct engine *e, const struct event *ev, struct outq *q)
+{
+	uint32_t before;
+
+	assert(ev->now_us >= e->now);
+	garbage_free(e);
+	e->q = q;
+	e->now = ev->now_us;
+	event_take(e, ev);
+	do {
+		before = q->count;
+		dio_advance(e);
+		devs_advance(e);
+		record_advance(e);
+		round_advance(e);
+		epoch_advance(e);
+		leader_advance(e);
+		dlog_advance(e);
+		jobs_advance(e);
+		io_advance(e);
+		admin_look(e);
+	} while (q->count != before || !list_empty(&e->dio_gone));
+}
+
+uint64_t engine_deadline_us(const struct engine *e)
+{
+	uint64_t d = e->hb_next_us ? e->hb_next_us : e->now + 1000;
+
+	if (e->scan_us && e->scan_us < d)
+		d = e->scan_us;
+	return d > e->now ? d : e->now + 1000;
+}
+
+/* ---- looking in ----------------------------------------------------------------------------- */
+
+const struct geo *engine_geo(const struct engine *e)
+{
+	return e->have_geo && e->have_map ? &e->geo : NULL;
+}
+
+uint32_t engine_slot(const struct engine *e)
+{
+	return e->slot_owned ? e->slot : NO_SLOT;
+}
+
+uint8_t engine_member_of_dev(const struct engine *e, uint32_t dev)
+{
+	return dev < DDR_MAX_DEVS ? e->dev[dev].member : NO_MEMBER;
+}
+
+enum lock_mode engine_lock_held(const struct engine *e, uint64_t id)
+{
+	const struct region *r;
+
+	if (id >> 56 == LOCK_KIND_SLOT)
+		return e->slot_owned && e->slot == (uint32_t)id ? LOCK_EX : LOCK_NONE;
+	r = region_find(e, id & ((1ull << 56) - 1));
+	return r ? r->held : LOCK_NONE;
+}
+
+const char *engine_state_name(enum engine_state s)
+{
+	static const char *const name[] = {
+	    "waiting for quorum", "joining", "active", "removed", "refused", "stopped"};
+
+	return (unsigned)s < sizeof(name) / sizeof(name[0]) ? name[s] : "?";
+}
+
+static void status_waits(const struct engine *e, struct engine_status *st)
+{
+	for (uint32_t i = 0; i < e->gone_count; i++) {
+		if (e->gone[i].fenced)
+			continue;
+		st->waits = "the fence of a departed node";
+		st->waits_node = e->gone[i].node;
+		st->waits_since_us = e->gone[i].since_us;
+		return;
+	}
+	st->waits_since_us = e->round_us;
+	if (e->ld.refused)
+		st->waits = e->ld.why;
+	else if (!e->view_known || !e->quorate)
+		st->waits = "quorum";
+	else if (!gate_open(e))
+		st->waits = "the own heartbeat, or group and quorum to agree";
+	else if (e->phase != PH_READY)
+		st->waits = leading(e) && e->ld.why ? e->ld.why : "the leader's recovery";
+	else if (!e->slot_owned)
+		st->waits = "a free slot of the dirty log";
+	else if (e->proposing)
+		st->waits = "a change of the map";
+}
+
+void engine_status(const struct engine *e, struct engine_status *st)
+{
+	memset(st, 0, sizeof(*st));
+	st->state = e->state;
+	if (e->state == ENGINE_JOINING && !(rings_agree(e) && e->quorate))
+		st->state = ENGINE_WAIT_QUORUM;
+	if (e->state == ENGINE_JOINING && e->ld.refused)
+		st->state = ENGINE_REFUSED;
+	st->io_allowed = gate_open(e) && e->state == ENGINE_ACTIVE && e->phase == PH_READY;
+	st->leader = e->leader;
+	st->leading = leading(e);
+	st->map = e->map;
+	st->proposing = e->proposing;
+	for (uint32_t i = 0; i < e->peer_count; i++)
+		st->nodes += e->peer[i].active && e->peer[i].in_view && !e->peer[i].evicted;
+	st->unfenced = gone_unfenced(e);
+	st->slots_unrecovered = slots_unrecovered(e);
+	st->regions_dirty = dlog_count(e, false);
+	st->regions_missed = dlog_count(e, true);
+	st->rebuild_done = e->rb.done;
+	st->rebuild_total = e->rb.total;
+	st->ios = e->fio_count;
+	st->dev_ios = e->dio_under_way;
+	st->marks = e->n_marks;
+	st->clears = e->n_clears;
+	st->page_writes = e->n_page_writes;
+	st->lock_requests = e->n_lock_requests;
+	st->parity_fixed = e->n_parity_fixed;
+	if (!st->io_allowed || e->proposing)
+		status_waits(e, st);
+}

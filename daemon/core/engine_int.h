@@ -1,0 +1,522 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The engine's inside: shared by the files of daemon/core that make it up, by nobody else.
+ *
+ *   engine.c    events in, outs out; devices and member requests (dio)
+ *   msg.c       node messages <-> bytes
+ *   round.c     views, rounds (Query, Hello, State), eviction, fencing: who takes part
+ *   leader.c    what the leader does in a round until Ready, and after it
+ *   epoch.c     proposals and commits of the map; assembly from superblocks
+ *   locktab.c   the lock table: the leader's side
+ *   region.c    regions: lock, mark, writers, jobs: this node's side
+ *   dlog.c      own slot of the dirty log: marks, clears, release
+ *   slots.c     slots of nobody: reading, recovery (leader)
+ *   io.c        front-end requests
+ *   window.c    windows: resync, check, rebuild
+ *   rebuild.c   the rebuild of a member (leader)
+ *
+ * Conventions: a function that ends in _advance is level-triggered: it looks at the state and
+ * does what can be done next; calling it once too often is harmless. engine_step calls them all
+ * after each event, so nothing else has to remember whom to wake.
+ */
+#ifndef DDRAID_CORE_ENGINE_INT_H
+#define DDRAID_CORE_ENGINE_INT_H
+
+#include "engine.h"
+#include "geometry.h"
+#include "list.h"
+#include "logpage.h"
+#include "plan.h"
+
+#define NO_SLOT UINT32_MAX
+#define NO_MEMBER 0xff
+#define NO_DEV UINT32_MAX
+#define DIO_MAX 8192u
+#define REGION_BUCKETS 1024u
+#define LOCK_BUCKETS 1024u
+#define MAX_ACTIVE_OPS 256u /* writes and reads under way at the members at once */
+#define MSG_IDS 2048u       /* lock claims per message */
+
+typedef struct Ddraid__NodeMsg nodemsg;
+
+struct batch {
+	uint32_t pending;
+	uint32_t ok, failed; /* masks by member (by device for raw requests) */
+	int err;             /* of the last failure */
+	void (*done)(struct engine *e, struct batch *b);
+};
+
+struct dio {
+	struct list link; /* free, held or gone list */
+	struct batch *b;
+	const struct iovec *iov;
+	uint64_t offset, region;
+	uint32_t iov_count, bytes, dev, flags, gen;
+	enum dev_op op;
+	enum dev_kind kind;
+	uint8_t member; /* NO_MEMBER: raw */
+	bool used, sent;
+	int err; /* of a request that ends without having been sent */
+};
+
+struct dev {
+	bool up, sb_ok, reading;
+	uint8_t member; /* NO_MEMBER until the map names it */
+	uint32_t under_way;
+	uint64_t bytes, instance;
+	struct superblock sb; /* valid if sb_ok */
+	struct batch batch;
+	struct iovec iov[SB_COPIES];
+	uint8_t (*buf)[DDR_BLOCK_BYTES]; /* SB_COPIES blocks */
+	char uri[DDR_URI_BYTES];
+};
+
+struct term {
+	uint64_t inc, num;
+};
+
+struct peer { /* one node of the group */
+	uint32_t node;
+	uint64_t inc;                  /* 0 = not known */
+	uint64_t member_inc;           /* which of its incarnations takes part, if member */
+	bool in_round;                 /* named by the present Query */
+	bool in_view, evicted, member; /* member: takes part in the present round's State */
+	bool active;                   /* holds a slot and serves */
+	uint32_t slot;
+	uint64_t seen_us;  /* its last message */
+	uint32_t up_mask;  /* members that it reaches and can use */
+	uint32_t raw_mask; /* members whose devices are connected there */
+	bool up_known;
+	bool hello, claimed, acked, sent_missed;
+	struct map committed, proposed; /* of its Hello */
+	struct epoch acked_epoch, known_epoch;
+};
+
+struct departed {
+	uint32_t node;
+	uint64_t inc;
+	bool fenced, asked, answered_local;
+	uint64_t retry_us, since_us;
+};
+
+enum phase { PH_NONE, PH_HELLO, PH_STATE, PH_READY };
+
+/* A region that this node has a lock on, a mark in, or somebody waiting for. */
+struct region {
+	struct list hash, all;
+	struct list queue;   /* ops that wait for the lock (or for an overlapping op) */
+	struct list marking; /* admitted ops that wait for the mark */
+	struct list active;  /* ops at the members */
+	struct list readers; /* reads that wait for overlapping own writes */
+	struct list jobs;    /* jobs that want EX, first one may be running */
+	uint64_t idx;
+	enum lock_mode held, pend;
+	bool pend_try, called_back, job_running;
+	uint64_t test_writes; /* value of writes when EX was tried */
+	enum lock_mode early; /* LOCK_EXTERNAL: granted before Ready, counts from Ready on */
+	bool want_mark;       /* the bit is wanted or set in the page image */
+	bool shared;          /* another node may have been in here since the last clear: R19 */
+	bool ex_tested;       /* EX was granted without queueing since the last write */
+	bool resync_all; /* check every stripe, not only the written ones, before the clear: R12 */
+	struct job *check; /* while a check job is queued or running: R19, R12 */
+	bool flushing;     /* part of the flush batch under way */
+	uint32_t users;    /* admitted ops */
+	uint32_t admit;    /* waiting ops that a fresh grant lets in although called back */
+	uint64_t last_us;  /* end of the last write */
+	uint8_t *written;  /* one bit per stripe, since the last clear */
+	uint64_t writes;   /* ops admitted, ever */
+};
+
+enum op_kind { OP_WRITE, OP_ZEROES, OP_READ, OP_READ_REPAIR };
+enum op_state { OPS_WAIT_REGION, OPS_WAIT_MARK, OPS_WAIT_MAP, OPS_IO, OPS_RETRY };
+
+struct fio;
+
+struct op {               /* a front-end request's share in one region */
+	struct list link; /* region list or engine list */
+	struct list all;
+	struct fio *f;
+	struct region *r;
+	enum op_kind kind;
+	enum op_state state;
+	uint64_t stripe;
+	uint32_t count;
+	uint32_t ok; /* members that have the write */
+	uint8_t *data;
+	void *scratch; /* parity, or the member-major window */
+	struct plan plan;
+	struct batch batch;
+	uint32_t want, valid; /* degraded read */
+	bool planned;
+	struct job *job;
+};
+
+struct fio { /* a front-end request */
+	struct list link;
+	uint64_t tag, offset, next;
+	uint32_t bytes, flags, parts; /* parts under way */
+	enum io_op op;
+	bool split_done, answered, flushing;
+	int err;
+	uint8_t *data;
+	struct batch batch;
+	uint32_t flushed; /* members */
+};
+
+enum job_kind { JOB_RESYNC, JOB_CHECK, JOB_REBUILD, JOB_READ };
+
+struct job {              /* something that works through a region under EX */
+	struct list link; /* region.jobs */
+	struct list wait; /* engine.job_wait: for a change of map or device */
+	struct region *r;
+	uint64_t region;
+	enum job_kind kind;
+	uint64_t stripe, end; /* next stripe, and where to stop */
+	uint32_t count;       /* of the window under way */
+	uint64_t map_num;     /* epoch number at the window's start */
+	uint32_t target;      /* REBUILD: mask of members to write */
+	uint8_t *win;
+	uint8_t *data;  /* READ: where the user data goes */
+	uint32_t wrote; /* mask that the window's write stage must reach */
+	bool busy;      /* a batch of it is under way */
+	bool cancelled;
+	uint64_t first; /* READ: stripe that data[0] belongs to */
+	struct plan plan;
+	struct batch batch;
+	void (*done)(struct engine *e, struct job *j);
+	void *arg;
+};
+
+struct lpage {                            /* one page of the own slot */
+	struct logpage want;              /* the image that goes out next */
+	uint8_t durable[LOG_PLANE_BYTES]; /* dirty plane that is durable for certain */
+	uint8_t inflight[LOG_PLANE_BYTES];
+	uint8_t block[DDR_BLOCK_BYTES];
+	struct iovec iov;
+	struct batch batch;
+	uint32_t ok;
+	bool writing, waiting, need; /* need: want differs from what was last written */
+	bool urgent;                 /* a mark waits for it */
+	uint64_t need_us;
+};
+
+struct slotinfo { /* a slot, as the leader has read it */
+	bool known;
+	uint32_t owner_node;
+	uint64_t owner_inc;
+	bool stale;              /* planes here are newer than on the members */
+	uint64_t *seq;           /* per page */
+	uint8_t *dirty, *missed; /* log_pages planes each */
+};
+
+enum rebuild_state { RB_IDLE, RB_GATHER, RB_COPY, RB_FLUSH, RB_LOG, RB_PROMOTE };
+
+struct engine {
+	struct engine_cfg cfg;
+	uint64_t now, inc;
+	struct outq *q;
+	void **garbage; /* memory of the last step's outs */
+	uint32_t garbage_count, garbage_cap;
+
+	/* devices and requests */
+	struct dev dev[DDR_MAX_DEVS];
+	struct dio *dio;
+	struct list dio_free, dio_held, dio_gone;
+	uint32_t dio_under_way;
+	uint32_t dev_of[DDR_MAX_MEMBERS];
+	uint8_t bad[DDR_MAX_MEMBERS];      /* state that this node wants for a member, 0 = none */
+	uint64_t bad_us[DDR_MAX_MEMBERS];  /* when it was last reported */
+	uint64_t lost_us[DDR_MAX_MEMBERS]; /* SUSPECT since, on the leader */
+
+	/* membership */
+	enum engine_state state;
+	struct ring view_ring, quorum_ring;
+	bool view_known, quorate;
+	uint32_t view_count, view[DDR_MAX_NODES];
+	struct peer peer[DDR_MAX_NODES];
+	uint32_t peer_count;
+	struct departed gone[2 * DDR_MAX_NODES];
+	uint32_t gone_count;
+	struct term term;
+	uint64_t term_num, round_us, view_us;
+	enum phase phase;
+	bool queried;
+	uint32_t leader;
+	uint64_t hb_sent_us; /* when the newest own heartbeat that came back was sent */
+	uint64_t hb_next_us;
+	bool hb_any;
+	bool removed_told, stopping, stopped;
+	uint64_t stop_tag;
+	struct record want_record, sent_record, record;
+	bool record_busy;
+
+	/* map */
+	bool have_geo, have_map;
+	struct geo geo;
+	struct superblock base; /* the array's constants; map and seq are not used */
+	struct map map;         /* committed */
+	bool proposing, acked_proposal, proposal_revive;
+	struct map prop;
+	uint64_t sb_seq;
+
+	/* leader */
+	struct {
+		bool begun; /* State is sent */
+		bool knows; /* led the last round up to Ready: superblocks and slots are known */
+		bool need_epoch; /* the round needs an epoch of its own before Ready */
+		bool revive;     /* next epoch: more than m were lost, recompute parity: R17 */
+		bool own_prop, sb_writing, committing, announced, refused, rereading, assembled;
+		struct epoch prop_epoch; /* of the own proposal */
+		uint64_t assemble_us, propose_us, refused_us;
+		uint64_t max_num; /* newest epoch number seen anywhere */
+		struct batch sb_batch;
+		struct iovec sb_iov[DDR_MAX_MEMBERS];
+		uint8_t (*sb_buf)[DDR_BLOCK_BYTES];
+		uint8_t wanted[DDR_MAX_MEMBERS]; /* states that somebody asked for, 0 = none */
+		bool full[DDR_MAX_MEMBERS];      /* REBUILDING from nothing */
+		uint64_t wanted_us[DDR_MAX_MEMBERS];
+		uint8_t new_uuid[DDR_MAX_MEMBERS][DDR_UUID_BYTES]; /* of a member to add */
+		const char *why;
+		struct slotinfo *slot; /* slots + 1 */
+		uint32_t rd_slot, rd_page;
+		uint8_t (*rd_buf)[DDR_BLOCK_BYTES];
+		struct iovec rd_iov[2 * DDR_MAX_MEMBERS];
+		struct batch rd_batch;
+		bool reading;
+		bool assigned[DDR_MAX_SLOTS]; /* to a node that has not said Joined yet */
+	} ld;
+	uint32_t claims_pending;
+
+	/* recovery of dead slots, rebuild: leader */
+	struct {
+		struct job job;
+		bool running, flushing, flushed, writing, rewriting;
+		uint8_t *done; /* log_pages planes: resynced, not yet cleared */
+		uint32_t done_count;
+		uint32_t slot, page;
+		struct batch batch;
+		uint8_t block[DDR_BLOCK_BYTES];
+		struct iovec iov;
+		struct logpage image;
+		struct term term; /* of the flush */
+	} rec;
+	struct {
+		enum rebuild_state state;
+		uint8_t member;
+		bool partial;
+		struct job job;
+		bool running;
+		uint8_t *set; /* log_pages planes: regions still to copy */
+		uint64_t next, done, total;
+		uint64_t checkpoint;
+		uint64_t map_num;
+		uint64_t flush_num; /* map_num when the flush was issued */
+		struct batch batch;
+		bool busy;
+	} rb;
+	uint8_t *foreign; /* (slots + 1) * log_pages planes: dirty in slots of nobody */
+
+	/* own slot */
+	uint32_t slot;
+	bool slot_owned, slot_wanted, joined_sent, left_sent;
+	struct lpage *page; /* log_pages */
+	struct {
+		bool busy;
+		struct batch batch;
+		uint64_t map_num;
+	} flush;
+	uint64_t scan_us;
+
+	/* regions, requests */
+	struct list *region_hash;
+	struct list regions;
+	struct list fios, ops, retry; /* retry: ops that wait for a change of map or device */
+	struct list job_wait;
+	uint32_t fio_count, op_count;
+	uint64_t last_end;               /* where the last write ended: sequential writers */
+	struct list locks[LOCK_BUCKETS]; /* locktab.c, leader */
+	uint32_t lock_gen;
+	bool slot_lock;
+
+	struct { /* the leader's */
+		uint64_t tag, since;
+		uint32_t node, seen; /* seen: mask by index in peer */
+		bool used, opened, placed, checked, entered, busy;
+		uint8_t member, cmd;
+		char uri[DDR_URI_BYTES];
+		uint8_t uuid[DDR_UUID_BYTES];
+		uint8_t block[SB_COPIES][DDR_BLOCK_BYTES];
+		struct iovec iov[SB_COPIES];
+		struct batch batch;
+	} admin;
+	struct { /* every node's: a device to look at */
+		bool used, reread;
+		struct term term;
+		char uri[DDR_URI_BYTES];
+		uint8_t uuid[DDR_UUID_BYTES];
+	} adding;
+	struct { /* the node's that was asked */
+		bool used;
+		uint64_t tag;
+		struct term term;
+	} asked;
+
+	uint64_t n_marks, n_clears, n_page_writes, n_lock_requests, n_parity_fixed;
+};
+
+/* engine.c */
+void devs_reread(struct engine *e);
+void dev_reread(struct engine *e, uint32_t dev);
+bool rings_agree(const struct engine *e);
+struct out *out_add(struct engine *e, enum out_type type);
+void *out_memory(struct engine *e, size_t bytes); /* lives until the next step */
+bool gate_open(const struct engine *e);
+void batch_init(struct batch *b, void (*done)(struct engine *, struct batch *));
+/* Starts one request; a member that can't be used fails it later in the same step, never inside
+ * the call. Call batch_close after the last: a batch without requests ends as well. */
+void dio_start(struct engine *e, struct batch *b, uint8_t member, enum dev_op op,
+	       enum dev_kind kind, uint32_t flags, uint64_t offset, uint32_t bytes,
+	       const struct iovec *iov, uint32_t iov_count, uint64_t region);
+void dio_start_raw(struct engine *e, struct batch *b, uint32_t dev, enum dev_op op, uint64_t offset,
+		   uint32_t bytes, const struct iovec *iov, uint32_t iov_count);
+void dio_start_plan(struct engine *e, struct batch *b, const struct plan *p, enum dev_op op,
+		    enum dev_kind kind, uint32_t flags, uint64_t region);
+void batch_open(struct batch *b);
+void batch_close(struct engine *e, struct batch *b);
+bool member_usable(const struct engine *e, uint8_t member);
+uint32_t write_targets(const struct engine *e); /* members that new writes go to */
+uint32_t write_musts(const struct engine *e);   /* members without which no write is acknowledged */
+uint32_t read_mask(const struct engine *e);     /* members that may be read now */
+void devs_bind(struct engine *e);
+void member_bad(struct engine *e, uint8_t member, enum member_state want);
+uint32_t devs_up_mask(const struct engine *e);
+void flush_members(struct engine *e, struct batch *b, uint32_t mask);
+int plan_alloc(struct plan *p, const struct geo *g, uint32_t count);
+void plan_free(struct plan *p);
+
+/* leader.c */
+void admin_submit(struct engine *e, const struct event *ev);
+
+/* msg.c */
+void nodemsg_join(struct engine *e);
+void msg_send(struct engine *e, nodemsg *m);
+void msg_receive(struct engine *e, const struct event *ev);
+
+/* round.c */
+void round_view(struct engine *e, const struct event *ev);
+void round_quorum(struct engine *e, const struct event *ev);
+void round_message(struct engine *e, uint32_t from, const nodemsg *m);
+void round_advance(struct engine *e);
+void round_removed(struct engine *e);
+struct peer *peer_find(struct engine *e, uint32_t node);
+struct peer *peer_get(struct engine *e, uint32_t node);
+bool in_effective_view(const struct engine *e, const struct peer *p);
+bool leading(const struct engine *e);
+void gone_add(struct engine *e, uint32_t node, uint64_t inc);
+struct departed *gone_find(struct engine *e, uint32_t node, uint64_t inc);
+uint32_t gone_unfenced(const struct engine *e);
+bool alone(const struct engine *e);
+void record_advance(struct engine *e);
+
+/* leader.c */
+void leader_advance(struct engine *e);
+void leader_reset(struct engine *e);
+void leader_message(struct engine *e, uint32_t from, const nodemsg *m);
+void leader_fence_done(struct engine *e, const struct event *ev);
+
+/* epoch.c */
+bool assemble(struct engine *e);
+void epoch_message(struct engine *e, uint32_t from, const nodemsg *m);
+void epoch_advance(struct engine *e);
+void epoch_reset(struct engine *e);
+void epoch_adopt(struct engine *e, const struct map *m);
+bool epoch_propose_wanted(struct engine *e);
+int geo_adopt(struct engine *e, const struct superblock *sb);
+uint32_t map_count_insync(const struct map *m);
+
+/* locktab.c */
+void locktab_reset(struct engine *e);
+void locktab_claim(struct engine *e, uint32_t node, uint64_t id, enum lock_mode mode);
+void locktab_request(struct engine *e, uint32_t node, uint64_t id, enum lock_mode mode,
+		     bool try_only);
+void locktab_release(struct engine *e, uint32_t node, uint64_t id);
+
+/* region.c */
+struct region *region_find(const struct engine *e, uint64_t idx);
+struct region *region_get(struct engine *e, uint64_t idx);
+void region_kick(struct engine *e, struct region *r);
+void region_put(struct engine *e, struct region *r); /* frees it if nothing holds it */
+void region_granted(struct engine *e, uint64_t id, enum lock_mode mode, bool refused);
+void region_called_back(struct engine *e, uint64_t id, enum lock_mode wanted);
+void region_resend_locks(struct engine *e);
+void region_op_add(struct engine *e, struct op *op);
+void region_op_done(struct engine *e, struct op *op);
+bool region_read_waits(struct engine *e, struct op *op);
+void region_marked(struct engine *e, struct region *r);
+void region_test_ex(struct engine *e, struct region *r);
+void region_job_add(struct engine *e, struct job *j);
+void region_job_done(struct engine *e, struct job *j);
+void lock_ask(struct engine *e, uint64_t id, enum lock_mode mode, bool try_only);
+void lock_drop(struct engine *e, uint64_t id);
+bool region_foreign(const struct engine *e, uint64_t idx);
+void regions_drop_all(struct engine *e);
+
+/* dlog.c */
+int dlog_alloc(struct engine *e);
+bool dlog_marked(const struct engine *e, uint64_t region);
+void dlog_mark(struct engine *e, struct region *r);
+void dlog_advance(struct engine *e);
+void dlog_rewrite_all(struct engine *e);
+bool dlog_settled(const struct engine *e);
+void dlog_acquire(struct engine *e, uint32_t slot);
+void dlog_release_missed(struct engine *e);
+void dlog_send_missed(struct engine *e);
+uint64_t dlog_count(const struct engine *e, bool missed);
+void dlog_reset(struct engine *e);
+
+/* slots.c */
+int slots_alloc(struct engine *e);
+void slot_read(struct engine *e, uint32_t slot);
+bool slots_read(struct engine *e); /* true: all slots of nobody are known */
+void slots_forget(struct engine *e);
+void slots_announce(struct engine *e);
+void slots_advance(struct engine *e);
+bool slots_rewrite(struct engine *e); /* true: all are on every member */
+bool slot_is_owned(const struct engine *e, uint32_t slot);
+bool slot_clean(const struct engine *e, uint32_t slot);
+uint32_t slots_unrecovered(const struct engine *e);
+void slots_reset(struct engine *e);
+void slots_unknow(struct engine *e);
+void slots_free(struct engine *e);
+size_t planes_bytes(const struct engine *e); /* of one slot: log_pages planes */
+uint64_t plane_next(const struct engine *e, const uint8_t *planes, uint64_t from); /* or regions */
+void plane_set(uint8_t *planes, uint64_t region, bool on);
+bool plane_get(const uint8_t *planes, uint64_t region);
+
+/* io.c */
+void io_submit(struct engine *e, const struct event *ev);
+void io_advance(struct engine *e);
+void io_start_op(struct engine *e, struct op *op);
+void io_abort_all(struct engine *e, int err);
+void op_done(struct engine *e, struct op *op, int err);
+void io_free_all(struct engine *e);
+
+/* window.c */
+void window_start(struct engine *e, struct job *j);
+void job_init(struct job *j, enum job_kind kind, void (*done)(struct engine *, struct job *),
+	      void *arg);
+void job_cancel(struct engine *e, struct job *j);
+
+void job_start(struct engine *e, struct job *j, uint64_t region, uint64_t stripe, uint64_t end);
+void jobs_advance(struct engine *e);
+void admin_advance(struct engine *e);
+void admin_look(struct engine *e);
+void admin_reset(struct engine *e);
+void admin_message(struct engine *e, uint32_t from, const nodemsg *m);
+
+/* rebuild.c */
+void rebuild_advance(struct engine *e);
+void rebuild_reset(struct engine *e);
+void rebuild_missed(struct engine *e, uint32_t from, const nodemsg *m);
+
+#endif

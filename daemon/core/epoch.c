@@ -1,0 +1,576 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The map and its epoch.
+ *
+ *   leader: Propose(map) -> every node of the round: gives up what the map drops, makes the epoch
+ *   durable in its record, Ack -> leader: superblocks of the members in the new map, FUA -> Commit
+ *
+ * A proposal is never dropped (R3): each node keeps it until a newer one or its commit, tells it in
+ * Hello, and the next leader proposes it again under a number of its own. A write that lost a
+ * member is acknowledged only after the commit that took the member out (io.c looks at
+ * write_musts).
+ */
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "msg.h"
+
+#define REPORT_AGAIN_US 300000ull
+
+int geo_adopt(struct engine *e, const struct superblock *sb)
+{
+	int err;
+
+	if (e->have_geo)
+		return 0;
+	err = geo_init(&e->geo, &sb->geo, NULL);
+	if (err)
+		return err;
+	e->base = *sb;
+	e->have_geo = true;
+	err = dlog_alloc(e);
+	if (!err)
+		err = slots_alloc(e);
+	if (err)
+		e->have_geo = false;
+	return err;
+}
+
+uint32_t map_count_insync(const struct map *m)
+{
+	return (uint32_t)__builtin_popcount(map_insync_mask(m));
+}
+
+void epoch_reset(struct engine *e)
+{
+	e->ld.own_prop = e->ld.revive = e->ld.committing = false;
+	memset(e->ld.wanted, 0, sizeof(e->ld.wanted));
+	memset(e->ld.full, 0, sizeof(e->ld.full));
+	e->acked_proposal = false;
+}
+
+static void commit_effects(struct engine *e, const struct map *old)
+{
+	bool added = false, partial = false;
+
+	for (uint8_t i = 0; i < e->map.n; i++) {
+		bool was = i < old->n && map_write_mask(old) >> i & 1;
+		bool is = map_write_mask(&e->map) >> i & 1;
+
+		if (!is || !was)
+			e->bad[i] = 0;
+		if (is && !was)
+			added = true;
+		if (e->map.member[i].state == MEMBER_REBUILDING)
+			partial |= e->map.member[i].flags & MEMBER_F_PARTIAL;
+		if (e->map.member[i].state != MEMBER_SUSPECT)
+			e->lost_us[i] = 0;
+		else if (!e->lost_us[i])
+			e->lost_us[i] = e->now;
+	}
+	devs_bind(e);
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (map_write_mask(&e->map) >> i & 1 && old->n && !member_usable(e, i))
+			member_bad(e, i, MEMBER_SUSPECT);
+	if (!map_degraded(&e->map))
+		dlog_release_missed(e);
+	if (added)
+		dlog_rewrite_all(e);
+	if (partial)
+		dlog_send_missed(e);
+}
+
+/* The map is committed as far as this node knows. */
+void epoch_adopt(struct engine *e, const struct map *m)
+{
+	struct map old = e->map;
+
+	e->map = *m;
+	e->have_map = true;
+	if (e->proposing && epoch_cmp(&e->prop.epoch, &m->epoch) <= 0)
+		e->proposing = false;
+	commit_effects(e, &old);
+}
+
+static void gone_prune(struct engine *e)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < e->gone_count; i++)
+		if (!e->gone[i].fenced)
+			e->gone[n++] = e->gone[i];
+	e->gone_count = n;
+	e->want_record.removed_count = 0;
+	memset(e->want_record.removed, 0, sizeof(e->want_record.removed));
+	for (uint32_t i = 0; i < n && i < DDR_MAX_NODES; i++) {
+		e->want_record.removed[i].node = e->gone[i].node;
+		e->want_record.removed[i].inc = e->gone[i].inc;
+		e->want_record.removed_count++;
+	}
+}
+
+static void take_propose(struct engine *e, uint32_t from, const nodemsg *m)
+{
+	struct map map;
+
+	if (from != e->leader || !pb_map_read(&map, m->propose->map) ||
+	    (e->have_geo && map.n != e->geo.n) ||
+	    (e->have_map && epoch_cmp(&map.epoch, &e->map.epoch) <= 0))
+		return;
+	e->prop = map;
+	e->proposing = true;
+	e->proposal_revive = m->propose->revive;
+	e->acked_proposal = false;
+	e->want_record.acked = map.epoch;
+	devs_bind(e);
+	for (uint8_t i = 0; i < map.n; i++)
+		if (!(map_write_mask(&map) >> i & 1) && e->dev_of[i] != NO_DEV &&
+		    e->dev[e->dev_of[i]].under_way)
+			out_add(e, OUT_DEV_CANCEL)->cancel.dev = e->dev_of[i];
+	for (uint32_t i = 0; i < e->peer_count; i++)
+		e->peer[i].acked = false;
+}
+
+static void revive(struct engine *e)
+{
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].up)
+			e->bad[i] = 0;
+	list_for_each(it, tmp, &e->regions) list_entry(it, struct region, all)->resync_all = true;
+}
+
+static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
+{
+	if (from != e->leader || !e->proposing || !epoch_is(m->commit->epoch, &e->prop.epoch))
+		return;
+	epoch_adopt(e, &e->prop);
+	e->want_record.committed = e->map.epoch;
+	gone_prune(e);
+	if (e->proposal_revive)
+		revive(e);
+	if (from == e->cfg.node)
+		e->ld.own_prop = e->ld.need_epoch = e->ld.committing = false;
+}
+
+static void take_report(struct engine *e, const nodemsg *m)
+{
+	uint32_t i = m->report->member, want = m->report->state;
+
+	if (!leading(e) || i >= e->map.n || want < MEMBER_SUSPECT || want > MEMBER_FAULTY)
+		return;
+	if (want > e->ld.wanted[i]) {
+		e->ld.wanted[i] = (uint8_t)want;
+		e->ld.wanted_us[i] = e->now;
+	}
+}
+
+void epoch_message(struct engine *e, uint32_t from, const nodemsg *m)
+{
+	struct peer *p = peer_find(e, from);
+
+	switch ((int)m->body_case) {
+	case DDRAID__NODE_MSG__BODY_PROPOSE:
+		take_propose(e, from, m);
+		break;
+	case DDRAID__NODE_MSG__BODY_ACK:
+		if (e->proposing && epoch_is(m->ack->epoch, &e->prop.epoch))
+			p->acked = true;
+		break;
+	case DDRAID__NODE_MSG__BODY_COMMIT:
+		take_commit(e, from, m);
+		break;
+	case DDRAID__NODE_MSG__BODY_REPORT:
+		take_report(e, m);
+		break;
+	}
+}
+
+/* ---- every node ----------------------------------------------------------------------------- */
+
+static bool ack_ready(struct engine *e)
+{
+	uint32_t drops = map_write_mask(&e->map) & ~map_write_mask(&e->prop);
+	bool promotes = false;
+
+	if (!e->have_geo || epoch_cmp(&e->record.acked, &e->prop.epoch))
+		return false;
+	for (uint8_t i = 0; i < e->prop.n; i++) {
+		if (drops >> i & 1 && e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].under_way)
+			return false; /* cancelled, but not yet ended */
+		promotes |= e->prop.member[i].state == MEMBER_IN_SYNC && i < e->map.n &&
+			    e->map.member[i].state != MEMBER_IN_SYNC;
+	}
+	return !promotes || dlog_settled(e); /* R11 */
+}
+
+static void report_advance(struct engine *e)
+{
+	const struct map *m = e->proposing ? &e->prop : &e->map;
+
+	for (uint8_t i = 0; i < e->map.n; i++) {
+		NODEMSG(msg, b, REPORT, Report, report);
+
+		if (!e->bad[i] || !(map_write_mask(m) >> i & 1) ||
+		    (e->bad_us[i] && e->now - e->bad_us[i] < REPORT_AGAIN_US))
+			continue;
+		e->bad_us[i] = e->now;
+		b.member = i;
+		b.state = e->bad[i];
+		msg_send(e, &msg);
+	}
+}
+
+void epoch_advance(struct engine *e)
+{
+	if (e->phase < PH_STATE || e->state == ENGINE_REMOVED)
+		return;
+	report_advance(e);
+	if (e->proposing && !e->acked_proposal && ack_ready(e)) {
+		Ddraid__Epoch ep = DDRAID__EPOCH__INIT;
+		NODEMSG(m, b, ACK, Ack, ack);
+
+		ep.num = e->prop.epoch.num;
+		ep.inc = e->prop.epoch.inc;
+		b.epoch = &ep;
+		e->acked_proposal = true;
+		msg_send(e, &m);
+	}
+}
+
+/* ---- the leader: from a wish to a commit ---------------------------------------------------- */
+
+static void member_leaves(struct map *next, uint8_t i, uint8_t want)
+{
+	struct map_member *mm = &next->member[i];
+
+	/* R15: only a member that was in sync, or was being brought up from a missed set, can be
+	 * brought up from what was missed since. R14: never after a failed flush. */
+	if (want == MEMBER_FAULTY)
+		mm->left = 0;
+	else if (mm->state == MEMBER_IN_SYNC)
+		mm->left = next->epoch.num;
+	else if (mm->state == MEMBER_REBUILDING && !(mm->flags & MEMBER_F_PARTIAL))
+		mm->left = 0;
+	mm->state = want;
+	mm->flags = 0;
+	mm->rebuilt_upto = 0;
+}
+
+static void member_enters(struct engine *e, struct map *next, uint8_t i)
+{
+	struct map_member *mm = &next->member[i];
+	bool covered = mm->left && next->missed_from && mm->left >= next->missed_from;
+
+	if (e->ld.full[i])
+		memcpy(mm->uuid, e->ld.new_uuid[i], DDR_UUID_BYTES);
+	mm->state = MEMBER_REBUILDING;
+	mm->flags = covered && !e->ld.full[i] ? MEMBER_F_PARTIAL : 0;
+	mm->rebuilt_upto = 0;
+	if (!mm->flags)
+		mm->left = 0;
+}
+
+/* Applies one wish to the next map; false if it can't be (now). */
+static bool wish_apply(struct engine *e, struct map *next, uint8_t i)
+{
+	struct map_member *mm = &next->member[i];
+	uint8_t want = e->ld.wanted[i];
+	bool out = want == MEMBER_SUSPECT || want == MEMBER_MISSING || want == MEMBER_FAULTY;
+
+	if (!map_move_legal(mm->state, want))
+		return false;
+	if (out && mm->state == MEMBER_IN_SYNC && map_count_insync(next) <= e->geo.k)
+		return false; /* R3: never fewer than k in sync */
+	if (out)
+		member_leaves(next, i, want);
+	else if (want == MEMBER_REBUILDING)
+		member_enters(e, next, i);
+	else {
+		mm->state = MEMBER_IN_SYNC;
+		mm->flags = 0;
+		mm->left = mm->rebuilt_upto = 0;
+	}
+	return true;
+}
+
+static bool wish_moot(const struct map *base, uint8_t i, uint8_t want)
+{
+	uint8_t s = base->member[i].state;
+
+	return s == want || !map_move_legal(s, want) ||
+	       (want == MEMBER_SUSPECT && s == MEMBER_MISSING);
+}
+
+static bool next_map(struct engine *e, struct map *next)
+{
+	const struct map *base =
+	    e->proposing && epoch_cmp(&e->prop.epoch, &e->map.epoch) > 0 ? &e->prop : &e->map;
+	bool any = e->ld.need_epoch || e->ld.revive;
+	uint64_t num = e->ld.max_num;
+
+	if (base->epoch.num > num)
+		num = base->epoch.num;
+	if (e->want_record.acked.num > num)
+		num = e->want_record.acked.num;
+	*next = *base;
+	next->epoch = (struct epoch){num + 1, e->inc};
+	for (uint8_t i = 0; i < next->n; i++) {
+		if (e->ld.wanted[i] == MEMBER_IN_SYNC && e->rb.state != RB_PROMOTE)
+			e->ld.wanted[i] = 0;
+		if (e->ld.wanted[i] && wish_moot(base, i, e->ld.wanted[i]))
+			e->ld.wanted[i] = 0;
+		if (e->ld.wanted[i] && wish_apply(e, next, i))
+			any = true;
+	}
+	if (e->rb.state == RB_COPY && !e->rb.partial && e->rb.checkpoint &&
+	    next->member[e->rb.member].state == MEMBER_REBUILDING &&
+	    e->rb.checkpoint > next->member[e->rb.member].rebuilt_upto) {
+		next->member[e->rb.member].rebuilt_upto = e->rb.checkpoint;
+		any = true;
+	}
+	if (!map_degraded(next))
+		next->missed_from = 0;
+	else if (!next->missed_from)
+		next->missed_from = next->epoch.num;
+	return any;
+}
+
+static bool newer_wish(struct engine *e)
+{
+	for (uint8_t i = 0; i < e->prop.n; i++) {
+		struct map next = e->prop;
+
+		if (e->ld.wanted[i] && !wish_moot(&e->prop, i, e->ld.wanted[i]) &&
+		    wish_apply(e, &next, i))
+			return true;
+	}
+	return false;
+}
+
+static void sb_written(struct engine *e, struct batch *b)
+{
+	Ddraid__Epoch ep = DDRAID__EPOCH__INIT;
+	NODEMSG(m, c, COMMIT, Commit, commit);
+
+	e->ld.sb_writing = false;
+	if (!leading(e) || !e->ld.own_prop || !e->proposing ||
+	    epoch_cmp(&e->prop.epoch, &e->ld.prop_epoch))
+		return;
+	if (b->failed) {
+		for (uint8_t i = 0; i < e->prop.n; i++)
+			if (b->failed >> i & 1 && !e->bad[i])
+				member_bad(e, i, MEMBER_SUSPECT);
+		e->ld.propose_us = e->now;
+		return; /* written again, or superseded once the reports are in */
+	}
+	if (gone_unfenced(e) || !gate_open(e))
+		return; /* R4; a round will take it up */
+	ep.num = e->prop.epoch.num;
+	ep.inc = e->prop.epoch.inc;
+	c.epoch = &ep;
+	msg_send(e, &m);
+	e->ld.committing = true; /* nothing more until the commit comes back */
+}
+
+static void sb_write(struct engine *e)
+{
+	struct superblock sb = e->base;
+	uint32_t mask = map_write_mask(&e->prop);
+
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (e->dev[i].sb_ok && e->dev[i].sb.seq > e->sb_seq)
+			e->sb_seq = e->dev[i].sb.seq;
+	sb.seq = ++e->sb_seq;
+	sb.committed = e->map.epoch;
+	sb.map = e->prop;
+	e->ld.sb_writing = true;
+	batch_init(&e->ld.sb_batch, sb_written);
+	batch_open(&e->ld.sb_batch);
+	for (uint8_t i = 0; i < e->prop.n; i++) {
+		if (!(mask >> i & 1))
+			continue;
+		sb.index = i;
+		memcpy(sb.member_uuid, e->prop.member[i].uuid, DDR_UUID_BYTES);
+		sb_encode(&sb, e->ld.sb_buf[i]);
+		e->ld.sb_iov[i] = (struct iovec){e->ld.sb_buf[i], DDR_BLOCK_BYTES};
+		dio_start(e, &e->ld.sb_batch, i, DEV_WRITE, KIND_SB, DEV_F_FUA,
+			  geo_sb_offset((uint32_t)(sb.seq & 1)), DDR_BLOCK_BYTES, &e->ld.sb_iov[i],
+			  1, 0);
+	}
+	batch_close(e, &e->ld.sb_batch);
+}
+
+static bool all_acked(struct engine *e)
+{
+	bool all = true;
+
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		struct peer *p = &e->peer[i];
+		pb_inc who = pb_inc_of(p->node, p->inc, NO_SLOT, false);
+		NODEMSG(m, b, EVICT, Evict, evict);
+
+		if (!p->member || p->acked)
+			continue;
+		all = false;
+		/* R7: who does not answer within the limit is evicted. */
+		if (p->node != e->cfg.node &&
+		    e->now - e->ld.propose_us > e->cfg.tun.evict_ms * 1000ull) {
+			e->ld.propose_us = e->now;
+			b.who = &who;
+			msg_send(e, &m);
+		}
+	}
+	return all;
+}
+
+/* Leader: proposes what is wanted, drives the proposal under way. True while one is under way. */
+bool epoch_propose_wanted(struct engine *e)
+{
+	struct pb_map pm;
+	struct map next;
+	NODEMSG(m, b, PROPOSE, Propose, propose);
+
+	if (e->ld.sb_writing || e->ld.committing)
+		return true;
+	if (e->ld.own_prop) {
+		bool delivered = e->proposing && !epoch_cmp(&e->prop.epoch, &e->ld.prop_epoch);
+
+		if (!delivered)
+			return true;
+		if (!newer_wish(e)) {
+			if (all_acked(e) && !gone_unfenced(e))
+				sb_write(e);
+			return true;
+		}
+	}
+	if (!next_map(e, &next))
+		return false;
+	pb_map_fill(&pm, &next);
+	b.map = &pm.map;
+	b.revive = e->ld.revive;
+	e->ld.revive = false;
+	e->ld.own_prop = true;
+	e->ld.prop_epoch = next.epoch;
+	e->ld.max_num = next.epoch.num;
+	e->ld.propose_us = e->now;
+	msg_send(e, &m);
+	return true;
+}
+
+/* ---- assembly: R1 --------------------------------------------------------------------------- */
+
+static bool refuse(struct engine *e, const char *why)
+{
+	e->ld.why = why;
+	e->ld.refused = true;
+	return false;
+}
+
+static const struct superblock *newest_sb(struct engine *e)
+{
+	const struct superblock *best = NULL;
+
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		const struct dev *d = &e->dev[i];
+
+		if (d->up && d->sb_ok &&
+		    (!best || epoch_cmp(&d->sb.map.epoch, &best->map.epoch) > 0))
+			best = &d->sb;
+	}
+	return best;
+}
+
+static const struct superblock *sb_of_member(struct engine *e, const struct map *m, uint8_t i)
+{
+	for (uint32_t d = 0; d < DDR_MAX_DEVS; d++)
+		if (e->dev[d].up && e->dev[d].sb_ok &&
+		    !memcmp(e->dev[d].sb.member_uuid, m->member[i].uuid, DDR_UUID_BYTES))
+			return &e->dev[d].sb;
+	return NULL;
+}
+
+static bool records_agree(struct engine *e, const struct map *map, uint32_t absent)
+{
+	uint32_t with = 0, nodes = 0;
+	bool behind_known = false, behind_acked = false;
+
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		const struct peer *p = &e->peer[i];
+
+		if (!p->member)
+			continue;
+		nodes++;
+		with += p->acked_epoch.num > 0;
+		behind_known |= epoch_cmp(&p->known_epoch, &map->epoch) > 0;
+		behind_acked |= epoch_cmp(&p->acked_epoch, &map->epoch) > 0;
+	}
+	if (e->cfg.force)
+		return true;
+	if (behind_known)
+		return refuse(e,
+			      "only stale members are reachable: a node knows a newer epoch than "
+			      "they carry; connect the newer members, or start with --force");
+	if (absent >= e->geo.k && (2 * with <= nodes || behind_acked))
+		return refuse(e, "so many members are absent that a newer set could exist; connect "
+				 "more of them, or start with --force");
+	return true;
+}
+
+/*
+ * The fresh leader looks at what the members carry. True: e->map is what the array was last, and
+ * ld.wanted names what must leave it.
+ */
+bool assemble(struct engine *e)
+{
+	const struct superblock *sb;
+	uint32_t absent = 0, insync = 0;
+	struct map map;
+
+	if (!e->ld.rereading) {
+		e->ld.rereading = true;
+		e->ld.assemble_us = e->now;
+		devs_reread(e);
+	}
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (e->dev[i].reading)
+			return false;
+	sb = newest_sb(e);
+	e->ld.refused = false;
+	e->ld.why = "members to assemble the array from";
+	if (!sb || !e->have_geo)
+		return false;
+	if (sb->map.epoch.num > e->ld.max_num)
+		e->ld.max_num = sb->map.epoch.num;
+	if (e->state == ENGINE_ACTIVE) {
+		/* An epoch on disk that this node did not acknowledge: it was removed meanwhile. */
+		if (epoch_cmp(&sb->map.epoch, &e->want_record.acked) > 0)
+			round_removed(e);
+		return e->state == ENGINE_ACTIVE;
+	}
+	map = sb->map;
+	for (uint8_t i = 0; i < map.n; i++) {
+		const struct superblock *own = sb_of_member(e, &map, i);
+		bool needed = map_write_mask(&map) >> i & 1;
+		bool fresh = own && epoch_cmp(&own->map.epoch, &sb->committed) >= 0;
+
+		e->ld.wanted[i] = 0;
+		if (needed && !own)
+			e->ld.wanted[i] = MEMBER_SUSPECT;
+		else if (needed && !fresh)
+			e->ld.wanted[i] = MEMBER_FAULTY; /* rolled back: only a full rebuild */
+		e->ld.wanted_us[i] = e->now;
+		absent += needed && !fresh;
+		insync += map.member[i].state == MEMBER_IN_SYNC && fresh;
+	}
+	if (absent && e->now - e->ld.assemble_us < e->cfg.tun.evict_ms * 1000ull)
+		return false; /* they may still be connecting */
+	if (insync < e->geo.k)
+		return refuse(e, "fewer members in sync are reachable than the data needs; connect "
+				 "the others");
+	if (!records_agree(e, &map, absent))
+		return false;
+	e->ld.refused = false;
+	epoch_adopt(e, &map);
+	return true;
+}

@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Front-end requests. Each is split at region boundaries into ops; an op is under way at the
+ * members as one batch. What a member could not take waits in e->retry until the map says that it
+ * need not, or the member is back: so a request never fails because a member did.
+ *
+ *   write  region (lock, mark) -> members -> every member of the committed map has it -> done
+ *   read   data fragments, or decode; in a dead node's dirty region by way of a resync job (R18)
+ *   flush  FLUSH on every member of the committed map
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine_int.h"
+
+#define BUF_ALIGN 64u
+
+static void fio_check(struct engine *e, struct fio *f)
+{
+	struct out *o;
+
+	if (!f->split_done || f->parts)
+		return;
+	o = out_add(e, OUT_IO_DONE);
+	o->io_done.tag = f->tag;
+	o->io_done.err = f->err;
+	list_del(&f->link);
+	e->fio_count--;
+	free(f);
+}
+
+static void op_release(struct engine *e, struct op *op)
+{
+	list_del(&op->link);
+	list_del(&op->all);
+	e->op_count--;
+	if (op->job)
+		free(op->job->win);
+	free(op->job);
+	free(op->scratch);
+	plan_free(&op->plan);
+	free(op);
+}
+
+/* The op is through; its region already knows. */
+void op_done(struct engine *e, struct op *op, int err)
+{
+	struct fio *f = op->f;
+
+	if (err)
+		f->err = err;
+	op_release(e, op);
+	f->parts--;
+	fio_check(e, f);
+}
+
+static void op_retry(struct engine *e, struct op *op)
+{
+	if (op->kind == OP_READ || op->kind == OP_READ_REPAIR) {
+		list_del(&op->link);
+		list_add_tail(&e->retry, &op->link);
+	}
+	op->state = OPS_RETRY;
+}
+
+static bool is_write(const struct op *op)
+{
+	return op->kind == OP_WRITE || op->kind == OP_ZEROES;
+}
+
+/* ---- writes --------------------------------------------------------------------------------- */
+
+static void write_finish(struct engine *e, struct op *op, int err)
+{
+	if (err)
+		op->r->resync_all = true; /* R12: release never clears it unchecked */
+	region_op_done(e, op);
+	op_done(e, op, err);
+}
+
+static void write_ended(struct engine *e, struct batch *b)
+{
+	struct op *op = list_entry(b, struct op, batch);
+
+	op->ok |= b->ok;
+	if (e->state == ENGINE_REMOVED)
+		op_done(e, op, -EIO);
+	else if (write_musts(e) & ~op->ok)
+		op->state = OPS_RETRY;
+	else
+		write_finish(e, op, 0);
+}
+
+static void write_send(struct engine *e, struct op *op, uint32_t mask)
+{
+	uint32_t flags = op->f->flags & IO_F_FUA ? DEV_F_FUA : 0;
+
+	op->state = OPS_IO;
+	batch_init(&op->batch, write_ended);
+	batch_open(&op->batch);
+	if (op->kind == OP_ZEROES) {
+		if (op->f->flags & IO_F_UNMAP)
+			flags |= DEV_F_UNMAP;
+		for (uint8_t i = 0; i < e->geo.n; i++)
+			if (mask >> i & 1)
+				dio_start(e, &op->batch, i, DEV_ZEROES, KIND_DATA, flags,
+					  geo_offset(&e->geo, op->stripe),
+					  op->count * e->geo.frag_bytes, NULL, 0, op->r->idx);
+	} else {
+		for (uint32_t i = 0; i < op->plan.req_count; i++) {
+			const struct plan_req *r = &op->plan.req[i];
+
+			if (mask >> r->member & 1)
+				dio_start(e, &op->batch, r->member, DEV_WRITE, KIND_DATA, flags,
+					  r->offset, r->bytes, op->plan.iov + r->iov_first,
+					  r->iov_count, op->r->idx);
+		}
+	}
+	batch_close(e, &op->batch);
+}
+
+static void write_try(struct engine *e, struct op *op)
+{
+	uint32_t missing = write_musts(e) & ~op->ok, now = 0;
+
+	if (!missing) {
+		write_finish(e, op, 0);
+		return;
+	}
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (missing & write_targets(e) & 1u << i && member_usable(e, i))
+			now |= 1u << i;
+	if (now)
+		write_send(e, op, now);
+	else if (e->cfg.tun.eio_when_lost && __builtin_popcount(read_mask(e)) < e->geo.k &&
+		 e->phase == PH_READY)
+		write_finish(e, op, -EIO);
+}
+
+/* Called by the region: lock held, mark durable. */
+void io_start_op(struct engine *e, struct op *op)
+{
+	if (op->kind == OP_WRITE && !op->planned) {
+		plan_write(&e->geo, op->stripe, op->count, op->data, op->scratch,
+			   (1u << e->geo.n) - 1, &op->plan);
+		op->planned = true;
+	}
+	write_send(e, op, write_targets(e));
+}
+
+/* ---- reads ---------------------------------------------------------------------------------- */
+
+static void read_ended(struct engine *e, struct batch *b)
+{
+	struct op *op = list_entry(b, struct op, batch);
+
+	if (e->state == ENGINE_REMOVED) {
+		op_done(e, op, -EIO);
+		return;
+	}
+	if (b->failed) {
+		op_retry(e, op);
+		return;
+	}
+	if (op->want) {
+		window_decode(&e->geo, op->count, op->scratch, op->valid, op->want);
+		window_to_user(&e->geo, op->stripe, op->count, op->scratch, op->data);
+	}
+	op_done(e, op, 0);
+}
+
+static bool read_degraded(struct engine *e, struct op *op, uint32_t rows)
+{
+	uint32_t all = (1u << e->geo.n) - 1;
+
+	while (__builtin_popcount(rows) > e->geo.k)
+		rows &= rows - 1; /* k rows are enough */
+	if (!op->scratch)
+		op->scratch = aligned_alloc(
+		    BUF_ALIGN, ((size_t)e->geo.n * op->count * e->geo.frag_bytes + BUF_ALIGN - 1) &
+				   ~(size_t)(BUF_ALIGN - 1));
+	if (!op->scratch)
+		return false;
+	op->valid = rows;
+	op->want = all & ~rows;
+	plan_window(&e->geo, op->stripe, op->count, op->scratch, rows, &op->plan);
+	return true;
+}
+
+static void repair_done(struct engine *e, struct job *j)
+{
+	op_done(e, j->arg, e->state == ENGINE_REMOVED ? -EIO : 0);
+}
+
+static void read_repair(struct engine *e, struct op *op)
+{
+	if (!op->job)
+		op->job = malloc(sizeof(*op->job));
+	if (!op->job)
+		return;
+	list_del(&op->link);
+	op->state = OPS_IO;
+	job_init(op->job, JOB_READ, repair_done, op);
+	op->job->data = op->data;
+	op->job->first = op->stripe;
+	job_start(e, op->job, geo_region_of(&e->geo, op->stripe), op->stripe,
+		  op->stripe + op->count);
+}
+
+static void read_try(struct engine *e, struct op *op)
+{
+	uint32_t rows = read_mask(e), all = (1u << e->geo.n) - 1;
+
+	if (e->phase != PH_READY || !gate_open(e) || region_read_waits(e, op))
+		return; /* R18: until the dead slots are read */
+	if (!map_degraded(&e->map) && region_foreign(e, geo_region_of(&e->geo, op->stripe))) {
+		read_repair(e, op);
+		return;
+	}
+	if (__builtin_popcount(rows) < e->geo.k) {
+		if (e->cfg.tun.eio_when_lost)
+			op_done(e, op, -EIO);
+		return;
+	}
+	op->plan.req_count = op->plan.iov_count = 0;
+	op->want = 0;
+	if (rows == all)
+		plan_read(&e->geo, op->stripe, op->count, op->data, &op->plan);
+	else if (!read_degraded(e, op, rows))
+		return;
+	list_del(&op->link);
+	op->state = OPS_IO;
+	batch_init(&op->batch, read_ended);
+	batch_open(&op->batch);
+	dio_start_plan(e, &op->batch, &op->plan, DEV_READ, KIND_DATA, 0,
+		       geo_region_of(&e->geo, op->stripe));
+	batch_close(e, &op->batch);
+}
+
+/* ---- flush ---------------------------------------------------------------------------------- */
+
+static void flush_ended(struct engine *e, struct batch *b)
+{
+	struct fio *f = list_entry(b, struct fio, batch);
+
+	f->flushing = false;
+	f->flushed |= b->ok;
+	if (e->state == ENGINE_REMOVED) {
+		f->err = -EIO;
+		fio_check(e, f);
+	}
+}
+
+static void flush_try(struct engine *e, struct fio *f)
+{
+	uint32_t missing = write_musts(e) & ~f->flushed, now = 0;
+
+	if (f->flushing || e->state != ENGINE_ACTIVE)
+		return;
+	if (!missing) {
+		f->split_done = true;
+		fio_check(e, f);
+		return;
+	}
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (missing & write_targets(e) & 1u << i && member_usable(e, i))
+			now |= 1u << i;
+	if (!now)
+		return;
+	f->flushing = true;
+	batch_init(&f->batch, flush_ended);
+	batch_open(&f->batch);
+	flush_members(e, &f->batch, now);
+	batch_close(e, &f->batch);
+}
+
+/* ---- in and out ----------------------------------------------------------------------------- */
+
+static int op_new(struct engine *e, struct fio *f, uint64_t stripe, uint32_t count)
+{
+	struct op *op = calloc(1, sizeof(*op));
+
+	if (!op)
+		return -ENOMEM;
+	op->kind = f->op == IO_READ ? OP_READ : f->op == IO_WRITE ? OP_WRITE : OP_ZEROES;
+	op->f = f;
+	op->stripe = stripe;
+	op->count = count;
+	list_init(&op->link);
+	op->data = f->data ? f->data + (stripe * e->geo.p.stripe_bytes - f->offset) : NULL;
+	if (op->kind == OP_WRITE)
+		op->scratch = aligned_alloc(
+		    BUF_ALIGN, ((size_t)count * e->geo.p.m * e->geo.frag_bytes + BUF_ALIGN - 1) &
+				   ~(size_t)(BUF_ALIGN - 1));
+	if ((op->kind == OP_WRITE && !op->scratch) ||
+	    (op->kind != OP_ZEROES && plan_alloc(&op->plan, &e->geo, count))) {
+		free(op->scratch);
+		free(op);
+		return -ENOMEM;
+	}
+	list_add_tail(&e->ops, &op->all);
+	e->op_count++;
+	f->parts++;
+	if (!is_write(op)) {
+		op_retry(e, op);
+		return 0;
+	}
+	op->r = region_get(e, geo_region_of(&e->geo, stripe));
+	region_op_add(e, op);
+	return 0;
+}
+
+/* The next region of a sequential writer is marked while this one is being written. */
+static void mark_ahead(struct engine *e, const struct fio *f)
+{
+	uint64_t end = f->offset + f->bytes;
+	uint64_t region = geo_region_of(&e->geo, (end - 1) / e->geo.p.stripe_bytes) + 1;
+	struct region *r;
+
+	if (!e->cfg.tun.mark_ahead || f->offset != e->last_end || region >= e->geo.regions)
+		return;
+	r = region_find(e, region);
+	if (r && r->want_mark)
+		return;
+	r = region_get(e, region);
+	r->last_us = e->now;
+	dlog_mark(e, r);
+}
+
+static void fio_split(struct engine *e, struct fio *f)
+{
+	uint64_t end = f->offset + f->bytes;
+
+	while (f->next < end && e->op_count < MAX_ACTIVE_OPS) {
+		uint32_t s = e->geo.p.stripe_bytes;
+		uint64_t stripe = f->next / s;
+		uint64_t region = geo_region_of(&e->geo, stripe);
+		uint64_t stop =
+		    geo_region_first(&e->geo, region) + geo_region_count(&e->geo, region);
+		uint64_t count = (end - f->next) / s;
+
+		if (count > stop - stripe)
+			count = stop - stripe;
+		if (count > DDR_MAX_IO_BYTES / s)
+			count = DDR_MAX_IO_BYTES / s;
+		f->next += count * s;
+		if (f->next == end)
+			f->split_done = true;
+		if (op_new(e, f, stripe, (uint32_t)count)) {
+			f->err = -ENOMEM;
+			f->split_done = true;
+			fio_check(e, f);
+			return;
+		}
+		if (f->op != IO_READ && f->next == end) {
+			/* f may be gone already, if its ops ended at once: they can't, a write
+			 * waits for at least one answer. */
+			mark_ahead(e, f);
+			e->last_end = end;
+			return;
+		}
+	}
+}
+
+static bool fio_bad(const struct engine *e, const struct fio *f)
+{
+	uint32_t s = e->geo.p.stripe_bytes;
+
+	return !f->bytes || f->offset % s || f->bytes % s || f->bytes > DDR_MAX_FRONT_IO_BYTES ||
+	       f->offset > e->geo.size_bytes || f->bytes > e->geo.size_bytes - f->offset;
+}
+
+void io_submit(struct engine *e, const struct event *ev)
+{
+	struct fio *f = calloc(1, sizeof(*f));
+
+	assert(f);
+	f->tag = ev->io.tag;
+	f->op = ev->io.op;
+	f->flags = ev->io.flags;
+	f->offset = f->next = ev->io.offset;
+	f->bytes = ev->io.bytes;
+	f->data = ev->io.data;
+	list_add_tail(&e->fios, &f->link);
+	e->fio_count++;
+	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED || e->stopping)
+		f->err = e->state == ENGINE_REMOVED ? -EIO : -ESHUTDOWN;
+	else if (e->have_geo && f->op != IO_FLUSH && fio_bad(e, f))
+		f->err = -EINVAL;
+	if (f->err) {
+		f->split_done = true;
+		fio_check(e, f);
+	}
+}
+
+static void fios_advance(struct engine *e)
+{
+	uint32_t n = 0;
+
+	list_for_each(it, tmp, &e->fios)
+	{
+		struct fio *f = list_entry(it, struct fio, link);
+
+		if (n++ >= e->cfg.max_ios)
+			return;
+		if (f->op == IO_FLUSH) {
+			flush_try(e, f);
+		} else if (!f->split_done) {
+			if (fio_bad(e, f)) {
+				f->err = -EINVAL;
+				f->split_done = true;
+				fio_check(e, f);
+			} else {
+				fio_split(e, f);
+			}
+		}
+	}
+}
+
+void io_advance(struct engine *e)
+{
+	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED || !e->have_map)
+		return;
+	if (e->state == ENGINE_ACTIVE)
+		fios_advance(e);
+	list_for_each(it, tmp, &e->ops)
+	{
+		struct op *op = list_entry(it, struct op, all);
+
+		if (op->state == OPS_RETRY && is_write(op))
+			write_try(e, op);
+	}
+	list_for_each(it, tmp, &e->retry)
+	{
+		read_try(e, list_entry(it, struct op, link));
+	}
+}
+
+/* R6: everything that is not at the members ends now, the rest when they have answered. */
+void io_abort_all(struct engine *e, int err)
+{
+	list_for_each(it, tmp, &e->fios)
+	{
+		struct fio *f = list_entry(it, struct fio, link);
+
+		f->err = err;
+		f->split_done = true;
+		if (!f->flushing)
+			fio_check(e, f);
+	}
+	list_for_each(it, tmp, &e->ops)
+	{
+		struct op *op = list_entry(it, struct op, all);
+
+		if (op->job && op->state == OPS_IO) {
+			if (op->job->busy)
+				continue;
+			list_del(&op->job->link);
+			list_del(&op->job->wait);
+		} else if (op->state == OPS_IO && op->batch.pending) {
+			continue;
+		}
+		op_done(e, op, err);
+	}
+}
+
+void io_free_all(struct engine *e)
+{
+	while (!list_empty(&e->ops))
+		op_release(e, list_first(&e->ops, struct op, all));
+	while (!list_empty(&e->fios)) {
+		struct fio *f = list_first(&e->fios, struct fio, link);
+
+		list_del(&f->link);
+		free(f);
+	}
+	e->fio_count = 0;
+}

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What the leader does, step by step, each waiting for the one before:
+ *
+ *   State sent -> record of the removed durable -> all departed fenced (R4) -> lock claims in ->
+ *   superblocks read, map known (R1, R3) -> slots of nobody read (their unknown owners are departed
+ *   too: back to the fence) -> an epoch of this round's own, if anybody left or the leader is new
+ * -> dirty sets of dead slots told (R18) -> Ready
+ *
+ * and after Ready: wishes for the map, slots for joiners, recovery of dead slots, rebuilds.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "msg.h"
+
+#define FENCE_AGAIN_US 1000000ull
+
+/* A new round: nothing of the last one's dealings counts. */
+void leader_reset(struct engine *e)
+{
+	e->ld.begun = e->ld.announced = e->ld.rereading = e->ld.refused = false;
+	e->ld.assembled = false;
+	e->ld.why = NULL;
+	memset(e->ld.assigned, 0, sizeof(e->ld.assigned));
+	for (uint32_t i = 0; i < e->gone_count; i++)
+		e->gone[i].asked = false;
+	epoch_reset(e);
+	rebuild_reset(e);
+	slots_reset(e);
+	locktab_reset(e);
+	admin_reset(e);
+}
+
+static void state_send(struct engine *e)
+{
+	pb_inc node[DDR_MAX_NODES], *np[DDR_MAX_NODES];
+	pb_inc gone[2 * DDR_MAX_NODES], *gp[2 * DDR_MAX_NODES];
+	struct pb_map pm;
+	NODEMSG(m, b, STATE, State, state);
+
+	b.node = np;
+	b.departed = gp;
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		struct peer *p = &e->peer[i];
+
+		if (!p->in_round)
+			continue;
+		/* Somebody who says that it serves, but did not serve with us: it was removed. */
+		if (p->active && p->node != e->cfg.node && !p->member)
+			gone_add(e, p->node, p->inc);
+		if (gone_find(e, p->node, p->inc))
+			continue;
+		node[b.n_node] = pb_inc_of(p->node, p->inc, p->slot, p->active);
+		np[b.n_node] = &node[b.n_node];
+		b.n_node++;
+	}
+	for (uint32_t i = 0; i < e->gone_count; i++) {
+		gone[i] = pb_inc_of(e->gone[i].node, e->gone[i].inc, NO_SLOT, false);
+		gp[i] = &gone[i];
+	}
+	b.n_departed = e->gone_count;
+	if (e->state == ENGINE_ACTIVE) {
+		pb_map_fill(&pm, &e->map);
+		b.committed = &pm.map;
+	}
+	msg_send(e, &m);
+}
+
+/* R3: the newest proposal that anybody in the round has seen is the base of the next. */
+static void proposal_inherit(struct engine *e)
+{
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		const struct peer *p = &e->peer[i];
+
+		if (!p->in_round || !p->proposed.n || !p->active)
+			continue;
+		if (epoch_cmp(&p->proposed.epoch, &e->map.epoch) <= 0)
+			continue;
+		if (e->proposing && epoch_cmp(&p->proposed.epoch, &e->prop.epoch) <= 0)
+			continue;
+		e->prop = p->proposed;
+		e->proposing = true;
+		e->acked_proposal = true; /* of no round */
+	}
+	if (e->proposing)
+		e->ld.need_epoch = true;
+}
+
+static void leader_begin(struct engine *e)
+{
+	e->ld.begun = true;
+	e->ld.need_epoch = !e->ld.knows || e->gone_count;
+	/* A partial rebuild begins anew: its set is gathered after a commit. */
+	for (uint8_t i = 0; i < e->map.n; i++)
+		e->ld.need_epoch |= e->map.member[i].state == MEMBER_REBUILDING;
+	if (e->state == ENGINE_ACTIVE)
+		proposal_inherit(e);
+	else
+		e->ld.knows = false;
+	if (!e->ld.knows)
+		slots_unknow(e);
+	for (uint32_t i = 0; i < e->peer_count; i++)
+		if (e->peer[i].in_round && e->peer[i].acked_epoch.num > e->ld.max_num)
+			e->ld.max_num = e->peer[i].acked_epoch.num;
+	state_send(e);
+}
+
+static bool fences_done(struct engine *e)
+{
+	bool all = true;
+
+	for (uint32_t i = 0; i < e->gone_count; i++) {
+		struct departed *d = &e->gone[i];
+		struct out *o;
+
+		if (d->fenced)
+			continue;
+		all = false;
+		if (d->asked || e->now < d->retry_us)
+			continue;
+		d->asked = true;
+		o = out_add(e, OUT_FENCE);
+		o->fence.node = d->node;
+		o->fence.inc = d->inc;
+	}
+	return all;
+}
+
+void leader_fence_done(struct engine *e, const struct event *ev)
+{
+	struct departed *d = gone_find(e, ev->fence.node, ev->fence.inc);
+	pb_inc who = pb_inc_of(ev->fence.node, ev->fence.inc, NO_SLOT, false);
+	NODEMSG(m, b, FENCED, Fenced, fenced);
+
+	if (!d || d->fenced || !leading(e))
+		return;
+	if (ev->fence.err) {
+		d->asked = false;
+		d->retry_us = e->now + FENCE_AGAIN_US;
+		return;
+	}
+	b.who = &who;
+	msg_send(e, &m);
+}
+
+static bool claims_in(struct engine *e)
+{
+	for (uint32_t i = 0; i < e->peer_count; i++)
+		if (e->peer[i].member && !e->peer[i].claimed)
+			return false;
+	return true;
+}
+
+static void leader_recover(struct engine *e)
+{
+	NODEMSG(m, b, READY, Ready, ready);
+
+	if (memcmp(&e->want_record, &e->record, sizeof(e->record)))
+		return;
+	e->ld.why = "the fence of a departed node";
+	if (!fences_done(e))
+		return;
+	e->ld.why = "the lock claims of the nodes";
+	if (!claims_in(e))
+		return;
+	if (!e->ld.knows && !e->ld.assembled && !assemble(e))
+		return;
+	e->ld.assembled = true;
+	e->ld.why = "the dirty log of dead nodes to be read";
+	if (!slots_read(e))
+		return;
+	e->ld.why = "the map to be committed";
+	if (!fences_done(e))
+		return; /* slots named owners that nobody knew */
+	if (e->ld.need_epoch) {
+		epoch_propose_wanted(e);
+		return;
+	}
+	if (e->ld.announced)
+		return;
+	e->ld.announced = e->ld.knows = true;
+	slots_announce(e);
+	msg_send(e, &m);
+}
+
+/* ---- after Ready ---------------------------------------------------------------------------- */
+
+static void slots_assign(struct engine *e)
+{
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		struct peer *p = &e->peer[i];
+		NODEMSG(m, b, ASSIGN, Assign, assign);
+
+		if (!p->member || p->active || p->slot != NO_SLOT)
+			continue;
+		for (uint32_t s = 0; s < e->geo.p.slots; s++) {
+			pb_inc who = pb_inc_of(p->node, p->inc, s, false);
+
+			/* R16: never a slot that still has somebody's bits. */
+			if (slot_is_owned(e, s) || e->ld.assigned[s] || !slot_clean(e, s))
+				continue;
+			e->ld.assigned[s] = true;
+			e->ld.slot[s].known = false;
+			p->slot = s;
+			b.who = &who;
+			msg_send(e, &m);
+			break;
+		}
+	}
+}
+
+static bool all_reach(const struct engine *e, uint8_t member)
+{
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		const struct peer *p = &e->peer[i];
+
+		if (p->member && (!p->up_known || !(p->up_mask >> member & 1)))
+			return false;
+	}
+	return true;
+}
+
+/* Suspects come back by themselves once all reach them, or are given up. */
+static void suspects_advance(struct engine *e)
+{
+	for (uint8_t i = 0; i < e->map.n; i++) {
+		if (e->map.member[i].state != MEMBER_SUSPECT || e->ld.wanted[i])
+			continue;
+		if (all_reach(e, i))
+			e->ld.wanted[i] = MEMBER_REBUILDING;
+		else if (e->now - e->lost_us[i] > e->cfg.tun.member_retry_ms * 1000ull)
+			e->ld.wanted[i] = MEMBER_MISSING;
+	}
+}
+
+static void evict(struct engine *e, const struct peer *p)
+{
+	pb_inc who = pb_inc_of(p->node, p->inc, NO_SLOT, false);
+	NODEMSG(m, b, EVICT, Evict, evict);
+
+	b.who = &who;
+	msg_send(e, &m);
+}
+
+/*
+ * A wish that would leave fewer than k members in sync is not granted; it waits. If only some nodes
+ * have lost the member, those nodes are the problem: after a while they are evicted (R7). If all of
+ * them reach it again, what it had in its cache may be gone on more than m members: parity of all
+ * dirty regions is computed anew (R17). A member that answers with errors stays out of use.
+ */
+static void stuck_member(struct engine *e, uint8_t i, bool *all_back)
+{
+	bool some = false;
+
+	for (uint32_t j = 0; j < e->peer_count; j++)
+		if (e->peer[j].member && e->peer[j].raw_mask >> i & 1)
+			some = true;
+		else if (e->peer[j].member)
+			*all_back = false;
+	if (!some || *all_back || e->now - e->ld.wanted_us[i] < e->cfg.tun.evict_ms * 1000ull)
+		return;
+	e->ld.wanted_us[i] = e->now;
+	for (uint32_t j = 0; j < e->peer_count; j++)
+		if (e->peer[j].member && !(e->peer[j].raw_mask >> i & 1))
+			evict(e, &e->peer[j]);
+}
+
+static void stuck_advance(struct engine *e)
+{
+	bool back = true, stuck = false;
+
+	for (uint8_t i = 0; i < e->map.n; i++) {
+		if (!e->ld.wanted[i] || e->map.member[i].state != MEMBER_IN_SYNC ||
+		    map_count_insync(&e->map) > e->geo.k)
+			continue;
+		stuck = true;
+		back &= e->ld.wanted[i] == MEMBER_SUSPECT;
+		stuck_member(e, i, &back);
+	}
+	if (!stuck || !back || e->ld.own_prop)
+		return;
+	memset(e->ld.wanted, 0, sizeof(e->ld.wanted));
+	e->ld.revive = true;
+}
+
+static void ack_ticks(struct engine *e)
+{
+	suspects_advance(e);
+	stuck_advance(e);
+	epoch_propose_wanted(e);
+}
+
+void leader_advance(struct engine *e)
+{
+	if (e->phase == PH_HELLO && e->leader == e->cfg.node && !e->ld.begun && gate_open(e))
+		leader_begin(e);
+	if (e->phase >= PH_STATE && e->leader != e->cfg.node) {
+		e->ld.knows = e->ld.assembled = false;
+		return;
+	}
+	if (!leading(e) || !gate_open(e))
+		return;
+	if (e->phase == PH_STATE) {
+		leader_recover(e);
+		return;
+	}
+	slots_assign(e);
+	slots_advance(e);
+	rebuild_advance(e);
+	admin_advance(e);
+	ack_ticks(e);
+}
+
+static void take_lock(struct engine *e, uint32_t from, const nodemsg *m)
+{
+	if (m->lock->mode == LOCK_CW || m->lock->mode == LOCK_EX)
+		locktab_request(e, from, m->lock->id, (enum lock_mode)m->lock->mode,
+				m->lock->try_only);
+}
+
+static void take_claim(struct engine *e, uint32_t from, const nodemsg *m)
+{
+	struct peer *p = peer_find(e, from);
+
+	for (size_t i = 0; i < m->claim->n_id && i < m->claim->n_mode; i++)
+		if (m->claim->mode[i] == LOCK_CW || m->claim->mode[i] == LOCK_EX)
+			locktab_claim(e, from, m->claim->id[i], (enum lock_mode)m->claim->mode[i]);
+	p->claimed |= m->claim->end;
+}
+
+static void take_dirty(struct engine *e, uint32_t from, const nodemsg *m)
+{
+	const Ddraid__Dirty *d = m->dirty;
+
+	if (from != e->leader || !e->have_geo || d->slot > e->geo.p.slots ||
+	    d->page >= e->geo.log_pages || d->plane.len != LOG_PLANE_BYTES)
+		return;
+	memcpy(e->foreign + ((size_t)d->slot * e->geo.log_pages + d->page) * LOG_PLANE_BYTES,
+	       d->plane.data, LOG_PLANE_BYTES);
+}
+
+static void take_assign(struct engine *e, uint32_t from, const pb_inc *who)
+{
+	struct peer *p = who && from == e->leader ? peer_find(e, who->node) : NULL;
+
+	if (!p || p->inc != who->inc)
+		return;
+	p->slot = pb_slot(who);
+	if (p->node == e->cfg.node && e->slot == NO_SLOT && p->slot < e->geo.p.slots)
+		dlog_acquire(e, p->slot);
+}
+
+void leader_message(struct engine *e, uint32_t from, const nodemsg *m)
+{
+	const Ddraid__Grant *g = m->grant;
+
+	switch ((int)m->body_case) {
+	case DDRAID__NODE_MSG__BODY_CLAIM:
+		if (leading(e))
+			take_claim(e, from, m);
+		break;
+	case DDRAID__NODE_MSG__BODY_DIRTY:
+		take_dirty(e, from, m);
+		break;
+	case DDRAID__NODE_MSG__BODY_ASSIGN:
+		take_assign(e, from, m->assign->who);
+		break;
+	case DDRAID__NODE_MSG__BODY_LOCK:
+		if (leading(e))
+			take_lock(e, from, m);
+		break;
+	case DDRAID__NODE_MSG__BODY_UNLOCK:
+		if (leading(e))
+			locktab_release(e, from, m->unlock->id);
+		break;
+	case DDRAID__NODE_MSG__BODY_GRANT:
+		if (from == e->leader && g->to && g->to->node == e->cfg.node &&
+		    g->to->inc == e->inc)
+			region_granted(e, g->id, (enum lock_mode)g->mode, g->refused);
+		break;
+	case DDRAID__NODE_MSG__BODY_CALLBACK:
+		if (from == e->leader && m->callback->wanted_by != e->cfg.node)
+			region_called_back(e, m->callback->id, (enum lock_mode)m->callback->mode);
+		break;
+	case DDRAID__NODE_MSG__BODY_MISSED:
+		if (leading(e))
+			rebuild_missed(e, from, m);
+		break;
+	case DDRAID__NODE_MSG__BODY_ADMIN:
+	case DDRAID__NODE_MSG__BODY_ADMIN_DONE:
+		admin_message(e, from, m);
+		break;
+	}
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The lock table of the back ends `cpg` and `local`: kept by the leader alone, rebuilt in each
+ * round from what the holders claim.
+ *
+ * Why one node grants, and not each node for itself from the total order of requests (as the design
+ * first had it): without safe delivery a request may be seen by its sender only, and another's
+ * later request by everybody but the first; both would grant themselves what conflicts, and both
+ * before either learns of the partition. A grant by one master can't conflict with another grant of
+ * the same round, and a new round grants nothing before everybody who left is fenced and everybody
+ * who stayed has said what he holds (R9).
+ *
+ * Modes: any number of CW, or one EX. A queued request calls the holders back. A holder of CW may
+ * try EX; it is refused unless it is the only holder. Requests are served in order.
+ */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "msg.h"
+
+struct waiter {
+	struct list link;
+	uint32_t node;
+	enum lock_mode mode;
+};
+
+struct lock {
+	struct list link;
+	uint64_t id;
+	uint32_t cw[DDR_MAX_NODES], cw_count;
+	uint32_t ex; /* node, 0 = nobody */
+	struct list queue;
+};
+
+static struct list *bucket(struct engine *e, uint64_t id)
+{
+	return &e->locks[(id * 0x9e3779b97f4a7c15ull >> 40) % LOCK_BUCKETS];
+}
+
+static struct lock *lock_find(struct engine *e, uint64_t id)
+{
+	list_for_each(it, tmp, bucket(e, id))
+	{
+		struct lock *l = list_entry(it, struct lock, link);
+
+		if (l->id == id)
+			return l;
+	}
+	return NULL;
+}
+
+static struct lock *lock_get(struct engine *e, uint64_t id)
+{
+	struct lock *l = lock_find(e, id);
+
+	if (l)
+		return l;
+	l = calloc(1, sizeof(*l));
+	assert(l);
+	l->id = id;
+	list_init(&l->queue);
+	list_add_tail(bucket(e, id), &l->link);
+	return l;
+}
+
+static void lock_free(struct lock *l)
+{
+	while (!list_empty(&l->queue)) {
+		struct waiter *w = list_first(&l->queue, struct waiter, link);
+
+		list_del(&w->link);
+		free(w);
+	}
+	list_del(&l->link);
+	free(l);
+}
+
+void locktab_reset(struct engine *e)
+{
+	for (uint32_t i = 0; i < LOCK_BUCKETS; i++)
+		while (!list_empty(&e->locks[i]))
+			lock_free(list_first(&e->locks[i], struct lock, link));
+}
+
+static void holder_remove(struct lock *l, uint32_t node)
+{
+	uint32_t n = 0;
+
+	if (l->ex == node)
+		l->ex = 0;
+	for (uint32_t i = 0; i < l->cw_count; i++)
+		if (l->cw[i] != node)
+			l->cw[n++] = l->cw[i];
+	l->cw_count = n;
+}
+
+static bool holder_others(const struct lock *l, uint32_t node)
+{
+	if (l->ex && l->ex != node)
+		return true;
+	for (uint32_t i = 0; i < l->cw_count; i++)
+		if (l->cw[i] != node)
+			return true;
+	return false;
+}
+
+static void holder_add(struct lock *l, uint32_t node, enum lock_mode mode)
+{
+	holder_remove(l, node);
+	if (mode == LOCK_EX)
+		l->ex = node;
+	else if (l->cw_count < DDR_MAX_NODES)
+		l->cw[l->cw_count++] = node;
+}
+
+static bool compatible(const struct lock *l, uint32_t node, enum lock_mode mode)
+{
+	return mode == LOCK_EX ? !holder_others(l, node) : !l->ex || l->ex == node;
+}
+
+static void answer(struct engine *e, uint32_t node, uint64_t id, enum lock_mode mode, bool refused)
+{
+	struct peer *p = peer_find(e, node);
+	pb_inc to;
+	NODEMSG(m, b, GRANT, Grant, grant);
+
+	if (!p)
+		return;
+	to = pb_inc_of(node, p->inc, NO_SLOT, false);
+	b.to = &to;
+	b.id = id;
+	b.mode = (uint32_t)mode;
+	b.refused = refused;
+	msg_send(e, &m);
+}
+
+static void call_back(struct engine *e, const struct lock *l, const struct waiter *w)
+{
+	NODEMSG(m, b, CALLBACK, Callback, callback);
+
+	b.id = l->id;
+	b.mode = (uint32_t)w->mode;
+	b.wanted_by = w->node;
+	msg_send(e, &m);
+}
+
+static void serve(struct engine *e, struct lock *l)
+{
+	while (!list_empty(&l->queue)) {
+		struct waiter *w = list_first(&l->queue, struct waiter, link);
+
+		if (!compatible(l, w->node, w->mode)) {
+			call_back(e, l, w);
+			return;
+		}
+		holder_add(l, w->node, w->mode);
+		answer(e, w->node, l->id, w->mode, false);
+		list_del(&w->link);
+		free(w);
+	}
+	if (!l->ex && !l->cw_count)
+		lock_free(l);
+}
+
+void locktab_claim(struct engine *e, uint32_t node, uint64_t id, enum lock_mode mode)
+{
+	struct lock *l = lock_get(e, id);
+
+	/* What survivors hold was granted by one master: it can't conflict. */
+	assert(compatible(l, node, mode));
+	holder_add(l, node, mode);
+}
+
+void locktab_request(struct engine *e, uint32_t node, uint64_t id, enum lock_mode mode,
+		     bool try_only)
+{
+	struct lock *l = lock_get(e, id);
+	struct waiter *w;
+
+	assert(!gone_unfenced(e)); /* R9 */
+	if (list_empty(&l->queue) && compatible(l, node, mode)) {
+		holder_add(l, node, mode);
+		answer(e, node, id, mode, false);
+		return;
+	}
+	if (try_only) {
+		answer(e, node, id, mode, true);
+		return;
+	}
+	w = calloc(1, sizeof(*w));
+	assert(w);
+	w->node = node;
+	w->mode = mode;
+	list_add_tail(&l->queue, &w->link);
+	if (l->queue.next == &w->link)
+		call_back(e, l, w);
+}
+
+void locktab_release(struct engine *e, uint32_t node, uint64_t id)
+{
+	struct lock *l = lock_find(e, id);
+
+	if (!l)
+		return;
+	holder_remove(l, node);
+	serve(e, l);
+}

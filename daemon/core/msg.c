@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Node messages <-> bytes. Whatever a sender may have put into a message, it is checked here or
+ * where it is used before it counts; a message that doesn't pass is dropped.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "msg.h"
+
+#define MSG_VERSION 1
+
+void pb_map_fill(struct pb_map *p, const struct map *m)
+{
+	p->map = (Ddraid__Map)DDRAID__MAP__INIT;
+	p->epoch = (Ddraid__Epoch)DDRAID__EPOCH__INIT;
+	p->epoch.num = m->epoch.num;
+	p->epoch.inc = m->epoch.inc;
+	p->map.epoch = &p->epoch;
+	p->map.missed_from = m->missed_from;
+	p->map.n_member = m->n;
+	p->map.member = p->ptr;
+	for (uint8_t i = 0; i < m->n; i++) {
+		Ddraid__MapMember *mm = &p->member[i];
+
+		*mm = (Ddraid__MapMember)DDRAID__MAP_MEMBER__INIT;
+		mm->uuid.len = DDR_UUID_BYTES;
+		mm->uuid.data = (uint8_t *)m->member[i].uuid;
+		mm->state = m->member[i].state;
+		mm->flags = m->member[i].flags;
+		mm->rebuilt_upto = m->member[i].rebuilt_upto;
+		mm->left = m->member[i].left;
+		p->ptr[i] = mm;
+	}
+}
+
+bool pb_map_read(struct map *m, const Ddraid__Map *p)
+{
+	memset(m, 0, sizeof(*m));
+	if (!p || !p->epoch || p->n_member < 2 || p->n_member > DDR_MAX_MEMBERS)
+		return false;
+	m->epoch = (struct epoch){p->epoch->num, p->epoch->inc};
+	m->missed_from = p->missed_from;
+	m->n = (uint8_t)p->n_member;
+	for (uint8_t i = 0; i < m->n; i++) {
+		const Ddraid__MapMember *mm = p->member[i];
+
+		if (mm->uuid.len != DDR_UUID_BYTES || mm->state < MEMBER_IN_SYNC ||
+		    mm->state > MEMBER_REBUILDING || mm->flags > MEMBER_F_PARTIAL)
+			return false;
+		memcpy(m->member[i].uuid, mm->uuid.data, DDR_UUID_BYTES);
+		m->member[i].state = (uint8_t)mm->state;
+		m->member[i].flags = (uint8_t)mm->flags;
+		m->member[i].rebuilt_upto = mm->rebuilt_upto;
+		m->member[i].left = mm->left;
+	}
+	return true;
+}
+
+pb_inc pb_inc_of(uint32_t node, uint64_t inc, uint32_t slot, bool active)
+{
+	pb_inc i = DDRAID__INCARNATION__INIT;
+
+	i.node = node;
+	i.inc = inc;
+	i.slot = slot == NO_SLOT ? 0 : slot + 1;
+	i.active = active;
+	return i;
+}
+
+uint32_t pb_slot(const pb_inc *i)
+{
+	return i->slot && i->slot <= DDR_MAX_SLOTS ? i->slot - 1 : NO_SLOT;
+}
+
+bool epoch_is(const Ddraid__Epoch *p, const struct epoch *e)
+{
+	return p && p->num == e->num && p->inc == e->inc;
+}
+
+void msg_send(struct engine *e, nodemsg *m)
+{
+	struct out *o;
+	uint8_t *data;
+	size_t bytes;
+
+	m->version = MSG_VERSION;
+	m->inc = e->inc;
+	if (m->body_case != DDRAID__NODE_MSG__BODY_QUERY) {
+		m->term_inc = e->term.inc;
+		m->term_num = e->term.num;
+	}
+	bytes = ddraid__node_msg__get_packed_size(m);
+	data = out_memory(e, bytes);
+	ddraid__node_msg__pack(m, data);
+	o = out_add(e, OUT_SEND);
+	o->send.data = data;
+	o->send.bytes = bytes;
+}
+
+void nodemsg_join(struct engine *e)
+{
+	NODEMSG(m, b, JOIN, Join, join);
+
+	msg_send(e, &m);
+}
+
+static bool of_any_term(const nodemsg *m)
+{
+	return m->body_case == DDRAID__NODE_MSG__BODY_HEARTBEAT ||
+	       m->body_case == DDRAID__NODE_MSG__BODY_JOIN ||
+	       m->body_case == DDRAID__NODE_MSG__BODY_QUERY ||
+	       m->body_case == DDRAID__NODE_MSG__BODY_EVICT;
+}
+
+static void msg_dispatch(struct engine *e, uint32_t from, const nodemsg *m)
+{
+	if (!of_any_term(m) &&
+	    (!e->term.inc || m->term_inc != e->term.inc || m->term_num != e->term.num))
+		return; /* of a round that is over */
+	round_message(e, from, m);
+	if (of_any_term(m) || e->phase < PH_STATE || e->state == ENGINE_REMOVED)
+		return;
+	epoch_message(e, from, m);
+	leader_message(e, from, m);
+}
+
+void msg_receive(struct engine *e, const struct event *ev)
+{
+	nodemsg *m;
+	struct peer *p;
+
+	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED)
+		return;
+	m = ddraid__node_msg__unpack(NULL, ev->msg.bytes, ev->msg.data);
+	if (!m)
+		return;
+	p = peer_find(e, ev->msg.from);
+	if (m->version == MSG_VERSION && p && m->inc && !gone_find(e, p->node, m->inc)) {
+		p->seen_us = e->now;
+		msg_dispatch(e, ev->msg.from, m);
+	}
+	ddraid__node_msg__free_unpacked(m, NULL);
+}

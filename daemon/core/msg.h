@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Shorthand for building node messages; engine files only. */
+#ifndef DDRAID_CORE_MSG_H
+#define DDRAID_CORE_MSG_H
+
+#include "engine_int.h"
+#include "proto/node.pb-c.h"
+
+typedef Ddraid__Incarnation pb_inc;
+
+/* Declares nodemsg `m` whose body is the message `b` of type Type, field `field`. */
+#define NODEMSG(m, b, TYPE, Type, field)                                                           \
+	Ddraid__##Type b = DDRAID__##TYPE##__INIT;                                                 \
+	nodemsg m = DDRAID__NODE_MSG__INIT;                                                        \
+	m.body_case = DDRAID__NODE_MSG__BODY_##TYPE;                                               \
+	m.field = &b
+
+struct pb_map {
+	Ddraid__Map map;
+	Ddraid__Epoch epoch;
+	Ddraid__MapMember member[DDR_MAX_MEMBERS];
+	Ddraid__MapMember *ptr[DDR_MAX_MEMBERS];
+};
+
+void pb_map_fill(struct pb_map *p, const struct map *m);
+/* false: a field is out of its range. */
+bool pb_map_read(struct map *m, const Ddraid__Map *p);
+pb_inc pb_inc_of(uint32_t node, uint64_t inc, uint32_t slot, bool active);
+uint32_t pb_slot(const pb_inc *i); /* NO_SLOT if none */
+bool epoch_is(const Ddraid__Epoch *p, const struct epoch *e);
+
+#endif

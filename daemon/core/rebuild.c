@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The rebuild of a member, by the leader.
+ *
+ *   IDLE -> GATHER (partial: what each slot has missed, R15) -> COPY -> FLUSH -> LOG (R11) ->
+ * PROMOTE
+ *
+ * A full rebuild copies every region and keeps its cursor in the map, which moves only after a
+ * FLUSH; a partial one copies the regions that are dirty or missed in any slot, of living nodes
+ * (they tell theirs after the commit that let the member in) and of nobody. Each region is copied
+ * under EX; so writes that were planned before the member was let in have ended, and all later ones
+ * go to it too.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "msg.h"
+
+static bool rebuilding(const struct map *m, uint8_t i)
+{
+	return i < m->n && m->member[i].state == MEMBER_REBUILDING;
+}
+
+void rebuild_reset(struct engine *e)
+{
+	job_cancel(e, &e->rb.job);
+	e->rb.state = RB_IDLE;
+	e->rb.running = false;
+	e->rb.checkpoint = e->rb.done = e->rb.total = 0;
+}
+
+static bool slot_active(const struct engine *e, uint32_t slot)
+{
+	for (uint32_t i = 0; i < e->peer_count; i++)
+		if (e->peer[i].member && e->peer[i].active && e->peer[i].slot == slot)
+			return true;
+	return false;
+}
+
+static uint64_t set_count(struct engine *e)
+{
+	uint64_t n = 0;
+
+	for (uint64_t r = plane_next(e, e->rb.set, 0); r < e->geo.regions;
+	     r = plane_next(e, e->rb.set, r + 1))
+		n++;
+	return n;
+}
+
+/* Begins, or begins again because the map changed. A full copy under way goes on. */
+static void rebuild_begin(struct engine *e, uint8_t m)
+{
+	const struct map_member *mm = &e->map.member[m];
+	bool partial = mm->flags & MEMBER_F_PARTIAL;
+	bool goes_on = !partial && e->rb.state == RB_COPY && e->rb.member == m && !e->rb.partial &&
+		       mm->rebuilt_upto <= e->rb.next;
+
+	e->rb.map_num = e->map.epoch.num;
+	if (goes_on)
+		return;
+	e->rb.member = m;
+	e->rb.partial = partial;
+	e->rb.done = e->rb.checkpoint = 0;
+	e->rb.next = mm->rebuilt_upto;
+	e->rb.state = partial ? RB_GATHER : RB_COPY;
+	e->rb.done = e->rb.next;
+	e->rb.total = e->geo.regions;
+	if (!partial)
+		return;
+	e->rb.done = 0;
+	memset(e->rb.set, 0, planes_bytes(e));
+	for (uint32_t i = 0; i < e->peer_count; i++)
+		e->peer[i].sent_missed = false;
+	/* Also slots given away whose new owner does not serve yet: he may not have read it. */
+	for (uint32_t s = 0; s <= e->geo.p.slots; s++)
+		for (size_t k = 0; !slot_active(e, s) && k < planes_bytes(e); k++)
+			e->rb.set[k] |= e->ld.slot[s].dirty[k] | e->ld.slot[s].missed[k];
+}
+
+static bool rebuild_current(struct engine *e)
+{
+	uint8_t m = 0;
+
+	while (m < e->map.n && !rebuilding(&e->map, m))
+		m++;
+	if (m == e->map.n) {
+		if (e->rb.state != RB_IDLE)
+			rebuild_reset(e);
+		return false;
+	}
+	if (e->rb.state != RB_IDLE && e->rb.map_num == e->map.epoch.num && e->rb.member == m)
+		return true;
+	if (e->rb.job.r && (e->rb.member != m || e->map.member[m].flags & MEMBER_F_PARTIAL))
+		job_cancel(e, &e->rb.job);
+	rebuild_begin(e, m);
+	return true;
+}
+
+void rebuild_missed(struct engine *e, uint32_t from, const nodemsg *m)
+{
+	const Ddraid__Missed *d = m->missed;
+
+	if (!epoch_is(d->epoch, &e->map.epoch) || !rebuild_current(e) || e->rb.state != RB_GATHER)
+		return;
+	if (d->plane.len == LOG_PLANE_BYTES && d->page < e->geo.log_pages)
+		for (uint32_t k = 0; k < LOG_PLANE_BYTES; k++)
+			e->rb.set[(size_t)d->page * LOG_PLANE_BYTES + k] |= d->plane.data[k];
+	if (d->end)
+		peer_find(e, from)->sent_missed = true;
+}
+
+static bool gathered(struct engine *e)
+{
+	for (uint32_t i = 0; i < e->peer_count; i++)
+		if (e->peer[i].member && !e->peer[i].sent_missed)
+			return false;
+	return true;
+}
+
+static void copied(struct engine *e, struct job *j)
+{
+	e->rb.running = false;
+	if (e->rb.state != RB_COPY || !rebuilding(&e->map, e->rb.member) ||
+	    j->target != 1u << e->rb.member || j->stripe < j->end)
+		return; /* abandoned */
+	e->rb.next = j->region + 1;
+	e->rb.done++;
+}
+
+static void rb_flushed(struct engine *e, struct batch *b)
+{
+	e->rb.busy = false;
+	if (e->state == ENGINE_REMOVED || !leading(e) || !(b->ok >> e->rb.member & 1) ||
+	    e->rb.flush_num != e->map.epoch.num || e->rb.map_num != e->map.epoch.num)
+		return;
+	if (e->rb.state == RB_FLUSH)
+		e->rb.state = RB_LOG;
+	else if (e->rb.state == RB_COPY && !e->rb.partial)
+		e->rb.checkpoint = e->rb.next;
+}
+
+static void rb_flush(struct engine *e)
+{
+	e->rb.busy = true;
+	e->rb.flush_num = e->map.epoch.num;
+	batch_init(&e->rb.batch, rb_flushed);
+	batch_open(&e->rb.batch);
+	flush_members(e, &e->rb.batch, 1u << e->rb.member);
+	batch_close(e, &e->rb.batch);
+}
+
+static void copy_advance(struct engine *e)
+{
+	struct job *j = &e->rb.job;
+	uint64_t r = e->rb.partial ? plane_next(e, e->rb.set, e->rb.next) : e->rb.next, first;
+	uint64_t cursor = e->map.member[e->rb.member].rebuilt_upto;
+
+	if (r >= e->geo.regions) {
+		e->rb.state = RB_FLUSH;
+		return;
+	}
+	if (!e->rb.partial && e->rb.checkpoint <= cursor &&
+	    r - cursor >= e->cfg.tun.checkpoint_regions) {
+		rb_flush(e);
+		return;
+	}
+	first = geo_region_first(&e->geo, r);
+	e->rb.running = true;
+	job_init(j, JOB_REBUILD, copied, NULL);
+	j->target = 1u << e->rb.member;
+	job_start(e, j, r, first, first + geo_region_count(&e->geo, r));
+}
+
+void rebuild_advance(struct engine *e)
+{
+	if (!rebuild_current(e) || e->rb.busy || e->rb.running || e->rb.job.r || e->rb.job.busy ||
+	    !member_usable(e, e->rb.member))
+		return;
+	switch (e->rb.state) {
+	case RB_IDLE:
+		break;
+	case RB_GATHER:
+		if (gathered(e)) {
+			e->rb.total = set_count(e);
+			e->rb.state = RB_COPY;
+		}
+		break;
+	case RB_COPY:
+		copy_advance(e);
+		break;
+	case RB_FLUSH:
+		rb_flush(e);
+		break;
+	case RB_LOG:
+		if (slots_rewrite(e))
+			e->rb.state = RB_PROMOTE;
+		break;
+	case RB_PROMOTE:
+		if (!e->ld.wanted[e->rb.member])
+			e->ld.wanted[e->rb.member] = MEMBER_IN_SYNC;
+		break;
+	}
+}

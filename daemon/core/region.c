@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Regions on this node. A write of one region goes
+ *
+ *   queue --(lock CW or EX, no overlap)--> marking --(mark durable)--> active --> done
+ *
+ * and a job (resync, check, rebuild, repairing read) has the region to itself under EX.
+ *
+ *   held   what the lock manager gave us; cached until called back, or until the mark is cleared
+ *   pend   what we asked for and have no answer to; one request at a time; never an upward
+ *          conversion that waits: CW is released before EX is queued for. A *try* may stand beside
+ * CW
+ *
+ * A called back region lets nobody in but those who waited when the lock came (else two busy nodes
+ * would pass it to and fro without either doing anything), and gives it up when the last is done.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "msg.h"
+
+static struct list *bucket(const struct engine *e, uint64_t idx)
+{
+	return &e->region_hash[idx % REGION_BUCKETS];
+}
+
+struct region *region_find(const struct engine *e, uint64_t idx)
+{
+	list_for_each(it, tmp, bucket(e, idx))
+	{
+		struct region *r = list_entry(it, struct region, hash);
+
+		if (r->idx == idx)
+			return r;
+	}
+	return NULL;
+}
+
+struct region *region_get(struct engine *e, uint64_t idx)
+{
+	struct region *r = region_find(e, idx);
+
+	if (r)
+		return r;
+	r = calloc(1, sizeof(*r));
+	assert(r);
+	r->written = calloc(1, e->geo.region_stripes / 8 + 1);
+	assert(r->written);
+	r->idx = idx;
+	r->last_us = e->now;
+	list_init(&r->queue);
+	list_init(&r->marking);
+	list_init(&r->active);
+	list_init(&r->readers);
+	list_init(&r->jobs);
+	list_add_tail(bucket(e, idx), &r->hash);
+	list_add_tail(&e->regions, &r->all);
+	return r;
+}
+
+static void region_free(struct region *r)
+{
+	list_del(&r->hash);
+	list_del(&r->all);
+	if (r->check)
+		free(r->check->win);
+	free(r->check);
+	free(r->written);
+	free(r);
+}
+
+/* At the end of an incarnation: ops and jobs are their owners' to free. */
+void regions_drop_all(struct engine *e)
+{
+	while (!list_empty(&e->regions)) {
+		struct region *r = list_first(&e->regions, struct region, all);
+
+		list_for_each(it, tmp, &r->jobs)
+		{
+			struct job *j = list_entry(it, struct job, link);
+
+			list_del(&j->link);
+			list_del(&j->wait);
+			j->r = NULL;
+		}
+		region_free(r);
+	}
+}
+
+bool region_foreign(const struct engine *e, uint64_t idx)
+{
+	uint32_t page = (uint32_t)(idx / LOG_REGIONS_PER_PAGE);
+	uint32_t bit = (uint32_t)(idx % LOG_REGIONS_PER_PAGE);
+
+	for (uint32_t s = 0; s <= e->geo.p.slots; s++)
+		if (bit_get(e->foreign + ((size_t)s * e->geo.log_pages + page) * LOG_PLANE_BYTES,
+			    bit))
+			return true;
+	return false;
+}
+
+/* ---- the lock ------------------------------------------------------------------------------- */
+
+void lock_ask(struct engine *e, uint64_t id, enum lock_mode mode, bool try_only)
+{
+	NODEMSG(m, b, LOCK, Lock, lock);
+
+	e->n_lock_requests++;
+	if (e->cfg.lock_backend == LOCK_EXTERNAL) {
+		struct out *o = out_add(e, OUT_LOCK);
+
+		o->lock.id = id;
+		o->lock.mode = mode;
+		o->lock.try_only = try_only;
+		return;
+	}
+	if (e->phase != PH_READY)
+		return; /* sent at Ready */
+	b.id = id;
+	b.mode = (uint32_t)mode;
+	b.try_only = try_only;
+	msg_send(e, &m);
+}
+
+void lock_drop(struct engine *e, uint64_t id)
+{
+	NODEMSG(m, b, UNLOCK, Unlock, unlock);
+
+	if (e->cfg.lock_backend == LOCK_EXTERNAL) {
+		out_add(e, OUT_UNLOCK)->lock.id = id;
+		return;
+	}
+	if (e->phase < PH_STATE)
+		return; /* the claims of the coming round don't name it */
+	b.id = id;
+	msg_send(e, &m);
+}
+
+static void region_ask(struct engine *e, struct region *r, enum lock_mode mode, bool try_only)
+{
+	assert(r->pend == LOCK_NONE);
+	r->pend = mode;
+	r->pend_try = try_only;
+	r->test_writes = r->writes;
+	lock_ask(e, LOCK_ID(LOCK_KIND_REGION, r->idx), mode, try_only);
+}
+
+static bool region_written(const struct engine *e, const struct region *r)
+{
+	for (uint32_t i = 0; i < e->geo.region_stripes / 8 + 1; i++)
+		if (r->written[i])
+			return true;
+	return false;
+}
+
+static void region_drop(struct engine *e, struct region *r)
+{
+	assert(r->held != LOCK_NONE && !r->users && !r->job_running);
+	/* R19: from now on another node may write what we wrote. */
+	if (region_written(e, r))
+		r->shared = true;
+	r->held = LOCK_NONE;
+	r->called_back = false;
+	r->ex_tested = false;
+	lock_drop(e, LOCK_ID(LOCK_KIND_REGION, r->idx));
+}
+
+/* R19: is anybody else in here? */
+void region_test_ex(struct engine *e, struct region *r)
+{
+	if (r->held == LOCK_EX) {
+		r->ex_tested = true;
+		return;
+	}
+	if (r->pend == LOCK_NONE && r->held == LOCK_CW)
+		region_ask(e, r, LOCK_EX, true);
+	else if (r->held == LOCK_NONE)
+		r->shared = true;
+}
+
+static void region_grant(struct engine *e, struct region *r, enum lock_mode mode)
+{
+	bool was_try = r->pend_try;
+
+	r->pend = LOCK_NONE;
+	r->pend_try = false;
+	r->held = mode;
+	if (was_try)
+		r->ex_tested = !r->users && r->test_writes == r->writes;
+	list_for_each(it, tmp, &r->queue) r->admit++;
+	region_kick(e, r);
+}
+
+void region_granted(struct engine *e, uint64_t id, enum lock_mode mode, bool refused)
+{
+	struct region *r =
+	    id >> 56 == LOCK_KIND_REGION ? region_find(e, id & ((1ull << 56) - 1)) : NULL;
+
+	if (!r || r->pend != mode || e->state == ENGINE_REMOVED) {
+		if (!refused && e->state != ENGINE_REMOVED && !(r && r->held >= mode))
+			lock_drop(e, id);
+		return;
+	}
+	if (refused) {
+		r->pend = LOCK_NONE;
+		r->pend_try = false;
+		r->shared = true;
+		region_kick(e, r);
+	} else if (e->cfg.lock_backend == LOCK_EXTERNAL && e->phase != PH_READY) {
+		r->early = mode; /* R4, R10: not before the fence */
+	} else {
+		region_grant(e, r, mode);
+	}
+}
+
+void region_called_back(struct engine *e, uint64_t id, enum lock_mode wanted)
+{
+	struct region *r =
+	    id >> 56 == LOCK_KIND_REGION ? region_find(e, id & ((1ull << 56) - 1)) : NULL;
+
+	if (!r || (r->held == LOCK_NONE && !r->early))
+		return;
+	if (r->held == LOCK_CW && wanted == LOCK_CW)
+		return;
+	r->called_back = true;
+	region_kick(e, r);
+}
+
+/* A round is Ready: what was asked for and not granted is asked again, of the new leader. */
+void region_resend_locks(struct engine *e)
+{
+	list_for_each(it, tmp, &e->regions)
+	{
+		struct region *r = list_entry(it, struct region, all);
+
+		if (r->pend == LOCK_NONE)
+			continue;
+		if (e->cfg.lock_backend != LOCK_EXTERNAL) {
+			lock_ask(e, LOCK_ID(LOCK_KIND_REGION, r->idx), r->pend, r->pend_try);
+		} else if (r->early) {
+			enum lock_mode mode = r->early;
+
+			r->early = LOCK_NONE;
+			region_grant(e, r, mode);
+		}
+	}
+}
+
+/* ---- ops ------------------------------------------------------------------------------------ */
+
+static bool overlaps(const struct list *l, const struct op *op)
+{
+	list_for_each(it, tmp, l)
+	{
+		const struct op *o = list_entry(it, struct op, link);
+
+		if (o != op && o->stripe < op->stripe + op->count &&
+		    op->stripe < o->stripe + o->count)
+			return true;
+	}
+	return false;
+}
+
+static void op_activate(struct engine *e, struct op *op)
+{
+	list_del(&op->link);
+	list_add_tail(&op->r->active, &op->link);
+	op->state = OPS_IO;
+	io_start_op(e, op);
+}
+
+static void region_admit(struct engine *e, struct region *r)
+{
+	while (!list_empty(&r->queue)) {
+		struct op *op = list_first(&r->queue, struct op, link);
+		uint64_t first = geo_region_first(&e->geo, r->idx);
+
+		if (r->called_back && !r->admit)
+			return;
+		if (overlaps(&r->active, op) || overlaps(&r->marking, op))
+			return; /* R19: one after the other */
+		r->admit -= r->admit > 0;
+		r->users++;
+		r->writes++;
+		r->ex_tested = r->flushing = false;
+		for (uint32_t i = 0; i < op->count; i++)
+			bit_set(r->written, (uint32_t)(op->stripe - first) + i);
+		list_del(&op->link);
+		list_add_tail(&r->marking, &op->link);
+		op->state = OPS_WAIT_MARK;
+		dlog_mark(e, r);
+		if (dlog_marked(e, r->idx))
+			op_activate(e, op);
+	}
+}
+
+/* The region's mark is durable: those who waited for it go on. */
+void region_marked(struct engine *e, struct region *r)
+{
+	while (!list_empty(&r->marking))
+		op_activate(e, list_first(&r->marking, struct op, link));
+	region_kick(e, r);
+}
+
+static bool job_may_run(struct engine *e, struct region *r, const struct job *j)
+{
+	if (j->kind != JOB_READ)
+		return true;
+	dlog_mark(e, r); /* rewriting parity needs a mark of our own */
+	return dlog_marked(e, r->idx);
+}
+
+static void region_kick_job(struct engine *e, struct region *r)
+{
+	struct job *j = list_first(&r->jobs, struct job, link);
+
+	if (r->users || r->pend != LOCK_NONE)
+		return;
+	if (r->held == LOCK_EX) {
+		if (job_may_run(e, r, j)) {
+			r->job_running = true;
+			window_start(e, j);
+		}
+		return;
+	}
+	if (r->held == LOCK_CW)
+		region_drop(e, r);
+	region_ask(e, r, LOCK_EX, false);
+}
+
+void region_kick(struct engine *e, struct region *r)
+{
+	if (r->job_running || e->state == ENGINE_REMOVED)
+		return;
+	/* A job keeps new ops out, but not those whose lock has just come. */
+	if (r->held != LOCK_NONE && (list_empty(&r->jobs) || r->admit))
+		region_admit(e, r);
+	if (list_empty(&r->queue))
+		r->admit = 0;
+	if (!list_empty(&r->jobs)) {
+		if (!r->admit || r->held == LOCK_NONE)
+			region_kick_job(e, r);
+		return;
+	}
+	if (r->called_back && r->held != LOCK_NONE && !r->users && r->pend == LOCK_NONE)
+		region_drop(e, r);
+	if (!list_empty(&r->queue) && r->held == LOCK_NONE && r->pend == LOCK_NONE)
+		region_ask(e, r, LOCK_CW, false);
+	region_put(e, r);
+}
+
+void region_put(struct engine *e, struct region *r)
+{
+	if (r->users || r->want_mark || r->pend != LOCK_NONE || r->job_running ||
+	    !list_empty(&r->queue) || !list_empty(&r->jobs) || !list_empty(&r->readers))
+		return;
+	if (r->held != LOCK_NONE) {
+		memset(r->written, 0, e->geo.region_stripes / 8 + 1);
+		region_drop(e, r);
+	}
+	region_free(r);
+}
+
+void region_op_add(struct engine *e, struct op *op)
+{
+	op->state = OPS_WAIT_REGION;
+	list_add_tail(&op->r->queue, &op->link);
+	region_kick(e, op->r);
+}
+
+void region_op_done(struct engine *e, struct op *op)
+{
+	struct region *r = op->r;
+
+	list_del(&op->link);
+	assert(r->users);
+	r->users--;
+	r->last_us = e->now;
+	list_for_each(it, tmp, &r->readers)
+	{
+		list_del(it);
+		list_add_tail(&e->retry, it);
+	}
+	region_kick(e, r);
+}
+
+/* A read waits for our own writes of the same blocks: half a stripe of each would not decode. */
+bool region_read_waits(struct engine *e, struct op *op)
+{
+	struct region *r = region_find(e, geo_region_of(&e->geo, op->stripe));
+
+	if (!r || !overlaps(&r->active, op))
+		return false;
+	list_del(&op->link);
+	list_add_tail(&r->readers, &op->link);
+	return true;
+}
+
+/* ---- jobs ----------------------------------------------------------------------------------- */
+
+void region_job_add(struct engine *e, struct job *j)
+{
+	list_add_tail(&j->r->jobs, &j->link);
+	region_kick(e, j->r);
+}
+
+void region_job_done(struct engine *e, struct job *j)
+{
+	struct region *r = j->r;
+
+	list_del(&j->link);
+	j->r = NULL;
+	r->job_running = false;
+	r->last_us = e->now;
+	region_kick(e, r);
+}

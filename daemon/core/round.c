@@ -1,0 +1,555 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Who takes part.
+ *
+ * Each change of the group (a view, an eviction, a node's new incarnation) begins a round:
+ *
+ *   NONE   nothing but heartbeats counts
+ *   HELLO  the lowest node of the quorate view sent Query(view); each node answers Hello with all
+ *          that it knows. A quorate view without a node is thereby installed: it is departed (R6).
+ *          The leader is the lowest node among those that serve and hold the newest committed
+ * epoch, or, if none serves, the lowest of all (it assembles the array). STATE  the leader said who
+ * takes part and who departed. Each node sends its lock claims. READY  all departed are fenced,
+ * their slots read, the map settled (leader.c): locks are granted and reads go on.
+ *
+ * A round is named by its Query (term); a message of another round is dropped wherever it arrives.
+ * That, and claims that come from the holders, is what makes a multicast harmless that only its
+ * sender saw delivered: nothing that was granted or committed in an old round counts in the next
+ * but what its receiver brings along in Hello and Claim.
+ *
+ * A node learns of its own removal by Evict, by another's Hello (departed), or by State.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "msg.h"
+
+struct peer *peer_find(struct engine *e, uint32_t node)
+{
+	for (uint32_t i = 0; i < e->peer_count; i++)
+		if (e->peer[i].node == node)
+			return &e->peer[i];
+	return NULL;
+}
+
+struct peer *peer_get(struct engine *e, uint32_t node)
+{
+	struct peer *p = peer_find(e, node);
+
+	if (p || e->peer_count == DDR_MAX_NODES)
+		return p;
+	p = &e->peer[e->peer_count++];
+	memset(p, 0, sizeof(*p));
+	p->node = node;
+	p->slot = NO_SLOT;
+	p->seen_us = e->now;
+	return p;
+}
+
+bool in_effective_view(const struct engine *e, const struct peer *p)
+{
+	(void)e;
+	return p->in_view && !p->evicted;
+}
+
+bool leading(const struct engine *e)
+{
+	return e->phase >= PH_STATE && e->leader == e->cfg.node &&
+	       (e->state == ENGINE_ACTIVE || e->state == ENGINE_JOINING);
+}
+
+bool alone(const struct engine *e)
+{
+	for (uint32_t i = 0; i < e->peer_count; i++)
+		if (e->peer[i].member && e->peer[i].node != e->cfg.node)
+			return false;
+	return true;
+}
+
+/* ---- the departed --------------------------------------------------------------------------- */
+
+struct departed *gone_find(struct engine *e, uint32_t node, uint64_t inc)
+{
+	for (uint32_t i = 0; i < e->gone_count; i++)
+		if (e->gone[i].node == node && e->gone[i].inc == inc)
+			return &e->gone[i];
+	return NULL;
+}
+
+uint32_t gone_unfenced(const struct engine *e)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < e->gone_count; i++)
+		n += !e->gone[i].fenced;
+	return n;
+}
+
+static void record_removed(struct engine *e)
+{
+	struct record *r = &e->want_record;
+
+	r->removed_count = 0;
+	memset(r->removed, 0, sizeof(r->removed));
+	for (uint32_t i = 0; i < e->gone_count && r->removed_count < DDR_MAX_NODES; i++) {
+		r->removed[r->removed_count].node = e->gone[i].node;
+		r->removed[r->removed_count++].inc = e->gone[i].inc;
+	}
+}
+
+void gone_add(struct engine *e, uint32_t node, uint64_t inc)
+{
+	struct departed *d;
+
+	if (!inc || gone_find(e, node, inc))
+		return;
+	assert(e->gone_count < 2 * DDR_MAX_NODES);
+	d = &e->gone[e->gone_count++];
+	*d = (struct departed){.node = node, .inc = inc, .since_us = e->now};
+	record_removed(e);
+}
+
+void record_advance(struct engine *e)
+{
+	if (e->record_busy || e->state == ENGINE_STOPPED ||
+	    !memcmp(&e->want_record, &e->record, sizeof(e->record)))
+		return;
+	e->sent_record = e->want_record;
+	e->record_busy = true;
+	out_add(e, OUT_RECORD)->record = e->want_record;
+}
+
+/* R6: this incarnation is over. */
+void round_removed(struct engine *e)
+{
+	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED)
+		return;
+	e->state = ENGINE_REMOVED;
+	e->phase = PH_NONE;
+	e->term = (struct term){0, 0};
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (e->dev[i].under_way)
+			out_add(e, OUT_DEV_CANCEL)->cancel.dev = i;
+	io_abort_all(e, -EIO);
+	out_add(e, OUT_REMOVED);
+}
+
+/* ---- views and rounds ----------------------------------------------------------------------- */
+
+static void round_end(struct engine *e)
+{
+	e->term = (struct term){0, 0};
+	e->phase = PH_NONE;
+	e->queried = false;
+	e->leader = 0;
+	e->view_us = e->now;
+	e->joined_sent = e->left_sent = false;
+	leader_reset(e);
+}
+
+void round_view(struct engine *e, const struct event *ev)
+{
+	assert(ev->view.count <= DDR_MAX_NODES);
+	e->view_ring = ev->view.ring;
+	e->view_known = true;
+	e->view_count = ev->view.count;
+	memcpy(e->view, ev->view.node, sizeof(e->view));
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		struct peer *p = &e->peer[i];
+		bool in = false;
+
+		for (uint32_t j = 0; j < e->view_count; j++)
+			in |= e->view[j] == p->node;
+		if (!in)
+			p->evicted = false;
+		p->in_view = in;
+	}
+	for (uint32_t j = 0; j < e->view_count; j++) {
+		struct peer *p = peer_get(e, e->view[j]);
+
+		if (!p)
+			continue; /* more nodes than DDR_MAX_NODES: the last ones stay out */
+		p->in_view = true;
+		p->seen_us = e->now;
+	}
+	if (e->state == ENGINE_ACTIVE || e->state == ENGINE_JOINING)
+		round_end(e);
+}
+
+void round_quorum(struct engine *e, const struct event *ev)
+{
+	e->quorum_ring = ev->view.ring;
+	e->quorate = ev->view.quorate;
+}
+
+static bool lowest(const struct engine *e)
+{
+	for (uint32_t i = 0; i < e->peer_count; i++)
+		if (in_effective_view(e, &e->peer[i]) && e->peer[i].node < e->cfg.node)
+			return false;
+	return true;
+}
+
+static void query_send(struct engine *e)
+{
+	uint32_t view[DDR_MAX_NODES];
+	NODEMSG(m, b, QUERY, Query, query);
+
+	for (uint32_t i = 0; i < e->peer_count; i++)
+		if (in_effective_view(e, &e->peer[i]))
+			view[b.n_view++] = e->peer[i].node;
+	b.view = view;
+	m.term_inc = e->inc;
+	m.term_num = ++e->term_num;
+	e->queried = true;
+	e->round_us = e->now;
+	msg_send(e, &m);
+}
+
+static void hello_send(struct engine *e)
+{
+	struct pb_map committed, proposed;
+	pb_inc me = pb_inc_of(e->cfg.node, e->inc, e->slot, e->state == ENGINE_ACTIVE);
+	pb_inc gone[2 * DDR_MAX_NODES], *ptr[2 * DDR_MAX_NODES];
+	Ddraid__Epoch acked = DDRAID__EPOCH__INIT, known = DDRAID__EPOCH__INIT;
+	NODEMSG(m, b, HELLO, Hello, hello);
+
+	b.me = &me;
+	if (e->have_map && e->state == ENGINE_ACTIVE) {
+		pb_map_fill(&committed, &e->map);
+		b.committed = &committed.map;
+	}
+	if (e->proposing) {
+		pb_map_fill(&proposed, &e->prop);
+		b.proposed = &proposed.map;
+	}
+	acked.num = e->record.acked.num;
+	acked.inc = e->record.acked.inc;
+	b.acked = &acked;
+	known.num = e->record.committed.num;
+	known.inc = e->record.committed.inc;
+	b.known = &known;
+	for (uint32_t i = 0; i < e->gone_count; i++) {
+		gone[i] = pb_inc_of(e->gone[i].node, e->gone[i].inc, NO_SLOT, false);
+		ptr[i] = &gone[i];
+	}
+	b.n_departed = e->gone_count;
+	b.departed = ptr;
+	msg_send(e, &m);
+}
+
+static void take_query(struct engine *e, uint32_t from, const nodemsg *m)
+{
+	const Ddraid__Query *q = m->query;
+	struct peer *sender = peer_find(e, from);
+	bool me = false;
+
+	if (!sender || !in_effective_view(e, sender))
+		return;
+	for (size_t i = 0; i < q->n_view; i++) {
+		struct peer *p = peer_find(e, q->view[i]);
+
+		if (!p || !in_effective_view(e, p))
+			return; /* an older view's */
+		me |= q->view[i] == e->cfg.node;
+	}
+	if (!me)
+		return;
+	round_end(e);
+	e->queried = true;
+	e->term = (struct term){m->term_inc, m->term_num};
+	e->phase = PH_HELLO;
+	e->round_us = e->now;
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		struct peer *p = &e->peer[i];
+
+		p->hello = p->claimed = p->acked = p->sent_missed = p->in_round = false;
+		for (size_t j = 0; j < q->n_view; j++)
+			p->in_round |= q->view[j] == p->node;
+		if (p->member && (!p->in_round || p->inc != p->member_inc)) {
+			gone_add(e, p->node, p->member_inc);
+			p->member = p->active = false;
+		}
+	}
+	hello_send(e);
+}
+
+static struct peer *choose_leader(struct engine *e)
+{
+	struct peer *best = NULL;
+
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		struct peer *p = &e->peer[i];
+		int c;
+
+		if (!p->in_round)
+			continue;
+		if (!p->hello)
+			return NULL;
+		if (best && best->active != p->active) {
+			best = p->active ? p : best;
+			continue;
+		}
+		c = best && p->active ? epoch_cmp(&p->committed.epoch, &best->committed.epoch) : 0;
+		if (!best || c > 0 || (!c && p->node < best->node))
+			best = p;
+	}
+	return best;
+}
+
+static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
+{
+	const Ddraid__Hello *h = m->hello;
+	struct peer *p = peer_find(e, from);
+
+	if (e->phase != PH_HELLO || !p || !p->in_round || p->hello || !h->me || h->me->node != from)
+		return;
+	p->hello = true;
+	if (p->member && p->member_inc != h->me->inc) {
+		gone_add(e, p->node, p->member_inc);
+		p->member = false;
+	}
+	p->inc = h->me->inc;
+	p->active = h->me->active;
+	p->slot = pb_slot(h->me);
+	if (p->active && !pb_map_read(&p->committed, h->committed))
+		p->active = false;
+	if (!pb_map_read(&p->proposed, h->proposed))
+		memset(&p->proposed, 0, sizeof(p->proposed));
+	if (h->acked)
+		p->acked_epoch = (struct epoch){h->acked->num, h->acked->inc};
+	if (h->known)
+		p->known_epoch = (struct epoch){h->known->num, h->known->inc};
+	for (size_t i = 0; i < h->n_departed; i++) {
+		if (h->departed[i]->node == e->cfg.node && h->departed[i]->inc == e->inc) {
+			round_removed(e);
+			return;
+		}
+		gone_add(e, h->departed[i]->node, h->departed[i]->inc);
+	}
+	p = choose_leader(e);
+	if (p)
+		e->leader = p->node;
+}
+
+static void claims_send(struct engine *e)
+{
+	uint64_t id[MSG_IDS];
+	uint32_t mode[MSG_IDS];
+	NODEMSG(m, b, CLAIM, Claim, claim);
+
+	b.id = id;
+	b.mode = mode;
+	list_for_each(it, tmp, &e->regions)
+	{
+		struct region *r = list_entry(it, struct region, all);
+
+		if (r->held == LOCK_NONE || e->cfg.lock_backend == LOCK_EXTERNAL)
+			continue;
+		id[b.n_id++] = LOCK_ID(LOCK_KIND_REGION, r->idx);
+		mode[b.n_mode++] = (uint32_t)r->held;
+		if (b.n_id == MSG_IDS) {
+			msg_send(e, &m);
+			b.n_id = b.n_mode = 0;
+		}
+	}
+	b.end = true;
+	msg_send(e, &m);
+}
+
+static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
+{
+	const Ddraid__State *s = m->state;
+	struct map map;
+	bool me = false;
+
+	if (e->phase != PH_HELLO || from != e->leader)
+		return;
+	for (uint32_t i = 0; i < e->peer_count; i++)
+		e->peer[i].member = e->peer[i].active = false;
+	for (size_t i = 0; i < s->n_node; i++) {
+		struct peer *p = peer_find(e, s->node[i]->node);
+
+		if (!p)
+			continue;
+		p->member = true;
+		p->inc = p->member_inc = s->node[i]->inc;
+		p->active = s->node[i]->active;
+		p->slot = pb_slot(s->node[i]);
+		me |= p->node == e->cfg.node && p->inc == e->inc;
+	}
+	for (size_t i = 0; i < s->n_departed; i++) {
+		if (s->departed[i]->node == e->cfg.node && s->departed[i]->inc == e->inc)
+			me = false;
+		gone_add(e, s->departed[i]->node, s->departed[i]->inc);
+	}
+	if (!me) {
+		round_removed(e);
+		return;
+	}
+	e->phase = PH_STATE;
+	if (pb_map_read(&map, s->committed) &&
+	    (!e->have_map || epoch_cmp(&map.epoch, &e->map.epoch) > 0 ||
+	     e->state == ENGINE_JOINING))
+		epoch_adopt(e, &map);
+	slots_forget(e);
+	claims_send(e);
+}
+
+static void take_evict(struct engine *e, const nodemsg *m)
+{
+	const pb_inc *who = m->evict->who;
+	struct peer *p = who ? peer_find(e, who->node) : NULL;
+
+	if (!p || !in_effective_view(e, p) || (p->inc && who->inc != p->inc))
+		return;
+	if (who->node == e->cfg.node) {
+		round_removed(e);
+		return;
+	}
+	p->evicted = true;
+	round_end(e);
+}
+
+static void take_join(struct engine *e, uint32_t from, const nodemsg *m)
+{
+	struct peer *p = peer_find(e, from);
+
+	if (p->inc == m->inc && !p->evicted)
+		return;
+	p->inc = m->inc;
+	p->evicted = false;
+	round_end(e);
+}
+
+static void take_heartbeat(struct engine *e, uint32_t from, const nodemsg *m)
+{
+	struct peer *p = peer_find(e, from);
+
+	if (!p->inc)
+		p->inc = m->inc;
+	else if (m->inc > p->inc)
+		take_join(e, from, m); /* its daemon was replaced between two views */
+	if (from == e->cfg.node && m->inc == e->inc) {
+		e->hb_any = true;
+		e->hb_sent_us = m->heartbeat->sent_us;
+	}
+	p->up_mask = m->heartbeat->up_mask;
+	p->raw_mask = m->heartbeat->raw_mask;
+	p->up_known = true;
+}
+
+static void take_joined(struct engine *e, uint32_t from, const pb_inc *who, bool joined)
+{
+	struct peer *p = peer_find(e, from);
+
+	if (!who || !p->member || who->inc != p->inc)
+		return;
+	p->active = joined;
+	p->member = joined;
+	p->slot = joined ? pb_slot(who) : NO_SLOT;
+	if (from != e->cfg.node)
+		return;
+	if (joined) {
+		e->state = ENGINE_ACTIVE;
+	} else {
+		e->state = ENGINE_STOPPED;
+		out_add(e, OUT_STOPPED);
+	}
+}
+
+static void take_fenced(struct engine *e, uint32_t from, const pb_inc *who)
+{
+	struct departed *d = who && from == e->leader ? gone_find(e, who->node, who->inc) : NULL;
+
+	if (d)
+		d->fenced = true;
+}
+
+void round_message(struct engine *e, uint32_t from, const nodemsg *m)
+{
+	switch ((int)m->body_case) {
+	case DDRAID__NODE_MSG__BODY_HEARTBEAT:
+		take_heartbeat(e, from, m);
+		break;
+	case DDRAID__NODE_MSG__BODY_JOIN:
+		take_join(e, from, m);
+		break;
+	case DDRAID__NODE_MSG__BODY_QUERY:
+		take_query(e, from, m);
+		break;
+	case DDRAID__NODE_MSG__BODY_HELLO:
+		take_hello(e, from, m);
+		break;
+	case DDRAID__NODE_MSG__BODY_STATE:
+		take_state(e, from, m);
+		break;
+	case DDRAID__NODE_MSG__BODY_EVICT:
+		take_evict(e, m);
+		break;
+	case DDRAID__NODE_MSG__BODY_FENCED:
+		take_fenced(e, from, m->fenced->who);
+		break;
+	case DDRAID__NODE_MSG__BODY_JOINED:
+		take_joined(e, from, m->joined->me, true);
+		break;
+	case DDRAID__NODE_MSG__BODY_LEFT:
+		take_joined(e, from, m->left->me, false);
+		break;
+	case DDRAID__NODE_MSG__BODY_READY:
+		if (from == e->leader && e->phase == PH_STATE) {
+			e->phase = PH_READY;
+			region_resend_locks(e);
+		}
+		break;
+	}
+}
+
+static void heartbeat_advance(struct engine *e)
+{
+	NODEMSG(m, b, HEARTBEAT, Heartbeat, heartbeat);
+
+	if (!e->view_known || e->now < e->hb_next_us)
+		return;
+	e->hb_next_us = e->now + e->cfg.tun.heartbeat_ms * 1000ull;
+	b.sent_us = e->now;
+	b.up_mask = devs_up_mask(e);
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].up)
+			b.raw_mask |= 1u << i;
+	msg_send(e, &m);
+}
+
+static void silence_advance(struct engine *e)
+{
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		struct peer *p = &e->peer[i];
+		pb_inc who = pb_inc_of(p->node, p->inc, NO_SLOT, false);
+		NODEMSG(m, b, EVICT, Evict, evict);
+
+		if (p->node == e->cfg.node || !in_effective_view(e, p) ||
+		    e->now - p->seen_us < e->cfg.tun.evict_ms * 1000ull)
+			continue;
+		b.who = &who;
+		p->seen_us = e->now; /* not again at once */
+		msg_send(e, &m);
+	}
+}
+
+void round_advance(struct engine *e)
+{
+	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED)
+		return;
+	heartbeat_advance(e);
+	if (!gate_open(e))
+		return;
+	silence_advance(e);
+	if (!lowest(e))
+		return;
+	if (e->phase == PH_NONE && !e->queried)
+		query_send(e);
+	else if (e->phase < PH_STATE && e->now - e->round_us > e->cfg.tun.evict_ms * 1000ull)
+		query_send(e); /* the round was lost on the way */
+}

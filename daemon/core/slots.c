@@ -1,0 +1,477 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Slots of nobody: those of dead nodes, free ones, and the array's own (the last; at create all of
+ * its regions are dirty, so the initial sync is a recovery like any other). The leader reads them
+ * once their owners are fenced, tells all what is dirty in them (R18), resyncs region by region,
+ * and clears what it has resynced - after a FLUSH of every member, in batches. If it dies, the next
+ * leader goes on from what the slots still say.
+ *
+ *   pick a region -> job RESYNC -> done set -> (batch full or nothing left) FLUSH -> pages without
+ * the done bits, FUA -> told to all
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "msg.h"
+
+#define CLEAR_BATCH 32u
+
+size_t planes_bytes(const struct engine *e)
+{
+	return (size_t)e->geo.log_pages * LOG_PLANE_BYTES;
+}
+
+/* Planes of consecutive pages follow one another: LOG_REGIONS_PER_PAGE is a multiple of 8. */
+bool plane_get(const uint8_t *planes, uint64_t region)
+{
+	return planes[region >> 3] >> (region & 7) & 1;
+}
+
+void plane_set(uint8_t *planes, uint64_t region, bool on)
+{
+	if (on)
+		planes[region >> 3] = (uint8_t)(planes[region >> 3] | 1u << (region & 7));
+	else
+		planes[region >> 3] = (uint8_t)(planes[region >> 3] & ~(1u << (region & 7)));
+}
+
+uint64_t plane_next(const struct engine *e, const uint8_t *planes, uint64_t from)
+{
+	uint64_t r = from;
+
+	while (r < e->geo.regions) {
+		if (!(r & 7) && !planes[r >> 3]) {
+			r += 8;
+			continue;
+		}
+		if (plane_get(planes, r))
+			return r;
+		r++;
+	}
+	return e->geo.regions;
+}
+
+int slots_alloc(struct engine *e)
+{
+	size_t planes = planes_bytes(e);
+	uint32_t n = e->geo.p.slots + 1u;
+
+	_Static_assert(LOG_REGIONS_PER_PAGE % 8 == 0, "planes follow one another");
+	e->ld.slot = calloc(n, sizeof(*e->ld.slot));
+	e->foreign = calloc(n, planes);
+	e->rec.done = calloc(1, planes);
+	e->rb.set = calloc(1, planes);
+	if (!e->ld.slot || !e->foreign || !e->rec.done || !e->rb.set)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < n; i++) {
+		struct slotinfo *s = &e->ld.slot[i];
+
+		s->seq = calloc(e->geo.log_pages, sizeof(*s->seq));
+		s->dirty = calloc(2, planes);
+		if (!s->seq || !s->dirty)
+			return -ENOMEM;
+		s->missed = s->dirty + planes;
+	}
+	return 0;
+}
+
+void slots_free(struct engine *e)
+{
+	for (uint32_t i = 0; e->ld.slot && i < e->geo.p.slots + 1u; i++) {
+		free(e->ld.slot[i].seq);
+		free(e->ld.slot[i].dirty);
+	}
+	free(e->ld.slot);
+	free(e->foreign);
+	free(e->rec.done);
+	free(e->rb.set);
+	free(e->rec.job.win);
+	plan_free(&e->rec.job.plan);
+	e->ld.slot = NULL;
+	e->foreign = e->rec.done = e->rb.set = e->rec.job.win = NULL;
+}
+
+bool slot_is_owned(const struct engine *e, uint32_t slot)
+{
+	for (uint32_t i = 0; i < e->peer_count; i++)
+		if (e->peer[i].member && e->peer[i].slot == slot)
+			return true;
+	return false;
+}
+
+static bool slot_dirty(const struct engine *e, const struct slotinfo *s)
+{
+	return plane_next(e, s->dirty, 0) < e->geo.regions;
+}
+
+bool slot_clean(const struct engine *e, uint32_t slot)
+{
+	const struct slotinfo *s = &e->ld.slot[slot];
+
+	/* A page of it under way would land on the new owner's. */
+	return s->known && !s->owner_inc && !slot_dirty(e, s) && !s->stale &&
+	       !(e->rec.writing && e->rec.slot == slot);
+}
+
+uint32_t slots_unrecovered(const struct engine *e)
+{
+	uint32_t n = 0;
+
+	if (!e->have_geo || !e->ld.slot)
+		return 0;
+	for (uint32_t i = 0; i <= e->geo.p.slots; i++)
+		n += !slot_is_owned(e, i) &&
+		     (leading(e)
+			  ? !slot_clean(e, i)
+			  : plane_next(e, e->foreign + i * planes_bytes(e), 0) < e->geo.regions);
+	return n;
+}
+
+/* ---- reading -------------------------------------------------------------------------------- */
+
+static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint32_t page,
+		      uint32_t ok)
+{
+	struct logpage best, lp;
+	bool any = false;
+
+	for (uint8_t i = 0; i < e->map.n; i++) {
+		for (uint32_t c = 0; c < 2 && ok >> i & 1; c++) {
+			if (logpage_decode(&lp, e->ld.rd_buf[2 * i + c]) || lp.slot != slot ||
+			    lp.page != page ||
+			    memcmp(lp.array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES))
+				continue;
+			if (!any || lp.seq > best.seq)
+				best = lp;
+			any = true;
+		}
+	}
+	if (any) {
+		memcpy(s->dirty + (size_t)page * LOG_PLANE_BYTES, best.dirty, LOG_PLANE_BYTES);
+		memcpy(s->missed + (size_t)page * LOG_PLANE_BYTES, best.missed, LOG_PLANE_BYTES);
+		s->seq[page] = best.seq;
+	} else {
+		/* R11: a page readable nowhere means that all its regions are dirty. */
+		memset(s->dirty + (size_t)page * LOG_PLANE_BYTES, 0xff, LOG_PLANE_BYTES);
+		memset(s->missed + (size_t)page * LOG_PLANE_BYTES, 0xff, LOG_PLANE_BYTES);
+		s->seq[page] = 0;
+	}
+	if (page == 0) {
+		s->owner_node = any ? best.owner_node : 0;
+		s->owner_inc = any ? best.owner_inc : 0;
+	}
+}
+
+static void page_read_start(struct engine *e);
+
+static void page_read(struct engine *e, struct batch *b)
+{
+	struct slotinfo *s;
+
+	e->ld.reading = false;
+	if (e->state == ENGINE_REMOVED || !b->ok)
+		return; /* begun again by whoever wants it */
+	s = &e->ld.slot[e->ld.rd_slot];
+	page_take(e, s, e->ld.rd_slot, e->ld.rd_page, b->ok);
+	if (++e->ld.rd_page < e->geo.log_pages)
+		page_read_start(e);
+	else
+		s->known = true;
+}
+
+static void page_read_start(struct engine *e)
+{
+	e->ld.reading = true;
+	batch_init(&e->ld.rd_batch, page_read);
+	batch_open(&e->ld.rd_batch);
+	for (uint8_t i = 0; i < e->map.n; i++) {
+		if (!(read_mask(e) >> i & 1))
+			continue;
+		for (uint32_t c = 0; c < 2; c++) {
+			e->ld.rd_iov[2 * i + c] =
+			    (struct iovec){e->ld.rd_buf[2 * i + c], DDR_BLOCK_BYTES};
+			dio_start(e, &e->ld.rd_batch, i, DEV_READ, KIND_LOG, 0,
+				  geo_log_offset(&e->geo, e->ld.rd_slot, e->ld.rd_page, c),
+				  DDR_BLOCK_BYTES, &e->ld.rd_iov[2 * i + c], 1, 0);
+		}
+	}
+	batch_close(e, &e->ld.rd_batch);
+}
+
+/* One slot at a time; known is set at its end. */
+void slot_read(struct engine *e, uint32_t slot)
+{
+	if (e->ld.reading || !read_mask(e))
+		return;
+	e->ld.rd_slot = slot;
+	e->ld.rd_page = 0;
+	page_read_start(e);
+}
+
+bool slots_read(struct engine *e)
+{
+	bool all = true;
+
+	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
+		struct slotinfo *s = &e->ld.slot[i];
+		struct departed *d;
+
+		if (slot_is_owned(e, i)) {
+			s->known = false;
+			continue;
+		}
+		if (!s->known) {
+			slot_read(e, i);
+			return false;
+		}
+		if (!s->owner_inc)
+			continue;
+		/* Read again after the fence, if the owner was not known to have departed. */
+		d = gone_find(e, s->owner_node, s->owner_inc);
+		if (!d && e->ld.knows)
+			continue; /* fenced in an earlier round, which committed since */
+		if (!d)
+			gone_add(e, s->owner_node, s->owner_inc);
+		if (!d || !d->fenced) {
+			s->known = false;
+			all = false;
+		}
+	}
+	return all;
+}
+
+/* ---- telling -------------------------------------------------------------------------------- */
+
+static bool plane_any(const uint8_t *plane)
+{
+	for (uint32_t i = 0; i < LOG_PLANE_BYTES; i++)
+		if (plane[i])
+			return true;
+	return false;
+}
+
+static void slot_announce(struct engine *e, uint32_t slot, bool clean_too)
+{
+	for (uint32_t p = 0; p < e->geo.log_pages; p++) {
+		NODEMSG(m, b, DIRTY, Dirty, dirty);
+
+		b.slot = slot;
+		b.page = p;
+		b.plane.data = e->ld.slot[slot].dirty + (size_t)p * LOG_PLANE_BYTES;
+		b.plane.len = LOG_PLANE_BYTES;
+		if (clean_too || plane_any(b.plane.data))
+			msg_send(e, &m);
+	}
+}
+
+void slots_announce(struct engine *e)
+{
+	for (uint32_t i = 0; i <= e->geo.p.slots; i++)
+		if (!slot_is_owned(e, i))
+			slot_announce(e, i, false);
+}
+
+/* Another node led meanwhile: whatever this one has read of the slots is old. */
+void slots_unknow(struct engine *e)
+{
+	for (uint32_t i = 0; e->ld.slot && i <= e->geo.p.slots; i++)
+		e->ld.slot[i].known = e->ld.slot[i].stale = false;
+}
+
+void slots_forget(struct engine *e)
+{
+	if (e->foreign)
+		memset(e->foreign, 0, (e->geo.p.slots + 1u) * planes_bytes(e));
+}
+
+/* ---- writing a page of a slot of nobody ----------------------------------------------------- */
+
+static void page_cleared(struct engine *e, struct batch *b)
+{
+	struct slotinfo *s = &e->ld.slot[e->rec.slot];
+
+	e->rec.writing = false;
+	if (e->state == ENGINE_REMOVED || !leading(e) || !s->stale)
+		return;
+	if (write_musts(e) & ~b->ok)
+		return; /* written again, with the next number */
+	s->stale = e->rec.page + 1 < e->geo.log_pages;
+	if (!s->stale)
+		slot_announce(e, e->rec.slot, true);
+	e->rec.page++;
+}
+
+static void page_write(struct engine *e, uint32_t slot, uint32_t page)
+{
+	struct slotinfo *s = &e->ld.slot[slot];
+	struct logpage *lp = &e->rec.image;
+
+	memset(lp, 0, sizeof(*lp));
+	memcpy(lp->array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES);
+	lp->slot = (uint16_t)slot;
+	lp->page = (uint16_t)page;
+	lp->seq = ++s->seq[page];
+	lp->owner_node = s->owner_node;
+	lp->owner_inc = s->owner_inc;
+	memcpy(lp->dirty, s->dirty + (size_t)page * LOG_PLANE_BYTES, LOG_PLANE_BYTES);
+	memcpy(lp->missed, s->missed + (size_t)page * LOG_PLANE_BYTES, LOG_PLANE_BYTES);
+	logpage_encode(lp, e->rec.block);
+	e->rec.iov = (struct iovec){e->rec.block, DDR_BLOCK_BYTES};
+	e->rec.writing = true;
+	batch_init(&e->rec.batch, page_cleared);
+	batch_open(&e->rec.batch);
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (write_targets(e) >> i & 1)
+			dio_start(e, &e->rec.batch, i, DEV_WRITE, KIND_LOG, DEV_F_FUA,
+				  geo_log_offset(&e->geo, slot, page, (uint32_t)(lp->seq & 1)),
+				  DDR_BLOCK_BYTES, &e->rec.iov, 1, 0);
+	batch_close(e, &e->rec.batch);
+}
+
+/* Writes what is stale, page by page. True: nothing is. */
+static bool stale_written(struct engine *e)
+{
+	if (e->rec.writing || e->rec.flushing)
+		return false;
+	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
+		if (!e->ld.slot[i].stale || slot_is_owned(e, i))
+			continue;
+		if (e->rec.slot != i || e->rec.page >= e->geo.log_pages) {
+			e->rec.slot = i;
+			e->rec.page = 0;
+		}
+		page_write(e, i, e->rec.page);
+		return false;
+	}
+	return true;
+}
+
+/* R11, for a member that was added: all slots of nobody are written to it. True when they are. */
+bool slots_rewrite(struct engine *e)
+{
+	if (!e->rec.rewriting) {
+		e->rec.rewriting = true;
+		for (uint32_t i = 0; i <= e->geo.p.slots; i++)
+			e->ld.slot[i].stale |= !slot_is_owned(e, i);
+	}
+	if (!stale_written(e))
+		return false;
+	e->rec.rewriting = false;
+	return true;
+}
+
+/* ---- recovery ------------------------------------------------------------------------------- */
+
+static void resynced(struct engine *e, struct job *j)
+{
+	e->rec.running = false;
+	if (e->state == ENGINE_REMOVED || !leading(e))
+		return;
+	plane_set(e->rec.done, j->region, true);
+	e->rec.done_count++;
+}
+
+/* The first region that is dirty in a slot of nobody and not resynced yet; dead nodes' slots go
+ * before the array's own. */
+static uint64_t region_next(struct engine *e)
+{
+	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
+		const struct slotinfo *s = &e->ld.slot[i];
+
+		if (slot_is_owned(e, i) || !s->known)
+			continue;
+		for (uint64_t r = plane_next(e, s->dirty, 0); r < e->geo.regions;
+		     r = plane_next(e, s->dirty, r + 1))
+			if (!plane_get(e->rec.done, r))
+				return r;
+	}
+	return e->geo.regions;
+}
+
+/* All members have flushed what was resynced: the bits may go (R15: to the missed set while a
+ * member is missing). */
+static void bits_clear(struct engine *e)
+{
+	bool missing = map_degraded(&e->map) || (e->proposing && map_degraded(&e->prop));
+
+	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
+		struct slotinfo *s = &e->ld.slot[i];
+
+		if (slot_is_owned(e, i))
+			continue;
+		for (size_t k = 0; k < planes_bytes(e); k++) {
+			uint8_t gone = s->dirty[k] & e->rec.done[k];
+
+			s->dirty[k] &= (uint8_t)~gone;
+			if (missing)
+				s->missed[k] |= gone;
+			s->stale |= gone != 0;
+		}
+	}
+	memset(e->rec.done, 0, planes_bytes(e));
+	e->rec.done_count = 0;
+}
+
+static void names_clear(struct engine *e)
+{
+	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
+		struct slotinfo *s = &e->ld.slot[i];
+
+		if (slot_is_owned(e, i) || !s->owner_inc || slot_dirty(e, s))
+			continue;
+		s->owner_node = 0;
+		s->owner_inc = 0;
+		s->stale = true;
+	}
+}
+
+static void rec_flushed(struct engine *e, struct batch *b)
+{
+	e->rec.flushing = false;
+	if (e->state == ENGINE_REMOVED || !leading(e) || write_musts(e) & ~b->ok ||
+	    e->rec.term.inc != e->term.inc || e->rec.term.num != e->term.num)
+		return; /* what was resynced in a later round was not flushed by this */
+	bits_clear(e);
+	names_clear(e);
+}
+
+void slots_advance(struct engine *e)
+{
+	struct job *j = &e->rec.job;
+	uint64_t r;
+
+	if (e->rec.running || e->rec.flushing || j->r || j->busy || !stale_written(e))
+		return;
+	r = region_next(e);
+	if (r < e->geo.regions && e->rec.done_count < CLEAR_BATCH) {
+		uint64_t first = geo_region_first(&e->geo, r);
+
+		e->rec.running = true;
+		job_init(j, JOB_RESYNC, resynced, NULL);
+		job_start(e, j, r, first, first + geo_region_count(&e->geo, r));
+		return;
+	}
+	if (!e->rec.done_count) {
+		names_clear(e);
+		return;
+	}
+	e->rec.flushing = true;
+	e->rec.term = e->term;
+	batch_init(&e->rec.batch, rec_flushed);
+	batch_open(&e->rec.batch);
+	flush_members(e, &e->rec.batch, write_targets(e));
+	batch_close(e, &e->rec.batch);
+}
+
+/* A round ends: what was resynced but not cleared will be resynced again. */
+void slots_reset(struct engine *e)
+{
+	if (!e->rec.done)
+		return;
+	job_cancel(e, &e->rec.job);
+	e->rec.running = e->rec.rewriting = false;
+	memset(e->rec.done, 0, planes_bytes(e));
+	e->rec.done_count = 0;
+}

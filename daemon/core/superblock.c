@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The map's rules and the superblock's codec. See superblock.h; doc/ondisk.md has the same
+ * offsets in words.
+ *
+ * A decoded superblock has passed everything that sb_encode asserts, so what was read can
+ * be written again, and the rest of the core need not distrust it.
+ */
+#include "superblock.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "codec.h"
+
+#define SB_MAGIC "ddraidsb"
+#define SB_VERSION 1u
+
+/* Features that this build knows; it writes none. */
+#define SB_KNOWN_RO_COMPAT 0ull
+#define SB_KNOWN_INCOMPAT 0ull
+
+/* Offsets in the block; codec.h has the magic and the checksum, 0..11. */
+enum {
+	SB_OFF_VERSION = 12,       /* u32 */
+	SB_OFF_COMPAT = 16,        /* u64: unknown bits are ignored */
+	SB_OFF_RO_COMPAT = 24,     /* u64: unknown bits forbid writing */
+	SB_OFF_INCOMPAT = 32,      /* u64: unknown bits forbid all use */
+	SB_OFF_SEQ = 40,           /* u64 */
+	SB_OFF_ARRAY_UUID = 48,    /* 16 bytes */
+	SB_OFF_MEMBER_UUID = 64,   /* 16 bytes */
+	SB_OFF_NAME = 80,          /* 64 bytes, padded with NUL */
+	SB_OFF_ORDER = 144,        /* u8 */
+	SB_OFF_M = 145,            /* u8 */
+	SB_OFF_LAYOUT = 146,       /* u8 */
+	SB_OFF_SLOTS = 147,        /* u8 */
+	SB_OFF_STRIPE = 148,       /* u32 */
+	SB_OFF_BAND = 152,         /* u32 */
+	SB_OFF_REGION = 156,       /* u32 */
+	SB_OFF_MEMBER_BYTES = 160, /* u64 */
+	SB_OFF_DATA_OFFSET = 168,  /* u64: follows from the above, stored to be compared */
+	SB_OFF_LOG_PAGES = 176,    /* u32: likewise */
+	SB_OFF_INDEX = 180,        /* u8 */
+	SB_OFF_N = 181,            /* u8; 182..183 reserved */
+	SB_OFF_COMMITTED = 184,    /* u64 number, u64 incarnation */
+	SB_OFF_EPOCH = 200,        /* u64 number, u64 incarnation */
+	SB_OFF_MISSED_FROM = 216,  /* u64; 224..255 reserved */
+	SB_OFF_MEMBERS = 256,      /* SB_MEMBER_BYTES each */
+};
+
+/* Offsets in a member's entry. */
+enum {
+	SB_MEMBER_UUID = 0,   /* 16 bytes */
+	SB_MEMBER_STATE = 16, /* u8 */
+	SB_MEMBER_FLAGS = 17, /* u8; 18..23 reserved */
+	SB_MEMBER_UPTO = 24,  /* u64 */
+	SB_MEMBER_LEFT = 32,  /* u64; 40..63 reserved */
+	SB_MEMBER_BYTES = 64,
+};
+
+_Static_assert(SB_OFF_NAME + DDR_NAME_BYTES == SB_OFF_ORDER, "superblock name");
+_Static_assert(SB_OFF_MEMBERS + DDR_MAX_MEMBERS * SB_MEMBER_BYTES <= DDR_BLOCK_BYTES,
+	       "superblock members");
+_Static_assert(sizeof(SB_MAGIC) == BLOCK_MAGIC_BYTES + 1, "superblock magic");
+
+static int refuse(const char **why, int err, const char *text)
+{
+	if (why)
+		*why = text;
+	return err;
+}
+
+int epoch_cmp(const struct epoch *a, const struct epoch *b)
+{
+	if (a->num != b->num)
+		return a->num < b->num ? -1 : 1;
+	if (a->inc != b->inc)
+		return a->inc < b->inc ? -1 : 1;
+	return 0;
+}
+
+static const char *check_name(const char *name)
+{
+	size_t len = strnlen(name, DDR_NAME_BYTES);
+
+	if (len == DDR_NAME_BYTES)
+		return "the array name in the superblock has no end";
+	for (size_t i = 0; i < len; i++)
+		if ((unsigned char)name[i] < ' ' || name[i] == 0x7f)
+			return "the array name in the superblock has control characters";
+	return NULL;
+}
+
+static const char *check_member(const struct map_member *mm, const struct map *map,
+				const struct geo *g)
+{
+	if (mm->state < MEMBER_IN_SYNC || mm->state > MEMBER_REBUILDING)
+		return "a member's state in the superblock is unknown";
+	if (mm->flags & ~MEMBER_F_PARTIAL)
+		return "a member's flags in the superblock are unknown";
+	if (mm->state == MEMBER_REBUILDING && mm->rebuilt_upto > g->regions)
+		return "a member in the superblock is rebuilt beyond the end of the array";
+	if (mm->left > map->epoch.num)
+		return "a member in the superblock left in an epoch that is still to come";
+	return NULL;
+}
+
+/* What holds for every superblock, whoever made it. NULL, or what does not hold. */
+static const char *check_fields(const struct superblock *sb, const struct geo *g)
+{
+	const char *bad = check_name(sb->name);
+
+	if (bad)
+		return bad;
+	if (sb->map.n != g->n)
+		return "the number of members in the superblock does not fit the geometry";
+	if (sb->index >= sb->map.n)
+		return "the member index in the superblock is out of range";
+	if (sb->committed.num > sb->map.epoch.num)
+		return "the committed epoch in the superblock is newer than the superblock's own";
+	if (sb->map.missed_from > sb->map.epoch.num)
+		return "the missed set in the superblock starts in an epoch that is still to come";
+	for (unsigned i = 0; i < sb->map.n && !bad; i++)
+		bad = check_member(&sb->map.member[i], &sb->map, g);
+	if (bad)
+		return bad;
+	if (memcmp(sb->member_uuid, sb->map.member[sb->index].uuid, DDR_UUID_BYTES) != 0)
+		return "the member's own UUID in the superblock is not the one in its map";
+	return NULL;
+}
+
+static void put_epoch(uint8_t *p, const struct epoch *e)
+{
+	put_le64(p, e->num);
+	put_le64(p + 8, e->inc);
+}
+
+static void get_epoch(struct epoch *e, const uint8_t *p)
+{
+	e->num = get_le64(p);
+	e->inc = get_le64(p + 8);
+}
+
+static void put_geo(uint8_t *out, const struct geo *g)
+{
+	out[SB_OFF_ORDER] = g->p.order;
+	out[SB_OFF_M] = g->p.m;
+	out[SB_OFF_LAYOUT] = g->p.layout;
+	out[SB_OFF_SLOTS] = g->p.slots;
+	put_le32(out + SB_OFF_STRIPE, g->p.stripe_bytes);
+	put_le32(out + SB_OFF_BAND, g->p.band_bytes);
+	put_le32(out + SB_OFF_REGION, g->p.region_bytes);
+	put_le64(out + SB_OFF_MEMBER_BYTES, g->p.member_bytes);
+	put_le64(out + SB_OFF_DATA_OFFSET, g->data_offset);
+	put_le32(out + SB_OFF_LOG_PAGES, g->log_pages);
+}
+
+static void get_geo(struct geo_params *p, const uint8_t *in)
+{
+	p->order = in[SB_OFF_ORDER];
+	p->m = in[SB_OFF_M];
+	p->layout = in[SB_OFF_LAYOUT];
+	p->slots = in[SB_OFF_SLOTS];
+	p->stripe_bytes = get_le32(in + SB_OFF_STRIPE);
+	p->band_bytes = get_le32(in + SB_OFF_BAND);
+	p->region_bytes = get_le32(in + SB_OFF_REGION);
+	p->member_bytes = get_le64(in + SB_OFF_MEMBER_BYTES);
+}
+
+static void put_member(uint8_t *p, const struct map_member *mm)
+{
+	memcpy(p + SB_MEMBER_UUID, mm->uuid, DDR_UUID_BYTES);
+	p[SB_MEMBER_STATE] = mm->state;
+	p[SB_MEMBER_FLAGS] = mm->flags;
+	put_le64(p + SB_MEMBER_UPTO, mm->rebuilt_upto);
+	put_le64(p + SB_MEMBER_LEFT, mm->left);
+}
+
+static void get_member(struct map_member *mm, const uint8_t *p)
+{
+	memcpy(mm->uuid, p + SB_MEMBER_UUID, DDR_UUID_BYTES);
+	mm->state = p[SB_MEMBER_STATE];
+	mm->flags = p[SB_MEMBER_FLAGS];
+	mm->rebuilt_upto = get_le64(p + SB_MEMBER_UPTO);
+	mm->left = get_le64(p + SB_MEMBER_LEFT);
+}
+
+void sb_encode(const struct superblock *sb, uint8_t out[DDR_BLOCK_BYTES])
+{
+	struct geo g;
+	int err = geo_init(&g, &sb->geo, NULL);
+
+	assert(!err && !check_fields(sb, &g));
+	memset(out, 0, DDR_BLOCK_BYTES);
+	memcpy(out, SB_MAGIC, BLOCK_MAGIC_BYTES);
+	put_le32(out + SB_OFF_VERSION, SB_VERSION);
+	put_le64(out + SB_OFF_SEQ, sb->seq);
+	memcpy(out + SB_OFF_ARRAY_UUID, sb->array_uuid, DDR_UUID_BYTES);
+	memcpy(out + SB_OFF_MEMBER_UUID, sb->member_uuid, DDR_UUID_BYTES);
+	memcpy(out + SB_OFF_NAME, sb->name, strnlen(sb->name, DDR_NAME_BYTES));
+	put_geo(out, &g);
+	out[SB_OFF_INDEX] = sb->index;
+	out[SB_OFF_N] = sb->map.n;
+	put_epoch(out + SB_OFF_COMMITTED, &sb->committed);
+	put_epoch(out + SB_OFF_EPOCH, &sb->map.epoch);
+	put_le64(out + SB_OFF_MISSED_FROM, sb->map.missed_from);
+	for (size_t i = 0; i < sb->map.n; i++)
+		put_member(out + SB_OFF_MEMBERS + i * SB_MEMBER_BYTES, &sb->map.member[i]);
+	block_seal(out);
+}
+
+/* May this build use the block at all? */
+static int check_header(const uint8_t *in, const char **why)
+{
+	if (memcmp(in, SB_MAGIC, BLOCK_MAGIC_BYTES) != 0)
+		return refuse(why, -ENOENT, "there is no ddraid superblock here");
+	if (!block_intact(in))
+		return refuse(why, -EBADMSG, "the superblock's checksum is wrong");
+	if (get_le32(in + SB_OFF_VERSION) != SB_VERSION)
+		return refuse(why, -EPROTONOSUPPORT,
+			      "the superblock has an unknown version: update ddraid");
+	if (get_le64(in + SB_OFF_INCOMPAT) & ~SB_KNOWN_INCOMPAT)
+		return refuse(why, -EPROTONOSUPPORT,
+			      "the array uses an unknown feature: update ddraid");
+	/* We never open an array only to read it. */
+	if (get_le64(in + SB_OFF_RO_COMPAT) & ~SB_KNOWN_RO_COMPAT)
+		return refuse(why, -EPROTONOSUPPORT,
+			      "the array may not be written by this build: update ddraid");
+	return 0;
+}
+
+int sb_decode(struct superblock *sb, const uint8_t in[DDR_BLOCK_BYTES], const char **why)
+{
+	int err = check_header(in, why);
+	struct superblock out = {0};
+	const char *bad;
+	struct geo g;
+
+	if (err)
+		return err;
+	get_geo(&out.geo, in);
+	/* Even what a later build may support (-EOPNOTSUPP) is out of range for this one. */
+	if (geo_init(&g, &out.geo, why))
+		return -EINVAL;
+	if (get_le64(in + SB_OFF_DATA_OFFSET) != g.data_offset ||
+	    get_le32(in + SB_OFF_LOG_PAGES) != g.log_pages)
+		return refuse(why, -EINVAL,
+			      "the superblock's layout does not follow from its geometry");
+	out.seq = get_le64(in + SB_OFF_SEQ);
+	memcpy(out.array_uuid, in + SB_OFF_ARRAY_UUID, DDR_UUID_BYTES);
+	memcpy(out.member_uuid, in + SB_OFF_MEMBER_UUID, DDR_UUID_BYTES);
+	memcpy(out.name, in + SB_OFF_NAME, strnlen((const char *)in + SB_OFF_NAME, DDR_NAME_BYTES));
+	out.index = in[SB_OFF_INDEX];
+	out.map.n = in[SB_OFF_N];
+	get_epoch(&out.committed, in + SB_OFF_COMMITTED);
+	get_epoch(&out.map.epoch, in + SB_OFF_EPOCH);
+	out.map.missed_from = get_le64(in + SB_OFF_MISSED_FROM);
+	/* g.n, not the untrusted map.n; check_fields compares them. */
+	for (size_t i = 0; i < g.n; i++)
+		get_member(&out.map.member[i], in + SB_OFF_MEMBERS + i * SB_MEMBER_BYTES);
+	bad = check_fields(&out, &g);
+	if (bad)
+		return refuse(why, -EINVAL, bad);
+	*sb = out;
+	return 0;
+}
+
+uint32_t map_write_mask(const struct map *m)
+{
+	uint32_t mask = 0;
+
+	for (unsigned i = 0; i < m->n; i++)
+		if (m->member[i].state == MEMBER_IN_SYNC || m->member[i].state == MEMBER_REBUILDING)
+			mask |= 1u << i;
+	return mask;
+}
+
+uint32_t map_insync_mask(const struct map *m)
+{
+	uint32_t mask = 0;
+
+	for (unsigned i = 0; i < m->n; i++)
+		if (m->member[i].state == MEMBER_IN_SYNC)
+			mask |= 1u << i;
+	return mask;
+}
+
+bool map_degraded(const struct map *m)
+{
+	return map_insync_mask(m) != (1u << m->n) - 1;
+}
+
+bool map_move_legal(uint8_t from, uint8_t to)
+{
+#define TO(state) (1u << MEMBER_##state)
+	static const uint8_t legal[] = {
+	    [MEMBER_IN_SYNC] = TO(IN_SYNC) | TO(SUSPECT) | TO(MISSING) | TO(FAULTY),
+	    /* back in sync: waived by the exporter's instance id, or by policy (R17) */
+	    [MEMBER_SUSPECT] =
+		TO(SUSPECT) | TO(IN_SYNC) | TO(REBUILDING) | TO(MISSING) | TO(FAULTY),
+	    [MEMBER_MISSING] = TO(MISSING) | TO(REBUILDING) | TO(FAULTY),
+	    [MEMBER_FAULTY] = TO(FAULTY) | TO(REBUILDING),
+	    [MEMBER_REBUILDING] =
+		TO(REBUILDING) | TO(IN_SYNC) | TO(SUSPECT) | TO(MISSING) | TO(FAULTY),
+	};
+#undef TO
+
+	return from < sizeof(legal) && to < 8 && legal[from] >> to & 1;
+}
+
+const char *member_state_name(uint8_t state)
+{
+	static const char *const name[] = {
+	    [MEMBER_IN_SYNC] = "in-sync",       [MEMBER_SUSPECT] = "suspect",
+	    [MEMBER_MISSING] = "missing",       [MEMBER_FAULTY] = "faulty",
+	    [MEMBER_REBUILDING] = "rebuilding",
+	};
+
+	if (state < MEMBER_IN_SYNC || state > MEMBER_REBUILDING)
+		return "unknown";
+	return name[state];
+}

@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The engine alone: one node, its group a loop back to itself, its members in memory and prompt.
+ * What crashes, tears and reorders is the simulator's; here stands what a person who changes the
+ * engine wants to see within a second.
+ */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+
+#include "daemon/core/engine.h"
+#include "daemon/core/geometry.h"
+#include "daemon/core/logpage.h"
+
+#define MEMBERS 3
+#define DISK_BYTES (8u << 20)
+#define QUEUE 65536u
+
+struct world {
+	struct engine *e;
+	uint64_t now;
+	uint64_t next_inc;
+	uint8_t *disk[MEMBERS + 1];
+	bool dead[MEMBERS + 1];
+	struct outq q;
+	struct record record;
+	struct event *pending; /* events that outs have led to, in order */
+	uint32_t first, last;
+	uint8_t (*msg)[65536];
+	uint32_t msg_next;
+	uint64_t io_done[1024];
+	int io_err[1024];
+	uint32_t counts[KIND_COUNT][4];
+	bool removed, stopped;
+	int admin_err;
+	bool admin_done;
+	uint8_t array_uuid[DDR_UUID_BYTES];
+};
+
+static struct world w;
+
+static void push(struct event ev)
+{
+	w.pending[w.last++ % QUEUE] = ev;
+}
+
+static int place(void *arg, uint64_t offset, const uint8_t *block)
+{
+	memcpy((uint8_t *)arg + offset, block, DDR_BLOCK_BYTES);
+	return 0;
+}
+
+static void create(uint8_t order)
+{
+	struct create_params p = {.inc = 7};
+	uint8_t n = (uint8_t)((1u << order) + 1);
+
+	memset(&w, 0, sizeof(w));
+	w.now = 1;
+	w.next_inc = 100;
+	w.pending = calloc(QUEUE, sizeof(*w.pending));
+	w.msg = calloc(1024, sizeof(*w.msg));
+	memset(p.array_uuid, 0x5a, DDR_UUID_BYTES);
+	memcpy(w.array_uuid, p.array_uuid, DDR_UUID_BYTES);
+	strcpy(p.name, "unit");
+	p.geo = (struct geo_params){.order = order,
+				    .m = 1,
+				    .layout = GEO_ROTATE,
+				    .slots = 4,
+				    .stripe_bytes = 4096,
+				    .band_bytes = 65536,
+				    .region_bytes = 256 << 10,
+				    .member_bytes = DISK_BYTES};
+	for (uint8_t i = 0; i < n; i++)
+		memset(p.member_uuid[i], i + 1, DDR_UUID_BYTES);
+	for (uint8_t i = 0; i < n; i++) {
+		w.disk[i] = malloc(DISK_BYTES);
+		memset(w.disk[i], 0xee + i, DISK_BYTES);
+		CHECK_EQ_INT(create_member(&p, i, place, w.disk[i]), 0);
+	}
+}
+
+static void do_io(const struct out *o)
+{
+	struct event ev = {.type = EV_DEV_DONE};
+	uint8_t *p = w.disk[o->io.dev] + o->io.offset;
+
+	ev.done.id = o->io.id;
+	w.counts[o->io.kind][o->io.op]++;
+	if (w.dead[o->io.dev]) {
+		ev.done.err = -EIO;
+	} else if (o->io.op == DEV_ZEROES) {
+		memset(p, 0, o->io.bytes);
+	} else if (o->io.op != DEV_FLUSH) {
+		CHECK(o->io.offset + o->io.bytes <= DISK_BYTES);
+		for (uint32_t i = 0; i < o->io.iov_count; i++) {
+			if (o->io.op == DEV_READ)
+				memcpy(o->io.iov[i].iov_base, p, o->io.iov[i].iov_len);
+			else
+				memcpy(p, o->io.iov[i].iov_base, o->io.iov[i].iov_len);
+			p += o->io.iov[i].iov_len;
+		}
+	}
+	push(ev);
+}
+
+static void do_out(const struct out *o)
+{
+	struct event ev = {0};
+
+	switch (o->type) {
+	case OUT_DEV_IO:
+		do_io(o);
+		break;
+	case OUT_SEND:
+		ev.type = EV_MSG;
+		ev.msg.from = 1;
+		CHECK(o->send.bytes <= sizeof(w.msg[0]));
+		memcpy(w.msg[w.msg_next % 1024], o->send.data, o->send.bytes);
+		ev.msg.data = w.msg[w.msg_next++ % 1024];
+		ev.msg.bytes = o->send.bytes;
+		push(ev);
+		break;
+	case OUT_FENCE:
+		ev.type = EV_FENCE_DONE;
+		ev.fence.node = o->fence.node;
+		ev.fence.inc = o->fence.inc;
+		push(ev);
+		break;
+	case OUT_RECORD:
+		w.record = o->record;
+		ev.type = EV_RECORD_DONE;
+		push(ev);
+		break;
+	case OUT_IO_DONE:
+		w.io_done[o->io_done.tag]++;
+		w.io_err[o->io_done.tag] = o->io_done.err;
+		break;
+	case OUT_ADMIN_DONE:
+		w.admin_done = true;
+		w.admin_err = o->admin_done.err;
+		break;
+	case OUT_OPEN:
+		ev.type = EV_DEV_UP;
+		ev.dev.dev = MEMBERS;
+		ev.dev.bytes = DISK_BYTES;
+		ev.dev.uri = "mem:new";
+		push(ev);
+		break;
+	case OUT_REMOVED:
+		w.removed = true;
+		break;
+	case OUT_STOPPED:
+		w.stopped = true;
+		break;
+	default:
+		break;
+	}
+}
+
+static void step(struct event ev)
+{
+	ev.now_us = w.now;
+	w.q.count = 0;
+	engine_step(w.e, &ev, &w.q);
+	for (uint32_t i = 0; i < w.q.count; i++)
+		do_out(&w.q.v[i]);
+}
+
+static void run_ms(uint32_t ms)
+{
+	uint64_t end = w.now + ms * 1000ull;
+
+	while (w.now < end) {
+		step((struct event){.type = EV_TICK});
+		while (w.first != w.last)
+			step(w.pending[w.first++ % QUEUE]);
+		w.now += 1000;
+	}
+}
+
+static void start(void)
+{
+	struct engine_cfg cfg;
+	struct event ev = {.type = EV_VIEW};
+
+	engine_cfg_init(&cfg);
+	cfg.node = 1;
+	cfg.inc = w.next_inc++;
+	cfg.record = w.record;
+	memcpy(cfg.array_uuid, w.array_uuid, DDR_UUID_BYTES);
+	cfg.tun.release_delay_ms = 100;
+	w.e = engine_new(&cfg);
+	w.first = w.last = 0;
+	ev.view.ring = (struct ring){1, 1};
+	ev.view.count = 1;
+	ev.view.node[0] = 1;
+	step(ev);
+	ev.type = EV_QUORUM;
+	ev.view.quorate = true;
+	step(ev);
+	for (uint32_t i = 0; i < MEMBERS; i++) {
+		struct event up = {.type = EV_DEV_UP};
+
+		if (w.dead[i])
+			continue;
+		up.dev.dev = i;
+		up.dev.bytes = DISK_BYTES;
+		up.dev.uri = "mem:";
+		step(up);
+	}
+	run_ms(100);
+}
+
+static struct engine_status status(void)
+{
+	struct engine_status st;
+
+	engine_status(w.e, &st);
+	return st;
+}
+
+static void io(uint64_t tag, enum io_op op, uint64_t offset, uint32_t bytes, void *data)
+{
+	struct event ev = {.type = EV_IO};
+
+	w.io_done[tag] = 0;
+	ev.io.tag = tag;
+	ev.io.op = op;
+	ev.io.offset = offset;
+	ev.io.bytes = bytes;
+	ev.io.data = data;
+	step(ev);
+	while (w.first != w.last)
+		step(w.pending[w.first++ % QUEUE]);
+}
+
+static void finish(void)
+{
+	engine_free(w.e);
+	for (uint32_t i = 0; i <= MEMBERS; i++)
+		free(w.disk[i]);
+	free(w.q.v);
+	free(w.pending);
+	free(w.msg);
+}
+
+static void fill(uint8_t *buf, size_t bytes, uint8_t seed)
+{
+	for (size_t i = 0; i < bytes; i++)
+		buf[i] = (uint8_t)(seed + i * 31 + (i >> 9));
+}
+
+TEST(what_is_written_is_read)
+{
+	static uint8_t out[1 << 20], in[1 << 20];
+
+	create(1);
+	start();
+	CHECK_EQ_INT(status().state, ENGINE_ACTIVE);
+	fill(out, sizeof(out), 3);
+	io(1, IO_WRITE, 128 << 10, sizeof(out), out);
+	CHECK_EQ_U64(w.io_done[1], 1);
+	CHECK_EQ_INT(w.io_err[1], 0);
+	io(2, IO_READ, 128 << 10, sizeof(in), in);
+	run_ms(10);
+	CHECK_EQ_U64(w.io_done[2], 1);
+	CHECK_EQ_MEM(in, out, sizeof(in));
+	io(3, IO_FLUSH, 0, 0, NULL);
+	CHECK_EQ_U64(w.io_done[3], 1);
+	io(4, IO_READ, 4096, 100, in);
+	CHECK_EQ_INT(w.io_err[4], -EINVAL);
+	finish();
+}
+
+TEST(the_initial_sync_ends_and_marks_are_cleared)
+{
+	static uint8_t out[1 << 20];
+
+	create(1);
+	start();
+	io(1, IO_WRITE, 0, sizeof(out), out);
+	CHECK(status().regions_dirty >= 4);
+	run_ms(3000);
+	CHECK_EQ_U64(status().slots_unrecovered, 0);
+	CHECK_EQ_U64(status().regions_dirty, 0);
+	finish();
+}
+
+TEST(reads_cause_no_log_and_no_lock_traffic_and_a_hot_region_is_marked_once)
+{
+	static uint8_t buf[64 << 10];
+	uint32_t log;
+	uint64_t locks;
+
+	create(1);
+	start();
+	run_ms(3000);
+	io(1, IO_WRITE, 0, sizeof(buf), buf);
+	run_ms(20);
+	log = w.counts[KIND_LOG][DEV_WRITE];
+	locks = status().lock_requests;
+	for (uint32_t i = 0; i < 100; i++) {
+		io(2, IO_READ, i * 4096, 4096, buf);
+		io(3, IO_WRITE, i % 16 * 4096, 4096, buf);
+		CHECK_EQ_U64(w.io_done[2] + w.io_done[3], 2);
+	}
+	CHECK_EQ_U64(w.counts[KIND_LOG][DEV_WRITE], log);
+	CHECK_EQ_U64(status().lock_requests, locks);
+	finish();
+}
+
+TEST(after_a_crash_only_the_marked_regions_are_resynced)
+{
+	static uint8_t out[4096], in[4096];
+	struct geo g;
+	uint32_t resync;
+
+	create(1);
+	start();
+	run_ms(3000);
+	fill(out, sizeof(out), 9);
+	io(1, IO_WRITE, 300 << 10, sizeof(out), out);
+	g = *engine_geo(w.e);
+	engine_free(w.e);
+	/* A write that reached the parity member only in part. */
+	memset(w.disk[geo_member_of(&g, 75, g.k)] + geo_offset(&g, 75), 0x11, 100);
+	memset(w.counts, 0, sizeof(w.counts));
+	start();
+	run_ms(3000);
+	CHECK_EQ_INT(status().state, ENGINE_ACTIVE);
+	CHECK_EQ_U64(status().slots_unrecovered, 0);
+	CHECK_EQ_U64(status().parity_fixed, 1);
+	resync = w.counts[KIND_RESYNC][DEV_READ];
+	CHECK_EQ_U64(resync, 3 * (256 / 128)); /* one region, in windows of 128 KiB */
+	io(2, IO_READ, 300 << 10, sizeof(in), in);
+	CHECK_EQ_MEM(in, out, sizeof(in));
+	finish();
+}
+
+TEST(a_member_fails_and_a_new_one_is_rebuilt)
+{
+	static uint8_t out[512 << 10], in[512 << 10];
+	struct event ev = {.type = EV_ADMIN};
+
+	create(1);
+	start();
+	run_ms(2000);
+	fill(out, sizeof(out), 77);
+	io(1, IO_WRITE, 0, sizeof(out), out);
+	CHECK_EQ_U64(w.io_done[1], 1);
+	w.dead[1] = true;
+	fill(out, sizeof(out), 78);
+	io(2, IO_WRITE, 0, sizeof(out), out);
+	run_ms(100);
+	CHECK_EQ_U64(w.io_done[2], 1);
+	CHECK_EQ_INT(w.io_err[2], 0);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_MISSING);
+	io(3, IO_READ, 0, sizeof(in), in);
+	run_ms(10);
+	CHECK_EQ_U64(w.io_done[3], 1);
+	CHECK_EQ_MEM(in, out, sizeof(in));
+	w.disk[MEMBERS] = malloc(DISK_BYTES);
+	memset(w.disk[MEMBERS], 0x33, DISK_BYTES);
+	ev.admin.tag = 5;
+	ev.admin.cmd = ADMIN_ADD;
+	ev.admin.member = 1;
+	ev.admin.uri = "mem:new";
+	step(ev);
+	run_ms(3000);
+	CHECK(w.admin_done);
+	CHECK_EQ_INT(w.admin_err, 0);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
+	/* Now the new one must carry the data: take another away. */
+	w.dead[0] = true;
+	memset(in, 0, sizeof(in));
+	io(4, IO_READ, 0, sizeof(in), in);
+	run_ms(200);
+	CHECK_EQ_U64(w.io_done[4], 1);
+	CHECK_EQ_MEM(in, out, sizeof(in));
+	finish();
+}
+
+TEST(stop_leaves_a_clean_log)
+{
+	static uint8_t out[64 << 10];
+	struct event ev = {.type = EV_ADMIN};
+	struct logpage lp;
+	struct geo g;
+
+	create(1);
+	start();
+	run_ms(2000);
+	io(1, IO_WRITE, 0, sizeof(out), out);
+	g = *engine_geo(w.e);
+	ev.admin.cmd = ADMIN_STOP;
+	step(ev);
+	run_ms(500);
+	CHECK(w.stopped);
+	for (uint32_t s = 0; s <= g.p.slots; s++) {
+		struct logpage best = {0};
+
+		for (uint32_t c = 0; c < 2; c++) {
+			CHECK_EQ_INT(logpage_decode(&lp, w.disk[0] + geo_log_offset(&g, s, 0, c)),
+				     0);
+			if (lp.seq >= best.seq)
+				best = lp;
+		}
+		CHECK_EQ_U64(best.owner_inc, 0);
+		for (uint32_t i = 0; i < LOG_PLANE_BYTES; i++)
+			CHECK_EQ_U64(best.dirty[i], 0);
+	}
+	finish();
+}

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "tests/lib/test.h"
+
+#include <errno.h>
+
+#include "daemon/core/geometry.h"
+#include "tests/unit/sweep.h"
+
+static const struct geo_params usual = {
+    .order = 2,
+    .m = 1,
+    .layout = GEO_ROTATE,
+    .slots = 32,
+    .stripe_bytes = 4096,
+    .band_bytes = 65536,
+    .region_bytes = 4 << 20,
+    .member_bytes = 256 << 20,
+};
+
+static uint64_t div_up(uint64_t v, uint64_t by)
+{
+	return v / by + !!(v % by);
+}
+
+/* What every geometry that geo_init accepts must satisfy, whatever it was asked for. */
+static void check_sane(const struct geo *g)
+{
+	uint64_t log_end = geo_log_offset(g, g->p.slots, g->log_pages - 1, 1) + DDR_BLOCK_BYTES;
+
+	CHECK_EQ_U64(g->k, 1u << g->p.order);
+	CHECK_EQ_U64(g->n, g->k + g->p.m);
+	CHECK(g->n <= DDR_MAX_MEMBERS);
+	CHECK_EQ_U64((uint64_t)g->frag_bytes * g->k, g->p.stripe_bytes);
+	CHECK_EQ_U64((uint64_t)g->region_stripes * g->p.stripe_bytes, g->p.region_bytes);
+	CHECK_EQ_U64(g->data_offset % DATA_ALIGN, 0);
+	CHECK(g->data_offset >= log_end && g->data_offset - log_end < DATA_ALIGN);
+	CHECK(g->stripes >= g->region_stripes);
+	CHECK(g->stripes <= (g->p.member_bytes - g->data_offset) / g->frag_bytes);
+	CHECK(g->stripes + 1 > (g->p.member_bytes - g->data_offset) / g->frag_bytes);
+	CHECK_EQ_U64(g->regions, div_up(g->stripes, g->region_stripes));
+	CHECK(g->regions <= (uint64_t)g->log_pages * LOG_REGIONS_PER_PAGE);
+	CHECK_EQ_U64(g->size_bytes / g->p.stripe_bytes, g->stripes);
+	CHECK(g->size_bytes <= INT64_MAX);
+	CHECK(geo_region_first(g, g->regions - 1) < g->stripes);
+	CHECK(geo_offset(g, g->stripes - 1) + g->frag_bytes <= g->p.member_bytes);
+}
+
+TEST(sizes_of_a_usual_array)
+{
+	struct geo g;
+	const char *why = NULL;
+
+	CHECK_EQ_INT(geo_init(&g, &usual, &why), 0);
+	CHECK(!why);
+	check_sane(&g);
+	CHECK_EQ_U64(g.k, 4);
+	CHECK_EQ_U64(g.n, 5);
+	CHECK_EQ_U64(g.frag_bytes, 1024);
+	CHECK_EQ_U64(g.log_pages, 1);
+	CHECK_EQ_U64(g.region_stripes, 1024);
+	CHECK_EQ_U64(g.data_offset, 1 << 20); /* 64 KiB + 33 * 2 * 4 KiB, rounded up */
+	CHECK_EQ_U64(g.stripes, 255 * 1024);
+	CHECK_EQ_U64(g.regions, 255);
+	CHECK_EQ_U64(g.size_bytes, 4 * 255ull << 20);
+}
+
+TEST(sizes_hold_for_every_combination_of_parameters)
+{
+	static const uint64_t member[] = {4ull << 20,  (4ull << 20) + 12345, 100ull << 20,
+					  1ull << 30,  (1ull << 40) - 1,     1ull << 44,
+					  15ull << 50, INT64_MAX >> 3};
+	static const uint8_t slots[] = {2, 3, 32, DDR_MAX_SLOTS};
+	unsigned accepted = 0;
+	struct geo g;
+
+	for (unsigned i = 0; i < sizeof(member) / sizeof(*member); i++)
+		for (unsigned s = 0; s < sizeof(slots); s++)
+			for (unsigned region = 12; region < 32; region++)
+				for (struct sweep w = {0}; sweep_next(&w);) {
+					w.p.member_bytes = member[i];
+					w.p.slots = slots[s];
+					w.p.region_bytes = 1u << region;
+					if (geo_init(&g, &w.p, NULL) == 0) {
+						check_sane(&g);
+						accepted++;
+					}
+				}
+	CHECK(accepted > 50000);
+}
+
+TEST(log_pages_grow_with_the_regions)
+{
+	struct geo_params p = usual;
+	struct geo g;
+
+	/* As if data began at 0: just as many fragments as one page has bits for. */
+	p.region_bytes = p.stripe_bytes = 4096;
+	p.member_bytes = (uint64_t)LOG_REGIONS_PER_PAGE * 1024;
+	CHECK_EQ_INT(geo_init(&g, &p, NULL), 0);
+	CHECK_EQ_U64(g.log_pages, 1);
+	p.member_bytes += 1023; /* no further fragment fits */
+	CHECK_EQ_INT(geo_init(&g, &p, NULL), 0);
+	CHECK_EQ_U64(g.log_pages, 1);
+	p.member_bytes++;
+	CHECK_EQ_INT(geo_init(&g, &p, NULL), 0);
+	CHECK_EQ_U64(g.log_pages, 2);
+	check_sane(&g);
+}
+
+TEST(a_member_must_hold_one_whole_region)
+{
+	struct geo_params p = usual;
+	const char *why = NULL;
+	struct geo g;
+
+	p.region_bytes = 65536; /* small regions are for the simulator, but legal */
+	p.member_bytes = DATA_ALIGN + 16 * 1024;
+	CHECK_EQ_INT(geo_init(&g, &p, &why), 0);
+	CHECK_EQ_U64(g.stripes, 16);
+	CHECK_EQ_U64(g.regions, 1);
+	p.member_bytes--;
+	CHECK_EQ_INT(geo_init(&g, &p, &why), -ENOSPC);
+	CHECK(why && strstr(why, "too small"));
+	for (uint64_t bytes = 0; bytes <= DATA_ALIGN; bytes += 65536) {
+		p.member_bytes = bytes;
+		CHECK_EQ_INT(geo_init(&g, &p, NULL), -ENOSPC);
+	}
+}
+
+static void refused(const struct geo_params *p, int err, const char *word)
+{
+	struct geo g, before;
+	const char *why = NULL;
+
+	memset(&g, 0x5a, sizeof(g));
+	before = g;
+	CHECK_EQ_INT(geo_init(&g, p, &why), err);
+	CHECK_MSG(why && strstr(why, word), "\"%s\" in \"%s\"", word, why ? why : "");
+	CHECK_EQ_MEM(&g, &before, sizeof(g));
+	CHECK_EQ_INT(geo_init(&g, p, NULL), err);
+}
+
+#define REFUSED(err_, word_, assign_)                                                              \
+	do {                                                                                       \
+		struct geo_params refused_p = usual;                                               \
+		refused_p.assign_;                                                                 \
+		refused(&refused_p, err_, word_);                                                  \
+	} while (0)
+
+TEST(each_parameter_out_of_range_is_refused_by_name)
+{
+	REFUSED(-EOPNOTSUPP, "order 0", order = 0);
+	REFUSED(-EINVAL, "order", order = 4);
+	REFUSED(-EINVAL, "order", order = 255);
+	REFUSED(-EINVAL, "parity", m = 0);
+	REFUSED(-EOPNOTSUPP, "two parity", m = 2);
+	REFUSED(-EINVAL, "parity", m = 3);
+	REFUSED(-EINVAL, "layout", layout = 2);
+	REFUSED(-EINVAL, "slots", slots = 0);
+	REFUSED(-EINVAL, "slots", slots = 1);
+	REFUSED(-EINVAL, "slots", slots = DDR_MAX_SLOTS + 1);
+	REFUSED(-EINVAL, "stripe", stripe_bytes = 0);
+	REFUSED(-EINVAL, "stripe", stripe_bytes = 2048);
+	REFUSED(-EINVAL, "stripe", stripe_bytes = 4097);
+	REFUSED(-EINVAL, "stripe", stripe_bytes = 6144);
+	REFUSED(-EINVAL, "stripe", stripe_bytes = 2 * DDR_WINDOW_BYTES);
+	REFUSED(-EINVAL, "stripe", stripe_bytes = 1u << 31);
+	REFUSED(-EINVAL, "band", band_bytes = 0);
+	REFUSED(-EINVAL, "band", band_bytes = 512); /* F is 1024 */
+	REFUSED(-EINVAL, "band", band_bytes = 3 * 1024);
+	REFUSED(-EINVAL, "region", region_bytes = 0);
+	REFUSED(-EINVAL, "region", region_bytes = 2048);
+	REFUSED(-EINVAL, "region", region_bytes = 3 << 20);
+	REFUSED(-EINVAL, "member", member_bytes = UINT64_MAX);
+	REFUSED(-EINVAL, "member", member_bytes = ((uint64_t)INT64_MAX >> 2) + 1);
+	REFUSED(-EINVAL, "region size is too small", member_bytes = (uint64_t)INT64_MAX >> 2);
+	REFUSED(-EINVAL, "region size is too small", member_bytes = 1ull << 46);
+	REFUSED(-ENOSPC, "too small", member_bytes = 1 << 20);
+}
+
+TEST(any_bits_as_parameters_are_judged_without_overflow)
+{
+	struct prng r = {2005};
+	unsigned accepted = 0;
+
+	for (unsigned i = 0; i < 300000; i++) {
+		struct geo_params p;
+		struct geo g;
+
+		prng_fill(&r, &p, sizeof(p));
+		if (i & 1) { /* near enough to what is legal to get far */
+			p.order &= 3;
+			p.m = 1;
+			p.layout &= 1;
+			p.slots &= 127;
+			p.stripe_bytes = 1u << prng_below(&r, 32);
+			p.band_bytes = 1u << prng_below(&r, 32);
+			p.region_bytes = 1u << prng_below(&r, 32);
+			p.member_bytes >>= prng_below(&r, 64);
+		}
+		if (geo_init(&g, &p, NULL) == 0) {
+			check_sane(&g);
+			accepted++;
+		}
+	}
+	CHECK(accepted > 1000);
+}
+
+TEST(roles_of_a_stripe_are_a_permutation_of_the_members)
+{
+	struct geo g;
+
+	for (struct sweep w = {0}; sweep_next(&w);) {
+		CHECK_EQ_INT(geo_init(&g, &w.p, NULL), 0);
+		check_sane(&g);
+		CHECK_EQ_U64(g.stripes, w.stripes);
+		for (uint64_t s = 0; s < g.stripes; s++) {
+			uint32_t seen = 0;
+			/* The design's words, without the code's shifts. */
+			uint64_t rotation = s * g.frag_bytes / g.p.band_bytes % g.n;
+
+			if (g.p.layout == GEO_DEDICATED)
+				rotation = 0;
+			CHECK_EQ_U64(geo_rotation(&g, s), rotation);
+			CHECK_EQ_U64(geo_offset(&g, s), g.data_offset + s * g.frag_bytes);
+			for (uint8_t f = 0; f < g.n; f++) {
+				uint8_t member = geo_member_of(&g, s, f);
+
+				CHECK_EQ_U64(member, (f + rotation) % g.n);
+				CHECK_EQ_U64(geo_frag_of(&g, s, member), f);
+				seen |= 1u << member;
+			}
+			CHECK_EQ_U64(seen, (1u << g.n) - 1);
+		}
+	}
+}
+
+TEST(a_run_ends_where_the_rotation_changes)
+{
+	struct geo g;
+
+	for (struct sweep w = {.stripes = 150}; sweep_next(&w);) {
+		CHECK_EQ_INT(geo_init(&g, &w.p, NULL), 0);
+		for (uint64_t s = 0; s < g.stripes; s++) {
+			uint32_t run = 1;
+
+			while (s + run < g.stripes &&
+			       geo_rotation(&g, s + run) == geo_rotation(&g, s))
+				run++;
+			for (uint32_t max = 0; max <= run; max++)
+				CHECK_EQ_U64(geo_run(&g, s, max), max);
+			if (s + run < g.stripes)
+				for (uint32_t max = run; max < run + 3; max++)
+					CHECK_EQ_U64(geo_run(&g, s, max), run);
+		}
+	}
+}
+
+TEST(every_member_has_its_share_of_the_parity)
+{
+	struct geo g;
+
+	for (struct sweep w = {0}; sweep_next(&w);) {
+		uint64_t count[DDR_MAX_MEMBERS] = {0};
+		uint64_t turn;
+
+		CHECK_EQ_INT(geo_init(&g, &w.p, NULL), 0);
+		turn = (uint64_t)g.p.band_bytes / g.frag_bytes * g.n;
+		if (turn > g.stripes)
+			continue;
+		for (uint64_t s = 0; s < turn; s++)
+			count[geo_member_of(&g, s, g.k)]++;
+		for (unsigned i = 0; i < g.n; i++)
+			if (g.p.layout == GEO_ROTATE)
+				CHECK_EQ_U64(count[i], turn / g.n);
+			else
+				CHECK_EQ_U64(count[i], i == g.k ? turn : 0);
+	}
+}
+
+TEST(regions_tile_the_stripes)
+{
+	struct geo g;
+
+	for (struct sweep w = {0}; sweep_next(&w);) {
+		uint64_t next = 0;
+
+		CHECK_EQ_INT(geo_init(&g, &w.p, NULL), 0);
+		for (uint64_t r = 0; r < g.regions; r++) {
+			uint32_t count = geo_region_count(&g, r);
+
+			CHECK_EQ_U64(geo_region_first(&g, r), next);
+			CHECK(count >= 1 && count <= g.region_stripes);
+			CHECK(count == g.region_stripes || r == g.regions - 1);
+			for (uint32_t i = 0; i < count; i++)
+				CHECK_EQ_U64(geo_region_of(&g, next + i), r);
+			next += count;
+		}
+		CHECK_EQ_U64(next, g.stripes);
+	}
+}
+
+TEST(superblocks_log_pages_and_data_do_not_overlap)
+{
+	static const uint64_t member[] = {64ull << 20, 1ull << 35, 1ull << 40};
+	struct geo_params p = usual;
+	struct geo g;
+
+	CHECK_EQ_U64(geo_sb_offset(0), 4096);
+	CHECK_EQ_U64(geo_sb_offset(1), 8192);
+	CHECK(geo_sb_offset(1) + DDR_BLOCK_BYTES <= LOG_OFFSET);
+	for (unsigned i = 0; i < 3; i++)
+		for (p.slots = 2; p.slots <= DDR_MAX_SLOTS; p.slots++) {
+			uint64_t next = LOG_OFFSET;
+
+			p.member_bytes = member[i];
+			CHECK_EQ_INT(geo_init(&g, &p, NULL), 0);
+			/* slots + 1: the last one is the array's own */
+			for (uint32_t slot = 0; slot <= g.p.slots; slot++)
+				for (uint32_t page = 0; page < g.log_pages; page++)
+					for (uint32_t copy = 0; copy < 2; copy++) {
+						CHECK_EQ_U64(geo_log_offset(&g, slot, page, copy),
+							     next);
+						next += DDR_BLOCK_BYTES;
+					}
+			CHECK(next <= g.data_offset);
+		}
+}
+
+TEST(the_default_region_keeps_a_slot_within_four_pages)
+{
+	const uint64_t most = 4 * (uint64_t)LOG_REGIONS_PER_PAGE;
+
+	CHECK_EQ_U64(geo_default_region_bytes(0), 4 << 20);
+	CHECK_EQ_U64(geo_default_region_bytes(1ull << 37), 4 << 20);
+	CHECK_EQ_U64(geo_default_region_bytes(UINT64_MAX), 1u << 31);
+	for (uint64_t bytes = 8 << 20; bytes < 1ull << 43; bytes += bytes / 97)
+		for (struct sweep w = {0}; sweep_next(&w);) {
+			struct geo g;
+			uint32_t region;
+
+			w.p.member_bytes = bytes;
+			w.p.slots = DDR_MAX_SLOTS;
+			w.p.region_bytes = geo_default_region_bytes(bytes << w.p.order);
+			CHECK_EQ_INT(geo_init(&g, &w.p, NULL), 0);
+			CHECK(g.log_pages <= 4);
+			/* Just as well from the array's exact size. */
+			region = geo_default_region_bytes(g.size_bytes);
+			CHECK(region >= 4 << 20 && !(region & (region - 1)));
+			w.p.region_bytes = region;
+			CHECK_EQ_INT(geo_init(&g, &w.p, NULL), 0);
+			CHECK(g.log_pages <= 4);
+			/* And no larger than need be. */
+			CHECK(region == 4 << 20 ||
+			      div_up(g.size_bytes + (32u << 20), region / 2) > most);
+		}
+}
