@@ -159,6 +159,20 @@ slow() { # its delays must not add up, and nobody goes away under load
 	nbdkit=nbdkit
 	serve d --filter=delay memory "$size" wdelay=300ms && "$test" slow "$uri" 300
 }
+# durable FUA FLUSHES nbdkit arguments: so many commands with FUA, so many flushes, by its log
+durable() {
+	local fua=$1 flushes=$2 got
+	shift 2
+	serve l --filter=log "$@" logfile="$dir/commands" && "$test" durable "$uri" || return 1
+	got=$(grep -c 'fua=1' "$dir/commands")/$(grep -c ' Flush ' "$dir/commands")
+	[ "$got" = "$fua/$flushes" ] || { echo "FUA/flushes: $got, want $fua/$flushes"; return 1; }
+}
+# A disk without FLUSH, but with FUA.
+fua_only() {
+	durable 30 0 eval get_size="echo $size" can_write='exit 0' can_fua='echo native' \
+		can_multi_conn='exit 0' can_zero='exit 0' pread='exit 1' pwrite='cat >/dev/null' \
+		zero='exit 0'
+}
 qemu() {
 	need qemu-nbd || return 77
 	truncate -s "$size" "$dir/qemu"
@@ -186,6 +200,9 @@ if command -v nbdkit >/dev/null; then
 		blocksize-minimum=4096 blocksize-preferred=65536 blocksize-maximum=65536 \
 		blocksize-error-policy=error
 	run nbd-qemu qemu
+	run nbd-fua durable 20 1 memory "$size"
+	run nbd-fua-by-flush durable 0 21 --filter=fua memory "$size"
+	run nbd-fua-only fua_only
 	run nbd-single-refused refused_nbd 95 --filter=multi-conn memory "$size" \
 		multi-conn-mode=disable
 	run nbd-single-forced conform_nbd -f -c 4 -- --filter=multi-conn memory "$size" \

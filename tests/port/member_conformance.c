@@ -12,6 +12,8 @@
  *   frozen URI PID          exporter stopped under load, then continued
  *   errors URI TRIGGER      every request fails while the file TRIGGER exists (nbdkit's error)
  *   slow URI MS             answers take that long, which is not an error
+ *   durable URI             sends 10 writes and 10 zeroes with FUA, 10 writes without, 1 FLUSH, for
+ *                           the exporter's log to show what became of them
  *
  *	-c N connections  -z MS zombie timeout  -f force
  *
@@ -924,6 +926,20 @@ static void mode_slow(const char *uri)
 	world_close(w);
 }
 
+static void mode_durable(const char *uri)
+{
+	struct world *w = world_open(uri, &base_cfg);
+	uint64_t i;
+
+	for (i = 0; i < 10; i++) {
+		CHECK_INT(simple(w, DEV_WRITE, DEV_F_FUA, i * 64 * KIB, 4 * KIB), 0);
+		CHECK_INT(simple(w, DEV_ZEROES, DEV_F_FUA, i * 64 * KIB, 4 * KIB), 0);
+		CHECK_INT(simple(w, DEV_WRITE, 0, i * 64 * KIB, 4 * KIB), 0);
+	}
+	CHECK_INT(simple(w, DEV_FLUSH, 0, 0, 0), 0);
+	world_close(w);
+}
+
 static void usage(void)
 {
 	fprintf(stderr, "usage: member_conformance [-f] [-c N] [-z MS] MODE URI [ARG...]\n");
@@ -940,7 +956,7 @@ int main(int argc, char **argv)
 	    {"conform", 1, mode_conform}, {"readonly", 0, mode_readonly},
 	    {"refused", 1, mode_refused}, {"killed", 2, mode_killed},
 	    {"frozen", 1, mode_frozen},   {"errors", 1, mode_errors},
-	    {"slow", 1, mode_slow},
+	    {"slow", 1, mode_slow},       {"durable", 0, mode_durable},
 	};
 	uint32_t i;
 	int c;
