@@ -8,6 +8,8 @@ set -u
 top_builddir=${top_builddir:-$(cd "$(dirname "$0")/../.." && pwd)}
 test=${MEMBER_CONFORMANCE:-$top_builddir/tests/port/member_conformance}
 [ -x "$test" ] || { echo "FAILED: $test is not built"; exit 1; }
+# Each wait in it ends after 30 s; this is for one that spins.
+suite() { timeout -k 1 200 "$test" "$@"; }
 size=$((64 << 20))
 dir=$(mktemp -d "${TMPDIR:-/tmp}/ddraid-member.XXXXXX") || exit 1
 only=" $* "
@@ -89,13 +91,13 @@ file_on() {
 	local f
 	[ -d "$1" ] && [ -w "$1" ] || { echo "no $1"; return 77; }
 	f=$(mktemp "$1/ddraid-member.XXXXXX") || return 1
-	truncate -s "$size" "$f" && "$test" conform "$2$f" "$size"
+	truncate -s "$size" "$f" && suite conform "$2$f" "$size"
 	set -- $?
 	rm -f "$f"
 	return "$1"
 }
 odd_size() {
-	truncate -s $((size + 300)) "$dir/odd" && "$test" conform "$dir/odd" "$size"
+	truncate -s $((size + 300)) "$dir/odd" && suite conform "$dir/odd" "$size"
 }
 loop_device() {
 	local l
@@ -106,35 +108,38 @@ loop_device() {
 	}
 	loops+=("$l")
 	if [[ " $* " == *" -r "* ]]; then
-		"$test" readonly "$l" && "$test" refused "$l" 30
+		suite readonly "$l" && suite refused "$l" 30
 	else
-		"$test" conform "$l" "$size"
+		suite conform "$l" "$size"
 	fi
 }
 readonly_file() {
-	truncate -s "$size" "$dir/ro" && chmod 444 "$dir/ro" && "$test" readonly "file://$dir/ro"
+	truncate -s "$size" "$dir/ro" && chmod 444 "$dir/ro" && suite readonly "file://$dir/ro"
 }
 no_such() { # ENOENT, ENOTBLK (a directory can't be opened for writing: EISDIR), any for names
-	"$test" refused /no/such/file 2 && "$test" refused "$dir" 21 && "$test" refused /dev/null 15 &&
-		"$test" refused "nbd+unix:///?socket=$dir/none" 0 &&
-		"$test" refused nbd://no-such-host.invalid/ 0
+	suite refused /no/such/file 2 && suite refused "$dir" 21 &&
+		suite refused /dev/null 15 &&
+		suite refused "nbd+unix:///?socket=$dir/none" 0 &&
+		suite refused nbd://no-such-host.invalid/ 0
 }
 conform_nbd() { # OPTIONS -- nbdkit arguments
 	local opts=()
 	while [ "$1" != -- ]; do opts+=("$1") && shift; done
 	shift
-	serve s "$@" && "$test" ${opts[@]+"${opts[@]}"} conform "$uri" "$size"
+	serve s "$@" && suite ${opts[@]+"${opts[@]}"} conform "$uri" "$size"
 }
-conform_tcp() { serve_tcp s memory "$size" && "$test" -c "$1" conform "$uri" "$size"; }
+conform_tcp() { serve_tcp s memory "$size" && suite -c "$1" conform "$uri" "$size"; }
 refused_nbd() { # ERRNO, nbdkit arguments
 	local errno=$1
 	shift
-	serve s "$@" && "$test" refused "$uri" "$errno"
+	serve s "$@" && suite refused "$uri" "$errno"
 }
-readonly_nbd() { serve s -r memory "$size" && "$test" readonly "$uri" && "$test" refused "$uri" 30; }
+readonly_nbd() {
+	serve s -r memory "$size" && suite readonly "$uri" && suite refused "$uri" 30
+}
 no_flush() {
 	serve s eval get_size="echo $size" can_write='exit 0' pread='exit 1' pwrite='exit 1' &&
-		"$test" refused "$uri" 95
+		suite refused "$uri" 95
 }
 killed() { # unix | tcp
 	local again=$dir/again
@@ -146,24 +151,24 @@ killed() { # unix | tcp
 		serve k memory "$size" || return 1
 		echo "rm -f '$dir/k.sock' '$dir/k.pid'; $nbdkit -P '$dir/k.pid' -U '$dir/k.sock' memory $size" >"$again"
 	fi
-	"$test" killed "$uri" "$pid" "sh '$again' </dev/null"
+	suite killed "$uri" "$pid" "sh '$again' </dev/null"
 }
 frozen() {
-	serve$1 z memory "$size" && "$test" frozen "$uri" "$pid"
+	serve$1 z memory "$size" && suite frozen "$uri" "$pid"
 }
 errors() {
 	serve e --filter=error memory "$size" error=EIO error-rate=100% error-file="$dir/trigger" &&
-		"$test" errors "$uri" "$dir/trigger"
+		suite errors "$uri" "$dir/trigger"
 }
 slow() { # its delays must not add up, and nobody goes away under load
 	nbdkit=nbdkit
-	serve d --filter=delay memory "$size" wdelay=300ms && "$test" slow "$uri" 300
+	serve d --filter=delay memory "$size" wdelay=300ms && suite slow "$uri" 300
 }
 # durable FUA FLUSHES nbdkit arguments: so many commands with FUA, so many flushes, by its log
 durable() {
 	local fua=$1 flushes=$2 got
 	shift 2
-	serve l --filter=log "$@" logfile="$dir/commands" && "$test" durable "$uri" || return 1
+	serve l --filter=log "$@" logfile="$dir/commands" && suite durable "$uri" || return 1
 	got=$(grep -c 'fua=1' "$dir/commands")/$(grep -c ' Flush ' "$dir/commands")
 	[ "$got" = "$fua/$flushes" ] || { echo "FUA/flushes: $got, want $fua/$flushes"; return 1; }
 }
@@ -178,7 +183,7 @@ qemu() {
 	truncate -s "$size" "$dir/qemu"
 	qemu-nbd --fork --pid-file="$dir/q.pid" -k "$dir/q.sock" -e 0 -t -f raw --discard=unmap \
 		"$dir/qemu" </dev/null || return 1
-	"$test" conform "nbd+unix:///?socket=$dir/q.sock" "$size"
+	suite conform "nbd+unix:///?socket=$dir/q.sock" "$size"
 }
 
 run file file_on "${TMPDIR:-/tmp}" file://

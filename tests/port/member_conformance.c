@@ -595,16 +595,18 @@ static void quiet_done(struct io *io)
 	io_free(io);
 }
 
+/* Many requests at once; the third one doesn't fit into the bound as a whole. */
 static void load(struct world *w, uint32_t count)
 {
 	uint32_t i;
 
 	for (i = 0; i < count; i++) {
-		enum dev_op op = i % 3 ? DEV_WRITE : DEV_READ;
-		struct io *io = io_new(w, op, 0, (uint64_t)(i % 512) * 64 * KIB, 64 * KIB);
+		enum dev_op op = i % 3 == 1 ? DEV_READ : DEV_WRITE;
+		uint32_t bytes = i == 0 ? 2560 * KIB : i == 2 ? 3 * MIB : 64 * KIB;
+		struct io *io = io_new(w, op, 0, (uint64_t)(i % 512) * 64 * KIB, bytes);
 
 		if (op == DEV_WRITE)
-			fill(io->data, io->req.offset_bytes, 64 * KIB, 9);
+			fill(io->data, io->req.offset_bytes, bytes, 9);
 		io_submit(io);
 		if (i % 16 || i / 16 >= 64)
 			continue;
@@ -822,10 +824,18 @@ static void mode_readonly(const char *uri)
 	world_close(w);
 }
 
+static pid_t pid_of(const char *arg)
+{
+	int pid = atoi(arg);
+
+	CHECK(pid > 1); /* 0 would be everything here */
+	return pid;
+}
+
 static void mode_killed(const char *uri)
 {
 	struct world *w = world_open(uri, &base_cfg);
-	pid_t pid = atoi(mode_args[0]);
+	pid_t pid = pid_of(mode_args[0]);
 
 	put(w, 0, MIB, 3, DEV_F_FUA);
 	load(w, 1024);
@@ -850,7 +860,7 @@ static void mode_killed(const char *uri)
 static void mode_frozen(const char *uri)
 {
 	struct member_cfg cfg = base_cfg;
-	pid_t pid = atoi(mode_args[0]);
+	pid_t pid = pid_of(mode_args[0]);
 	uint64_t thawed;
 	struct world *w;
 
