@@ -149,7 +149,8 @@ killed() { # unix | tcp
 		echo "$nbdkit -P '$dir/k.pid' -i 127.0.0.1 -p ${port%/} memory $size" >"$again"
 	else
 		serve k memory "$size" || return 1
-		echo "rm -f '$dir/k.sock' '$dir/k.pid'; $nbdkit -P '$dir/k.pid' -U '$dir/k.sock' memory $size" >"$again"
+		echo "rm -f '$dir/k.sock' '$dir/k.pid' &&
+$nbdkit -P '$dir/k.pid' -U '$dir/k.sock' memory $size" >"$again"
 	fi
 	suite killed "$uri" "$pid" "sh '$again' </dev/null"
 }
