@@ -373,7 +373,8 @@ static void sb_written(struct engine *e, struct batch *b)
 	e->ld.committing = true; /* nothing more until the commit comes back */
 }
 
-/* Every member of the new map must take its superblock; one that this node can't reach is reported. */
+/* Every member of the new map must take its superblock; one that this node can't reach is reported.
+ */
 static bool sb_targets_ready(struct engine *e)
 {
 	uint32_t mask = map_write_mask(&e->prop);

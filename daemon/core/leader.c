@@ -294,7 +294,7 @@ static void ack_ticks(struct engine *e)
 
 void leader_advance(struct engine *e)
 {
-	if (e->phase == PH_HELLO && e->leader == e->cfg.node && !e->ld.begun && gate_open(e))
+	if (e->phase == PH_HELLO && e->leader == e->cfg.node && !e->ld.begun && quorum_gate(e))
 		leader_begin(e);
 	if (e->phase >= PH_STATE && e->leader != e->cfg.node) {
 		e->ld.knows = e->ld.assembled = false;

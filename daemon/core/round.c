@@ -152,6 +152,8 @@ static void round_end(struct engine *e)
 void round_view(struct engine *e, const struct event *ev)
 {
 	assert(ev->view.count <= DDR_MAX_NODES);
+	if (e->view_ring.rep != ev->view.ring.rep || e->view_ring.seq != ev->view.ring.seq)
+		e->confirmed = false;
 	e->view_ring = ev->view.ring;
 	e->view_known = true;
 	e->view_count = ev->view.count;
@@ -182,6 +184,8 @@ void round_quorum(struct engine *e, const struct event *ev)
 {
 	e->quorum_ring = ev->view.ring;
 	e->quorate = ev->view.quorate;
+	if (!e->quorate)
+		e->confirmed = false;
 }
 
 static bool lowest(const struct engine *e)
@@ -398,6 +402,7 @@ static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 		return;
 	}
 	e->phase = PH_STATE;
+	e->confirmed = true;
 	if (pb_map_read(&map, s->committed) &&
 	    (!e->have_map || epoch_cmp(&map.epoch, &e->map.epoch) > 0))
 		epoch_adopt(e, &map);
@@ -553,7 +558,7 @@ void round_advance(struct engine *e)
 	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED)
 		return;
 	heartbeat_advance(e);
-	if (!gate_open(e))
+	if (!quorum_gate(e))
 		return;
 	silence_advance(e);
 	if (!lowest(e)) {

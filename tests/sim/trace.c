@@ -59,7 +59,8 @@ static void digest(struct sim *s, uint64_t a, uint64_t b)
 }
 
 /* The name of the message, its round, and of the epochs that it speaks of. */
-static void message_text(const char *verb, const uint8_t *data, size_t len, char *text, size_t bytes)
+static void message_text(const char *verb, const uint8_t *data, size_t len, char *text,
+			 size_t bytes)
 {
 	Ddraid__NodeMsg *m = ddraid__node_msg__unpack(NULL, len, data);
 	const ProtobufCFieldDescriptor *f = NULL;
