@@ -128,6 +128,7 @@ static bool land_error(struct sim *s, struct req *r)
 		return false;
 	--*errs;
 	r->err = -EIO;
+	s->planner.done++;
 	risk_lost(s, r->disk);
 	if (r->op == DEV_FLUSH) {
 		disk_flush_error(s, d, d->flush_err_loses);

@@ -124,6 +124,7 @@ static void on_solo(struct sim *s, struct hev *ev)
 	struct simnode *n = &s->node[ev->a];
 	uint32_t comp[SIM_MAX_NODES] = {0};
 
+	s->planner.done++;
 	if (ev->b) {
 		stats_fault(s, F_SOLO_MSG_CRASH);
 		node_crash(s, n);

@@ -594,6 +594,8 @@ struct stats {
 	uint64_t virtual_us, parity_fixed, marks, garbage_reads;
 };
 void stats_fault(struct sim *s, enum fault f);
+void stats_look(struct sim *s);
+void stats_look_end(struct sim *s);
 void stats_seed(struct sim *s);
 void stats_print(const struct stats *st);
 int stats_missing(const struct stats *st, const struct sim_cli *cli);
@@ -642,6 +644,8 @@ struct sim {
 	uint32_t writes, reads, flushes;
 	uint32_t opened; /* disks that OUT_OPEN named: the configuration of every later start */
 	uint64_t fault_times[F_COUNT], fault_state[F_COUNT][CS_COUNT];
+	uint32_t look; /* stats.c */
+	bool looked;
 	bool failed;
 	char violation[1024];
 	bool tracing;
