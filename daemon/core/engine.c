@@ -77,11 +77,18 @@ bool rings_agree(const struct engine *e)
 }
 
 /* R2, R7: group and quorum agree, we have it, and our own heartbeat came back lately. */
-bool gate_open(const struct engine *e)
+bool quorum_gate(const struct engine *e)
 {
 	return rings_agree(e) && e->quorate && e->hb_any &&
 	       e->now - e->hb_sent_us < e->cfg.tun.heartbeat_limit_ms * 1000ull &&
 	       (e->state == ENGINE_ACTIVE || e->state == ENGINE_JOINING);
+}
+
+/* And a State has named us since the ring last changed or quorum was lost: else the others may have
+ * gone on without us meanwhile, and this view is only where we are going to hear of it (R6). */
+bool gate_open(const struct engine *e)
+{
+	return e->confirmed && quorum_gate(e);
 }
 
 /* ---- batches and member requests ------------------------------------------------------------ */
@@ -117,6 +124,16 @@ bool member_usable(const struct engine *e, uint8_t member)
 	uint32_t d = e->dev_of[member];
 
 	return d != NO_DEV && e->dev[d].up && !e->bad[member];
+}
+
+/* Whoever needs every member waits for this first, so that he does not try in vain over and over.
+ */
+bool members_ready(const struct engine *e, uint32_t mask)
+{
+	for (uint8_t i = 0; i < DDR_MAX_MEMBERS; i++)
+		if (mask >> i & 1 && !member_usable(e, i))
+			return false;
+	return true;
 }
 
 uint32_t write_musts(const struct engine *e)
@@ -327,6 +344,8 @@ static void dio_end(struct engine *e, struct dio *d)
 	struct batch *b = d->b;
 	uint32_t bit = 1u << (d->member == NO_MEMBER ? d->dev : d->member);
 
+	if (d->err && d->sent && (d->op == DEV_WRITE || d->op == DEV_ZEROES))
+		e->dev[d->dev].zombie = true;
 	if (d->err) {
 		dio_failed(e, d);
 		b->failed |= bit;
@@ -465,6 +484,7 @@ static void dev_up(struct engine *e, const struct event *ev)
 
 	assert(ev->dev.dev < DDR_MAX_DEVS && !d->up);
 	d->up = true;
+	d->zombie = false;
 	d->bytes = ev->dev.bytes;
 	d->instance = ev->dev.instance;
 	if (ev->dev.uri)
@@ -511,6 +531,8 @@ static void devs_advance(struct engine *e)
 
 static int engine_setup(struct engine *e)
 {
+	struct record known = e->want_record; /* gone_add writes it anew */
+
 	list_init(&e->dio_free);
 	list_init(&e->dio_held);
 	list_init(&e->dio_gone);
@@ -532,6 +554,9 @@ static int engine_setup(struct engine *e)
 		e->dev[i].member = NO_MEMBER;
 	e->slot = NO_SLOT;
 	e->state = ENGINE_JOINING;
+	/* Whom an earlier incarnation of this node has seen removed, stays removed (R6). */
+	for (uint32_t i = 0; i < known.removed_count && i < DDR_MAX_NODES; i++)
+		gone_add(e, known.removed[i].node, known.removed[i].inc);
 	return 0;
 }
 
@@ -719,6 +744,10 @@ void engine_step(struct engine *e, const struct event *ev, struct outq *q)
 		jobs_advance(e);
 		io_advance(e);
 		admin_look(e);
+		if (e->state == ENGINE_STOPPED && !e->stopped && !e->dio_under_way) {
+			e->stopped = true;
+			out_add(e, OUT_STOPPED);
+		}
 	} while (q->count != before || !list_empty(&e->dio_gone));
 }
 

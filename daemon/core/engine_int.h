@@ -61,6 +61,7 @@ struct dio {
 
 struct dev {
 	bool up, sb_ok, reading;
+	bool zombie;       /* a write ended without an answer and may still land: R5 */
 	bool stale_read;   /* connected anew while the read of the old connection was ending */
 	uint64_t retry_us; /* when to read the superblock again after an error, 0 = not */
 	uint8_t member;    /* NO_MEMBER until the map names it */
@@ -114,7 +115,7 @@ struct region {
 	uint64_t idx;
 	enum lock_mode held, pend;
 	bool pend_try, called_back;
-	struct job *running; /* the job that has the region to itself */
+	struct job *running;  /* the job that has the region to itself */
 	uint64_t test_writes; /* value of writes when EX was tried */
 	enum lock_mode early; /* LOCK_EXTERNAL: granted before Ready, counts from Ready on */
 	bool want_mark;       /* the bit is wanted or set in the page image */
@@ -160,7 +161,8 @@ struct fio { /* a front-end request */
 	uint64_t tag, offset, next;
 	uint32_t bytes, flags, parts; /* parts under way */
 	enum io_op op;
-	bool split_done, answered, flushing;
+	bool split_done, flushing;
+	bool held; /* through, but not to be answered while the gate is closed */
 	int err;
 	uint8_t *data;
 	struct batch batch;
@@ -236,6 +238,7 @@ struct engine {
 	enum engine_state state;
 	struct ring view_ring, quorum_ring;
 	bool view_known, quorate;
+	bool confirmed; /* named by a State since the ring changed or quorum was lost */
 	uint32_t view_count, view[DDR_MAX_NODES];
 	struct peer peer[DDR_MAX_NODES];
 	uint32_t peer_count;
@@ -259,7 +262,7 @@ struct engine {
 	struct geo geo;
 	struct superblock base; /* the array's constants; map and seq are not used */
 	struct map map;         /* committed */
-	bool proposing, acked_proposal, proposal_revive;
+	bool proposing, acked_proposal;
 	struct map prop;
 	uint64_t sb_seq;
 
@@ -375,6 +378,7 @@ void dev_reread(struct engine *e, uint32_t dev);
 bool rings_agree(const struct engine *e);
 struct out *out_add(struct engine *e, enum out_type type);
 void *out_memory(struct engine *e, size_t bytes); /* lives until the next step */
+bool quorum_gate(const struct engine *e);
 bool gate_open(const struct engine *e);
 void batch_init(struct batch *b, void (*done)(struct engine *, struct batch *));
 /* Starts one request; a member that can't be used fails it later in the same step, never inside
@@ -389,6 +393,7 @@ void dio_start_plan(struct engine *e, struct batch *b, const struct plan *p, enu
 void batch_open(struct batch *b);
 void batch_close(struct engine *e, struct batch *b);
 bool member_usable(const struct engine *e, uint8_t member);
+bool members_ready(const struct engine *e, uint32_t mask);
 uint32_t write_targets(const struct engine *e); /* members that new writes go to */
 uint32_t write_musts(const struct engine *e);   /* members without which no write is acknowledged */
 uint32_t read_mask(const struct engine *e);     /* members that may be read now */

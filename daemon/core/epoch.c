@@ -110,6 +110,19 @@ static void gone_prune(struct engine *e)
 	}
 }
 
+/*
+ * R17: more than m members were lost for a while, and are back. They are used again from the proposal
+ * on (its superblocks go to them), and what each may have lost from its cache is parity again once
+ * all regions that are dirty here have been checked; those of dead slots are resynced anyway.
+ */
+static void revive(struct engine *e)
+{
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].up)
+			e->bad[i] = 0;
+	list_for_each(it, tmp, &e->regions) list_entry(it, struct region, all)->resync_all = true;
+}
+
 static void take_propose(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	struct map map;
@@ -120,24 +133,17 @@ static void take_propose(struct engine *e, uint32_t from, const nodemsg *m)
 		return;
 	e->prop = map;
 	e->proposing = true;
-	e->proposal_revive = m->propose->revive;
 	e->acked_proposal = false;
 	e->want_record.acked = map.epoch;
 	devs_bind(e);
+	if (m->propose->revive)
+		revive(e);
 	for (uint8_t i = 0; i < map.n; i++)
 		if (!(map_write_mask(&map) >> i & 1) && e->dev_of[i] != NO_DEV &&
 		    e->dev[e->dev_of[i]].under_way)
 			out_add(e, OUT_DEV_CANCEL)->cancel.dev = e->dev_of[i];
 	for (uint32_t i = 0; i < e->peer_count; i++)
 		e->peer[i].acked = false;
-}
-
-static void revive(struct engine *e)
-{
-	for (uint8_t i = 0; i < e->map.n; i++)
-		if (e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].up)
-			e->bad[i] = 0;
-	list_for_each(it, tmp, &e->regions) list_entry(it, struct region, all)->resync_all = true;
 }
 
 static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
@@ -147,8 +153,6 @@ static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
 	epoch_adopt(e, &e->prop);
 	e->want_record.committed = e->map.epoch;
 	gone_prune(e);
-	if (e->proposal_revive)
-		revive(e);
 	if (from == e->cfg.node)
 		e->ld.own_prop = e->ld.need_epoch = e->ld.committing = false;
 }
@@ -373,6 +377,18 @@ static void sb_written(struct engine *e, struct batch *b)
 	e->ld.committing = true; /* nothing more until the commit comes back */
 }
 
+/* Every member of the new map must take its superblock; one that this node can't reach is reported.
+ */
+static bool sb_targets_ready(struct engine *e)
+{
+	uint32_t mask = map_write_mask(&e->prop);
+
+	for (uint8_t i = 0; i < e->prop.n; i++)
+		if (mask >> i & 1 && !member_usable(e, i) && !e->bad[i])
+			member_bad(e, i, MEMBER_SUSPECT);
+	return members_ready(e, mask);
+}
+
 static void sb_write(struct engine *e)
 {
 	struct superblock sb = e->base;
@@ -438,8 +454,8 @@ bool epoch_propose_wanted(struct engine *e)
 
 		if (!delivered)
 			return true;
-		if (!newer_wish(e)) {
-			if (all_acked(e) && !gone_unfenced(e))
+		if (!e->ld.revive && !newer_wish(e)) {
+			if (all_acked(e) && !gone_unfenced(e) && sb_targets_ready(e))
 				sb_write(e);
 			return true;
 		}

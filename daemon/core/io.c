@@ -23,6 +23,11 @@ static void fio_check(struct engine *e, struct fio *f)
 
 	if (!f->split_done || f->parts)
 		return;
+	/* R6, R7: a node that may have been removed meanwhile answers nothing with success. */
+	if (!f->err && e->state == ENGINE_ACTIVE && !gate_open(e)) {
+		f->held = true;
+		return;
+	}
 	o = out_add(e, OUT_IO_DONE);
 	o->io_done.tag = f->tag;
 	o->io_done.err = f->err;
@@ -421,7 +426,10 @@ static void fios_advance(struct engine *e)
 
 		if (n++ >= e->cfg.max_ios)
 			return;
-		if (f->op == IO_FLUSH) {
+		if (f->held) {
+			if (gate_open(e))
+				fio_check(e, f);
+		} else if (f->op == IO_FLUSH) {
 			flush_try(e, f);
 		} else if (!f->split_done) {
 			if (fio_bad(e, f)) {

@@ -152,6 +152,8 @@ static void round_end(struct engine *e)
 void round_view(struct engine *e, const struct event *ev)
 {
 	assert(ev->view.count <= DDR_MAX_NODES);
+	if (e->view_ring.rep != ev->view.ring.rep || e->view_ring.seq != ev->view.ring.seq)
+		e->confirmed = false;
 	e->view_ring = ev->view.ring;
 	e->view_known = true;
 	e->view_count = ev->view.count;
@@ -182,6 +184,8 @@ void round_quorum(struct engine *e, const struct event *ev)
 {
 	e->quorum_ring = ev->view.ring;
 	e->quorate = ev->view.quorate;
+	if (!e->quorate)
+		e->confirmed = false;
 }
 
 static bool lowest(const struct engine *e)
@@ -398,9 +402,9 @@ static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 		return;
 	}
 	e->phase = PH_STATE;
+	e->confirmed = true;
 	if (pb_map_read(&map, s->committed) &&
-	    (!e->have_map || epoch_cmp(&map.epoch, &e->map.epoch) > 0 ||
-	     e->state == ENGINE_JOINING))
+	    (!e->have_map || epoch_cmp(&map.epoch, &e->map.epoch) > 0))
 		epoch_adopt(e, &map);
 	slots_forget(e);
 	claims_send(e);
@@ -411,12 +415,16 @@ static void take_evict(struct engine *e, const nodemsg *m)
 	const pb_inc *who = m->evict->who;
 	struct peer *p = who ? peer_find(e, who->node) : NULL;
 
-	if (!p || !in_effective_view(e, p) || (p->inc && who->inc != p->inc))
+	if (!p || !in_effective_view(e, p))
 		return;
+	/* Incarnation 0: whoever it is; nobody had heard of it when it was evicted. */
 	if (who->node == e->cfg.node) {
-		round_removed(e);
+		if (!who->inc || who->inc == e->inc)
+			round_removed(e);
 		return;
 	}
+	if (who->inc && p->inc && who->inc != p->inc)
+		return;
 	p->evicted = true;
 	round_end(e);
 }
@@ -425,7 +433,7 @@ static void take_join(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	struct peer *p = peer_find(e, from);
 
-	if (p->inc == m->inc && !p->evicted)
+	if (p->evicted && p->inc == m->inc)
 		return;
 	p->inc = m->inc;
 	p->evicted = false;
@@ -438,7 +446,7 @@ static void take_heartbeat(struct engine *e, uint32_t from, const nodemsg *m)
 
 	if (!p->inc)
 		p->inc = m->inc;
-	else if (m->inc > p->inc)
+	else if (m->inc > p->inc && p->evicted)
 		take_join(e, from, m); /* its daemon was replaced between two views */
 	if (from == e->cfg.node && m->inc == e->inc) {
 		e->hb_any = true;
@@ -464,7 +472,6 @@ static void take_joined(struct engine *e, uint32_t from, const pb_inc *who, bool
 		e->state = ENGINE_ACTIVE;
 	} else {
 		e->state = ENGINE_STOPPED;
-		out_add(e, OUT_STOPPED);
 	}
 }
 
@@ -551,11 +558,17 @@ void round_advance(struct engine *e)
 	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED)
 		return;
 	heartbeat_advance(e);
-	if (!gate_open(e))
+	if (!quorum_gate(e))
 		return;
 	silence_advance(e);
-	if (!lowest(e))
+	if (!lowest(e)) {
+		/* No round has reached this node: it asks for one. */
+		if (e->phase == PH_NONE && e->now - e->view_us > e->cfg.tun.evict_ms * 1000ull) {
+			e->view_us = e->now;
+			nodemsg_join(e);
+		}
 		return;
+	}
 	if (e->phase == PH_NONE && !e->queried)
 		query_send(e);
 	else if (e->phase < PH_STATE && e->now - e->round_us > e->cfg.tun.evict_ms * 1000ull)

@@ -333,7 +333,8 @@ static void page_write(struct engine *e, uint32_t slot, uint32_t page)
 /* Writes what is stale, page by page. True: nothing is. */
 static bool stale_written(struct engine *e)
 {
-	if (e->rec.writing || e->rec.flushing)
+	if (e->rec.writing || e->rec.flushing ||
+	    !members_ready(e, write_musts(e) | write_targets(e)))
 		return false;
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
 		if (!e->ld.slot[i].stale || slot_is_owned(e, i))
@@ -442,7 +443,8 @@ void slots_advance(struct engine *e)
 	struct job *j = &e->rec.job;
 	uint64_t r;
 
-	if (e->rec.running || e->rec.flushing || j->r || j->busy || !stale_written(e))
+	if (e->rec.running || e->rec.flushing || j->r || j->busy ||
+	    !members_ready(e, write_musts(e) | write_targets(e)) || !stale_written(e))
 		return;
 	r = region_next(e);
 	if (r < e->geo.regions && e->rec.done_count < CLEAR_BATCH) {

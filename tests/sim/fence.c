@@ -19,6 +19,9 @@ uint32_t inc_new(struct sim *s, uint32_t node)
 		sim_fail(s, "SIM", "more than %u incarnations", SIM_MAX_INCS - 1);
 		s->incs = ii = SIM_MAX_INCS - 1;
 	}
+	/* A new incarnation knows of the removals that an older one has seen by its record only. */
+	for (uint32_t i = 0; i < ii; i++)
+		s->inc[i].left_at &= ~(1u << node);
 	s->next_inc += rng_range(&s->rng, 1, 40);
 	s->inc[ii] = (struct incn){.inc = s->next_inc, .node = node, .live = true};
 	while (s->inc[ii].fence_fails < 3 && rng_chance(&s->rng, s->o.fence_fail_permille))

@@ -11,6 +11,8 @@
 
 #include "sim.h"
 
+#include "proto/node.pb-c.h"
+
 #define TAIL_LINE 256
 
 static const char *const op_name[] = {"read", "write", "flush", "zeroes"};
@@ -56,6 +58,31 @@ static void digest(struct sim *s, uint64_t a, uint64_t b)
 	s->digest = mix64(s->digest ^ s->now) + mix64(a << 32 ^ b);
 }
 
+/* The name of the message, its round, and of the epochs that it speaks of. */
+static void message_text(const char *verb, const uint8_t *data, size_t len, char *text,
+			 size_t bytes)
+{
+	Ddraid__NodeMsg *m = ddraid__node_msg__unpack(NULL, len, data);
+	const ProtobufCFieldDescriptor *f = NULL;
+	const Ddraid__Epoch *ep = NULL;
+
+	if (!m) {
+		snprintf(text, bytes, "%s malformed, %zu bytes", verb, len);
+		return;
+	}
+	f = protobuf_c_message_descriptor_get_field(m->base.descriptor, m->body_case);
+	if (m->body_case == DDRAID__NODE_MSG__BODY_ACK)
+		ep = m->ack->epoch;
+	else if (m->body_case == DDRAID__NODE_MSG__BODY_COMMIT)
+		ep = m->commit->epoch;
+	else if (m->body_case == DDRAID__NODE_MSG__BODY_PROPOSE && m->propose->map)
+		ep = m->propose->map->epoch;
+	snprintf(text, bytes, "%s %s of round %lu.%lu epoch %lu.%lu, %zu bytes", verb,
+		 f ? f->name : "empty", m->term_num, m->term_inc, ep ? ep->num : 0,
+		 ep ? ep->inc : 0, len);
+	ddraid__node_msg__free_unpacked(m, NULL);
+}
+
 static void view_text(const struct event *ev, char *text, size_t bytes)
 {
 	size_t at = (size_t)snprintf(text, bytes, "%s ring %u.%lu nodes",
@@ -79,6 +106,8 @@ static void lock_text(const char *what, uint64_t id, enum lock_mode mode, bool t
 
 static void event_text(const struct event *ev, char *text, size_t bytes)
 {
+	int at;
+
 	switch (ev->type) {
 	case EV_TICK:
 		snprintf(text, bytes, "tick");
@@ -98,7 +127,8 @@ static void event_text(const struct event *ev, char *text, size_t bytes)
 		view_text(ev, text, bytes);
 		break;
 	case EV_MSG:
-		snprintf(text, bytes, "msg from %u, %zu bytes", ev->msg.from, ev->msg.bytes);
+		at = snprintf(text, bytes, "msg from %u", ev->msg.from);
+		message_text("", ev->msg.data, ev->msg.bytes, text + at, bytes - (size_t)at);
 		break;
 	case EV_FENCE_DONE:
 		snprintf(text, bytes, "fence-done (%u, %lu) err %d", ev->fence.node, ev->fence.inc,
@@ -167,7 +197,7 @@ static void out_text(const struct sim *s, const struct simnode *n, const struct 
 			 n->dev[o->cancel.dev % DDR_MAX_DEVS].disk);
 		break;
 	case OUT_SEND:
-		snprintf(text, bytes, "send %zu bytes", o->send.bytes);
+		message_text("send", o->send.data, o->send.bytes, text, bytes);
 		break;
 	case OUT_FENCE:
 		snprintf(text, bytes, "fence (%u, %lu)", o->fence.node, o->fence.inc);
