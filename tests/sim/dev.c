@@ -367,6 +367,7 @@ void dev_submit(struct sim *s, struct simnode *n, const struct out *o)
 	if (changes_medium(r)) {
 		s->inc[r->ii].outstanding++;
 		s->inc[r->ii].ended = false;
+		s->inc[r->ii].wrote = true;
 	}
 	pending_count(s, r, 1);
 	schedule(s, idx);
