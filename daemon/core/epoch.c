@@ -111,9 +111,10 @@ static void gone_prune(struct engine *e)
 }
 
 /*
- * R17: more than m members were lost for a while, and are back. They are used again from the proposal
- * on (its superblocks go to them), and what each may have lost from its cache is parity again once
- * all regions that are dirty here have been checked; those of dead slots are resynced anyway.
+ * R17: more than m members were lost for a while, and are back. They are used again from the
+ * proposal on (its superblocks go to them), and what each may have lost from its cache is parity
+ * again once all regions that are dirty here have been checked; those of dead slots are resynced
+ * anyway.
  */
 static void revive(struct engine *e)
 {

@@ -352,9 +352,7 @@ static void take_assign(struct engine *e, uint32_t from, const pb_inc *who)
 
 	if (!p || p->inc != who->inc)
 		return;
-	p->slot = pb_slot(who);
-	if (p->node == e->cfg.node && e->slot == NO_SLOT && p->slot < e->geo.p.slots)
-		dlog_acquire(e, p->slot);
+	p->slot = pb_slot(who); /* dlog_advance takes it, once the geometry is known */
 }
 
 void leader_message(struct engine *e, uint32_t from, const nodemsg *m)
