@@ -47,8 +47,8 @@
  *  - Other programs of this node may keep a chain going. So each message carries its number within
  *its sender's view, and who misses one leaves and joins again.
  *  - A greeting may be lost in the same way; then two members have different ids for long. Who gets
- *    messages under another id than its own, REGREET_US after its view began, greets again, and
- *    joins again if that does not help.
+ *    messages under another id than its own, REGREET_US after its view began (and later each time),
+ *greets again, and joins again if that does not help.
  *
  * ports/group.h says how a view gets its id. In short: `group` is CPG's list, greeted or not; `cur`
  *is the view; a greeting or a ring change makes cur = group, a departure takes one out of cur.
@@ -86,8 +86,12 @@
 #define PREDECESSOR_US 5000000u /* for a dead daemon of this node to be out of the group */
 #define WINDOW_BYTES (256u << 10)
 #define WINDOW_MESSAGES 256u
-#define REGREET_US 1000000u
+#ifndef REGREET_US
+#define REGREET_US 1000000u /* longer than messages of an older view keep coming */
+#endif
 #define REGREET_TRIES 3u
+#define REGREET_MAX_US (REGREET_US * 16u)
+#define REGREET_CALM_US (REGREET_US * 60u)
 
 #define HEADER_MAGIC "DDRG"
 #define HEADER_VERSION 1
@@ -135,7 +139,8 @@ struct coro {
 	uint64_t seq;          /* of our next message in this view */
 	uint64_t installed_us; /* when */
 	uint64_t greeted_us;
-	uint32_t regreets; /* in vain so far */
+	uint64_t regreet_us; /* how long other ids are borne with: doubles */
+	uint32_t regreets;   /* in vain so far */
 
 	/* Our messages, greetings included: handed to corosync, come back, to come back before
 	 * the view's first may be handed over. */
@@ -399,9 +404,14 @@ static void came_apart(struct coro *c)
 {
 	uint64_t now = loop_now_us(c->cfg.loop);
 
-	if (c->state != MEMBER || c->greeting_due || now - c->installed_us < REGREET_US ||
-	    now - c->greeted_us < REGREET_US)
+	if (now - c->greeted_us > REGREET_CALM_US)
+		c->regreet_us = REGREET_US;
+	if (c->state != MEMBER || c->greeting_due || now - c->installed_us < c->regreet_us ||
+	    now - c->greeted_us < c->regreet_us)
 		return;
+	/* It may be slow only, and our greeting makes it slower. */
+	if (c->regreet_us < REGREET_MAX_US)
+		c->regreet_us *= 2;
 	if (c->regreets++ < REGREET_TRIES)
 		c->greeting_due = true;
 	else
@@ -424,7 +434,7 @@ static void on_data(struct coro *c, const struct header *h, uint32_t node, uint3
 
 	if (!from || h->id != c->id) {
 		c->stats.dropped++;
-		if (c->viewed && h->id != c->id)
+		if (c->viewed && h->id != c->id && node != c->self.node)
 			came_apart(c);
 		return;
 	}
@@ -885,6 +895,7 @@ static int coro_open(const struct group_cfg *cfg, struct group **out)
 	c->quorum_fd.ready = quorum_ready;
 	c->quorum_fd.arg = c;
 	c->backoff_us = CONNECT_MIN_US;
+	c->regreet_us = REGREET_US;
 	work_in(c, 0);
 	*out = &c->group_port;
 	return 0;

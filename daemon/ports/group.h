@@ -17,10 +17,10 @@
  *
  *  - Every member of a view sees the view under the same id, and no other view ever has that id. A
  *node is in a view by one daemon only.
- *  - Messages come in one order to all. Two nodes that are both in view A and both in the
- *    view B that follows have got the same messages in A. A message comes in a view that has its
- *    sender as a member, to the sender too. It need not come in the view in which it was sent:
- *    who cares puts the view's id into it.
+ *  - Messages come in one order to all, the sender included. A message comes in the view in which
+ *it was sent, or nowhere: what was sent and has not come by the next view() never comes, here or
+ *    elsewhere, and what still matters is to be sent again. Two nodes that are both in view A and
+ *    both in the view B that follows have got the same messages in A.
  *  - That a message came here does not say that it came elsewhere (no safe delivery, R9): the
  *    node may be about to be cut off, with this message seen by itself alone.
  *  - view() and quorum() each follow a ring of their own pace. Both name the ring that they speak
@@ -106,8 +106,8 @@ struct group_cb {
 	/* The cluster stack went away, or threw us out; `why` is a sentence. From now on nothing is
 	 * known: no view, no quorum. */
 	void (*lost)(void *arg, int err, const char *why);
-	/* group_leave is through: all that was sent before was delivered, and the group has us
-	 * no more. */
+	/* group_leave is through: all that was sent before was delivered, unless a view came
+	 * between, and the group has us no more. */
 	void (*left)(void *arg);
 	/* Optional. After group_send said -EAGAIN: half of the queue is free. */
 	void (*writable)(void *arg);

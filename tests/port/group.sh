@@ -13,8 +13,8 @@ programs=$(cd "$top_builddir/tests/port" 2>/dev/null && pwd)
 . "$top_srcdir/tests/lib/cluster.sh"
 # shellcheck disable=SC2119 # no further programs
 cluster_requires || exit 77
-[ -x "$programs/group_agent" ] || {
-	echo "skipped: $programs/group_agent is not built (make check_PROGRAMS)"
+[ -x "$programs/group_agent" ] && [ -x "$programs/group_conformance" ] || {
+	echo "skipped: group_agent and group_conformance are not built in $programs (make check)"
 	exit 77
 }
 
