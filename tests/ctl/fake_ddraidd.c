@@ -86,15 +86,19 @@ static int act(qb_ipcs_connection_t *c, const char *word, const char *arg)
 
 static int32_t process(qb_ipcs_connection_t *c, void *data, size_t bytes)
 {
-	const struct qb_ipc_request_header *head = data;
+	struct qb_ipc_request_header head;
 	char path[4096], line[256], word[16], arg[200];
 	FILE *f;
 
-	if (bytes < sizeof(*head) || head->id != CTL_REQUEST || (size_t)head->size != bytes)
+	if (bytes < sizeof(head))
+		die("a request is too short");
+	memcpy(&head, data, sizeof(head)); /* libqb does not align it */
+	if (head.id != CTL_REQUEST || (size_t)head.size != bytes)
 		die("a request is badly framed");
 	snprintf(path, sizeof(path), "%s/request.%u", dir, requests++);
 	f = fopen(path, "w");
-	if (!f || fwrite(head + 1, 1, bytes - sizeof(*head), f) != bytes - sizeof(*head))
+	if (!f ||
+	    fwrite((char *)data + sizeof(head), 1, bytes - sizeof(head), f) != bytes - sizeof(head))
 		die(path);
 	fclose(f);
 	while (fgets(line, sizeof(line), plan)) {
