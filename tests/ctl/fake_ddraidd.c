@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * A ddraidd that knows nothing: for each request that comes over libqb IPC it does what a plan
- *says.
+ * says.
  *
  *	fake_ddraidd NAME DIR
  *
  * DIR/plan has lines, carried out in order; a request uses up the lines to the next "next" or the
- *end.
+ * end.
  *
  *	send FILE	DIR/FILE, a packed Reply, goes out in its frame
  *	raw FILE	DIR/FILE goes out as it is
@@ -16,7 +16,7 @@
  *	next
  *
  * The body of the Nth request (from 0) is written to DIR/request.N. "ready" on standard output says
- *that it listens. It ends itself after a minute.
+ * that it listens. It ends itself after a minute.
  */
 #include <errno.h>
 #include <qb/qbipcs.h>
