@@ -266,6 +266,7 @@ struct engine {
 	bool proposing, acked_proposal;
 	struct map prop;
 	uint64_t sb_seq;
+	uint64_t uuid_count; /* of members added by this incarnation */
 
 	/* leader */
 	struct {
