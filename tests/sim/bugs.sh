@@ -45,7 +45,7 @@ one() { # NAME PATCH -> prints why it failed
 	# shellcheck disable=SC2086
 	$cc -o "$dir/sim" $objects "$dir/core.a" ${SIM_LIBS:--lprotobuf-c -lisal} >>"$dir/log" 2>&1 ||
 		{ echo "it doesn't link: $(tail -3 "$dir/log")"; return 1; }
-	timeout "${LIMIT:-300}" "$dir/sim" --quiet --seeds "1..$seeds" >"$dir/out" 2>&1
+	timeout "${LIMIT:-300}" "$dir/sim" --quiet --nodes 1 --seeds "1..$seeds" >"$dir/out" 2>&1
 	case $? in
 	0) echo "not noticed within $seeds seeds"; return 1 ;;
 	124) echo "the simulator hangs"; return 1 ;;
