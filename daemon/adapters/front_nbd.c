@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * NBD server front-end: an array on a Unix socket, and on loopback TCP if asked for.
+ *
+ * This file has the hooks of the front-end port, the listeners and the table of clients. One
+ * connection is nbd_client.c, its protocol nbd_proto.c, a listening socket nbd_listen.c.
+ *
+ *   state	listeners				next
+ *   SHUT	bound, not accepting: clients wait	SERVING (serve), freed (close)
+ *		in the backlog, not yet greeted
+ *   SERVING	accepting while the table has room	SHUT (reset), freed (close)
+ *
+ * A client that waits in the backlog has opened nothing, so accepting it after a reset is the
+ * reopen that R6 asks for. Its place in the table stays taken until the sink gave back its last
+ * buffer, so tags are never ambiguous and memory stays bounded.
+ *
+ * Tags: id (8 bits) | place in the table (16) | request slot (8) | generation (32).
+ *
+ * Called by the runtime through the port and by the loop. It must not look into data, nor decide
+ * whether a request may run.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <syslog.h>
+
+#include "daemon/adapters/nbd_client.h"
+#include "daemon/adapters/nbd_listen.h"
+#include "daemon/ports/front.h"
+
+#define ACCEPT_BATCH 16 /* connections taken per listener and turn */
+#define CHECK_MS 1000   /* how often time limits are looked at, while there are clients */
+
+struct front_nbd;
+
+struct listener {
+	struct front_nbd *f;
+	struct nbd_listen l;
+	struct loop_fd watch;
+};
+
+struct front_nbd {
+	struct front front; /* must be first */
+	struct nbd_shared shared;
+	bool serving, full_logged;
+	uint32_t listeners, places_taken;
+	struct listener listener[FRONT_MAX_LISTEN];
+	struct nbd_client *client[NBD_MAX_CLIENTS];
+	struct loop_hook hook;
+	struct loop_timer check;
+};
+
+_Static_assert(NBD_MAX_CLIENTS <= 1 << 16 && NBD_CLIENT_REQS <= 1 << 8, "both must fit the tag");
+
+static struct front_nbd *nbd_of(struct front *front)
+{
+	return (struct front_nbd *)(void *)front;
+}
+
+/* --- accepting --- */
+
+static void accept_set(struct front_nbd *f, bool on)
+{
+	for (uint32_t i = 0; i < f->listeners; i++) {
+		struct listener *li = &f->listener[i];
+		int err = loop_fd_mod(f->shared.loop, &li->watch, on ? LOOP_READ : 0);
+
+		if (err)
+			nbd_log(&f->shared, NULL, LOG_ERR, "can't poll a listener: %s",
+				strerror(-err));
+	}
+}
+
+static void check_again(struct front_nbd *f)
+{
+	loop_timer_set(f->shared.loop, &f->check,
+		       loop_now_us(f->shared.loop) + (uint64_t)CHECK_MS * 1000);
+}
+
+static void client_add(struct front_nbd *f, int fd, const char *peer)
+{
+	char name[64];
+	uint16_t i = 0;
+
+	while (f->client[i])
+		i++;
+	snprintf(name, sizeof(name), "%u (%s)", i, peer);
+	f->client[i] = nbd_client_new(&f->shared, i, fd, name);
+	if (!f->client[i]) {
+		nbd_log(&f->shared, NULL, LOG_ERR, "turned a client away: memory is short");
+		return;
+	}
+	f->places_taken++;
+	if (!loop_timer_is_set(&f->check))
+		check_again(f);
+}
+
+static void listener_ready(void *arg, uint32_t events)
+{
+	struct listener *li = arg;
+	struct front_nbd *f = li->f;
+
+	(void)events;
+	for (int i = 0; i < ACCEPT_BATCH && f->places_taken < NBD_MAX_CLIENTS; i++) {
+		char peer[48];
+		int fd = nbd_listen_accept(&li->l, peer, sizeof(peer));
+
+		if (fd == -EAGAIN)
+			return;
+		if (fd < 0) {
+			if (fd != -EMFILE && fd != -ENFILE && fd != -ENOBUFS && fd != -ENOMEM)
+				continue; /* that connection is gone already */
+			nbd_log(&f->shared, NULL, LOG_ERR, "can't accept clients for now: %s",
+				strerror(-fd));
+			accept_set(f, false);
+			check_again(f); /* tries again */
+			return;
+		}
+		client_add(f, fd, peer);
+	}
+	if (f->places_taken < NBD_MAX_CLIENTS)
+		return;
+	if (!f->full_logged)
+		nbd_log(&f->shared, NULL, LOG_WARNING, "%d clients, more have to wait",
+			NBD_MAX_CLIENTS);
+	f->full_logged = true;
+	accept_set(f, false);
+}
+
+static void client_gone(struct nbd_shared *s, uint32_t index)
+{
+	struct front_nbd *f = (struct front_nbd *)((char *)s - offsetof(struct front_nbd, shared));
+
+	f->client[index] = NULL;
+	f->places_taken--;
+	if (f->serving)
+		accept_set(f, true);
+}
+
+/* --- the loop's other calls --- */
+
+static bool turn_end(void *arg)
+{
+	struct front_nbd *f = arg;
+
+	return nbd_clients_attend(&f->shared);
+}
+
+static void check_time(void *arg)
+{
+	struct front_nbd *f = arg;
+
+	for (int i = 0; i < NBD_MAX_CLIENTS; i++) {
+		if (f->client[i])
+			nbd_client_check(f->client[i]);
+	}
+	if (f->serving && f->places_taken < NBD_MAX_CLIENTS)
+		accept_set(f, true);
+	if (f->places_taken)
+		check_again(f);
+}
+
+/* --- the port's hooks --- */
+
+static void front_nbd_close(struct front *front)
+{
+	struct front_nbd *f = nbd_of(front);
+
+	f->serving = false;
+	for (uint32_t i = 0; i < f->listeners; i++) {
+		loop_fd_del(f->shared.loop, &f->listener[i].watch);
+		nbd_listen_close(&f->listener[i].l);
+	}
+	for (int i = 0; i < NBD_MAX_CLIENTS; i++) {
+		if (!f->client[i])
+			continue;
+		nbd_client_reset(f->client[i]);
+		nbd_client_free(f->client[i]);
+	}
+	loop_timer_clear(f->shared.loop, &f->check);
+	loop_hook_del(f->shared.loop, &f->hook);
+	free(f);
+}
+
+static int listener_add(struct front_nbd *f, const char *address, char *why)
+{
+	struct listener *li = &f->listener[f->listeners];
+	int err = nbd_listen_open(address, &li->l, why);
+
+	if (err)
+		return err;
+	li->f = f;
+	li->watch = (struct loop_fd){.fd = li->l.fd, .ready = listener_ready, .arg = li};
+	err = loop_fd_add(f->shared.loop, &li->watch, 0);
+	if (err) {
+		snprintf(why, FRONT_WHY_BYTES, "can't poll %s: %s", address, strerror(-err));
+		nbd_listen_close(&li->l);
+		return err;
+	}
+	f->listeners++;
+	return 0;
+}
+
+static struct front_ops nbd_ops;
+
+static int front_nbd_open(const struct front_cfg *cfg, struct front **out, char *why)
+{
+	struct front_nbd *f = calloc(1, sizeof(*f));
+	int err = 0;
+
+	if (!f) {
+		snprintf(why, FRONT_WHY_BYTES, "can't start the NBD front-end: out of memory");
+		return -ENOMEM;
+	}
+	f->front.ops = &nbd_ops;
+	nbd_shared_init(&f->shared, cfg);
+	f->shared.gone = client_gone;
+	f->check.fired = check_time;
+	f->check.arg = f;
+	f->hook.run = turn_end;
+	f->hook.arg = f;
+	loop_hook_add(cfg->loop, &f->hook);
+	for (int i = 0; i < FRONT_MAX_LISTEN && cfg->listen[i] && !err; i++)
+		err = listener_add(f, cfg->listen[i], why);
+	if (!err && !f->listeners) {
+		snprintf(
+		    why, FRONT_WHY_BYTES,
+		    "the NBD front-end has no address; write unix:/path or tcp:127.0.0.1:PORT");
+		err = -EINVAL;
+	}
+	if (err) {
+		front_nbd_close(&f->front);
+		return err;
+	}
+	*out = &f->front;
+	return 0;
+}
+
+static bool export_fits(const struct front_export *ex)
+{
+	uint32_t p = ex->preferred_bytes;
+
+	return memchr(ex->name, 0, sizeof(ex->name)) &&
+	       memchr(ex->description, 0, sizeof(ex->description)) && ex->size_bytes &&
+	       ex->size_bytes % DDR_BLOCK_BYTES == 0 && ex->size_bytes <= INT64_MAX &&
+	       p >= DDR_BLOCK_BYTES && p <= DDR_MAX_FRONT_IO_BYTES && (p & (p - 1)) == 0;
+}
+
+static int front_nbd_serve(struct front *front, const struct front_export *ex)
+{
+	struct front_nbd *f = nbd_of(front);
+
+	assert(!f->serving);
+	if (!export_fits(ex))
+		return -EINVAL;
+	f->shared.ex = *ex;
+	f->serving = true;
+	f->full_logged = false;
+	if (f->places_taken < NBD_MAX_CLIENTS)
+		accept_set(f, true);
+	return 0;
+}
+
+static void front_nbd_complete(struct front *front, uint64_t tag, int err)
+{
+	struct front_nbd *f = nbd_of(front);
+	uint32_t place = tag >> 40 & 0xffff;
+
+	assert(tag >> 56 == f->shared.id && place < NBD_MAX_CLIENTS && f->client[place]);
+	nbd_client_complete(f->client[place], tag >> 32 & 0xff, (uint32_t)tag, err);
+}
+
+static void front_nbd_reset(struct front *front)
+{
+	struct front_nbd *f = nbd_of(front);
+	uint32_t clients = f->shared.stats.clients;
+
+	f->serving = false;
+	accept_set(f, false);
+	for (int i = 0; i < NBD_MAX_CLIENTS; i++) {
+		if (f->client[i])
+			nbd_client_reset(f->client[i]);
+	}
+	if (clients)
+		nbd_log(&f->shared, NULL, LOG_NOTICE, "dropped %u clients", clients);
+}
+
+static void front_nbd_stats(const struct front *front, struct front_stats *st)
+{
+	*st = ((const struct front_nbd *)(const void *)front)->shared.stats;
+}
+
+static struct front_ops nbd_ops = {
+    .name = "nbd",
+    .open = front_nbd_open,
+    .serve = front_nbd_serve,
+    .complete = front_nbd_complete,
+    .reset = front_nbd_reset,
+    .close = front_nbd_close,
+    .stats = front_nbd_stats,
+};
+FRONT_REGISTER(nbd_ops)

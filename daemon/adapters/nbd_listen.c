@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Listening sockets of the NBD front-end. nbd_listen.h says what they promise.
+ *
+ * A Unix socket's file outlives a daemon that was killed. So when the path is taken, we connect:
+ * refused means that it is a leftover, and it is replaced; anything else is left alone.
+ *
+ * Called by front_nbd.c, at start and from its accept callback. Must not block, and must never
+ * listen on an address that other machines can reach: NBD here has neither TLS nor passwords.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/adapters/nbd_listen.h"
+#include "daemon/ports/front.h"
+
+#define SOCKET_MODE 0660
+#define SEND_BUFFER_BYTES (2 << 20) /* the kernel takes net.core.wmem_max of it */
+
+static int fail(int err, char *why, const char *address, const char *cause)
+{
+	snprintf(why, FRONT_WHY_BYTES, "can't serve NBD on %.150s: %s", address, cause);
+	return err;
+}
+
+static int listen_socket(int family)
+{
+	int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+
+	return fd < 0 ? -errno : fd;
+}
+
+/* --- Unix --- */
+
+/* True: `path` is a socket on which nobody listens. */
+static bool is_leftover(const struct sockaddr_un *sun)
+{
+	int fd = listen_socket(AF_UNIX);
+	bool refused;
+
+	if (fd < 0)
+		return false;
+	refused =
+	    connect(fd, (const struct sockaddr *)sun, sizeof(*sun)) < 0 && errno == ECONNREFUSED;
+	close(fd);
+	return refused;
+}
+
+static int unix_bind(int fd, const struct sockaddr_un *sun, const char *address, char *why)
+{
+	const struct sockaddr *sa = (const struct sockaddr *)sun;
+	struct stat st;
+
+	if (bind(fd, sa, sizeof(*sun)) == 0)
+		return 0;
+	if (errno != EADDRINUSE)
+		return fail(-errno, why, address, strerror(errno));
+	if (lstat(sun->sun_path, &st) < 0)
+		return fail(-errno, why, address, strerror(errno));
+	if (!S_ISSOCK(st.st_mode))
+		return fail(-EEXIST, why, address,
+			    "that file is not a socket; remove it or choose another path");
+	if (!is_leftover(sun))
+		return fail(-EADDRINUSE, why, address,
+			    "another program serves there; stop it or choose another path");
+	if (unlink(sun->sun_path) < 0 || bind(fd, sa, sizeof(*sun)) < 0)
+		return fail(-errno, why, address, strerror(errno));
+	return 0;
+}
+
+static int unix_open(const char *path, const char *address, struct nbd_listen *l, char *why)
+{
+	struct sockaddr_un sun = {.sun_family = AF_UNIX};
+	struct stat st;
+	int err;
+
+	if (path[0] != '/' || strlen(path) >= sizeof(sun.sun_path))
+		return fail(-EINVAL, why, address,
+			    "give an absolute path of at most 107 characters");
+	memcpy(sun.sun_path, path, strlen(path) + 1);
+	l->fd = listen_socket(AF_UNIX);
+	if (l->fd < 0)
+		return fail(l->fd, why, address, strerror(-l->fd));
+	/* Before bind: the file is never open to more than this. After: whatever the umask took. */
+	if (fchmod(l->fd, SOCKET_MODE) < 0)
+		return fail(-errno, why, address, strerror(errno));
+	err = unix_bind(l->fd, &sun, address, why);
+	if (err)
+		return err;
+	memcpy(l->path, path, strlen(path) + 1);
+	if (chmod(path, SOCKET_MODE) < 0 || lstat(path, &st) < 0)
+		return fail(-errno, why, address, strerror(errno));
+	l->dev = st.st_dev;
+	l->ino = st.st_ino;
+	return 0;
+}
+
+/* --- TCP --- */
+
+union tcp_address {
+	struct sockaddr sa;
+	struct sockaddr_in in;
+	struct sockaddr_in6 in6;
+};
+
+/* "127.0.0.1:PORT" or "[::1]:PORT"; the length of the address, or -errno. */
+static int tcp_parse(const char *text, union tcp_address *a)
+{
+	const char *colon = strrchr(text, ':');
+	size_t host_bytes = colon ? (size_t)(colon - text) : 0;
+	unsigned long port;
+	char host[64], *rest;
+
+	if (!host_bytes || host_bytes >= sizeof(host) || colon[1] < '0' || colon[1] > '9')
+		return -EINVAL;
+	port = strtoul(colon + 1, &rest, 10);
+	if (*rest || port == 0 || port > 65535)
+		return -EINVAL;
+	memset(a, 0, sizeof(*a));
+	memcpy(host, text, host_bytes);
+	host[host_bytes] = '\0';
+	if (host[0] == '[' && host[host_bytes - 1] == ']') {
+		host[host_bytes - 1] = '\0';
+		a->in6.sin6_family = AF_INET6;
+		a->in6.sin6_port = htons((uint16_t)port);
+		if (inet_pton(AF_INET6, host + 1, &a->in6.sin6_addr) != 1)
+			return -EINVAL;
+		return IN6_IS_ADDR_LOOPBACK(&a->in6.sin6_addr) ? (int)sizeof(a->in6) : -EPERM;
+	}
+	a->in.sin_family = AF_INET;
+	a->in.sin_port = htons((uint16_t)port);
+	if (inet_pton(AF_INET, host, &a->in.sin_addr) != 1)
+		return -EINVAL;
+	return ntohl(a->in.sin_addr.s_addr) >> 24 == 127 ? (int)sizeof(a->in) : -EPERM;
+}
+
+static int tcp_open(const char *text, const char *address, struct nbd_listen *l, char *why)
+{
+	union tcp_address a;
+	int on = 1, bytes = tcp_parse(text, &a);
+
+	if (bytes == -EPERM)
+		return fail(bytes, why, address,
+			    "only loopback, 127.x.y.z or [::1]; for other machines, tunnel to it");
+	if (bytes < 0)
+		return fail(bytes, why, address,
+			    "write tcp:127.0.0.1:PORT or tcp:[::1]:PORT, in numbers");
+	l->fd = listen_socket(a.sa.sa_family);
+	if (l->fd < 0)
+		return fail(l->fd, why, address, strerror(-l->fd));
+	if (setsockopt(l->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
+	    bind(l->fd, &a.sa, (socklen_t)bytes) < 0)
+		return fail(-errno, why, address, strerror(errno));
+	return 0;
+}
+
+/* --- both --- */
+
+int nbd_listen_open(const char *address, struct nbd_listen *l, char *why)
+{
+	int err;
+
+	memset(l, 0, sizeof(*l));
+	l->fd = -1;
+	if (strncmp(address, "unix:", 5) == 0)
+		err = unix_open(address + 5, address, l, why);
+	else if (strncmp(address, "tcp:", 4) == 0)
+		err = tcp_open(address + 4, address, l, why);
+	else
+		return fail(-EINVAL, why, address,
+			    "write unix:/path, tcp:127.0.0.1:PORT or tcp:[::1]:PORT");
+	if (!err && listen(l->fd, NBD_LISTEN_BACKLOG) < 0)
+		err = fail(-errno, why, address, strerror(errno));
+	if (err)
+		nbd_listen_close(l);
+	return err;
+}
+
+void nbd_listen_close(struct nbd_listen *l)
+{
+	struct stat st;
+
+	if (l->path[0] && lstat(l->path, &st) == 0 && st.st_dev == l->dev && st.st_ino == l->ino)
+		unlink(l->path);
+	l->path[0] = '\0';
+	if (l->fd >= 0)
+		close(l->fd);
+	l->fd = -1;
+}
+
+static void name_tcp(const union tcp_address *a, char *name, size_t name_bytes)
+{
+	char host[INET6_ADDRSTRLEN] = "?";
+
+	if (a->sa.sa_family == AF_INET6) {
+		inet_ntop(AF_INET6, &a->in6.sin6_addr, host, sizeof(host));
+		snprintf(name, name_bytes, "[%s]:%u", host, ntohs(a->in6.sin6_port));
+	} else {
+		inet_ntop(AF_INET, &a->in.sin_addr, host, sizeof(host));
+		snprintf(name, name_bytes, "%s:%u", host, ntohs(a->in.sin_port));
+	}
+}
+
+static void name_unix(int fd, char *name, size_t name_bytes)
+{
+	struct ucred peer;
+	socklen_t bytes = sizeof(peer);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0)
+		snprintf(name, name_bytes, "?");
+	else
+		snprintf(name, name_bytes, "pid %ld uid %lu", (long)peer.pid,
+			 (unsigned long)peer.uid);
+}
+
+int nbd_listen_accept(const struct nbd_listen *l, char *name, size_t name_bytes)
+{
+	union tcp_address a;
+	socklen_t bytes = sizeof(a);
+	int on = 1, send_bytes = SEND_BUFFER_BYTES, fd;
+	bool tcp = !l->path[0];
+
+	fd = accept4(l->fd, tcp ? &a.sa : NULL, tcp ? &bytes : NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	if (fd < 0)
+		return -errno;
+	/* None of these is needed for being right. */
+	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &send_bytes, sizeof(send_bytes));
+	if (tcp) {
+		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+		setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+		name_tcp(&a, name, name_bytes);
+	} else {
+		name_unix(fd, name, name_bytes);
+	}
+	return fd;
+}

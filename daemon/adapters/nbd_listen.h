@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Listening sockets of the NBD front-end: "unix:/path" and loopback TCP, "tcp:127.0.0.1:10809" or
+ * "tcp:[::1]:10809". Addresses are numbers, so nothing here blocks on a name service.
+ */
+#ifndef DDRAID_ADAPTERS_NBD_LISTEN_H
+#define DDRAID_ADAPTERS_NBD_LISTEN_H
+
+#include <stddef.h>
+#include <sys/types.h>
+#include <sys/un.h>
+
+#define NBD_LISTEN_BACKLOG 128
+
+struct nbd_listen {
+	int fd;
+	char path[sizeof(((struct sockaddr_un *)0)->sun_path)]; /* "" for TCP */
+	dev_t dev; /* the socket file as we made it: only that one is removed again */
+	ino_t ino;
+};
+
+/*
+ * Binds and listens, nonblocking. A socket file that nobody listens on is replaced; its mode is
+ * 0660. 0, or -errno with a sentence in why (FRONT_WHY_BYTES): -EADDRINUSE somebody serves there,
+ * -EEXIST the path is no socket, -EINVAL not an address, -EPERM an address beyond loopback.
+ */
+int nbd_listen_open(const char *address, struct nbd_listen *l, char *why);
+/* Closes, and removes the socket file if it is still ours. */
+void nbd_listen_close(struct nbd_listen *l);
+
+/* The next connection, nonblocking, its name for the log in `name`; -errno if there is none. */
+int nbd_listen_accept(const struct nbd_listen *l, char *name, size_t name_bytes);
+
+#endif

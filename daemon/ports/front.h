@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The front-end port: how consumers reach the array. A front-end (NBD server, kernel shim) takes
+ * requests from its consumers, hands them to the runtime's sink and answers when told so.
+ *
+ * A front-end is one of
+ *
+ *   shut      reachable for consumers, but none is let in; they wait.   -> serving, closed
+ *   serving   consumers open the array, requests run.                   -> shut, closed
+ *   closed                                                              (front_close frees it)
+ *
+ *   front_open    ------> shut
+ *   front_serve   shut -> serving    the array is assembled: its size is known
+ *   front_reset   any  -> shut       R6: this node was removed; every open ends
+ *   front_close   any  -> closed
+ *
+ * Requests simply wait in the sink while I/O may not run (quorum lost, fence under way): there is
+ * no pause. All calls, in both directions, are made on the thread that runs cfg.loop, and none
+ * blocks. The sink may complete a request from within submit; front_reset may come there too.
+ *
+ * A request's buffer belongs to the sink from submit to front_complete, whatever becomes of the
+ * consumer meanwhile. So a front-end keeps buffers of requests whose consumer is gone;
+ * front_stats counts them as in flight.
+ *
+ * What a front-end must not do: reorder, merge or retry requests, remember anything about data, or
+ * decide what may run.
+ */
+#ifndef DDRAID_PORTS_FRONT_H
+#define DDRAID_PORTS_FRONT_H
+
+#include <stdint.h>
+
+#include "daemon/core/limits.h"
+#include "daemon/ports/loop.h"
+
+#define FRONT_MAX_LISTEN 4  /* addresses of one front-end */
+#define FRONT_WHY_BYTES 320 /* a sentence for a person, with its NUL */
+
+struct front;
+
+/* The same values as the engine's enum io_op and IO_F_*: the runtime passes them through. */
+enum front_op { FRONT_READ, FRONT_WRITE, FRONT_FLUSH, FRONT_ZEROES, FRONT_OPS };
+enum { FRONT_F_FUA = 1, FRONT_F_UNMAP = 2 };
+
+struct front_req {
+	uint64_t tag; /* given back to front_complete; the top byte is cfg.id */
+	enum front_op op;
+	uint32_t flags;  /* FRONT_F_FUA on WRITE and ZEROES, FRONT_F_UNMAP on ZEROES; else 0 */
+	uint64_t offset; /* multiple of DDR_BLOCK_BYTES, within the array; 0 for FLUSH */
+	uint32_t
+	    bytes;  /* multiple of DDR_BLOCK_BYTES, 1 block..DDR_MAX_FRONT_IO_BYTES; 0 for FLUSH */
+	void *data; /* READ, WRITE: aligned to DDR_BLOCK_BYTES; else NULL */
+};
+
+/* What the runtime offers. */
+struct front_sink {
+	/* Required. Takes the request (not the struct, which is valid during the call). Can't
+	 * refuse: an error comes by front_complete. */
+	void (*submit)(void *arg, const struct front_req *req);
+	/* Optional. `priority` is syslog's; `text` is one sentence without a newline. Bounded: a
+	 * front-end doesn't let its consumers flood the log. */
+	void (*log)(void *arg, int priority, const char *text);
+	void *arg;
+};
+
+/* What front_open is told. Strings are copied. */
+struct front_cfg {
+	struct loop *loop;
+	struct front_sink sink;
+	uint8_t id; /* unique among the runtime's front-ends */
+	/* Where consumers find it, in the words of that front-end; up to the first NULL. NBD:
+	 * "unix:/path", "tcp:127.0.0.1:10809", "tcp:[::1]:10809" (loopback only). */
+	const char *listen[FRONT_MAX_LISTEN];
+};
+
+/* What is served: told at front_serve, when the array is assembled. */
+struct front_export {
+	char name[DDR_NAME_BYTES]; /* the array's */
+	char description[128];     /* for people; may be empty */
+	uint64_t size_bytes;       /* multiple of DDR_BLOCK_BYTES */
+	uint32_t preferred_bytes;  /* what a consumer had best align to: the stripe; a power of
+				    * two, DDR_BLOCK_BYTES..DDR_MAX_FRONT_IO_BYTES */
+};
+
+/* A picture for status; a copy. Counters count from front_open. */
+struct front_stats {
+	uint32_t clients;      /* opens now */
+	uint32_t inflight;     /* requests at the sink now, those of gone consumers included */
+	uint64_t buffer_bytes; /* held for requests and replies now */
+	uint64_t accepted;     /* opens */
+	uint64_t violations;   /* opens ended because of a protocol error */
+	uint64_t dropped;      /* opens ended by reset, or because they stalled */
+	uint64_t requests[FRONT_OPS]; /* by enum front_op, as the consumers sent them */
+	uint64_t rejected;            /* requests answered with an error without asking the sink */
+	uint64_t failed;              /* requests that the sink failed */
+};
+
+/* One kind of front-end. Registered by FRONT_REGISTER in its own source. */
+struct front_ops {
+	const char *name; /* in configuration: "nbd" */
+	/* Required. Claims the addresses. 0, or -errno with a sentence in why (FRONT_WHY_BYTES)
+	 * that names the object, the cause and the remedy. */
+	int (*open)(const struct front_cfg *cfg, struct front **out, char *why);
+	/* Required. As the functions below of the same names. */
+	int (*serve)(struct front *f, const struct front_export *ex);
+	void (*complete)(struct front *f, uint64_t tag, int err);
+	void (*reset)(struct front *f);
+	void (*close)(struct front *f);
+	void (*stats)(const struct front *f, struct front_stats *st);
+	struct front_ops *next; /* the registry's */
+};
+
+/* What each front-end's own struct begins with. */
+struct front {
+	const struct front_ops *ops;
+};
+
+/*
+ * List the front-end's source in the program's own sources: the linker drops self-registering
+ * objects from static libraries.
+ */
+void front_register(struct front_ops *ops);
+#define FRONT_REGISTER(ops_)                                                                       \
+	__attribute__((constructor)) static void register_##ops_(void)                             \
+	{                                                                                          \
+		front_register(&ops_);                                                             \
+	}
+/* NULL: no such front-end is built in. */
+const struct front_ops *front_find(const char *name);
+
+/* Lets consumers in. -EINVAL: the export is out of bounds. Only when shut. */
+static inline int front_serve(struct front *f, const struct front_export *ex)
+{
+	return f->ops->serve(f, ex);
+}
+
+/* Answers a request: err 0 or -errno, any. Exactly once per submit. An unknown tag is a broken
+ * invariant: it asserts. */
+static inline void front_complete(struct front *f, uint64_t tag, int err)
+{
+	f->ops->complete(f, tag, err);
+}
+
+/*
+ * R6. Drops every open: no further request of theirs is submitted, those in flight are answered
+ * EIO as far as the consumer takes the answer at once, then the connection is closed. Consumers
+ * that come back wait until front_serve is called, under the new incarnation. The sink still
+ * completes what it has.
+ */
+static inline void front_reset(struct front *f)
+{
+	f->ops->reset(f);
+}
+
+/* After a reset, inflight 0 means that the sink has no buffer of this front-end any more. */
+static inline void front_stats(const struct front *f, struct front_stats *st)
+{
+	f->ops->stats(f, st);
+}
+
+/* Ends everything, as after front_reset. The sink must not touch the buffers of requests that it
+ * has not completed, and must not complete them. Not from within submit. NULL is fine. */
+static inline void front_close(struct front *f)
+{
+	if (f)
+		f->ops->close(f);
+}
+
+#endif
