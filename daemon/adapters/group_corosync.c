@@ -29,8 +29,26 @@
  *  - CPG drops messages of senders that are not in its list: of a node that merges in but whose
  *    merging was not yet told.
  *  - cpg_leave leaves the connection unusable (it stays "leaving"): we reconnect afterwards.
- *  - During synchronisation corosync takes no message (TRY_AGAIN); what it had taken before is
- *    sent under the new ring.
+ *  - During synchronisation corosync takes no message (TRY_AGAIN). What it had taken before is sent
+ *    under the new ring, after the view.
+ *
+ * What it does not keep. Small messages are packed into frames, and a message may begin in one and
+ * end in the next. A node that was not in the sender's former ring throws such a chain away
+ * until a frame ends with a message, that is until the sender's corosync has nothing more to send
+ * for a moment (totempg_deliver_fn, throw_away_mode). The sender itself and the nodes of its former
+ *ring get all of it: in one and the same view some members get messages that others don't. Seen at
+ *every tenth merge under load, thousands of messages at a time. Hence:
+ *
+ *  - Each message carries its view's id and comes in that view or nowhere, also at its sender.
+ *    That takes care of what was in corosync when the ring changed.
+ *  - After a view nothing is handed to corosync until all that was handed to it before has come
+ *    back: then the chain has ended, and what is sent in the new view comes to all. To keep that
+ *short, and own heartbeats prompt, at most WINDOW_BYTES are in corosync at once.
+ *  - Other programs of this node may keep a chain going. So each message carries its number within
+ *its sender's view, and who misses one leaves and joins again.
+ *  - A greeting may be lost in the same way; then two members have different ids for long. Who gets
+ *    messages under another id than its own, REGREET_US after its view began, greets again, and
+ *    joins again if that does not help.
  *
  * ports/group.h says how a view gets its id. In short: `group` is CPG's list, greeted or not; `cur`
  *is the view; a greeting or a ring change makes cur = group, a departure takes one out of cur.
@@ -66,6 +84,10 @@
 #define AGAIN_MAX_US 16000u
 #define LEAVE_US 5000000u       /* for corosync to confirm a leave */
 #define PREDECESSOR_US 5000000u /* for a dead daemon of this node to be out of the group */
+#define WINDOW_BYTES (256u << 10)
+#define WINDOW_MESSAGES 256u
+#define REGREET_US 1000000u
+#define REGREET_TRIES 3u
 
 #define HEADER_MAGIC "DDRG"
 #define HEADER_VERSION 1
@@ -75,6 +97,7 @@ enum state { DOWN, IDLE, JOINING, GREETING, MEMBER, LEAVING };
 
 struct proc {
 	uint32_t node, pid;
+	uint64_t seq; /* in cur: of its next message in this view */
 };
 
 struct procs {
@@ -104,11 +127,20 @@ struct coro {
 	struct ring ring;
 	bool ring_known;
 	bool ring_change; /* NODEDOWN or NODEUP came, the totem confchg has not */
-	bool greeted;     /* our greeting is queued or sent */
-	bool viewed;      /* cur and id are valid */
+	bool greeted;     /* our greeting was sent, or is due */
+	bool greeting_due;
+	bool viewed; /* cur and id are valid */
 	struct procs group, cur;
 	uint64_t id;
+	uint64_t seq;          /* of our next message in this view */
+	uint64_t installed_us; /* when */
+	uint64_t greeted_us;
+	uint32_t regreets; /* in vain so far */
 
+	/* Our messages, greetings included: handed to corosync, come back, to come back before
+	 * the view's first may be handed over. */
+	uint64_t handed, returned, barrier;
+	uint64_t handed_bytes; /* not come back */
 	struct group_queue queue;
 	struct group_stats stats;
 };
@@ -169,7 +201,9 @@ static void disconnect(struct coro *c)
 	if (c->quorum_open)
 		quorum_finalize(c->quorum);
 	c->cpg_open = c->quorum_open = c->cpg_left = false;
-	c->ring_known = c->ring_change = c->greeted = c->viewed = false;
+	c->ring_known = c->ring_change = c->greeted = c->greeting_due = c->viewed = false;
+	c->handed = c->returned = c->barrier = c->handed_bytes = 0;
+	c->regreets = 0;
 	c->group.count = c->cur.count = 0;
 	c->lost_err = 0;
 	group_queue_clear(&c->queue);
@@ -202,9 +236,9 @@ static bool same(const struct proc *a, const struct proc *b)
 	return a->node == b->node && a->pid == b->pid;
 }
 
-static const struct proc *find(const struct procs *p, uint32_t node, uint32_t pid)
+static struct proc *find(struct procs *p, uint32_t node, uint32_t pid)
 {
-	struct proc want = {node, pid};
+	struct proc want = {.node = node, .pid = pid};
 
 	for (uint32_t i = 0; i < p->count; i++)
 		if (same(&p->v[i], &want))
@@ -246,6 +280,7 @@ static void install(struct coro *c, uint64_t id, const struct procs *members)
 	struct group_view view = {.ring = c->ring, .id = id};
 	struct procs next = {0};
 	struct procs sorted = *members;
+	bool was_full;
 
 	qsort(sorted.v, sorted.count, sizeof(sorted.v[0]), by_node);
 	for (uint32_t i = 0; i < sorted.count; i++) {
@@ -261,10 +296,17 @@ static void install(struct coro *c, uint64_t id, const struct procs *members)
 		view.node[view.count] = p->node;
 		view.fresh[view.count] = !c->viewed || !find(&c->cur, p->node, p->pid);
 		view.count++;
-		next.v[next.count++] = *p;
+		next.v[next.count++] = (struct proc){.node = p->node, .pid = p->pid};
 	}
 	c->cur = next;
 	c->id = id;
+	c->seq = 0;
+	c->barrier = c->handed;
+	c->installed_us = loop_now_us(c->cfg.loop);
+	/* What was sent in the view before comes nowhere any more. */
+	was_full = c->queue.was_full;
+	group_queue_clear(&c->queue);
+	c->queue.was_full = was_full;
 	/* Without us if a dead daemon of this node is still in the group; our greeting follows. */
 	c->viewed = find(&c->cur, c->self.node, (uint32_t)getpid()) != NULL;
 	if (!c->viewed) {
@@ -277,16 +319,56 @@ static void install(struct coro *c, uint64_t id, const struct procs *members)
 	c->cfg.cb->view(c->cfg.arg, &view);
 }
 
-/* ---- greeting ---- */
+/* ---- messages ---- */
 
-static void put_header(struct group_message *m, uint8_t kind, uint64_t number)
+/* Before each message: magic (4 bytes), version, kind, 2 zero bytes, then little-endian, 8 bytes
+ * each: */
+struct header {
+	uint8_t kind;
+	uint64_t id;     /* greeting: the new view's; data: of the view in which it was sent */
+	uint64_t seq;    /* data: counts the sender's messages in this view */
+	uint64_t number; /* counts what the sender handed to corosync */
+};
+_Static_assert(GROUP_HEADER_BYTES == 8 + 3 * 8, "header");
+
+static void put_u64(uint8_t *p, uint64_t v)
 {
-	memcpy(m->header, HEADER_MAGIC, 4);
-	m->header[4] = HEADER_VERSION;
-	m->header[5] = kind;
 	for (int i = 0; i < 8; i++)
-		m->header[8 + i] = (uint8_t)(number >> (8 * i));
+		p[i] = (uint8_t)(v >> (8 * i));
 }
+
+static uint64_t get_u64(const uint8_t *p)
+{
+	uint64_t v = 0;
+
+	for (int i = 0; i < 8; i++)
+		v |= (uint64_t)p[i] << (8 * i);
+	return v;
+}
+
+static void put_header(uint8_t p[GROUP_HEADER_BYTES], const struct header *h)
+{
+	memset(p, 0, GROUP_HEADER_BYTES);
+	memcpy(p, HEADER_MAGIC, 4);
+	p[4] = HEADER_VERSION;
+	p[5] = h->kind;
+	put_u64(p + 8, h->id);
+	put_u64(p + 16, h->seq);
+	put_u64(p + 24, h->number);
+}
+
+static bool get_header(const uint8_t *p, size_t bytes, struct header *h)
+{
+	if (bytes < GROUP_HEADER_BYTES || memcmp(p, HEADER_MAGIC, 4) != 0 || p[4] != HEADER_VERSION)
+		return false;
+	h->kind = p[5];
+	h->id = get_u64(p + 8);
+	h->seq = get_u64(p + 16);
+	h->number = get_u64(p + 24);
+	return true;
+}
+
+/* ---- greeting ---- */
 
 static bool predecessor(const struct coro *c)
 {
@@ -299,27 +381,31 @@ static bool predecessor(const struct coro *c)
 /* Once we are in the group, the ring is known and a dead daemon of this node is out of it. */
 static void greet(struct coro *c)
 {
-	struct group_message *m;
-	uint64_t number;
-
 	if ((c->state != GREETING && c->state != MEMBER) || c->greeted || !c->ring_known)
 		return;
-	if (predecessor(c)) {
-		if (loop_now_us(c->cfg.loop) > c->give_up_us)
-			lose_later(c, -EEXIST,
-				   "another daemon of this node is in the group: stop it first");
-		else
-			work_in(c, AGAIN_MAX_US);
-		return;
+	if (!predecessor(c)) {
+		c->greeted = c->greeting_due = true;
+		work_in(c, 0);
+	} else if (loop_now_us(c->cfg.loop) > c->give_up_us) {
+		lose_later(c, -EEXIST,
+			   "another daemon of this node is in the group: stop it first");
+	} else {
+		work_in(c, AGAIN_MAX_US);
 	}
-	if (getrandom(&number, sizeof(number), 0) != sizeof(number) ||
-	    group_queue_push(&c->queue, NULL, 0, &m)) {
-		lose_later(c, -ENOMEM, "out of memory");
+}
+
+/* A member of the group sent in another view than ours. Normal for a moment after a view. */
+static void came_apart(struct coro *c)
+{
+	uint64_t now = loop_now_us(c->cfg.loop);
+
+	if (c->state != MEMBER || c->greeting_due || now - c->installed_us < REGREET_US ||
+	    now - c->greeted_us < REGREET_US)
 		return;
-	}
-	put_header(m, MSG_GREETING, number);
-	c->greeted = true;
-	work_in(c, 0);
+	if (c->regreets++ < REGREET_TRIES)
+		c->greeting_due = true;
+	else
+		lose_later(c, -EPROTO, "corosync lost a greeting: joining again");
 }
 
 /* ---- what CPG says ---- */
@@ -331,31 +417,58 @@ static struct coro *coro_of_cpg(cpg_handle_t h)
 	return cpg_context_get(h, &c) == CS_OK ? c : NULL;
 }
 
-static void on_deliver(cpg_handle_t h, const struct cpg_name *name, uint32_t node, uint32_t pid,
-		       void *data, size_t bytes)
+static void on_data(struct coro *c, const struct header *h, uint32_t node, uint32_t pid,
+		    const uint8_t *data, size_t bytes)
 {
-	struct coro *c = coro_of_cpg(h);
-	const uint8_t *p = data;
-	uint64_t number = 0;
+	struct proc *from = c->viewed ? find(&c->cur, node, pid) : NULL;
+
+	if (!from || h->id != c->id) {
+		c->stats.dropped++;
+		if (c->viewed && h->id != c->id)
+			came_apart(c);
+		return;
+	}
+	if (h->seq != from->seq) {
+		say(c, LOG_ERR,
+		    "corosync lost messages of node %" PRIu32 " (%" PRIu64 " came, not %" PRIu64
+		    ")",
+		    node, h->seq, from->seq);
+		lose_later(c, -EPROTO, "corosync lost messages: joining again");
+		return;
+	}
+	from->seq++;
+	if (node != c->self.node)
+		c->regreets = 0;
+	c->stats.received++;
+	c->cfg.cb->msg(c->cfg.arg, node, data, bytes);
+}
+
+static void on_deliver(cpg_handle_t handle, const struct cpg_name *name, uint32_t node,
+		       uint32_t pid, void *data, size_t bytes)
+{
+	struct coro *c = coro_of_cpg(handle);
+	struct header h;
 
 	(void)name;
-	if (bytes < GROUP_HEADER_BYTES || memcmp(p, HEADER_MAGIC, 4) || p[4] != HEADER_VERSION) {
+	if (c->lost_err)
+		return;
+	if (!get_header(data, bytes, &h)) {
 		if (c->stats.dropped++ == 0)
 			say(c, LOG_WARNING,
 			    "node %" PRIu32 " sent what this version does not know: ignored", node);
 		return;
 	}
-	for (int i = 0; i < 8; i++)
-		number |= (uint64_t)p[8 + i] << (8 * i);
-	if (p[5] == MSG_GREETING && c->ring_known) {
-		install(c, number, &c->group);
-	} else if (p[5] == MSG_DATA && c->viewed && find(&c->cur, node, pid)) {
-		c->stats.received++;
-		c->cfg.cb->msg(c->cfg.arg, node, p + GROUP_HEADER_BYTES,
-			       bytes - GROUP_HEADER_BYTES);
-	} else {
-		c->stats.dropped++;
+	if (node == c->self.node && pid == (uint32_t)getpid() && h.number < c->handed) {
+		c->returned = h.number + 1;
+		c->handed_bytes -= bytes;
+		if (c->returned == c->handed)
+			c->handed_bytes = 0;
 	}
+	if (h.kind == MSG_GREETING && c->ring_known)
+		install(c, h.id, &c->group);
+	else if (h.kind == MSG_DATA)
+		on_data(c, &h, node, pid, (uint8_t *)data + GROUP_HEADER_BYTES,
+			bytes - GROUP_HEADER_BYTES);
 }
 
 static void on_departures(struct coro *c, const struct cpg_address *left, size_t count)
@@ -393,7 +506,7 @@ static void on_confchg(cpg_handle_t h, const struct cpg_name *name,
 	assert(member_count <= CPG_MEMBERS_MAX);
 	c->group.count = (uint32_t)member_count;
 	for (size_t i = 0; i < member_count; i++)
-		c->group.v[i] = (struct proc){members[i].nodeid, members[i].pid};
+		c->group.v[i] = (struct proc){.node = members[i].nodeid, .pid = members[i].pid};
 	for (size_t i = 0; i < joined_count; i++) {
 		if (joined[i].reason == CPG_REASON_NODEUP)
 			c->ring_change = true;
@@ -431,7 +544,7 @@ static void on_quorum(quorum_handle_t h, uint32_t quorate, struct quorum_ring_id
 		return;
 	c = (struct coro *)arg;
 	for (uint32_t i = 0; i < count && i < CPG_MEMBERS_MAX; i++)
-		sorted.v[sorted.count++] = (struct proc){nodes[i], 0};
+		sorted.v[sorted.count++] = (struct proc){.node = nodes[i]};
 	qsort(sorted.v, sorted.count, sizeof(sorted.v[0]), by_node);
 	/* Nodes beyond the 32nd can't have an array's daemon in the view. */
 	for (uint32_t i = 0; i < sorted.count && i < DDR_MAX_NODES; i++)
@@ -475,6 +588,8 @@ static void cpg_ready(void *arg, uint32_t events)
 	} else if (c->cpg_left) {
 		disconnect(c);
 		c->cfg.cb->left(c->cfg.arg);
+	} else if (c->queue.first || c->greeting_due || c->queue.was_full) {
+		work_in(c, 0); /* something of ours may have come back */
 	}
 }
 
@@ -618,29 +733,72 @@ static void again_later(struct coro *c)
 	c->backoff_us = c->backoff_us * 2 < AGAIN_MAX_US ? c->backoff_us * 2 : AGAIN_MAX_US;
 }
 
-/* False: not all of it, and work is set; or it is lost. */
+/* 0, -EAGAIN: later, and work is set; other: it is lost. */
+static int hand_over(struct coro *c, uint8_t *header, void *data, size_t bytes)
+{
+	struct iovec iov[2] = {{header, GROUP_HEADER_BYTES}, {data, bytes}};
+	cs_error_t err;
+
+	put_u64(header + 24, c->handed);
+	err = cpg_mcast_joined(c->cpg, CPG_TYPE_AGREED, iov, 2);
+	if (err == CS_ERR_TRY_AGAIN) {
+		again_later(c);
+		return -EAGAIN;
+	}
+	if (err != CS_OK) {
+		lose(c, errno_of(err), "corosync refused a message");
+		return -ENOTCONN;
+	}
+	c->backoff_us = AGAIN_MIN_US;
+	c->handed++;
+	c->handed_bytes += GROUP_HEADER_BYTES + bytes;
+	return 0;
+}
+
+static int send_greeting(struct coro *c)
+{
+	struct header h = {.kind = MSG_GREETING};
+	uint8_t header[GROUP_HEADER_BYTES];
+	int err;
+
+	if (getrandom(&h.id, sizeof(h.id), 0) != sizeof(h.id)) {
+		lose(c, -EIO, "no random number");
+		return -EIO;
+	}
+	put_header(header, &h);
+	err = hand_over(c, header, NULL, 0);
+	if (!err) {
+		c->greeting_due = false;
+		c->greeted_us = loop_now_us(c->cfg.loop);
+	}
+	return err;
+}
+
+static bool may_send(const struct coro *c)
+{
+	uint64_t out = c->handed - c->returned;
+
+	return c->returned >= c->barrier && out < WINDOW_MESSAGES &&
+	       (out == 0 || c->handed_bytes < WINDOW_BYTES);
+}
+
+/* False: not all of it, and it goes on by itself, or it is lost. */
 static bool send_queue(struct coro *c)
 {
+	if (c->greeting_due && send_greeting(c))
+		return false;
 	for (int i = 0; c->queue.first; i++) {
 		struct group_message *m = c->queue.first;
-		struct iovec iov[2] = {{m->header, GROUP_HEADER_BYTES}, {m->data, m->bytes}};
-		cs_error_t err;
 
+		if (!may_send(c))
+			return false; /* cpg_ready goes on */
 		if (i == BATCH) {
 			work_in(c, 0);
 			return false;
 		}
-		err = cpg_mcast_joined(c->cpg, CPG_TYPE_AGREED, iov, 2);
-		if (err == CS_ERR_TRY_AGAIN) {
-			again_later(c);
+		if (hand_over(c, m->header, m->data, m->bytes))
 			return false;
-		}
-		if (err != CS_OK) {
-			lose(c, errno_of(err), "corosync refused a message");
-			return false;
-		}
-		c->backoff_us = AGAIN_MIN_US;
-		c->stats.sent += m->header[5] == MSG_DATA;
+		c->stats.sent++;
 		free(group_queue_pop(&c->queue));
 	}
 	return true;
@@ -753,6 +911,7 @@ static int coro_join(struct group *g, const char *name)
 static int coro_send(struct group *g, const void *data, size_t bytes)
 {
 	struct coro *c = coro_of(g);
+	struct header h = {.kind = MSG_DATA, .id = c->id, .seq = c->seq};
 	struct group_message *m;
 	int err;
 
@@ -761,7 +920,8 @@ static int coro_send(struct group *g, const void *data, size_t bytes)
 	err = group_queue_push(&c->queue, data, bytes, &m);
 	if (err)
 		return err;
-	put_header(m, MSG_DATA, 0);
+	put_header(m->header, &h);
+	c->seq++;
 	if (!loop_timer_is_set(&c->work))
 		work_in(c, 0);
 	return 0;

@@ -13,7 +13,7 @@
 
 #include "daemon/ports/group.h"
 
-#define GROUP_HEADER_BYTES 16u
+#define GROUP_HEADER_BYTES 32u
 
 struct group_message {
 	struct group_message *next;

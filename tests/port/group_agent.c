@@ -17,9 +17,10 @@
  *	up NODE NAME TOKEN
  *	view ID RING MEMBERS FRESH		lists are separated by commas
  *	quorum RING 0|1 MEMBERS
- *	end ID COUNT HASH NEXT-ID		the messages in view ID, at its end
- *	sum ID COUNT HASH WORD			the same, where a mark was delivered
- *	sent COUNT US				all of a `send` were taken
+ *	from NODE TAG FIRST LAST COUNT		whose messages these were, before each `end` and
+ *`sum` end ID COUNT HASH NEXT-ID		the messages in view ID, at its end sum ID COUNT
+ *HASH WORD			the same, where a mark was delivered
+ *	sent COUNT US AGAIN			all of a `send` were taken; AGAIN times not at once
  *	got COUNT				every 1000 messages, and at marks
  *	lost ERR WHY, left
  *	BAD WHAT				a broken promise
@@ -49,6 +50,7 @@ struct head {
 struct sender {
 	char tag[TAG_BYTES];
 	uint32_t node, next;
+	uint32_t first, got; /* in this view */
 };
 
 static struct loop *loop;
@@ -66,7 +68,7 @@ static struct sender senders[SENDERS];
 
 static char tag[TAG_BYTES];
 static uint32_t next_number, to_send, send_count, send_bytes;
-static uint64_t send_start_us;
+static uint64_t send_start_us, again_before;
 
 __attribute__((format(printf, 1, 2))) static void put(const char *format, ...)
 {
@@ -99,6 +101,19 @@ static void fnv(const void *data, size_t bytes)
 
 /* ---- callbacks ---- */
 
+static void put_senders(bool reset)
+{
+	for (int i = 0; i < SENDERS && senders[i].node; i++) {
+		struct sender *s = &senders[i];
+
+		if (s->got)
+			put("from %u %.8s %u %u %u", s->node, s->tag, s->first, s->next - 1,
+			    s->got);
+		if (reset)
+			s->got = 0;
+	}
+}
+
 static void on_up(void *arg, const struct group_self *s)
 {
 	int err;
@@ -118,6 +133,7 @@ static void on_view(void *arg, const struct group_view *v)
 	bool here = false;
 
 	(void)arg;
+	put_senders(true);
 	if (viewed)
 		put("end %016" PRIx64 " %" PRIu64 " %016" PRIx64 " %016" PRIx64, view.id, count,
 		    hash, v->id);
@@ -156,15 +172,16 @@ static void follow(uint32_t from, const struct head *h)
 		if (s->node == 0) {
 			memcpy(s->tag, h->tag, TAG_BYTES);
 			s->node = from;
-			s->next = h->number + 1;
-			return;
+			s->next = h->number;
 		}
 		if (memcmp(s->tag, h->tag, TAG_BYTES) != 0)
 			continue;
 		/* Over a cut, the other side's messages of meanwhile are missing. */
-		if (from != s->node || h->number < s->next)
+		if (from != s->node || h->number < s->next || (s->got && h->number != s->next))
 			put("BAD node %u tag %.8s: message %u after %u", from, h->tag, h->number,
 			    s->next - 1);
+		if (s->got++ == 0)
+			s->first = h->number;
 		s->next = h->number + 1;
 		return;
 	}
@@ -191,6 +208,8 @@ static void on_msg(void *arg, uint32_t from, const void *data, size_t bytes)
 	if (++total % 1000 == 0 || h->word[0])
 		put("got %" PRIu64, total);
 	if (h->word[0])
+		put_senders(false);
+	if (h->word[0])
 		put("sum %016" PRIx64 " %" PRIu64 " %016" PRIx64 " %.16s", view.id, count, hash,
 		    h->word);
 }
@@ -206,6 +225,7 @@ static void on_lost(void *arg, int err, const char *why)
 static void on_left(void *arg)
 {
 	(void)arg;
+	put_senders(true);
 	put("end %016" PRIx64 " %" PRIu64 " %016" PRIx64 " left", view.id, count, hash);
 	put("left");
 	loop_stop(loop);
@@ -263,6 +283,8 @@ static int send_one(uint32_t bytes, const char *word)
 
 static void send_more(void *arg)
 {
+	struct group_stats st;
+
 	(void)arg;
 	for (int i = 0; i < 256 && to_send; i++) {
 		uint32_t bytes =
@@ -283,7 +305,10 @@ static void send_more(void *arg)
 		go_on(NULL);
 		return;
 	}
-	put("sent %u %" PRIu64, send_count, loop_clock_us(loop) - send_start_us);
+	group_stats(group, &st);
+	put("sent %u %" PRIu64 " %" PRIu64, send_count, loop_clock_us(loop) - send_start_us,
+	    st.try_again - again_before);
+	again_before = st.try_again;
 	if (leaving)
 		leave();
 }
