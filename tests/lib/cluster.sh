@@ -356,6 +356,15 @@ node_cont_daemon() {
 	node_signal "$1" "${2:-ddraidd}" CONT
 }
 
+# Freezes the whole node, as a stalled virtual machine: all processes but its pid 1, which does nothing.
+# What its kernel has in its sockets is still sent and received.
+node_freeze() {
+	node_exec "$1" sh -c "kill -s STOP -- -1"
+}
+node_thaw() {
+	node_exec "$1" sh -c "kill -s CONT -- -1"
+}
+
 # Pulls and plugs the node's cable.
 node_cut() {
 	cluster_port_set "n$1" down

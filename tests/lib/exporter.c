@@ -1,4 +1,4 @@
-/* SPDX-License-Identifier: GPL-2.0-or-later */
+// SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * An NBD exporter that can be told to end a client for good: a super-server that starts one
  * `nbdkit -s` per connection.
