@@ -181,6 +181,7 @@ static void front_nbd_close(struct front *front)
 	}
 	loop_timer_clear(f->shared.loop, &f->check);
 	loop_hook_del(f->shared.loop, &f->hook);
+	nbd_shared_fini(&f->shared);
 	free(f);
 }
 

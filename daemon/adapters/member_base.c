@@ -80,51 +80,46 @@ static void list_advance(struct base_list *l, struct member_req *next)
 
 /* --- vectors --- */
 
-void base_skip(const struct member_req *req, struct base_cursor *at, uint32_t n)
+/* Moves the cursor over n bytes; copies them into dst, or from src, unless those are NULL. */
+static void walk(const struct member_req *req, struct base_cursor *at, uint8_t *dst,
+		 const uint8_t *src, uint32_t n)
 {
 	while (n) {
-		size_t left = req->iov[at->index].iov_len - at->within;
+		const struct iovec *v = &req->iov[at->index];
+		size_t left = v->iov_len - at->within;
+		uint32_t piece = left < n ? (uint32_t)left : n;
+		uint8_t *here = (uint8_t *)v->iov_base + at->within;
 
-		if (n < left) {
-			at->within += n;
-			return;
+		if (dst && piece) {
+			memcpy(dst, here, piece);
+			dst += piece;
 		}
-		n -= (uint32_t)left;
-		at->index++;
-		at->within = 0;
+		if (src && piece) {
+			memcpy(here, src, piece);
+			src += piece;
+		}
+		n -= piece;
+		at->within += piece;
+		if (at->within == v->iov_len) { /* it may be of no length at all */
+			at->index++;
+			at->within = 0;
+		}
 	}
+}
+
+void base_skip(const struct member_req *req, struct base_cursor *at, uint32_t n)
+{
+	walk(req, at, NULL, NULL, n);
 }
 
 void base_gather(const struct member_req *req, struct base_cursor *at, void *dst, uint32_t n)
 {
-	uint8_t *to = dst;
-
-	while (n) {
-		const struct iovec *v = &req->iov[at->index];
-		size_t left = v->iov_len - at->within;
-		uint32_t piece = left < n ? (uint32_t)left : n;
-
-		memcpy(to, (const uint8_t *)v->iov_base + at->within, piece);
-		base_skip(req, at, piece);
-		to += piece;
-		n -= piece;
-	}
+	walk(req, at, dst, NULL, n);
 }
 
 void base_scatter(const struct member_req *req, struct base_cursor *at, const void *src, uint32_t n)
 {
-	const uint8_t *from = src;
-
-	while (n) {
-		const struct iovec *v = &req->iov[at->index];
-		size_t left = v->iov_len - at->within;
-		uint32_t piece = left < n ? (uint32_t)left : n;
-
-		memcpy((uint8_t *)v->iov_base + at->within, from, piece);
-		base_skip(req, at, piece);
-		from += piece;
-		n -= piece;
-	}
+	walk(req, at, NULL, src, n);
 }
 
 /* --- notes from the adapter --- */
@@ -464,8 +459,10 @@ void base_cancel(struct member *m)
 {
 	struct base *b = base_of(m);
 
-	if (b->state == BASE_UP)
-		base_broken(b, -ECANCELED, "%s: cancelled", b->uri);
+	if (b->state != BASE_UP)
+		return;
+	base_broken(b, -ECANCELED, "%s: cancelled", b->uri);
+	break_up(b); /* at once: the adapter is never below us on the stack */
 }
 
 void base_close(struct member *m)

@@ -652,18 +652,25 @@ static void work_off_landed(struct export *x)
 	}
 }
 
+/* Is there something to read? libnbd must not be told so when there isn't: it then waits for a
+ * reply and forgets, until one comes, a command that it has sent half (seen with 1.14). */
+static bool conn_readable(const struct conn *c)
+{
+	char byte;
+
+	return recv(c->watch.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0;
+}
+
 static void conn_ready(void *arg, uint32_t events)
 {
 	struct conn *c = arg;
 	struct export *x = c->x;
+	bool readable = events & LOOP_READ;
 	int i, r = 0;
 
-	for (i = 0; events & LOOP_READ && i < NBD_READS_PER_TURN && r >= 0; i++) {
-		struct chunk **before = x->landed_tail;
-
+	for (i = 0; readable && i < NBD_READS_PER_TURN && r >= 0; i++) {
 		r = nbd_aio_notify_read(c->h);
-		if (x->landed_tail == before || !nbd_aio_in_flight(c->h))
-			break; /* nothing more was there */
+		readable = nbd_aio_in_flight(c->h) > 0 && conn_readable(c);
 	}
 	if (r >= 0 && events & LOOP_WRITE && wanted_events(c->h) & LOOP_WRITE)
 		r = nbd_aio_notify_write(c->h);

@@ -237,6 +237,7 @@ static int measure(struct uring *u, const struct statx *st)
 	struct base *b = &u->b;
 	struct member_info *info = &b->info;
 	unsigned int physical = 0;
+	int locked = 0;
 
 	info->size_bytes = st->stx_size;
 	if (S_ISBLK(st->stx_mode)) {
@@ -245,6 +246,9 @@ static int measure(struct uring *u, const struct statx *st)
 					 strerror(errno));
 		if (ioctl(u->fd, BLKPBSZGET, &physical) < 0)
 			physical = 0;
+		/* such a device can be opened for writing, and then fails every write */
+		if (!b->cfg.read_only && ioctl(u->fd, BLKROGET, &locked) == 0 && locked)
+			return base_fail(b, -EROFS, "%s: the device is read-only", b->uri);
 	} else {
 		physical = sysfs_physical_block(st->stx_dev_major, st->stx_dev_minor);
 		info->instance = file_instance(st);

@@ -162,6 +162,62 @@ static void memory_give(struct nbd_client *c, uint32_t bytes)
 		attend(s->waiters.first);
 }
 
+/* --- buffers --- */
+
+/* The class of a buffer, and what it takes; NBD_CACHE_CLASSES: too large to be kept. */
+static unsigned buffer_class(uint32_t bytes, uint32_t *room_bytes)
+{
+	unsigned class = 0;
+
+	while (class < NBD_CACHE_CLASSES && (uint32_t)DDR_BLOCK_BYTES << class < bytes)
+		class ++;
+	*room_bytes = class < NBD_CACHE_CLASSES ? (uint32_t)DDR_BLOCK_BYTES << class : bytes;
+	return class;
+}
+
+static void *buffer_new(struct nbd_shared *s, uint32_t bytes)
+{
+	uint32_t room_bytes;
+	unsigned class = buffer_class(bytes, &room_bytes);
+	void *data;
+
+	if (class < NBD_CACHE_CLASSES && s->spare[class]) {
+		struct nbd_spare *spare = s->spare[class];
+
+		s->spare[class] = spare->next;
+		s->spare_bytes -= room_bytes;
+		return spare;
+	}
+	return posix_memalign(&data, DDR_BLOCK_BYTES, room_bytes) ? NULL : data;
+}
+
+static void buffer_free(struct nbd_shared *s, void *data, uint32_t bytes)
+{
+	uint32_t room_bytes;
+	unsigned class = buffer_class(bytes, &room_bytes);
+	struct nbd_spare *spare = data;
+
+	if (class == NBD_CACHE_CLASSES || s->spare_bytes + room_bytes > NBD_CACHE_BYTES) {
+		free(data);
+		return;
+	}
+	spare->next = s->spare[class];
+	s->spare[class] = spare;
+	s->spare_bytes += room_bytes;
+}
+
+void nbd_shared_fini(struct nbd_shared *s)
+{
+	for (unsigned class = 0; class < NBD_CACHE_CLASSES; class ++) {
+		while (s->spare[class]) {
+			struct nbd_spare *spare = s->spare[class];
+
+			s->spare[class] = spare->next;
+			free(spare);
+		}
+	}
+}
+
 /* --- requests --- */
 
 static struct nbd_io *io_new(struct nbd_client *c)
@@ -181,10 +237,10 @@ static void io_drop_data(struct nbd_client *c, struct nbd_io *io)
 {
 	if (!io->data)
 		return;
-	free(io->data);
+	buffer_free(c->s, io->data, io->data_bytes);
 	io->data = NULL;
-	memory_give(c, io->data_bytes);
-	io->data_bytes = 0;
+	memory_give(c, io->room_bytes);
+	io->data_bytes = io->room_bytes = 0;
 }
 
 static void io_free(struct nbd_client *c, struct nbd_io *io)
@@ -398,16 +454,19 @@ static bool request_begin(struct nbd_client *c)
 {
 	const struct nbd_request *r = &c->proto.req;
 	bool with_data = r->op == FRONT_READ || r->op == FRONT_WRITE;
+	uint32_t room_bytes = 0;
 	void *data = NULL;
 	struct nbd_io *io;
 
 	if (with_data) {
-		if (!memory_take(c, r->bytes)) {
+		buffer_class(r->bytes, &room_bytes);
+		if (!memory_take(c, room_bytes)) {
 			c->blocked = NBD_B_MEMORY;
 			return false;
 		}
-		if (posix_memalign(&data, DDR_BLOCK_BYTES, r->bytes)) {
-			memory_give(c, r->bytes);
+		data = buffer_new(c->s, r->bytes);
+		if (!data) {
+			memory_give(c, room_bytes);
 			nbd_log(c->s, c, LOG_ERR, "closed because memory is short");
 			client_close(c);
 			return false;
@@ -416,6 +475,7 @@ static bool request_begin(struct nbd_client *c)
 	io = io_new(c);
 	io->data = data;
 	io->data_bytes = with_data ? r->bytes : 0;
+	io->room_bytes = room_bytes;
 	c->s->stats.requests[r->op]++;
 	nbd_proto_accept(&c->proto, r->op == FRONT_WRITE ? data : NULL);
 	if (io->req.op == FRONT_WRITE) {

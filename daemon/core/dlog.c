@@ -251,6 +251,10 @@ static void leave_advance(struct engine *e)
 
 	if (!list_empty(&e->fios) || !list_empty(&e->regions) || e->phase != PH_READY)
 		return;
+	/* R5: nobody fences who has left; so nothing of ours may still be on its way. */
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (e->dev[i].zombie)
+			return;
 	if (e->page[0].want.owner_inc) {
 		e->page[0].want.owner_node = 0;
 		e->page[0].want.owner_inc = 0;
@@ -348,8 +352,8 @@ static void release_advance(struct engine *e)
 	uint64_t every = e->cfg.tun.release_delay_ms * 250ull;
 	bool any = false;
 
-	if (e->flush.busy || e->phase != PH_READY || !gate_open(e) ||
-	    (e->now < e->scan_us && !e->stopping))
+	if (e->flush.busy || !members_ready(e, write_musts(e) | write_targets(e)) ||
+	    e->phase != PH_READY || !gate_open(e) || (e->now < e->scan_us && !e->stopping))
 		return;
 	e->scan_us = e->now + (every > 1000 ? every : 1000);
 	list_for_each(it, tmp, &e->regions)

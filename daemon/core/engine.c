@@ -15,6 +15,9 @@
 
 #include "engine_int.h"
 
+#define SB_RETRY_US 500000ull
+#define IDLE_TICK_US 10000ull
+
 void engine_cfg_init(struct engine_cfg *cfg)
 {
 	memset(cfg, 0, sizeof(*cfg));
@@ -74,11 +77,18 @@ bool rings_agree(const struct engine *e)
 }
 
 /* R2, R7: group and quorum agree, we have it, and our own heartbeat came back lately. */
-bool gate_open(const struct engine *e)
+bool quorum_gate(const struct engine *e)
 {
 	return rings_agree(e) && e->quorate && e->hb_any &&
 	       e->now - e->hb_sent_us < e->cfg.tun.heartbeat_limit_ms * 1000ull &&
 	       (e->state == ENGINE_ACTIVE || e->state == ENGINE_JOINING);
+}
+
+/* And a State has named us since the ring last changed or quorum was lost: else the others may have
+ * gone on without us meanwhile, and this view is only where we are going to hear of it (R6). */
+bool gate_open(const struct engine *e)
+{
+	return e->confirmed && quorum_gate(e);
 }
 
 /* ---- batches and member requests ------------------------------------------------------------ */
@@ -114,6 +124,16 @@ bool member_usable(const struct engine *e, uint8_t member)
 	uint32_t d = e->dev_of[member];
 
 	return d != NO_DEV && e->dev[d].up && !e->bad[member];
+}
+
+/* Whoever needs every member waits for this first, so that he does not try in vain over and over.
+ */
+bool members_ready(const struct engine *e, uint32_t mask)
+{
+	for (uint8_t i = 0; i < DDR_MAX_MEMBERS; i++)
+		if (mask >> i & 1 && !member_usable(e, i))
+			return false;
+	return true;
 }
 
 uint32_t write_musts(const struct engine *e)
@@ -324,6 +344,8 @@ static void dio_end(struct engine *e, struct dio *d)
 	struct batch *b = d->b;
 	uint32_t bit = 1u << (d->member == NO_MEMBER ? d->dev : d->member);
 
+	if (d->err && d->sent && (d->op == DEV_WRITE || d->op == DEV_ZEROES))
+		e->dev[d->dev].zombie = true;
 	if (d->err) {
 		dio_failed(e, d);
 		b->failed |= bit;
@@ -404,8 +426,11 @@ static void sb_read_done(struct engine *e, struct batch *b)
 	bool any = false;
 
 	d->reading = false;
-	if (!d->up || b->failed)
+	if (b->failed) {
+		d->retry_us = d->stale_read ? e->now : e->now + SB_RETRY_US;
+		d->stale_read = false;
 		return;
+	}
 	for (uint32_t c = 0; c < SB_COPIES; c++) {
 		if (sb_decode(&sb, d->buf[c], NULL) ||
 		    memcmp(sb.array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES))
@@ -425,7 +450,8 @@ static void sb_read(struct engine *e, uint32_t i)
 	struct dev *d = &e->dev[i];
 
 	d->reading = true;
-	d->sb_ok = false;
+	d->sb_ok = d->stale_read = false;
+	d->retry_us = 0;
 	batch_init(&d->batch, sb_read_done);
 	batch_open(&d->batch);
 	for (uint32_t c = 0; c < SB_COPIES; c++) {
@@ -458,6 +484,7 @@ static void dev_up(struct engine *e, const struct event *ev)
 
 	assert(ev->dev.dev < DDR_MAX_DEVS && !d->up);
 	d->up = true;
+	d->zombie = false;
 	d->bytes = ev->dev.bytes;
 	d->instance = ev->dev.instance;
 	if (ev->dev.uri)
@@ -468,6 +495,8 @@ static void dev_up(struct engine *e, const struct event *ev)
 		e->bad[m] = 0;
 	if (!d->reading)
 		sb_read(e, ev->dev.dev);
+	else
+		d->stale_read = true; /* the old connection's read is still ending */
 }
 
 static void dev_down(struct engine *e, const struct event *ev)
@@ -487,11 +516,9 @@ static void devs_advance(struct engine *e)
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		struct dev *d = &e->dev[i];
 
-		/* A reconnect while the old read was still ending. */
-		if (d->up && !d->reading && !d->sb_ok && d->batch.err) {
-			d->batch.err = 0;
+		/* A superblock that could not be read is tried again, now and then. */
+		if (d->up && !d->reading && d->retry_us && e->now >= d->retry_us)
 			sb_read(e, i);
-		}
 	}
 	/* A member that the map wants and this node has never reached. */
 	for (uint8_t m = 0; e->have_map && m < e->map.n; m++)
@@ -504,6 +531,8 @@ static void devs_advance(struct engine *e)
 
 static int engine_setup(struct engine *e)
 {
+	struct record known = e->want_record; /* gone_add writes it anew */
+
 	list_init(&e->dio_free);
 	list_init(&e->dio_held);
 	list_init(&e->dio_gone);
@@ -512,6 +541,7 @@ static int engine_setup(struct engine *e)
 	list_init(&e->ops);
 	list_init(&e->retry);
 	list_init(&e->job_wait);
+	list_init(&e->decoding);
 	for (uint32_t i = 0; i < LOCK_BUCKETS; i++)
 		list_init(&e->locks[i]);
 	for (uint32_t i = 0; i < DIO_MAX; i++)
@@ -524,6 +554,9 @@ static int engine_setup(struct engine *e)
 		e->dev[i].member = NO_MEMBER;
 	e->slot = NO_SLOT;
 	e->state = ENGINE_JOINING;
+	/* Whom an earlier incarnation of this node has seen removed, stays removed (R6). */
+	for (uint32_t i = 0; i < known.removed_count && i < DDR_MAX_NODES; i++)
+		gone_add(e, known.removed[i].node, known.removed[i].inc);
 	return 0;
 }
 
@@ -602,7 +635,10 @@ static void engine_restart(struct engine *e, uint64_t inc)
 	n->inc = inc;
 	n->now = old->now;
 	n->q = old->q;
-	n->record = n->want_record = n->sent_record = old->record;
+	n->record = old->record;
+	n->sent_record = old->sent_record;
+	n->want_record = old->want_record;
+	n->record_busy = old->record_busy;
 	n->garbage = old->garbage;
 	n->garbage_count = old->garbage_count;
 	n->garbage_cap = old->garbage_cap;
@@ -708,12 +744,16 @@ void engine_step(struct engine *e, const struct event *ev, struct outq *q)
 		jobs_advance(e);
 		io_advance(e);
 		admin_look(e);
+		if (e->state == ENGINE_STOPPED && !e->stopped && !e->dio_under_way) {
+			e->stopped = true;
+			out_add(e, OUT_STOPPED);
+		}
 	} while (q->count != before || !list_empty(&e->dio_gone));
 }
 
 uint64_t engine_deadline_us(const struct engine *e)
 {
-	uint64_t d = e->hb_next_us ? e->hb_next_us : e->now + 1000;
+	uint64_t d = e->hb_next_us ? e->hb_next_us : e->now + IDLE_TICK_US;
 
 	if (e->scan_us && e->scan_us < d)
 		d = e->scan_us;
@@ -793,6 +833,7 @@ void engine_status(const struct engine *e, struct engine_status *st)
 	st->leading = leading(e);
 	st->map = e->map;
 	st->proposing = e->proposing;
+	st->proposed = e->prop;
 	for (uint32_t i = 0; i < e->peer_count; i++)
 		st->nodes += e->peer[i].active && e->peer[i].in_view && !e->peer[i].evicted;
 	st->unfenced = gone_unfenced(e);

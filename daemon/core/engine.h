@@ -267,6 +267,7 @@ struct engine_status {
 	bool leading;
 	struct map map; /* committed */
 	bool proposing;
+	struct map proposed;        /* valid if proposing */
 	uint32_t nodes;             /* active incarnations */
 	uint32_t unfenced;          /* departed and not yet fenced */
 	uint32_t slots_unrecovered; /* dead slots, the array's own included */

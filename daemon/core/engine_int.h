@@ -61,7 +61,10 @@ struct dio {
 
 struct dev {
 	bool up, sb_ok, reading;
-	uint8_t member; /* NO_MEMBER until the map names it */
+	bool zombie;       /* a write ended without an answer and may still land: R5 */
+	bool stale_read;   /* connected anew while the read of the old connection was ending */
+	uint64_t retry_us; /* when to read the superblock again after an error, 0 = not */
+	uint8_t member;    /* NO_MEMBER until the map names it */
 	uint32_t under_way;
 	uint64_t bytes, instance;
 	struct superblock sb; /* valid if sb_ok */
@@ -111,7 +114,8 @@ struct region {
 	struct list jobs;    /* jobs that want EX, first one may be running */
 	uint64_t idx;
 	enum lock_mode held, pend;
-	bool pend_try, called_back, job_running;
+	bool pend_try, called_back;
+	struct job *running;  /* the job that has the region to itself */
 	uint64_t test_writes; /* value of writes when EX was tried */
 	enum lock_mode early; /* LOCK_EXTERNAL: granted before Ready, counts from Ready on */
 	bool want_mark;       /* the bit is wanted or set in the page image */
@@ -148,6 +152,7 @@ struct op {               /* a front-end request's share in one region */
 	struct batch batch;
 	uint32_t want, valid; /* degraded read */
 	bool planned;
+	bool spoiled; /* a decoding read: own write of the same blocks has begun since */
 	struct job *job;
 };
 
@@ -156,7 +161,8 @@ struct fio { /* a front-end request */
 	uint64_t tag, offset, next;
 	uint32_t bytes, flags, parts; /* parts under way */
 	enum io_op op;
-	bool split_done, answered, flushing;
+	bool split_done, flushing;
+	bool held; /* through, but not to be answered while the gate is closed */
 	int err;
 	uint8_t *data;
 	struct batch batch;
@@ -232,6 +238,7 @@ struct engine {
 	enum engine_state state;
 	struct ring view_ring, quorum_ring;
 	bool view_known, quorate;
+	bool confirmed; /* named by a State since the ring changed or quorum was lost */
 	uint32_t view_count, view[DDR_MAX_NODES];
 	struct peer peer[DDR_MAX_NODES];
 	uint32_t peer_count;
@@ -298,6 +305,7 @@ struct engine {
 		uint8_t block[DDR_BLOCK_BYTES];
 		struct iovec iov;
 		struct logpage image;
+		struct term term; /* of the flush */
 	} rec;
 	struct {
 		enum rebuild_state state;
@@ -309,7 +317,7 @@ struct engine {
 		uint64_t next, done, total;
 		uint64_t checkpoint;
 		uint64_t map_num;
-		struct term term;
+		uint64_t flush_num; /* map_num when the flush was issued */
 		struct batch batch;
 		bool busy;
 	} rb;
@@ -331,6 +339,7 @@ struct engine {
 	struct list regions;
 	struct list fios, ops, retry; /* retry: ops that wait for a change of map or device */
 	struct list job_wait;
+	struct list decoding; /* reads under way that will decode */
 	uint32_t fio_count, op_count;
 	uint64_t last_end;               /* where the last write ended: sequential writers */
 	struct list locks[LOCK_BUCKETS]; /* locktab.c, leader */
@@ -369,6 +378,7 @@ void dev_reread(struct engine *e, uint32_t dev);
 bool rings_agree(const struct engine *e);
 struct out *out_add(struct engine *e, enum out_type type);
 void *out_memory(struct engine *e, size_t bytes); /* lives until the next step */
+bool quorum_gate(const struct engine *e);
 bool gate_open(const struct engine *e);
 void batch_init(struct batch *b, void (*done)(struct engine *, struct batch *));
 /* Starts one request; a member that can't be used fails it later in the same step, never inside
@@ -383,6 +393,7 @@ void dio_start_plan(struct engine *e, struct batch *b, const struct plan *p, enu
 void batch_open(struct batch *b);
 void batch_close(struct engine *e, struct batch *b);
 bool member_usable(const struct engine *e, uint8_t member);
+bool members_ready(const struct engine *e, uint32_t mask);
 uint32_t write_targets(const struct engine *e); /* members that new writes go to */
 uint32_t write_musts(const struct engine *e);   /* members without which no write is acknowledged */
 uint32_t read_mask(const struct engine *e);     /* members that may be read now */
@@ -485,6 +496,7 @@ bool slot_is_owned(const struct engine *e, uint32_t slot);
 bool slot_clean(const struct engine *e, uint32_t slot);
 uint32_t slots_unrecovered(const struct engine *e);
 void slots_reset(struct engine *e);
+void slots_unknow(struct engine *e);
 void slots_free(struct engine *e);
 size_t planes_bytes(const struct engine *e); /* of one slot: log_pages planes */
 uint64_t plane_next(const struct engine *e, const uint8_t *planes, uint64_t from); /* or regions */

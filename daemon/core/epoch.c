@@ -373,6 +373,18 @@ static void sb_written(struct engine *e, struct batch *b)
 	e->ld.committing = true; /* nothing more until the commit comes back */
 }
 
+/* Every member of the new map must take its superblock; one that this node can't reach is reported.
+ */
+static bool sb_targets_ready(struct engine *e)
+{
+	uint32_t mask = map_write_mask(&e->prop);
+
+	for (uint8_t i = 0; i < e->prop.n; i++)
+		if (mask >> i & 1 && !member_usable(e, i) && !e->bad[i])
+			member_bad(e, i, MEMBER_SUSPECT);
+	return members_ready(e, mask);
+}
+
 static void sb_write(struct engine *e)
 {
 	struct superblock sb = e->base;
@@ -439,7 +451,7 @@ bool epoch_propose_wanted(struct engine *e)
 		if (!delivered)
 			return true;
 		if (!newer_wish(e)) {
-			if (all_acked(e) && !gone_unfenced(e))
+			if (all_acked(e) && !gone_unfenced(e) && sb_targets_ready(e))
 				sb_write(e);
 			return true;
 		}

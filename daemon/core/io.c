@@ -23,6 +23,11 @@ static void fio_check(struct engine *e, struct fio *f)
 
 	if (!f->split_done || f->parts)
 		return;
+	/* R6, R7: a node that may have been removed meanwhile answers nothing with success. */
+	if (!f->err && e->state == ENGINE_ACTIVE && !gate_open(e)) {
+		f->held = true;
+		return;
+	}
 	o = out_add(e, OUT_IO_DONE);
 	o->io_done.tag = f->tag;
 	o->io_done.err = f->err;
@@ -139,6 +144,18 @@ static void write_try(struct engine *e, struct op *op)
 		write_finish(e, op, -EIO);
 }
 
+/* A read that decodes must not see half of a write: it is read again when the write is through. */
+static void reads_spoil(struct engine *e, const struct op *w)
+{
+	list_for_each(it, tmp, &e->decoding)
+	{
+		struct op *op = list_entry(it, struct op, link);
+
+		op->spoiled |=
+		    op->stripe < w->stripe + w->count && w->stripe < op->stripe + op->count;
+	}
+}
+
 /* Called by the region: lock held, mark durable. */
 void io_start_op(struct engine *e, struct op *op)
 {
@@ -147,6 +164,7 @@ void io_start_op(struct engine *e, struct op *op)
 			   (1u << e->geo.n) - 1, &op->plan);
 		op->planned = true;
 	}
+	reads_spoil(e, op);
 	write_send(e, op, write_targets(e));
 }
 
@@ -160,7 +178,7 @@ static void read_ended(struct engine *e, struct batch *b)
 		op_done(e, op, -EIO);
 		return;
 	}
-	if (b->failed) {
+	if (b->failed || op->spoiled) {
 		op_retry(e, op);
 		return;
 	}
@@ -226,11 +244,14 @@ static void read_try(struct engine *e, struct op *op)
 	}
 	op->plan.req_count = op->plan.iov_count = 0;
 	op->want = 0;
+	op->spoiled = false;
 	if (rows == all)
 		plan_read(&e->geo, op->stripe, op->count, op->data, &op->plan);
 	else if (!read_degraded(e, op, rows))
 		return;
 	list_del(&op->link);
+	if (op->want)
+		list_add_tail(&e->decoding, &op->link);
 	op->state = OPS_IO;
 	batch_init(&op->batch, read_ended);
 	batch_open(&op->batch);
@@ -405,7 +426,10 @@ static void fios_advance(struct engine *e)
 
 		if (n++ >= e->cfg.max_ios)
 			return;
-		if (f->op == IO_FLUSH) {
+		if (f->held) {
+			if (gate_open(e))
+				fio_check(e, f);
+		} else if (f->op == IO_FLUSH) {
 			flush_try(e, f);
 		} else if (!f->split_done) {
 			if (fio_bad(e, f)) {

@@ -57,7 +57,7 @@ static void state_send(struct engine *e)
 		b.n_node++;
 	}
 	for (uint32_t i = 0; i < e->gone_count; i++) {
-		gone[i] = pb_inc_of(e->gone[i].node, e->gone[i].inc, NO_SLOT, false);
+		gone[i] = pb_inc_of(e->gone[i].node, e->gone[i].inc, NO_SLOT, e->gone[i].fenced);
 		gp[i] = &gone[i];
 	}
 	b.n_departed = e->gone_count;
@@ -99,6 +99,8 @@ static void leader_begin(struct engine *e)
 		proposal_inherit(e);
 	else
 		e->ld.knows = false;
+	if (!e->ld.knows)
+		slots_unknow(e);
 	for (uint32_t i = 0; i < e->peer_count; i++)
 		if (e->peer[i].in_round && e->peer[i].acked_epoch.num > e->ld.max_num)
 			e->ld.max_num = e->peer[i].acked_epoch.num;
@@ -200,6 +202,7 @@ static void slots_assign(struct engine *e)
 			if (slot_is_owned(e, s) || e->ld.assigned[s] || !slot_clean(e, s))
 				continue;
 			e->ld.assigned[s] = true;
+			e->ld.slot[s].known = false;
 			p->slot = s;
 			b.who = &who;
 			msg_send(e, &m);
@@ -232,12 +235,38 @@ static void suspects_advance(struct engine *e)
 	}
 }
 
+static void evict(struct engine *e, const struct peer *p)
+{
+	pb_inc who = pb_inc_of(p->node, p->inc, NO_SLOT, false);
+	NODEMSG(m, b, EVICT, Evict, evict);
+
+	b.who = &who;
+	msg_send(e, &m);
+}
+
 /*
  * A wish that would leave fewer than k members in sync is not granted; it waits. If only some nodes
- * have lost the member, those nodes are the problem and are evicted (R7). If all of them reach it
- * again, what it had in its cache may be gone on more than m members: parity of all dirty regions
- * is computed anew (R17).
+ * have lost the member, those nodes are the problem: after a while they are evicted (R7). If all of
+ * them reach it again, what it had in its cache may be gone on more than m members: parity of all
+ * dirty regions is computed anew (R17). A member that answers with errors stays out of use.
  */
+static void stuck_member(struct engine *e, uint8_t i, bool *all_back)
+{
+	bool some = false;
+
+	for (uint32_t j = 0; j < e->peer_count; j++)
+		if (e->peer[j].member && e->peer[j].raw_mask >> i & 1)
+			some = true;
+		else if (e->peer[j].member)
+			*all_back = false;
+	if (!some || *all_back || e->now - e->ld.wanted_us[i] < e->cfg.tun.evict_ms * 1000ull)
+		return;
+	e->ld.wanted_us[i] = e->now;
+	for (uint32_t j = 0; j < e->peer_count; j++)
+		if (e->peer[j].member && !(e->peer[j].raw_mask >> i & 1))
+			evict(e, &e->peer[j]);
+}
+
 static void stuck_advance(struct engine *e)
 {
 	bool back = true, stuck = false;
@@ -247,12 +276,8 @@ static void stuck_advance(struct engine *e)
 		    map_count_insync(&e->map) > e->geo.k)
 			continue;
 		stuck = true;
-		for (uint32_t j = 0; j < e->peer_count; j++) {
-			const struct peer *p = &e->peer[j];
-
-			if (p->member && !(p->raw_mask >> i & 1))
-				back = false;
-		}
+		back &= e->ld.wanted[i] == MEMBER_SUSPECT;
+		stuck_member(e, i, &back);
 	}
 	if (!stuck || !back || e->ld.own_prop)
 		return;
@@ -269,7 +294,7 @@ static void ack_ticks(struct engine *e)
 
 void leader_advance(struct engine *e)
 {
-	if (e->phase == PH_HELLO && e->leader == e->cfg.node && !e->ld.begun && gate_open(e))
+	if (e->phase == PH_HELLO && e->leader == e->cfg.node && !e->ld.begun && quorum_gate(e))
 		leader_begin(e);
 	if (e->phase >= PH_STATE && e->leader != e->cfg.node) {
 		e->ld.knows = e->ld.assembled = false;

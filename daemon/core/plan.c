@@ -30,12 +30,14 @@ static uint32_t max_runs(const struct geo *g, uint32_t count)
 }
 
 /*
- * A member's requests in a read are split only by the runs in which it holds parity, and a
- * run has m such members.
+ * A member's range in a read is split only by the runs in which it holds parity, and a run has
+ * m such members. The first run and the last one shorten a range instead.
  */
 uint32_t plan_max_reqs(const struct geo *g, uint32_t count)
 {
-	return g->n + g->p.m * max_runs(g, count);
+	uint32_t runs = max_runs(g, count);
+
+	return g->n + (runs > 2 ? g->p.m * (runs - 2) : 0);
 }
 
 /* Worst case: no two fragments are neighbours in memory. */

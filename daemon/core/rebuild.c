@@ -131,7 +131,7 @@ static void rb_flushed(struct engine *e, struct batch *b)
 {
 	e->rb.busy = false;
 	if (e->state == ENGINE_REMOVED || !leading(e) || !(b->ok >> e->rb.member & 1) ||
-	    e->rb.map_num != e->map.epoch.num)
+	    e->rb.flush_num != e->map.epoch.num || e->rb.map_num != e->map.epoch.num)
 		return;
 	if (e->rb.state == RB_FLUSH)
 		e->rb.state = RB_LOG;
@@ -142,6 +142,7 @@ static void rb_flushed(struct engine *e, struct batch *b)
 static void rb_flush(struct engine *e)
 {
 	e->rb.busy = true;
+	e->rb.flush_num = e->map.epoch.num;
 	batch_init(&e->rb.batch, rb_flushed);
 	batch_open(&e->rb.batch);
 	flush_members(e, &e->rb.batch, 1u << e->rb.member);

@@ -156,7 +156,7 @@ static bool region_written(const struct engine *e, const struct region *r)
 
 static void region_drop(struct engine *e, struct region *r)
 {
-	assert(r->held != LOCK_NONE && !r->users && !r->job_running);
+	assert(r->held != LOCK_NONE && !r->users && !r->running);
 	/* R19: from now on another node may write what we wrote. */
 	if (region_written(e, r))
 		r->shared = true;
@@ -319,7 +319,7 @@ static void region_kick_job(struct engine *e, struct region *r)
 		return;
 	if (r->held == LOCK_EX) {
 		if (job_may_run(e, r, j)) {
-			r->job_running = true;
+			r->running = j;
 			window_start(e, j);
 		}
 		return;
@@ -331,7 +331,7 @@ static void region_kick_job(struct engine *e, struct region *r)
 
 void region_kick(struct engine *e, struct region *r)
 {
-	if (r->job_running || e->state == ENGINE_REMOVED)
+	if (r->running || e->state == ENGINE_REMOVED)
 		return;
 	/* A job keeps new ops out, but not those whose lock has just come. */
 	if (r->held != LOCK_NONE && (list_empty(&r->jobs) || r->admit))
@@ -352,7 +352,7 @@ void region_kick(struct engine *e, struct region *r)
 
 void region_put(struct engine *e, struct region *r)
 {
-	if (r->users || r->want_mark || r->pend != LOCK_NONE || r->job_running ||
+	if (r->users || r->want_mark || r->pend != LOCK_NONE || r->running ||
 	    !list_empty(&r->queue) || !list_empty(&r->jobs) || !list_empty(&r->readers))
 		return;
 	if (r->held != LOCK_NONE) {
@@ -411,7 +411,8 @@ void region_job_done(struct engine *e, struct job *j)
 
 	list_del(&j->link);
 	j->r = NULL;
-	r->job_running = false;
+	if (r->running == j)
+		r->running = NULL; /* a queued one may be cancelled while another runs */
 	r->last_us = e->now;
 	region_kick(e, r);
 }

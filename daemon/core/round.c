@@ -152,6 +152,8 @@ static void round_end(struct engine *e)
 void round_view(struct engine *e, const struct event *ev)
 {
 	assert(ev->view.count <= DDR_MAX_NODES);
+	if (e->view_ring.rep != ev->view.ring.rep || e->view_ring.seq != ev->view.ring.seq)
+		e->confirmed = false;
 	e->view_ring = ev->view.ring;
 	e->view_known = true;
 	e->view_count = ev->view.count;
@@ -182,6 +184,8 @@ void round_quorum(struct engine *e, const struct event *ev)
 {
 	e->quorum_ring = ev->view.ring;
 	e->quorate = ev->view.quorate;
+	if (!e->quorate)
+		e->confirmed = false;
 }
 
 static bool lowest(const struct engine *e)
@@ -232,7 +236,7 @@ static void hello_send(struct engine *e)
 	known.inc = e->record.committed.inc;
 	b.known = &known;
 	for (uint32_t i = 0; i < e->gone_count; i++) {
-		gone[i] = pb_inc_of(e->gone[i].node, e->gone[i].inc, NO_SLOT, false);
+		gone[i] = pb_inc_of(e->gone[i].node, e->gone[i].inc, NO_SLOT, e->gone[i].fenced);
 		ptr[i] = &gone[i];
 	}
 	b.n_departed = e->gone_count;
@@ -303,6 +307,7 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	const Ddraid__Hello *h = m->hello;
 	struct peer *p = peer_find(e, from);
+	struct departed *d;
 
 	if (e->phase != PH_HELLO || !p || !p->in_round || p->hello || !h->me || h->me->node != from)
 		return;
@@ -328,6 +333,9 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 			return;
 		}
 		gone_add(e, h->departed[i]->node, h->departed[i]->inc);
+		d = gone_find(e, h->departed[i]->node, h->departed[i]->inc);
+		if (d)
+			d->fenced |= h->departed[i]->active;
 	}
 	p = choose_leader(e);
 	if (p)
@@ -380,19 +388,23 @@ static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 		p->slot = pb_slot(s->node[i]);
 		me |= p->node == e->cfg.node && p->inc == e->inc;
 	}
-	for (size_t i = 0; i < s->n_departed; i++) {
+	/* The leader's list holds everybody's (Hello), and is everybody's now. */
+	e->gone_count = 0;
+	for (size_t i = 0; i < s->n_departed && i < 2 * DDR_MAX_NODES; i++) {
 		if (s->departed[i]->node == e->cfg.node && s->departed[i]->inc == e->inc)
 			me = false;
 		gone_add(e, s->departed[i]->node, s->departed[i]->inc);
+		e->gone[e->gone_count - 1].fenced |= s->departed[i]->active;
 	}
+	record_removed(e);
 	if (!me) {
 		round_removed(e);
 		return;
 	}
 	e->phase = PH_STATE;
+	e->confirmed = true;
 	if (pb_map_read(&map, s->committed) &&
-	    (!e->have_map || epoch_cmp(&map.epoch, &e->map.epoch) > 0 ||
-	     e->state == ENGINE_JOINING))
+	    (!e->have_map || epoch_cmp(&map.epoch, &e->map.epoch) > 0))
 		epoch_adopt(e, &map);
 	slots_forget(e);
 	claims_send(e);
@@ -403,12 +415,16 @@ static void take_evict(struct engine *e, const nodemsg *m)
 	const pb_inc *who = m->evict->who;
 	struct peer *p = who ? peer_find(e, who->node) : NULL;
 
-	if (!p || !in_effective_view(e, p) || (p->inc && who->inc != p->inc))
+	if (!p || !in_effective_view(e, p))
 		return;
+	/* Incarnation 0: whoever it is; nobody had heard of it when it was evicted. */
 	if (who->node == e->cfg.node) {
-		round_removed(e);
+		if (!who->inc || who->inc == e->inc)
+			round_removed(e);
 		return;
 	}
+	if (who->inc && p->inc && who->inc != p->inc)
+		return;
 	p->evicted = true;
 	round_end(e);
 }
@@ -417,7 +433,7 @@ static void take_join(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	struct peer *p = peer_find(e, from);
 
-	if (p->inc == m->inc && !p->evicted)
+	if (p->evicted && p->inc == m->inc)
 		return;
 	p->inc = m->inc;
 	p->evicted = false;
@@ -430,6 +446,8 @@ static void take_heartbeat(struct engine *e, uint32_t from, const nodemsg *m)
 
 	if (!p->inc)
 		p->inc = m->inc;
+	else if (m->inc > p->inc && p->evicted)
+		take_join(e, from, m); /* its daemon was replaced between two views */
 	if (from == e->cfg.node && m->inc == e->inc) {
 		e->hb_any = true;
 		e->hb_sent_us = m->heartbeat->sent_us;
@@ -454,7 +472,6 @@ static void take_joined(struct engine *e, uint32_t from, const pb_inc *who, bool
 		e->state = ENGINE_ACTIVE;
 	} else {
 		e->state = ENGINE_STOPPED;
-		out_add(e, OUT_STOPPED);
 	}
 }
 
@@ -541,11 +558,17 @@ void round_advance(struct engine *e)
 	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED)
 		return;
 	heartbeat_advance(e);
-	if (!gate_open(e))
+	if (!quorum_gate(e))
 		return;
 	silence_advance(e);
-	if (!lowest(e))
+	if (!lowest(e)) {
+		/* No round has reached this node: it asks for one. */
+		if (e->phase == PH_NONE && e->now - e->view_us > e->cfg.tun.evict_ms * 1000ull) {
+			e->view_us = e->now;
+			nodemsg_join(e);
+		}
 		return;
+	}
 	if (e->phase == PH_NONE && !e->queried)
 		query_send(e);
 	else if (e->phase < PH_STATE && e->now - e->round_us > e->cfg.tun.evict_ms * 1000ull)

@@ -110,7 +110,9 @@ bool slot_clean(const struct engine *e, uint32_t slot)
 {
 	const struct slotinfo *s = &e->ld.slot[slot];
 
-	return s->known && !s->owner_inc && !slot_dirty(e, s);
+	/* A page of it under way would land on the new owner's. */
+	return s->known && !s->owner_inc && !slot_dirty(e, s) && !s->stale &&
+	       !(e->rec.writing && e->rec.slot == slot);
 }
 
 uint32_t slots_unrecovered(const struct engine *e)
@@ -271,6 +273,13 @@ void slots_announce(struct engine *e)
 			slot_announce(e, i, false);
 }
 
+/* Another node led meanwhile: whatever this one has read of the slots is old. */
+void slots_unknow(struct engine *e)
+{
+	for (uint32_t i = 0; e->ld.slot && i <= e->geo.p.slots; i++)
+		e->ld.slot[i].known = e->ld.slot[i].stale = false;
+}
+
 void slots_forget(struct engine *e)
 {
 	if (e->foreign)
@@ -284,7 +293,7 @@ static void page_cleared(struct engine *e, struct batch *b)
 	struct slotinfo *s = &e->ld.slot[e->rec.slot];
 
 	e->rec.writing = false;
-	if (e->state == ENGINE_REMOVED || !leading(e))
+	if (e->state == ENGINE_REMOVED || !leading(e) || !s->stale)
 		return;
 	if (write_musts(e) & ~b->ok)
 		return; /* written again, with the next number */
@@ -324,7 +333,8 @@ static void page_write(struct engine *e, uint32_t slot, uint32_t page)
 /* Writes what is stale, page by page. True: nothing is. */
 static bool stale_written(struct engine *e)
 {
-	if (e->rec.writing)
+	if (e->rec.writing || e->rec.flushing ||
+	    !members_ready(e, write_musts(e) | write_targets(e)))
 		return false;
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
 		if (!e->ld.slot[i].stale || slot_is_owned(e, i))
@@ -421,8 +431,9 @@ static void names_clear(struct engine *e)
 static void rec_flushed(struct engine *e, struct batch *b)
 {
 	e->rec.flushing = false;
-	if (e->state == ENGINE_REMOVED || !leading(e) || write_musts(e) & ~b->ok)
-		return;
+	if (e->state == ENGINE_REMOVED || !leading(e) || write_musts(e) & ~b->ok ||
+	    e->rec.term.inc != e->term.inc || e->rec.term.num != e->term.num)
+		return; /* what was resynced in a later round was not flushed by this */
 	bits_clear(e);
 	names_clear(e);
 }
@@ -432,7 +443,8 @@ void slots_advance(struct engine *e)
 	struct job *j = &e->rec.job;
 	uint64_t r;
 
-	if (e->rec.running || e->rec.flushing || j->r || j->busy || !stale_written(e))
+	if (e->rec.running || e->rec.flushing || j->r || j->busy ||
+	    !members_ready(e, write_musts(e) | write_targets(e)) || !stale_written(e))
 		return;
 	r = region_next(e);
 	if (r < e->geo.regions && e->rec.done_count < CLEAR_BATCH) {
@@ -448,6 +460,7 @@ void slots_advance(struct engine *e)
 		return;
 	}
 	e->rec.flushing = true;
+	e->rec.term = e->term;
 	batch_init(&e->rec.batch, rec_flushed);
 	batch_open(&e->rec.batch);
 	flush_members(e, &e->rec.batch, write_targets(e));

@@ -86,7 +86,7 @@ static void window_advance(struct engine *e, struct job *j)
 		return;
 	}
 	/* Let the others in, then queue again. region_kick drops the lock as it is called back. */
-	r->job_running = false;
+	r->running = NULL;
 	r->held = LOCK_NONE;
 	r->called_back = r->ex_tested = false;
 	lock_drop(e, LOCK_ID(LOCK_KIND_REGION, r->idx));

@@ -157,7 +157,8 @@ struct member_ops {
 	 * was cancelled may still land: only up() says that it can't. */
 	void (*cancel)(struct member *m);
 	/* Required. Answers as cancel() does, no up() or down() any more, at last closed(). The
-	 * member must not be used after the call. */
+	 * member must not be used after the call. Over a network what was under way may land after
+	 * closed(), and nobody says when it can't any more. */
 	void (*close)(struct member *m);
 	/* Required if up() ever waits for it. The answer to fence_connection(), err = 0 or -errno.
 	 * One that is not asked for any more is ignored. */

@@ -107,6 +107,21 @@ TEST(log_pages_grow_with_the_regions)
 	check_sane(&g);
 }
 
+TEST(log_pages_have_a_bound)
+{
+	struct geo_params p = usual;
+	const char *why = NULL;
+	struct geo g;
+
+	p.member_bytes = 1024ull * LOG_REGIONS_PER_PAGE * 1024 * 1024; /* a region: 1 MiB of it */
+	CHECK_EQ_INT(geo_init(&g, &p, NULL), 0);
+	CHECK_EQ_U64(g.log_pages, 1024);
+	check_sane(&g);
+	p.member_bytes += 1024;
+	CHECK_EQ_INT(geo_init(&g, &p, &why), -EINVAL);
+	CHECK(why && strstr(why, "region size is too small"));
+}
+
 TEST(a_member_must_hold_one_whole_region)
 {
 	struct geo_params p = usual;
@@ -171,8 +186,8 @@ TEST(each_parameter_out_of_range_is_refused_by_name)
 	REFUSED(-EINVAL, "region", region_bytes = 0);
 	REFUSED(-EINVAL, "region", region_bytes = 2048);
 	REFUSED(-EINVAL, "region", region_bytes = 3 << 20);
-	REFUSED(-EINVAL, "member", member_bytes = UINT64_MAX);
-	REFUSED(-EINVAL, "member", member_bytes = ((uint64_t)INT64_MAX >> 2) + 1);
+	REFUSED(-EINVAL, "8 EiB", member_bytes = UINT64_MAX);
+	REFUSED(-EINVAL, "8 EiB", member_bytes = ((uint64_t)INT64_MAX >> 2) + 1);
 	REFUSED(-EINVAL, "region size is too small", member_bytes = (uint64_t)INT64_MAX >> 2);
 	REFUSED(-EINVAL, "region size is too small", member_bytes = 1ull << 46);
 	REFUSED(-ENOSPC, "too small", member_bytes = 1 << 20);
@@ -325,6 +340,22 @@ TEST(superblocks_log_pages_and_data_do_not_overlap)
 					}
 			CHECK(next <= g.data_offset);
 		}
+}
+
+/* The log is sized as if data began at 0, the array's size is what remains of it. */
+TEST(the_default_region_of_an_exact_fit_leaves_room_for_the_log)
+{
+	const uint64_t fit = (4ull * LOG_REGIONS_PER_PAGE) << 22;
+
+	for (struct sweep w = {0}; sweep_next(&w);) {
+		struct geo g;
+
+		w.p.slots = DDR_MAX_SLOTS;
+		w.p.member_bytes = (3 << 20) + (fit >> w.p.order);
+		w.p.region_bytes = geo_default_region_bytes(fit);
+		CHECK_EQ_INT(geo_init(&g, &w.p, NULL), 0);
+		CHECK(g.size_bytes >= fit && g.log_pages <= 4);
+	}
 }
 
 TEST(the_default_region_keeps_a_slot_within_four_pages)

@@ -271,6 +271,8 @@ TEST(each_field_out_of_range_is_refused)
 	refused(last + 24, 8, 257, -EINVAL, "rebuilt");
 	accepted(AT_MEMBER + 24, 8, 257); /* means nothing for a member that is in sync */
 	accepted(AT_COMMITTED, 8, 42);
+	accepted(AT_MISSED_FROM, 8, 42);
+	accepted(AT_MEMBER + 32, 8, 42);
 	accepted(AT_NAME, 8, 0);
 }
 

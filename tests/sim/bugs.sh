@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# Proves that the simulator's checks can fail: each tests/sim/bugs/*.patch puts one deliberate bug
+# into a copy of the core, and the simulator must go red on it within SEEDS seeds. A patch that no
+# longer applies, doesn't compile or goes unnoticed fails. The core itself carries no switch for it.
+#
+#	tests/sim/bugs.sh [NAME...]	all, or those named; needs a built tree
+#
+# top_srcdir, top_builddir: as `make check` sets them; default: here.
+
+set -u
+src=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
+build=${top_builddir:-$src}
+seeds=${SEEDS:-500}
+cc=${CC:-gcc}
+passed=0 failed=0
+work=$(mktemp -d "${TMPDIR:-/tmp}/ddraid-bugs.XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+
+for need in patch "$cc" ar; do
+	command -v "$need" >/dev/null || { echo "bugs.sh: $need is missing; run tools/deps"; exit 77; }
+done
+objects=$(find "$build/tests/sim" -name '*.o' ! -name '*test_world*')
+[ -f "$build/libddraidcore.a" ] && [ -n "$objects" ] || {
+	echo "bugs.sh: $build has no libddraidcore.a and tests/sim/*.o; run make first"
+	exit 1
+}
+flags="-std=gnu11 -D_GNU_SOURCE -O2 -g -fno-tree-dse"
+
+one() { # NAME PATCH -> prints why it failed
+	local dir=$work/$1 f
+	mkdir -p "$dir/daemon" && cp -r "$src/daemon/core" "$dir/daemon/" || return 1
+	patch -s -p1 -d "$dir" <"$2" >"$dir/log" 2>&1 || { echo "the patch no longer applies"; return 1; }
+	cp "$build/libddraidcore.a" "$dir/core.a"
+	for f in $(sed -n 's,^+++ b/,,p' "$2"); do
+		# shellcheck disable=SC2086
+		$cc $flags -I"$dir" -I"$src" -I"$build" -c "$dir/$f" -o "$dir/$(basename "$f" .c).o" \
+			2>>"$dir/log" || { echo "it doesn't compile: $(tail -3 "$dir/log")"; return 1; }
+		# The archive's members carry automake's prefix.
+		member=$(ar t "$dir/core.a" | grep -E "(^|-)$(basename "$f" .c)\.o$")
+		ar d "$dir/core.a" "$member" && ar r "$dir/core.a" "$dir/$(basename "$f" .c).o" 2>/dev/null
+	done
+	# shellcheck disable=SC2086
+	$cc -o "$dir/sim" $objects "$dir/core.a" ${SIM_LIBS:--lprotobuf-c -lisal} >>"$dir/log" 2>&1 ||
+		{ echo "it doesn't link: $(tail -3 "$dir/log")"; return 1; }
+	timeout "${LIMIT:-300}" "$dir/sim" --quiet --seeds "1..$seeds" >"$dir/out" 2>&1
+	case $? in
+	0) echo "not noticed within $seeds seeds"; return 1 ;;
+	124) echo "the simulator hangs"; return 1 ;;
+	esac
+	grep -m1 -E 'VIOLATION|Assertion|seed [0-9]+' "$dir/out" | cut -c1-110
+}
+
+for p in "$src"/tests/sim/bugs/*.patch; do
+	name=$(basename "$p" .patch)
+	if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then
+		continue
+	fi
+	if why=$(one "$name" "$p"); then
+		passed=$((passed + 1))
+		printf 'caught  %-28s %s\n' "$name" "$why"
+	else
+		failed=$((failed + 1))
+		printf 'MISSED  %-28s %s\n' "$name" "$why"
+	fi
+	rm -rf "${work:?}/$name"
+done
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -1,0 +1,622 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Member requests and the connections that carry them.
+ *
+ * A request takes effect on the medium at a moment between its issue and its answer, in two halves
+ * at times (only a sector is atomic), so requests overtake each other. When nobody waits for the
+ * answer any more (crash, broken connection, cancel), what has not taken effect yet never does, or
+ * does as planned, or late, within the bound o.zombie_us, unless a fence ends it first.
+ *
+ *   issued -> [half] -> taken effect -> answered -> given        the normal way
+ *          -> answered with an error -> ... takes effect late    broken connection, cancel
+ *   A request is freed when it can't take effect any more and its answer was given or has no taker.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim.h"
+
+static void on_exec(struct sim *s, struct hev *ev);
+static void on_answer(struct sim *s, struct hev *ev);
+
+static bool changes_medium(const struct req *r)
+{
+	return r->op != DEV_READ;
+}
+
+static bool may_land(const struct req *r)
+{
+	return r->exec == EXEC_NOT || r->exec == EXEC_HALF;
+}
+
+static struct req *req_get(struct sim *s, uint64_t idx, uint64_t uid)
+{
+	struct req *r = s->req[idx];
+
+	return r->used && r->uid == uid ? r : NULL;
+}
+
+static uint32_t req_alloc(struct sim *s)
+{
+	uint32_t i = 0;
+
+	while (i < s->reqs && s->req[i]->used)
+		i++;
+	if (i == s->reqs) {
+		s->req = xrealloc(s->req, ++s->reqs * sizeof(struct req *));
+		s->req[i] = xcalloc(1, sizeof(struct req));
+	}
+	*s->req[i] = (struct req){.used = true, .uid = ++s->next_uid};
+	return i;
+}
+
+static void req_unuse(struct req *r)
+{
+	if (may_land(r) || !r->given)
+		return;
+	free(r->buf);
+	r->buf = NULL;
+	r->used = false;
+}
+
+static void pending_count(struct sim *s, const struct req *r, int by)
+{
+	uint64_t stripe, last;
+
+	if (r->op == DEV_READ || r->op == DEV_FLUSH ||
+	    !checks_data_span(s, r->offset, r->bytes, &stripe, &last))
+		return;
+	for (; stripe <= last; stripe++) {
+		s->checks.writes[stripe] += (uint32_t)by;
+		if (!s->checks.writes[stripe])
+			risk_settle(s, stripe);
+	}
+}
+
+/* The exporter has answered: a FLUSH from now on covers it. */
+static void said_done(struct sim *s, const struct req *r)
+{
+	for (uint32_t i = 0; i < 2; i++)
+		disk_answered(s, &s->disk[r->disk], r->wseq[i]);
+}
+
+/* It has taken effect, or never will. */
+static void exec_final(struct sim *s, struct req *r, enum exec_state state)
+{
+	r->exec = state;
+	if (changes_medium(r)) {
+		s->inc[r->ii].outstanding--;
+		pending_count(s, r, -1);
+		if (r->orphan)
+			said_done(s, r);
+		inc_check_ended(s, r->ii);
+	}
+	req_unuse(r);
+}
+
+/* ---- taking effect -------------------------------------------------------------------------- */
+
+static void land_write(struct sim *s, struct req *r, uint32_t from, uint32_t to)
+{
+	struct disk *d = &s->disk[r->disk];
+	uint64_t seq;
+
+	if (from >= to)
+		return;
+	seq = disk_write(s, d, r->offset + from, to - from, r->buf + from, r->flags & DEV_F_FUA);
+	r->wseq[from ? 1 : 0] = seq;
+	checks_exec(s, r);
+	if (r->orphan && !r->late) {
+		r->late = true;
+		stats_fault(s, F_LATE_WRITE);
+	}
+}
+
+static bool land_error(struct sim *s, struct req *r)
+{
+	struct disk *d = &s->disk[r->disk];
+	uint32_t *errs = r->op == DEV_READ    ? &d->read_errs
+			 : r->op == DEV_FLUSH ? &d->flush_errs
+					      : &d->write_errs;
+
+	if (d->dead) {
+		r->err = -EIO;
+		return true;
+	}
+	if (!*errs || r->orphan || r->kind == KIND_SB)
+		return false;
+	--*errs;
+	r->err = -EIO;
+	risk_lost(s, r->disk);
+	if (r->op == DEV_FLUSH) {
+		disk_flush_error(s, d, d->flush_err_loses);
+		stats_fault(s, d->flush_err_loses ? F_FLUSH_ERROR_LOST : F_FLUSH_ERROR_KEPT);
+	} else {
+		stats_fault(s, r->op == DEV_READ ? F_READ_ERROR : F_WRITE_ERROR);
+	}
+	if (r->op == DEV_WRITE && rng_chance(&s->rng, 500))
+		land_write(s, r, 0, rng_below(&s->rng, r->bytes / SECTOR + 1) * SECTOR);
+	return true;
+}
+
+/* `half`: the first half only. */
+static void land(struct sim *s, struct req *r, bool half)
+{
+	struct disk *d = &s->disk[r->disk];
+	uint32_t from = r->exec == EXEC_HALF ? r->half : 0, to = half ? r->half : r->bytes;
+
+	if (!d->powered) {
+		exec_final(s, r, EXEC_NEVER);
+		return;
+	}
+	if (r->exec == EXEC_NOT && land_error(s, r)) {
+		exec_final(s, r, EXEC_DONE);
+		return;
+	}
+	if (TRACING(s))
+		trace(s, "w  exec req %lu n%u disk %u %s%s+%u%s", r->uid, s->node[r->node].id,
+		      r->disk,
+		      r->op == DEV_READ    ? "read "
+		      : r->op == DEV_FLUSH ? "flush "
+					   : "write ",
+		      half ? "first half " : "", to - from, r->orphan ? " LATE" : "");
+	if (r->op == DEV_READ)
+		disk_read(d, r->offset + from, to - from, r->buf + from);
+	else if (r->op == DEV_FLUSH)
+		disk_flush(s, d, r->issued_us);
+	else
+		land_write(s, r, from, to);
+	if (half)
+		r->exec = EXEC_HALF;
+	else
+		exec_final(s, r, EXEC_DONE);
+}
+
+static void on_exec(struct sim *s, struct hev *ev)
+{
+	struct req *r = req_get(s, ev->a >> 1, ev->b);
+
+	if (r && may_land(r) && !(ev->a & 1 && r->exec == EXEC_HALF))
+		land(s, r, ev->a & 1);
+}
+
+/* ---- answers -------------------------------------------------------------------------------- */
+
+static void answer(struct sim *s, uint32_t idx, uint64_t delay_us, int err)
+{
+	struct req *r = s->req[idx];
+	struct event ev = {.type = EV_DEV_DONE, .done = {.id = r->id, .err = err}};
+	struct nev *nev = nev_new(&ev, NULL, 0);
+
+	r->answered = true;
+	r->err = err;
+	nev->req = idx;
+	node_post_nev(s, &s->node[r->node], s->now + delay_us, nev);
+}
+
+static void on_answer(struct sim *s, struct hev *ev)
+{
+	struct req *r = req_get(s, ev->a, ev->b);
+
+	if (!r || r->answered || r->orphan)
+		return;
+	if (may_land(r))
+		land(s, r, false); /* not given yet, so it isn't freed */
+	said_done(s, r);
+	answer(s, (uint32_t)ev->a, 0, r->err);
+}
+
+static void check_buffer(struct sim *s, const struct req *r)
+{
+	uint32_t at = 0;
+
+	for (uint32_t i = 0; i < r->iov_count; i++) {
+		if (memcmp(r->buf + at, r->iov[i].iov_base, r->iov[i].iov_len))
+			sim_fail(s, "C9", "node %u changed the memory of write %lx under way",
+				 s->node[r->node].id, r->id);
+		at += (uint32_t)r->iov[i].iov_len;
+	}
+}
+
+static void fill_iov(const struct req *r, bool junk)
+{
+	uint32_t at = 0;
+
+	for (uint32_t i = 0; i < r->iov_count; i++) {
+		if (junk)
+			memset(r->iov[i].iov_base, 0xa5, r->iov[i].iov_len);
+		else
+			memcpy(r->iov[i].iov_base, r->buf + at, r->iov[i].iov_len);
+		at += (uint32_t)r->iov[i].iov_len;
+	}
+}
+
+void dev_give(struct sim *s, uint32_t idx, int *err)
+{
+	struct req *r = s->req[idx];
+
+	*err = r->err;
+	if (r->op == DEV_READ)
+		fill_iov(r, r->err != 0);
+	else if (r->op == DEV_WRITE)
+		check_buffer(s, r);
+	dev_drop_given(s, idx);
+}
+
+void dev_drop_given(struct sim *s, uint32_t idx)
+{
+	struct req *r = s->req[idx];
+
+	r->given = true;
+	r->iov = NULL;
+	req_unuse(r);
+}
+
+/* ---- issue ---------------------------------------------------------------------------------- */
+
+static uint64_t latency(struct sim *s, const struct req *r)
+{
+	uint64_t us = rng_range(&s->rng, s->o.disk_lo_us, s->o.disk_hi_us);
+
+	if (r->op == DEV_FLUSH || r->flags & DEV_F_FUA)
+		us *= 2;
+	if (s->now < s->disk[r->disk].slow_until_us)
+		us *= rng_range(&s->rng, 10, 50);
+	else if (rng_chance(&s->rng, s->o.slow_permille))
+		us *= 50;
+	return us < s->o.zombie_us * 4 / 5 ? us : s->o.zombie_us * 4 / 5;
+}
+
+static void schedule(struct sim *s, uint32_t idx)
+{
+	struct req *r = s->req[idx];
+	uint64_t us = latency(s, r), exec = rng_range(&s->rng, 0, us);
+
+	if (r->bytes > SECTOR && rng_chance(&s->rng, 250)) {
+		r->half = (1 + rng_below(&s->rng, r->bytes / SECTOR - 1)) * SECTOR;
+		sim_at(s, rng_range(&s->rng, 0, exec), on_exec, (uint64_t)idx << 1 | 1, r->uid,
+		       NULL);
+	}
+	sim_at(s, exec, on_exec, (uint64_t)idx << 1, r->uid, NULL);
+	sim_at(s, us, on_answer, idx, r->uid, NULL);
+}
+
+static bool well_formed(struct sim *s, const struct simnode *n, const struct out *o)
+{
+	uint64_t sum = 0;
+
+	if (o->io.dev >= DDR_MAX_DEVS || !n->dev[o->io.dev].used) {
+		sim_fail(s, "C9", "node %u: request for device %u that it never had", n->id,
+			 o->io.dev);
+		return false;
+	}
+	for (uint32_t i = 0; i < o->io.iov_count; i++)
+		sum += o->io.iov[i].iov_len;
+	if (o->io.op == DEV_FLUSH)
+		return true;
+	if (o->io.offset % SECTOR || o->io.bytes % SECTOR || !o->io.bytes ||
+	    o->io.offset + o->io.bytes > s->disk[n->dev[o->io.dev].disk].bytes ||
+	    (o->io.op != DEV_ZEROES && sum != o->io.bytes)) {
+		sim_fail(s, "C9", "node %u: malformed request: offset %lu, %u bytes, iov %lu",
+			 n->id, o->io.offset, o->io.bytes, sum);
+		return false;
+	}
+	return true;
+}
+
+static void check_id(struct sim *s, const struct simnode *n, uint64_t id)
+{
+	for (uint32_t i = 0; i < s->reqs; i++) {
+		const struct req *r = s->req[i];
+
+		if (r->used && !r->given && r->node == n->idx && r->gen == n->gen && r->id == id)
+			sim_fail(s, "C9", "node %u: request id %lx is under way already", n->id,
+				 id);
+	}
+}
+
+static void req_fill(struct req *r, const struct simnode *n, const struct out *o)
+{
+	uint32_t at = 0;
+
+	r->node = n->idx;
+	r->ii = n->ii;
+	r->gen = n->gen;
+	r->dev = o->io.dev;
+	r->disk = n->dev[o->io.dev].disk;
+	r->id = o->io.id;
+	r->op = o->io.op;
+	r->kind = o->io.kind;
+	r->flags = o->io.flags;
+	r->offset = o->io.offset;
+	r->bytes = o->io.op == DEV_FLUSH ? 0 : o->io.bytes;
+	r->region = o->io.region;
+	r->iov = o->io.iov;
+	r->iov_count = o->io.op == DEV_READ || o->io.op == DEV_WRITE ? o->io.iov_count : 0;
+	r->buf = xcalloc(1, r->bytes + 1);
+	for (uint32_t i = 0; i < r->iov_count && r->op == DEV_WRITE; i++) {
+		memcpy(r->buf + at, r->iov[i].iov_base, r->iov[i].iov_len);
+		at += (uint32_t)r->iov[i].iov_len;
+	}
+	if (r->op == DEV_READ)
+		fill_iov(r, true);
+}
+
+void dev_submit(struct sim *s, struct simnode *n, const struct out *o)
+{
+	struct devslot *slot;
+	struct req *r;
+	uint32_t idx;
+
+	if (!well_formed(s, n, o))
+		return;
+	check_id(s, n, o->io.id);
+	slot = &n->dev[o->io.dev];
+	idx = req_alloc(s);
+	r = s->req[idx];
+	req_fill(r, n, o);
+	r->issued_us = s->now;
+	if (!slot->up || (s->inc[n->ii].fenced && s->o.fence_cuts)) {
+		r->exec = EXEC_NEVER;
+		answer(s, idx, rng_range(&s->rng, 10, 500), -ENOTCONN);
+		return;
+	}
+	checks_issue(s, n, r);
+	if (changes_medium(r)) {
+		s->inc[r->ii].outstanding++;
+		s->inc[r->ii].ended = false;
+	}
+	pending_count(s, r, 1);
+	schedule(s, idx);
+}
+
+/* ---- broken connections, crashes, fences ---------------------------------------------------- */
+
+static void make_orphan(struct sim *s, uint32_t idx)
+{
+	struct req *r = s->req[idx];
+	uint32_t dice = rng_below(&s->rng, 100);
+
+	r->orphan = true;
+	if (!may_land(r)) {
+		said_done(s, r); /* to a closed connection */
+		return;
+	}
+	if (dice < 35 || !changes_medium(r)) {
+		exec_final(s, r, EXEC_NEVER);
+	} else if (dice >= 60) {
+		uint64_t uid = r->uid;
+
+		/* A new number voids the events that were planned. */
+		r->uid = ++s->next_uid;
+		if (TRACING(s))
+			trace(s, "w  req %lu becomes late req %lu", uid, r->uid);
+		sim_at(s, rng_range(&s->rng, 0, s->o.zombie_us), on_exec, (uint64_t)idx << 1,
+		       r->uid, NULL);
+	}
+	/* else as planned */
+}
+
+void dev_orphan_all(struct sim *s, struct simnode *n)
+{
+	for (uint32_t i = 0; i < s->reqs; i++) {
+		struct req *r = s->req[i];
+
+		if (!r->used || r->node != n->idx || r->gen != n->gen)
+			continue;
+		r->iov = NULL;
+		if (!r->answered) /* an answered one is dropped with its event */
+			r->answered = r->given = true;
+		make_orphan(s, i);
+		req_unuse(r);
+	}
+}
+
+static void break_req(struct sim *s, uint32_t idx, int err)
+{
+	answer(s, idx, rng_range(&s->rng, 0, 3 * MS), err);
+	make_orphan(s, idx);
+}
+
+void dev_break(struct sim *s, struct simnode *n, uint32_t dev, int err)
+{
+	struct devslot *slot = &n->dev[dev];
+	struct event ev = {.type = EV_DEV_DOWN, .dev = {.dev = dev, .err = err}};
+
+	if (!slot->used || !slot->up || !n->proc)
+		return;
+	slot->up = false;
+	for (uint32_t i = 0; i < s->reqs; i++) {
+		struct req *r = s->req[i];
+
+		if (r->used && r->node == n->idx && r->gen == n->gen && r->dev == dev &&
+		    !r->answered)
+			break_req(s, i, err);
+	}
+	risk_lost(s, slot->disk);
+	slot->down_due = true;
+	node_post(s, n, rng_range(&s->rng, 0, 3 * MS), &ev);
+}
+
+void dev_break_disk(struct sim *s, uint32_t disk, int err)
+{
+	for (uint32_t i = 0; i < s->o.nodes; i++) {
+		uint32_t dev = dev_slot_of_disk(&s->node[i], disk);
+
+		if (s->node[i].proc && dev != NONE)
+			dev_break(s, &s->node[i], dev, err);
+	}
+}
+
+void dev_cancel(struct sim *s, struct simnode *n, uint32_t dev)
+{
+	if (dev >= DDR_MAX_DEVS || !n->dev[dev].used) {
+		sim_fail(s, "C9", "node %u cancels device %u that it never had", n->id, dev);
+		return;
+	}
+	if (s->o.cancel_drops && n->dev[dev].up) {
+		dev_break(s, n, dev, -ECANCELED);
+		dev_try(s, n, dev, rng_range(&s->rng, 1 * MS, 30 * MS));
+		return;
+	}
+	for (uint32_t i = 0; i < s->reqs; i++) {
+		struct req *r = s->req[i];
+		uint64_t us = rng_range(&s->rng, 0, 2 * MS);
+
+		if (!r->used || r->node != n->idx || r->gen != n->gen || r->dev != dev ||
+		    r->answered)
+			continue;
+		r->uid = ++s->next_uid; /* voids what was planned */
+		if (may_land(r) && rng_chance(&s->rng, 500))
+			exec_final(s, r, EXEC_NEVER);
+		r->err = -ECANCELED;
+		sim_at(s, rng_range(&s->rng, 0, us), on_exec, (uint64_t)i << 1, r->uid, NULL);
+		sim_at(s, us, on_answer, i, r->uid, NULL);
+	}
+}
+
+bool dev_under_way(const struct sim *s, const struct simnode *n)
+{
+	for (uint32_t i = 0; i < s->reqs; i++) {
+		const struct req *r = s->req[i];
+
+		if (r->used && r->node == n->idx && r->gen == n->gen && !r->given)
+			return true;
+	}
+	return false;
+}
+
+static void flush_after_fence(struct sim *s, uint32_t disks)
+{
+	for (uint32_t i = 0; i < s->o.disks; i++)
+		if (disks >> i & 1 && s->disk[i].powered && !s->disk[i].dead)
+			disk_flush(s, &s->disk[i], s->now);
+}
+
+void dev_finish_inc(struct sim *s, uint32_t ii)
+{
+	struct simnode *n = &s->node[s->inc[ii].node];
+	uint32_t disks = 0;
+
+	for (uint32_t i = 0; i < s->reqs; i++) {
+		struct req *r = s->req[i];
+
+		if (!r->used || r->ii != ii)
+			continue;
+		disks |= 1u << r->disk;
+		if (!may_land(r))
+			continue;
+		r->late = true; /* ended by the fence: not a late one */
+		if (rng_chance(&s->rng, 500))
+			land(s, r, false);
+		else
+			exec_final(s, r, EXEC_NEVER);
+	}
+	flush_after_fence(s, disks);
+	if (!s->o.fence_cuts || !n->proc || n->ii != ii)
+		return;
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		dev_break(s, n, i, -ESHUTDOWN);
+}
+
+void dev_power_loss(struct sim *s, uint32_t disk, bool trusted)
+{
+	struct disk *d = &s->disk[disk];
+
+	for (uint32_t i = 0; i < s->reqs; i++) {
+		struct req *r = s->req[i];
+
+		if (r->used && r->disk == disk && may_land(r))
+			exec_final(s, r, EXEC_NEVER);
+	}
+	disk_power_loss(s, d);
+	d->powered = false;
+	d->instance = s->o.instance_known ? mix64(++s->next_uid) | 1 : 0;
+	if (!trusted)
+		risk_lost(s, disk);
+	dev_break_disk(s, disk, -ECONNRESET);
+	checks_engine_gone(s); /* if nobody was there to notice */
+}
+
+/* ---- connections ---------------------------------------------------------------------------- */
+
+uint32_t dev_slot_of_disk(const struct simnode *n, uint32_t disk)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (n->dev[i].used && n->dev[i].disk == disk)
+			return i;
+	return NONE;
+}
+
+/* Nothing sent before by this node, in any of its lives, still runs there, and the engine has heard
+ * of the end of all of it. */
+static bool quiet(const struct sim *s, const struct simnode *n, uint32_t disk)
+{
+	for (uint32_t i = 0; i < s->reqs; i++) {
+		const struct req *r = s->req[i];
+
+		if (r->used && r->node == n->idx && r->disk == disk)
+			return false;
+	}
+	return true;
+}
+
+static void on_try(struct sim *s, struct hev *ev)
+{
+	struct simnode *n = &s->node[ev->a >> 32];
+	uint32_t dev = (uint32_t)ev->a;
+	struct devslot *slot = &n->dev[dev];
+	struct disk *d;
+	struct nev *nev;
+
+	if (ev->b != n->gen || !n->proc || !slot->trying)
+		return;
+	slot->trying = false;
+	d = &s->disk[slot->disk];
+	if (slot->up || slot->cut || d->hidden || !d->powered || (d->dead && d->dead_silent) ||
+	    n->removing)
+		return; /* tried again when that changes */
+	if (slot->down_due || !quiet(s, n, slot->disk) || (s->inc[n->ii].fenced)) {
+		dev_try(s, n, dev, 4 * MS);
+		return;
+	}
+	slot->up = true;
+	nev = nev_new(
+	    &(struct event){.type = EV_DEV_UP,
+			    .dev = {.dev = dev, .bytes = d->bytes, .instance = d->instance}},
+	    d->uri, sizeof(d->uri));
+	node_post_nev(s, n, s->now, nev);
+}
+
+void dev_try(struct sim *s, struct simnode *n, uint32_t dev, uint64_t delay_us)
+{
+	if (n->dev[dev].trying)
+		return;
+	n->dev[dev].trying = true;
+	sim_at(s, delay_us, on_try, (uint64_t)n->idx << 32 | dev, n->gen, NULL);
+}
+
+void dev_try_disk(struct sim *s, uint32_t disk)
+{
+	for (uint32_t i = 0; i < s->o.nodes; i++) {
+		uint32_t dev = dev_slot_of_disk(&s->node[i], disk);
+
+		if (s->node[i].proc && dev != NONE)
+			dev_try(s, &s->node[i], dev, rng_range(&s->rng, 1 * MS, 40 * MS));
+	}
+}
+
+void dev_open(struct sim *s, struct simnode *n, uint32_t disk, uint64_t delay_us)
+{
+	uint32_t dev = dev_slot_of_disk(n, disk);
+
+	if (dev == NONE) {
+		/* The numbers mean nothing: any free one will do. */
+		dev = rng_below(&s->rng, DDR_MAX_DEVS);
+		while (n->dev[dev].used)
+			dev = (dev + 1) % DDR_MAX_DEVS;
+		n->dev[dev] = (struct devslot){.used = true, .disk = disk};
+	}
+	dev_try(s, n, dev, delay_us);
+}

@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The faults. Each one starts something and, where it ends by itself, plans its end.
+ *
+ * What the contract allows bounds what is done: never is the data of more than m members put at
+ * risk at once (may_lose), but for F_CLUSTER_POWER, where the oracle knows what may come back.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "sim.h"
+
+static struct simnode *pick_node(struct sim *s, bool with_daemon)
+{
+	uint32_t i = rng_below(&s->rng, s->o.nodes);
+
+	for (uint32_t k = 0; k < s->o.nodes; k++, i = (i + 1) % s->o.nodes) {
+		struct simnode *n = &s->node[i];
+
+		if (n->powered && !n->frozen && !n->stopped && (n->proc || !with_daemon))
+			return n;
+	}
+	return NULL;
+}
+
+/* Every member is in sync and nothing else threatens one. */
+static bool may_lose(const struct sim *s)
+{
+	for (uint32_t i = 0; i < s->o.disks; i++) {
+		const struct disk *d = &s->disk[i];
+
+		if (s->checks.member_of[i] == NONE)
+			continue;
+		if (s->checks.lossy[i] || d->cache_lost || d->read_errs || d->write_errs ||
+		    d->flush_errs || d->dead || !d->powered || d->hidden)
+			return false;
+	}
+	for (uint32_t i = 0; i < s->o.nodes; i++)
+		if (s->node[i].st.proposing)
+			return false;
+	return s->checks.map_full && s->now > s->planner.cluster_down_until;
+}
+
+static uint32_t member_disk(struct sim *s)
+{
+	return s->checks.disk_of[rng_below(&s->rng, s->geo.n)];
+}
+
+static uint32_t spare_disk(const struct sim *s)
+{
+	for (uint32_t i = 0; i < s->o.disks; i++)
+		if (s->checks.member_of[i] == NONE && !s->disk[i].dead && !s->disk[i].sb_valid)
+			return i;
+	return NONE;
+}
+
+bool fault_fits(const struct sim *s, enum fault f)
+{
+	bool many = s->o.nodes > 2;
+
+	switch (f) {
+	case F_PARTITION:
+	case F_QUORUM_LOST:
+	case F_SOLO_MSG:
+	case F_SOLO_MSG_CRASH:
+	case F_FREEZE_LONG:
+	case F_STOPPED:
+	case F_LEADER_IN_RECOVERY:
+	case F_LEADER_IN_JOIN:
+		return many;
+	case F_PARTITION3:
+		return s->o.nodes >= 3;
+	case F_READ_ERROR:
+	case F_WRITE_ERROR:
+	case F_FLUSH_ERROR_LOST:
+	case F_FLUSH_ERROR_KEPT:
+	case F_DISCONNECT_ONE:
+	case F_DISCONNECT_ALL:
+	case F_DISCONNECT_LONG:
+	case F_EXPORTER_POWER:
+	case F_ADMIN_FAIL:
+	case F_LEADER_IN_CHANGE:
+	case F_LEADER_IN_REBUILD:
+	case F_POWER_IN_CHANGE:
+		return may_lose(s);
+	case F_DISK_DEAD:
+		return may_lose(s) && s->planner.deaths < 2 && spare_disk(s) != NONE;
+	case F_SWITCH_FLAP:
+		return s->o.instance_known && may_lose(s);
+	case F_STALE_START:
+		return !s->checks.map_full && s->now > s->planner.cluster_down_until;
+	case F_CLUSTER_CRASH:
+	case F_CLUSTER_POWER:
+		return s->now > s->planner.cluster_down_until;
+	default:
+		return true;
+	}
+}
+
+/* ---- nodes ---------------------------------------------------------------------------------- */
+
+static bool crash_node(struct sim *s)
+{
+	struct simnode *n = pick_node(s, false);
+
+	if (!n)
+		return false;
+	node_crash(s, n);
+	node_power_on_later(s, n, rng_range(&s->rng, 30 * MS, 2500 * MS));
+	return true;
+}
+
+static bool kill_daemon(struct sim *s)
+{
+	struct simnode *n = pick_node(s, true);
+
+	if (!n)
+		return false;
+	node_kill_daemon(s, n);
+	node_start_later(s, n, rng_range(&s->rng, 1 * MS, 600 * MS));
+	return true;
+}
+
+static bool freeze(struct sim *s, uint64_t lo, uint64_t hi, bool daemon_only)
+{
+	struct simnode *n = pick_node(s, true);
+
+	if (!n)
+		return false;
+	if (daemon_only)
+		node_stop_daemon(s, n, rng_range(&s->rng, lo, hi));
+	else
+		node_freeze(s, n, rng_range(&s->rng, lo, hi));
+	return true;
+}
+
+static bool partition(struct sim *s, uint32_t parts, bool no_majority)
+{
+	uint32_t comp[SIM_MAX_NODES] = {0}, count[SIM_MAX_NODES] = {0};
+
+	for (uint32_t i = 0; i < s->o.nodes; i++) {
+		do {
+			comp[i] = rng_below(&s->rng, parts);
+		} while (no_majority && (count[comp[i]] + 1) * 2 > s->o.nodes);
+		count[comp[i]]++;
+	}
+	for (uint32_t i = 0; i < parts; i++)
+		if (!count[i])
+			return false;
+	group_partition(s, comp);
+	group_heal_later(s, rng_range(&s->rng, 100 * MS, 1500 * MS));
+	return true;
+}
+
+static void crash_all(struct sim *s)
+{
+	for (uint32_t i = 0; i < s->o.nodes; i++) {
+		struct simnode *n = &s->node[i];
+
+		if (!n->powered)
+			continue;
+		node_crash(s, n);
+		node_power_on_later(s, n, rng_range(&s->rng, 20 * MS, 800 * MS));
+	}
+	s->planner.cluster_down_until = s->now + 1500 * MS;
+}
+
+static void on_exporter_up(struct sim *s, struct hev *ev)
+{
+	struct disk *d = &s->disk[ev->a];
+
+	if (d->powered)
+		return;
+	d->powered = true;
+	trace(s, "w  exporter %u is back", d->idx);
+	dev_try_disk(s, d->idx);
+}
+
+void fault_exporter_power(struct sim *s, uint32_t disk, uint64_t off_us, bool trusted)
+{
+	dev_power_loss(s, disk, trusted);
+	sim_at(s, off_us, on_exporter_up, disk, 0, NULL);
+}
+
+void fault_cluster_power(struct sim *s, bool exporters)
+{
+	crash_all(s);
+	for (uint32_t i = 0; i < s->o.disks && exporters; i++)
+		if (s->disk[i].powered)
+			fault_exporter_power(s, i, rng_range(&s->rng, 5 * MS, 500 * MS), true);
+}
+
+static void on_shown(struct sim *s, struct hev *ev)
+{
+	s->disk[ev->a].hidden = false;
+	dev_try_disk(s, (uint32_t)ev->a);
+}
+
+static void hide(struct sim *s, uint32_t disk, uint64_t us)
+{
+	s->disk[disk].hidden = true;
+	dev_break_disk(s, disk, -ECONNRESET);
+	sim_at(s, us, on_shown, disk, 0, NULL);
+}
+
+/* At the start some of the members in sync are late, those left behind are there. */
+static bool stale_start(struct sim *s)
+{
+	bool stale = false;
+
+	for (uint8_t m = 0; m < s->geo.n; m++) {
+		uint32_t d = s->checks.disk_of[m];
+
+		stale = stale || (s->checks.map.member[m].state != MEMBER_IN_SYNC && d != NONE &&
+				  s->disk[d].powered && !s->disk[d].dead && !s->disk[d].hidden);
+	}
+	if (!stale)
+		return false;
+	crash_all(s);
+	for (uint8_t m = 0; m < s->geo.n; m++)
+		if (s->checks.map.member[m].state == MEMBER_IN_SYNC &&
+		    s->checks.disk_of[m] != NONE && rng_chance(&s->rng, 600))
+			hide(s, s->checks.disk_of[m], rng_range(&s->rng, 200 * MS, 1500 * MS));
+	return true;
+}
+
+/* ---- disks ---------------------------------------------------------------------------------- */
+
+static bool die(struct sim *s)
+{
+	struct disk *d = &s->disk[member_disk(s)];
+
+	d->dead = true;
+	d->dead_silent = rng_chance(&s->rng, 500);
+	s->planner.deaths++;
+	risk_lost(s, d->idx);
+	if (d->dead_silent)
+		dev_break_disk(s, d->idx, -ECONNRESET);
+	return true;
+}
+
+static void on_uncut(struct sim *s, struct hev *ev)
+{
+	struct simnode *n = &s->node[ev->a >> 32];
+	uint32_t dev = (uint32_t)ev->a;
+
+	if (ev->b != n->gen || !n->proc)
+		return;
+	n->dev[dev].cut = false;
+	dev_try(s, n, dev, 1 * MS);
+}
+
+static bool disconnect_one(struct sim *s)
+{
+	struct simnode *n = pick_node(s, true);
+	uint32_t dev = n ? dev_slot_of_disk(n, member_disk(s)) : NONE;
+
+	if (dev == NONE || !n->dev[dev].up)
+		return false;
+	n->dev[dev].cut = true;
+	dev_break(s, n, dev, -ECONNRESET);
+	sim_at(s, rng_range(&s->rng, 1 * MS, 700 * MS), on_uncut, (uint64_t)n->idx << 32 | dev,
+	       n->gen, NULL);
+	return true;
+}
+
+static bool flap(struct sim *s)
+{
+	for (uint8_t m = 0; m < s->geo.n; m++)
+		if (s->checks.disk_of[m] != NONE)
+			hide(s, s->checks.disk_of[m], rng_range(&s->rng, 1 * MS, 200 * MS));
+	return true;
+}
+
+/* Counted when it happens. */
+static bool inject(struct sim *s, enum fault f)
+{
+	struct disk *d = &s->disk[member_disk(s)];
+
+	if (f == F_READ_ERROR)
+		d->read_errs = 1;
+	else if (f == F_WRITE_ERROR)
+		d->write_errs = 1;
+	else
+		d->flush_errs = 1;
+	d->flush_err_loses = f == F_FLUSH_ERROR_LOST;
+	return true;
+}
+
+/* ---- armed: strike when the cluster is in the middle of something --------------------------- */
+
+/* Something that makes the state likely in which the armed fault strikes. */
+static void provoke(struct sim *s, enum fault f)
+{
+	switch (f) {
+	case F_LEADER_IN_CHANGE:
+	case F_POWER_IN_CHANGE:
+		if (rng_chance(&s->rng, 400) && operator_kick(s, ADMIN_FAIL))
+			break;
+		if (rng_chance(&s->rng, 500))
+			disconnect_one(s);
+		else
+			hide(s, member_disk(s), rng_range(&s->rng, 10 * MS, 900 * MS));
+		break;
+	case F_LEADER_IN_REBUILD:
+		operator_kick(s, ADMIN_FAIL);
+		break;
+	case F_LEADER_IN_RECOVERY:
+		crash_node(s);
+		break;
+	case F_LEADER_IN_JOIN:
+		kill_daemon(s);
+		break;
+	default:
+		break;
+	}
+}
+
+static bool arm(struct sim *s, enum fault f)
+{
+	struct planner *p = &s->planner;
+
+	if (p->armed != F_COUNT)
+		return false;
+	p->armed = f;
+	p->armed_until_us = s->now + 2500 * MS;
+	p->armed_countdown = 1 + rng_below(&s->rng, rng_chance(&s->rng, 500) ? 10 : 200);
+	if (f == F_CRASH_STEP)
+		p->armed_countdown = 1 + rng_below(&s->rng, 3000);
+	if (f == F_LEADER_IN_REBUILD)
+		p->armed_until_us = s->now + 5000 * MS;
+	provoke(s, f);
+	return true;
+}
+
+static bool arm_solo(struct sim *s, enum fault f)
+{
+	s->group.solo_armed = 1 + rng_below(&s->rng, 30);
+	s->group.solo_crash = f == F_SOLO_MSG_CRASH;
+	return true;
+}
+
+bool fault_counts_itself(enum fault f)
+{
+	return f == F_READ_ERROR || f == F_WRITE_ERROR || f == F_FLUSH_ERROR_LOST ||
+	       f == F_FLUSH_ERROR_KEPT || f == F_SOLO_MSG || f == F_SOLO_MSG_CRASH ||
+	       f == F_CRASH_STEP || (f >= F_LEADER_IN_CHANGE && f <= F_POWER_IN_CHANGE);
+}
+
+bool fault_start(struct sim *s, enum fault f)
+{
+	const struct opts *o = &s->o;
+
+	switch (f) {
+	case F_NODE_CRASH:
+		return crash_node(s);
+	case F_DAEMON_CRASH:
+		return kill_daemon(s);
+	case F_FREEZE:
+		return freeze(s, 10 * MS, o->token_us * 9 / 10, false);
+	case F_FREEZE_LONG:
+		return freeze(s, o->token_us * 11 / 10, 1500 * MS, false);
+	case F_STOPPED:
+		return freeze(s, o->tun.evict_ms * MS * 11 / 10, o->tun.evict_ms * MS * 4, true);
+	case F_PARTITION:
+		return partition(s, 2, false);
+	case F_PARTITION3:
+		return partition(s, 3, false);
+	case F_QUORUM_LOST:
+		return partition(s, 3, true);
+	case F_SOLO_MSG:
+	case F_SOLO_MSG_CRASH:
+		return arm_solo(s, f);
+	case F_CRASH_STEP:
+	case F_LEADER_IN_CHANGE:
+	case F_LEADER_IN_RECOVERY:
+	case F_LEADER_IN_REBUILD:
+	case F_LEADER_IN_JOIN:
+	case F_POWER_IN_CHANGE:
+		return arm(s, f);
+	case F_CLUSTER_CRASH:
+		fault_cluster_power(s, false);
+		return true;
+	case F_CLUSTER_POWER:
+		fault_cluster_power(s, true);
+		return true;
+	case F_STALE_START:
+		return stale_start(s);
+	case F_READ_ERROR:
+	case F_WRITE_ERROR:
+	case F_FLUSH_ERROR_LOST:
+	case F_FLUSH_ERROR_KEPT:
+		return inject(s, f);
+	case F_DISK_DEAD:
+		return die(s);
+	case F_DISK_SLOW:
+		s->disk[member_disk(s)].slow_until_us =
+		    s->now + rng_range(&s->rng, 50 * MS, 900 * MS);
+		return true;
+	case F_DISCONNECT_ONE:
+		return disconnect_one(s);
+	case F_DISCONNECT_ALL:
+		hide(s, member_disk(s), rng_range(&s->rng, 1 * MS, o->tun.member_retry_ms * MS));
+		return true;
+	case F_DISCONNECT_LONG:
+		hide(s, member_disk(s),
+		     rng_range(&s->rng, o->tun.member_retry_ms * MS * 12 / 10, 1800 * MS));
+		return true;
+	case F_EXPORTER_POWER:
+		fault_exporter_power(s, member_disk(s), rng_range(&s->rng, 5 * MS, 900 * MS),
+				     false);
+		return true;
+	case F_SWITCH_FLAP:
+		return flap(s);
+	case F_ADMIN_FAIL:
+		return operator_kick(s, ADMIN_FAIL);
+	case F_ADMIN_STOP:
+		return operator_kick(s, ADMIN_STOP);
+	default:
+		return false;
+	}
+}
+
+void faults_heal(struct sim *s)
+{
+	for (uint32_t i = 0; i < s->o.disks; i++) {
+		struct disk *d = &s->disk[i];
+
+		d->powered = true;
+		d->hidden = false;
+		d->slow_until_us = 0;
+		d->read_errs = d->write_errs = d->flush_errs = 0;
+		dev_try_disk(s, i);
+	}
+	for (uint32_t i = 0; i < s->o.nodes; i++) {
+		struct simnode *n = &s->node[i];
+
+		node_thaw(s, n);
+		for (uint32_t k = 0; k < DDR_MAX_DEVS; k++)
+			if (n->dev[k].used && n->dev[k].cut) {
+				n->dev[k].cut = false;
+				dev_try(s, n, k, 1 * MS);
+			}
+		if (!n->powered)
+			node_power_on(s, n, rng_range(&s->rng, 1 * MS, 100 * MS));
+		else if (!n->proc)
+			node_start_later(s, n, rng_range(&s->rng, 1 * MS, 100 * MS));
+	}
+	group_heal(s);
+}

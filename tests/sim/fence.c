@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Incarnations, and the fence that ends them at the exporters.
+ *
+ * o.fence_cuts: the exporters drop or finish what they had accepted, flush, answer, and take
+ * nothing more from it. Otherwise (zombie_timeout) the fence does nothing but wait until nothing
+ * can be under way any more, from an engine that keeps R7.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "sim.h"
+
+uint32_t inc_new(struct sim *s, uint32_t node)
+{
+	uint32_t ii = s->incs++;
+
+	if (s->incs >= SIM_MAX_INCS) {
+		sim_fail(s, "SIM", "more than %u incarnations", SIM_MAX_INCS - 1);
+		s->incs = ii = SIM_MAX_INCS - 1;
+	}
+	/* A new incarnation knows of the removals that an older one has seen by its record only. */
+	for (uint32_t i = 0; i < ii; i++)
+		s->inc[i].left_at &= ~(1u << node);
+	s->next_inc += rng_range(&s->rng, 1, 40);
+	s->inc[ii] = (struct incn){.inc = s->next_inc, .node = node, .live = true};
+	while (s->inc[ii].fence_fails < 3 && rng_chance(&s->rng, s->o.fence_fail_permille))
+		s->inc[ii].fence_fails++;
+	return ii;
+}
+
+uint32_t inc_find(const struct sim *s, uint64_t inc)
+{
+	for (uint32_t i = 0; i < s->incs; i++)
+		if (s->inc[i].inc == inc)
+			return i;
+	return NONE;
+}
+
+void inc_check_ended(struct sim *s, uint32_t ii)
+{
+	struct incn *in = &s->inc[ii];
+
+	if ((in->live && !in->removed) || in->outstanding || in->ended)
+		return;
+	in->ended = true;
+	oracle_ended(s, ii);
+}
+
+void inc_dead(struct sim *s, uint32_t ii)
+{
+	s->inc[ii].live = false;
+	inc_check_ended(s, ii);
+}
+
+static void fence_answer(struct sim *s, struct simnode *n, uint32_t ii, int err)
+{
+	struct event ev = {
+	    .type = EV_FENCE_DONE,
+	    .fence = {.node = s->node[s->inc[ii].node].id, .inc = s->inc[ii].inc, .err = err}};
+
+	node_post(s, n, 0, &ev);
+}
+
+static void on_fence(struct sim *s, struct hev *ev)
+{
+	struct simnode *n = &s->node[ev->a >> 32];
+	uint32_t ii = (uint32_t)ev->a;
+	struct incn *in = &s->inc[ii];
+
+	if (in->fence_fails) {
+		in->fence_fails--;
+		stats_fault(s, F_FENCE_FAILED);
+		trace(s, "w  fence of inc %lu fails", in->inc);
+		fence_answer(s, n, ii, -EIO);
+		return;
+	}
+	if (!in->fenced) {
+		trace(s, "w  inc %lu is fenced, %u outstanding", in->inc, in->outstanding);
+		if (s->o.fence_cuts)
+			dev_finish_inc(s, ii);
+		in->fenced = true;
+		if (in->outstanding)
+			sim_fail(s, "SIM", "fence of inc %lu answered with %u outstanding", in->inc,
+				 in->outstanding);
+		checks_fenced(s, ii);
+	}
+	fence_answer(s, n, ii, 0);
+}
+
+void fence_ask(struct sim *s, struct simnode *n, uint32_t node, uint64_t inc)
+{
+	uint32_t ii = inc_find(s, inc);
+	uint64_t us = rng_range(&s->rng, 2 * MS, rng_chance(&s->rng, 200) ? 300 * MS : 40 * MS);
+
+	if (ii == NONE || s->node[s->inc[ii].node].id != node) {
+		sim_fail(s, "C5", "node %u fences (%u, %lu), which never was", n->id, node, inc);
+		return;
+	}
+	if (s->inc[ii].live && s->inc[ii].node == n->idx && s->inc[ii].inc == inc && n->ii == ii)
+		sim_fail(s, "C5", "node %u fences itself", n->id);
+	s->inc[ii].fences++;
+	if (!s->o.fence_cuts && !s->inc[ii].fence_fails) {
+		/* What a frozen connection may still hold, plus what R7 still lets it send. */
+		us = s->o.zombie_us + s->o.tun.heartbeat_limit_ms * MS +
+		     rng_range(&s->rng, 1 * MS, 50 * MS);
+		stats_fault(s, F_FENCE_WAITED);
+	}
+	sim_at(s, us, on_fence, (uint64_t)n->idx << 32 | ii, 0, NULL);
+}

@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * A fake DLM, for LOCK_EXTERNAL.
+ *
+ * One master without a place, which hears of requests and is heard with delays (in order per node),
+ * grants first come first served, and calls back who is in the way. As the real one it frees a
+ * killed daemon's locks at once, whatever that had under way (R10), and a dead or expelled node's
+ * when its own recovery is through, which has nothing to do with our fence. While it recovers, it
+ * grants nothing. A node without quorum is granted nothing.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim.h"
+
+#define DLM_MOST 16
+
+struct dentry {
+	uint32_t ii;
+	enum lock_mode mode;
+	uint64_t want;
+	bool called; /* those in its way were told */
+};
+struct dlock {
+	uint64_t id;
+	struct dentry held[DLM_MOST], waits[DLM_MOST];
+	uint32_t held_count, waits_count;
+	uint64_t want[SIM_MAX_NODES]; /* a node's newest request or release */
+};
+struct dlm {
+	struct dlock *v;
+	uint32_t count, cap;
+	uint64_t paused_until;
+	uint64_t arrive_us[SIM_MAX_NODES], answer_us[SIM_MAX_NODES];
+	bool purged[SIM_MAX_INCS];
+};
+struct dmsg {
+	uint64_t id, want;
+	uint32_t ii;
+	enum lock_mode mode;
+	enum ev_type answer;
+	bool unlock, try_only;
+};
+
+void dlm_init(struct sim *s)
+{
+	s->dlm = xcalloc(1, sizeof(*s->dlm));
+}
+
+void dlm_free(struct sim *s)
+{
+	if (s->dlm)
+		free(s->dlm->v);
+	free(s->dlm);
+	s->dlm = NULL;
+}
+
+static struct dlock *lock_get(struct sim *s, uint64_t id)
+{
+	struct dlm *d = s->dlm;
+
+	for (uint32_t i = 0; i < d->count; i++)
+		if (d->v[i].id == id)
+			return &d->v[i];
+	if (d->count == d->cap) {
+		d->cap = d->cap ? 2 * d->cap : 64;
+		d->v = xrealloc(d->v, d->cap * sizeof(*d->v));
+	}
+	d->v[d->count] = (struct dlock){.id = id};
+	return &d->v[d->count++];
+}
+
+static uint64_t travel(struct sim *s, uint64_t *last_us)
+{
+	uint64_t at = s->now + rng_range(&s->rng, s->o.net_lo_us, 2 * s->o.net_hi_us);
+
+	if (at < *last_us)
+		at = *last_us;
+	*last_us = at;
+	return at - s->now;
+}
+
+/* ---- to the nodes --------------------------------------------------------------------------- */
+
+static bool io_in_region(const struct sim *s, uint32_t ii, uint64_t id)
+{
+	for (uint32_t i = 0; i < s->reqs; i++)
+		if (s->req[i]->used && s->req[i]->ii == ii && s->req[i]->kind == KIND_DATA &&
+		    s->req[i]->op != DEV_READ && LOCK_ID(LOCK_KIND_REGION, s->req[i]->region) == id)
+			return true;
+	return false;
+}
+
+static void on_answer(struct sim *s, struct hev *ev)
+{
+	const struct dmsg *m = ev->p;
+	struct simnode *n = &s->node[s->inc[m->ii].node];
+	struct event out = {.type = m->answer, .lock = {.id = m->id, .mode = m->mode}};
+
+	if (!n->proc || n->ii != m->ii)
+		return;
+	/* The port drops what the daemon has given up meanwhile; callbacks may be stale. */
+	if (m->answer != EV_LOCK_CALLBACK && lock_get(s, m->id)->want[n->idx] != m->want)
+		return;
+	if (m->answer == EV_LOCK_CALLBACK) {
+		stats_fault(s, F_LOCK_CALLBACK);
+		if (io_in_region(s, m->ii, m->id))
+			stats_fault(s, F_LOCK_CALLBACK_IO);
+	}
+	if (m->answer == EV_LOCK_REFUSED)
+		stats_fault(s, F_LOCK_REFUSED);
+	node_post(s, n, 0, &out);
+}
+
+static void tell(struct sim *s, const struct dentry *to, uint64_t id, enum ev_type type,
+		 enum lock_mode mode)
+{
+	struct dmsg *m = xmalloc(sizeof(*m));
+
+	*m = (struct dmsg){.id = id, .want = to->want, .ii = to->ii, .mode = mode, .answer = type};
+	sim_at(s, travel(s, &s->dlm->answer_us[s->inc[to->ii].node]), on_answer, 0, 0, m);
+}
+
+/* ---- the master ----------------------------------------------------------------------------- */
+
+static bool in_the_way(const struct dentry *h, const struct dentry *w)
+{
+	return h->ii != w->ii && (h->mode == LOCK_EX || w->mode == LOCK_EX);
+}
+
+static bool has_quorum(const struct sim *s, uint32_t ii)
+{
+	uint32_t node = s->inc[ii].node, cur = s->group.cur[node];
+
+	return cur != NONE && !s->group.ring[cur]->broken && s->group.ring[cur]->quorate;
+}
+
+static void remove_at(struct dentry *v, uint32_t *count, uint32_t i)
+{
+	memmove(&v[i], &v[i + 1], (--*count - i) * sizeof(*v));
+}
+
+static bool grant_first(struct sim *s, struct dlock *l)
+{
+	struct dentry w = l->waits[0];
+	bool blocked = l->held_count == DLM_MOST;
+
+	if (!has_quorum(s, w.ii))
+		return false;
+	for (uint32_t i = 0; i < l->held_count; i++) {
+		if (!in_the_way(&l->held[i], &w))
+			continue;
+		blocked = true;
+		if (!w.called)
+			tell(s, &l->held[i], l->id, EV_LOCK_CALLBACK, w.mode);
+	}
+	l->waits[0].called = true;
+	if (blocked)
+		return false;
+	remove_at(l->waits, &l->waits_count, 0);
+	l->held[l->held_count++] = w;
+	tell(s, &w, l->id, EV_LOCK_GRANTED, w.mode);
+	return true;
+}
+
+static void grant(struct sim *s, struct dlock *l)
+{
+	if (s->now < s->dlm->paused_until)
+		return;
+	while (l->waits_count && grant_first(s, l))
+		;
+}
+
+static void on_resume(struct sim *s, struct hev *ev)
+{
+	(void)ev;
+	for (uint32_t i = 0; i < s->dlm->count; i++)
+		grant(s, &s->dlm->v[i]);
+}
+
+static void drop_entries(struct dlock *l, uint32_t ii)
+{
+	for (uint32_t i = l->held_count; i--;)
+		if (l->held[i].ii == ii)
+			remove_at(l->held, &l->held_count, i);
+	for (uint32_t i = l->waits_count; i--;)
+		if (l->waits[i].ii == ii)
+			remove_at(l->waits, &l->waits_count, i);
+}
+
+static bool try_fails(const struct dlock *l, const struct dentry *w)
+{
+	for (uint32_t i = 0; i < l->held_count; i++)
+		if (in_the_way(&l->held[i], w))
+			return true;
+	return l->waits_count > 0;
+}
+
+static void on_request(struct sim *s, struct hev *ev)
+{
+	const struct dmsg *m = ev->p;
+	struct dentry w = {.ii = m->ii, .mode = m->mode, .want = m->want};
+	struct dlock *l;
+
+	if (s->dlm->purged[m->ii])
+		return;
+	if (s->now < s->dlm->paused_until) {
+		sim_at(s, s->dlm->paused_until - s->now, on_request, 0, 0, ev->p);
+		ev->p = NULL;
+		return;
+	}
+	l = lock_get(s, m->id);
+	drop_entries(l, m->ii); /* a node has one request per lock, the newest */
+	if (m->unlock) {
+		grant(s, l);
+	} else if (m->try_only && try_fails(l, &w)) {
+		tell(s, &w, l->id, EV_LOCK_REFUSED, w.mode);
+	} else if (l->waits_count < DLM_MOST) {
+		l->waits[l->waits_count++] = w;
+		grant(s, l);
+	}
+}
+
+static void ask(struct sim *s, struct simnode *n, struct dmsg m)
+{
+	struct dmsg *copy = xmalloc(sizeof(*copy));
+
+	m.ii = n->ii;
+	m.want = ++lock_get(s, m.id)->want[n->idx];
+	*copy = m;
+	sim_at(s, travel(s, &s->dlm->arrive_us[n->idx]), on_request, 0, 0, copy);
+}
+
+void dlm_lock(struct sim *s, struct simnode *n, uint64_t id, enum lock_mode mode, bool try_only)
+{
+	ask(s, n, (struct dmsg){.id = id, .mode = mode, .try_only = try_only});
+}
+
+void dlm_unlock(struct sim *s, struct simnode *n, uint64_t id)
+{
+	ask(s, n, (struct dmsg){.id = id, .unlock = true});
+}
+
+/* ---- recovery ------------------------------------------------------------------------------- */
+
+static void on_purge(struct sim *s, struct hev *ev)
+{
+	uint32_t ii = (uint32_t)ev->a;
+	struct dlm *d = s->dlm;
+	uint64_t until = s->now + rng_range(&s->rng, 5 * MS, 250 * MS);
+
+	if (d->purged[ii])
+		return;
+	d->purged[ii] = true;
+	if (s->o.locks != LOCK_EXTERNAL)
+		return;
+	trace(s, "l  locks of inc %lu are freed, %u outstanding", s->inc[ii].inc,
+	      s->inc[ii].outstanding);
+	stats_fault(s, F_LOCK_RECOVERY);
+	if (!s->inc[ii].fenced && s->inc[ii].outstanding)
+		stats_fault(s, F_LOCK_FREED_EARLY);
+	for (uint32_t i = 0; i < d->count; i++)
+		drop_entries(&d->v[i], ii);
+	if (until > d->paused_until)
+		d->paused_until = until;
+	sim_at(s, d->paused_until - s->now, on_resume, 0, 0, NULL);
+}
+
+void dlm_purge(struct sim *s, uint32_t ii, uint64_t delay_us)
+{
+	sim_at(s, delay_us, on_purge, ii, 0, NULL);
+}
+
+void dlm_quorate(struct sim *s, uint32_t ring)
+{
+	const struct gring *r = s->group.ring[ring];
+
+	for (uint32_t i = 0; i < s->o.nodes; i++)
+		if (!(r->nodes >> i & 1) && s->group.member_ii[i] != NONE)
+			dlm_purge(s, s->group.member_ii[i], rng_range(&s->rng, 50 * MS, 900 * MS));
+	sim_at(s, 1 * MS, on_resume, 0, 0, NULL);
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * ddraid-sim: options, the range of seeds, and what to do when an assertion in the engine fails.
+ */
+#include <getopt.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "sim.h"
+
+static volatile uint64_t running_seed;
+static sigjmp_buf next_seed;
+static struct sim_cli cli;
+static struct sim sim;
+static struct stats stats;
+
+static const char usage[] =
+    "usage: ddraid-sim [option...]\n"
+    "  --seed N        one seed\n"
+    "  --seeds A..B    all seeds from A to B\n"
+    "  --seconds S     begin no further seed after S seconds\n"
+    "  --nodes N       force the number of nodes (1 to 5); 1: crashes and power loss only\n"
+    "  --only F[,F]    only these faults are planned (--list names them)\n"
+    "  --keep-going    go on after a violation\n"
+    "  --trace         print every event and out\n"
+    "  --tail N        print the last N lines of the trace of a seed that fails\n"
+    "  --digest        print a digest of each seed's trace\n"
+    "  --stats         print how often each fault met each state\n"
+    "  --quiet         print violations only\n"
+    "Exit status: 0 all seeds passed, 1 a violation, or a fault that never occurred in 500\n"
+    "seeds or more, 2 wrong usage.\n";
+
+static void replay(FILE *f, uint64_t seed)
+{
+	fprintf(f, "replay: %s --seed %lu", cli.argv0, seed);
+	if (cli.nodes)
+		fprintf(f, " --nodes %u", cli.nodes);
+	if (cli.only_text)
+		fprintf(f, " --only %s", cli.only_text);
+	fprintf(f, " --trace\n");
+}
+
+static void on_signal(int sig)
+{
+	char text[200];
+	int n = snprintf(text, sizeof(text), "seed %lu: VIOLATION CRASH: signal %d at %lu us\n",
+			 (unsigned long)running_seed, sig, sim.now);
+
+	fflush(stdout);
+	if (write(STDOUT_FILENO, text, (size_t)n) < 0)
+		_exit(1);
+	replay(stdout, running_seed);
+	if (cli.tail)
+		trace_tail(&sim);
+	fflush(stdout);
+	if (cli.keep_going)
+		siglongjmp(next_seed, 1);
+	signal(sig, SIG_DFL);
+	raise(sig);
+}
+
+static bool parse_only(const char *list)
+{
+	while (*list) {
+		size_t n = strcspn(list, ",");
+		uint32_t f;
+
+		for (f = 0; f < F_PLANNED; f++)
+			if (strlen(fault_name[f]) == n && !strncmp(fault_name[f], list, n))
+				break;
+		if (f == F_PLANNED) {
+			fprintf(stderr, "ddraid-sim: no fault has the name %.*s; see --list\n",
+				(int)n, list);
+			return false;
+		}
+		cli.only |= 1ull << f;
+		list += n + (list[n] == ',');
+	}
+	return true;
+}
+
+static bool parse_range(const char *text)
+{
+	char *end;
+
+	cli.first = cli.last = strtoull(text, &end, 0);
+	if (!strncmp(end, "..", 2))
+		cli.last = strtoull(end + 2, &end, 0);
+	if (!*end && end != text && cli.first <= cli.last)
+		return true;
+	fprintf(stderr, "ddraid-sim: %s is not a range of seeds: write A..B\n", text);
+	return false;
+}
+
+static const struct option options[] = {
+    {"seed", required_argument, NULL, 's'},    {"seeds", required_argument, NULL, 's'},
+    {"seconds", required_argument, NULL, 'S'}, {"nodes", required_argument, NULL, 'n'},
+    {"only", required_argument, NULL, 'o'},    {"tail", required_argument, NULL, 't'},
+    {"keep-going", no_argument, NULL, 'k'},    {"trace", no_argument, NULL, 'T'},
+    {"digest", no_argument, NULL, 'd'},        {"stats", no_argument, NULL, 'a'},
+    {"quiet", no_argument, NULL, 'q'},         {"list", no_argument, NULL, 'l'},
+    {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
+};
+
+static void list_faults(void)
+{
+	for (uint32_t f = 0; f < F_PLANNED; f++)
+		puts(fault_name[f]);
+	exit(0);
+}
+
+static bool option(int c)
+{
+	switch (c) {
+	case 's':
+		return parse_range(optarg);
+	case 'S':
+		cli.seconds = strtoull(optarg, NULL, 0);
+		return true;
+	case 'n':
+		cli.nodes = (uint32_t)strtoul(optarg, NULL, 0);
+		return cli.nodes >= 1 && cli.nodes <= SIM_MAX_NODES;
+	case 'o':
+		cli.only_text = optarg;
+		return parse_only(optarg);
+	case 't':
+		cli.tail = (uint32_t)strtoul(optarg, NULL, 0);
+		return true;
+	case 'k':
+		cli.keep_going = true;
+		return true;
+	case 'T':
+		cli.trace = true;
+		return true;
+	case 'd':
+		cli.digest = true;
+		return true;
+	case 'a':
+		cli.stats = true;
+		return true;
+	case 'q':
+		cli.quiet = true;
+		return true;
+	case 'l':
+		list_faults();
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool parse(int argc, char **argv)
+{
+	int c;
+
+	cli.argv0 = argv[0];
+	cli.first = cli.last = 1;
+	while ((c = getopt_long(argc, argv, "", options, NULL)) != -1)
+		if (!option(c)) {
+			fputs(usage, c == 'h' ? stdout : stderr);
+			return false;
+		}
+	if (optind == argc)
+		return true;
+	fputs(usage, stderr);
+	return false;
+}
+
+static uint64_t seconds(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec;
+}
+
+static bool run_seed(uint64_t seed)
+{
+	running_seed = seed;
+	if (sigsetjmp(next_seed, 1))
+		return false; /* what the seed had allocated is lost */
+	if (sim_seed(&sim, seed, &cli, &stats)) {
+		if (cli.digest)
+			printf("seed %lu: digest %016lx\n", seed, sim.digest);
+		return true;
+	}
+	printf("seed %lu: VIOLATION %s\n", seed, sim.violation);
+	replay(stdout, seed);
+	fflush(stdout);
+	return false;
+}
+
+static void set_handlers(void)
+{
+	static const int sigs[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+
+	for (size_t i = 0; i < sizeof(sigs) / sizeof(sigs[0]); i++)
+		signal(sigs[i], on_signal);
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t begin = seconds(), failed = 0, seed;
+
+	if (!parse(argc, argv))
+		return 2;
+	set_handlers();
+	for (seed = cli.first; seed <= cli.last; seed++) {
+		if (cli.seconds && seconds() - begin >= cli.seconds)
+			break;
+		if (run_seed(seed))
+			continue;
+		failed++;
+		if (!cli.keep_going)
+			return 1;
+	}
+	if (cli.stats)
+		stats_print(&stats);
+	if (!cli.quiet)
+		printf("%lu seeds, %lu failed\n", seed - cli.first, failed);
+	if (cli.last - cli.first + 1 >= 500 && stats_missing(&stats, &cli))
+		return 1;
+	return failed ? 1 : 0;
+}

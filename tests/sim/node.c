@@ -1,0 +1,517 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * A node and its daemon: life and death, events in, outs out.
+ *
+ *   powered         corosync and the kernel run
+ *   proc            the daemon runs, with an engine
+ *   frozen          nothing on the node runs; its events wait in the backlog
+ *   stopped         only the daemon doesn't; the group goes on having it as a member
+ *   removing        OUT_REMOVED was said, EV_RESTART comes when nothing is under way
+ *
+ * `gen` counts the daemon's lives; what was meant for an earlier one is dropped.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim.h"
+
+static void node_out(struct sim *s, struct simnode *n, const struct out *o);
+static void plan_tick(struct sim *s, struct simnode *n);
+
+struct nev *nev_new(const struct event *ev, const void *data, size_t bytes)
+{
+	struct nev *nev = xmalloc(sizeof(*nev) + bytes);
+
+	*nev = (struct nev){.ev = *ev, .req = NONE, .aux = NONE, .bytes = bytes};
+	if (bytes)
+		memcpy(nev->data, data, bytes);
+	return nev;
+}
+
+static void nev_free(struct sim *s, struct nev *nev)
+{
+	if (nev->req != NONE)
+		dev_drop_given(s, nev->req);
+	memset(nev->data, 0xdd, nev->bytes); /* who kept a pointer shall notice */
+	free(nev);
+}
+
+/* ---- events in ------------------------------------------------------------------------------ */
+
+static void complete_event(struct sim *s, struct simnode *n, struct nev *nev)
+{
+	struct event *ev = &nev->ev;
+
+	ev->now_us = s->now + n->clock_us;
+	switch (ev->type) {
+	case EV_DEV_UP:
+		ev->dev.uri = (const char *)nev->data;
+		break;
+	case EV_DEV_DOWN:
+		n->dev[ev->dev.dev].down_due = false;
+		break;
+	case EV_DEV_DONE:
+		dev_give(s, nev->req, &ev->done.err);
+		nev->req = NONE;
+		break;
+	case EV_MSG:
+		ev->msg.data = nev->data;
+		ev->msg.bytes = nev->bytes;
+		if (ev->msg.from == n->id && (!n->own_msg || nev->sent_us > n->own_msg_sent_us)) {
+			n->own_msg = true;
+			n->own_msg_sent_us = nev->sent_us;
+		}
+		break;
+	case EV_VIEW:
+		if (ev->view.ring.seq != n->view_seq && s->o.nodes > 1)
+			stats_fault(s, n->quorum_seq == ev->view.ring.seq ? F_QUORUM_FIRST
+									  : F_VIEW_FIRST);
+		n->view_seq = ev->view.ring.seq;
+		checks_view(s, n, nev->aux, nev->aux2);
+		break;
+	case EV_QUORUM:
+		n->quorate = ev->view.quorate;
+		n->quorum_seq = ev->view.ring.seq;
+		break;
+	case EV_ADMIN:
+		ev->admin.uri = nev->bytes ? (const char *)nev->data : NULL;
+		break;
+	default:
+		break;
+	}
+}
+
+static void take_outs(struct sim *s, struct simnode *n)
+{
+	uint64_t gen = n->gen;
+
+	for (uint32_t i = 0; i < s->outq.count && n->gen == gen && n->proc; i++) {
+		trace_out(s, n, &s->outq.v[i]);
+		node_out(s, n, &s->outq.v[i]);
+	}
+}
+
+/* ADMIN_STOP is through. Somebody starts it again before long. */
+static void end_stopped(struct sim *s, struct simnode *n)
+{
+	uint32_t ii = n->ii;
+
+	s->inc[ii].graceful = true;
+	node_end_daemon(s, n);
+	dlm_purge(s, ii, 0);
+	group_leave(s, n->idx);
+	node_start_later(s, n, rng_range(&s->rng, 5 * MS, 800 * MS));
+}
+
+static void node_step(struct sim *s, struct simnode *n, struct nev *nev)
+{
+	complete_event(s, n, nev);
+	trace_event(s, n, nev);
+	if (s->hook) {
+		s->hook(s, n, nev);
+		return;
+	}
+	s->outq.count = 0;
+	engine_step(n->e, &nev->ev, &s->outq);
+	engine_status(n->e, &n->st);
+	checks_map(s, n);
+	take_outs(s, n);
+	if (n->stopped_itself)
+		end_stopped(s, n);
+	if (!n->proc)
+		return;
+	engine_status(n->e, &n->st);
+	checks_step(s, n);
+	if (n->st.state == ENGINE_ACTIVE && !n->front.open && !n->removing)
+		front_open(s, n);
+	plan_tick(s, n);
+}
+
+static void node_take(struct sim *s, struct simnode *n, struct nev *nev)
+{
+	if (!n->proc || nev->gen != n->gen) {
+		nev_free(s, nev);
+	} else if (n->frozen || n->stopped) {
+		nev->next = NULL;
+		*(n->bl_tail ? &n->bl_tail->next : &n->bl_head) = nev;
+		n->bl_tail = nev;
+	} else {
+		node_step(s, n, nev);
+		nev_free(s, nev);
+	}
+}
+
+static void on_event(struct sim *s, struct hev *ev)
+{
+	struct nev *nev = ev->p;
+
+	ev->p = NULL;
+	node_take(s, &s->node[ev->a], nev);
+}
+
+void node_post_nev(struct sim *s, struct simnode *n, uint64_t at_us, struct nev *nev)
+{
+	nev->gen = n->gen;
+	sim_at(s, at_us - s->now, on_event, n->idx, 0, nev);
+}
+
+void node_post(struct sim *s, struct simnode *n, uint64_t delay_us, const struct event *ev)
+{
+	node_post_nev(s, n, s->now + delay_us, nev_new(ev, NULL, 0));
+}
+
+/* ---- time ----------------------------------------------------------------------------------- */
+
+static void on_tick(struct sim *s, struct hev *ev)
+{
+	struct simnode *n = &s->node[ev->a];
+	struct event tick = {.type = EV_TICK};
+	struct nev *nev;
+
+	if (!n->proc || ev->b != n->gen || n->tick_at > s->now)
+		return;
+	n->tick_at = NEVER;
+	nev = nev_new(&tick, NULL, 0);
+	nev->gen = n->gen;
+	node_take(s, n, nev);
+}
+
+static void plan_tick(struct sim *s, struct simnode *n)
+{
+	uint64_t at = engine_deadline_us(n->e);
+
+	if (at == NEVER)
+		return;
+	at = at > n->clock_us ? at - n->clock_us : 0;
+	if (at <= s->now)
+		at = s->now + 1;
+	at += rng_below(&s->rng, 200); /* a loop is never on time */
+	if (n->tick_at != NEVER && n->tick_at > s->now && n->tick_at <= at)
+		return;
+	n->tick_at = at;
+	sim_at(s, at - s->now, on_tick, n->idx, n->gen, NULL);
+}
+
+/* ---- outs ----------------------------------------------------------------------------------- */
+
+static void on_record(struct sim *s, struct hev *ev)
+{
+	struct simnode *n = &s->node[ev->a];
+	struct event done = {.type = EV_RECORD_DONE};
+
+	if (ev->b != n->gen || !n->proc)
+		return; /* it crashed before */
+	memcpy(&n->record, ev->p, sizeof(n->record));
+	node_post(s, n, 0, &done);
+}
+
+static void out_record(struct sim *s, struct simnode *n, const struct record *r)
+{
+	struct record *copy = xmalloc(sizeof(*copy));
+
+	*copy = *r;
+	sim_at(s, rng_range(&s->rng, 100, 8 * MS), on_record, n->idx, n->gen, copy);
+}
+
+static void on_drained(struct sim *s, struct hev *ev)
+{
+	struct simnode *n = &s->node[ev->a];
+	struct event restart = {.type = EV_RESTART};
+
+	if (!n->proc || ev->b != n->gen || !n->removing)
+		return;
+	if (n->frozen || n->stopped || s->inc[n->ii].outstanding || dev_under_way(s, n)) {
+		sim_at(s, 2 * MS, on_drained, n->idx, n->gen, NULL);
+		return;
+	}
+	front_removed(s, n);
+	inc_dead(s, n->ii);
+	n->ii = inc_new(s, n->idx);
+	n->removing = false;
+	s->group.member_ii[n->idx] = n->ii;
+	s->inc[n->ii].joined = true;
+	restart.restart.inc = s->inc[n->ii].inc;
+	node_post(s, n, 0, &restart);
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (n->dev[i].used && !n->dev[i].up)
+			dev_try(s, n, i, rng_range(&s->rng, 1 * MS, 30 * MS));
+}
+
+/* Exporters know a login by its incarnation: a new one needs new connections, where they look. */
+static void out_removed(struct sim *s, struct simnode *n)
+{
+	if (n->removing)
+		sim_fail(s, "C8", "node %u was removed twice as one incarnation", n->id);
+	stats_fault(s, F_EVICTED);
+	n->removing = true;
+	s->inc[n->ii].removed = true;
+	n->front.open = false;
+	for (uint32_t i = 0; i < DDR_MAX_DEVS && s->o.fence_cuts; i++)
+		dev_break(s, n, i, -ESHUTDOWN);
+	dlm_purge(s, n->ii, rng_range(&s->rng, 1 * MS, 10 * MS));
+	inc_check_ended(s, n->ii);
+	sim_at(s, 2 * MS, on_drained, n->idx, n->gen, NULL);
+}
+
+static void out_open(struct sim *s, struct simnode *n, const char *uri)
+{
+	for (uint32_t i = 0; i < s->o.disks; i++) {
+		if (strcmp(s->disk[i].uri, uri))
+			continue;
+		s->opened |= 1u << i;
+		dev_open(s, n, i, rng_range(&s->rng, 1 * MS, 40 * MS));
+		return;
+	}
+	sim_fail(s, "C9", "node %u opens %s, which nobody named", n->id, uri);
+}
+
+static void out_stopped(struct sim *s, struct simnode *n)
+{
+	if (s->inc[n->ii].outstanding || front_inflight_at(n))
+		sim_fail(s, "C8", "node %u stopped with %u requests under way, %u unanswered",
+			 n->id, s->inc[n->ii].outstanding, front_inflight_at(n));
+	n->stopped_itself = true;
+}
+
+static void node_out(struct sim *s, struct simnode *n, const struct out *o)
+{
+	switch (o->type) {
+	case OUT_DEV_IO:
+		dev_submit(s, n, o);
+		break;
+	case OUT_DEV_CANCEL:
+		dev_cancel(s, n, o->cancel.dev);
+		break;
+	case OUT_SEND:
+		group_send(s, n, o->send.data, o->send.bytes);
+		break;
+	case OUT_FENCE:
+		fence_ask(s, n, o->fence.node, o->fence.inc);
+		break;
+	case OUT_RECORD:
+		out_record(s, n, &o->record);
+		break;
+	case OUT_IO_DONE:
+		front_done(s, n, o->io_done.tag, o->io_done.err);
+		break;
+	case OUT_ADMIN_DONE:
+		operator_answer(s, n, o->admin_done.tag, o->admin_done.err, o->admin_done.why);
+		break;
+	case OUT_OPEN:
+		out_open(s, n, o->open.uri);
+		break;
+	case OUT_LOCK:
+		dlm_lock(s, n, o->lock.id, o->lock.mode, o->lock.try_only);
+		break;
+	case OUT_UNLOCK:
+		dlm_unlock(s, n, o->lock.id);
+		break;
+	case OUT_REMOVED:
+		out_removed(s, n);
+		break;
+	case OUT_STOPPED:
+		out_stopped(s, n);
+		break;
+	}
+}
+
+/* ---- life and death ------------------------------------------------------------------------- */
+
+static void backlog_drop(struct sim *s, struct simnode *n)
+{
+	while (n->bl_head) {
+		struct nev *nev = n->bl_head;
+
+		n->bl_head = nev->next;
+		nev_free(s, nev);
+	}
+	n->bl_tail = NULL;
+}
+
+void node_end_daemon(struct sim *s, struct simnode *n)
+{
+	if (!n->proc)
+		return;
+	trace(s, "n%u daemon of inc %lu ends", n->id, s->inc[n->ii].inc);
+	n->proc = false;
+	dev_orphan_all(s, n);
+	n->gen++;
+	backlog_drop(s, n);
+	engine_free(n->e);
+	n->e = NULL;
+	front_abort(s, n);
+	n->removing = n->stopped = n->stopped_itself = false;
+	memset(n->dev, 0, sizeof(n->dev));
+	memset(&n->st, 0, sizeof(n->st));
+	inc_dead(s, n->ii);
+	checks_engine_gone(s);
+}
+
+void node_kill_daemon(struct sim *s, struct simnode *n)
+{
+	uint32_t ii = n->ii;
+
+	if (!n->proc)
+		return;
+	node_end_daemon(s, n);
+	/* The kernel frees a killed daemon's locks at once, whatever it had under way (R10). */
+	dlm_purge(s, ii, rng_range(&s->rng, 0, 5 * MS));
+	group_leave(s, n->idx);
+}
+
+void node_crash(struct sim *s, struct simnode *n)
+{
+	if (!n->powered)
+		return;
+	if (n->proc) {
+		node_end_daemon(s, n);
+		dlm_purge(s, n->ii, rng_range(&s->rng, 300 * MS, 900 * MS));
+	}
+	n->powered = false;
+	n->frozen = false;
+	group_node_down(s, n->idx);
+}
+
+static void on_start(struct sim *s, struct hev *ev)
+{
+	struct simnode *n = &s->node[ev->a];
+
+	if (n->powered && !n->proc && ev->b == n->gen && !s->failed)
+		node_start(s, n);
+}
+
+void node_start_later(struct sim *s, struct simnode *n, uint64_t delay_us)
+{
+	sim_at(s, delay_us, on_start, n->idx, n->gen, NULL);
+}
+
+void node_power_on(struct sim *s, struct simnode *n, uint64_t daemon_delay_us)
+{
+	if (n->powered)
+		return;
+	n->powered = true;
+	n->clock_us = rng_range(&s->rng, 0, 1000000 * MS);
+	n->frozen = false;
+	group_node_up(s, n->idx);
+	node_start_later(s, n, daemon_delay_us);
+}
+
+static void on_power_on(struct sim *s, struct hev *ev)
+{
+	if (ev->b == s->node[ev->a].gen)
+		node_power_on(s, &s->node[ev->a], rng_range(&s->rng, 1 * MS, 150 * MS));
+}
+
+void node_power_on_later(struct sim *s, struct simnode *n, uint64_t delay_us)
+{
+	sim_at(s, delay_us, on_power_on, n->idx, n->gen, NULL);
+}
+
+static void engine_make(struct sim *s, struct simnode *n)
+{
+	struct engine_cfg cfg;
+
+	engine_cfg_init(&cfg);
+	cfg.node = n->id;
+	cfg.inc = s->inc[n->ii].inc;
+	memcpy(cfg.array_uuid, s->array_uuid, DDR_UUID_BYTES);
+	cfg.record = n->record;
+	cfg.lock_backend = s->o.locks;
+	cfg.max_ios = s->o.max_ios;
+	cfg.tun = s->o.tun;
+	n->e = engine_new(&cfg);
+	assert(n->e);
+}
+
+void node_start(struct sim *s, struct simnode *n)
+{
+	uint32_t disk = rng_below(&s->rng, s->o.disks);
+
+	n->gen++;
+	n->ii = inc_new(s, n->idx);
+	n->proc = true;
+	n->tick_at = NEVER;
+	n->own_msg = false;
+	n->epoch_seen = 0;
+	/* A new daemon knows of the removals that an older one has seen only by its record. */
+	for (uint32_t i = 0; i < s->incs; i++)
+		s->inc[i].left_at &= ~(1u << n->idx);
+	if (!s->hook)
+		engine_make(s, n);
+	trace(s, "n%u daemon starts as inc %lu", n->id, s->inc[n->ii].inc);
+	for (uint32_t i = 0; i < s->o.disks; i++, disk = (disk + 1) % s->o.disks)
+		if (disk < s->o.members || s->opened >> disk & 1)
+			dev_open(
+			    s, n, disk,
+			    rng_range(&s->rng, 0, rng_chance(&s->rng, 50) ? 400 * MS : 40 * MS));
+	group_join(s, n->idx);
+}
+
+/* ---- freeze, stop --------------------------------------------------------------------------- */
+
+void node_thaw(struct sim *s, struct simnode *n)
+{
+	uint64_t gen = n->gen;
+
+	if (!n->frozen && !n->stopped)
+		return;
+	trace(s, "n%u goes on", n->id);
+	if (n->frozen) {
+		n->frozen = false;
+		group_thawed(s, n->idx);
+	}
+	n->stopped = false;
+	if (n->bl_head)
+		stats_fault(s, F_BACKLOG);
+	while (n->bl_head && n->proc && n->gen == gen && !s->failed) {
+		struct nev *nev = n->bl_head;
+
+		n->bl_head = nev->next;
+		if (!n->bl_head)
+			n->bl_tail = NULL;
+		node_take(s, n, nev);
+	}
+}
+
+static void on_thaw(struct sim *s, struct hev *ev)
+{
+	struct simnode *n = &s->node[ev->a];
+
+	if (ev->b == n->gen)
+		node_thaw(s, n);
+}
+
+static void on_token_lost(struct sim *s, struct hev *ev)
+{
+	struct simnode *n = &s->node[ev->a];
+
+	if (n->powered && n->frozen && ev->b == n->frozen_no)
+		group_frozen_out(s, n->idx);
+}
+
+void node_freeze(struct sim *s, struct simnode *n, uint64_t us)
+{
+	n->frozen = true;
+	n->frozen_no++;
+	sim_at(s, s->o.token_us, on_token_lost, n->idx, n->frozen_no, NULL);
+	sim_at(s, us, on_thaw, n->idx, n->gen, NULL);
+}
+
+void node_stop_daemon(struct sim *s, struct simnode *n, uint64_t us)
+{
+	n->stopped = true;
+	sim_at(s, us, on_thaw, n->idx, n->gen, NULL);
+}
+
+struct simnode *node_leader(struct sim *s)
+{
+	for (uint32_t i = 0; i < s->o.nodes; i++) {
+		struct simnode *n = &s->node[i];
+
+		if (n->proc && n->st.leading && n->quorate && !n->frozen && !n->stopped)
+			return n;
+	}
+	return NULL;
+}

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The administrator: fails members, and sees to it that lost ones come back or are replaced.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim.h"
+
+#define PATIENCE_US (1500 * MS)
+
+static void on_operator(struct sim *s, struct hev *ev);
+
+static struct simnode *console(struct sim *s)
+{
+	struct simnode *leader = node_leader(s);
+	uint32_t i = rng_below(&s->rng, s->o.nodes);
+
+	if (leader && leader->st.state == ENGINE_ACTIVE && rng_chance(&s->rng, 600))
+		return leader;
+	for (uint32_t k = 0; k < s->o.nodes; k++, i = (i + 1) % s->o.nodes) {
+		struct simnode *n = &s->node[i];
+
+		if (n->proc && n->st.state == ENGINE_ACTIVE && !n->frozen && !n->stopped)
+			return n;
+	}
+	return NULL;
+}
+
+static bool ask(struct sim *s, enum admin_cmd cmd, uint8_t member, uint32_t disk)
+{
+	struct simnode *n = console(s);
+	struct event ev = {.type = EV_ADMIN};
+	struct nev *nev;
+
+	if (!n)
+		return false;
+	ev.admin.tag = s->operator_tag = mix64(++s->next_uid);
+	ev.admin.cmd = cmd;
+	ev.admin.member = member;
+	nev = nev_new(&ev, disk == NONE ? NULL : s->disk[disk].uri,
+		      disk == NONE ? 0 : sizeof(s->disk[disk].uri));
+	s->operator_node = n->idx;
+	s->operator_gen = n->gen;
+	s->operator_busy_us = s->now + PATIENCE_US;
+	node_post_nev(s, n, s->now, nev);
+	return true;
+}
+
+void operator_answer(struct sim *s, struct simnode *n, uint64_t tag, int err, const char *why)
+{
+	trace(s, "a  answer %d %s", err, why ? why : "");
+	if (tag != s->operator_tag) {
+		if (tag == s->operator_last || !tag)
+			sim_fail(s, "C8", "node %u answered an administrator's command twice",
+				 n->id);
+		return;
+	}
+	s->operator_refused = err != 0;
+	s->operator_last = tag;
+	s->operator_tag = 0;
+	s->operator_busy_us = 0;
+}
+
+/* A disk that is no member: one that never was, if there is one. */
+static uint32_t fresh_disk(const struct sim *s)
+{
+	uint32_t found = NONE;
+
+	for (uint32_t i = 0; i < s->o.disks; i++) {
+		const struct disk *d = &s->disk[i];
+
+		if (d->dead || !d->powered || d->hidden || s->checks.member_of[i] != NONE)
+			continue;
+		if (found == NONE || (s->disk[found].sb_valid && !d->sb_valid))
+			found = i;
+	}
+	return found;
+}
+
+static bool usable(const struct sim *s, uint32_t disk)
+{
+	return disk != NONE && s->disk[disk].powered && !s->disk[disk].dead &&
+	       !s->disk[disk].hidden;
+}
+
+static bool replace(struct sim *s, uint8_t m)
+{
+	uint32_t own = s->checks.disk_of[m], disk = own;
+
+	if (!usable(s, own) || (!s->planner.healing && rng_chance(&s->rng, 500)))
+		disk = fresh_disk(s);
+	if (disk == NONE)
+		disk = own;
+	if (!usable(s, disk) || !ask(s, ADMIN_ADD, m, disk))
+		return false;
+	stats_fault(s, F_ADMIN_ADD);
+	return true;
+}
+
+static bool bring_back(struct sim *s, uint8_t m)
+{
+	uint8_t state = s->checks.map.member[m].state;
+
+	if (state != MEMBER_MISSING && state != MEMBER_FAULTY)
+		return false;
+	if (state == MEMBER_MISSING && usable(s, s->checks.disk_of[m]) &&
+	    (!s->operator_refused || rng_chance(&s->rng, 500))) {
+		if (!ask(s, ADMIN_READD, m, NONE))
+			return false;
+		stats_fault(s, F_ADMIN_READD);
+		return true;
+	}
+	return replace(s, m);
+}
+
+static void on_operator(struct sim *s, struct hev *ev)
+{
+	(void)ev;
+	if (s->phase > PHASE_HEAL)
+		return;
+	sim_at(s, rng_range(&s->rng, 40 * MS, 250 * MS), on_operator, 0, 0, NULL);
+	if (s->now < s->operator_busy_us || (!s->planner.healing && rng_chance(&s->rng, 500)))
+		return;
+	for (uint8_t m = 0; m < s->geo.n; m++)
+		if (bring_back(s, m))
+			return;
+}
+
+bool operator_kick(struct sim *s, enum admin_cmd cmd)
+{
+	uint8_t m = (uint8_t)rng_below(&s->rng, s->geo.n);
+
+	if (cmd == ADMIN_FAIL && s->checks.map.member[m].state != MEMBER_IN_SYNC)
+		return false;
+	return ask(s, cmd, m, NONE);
+}
+
+void operator_init(struct sim *s)
+{
+	sim_at(s, rng_range(&s->rng, 40 * MS, 250 * MS), on_operator, 0, 0, NULL);
+}

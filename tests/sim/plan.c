@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Which faults a seed has, and when.
+ */
+#include "sim.h"
+
+const char *const fault_name[F_COUNT] = {
+    [F_NODE_CRASH] = "node-crash",
+    [F_DAEMON_CRASH] = "daemon-crash",
+    [F_FREEZE] = "freeze",
+    [F_FREEZE_LONG] = "freeze-long",
+    [F_STOPPED] = "stopped-daemon",
+    [F_PARTITION] = "partition",
+    [F_PARTITION3] = "partition-3",
+    [F_QUORUM_LOST] = "quorum-lost",
+    [F_SOLO_MSG] = "solo-message-cut",
+    [F_SOLO_MSG_CRASH] = "solo-message-crash",
+    [F_CRASH_STEP] = "crash-at-step",
+    [F_LEADER_IN_CHANGE] = "leader-dies-in-map-change",
+    [F_LEADER_IN_RECOVERY] = "leader-dies-in-recovery",
+    [F_LEADER_IN_REBUILD] = "leader-dies-in-rebuild",
+    [F_LEADER_IN_JOIN] = "leader-dies-in-join",
+    [F_POWER_IN_CHANGE] = "power-cut-in-map-change",
+    [F_CLUSTER_CRASH] = "all-nodes-crash",
+    [F_CLUSTER_POWER] = "all-nodes-and-exporters",
+    [F_STALE_START] = "start-with-stale-members",
+    [F_READ_ERROR] = "member-read-error",
+    [F_WRITE_ERROR] = "member-write-error",
+    [F_FLUSH_ERROR_LOST] = "flush-error-data-lost",
+    [F_FLUSH_ERROR_KEPT] = "flush-error-data-kept",
+    [F_DISK_DEAD] = "member-dead",
+    [F_DISK_SLOW] = "member-slow",
+    [F_DISCONNECT_ONE] = "disconnect-one-node",
+    [F_DISCONNECT_ALL] = "disconnect-all-nodes",
+    [F_DISCONNECT_LONG] = "disconnect-for-long",
+    [F_EXPORTER_POWER] = "exporter-power-loss",
+    [F_SWITCH_FLAP] = "switch-flap",
+    [F_ADMIN_FAIL] = "admin-fail",
+    [F_ADMIN_STOP] = "admin-stop",
+    [F_ADMIN_ADD] = "admin-add",
+    [F_ADMIN_READD] = "admin-readd",
+    [F_LATE_WRITE] = "late-write",
+    [F_TORN_WRITE] = "torn-write",
+    [F_DROPPED_WRITE] = "dropped-write",
+    [F_FENCE_FAILED] = "fence-fails-first",
+    [F_FENCE_WAITED] = "fence-by-waiting",
+    [F_MSG_LOST] = "message-lost-at-view",
+    [F_MSG_TAIL] = "message-seen-by-some",
+    [F_VIEW_FIRST] = "view-before-quorum",
+    [F_QUORUM_FIRST] = "quorum-before-view",
+    [F_BACKLOG] = "backlog-at-once",
+    [F_EVICTED] = "removed",
+    [F_RACED_BLOCKS] = "raced-blocks",
+    [F_LOCK_CALLBACK] = "dlm-callback",
+    [F_LOCK_CALLBACK_IO] = "dlm-callback-under-io",
+    [F_LOCK_REFUSED] = "dlm-try-refused",
+    [F_LOCK_RECOVERY] = "dlm-recovery",
+    [F_LOCK_FREED_EARLY] = "dlm-freed-before-fence",
+    [F_GARBAGE_ALLOWED] = "garbage-allowed",
+};
+
+static bool allowed(const struct sim *s, enum fault f)
+{
+	uint64_t only = s->cli ? s->cli->only : 0;
+
+	if (only)
+		return only >> f & 1;
+	if (s->cli && s->cli->nodes == 1)
+		return f == F_NODE_CRASH || f == F_DAEMON_CRASH || f == F_CRASH_STEP ||
+		       f == F_CLUSTER_CRASH || f == F_CLUSTER_POWER || f == F_FREEZE;
+	return s->planner.swarm >> f & 1;
+}
+
+static bool start_one(struct sim *s)
+{
+	for (uint32_t i = 0; i < 30; i++) {
+		enum fault f = (enum fault)rng_below(&s->rng, F_PLANNED);
+
+		if (!allowed(s, f) || !fault_fits(s, f))
+			continue;
+		trace(s, "f  %s", fault_name[f]);
+		if (!fault_start(s, f))
+			continue;
+		if (!fault_counts_itself(f)) {
+			stats_fault(s, f);
+			s->planner.done++;
+		}
+		return true;
+	}
+	return false;
+}
+
+static void on_plan(struct sim *s, struct hev *ev)
+{
+	struct planner *p = &s->planner;
+
+	(void)ev;
+	if (p->healing || !p->left)
+		return;
+	if (start_one(s))
+		p->left--;
+	sim_at(s, rng_range(&s->rng, 10 * MS, rng_chance(&s->rng, 300) ? 100 * MS : p->gap_us),
+	       on_plan, 0, 0, NULL);
+}
+
+void plan_init(struct sim *s)
+{
+	struct planner *p = &s->planner;
+
+	p->armed = F_COUNT;
+	if (s->o.faultless)
+		return;
+	p->left = s->o.faults;
+	p->swarm = rng_u64(&s->rng) | rng_u64(&s->rng); /* each fault in three of four seeds */
+	p->gap_us = rng_range(&s->rng, 200 * MS, 900 * MS);
+	sim_at(s, rng_range(&s->rng, 0, 600 * MS), on_plan, 0, 0, NULL);
+}
+
+/* ---- armed faults: after each event --------------------------------------------------------- */
+
+static bool someone_joins(const struct sim *s)
+{
+	for (uint32_t i = 0; i < s->o.nodes; i++)
+		if (s->node[i].proc && s->node[i].st.state == ENGINE_JOINING)
+			return true;
+	return false;
+}
+
+static bool armed_condition(struct sim *s, const struct simnode *leader)
+{
+	switch (s->planner.armed) {
+	case F_CRASH_STEP:
+		return true;
+	case F_LEADER_IN_CHANGE:
+	case F_POWER_IN_CHANGE:
+		return leader && leader->st.proposing;
+	case F_LEADER_IN_RECOVERY:
+		return leader && leader->st.slots_unrecovered;
+	case F_LEADER_IN_REBUILD:
+		return leader && leader->st.rebuild_total;
+	case F_LEADER_IN_JOIN:
+		return leader && someone_joins(s);
+	default:
+		return false;
+	}
+}
+
+static void strike(struct sim *s, struct simnode *leader)
+{
+	enum fault f = (enum fault)s->planner.armed;
+
+	s->planner.armed = F_COUNT;
+	trace(s, "f  %s strikes", fault_name[f]);
+	stats_fault(s, f);
+	s->planner.done++;
+	if (f == F_POWER_IN_CHANGE) {
+		fault_cluster_power(s, rng_chance(&s->rng, 500));
+		return;
+	}
+	if (!leader)
+		leader = &s->node[rng_below(&s->rng, s->o.nodes)];
+	if (f == F_CRASH_STEP && rng_chance(&s->rng, 700))
+		leader = &s->node[rng_below(&s->rng, s->o.nodes)];
+	if (rng_chance(&s->rng, 400)) {
+		node_kill_daemon(s, leader);
+		node_start_later(s, leader, rng_range(&s->rng, 1 * MS, 600 * MS));
+	} else {
+		node_crash(s, leader);
+		node_power_on_later(s, leader, rng_range(&s->rng, 30 * MS, 2000 * MS));
+	}
+}
+
+void plan_event(struct sim *s)
+{
+	struct planner *p = &s->planner;
+	struct simnode *leader;
+
+	if (p->armed == F_COUNT)
+		return;
+	if (s->now > p->armed_until_us) {
+		p->armed = F_COUNT;
+		p->left++; /* another one instead */
+		return;
+	}
+	leader = node_leader(s);
+	if (armed_condition(s, leader) && !--p->armed_countdown)
+		strike(s, leader);
+}
+
+void plan_heal(struct sim *s)
+{
+	s->planner.healing = true;
+	s->planner.armed = F_COUNT;
+	s->planner.left = 0;
+	s->group.solo_armed = 0;
+	faults_heal(s);
+}

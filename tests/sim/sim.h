@@ -1,0 +1,680 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * ddraid-sim: N real engines in one process, virtual time, one event heap, one PRNG.
+ *
+ *   main.c    options, range of seeds, crash handler (the only file that may look at a clock)
+ *   sim.c     one seed: set-up, safety phase, liveness phase, final check
+ *   opts.c    what a seed draws: geometry, tunables, latencies, habits of the world
+ *   heap.c    events in order of (time, order of insertion)
+ *   rng.c     xoshiro256**
+ *   node.c    a node: its daemon's life, events in, outs out, freeze and backlog
+ *   dev.c     member requests: latency, reordering, late ones; connections
+ *   disk.c    media: volatile cache, FUA, FLUSH, power loss
+ *   fence.c   incarnations and their fences
+ *   group.c   extended virtual synchrony as corosync gives it, and quorum
+ *   lock.c    fake DLM
+ *   front.c   consumers
+ *   oracle.c  what a sector may contain
+ *   risk.c    which stripes may turn to garbage, and when: the crash contract
+ *   checks.c  everything else that must hold
+ *   plan.c    which faults when; faults.c: the faults; operator.c: the administrator
+ *   trace.c, stats.c
+ *
+ * Rules: no wall clock, no address in any decision or line of trace, all randomness from s->rng.
+ * A violation is noted once (sim_fail) and ends the seed at the end of the event.
+ */
+#ifndef TESTS_SIM_SIM_H
+#define TESTS_SIM_SIM_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "daemon/core/engine.h"
+#include "daemon/core/geometry.h"
+#include "daemon/core/logpage.h"
+#include "daemon/core/superblock.h"
+
+#define SIM_MAX_NODES 5
+#define SIM_MAX_DISKS 14 /* up to 9 members and 5 spares */
+#define SIM_MAX_INCS 512
+#define SIM_MAX_REGIONS 64 /* region sets are one word */
+#define SIM_FRONT_DEPTH 24
+#define SECTOR 512u
+#define BLOCK_SECTORS (DDR_BLOCK_BYTES / SECTOR)
+#define NEVER UINT64_MAX
+#define NONE UINT32_MAX
+#define MS 1000ull
+
+struct sim;
+struct sim_cli;
+
+/* ---- rng.c, heap.c -------------------------------------------------------------------------- */
+
+struct rng {
+	uint64_t s[4];
+};
+void rng_seed(struct rng *r, uint64_t seed);
+uint64_t rng_u64(struct rng *r);
+uint32_t rng_below(struct rng *r, uint32_t n);               /* n > 0 */
+uint64_t rng_range(struct rng *r, uint64_t lo, uint64_t hi); /* both included */
+bool rng_chance(struct rng *r, uint32_t permille);
+uint64_t mix64(uint64_t v);
+
+struct hev {
+	uint64_t at, ord;
+	void (*fn)(struct sim *s, struct hev *ev);
+	uint64_t a, b;
+	void *p; /* one malloc block or NULL; the handler takes it by setting p to NULL */
+};
+struct heap {
+	struct hev *v;
+	uint32_t count, cap;
+	uint64_t next_ord;
+};
+void heap_add(struct heap *h, uint64_t at, void (*fn)(struct sim *, struct hev *), uint64_t a,
+	      uint64_t b, void *p);
+bool heap_take(struct heap *h, struct hev *out);
+void heap_clear(struct heap *h);
+
+/* ---- opts.c --------------------------------------------------------------------------------- */
+
+struct opts {
+	uint32_t nodes, members, disks;
+	struct geo_params geo;
+	bool clean;
+	bool races;          /* consumers of two nodes write one block at once */
+	bool fence_cuts;     /* the fence cuts connections; else it only waits (zombie_timeout) */
+	bool instance_known; /* exporters tell an instance id */
+	bool cancel_drops;   /* OUT_DEV_CANCEL closes the connection; else waits for the end */
+	bool faultless;
+	enum lock_backend locks;
+	struct tunables tun;
+	uint32_t max_ios;
+	uint64_t token_us, zombie_us;
+	uint64_t disk_lo_us, disk_hi_us, net_lo_us, net_hi_us;
+	uint32_t slow_permille; /* requests that take 50 times as long */
+	uint32_t fence_fail_permille;
+	uint32_t writes; /* at least so many in the safety phase */
+	uint32_t depth, max_blocks;
+	uint32_t read_permille, flush_permille, zeroes_permille, fua_permille;
+	uint64_t think_us;
+	uint32_t faults;
+};
+void opts_draw(struct sim *s, uint32_t force_nodes);
+
+/* ---- disk.c --------------------------------------------------------------------------------- */
+
+struct dwrite { /* on the medium, not yet durable */
+	struct dwrite *prev, *next;
+	uint64_t seq, offset;
+	uint64_t done_us; /* when it was answered, NEVER: not yet */
+	uint32_t bytes;
+	bool lost; /* after a flush error: no later flush makes it durable */
+	uint8_t data[];
+};
+struct slotpage { /* newest valid copy of one slot's page in the durable content */
+	bool valid;
+	uint64_t seq, owner_inc, dirty, missed;
+	uint32_t owner_node;
+};
+struct disk {
+	uint32_t idx;
+	uint64_t bytes;
+	uint64_t instance;
+	uint8_t *cached, *durable;
+	uint64_t *durable_seq; /* per sector */
+	struct dwrite *head, *tail;
+	uint64_t seq;
+	uint32_t unflushed[SIM_MAX_REGIONS];
+	uint64_t unflushed_mask;
+	struct slotpage slot[DDR_MAX_SLOTS + 1];
+	bool sb_valid;
+	struct superblock sb; /* newest in the cached view */
+	bool powered;
+	bool hidden;            /* nobody reaches it */
+	bool dead, dead_silent; /* for ever: every request fails, or nobody answers at all */
+	bool cache_lost;        /* since it was last known in sync */
+	uint64_t cache_lost_stamp, cache_lost_epoch;
+	uint64_t flush_err_us; /* when a flush error was reported, 0 = never */
+	uint64_t slow_until_us;
+	uint32_t read_errs, write_errs, flush_errs; /* to be reported, once each */
+	bool flush_err_loses;
+	char uri[32];
+};
+int disk_init(struct sim *s, struct disk *d, uint32_t idx, uint64_t bytes);
+void disk_free(struct disk *d);
+void disk_fill(struct sim *s, struct disk *d, uint64_t offset);        /* junk from there on */
+void disk_poke(struct disk *d, uint64_t offset, const uint8_t *block); /* create, durable */
+void disk_scan(struct sim *s, struct disk *d); /* superblocks and log, after disk_poke */
+/* Takes effect now. Returns the write's sequence number (to be given to disk_answered). */
+uint64_t disk_write(struct sim *s, struct disk *d, uint64_t offset, uint32_t bytes,
+		    const uint8_t *data, bool fua);
+void disk_read(const struct disk *d, uint64_t offset, uint32_t bytes, uint8_t *data);
+void disk_answered(struct sim *s, struct disk *d, uint64_t seq);
+/* Everything answered by `issued_us` becomes durable; younger writes do or don't. */
+void disk_flush(struct sim *s, struct disk *d, uint64_t issued_us);
+void disk_flush_error(struct sim *s, struct disk *d, bool lose);
+void disk_power_loss(struct sim *s, struct disk *d);
+
+/* ---- dev.c ---------------------------------------------------------------------------------- */
+
+enum exec_state { EXEC_NOT, EXEC_HALF, EXEC_DONE, EXEC_NEVER };
+struct req {
+	bool used;
+	bool orphan;   /* nobody waits for its answer any more */
+	bool answered; /* the answer is on its way to the engine, or was given */
+	bool given;    /* EV_DEV_DONE was delivered, or never will be */
+	bool late;     /* counted as a late one */
+	enum exec_state exec;
+	uint32_t node, ii, dev, disk;
+	uint64_t uid, gen;
+	uint64_t id;
+	enum dev_op op;
+	enum dev_kind kind;
+	uint32_t flags, bytes, half;
+	uint64_t offset, region;
+	const struct iovec *iov;
+	uint32_t iov_count;
+	uint8_t *buf;
+	uint64_t issued_us, wseq[2];
+	int err;
+};
+struct devslot { /* the runtime's number for a device, on one node */
+	bool used, up;
+	uint32_t disk;
+	bool cut; /* no network between this node and this exporter */
+	bool trying;
+	bool down_due; /* EV_DEV_DOWN was not delivered yet */
+};
+struct simnode;
+void dev_submit(struct sim *s, struct simnode *n, const struct out *o);
+void dev_cancel(struct sim *s, struct simnode *n, uint32_t dev);
+void dev_open(struct sim *s, struct simnode *n, uint32_t disk, uint64_t delay_us);
+void dev_break(struct sim *s, struct simnode *n, uint32_t dev, int err);
+void dev_break_disk(struct sim *s, uint32_t disk, int err);
+void dev_try(struct sim *s, struct simnode *n, uint32_t dev, uint64_t delay_us);
+void dev_try_disk(struct sim *s, uint32_t disk);
+void dev_orphan_all(struct sim *s, struct simnode *n);
+bool dev_under_way(const struct sim *s, const struct simnode *n); /* EV_DEV_DONE is owed */
+void dev_finish_inc(struct sim *s, uint32_t ii); /* the fence: nothing of it is left */
+/* `trusted`: of all members at once, with all nodes: what is left counts as true. */
+void dev_power_loss(struct sim *s, uint32_t disk, bool trusted);
+/* EV_DEV_DONE is being given to its engine: moves data, checks buffers. */
+void dev_give(struct sim *s, uint32_t req, int *err);
+void dev_drop_given(struct sim *s, uint32_t req); /* the engine is gone */
+uint32_t dev_slot_of_disk(const struct simnode *n, uint32_t disk);
+
+/* ---- fence.c -------------------------------------------------------------------------------- */
+
+struct incn {
+	uint64_t inc;
+	uint32_t node;
+	bool live;        /* an engine runs under it */
+	bool removed;     /* its engine said OUT_REMOVED */
+	bool left;        /* a quorate view without it was installed */
+	uint32_t left_at; /* mask: nodes that were told so */
+	bool graceful;    /* left by ADMIN_STOP */
+	bool joined;      /* was ever in a view */
+	bool fenced;
+	bool ended;           /* not live, nothing outstanding */
+	uint32_t outstanding; /* requests that may still take effect */
+	uint32_t fence_fails;
+	uint32_t fences;
+};
+uint32_t inc_new(struct sim *s, uint32_t node);
+uint32_t inc_find(const struct sim *s, uint64_t inc);
+void inc_check_ended(struct sim *s, uint32_t ii);
+void inc_dead(struct sim *s, uint32_t ii);
+void fence_ask(struct sim *s, struct simnode *n, uint32_t node, uint64_t inc);
+
+/* ---- group.c -------------------------------------------------------------------------------- */
+
+struct gitem {
+	bool view;
+	uint32_t from; /* message: sender */
+	uint64_t from_gen;
+	uint32_t mask;                   /* view: nodes whose daemon is a member */
+	uint32_t left_ii[SIM_MAX_NODES]; /* view: incarnations that are not in it any more */
+	uint32_t left_count;
+	uint64_t sent_us;
+	size_t bytes;
+	uint8_t *data;
+};
+struct gring {
+	struct ring id;
+	uint32_t nodes; /* mask */
+	uint32_t procs; /* mask: as of the last item */
+	bool broken, quorate;
+	struct gitem *item;
+	uint32_t count, cap;
+	uint32_t ptr[SIM_MAX_NODES];   /* next to be delivered */
+	uint32_t limit[SIM_MAX_NODES]; /* nothing from here on is delivered */
+	uint32_t got[SIM_MAX_NODES];   /* broken: what it has received */
+	uint32_t first[SIM_MAX_NODES]; /* the daemon's first item */
+};
+struct gmsg {
+	struct gmsg *next;
+	uint64_t gen, sent_us;
+	size_t bytes;
+	uint8_t data[];
+};
+struct group {
+	struct gring **ring;
+	uint32_t count, cap;
+	uint64_t next_seq;
+	uint32_t cur[SIM_MAX_NODES]; /* ring index or NONE */
+	uint32_t comp[SIM_MAX_NODES];
+	uint64_t last_us[SIM_MAX_NODES]; /* of the last scheduled delivery */
+	uint64_t quorum_us[SIM_MAX_NODES];
+	uint64_t not_before; /* no ring forms earlier */
+	uint64_t heal_no;
+	uint32_t member_ii[SIM_MAX_NODES]; /* whom the group knows, or knew last, there */
+	bool joined[SIM_MAX_NODES], wants[SIM_MAX_NODES], lost[SIM_MAX_NODES];
+	struct gmsg *head[SIM_MAX_NODES], *tail[SIM_MAX_NODES];
+	bool ordering[SIM_MAX_NODES];
+	uint32_t solo_armed; /* fault: cut off whoever is alone in having delivered its message */
+	bool solo_crash;
+};
+void group_init(struct sim *s);
+void group_free(struct sim *s);
+void group_send(struct sim *s, struct simnode *n, const uint8_t *data, size_t bytes);
+void group_join(struct sim *s, uint32_t node);
+void group_leave(struct sim *s, uint32_t node); /* the daemon ended */
+/* Corosync came or went, or links changed. */
+void group_node_up(struct sim *s, uint32_t node);
+void group_node_down(struct sim *s, uint32_t node);
+void group_partition(struct sim *s, const uint32_t comp[SIM_MAX_NODES]);
+void group_heal(struct sim *s);
+void group_heal_later(struct sim *s, uint64_t delay_us);
+void group_frozen_out(struct sim *s, uint32_t node); /* frozen for longer than a token */
+void group_thawed(struct sim *s, uint32_t node);
+bool group_whole(const struct sim *s); /* one operational ring of all living nodes */
+
+/* ---- lock.c --------------------------------------------------------------------------------- */
+
+struct dlm;
+void dlm_init(struct sim *s);
+void dlm_free(struct sim *s);
+void dlm_lock(struct sim *s, struct simnode *n, uint64_t id, enum lock_mode mode, bool try_only);
+void dlm_unlock(struct sim *s, struct simnode *n, uint64_t id);
+void dlm_quorate(struct sim *s, uint32_t ring);
+void dlm_purge(struct sim *s, uint32_t ii, uint64_t delay_us);
+
+/* ---- front.c -------------------------------------------------------------------------------- */
+
+struct fop {
+	bool used;
+	uint64_t tag;
+	enum io_op op;
+	uint32_t flags, bytes, wid, ii;
+	uint64_t offset, issue, issued_us;
+	uint8_t *buf;
+};
+enum front_mode { FRONT_HOT, FRONT_RUNS, FRONT_SEQ, FRONT_ANY, FRONT_IDLE, FRONT_MODES };
+struct front {
+	bool open;
+	enum front_mode mode;
+	uint64_t mode_until_us;
+	uint64_t seq_block;
+	uint32_t inflight;
+	uint64_t timer_at;
+	struct fop op[SIM_FRONT_DEPTH];
+};
+void front_open(struct sim *s, struct simnode *n);
+void front_done(struct sim *s, struct simnode *n, uint64_t tag, int err);
+void front_removed(struct sim *s, struct simnode *n); /* at EV_RESTART: nothing may be left */
+void front_abort(struct sim *s, struct simnode *n);   /* the daemon is gone */
+bool front_read_all(struct sim *s, struct simnode *n);
+uint32_t front_inflight(const struct sim *s);
+uint32_t front_inflight_at(const struct simnode *n);
+
+/* ---- oracle.c, risk.c ----------------------------------------------------------------------- */
+
+#define WID_INIT 0u               /* as created: zeroes */
+#define WID_ANY (UINT32_MAX - 1)  /* undefined: garbage by contract */
+#define WID_PIN (UINT32_MAX - 2)  /* garbage that somebody has read: `hash` */
+#define WID_JUNK (UINT32_MAX - 3) /* of contents only: nobody's write */
+
+struct wop { /* one front-end write */
+	uint32_t node, ii;
+	uint64_t issue, end, ack; /* stamps; end, ack NEVER while open */
+	uint64_t block;
+	uint32_t blocks;
+	bool zeroes, durable, cut;
+};
+struct val {
+	uint32_t wid;
+	bool shadow; /* superseded, but comes back if the caches of more than m members are lost */
+	uint64_t drop; /* stamp, NEVER = allowed */
+	uint64_t hash;
+};
+struct sector {
+	struct val *v, one;
+	uint32_t n, cap;
+};
+struct oracle {
+	struct wop *wop;
+	uint32_t wops, wop_cap;
+	struct sector *sec;
+	uint64_t sectors, blocks;
+};
+struct content {
+	uint32_t wid; /* writer's id, WID_INIT = zeroes, WID_JUNK */
+	uint64_t hash;
+};
+void oracle_init(struct sim *s);
+void oracle_free(struct sim *s);
+void content_fill(uint8_t *data, uint32_t wid, uint64_t sector, uint32_t sectors);
+struct content content_of(const uint8_t *data, uint64_t sector);
+uint32_t oracle_write(struct sim *s, struct simnode *n, uint64_t offset, uint32_t bytes,
+		      bool zeroes);
+void oracle_acked(struct sim *s, uint32_t wid, bool fua);
+void oracle_cut(struct sim *s, uint32_t wid);  /* EIO, or its daemon is gone */
+void oracle_ended(struct sim *s, uint32_t ii); /* nothing of this incarnation lands any more */
+void oracle_flushed(struct sim *s, uint32_t ii, uint64_t issue);
+void oracle_read(struct sim *s, struct simnode *n, const struct fop *f);
+bool oracle_allows(struct sim *s, uint64_t sector, const struct content *c, uint64_t since);
+void oracle_any(struct sim *s, uint64_t sector);
+void oracle_power(struct sim *s); /* unflushed data of more than m members is gone */
+bool oracle_pending(const struct sim *s, uint64_t block, uint64_t since);
+
+enum risk { RISK_NONE, RISK_CUT, RISK_RACE };
+void risk_init(struct sim *s);
+void risk_free(struct sim *s);
+void risk_raise(struct sim *s, uint64_t stripe, enum risk r, uint64_t since);
+void risk_lost(struct sim *s, uint32_t disk); /* something befell this disk */
+void risk_settle(struct sim *s, uint64_t stripe);
+void risk_settle_all(struct sim *s);
+void risk_set_all(struct sim *s); /* an array that was never in sync */
+void risk_pinned(struct sim *s, uint64_t sector);
+void risk_advance(struct sim *s);
+
+/* ---- checks.c ------------------------------------------------------------------------------- */
+
+struct commit {
+	struct epoch epoch;
+	uint64_t hash;
+};
+struct checks {
+	uint8_t *bad;     /* per stripe: parity is wrong over all n members */
+	uint32_t *writes; /* per stripe: requests that have not taken effect yet */
+	uint32_t bad_count[SIM_MAX_REGIONS];
+	uint64_t bad_mask;
+	uint64_t dirty_mask; /* durably dirty in some slot */
+	struct map map;      /* newest committed anywhere */
+	bool map_full;       /* every member in sync */
+	uint32_t disk_of[DDR_MAX_MEMBERS];
+	uint32_t member_of[SIM_MAX_DISKS]; /* NONE */
+	struct commit *commit;
+	uint32_t commits, commit_cap;
+	bool dirty_stale;
+	/* Per disk: something is or was wrong with it, and it isn't known to be whole again. */
+	bool lossy[SIM_MAX_DISKS];
+	uint64_t lost_stamp[SIM_MAX_DISKS], lost_us[SIM_MAX_DISKS];
+	uint64_t degraded_stamp;
+	uint64_t too_few_us; /* when fewer than k members were well last, 0 = never */
+};
+void checks_init(struct sim *s);
+void checks_free(struct sim *s);
+void checks_medium(struct sim *s, struct disk *d, uint64_t offset, uint32_t bytes);
+void checks_log(struct sim *s); /* durable log pages or in-sync members changed */
+void checks_bind(struct sim *s);
+void checks_issue(struct sim *s, struct simnode *n, const struct req *r);
+void checks_exec(struct sim *s, const struct req *r);
+void checks_acked(struct sim *s, const struct wop *w);
+void checks_view(struct sim *s, struct simnode *n, uint32_t ring, uint32_t item);
+void checks_fenced(struct sim *s, uint32_t ii);
+void checks_engine_gone(struct sim *s);
+void checks_map(struct sim *s, struct simnode *n);
+void checks_step(struct sim *s, struct simnode *n);
+void checks_event(struct sim *s);
+void checks_final(struct sim *s);
+bool checks_data_span(const struct sim *s, uint64_t offset, uint32_t bytes, uint64_t *stripe,
+		      uint64_t *last);
+
+/* ---- node.c --------------------------------------------------------------------------------- */
+
+struct nev { /* an event on its way to an engine */
+	struct nev *next;
+	struct event ev;
+	uint64_t gen;
+	uint32_t req;     /* EV_DEV_DONE: request, else NONE */
+	uint64_t sent_us; /* EV_MSG: own message: when it was sent */
+	uint32_t aux;     /* EV_VIEW: ring, item */
+	uint32_t aux2;
+	size_t bytes;
+	uint8_t data[];
+};
+struct simnode {
+	uint32_t idx, id;
+	bool powered, proc, frozen, stopped, removing, stopped_itself;
+	uint64_t frozen_no;
+	struct engine *e;
+	uint32_t ii;
+	uint64_t gen;
+	uint64_t clock_us; /* offset of its clock */
+	struct record record;
+	struct nev *bl_head, *bl_tail;
+	uint64_t tick_at;
+	uint64_t own_msg_sent_us; /* R7: when the newest own message that came back was sent */
+	bool own_msg;
+	struct engine_status st;
+	uint64_t epoch_seen, eio_us;
+	struct devslot dev[DDR_MAX_DEVS];
+	struct front front;
+	bool quorate;
+	uint64_t view_seq, quorum_seq; /* rings of the last events */
+};
+void node_post(struct sim *s, struct simnode *n, uint64_t delay_us, const struct event *ev);
+void node_post_nev(struct sim *s, struct simnode *n, uint64_t at_us, struct nev *nev);
+struct nev *nev_new(const struct event *ev, const void *data, size_t bytes);
+void node_power_on(struct sim *s, struct simnode *n, uint64_t daemon_delay_us);
+void node_power_on_later(struct sim *s, struct simnode *n, uint64_t delay_us);
+void node_start(struct sim *s, struct simnode *n);
+void node_start_later(struct sim *s, struct simnode *n, uint64_t delay_us);
+void node_end_daemon(struct sim *s, struct simnode *n);
+void node_kill_daemon(struct sim *s, struct simnode *n);
+void node_crash(struct sim *s, struct simnode *n);
+void node_freeze(struct sim *s, struct simnode *n, uint64_t us);
+void node_stop_daemon(struct sim *s, struct simnode *n, uint64_t us);
+void node_thaw(struct sim *s, struct simnode *n);
+struct simnode *node_leader(struct sim *s);
+
+/* ---- plan.c, faults.c, operator.c ----------------------------------------------------------- */
+
+enum fault {
+	F_NODE_CRASH,
+	F_DAEMON_CRASH,
+	F_FREEZE,
+	F_FREEZE_LONG,
+	F_STOPPED,
+	F_PARTITION,
+	F_PARTITION3,
+	F_QUORUM_LOST,
+	F_SOLO_MSG,
+	F_SOLO_MSG_CRASH,
+	F_CRASH_STEP,
+	F_LEADER_IN_CHANGE,
+	F_LEADER_IN_RECOVERY,
+	F_LEADER_IN_REBUILD,
+	F_LEADER_IN_JOIN,
+	F_POWER_IN_CHANGE,
+	F_CLUSTER_CRASH,
+	F_CLUSTER_POWER,
+	F_STALE_START,
+	F_READ_ERROR,
+	F_WRITE_ERROR,
+	F_FLUSH_ERROR_LOST,
+	F_FLUSH_ERROR_KEPT,
+	F_DISK_DEAD,
+	F_DISK_SLOW,
+	F_DISCONNECT_ONE,
+	F_DISCONNECT_ALL,
+	F_DISCONNECT_LONG,
+	F_EXPORTER_POWER,
+	F_SWITCH_FLAP,
+	F_ADMIN_FAIL,
+	F_ADMIN_ADD,
+	F_ADMIN_READD,
+	F_ADMIN_STOP,
+	F_PLANNED, /* those above are chosen by the planner, those below happen by themselves */
+	F_LATE_WRITE = F_PLANNED,
+	F_TORN_WRITE,
+	F_DROPPED_WRITE,
+	F_FENCE_FAILED,
+	F_FENCE_WAITED,
+	F_MSG_LOST,
+	F_MSG_TAIL,
+	F_VIEW_FIRST,
+	F_QUORUM_FIRST,
+	F_BACKLOG,
+	F_EVICTED,
+	F_RACED_BLOCKS,
+	F_LOCK_CALLBACK,
+	F_LOCK_CALLBACK_IO,
+	F_LOCK_REFUSED,
+	F_LOCK_RECOVERY,
+	F_LOCK_FREED_EARLY,
+	F_GARBAGE_ALLOWED,
+	F_COUNT
+};
+struct planner {
+	uint32_t left;
+	bool healing;
+	uint32_t armed; /* enum fault or F_COUNT */
+	uint32_t armed_countdown;
+	uint64_t armed_until_us;
+	uint32_t deaths; /* disks lost for ever */
+	uint32_t done;   /* faults that took place */
+	uint64_t swarm;  /* mask: faults that this seed may have */
+	uint64_t gap_us;
+	uint64_t cluster_down_until;
+	uint64_t quiet_since_us; /* the last fault */
+};
+extern const char *const fault_name[F_COUNT];
+void plan_init(struct sim *s);
+void plan_event(struct sim *s); /* after each event: armed faults */
+void plan_heal(struct sim *s);
+bool fault_start(struct sim *s, enum fault f);
+bool fault_fits(const struct sim *s, enum fault f);
+bool fault_counts_itself(enum fault f); /* when it happens, not when it is planned */
+void faults_heal(struct sim *s);
+void fault_exporter_power(struct sim *s, uint32_t disk, uint64_t off_us, bool trusted);
+void fault_cluster_power(struct sim *s, bool exporters);
+void operator_init(struct sim *s);
+void operator_answer(struct sim *s, struct simnode *n, uint64_t tag, int err, const char *why);
+bool operator_kick(struct sim *s, enum admin_cmd cmd);
+
+/* ---- trace.c, stats.c ----------------------------------------------------------------------- */
+
+void trace_event(struct sim *s, const struct simnode *n, const struct nev *nev);
+void trace_out(struct sim *s, const struct simnode *n, const struct out *o);
+__attribute__((format(printf, 2, 3))) void trace(struct sim *s, const char *fmt, ...);
+void trace_tail(struct sim *s);
+void trace_init(struct sim *s);
+void trace_free(struct sim *s);
+#define TRACING(s) ((s)->tracing)
+
+enum cluster_state {
+	CS_JOINING,
+	CS_ACTIVE,
+	CS_PROPOSING,
+	CS_FENCING,
+	CS_RECOVERING,
+	CS_REBUILDING,
+	CS_DEGRADED,
+	CS_COUNT
+};
+struct stats {
+	uint64_t seeds;
+	uint64_t in_seeds[F_COUNT], times[F_COUNT], in_state[F_COUNT][CS_COUNT];
+	uint64_t events, writes, reads, flushes, commits, max_events, slot_reads_unfenced;
+	uint64_t virtual_us, parity_fixed, marks, garbage_reads;
+};
+void stats_fault(struct sim *s, enum fault f);
+void stats_seed(struct sim *s);
+void stats_print(const struct stats *st);
+int stats_missing(const struct stats *st, const struct sim_cli *cli);
+
+/* ---- sim.c, main.c -------------------------------------------------------------------------- */
+
+struct sim_cli {
+	uint64_t first, last;
+	uint32_t nodes; /* 0 = drawn from the seed */
+	uint32_t tail;  /* keep so many lines of trace for a failure */
+	bool trace, stats, quiet, keep_going, digest;
+	uint64_t seconds;
+	uint64_t only; /* mask of planned faults, 0 = all */
+	const char *argv0, *only_text;
+};
+
+enum phase_of_seed { PHASE_SAFETY, PHASE_HEAL, PHASE_IDLE, PHASE_READ, PHASE_DONE };
+
+struct sim {
+	uint64_t seed;
+	const struct sim_cli *cli;
+	struct stats *stats;
+	struct rng rng;
+	struct heap heap;
+	uint64_t now, stamp, events;
+	struct opts o;
+	struct geo geo;
+	struct disk disk[SIM_MAX_DISKS];
+	struct simnode node[SIM_MAX_NODES];
+	struct incn inc[SIM_MAX_INCS];
+	uint32_t incs;
+	uint64_t next_inc;
+	struct req **req;
+	uint32_t reqs, req_live;
+	uint64_t next_uid;
+	struct group group;
+	struct dlm *dlm;
+	struct oracle oracle;
+	uint8_t *risk, *pinned; /* per stripe */
+	uint32_t at_risk;       /* stripes */
+	struct checks checks;
+	struct planner planner;
+	struct outq outq;
+	enum phase_of_seed phase;
+	uint64_t phase_us;
+	uint32_t writes, reads, flushes;
+	uint32_t opened; /* disks that OUT_OPEN named: the configuration of every later start */
+	uint64_t fault_times[F_COUNT], fault_state[F_COUNT][CS_COUNT];
+	bool failed;
+	char violation[1024];
+	bool tracing;
+	char *tail;
+	uint32_t tail_lines, tail_next;
+	uint64_t digest;
+	uint8_t array_uuid[DDR_UUID_BYTES];
+	uint64_t operator_tag, operator_last, operator_busy_us, operator_gen;
+	uint32_t operator_node;
+	bool operator_refused;
+	uint64_t garbage_reads, slot_reads_unfenced;
+	uint64_t shift; /* who owns which block changes with it */
+	/* tests of the world: takes events instead of an engine */
+	void (*hook)(struct sim *s, struct simnode *n, const struct nev *nev);
+	void *hook_arg;
+};
+__attribute__((format(printf, 3, 4))) void sim_fail(struct sim *s, const char *check,
+						    const char *fmt, ...);
+void sim_at(struct sim *s, uint64_t delay_us, void (*fn)(struct sim *, struct hev *), uint64_t a,
+	    uint64_t b, void *p);
+uint64_t sim_stamp(struct sim *s);
+bool sim_setup(struct sim *s, uint64_t seed, const struct sim_cli *cli, struct stats *st);
+void sim_teardown(struct sim *s);
+void sim_run_events(struct sim *s, uint64_t until_us);
+/* False: a violation (s->violation). */
+bool sim_seed(struct sim *s, uint64_t seed, const struct sim_cli *cli, struct stats *st);
+static inline uint64_t ring_key(const struct ring *r)
+{
+	return r->seq * 64 + r->rep;
+}
+/* xmalloc: the simulator doesn't simulate a lack of memory. */
+void *xmalloc(size_t bytes);
+void *xcalloc(size_t n, size_t bytes);
+void *xrealloc(void *p, size_t bytes);
+
+#endif

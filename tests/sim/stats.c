@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * How often each fault met each state. A fault that never occurs is a failure of the simulator.
+ */
+#include <stdio.h>
+
+#include "sim.h"
+
+static bool in_state(const struct sim *s, enum cluster_state cs)
+{
+	for (uint32_t i = 0; i < s->o.nodes; i++) {
+		const struct engine_status *st = &s->node[i].st;
+
+		if (!s->node[i].proc)
+			continue;
+		if ((cs == CS_JOINING && st->state == ENGINE_JOINING) ||
+		    (cs == CS_ACTIVE && st->state == ENGINE_ACTIVE) ||
+		    (cs == CS_PROPOSING && st->proposing) || (cs == CS_FENCING && st->unfenced) ||
+		    (cs == CS_RECOVERING && st->slots_unrecovered) ||
+		    (cs == CS_REBUILDING && st->rebuild_total))
+			return true;
+	}
+	return cs == CS_DEGRADED && !s->checks.map_full;
+}
+
+void stats_fault(struct sim *s, enum fault f)
+{
+	s->fault_times[f]++;
+	if (f < F_PLANNED)
+		s->planner.quiet_since_us = s->now;
+	for (uint32_t cs = 0; cs < CS_COUNT; cs++)
+		s->fault_state[f][cs] += in_state(s, (enum cluster_state)cs);
+}
+
+void stats_seed(struct sim *s)
+{
+	struct stats *st = s->stats;
+
+	st->seeds++;
+	for (uint32_t f = 0; f < F_COUNT; f++) {
+		st->in_seeds[f] += s->fault_times[f] > 0;
+		st->times[f] += s->fault_times[f];
+		for (uint32_t cs = 0; cs < CS_COUNT; cs++)
+			st->in_state[f][cs] += s->fault_state[f][cs];
+	}
+	st->events += s->events;
+	st->writes += s->writes;
+	st->reads += s->reads;
+	st->flushes += s->flushes;
+	st->commits += s->checks.commits;
+	st->virtual_us += s->now;
+	st->garbage_reads += s->garbage_reads;
+	st->slot_reads_unfenced += s->slot_reads_unfenced;
+	if (s->events > st->max_events)
+		st->max_events = s->events;
+	for (uint32_t i = 0; i < s->o.nodes; i++) {
+		st->parity_fixed += s->node[i].st.parity_fixed;
+		st->marks += s->node[i].st.marks;
+	}
+}
+
+void stats_print(const struct stats *st)
+{
+	printf("%-26s %7s %9s %8s %8s %8s %8s %8s %8s %8s\n", "fault", "seeds", "times", "joining",
+	       "active", "proposng", "fencing", "recovrng", "rebuildg", "degraded");
+	for (uint32_t f = 0; f < F_COUNT; f++) {
+		printf("%-26s %7lu %9lu", fault_name[f], st->in_seeds[f], st->times[f]);
+		for (uint32_t cs = 0; cs < CS_COUNT; cs++)
+			printf(" %8lu", st->in_state[f][cs]);
+		putchar('\n');
+	}
+	printf("seeds %lu, events %lu (at most %lu in one), virtual time %lu s\n", st->seeds,
+	       st->events, st->max_events, st->virtual_us / 1000000);
+	printf("writes %lu, reads %lu, flushes %lu, map commits %lu, marks %lu, parity fixed %lu\n",
+	       st->writes, st->reads, st->flushes, st->commits, st->marks, st->parity_fixed);
+	printf("sectors read as garbage that the crash contract allows: %lu\n", st->garbage_reads);
+	printf("slots read before their owner's fence: %lu\n", st->slot_reads_unfenced);
+}
+
+/* Counts and names the faults that never came. */
+int stats_missing(const struct stats *st, const struct sim_cli *cli)
+{
+	int missing = 0;
+
+	if (cli->only || cli->nodes == 1)
+		return 0;
+	for (uint32_t f = 0; f < F_COUNT; f++) {
+		if (st->times[f])
+			continue;
+		printf("fault %s never occurred\n", fault_name[f]);
+		missing++;
+	}
+	return missing;
+}
