@@ -432,7 +432,14 @@ uint64_t dlog_count(const struct engine *e, bool missed)
 
 void dlog_advance(struct engine *e)
 {
-	if (e->state == ENGINE_REMOVED || e->slot == NO_SLOT || !e->have_map || !e->page)
+	struct peer *me = peer_find(e, e->cfg.node);
+
+	if (e->state == ENGINE_REMOVED || !e->have_map || !e->page)
+		return;
+	if (e->slot == NO_SLOT && e->phase == PH_READY && me && me->member &&
+	    me->slot < e->geo.p.slots)
+		dlog_acquire(e, me->slot);
+	if (e->slot == NO_SLOT)
 		return;
 	slot_advance(e);
 	if (e->slot_wanted)

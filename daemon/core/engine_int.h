@@ -262,7 +262,7 @@ struct engine {
 	struct geo geo;
 	struct superblock base; /* the array's constants; map and seq are not used */
 	struct map map;         /* committed */
-	bool proposing, acked_proposal, proposal_revive;
+	bool proposing, acked_proposal;
 	struct map prop;
 	uint64_t sb_seq;
 

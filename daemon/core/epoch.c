@@ -58,7 +58,7 @@ static void commit_effects(struct engine *e, const struct map *old)
 		bool was = i < old->n && map_write_mask(old) >> i & 1;
 		bool is = map_write_mask(&e->map) >> i & 1;
 
-		if (!is || !was)
+		if (!is || (!was && old->n))
 			e->bad[i] = 0;
 		if (is && !was)
 			added = true;
@@ -110,6 +110,21 @@ static void gone_prune(struct engine *e)
 	}
 }
 
+/*
+ * R17: more than m members were lost for a while, and are back. They are used again from the
+ * proposal on (its superblocks go to them), and what each may have lost from its cache is parity
+ * again once all regions that are dirty here have been checked; those of dead slots are resynced
+ * anyway.
+ */
+static void revive(struct engine *e)
+{
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (e->bad[i] == MEMBER_SUSPECT && e->dev_of[i] != NO_DEV &&
+		    e->dev[e->dev_of[i]].up)
+			e->bad[i] = 0; /* R14: not what answered with an error */
+	list_for_each(it, tmp, &e->regions) list_entry(it, struct region, all)->resync_all = true;
+}
+
 static void take_propose(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	struct map map;
@@ -120,24 +135,17 @@ static void take_propose(struct engine *e, uint32_t from, const nodemsg *m)
 		return;
 	e->prop = map;
 	e->proposing = true;
-	e->proposal_revive = m->propose->revive;
 	e->acked_proposal = false;
 	e->want_record.acked = map.epoch;
 	devs_bind(e);
+	if (m->propose->revive)
+		revive(e);
 	for (uint8_t i = 0; i < map.n; i++)
 		if (!(map_write_mask(&map) >> i & 1) && e->dev_of[i] != NO_DEV &&
 		    e->dev[e->dev_of[i]].under_way)
 			out_add(e, OUT_DEV_CANCEL)->cancel.dev = e->dev_of[i];
 	for (uint32_t i = 0; i < e->peer_count; i++)
 		e->peer[i].acked = false;
-}
-
-static void revive(struct engine *e)
-{
-	for (uint8_t i = 0; i < e->map.n; i++)
-		if (e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].up)
-			e->bad[i] = 0;
-	list_for_each(it, tmp, &e->regions) list_entry(it, struct region, all)->resync_all = true;
 }
 
 static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
@@ -147,8 +155,6 @@ static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
 	epoch_adopt(e, &e->prop);
 	e->want_record.committed = e->map.epoch;
 	gone_prune(e);
-	if (e->proposal_revive)
-		revive(e);
 	if (from == e->cfg.node)
 		e->ld.own_prop = e->ld.need_epoch = e->ld.committing = false;
 }
@@ -450,7 +456,7 @@ bool epoch_propose_wanted(struct engine *e)
 
 		if (!delivered)
 			return true;
-		if (!newer_wish(e)) {
+		if (!e->ld.revive && !newer_wish(e)) {
 			if (all_acked(e) && !gone_unfenced(e) && sb_targets_ready(e))
 				sb_write(e);
 			return true;

@@ -153,6 +153,8 @@ static bool claims_in(struct engine *e)
 	return true;
 }
 
+static void stuck_advance(struct engine *e);
+
 static void leader_recover(struct engine *e)
 {
 	NODEMSG(m, b, READY, Ready, ready);
@@ -175,6 +177,7 @@ static void leader_recover(struct engine *e)
 	if (!fences_done(e))
 		return; /* slots named owners that nobody knew */
 	if (e->ld.need_epoch) {
+		stuck_advance(e);
 		epoch_propose_wanted(e);
 		return;
 	}
@@ -271,15 +274,17 @@ static void stuck_advance(struct engine *e)
 {
 	bool back = true, stuck = false;
 
-	for (uint8_t i = 0; i < e->map.n; i++) {
-		if (!e->ld.wanted[i] || e->map.member[i].state != MEMBER_IN_SYNC ||
-		    map_count_insync(&e->map) > e->geo.k)
+	const struct map *m = e->proposing ? &e->prop : &e->map;
+
+	for (uint8_t i = 0; i < m->n; i++) {
+		if (e->ld.wanted[i] < MEMBER_SUSPECT || e->ld.wanted[i] > MEMBER_FAULTY ||
+		    m->member[i].state != MEMBER_IN_SYNC || map_count_insync(m) > e->geo.k)
 			continue;
 		stuck = true;
 		back &= e->ld.wanted[i] == MEMBER_SUSPECT;
 		stuck_member(e, i, &back);
 	}
-	if (!stuck || !back || e->ld.own_prop)
+	if (!stuck || !back)
 		return;
 	memset(e->ld.wanted, 0, sizeof(e->ld.wanted));
 	e->ld.revive = true;
@@ -347,9 +352,7 @@ static void take_assign(struct engine *e, uint32_t from, const pb_inc *who)
 
 	if (!p || p->inc != who->inc)
 		return;
-	p->slot = pb_slot(who);
-	if (p->node == e->cfg.node && e->slot == NO_SLOT && p->slot < e->geo.p.slots)
-		dlog_acquire(e, p->slot);
+	p->slot = pb_slot(who); /* dlog_advance takes it, once the geometry is known */
 }
 
 void leader_message(struct engine *e, uint32_t from, const nodemsg *m)

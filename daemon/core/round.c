@@ -205,6 +205,8 @@ static void query_send(struct engine *e)
 		if (in_effective_view(e, &e->peer[i]))
 			view[b.n_view++] = e->peer[i].node;
 	b.view = view;
+	b.group = e->view;
+	b.n_group = e->view_count;
 	m.term_inc = e->inc;
 	m.term_num = ++e->term_num;
 	e->queried = true;
@@ -251,6 +253,11 @@ static void take_query(struct engine *e, uint32_t from, const nodemsg *m)
 	bool me = false;
 
 	if (!sender || !in_effective_view(e, sender))
+		return;
+	/* Sent in an older view? All see a view at the same place in the order of messages. Who is
+	 * evicted, only those know who were there; so view may lack whom we count in. */
+	if (q->n_group != e->view_count ||
+	    memcmp(q->group, e->view, q->n_group * sizeof(*q->group)))
 		return;
 	for (size_t i = 0; i < q->n_view; i++) {
 		struct peer *p = peer_find(e, q->view[i]);
@@ -403,6 +410,7 @@ static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 	}
 	e->phase = PH_STATE;
 	e->confirmed = true;
+	memset(e->bad_us, 0, sizeof(e->bad_us)); /* this leader has to be told anew */
 	if (pb_map_read(&map, s->committed) &&
 	    (!e->have_map || epoch_cmp(&map.epoch, &e->map.epoch) > 0))
 		epoch_adopt(e, &map);

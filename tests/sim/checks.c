@@ -411,6 +411,10 @@ static void check_fenced(struct sim *s, const struct simnode *n, uint64_t num)
 
 		if (!(in->left_at >> n->idx & 1) || in->fenced || in->graceful)
 			continue;
+		/* One that never wrote can't do harm; of one that never spoke to this daemon and
+		 * has nothing under way, it need not know. */
+		if (!in->wrote || (!(in->known_to >> n->idx & 1) && !in->outstanding))
+			continue;
 		/* Recovered by its own restart: a younger one is there and nothing can land. */
 		if (in->ended && o->proc && o->ii != i)
 			continue;
@@ -500,7 +504,8 @@ void checks_view(struct sim *s, struct simnode *n, uint32_t ring, uint32_t item)
 	for (uint32_t i = 0; i < r->item[item].left_count && r->quorate; i++) {
 		struct incn *in = &s->inc[r->item[item].left_ii[i]];
 
-		in->left = true;
+		/* R6 is about its consumers: one that never served had none. */
+		in->left = in->left || in->served;
 		in->left_at |= 1u << n->idx;
 	}
 }

@@ -128,6 +128,7 @@ static bool land_error(struct sim *s, struct req *r)
 		return false;
 	--*errs;
 	r->err = -EIO;
+	s->planner.done++;
 	risk_lost(s, r->disk);
 	if (r->op == DEV_FLUSH) {
 		disk_flush_error(s, d, d->flush_err_loses);
@@ -366,6 +367,7 @@ void dev_submit(struct sim *s, struct simnode *n, const struct out *o)
 	if (changes_medium(r)) {
 		s->inc[r->ii].outstanding++;
 		s->inc[r->ii].ended = false;
+		s->inc[r->ii].wrote = true;
 	}
 	pending_count(s, r, 1);
 	schedule(s, idx);

@@ -230,6 +230,7 @@ static void on_front(struct sim *s, struct hev *ev)
 void front_open(struct sim *s, struct simnode *n)
 {
 	n->front.open = true;
+	s->inc[n->ii].served = true;
 	mode_draw(s, n);
 	arm(s, n, rng_range(&s->rng, 1, 5 * MS));
 }

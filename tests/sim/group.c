@@ -82,6 +82,7 @@ static void post_msg(struct sim *s, uint32_t node, const struct gitem *it)
 	struct nev *nev = nev_new(&ev, it->data, it->bytes);
 
 	nev->sent_us = it->sent_us;
+	nev->aux = it->from_ii;
 	node_post_nev(s, &s->node[node], s->now, nev);
 }
 
@@ -124,6 +125,7 @@ static void on_solo(struct sim *s, struct hev *ev)
 	struct simnode *n = &s->node[ev->a];
 	uint32_t comp[SIM_MAX_NODES] = {0};
 
+	s->planner.done++;
 	if (ev->b) {
 		stats_fault(s, F_SOLO_MSG_CRASH);
 		node_crash(s, n);
@@ -213,6 +215,7 @@ static void append_msg(struct sim *s, uint32_t node, struct gmsg *m)
 
 	it->from = node;
 	it->sent_us = m->sent_us;
+	it->from_ii = m->ii;
 	it->bytes = m->bytes;
 	it->data = xmalloc(m->bytes + 1);
 	memcpy(it->data, m->data, m->bytes);
@@ -266,7 +269,7 @@ void group_send(struct sim *s, struct simnode *n, const uint8_t *data, size_t by
 	struct group *g = &s->group;
 	struct gmsg *m = xmalloc(sizeof(*m) + bytes);
 
-	*m = (struct gmsg){.gen = n->gen, .sent_us = s->now, .bytes = bytes};
+	*m = (struct gmsg){.ii = n->ii, .sent_us = s->now, .bytes = bytes};
 	memcpy(m->data, data, bytes);
 	*(g->tail[n->idx] ? &g->tail[n->idx]->next : &g->head[n->idx]) = m;
 	g->tail[n->idx] = m;

@@ -140,6 +140,20 @@ static void remove_at(struct dentry *v, uint32_t *count, uint32_t i)
 	memmove(&v[i], &v[i + 1], (--*count - i) * sizeof(*v));
 }
 
+static void drop_held(struct dlock *l, uint32_t ii)
+{
+	for (uint32_t i = l->held_count; i--;)
+		if (l->held[i].ii == ii)
+			remove_at(l->held, &l->held_count, i);
+}
+
+static void drop_waits(struct dlock *l, uint32_t ii)
+{
+	for (uint32_t i = l->waits_count; i--;)
+		if (l->waits[i].ii == ii)
+			remove_at(l->waits, &l->waits_count, i);
+}
+
 static bool grant_first(struct sim *s, struct dlock *l)
 {
 	struct dentry w = l->waits[0];
@@ -158,6 +172,7 @@ static bool grant_first(struct sim *s, struct dlock *l)
 	if (blocked)
 		return false;
 	remove_at(l->waits, &l->waits_count, 0);
+	drop_held(l, w.ii); /* a conversion keeps the old mode until it gets the new one */
 	l->held[l->held_count++] = w;
 	tell(s, &w, l->id, EV_LOCK_GRANTED, w.mode);
 	return true;
@@ -176,16 +191,6 @@ static void on_resume(struct sim *s, struct hev *ev)
 	(void)ev;
 	for (uint32_t i = 0; i < s->dlm->count; i++)
 		grant(s, &s->dlm->v[i]);
-}
-
-static void drop_entries(struct dlock *l, uint32_t ii)
-{
-	for (uint32_t i = l->held_count; i--;)
-		if (l->held[i].ii == ii)
-			remove_at(l->held, &l->held_count, i);
-	for (uint32_t i = l->waits_count; i--;)
-		if (l->waits[i].ii == ii)
-			remove_at(l->waits, &l->waits_count, i);
 }
 
 static bool try_fails(const struct dlock *l, const struct dentry *w)
@@ -210,8 +215,9 @@ static void on_request(struct sim *s, struct hev *ev)
 		return;
 	}
 	l = lock_get(s, m->id);
-	drop_entries(l, m->ii); /* a node has one request per lock, the newest */
+	drop_waits(l, m->ii); /* a node has one request per lock, the newest */
 	if (m->unlock) {
+		drop_held(l, m->ii);
 		grant(s, l);
 	} else if (m->try_only && try_fails(l, &w)) {
 		tell(s, &w, l->id, EV_LOCK_REFUSED, w.mode);
@@ -259,8 +265,10 @@ static void on_purge(struct sim *s, struct hev *ev)
 	stats_fault(s, F_LOCK_RECOVERY);
 	if (!s->inc[ii].fenced && s->inc[ii].outstanding)
 		stats_fault(s, F_LOCK_FREED_EARLY);
-	for (uint32_t i = 0; i < d->count; i++)
-		drop_entries(&d->v[i], ii);
+	for (uint32_t i = 0; i < d->count; i++) {
+		drop_held(&d->v[i], ii);
+		drop_waits(&d->v[i], ii);
+	}
 	if (until > d->paused_until)
 		d->paused_until = until;
 	sim_at(s, d->paused_until - s->now, on_resume, 0, 0, NULL);

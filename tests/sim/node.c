@@ -59,6 +59,7 @@ static void complete_event(struct sim *s, struct simnode *n, struct nev *nev)
 	case EV_MSG:
 		ev->msg.data = nev->data;
 		ev->msg.bytes = nev->bytes;
+		s->inc[nev->aux].known_to |= 1u << n->idx;
 		if (ev->msg.from == n->id && (!n->own_msg || nev->sent_us > n->own_msg_sent_us)) {
 			n->own_msg = true;
 			n->own_msg_sent_us = nev->sent_us;
@@ -434,6 +435,8 @@ void node_start(struct sim *s, struct simnode *n)
 	n->proc = true;
 	n->tick_at = NEVER;
 	n->own_msg = false;
+	for (uint32_t i = 0; i < s->incs; i++)
+		s->inc[i].known_to &= ~(1u << n->idx);
 	n->epoch_seen = 0;
 	/* A new daemon knows of the removals that an older one has seen only by its record. */
 	for (uint32_t i = 0; i < s->incs; i++)

@@ -4,6 +4,8 @@
  */
 #include "sim.h"
 
+#define LEAST_FAULTS 3u /* per seed that is not drawn to be without */
+
 const char *const fault_name[F_COUNT] = {
     [F_NODE_CRASH] = "node-crash",
     [F_DAEMON_CRASH] = "daemon-crash",
@@ -95,10 +97,15 @@ static void on_plan(struct sim *s, struct hev *ev)
 	struct planner *p = &s->planner;
 
 	(void)ev;
-	if (p->healing || !p->left)
+	if (p->healing)
 		return;
-	if (start_one(s))
+	/* What was injected or armed may not have come: at least so many faults must. */
+	if (!p->left && p->done < LEAST_FAULTS && p->armed == F_COUNT)
+		p->left = 1;
+	stats_look(s);
+	if (p->left && start_one(s))
 		p->left--;
+	stats_look_end(s);
 	sim_at(s, rng_range(&s->rng, 10 * MS, rng_chance(&s->rng, 300) ? 100 * MS : p->gap_us),
 	       on_plan, 0, 0, NULL);
 }
@@ -183,8 +190,11 @@ void plan_event(struct sim *s)
 		return;
 	}
 	leader = node_leader(s);
-	if (armed_condition(s, leader) && !--p->armed_countdown)
-		strike(s, leader);
+	if (!armed_condition(s, leader) || --p->armed_countdown)
+		return;
+	stats_look(s);
+	strike(s, leader);
+	stats_look_end(s);
 }
 
 void plan_heal(struct sim *s)

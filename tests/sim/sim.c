@@ -196,7 +196,7 @@ static bool faults_over(const struct sim *s)
 
 	if (s->now > SAFETY_MOST_US)
 		return true;
-	return !p->left && p->armed == F_COUNT && s->writes >= s->o.writes &&
+	return (!p->left || s->o.faultless) && p->armed == F_COUNT && s->writes >= s->o.writes &&
 	       s->now > SAFETY_LEAST_US && s->now > p->quiet_since_us + 300 * MS &&
 	       (p->done >= 3 || s->o.faultless);
 }

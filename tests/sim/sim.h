@@ -211,12 +211,15 @@ uint32_t dev_slot_of_disk(const struct simnode *n, uint32_t disk);
 struct incn {
 	uint64_t inc;
 	uint32_t node;
-	bool live;        /* an engine runs under it */
-	bool removed;     /* its engine said OUT_REMOVED */
-	bool left;        /* a quorate view without it was installed */
-	uint32_t left_at; /* mask: nodes that were told so */
-	bool graceful;    /* left by ADMIN_STOP */
-	bool joined;      /* was ever in a view */
+	bool live;         /* an engine runs under it */
+	bool removed;      /* its engine said OUT_REMOVED */
+	bool left;         /* a quorate view without it was installed */
+	bool wrote;        /* to a member, anything */
+	bool served;       /* consumers had it open */
+	uint32_t known_to; /* mask: nodes whose present daemon has heard from it */
+	uint32_t left_at;  /* mask: nodes that were told so */
+	bool graceful;     /* left by ADMIN_STOP */
+	bool joined;       /* was ever in a view */
 	bool fenced;
 	bool ended;           /* not live, nothing outstanding */
 	uint32_t outstanding; /* requests that may still take effect */
@@ -234,7 +237,7 @@ void fence_ask(struct sim *s, struct simnode *n, uint32_t node, uint64_t inc);
 struct gitem {
 	bool view;
 	uint32_t from; /* message: sender */
-	uint64_t from_gen;
+	uint32_t from_ii;
 	uint32_t mask;                   /* view: nodes whose daemon is a member */
 	uint32_t left_ii[SIM_MAX_NODES]; /* view: incarnations that are not in it any more */
 	uint32_t left_count;
@@ -256,7 +259,8 @@ struct gring {
 };
 struct gmsg {
 	struct gmsg *next;
-	uint64_t gen, sent_us;
+	uint64_t sent_us;
+	uint32_t ii;
 	size_t bytes;
 	uint8_t data[];
 };
@@ -348,6 +352,7 @@ struct val {
 	uint32_t wid;
 	bool shadow; /* superseded, but comes back if the caches of more than m members are lost */
 	uint64_t drop; /* stamp, NEVER = allowed */
+	uint64_t born; /* WID_ANY: stamp at which the garbage came to be possible */
 	uint64_t hash;
 };
 struct sector {
@@ -594,6 +599,8 @@ struct stats {
 	uint64_t virtual_us, parity_fixed, marks, garbage_reads;
 };
 void stats_fault(struct sim *s, enum fault f);
+void stats_look(struct sim *s);
+void stats_look_end(struct sim *s);
 void stats_seed(struct sim *s);
 void stats_print(const struct stats *st);
 int stats_missing(const struct stats *st, const struct sim_cli *cli);
@@ -642,6 +649,8 @@ struct sim {
 	uint32_t writes, reads, flushes;
 	uint32_t opened; /* disks that OUT_OPEN named: the configuration of every later start */
 	uint64_t fault_times[F_COUNT], fault_state[F_COUNT][CS_COUNT];
+	uint32_t look; /* stats.c */
+	bool looked;
 	bool failed;
 	char violation[1024];
 	bool tracing;

@@ -23,13 +23,28 @@ static bool in_state(const struct sim *s, enum cluster_state cs)
 	return cs == CS_DEGRADED && !s->checks.map_full;
 }
 
+/* The states that a fault meets are those before it: until stats_look_end, this picture counts. */
+void stats_look(struct sim *s)
+{
+	s->look = 0;
+	for (uint32_t cs = 0; cs < CS_COUNT; cs++)
+		s->look |= (uint32_t)in_state(s, (enum cluster_state)cs) << cs;
+	s->looked = true;
+}
+
+void stats_look_end(struct sim *s)
+{
+	s->looked = false;
+}
+
 void stats_fault(struct sim *s, enum fault f)
 {
 	s->fault_times[f]++;
 	if (f < F_PLANNED)
 		s->planner.quiet_since_us = s->now;
 	for (uint32_t cs = 0; cs < CS_COUNT; cs++)
-		s->fault_state[f][cs] += in_state(s, (enum cluster_state)cs);
+		s->fault_state[f][cs] +=
+		    s->looked ? s->look >> cs & 1 : in_state(s, (enum cluster_state)cs);
 }
 
 void stats_seed(struct sim *s)
