@@ -10,22 +10,22 @@
  *	leaving    sends what is queued, then waits for our leave  -> down
  *
  * What corosync 3.1 delivers, read in its exec/cpg.c, votequorum.c and vsf_quorum.c, and held true
- * by tests/port/group_conformance.c:
+ * by tests/port/group.sh:
  *
  *  - A ring change makes CPG call, in this order and with nothing between: the group's confchg
  *    with those that left (reason NODEDOWN), confchg with those that came (NODEUP) if the ring
- *    merged, the totem confchg with the new ring id. It does so where the last message
- *    of its synchronisation is delivered, hence at one place in the order for all nodes of the
- *ring. The last of the three is where we install a view; the first two come under the old ring's
- *id, and a minority that acted on them would still hold itself for quorate.
- *  - A daemon's join, leave or crash is an ordered message; confchg comes with reason JOIN, LEAVE
- *or PROCDOWN and no totem confchg follows.
+ *    merged, the totem confchg with the new ring id. It does so where the last message of its
+ *    synchronisation is delivered, hence at one place in the order for all nodes of the ring.
+ *    The last of the three is where we install a view; the first two come under the old ring's
+ *    id, and a minority that acted on them would still hold itself for quorate.
+ *  - A daemon's join, leave or crash is an ordered message; confchg comes with reason JOIN,
+ *    LEAVE or PROCDOWN and no totem confchg follows.
  *  - With CPG_MODEL_V1_DELIVER_INITIAL_TOTEM_CONF a newcomer gets one totem confchg with the
  *    present ring, at its own join at the latest. To others it isn't sent. So totem
  *    confchgs that come before our first view only tell the ring; all later ones are real.
  *  - The quorum service notifies once per ring, with the ring's id, when votes have been counted,
- *    and again if quorum changes within a ring. It does so before or after CPG. The ids
- *    are the same. A ring's last quorum notification is never older than its first.
+ *    and again if quorum changes within a ring. It does so before or after CPG. The ids are the
+ *    same in both.
  *  - CPG drops messages of senders that are not in its list: of a node that merges in but whose
  *    merging was not yet told.
  *  - cpg_leave leaves the connection unusable (it stays "leaving"): we reconnect afterwards.
@@ -50,8 +50,28 @@
  *    messages under another id than its own, REGREET_US after its view began, greets again, and
  *    joins again if that does not help.
  *
- * ports/group.h says how a view gets its id. In short: `group` is CPG's list, greeted or not; `cur`
- *is the view; a greeting or a ring change makes cur = group, a departure takes one out of cur.
+ * What it does not keep. Small messages are packed into frames, and a message may begin in one
+ * and end in the next. A node that was not in the sender's former ring throws such a chain away
+ * until a frame ends with a message, that is until the sender's corosync has nothing more to
+ * send for a moment (totempg_deliver_fn, throw_away_mode). The sender itself and the nodes of
+ * its former ring get all of it: in one and the same view some members get messages that others
+ * don't. Seen at about one merge in twenty under load, thousands of messages at a
+ * time. Hence:
+ *
+ *  - Each message carries its view's id and comes in that view or nowhere, also at its sender.
+ *    That takes care of what was in corosync when the ring changed.
+ *  - After a view nothing is handed to corosync until all that was handed to it before has come
+ *    back: then the chain has ended, and what is sent in the new view comes to all. To keep
+ *    that short, and own heartbeats prompt, at most WINDOW_BYTES are in corosync at once.
+ *  - Other programs of this node may keep a chain going. So each message carries its number
+ *    within its sender's view, and who misses one leaves and joins again.
+ *  - A greeting may be lost in the same way; then two members have different ids for long. Who
+ *    gets messages under another id than its own, REGREET_US after its view began (and later
+ *    each time), greets again, and joins again if that does not help.
+ *
+ * ports/group.h says how a view gets its id. In short: `group` is CPG's list, greeted or not;
+ * `cur` is the view; a greeting or a ring change makes cur = group, a departure takes one out
+ * of cur.
  *
  * cpg_join, cpg_leave and connecting ask corosync and wait for its answer; it answers at once
  * or is stopped as a whole, and then this node is being given up by the others anyway. Sending and
@@ -88,6 +108,12 @@
 #define WINDOW_MESSAGES 256u
 #define REGREET_US 1000000u
 #define REGREET_TRIES 3u
+#ifndef REGREET_US
+#define REGREET_US 1000000u /* longer than messages of an older view keep coming */
+#endif
+#define REGREET_TRIES 3u
+#define REGREET_MAX_US (REGREET_US * 16u)
+#define REGREET_CALM_US (REGREET_US * 60u)
 
 #define HEADER_MAGIC "DDRG"
 #define HEADER_VERSION 1
@@ -136,6 +162,8 @@ struct coro {
 	uint64_t installed_us; /* when */
 	uint64_t greeted_us;
 	uint32_t regreets; /* in vain so far */
+	uint64_t regreet_us; /* how long other ids are borne with: doubles */
+	uint32_t regreets;   /* in vain so far */
 
 	/* Our messages, greetings included: handed to corosync, come back, to come back before
 	 * the view's first may be handed over. */
@@ -402,6 +430,14 @@ static void came_apart(struct coro *c)
 	if (c->state != MEMBER || c->greeting_due || now - c->installed_us < REGREET_US ||
 	    now - c->greeted_us < REGREET_US)
 		return;
+	if (now - c->greeted_us > REGREET_CALM_US)
+		c->regreet_us = REGREET_US;
+	if (c->state != MEMBER || c->greeting_due || now - c->installed_us < c->regreet_us ||
+	    now - c->greeted_us < c->regreet_us)
+		return;
+	/* It may be slow only, and our greeting makes it slower. */
+	if (c->regreet_us < REGREET_MAX_US)
+		c->regreet_us *= 2;
 	if (c->regreets++ < REGREET_TRIES)
 		c->greeting_due = true;
 	else
@@ -425,6 +461,7 @@ static void on_data(struct coro *c, const struct header *h, uint32_t node, uint3
 	if (!from || h->id != c->id) {
 		c->stats.dropped++;
 		if (c->viewed && h->id != c->id)
+		if (c->viewed && h->id != c->id && node != c->self.node)
 			came_apart(c);
 		return;
 	}
@@ -885,6 +922,7 @@ static int coro_open(const struct group_cfg *cfg, struct group **out)
 	c->quorum_fd.ready = quorum_ready;
 	c->quorum_fd.arg = c;
 	c->backoff_us = CONNECT_MIN_US;
+	c->regreet_us = REGREET_US;
 	work_in(c, 0);
 	*out = &c->group_port;
 	return 0;

@@ -9,44 +9,46 @@
  *	   +--- lost() ----+-----------------------+---------------+  |
  *	   +--- left() ----------------------------------------------+ group_leave()
  *
- * group_open starts in [down] and connects; it goes on trying, from [down], for ever. After lost()
- * and left() nothing is delivered before the next up(), which comes by itself, and then group_join
- *is to be called again. What was queued is gone with lost().
+ * group_open starts in [down] and connects; it goes on trying, from [down], for ever. After
+ * lost() and left() nothing is delivered before the next up(), which comes by itself, and then
+ * group_join is to be called again. What was queued is gone with lost().
  *
  * What an adapter promises to the engine:
  *
- *  - Every member of a view sees the view under the same id, and no other view ever has that id. A
- *node is in a view by one daemon only.
- *  - Messages come in one order to all. Two nodes that are both in view A and both in the
- *    view B that follows have got the same messages in A. A message comes in a view that has its
- *    sender as a member, to the sender too. It need not come in the view in which it was sent:
- *    who cares puts the view's id into it.
+ *  - Every member of a view sees the view under the same id, and no other view ever has that
+ *    id. A node is in a view by one daemon only.
+ *  - Messages come in one order to all, the sender included. A message comes in the view in
+ *    which it was sent, or nowhere: what was sent and has not come by the next view() never
+ *    comes, here or elsewhere, and what still matters is to be sent again. Two nodes that are
+ *    both in view A and both in the view B that follows have got the same messages in A.
  *  - That a message came here does not say that it came elsewhere (no safe delivery, R9): the
  *    node may be about to be cut off, with this message seen by itself alone.
  *  - view() and quorum() each follow a ring of their own pace. Both name the ring that they speak
  *    of, and only when these are equal the two fit together (R2).
  *
- * Rings and view ids. A ring (struct ring, corosync's ring id) is a membership of *nodes*. A view
- *is a membership of *daemons*, and it changes within a ring too, when a daemon starts, ends or
- *crashes on a node that lives. The ring alone is therefore no name for a view. The id is:
+ * Rings and view ids. A ring (struct ring, corosync's ring id) is a membership of *nodes*. A
+ * view is a membership of *daemons*, and it changes within a ring too, when a daemon starts,
+ * ends or crashes on a node that lives. The ring alone is therefore no name for a view. The id
+ * is:
  *
  *	ring changed			a hash of the new ring (node id, sequence)
  *	a daemon came			the random number in its greeting
  *	a daemon went			the id before, plus one
  *
  * and each of the three happens for all members at the same place in the order of messages. The
- *middle line is why this can be the same for a newcomer, which cannot know what happened before it:
- *a daemon that joins corosync's group is not yet in the view. It multicasts a greeting with a new
- *random number; where that is delivered, everybody, the newcomer included, installs a view of all
- * that are in the group by then. (Counting changes since the ring began would leave the newcomer to
- *ask others for the count, and to wait for one that is frozen.) So a ring change gives one view, a
- * daemon's end one, its start one; two that start at once may come in one or in two. A daemon that
- * is between its joining and its greeting when the ring changes is taken into the view of the
- * others by the change, and into its own by the greeting, which gives all of them a further view.
+ * middle line is why this can be the same for a newcomer, which cannot know what happened
+ * before it: a daemon that joins corosync's group is not yet in the view. It multicasts a
+ * greeting with a new random number; where that is delivered, everybody, the newcomer included,
+ * installs a view of all that are in the group by then. (Counting changes since the ring began
+ * would leave the newcomer to ask others for the count, and to wait for one that is frozen.) So
+ * a ring change gives one view, a daemon's end one, its start one; two that start at once may
+ * come in one or in two. A daemon that is between its joining and its greeting when the ring
+ * changes is taken into the view of the others by the change, and into its own by the greeting,
+ * which gives all of them a further view.
  *
  * A node may be in two views in a row though its daemon was replaced in between: both changes
  * came with one ring, as after a quick reboot. `fresh` tells; the engine has the incarnation
- *besides.
+ * besides.
  *
  * All calls and all callbacks are made on the thread that runs the loop. No callback is made from
  * within a call. A callback may call everything but group_close.
@@ -106,8 +108,8 @@ struct group_cb {
 	/* The cluster stack went away, or threw us out; `why` is a sentence. From now on nothing is
 	 * known: no view, no quorum. */
 	void (*lost)(void *arg, int err, const char *why);
-	/* group_leave is through: all that was sent before was delivered, and the group has us
-	 * no more. */
+	/* group_leave is through: all that was sent before was delivered, unless a view came
+	 * between, and the group has us no more. */
 	void (*left)(void *arg);
 	/* Optional. After group_send said -EAGAIN: half of the queue is free. */
 	void (*writable)(void *arg);

@@ -22,8 +22,8 @@
  * server, so a server that was killed and comes back refuses too.
  *
  * A server that does not run can't answer. Each of its processes holds a lock on DIR/lock,
- *inherited and never released: `ctl` takes that lock, which proves that all of them are gone, and
- *does the fsync itself.
+ * inherited and never released: `ctl` takes that lock, which proves that all of them are gone,
+ * and does the fsync itself.
  *
  * All processes share one file and with it the page cache, hence FLUSH and FUA mean the same on all
  * connections and nbdkit's CAN_MULTI_CONN is true.

@@ -13,10 +13,11 @@ programs=$(cd "$top_builddir/tests/port" 2>/dev/null && pwd)
 . "$top_srcdir/tests/lib/cluster.sh"
 # shellcheck disable=SC2119 # no further programs
 cluster_requires || exit 77
-[ -x "$programs/group_agent" ] || {
-	echo "skipped: $programs/group_agent is not built (make check_PROGRAMS)"
+for program in group_agent group_conformance; do
+	[ -x "$programs/$program" ] && continue
+	echo "skipped: $program is not built in $programs (make check)"
 	exit 77
-}
+done
 
 passed=0 failed=0
 check() { # WHAT COMMAND...

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * One node of the group conformance test of several nodes (group.sh): a member of a group that
- *writes down what it gets, and does what it is told.
+ * writes down what it gets, and does what it is told.
  *
  *	group_agent ADAPTER GROUP TAG FIFO TRANSCRIPT
  *
- * TAG tells this daemon from others, earlier ones of this node included. Commands come by the FIFO,
- *one per line:
+ * TAG tells this daemon from others, earlier ones of this node included. Commands come by the
+ * FIFO, one per line:
  *
- *	send COUNT BYTES	COUNT messages of 16..BYTES bytes, as fast as they are taken
+ *	send COUNT BYTES	COUNT messages of 32..BYTES bytes, as fast as they are taken
  *	mark WORD		one message that says so
  *	leave			leave when all of a `send` were taken, and end
  *
@@ -21,6 +21,10 @@
  *`sum` end ID COUNT HASH NEXT-ID		the messages in view ID, at its end sum ID COUNT
  *HASH WORD			the same, where a mark was delivered
  *	sent COUNT US AGAIN			all of a `send` were taken; AGAIN times not at once
+ *	from NODE TAG FIRST LAST COUNT		whose messages, before `end` and `sum`
+ *	end ID COUNT HASH NEXT-ID		the messages in view ID, at its end
+ *	sum ID COUNT HASH WORD			the same, where a mark was delivered
+ *	sent COUNT US AGAIN			a `send` is through; AGAIN times not at once
  *	got COUNT				every 1000 messages, and at marks
  *	lost ERR WHY, left
  *	BAD WHAT				a broken promise
