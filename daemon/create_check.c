@@ -19,12 +19,12 @@
  *
  * One device under two URIs can't be told by names: a host has many, and an exporter offers one
  * file under many. So each device gets a nonce of its own where its superblocks will be, and all
- *are read back through their own connections: a device that was named twice shows the later nonce.
+ * are read back through their own connections: a device that was named twice shows the later nonce.
  * What was there is put back then, since no check before had anything against keeping it.
  *
  * The nonce also wipes old superblocks. So whenever this stops half-way, a device either carries
  * what it did before, or no superblock, or one of the new array; and the new array's superblocks
- *are written only when the logs of all members are flushed.
+ * are written only when the logs of all members are flushed.
  */
 #include "daemon/create_check.h"
 

@@ -6,7 +6,8 @@
  *	reply:   struct qb_ipc_response_header { id = CTL_REPLY, size, error = 0 } | packed Reply
  *
  * `size` counts header and message. libqb aligns its headers' fields to 8 bytes, so the messages
- * start at byte 16 and 24.
+ * start at byte 16 and 24. But the memory that a server's msg_process gets is not aligned: copy
+ * the header out of it.
  */
 #ifndef DDRAID_PROTO_CTL_WIRE_H
 #define DDRAID_PROTO_CTL_WIRE_H

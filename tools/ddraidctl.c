@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * ddraidctl: the command line of ddraid. It knows nothing of RAID: it turns words into a request to
- *this machine's ddraidd and the replies into text or JSON (proto/ctl.proto, doc/wire.md). Only
- *`examine` works alone, on the members themselves.
+ * this machine's ddraidd and the replies into text or JSON (proto/ctl.proto, doc/wire.md). Only
+ * `examine` works alone, on the members themselves.
  *
  *	tools/ctl/args	  words -> struct args
  *	tools/ctl/ipc	  request and replies over libqb IPC

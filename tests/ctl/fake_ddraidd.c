@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * A ddraidd that knows nothing: for each request that comes over libqb IPC it does what a plan
- *says.
+ * says.
  *
  *	fake_ddraidd NAME DIR
  *
  * DIR/plan has lines, carried out in order; a request uses up the lines to the next "next" or the
- *end.
+ * end.
  *
  *	send FILE	DIR/FILE, a packed Reply, goes out in its frame
  *	raw FILE	DIR/FILE goes out as it is
@@ -16,7 +16,7 @@
  *	next
  *
  * The body of the Nth request (from 0) is written to DIR/request.N. "ready" on standard output says
- *that it listens. It ends itself after a minute.
+ * that it listens. It ends itself after a minute.
  */
 #include <errno.h>
 #include <qb/qbipcs.h>
@@ -86,15 +86,19 @@ static int act(qb_ipcs_connection_t *c, const char *word, const char *arg)
 
 static int32_t process(qb_ipcs_connection_t *c, void *data, size_t bytes)
 {
-	const struct qb_ipc_request_header *head = data;
+	struct qb_ipc_request_header head;
 	char path[4096], line[256], word[16], arg[200];
 	FILE *f;
 
-	if (bytes < sizeof(*head) || head->id != CTL_REQUEST || (size_t)head->size != bytes)
+	if (bytes < sizeof(head))
+		die("a request is too short");
+	memcpy(&head, data, sizeof(head)); /* libqb does not align it */
+	if (head.id != CTL_REQUEST || (size_t)head.size != bytes)
 		die("a request is badly framed");
 	snprintf(path, sizeof(path), "%s/request.%u", dir, requests++);
 	f = fopen(path, "w");
-	if (!f || fwrite(head + 1, 1, bytes - sizeof(*head), f) != bytes - sizeof(*head))
+	if (!f ||
+	    fwrite((char *)data + sizeof(head), 1, bytes - sizeof(head), f) != bytes - sizeof(head))
 		die(path);
 	fclose(f);
 	while (fgets(line, sizeof(line), plan)) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * `status`: what ddraidd knows of its arrays, for people and as JSON. The first line of an array
- *says whether its users are served; when they aren't, the second says what they wait for.
+ * says whether its users are served; when they aren't, the second says what they wait for.
  *
  *	exit status 0	all arrays serve and are whole
  *		    5	one is degraded
