@@ -32,24 +32,6 @@
  *  - During synchronisation corosync takes no message (TRY_AGAIN). What it had taken before is sent
  *    under the new ring, after the view.
  *
- * What it does not keep. Small messages are packed into frames, and a message may begin in one and
- * end in the next. A node that was not in the sender's former ring throws such a chain away
- * until a frame ends with a message, that is until the sender's corosync has nothing more to send
- * for a moment (totempg_deliver_fn, throw_away_mode). The sender itself and the nodes of its former
- *ring get all of it: in one and the same view some members get messages that others don't. Seen at
- *every tenth merge under load, thousands of messages at a time. Hence:
- *
- *  - Each message carries its view's id and comes in that view or nowhere, also at its sender.
- *    That takes care of what was in corosync when the ring changed.
- *  - After a view nothing is handed to corosync until all that was handed to it before has come
- *    back: then the chain has ended, and what is sent in the new view comes to all. To keep that
- *short, and own heartbeats prompt, at most WINDOW_BYTES are in corosync at once.
- *  - Other programs of this node may keep a chain going. So each message carries its number within
- *its sender's view, and who misses one leaves and joins again.
- *  - A greeting may be lost in the same way; then two members have different ids for long. Who gets
- *    messages under another id than its own, REGREET_US after its view began, greets again, and
- *    joins again if that does not help.
- *
  * What it does not keep. Small messages are packed into frames, and a message may begin in one
  * and end in the next. A node that was not in the sender's former ring throws such a chain away
  * until a frame ends with a message, that is until the sender's corosync has nothing more to
@@ -106,8 +88,6 @@
 #define PREDECESSOR_US 5000000u /* for a dead daemon of this node to be out of the group */
 #define WINDOW_BYTES (256u << 10)
 #define WINDOW_MESSAGES 256u
-#define REGREET_US 1000000u
-#define REGREET_TRIES 3u
 #ifndef REGREET_US
 #define REGREET_US 1000000u /* longer than messages of an older view keep coming */
 #endif
@@ -161,7 +141,6 @@ struct coro {
 	uint64_t seq;          /* of our next message in this view */
 	uint64_t installed_us; /* when */
 	uint64_t greeted_us;
-	uint32_t regreets; /* in vain so far */
 	uint64_t regreet_us; /* how long other ids are borne with: doubles */
 	uint32_t regreets;   /* in vain so far */
 
@@ -427,9 +406,6 @@ static void came_apart(struct coro *c)
 {
 	uint64_t now = loop_now_us(c->cfg.loop);
 
-	if (c->state != MEMBER || c->greeting_due || now - c->installed_us < REGREET_US ||
-	    now - c->greeted_us < REGREET_US)
-		return;
 	if (now - c->greeted_us > REGREET_CALM_US)
 		c->regreet_us = REGREET_US;
 	if (c->state != MEMBER || c->greeting_due || now - c->installed_us < c->regreet_us ||
@@ -460,7 +436,6 @@ static void on_data(struct coro *c, const struct header *h, uint32_t node, uint3
 
 	if (!from || h->id != c->id) {
 		c->stats.dropped++;
-		if (c->viewed && h->id != c->id)
 		if (c->viewed && h->id != c->id && node != c->self.node)
 			came_apart(c);
 		return;

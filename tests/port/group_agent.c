@@ -17,10 +17,6 @@
  *	up NODE NAME TOKEN
  *	view ID RING MEMBERS FRESH		lists are separated by commas
  *	quorum RING 0|1 MEMBERS
- *	from NODE TAG FIRST LAST COUNT		whose messages these were, before each `end` and
- *`sum` end ID COUNT HASH NEXT-ID		the messages in view ID, at its end sum ID COUNT
- *HASH WORD			the same, where a mark was delivered
- *	sent COUNT US AGAIN			all of a `send` were taken; AGAIN times not at once
  *	from NODE TAG FIRST LAST COUNT		whose messages, before `end` and `sum`
  *	end ID COUNT HASH NEXT-ID		the messages in view ID, at its end
  *	sum ID COUNT HASH WORD			the same, where a mark was delivered
