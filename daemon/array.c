@@ -312,7 +312,7 @@ static void stop_run(struct task *t)
 		return;
 	}
 	array_phase(a, ARRAY_PHASE_STOP);
-	a->serving = false;
+	life_serving(a, false);
 	front_reset(a->front);
 	ev.admin.cmd = ADMIN_STOP;
 	pump_push(a, &ev);
@@ -323,11 +323,13 @@ void array_close(struct array *a)
 {
 	if (a->phase == ARRAY_PHASE_CLOSE)
 		return;
+	if (a->e)
+		dev_settle(a);
 	array_phase(a, ARRAY_PHASE_CLOSE);
 	loop_timer_clear(a->loop, &a->again);
 	if (a->front && a->serving)
 		front_reset(a->front);
-	a->serving = false;
+	life_serving(a, false);
 	if (a->joined && group_leave(a->group))
 		a->joined = false;
 	dev_close_all(a);

@@ -32,6 +32,8 @@ struct array_env {
 	/* On the main thread: the array's URIs or state on disk have changed (a member was added).
 	 */
 	void (*changed)(struct array *a, const struct store_array *desc);
+	/* On the main thread: consumers are let in, or not any more. */
+	void (*serving)(struct array *a, bool yes);
 	/* On the main thread: the thread has ended; why is "" after a stop. */
 	void (*ended)(struct array *a, const char *why);
 };

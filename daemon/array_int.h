@@ -162,6 +162,7 @@ void life_record(struct array *a, const struct record *r);
 void life_fence(struct array *a, uint32_t node, uint64_t inc);
 void life_clean(struct array *a);
 void life_changed(struct array *a);
+void life_serving(struct array *a, bool yes);
 
 /* array_status.c */
 void status_fill(struct array *a, struct array_status *st);

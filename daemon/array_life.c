@@ -19,7 +19,7 @@ struct life_task {
 	struct array *a;
 	struct store_record rec;
 	struct store_array desc;
-	bool load, new_inc, put, first, force;
+	bool load, new_inc, put, force, serving;
 	int err;
 	char why[STORE_WHY_BYTES];
 	void (*back)(struct array *a, struct life_task *t); /* on the engine thread */
@@ -56,6 +56,9 @@ static void task_back(struct task *task)
 static void record_load(struct life_task *t)
 {
 	t->err = store_get_record(t->desc.name, &t->rec, t->why);
+	/* Of an array that had the name before. */
+	if (!t->err && !t->desc.ran && memcmp(t->rec.uuid, t->desc.uuid, DDR_UUID_BYTES))
+		t->err = -ENOENT;
 	if (t->err == -ENOENT && (!t->desc.ran || t->force)) {
 		memset(&t->rec, 0, sizeof(t->rec));
 		memcpy(t->rec.uuid, t->desc.uuid, DDR_UUID_BYTES);
@@ -121,6 +124,26 @@ void life_changed(struct array *a)
 	struct life_task *t = task_new(a, nothing);
 
 	mailbox_post(a->env.main, &t->task, ran_changed);
+}
+
+static void serving_told(struct task *task)
+{
+	struct life_task *t = (struct life_task *)(void *)task;
+
+	t->a->env.serving(t->a, t->serving);
+	mailbox_post(&t->a->box, &t->task, task_back);
+}
+
+void life_serving(struct array *a, bool yes)
+{
+	struct life_task *t;
+
+	if (a->serving == yes)
+		return;
+	a->serving = yes;
+	t = task_new(a, nothing);
+	t->serving = yes;
+	mailbox_post(a->env.main, &t->task, serving_told);
 }
 
 static void renew_again(struct array *a);

@@ -111,6 +111,8 @@ static void admin_answer(struct array *a, const struct out *o)
 		return; /* ADMIN_STOP is the runtime's own */
 	*at = q->next;
 	q->err = o->admin_done.err;
+	if (!q->err && q->cmd == ADMIN_ADD)
+		dev_settle(a); /* the new URI is on its way to the disk before the answer is */
 	if (o->admin_done.why) {
 		strncpy(q->why, o->admin_done.why, sizeof(q->why) - 1);
 		q->why[sizeof(q->why) - 1] = '\0';
@@ -126,7 +128,7 @@ static void out_removed(struct array *a)
 	a->removed = true;
 	if (a->serving)
 		front_reset(a->front);
-	a->serving = false;
+	life_serving(a, false);
 }
 
 static void do_out(struct array *a, const struct out *o)
@@ -200,7 +202,7 @@ static void serve_check(struct array *a)
 			   (unsigned long long)g->size_bytes);
 		return;
 	}
-	a->serving = true;
+	life_serving(a, true);
 	array_say(a, LOG_NOTICE, "active, serves %llu bytes", (unsigned long long)g->size_bytes);
 }
 

@@ -307,3 +307,27 @@ int config_load(struct config *c, const char *path, char why[CONFIG_WHY_BYTES])
 	}
 	return err;
 }
+
+const char *config_get(const struct config *c, uint32_t i, char name[64],
+		       char value[CONFIG_PATH_BYTES])
+{
+	const struct key *k;
+	const char *field;
+	uint32_t n;
+
+	if (i >= KEYS)
+		return NULL;
+	k = &keys[i];
+	field = (const char *)c + k->offset;
+	snprintf(name, 64, "%s.%s", k->section, k->name);
+	if (k->kind == KIND_PATH || k->kind == KIND_WORD) {
+		snprintf(value, CONFIG_PATH_BYTES, "%s", field);
+		return k->name;
+	}
+	memcpy(&n, field, sizeof(n));
+	if (k->kind == KIND_CHOICE)
+		snprintf(value, CONFIG_PATH_BYTES, "%s", k->choice[n]);
+	else
+		snprintf(value, CONFIG_PATH_BYTES, "%u%s", n, k->kind == KIND_TIME ? "ms" : "");
+	return k->name;
+}

@@ -62,6 +62,10 @@ int config_finish(struct config *c, char why[CONFIG_WHY_BYTES]);
 
 /* Milliseconds; "1500", "1500ms", "10s", "2min". 0 or -EINVAL. */
 int config_time(const char *text, uint32_t *ms);
+/* The i-th setting: its name as "section.key" and its value as text. Returns the key alone; NULL:
+ * there are no more. */
+const char *config_get(const struct config *c, uint32_t i, char name[64],
+		       char value[CONFIG_PATH_BYTES]);
 const char *fence_policy_name(uint32_t policy);
 
 #endif

@@ -3,6 +3,8 @@
 #ifndef DDRAID_DAEMON_H
 #define DDRAID_DAEMON_H
 
+#include <time.h>
+
 #include "daemon/manager.h"
 
 #define DAEMON_WARNINGS 8
@@ -14,6 +16,7 @@ struct daemon_env {
 	struct qb_loop *loop;
 	struct mailbox *main;
 	struct worker *worker;
+	struct timespec began; /* CLOCK_MONOTONIC */
 };
 
 /* 0, or -errno with a sentence. */

@@ -250,6 +250,7 @@ static int run(void)
 		say(LOG_ERR, "the fence helper can't be watched: %s", strerror(-err));
 		return 1;
 	}
+	clock_gettime(CLOCK_MONOTONIC, &env.began);
 	err = daemon_start(&env, why);
 	if (err) {
 		say(LOG_ERR, "%s", why);

@@ -20,7 +20,7 @@
 static struct known *table[STORE_MAX_ARRAYS];
 static uint32_t count;
 static struct array_env env;
-static void (*tell)(const struct store_array *desc);
+static struct manager_cb cb;
 static void (*all_stopped)(void);
 static bool closing;
 
@@ -89,8 +89,11 @@ static void put(struct known *k)
 
 static void follow(struct known *k)
 {
-	bool want = k->desc.started && !k->desc.forgotten && !closing;
+	bool want = k->here == HERE_ON || (k->here == HERE_FOLLOWS && k->desc.started);
 	int err;
+
+	if (k->desc.forgotten || closing)
+		want = false;
 
 	if (!want && array_running(k->array)) {
 		array_stop(k->array);
@@ -111,6 +114,7 @@ static void follow(struct known *k)
 			 strerror(-err));
 		say(LOG_ERR, "%s", k->error);
 	}
+	cb.moved();
 }
 
 static struct known *by_array(const struct array *a)
@@ -129,6 +133,8 @@ static void on_ended(struct array *a, const char *why)
 	say(LOG_INFO, "%s: stopped here", k->desc.name);
 	if (why[0])
 		strcpy(k->error, why);
+	k->serving = false;
+	cb.moved();
 	follow(k);
 	if (closing && !manager_running() && all_stopped) {
 		void (*done)(void) = all_stopped;
@@ -138,12 +144,20 @@ static void on_ended(struct array *a, const char *why)
 	}
 }
 
+static void on_serving(struct array *a, bool yes)
+{
+	by_array(a)->serving = yes;
+	cb.moved();
+}
+
 /* The array's own thread has learnt something. */
 static void on_changed(struct array *a, const struct store_array *live)
 {
 	struct known *k = by_array(a);
 	bool shared = false;
 
+	if (memcmp(live->uuid, k->desc.uuid, DDR_UUID_BYTES))
+		return; /* the name has another array by now */
 	for (uint32_t i = 0; i < live->count && i < k->desc.count; i++)
 		shared |= strcmp(live->uri[i], k->desc.uri[i]) != 0;
 	memcpy(k->desc.uri, live->uri, sizeof(k->desc.uri));
@@ -151,8 +165,7 @@ static void on_changed(struct array *a, const struct store_array *live)
 	k->stored = false;
 	if (shared) {
 		k->desc.version++;
-		if (tell)
-			tell(&k->desc);
+		cb.news(&k->desc);
 	}
 	put(k);
 }
@@ -244,6 +257,8 @@ int manager_apply(const struct store_array *desc, bool force)
 		k->desc.ran = false;
 	} else {
 		ran = k->desc.ran;
+		if (k->desc.started != desc->started)
+			k->here = HERE_FOLLOWS;
 		k->desc = *desc;
 		k->desc.ran = ran;
 	}
@@ -262,22 +277,23 @@ int manager_change(struct store_array *desc, bool force)
 
 	desc->version = k ? k->desc.version + 1 : 1;
 	err = manager_apply(desc, force);
-	if (err > 0 && tell)
-		tell(desc);
+	if (err > 0)
+		cb.news(desc);
 	return err < 0 ? err : 0;
 }
 
-int manager_start(struct known *k, bool force)
+void manager_start(struct known *k, bool force)
 {
-	struct store_array desc = k->desc;
-
-	desc.started = true;
-	return manager_change(&desc, force);
+	k->here = HERE_ON;
+	k->force = force;
+	k->error[0] = '\0';
+	follow(k);
 }
 
 void manager_stop(struct known *k)
 {
-	array_stop(k->array);
+	k->here = HERE_OFF;
+	follow(k);
 }
 
 uint32_t manager_running(void)
@@ -311,7 +327,7 @@ static void take_stored(void *arg, const struct store_array *desc)
 }
 
 int manager_open(const struct config *conf, struct mailbox *main_box, struct worker *worker,
-		 void (*news)(const struct store_array *desc), char why[STORE_WHY_BYTES])
+		 const struct manager_cb *callbacks, char why[STORE_WHY_BYTES])
 {
 	int err;
 
@@ -320,7 +336,8 @@ int manager_open(const struct config *conf, struct mailbox *main_box, struct wor
 	env.worker = worker;
 	env.changed = on_changed;
 	env.ended = on_ended;
-	tell = news;
+	env.serving = on_serving;
+	cb = *callbacks;
 	err = store_scan(take_stored, NULL, why);
 	for (uint32_t i = 0; i < count && !err; i++)
 		follow(table[i]);

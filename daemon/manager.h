@@ -13,17 +13,24 @@
 struct known {
 	struct store_array desc; /* newest */
 	struct array *array;
-	bool force;  /* of the next start */
-	bool stored; /* desc is on disk */
+	enum { HERE_FOLLOWS, HERE_ON, HERE_OFF } here; /* what was said for this node alone */
+	bool force;                                    /* of the next start */
+	bool serving;                                  /* consumers are let in here */
+	bool stored;                                   /* desc is on disk */
 	bool storing, again;
 	char error[STORE_WHY_BYTES]; /* why it does not run although it is to, or "" */
-	uint64_t tried_ms;
 };
 
-/* Reads the state directory and starts what is to run. 0 or -errno with a sentence. `news` (may be
- * NULL) is called when this node itself made a newer description: the others should know. */
+struct manager_cb {
+	/* This node itself made a newer description: the others should know. */
+	void (*news)(const struct store_array *desc);
+	/* An array started, ended, serves, or does not any more. */
+	void (*moved)(void);
+};
+
+/* Reads the state directory and starts what is to run. 0 or -errno with a sentence. */
 int manager_open(const struct config *conf, struct mailbox *main_box, struct worker *worker,
-		 void (*news)(const struct store_array *desc), char why[STORE_WHY_BYTES]);
+		 const struct manager_cb *callbacks, char why[STORE_WHY_BYTES]);
 /* By name or UUID's text; NULL. The forgotten are found only if asked for. */
 struct known *manager_find(const char *name, bool forgotten);
 struct known *manager_find_uuid(const uint8_t uuid[DDR_UUID_BYTES]);
@@ -38,8 +45,8 @@ int manager_apply(const struct store_array *desc, bool force);
 /* A change that begins here: desc->version is made the next one, then as manager_apply, and news.
  */
 int manager_change(struct store_array *desc, bool force);
-/* Here only, the description stays: `start` and `stop` of this node. */
-int manager_start(struct known *k, bool force);
+/* Here only, until the description says something else; it stays as it is. */
+void manager_start(struct known *k, bool force);
 void manager_stop(struct known *k);
 
 /* Stops all; calls done on the main thread when nothing runs any more. */
