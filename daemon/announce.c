@@ -21,7 +21,7 @@
 
 #define GROUP_NAME "ddraid"
 #define AGAIN_US 100000ull
-#define STACK_BYTES (512u << 10)
+#define STACK_BYTES (8u << 20) /* libcpg takes a megabyte of it for each dispatch */
 
 typedef Ddraid__Announce__Word Word;
 

@@ -34,7 +34,8 @@
 #define ARRAY_PUMP_BATCH 512u /* events per turn, so that descriptors are looked at */
 #define ARRAY_SEND_MAX (16u << 20) /* bytes that wait for the group to take them */
 #define ARRAY_WATCH_US 500000ull   /* how often changes are looked for */
-#define ARRAY_STACK_BYTES (1u << 20)
+/* libcpg takes a megabyte of it for each dispatch; only what was touched is locked. */
+#define ARRAY_STACK_BYTES (8u << 20)
 
 struct dev {
 	struct array *a;
