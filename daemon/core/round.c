@@ -149,6 +149,21 @@ static void round_end(struct engine *e)
 	leader_reset(e);
 }
 
+/* R6: a quorate view without a node is installed: it is removed, also if the next one has it back. */
+static void departed_note(struct engine *e)
+{
+	if (!rings_agree(e) || !e->quorate)
+		return;
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		struct peer *p = &e->peer[i];
+
+		if (!p->member || p->in_view)
+			continue;
+		gone_add(e, p->node, p->member_inc);
+		p->member = p->active = false;
+	}
+}
+
 void round_view(struct engine *e, const struct event *ev)
 {
 	assert(ev->view.count <= DDR_MAX_NODES);
@@ -176,6 +191,7 @@ void round_view(struct engine *e, const struct event *ev)
 		p->in_view = true;
 		p->seen_us = e->now;
 	}
+	departed_note(e);
 	if (e->state == ENGINE_ACTIVE || e->state == ENGINE_JOINING)
 		round_end(e);
 }
@@ -186,6 +202,7 @@ void round_quorum(struct engine *e, const struct event *ev)
 	e->quorate = ev->view.quorate;
 	if (!e->quorate)
 		e->confirmed = false;
+	departed_note(e);
 }
 
 static bool lowest(const struct engine *e)

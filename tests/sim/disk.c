@@ -241,6 +241,26 @@ void disk_flush_error(struct sim *s, struct disk *d, bool lose)
 	}
 }
 
+/*
+ * A flush error that was told once, to a daemon that dies before the map says so, is known to
+ * nobody: no array with one parity can make up for that (doc/failures.md). So such an exporter has
+ * kept what it reported as lost.
+ */
+void disk_flush_forgive(struct sim *s)
+{
+	for (uint32_t i = 0; i < s->o.disks; i++) {
+		struct disk *d = &s->disk[i];
+		uint32_t m = s->checks.member_of[i];
+
+		if (!d->cache_lost || !d->flush_err_us || m == NONE ||
+		    s->checks.map.member[m].state != MEMBER_IN_SYNC)
+			continue;
+		for (struct dwrite *w = d->head; w; w = w->next)
+			w->lost = false;
+		d->cache_lost = false;
+	}
+}
+
 /* One sector at a time is kept or not, or all up to some sector, or all but some. */
 static void tear(struct sim *s, struct disk *d, const struct dwrite *w)
 {

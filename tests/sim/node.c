@@ -333,6 +333,7 @@ static void backlog_drop(struct sim *s, struct simnode *n)
 
 void node_end_daemon(struct sim *s, struct simnode *n)
 {
+	disk_flush_forgive(s);
 	if (!n->proc)
 		return;
 	trace(s, "n%u daemon of inc %lu ends", n->id, s->inc[n->ii].inc);

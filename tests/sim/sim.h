@@ -145,6 +145,7 @@ struct disk {
 };
 int disk_init(struct sim *s, struct disk *d, uint32_t idx, uint64_t bytes);
 void disk_free(struct disk *d);
+void disk_flush_forgive(struct sim *s);
 void disk_fill(struct sim *s, struct disk *d, uint64_t offset);        /* junk from there on */
 void disk_poke(struct disk *d, uint64_t offset, const uint8_t *block); /* create, durable */
 void disk_scan(struct sim *s, struct disk *d); /* superblocks and log, after disk_poke */
