@@ -500,12 +500,18 @@ static void check_epoch(struct sim *s, struct simnode *n)
 void checks_view(struct sim *s, struct simnode *n, uint32_t ring, uint32_t item)
 {
 	const struct gring *r = s->group.ring[ring];
+	const struct gitem *it = &r->item[item];
 
-	for (uint32_t i = 0; i < r->item[item].left_count && r->quorate; i++) {
-		struct incn *in = &s->inc[r->item[item].left_ii[i]];
+	/* One that never served may come back as itself. */
+	for (uint32_t i = 0; i < s->o.nodes; i++)
+		if (it->mask >> i & 1 && !s->inc[it->in_ii[i]].served)
+			s->inc[it->in_ii[i]].left_at &= ~(1u << n->idx);
+	for (uint32_t i = 0; i < it->left_count && r->quorate; i++) {
+		struct incn *in = &s->inc[it->left_ii[i]];
 
 		/* R6 is about its consumers: one that never served had none. */
 		in->left = in->left || in->served;
+		disk_witness_gone(s, it->left_ii[i]);
 		in->left_at |= 1u << n->idx;
 	}
 }

@@ -229,15 +229,38 @@ void disk_flush(struct sim *s, struct disk *d, uint64_t issued_us)
 	}
 }
 
-void disk_flush_error(struct sim *s, struct disk *d, bool lose)
+void disk_flush_error(struct sim *s, struct disk *d, bool lose, uint32_t ii)
 {
 	d->flush_err_us = s->now;
+	d->flush_err_ii = ii;
 	for (struct dwrite *w = d->head; w && lose; w = w->next)
 		w->lost = true;
 	if (lose && d->head) {
 		d->cache_lost = true;
 		d->cache_lost_stamp = sim_stamp(s);
 		d->cache_lost_epoch = s->checks.map.epoch.num;
+	}
+}
+
+/*
+ * The only one that was told of a flush error is gone before it could say so: nobody can know. That
+ * is beyond any contract, so in this world nothing was lost then.
+ */
+void disk_witness_gone(struct sim *s, uint32_t ii)
+{
+	for (uint32_t i = 0; i < s->o.disks; i++) {
+		struct disk *d = &s->disk[i];
+		bool any = false;
+
+		if (!d->flush_err_us || d->flush_err_ii != ii || s->checks.member_of[i] == NONE ||
+		    s->checks.map.member[s->checks.member_of[i]].state != MEMBER_IN_SYNC)
+			continue;
+		for (struct dwrite *w = d->head; w; w = w->next) {
+			any = any || w->lost;
+			w->lost = false;
+		}
+		if (any)
+			d->cache_lost = false;
 	}
 }
 

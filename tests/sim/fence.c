@@ -50,6 +50,7 @@ void inc_check_ended(struct sim *s, uint32_t ii)
 void inc_dead(struct sim *s, uint32_t ii)
 {
 	s->inc[ii].live = false;
+	disk_witness_gone(s, ii);
 	inc_check_ended(s, ii);
 }
 

@@ -137,6 +137,7 @@ struct disk {
 	bool dead, dead_silent; /* for ever: every request fails, or nobody answers at all */
 	bool cache_lost;        /* since it was last known in sync */
 	uint64_t cache_lost_stamp, cache_lost_epoch;
+	uint32_t flush_err_ii; /* who was told */
 	uint64_t flush_err_us; /* when a flush error was reported, 0 = never */
 	uint64_t slow_until_us;
 	uint32_t read_errs, write_errs, flush_errs; /* to be reported, once each */
@@ -155,7 +156,8 @@ void disk_read(const struct disk *d, uint64_t offset, uint32_t bytes, uint8_t *d
 void disk_answered(struct sim *s, struct disk *d, uint64_t seq);
 /* Everything answered by `issued_us` becomes durable; younger writes do or don't. */
 void disk_flush(struct sim *s, struct disk *d, uint64_t issued_us);
-void disk_flush_error(struct sim *s, struct disk *d, bool lose);
+void disk_flush_error(struct sim *s, struct disk *d, bool lose, uint32_t ii);
+void disk_witness_gone(struct sim *s, uint32_t ii);
 void disk_power_loss(struct sim *s, struct disk *d);
 
 /* ---- dev.c ---------------------------------------------------------------------------------- */
@@ -238,7 +240,8 @@ struct gitem {
 	bool view;
 	uint32_t from; /* message: sender */
 	uint32_t from_ii;
-	uint32_t mask;                   /* view: nodes whose daemon is a member */
+	uint32_t mask; /* view: nodes whose daemon is a member */
+	uint32_t in_ii[SIM_MAX_NODES];
 	uint32_t left_ii[SIM_MAX_NODES]; /* view: incarnations that are not in it any more */
 	uint32_t left_count;
 	uint64_t sent_us;
