@@ -58,7 +58,7 @@ static void commit_effects(struct engine *e, const struct map *old)
 		bool was = i < old->n && map_write_mask(old) >> i & 1;
 		bool is = map_write_mask(&e->map) >> i & 1;
 
-		if (!is || !was)
+		if (!is || (!was && old->n))
 			e->bad[i] = 0;
 		if (is && !was)
 			added = true;
@@ -119,8 +119,9 @@ static void gone_prune(struct engine *e)
 static void revive(struct engine *e)
 {
 	for (uint8_t i = 0; i < e->map.n; i++)
-		if (e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].up)
-			e->bad[i] = 0;
+		if (e->bad[i] == MEMBER_SUSPECT && e->dev_of[i] != NO_DEV &&
+		    e->dev[e->dev_of[i]].up)
+			e->bad[i] = 0; /* R14: not what answered with an error */
 	list_for_each(it, tmp, &e->regions) list_entry(it, struct region, all)->resync_all = true;
 }
 

@@ -410,6 +410,7 @@ static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 	}
 	e->phase = PH_STATE;
 	e->confirmed = true;
+	memset(e->bad_us, 0, sizeof(e->bad_us)); /* this leader has to be told anew */
 	if (pb_map_read(&map, s->committed) &&
 	    (!e->have_map || epoch_cmp(&map.epoch, &e->map.epoch) > 0))
 		epoch_adopt(e, &map);

@@ -13,7 +13,8 @@
  * between two windows and queues for it again.
  *
  * With one member missing (m = 1) there is nothing to resync: the k fragments that are left are the
- * truth. The caller moves such regions to the missed set.
+ * truth. The caller moves such regions to the missed set. But if that member is being rebuilt, RESYNC
+ * and CHECK decode onto it: it may have been copied already, before the region came to be in doubt.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -140,7 +141,7 @@ static void window_read(struct engine *e, struct batch *b)
 		window_wait(e, j);
 		return;
 	}
-	if (j->kind == JOB_REBUILD) {
+	if (j->target) {
 		window_decode(&e->geo, j->count, j->win, b->ok, j->target);
 		rows = j->target;
 	} else if (b->ok == all) {
@@ -176,6 +177,11 @@ static uint32_t window_next(struct engine *e, struct job *j)
 	return n;
 }
 
+static uint32_t rebuilding_mask(const struct map *m)
+{
+	return map_write_mask(m) & ~map_insync_mask(m);
+}
+
 /* Which rows to read now: 0 = wait for a change of the map; *skip = nothing is left to do. */
 static uint32_t window_rows(struct engine *e, const struct job *j, bool *skip)
 {
@@ -191,8 +197,8 @@ static uint32_t window_rows(struct engine *e, const struct job *j, bool *skip)
 	if (rows == all)
 		return rows;
 	if (j->kind != JOB_READ) {
-		*skip = map_degraded(&e->map);
-		return 0;
+		*skip = map_degraded(&e->map) && !rebuilding_mask(&e->map);
+		return rebuilding_mask(&e->map) && count >= e->geo.k ? rows : 0;
 	}
 	return map_degraded(&e->map) && count >= e->geo.k ? rows : 0;
 }
@@ -226,6 +232,8 @@ void window_start(struct engine *e, struct job *j)
 		}
 	}
 	j->map_num = e->map.epoch.num;
+	if (j->kind == JOB_RESYNC || j->kind == JOB_CHECK)
+		j->target = rebuilding_mask(&e->map);
 	j->plan.req_count = j->plan.iov_count = 0;
 	plan_window(&e->geo, j->stripe, j->count, j->win, rows, &j->plan);
 	j->busy = true;

@@ -91,7 +91,7 @@ static bool val_matches(const struct sim *s, const struct val *v, const struct c
 /* When the write of this value could no longer change anything. */
 static uint64_t val_end(const struct sim *s, const struct val *v)
 {
-	return v->wid < s->oracle.wops ? s->oracle.wop[v->wid].end : 0;
+	return v->wid < s->oracle.wops ? s->oracle.wop[v->wid].end : v->born;
 }
 
 static uint64_t val_issue(const struct sim *s, const struct val *v)
@@ -292,7 +292,7 @@ void oracle_any(struct sim *s, uint64_t sector)
 	for (uint32_t i = 0; i < sec->n; i++)
 		if (sec->v[i].wid == WID_ANY && sec->v[i].drop == NEVER)
 			return;
-	val_add(sec, WID_ANY);
+	val_add(sec, WID_ANY)->born = sim_stamp(s);
 }
 
 void oracle_power(struct sim *s)

@@ -355,6 +355,7 @@ struct val {
 	uint32_t wid;
 	bool shadow; /* superseded, but comes back if the caches of more than m members are lost */
 	uint64_t drop; /* stamp, NEVER = allowed */
+	uint64_t born; /* WID_ANY: stamp at which the garbage came to be possible */
 	uint64_t hash;
 };
 struct sector {
