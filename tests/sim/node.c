@@ -123,7 +123,6 @@ static void node_step(struct sim *s, struct simnode *n, struct nev *nev)
 		end_stopped(s, n);
 	if (!n->proc)
 		return;
-	engine_status(n->e, &n->st);
 	checks_step(s, n);
 	if (n->st.state == ENGINE_ACTIVE && !n->front.open && !n->removing)
 		front_open(s, n);
