@@ -331,12 +331,14 @@ static void dio_failed(struct engine *e, const struct dio *d)
 	if (!(map_write_mask(&e->map) >> d->member & 1) &&
 	    !(e->proposing && map_write_mask(&e->prop) >> d->member & 1))
 		return; /* it is out already */
-	if (is_connection_error(d->err))
+	if (is_connection_error(d->err)) {
 		member_bad(e, d->member, MEMBER_SUSPECT);
-	else if (d->op == DEV_FLUSH || d->flags & DEV_F_FUA)
+	} else if (d->op == DEV_FLUSH || d->flags & DEV_F_FUA) {
+		e->dev[d->dev].flush_failed = true;
 		member_bad(e, d->member, MEMBER_FAULTY); /* R14 */
-	else
+	} else {
 		member_bad(e, d->member, MEMBER_MISSING);
+	}
 }
 
 static void dio_end(struct engine *e, struct dio *d)
@@ -415,6 +417,8 @@ void devs_bind(struct engine *e)
 				continue;
 			d->member = m;
 			e->dev_of[m] = i;
+			if (d->flush_failed && map_write_mask(map) >> m & 1)
+				e->bad[m] = MEMBER_FAULTY;
 		}
 	}
 }

@@ -61,6 +61,7 @@ struct dio {
 
 struct dev {
 	bool up, sb_ok, reading;
+	bool flush_failed; /* R14, and the map does not say so yet; outlives an incarnation */
 	bool zombie;       /* a write ended without an answer and may still land: R5 */
 	bool stale_read;   /* connected anew while the read of the old connection was ending */
 	uint64_t retry_us; /* when to read the superblock again after an error, 0 = not */

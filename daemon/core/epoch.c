@@ -58,6 +58,8 @@ static void commit_effects(struct engine *e, const struct map *old)
 		bool was = i < old->n && map_write_mask(old) >> i & 1;
 		bool is = map_write_mask(&e->map) >> i & 1;
 
+		if (!is && e->dev_of[i] != NO_DEV)
+			e->dev[e->dev_of[i]].flush_failed = false;
 		if (!is || (!was && old->n))
 			e->bad[i] = 0;
 		if (is && !was)

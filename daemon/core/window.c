@@ -13,8 +13,9 @@
  * between two windows and queues for it again.
  *
  * With one member missing (m = 1) there is nothing to resync: the k fragments that are left are the
- * truth. The caller moves such regions to the missed set. But if that member is being rebuilt, RESYNC
- * and CHECK decode onto it: it may have been copied already, before the region came to be in doubt.
+ * truth. The caller moves such regions to the missed set. But if that member is being rebuilt,
+ * RESYNC and CHECK decode onto it: it may have been copied already, before the region came to be in
+ * doubt.
  */
 #include <assert.h>
 #include <stdlib.h>

@@ -1,0 +1,982 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The group by corosync: CPG for membership and messages, the quorum service, cmap for who we are.
+ *
+ *	down       not connected; tries again                      -> idle
+ *	idle       connected, quorum is followed                   -> joining, down
+ *	joining    cpg_join is to be taken by corosync             -> greeting, leaving, down
+ *	greeting   joined; our greeting has not come yet           -> member, leaving, down
+ *	member     has a view                                      -> leaving, down
+ *	leaving    sends what is queued, then waits for our leave  -> down
+ *
+ * What corosync 3.1 delivers, read in its exec/cpg.c, votequorum.c and vsf_quorum.c, and held true
+ * by tests/port/group.sh:
+ *
+ *  - A ring change makes CPG call, in this order and with nothing between: the group's confchg
+ *    with those that left (reason NODEDOWN), confchg with those that came (NODEUP) if the ring
+ *    merged, the totem confchg with the new ring id. It does so where the last message of its
+ *    synchronisation is delivered, hence at one place in the order for all nodes of the ring.
+ *    The last of the three is where we install a view; the first two come under the old ring's
+ *    id, and a minority that acted on them would still hold itself for quorate.
+ *  - A daemon's join, leave or crash is an ordered message; confchg comes with reason JOIN,
+ *    LEAVE or PROCDOWN and no totem confchg follows.
+ *  - With CPG_MODEL_V1_DELIVER_INITIAL_TOTEM_CONF a newcomer gets one totem confchg with the
+ *    present ring, at its own join at the latest. To others it isn't sent. So totem
+ *    confchgs that come before our first view only tell the ring; all later ones are real.
+ *  - The quorum service notifies once per ring, with the ring's id, when votes have been counted,
+ *    and again if quorum changes within a ring. It does so before or after CPG. The ids are the
+ *    same in both.
+ *  - CPG drops messages of senders that are not in its list: of a node that merges in but whose
+ *    merging was not yet told.
+ *  - cpg_leave leaves the connection unusable (it stays "leaving"): we reconnect afterwards.
+ *  - During synchronisation corosync takes no message (TRY_AGAIN). What it had taken before is sent
+ *    under the new ring, after the view.
+ *
+ * What it does not keep. Small messages are packed into frames, and a message may begin in one
+ * and end in the next. A node that was not in the sender's former ring throws such a chain away
+ * until a frame ends with a message, that is until the sender's corosync has nothing more to
+ * send for a moment (totempg_deliver_fn, throw_away_mode). The sender itself and the nodes of
+ * its former ring get all of it: in one and the same view some members get messages that others
+ * don't. Seen at about one merge in twenty under load, thousands of messages at a
+ * time. Hence:
+ *
+ *  - Each message carries its view's id and comes in that view or nowhere, also at its sender.
+ *    That takes care of what was in corosync when the ring changed.
+ *  - After a view nothing is handed to corosync until all that was handed to it before has come
+ *    back: then the chain has ended, and what is sent in the new view comes to all. To keep
+ *    that short, and own heartbeats prompt, at most WINDOW_BYTES are in corosync at once.
+ *  - Other programs of this node may keep a chain going. So each message carries its number
+ *    within its sender's view, and who misses one leaves and joins again.
+ *  - A greeting may be lost in the same way; then two members have different ids for long. Who
+ *    gets messages under another id than its own, REGREET_US after its view began (and later
+ *    each time), greets again, and joins again if that does not help.
+ *
+ * ports/group.h says how a view gets its id. In short: `group` is CPG's list, greeted or not;
+ * `cur` is the view; a greeting or a ring change makes cur = group, a departure takes one out
+ * of cur.
+ *
+ * cpg_join, cpg_leave and connecting ask corosync and wait for its answer; it answers at once
+ * or is stopped as a whole, and then this node is being given up by the others anyway. Sending and
+ * dispatching never wait.
+ *
+ * Callbacks to the engine come from within cpg_dispatch. A loss that is noticed there is acted on
+ * after it has returned (`lost_err`).
+ */
+#include <assert.h>
+#include <corosync/cmap.h>
+#include <corosync/cpg.h>
+#include <corosync/quorum.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include "daemon/adapters/group_queue.h"
+#include "daemon/ports/group.h"
+
+#define BATCH 64 /* messages sent or delivered per turn of the loop */
+#define CONNECT_MIN_US 50000u
+#define CONNECT_MAX_US 1000000u
+#define AGAIN_MIN_US 1000u
+#define AGAIN_MAX_US 16000u
+#define LEAVE_US 5000000u       /* for corosync to confirm a leave */
+#define PREDECESSOR_US 5000000u /* for a dead daemon of this node to be out of the group */
+#define WINDOW_BYTES (256u << 10)
+#define WINDOW_MESSAGES 256u
+#ifndef REGREET_US
+#define REGREET_US 1000000u /* longer than messages of an older view keep coming */
+#endif
+#define REGREET_TRIES 3u
+#define REGREET_MAX_US (REGREET_US * 16u)
+#define REGREET_CALM_US (REGREET_US * 60u)
+
+#define HEADER_MAGIC "DDRG"
+#define HEADER_VERSION 1
+enum { MSG_GREETING = 1, MSG_DATA = 2 };
+
+enum state { DOWN, IDLE, JOINING, GREETING, MEMBER, LEAVING };
+
+struct proc {
+	uint32_t node, pid;
+	uint64_t seq; /* in cur: of its next message in this view */
+};
+
+struct procs {
+	uint32_t count;
+	struct proc v[CPG_MEMBERS_MAX];
+};
+
+struct coro {
+	struct group group_port; /* first */
+	struct group_cfg cfg;
+	enum state state;
+	struct loop_timer work; /* the next attempt, or sending */
+	uint64_t backoff_us;
+	uint64_t give_up_us; /* GREETING, LEAVING: when waiting is over */
+
+	cpg_handle_t cpg;
+	quorum_handle_t quorum;
+	bool cpg_open, cpg_watched, quorum_open, quorum_watched;
+	bool cpg_left; /* set within a dispatch, as lost_err */
+	struct loop_fd cpg_fd, quorum_fd;
+	struct group_self self;
+	int lost_err; /* set within a dispatch */
+	const char *lost_why;
+	char said[GROUP_WHY_BYTES]; /* why we are down, as logged last */
+
+	struct cpg_name name;
+	struct ring ring;
+	bool ring_known;
+	bool ring_change; /* NODEDOWN or NODEUP came, the totem confchg has not */
+	bool greeted;     /* our greeting was sent, or is due */
+	bool greeting_due;
+	bool viewed; /* cur and id are valid */
+	struct procs group, cur;
+	uint64_t id;
+	uint64_t seq;          /* of our next message in this view */
+	uint64_t installed_us; /* when */
+	uint64_t greeted_us;
+	uint64_t regreet_us; /* how long other ids are borne with: doubles */
+	uint32_t regreets;   /* in vain so far */
+
+	/* Our messages, greetings included: handed to corosync, come back, to come back before
+	 * the view's first may be handed over. */
+	uint64_t handed, returned, barrier;
+	uint64_t handed_bytes; /* not come back */
+	struct group_queue queue;
+	struct group_stats stats;
+};
+
+static struct coro *coro_of(struct group *g)
+{
+	return (struct coro *)g;
+}
+
+__attribute__((format(printf, 3, 4))) static void say(const struct coro *c, int priority,
+						      const char *format, ...)
+{
+	char text[GROUP_WHY_BYTES];
+	va_list ap;
+
+	if (!c->cfg.cb->log)
+		return;
+	va_start(ap, format);
+	vsnprintf(text, sizeof(text), format, ap);
+	va_end(ap);
+	c->cfg.cb->log(c->cfg.arg, priority, text);
+}
+
+static void work_in(struct coro *c, uint64_t us)
+{
+	loop_timer_set(c->cfg.loop, &c->work, loop_now_us(c->cfg.loop) + us);
+}
+
+static int errno_of(cs_error_t err)
+{
+	switch (err) {
+	case CS_OK:
+		return 0;
+	case CS_ERR_TRY_AGAIN:
+		return -EAGAIN;
+	case CS_ERR_ACCESS:
+		return -EACCES;
+	case CS_ERR_NO_MEMORY:
+		return -ENOMEM;
+	case CS_ERR_EXIST:
+		return -EEXIST;
+	default:
+		return -ENOTCONN;
+	}
+}
+
+/* ---- down ---- */
+
+static void disconnect(struct coro *c)
+{
+	if (c->cpg_watched)
+		loop_fd_del(c->cfg.loop, &c->cpg_fd);
+	if (c->quorum_watched)
+		loop_fd_del(c->cfg.loop, &c->quorum_fd);
+	c->cpg_watched = c->quorum_watched = false;
+	if (c->cpg_open)
+		cpg_finalize(c->cpg);
+	if (c->quorum_open)
+		quorum_finalize(c->quorum);
+	c->cpg_open = c->quorum_open = c->cpg_left = false;
+	c->ring_known = c->ring_change = c->greeted = c->greeting_due = c->viewed = false;
+	c->handed = c->returned = c->barrier = c->handed_bytes = 0;
+	c->regreets = 0;
+	c->group.count = c->cur.count = 0;
+	c->lost_err = 0;
+	group_queue_clear(&c->queue);
+	c->state = DOWN;
+	c->backoff_us = CONNECT_MIN_US;
+	work_in(c, 0);
+}
+
+static void lose(struct coro *c, int err, const char *why)
+{
+	disconnect(c);
+	work_in(c, CONNECT_MIN_US);
+	c->stats.losses++;
+	c->cfg.cb->lost(c->cfg.arg, err, why);
+}
+
+/* From within a dispatch. */
+static void lose_later(struct coro *c, int err, const char *why)
+{
+	if (c->lost_err)
+		return;
+	c->lost_err = err;
+	c->lost_why = why;
+}
+
+/* ---- views ---- */
+
+static bool same(const struct proc *a, const struct proc *b)
+{
+	return a->node == b->node && a->pid == b->pid;
+}
+
+static struct proc *find(struct procs *p, uint32_t node, uint32_t pid)
+{
+	struct proc want = {.node = node, .pid = pid};
+
+	for (uint32_t i = 0; i < p->count; i++)
+		if (same(&p->v[i], &want))
+			return &p->v[i];
+	return NULL;
+}
+
+static bool take_out(struct procs *p, uint32_t node, uint32_t pid)
+{
+	const struct proc *gone = find(p, node, pid);
+
+	if (!gone)
+		return false;
+	p->v[gone - p->v] = p->v[--p->count];
+	return true;
+}
+
+static int by_node(const void *a, const void *b)
+{
+	const struct proc *p = a, *q = b;
+
+	if (p->node != q->node)
+		return p->node < q->node ? -1 : 1;
+	return p->pid < q->pid ? -1 : p->pid > q->pid;
+}
+
+/* Spreads a ring over 64 bits (the finaliser of splitmix64). Same ring, same id, on every node. */
+static uint64_t id_of_ring(const struct ring *r)
+{
+	uint64_t x = r->seq * 0x9e3779b97f4a7c15u + r->rep;
+
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+	return x ^ (x >> 31);
+}
+
+static void install(struct coro *c, uint64_t id, const struct procs *members)
+{
+	struct group_view view = {.ring = c->ring, .id = id};
+	struct procs next = {0};
+	struct procs sorted = *members;
+	bool was_full;
+
+	qsort(sorted.v, sorted.count, sizeof(sorted.v[0]), by_node);
+	for (uint32_t i = 0; i < sorted.count; i++) {
+		const struct proc *p = &sorted.v[i];
+
+		/* A second daemon on a node is on its way out, or waits for the first to be. */
+		if (next.count && next.v[next.count - 1].node == p->node)
+			continue;
+		if (view.count == DDR_MAX_NODES) {
+			lose_later(c, -E2BIG, "more nodes than an array can have joined the group");
+			return;
+		}
+		view.node[view.count] = p->node;
+		view.fresh[view.count] = !c->viewed || !find(&c->cur, p->node, p->pid);
+		view.count++;
+		next.v[next.count++] = (struct proc){.node = p->node, .pid = p->pid};
+	}
+	c->cur = next;
+	c->id = id;
+	c->seq = 0;
+	c->barrier = c->handed;
+	c->installed_us = loop_now_us(c->cfg.loop);
+	/* What was sent in the view before comes nowhere any more. */
+	was_full = c->queue.was_full;
+	group_queue_clear(&c->queue);
+	c->queue.was_full = was_full;
+	/* Without us if a dead daemon of this node is still in the group; our greeting follows. */
+	c->viewed = find(&c->cur, c->self.node, (uint32_t)getpid()) != NULL;
+	if (!c->viewed) {
+		c->state = c->state == LEAVING ? LEAVING : GREETING;
+		return;
+	}
+	if (c->state == GREETING)
+		c->state = MEMBER;
+	c->stats.views++;
+	c->cfg.cb->view(c->cfg.arg, &view);
+}
+
+/* ---- messages ---- */
+
+/* Before each message: magic (4 bytes), version, kind, 2 zero bytes, then little-endian, 8 bytes
+ * each: */
+struct header {
+	uint8_t kind;
+	uint64_t id;     /* greeting: the new view's; data: of the view in which it was sent */
+	uint64_t seq;    /* data: counts the sender's messages in this view */
+	uint64_t number; /* counts what the sender handed to corosync */
+};
+_Static_assert(GROUP_HEADER_BYTES == 8 + 3 * 8, "header");
+
+static void put_u64(uint8_t *p, uint64_t v)
+{
+	for (int i = 0; i < 8; i++)
+		p[i] = (uint8_t)(v >> (8 * i));
+}
+
+static uint64_t get_u64(const uint8_t *p)
+{
+	uint64_t v = 0;
+
+	for (int i = 0; i < 8; i++)
+		v |= (uint64_t)p[i] << (8 * i);
+	return v;
+}
+
+static void put_header(uint8_t p[GROUP_HEADER_BYTES], const struct header *h)
+{
+	memset(p, 0, GROUP_HEADER_BYTES);
+	memcpy(p, HEADER_MAGIC, 4);
+	p[4] = HEADER_VERSION;
+	p[5] = h->kind;
+	put_u64(p + 8, h->id);
+	put_u64(p + 16, h->seq);
+	put_u64(p + 24, h->number);
+}
+
+static bool get_header(const uint8_t *p, size_t bytes, struct header *h)
+{
+	if (bytes < GROUP_HEADER_BYTES || memcmp(p, HEADER_MAGIC, 4) != 0 || p[4] != HEADER_VERSION)
+		return false;
+	h->kind = p[5];
+	h->id = get_u64(p + 8);
+	h->seq = get_u64(p + 16);
+	h->number = get_u64(p + 24);
+	return true;
+}
+
+/* ---- greeting ---- */
+
+static bool predecessor(const struct coro *c)
+{
+	for (uint32_t i = 0; i < c->group.count; i++)
+		if (c->group.v[i].node == c->self.node && c->group.v[i].pid != (uint32_t)getpid())
+			return true;
+	return false;
+}
+
+/* Once we are in the group, the ring is known and a dead daemon of this node is out of it. */
+static void greet(struct coro *c)
+{
+	if ((c->state != GREETING && c->state != MEMBER) || c->greeted || !c->ring_known)
+		return;
+	if (!predecessor(c)) {
+		c->greeted = c->greeting_due = true;
+		work_in(c, 0);
+	} else if (loop_now_us(c->cfg.loop) > c->give_up_us) {
+		lose_later(c, -EEXIST,
+			   "another daemon of this node is in the group: stop it first");
+	} else {
+		work_in(c, AGAIN_MAX_US);
+	}
+}
+
+/* A member of the group sent in another view than ours. Normal for a moment after a view. */
+static void came_apart(struct coro *c)
+{
+	uint64_t now = loop_now_us(c->cfg.loop);
+
+	if (now - c->greeted_us > REGREET_CALM_US)
+		c->regreet_us = REGREET_US;
+	if (c->state != MEMBER || c->greeting_due || now - c->installed_us < c->regreet_us ||
+	    now - c->greeted_us < c->regreet_us)
+		return;
+	/* It may be slow only, and our greeting makes it slower. */
+	if (c->regreet_us < REGREET_MAX_US)
+		c->regreet_us *= 2;
+	if (c->regreets++ < REGREET_TRIES)
+		c->greeting_due = true;
+	else
+		lose_later(c, -EPROTO, "corosync lost a greeting: joining again");
+}
+
+/* ---- what CPG says ---- */
+
+static struct coro *coro_of_cpg(cpg_handle_t h)
+{
+	void *c = NULL;
+
+	return cpg_context_get(h, &c) == CS_OK ? c : NULL;
+}
+
+static void on_data(struct coro *c, const struct header *h, uint32_t node, uint32_t pid,
+		    const uint8_t *data, size_t bytes)
+{
+	struct proc *from = c->viewed ? find(&c->cur, node, pid) : NULL;
+
+	if (!from || h->id != c->id) {
+		c->stats.dropped++;
+		if (c->viewed && h->id != c->id && node != c->self.node)
+			came_apart(c);
+		return;
+	}
+	if (h->seq != from->seq) {
+		say(c, LOG_ERR,
+		    "corosync lost messages of node %" PRIu32 " (%" PRIu64 " came, not %" PRIu64
+		    ")",
+		    node, h->seq, from->seq);
+		lose_later(c, -EPROTO, "corosync lost messages: joining again");
+		return;
+	}
+	from->seq++;
+	if (node != c->self.node)
+		c->regreets = 0;
+	c->stats.received++;
+	c->cfg.cb->msg(c->cfg.arg, node, data, bytes);
+}
+
+static void on_deliver(cpg_handle_t handle, const struct cpg_name *name, uint32_t node,
+		       uint32_t pid, void *data, size_t bytes)
+{
+	struct coro *c = coro_of_cpg(handle);
+	struct header h;
+
+	(void)name;
+	if (c->lost_err)
+		return;
+	if (!get_header(data, bytes, &h)) {
+		if (c->stats.dropped++ == 0)
+			say(c, LOG_WARNING,
+			    "node %" PRIu32 " sent what this version does not know: ignored", node);
+		return;
+	}
+	if (node == c->self.node && pid == (uint32_t)getpid() && h.number < c->handed) {
+		c->returned = h.number + 1;
+		c->handed_bytes -= bytes;
+		if (c->returned == c->handed)
+			c->handed_bytes = 0;
+	}
+	if (h.kind == MSG_GREETING && c->ring_known)
+		install(c, h.id, &c->group);
+	else if (h.kind == MSG_DATA)
+		on_data(c, &h, node, pid, (uint8_t *)data + GROUP_HEADER_BYTES,
+			bytes - GROUP_HEADER_BYTES);
+}
+
+static void on_departures(struct coro *c, const struct cpg_address *left, size_t count)
+{
+	bool gone = false;
+
+	for (size_t i = 0; i < count; i++) {
+		if (left[i].reason == CPG_REASON_NODEDOWN)
+			c->ring_change = true;
+		if (take_out(&c->cur, left[i].nodeid, left[i].pid))
+			gone = true;
+		if (left[i].nodeid == c->self.node && left[i].pid == (uint32_t)getpid()) {
+			if (c->state == LEAVING)
+				c->cpg_left = true;
+			else
+				lose_later(c, -ECONNRESET, "corosync took us out of the group");
+			c->viewed = false;
+		}
+	}
+	if (gone && c->viewed && !c->ring_change) {
+		struct procs rest = c->cur;
+
+		install(c, c->id + 1, &rest);
+	}
+}
+
+static void on_confchg(cpg_handle_t h, const struct cpg_name *name,
+		       const struct cpg_address *members, size_t member_count,
+		       const struct cpg_address *left, size_t left_count,
+		       const struct cpg_address *joined, size_t joined_count)
+{
+	struct coro *c = coro_of_cpg(h);
+
+	(void)name;
+	assert(member_count <= CPG_MEMBERS_MAX);
+	c->group.count = (uint32_t)member_count;
+	for (size_t i = 0; i < member_count; i++)
+		c->group.v[i] = (struct proc){.node = members[i].nodeid, .pid = members[i].pid};
+	for (size_t i = 0; i < joined_count; i++) {
+		if (joined[i].reason == CPG_REASON_NODEUP)
+			c->ring_change = true;
+		if (c->state == JOINING && joined[i].nodeid == c->self.node &&
+		    joined[i].pid == (uint32_t)getpid()) {
+			c->state = GREETING;
+			c->give_up_us = loop_now_us(c->cfg.loop) + PREDECESSOR_US;
+		}
+	}
+	on_departures(c, left, left_count);
+}
+
+static void on_totem(cpg_handle_t h, struct cpg_ring_id ring, uint32_t count, const uint32_t *nodes)
+{
+	struct coro *c = coro_of_cpg(h);
+
+	(void)count;
+	(void)nodes;
+	c->ring = (struct ring){ring.nodeid, ring.seq};
+	c->ring_known = true;
+	c->ring_change = false;
+	if (c->viewed)
+		install(c, id_of_ring(&c->ring), &c->group);
+}
+
+static void on_quorum(quorum_handle_t h, uint32_t quorate, struct quorum_ring_id ring,
+		      uint32_t count, const uint32_t *nodes)
+{
+	struct group_quorum q = {.ring = {ring.nodeid, ring.seq}, .quorate = quorate != 0};
+	struct procs sorted = {0};
+	const void *arg = NULL;
+	struct coro *c;
+
+	if (quorum_context_get(h, &arg) != CS_OK)
+		return;
+	c = (struct coro *)arg;
+	for (uint32_t i = 0; i < count && i < CPG_MEMBERS_MAX; i++)
+		sorted.v[sorted.count++] = (struct proc){.node = nodes[i]};
+	qsort(sorted.v, sorted.count, sizeof(sorted.v[0]), by_node);
+	/* Nodes beyond the 32nd can't have an array's daemon in the view. */
+	for (uint32_t i = 0; i < sorted.count && i < DDR_MAX_NODES; i++)
+		q.node[q.count++] = sorted.v[i].node;
+	c->cfg.cb->quorum(c->cfg.arg, &q);
+}
+
+static void on_nodelist(quorum_handle_t h, struct quorum_ring_id ring, uint32_t members,
+			const uint32_t *member_list, uint32_t joined, const uint32_t *joined_list,
+			uint32_t left, const uint32_t *left_list)
+{
+	/* Comes at the start of the count of votes; on_quorum comes at its end. */
+	(void)h, (void)ring, (void)members, (void)member_list;
+	(void)joined, (void)joined_list, (void)left, (void)left_list;
+}
+
+/* ---- dispatch ---- */
+
+static void act_on_loss(struct coro *c)
+{
+	if (c->lost_err)
+		lose(c, c->lost_err, c->lost_why);
+}
+
+static void cpg_ready(void *arg, uint32_t events)
+{
+	struct coro *c = arg;
+
+	(void)events;
+	for (int i = 0; i < BATCH && !c->lost_err && !c->cpg_left; i++) {
+		cs_error_t err = cpg_dispatch(c->cpg, CS_DISPATCH_ONE_NONBLOCKING);
+
+		if (err == CS_ERR_TRY_AGAIN)
+			break;
+		if (err != CS_OK)
+			lose_later(c, errno_of(err), "the connection to corosync broke");
+	}
+	greet(c);
+	if (c->lost_err) {
+		act_on_loss(c);
+	} else if (c->cpg_left) {
+		disconnect(c);
+		c->cfg.cb->left(c->cfg.arg);
+	} else if (c->queue.first || c->greeting_due || c->queue.was_full) {
+		work_in(c, 0); /* something of ours may have come back */
+	}
+}
+
+static void quorum_ready(void *arg, uint32_t events)
+{
+	struct coro *c = arg;
+
+	(void)events;
+	for (int i = 0; i < BATCH && !c->lost_err; i++) {
+		cs_error_t err = quorum_dispatch(c->quorum, CS_DISPATCH_ONE_NONBLOCKING);
+
+		if (err == CS_ERR_TRY_AGAIN)
+			break;
+		if (err != CS_OK)
+			lose_later(c, errno_of(err), "the connection to corosync broke");
+	}
+	act_on_loss(c);
+}
+
+/* ---- connecting ---- */
+
+static cs_error_t open_cpg(struct coro *c)
+{
+	cpg_model_v1_data_t model = {.model = CPG_MODEL_V1,
+				     .cpg_deliver_fn = on_deliver,
+				     .cpg_confchg_fn = on_confchg,
+				     .cpg_totem_confchg_fn = on_totem,
+				     .flags = CPG_MODEL_V1_DELIVER_INITIAL_TOTEM_CONF};
+	cs_error_t err = cpg_model_initialize(&c->cpg, CPG_MODEL_V1, (cpg_model_data_t *)&model, c);
+
+	if (err == CS_OK) {
+		c->cpg_open = true;
+		err = cpg_local_get(c->cpg, &c->self.node);
+	}
+	if (err == CS_OK)
+		err = cpg_fd_get(c->cpg, &c->cpg_fd.fd);
+	return err;
+}
+
+static cs_error_t open_quorum(struct coro *c, const char **why)
+{
+	quorum_model_v1_data_t model = {.model = QUORUM_MODEL_V1,
+					.quorum_notify_fn = on_quorum,
+					.nodelist_notify_fn = on_nodelist};
+	uint32_t type = QUORUM_FREE;
+	cs_error_t err = quorum_model_initialize(&c->quorum, QUORUM_MODEL_V1,
+						 (quorum_model_data_t *)&model, &type, c);
+
+	if (err == CS_OK) {
+		c->quorum_open = true;
+		err = quorum_fd_get(c->quorum, &c->quorum_fd.fd);
+	}
+	if (err == CS_OK && type == QUORUM_FREE) {
+		*why = "corosync.conf has no quorum provider: set `provider: corosync_votequorum`";
+		return CS_ERR_NOT_SUPPORTED;
+	}
+	if (err == CS_OK)
+		err = quorum_trackstart(c->quorum, CS_TRACK_CURRENT | CS_TRACK_CHANGES);
+	return err;
+}
+
+static void read_name(cmap_handle_t h, struct group_self *self)
+{
+	char key[64], *name;
+	uint32_t node;
+
+	for (unsigned i = 0; i < CPG_MEMBERS_MAX; i++) {
+		snprintf(key, sizeof(key), "nodelist.node.%u.nodeid", i);
+		if (cmap_get_uint32(h, key, &node) != CS_OK || node != self->node)
+			continue;
+		snprintf(key, sizeof(key), "nodelist.node.%u.name", i);
+		if (cmap_get_string(h, key, &name) == CS_OK) {
+			snprintf(self->name, sizeof(self->name), "%s", name);
+			free(name);
+			return;
+		}
+	}
+	snprintf(self->name, sizeof(self->name), "node %" PRIu32, self->node);
+}
+
+static cs_error_t read_cmap(struct coro *c)
+{
+	cmap_handle_t h;
+	cs_error_t err = cmap_initialize(&h);
+
+	if (err != CS_OK)
+		return err;
+	err = cmap_get_uint32(h, "runtime.config.totem.token", &c->self.token_ms);
+	if (err == CS_OK)
+		read_name(h, &c->self);
+	cmap_finalize(h);
+	return err;
+}
+
+/* 0 or -errno. */
+static int watch(struct coro *c)
+{
+	int err = loop_fd_add(c->cfg.loop, &c->cpg_fd, LOOP_READ);
+
+	if (err)
+		return err;
+	c->cpg_watched = true;
+	err = loop_fd_add(c->cfg.loop, &c->quorum_fd, LOOP_READ);
+	if (!err)
+		c->quorum_watched = true;
+	return err;
+}
+
+static void connect_corosync(struct coro *c)
+{
+	const char *why = "corosync is not there: start it, or look into its log";
+	uint64_t backoff_us = c->backoff_us * 2;
+	cs_error_t cs = open_cpg(c);
+	int err;
+
+	if (cs == CS_OK)
+		cs = open_quorum(c, &why);
+	if (cs == CS_OK)
+		cs = read_cmap(c);
+	err = cs == CS_OK ? watch(c) : errno_of(cs);
+	if (err) {
+		if (strcmp(c->said, why) != 0)
+			say(c, LOG_WARNING, "%s (%s)", why, strerror(-err));
+		snprintf(c->said, sizeof(c->said), "%s", why);
+		disconnect(c);
+		c->backoff_us = backoff_us < CONNECT_MAX_US ? backoff_us : CONNECT_MAX_US;
+		work_in(c, c->backoff_us);
+		return;
+	}
+	c->said[0] = 0;
+	c->state = IDLE;
+	c->cfg.cb->up(c->cfg.arg, &c->self);
+}
+
+/* ---- sending ---- */
+
+static void again_later(struct coro *c)
+{
+	c->stats.try_again++;
+	work_in(c, c->backoff_us);
+	c->backoff_us = c->backoff_us * 2 < AGAIN_MAX_US ? c->backoff_us * 2 : AGAIN_MAX_US;
+}
+
+/* 0, -EAGAIN: later, and work is set; other: it is lost. */
+static int hand_over(struct coro *c, uint8_t *header, void *data, size_t bytes)
+{
+	struct iovec iov[2] = {{header, GROUP_HEADER_BYTES}, {data, bytes}};
+	cs_error_t err;
+
+	put_u64(header + 24, c->handed);
+	err = cpg_mcast_joined(c->cpg, CPG_TYPE_AGREED, iov, 2);
+	if (err == CS_ERR_TRY_AGAIN) {
+		again_later(c);
+		return -EAGAIN;
+	}
+	if (err != CS_OK) {
+		lose(c, errno_of(err), "corosync refused a message");
+		return -ENOTCONN;
+	}
+	c->backoff_us = AGAIN_MIN_US;
+	c->handed++;
+	c->handed_bytes += GROUP_HEADER_BYTES + bytes;
+	return 0;
+}
+
+static int send_greeting(struct coro *c)
+{
+	struct header h = {.kind = MSG_GREETING};
+	uint8_t header[GROUP_HEADER_BYTES];
+	int err;
+
+	if (getrandom(&h.id, sizeof(h.id), 0) != sizeof(h.id)) {
+		lose(c, -EIO, "no random number");
+		return -EIO;
+	}
+	put_header(header, &h);
+	err = hand_over(c, header, NULL, 0);
+	if (!err) {
+		c->greeting_due = false;
+		c->greeted_us = loop_now_us(c->cfg.loop);
+	}
+	return err;
+}
+
+static bool may_send(const struct coro *c)
+{
+	uint64_t out = c->handed - c->returned;
+
+	return c->returned >= c->barrier && out < WINDOW_MESSAGES &&
+	       (out == 0 || c->handed_bytes < WINDOW_BYTES);
+}
+
+/* False: not all of it, and it goes on by itself, or it is lost. */
+static bool send_queue(struct coro *c)
+{
+	if (c->greeting_due && send_greeting(c))
+		return false;
+	for (int i = 0; c->queue.first; i++) {
+		struct group_message *m = c->queue.first;
+
+		if (!may_send(c))
+			return false; /* cpg_ready goes on */
+		if (i == BATCH) {
+			work_in(c, 0);
+			return false;
+		}
+		if (hand_over(c, m->header, m->data, m->bytes))
+			return false;
+		c->stats.sent++;
+		free(group_queue_pop(&c->queue));
+	}
+	return true;
+}
+
+static void join_group(struct coro *c)
+{
+	cs_error_t err = cpg_join(c->cpg, &c->name);
+
+	/* EXIST: our connection before this one is not cleared away yet. */
+	if (err == CS_ERR_EXIST && loop_now_us(c->cfg.loop) > c->give_up_us)
+		lose(c, -EEXIST, "this daemon has joined this group already");
+	else if (err == CS_ERR_TRY_AGAIN || err == CS_ERR_EXIST)
+		again_later(c);
+	else if (err != CS_OK)
+		lose(c, errno_of(err), "corosync refused to let us into the group");
+}
+
+static void leave_group(struct coro *c)
+{
+	cs_error_t err;
+
+	if (loop_now_us(c->cfg.loop) > c->give_up_us) {
+		lose(c, -ETIMEDOUT, "corosync did not confirm that we left the group");
+		return;
+	}
+	if (!send_queue(c))
+		return;
+	err = cpg_leave(c->cpg, &c->name);
+	if (err == CS_ERR_TRY_AGAIN) {
+		again_later(c);
+	} else if (err == CS_ERR_NOT_EXIST) {
+		disconnect(c); /* the join was not through yet */
+		c->cfg.cb->left(c->cfg.arg);
+	} else {
+		work_in(c, LEAVE_US); /* cpg_left is set before */
+	}
+}
+
+static void work(void *arg)
+{
+	struct coro *c = arg;
+
+	switch (c->state) {
+	case DOWN:
+		connect_corosync(c);
+		break;
+	case IDLE:
+		break;
+	case JOINING:
+		join_group(c);
+		break;
+	case GREETING:
+	case MEMBER:
+		greet(c);
+		act_on_loss(c);
+		if (c->state != DOWN)
+			send_queue(c);
+		break;
+	case LEAVING:
+		leave_group(c);
+		break;
+	}
+	if (c->state == MEMBER && group_queue_writable(&c->queue) && c->cfg.cb->writable)
+		c->cfg.cb->writable(c->cfg.arg);
+}
+
+/* ---- the port ---- */
+
+static struct group_ops coro_ops;
+
+static int coro_open(const struct group_cfg *cfg, struct group **out)
+{
+	struct coro *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return -ENOMEM;
+	c->group_port.ops = &coro_ops;
+	c->cfg = *cfg;
+	c->work.fired = work;
+	c->work.arg = c;
+	c->cpg_fd.ready = cpg_ready;
+	c->cpg_fd.arg = c;
+	c->quorum_fd.ready = quorum_ready;
+	c->quorum_fd.arg = c;
+	c->backoff_us = CONNECT_MIN_US;
+	c->regreet_us = REGREET_US;
+	work_in(c, 0);
+	*out = &c->group_port;
+	return 0;
+}
+
+static int coro_join(struct group *g, const char *name)
+{
+	struct coro *c = coro_of(g);
+	size_t bytes = strlen(name);
+
+	if (!bytes || bytes >= GROUP_NAME_BYTES)
+		return -EINVAL;
+	if (c->state != IDLE)
+		return c->state == DOWN ? -ENOTCONN : -EALREADY;
+	c->name.length = (uint32_t)bytes;
+	memcpy(c->name.value, name, bytes);
+	c->state = JOINING;
+	c->give_up_us = loop_now_us(c->cfg.loop) + PREDECESSOR_US;
+	c->backoff_us = AGAIN_MIN_US;
+	work_in(c, 0);
+	return 0;
+}
+
+static int coro_send(struct group *g, const void *data, size_t bytes)
+{
+	struct coro *c = coro_of(g);
+	struct header h = {.kind = MSG_DATA, .id = c->id, .seq = c->seq};
+	struct group_message *m;
+	int err;
+
+	if (c->state != MEMBER || c->lost_err)
+		return -ENOTCONN;
+	err = group_queue_push(&c->queue, data, bytes, &m);
+	if (err)
+		return err;
+	put_header(m->header, &h);
+	c->seq++;
+	if (!loop_timer_is_set(&c->work))
+		work_in(c, 0);
+	return 0;
+}
+
+static int coro_leave(struct group *g)
+{
+	struct coro *c = coro_of(g);
+
+	if (c->state != JOINING && c->state != GREETING && c->state != MEMBER)
+		return -ENOTCONN;
+	c->state = LEAVING;
+	c->give_up_us = loop_now_us(c->cfg.loop) + LEAVE_US;
+	work_in(c, 0);
+	return 0;
+}
+
+static void coro_close(struct group *g)
+{
+	struct coro *c = coro_of(g);
+
+	disconnect(c);
+	loop_timer_clear(c->cfg.loop, &c->work);
+	free(c);
+}
+
+static void coro_stats(const struct group *g, struct group_stats *st)
+{
+	const struct coro *c = (const struct coro *)g;
+
+	*st = c->stats;
+	st->queued_messages = c->queue.count;
+	st->queued_bytes = (uint32_t)c->queue.bytes;
+}
+
+static struct group_ops coro_ops = {
+    .name = "corosync",
+    .open = coro_open,
+    .join = coro_join,
+    .send = coro_send,
+    .leave = coro_leave,
+    .close = coro_close,
+    .stats = coro_stats,
+};
+GROUP_REGISTER(coro_ops)

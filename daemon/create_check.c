@@ -1,0 +1,609 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Creating an array: the only time that ddraid writes to a device that isn't its own yet. So all
+ * checks that can be made by reading come first, for all devices, and each refusal names the
+ * device, the cause and the remedy.
+ *
+ *	step		what it can find				force helps
+ *	parameters	name, geometry, number of devices		no
+ *	same URI	one URI given twice				no
+ *	reach		unreachable, read-only, too large a block	no
+ *	size		too small for one region			no
+ *	preferred	fragments below the device's own block		yes
+ *	superblock	a member of an array that is known here		no
+ *			a member of another array			yes
+ *	signature	file system, LVM, RAID, partitions, swap	yes
+ *	---- from here on it writes ----
+ *	nonce		one device under two URIs			no (put back as it was)
+ *	logs		then superblocks
+ *
+ * One device under two URIs can't be told by names: a host has many, and an exporter offers one
+ * file under many. So each device gets a nonce of its own where its superblocks will be, and all
+ * are read back through their own connections: a device that was named twice shows the later nonce.
+ * What was there is put back then, since no check before had anything against keeping it.
+ *
+ * The nonce also wipes old superblocks. So whenever this stops half-way, a device either carries
+ * what it did before, or no superblock, or one of the new array; and the new array's superblocks
+ * are written only when the logs of all members are flushed.
+ */
+#include "daemon/create_check.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "daemon/signature.h"
+#include "daemon/units.h"
+
+#define SB_BYTES (SB_COPIES * DDR_BLOCK_BYTES)
+#define SMALLEST_LIMIT (1ull << 50) /* where the search for the smallest size ends */
+
+_Static_assert(CREATE_IO_BYTES >= SIGNATURE_READ_BYTES, "the signature's reads");
+_Static_assert(SB_BYTES <= CREATE_IO_BYTES && SB_OFFSET + SB_BYTES <= LOG_OFFSET, "layout");
+
+/* One create under way. */
+struct job {
+	const struct create_ask *ask;
+	const struct create_dev *dev;
+	uint32_t count;
+	struct create_result *r;
+	struct create_error *e;
+	uint8_t *old;   /* count * SB_BYTES: what was there */
+	uint8_t *nonce; /* count * SB_BYTES */
+	uint8_t *buf;   /* CREATE_IO_BYTES */
+	uint32_t at;    /* writing: the member, */
+	bool sb_pass;   /* the pass, */
+	uint64_t from;  /* and the run of blocks in buf: from here on the member, */
+	uint32_t bytes; /* so long */
+};
+
+/* member < 0: not about one device. Returns err. */
+__attribute__((format(printf, 4, 5))) static int refuse(struct job *j, int err, int member,
+							const char *format, ...)
+{
+	struct create_error *e = j->e;
+	va_list ap;
+	int n = 0;
+
+	e->err = err;
+	e->member = member;
+	if (member >= 0)
+		n = snprintf(e->text, sizeof(e->text), "member %d (%s) ", member,
+			     j->dev[member].uri);
+	va_start(ap, format);
+	vsnprintf(e->text + n, sizeof(e->text) - (size_t)n, format, ap);
+	va_end(ap);
+	return err;
+}
+
+static int refuse_io(struct job *j, int err, uint32_t member, const char *what)
+{
+	return refuse(j, err, (int)member,
+		      "can't be %s: %s; see its exporter's or the kernel's log, then create again",
+		      what, strerror(-err));
+}
+
+static void tell(struct job *j, const char *what, uint32_t done)
+{
+	char text[96];
+
+	if (!j->ask->progress)
+		return;
+	snprintf(text, sizeof(text), "%s %u of %u", what, done + 1, j->count);
+	j->ask->progress(j->ask->arg, text, done, j->count);
+}
+
+/* --- parameters --- */
+
+static uint64_t smallest_bytes(struct job *j)
+{
+	uint64_t smallest = UINT64_MAX;
+
+	for (uint32_t i = 0; i < j->count; i++)
+		if (j->dev[i].size_bytes < smallest)
+			smallest = j->dev[i].size_bytes;
+	return smallest;
+}
+
+static void defaults(struct job *j, struct geo_params *p)
+{
+	if (!p->m)
+		p->m = 1;
+	if (!p->stripe_bytes)
+		p->stripe_bytes = CREATE_STRIPE_BYTES;
+	if (!p->band_bytes) {
+		p->band_bytes = CREATE_BAND_BYTES;
+		if (p->order <= DDR_MAX_ORDER && p->band_bytes < p->stripe_bytes >> p->order)
+			p->band_bytes = p->stripe_bytes >> p->order;
+	}
+	if (!p->slots)
+		p->slots = CREATE_SLOTS;
+	p->member_bytes = smallest_bytes(j);
+	if (!p->region_bytes) {
+		uint32_t order = p->order <= DDR_MAX_ORDER ? p->order : 0;
+
+		p->region_bytes = geo_default_region_bytes(
+		    p->member_bytes > UINT64_MAX >> order ? UINT64_MAX : p->member_bytes << order);
+	}
+}
+
+/* The parameters, as far as they don't depend on the devices' sizes. */
+static int check_params(struct job *j)
+{
+	struct geo_params p = j->ask->geo;
+	struct geo g;
+	const char *why = NULL;
+	uint32_t want;
+	int err;
+
+	err = array_name_check(j->ask->name, &why);
+	if (err)
+		return refuse(j, err, -1, "the array's name \"%.63s\" can't be used: %s",
+			      j->ask->name, why);
+	defaults(j, &p);
+	p.member_bytes = 1ull << 40;
+	err = geo_init(&g, &p, &why);
+	if (err && err != -ENOSPC && p.order > 0 && p.order <= DDR_MAX_ORDER &&
+	    j->ask->geo.region_bytes) {
+		/* It may be the region size, which is for smaller members than this. */
+		p.member_bytes = 1ull << 20;
+		err = geo_init(&g, &p, &why);
+	}
+	if (err && err != -ENOSPC)
+		return refuse(j, err, -1, "array %s can't be made: %s", j->ask->name, why);
+	want = (1u << p.order) + p.m;
+	if (j->count != want)
+		return refuse(
+		    j, -EINVAL, -1,
+		    "an array of order %u has %u members (%u for data, %u for parity) and "
+		    "%u were given: name %u URIs, or choose another order",
+		    p.order, want, 1u << p.order, p.m, j->count, want);
+	return 0;
+}
+
+/* --- what can be said about the devices without reading --- */
+
+static int check_uris(struct job *j)
+{
+	for (uint32_t i = 0; i < j->count; i++) {
+		if (!j->dev[i].uri[0] || strlen(j->dev[i].uri) >= DDR_URI_BYTES)
+			return refuse(j, -EINVAL, -1,
+				      "the URI of member %u is %s: a URI has 1 to %d characters", i,
+				      j->dev[i].uri[0] ? "too long" : "empty", DDR_URI_BYTES - 1);
+		for (uint32_t k = 0; k < i; k++)
+			if (!strcmp(j->dev[i].uri, j->dev[k].uri))
+				return refuse(j, -ENOTUNIQ, (int)i,
+					      "was already named as member %u: name a different "
+					      "device for each member",
+					      k);
+	}
+	return 0;
+}
+
+static int check_reach(struct job *j)
+{
+	for (uint32_t i = 0; i < j->count; i++) {
+		const struct create_dev *d = &j->dev[i];
+
+		if (d->open_err)
+			return refuse(
+			    j, d->open_err, (int)i,
+			    "can't be reached: %s; start its exporter, or correct the URI",
+			    d->open_why ? d->open_why : strerror(-d->open_err));
+		if (d->read_only)
+			return refuse(j, -EROFS, (int)i, "is read-only: export it for writing");
+	}
+	return 0;
+}
+
+/* The smallest member that holds an array with these parameters; 0: none. */
+static uint64_t smallest_size(const struct geo_params *params)
+{
+	struct geo_params p = *params;
+	uint64_t low = 0, high = SMALLEST_LIMIT;
+	struct geo g;
+
+	p.member_bytes = DATA_ALIGN; /* find a size that fits, then halve */
+	while (p.member_bytes < high && geo_init(&g, &p, NULL))
+		p.member_bytes <<= 1;
+	if (p.member_bytes >= high)
+		return 0;
+	high = p.member_bytes;
+	while (high - low > 1) {
+		p.member_bytes = low + (high - low) / 2;
+		if (geo_init(&g, &p, NULL))
+			low = p.member_bytes;
+		else
+			high = p.member_bytes;
+	}
+	return high;
+}
+
+static int check_size(struct job *j, struct geo_params *p)
+{
+	const char *why = NULL;
+	uint32_t at = 0;
+	int err;
+
+	defaults(j, p);
+	while (j->dev[at].size_bytes != p->member_bytes)
+		at++;
+	err = geo_init(&j->r->geo, p, &why);
+	if (err == -ENOSPC)
+		return refuse(j, err, (int)at,
+			      "is too small: it has %" PRIu64 " bytes, and a member of this array "
+			      "needs at least %" PRIu64 "; use a larger one, or a smaller "
+			      "--region-size",
+			      p->member_bytes, smallest_size(p));
+	if (err)
+		return refuse(j, err, -1, "array %s can't be made: %s", j->ask->name, why);
+	return 0;
+}
+
+static int check_blocks(struct job *j)
+{
+	uint32_t frag = j->r->geo.frag_bytes;
+	char have[UNITS_TEXT_BYTES], want[UNITS_TEXT_BYTES];
+
+	for (uint32_t i = 0; i < j->count; i++) {
+		const struct create_dev *d = &j->dev[i];
+
+		size_format(have, frag);
+		if (d->min_block_bytes > frag)
+			return refuse(
+			    j, -EINVAL, (int)i,
+			    "takes only requests in multiples of %s, and the fragments of "
+			    "this array have %s: choose --stripe %" PRIu64 "K",
+			    size_format(want, d->min_block_bytes), have,
+			    ((uint64_t)d->min_block_bytes << j->r->geo.p.order) / 1024);
+		if (d->preferred_block_bytes > frag && !j->ask->force)
+			return refuse(
+			    j, -EINVAL, (int)i,
+			    "has blocks of %s, and the fragments of this array have %s, so "
+			    "that each write would make it rewrite its neighbours: choose "
+			    "--stripe %" PRIu64 "K, or --force if a power cut there "
+			    "can't tear a block",
+			    size_format(want, d->preferred_block_bytes), have,
+			    ((uint64_t)d->preferred_block_bytes << j->r->geo.p.order) / 1024);
+	}
+	return 0;
+}
+
+/* --- what it carries --- */
+
+static int check_superblock(struct job *j, uint32_t i)
+{
+	struct superblock sb;
+	char uuid[UUID_TEXT_BYTES], name[DDR_NAME_BYTES];
+	const char *known;
+	int err = j->dev[i].read(j->dev[i].arg, SB_OFFSET, j->buf, SB_BYTES);
+	int none = 0, worst = 0;
+
+	if (err)
+		return refuse_io(j, err, i, "read");
+	for (uint32_t c = 0; c < SB_COPIES; c++) {
+		err = sb_decode(&sb, j->buf + c * DDR_BLOCK_BYTES, NULL);
+		if (err == -ENOENT) {
+			none++;
+			continue;
+		}
+		if (err) {
+			worst = err;
+			continue;
+		}
+		known = j->ask->known ? j->ask->known(j->ask->arg, sb.array_uuid) : NULL;
+		if (known)
+			return refuse(
+			    j, -EBUSY, (int)i,
+			    "is member %u of the array %s, which this cluster has: name "
+			    "another device, or give that array up with 'ddraidctl forget "
+			    "%s'",
+			    sb.index, known, known);
+		if (j->ask->force)
+			return 0;
+		return refuse(j, -EEXIST, (int)i,
+			      "is member %u of the ddraid array %s (%s): name another device, or "
+			      "--force to destroy that array",
+			      sb.index, text_clean(name, sizeof(name), sb.name),
+			      uuid_format(uuid, sb.array_uuid));
+	}
+	if (none == SB_COPIES || j->ask->force)
+		return 0;
+	return refuse(j, -EEXIST, (int)i,
+		      "carries a superblock of ddraid that %s: name another device, or --force to "
+		      "overwrite it",
+		      worst == -EPROTONOSUPPORT ? "a newer version has written" : "is damaged");
+}
+
+static int check_signature(struct job *j, uint32_t i)
+{
+	const struct create_dev *d = &j->dev[i];
+	char what[256] = "";
+	int found;
+
+	if (j->ask->force)
+		return 0;
+	found = signature_find(d->size_bytes, d->read, d->arg, what, sizeof(what));
+	if (found < 0)
+		return refuse_io(j, found, i, "read");
+	if (found)
+		return refuse(j, -EEXIST, (int)i,
+			      "carries %s: name another device, wipe this one with 'wipefs -a', or "
+			      "--force to overwrite it",
+			      what);
+	return 0;
+}
+
+static int check_content(struct job *j)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < j->count && !err; i++) {
+		tell(j, "checking member", i);
+		err = check_superblock(j, i);
+		if (!err)
+			err = check_signature(j, i);
+	}
+	return err;
+}
+
+/* --- UUIDs --- */
+
+static int random_fill(void *to, size_t bytes)
+{
+	uint8_t *at = to;
+
+	while (bytes) {
+		ssize_t n = getrandom(at, bytes, 0);
+
+		if (n < 0 && errno != EINTR)
+			return -errno;
+		if (n > 0) {
+			at += n;
+			bytes -= (size_t)n;
+		}
+	}
+	return 0;
+}
+
+static int uuid_fresh(uint8_t uuid[DDR_UUID_BYTES])
+{
+	int err = random_fill(uuid, DDR_UUID_BYTES);
+
+	uuid[6] = (uint8_t)((uuid[6] & 0x0f) | 0x40); /* RFC 4122: version 4 */
+	uuid[8] = (uint8_t)((uuid[8] & 0x3f) | 0x80); /* and its variant */
+	return err;
+}
+
+static int params_fill(struct job *j)
+{
+	struct create_params *p = &j->r->params;
+	int err = uuid_fresh(p->array_uuid);
+
+	for (uint32_t i = 0; i < j->count && !err; i++)
+		err = uuid_fresh(p->member_uuid[i]);
+	if (err)
+		return refuse(j, err, -1, "no random numbers for UUIDs: %s", strerror(-err));
+	strncpy(p->name, j->ask->name, DDR_NAME_BYTES - 1);
+	p->geo = j->r->geo.p;
+	p->inc = j->ask->inc;
+	p->clean = j->ask->zeroed;
+	return 0;
+}
+
+static int check_all(struct job *j)
+{
+	struct geo_params p = j->ask->geo;
+	int err = check_params(j);
+
+	if (!err)
+		err = check_uris(j);
+	if (!err)
+		err = check_reach(j);
+	if (!err)
+		err = check_size(j, &p);
+	if (!err)
+		err = check_blocks(j);
+	if (!err)
+		err = check_content(j);
+	return err ? err : params_fill(j);
+}
+
+/* --- nonces --- */
+
+static int put(struct job *j, uint32_t i, const uint8_t *sb_area)
+{
+	const struct create_dev *d = &j->dev[i];
+	int err = d->write(d->arg, SB_OFFSET, sb_area, SB_BYTES);
+
+	return err ? err : d->flush(d->arg);
+}
+
+static void put_back(struct job *j, uint32_t upto)
+{
+	for (uint32_t i = 0; i < upto; i++)
+		put(j, i, j->old + (size_t)i * SB_BYTES);
+}
+
+/* Which nonce is in buf; count: none. */
+static uint32_t nonce_of(const struct job *j, const uint8_t *buf)
+{
+	uint32_t i = 0;
+
+	while (i < j->count && memcmp(buf, j->nonce + (size_t)i * SB_BYTES, SB_BYTES))
+		i++;
+	return i;
+}
+
+static int nonces_compare(struct job *j)
+{
+	for (uint32_t i = 0; i < j->count; i++) {
+		const struct create_dev *d = &j->dev[i];
+		int err = d->read(d->arg, SB_OFFSET, j->buf, SB_BYTES);
+		uint32_t whose;
+
+		if (err)
+			return refuse_io(j, err, i, "read");
+		whose = nonce_of(j, j->buf);
+		if (whose < j->count && whose != i)
+			return refuse(j, -ENOTUNIQ, (int)i,
+				      "and member %u (%s) are one and the same device: name a "
+				      "different device for each member",
+				      whose, j->dev[whose].uri);
+		if (whose != i)
+			return refuse(j, -EIO, (int)i,
+				      "does not give back what was written to it: see whether its "
+				      "exporter really writes, or something else writes to it");
+	}
+	return 0;
+}
+
+static int nonces_try(struct job *j)
+{
+	uint32_t upto = 0;
+	int err = 0;
+
+	for (uint32_t i = 0; i < j->count && !err; i++) {
+		err = j->dev[i].read(j->dev[i].arg, SB_OFFSET, j->old + (size_t)i * SB_BYTES,
+				     SB_BYTES);
+		if (err)
+			return refuse_io(j, err, i, "read");
+	}
+	while (upto < j->count && !err) {
+		err = put(j, upto, j->nonce + (size_t)upto * SB_BYTES);
+		if (err)
+			refuse_io(j, err, upto, "written");
+		upto++;
+	}
+	if (!err)
+		err = nonces_compare(j);
+	if (err)
+		put_back(j, upto);
+	return err;
+}
+
+/* --- writing --- */
+
+static int run_write(struct job *j)
+{
+	const struct create_dev *d = &j->dev[j->at];
+	uint32_t bytes = j->bytes;
+
+	j->bytes = 0;
+	return bytes ? d->write(d->arg, j->from, j->buf, bytes) : 0;
+}
+
+/* create_member's emit: neighbouring blocks of the wanted pass become one write. */
+static int collect(void *arg, uint64_t offset, const uint8_t *block)
+{
+	struct job *j = arg;
+	int err = 0;
+
+	if ((offset < LOG_OFFSET) != j->sb_pass)
+		return 0;
+	if (j->bytes && (offset != j->from + j->bytes || j->bytes == CREATE_IO_BYTES))
+		err = run_write(j);
+	if (!j->bytes)
+		j->from = offset;
+	memcpy(j->buf + j->bytes, block, DDR_BLOCK_BYTES);
+	j->bytes += DDR_BLOCK_BYTES;
+	return err;
+}
+
+static int write_pass(struct job *j, bool sb_pass)
+{
+	j->sb_pass = sb_pass;
+	for (j->at = 0; j->at < j->count; j->at++) {
+		const struct create_dev *d = &j->dev[j->at];
+		int err;
+
+		tell(j, sb_pass ? "writing the superblock of member" : "writing the log of member",
+		     j->at);
+		j->bytes = 0;
+		err = create_member(&j->r->params, (uint8_t)j->at, collect, j);
+		if (!err)
+			err = run_write(j);
+		if (!err)
+			err = d->flush(d->arg);
+		if (err)
+			return refuse_io(j, err, j->at, "written");
+	}
+	return 0;
+}
+
+static int write_all(struct job *j)
+{
+	int err = write_pass(j, false);
+
+	if (err)
+		return err;
+	err = write_pass(j, true);
+	if (!err)
+		return 0;
+	/* Nobody's again: nonces are no superblocks. */
+	for (uint32_t i = 0; i < j->count; i++)
+		put(j, i, j->nonce + (size_t)i * SB_BYTES);
+	return err;
+}
+
+/* --- the way in --- */
+
+static int job_open(struct job *j)
+{
+	size_t area = (size_t)DDR_MAX_MEMBERS * SB_BYTES;
+	int err;
+
+	memset(j->r, 0, sizeof(*j->r));
+	memset(j->e, 0, sizeof(*j->e));
+	j->e->member = -1;
+	if (!j->count || j->count > DDR_MAX_MEMBERS)
+		return refuse(j, -EINVAL, -1, "an array has 3 to %d members, and %u were given",
+			      DDR_MAX_MEMBERS, j->count);
+	j->buf = aligned_alloc(DDR_BLOCK_BYTES, CREATE_IO_BYTES);
+	j->old = aligned_alloc(DDR_BLOCK_BYTES, area);
+	j->nonce = aligned_alloc(DDR_BLOCK_BYTES, area);
+	if (!j->buf || !j->old || !j->nonce)
+		return refuse(j, -ENOMEM, -1, "there is no memory left to create the array");
+	err = random_fill(j->nonce, area);
+	return err ? refuse(j, err, -1, "no random numbers: %s", strerror(-err)) : 0;
+}
+
+static void job_close(struct job *j)
+{
+	free(j->buf);
+	free(j->old);
+	free(j->nonce);
+}
+
+int create_check(const struct create_ask *ask, const struct create_dev *dev, uint32_t count,
+		 struct create_result *r, struct create_error *e)
+{
+	struct job j = {.ask = ask, .dev = dev, .count = count, .r = r, .e = e};
+	int err = job_open(&j);
+
+	if (!err)
+		err = check_all(&j);
+	job_close(&j);
+	return err;
+}
+
+int create_run(const struct create_ask *ask, const struct create_dev *dev, uint32_t count,
+	       struct create_result *r, struct create_error *e)
+{
+	struct job j = {.ask = ask, .dev = dev, .count = count, .r = r, .e = e};
+	int err = job_open(&j);
+
+	if (!err)
+		err = check_all(&j);
+	if (!err)
+		err = nonces_try(&j);
+	if (!err)
+		err = write_all(&j);
+	job_close(&j);
+	return err;
+}

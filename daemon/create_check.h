@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * `create`: may these devices become an array, and if so, make them one.
+ *
+ * The devices are reached through callbacks, so that this knows neither adapters nor loops. All
+ * calls block: run it on a thread of its own, with callbacks that wait for the engine loop's
+ * answer. Nothing here touches state outside its arguments.
+ */
+#ifndef DDRAID_CREATE_CHECK_H
+#define DDRAID_CREATE_CHECK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/core/engine.h"
+
+/* What `create` takes when nothing else is asked for. */
+#define CREATE_STRIPE_BYTES 4096u
+#define CREATE_BAND_BYTES (64u << 10)
+#define CREATE_SLOTS 32u
+
+#define CREATE_IO_BYTES                                                                            \
+	(1u << 20) /* largest read or write; offsets and lengths are multiples of                  \
+		    * DDR_BLOCK_BYTES, but at the device's end of 512 */
+
+struct create_dev {
+	const char *uri;
+	uint64_t size_bytes;
+	uint32_t min_block_bytes;       /* as struct member_info; 0 = not known */
+	uint32_t preferred_block_bytes; /* as struct member_info; 0 = not known */
+	bool read_only;
+	int open_err;         /* 0, or -errno: can't be reached, and nothing else counts */
+	const char *open_why; /* with open_err: the adapter's sentence, or NULL */
+	/* 0 or -errno. `write` need not be durable before `flush`. Buffers are page aligned. */
+	void *arg;
+	int (*read)(void *arg, uint64_t offset, void *buf, uint32_t bytes);
+	int (*write)(void *arg, uint64_t offset, const void *buf, uint32_t bytes);
+	int (*flush)(void *arg);
+};
+
+struct create_ask {
+	const char *name;
+	struct geo_params geo; /* 0 in stripe, band, region, slots, m = default; member_bytes is
+				* found here */
+	bool force;            /* over signatures, old superblocks and small fragments */
+	bool zeroed;           /* the members are known to be zero */
+	uint64_t inc;          /* creator's incarnation */
+	void *arg;
+	/* Optional. The name of a known array with this UUID, or NULL: its members are refused, by
+	 * force too. Called on this thread. */
+	const char *(*known)(void *arg, const uint8_t array_uuid[DDR_UUID_BYTES]);
+	/* Optional. "checking member 3 of 5". */
+	void (*progress)(void *arg, const char *text, uint32_t done, uint32_t total);
+};
+
+struct create_result {
+	struct create_params params; /* with fresh UUIDs */
+	struct geo geo;
+};
+
+#define CREATE_ERROR_BYTES 1024
+
+struct create_error {
+	int err;                       /* -errno, as returned */
+	int member;                    /* whose fault, or -1 */
+	char text[CREATE_ERROR_BYTES]; /* object, cause, remedy: one sentence */
+};
+
+/*
+ * Everything that can be said without writing. 0 and *r, or -errno and *e. Errors: -EINVAL
+ * parameters, or preferred block (force helps); -EEXIST data or an array is there (force helps,
+ * but for a known array: -EBUSY); -ENOSPC too small; -EROFS; -ENOTUNIQ one URI twice; whatever
+ * open_err and the callbacks give.
+ */
+int create_check(const struct create_ask *ask, const struct create_dev *dev, uint32_t count,
+		 struct create_result *r, struct create_error *e);
+
+/*
+ * create_check(), then writes. On an error before the first superblock was written, the devices
+ * carry no array; on one after it they are made so again if they can be reached.
+ */
+int create_run(const struct create_ask *ask, const struct create_dev *dev, uint32_t count,
+	       struct create_result *r, struct create_error *e);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Text that people type and read: sizes, times, names of arrays, UUIDs. Used by ddraidd and by
+ * ddraidctl, so that both mean the same by it. Pure functions, any thread.
+ */
+#ifndef DDRAID_UNITS_H
+#define DDRAID_UNITS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "daemon/core/limits.h"
+
+#define UNITS_TEXT_BYTES 32
+#define UUID_TEXT_BYTES 37
+
+/*
+ * "4096", "64K", "64KiB", "4M", "1G", ... K = 1024. 0; -EINVAL: not a size; -ERANGE: 2^64 or
+ * more. *why (if not NULL) then gets a static sentence with the remedy.
+ */
+int size_parse(const char *text, uint64_t *bytes, const char **why);
+
+/* A decimal number from min to max and nothing else. 0 or -EINVAL. */
+int number_parse(const char *text, uint64_t min, uint64_t max, uint64_t *value);
+
+/* "512 bytes", "64 KiB", "23.4 GiB". Returns text. */
+char *size_format(char text[UNITS_TEXT_BYTES], uint64_t bytes);
+/* "0.3 s", "12 s", "4 min 10 s", "3 h 20 min", "5 d 2 h". Returns text. */
+char *time_format(char text[UNITS_TEXT_BYTES], uint64_t ms);
+
+/* 1 to 63 of A-Z a-z 0-9 . _ -, beginning with a letter or digit, and not a UUID's text: a name
+ * becomes part of file names and URIs. 0 or -EINVAL and *why as above. */
+int array_name_check(const char *name, const char **why);
+
+char *uuid_format(char text[UUID_TEXT_BYTES], const uint8_t uuid[DDR_UUID_BYTES]);
+int uuid_parse(const char *text, uint8_t uuid[DDR_UUID_BYTES]); /* 0 or -EINVAL */
+
+/* Copies text into out; what isn't printable ASCII becomes '?'. For words that a device or a peer
+ * chose and that end up on a terminal. */
+char *text_clean(char *out, size_t out_bytes, const char *text);
+
+#endif

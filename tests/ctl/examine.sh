@@ -1,0 +1,102 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# `ddraidctl examine` says what is on a member: good ones, damaged ones, ones that are none, and by NBD.
+set -eu
+export LC_ALL=C
+
+top_builddir=${top_builddir:-$(cd "$(dirname "$0")/../.." && pwd)}
+ctl=$top_builddir/ddraidctl
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+cd "$tmp"
+mkdir members
+"$top_builddir/tests/checker/mkmembers" members state=1:5:3 dirty=1:2 dirty=2:3 dirty=2:9 missed=1:4
+
+status=0
+# expect STATUS WORDS...: examines, and looks at the exit status.
+expect() {
+	local want=$1
+
+	shift
+	status=0
+	"$ctl" examine "$@" >out 2>err || status=$?
+	[ "$status" = "$want" ] || {
+		echo "FAILED: 'examine $*' ended with $status, wanted $want"
+		cat out err
+		exit 1
+	}
+}
+# holds EXPRESSION: of the JSON in out, as d.
+holds() {
+	python3 -c 'import json, sys
+d = json.load(open("out"))["members"]
+if not eval(sys.argv[1]):
+    print("FAILED:", sys.argv[1]); print(json.dumps(d, indent=1)); sys.exit(1)' "$1"
+}
+says() {
+	grep -qF -- "$1" "${2:-out}" || {
+		echo "FAILED: not said: $1"
+		cat out err
+		exit 1
+	}
+}
+flip() { # FILE OFFSET
+	printf 'U' | dd of="$1" bs=1 seek="$2" conv=notrunc status=none
+}
+
+expect 0 members/m0 --ranges
+says "superblock 1  good"
+says "3 of 12"
+says "dirty regions 2 to 3"
+says "dirty regions 9 to 9"
+
+expect 0 members/m0 members/m4 --json --ranges
+holds 'len(d) == 2 and d[1]["index"] == 4 and d[0]["error"] is None'
+holds 'd[0]["slots"][1]["dirty"] == 1 and d[0]["slots"][1]["missed"] == 1 and d[0]["slots"][2]["dirty"] == 2'
+holds 'd[0]["map"][1]["state"] == "rebuilding" and d[0]["map"][1]["rebuilt_upto"] == 3'
+holds 'd[0]["dirty"] == [{"first": 2, "count": 2}, {"first": 9, "count": 1}]'
+holds 'd[0]["geometry"]["order"] == 2 and d[0]["geometry"]["regions"] == 12'
+
+# One bad copy of the superblock, then both; one bad copy of a log page, then both.
+flip members/m0 8300
+expect 0 members/m0 --json
+holds 'not d[0]["superblocks"][1]["good"] and d[0]["superblocks"][0]["counts"]'
+flip members/m0 4200
+expect 1 members/m0 --json
+holds '"geometry" not in d[0] and not any(s["good"] for s in d[0]["superblocks"])'
+expect 1 members/m0
+says "checksum"
+flip members/m1 65800
+expect 0 members/m1 --json
+holds 'd[0]["slots"][0]["pages_torn"] == 1'
+flip members/m1 69900
+expect 1 members/m1
+says "1 LOST"
+
+# What is no member.
+head -c 3000000 /dev/urandom >noise
+head -c 3000000 /dev/zero >zero
+head -c 5000 members/m2 >short
+: >empty
+mkfifo fifo
+expect 1 noise zero --json
+holds 'all(not s["good"] for m in d for s in m["superblocks"])'
+expect 1 noise
+says "there is no ddraid superblock here"
+for f in short empty fifo . nothing ftp://x/y nbd://; do
+	expect 1 "$f"
+	says "can't be examined" err
+	expect 1 "$f" --json
+	holds 'd[0]["error"]'
+done
+head -c 70000 members/m2 >cut # the log ends in the middle
+expect 1 cut
+says "it ends before" err
+
+if command -v nbdkit >/dev/null; then
+	nbdkit --exit-with-parent -U nbd.sock -f file members/m3 &
+	for _ in $(seq 100); do [ -S nbd.sock ] && break; sleep 0.05; done
+	expect 0 "nbd+unix:///?socket=$tmp/nbd.sock" --json
+	kill %1
+	holds 'd[0]["index"] == 3'
+fi

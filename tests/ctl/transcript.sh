@@ -1,0 +1,383 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# ddraidctl against a ddraidd that answers with canned replies. What it asked, what it printed and
+# its exit status go into a transcript, which must be the one in transcript.expected. `--update` writes
+# that file anew: look at the difference before it is committed.
+set -eu
+export LC_ALL=C
+
+top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
+top_builddir=${top_builddir:-$top_srcdir}
+expected=$top_srcdir/tests/ctl/transcript.expected
+ctl=$top_builddir/ddraidctl fake=$top_builddir/tests/ctl/fake_ddraidd
+command -v protoc >/dev/null || { echo "skipped: no protoc here"; exit 77; }
+
+tmp=$(mktemp -d)
+fake_pid=
+stop_fake() {
+	[ -z "$fake_pid" ] || kill "$fake_pid" 2>/dev/null || true
+	[ -z "$fake_pid" ] || wait "$fake_pid" 2>/dev/null || true
+	# What libqb leaves behind when a server is killed.
+	[ -z "$fake_pid" ] || rm -rf /dev/shm/qb-"$fake_pid"-*
+	fake_pid=
+}
+trap 'stop_fake; rm -rf "$tmp"' EXIT
+name=ddraid-test-$$
+own_version='s/^ddraidctl [0-9].*/ddraidctl VERSION/; s/"ddraidctl": "[^"]*"/"ddraidctl": "VERSION"/'
+out=$tmp/transcript
+: >"$out"
+
+new() {
+	printf '==== %s\n' "$1" >>"$out"
+	stop_fake
+	rm -rf "$tmp/d"
+	mkdir "$tmp/d"
+	: >"$tmp/d/plan"
+	replies=0
+}
+
+# reply TEXT: one Reply in protobuf's text format.
+reply() {
+	protoc --proto_path="$top_srcdir/proto" --encode=ddraid.ctl.Reply ctl.proto <<<"version: 1 $1" \
+		>"$tmp/d/reply.$replies" 2>/dev/null # it complains of text that isn't UTF-8
+	echo "send reply.$replies" >>"$tmp/d/plan"
+	replies=$((replies + 1))
+}
+
+plan() {
+	echo "$*" >>"$tmp/d/plan"
+}
+
+say_command() {
+	printf '$ ddraidctl' >>"$out"
+	[ $# = 0 ] || printf ' %q' "$@" >>"$out"
+	echo >>"$out"
+}
+
+# Progress goes to a file, so it is printed as for a log.
+start_fake() {
+	: >"$tmp/ready"
+	"$fake" "$name" "$tmp/d" >"$tmp/ready" &
+	fake_pid=$!
+	for _ in $(seq 200); do
+		! grep -q ready "$tmp/ready" || return 0
+		sleep 0.02
+	done
+	echo "FAILED: $fake does not start"
+	exit 1
+}
+
+run() {
+	local status=0 f
+
+	start_fake
+	say_command "$@"
+	(cd "$tmp/d" && timeout 20 "$ctl" --ipc "$name" "$@" >"$tmp/stdout" 2>"$tmp/stderr") || status=$?
+	for f in $(ls "$tmp/d" | grep '^request' | sort); do
+		protoc --proto_path="$top_srcdir/proto" --decode=ddraid.ctl.Request ctl.proto \
+			<"$tmp/d/$f" | sed "s|$tmp|TMP|g; s/^/> /" >>"$out"
+	done
+	sed "s|$tmp|TMP|g; s/^/! /; s/$name/IPC-NAME/g" "$tmp/stderr" >>"$out"
+	sed "$own_version; s|$tmp|TMP|g; s/^/| /" "$tmp/stdout" >>"$out"
+	case " $* " in *' --json '*)
+		if [ -s "$tmp/stdout" ] && ! python3 -m json.tool "$tmp/stdout" >/dev/null; then
+			echo "NOT JSON" >>"$out"
+		fi
+		;;
+	esac
+	echo "exit $status" >>"$out"
+	stop_fake
+}
+
+# As run, with standard error on a terminal, and without what was asked.
+on_terminal() {
+	local status=0
+
+	start_fake
+	say_command "$@"
+	python3 - "$ctl" --ipc "$name" "$@" >>"$out" <<-'EOF' || status=$?
+	import os, pty, subprocess, sys
+	leader, terminal = pty.openpty()
+	p = subprocess.Popen(sys.argv[1:], stderr=terminal)
+	os.close(terminal)
+	text = b""
+	while True:
+	    try:
+	        text += os.read(leader, 4096)
+	    except OSError:
+	        break
+	for line in text.replace(b"\r\n", b"\n").splitlines(True):
+	    print("!", repr(line)[2:-1])
+	sys.exit(p.wait())
+	EOF
+	echo "exit $status" >>"$out"
+	stop_fake
+}
+
+geometry='geometry { order: 2 parity: 1 slots: 32 stripe_bytes: 4096 band_bytes: 65536
+	region_bytes: 4194304 member_bytes: 1073741824 size_bytes: 4290772992 regions: 1023 }'
+member() { # INDEX FIELDS
+	echo "member { index: $1 uri: \"nbd://10.0.0.$1/m$1\" $2 }"
+}
+up='state: 1 connected: true size_bytes: 1073741824'
+members="$(member 0 "$up") $(member 1 "$up") $(member 2 "$up") $(member 3 "$up")"
+nodes='
+	node { id: 1 name: "n1" state: NODE_ACTIVE self: true leader: true inc: 17 slot: 1 }
+	node { id: 2 name: "n2" state: NODE_ACTIVE inc: 18 slot: 2 }'
+array="name: \"vol0\" uuid: \"0123456789abcdef\" state: ARRAY_ACTIVE leader: 1 leading: true
+	epoch_num: 12 epoch_inc: 17 $geometry nodes: 3 slot: 1 regions_dirty: 3
+	counters { marks: 12 clears: 9 page_writes: 30 lock_requests: 14 reads: 100 writes: 2000 }
+	lock_backend: \"cpg\" fence: \"command /etc/ddraid/fence\" incarnation: 17
+	front_end { kind: \"nbd\" address: \"nbd+unix:///vol0?socket=/run/ddraid/vol0.nbd\"
+		client { peer: \"pid 4711\" since_ms: 61000 ios: 3 } }"
+whole="$array io_allowed: true $members $(member 4 "$up") $nodes
+	node { id: 3 name: \"n3\" state: NODE_ACTIVE inc: 19 slot: 3 }"
+held="$array degraded: true missed_from: 9 regions_missed: 40
+	waits: \"the fence of a departed node\" waits_node: 3 waits_ms: 12345
+	unfenced: 1 slots_unrecovered: 1 regions_to_resync: 7
+	warning: \"fence is none: a dead node's writes may still land\"
+	unsynced { first: 4 count: 3 } unsynced { first: 90 count: 4 }
+	$members $(member 4 'state: 3 down_ms: 75000 left: 9 error: "Connection refused"')
+	$nodes node { id: 3 name: \"n3\" state: NODE_UNFENCED since_ms: 12345
+		detail: \"fence_command failed twice: exit status 1\" }"
+rebuilding="name: \"vol1\" uuid: \"fedcba9876543210\" state: ARRAY_ACTIVE io_allowed: true degraded: true
+	leader: 2 epoch_num: 30 $geometry nodes: 2 lock_backend: \"cpg\" fence: \"zombie_timeout 10 s\"
+	progress { text: \"rebuild of member 0\" done: 300 total: 1023 rate: 20 unit: \"regions\" unit_bytes: 4194304 }
+	$(member 0 'state: 5 connected: true rebuilt_upto: 300 rebuilt_permille: 293')"
+
+new "status of an array that is whole"
+reply "final: true status { $whole }"
+run status
+
+new "status says why something waits, and for whom"
+reply "final: true status { $held }"
+run status vol0 --ranges
+
+new "status of several arrays: the worst one decides"
+reply "status { name: \"old\" state: ARRAY_STOPPED }"
+reply "final: true status { $rebuilding }"
+run status
+
+new "degraded but served"
+reply "final: true status { $rebuilding }"
+run status vol1
+
+new "status as JSON, with text that needs escapes"
+reply "status { $held }"
+reply 'final: true status { name: "a\"b\\c\n\001" waits: "\303\244 \377 \355\240\200" }'
+run status --json --ranges
+
+new "no arrays"
+reply 'final: true'
+run status
+
+new "no arrays, as JSON"
+reply 'final: true'
+run status --json
+
+new "terminal escapes from the daemon are not passed on"
+reply 'final: true status { name: "\033[2Jx" waits: "\033]0;title\007" }'
+run status
+
+new "no such array"
+reply 'final: true err: -19 error: "there is no array vol9 on this node: see \"ddraidctl status\" for those that are known"'
+run status vol9
+
+new "create"
+reply 'progress { text: "checking member 0 of 3" done: 0 total: 3 unit: "members" }'
+reply 'progress { text: "writing the log of member 0 of 3" done: 0 total: 3 unit: "members" }'
+reply 'final: true warning: "the member nbd://b/1 does not say its block size" created { name: "vol0" uuid: "0123456789abcdef" size_bytes: 4290772992 node: 1 node: 2 node: 3 }'
+run create vol0 --order 1 --layout=dedicated --stripe 16K --band 1M --region-size 8MiB --slots 8 \
+	--set release_delay_ms=500 --force nbd://a/0 nbd://b/1 disk2
+
+new "create, as JSON"
+reply 'final: true created { name: "vol0" uuid: "0123456789abcdef" size_bytes: 4290772992 node: 1 node: 2 }'
+run create vol0 --order 1 nbd://a/0 nbd://b/1 --json /dev/c
+
+new "create is refused"
+reply 'final: true err: -17 error: "member 2 (/dev/c) carries a file system (ext4): name another device, wipe this one with '"'wipefs -a'"', or --force to overwrite it"'
+run create vol0 --order 1 nbd://a/0 nbd://b/1 /dev/c
+
+new "create waits for the initial sync"
+reply 'final: true created { name: "vol0" uuid: "0123456789abcdef" size_bytes: 4290772992 node: 1 }'
+plan next
+reply 'progress { text: "initial sync" done: 100 total: 1023 rate: 25 unit: "regions" unit_bytes: 4194304 }'
+reply 'progress { text: "initial sync" done: 200 total: 1023 rate: 25 unit: "regions" unit_bytes: 4194304 }'
+reply 'progress { text: "initial sync, again" done: 1 total: 0 }'
+reply 'final: true'
+run create vol0 --order 1 /dev/a /dev/b /dev/c --wait
+
+new "start, here"
+reply 'final: true'
+run start vol0
+
+new "start on all nodes, and wait until it serves"
+reply 'final: true'
+plan next
+reply 'progress { text: "start" waits: "quorum" waits_ms: 3000 }'
+reply 'progress { text: "start" waits: "the fence of a departed node" waits_node: 3 waits_ms: 3000 }'
+reply 'final: true'
+run start vol0 --all-nodes --force --wait
+
+new "stop an array that is in use"
+reply 'final: true err: -1 error: "array vol0 is open by 2 clients: let them close it, or --force to cut them off"'
+run stop vol0
+
+new "fail a member by its number"
+reply 'final: true'
+run fail vol0 3
+
+new "fail a member by its URI"
+reply "final: true status { $whole }"
+plan next
+reply 'final: true'
+run fail vol0 nbd://10.0.0.2/m2
+
+new "fail a member that isn't there"
+reply "final: true status { $whole }"
+run fail vol0 nbd://10.0.0.9/m9
+
+new "not now"
+reply 'final: true err: -11 error: "the cluster is settling; ask again"'
+run fail vol0 3
+
+new "add and wait for the rebuild"
+reply 'final: true'
+plan next
+reply 'progress { text: "rebuild of member 3" done: 1 total: 10 unit: "regions" }'
+reply 'final: true err: -125 error: "the rebuild of member 3 ended: nbd://new/3 failed; name another device with add"'
+run add vol0 3 nbd://new/3 --wait
+
+new "progress on a terminal is one line that is redrawn"
+reply 'final: true'
+plan next
+reply 'progress { text: "rebuild of member 3" done: 1 total: 10 rate: 2 unit: "regions" unit_bytes: 4194304 }'
+reply 'progress { text: "rebuild of member 3" done: 4 total: 10 rate: 2 unit: "regions" unit_bytes: 4194304 }'
+reply 'progress { text: "resync of node 2" done: 4 total: 10 unit: "regions" }'
+reply 'final: true err: -125 error: "member 3 failed"'
+on_terminal add vol0 3 nbd://new/3 --wait
+
+new "re-add"
+reply 'final: true'
+run re-add vol0 3
+
+new "forget"
+reply 'final: true'
+run forget vol0 --force
+
+new "nodes"
+reply "final: true nodes { quorate: true cluster: \"lab\" node { id: 1 name: \"n1\" state: NODE_ACTIVE self: true address: \"10.0.0.1\" leader: true array: \"vol0\" }
+	node { id: 2 name: \"n2\" state: NODE_OFFLINE since_ms: 90061000 address: \"10.0.0.2\" } }"
+run nodes
+
+new "nodes, as JSON, without quorum"
+reply "final: true nodes { cluster: \"lab\" $nodes }"
+run nodes --json
+
+new "set"
+reply 'final: true settings { setting { key: "release_delay_ms" value: "500" origin: "set" } }'
+run set vol0 release_delay_ms=500
+
+new "set of the daemon, in two words"
+reply 'final: true settings { setting { key: "log_level" value: "debug" origin: "set" } }'
+run set --daemon log_level debug
+
+new "set without a value"
+run set vol0 release_delay_ms
+
+new "get"
+reply 'final: true settings { setting { key: "evict_ms" value: "4000" origin: "default" help: "silence that evicts a node" }
+	setting { key: "release_delay_ms" value: "500" origin: "set" help: "idle time before a region is cleared" } }'
+run get vol0
+
+new "get, as JSON"
+reply 'final: true settings { setting { key: "evict_ms" value: "4000" } }'
+run get vol0 evict_ms --json
+
+new "version"
+reply 'final: true version_is { version: "0.1.0" ctl_version: 1 ondisk_version: 1 node: 2 uptime_ms: 7200000 pid: 99 }'
+run version
+
+new "version, as JSON"
+reply 'final: true version_is { version: "0.1.0" ctl_version: 1 ondisk_version: 1 node: 2 uptime_ms: 7200000 pid: 99 }'
+run version --json
+
+new "the daemon dies within a request"
+plan sleep 300
+plan die
+run stop vol0
+
+new "a timeout"
+plan hang
+run stop vol0 --timeout 1
+
+new "a timeout, with progress"
+for i in 1 2 3 4 5 6 7 8; do
+	plan sleep 250
+	reply "progress { text: \"stop\" done: 0 total: 0 }"
+done
+run stop vol0 --timeout 1
+
+new "a reply that is none"
+head -c 100 /dev/urandom >"$tmp/d/noise"
+plan raw noise
+run stop vol0
+
+new "a reply whose body is not one"
+printf '\377\377\377\377' >"$tmp/d/noise"
+plan send noise
+run stop vol0
+
+new "an older daemon"
+reply 'final: true err: -38'
+run nodes
+
+stop_fake
+no_daemon() {
+	local status=0
+
+	say_command "$@"
+	"$ctl" --ipc "$name-none" "$@" >"$tmp/stdout" 2>"$tmp/stderr" || status=$?
+	sed "s|$tmp|TMP|g; s/^/! /; s/$name/IPC-NAME/g" "$tmp/stderr" >>"$out"
+	sed "$own_version; s/^/| /" "$tmp/stdout" >>"$out"
+	echo "exit $status" >>"$out"
+}
+printf '==== %s\n' "no daemon" >>"$out"
+no_daemon status
+no_daemon version
+no_daemon version --json
+printf '==== %s\n' "wrong usage" >>"$out"
+no_daemon
+no_daemon frobnicate
+no_daemon status a b
+no_daemon status --frob
+no_daemon status --force
+no_daemon status -x
+no_daemon status --wait
+no_daemon create
+no_daemon create vol0 a b c
+no_daemon create vol0 --order 4 a b c
+no_daemon create vol0 --order
+no_daemon create vol0 --order 1 --stripe 4KB a b c
+no_daemon create vol0 --order 1 --stripe 0 a b c
+no_daemon create vol0 --order 1 --band 16E a b c
+no_daemon create vol0 --order 1 --layout diagonal a b c
+no_daemon create vol/0 --order 1 a b c
+no_daemon create vol0 --order 2 a b c
+no_daemon create vol0 --order 1 --force=yes a b c
+no_daemon set vol0
+no_daemon get
+no_daemon status --timeout 0
+no_daemon help create
+no_daemon help frobnicate
+no_daemon create --help
+
+if [ "${1:-}" = --update ]; then
+	cp "$out" "$expected"
+	exit
+fi
+grep -c '^====' "$out"
+diff -u "$expected" "$out" || {
+	echo "FAILED: ddraidctl's transcript is another; if that is right, run 'tests/ctl/transcript.sh --update'"
+	exit 1
+}

@@ -1,0 +1,58 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# The manual pages know every command, option, exit status and configuration key that the programs know,
+# and no others; and they format without a warning.
+set -eu
+export LC_ALL=C
+
+top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
+top_builddir=${top_builddir:-$top_srcdir}
+man=$top_srcdir/doc/man
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+status=0
+fail() {
+	echo "FAILED: $*"
+	status=1
+}
+
+# same WHAT PROGRAM'S MANUAL'S: two lists in files.
+same() {
+	[ -s "$2" ] || fail "found no $1"
+	diff "$2" "$3" >"$tmp/diff" || {
+		fail "$1: < the program, > the manual"
+		cat "$tmp/diff"
+	}
+}
+
+"$top_builddir/ddraidctl" help >"$tmp/help"
+grep -oE -- '--[a-z][a-z-]+' "$tmp/help" | grep -v '^--help$' | sort -u >"$tmp/has"
+sed -n 's/^\.\(It\|Op\) Fl Fl \([a-z-]*\).*/--\2/p; s/^\.Fl Fl \(order\|daemon\).*/--\1/p
+	s/.*| Ns Fl Fl \([a-z-]*\).*/--\1/p' "$man/ddraidctl.8" | sort -u >"$tmp/says"
+same "options of ddraidctl" "$tmp/has" "$tmp/says"
+sed -n 's/^  \([a-z][a-z-]*\).*/\1/p' "$tmp/help" | sort -u >"$tmp/has"
+sed -n '/^\.Sh SYNOPSIS/,/^\.Sh DESC/s/^\.Cm \([a-z-]*\)$/\1/p' "$man/ddraidctl.8" | sort -u >"$tmp/says"
+same "commands of ddraidctl" "$tmp/has" "$tmp/says"
+sed -n 's/^	EXIT_[A-Z_]* = \([0-9]*\),.*/\1/p' "$top_srcdir/tools/ctl/ctl.h" >"$tmp/has"
+sed -n '/^\.Sh EXIT/,/^\.Sh EX[^I]/s/^\.It \([0-9]\)$/\1/p' "$man/ddraidctl.8" >"$tmp/says"
+same "exit statuses" "$tmp/has" "$tmp/says"
+
+# Section and key, as in the table of daemon/config.c.
+if [ -e "$top_srcdir/daemon/config.c" ]; then
+	sed -n 's/^[ \t]*{"\([a-z]*\)", "\([a-z_]*\)", KIND_.*/\1 \2/p' "$top_srcdir/daemon/config.c" |
+		sort -u >"$tmp/has"
+	awk '/^\.Ss \[/ { s = $2; gsub(/[][]/, "", s) } /^\.Sh/ { s = "" }
+		/^\.It Cm / && s && !inner { print s, $3 }
+		/^\.Bl/ { depth++; inner = depth > 1 } /^\.El/ { depth--; inner = depth > 1 }' \
+		"$man/ddraid.conf.5" | sort -u >"$tmp/says"
+	same "keys of ddraid.conf" "$tmp/has" "$tmp/says"
+fi
+
+if command -v groff >/dev/null && [ -e /usr/share/groff/current/tmac/doc.tmac ]; then
+	for page in "$man"/*.[58]; do
+		groff -mdoc -ww -Tascii "$page" 2>&1 >"$tmp/page" | grep -v 'cannot adjust' >"$tmp/warnings" || true
+		[ ! -s "$tmp/warnings" ] || fail "$page: $(head -3 "$tmp/warnings")"
+		[ -s "$tmp/page" ] || fail "$page: nothing came out"
+	done
+fi
+exit $status

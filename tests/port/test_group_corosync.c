@@ -1,0 +1,731 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * group_corosync.c on a fake corosync: what a real one does too rarely to wait for. The fake is the
+ * few functions of libcpg, libquorum and libcmap that the adapter calls; the test says what they
+ * deliver.
+ */
+#include <corosync/cmap.h>
+#include <corosync/cpg.h>
+#include <corosync/quorum.h>
+#include <errno.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "daemon/ports/group.h"
+#include "tests/lib/test.h"
+
+#define HEADER 32
+#define SENT_MAX 1024
+
+/* ---- the fake ---- */
+
+struct fake_event {
+	enum { CONFCHG, TOTEM, DELIVER } kind;
+	uint32_t node, pid; /* DELIVER: from; TOTEM: ring */
+	size_t bytes;
+	uint8_t *data;
+	struct cpg_address members[8], left[4], joined[4];
+	size_t member_count, left_count, joined_count;
+};
+
+static struct {
+	cpg_model_v1_data_t cpg;
+	quorum_model_v1_data_t quorum;
+	void *cpg_context, *quorum_context;
+	int cpg_fd, quorum_fd;
+	struct fake_event event[64];
+	int first, count;
+	cs_error_t mcast_answer, dispatch_answer, init_answer;
+	/* what the adapter sent */
+	struct {
+		uint8_t data[256];
+		size_t bytes;
+	} sent[SENT_MAX];
+	int sent_count;
+} fake;
+
+static struct fake_event *put_event(void)
+{
+	uint64_t one = 1;
+	struct fake_event *e = &fake.event[(fake.first + fake.count++) % 64];
+
+	CHECK(fake.count <= 64);
+	memset(e, 0, sizeof(*e));
+	CHECK(write(fake.cpg_fd, &one, sizeof(one)) == sizeof(one));
+	return e;
+}
+
+cs_error_t cpg_model_initialize(cpg_handle_t *h, cpg_model_t model, cpg_model_data_t *data, void *c)
+{
+	(void)model;
+	*h = 1;
+	memcpy(&fake.cpg, data, sizeof(fake.cpg));
+	fake.cpg_context = c;
+	fake.cpg_fd = eventfd(0, EFD_SEMAPHORE | EFD_NONBLOCK);
+	return fake.init_answer;
+}
+
+cs_error_t cpg_finalize(cpg_handle_t h)
+{
+	(void)h;
+	close(fake.cpg_fd);
+	fake.first = fake.count = 0;
+	return CS_OK;
+}
+
+cs_error_t cpg_fd_get(cpg_handle_t h, int *fd)
+{
+	(void)h;
+	*fd = fake.cpg_fd;
+	return CS_OK;
+}
+
+cs_error_t cpg_context_get(cpg_handle_t h, void **c)
+{
+	(void)h;
+	*c = fake.cpg_context;
+	return CS_OK;
+}
+
+cs_error_t cpg_local_get(cpg_handle_t h, unsigned int *node)
+{
+	(void)h;
+	*node = 2;
+	return CS_OK;
+}
+
+cs_error_t cpg_join(cpg_handle_t h, const struct cpg_name *name)
+{
+	(void)h;
+	(void)name;
+	return CS_OK;
+}
+
+cs_error_t cpg_leave(cpg_handle_t h, const struct cpg_name *name)
+{
+	(void)h;
+	(void)name;
+	return CS_OK;
+}
+
+cs_error_t cpg_mcast_joined(cpg_handle_t h, cpg_guarantee_t g, const struct iovec *iov, unsigned n)
+{
+	uint8_t *p = fake.sent[fake.sent_count].data;
+
+	(void)h;
+	(void)g;
+	if (fake.mcast_answer != CS_OK)
+		return fake.mcast_answer;
+	fake.sent[fake.sent_count].bytes = 0;
+	for (unsigned i = 0; i < n; i++) {
+		if (iov[i].iov_len)
+			memcpy(p + fake.sent[fake.sent_count].bytes, iov[i].iov_base,
+			       iov[i].iov_len);
+		fake.sent[fake.sent_count].bytes += iov[i].iov_len;
+	}
+	fake.sent_count++;
+	return CS_OK;
+}
+
+cs_error_t cpg_dispatch(cpg_handle_t h, cs_dispatch_flags_t flags)
+{
+	struct cpg_name name = {.length = 1, .value = "g"};
+	struct fake_event e;
+	uint64_t one;
+
+	CHECK_EQ_INT(flags, CS_DISPATCH_ONE_NONBLOCKING);
+	if (fake.dispatch_answer != CS_OK)
+		return fake.dispatch_answer;
+	if (fake.count == 0)
+		return CS_ERR_TRY_AGAIN;
+	e = fake.event[fake.first];
+	fake.first = (fake.first + 1) % 64;
+	fake.count--;
+	CHECK(read(fake.cpg_fd, &one, sizeof(one)) == sizeof(one));
+	if (e.kind == DELIVER)
+		fake.cpg.cpg_deliver_fn(h, &name, e.node, e.pid, e.data, e.bytes);
+	else if (e.kind == TOTEM)
+		fake.cpg.cpg_totem_confchg_fn(h, (struct cpg_ring_id){e.node, e.pid}, 0, NULL);
+	else
+		fake.cpg.cpg_confchg_fn(h, &name, e.members, e.member_count, e.left, e.left_count,
+					e.joined, e.joined_count);
+	free(e.data);
+	return CS_OK;
+}
+
+cs_error_t quorum_model_initialize(quorum_handle_t *h, quorum_model_t model,
+				   quorum_model_data_t *data, uint32_t *type, void *c)
+{
+	(void)model;
+	*h = 1;
+	*type = QUORUM_SET;
+	memcpy(&fake.quorum, data, sizeof(fake.quorum));
+	fake.quorum_context = c;
+	fake.quorum_fd = eventfd(0, EFD_NONBLOCK);
+	return CS_OK;
+}
+
+cs_error_t quorum_finalize(quorum_handle_t h)
+{
+	(void)h;
+	close(fake.quorum_fd);
+	return CS_OK;
+}
+
+cs_error_t quorum_fd_get(quorum_handle_t h, int *fd)
+{
+	(void)h;
+	*fd = fake.quorum_fd;
+	return CS_OK;
+}
+
+cs_error_t quorum_context_get(quorum_handle_t h, const void **c)
+{
+	(void)h;
+	*c = fake.quorum_context;
+	return CS_OK;
+}
+
+cs_error_t quorum_trackstart(quorum_handle_t h, unsigned int flags)
+{
+	(void)h;
+	(void)flags;
+	return CS_OK;
+}
+
+cs_error_t quorum_dispatch(quorum_handle_t h, cs_dispatch_flags_t flags)
+{
+	(void)h;
+	(void)flags;
+	return CS_ERR_TRY_AGAIN;
+}
+
+cs_error_t cmap_initialize(cmap_handle_t *h)
+{
+	*h = 1;
+	return CS_OK;
+}
+
+cs_error_t cmap_finalize(cmap_handle_t h)
+{
+	(void)h;
+	return CS_OK;
+}
+
+cs_error_t cmap_get_uint32(cmap_handle_t h, const char *key, uint32_t *v)
+{
+	(void)h;
+	*v = strcmp(key, "nodelist.node.1.nodeid") == 0 ? 2 : 1000;
+	return CS_OK;
+}
+
+cs_error_t cmap_get_string(cmap_handle_t h, const char *key, char **v)
+{
+	(void)h;
+	CHECK_EQ_STR(key, "nodelist.node.1.name");
+	*v = strdup("two");
+	return CS_OK;
+}
+
+/* ---- the node under test: node 2 ---- */
+
+static struct {
+	struct loop *loop;
+	struct group *group;
+	struct group_self self;
+	struct group_view view;
+	int ups, views, msgs, losses, writables, lost_err;
+	uint32_t from;
+	char text[64];
+} n;
+
+static void on_up(void *arg, const struct group_self *self)
+{
+	(void)arg;
+	n.self = *self;
+	n.ups++;
+}
+
+static void on_view(void *arg, const struct group_view *view)
+{
+	(void)arg;
+	n.view = *view;
+	n.views++;
+}
+
+static void on_quorum(void *arg, const struct group_quorum *q)
+{
+	(void)arg;
+	(void)q;
+}
+
+static void on_msg(void *arg, uint32_t from, const void *data, size_t bytes)
+{
+	(void)arg;
+	n.from = from;
+	snprintf(n.text, sizeof(n.text), "%.*s", (int)bytes, (const char *)data);
+	n.msgs++;
+}
+
+static void on_lost(void *arg, int err, const char *why)
+{
+	(void)arg;
+	CHECK(why[0]);
+	n.lost_err = err;
+	n.losses++;
+}
+
+static void on_left(void *arg)
+{
+	(void)arg;
+}
+
+static void on_writable(void *arg)
+{
+	(void)arg;
+	n.writables++;
+}
+
+static const struct group_cb callbacks = {
+    .up = on_up,
+    .view = on_view,
+    .quorum = on_quorum,
+    .msg = on_msg,
+    .lost = on_lost,
+    .left = on_left,
+    .writable = on_writable,
+};
+
+static void turn(void)
+{
+	for (int i = 0; i < 5; i++)
+		CHECK_EQ_INT(loop_turn(n.loop, 0), 0);
+}
+
+static void turn_for(uint64_t us)
+{
+	uint64_t end = loop_clock_us(n.loop) + us;
+
+	while (loop_clock_us(n.loop) < end)
+		CHECK_EQ_INT(loop_turn(n.loop, 1000), 0);
+	turn();
+}
+
+/* ---- what the fake's cluster does ---- */
+
+#define ME ((uint32_t)getpid())
+
+static void add(struct cpg_address *list, size_t *count, uint32_t node, uint32_t pid,
+		uint32_t reason)
+{
+	list[(*count)++] = (struct cpg_address){node, pid, reason};
+}
+
+static void ring(uint32_t rep, uint32_t seq)
+{
+	struct fake_event *e = put_event();
+
+	e->kind = TOTEM;
+	e->node = rep;
+	e->pid = seq;
+}
+
+/* A message of `node`, header included. */
+static void deliver(uint32_t node, uint32_t pid, const uint8_t *data, size_t bytes)
+{
+	struct fake_event *e = put_event();
+
+	e->kind = DELIVER;
+	e->node = node;
+	e->pid = pid;
+	e->bytes = bytes;
+	e->data = malloc(bytes);
+	memcpy(e->data, data, bytes);
+}
+
+static void deliver_sent(int i)
+{
+	CHECK_MSG(i < fake.sent_count, "sent %d of %d", i, fake.sent_count);
+	deliver(2, ME, fake.sent[i].data, fake.sent[i].bytes);
+}
+
+static void deliver_as(uint32_t node, uint32_t pid, uint8_t kind, uint64_t id, uint64_t seq,
+		       const char *text)
+{
+	uint8_t data[HEADER + 64] = {'D', 'D', 'R', 'G', 1, kind};
+
+	memcpy(data + 8, &id, 8);
+	memcpy(data + 16, &seq, 8);
+	memcpy(data + HEADER, text, strlen(text));
+	deliver(node, pid, data, HEADER + strlen(text));
+}
+
+static uint64_t sent_id(int i)
+{
+	uint64_t id;
+
+	CHECK_MSG(i < fake.sent_count, "sent %d of %d", i, fake.sent_count);
+	memcpy(&id, fake.sent[i].data + 8, 8);
+	return id;
+}
+
+static void start(void)
+{
+	struct group_cfg cfg = {.cb = &callbacks};
+
+	memset(&n, 0, sizeof(n));
+	memset(&fake, 0, sizeof(fake));
+	fake.mcast_answer = fake.dispatch_answer = fake.init_answer = CS_OK;
+	CHECK_EQ_INT(loop_new(&n.loop), 0);
+	cfg.loop = n.loop;
+	CHECK_EQ_INT(group_open("corosync", &cfg, &n.group), 0);
+	turn();
+	CHECK_EQ_INT(n.ups, 1);
+	CHECK_EQ_STR(n.self.name, "two");
+	CHECK_EQ_INT(group_join(n.group, "g"), 0);
+	turn();
+}
+
+/* We join a group of node 1 pid 11 and node 3 pid 33. */
+static void joined(void)
+{
+	struct fake_event *e = put_event();
+
+	add(e->members, &e->member_count, 3, 33, 0);
+	add(e->members, &e->member_count, 1, 11, 0);
+	add(e->members, &e->member_count, 2, ME, 0);
+	add(e->joined, &e->joined_count, 2, ME, CPG_REASON_JOIN);
+	ring(1, 8);
+}
+
+/* ... and greet, and have a view. */
+static void start_member(void)
+{
+	start();
+	joined();
+	turn();
+	CHECK_EQ_INT(fake.sent_count, 1);
+	CHECK_EQ_INT(n.views, 0);
+	deliver_sent(0);
+	turn();
+	CHECK_EQ_INT(n.views, 1);
+}
+
+static void stop(void)
+{
+	group_close(n.group);
+	while (fake.count) {
+		free(fake.event[fake.first].data);
+		fake.first = (fake.first + 1) % 64;
+		fake.count--;
+	}
+	loop_free(n.loop);
+}
+
+TEST(a_greeting_names_the_first_view)
+{
+	start_member();
+	CHECK_EQ_U64(n.view.id, sent_id(0));
+	CHECK_EQ_U64(n.view.ring.rep, 1);
+	CHECK_EQ_U64(n.view.ring.seq, 8);
+	CHECK_EQ_U64(n.view.count, 3);
+	for (uint32_t i = 0; i < 3; i++) {
+		CHECK_EQ_U64(n.view.node[i], i + 1);
+		CHECK(n.view.fresh[i]);
+	}
+	stop();
+}
+
+TEST(another_ones_greeting_makes_a_view_too)
+{
+	start();
+	joined();
+	turn();
+	deliver_as(3, 33, 1, 0xabcdef, 0, "");
+	turn();
+	CHECK_EQ_INT(n.views, 1);
+	CHECK_EQ_U64(n.view.id, 0xabcdef);
+	deliver_sent(0);
+	turn();
+	CHECK_EQ_INT(n.views, 2);
+	CHECK(!n.view.fresh[0] && !n.view.fresh[1] && !n.view.fresh[2]);
+	stop();
+}
+
+TEST(a_departure_counts_the_id_up)
+{
+	struct fake_event *e;
+	uint64_t id;
+
+	start_member();
+	id = n.view.id;
+	e = put_event();
+	add(e->members, &e->member_count, 2, ME, 0);
+	add(e->members, &e->member_count, 1, 11, 0);
+	add(e->left, &e->left_count, 3, 33, CPG_REASON_PROCDOWN);
+	turn();
+	CHECK_EQ_INT(n.views, 2);
+	CHECK_EQ_U64(n.view.id, id + 1);
+	CHECK_EQ_U64(n.view.count, 2);
+	CHECK_EQ_U64(n.view.ring.seq, 8);
+	stop();
+}
+
+TEST(a_nodes_death_is_told_with_the_new_ring_only)
+{
+	struct fake_event *e;
+
+	start_member();
+	e = put_event();
+	add(e->members, &e->member_count, 2, ME, 0);
+	add(e->left, &e->left_count, 1, 11, CPG_REASON_NODEDOWN);
+	add(e->left, &e->left_count, 3, 33, CPG_REASON_NODEDOWN);
+	turn();
+	CHECK_EQ_INT(n.views, 1);
+	ring(2, 12);
+	turn();
+	CHECK_EQ_INT(n.views, 2);
+	CHECK_EQ_U64(n.view.count, 1);
+	CHECK_EQ_U64(n.view.ring.rep, 2);
+	CHECK_EQ_U64(n.view.ring.seq, 12);
+	stop();
+}
+
+TEST(a_daemon_replaced_within_one_ring_change_is_fresh)
+{
+	struct fake_event *e;
+
+	start_member();
+	e = put_event();
+	add(e->members, &e->member_count, 1, 11, 0);
+	add(e->members, &e->member_count, 2, ME, 0);
+	add(e->left, &e->left_count, 3, 33, CPG_REASON_NODEDOWN);
+	e = put_event();
+	add(e->members, &e->member_count, 1, 11, 0);
+	add(e->members, &e->member_count, 2, ME, 0);
+	add(e->members, &e->member_count, 3, 33, 0); /* pids repeat after a reboot */
+	add(e->joined, &e->joined_count, 3, 33, CPG_REASON_NODEUP);
+	ring(1, 12);
+	turn();
+	CHECK_EQ_INT(n.views, 2);
+	CHECK(!n.view.fresh[0] && !n.view.fresh[1] && n.view.fresh[2]);
+	stop();
+}
+
+TEST(a_message_of_another_view_comes_nowhere)
+{
+	uint64_t id;
+
+	start_member();
+	id = n.view.id;
+	CHECK_EQ_INT(group_send(n.group, "old", 3), 0);
+	deliver_as(1, 11, 2, id, 0, "one");
+	turn();
+	CHECK_EQ_INT(n.msgs, 1);
+	CHECK_EQ_U64(n.from, 1);
+	CHECK_EQ_STR(n.text, "one");
+	CHECK_EQ_INT(fake.sent_count, 2);
+	ring(1, 12);
+	deliver_as(1, 11, 2, id, 1, "two");
+	deliver_sent(1); /* our own */
+	deliver_as(9, 99, 2, id, 0, "stranger");
+	turn();
+	CHECK_EQ_INT(n.views, 2);
+	CHECK_EQ_INT(n.msgs, 1);
+	deliver_as(1, 11, 2, n.view.id, 0, "three");
+	turn();
+	CHECK_EQ_STR(n.text, "three");
+	CHECK_EQ_INT(n.losses, 0);
+	stop();
+}
+
+TEST(a_new_views_messages_wait_until_the_old_ones_came_back)
+{
+	start_member();
+	CHECK_EQ_INT(group_send(n.group, "old 1", 5), 0);
+	CHECK_EQ_INT(group_send(n.group, "old 2", 5), 0);
+	turn();
+	CHECK_EQ_INT(fake.sent_count, 3);
+	ring(1, 12);
+	turn();
+	CHECK_EQ_INT(group_send(n.group, "new", 3), 0);
+	turn_for(20000);
+	CHECK_EQ_INT(fake.sent_count, 3);
+	deliver_sent(1);
+	turn_for(20000);
+	CHECK_EQ_INT(fake.sent_count, 3);
+	deliver_sent(2);
+	turn();
+	CHECK_EQ_INT(fake.sent_count, 4);
+	CHECK_EQ_U64(sent_id(3), n.view.id);
+	CHECK_EQ_INT(n.msgs, 0);
+	deliver_sent(3);
+	turn();
+	CHECK_EQ_STR(n.text, "new");
+	stop();
+}
+
+TEST(what_was_not_handed_over_before_a_view_is_not_sent)
+{
+	start_member();
+	fake.mcast_answer = CS_ERR_TRY_AGAIN;
+	CHECK_EQ_INT(group_send(n.group, "old", 3), 0);
+	turn_for(20000);
+	ring(1, 12);
+	turn();
+	fake.mcast_answer = CS_OK;
+	CHECK_EQ_INT(group_send(n.group, "new", 3), 0);
+	turn_for(50000);
+	CHECK_EQ_INT(fake.sent_count, 2);
+	deliver_sent(1);
+	turn();
+	CHECK_EQ_STR(n.text, "new");
+	CHECK_EQ_INT(n.losses, 0);
+	stop();
+}
+
+TEST(at_most_a_window_is_in_corosync)
+{
+	int before;
+
+	start_member();
+	for (int i = 0; i < 1000; i++)
+		CHECK_EQ_INT(group_send(n.group, "x", 1), 0);
+	turn_for(20000);
+	before = fake.sent_count;
+	CHECK_EQ_INT(before, 1 + 256);
+	deliver_sent(1);
+	turn();
+	CHECK_EQ_INT(fake.sent_count, before + 1);
+	stop();
+}
+
+TEST(who_misses_a_message_joins_again)
+{
+	start_member();
+	deliver_as(1, 11, 2, n.view.id, 0, "zero");
+	deliver_as(1, 11, 2, n.view.id, 2, "two");
+	turn();
+	CHECK_EQ_STR(n.text, "zero");
+	CHECK_EQ_INT(n.losses, 1);
+	CHECK_EQ_INT(n.lost_err, -EPROTO);
+	CHECK_EQ_INT(group_send(n.group, "x", 1), -ENOTCONN);
+	turn_for(200000);
+	CHECK_EQ_INT(n.ups, 2);
+	CHECK_EQ_INT(group_join(n.group, "g"), 0);
+	stop();
+}
+
+TEST(views_that_came_apart_are_greeted_together)
+{
+	start_member();
+	deliver_as(1, 11, 2, 4711, 0, "soon after");
+	turn();
+	CHECK_EQ_INT(fake.sent_count, 1);
+	turn_for(REGREET_US + 1000);
+	deliver_as(1, 11, 2, 4711, 1, "late");
+	turn();
+	CHECK_EQ_INT(fake.sent_count, 2);
+	CHECK_EQ_U64(fake.sent[1].data[5], 1);
+	CHECK(sent_id(1) != sent_id(0));
+	deliver_sent(1);
+	turn();
+	CHECK_EQ_INT(n.views, 2);
+	CHECK_EQ_INT(n.losses, 0);
+	CHECK_EQ_INT(n.msgs, 0);
+	stop();
+}
+
+TEST(who_greets_in_vain_joins_again)
+{
+	start_member();
+	for (uint64_t i = 0; i < 4; i++) {
+		CHECK_EQ_INT(n.losses, 0);
+		turn_for((REGREET_US << i) + 1000);
+		deliver_as(1, 11, 2, 4711, i, "apart");
+		turn();
+		if (i < 3)
+			deliver_sent(fake.sent_count - 1);
+		turn();
+	}
+	CHECK_EQ_INT(n.views, 4);
+	CHECK_EQ_INT(n.losses, 1);
+	CHECK_EQ_INT(n.lost_err, -EPROTO);
+	stop();
+}
+
+TEST(a_dead_daemon_of_the_node_is_waited_for)
+{
+	struct fake_event *e;
+
+	start();
+	e = put_event();
+	add(e->members, &e->member_count, 2, ME, 0);
+	add(e->members, &e->member_count, 2, 1, 0); /* the predecessor */
+	add(e->joined, &e->joined_count, 2, ME, CPG_REASON_JOIN);
+	ring(1, 8);
+	turn_for(50000);
+	CHECK_EQ_INT(fake.sent_count, 0);
+	ring(1, 12); /* now the others have one of us in their view */
+	turn();
+	CHECK_EQ_INT(n.views, 0);
+	e = put_event();
+	add(e->members, &e->member_count, 2, ME, 0);
+	add(e->left, &e->left_count, 2, 1, CPG_REASON_PROCDOWN);
+	turn_for(50000);
+	CHECK_EQ_INT(fake.sent_count, 1);
+	deliver_sent(0);
+	turn();
+	CHECK_EQ_INT(n.views, 1);
+	CHECK_EQ_U64(n.view.count, 1);
+	CHECK_EQ_U64(n.view.ring.seq, 12);
+	stop();
+}
+
+TEST(nonsense_is_ignored)
+{
+	uint8_t nonsense[HEADER] = "DDRG\2";
+
+	start_member();
+	deliver(1, 11, nonsense, sizeof(nonsense)); /* another version */
+	deliver(1, 11, nonsense, 5);
+	deliver_as(1, 11, 77, n.view.id, 0, "another kind");
+	turn();
+	CHECK_EQ_INT(n.msgs, 0);
+	CHECK_EQ_INT(n.views, 1);
+	CHECK_EQ_INT(n.losses, 0);
+	stop();
+}
+
+TEST(corosync_that_goes_away_is_looked_for)
+{
+	uint64_t one = 1;
+
+	start_member();
+	fake.dispatch_answer = CS_ERR_LIBRARY;
+	fake.init_answer = CS_ERR_LIBRARY;
+	CHECK(write(fake.cpg_fd, &one, sizeof(one)) == sizeof(one));
+	turn();
+	CHECK_EQ_INT(n.losses, 1);
+	turn_for(300000);
+	CHECK_EQ_INT(n.ups, 1);
+	fake.dispatch_answer = fake.init_answer = CS_OK;
+	turn_for(1200000);
+	CHECK_EQ_INT(n.ups, 2);
+	CHECK_EQ_INT(n.losses, 1);
+	stop();
+}
+
+TEST(being_thrown_out_is_a_loss)
+{
+	struct fake_event *e;
+
+	start_member();
+	e = put_event();
+	add(e->members, &e->member_count, 1, 11, 0);
+	add(e->left, &e->left_count, 2, ME, CPG_REASON_PROCDOWN);
+	turn();
+	CHECK_EQ_INT(n.losses, 1);
+	CHECK_EQ_INT(n.views, 1);
+	stop();
+}

@@ -1,0 +1,609 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What `create` refuses, with which sentence, and that it writes nothing before it has refused;
+ * on sparse files, with images made by mke2fs, or by hand from the formats' descriptions.
+ */
+#include "daemon/core/logpage.h"
+#include "daemon/create_check.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/signature.h"
+#include "tests/lib/test.h"
+
+#define MEMBERS 5
+#define MEMBER_BYTES (16ull << 20)
+
+struct file {
+	int fd;
+	char path[64];
+	char uri[80];
+	unsigned reads, writes, flushes;
+	int fail_write_at; /* the write of this number fails, 0 = none */
+	int fail_read;
+	uint64_t written_upto;
+};
+
+static struct {
+	char dir[40];
+	struct file file[MEMBERS];
+	struct create_dev dev[MEMBERS];
+	struct create_ask ask;
+	struct create_result r;
+	struct create_error e;
+	uint64_t events; /* one per write and flush, over all members */
+	uint64_t last_log[MEMBERS], first_sb[MEMBERS], first_flush_after_log[MEMBERS];
+} fx;
+
+static int file_read(void *arg, uint64_t offset, void *buf, uint32_t bytes)
+{
+	struct file *f = arg;
+
+	CHECK(bytes <= CREATE_IO_BYTES && ((uintptr_t)buf & 4095) == 0);
+	f->reads++;
+	if (f->fail_read)
+		return -f->fail_read;
+	return pread(f->fd, buf, bytes, (off_t)offset) == (ssize_t)bytes ? 0 : -EIO;
+}
+
+static int file_write(void *arg, uint64_t offset, const void *buf, uint32_t bytes)
+{
+	struct file *f = arg;
+	size_t i = (size_t)(f - fx.file);
+
+	CHECK(bytes <= CREATE_IO_BYTES && offset >= SB_OFFSET);
+	fx.events++;
+	f->writes++;
+	if (f->fail_write_at && (int)f->writes == f->fail_write_at)
+		return -EIO;
+	if (offset >= LOG_OFFSET)
+		fx.last_log[i] = fx.events;
+	else if (fx.last_log[i] && !fx.first_sb[i])
+		fx.first_sb[i] = fx.events;
+	return pwrite(f->fd, buf, bytes, (off_t)offset) == (ssize_t)bytes ? 0 : -EIO;
+}
+
+static int file_flush(void *arg)
+{
+	struct file *f = arg;
+	size_t i = (size_t)(f - fx.file);
+
+	fx.events++;
+	f->flushes++;
+	if (fx.last_log[i] && !fx.first_flush_after_log[i])
+		fx.first_flush_after_log[i] = fx.events;
+	return 0;
+}
+
+static void clean_up(void)
+{
+	char command[64];
+
+	if (!fx.dir[0])
+		return;
+	for (unsigned i = 0; i < MEMBERS; i++)
+		close(fx.file[i].fd);
+	snprintf(command, sizeof(command), "rm -rf %s", fx.dir);
+	if (system(command))
+		printf("left behind: %s\n", fx.dir);
+	fx.dir[0] = '\0';
+}
+
+static void file_open(unsigned i)
+{
+	struct file *f = &fx.file[i];
+	struct stat st;
+
+	f->fd = open(f->path, O_RDWR | O_CREAT, 0600);
+	CHECK(f->fd >= 0 && fstat(f->fd, &st) == 0);
+	if (!st.st_size)
+		CHECK(ftruncate(f->fd, (off_t)MEMBER_BYTES) == 0 && fstat(f->fd, &st) == 0);
+	fx.dev[i] = (struct create_dev){.uri = f->uri,
+					.size_bytes = (uint64_t)st.st_size,
+					.min_block_bytes = 512,
+					.preferred_block_bytes = 1024,
+					.arg = f,
+					.read = file_read,
+					.write = file_write,
+					.flush = file_flush};
+}
+
+static void setup(void)
+{
+	static bool registered;
+
+	if (!registered)
+		atexit(clean_up);
+	registered = true;
+	clean_up();
+	memset(&fx, 0, sizeof(fx));
+	strcpy(fx.dir, "/tmp/ddraid-create.XXXXXX");
+	CHECK(mkdtemp(fx.dir) != NULL);
+	for (unsigned i = 0; i < MEMBERS; i++) {
+		snprintf(fx.file[i].path, sizeof(fx.file[i].path), "%s/m%u", fx.dir, i);
+		snprintf(fx.file[i].uri, sizeof(fx.file[i].uri), "file://%s", fx.file[i].path);
+		file_open(i);
+	}
+	fx.ask.name = "vol0";
+	fx.ask.geo.order = 2;
+	fx.ask.inc = 77;
+}
+
+static int create(void)
+{
+	int err = create_run(&fx.ask, fx.dev, MEMBERS, &fx.r, &fx.e);
+
+	if (err)
+		printf("  %s\n", fx.e.text);
+	CHECK_EQ_INT(fx.e.err, err);
+	CHECK(!err == !fx.e.text[0]);
+	return err;
+}
+
+/* Refused, by reading only, with these words in the sentence. */
+static void refused(int err, int member, const char *words)
+{
+	CHECK_EQ_INT(create(), err);
+	CHECK_EQ_INT(fx.e.member, member);
+	CHECK_MSG(strstr(fx.e.text, words), "%s", words);
+	for (unsigned i = 0; i < MEMBERS; i++)
+		CHECK_EQ_U64(fx.file[i].writes, 0);
+}
+
+static void is_member(unsigned i, const uint8_t array_uuid[DDR_UUID_BYTES])
+{
+	uint8_t block[DDR_BLOCK_BYTES];
+	struct superblock sb;
+	struct logpage lp;
+
+	for (uint32_t c = 0; c < SB_COPIES; c++) {
+		CHECK(pread(fx.file[i].fd, block, sizeof(block), (off_t)geo_sb_offset(c)) ==
+		      sizeof(block));
+		CHECK_EQ_INT(sb_decode(&sb, block, NULL), 0);
+		CHECK_EQ_MEM(sb.array_uuid, array_uuid, DDR_UUID_BYTES);
+		CHECK_EQ_U64(sb.index, i);
+		CHECK_EQ_STR(sb.name, "vol0");
+	}
+	for (uint32_t s = 0; s <= fx.r.geo.p.slots; s++)
+		for (uint32_t p = 0; p < fx.r.geo.log_pages; p++)
+			for (uint32_t c = 0; c < 2; c++) {
+				CHECK(pread(fx.file[i].fd, block, sizeof(block),
+					    (off_t)geo_log_offset(&fx.r.geo, s, p, c)) ==
+				      sizeof(block));
+				CHECK_EQ_INT(logpage_decode(&lp, block), 0);
+				CHECK_EQ_MEM(lp.array_uuid, array_uuid, DDR_UUID_BYTES);
+			}
+}
+
+static void created(void)
+{
+	CHECK_EQ_INT(create(), 0);
+	for (unsigned i = 0; i < MEMBERS; i++)
+		is_member(i, fx.r.params.array_uuid);
+}
+
+TEST(empty_devices_become_an_array)
+{
+	setup();
+	created();
+	CHECK_EQ_U64(fx.r.geo.p.stripe_bytes, 4096);
+	CHECK_EQ_U64(fx.r.geo.p.band_bytes, 65536);
+	CHECK_EQ_U64(fx.r.geo.p.slots, 32);
+	CHECK_EQ_U64(fx.r.geo.p.region_bytes, 4 << 20);
+	CHECK_EQ_U64(fx.r.geo.p.member_bytes, MEMBER_BYTES);
+	CHECK(memcmp(fx.r.params.member_uuid[0], fx.r.params.member_uuid[1], DDR_UUID_BYTES));
+	CHECK_EQ_U64(fx.r.params.array_uuid[6] >> 4, 4);
+}
+
+/* The new array's first superblock comes when every member's log is written and flushed. */
+TEST(superblocks_are_written_after_all_logs_are_flushed)
+{
+	setup();
+	created();
+	for (unsigned i = 0; i < MEMBERS; i++)
+		for (unsigned k = 0; k < MEMBERS; k++) {
+			CHECK(fx.first_flush_after_log[i] > fx.last_log[i]);
+			CHECK(fx.first_sb[k] > fx.first_flush_after_log[i]);
+		}
+	/* Neighbouring blocks went out together: nonce, log, superblocks. */
+	CHECK_EQ_U64(fx.file[0].writes, 3);
+}
+
+TEST(the_smallest_member_decides)
+{
+	setup();
+	fx.dev[3].size_bytes = MEMBER_BYTES - (1 << 20);
+	created();
+	CHECK_EQ_U64(fx.r.geo.p.member_bytes, MEMBER_BYTES - (1 << 20));
+}
+
+TEST(an_ext4_image_is_refused)
+{
+	char command[128];
+
+	setup();
+	snprintf(command, sizeof(command),
+		 "PATH=$PATH:/sbin:/usr/sbin mke2fs -q -F -t ext4 -L 'home\a' %s", fx.file[2].path);
+	if (system(command))
+		SKIP("mke2fs does not work here");
+	refused(-EEXIST, 2, "a file system (ext4, label \"home?\")");
+	CHECK(strstr(fx.e.text, "--force"));
+	fx.ask.force = true;
+	created();
+}
+
+static void place(unsigned member, const void *bytes, size_t count, uint64_t offset)
+{
+	CHECK(pwrite(fx.file[member].fd, bytes, count, (off_t)offset) == (ssize_t)count);
+}
+
+static uint32_t crc32_le(uint32_t crc, const void *data, size_t bytes)
+{
+	const uint8_t *at = data;
+
+	while (bytes--) {
+		crc ^= *at++;
+		for (int i = 0; i < 8; i++)
+			crc = crc >> 1 ^ (crc & 1 ? 0xedb88320u : 0);
+	}
+	return crc;
+}
+
+static void put32(uint8_t *at, uint32_t v)
+{
+	for (int i = 0; i < 4; i++)
+		at[i] = (uint8_t)(v >> (8 * i));
+}
+
+TEST(swap_is_refused)
+{
+	uint8_t head[16] = {1, 0, 0, 0, 0xff}; /* version 1, last page */
+
+	setup();
+	place(0, head, sizeof(head), 1024);
+	place(0, "SWAPSPACE2", 10, 4086);
+	refused(-EEXIST, 0, "swap space");
+	fx.ask.force = true;
+	created();
+}
+
+TEST(an_lvm_physical_volume_is_refused)
+{
+	uint8_t label[512] = "LABELONE";
+
+	setup();
+	label[8] = 1;   /* sector */
+	label[20] = 32; /* offset of the body */
+	memcpy(label + 24, "LVM2 001", 8);
+	memcpy(label + 32, "0123456789abcdef0123456789abcdef", 32);
+	put32(label + 16, crc32_le(0xf597a6cfu, label + 20, 512 - 20));
+	place(4, label, sizeof(label), 512);
+	refused(-EEXIST, 4, "LVM2_member");
+	fx.ask.force = true;
+	created();
+}
+
+TEST(a_partition_table_is_refused)
+{
+	uint8_t mbr[512] = {0};
+
+	setup();
+	mbr[446 + 4] = 0x83;
+	put32(mbr + 446 + 8, 2048);
+	put32(mbr + 446 + 12, 4096);
+	mbr[510] = 0x55;
+	mbr[511] = 0xaa;
+	place(1, mbr, sizeof(mbr), 0);
+	refused(-EEXIST, 1, "a partition table (dos)");
+	fx.ask.force = true;
+	created();
+}
+
+/* As a disk with sectors of 4 KiB has it: an older libblkid does not find it by sectors of 512
+ * bytes, a newer one finds only the protective MBR. */
+TEST(a_gpt_of_4k_sectors_is_refused)
+{
+	const uint32_t sector = 4096;
+	const uint64_t last = MEMBER_BYTES / sector - 1;
+	static uint8_t gpt[4096], entries[4 * 4096];
+	uint8_t mbr[512] = {0};
+
+	setup();
+	memset(entries, 0, sizeof(entries));
+	memset(entries, 0x11, 32);
+	put32(entries + 32, 100);
+	put32(entries + 40, 200);
+	memset(gpt, 0, sizeof(gpt));
+	memcpy(gpt, "EFI PART\0\0\1\0", 12);
+	put32(gpt + 12, 92);
+	put32(gpt + 24, 1);
+	put32(gpt + 32, (uint32_t)last);
+	put32(gpt + 40, 6);
+	put32(gpt + 48, (uint32_t)last - 5);
+	memset(gpt + 56, 0x22, 16);
+	put32(gpt + 72, 2);
+	put32(gpt + 80, 128);
+	put32(gpt + 84, 128);
+	put32(gpt + 88, ~crc32_le(~0u, entries, sizeof(entries)));
+	put32(gpt + 16, ~crc32_le(~0u, gpt, 92));
+	place(3, gpt, sizeof(gpt), sector);
+	place(3, entries, sizeof(entries), 2 * sector);
+	mbr[446 + 4] = 0xee;
+	put32(mbr + 446 + 8, 1);
+	put32(mbr + 446 + 12, (uint32_t)last);
+	mbr[510] = 0x55;
+	mbr[511] = 0xaa;
+	place(3, mbr, sizeof(mbr), 0);
+	refused(-EEXIST, 3, "a partition table (");
+}
+
+/* md's format 1.0, in the last 8 KiB: found in the copy of the tail. */
+TEST(a_signature_at_the_end_is_found)
+{
+	uint8_t sb[256] = {0xfc, 0x4e, 0x2b, 0xa9, 1};
+	uint64_t offset = ((MEMBER_BYTES / 512 - 16) & ~7ull) * 512;
+
+	setup();
+	put32(sb + 144, (uint32_t)(offset / 512));
+	place(2, sb, sizeof(sb), offset);
+	refused(-EEXIST, 2, "linux_raid_member");
+}
+
+/* Its file table is in the middle, where nothing was copied. */
+TEST(ntfs_is_known_by_its_boot_sector)
+{
+	setup();
+	place(2, "NTFS    ", 8, 3);
+	refused(-EEXIST, 2, "an NTFS file system");
+}
+
+static uint64_t bytes_read;
+
+static int hole_read(void *arg, uint64_t offset, void *buf, uint32_t bytes)
+{
+	(void)arg;
+	(void)offset;
+	bytes_read += bytes;
+	memset(buf, 0, bytes);
+	return 0;
+}
+
+TEST(a_huge_member_costs_little)
+{
+	char what[64];
+
+	bytes_read = 0;
+	CHECK_EQ_INT(signature_find(1ull << 50, hole_read, NULL, what, sizeof(what)), 0);
+	CHECK(bytes_read <= SIGNATURE_HEAD_BYTES + SIGNATURE_TAIL_BYTES + SIGNATURE_READ_BYTES);
+	CHECK_EQ_INT(signature_find(512, hole_read, NULL, what, sizeof(what)), 0);
+}
+
+TEST(a_member_of_another_array_is_refused)
+{
+	uint8_t first[DDR_UUID_BYTES];
+
+	setup();
+	created();
+	memcpy(first, fx.r.params.array_uuid, sizeof(first));
+	for (unsigned i = 0; i < MEMBERS; i++) {
+		fx.file[i].writes = 0;
+		if (i != 3)
+			CHECK(ftruncate(fx.file[i].fd, 0) == 0 &&
+			      ftruncate(fx.file[i].fd, (off_t)MEMBER_BYTES) == 0);
+	}
+	refused(-EEXIST, 3, "is member 3 of the ddraid array vol0");
+	fx.ask.force = true;
+	created();
+	CHECK(memcmp(first, fx.r.params.array_uuid, sizeof(first)));
+}
+
+static const char *knows_all(void *arg, const uint8_t uuid[DDR_UUID_BYTES])
+{
+	(void)arg;
+	(void)uuid;
+	return "production";
+}
+
+TEST(a_known_arrays_member_is_refused_by_force_too)
+{
+	setup();
+	created();
+	for (unsigned i = 0; i < MEMBERS; i++)
+		fx.file[i].writes = 0;
+	fx.ask.known = knows_all;
+	refused(-EBUSY, 0, "'ddraidctl forget production'");
+	fx.ask.force = true;
+	refused(-EBUSY, 0, "'ddraidctl forget production'");
+	/* One good copy is enough to be known. */
+	place(0, "x", 1, SB_OFFSET + 100);
+	refused(-EBUSY, 0, "'ddraidctl forget production'");
+}
+
+TEST(a_damaged_superblock_is_refused)
+{
+	setup();
+	created();
+	for (unsigned i = 0; i < MEMBERS; i++)
+		fx.file[i].writes = 0;
+	place(0, "x", 1, SB_OFFSET + 100);
+	place(0, "x", 1, SB_OFFSET + DDR_BLOCK_BYTES + 100);
+	refused(-EEXIST, 0, "a superblock of ddraid that is damaged");
+	fx.ask.force = true;
+	created();
+}
+
+static uint64_t smallest(void)
+{
+	struct geo g;
+	struct geo_params p = {.order = 2,
+			       .m = 1,
+			       .slots = 32,
+			       .stripe_bytes = 4096,
+			       .band_bytes = 65536,
+			       .region_bytes = 4 << 20};
+
+	p.member_bytes = 1 << 20;
+	while (geo_init(&g, &p, NULL))
+		p.member_bytes += 1024;
+	return p.member_bytes;
+}
+
+TEST(too_small_by_one_byte_is_refused)
+{
+	char words[64];
+	uint64_t bytes = smallest();
+
+	setup();
+	fx.ask.geo.region_bytes = 4 << 20;
+	fx.dev[1].size_bytes = bytes - 1;
+	snprintf(words, sizeof(words), "it has %" PRIu64 " bytes", bytes - 1);
+	refused(-ENOSPC, 1, words);
+	snprintf(words, sizeof(words), "needs at least %" PRIu64 ";", bytes);
+	CHECK(strstr(fx.e.text, words));
+	fx.ask.force = true;
+	refused(-ENOSPC, 1, words);
+	fx.dev[1].size_bytes = 0;
+	refused(-ENOSPC, 1, "too small");
+	fx.dev[1].size_bytes = bytes;
+	created();
+}
+
+/* What a member had where the nonces went is there again. */
+static void duplicate_is_refused(bool force)
+{
+	static uint8_t before[SB_OFFSET * 4], after[SB_OFFSET * 4];
+
+	fx.ask.force = force;
+	if (force)
+		place(1, "something that --force overwrites", 33, SB_OFFSET);
+	CHECK(pread(fx.file[1].fd, before, sizeof(before), 0) == sizeof(before));
+	CHECK_EQ_INT(create(), -ENOTUNIQ);
+	CHECK(strstr(fx.e.text, "one and the same device"));
+	CHECK(strstr(fx.e.text, fx.file[1].uri) && strstr(fx.e.text, fx.file[4].uri));
+	CHECK(pread(fx.file[1].fd, after, sizeof(after), 0) == sizeof(after));
+	CHECK_EQ_MEM(after, before, sizeof(before));
+}
+
+TEST(one_device_by_two_uris_is_refused_by_force_too)
+{
+	for (int hard = 0; hard < 2; hard++)
+		for (int force = 0; force < 2; force++) {
+			setup();
+			close(fx.file[4].fd);
+			CHECK(unlink(fx.file[4].path) == 0);
+			CHECK((hard ? link : symlink)(fx.file[1].path, fx.file[4].path) == 0);
+			file_open(4);
+			duplicate_is_refused(force);
+		}
+}
+
+TEST(one_uri_twice_is_refused_without_a_look)
+{
+	setup();
+	fx.dev[3].uri = fx.dev[0].uri;
+	fx.ask.force = true;
+	refused(-ENOTUNIQ, 3, "already named as member 0");
+	CHECK_EQ_U64(fx.file[0].reads, 0);
+}
+
+TEST(unreachable_and_read_only_members_are_refused)
+{
+	setup();
+	fx.ask.force = true;
+	fx.dev[2].open_err = -ECONNREFUSED;
+	refused(-ECONNREFUSED, 2, "can't be reached: Connection refused; start its exporter");
+	fx.dev[2].open_why = "the export has no flush";
+	refused(-ECONNREFUSED, 2, "can't be reached: the export has no flush;");
+	fx.dev[2].open_err = 0;
+	fx.dev[2].read_only = true;
+	refused(-EROFS, 2, "read-only");
+}
+
+TEST(blocks_above_the_fragment_need_force)
+{
+	setup();
+	fx.dev[2].preferred_block_bytes = 4096;
+	refused(-EINVAL, 2, "choose --stripe 16K, or --force");
+	fx.ask.geo.stripe_bytes = 16384;
+	created();
+	setup();
+	fx.dev[2].preferred_block_bytes = 4096;
+	fx.ask.force = true;
+	created();
+}
+
+TEST(requests_that_a_member_can_not_take_are_not_forced)
+{
+	setup();
+	fx.dev[2].min_block_bytes = 4096;
+	fx.ask.force = true;
+	refused(-EINVAL, 2, "choose --stripe 16K");
+}
+
+TEST(parameters_are_judged_before_devices)
+{
+	setup();
+	fx.dev[0].open_err = -ECONNREFUSED;
+	fx.ask.name = "a/b";
+	refused(-EINVAL, -1, "the array's name \"a/b\" can't be used");
+	fx.ask.name = "vol0";
+	fx.ask.geo.order = 9;
+	refused(-EINVAL, -1, "choose 1, 2 or 3");
+	fx.ask.geo.order = 0;
+	refused(-EOPNOTSUPP, -1, "mirror");
+	fx.ask.geo.order = 3;
+	refused(-EINVAL, -1, "has 9 members (8 for data, 1 for parity) and 5 were given");
+	fx.ask.geo.order = 2;
+	fx.ask.geo.stripe_bytes = 5000;
+	refused(-EINVAL, -1, "stripe");
+	fx.ask.geo.stripe_bytes = 0;
+	fx.ask.geo.region_bytes = 4097;
+	refused(-EINVAL, -1, "region");
+	fx.ask.geo.region_bytes = 0;
+	fx.ask.geo.slots = 1;
+	refused(-EINVAL, -1, "slots");
+	fx.ask.geo.slots = 0;
+	CHECK_EQ_INT(create_run(&fx.ask, fx.dev, 0, &fx.r, &fx.e), -EINVAL);
+	CHECK_EQ_INT(create_run(&fx.ask, fx.dev, 11, &fx.r, &fx.e), -EINVAL);
+}
+
+TEST(a_member_that_can_not_be_read_is_refused)
+{
+	setup();
+	fx.file[3].fail_read = EIO;
+	refused(-EIO, 3, "can't be read: Input/output error");
+	fx.ask.force = true;
+	refused(-EIO, 3, "can't be read");
+}
+
+/* Wherever a write fails, no member carries a superblock afterwards that wasn't there before. */
+TEST(a_write_that_fails_leaves_no_array)
+{
+	for (int at = 1; at <= 3; at++) {
+		uint8_t block[DDR_BLOCK_BYTES];
+		struct superblock sb;
+
+		setup();
+		fx.file[2].fail_write_at = at;
+		CHECK_EQ_INT(create(), -EIO);
+		CHECK_EQ_INT(fx.e.member, 2);
+		for (unsigned i = 0; i < MEMBERS; i++)
+			for (uint32_t c = 0; c < SB_COPIES; c++) {
+				CHECK(pread(fx.file[i].fd, block, sizeof(block),
+					    (off_t)geo_sb_offset(c)) == sizeof(block));
+				CHECK_EQ_INT(sb_decode(&sb, block, NULL), -ENOENT);
+			}
+	}
+}
+
+TEST(create_check_writes_nothing)
+{
+	setup();
+	CHECK_EQ_INT(create_check(&fx.ask, fx.dev, MEMBERS, &fx.r, &fx.e), 0);
+	for (unsigned i = 0; i < MEMBERS; i++)
+		CHECK_EQ_U64(fx.file[i].writes, 0);
+}

@@ -1,0 +1,590 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * `status`: what ddraidd knows of its arrays, for people and as JSON. The first line of an array
+ * says whether its users are served; when they aren't, the second says what they wait for.
+ *
+ *	exit status 0	all arrays serve and are whole
+ *		    5	one is degraded
+ *		    6	one does not serve (worse than 5)
+ */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "daemon/core/superblock.h"
+#include "daemon/units.h"
+#include "tools/ctl/ctl.h"
+#include "tools/ctl/json.h"
+#include "tools/ctl/show.h"
+#include "tools/ctl/table.h"
+
+typedef Ddraid__Ctl__ArrayStatus Array;
+
+struct show {
+	struct json json;
+	bool as_json;
+	unsigned arrays;
+	int status;
+};
+
+static const char *array_state_name(Ddraid__Ctl__ArrayState s)
+{
+	switch (s) {
+	case DDRAID__CTL__ARRAY_STATE__ARRAY_CONFIGURED:
+		return "not started";
+	case DDRAID__CTL__ARRAY_STATE__ARRAY_WAIT_QUORUM:
+		return "waits for quorum";
+	case DDRAID__CTL__ARRAY_STATE__ARRAY_JOINING:
+		return "joining";
+	case DDRAID__CTL__ARRAY_STATE__ARRAY_ACTIVE:
+		return "active";
+	case DDRAID__CTL__ARRAY_STATE__ARRAY_REMOVED:
+		return "removed";
+	case DDRAID__CTL__ARRAY_STATE__ARRAY_REFUSED:
+		return "refused";
+	case DDRAID__CTL__ARRAY_STATE__ARRAY_STOPPED:
+		return "stopped";
+	case DDRAID__CTL__ARRAY_STATE__ARRAY_OPENING:
+		return "opening its members";
+	default:
+		return "in a state that this ddraidctl does not know";
+	}
+}
+
+static const char *layout_name(uint32_t layout)
+{
+	return layout == GEO_ROTATE ? "rotate" : layout == GEO_DEDICATED ? "dedicated" : "unknown";
+}
+
+const char *node_state_name(Ddraid__Ctl__NodeState s)
+{
+	switch (s) {
+	case DDRAID__CTL__NODE_STATE__NODE_OFFLINE:
+		return "offline";
+	case DDRAID__CTL__NODE_STATE__NODE_ONLINE:
+		return "online";
+	case DDRAID__CTL__NODE_STATE__NODE_ACTIVE:
+		return "active";
+	case DDRAID__CTL__NODE_STATE__NODE_UNFENCED:
+		return "not fenced";
+	default:
+		return "unknown";
+	}
+}
+
+static int status_of(const Array *s)
+{
+	if (s->state != DDRAID__CTL__ARRAY_STATE__ARRAY_ACTIVE || !s->io_allowed)
+		return EXIT_WAITS;
+	return s->degraded ? EXIT_DEGRADED : EXIT_OK;
+}
+
+/* --- for people --- */
+
+/* One line of an array: "  word        ...". printf's arguments; cleaned. */
+__attribute__((format(printf, 2, 3))) static void line(const char *word, const char *format, ...)
+{
+	char text[TABLE_CELL_BYTES], clean[TABLE_CELL_BYTES];
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(text, sizeof(text), format, ap);
+	va_end(ap);
+	printf("  %-10s  %s\n", word, text_clean(clean, sizeof(clean), text));
+}
+
+static const char *node_name(const Array *s, uint32_t id)
+{
+	for (size_t i = 0; i < s->n_node; i++)
+		if (s->node[i]->id == id)
+			return s->node[i]->name;
+	return "";
+}
+
+/* "node 3 (n3)" */
+static char *node_words(char *text, size_t bytes, const Array *s, uint32_t id)
+{
+	const char *name = node_name(s, id);
+
+	if (name[0])
+		snprintf(text, bytes, "node %u (%s)", id, name);
+	else
+		snprintf(text, bytes, "node %u", id);
+	return text;
+}
+
+static void show_waits(const Array *s)
+{
+	char time[UNITS_TEXT_BYTES], node[160] = "";
+
+	if (!s->waits[0])
+		return;
+	if (s->waits_node) {
+		node[0] = ',';
+		node[1] = ' ';
+		node_words(node + 2, sizeof(node) - 2, s, s->waits_node);
+	}
+	line("waits for", "%s%s, %s", s->waits, node, time_format(time, s->waits_ms));
+}
+
+static void show_geometry(const Array *s)
+{
+	const Ddraid__Ctl__Geometry *g = s->geometry;
+	char size[UNITS_TEXT_BYTES], stripe[UNITS_TEXT_BYTES], band[UNITS_TEXT_BYTES];
+	char region[UNITS_TEXT_BYTES], rotation[64] = "dedicated parity";
+
+	if (!g)
+		return;
+	if (g->layout == GEO_ROTATE)
+		snprintf(rotation, sizeof(rotation), "parity rotates by %s",
+			 size_format(band, g->band_bytes));
+	line("size", "%s (%" PRIu64 " bytes)", size_format(size, g->size_bytes), g->size_bytes);
+	line("layout", "order %u: %u members for data, %u for parity; stripe %s, %s", g->order,
+	     g->order < 32 ? 1u << g->order : 0, g->parity, size_format(stripe, g->stripe_bytes),
+	     rotation);
+	line("log", "%" PRIu64 " regions of %s, %u slots", g->regions,
+	     size_format(region, g->region_bytes), g->slots);
+}
+
+static void show_cluster(const Array *s)
+{
+	char leader[160] = "no leader";
+
+	if (s->leader)
+		node_words(leader, sizeof(leader), s, s->leader);
+	line("map", "epoch %" PRIu64 "%s, leader %s%s", s->epoch_num,
+	     s->proposing ? ", a change is under way" : "", leader, s->leading ? ", this one" : "");
+	if (s->missed_from)
+		line("missed", "%" PRIu64 " regions, recorded since epoch %" PRIu64,
+		     s->regions_missed, s->missed_from);
+	line("nodes", "%u active, %u to be fenced, %u dead slots to be recovered", s->nodes,
+	     s->unfenced, s->slots_unrecovered);
+	line("locks", "%s", s->lock_backend);
+	line("fence", "%s", s->fence[0] ? s->fence : "not known");
+	for (size_t i = 0; i < s->n_warning; i++)
+		line("WARNING", "%s", s->warning[i]);
+}
+
+static void show_regions(const Array *s)
+{
+	line("regions", "%" PRIu64 " marked by this node, %" PRIu64 " to resync", s->regions_dirty,
+	     s->regions_to_resync);
+	for (size_t i = 0; i < s->n_unsynced; i++)
+		line("", "%" PRIu64 " to %" PRIu64, s->unsynced[i]->first,
+		     s->unsynced[i]->first + s->unsynced[i]->count - 1);
+}
+
+static void show_traffic(const Array *s)
+{
+	const Ddraid__Ctl__Counters *c = s->counters;
+
+	line("requests", "%u of users, %u at members", s->ios, s->dev_ios);
+	if (!c)
+		return;
+	line("counters",
+	     "%" PRIu64 " marks, %" PRIu64 " clears, %" PRIu64 " log pages written, %" PRIu64
+	     " lock requests, %" PRIu64 " stripes with parity fixed",
+	     c->marks, c->clears, c->page_writes, c->lock_requests, c->parity_fixed);
+}
+
+static void show_progress(const Array *s)
+{
+	char done[UNITS_TEXT_BYTES], total[UNITS_TEXT_BYTES], left[UNITS_TEXT_BYTES];
+
+	for (size_t i = 0; i < s->n_progress; i++) {
+		const Ddraid__Ctl__Progress *p = s->progress[i];
+		uint64_t unit = p->unit_bytes, rest = p->total - p->done;
+		uint64_t bytes;
+
+		if (!p->total || p->done > p->total ||
+		    __builtin_mul_overflow(p->total, unit, &bytes) || !unit)
+			line("running", "%s: %" PRIu64 " of %" PRIu64 " %s", p->text, p->done,
+			     p->total, p->unit);
+		else if (p->rate && rest / p->rate < UINT64_MAX / 1000)
+			line("running", "%s: %.1f %%, %s of %s, %s left", p->text,
+			     100.0 * (double)p->done / (double)p->total,
+			     size_format(done, p->done * unit), size_format(total, bytes),
+			     time_format(left, rest / p->rate * 1000));
+		else
+			line("running", "%s: %.1f %%, %s of %s", p->text,
+			     100.0 * (double)p->done / (double)p->total,
+			     size_format(done, p->done * unit), size_format(total, bytes));
+	}
+}
+
+static void show_members(const Array *s)
+{
+	struct table t = {.columns = 6};
+	char size[UNITS_TEXT_BYTES], down[UNITS_TEXT_BYTES];
+
+	if (!s->n_member)
+		return;
+	putchar('\n');
+	for (const char *const *h =
+		 (const char *const[]){"MEMBER", "STATE", "REBUILT", "LINK", "SIZE", "URI", NULL};
+	     *h; h++)
+		table_cell(&t, "%s", *h);
+	for (size_t i = 0; i < s->n_member; i++) {
+		const Ddraid__Ctl__Member *m = s->member[i];
+
+		table_cell(&t, "%u", m->index);
+		table_cell(&t, "%s%s",
+			   m->state <= UINT8_MAX ? member_state_name((uint8_t)m->state) : "?",
+			   m->partial ? ", partial" : "");
+		if (m->state == MEMBER_REBUILDING)
+			table_cell(&t, "%u.%u %%", m->rebuilt_permille / 10,
+				   m->rebuilt_permille % 10);
+		else
+			table_cell(&t, "-");
+		if (m->connected)
+			table_cell(&t, "up");
+		else if (m->down_ms)
+			table_cell(&t, "down %s", time_format(down, m->down_ms));
+		else
+			table_cell(&t, "down");
+		table_cell(&t, "%s", m->size_bytes ? size_format(size, m->size_bytes) : "-");
+		table_cell(&t, "%s%s%s", m->uri, m->error[0] ? "  " : "", m->error);
+	}
+	table_print(&t, stdout, 2);
+}
+
+void show_nodes(Ddraid__Ctl__Node *const *node, size_t count, bool with_slot)
+{
+	struct table t = {.columns = 5};
+	char since[UNITS_TEXT_BYTES];
+
+	if (!count)
+		return;
+	for (const char *const *h = (const char *const[]){"NODE", "NAME", "STATE",
+							  with_slot ? "SLOT" : "ADDRESS", "", NULL};
+	     *h; h++)
+		table_cell(&t, "%s", *h);
+	for (size_t i = 0; i < count; i++) {
+		const Ddraid__Ctl__Node *n = node[i];
+
+		table_cell(&t, "%u%s", n->id, n->self ? "*" : "");
+		table_cell(&t, "%s", n->name[0] ? n->name : "-");
+		if (n->since_ms)
+			table_cell(&t, "%s, %s", node_state_name(n->state),
+				   time_format(since, n->since_ms));
+		else
+			table_cell(&t, "%s", node_state_name(n->state));
+		if (!with_slot)
+			table_cell(&t, "%s", n->address[0] ? n->address : "-");
+		else if (n->slot)
+			table_cell(&t, "%u", n->slot - 1);
+		else
+			table_cell(&t, "-");
+		table_cell(&t, "%s%s%s", n->leader ? "leader" : "",
+			   n->leader && n->detail[0] ? ", " : "", n->detail);
+	}
+	table_print(&t, stdout, 2);
+}
+
+static void show_front_ends(const Array *s)
+{
+	struct table t = {.columns = 3};
+	char since[UNITS_TEXT_BYTES];
+
+	for (size_t i = 0; i < s->n_front_end; i++) {
+		const Ddraid__Ctl__FrontEnd *f = s->front_end[i];
+
+		printf("\n");
+		line(f->kind, "%s, %zu client%s", f->address, f->n_client,
+		     f->n_client == 1 ? "" : "s");
+		for (size_t k = 0; k < f->n_client; k++) {
+			table_cell(&t, "%s", f->client[k]->peer);
+			table_cell(&t, "since %s", time_format(since, f->client[k]->since_ms));
+			table_cell(&t, "%u requests", f->client[k]->ios);
+		}
+		table_print(&t, stdout, 14);
+	}
+}
+
+static void show_array(const Array *s)
+{
+	char name[DDR_NAME_BYTES], uuid[UUID_TEXT_BYTES];
+
+	printf("%s: %s%s%s\n", text_clean(name, sizeof(name), s->name), array_state_name(s->state),
+	       s->degraded ? ", degraded" : "",
+	       s->state != DDRAID__CTL__ARRAY_STATE__ARRAY_ACTIVE ? ""
+	       : s->io_allowed                                    ? ", I/O is served"
+								  : ", I/O is held");
+	show_waits(s);
+	show_progress(s);
+	if (s->uuid.len == DDR_UUID_BYTES)
+		line("UUID", "%s", uuid_format(uuid, s->uuid.data));
+	show_geometry(s);
+	if (s->geometry) {
+		show_cluster(s);
+		show_regions(s);
+		show_traffic(s);
+	}
+	show_members(s);
+	if (s->n_node) {
+		putchar('\n');
+		show_nodes(s->node, s->n_node, true);
+	}
+	show_front_ends(s);
+}
+
+/* --- JSON --- */
+
+static void json_waits(struct json *j, const char *what, uint32_t node, uint64_t ms)
+{
+	if (!what[0]) {
+		json_null(j, "waits");
+		return;
+	}
+	json_open(j, "waits", '{');
+	json_text(j, "for", what);
+	if (node)
+		json_number(j, "node", node);
+	else
+		json_null(j, "node");
+	json_number(j, "ms", ms);
+	json_close(j, '}');
+}
+
+static void json_geometry(struct json *j, const Ddraid__Ctl__Geometry *g)
+{
+	if (!g) {
+		json_null(j, "geometry");
+		return;
+	}
+	json_open(j, "geometry", '{');
+	json_number(j, "order", g->order);
+	json_number(j, "parity", g->parity);
+	json_text(j, "layout", layout_name(g->layout));
+	json_number(j, "slots", g->slots);
+	json_number(j, "stripe_bytes", g->stripe_bytes);
+	json_number(j, "band_bytes", g->band_bytes);
+	json_number(j, "region_bytes", g->region_bytes);
+	json_number(j, "member_bytes", g->member_bytes);
+	json_number(j, "size_bytes", g->size_bytes);
+	json_number(j, "regions", g->regions);
+	json_close(j, '}');
+}
+
+static void json_member(struct json *j, const Ddraid__Ctl__Member *m)
+{
+	json_open(j, NULL, '{');
+	json_number(j, "index", m->index);
+	json_uuid(j, "uuid", m->uuid.data, m->uuid.len);
+	json_text(j, "uri", m->uri);
+	json_text(j, "state", m->state <= UINT8_MAX ? member_state_name((uint8_t)m->state) : "?");
+	json_bool(j, "partial", m->partial);
+	json_bool(j, "connected", m->connected);
+	json_number(j, "rebuilt_upto", m->rebuilt_upto);
+	json_number(j, "rebuilt_permille", m->rebuilt_permille);
+	json_number(j, "size_bytes", m->size_bytes);
+	json_number(j, "down_ms", m->down_ms);
+	json_text_or_null(j, "error", m->error);
+	json_number(j, "left_epoch", m->left);
+	json_close(j, '}');
+}
+
+void json_node(struct json *j, const Ddraid__Ctl__Node *n)
+{
+	json_open(j, NULL, '{');
+	json_number(j, "id", n->id);
+	json_text_or_null(j, "name", n->name);
+	json_text(j, "state", node_state_name(n->state));
+	json_bool(j, "self", n->self);
+	json_bool(j, "leader", n->leader);
+	json_hex(j, "incarnation", n->inc);
+	if (n->slot)
+		json_number(j, "slot", n->slot - 1);
+	else
+		json_null(j, "slot");
+	json_number(j, "since_ms", n->since_ms);
+	json_text_or_null(j, "detail", n->detail);
+	json_text_or_null(j, "address", n->address);
+	json_open(j, "arrays", '[');
+	for (size_t i = 0; i < n->n_array; i++)
+		json_text(j, NULL, n->array[i]);
+	json_close(j, ']');
+	json_close(j, '}');
+}
+
+static void json_progress(struct json *j, const Ddraid__Ctl__Progress *p)
+{
+	json_open(j, NULL, '{');
+	json_text(j, "text", p->text);
+	json_number(j, "done", p->done);
+	json_number(j, "total", p->total);
+	json_number(j, "rate", p->rate);
+	json_text(j, "unit", p->unit);
+	json_number(j, "unit_bytes", p->unit_bytes);
+	json_waits(j, p->waits, p->waits_node, p->waits_ms);
+	json_close(j, '}');
+}
+
+static void json_front_end(struct json *j, const Ddraid__Ctl__FrontEnd *f)
+{
+	json_open(j, NULL, '{');
+	json_text(j, "kind", f->kind);
+	json_text(j, "address", f->address);
+	json_open(j, "clients", '[');
+	for (size_t i = 0; i < f->n_client; i++) {
+		json_open(j, NULL, '{');
+		json_text(j, "peer", f->client[i]->peer);
+		json_number(j, "since_ms", f->client[i]->since_ms);
+		json_number(j, "requests", f->client[i]->ios);
+		json_close(j, '}');
+	}
+	json_close(j, ']');
+	json_close(j, '}');
+}
+
+static void json_counters(struct json *j, const Array *s)
+{
+	static const Ddraid__Ctl__Counters none = DDRAID__CTL__COUNTERS__INIT;
+	const Ddraid__Ctl__Counters *c = s->counters ? s->counters : &none;
+
+	json_open(j, "counters", '{');
+	json_number(j, "marks", c->marks);
+	json_number(j, "clears", c->clears);
+	json_number(j, "page_writes", c->page_writes);
+	json_number(j, "lock_requests", c->lock_requests);
+	json_number(j, "parity_fixed", c->parity_fixed);
+	json_number(j, "reads", c->reads);
+	json_number(j, "writes", c->writes);
+	json_number(j, "read_bytes", c->read_bytes);
+	json_number(j, "write_bytes", c->write_bytes);
+	json_close(j, '}');
+}
+
+static void json_state(struct json *j, const Array *s)
+{
+	json_text(j, "name", s->name);
+	json_uuid(j, "uuid", s->uuid.data, s->uuid.len);
+	json_text(j, "state", array_state_name(s->state));
+	json_bool(j, "io_allowed", s->io_allowed);
+	json_bool(j, "degraded", s->degraded);
+	json_waits(j, s->waits, s->waits_node, s->waits_ms);
+	json_number(j, "leader", s->leader);
+	json_bool(j, "leading", s->leading);
+	json_hex(j, "incarnation", s->incarnation);
+	json_open(j, "epoch", '{');
+	json_number(j, "number", s->epoch_num);
+	json_hex(j, "incarnation", s->epoch_inc);
+	json_close(j, '}');
+	json_bool(j, "proposing", s->proposing);
+	json_number(j, "missed_from", s->missed_from);
+	json_geometry(j, s->geometry);
+	json_number(j, "nodes_active", s->nodes);
+	json_number(j, "nodes_unfenced", s->unfenced);
+	json_number(j, "slots_unrecovered", s->slots_unrecovered);
+	if (s->slot)
+		json_number(j, "slot", s->slot - 1);
+	else
+		json_null(j, "slot");
+	json_number(j, "regions_dirty", s->regions_dirty);
+	json_number(j, "regions_missed", s->regions_missed);
+	json_number(j, "regions_to_resync", s->regions_to_resync);
+	json_number(j, "rebuild_done", s->rebuild_done);
+	json_number(j, "rebuild_total", s->rebuild_total);
+	json_number(j, "requests", s->ios);
+	json_number(j, "member_requests", s->dev_ios);
+	json_text_or_null(j, "lock_backend", s->lock_backend);
+	json_text_or_null(j, "fence", s->fence);
+}
+
+static void json_array(struct json *j, const Array *s, bool ranges)
+{
+	json_open(j, NULL, '{');
+	json_state(j, s);
+	json_counters(j, s);
+	json_open(j, "warnings", '[');
+	for (size_t i = 0; i < s->n_warning; i++)
+		json_text(j, NULL, s->warning[i]);
+	json_close(j, ']');
+	json_open(j, "progress", '[');
+	for (size_t i = 0; i < s->n_progress; i++)
+		json_progress(j, s->progress[i]);
+	json_close(j, ']');
+	json_open(j, "members", '[');
+	for (size_t i = 0; i < s->n_member; i++)
+		json_member(j, s->member[i]);
+	json_close(j, ']');
+	json_open(j, "nodes", '[');
+	for (size_t i = 0; i < s->n_node; i++)
+		json_node(j, s->node[i]);
+	json_close(j, ']');
+	json_open(j, "front_ends", '[');
+	for (size_t i = 0; i < s->n_front_end; i++)
+		json_front_end(j, s->front_end[i]);
+	json_close(j, ']');
+	if (ranges) {
+		json_open(j, "unsynced", '[');
+		for (size_t i = 0; i < s->n_unsynced; i++) {
+			json_open(j, NULL, '{');
+			json_number(j, "first", s->unsynced[i]->first);
+			json_number(j, "count", s->unsynced[i]->count);
+			json_close(j, '}');
+		}
+		json_close(j, ']');
+	}
+	json_close(j, '}');
+}
+
+/* --- the command --- */
+
+struct taker {
+	struct show show;
+	bool ranges;
+};
+
+static int take(void *arg, const Reply *reply)
+{
+	struct taker *t = arg;
+	struct show *w = &t->show;
+	int status;
+
+	if (reply->body_case != DDRAID__CTL__REPLY__BODY_STATUS)
+		return EXIT_OK;
+	status = status_of(reply->status);
+	if (status > w->status)
+		w->status = status;
+	if (w->as_json) {
+		json_array(&w->json, reply->status, t->ranges);
+	} else {
+		if (w->arrays)
+			putchar('\n');
+		show_array(reply->status);
+	}
+	w->arrays++;
+	return EXIT_OK;
+}
+
+int status_run(struct ipc *c, const struct args *a)
+{
+	Ddraid__Ctl__StatusAsk ask = DDRAID__CTL__STATUS_ASK__INIT;
+	struct taker t = {.show = {.json = {.out = stdout}, .as_json = a->json},
+			  .ranges = a->ranges};
+	Request request = REQUEST_INIT;
+	int status;
+
+	if (a->wait) {
+		status = watch(c, a->word[0], DDRAID__CTL__UNTIL__UNTIL_SYNCED, a->timeout_s);
+		if (status)
+			return status;
+	}
+	ask.array = a->count ? a->word[0] : (char *)"";
+	ask.ranges = a->ranges;
+	request.body_case = DDRAID__CTL__REQUEST__BODY_STATUS;
+	request.status = &ask;
+	if (a->json) {
+		json_open(&t.show.json, NULL, '{');
+		json_open(&t.show.json, "arrays", '[');
+	}
+	status = ipc_request(c, &request, a->timeout_s, take, &t);
+	if (a->json) {
+		json_close(&t.show.json, ']');
+		json_close(&t.show.json, '}');
+	} else if (!status && !t.show.arrays) {
+		printf("no arrays are known here; 'ddraidctl create' makes one\n");
+	}
+	return status ? status : t.show.status;
+}

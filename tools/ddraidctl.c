@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * ddraidctl: the command line of ddraid. It knows nothing of RAID: it turns words into a request to
+ * this machine's ddraidd and the replies into text or JSON (proto/ctl.proto, doc/wire.md). Only
+ * `examine` works alone, on the members themselves.
+ *
+ *	tools/ctl/args	  words -> struct args
+ *	tools/ctl/ipc	  request and replies over libqb IPC
+ *	tools/ctl/commands, status, examine	  what is asked, and how it is printed
+ *	tools/ctl/progress, table, json	  ways of printing
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "tools/ctl/ctl.h"
+
+static int (*const runs[CMD_COUNT])(struct ipc *, const struct args *) = {
+    [CMD_CREATE] = create_command, [CMD_START] = change_run,  [CMD_STOP] = change_run,
+    [CMD_STATUS] = status_run,     [CMD_FAIL] = change_run,   [CMD_ADD] = change_run,
+    [CMD_READD] = change_run,      [CMD_FORGET] = change_run, [CMD_NODES] = nodes_run,
+    [CMD_SET] = settings_run,      [CMD_GET] = settings_run,  [CMD_VERSION] = version_run,
+};
+
+static void help_of(enum command cmd)
+{
+	printf("usage: ddraidctl %s\n\n%s\n", args_usage(cmd), args_help(cmd));
+}
+
+static int help(const struct args *a)
+{
+	for (int i = 0; a->count && i < CMD_COUNT; i++) {
+		if (!args_is(a->word[0], (enum command)i))
+			continue;
+		help_of((enum command)i);
+		return EXIT_OK;
+	}
+	printf("usage: ddraidctl COMMAND [OPTION]... [WORD]...\n\n");
+	for (int i = 0; i < CMD_COUNT; i++)
+		printf("  %s\n      %s\n", args_usage((enum command)i), args_help((enum command)i));
+	printf("\nevery command: --timeout SECONDS, --ipc NAME (libqb's service name, \"%s\"), "
+	       "--help\n"
+	       "a SIZE is a number with an optional K, M, G, T (powers of 1024)\n"
+	       "exit status: 0 done, 1 refused or failed, 2 wrong usage, 3 no daemon, 4 no such "
+	       "array,\n  5 degraded (status), 6 not now or not served (status), 7 answer lost\n",
+	       CTL_SERVICE);
+	return EXIT_OK;
+}
+
+static int run(const struct args *a)
+{
+	struct ipc *c;
+	int status;
+
+	if (a->cmd == CMD_HELP)
+		return help(a);
+	if (a->cmd == CMD_EXAMINE)
+		return examine_run(a);
+	c = ipc_open(a->ipc ? a->ipc : CTL_SERVICE);
+	if (!c)
+		return a->cmd == CMD_VERSION ? version_run(NULL, a) : EXIT_UNREACHABLE;
+	status = runs[a->cmd](c, a);
+	ipc_close(c);
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	static struct args a;
+	char error[ARGS_ERROR_BYTES];
+	int status;
+
+	signal(SIGPIPE, SIG_IGN);
+	if (args_parse(&a, argc, argv, error)) {
+		complain("%s", error);
+		return EXIT_USAGE;
+	}
+	status = run(&a);
+	if (fflush(stdout) || ferror(stdout)) {
+		complain("the output can't be written");
+		return status ? status : EXIT_FAILED;
+	}
+	return status;
+}
