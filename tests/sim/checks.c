@@ -283,7 +283,7 @@ static void check_slot(struct sim *s, struct simnode *n, const struct req *r)
 	if (ii == NONE || s->inc[ii].fenced || s->inc[ii].ended)
 		return;
 	if (r->op == DEV_READ) {
-		s->slot_reads_unfenced += s->inc[ii].left || !s->inc[ii].live;
+		s->slot_reads_unfenced += !s->inc[ii].live || checks_left(s, &s->inc[ii]);
 		return;
 	}
 	sim_fail(s, "C5", "node %u writes slot %lu, which belongs to (%u, %lu), not fenced", n->id,
@@ -497,23 +497,52 @@ static void check_epoch(struct sim *s, struct simnode *n)
 
 /* ---- after events --------------------------------------------------------------------------- */
 
+/*
+ * R6: a node is removed when a quorate view without it was installed: somebody has been told both
+ * of the view and of the quorum. If he is gone before he can tell, nobody knows.
+ */
+static void view_installed(struct sim *s, struct simnode *n)
+{
+	const struct gitem *it;
+
+	if (n->view_ring == NONE || n->view_seq != n->quorum_seq || !n->quorate)
+		return;
+	it = &s->group.ring[n->view_ring]->item[n->view_item];
+	for (uint32_t i = 0; i < it->left_count; i++) {
+		struct incn *in = &s->inc[it->left_ii[i]];
+
+		/* It is about its consumers: one that never served had none. */
+		if (in->served)
+			in->left_told[n->idx] = n->gen;
+		in->left_at |= 1u << n->idx;
+		disk_witness_gone(s, it->left_ii[i]);
+	}
+}
+
 void checks_view(struct sim *s, struct simnode *n, uint32_t ring, uint32_t item)
 {
-	const struct gring *r = s->group.ring[ring];
-	const struct gitem *it = &r->item[item];
+	const struct gitem *it = &s->group.ring[ring]->item[item];
 
+	n->view_ring = ring;
+	n->view_item = item;
 	/* One that never served may come back as itself. */
 	for (uint32_t i = 0; i < s->o.nodes; i++)
 		if (it->mask >> i & 1 && !s->inc[it->in_ii[i]].served)
 			s->inc[it->in_ii[i]].left_at &= ~(1u << n->idx);
-	for (uint32_t i = 0; i < it->left_count && r->quorate; i++) {
-		struct incn *in = &s->inc[it->left_ii[i]];
+	view_installed(s, n);
+}
 
-		/* R6 is about its consumers: one that never served had none. */
-		in->left = in->left || in->served;
-		disk_witness_gone(s, it->left_ii[i]);
-		in->left_at |= 1u << n->idx;
-	}
+void checks_quorum(struct sim *s, struct simnode *n)
+{
+	view_installed(s, n);
+}
+
+bool checks_left(const struct sim *s, const struct incn *in)
+{
+	for (uint32_t i = 0; i < s->o.nodes; i++)
+		if (in->left_told[i] && s->node[i].proc && s->node[i].gen == in->left_told[i])
+			return true;
+	return false;
 }
 
 void checks_fenced(struct sim *s, uint32_t ii)

@@ -259,7 +259,7 @@ static void on_purge(struct sim *s, struct hev *ev)
 
 	if (d->purged[ii])
 		return;
-	if (in->live && !in->left && !in->removed && !in->fenced)
+	if (in->live && !checks_left(s, in) && !in->removed && !in->fenced)
 		return; /* it came back, and had never served */
 	d->purged[ii] = true;
 	if (s->o.locks != LOCK_EXTERNAL)

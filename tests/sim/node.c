@@ -75,6 +75,7 @@ static void complete_event(struct sim *s, struct simnode *n, struct nev *nev)
 	case EV_QUORUM:
 		n->quorate = ev->view.quorate;
 		n->quorum_seq = ev->view.ring.seq;
+		checks_quorum(s, n);
 		break;
 	case EV_ADMIN:
 		ev->admin.uri = nev->bytes ? (const char *)nev->data : NULL;
@@ -434,6 +435,8 @@ void node_start(struct sim *s, struct simnode *n)
 	n->proc = true;
 	n->tick_at = NEVER;
 	n->own_msg = false;
+	n->view_ring = NONE;
+	n->view_seq = n->quorum_seq = 0;
 	for (uint32_t i = 0; i < s->incs; i++)
 		s->inc[i].known_to &= ~(1u << n->idx);
 	n->epoch_seen = 0;

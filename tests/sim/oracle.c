@@ -297,6 +297,10 @@ void oracle_any(struct sim *s, uint64_t sector)
 
 void oracle_power(struct sim *s)
 {
+	/* What was made true, but not flushed, is wrong again. */
+	for (uint64_t i = 0; i < s->geo.stripes; i++)
+		if (s->checks.bad[i])
+			risk_raise(s, i, RISK_RACE, s->stamp + 1);
 	for (uint64_t i = 0; i < s->oracle.sectors; i++) {
 		struct sector *sec = &s->oracle.sec[i];
 		bool back = false;

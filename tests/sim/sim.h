@@ -213,9 +213,10 @@ uint32_t dev_slot_of_disk(const struct simnode *n, uint32_t disk);
 struct incn {
 	uint64_t inc;
 	uint32_t node;
-	bool live;         /* an engine runs under it */
-	bool removed;      /* its engine said OUT_REMOVED */
-	bool left;         /* a quorate view without it was installed */
+	bool live;    /* an engine runs under it */
+	bool removed; /* its engine said OUT_REMOVED */
+	/* Per node: the daemon that was told of a quorate view without it, 0 = none. */
+	uint64_t left_told[SIM_MAX_NODES];
 	bool wrote;        /* to a member, anything */
 	bool served;       /* consumers had it open */
 	uint32_t known_to; /* mask: nodes whose present daemon has heard from it */
@@ -433,6 +434,8 @@ void checks_issue(struct sim *s, struct simnode *n, const struct req *r);
 void checks_exec(struct sim *s, const struct req *r);
 void checks_acked(struct sim *s, const struct wop *w);
 void checks_view(struct sim *s, struct simnode *n, uint32_t ring, uint32_t item);
+void checks_quorum(struct sim *s, struct simnode *n);
+bool checks_left(const struct sim *s, const struct incn *in);
 void checks_fenced(struct sim *s, uint32_t ii);
 void checks_engine_gone(struct sim *s);
 void checks_map(struct sim *s, struct simnode *n);
@@ -473,6 +476,7 @@ struct simnode {
 	struct devslot dev[DDR_MAX_DEVS];
 	struct front front;
 	bool quorate;
+	uint32_t view_ring, view_item; /* last EV_VIEW, in the group's terms */
 	uint64_t view_seq, quorum_seq; /* rings of the last events */
 };
 void node_post(struct sim *s, struct simnode *n, uint64_t delay_us, const struct event *ev);
