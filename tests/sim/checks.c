@@ -551,18 +551,43 @@ void checks_fenced(struct sim *s, uint32_t ii)
 	risk_settle_all(s);
 }
 
-/* Nobody is left who knows that an exporter lost its cache: what is on the media is the truth. */
+/* Who can tell that this exporter lost its cache: it had the array, and was connected. */
+void checks_witness(struct sim *s, struct disk *d)
+{
+	for (uint32_t i = 0; i < s->o.nodes; i++) {
+		const struct simnode *n = &s->node[i];
+		bool knows = n->proc && n->st.map.epoch.num && n->st.state != ENGINE_REMOVED;
+
+		d->witness_ii[i] = knows ? n->ii : NONE;
+	}
+}
+
+static bool witnessed(const struct sim *s, const struct disk *d)
+{
+	for (uint32_t i = 0; i < s->o.nodes; i++)
+		if (d->witness_ii[i] != NONE && s->node[i].proc &&
+		    s->node[i].ii == d->witness_ii[i] && !s->inc[d->witness_ii[i]].removed)
+			return true;
+	return false;
+}
+
+/*
+ * Nobody is left who knows that an exporter lost its cache, and the map doesn't say so either: what
+ * is on the media is taken for the truth.
+ */
 void checks_engine_gone(struct sim *s)
 {
 	bool lost = false;
 
-	for (uint32_t i = 0; i < s->o.nodes; i++)
-		if (s->node[i].proc && s->node[i].st.map.epoch.num &&
-		    s->node[i].st.state != ENGINE_REMOVED)
-			return;
 	for (uint32_t i = 0; i < s->o.disks; i++) {
-		lost = lost || s->disk[i].cache_lost;
-		s->disk[i].cache_lost = false;
+		struct disk *d = &s->disk[i];
+		uint32_t m = s->checks.member_of[i];
+
+		if (!d->cache_lost || witnessed(s, d) ||
+		    (m != NONE && s->checks.map.member[m].state != MEMBER_IN_SYNC))
+			continue;
+		d->cache_lost = false;
+		lost = true;
 	}
 	if (lost)
 		oracle_power(s);

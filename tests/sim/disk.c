@@ -217,15 +217,16 @@ void disk_flush(struct sim *s, struct disk *d, uint64_t issued_us)
 		uint32_t bytes = w->bytes;
 
 		next = w->next;
-		if (w->lost && rewritten(d, w)) {
-			unlink_write(s, d, w);
-			continue;
-		}
 		if (w->lost || (w->done_us > issued_us && rng_chance(&s->rng, 500)))
 			continue;
 		make_durable(d, offset, w->data, w->seq, 0, bytes / SECTOR);
 		unlink_write(s, d, w);
 		durable_changed(s, d, offset, bytes);
+	}
+	for (struct dwrite *w = d->head, *next; w; w = next) {
+		next = w->next;
+		if (w->lost && rewritten(d, w))
+			unlink_write(s, d, w);
 	}
 }
 
@@ -237,6 +238,7 @@ void disk_flush_error(struct sim *s, struct disk *d, bool lose, uint32_t ii)
 		w->lost = true;
 	if (lose && d->head) {
 		d->cache_lost = true;
+		checks_witness(s, d);
 		d->cache_lost_stamp = sim_stamp(s);
 		d->cache_lost_epoch = s->checks.map.epoch.num;
 	}
@@ -310,6 +312,7 @@ void disk_power_loss(struct sim *s, struct disk *d)
 		durable_changed(s, d, offset, bytes);
 		cached_changed(s, d, offset, bytes);
 	}
+	checks_witness(s, d);
 	d->cache_lost_stamp = sim_stamp(s);
 	d->cache_lost_epoch = s->checks.map.epoch.num;
 }

@@ -253,6 +253,7 @@ static void out_removed(struct sim *s, struct simnode *n)
 		dev_break(s, n, i, -ESHUTDOWN);
 	dlm_purge(s, n->ii, rng_range(&s->rng, 1 * MS, 10 * MS));
 	inc_check_ended(s, n->ii);
+	checks_engine_gone(s);
 	sim_at(s, 2 * MS, on_drained, n->idx, n->gen, NULL);
 }
 

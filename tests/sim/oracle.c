@@ -331,8 +331,21 @@ bool oracle_allows(struct sim *s, uint64_t sector, const struct content *c, uint
 	return false;
 }
 
+/* R18 holds for this read: whoever died while writing here was fenced before it began. */
+static bool after_recovery(const struct sim *s, const struct sector *sec, uint64_t issue)
+{
+	for (uint32_t i = 0; i < sec->n; i++) {
+		const struct val *v = &sec->v[i];
+
+		if (v->wid && v->wid < s->oracle.wops && s->oracle.wop[v->wid].cut &&
+		    s->inc[s->oracle.wop[v->wid].ii].fenced_stamp >= issue)
+			return false;
+	}
+	return true;
+}
+
 /* What was read once stays (C2). */
-static void pin(struct sim *s, uint64_t sector, const struct content *c)
+static void pin(struct sim *s, uint64_t sector, const struct content *c, uint64_t issue)
 {
 	struct sector *sec = &s->oracle.sec[sector];
 	bool known = false, any = false;
@@ -358,7 +371,8 @@ static void pin(struct sim *s, uint64_t sector, const struct content *c)
 			val_drop(s, v, v->wid != WID_ANY);
 		}
 	}
-	risk_pinned(s, sector);
+	if (after_recovery(s, sec, issue))
+		risk_pinned(s, sector);
 }
 
 static void describe(const struct sim *s, uint64_t sector, char *text, size_t bytes)
@@ -406,7 +420,7 @@ static void read_sector(struct sim *s, struct simnode *n, const struct fop *f, u
 	if (c.wid == WID_JUNK)
 		s->garbage_reads++;
 	if (!oracle_pending(s, block, f->issue))
-		pin(s, sector, &c);
+		pin(s, sector, &c, f->issue);
 }
 
 void oracle_read(struct sim *s, struct simnode *n, const struct fop *f)

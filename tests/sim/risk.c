@@ -9,7 +9,7 @@
  *
  * A stripe leaves the risk when its parity is true over all members, all of which are well, and
  * nothing can land there any more. If a member is lost before, its data fragment may be garbage:
- * but for sectors that somebody has read since the writer's death (R18: a read comes after the
+ * but for sectors that somebody has read since the writer's fence (R18: a read comes after the
  * resync), unless two nodes raced.
  */
 #include <stdlib.h>

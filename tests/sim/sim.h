@@ -137,8 +137,9 @@ struct disk {
 	bool dead, dead_silent; /* for ever: every request fails, or nobody answers at all */
 	bool cache_lost;        /* since it was last known in sync */
 	uint64_t cache_lost_stamp, cache_lost_epoch;
-	uint32_t flush_err_ii; /* who was told */
-	uint64_t flush_err_us; /* when a flush error was reported, 0 = never */
+	uint32_t witness_ii[SIM_MAX_NODES]; /* who can tell that the cache was lost */
+	uint32_t flush_err_ii;              /* who was told */
+	uint64_t flush_err_us;              /* when a flush error was reported, 0 = never */
 	uint64_t slow_until_us;
 	uint32_t read_errs, write_errs, flush_errs; /* to be reported, once each */
 	bool flush_err_loses;
@@ -224,8 +225,9 @@ struct incn {
 	bool graceful;     /* left by ADMIN_STOP */
 	bool joined;       /* was ever in a view */
 	bool fenced;
-	bool ended;           /* not live, nothing outstanding */
-	uint32_t outstanding; /* requests that may still take effect */
+	uint64_t fenced_stamp; /* NEVER: not yet */
+	bool ended;            /* not live, nothing outstanding */
+	uint32_t outstanding;  /* requests that may still take effect */
 	uint32_t fence_fails;
 	uint32_t fences;
 };
@@ -437,6 +439,7 @@ void checks_view(struct sim *s, struct simnode *n, uint32_t ring, uint32_t item)
 void checks_quorum(struct sim *s, struct simnode *n);
 bool checks_left(const struct sim *s, const struct incn *in);
 void checks_fenced(struct sim *s, uint32_t ii);
+void checks_witness(struct sim *s, struct disk *d);
 void checks_engine_gone(struct sim *s);
 void checks_map(struct sim *s, struct simnode *n);
 void checks_step(struct sim *s, struct simnode *n);

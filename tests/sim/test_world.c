@@ -355,7 +355,6 @@ TEST(what_a_failed_flush_lost_is_never_durable_until_rewritten)
 	CHECK(d->durable[at] != 1 && d->head);
 	put(d, 8, 2, false, true);
 	disk_flush(&sim, d, sim.now);
-	disk_flush(&sim, d, sim.now);
 	CHECK(d->durable[at] == 2 && !d->head);
 	sim_teardown(&sim);
 }
