@@ -480,6 +480,7 @@ static void check_epoch(struct sim *s, struct simnode *n)
 		sim_fail(s, "C6", "node %u went back from map %lu to %lu", n->id, n->epoch_seen,
 			 map->epoch.num);
 	n->epoch_seen = map->epoch.num;
+	n->map_degraded = map->epoch.num && map_degraded(map);
 	if (!map->epoch.num)
 		return;
 	for (uint32_t i = 0; i < c->commits; i++) {

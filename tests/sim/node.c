@@ -347,6 +347,7 @@ void node_end_daemon(struct sim *s, struct simnode *n)
 	n->removing = n->stopped = n->stopped_itself = false;
 	memset(n->dev, 0, sizeof(n->dev));
 	memset(&n->st, 0, sizeof(n->st));
+	n->map_degraded = false;
 	inc_dead(s, n->ii);
 	checks_engine_gone(s);
 }

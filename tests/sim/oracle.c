@@ -229,10 +229,14 @@ void oracle_acked(struct sim *s, uint32_t wid, bool fua)
 	w->durable = fua;
 	for (uint64_t i = first_sector(w); i < first_sector(w) + sector_count(w); i++) {
 		struct sector *sec = &o->sec[i];
+		bool raced = others_open(s, w, i / BLOCK_SECTORS, w->issue);
 
 		for (uint32_t k = 0; k < sec->n; k++) {
 			struct val *v = &sec->v[k];
 
+			/* Of a race in degraded mode garbage may be left. */
+			if (v->wid == WID_ANY && raced)
+				continue;
 			if (v->drop == NEVER && v->wid != wid && val_end(s, v) < w->issue)
 				val_drop(s, v, !fua);
 		}

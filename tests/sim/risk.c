@@ -171,6 +171,9 @@ void risk_advance(struct sim *s)
 			degraded = true;
 		}
 	}
+	/* A node may not have heard yet that the member is back. */
+	for (uint32_t i = 0; i < s->o.nodes; i++)
+		degraded = degraded || s->node[i].map_degraded;
 	for (uint8_t m = 0; m < s->geo.n; m++)
 		well += c->disk_of[m] != NONE && !c->lossy[c->disk_of[m]] &&
 			c->map.member[m].state == MEMBER_IN_SYNC;

@@ -475,6 +475,7 @@ struct simnode {
 	uint64_t own_msg_sent_us; /* R7: when the newest own message that came back was sent */
 	bool own_msg;
 	struct engine_status st;
+	bool map_degraded; /* the map that it has */
 	uint64_t epoch_seen, eio_us;
 	struct devslot dev[DDR_MAX_DEVS];
 	struct front front;
