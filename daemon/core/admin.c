@@ -115,10 +115,13 @@ static void take_admin(struct engine *e, uint32_t from, const Ddraid__Admin *a)
 	if (a->cmd != ADMIN_ADD)
 		return;
 	strncpy(e->admin.uri, a->uri, DDR_URI_BYTES - 1);
-	/* Unique: an incarnation never comes twice, and an epoch number only once in it. */
-	memcpy(e->admin.uuid, &e->inc, 8);
-	for (uint8_t i = 0; i < 8; i++)
-		e->admin.uuid[8 + i] = (uint8_t)((e->map.epoch.num + 1) >> (8 * i));
+	/* Unique: an incarnation never comes twice, and counts its uses. An attempt that came to
+	 * nothing has left its UUID on a device, so it must not come again. */
+	e->uuid_count++;
+	for (uint8_t i = 0; i < 8; i++) {
+		e->admin.uuid[i] = (uint8_t)(e->inc >> (8 * i));
+		e->admin.uuid[8 + i] = (uint8_t)(e->uuid_count >> (8 * i));
+	}
 }
 
 static uint32_t dev_of_uri(const struct engine *e, const char *uri)

@@ -173,9 +173,14 @@ bool dlog_settled(const struct engine *e)
 {
 	if (e->slot == NO_SLOT)
 		return true;
-	for (uint32_t i = 0; i < e->geo.log_pages; i++)
-		if (e->page[i].writing || e->page[i].need)
+	for (uint32_t i = 0; i < e->geo.log_pages; i++) {
+		const struct lpage *p = &e->page[i];
+
+		/* What a proposal drops is not waited for: it goes with the commit. */
+		if (p->need ||
+		    (p->writing && (!p->waiting || write_musts(e) & write_targets(e) & ~p->ok)))
 			return false;
+	}
 	return true;
 }
 

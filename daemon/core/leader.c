@@ -36,7 +36,7 @@ void leader_reset(struct engine *e)
 static void state_send(struct engine *e)
 {
 	pb_inc node[DDR_MAX_NODES], *np[DDR_MAX_NODES];
-	pb_inc gone[2 * DDR_MAX_NODES], *gp[2 * DDR_MAX_NODES];
+	pb_inc gone[GONE_MAX], *gp[GONE_MAX];
 	struct pb_map pm;
 	NODEMSG(m, b, STATE, State, state);
 
@@ -91,16 +91,17 @@ static void proposal_inherit(struct engine *e)
 static void leader_begin(struct engine *e)
 {
 	e->ld.begun = true;
+	/* Who does not serve yet has told nobody a map: it assembles, and commits, anew. */
+	if (e->state != ENGINE_ACTIVE)
+		e->ld.knows = false;
+	if (!e->ld.knows)
+		slots_unknow(e);
 	e->ld.need_epoch = !e->ld.knows || e->gone_count;
-	/* A partial rebuild begins anew: its set is gathered after a commit. */
+	/* A rebuild begins anew: what a partial one must copy is gathered after a commit. */
 	for (uint8_t i = 0; i < e->map.n; i++)
 		e->ld.need_epoch |= e->map.member[i].state == MEMBER_REBUILDING;
 	if (e->state == ENGINE_ACTIVE)
 		proposal_inherit(e);
-	else
-		e->ld.knows = false;
-	if (!e->ld.knows)
-		slots_unknow(e);
 	for (uint32_t i = 0; i < e->peer_count; i++)
 		if (e->peer[i].in_round && e->peer[i].acked_epoch.num > e->ld.max_num)
 			e->ld.max_num = e->peer[i].acked_epoch.num;

@@ -90,8 +90,10 @@ static bool rebuild_current(struct engine *e)
 	}
 	if (e->rb.state != RB_IDLE && e->rb.map_num == e->map.epoch.num && e->rb.member == m)
 		return true;
-	if (e->rb.job.r && (e->rb.member != m || e->map.member[m].flags & MEMBER_F_PARTIAL))
+	if (e->rb.job.r && (e->rb.member != m || e->map.member[m].flags & MEMBER_F_PARTIAL)) {
 		job_cancel(e, &e->rb.job);
+		e->rb.running = false;
+	}
 	rebuild_begin(e, m);
 	return true;
 }

@@ -105,7 +105,7 @@ void gone_add(struct engine *e, uint32_t node, uint64_t inc)
 
 	if (!inc || gone_find(e, node, inc))
 		return;
-	assert(e->gone_count < 2 * DDR_MAX_NODES);
+	assert(e->gone_count < GONE_MAX);
 	d = &e->gone[e->gone_count++];
 	*d = (struct departed){.node = node, .inc = inc, .since_us = e->now};
 	record_removed(e);
@@ -149,6 +149,22 @@ static void round_end(struct engine *e)
 	leader_reset(e);
 }
 
+/* R6: a quorate view without a node is installed: it is removed, also if the next one has it back.
+ */
+static void departed_note(struct engine *e)
+{
+	if (!rings_agree(e) || !e->quorate)
+		return;
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		struct peer *p = &e->peer[i];
+
+		if (!p->member || p->in_view)
+			continue;
+		gone_add(e, p->node, p->member_inc);
+		p->member = p->active = false;
+	}
+}
+
 void round_view(struct engine *e, const struct event *ev)
 {
 	assert(ev->view.count <= DDR_MAX_NODES);
@@ -176,6 +192,7 @@ void round_view(struct engine *e, const struct event *ev)
 		p->in_view = true;
 		p->seen_us = e->now;
 	}
+	departed_note(e);
 	if (e->state == ENGINE_ACTIVE || e->state == ENGINE_JOINING)
 		round_end(e);
 }
@@ -186,6 +203,7 @@ void round_quorum(struct engine *e, const struct event *ev)
 	e->quorate = ev->view.quorate;
 	if (!e->quorate)
 		e->confirmed = false;
+	departed_note(e);
 }
 
 static bool lowest(const struct engine *e)
@@ -218,7 +236,7 @@ static void hello_send(struct engine *e)
 {
 	struct pb_map committed, proposed;
 	pb_inc me = pb_inc_of(e->cfg.node, e->inc, e->slot, e->state == ENGINE_ACTIVE);
-	pb_inc gone[2 * DDR_MAX_NODES], *ptr[2 * DDR_MAX_NODES];
+	pb_inc gone[GONE_MAX], *ptr[GONE_MAX];
 	Ddraid__Epoch acked = DDRAID__EPOCH__INIT, known = DDRAID__EPOCH__INIT;
 	NODEMSG(m, b, HELLO, Hello, hello);
 
@@ -397,7 +415,7 @@ static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 	}
 	/* The leader's list holds everybody's (Hello), and is everybody's now. */
 	e->gone_count = 0;
-	for (size_t i = 0; i < s->n_departed && i < 2 * DDR_MAX_NODES; i++) {
+	for (size_t i = 0; i < s->n_departed && i < GONE_MAX; i++) {
 		if (s->departed[i]->node == e->cfg.node && s->departed[i]->inc == e->inc)
 			me = false;
 		gone_add(e, s->departed[i]->node, s->departed[i]->inc);

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What the daemons of a cluster tell each other: which arrays there are, and where they run. They
+ * form a group of their own, "ddraid", beside those of the arrays, through the same port.
+ *
+ * The group has a thread with a loop of its own; what it hears becomes tasks of the main thread.
+ * Everything below is the main thread's.
+ */
+#ifndef DDRAID_ANNOUNCE_H
+#define DDRAID_ANNOUNCE_H
+
+#include "daemon/mailbox.h"
+#include "daemon/ports/group.h"
+#include "daemon/store.h"
+
+#define ANNOUNCE_VERSION 1u
+
+struct announce_running {
+	uint8_t uuid[DDR_UUID_BYTES];
+	bool serving;
+};
+
+struct announce_node {
+	uint32_t node;
+	bool here; /* its daemon is in the group */
+	bool told; /* it said what follows */
+	char name[GROUP_NAME_BYTES];
+	uint32_t count;
+	struct announce_running running[STORE_MAX_ARRAYS];
+	uint64_t since_ms; /* here or not, CLOCK_MONOTONIC */
+};
+
+/* A picture of the cluster, kept up to date. */
+struct announce_state {
+	bool up; /* the cluster stack is there */
+	struct group_self self;
+	bool quorate;
+	uint32_t quorum_count, quorum[DDR_MAX_NODES]; /* nodes, with a daemon or not */
+	uint32_t count;
+	struct announce_node node[DDR_MAX_NODES];
+};
+
+/* `array` gets what others say; `fresh` is called when there are new listeners: tell them all. */
+int announce_start(const char *cluster, struct mailbox *main_box,
+		   void (*array)(const struct store_array *desc), void (*fresh)(void));
+void announce_array(const struct store_array *desc);
+void announce_running(const struct announce_running *r, uint32_t count);
+const struct announce_state *announce_state(void);
+/* NULL: no such node. */
+const struct announce_node *announce_find(uint32_t node);
+void announce_stop(void);
+
+#endif

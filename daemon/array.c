@@ -1,0 +1,551 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Life of an array's runtime: the thread, its phases, start and stop, the group's callbacks and the
+ * front-end. array_int.h has the picture.
+ *
+ * The main thread makes the loop before the thread starts and frees it after the thread has ended,
+ * so that a task can be posted at any time in between.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+
+#include "daemon/array_int.h"
+
+#define LEAVE_MS 5000u /* how long the end waits for the group */
+
+void array_say(const struct array *a, int priority, const char *format, ...)
+{
+	char text[LOG_TEXT_BYTES];
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(text, sizeof(text), format, ap);
+	va_end(ap);
+	say(priority, "%s: %s", a->live.name, text);
+}
+
+void array_phase(struct array *a, enum array_phase phase)
+{
+	a->phase = phase;
+	a->waits[0] = '\0';
+	a->waits_us = loop_now_us(a->loop);
+}
+
+void array_waits(struct array *a, const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(a->waits, sizeof(a->waits), format, ap);
+	va_end(ap);
+}
+
+void array_fail(struct array *a, const char *format, ...)
+{
+	va_list ap;
+
+	if (!a->failure[0]) {
+		va_start(ap, format);
+		vsnprintf(a->failure, sizeof(a->failure), format, ap);
+		va_end(ap);
+		array_say(a, LOG_ERR, "%s", a->failure);
+	}
+	array_close(a);
+}
+
+static void again_fired(void *arg)
+{
+	struct array *a = arg;
+
+	a->again_do(a);
+}
+
+void array_again(struct array *a, uint32_t ms, void (*do_it)(struct array *a))
+{
+	a->again_do = do_it;
+	loop_timer_set(a->loop, &a->again, loop_now_us(a->loop) + ms * 1000ull);
+}
+
+/* ---- the group ------------------------------------------------------------------------------ */
+
+static void group_up(void *arg, const struct group_self *self)
+{
+	struct array *a = arg;
+	char name[GROUP_NAME_BYTES];
+
+	if (a->phase >= ARRAY_PHASE_STOP)
+		return;
+	if (a->e && self->node != a->self.node) {
+		array_fail(a, "this node's id changed from %u to %u; start the array again",
+			   a->self.node, self->node);
+		return;
+	}
+	a->self = *self;
+	a->group_up = true;
+	if (a->phase == ARRAY_PHASE_GROUP) {
+		life_load(a);
+	} else if (a->e) {
+		snprintf(name, sizeof(name), "ddraid:%s", a->live.name);
+		a->joined = group_join(a->group, name) == 0;
+	}
+}
+
+static void group_view(void *arg, const struct group_view *v)
+{
+	struct array *a = arg;
+	struct event ev = {.type = EV_VIEW};
+
+	a->view_count = ev.view.count = v->count;
+	ev.view.ring = v->ring;
+	memcpy(a->view, v->node, sizeof(a->view));
+	memcpy(ev.view.node, v->node, sizeof(ev.view.node));
+	if (a->e)
+		pump_push(a, &ev);
+}
+
+static void group_quorum(void *arg, const struct group_quorum *q)
+{
+	struct array *a = arg;
+	struct event ev = {.type = EV_QUORUM};
+
+	ev.view.ring = q->ring;
+	ev.view.quorate = q->quorate;
+	ev.view.count = q->count;
+	memcpy(ev.view.node, q->node, sizeof(ev.view.node));
+	a->quorum = ev;
+	if (a->e)
+		pump_push(a, &ev);
+}
+
+static void group_msg(void *arg, uint32_t from, const void *data, size_t bytes)
+{
+	struct array *a = arg;
+	struct event ev = {.type = EV_MSG};
+	uint8_t *copy;
+
+	if (!a->e || a->phase == ARRAY_PHASE_CLOSE)
+		return;
+	copy = malloc(bytes ? bytes : 1);
+	assert(copy); /* a message that is lost would break the group's order */
+	memcpy(copy, data, bytes);
+	ev.msg.from = from;
+	ev.msg.data = copy;
+	ev.msg.bytes = bytes;
+	pump_push(a, &ev);
+}
+
+static void group_lost(void *arg, int err, const char *why)
+{
+	struct array *a = arg;
+	struct event ev = {.type = EV_QUORUM};
+
+	array_say(a, LOG_ERR, "the cluster stack is lost: %s (%s)", why, strerror(-err));
+	a->group_up = a->joined = false;
+	a->view_count = 0;
+	pump_drop_messages(a);
+	/* Without quorum, and by a ring that no view has. */
+	a->quorum = ev;
+	if (a->e)
+		pump_push(a, &ev);
+	if (a->phase == ARRAY_PHASE_CLOSE)
+		array_close_check(a);
+}
+
+static void group_left(void *arg)
+{
+	struct array *a = arg;
+
+	a->group_up = a->joined = false;
+	if (a->phase == ARRAY_PHASE_CLOSE)
+		array_close_check(a);
+}
+
+static void group_writable(void *arg)
+{
+	pump_writable(arg);
+}
+
+static void group_log(void *arg, int priority, const char *text)
+{
+	array_say(arg, priority, "group: %s", text);
+}
+
+static const struct group_cb group_cb = {
+    .up = group_up,
+    .view = group_view,
+    .quorum = group_quorum,
+    .msg = group_msg,
+    .lost = group_lost,
+    .left = group_left,
+    .writable = group_writable,
+    .log = group_log,
+};
+
+/* ---- the front-end -------------------------------------------------------------------------- */
+
+static void front_submit(void *arg, const struct front_req *req)
+{
+	struct array *a = arg;
+	struct event ev = {.type = EV_IO};
+
+	ev.io.tag = req->tag;
+	ev.io.op = (enum io_op)req->op;
+	ev.io.flags = req->flags;
+	ev.io.offset = req->offset;
+	ev.io.bytes = req->bytes;
+	ev.io.data = req->data;
+	pump_push(a, &ev);
+}
+
+static void front_log(void *arg, int priority, const char *text)
+{
+	array_say(arg, priority, "nbd: %s", text);
+}
+
+static int front_start(struct array *a, char why[FRONT_WHY_BYTES])
+{
+	char path[CONFIG_PATH_BYTES + DDR_NAME_BYTES + 16];
+	const struct front_ops *ops = front_find("nbd");
+	struct front_cfg cfg = {.loop = a->loop};
+	int n = 0;
+
+	cfg.sink.submit = front_submit;
+	cfg.sink.log = front_log;
+	cfg.sink.arg = a;
+	mkdir(a->env.conf->run_dir, 0755);
+	snprintf(path, sizeof(path), "unix:%s/%s.nbd", a->env.conf->run_dir, a->live.name);
+	cfg.listen[n++] = path;
+	for (int i = 0; i < OPTION_LISTEN_MAX && a->live.options.listen[i][0]; i++)
+		cfg.listen[n++] = a->live.options.listen[i];
+	return ops->open(&cfg, &a->front, why);
+}
+
+/* ---- phases --------------------------------------------------------------------------------- */
+
+static void engine_cfg_fill(struct array *a, struct engine_cfg *cfg)
+{
+	const struct config *c = a->env.conf;
+
+	engine_cfg_init(cfg);
+	cfg->node = a->self.node;
+	cfg->inc = a->inc;
+	memcpy(cfg->array_uuid, a->live.uuid, DDR_UUID_BYTES);
+	cfg->record = a->rec.record;
+	cfg->force = a->force;
+	options_apply(&a->live.options, &cfg->tun);
+	cfg->tun.heartbeat_ms = c->heartbeat_ms;
+	cfg->tun.evict_ms = c->evict_ms;
+	/* R7: half of what it takes the others to give this node up. */
+	if (c->heartbeat_limit_ms)
+		cfg->tun.heartbeat_limit_ms = c->heartbeat_limit_ms;
+	else if (a->self.token_ms)
+		cfg->tun.heartbeat_limit_ms = a->self.token_ms / 2;
+	if (a->self.token_ms && cfg->tun.heartbeat_limit_ms > a->self.token_ms / 2)
+		array_say(a, LOG_WARNING,
+			  "heartbeat_limit %u ms is more than half of corosync's token time-out, "
+			  "%u ms: lower it, or a node that was cut off may write too long",
+			  cfg->tun.heartbeat_limit_ms, a->self.token_ms);
+	if (cfg->tun.heartbeat_ms * 4 > cfg->tun.heartbeat_limit_ms)
+		cfg->tun.heartbeat_ms = cfg->tun.heartbeat_limit_ms / 4;
+}
+
+void array_run(struct array *a)
+{
+	struct engine_cfg cfg;
+
+	engine_cfg_fill(a, &cfg);
+	a->e = engine_new(&cfg);
+	if (!a->e) {
+		array_fail(a, "memory is short: the engine can't start");
+		return;
+	}
+	array_phase(a, ARRAY_PHASE_RUN);
+	array_say(a, LOG_INFO, "node %u, incarnation %llu", a->self.node,
+		  (unsigned long long)a->inc);
+	if (a->quorum.type == EV_QUORUM)
+		pump_push(a, &a->quorum);
+	dev_open_all(a);
+	if (a->group_up)
+		group_up(a, &a->self);
+	pump_tick(a);
+}
+
+static void limit_fired(void *arg)
+{
+	struct array *a = arg;
+
+	if (a->phase == ARRAY_PHASE_STOP) {
+		array_say(a, LOG_WARNING,
+			  "not drained within %u ms: what is under way is dropped, and this life "
+			  "is fenced at the next start",
+			  a->env.conf->stop_ms);
+		array_close(a);
+		return;
+	}
+	if (a->joined)
+		array_say(a, LOG_WARNING, "the group did not confirm that this node left");
+	a->joined = false;
+	array_close_check(a);
+}
+
+static void limit_in(struct array *a, uint32_t ms)
+{
+	loop_timer_set(a->loop, &a->limit, loop_now_us(a->loop) + ms * 1000ull);
+}
+
+static void stop_run(struct task *t)
+{
+	struct array *a = (struct array *)((char *)t - offsetof(struct array, stop_task));
+	struct event ev = {.type = EV_ADMIN};
+
+	if (a->phase >= ARRAY_PHASE_STOP)
+		return;
+	if (a->phase != ARRAY_PHASE_RUN) {
+		array_close(a);
+		return;
+	}
+	array_phase(a, ARRAY_PHASE_STOP);
+	life_serving(a, false);
+	front_reset(a->front);
+	ev.admin.cmd = ADMIN_STOP;
+	pump_push(a, &ev);
+	limit_in(a, a->env.conf->stop_ms);
+}
+
+void array_close(struct array *a)
+{
+	if (a->phase == ARRAY_PHASE_CLOSE)
+		return;
+	if (a->e)
+		dev_settle(a);
+	array_phase(a, ARRAY_PHASE_CLOSE);
+	loop_timer_clear(a->loop, &a->again);
+	if (a->front && a->serving)
+		front_reset(a->front);
+	life_serving(a, false);
+	if (a->joined && group_leave(a->group))
+		a->joined = false;
+	dev_close_all(a);
+	limit_in(a, LEAVE_MS);
+	array_close_check(a);
+}
+
+void array_close_check(struct array *a)
+{
+	if (a->joined || a->devs_open || a->under_way || a->tasks)
+		return;
+	if (a->stopped_cleanly && !a->clean_written) {
+		a->clean_written = true;
+		life_clean(a);
+		return;
+	}
+	loop_stop(a->loop);
+}
+
+/* ---- the thread ----------------------------------------------------------------------------- */
+
+static void watch_fired(void *arg)
+{
+	struct array *a = arg;
+
+	status_watch(a);
+	loop_timer_set(a->loop, &a->watch, loop_now_us(a->loop) + ARRAY_WATCH_US);
+}
+
+static void tick_fired(void *arg)
+{
+	struct event ev = {.type = EV_TICK};
+
+	pump_push(arg, &ev);
+}
+
+static void thread_begin(struct array *a)
+{
+	struct group_cfg cfg = {.loop = a->loop, .cb = &group_cb, .arg = a};
+	char why[FRONT_WHY_BYTES];
+	int err;
+
+	loop_clock_us(a->loop);
+	array_phase(a, ARRAY_PHASE_GROUP);
+	err = front_start(a, why);
+	if (err) {
+		array_fail(a, "%s", why);
+		return;
+	}
+	err = group_open(a->env.conf->cluster, &cfg, &a->group);
+	if (err) {
+		array_fail(a, "the group adapter %s can't be opened: %s", a->env.conf->cluster,
+			   strerror(-err));
+		return;
+	}
+	array_waits(a, "the cluster stack (%s)", a->env.conf->cluster);
+	watch_fired(a);
+}
+
+static void ended_run(struct task *t)
+{
+	struct array *a = (struct array *)((char *)t - offsetof(struct array, ended_task));
+
+	pthread_join(a->thread, NULL);
+	a->running = false;
+	mailbox_run(&a->box); /* they see that there is no engine */
+	loop_wake_del(a->loop, &a->wake);
+	loop_hook_del(a->loop, &a->hook);
+	loop_free(a->loop);
+	a->loop = NULL;
+	snprintf(a->failed, sizeof(a->failed), "%s", a->failure);
+	a->env.ended(a, a->failed);
+}
+
+static void *thread_main(void *arg)
+{
+	struct array *a = arg;
+	char name[16];
+
+	snprintf(name, sizeof(name), "ddr:%.11s", a->live.name);
+	prctl(PR_SET_NAME, name);
+	thread_begin(a);
+	if (a->phase == ARRAY_PHASE_CLOSE)
+		loop_timer_set(a->loop, &a->limit,
+			       0); /* loop_run doesn't know of a stop before it */
+	if (loop_run(a->loop))
+		abort();
+	loop_timer_clear(a->loop, &a->tick);
+	loop_timer_clear(a->loop, &a->watch);
+	loop_timer_clear(a->loop, &a->limit);
+	loop_timer_clear(a->loop, &a->again);
+	group_close(a->group);
+	front_close(a->front);
+	if (a->e)
+		engine_free(a->e);
+	a->e = NULL;
+	a->group = NULL;
+	a->front = NULL;
+	pump_free(a);
+	dev_free(a);
+	mailbox_post(a->env.main, &a->ended_task, ended_run);
+	return NULL;
+}
+
+static void box_kick(void *arg)
+{
+	struct array *a = arg;
+
+	loop_wake_kick(&a->wake);
+}
+
+static void woken(void *arg)
+{
+	struct array *a = arg;
+
+	mailbox_run(&a->box);
+}
+
+/* ---- the main thread's side ----------------------------------------------------------------- */
+
+struct array *array_new(const struct array_env *env, const struct store_array *desc)
+{
+	struct array *a = calloc(1, sizeof(*a));
+
+	if (!a)
+		return NULL;
+	a->env = *env;
+	a->desc = *desc;
+	mailbox_init(&a->box, box_kick, a);
+	return a;
+}
+
+void array_free(struct array *a)
+{
+	assert(!a->running);
+	free(a);
+}
+
+const struct store_array *array_desc(const struct array *a)
+{
+	return &a->desc;
+}
+
+void array_set_desc(struct array *a, const struct store_array *desc)
+{
+	assert(!a->running);
+	a->desc = *desc;
+}
+
+bool array_running(const struct array *a)
+{
+	return a->running;
+}
+
+const char *array_failed(const struct array *a)
+{
+	return a->failed;
+}
+
+/* Everything of the last run is gone. */
+static void thread_state_clear(struct array *a)
+{
+	size_t from = offsetof(struct array, loop);
+
+	memset((char *)a + from, 0, sizeof(*a) - from);
+	a->live = a->desc;
+	a->msg_last = &a->msg_first;
+	a->tick = (struct loop_timer){.fired = tick_fired, .arg = a};
+	a->watch = (struct loop_timer){.fired = watch_fired, .arg = a};
+	a->limit = (struct loop_timer){.fired = limit_fired, .arg = a};
+	a->again = (struct loop_timer){.fired = again_fired, .arg = a};
+	a->hook = (struct loop_hook){.run = pump_turn, .arg = a};
+	a->wake = (struct loop_wake){.woken = woken, .arg = a};
+}
+
+int array_start(struct array *a, bool force)
+{
+	sigset_t all, before;
+	pthread_attr_t attr;
+	int err;
+
+	assert(!a->running);
+	thread_state_clear(a);
+	a->failed[0] = '\0';
+	a->force = force;
+	a->stop_asked = false;
+	err = loop_new(&a->loop);
+	if (err)
+		return err;
+	err = loop_wake_add(a->loop, &a->wake);
+	if (err) {
+		loop_free(a->loop);
+		return err;
+	}
+	loop_hook_add(a->loop, &a->hook);
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, ARRAY_STACK_BYTES);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	a->running = true;
+	err = -pthread_create(&a->thread, &attr, thread_main, a);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+	if (err) {
+		a->running = false;
+		loop_wake_del(a->loop, &a->wake);
+		loop_hook_del(a->loop, &a->hook);
+		loop_free(a->loop);
+	}
+	return err;
+}
+
+void array_stop(struct array *a)
+{
+	if (!a->running || a->stop_asked)
+		return;
+	a->stop_asked = true;
+	mailbox_post(&a->box, &a->stop_task, stop_run);
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The runtime of one array on this node: an engine thread that joins engine, members, front-end
+ * and group. All calls are the main thread's, and all answers come on it, later.
+ *
+ *	idle       no thread                                     -> running (array_start)
+ *	running    the thread is there                           -> ending (array_stop, or it
+ *failed) ending     leaves the group, lets members and front go   -> idle
+ *
+ * What the thread does, step by step, is in array_int.h.
+ */
+#ifndef DDRAID_ARRAY_H
+#define DDRAID_ARRAY_H
+
+#include "daemon/config.h"
+#include "daemon/core/engine.h"
+#include "daemon/mailbox.h"
+#include "daemon/ports/front.h"
+#include "daemon/ports/group.h"
+#include "daemon/ports/member.h"
+#include "daemon/store.h"
+
+struct array;
+
+#define ARRAY_WHY_BYTES STORE_WHY_BYTES
+
+/* What all arrays share. */
+struct array_env {
+	const struct config *conf;
+	struct mailbox *main;
+	struct worker *worker;
+	/* On the main thread: the array's URIs or state on disk have changed (a member was added).
+	 */
+	void (*changed)(struct array *a, const struct store_array *desc);
+	/* On the main thread: consumers are let in, or not any more. */
+	void (*serving)(struct array *a, bool yes);
+	/* On the main thread: the thread has ended; why is "" after a stop. */
+	void (*ended)(struct array *a, const char *why);
+};
+
+enum array_phase {
+	ARRAY_PHASE_IDLE,
+	ARRAY_PHASE_GROUP,  /* waits for the cluster stack */
+	ARRAY_PHASE_RECORD, /* reads its record, or waits for a new incarnation */
+	ARRAY_PHASE_FENCE,  /* this node's former life in the array is to be fenced */
+	ARRAY_PHASE_RUN,    /* the engine works */
+	ARRAY_PHASE_STOP,   /* the engine drains */
+	ARRAY_PHASE_CLOSE,  /* lets go of group, members, front-end */
+};
+
+struct array_dev_status {
+	char uri[DDR_URI_BYTES];
+	uint8_t member; /* index, 0xff = none */
+	bool used, up;
+	struct member_info info; /* of the last time it was up */
+	uint64_t down_ms;
+	char why[256]; /* of the last time it went down, "" = never */
+};
+
+struct array_status {
+	enum array_phase phase;
+	struct engine_status engine; /* phase RUN and STOP */
+	bool have_geo;
+	struct geo geo;
+	uint32_t slot; /* UINT32_MAX = none */
+	uint64_t inc, now_us;
+	struct group_self self;
+	uint32_t view_count, view[DDR_MAX_NODES];
+	struct array_dev_status dev[DDR_MAX_DEVS];
+	struct front_stats front;
+	char waits[ARRAY_WHY_BYTES]; /* before RUN: what for; "" = nothing */
+	uint64_t waits_us;           /* since when */
+};
+
+/* NULL: out of memory. */
+struct array *array_new(const struct array_env *env, const struct store_array *desc);
+/* Only when idle. */
+void array_free(struct array *a);
+
+/* What the main thread knows. */
+const struct store_array *array_desc(const struct array *a);
+/* Only when idle. */
+void array_set_desc(struct array *a, const struct store_array *desc);
+bool array_running(const struct array *a);
+/* Why the last run ended, "" = it was stopped or never ran. */
+const char *array_failed(const struct array *a);
+
+/* force: assemble although R1 says no, take a missing record for an empty one. 0 or -errno. */
+int array_start(struct array *a, bool force);
+/* env.ended follows, within the configuration's stop_timeout and a little. */
+void array_stop(struct array *a);
+
+/* Requests to the engine's thread. `done` comes on the main thread, when the array has ended
+ * with -ESHUTDOWN. The struct is the caller's until then. */
+struct array_query {
+	struct task task;
+	struct array *array;
+	void (*done)(struct array_query *q, int err);
+	void *arg;
+	int err;
+	struct array_status status;
+};
+void array_query(struct array *a, struct array_query *q);
+
+struct array_admin {
+	struct task task;
+	struct array *array;
+	void (*done)(struct array_admin *q, int err, const char *why);
+	void *arg;
+	enum admin_cmd cmd;
+	uint8_t member;
+	char uri[DDR_URI_BYTES];
+	uint64_t tag;
+	int err;
+	char why[256];
+	struct array_admin *next;
+};
+void array_admin(struct array *a, struct array_admin *q);
+
+#endif

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The members of an array, as the engine's devices.
+ *
+ *	free      not used                          -> open (dev_open_uri)
+ *	open      a member is there, up or down     -> closing (dev_close)
+ *	closing   its requests come back            -> free (closed)
+ *
+ * The engine hears of it by DEV_UP and DEV_DOWN in turn; a device that is not open answers -ENXIO.
+ * A device that belongs to no member of the map and is not among the array's URIs is a candidate:
+ * `add` opened it. One that came to nothing is closed after a while, as is the device whose place
+ * another one took.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/array_int.h"
+
+#define IO_CHUNK 256
+#define IO_CHUNKS_MAX 64u /* 16384 requests: more than the engine's DIO_MAX */
+#define CANDIDATE_US 60000000ull
+
+/* ---- requests ------------------------------------------------------------------------------- */
+
+static struct dev_io *io_get(struct array *a)
+{
+	struct dev_io *io;
+
+	if (!a->io_free) {
+		struct dev_io *chunk = calloc(IO_CHUNK, sizeof(*chunk));
+
+		if (!a->io_chunk)
+			a->io_chunk = calloc(IO_CHUNKS_MAX, sizeof(struct dev_io *));
+		assert(chunk && a->io_chunk && a->io_chunks < IO_CHUNKS_MAX);
+		a->io_chunk[a->io_chunks++] = chunk;
+		for (int i = 0; i < IO_CHUNK; i++) {
+			chunk[i].next = a->io_free;
+			a->io_free = &chunk[i];
+		}
+	}
+	io = a->io_free;
+	a->io_free = io->next;
+	return io;
+}
+
+static void done_push(struct array *a, uint64_t id, int err)
+{
+	struct event ev = {.type = EV_DEV_DONE};
+
+	ev.done.id = id;
+	ev.done.err = err;
+	pump_push(a, &ev);
+}
+
+void dev_io(struct array *a, const struct out *o)
+{
+	struct dev *d = &a->dev[o->io.dev];
+	struct dev_io *io;
+
+	assert(o->io.dev < DDR_MAX_DEVS);
+	if (!d->used || d->closing) {
+		done_push(a, o->io.id, -ENXIO);
+		return;
+	}
+	io = io_get(a);
+	io->d = d;
+	io->req = (struct member_req){.id = o->io.id,
+				      .op = o->io.op,
+				      .flags = o->io.flags,
+				      .offset_bytes = o->io.offset,
+				      .bytes = o->io.bytes,
+				      .iov = o->io.iov,
+				      .iov_count = o->io.iov_count};
+	a->under_way++;
+	member_submit(d->m, &io->req);
+}
+
+static void member_done(void *arg, struct member_req *req, int err)
+{
+	struct dev *d = arg;
+	struct array *a = d->a;
+	struct dev_io *io = (struct dev_io *)(void *)req;
+
+	_Static_assert(offsetof(struct dev_io, req) == 0, "a request is found by its member_req");
+	assert(a->under_way);
+	a->under_way--;
+	io->next = a->io_free;
+	a->io_free = io;
+	done_push(a, req->id, err);
+}
+
+void dev_cancel(struct array *a, uint32_t dev)
+{
+	if (a->dev[dev].used && !a->dev[dev].closing)
+		member_cancel(a->dev[dev].m);
+}
+
+/* ---- connections ---------------------------------------------------------------------------- */
+
+static void down_push(struct dev *d, int err)
+{
+	struct event ev = {.type = EV_DEV_DOWN};
+
+	d->up = false;
+	d->down_us = loop_now_us(d->a->loop);
+	ev.dev.dev = d->index;
+	ev.dev.err = err;
+	pump_push(d->a, &ev);
+}
+
+static void member_up(void *arg, const struct member_info *info)
+{
+	struct dev *d = arg;
+	struct event ev = {.type = EV_DEV_UP};
+
+	d->info = *info;
+	d->up = true;
+	d->why[0] = '\0';
+	ev.dev.dev = d->index;
+	ev.dev.bytes = info->size_bytes;
+	ev.dev.instance = info->instance;
+	ev.dev.uri = d->uri;
+	pump_push(d->a, &ev);
+	array_say(d->a, LOG_INFO, "%s is connected", d->uri);
+}
+
+static void member_down(void *arg, int err, const char *why)
+{
+	struct dev *d = arg;
+
+	snprintf(d->why, sizeof(d->why), "%s", why);
+	if (d->closing)
+		return;
+	array_say(d->a, LOG_WARNING, "%s", why);
+	if (d->up)
+		down_push(d, err);
+	else if (!d->down_us)
+		d->down_us = loop_now_us(d->a->loop);
+}
+
+static void member_retry(void *arg, int err, const char *why)
+{
+	struct dev *d = arg;
+
+	(void)err;
+	snprintf(d->why, sizeof(d->why), "%s", why);
+}
+
+static void member_closed(void *arg)
+{
+	struct dev *d = arg;
+	struct array *a = d->a;
+
+	if (d->up)
+		down_push(d, -ESHUTDOWN);
+	d->used = d->closing = false;
+	d->m = NULL;
+	a->devs_open--;
+	if (a->phase == ARRAY_PHASE_CLOSE)
+		array_close_check(a);
+}
+
+static const struct member_cb member_cb = {
+    .up = member_up,
+    .down = member_down,
+    .done = member_done,
+    .closed = member_closed,
+    .retry = member_retry,
+};
+
+static void member_cfg_fill(const struct array *a, struct member_cfg *cfg)
+{
+	const struct config *c = a->env.conf;
+
+	member_cfg_init(cfg);
+	cfg->max_inflight_bytes = c->member_inflight_bytes;
+	cfg->connections = c->member_connections;
+	cfg->connect_timeout_ms = c->member_connect_ms;
+	cfg->request_timeout_ms = c->member_request_ms;
+	cfg->zombie_timeout_ms = c->member_zombie_ms;
+	cfg->shared = strcmp(c->cluster, "alone") != 0;
+	cfg->force = a->live.options.force_members;
+}
+
+static struct dev *dev_by_uri(struct array *a, const char *uri)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		if (a->dev[i].used && !strcmp(a->dev[i].uri, uri))
+			return &a->dev[i];
+	}
+	return NULL;
+}
+
+void dev_open_uri(struct array *a, const char *uri)
+{
+	struct member_cfg cfg;
+	struct dev *d = dev_by_uri(a, uri);
+	const char *why = "";
+	uint32_t i = 0;
+	int err;
+
+	if (d && !d->closing) {
+		d->opened_us = loop_now_us(a->loop);
+		return;
+	}
+	while (i < DDR_MAX_DEVS && a->dev[i].used)
+		i++;
+	if (i == DDR_MAX_DEVS) {
+		array_say(a, LOG_ERR, "%s can't be opened: there are %d devices already", uri,
+			  DDR_MAX_DEVS);
+		return;
+	}
+	d = &a->dev[i];
+	memset(d, 0, sizeof(*d));
+	d->a = a;
+	d->index = i;
+	d->opened_us = loop_now_us(a->loop);
+	snprintf(d->uri, sizeof(d->uri), "%s", uri);
+	member_cfg_fill(a, &cfg);
+	err = member_open(uri, a->loop, &cfg, &member_cb, d, &d->m, &why);
+	if (err) {
+		array_say(a, LOG_ERR, "%s can't be opened: %s (%s)", uri, why, strerror(-err));
+		return;
+	}
+	d->used = true;
+	a->devs_open++;
+}
+
+void dev_open_all(struct array *a)
+{
+	for (uint32_t i = 0; i < a->live.count; i++)
+		dev_open_uri(a, a->live.uri[i]);
+}
+
+static void dev_close(struct dev *d)
+{
+	if (!d->used || d->closing)
+		return;
+	d->closing = true;
+	member_close(d->m);
+}
+
+void dev_close_all(struct array *a)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		dev_close(&a->dev[i]);
+}
+
+static bool uri_known(const struct array *a, const char *uri)
+{
+	for (uint32_t i = 0; i < a->live.count; i++) {
+		if (!strcmp(a->live.uri[i], uri))
+			return true;
+	}
+	return false;
+}
+
+void dev_settle(struct array *a)
+{
+	bool changed = false;
+
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		struct dev *d = &a->dev[i];
+		uint8_t m = engine_member_of_dev(a->e, i);
+
+		if (!d->used || d->closing || m >= a->live.count || uri_known(a, d->uri))
+			continue;
+		array_say(a, LOG_NOTICE, "member %u is now %s", m, d->uri);
+		strcpy(a->live.uri[m], d->uri);
+		changed = true;
+	}
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		struct dev *d = &a->dev[i];
+
+		if (!d->used || d->closing || engine_member_of_dev(a->e, i) != 0xff ||
+		    uri_known(a, d->uri) || loop_now_us(a->loop) - d->opened_us < CANDIDATE_US)
+			continue;
+		array_say(a, LOG_INFO, "%s is no member and is closed", d->uri);
+		dev_close(d);
+	}
+	if (changed)
+		life_changed(a);
+}
+
+void dev_free(struct array *a)
+{
+	for (uint32_t i = 0; i < a->io_chunks; i++)
+		free(a->io_chunk[i]);
+	free(a->io_chunk);
+}

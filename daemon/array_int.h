@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What the parts of the array runtime share. Everything below `thread` belongs to the engine
+ *thread.
+ *
+ *	array.c		life: thread, phases, start and stop
+ *	array_pump.c	events into the engine, outs out of it
+ *	array_dev.c	members
+ *	array_life.c	incarnations, the record, fences: what goes by way of other threads
+ *	array_status.c	looking in, and what is logged by itself
+ *
+ * Events: every callback (member, front-end, group, timers, other threads) only appends an event
+ * to a queue. At the end of each turn of the loop `pump` steps the engine with one event after the
+ * other and does what each step gave before the next one. So the engine is never entered twice,
+ * events keep their order, and what an out points to is valid while it is done.
+ *
+ * Phases: GROUP -(up)-> RECORD -(loaded)-> FENCE, if the last life did not end cleanly -> RECORD
+ * (a new incarnation is made durable) -> RUN -(array_stop)-> STOP -(OUT_STOPPED or out of time)->
+ * CLOSE -(group left, members closed)-> the thread ends. Stop and errors lead from everywhere to
+ *CLOSE. The members are opened in RUN, not before: then nothing of the last life can land any more,
+ * and the fence command may end all of this node's connections.
+ */
+#ifndef DDRAID_ARRAY_INT_H
+#define DDRAID_ARRAY_INT_H
+
+#include <pthread.h>
+
+#include "daemon/array.h"
+#include "daemon/fence.h"
+#include "daemon/log.h"
+
+#define ARRAY_QUEUE_MAX                                                                            \
+	(64u << 10)           /* events: bounded by front-end, DIO_MAX of the engine, batches */
+#define ARRAY_PUMP_BATCH 512u /* events per turn, so that descriptors are looked at */
+#define ARRAY_SEND_MAX (16u << 20) /* bytes that wait for the group to take them */
+#define ARRAY_WATCH_US 500000ull   /* how often changes are looked for */
+/* libcpg takes a megabyte of it for each dispatch; only what was touched is locked. */
+#define ARRAY_STACK_BYTES (8u << 20)
+
+struct dev {
+	struct array *a;
+	uint32_t index;
+	bool used, up, closing;
+	struct member *m;
+	char uri[DDR_URI_BYTES];
+	struct member_info info;
+	uint64_t opened_us, down_us;
+	char why[256];
+};
+
+/* A member request; of a pool that grows and is kept. */
+struct dev_io {
+	struct member_req req;
+	struct dev *d;
+	struct dev_io *next;
+};
+
+/* A message that the group did not take at once. */
+struct waiting_msg {
+	struct waiting_msg *next;
+	size_t bytes;
+	uint8_t data[];
+};
+
+struct array {
+	/* the main thread's */
+	struct array_env env;
+	struct store_array desc;
+	bool running;
+	bool force;
+	bool stop_asked;
+	char failed[ARRAY_WHY_BYTES];
+	struct mailbox box; /* to the engine thread */
+	struct task stop_task, ended_task;
+	pthread_t thread;
+
+	/* the engine thread's */
+	struct loop *loop;
+	struct loop_wake wake;
+	struct loop_hook hook;
+	struct loop_timer tick, watch, limit, again;
+	void (*again_do)(struct array *a);
+	enum array_phase phase;
+	struct store_array live; /* desc, as the members turn out */
+	char waits[ARRAY_WHY_BYTES];
+	uint64_t waits_us;
+	char failure[ARRAY_WHY_BYTES];
+
+	struct engine *e;
+	struct outq q;
+	struct event *queue;
+	uint32_t q_first, q_count, q_cap;
+
+	struct dev dev[DDR_MAX_DEVS];
+	uint32_t devs_open;
+	struct dev_io *io_free;
+	struct dev_io **io_chunk;
+	uint32_t io_chunks;
+	uint32_t under_way; /* at members */
+
+	struct front *front;
+	bool serving;
+	bool removed; /* OUT_REMOVED came, EV_RESTART has not gone */
+	bool restarting, record_waits;
+
+	struct group *group;
+	bool group_up, joined;
+	struct group_self self;
+	struct event quorum; /* the last one; type EV_QUORUM once known */
+	struct waiting_msg *msg_first, **msg_last;
+	size_t msg_bytes;
+	uint32_t view_count, view[DDR_MAX_NODES];
+
+	struct store_record rec;
+	uint64_t inc;
+	uint64_t fenced_inc; /* this node's lives up to here are fenced */
+	uint32_t tasks;      /* under way on other threads */
+	bool stopped_cleanly, clean_written;
+
+	struct array_admin *admins;
+	uint64_t admin_tag;
+	struct engine_status seen; /* what was logged last */
+	char seen_waits[256];
+	bool waits_said;
+};
+
+/* array.c */
+void array_phase(struct array *a, enum array_phase phase);
+void array_waits(struct array *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* The array can't run: closes, and ended() says why. */
+void array_fail(struct array *a, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void array_say(const struct array *a, int priority, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Calls do_it in ms, on the loop; one at a time. */
+void array_again(struct array *a, uint32_t ms, void (*do_it)(struct array *a));
+void array_run(struct array *a); /* RECORD -> RUN */
+void array_close(struct array *a);
+/* Looks whether CLOSE is through. */
+void array_close_check(struct array *a);
+
+/* array_pump.c */
+void pump_push(struct array *a, const struct event *ev);
+bool pump_turn(void *arg);
+void pump_tick(struct array *a);
+void pump_writable(struct array *a);
+void pump_drop_messages(struct array *a);
+void pump_free(struct array *a);
+
+/* array_dev.c */
+void dev_open_all(struct array *a);
+void dev_open_uri(struct array *a, const char *uri);
+void dev_io(struct array *a, const struct out *o);
+void dev_cancel(struct array *a, uint32_t dev);
+void dev_close_all(struct array *a);
+/* Members that came and went: keeps `live` and what is open up to date. */
+void dev_settle(struct array *a);
+void dev_free(struct array *a);
+
+/* array_life.c */
+void life_load(struct array *a);
+void life_renew(struct array *a); /* a new incarnation for an engine that was removed */
+void life_record(struct array *a, const struct record *r);
+void life_fence(struct array *a, uint32_t node, uint64_t inc);
+void life_clean(struct array *a);
+void life_changed(struct array *a);
+void life_serving(struct array *a, bool yes);
+
+/* array_status.c */
+void status_fill(struct array *a, struct array_status *st);
+void status_watch(struct array *a);
+
+#endif

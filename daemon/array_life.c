@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * What an array asks of other threads: the record and incarnations (worker: it fsyncs), fences
+ * (main thread: it has the helper). Each is a task that travels there and comes back; a->tasks
+ * counts them, and the runtime does not end before they are back.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/array_int.h"
+
+#define AGAIN_MS 1000u
+
+struct life_task {
+	struct task task;
+	struct array *a;
+	struct store_record rec;
+	struct store_array desc;
+	bool load, new_inc, put, force, serving;
+	int err;
+	char why[STORE_WHY_BYTES];
+	void (*back)(struct array *a, struct life_task *t); /* on the engine thread */
+};
+
+static struct life_task *task_new(struct array *a, void (*back)(struct array *, struct life_task *))
+{
+	struct life_task *t = calloc(1, sizeof(*t));
+
+	assert(t);
+	t->a = a;
+	t->back = back;
+	t->rec = a->rec;
+	t->desc = a->live;
+	t->force = a->force;
+	a->tasks++;
+	return t;
+}
+
+static void task_back(struct task *task)
+{
+	struct life_task *t = (struct life_task *)(void *)task;
+	struct array *a = t->a;
+
+	a->tasks--;
+	t->back(a, t);
+	free(t);
+	if (a->phase == ARRAY_PHASE_CLOSE)
+		array_close_check(a);
+}
+
+/* ---- on the worker -------------------------------------------------------------------------- */
+
+static void record_load(struct life_task *t)
+{
+	t->err = store_get_record(t->desc.name, &t->rec, t->why);
+	/* Of an array that had the name before. */
+	if (!t->err && !t->desc.ran && memcmp(t->rec.uuid, t->desc.uuid, DDR_UUID_BYTES))
+		t->err = -ENOENT;
+	if (t->err == -ENOENT && (!t->desc.ran || t->force)) {
+		memset(&t->rec, 0, sizeof(t->rec));
+		memcpy(t->rec.uuid, t->desc.uuid, DDR_UUID_BYTES);
+		t->rec.clean = true;
+		t->err = store_put_record(t->desc.name, &t->rec, t->why);
+	} else if (t->err == -ENOENT) {
+		snprintf(t->why, sizeof(t->why),
+			 "the record of array %s is missing although it ran here: what this node "
+			 "has acknowledged is not known; restore %s.record, or start with --force",
+			 t->desc.name, t->desc.name);
+	}
+	if (!t->err && memcmp(t->rec.uuid, t->desc.uuid, DDR_UUID_BYTES)) {
+		t->err = -EBADMSG;
+		snprintf(t->why, sizeof(t->why),
+			 "%s.record is of another array of that name; remove it if that one is "
+			 "gone for good",
+			 t->desc.name);
+	}
+}
+
+static void work(struct task *task)
+{
+	struct life_task *t = (struct life_task *)(void *)task;
+
+	t->err = 0;
+	if (t->load)
+		record_load(t);
+	if (!t->err && t->new_inc) {
+		t->err = store_incarnation(&t->rec.inc, t->why);
+		t->rec.clean = false;
+	}
+	if (!t->err && t->put)
+		t->err = store_put_record(t->desc.name, &t->rec, t->why);
+	mailbox_post(&t->a->box, &t->task, task_back);
+}
+
+static void send_work(struct array *a, struct life_task *t)
+{
+	mailbox_post(&a->env.worker->box, &t->task, work);
+}
+
+/* ---- start: the record, the last life's fence, a new life -------------------------------------
+ */
+
+static void ran_changed(struct task *task)
+{
+	struct life_task *t = (struct life_task *)(void *)task;
+
+	t->a->desc = t->desc;
+	t->a->env.changed(t->a, &t->desc);
+	mailbox_post(&t->a->box, &t->task, task_back);
+}
+
+static void nothing(struct array *a, struct life_task *t)
+{
+	(void)a;
+	(void)t;
+}
+
+/* What was learnt goes to the main thread, which writes it down. */
+void life_changed(struct array *a)
+{
+	struct life_task *t = task_new(a, nothing);
+
+	mailbox_post(a->env.main, &t->task, ran_changed);
+}
+
+static void serving_told(struct task *task)
+{
+	struct life_task *t = (struct life_task *)(void *)task;
+
+	t->a->env.serving(t->a, t->serving);
+	mailbox_post(&t->a->box, &t->task, task_back);
+}
+
+void life_serving(struct array *a, bool yes)
+{
+	struct life_task *t;
+
+	if (a->serving == yes)
+		return;
+	a->serving = yes;
+	t = task_new(a, nothing);
+	t->serving = yes;
+	mailbox_post(a->env.main, &t->task, serving_told);
+}
+
+static void renew_again(struct array *a);
+
+static void begun(struct array *a, struct life_task *t)
+{
+	if (a->phase == ARRAY_PHASE_CLOSE)
+		return;
+	if (t->err) {
+		array_waits(a, "%s", t->why);
+		array_say(a, LOG_ERR, "%s", t->why);
+		array_again(a, AGAIN_MS, renew_again);
+		return;
+	}
+	a->rec = t->rec;
+	a->inc = t->rec.inc;
+	array_run(a);
+}
+
+static void renew_again(struct array *a)
+{
+	struct life_task *t = task_new(a, begun);
+
+	t->new_inc = t->put = true;
+	send_work(a, t);
+}
+
+static void ran_told(struct array *a, struct life_task *t)
+{
+	(void)t;
+	if (a->phase != ARRAY_PHASE_CLOSE)
+		renew_again(a);
+}
+
+static void life_begin(struct array *a)
+{
+	struct life_task *t;
+
+	array_phase(a, ARRAY_PHASE_RECORD);
+	array_waits(a, "a new incarnation to be made durable");
+	if (a->live.ran) {
+		renew_again(a);
+		return;
+	}
+	/* `ran` is durable before anything is done that the record must not forget. */
+	a->live.ran = true;
+	t = task_new(a, ran_told);
+	mailbox_post(a->env.main, &t->task, ran_changed);
+}
+
+static void loaded(struct array *a, struct life_task *t)
+{
+	if (a->phase == ARRAY_PHASE_CLOSE)
+		return;
+	if (t->err) {
+		array_fail(a, "%s", t->why);
+		return;
+	}
+	a->rec = t->rec;
+	if (a->rec.clean || !a->rec.inc) {
+		a->fenced_inc = a->rec.inc;
+		life_begin(a);
+		return;
+	}
+	array_phase(a, ARRAY_PHASE_FENCE);
+	array_waits(a, "the fence of this node's last life in the array");
+	life_fence(a, a->self.node, a->rec.inc);
+}
+
+void life_load(struct array *a)
+{
+	struct life_task *t = task_new(a, loaded);
+
+	array_phase(a, ARRAY_PHASE_RECORD);
+	array_waits(a, "its record to be read");
+	t->load = true;
+	send_work(a, t);
+}
+
+/* ---- fences --------------------------------------------------------------------------------- */
+
+struct life_fence {
+	struct fence_ask ask;
+	struct task task;
+	struct array *a;
+	int err;
+	char why[FENCE_WHY_BYTES];
+};
+
+static void fence_own_again(struct array *a)
+{
+	life_fence(a, a->self.node, a->rec.inc);
+}
+
+static void fence_answer(struct array *a, uint32_t node, uint64_t inc, int err, const char *why)
+{
+	struct event ev = {.type = EV_FENCE_DONE};
+
+	if (a->phase == ARRAY_PHASE_FENCE) {
+		if (err) {
+			array_waits(a, "the fence of this node's last life in the array: %s", why);
+			array_again(a, AGAIN_MS, fence_own_again);
+			return;
+		}
+		a->fenced_inc = inc;
+		life_begin(a);
+		return;
+	}
+	if (!a->e)
+		return;
+	ev.fence.node = node;
+	ev.fence.inc = inc;
+	ev.fence.err = err;
+	pump_push(a, &ev);
+}
+
+static void fence_back(struct task *task)
+{
+	struct life_fence *f =
+	    (struct life_fence *)(void *)((char *)task - offsetof(struct life_fence, task));
+	struct array *a = f->a;
+
+	a->tasks--;
+	if (a->phase != ARRAY_PHASE_CLOSE)
+		fence_answer(a, f->ask.node, f->ask.inc, f->err, f->why);
+	free(f);
+	if (a->phase == ARRAY_PHASE_CLOSE)
+		array_close_check(a);
+}
+
+static void fence_done(struct fence_ask *ask, int err, const char *why)
+{
+	struct life_fence *f = (struct life_fence *)(void *)ask;
+
+	f->err = err;
+	strncpy(f->why, why, sizeof(f->why) - 1);
+	mailbox_post(&f->a->box, &f->task, fence_back);
+}
+
+static void fence_main(struct task *task)
+{
+	struct life_fence *f =
+	    (struct life_fence *)(void *)((char *)task - offsetof(struct life_fence, task));
+
+	fence_run(&f->ask);
+}
+
+void life_fence(struct array *a, uint32_t node, uint64_t inc)
+{
+	struct life_fence *f;
+
+	if (node == a->self.node && inc <= a->fenced_inc) {
+		fence_answer(a, node, inc, 0, "");
+		return;
+	}
+	f = calloc(1, sizeof(*f));
+	assert(f);
+	f->a = a;
+	f->ask.node = node;
+	f->ask.inc = inc;
+	f->ask.done = fence_done;
+	for (uint32_t i = 0; i < a->live.count; i++)
+		strcpy(f->ask.uri[f->ask.count++], a->live.uri[i]);
+	a->tasks++;
+	mailbox_post(a->env.main, &f->task, fence_main);
+}
+
+/* ---- while it runs -------------------------------------------------------------------------- */
+
+static void record_put(struct array *a);
+
+static void recorded(struct array *a, struct life_task *t)
+{
+	struct event ev = {.type = EV_RECORD_DONE};
+
+	if (t->err) {
+		array_say(a, LOG_ERR, "%s; the array waits for it", t->why);
+		if (a->phase < ARRAY_PHASE_CLOSE)
+			array_again(a, AGAIN_MS, record_put);
+		return;
+	}
+	pump_push(a, &ev);
+}
+
+static void record_put(struct array *a)
+{
+	struct life_task *t = task_new(a, recorded);
+
+	t->put = true;
+	send_work(a, t);
+}
+
+void life_record(struct array *a, const struct record *r)
+{
+	a->rec.record = *r;
+	if (a->restarting)
+		a->record_waits = true; /* never an old incarnation over a new one */
+	else
+		record_put(a);
+}
+
+static void renewed(struct array *a, struct life_task *t)
+{
+	struct event ev = {.type = EV_RESTART};
+
+	a->restarting = false;
+	if (!t->err)
+		a->rec.inc = a->inc = t->rec.inc;
+	if (a->record_waits)
+		record_put(a);
+	a->record_waits = false;
+	if (t->err) {
+		array_say(a, LOG_ERR, "%s", t->why);
+		return; /* pump_end asks again */
+	}
+	a->removed = false;
+	ev.restart.inc = a->inc;
+	pump_push(a, &ev);
+	array_say(a, LOG_NOTICE, "joins again as incarnation %llu", (unsigned long long)a->inc);
+}
+
+void life_renew(struct array *a)
+{
+	struct life_task *t = task_new(a, renewed);
+
+	t->new_inc = t->put = true;
+	send_work(a, t);
+}
+
+static void cleaned(struct array *a, struct life_task *t)
+{
+	if (t->err)
+		array_say(a, LOG_WARNING, "%s", t->why);
+	(void)a; /* array_close_check ends it */
+}
+
+void life_clean(struct array *a)
+{
+	struct life_task *t = task_new(a, cleaned);
+
+	t->rec.clean = true;
+	t->put = true;
+	send_work(a, t);
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Events into the engine, outs out of it. Events wait in a ring that grows up to ARRAY_QUEUE_MAX;
+ * what an event points to (a message, a URI) is a copy that is freed after its step.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/array_int.h"
+
+static void queue_grow(struct array *a)
+{
+	uint32_t cap = a->q_cap ? 2 * a->q_cap : 1024;
+	struct event *v = malloc(cap * sizeof(*v));
+
+	assert(v && cap <= ARRAY_QUEUE_MAX);
+	for (uint32_t i = 0; i < a->q_count; i++)
+		v[i] = a->queue[(a->q_first + i) & (a->q_cap - 1)];
+	free(a->queue);
+	a->queue = v;
+	a->q_cap = cap;
+	a->q_first = 0;
+}
+
+void pump_push(struct array *a, const struct event *ev)
+{
+	if (a->q_count == a->q_cap)
+		queue_grow(a);
+	a->queue[(a->q_first + a->q_count++) & (a->q_cap - 1)] = *ev;
+}
+
+static void event_release(struct event *ev)
+{
+	if (ev->type == EV_MSG)
+		free((void *)ev->msg.data);
+	else if (ev->type == EV_ADMIN)
+		free((void *)ev->admin.uri);
+}
+
+/* ---- messages ------------------------------------------------------------------------------- */
+
+static bool message_send(struct array *a, const void *data, size_t bytes)
+{
+	int err = group_send(a->group, data, bytes);
+
+	if (err == -EAGAIN)
+		return false;
+	/* -ENOTCONN: without a view nobody hears us, and none of it would count later. */
+	if (err && err != -ENOTCONN)
+		array_say(a, LOG_ERR, "a message of %zu bytes can't be sent: %s", bytes,
+			  strerror(-err));
+	return true;
+}
+
+static void send_out(struct array *a, const struct out *o)
+{
+	struct waiting_msg *m;
+
+	if (!a->joined)
+		return;
+	if (!a->msg_first && message_send(a, o->send.data, o->send.bytes))
+		return;
+	m = malloc(sizeof(*m) + o->send.bytes);
+	/* Not sent for so long: the node is as good as dead, and must not send half of it. */
+	assert(m && a->msg_bytes + o->send.bytes <= ARRAY_SEND_MAX);
+	m->next = NULL;
+	m->bytes = o->send.bytes;
+	memcpy(m->data, o->send.data, o->send.bytes);
+	*a->msg_last = m;
+	a->msg_last = &m->next;
+	a->msg_bytes += m->bytes;
+}
+
+void pump_writable(struct array *a)
+{
+	struct waiting_msg *m;
+
+	while ((m = a->msg_first) && message_send(a, m->data, m->bytes)) {
+		a->msg_first = m->next;
+		if (!a->msg_first)
+			a->msg_last = &a->msg_first;
+		a->msg_bytes -= m->bytes;
+		free(m);
+	}
+}
+
+void pump_drop_messages(struct array *a)
+{
+	while (a->msg_first) {
+		struct waiting_msg *m = a->msg_first;
+
+		a->msg_first = m->next;
+		free(m);
+	}
+	a->msg_last = &a->msg_first;
+	a->msg_bytes = 0;
+}
+
+/* ---- outs ----------------------------------------------------------------------------------- */
+
+static void admin_answer(struct array *a, const struct out *o)
+{
+	struct array_admin **at = &a->admins, *q;
+
+	while (*at && (*at)->tag != o->admin_done.tag)
+		at = &(*at)->next;
+	q = *at;
+	if (!q)
+		return; /* ADMIN_STOP is the runtime's own */
+	*at = q->next;
+	q->err = o->admin_done.err;
+	if (!q->err && q->cmd == ADMIN_ADD)
+		dev_settle(a); /* the new URI is on its way to the disk before the answer is */
+	if (o->admin_done.why) {
+		strncpy(q->why, o->admin_done.why, sizeof(q->why) - 1);
+		q->why[sizeof(q->why) - 1] = '\0';
+	}
+	mailbox_post(a->env.main, &q->task, q->task.run);
+}
+
+static void out_removed(struct array *a)
+{
+	array_say(a, LOG_ERR,
+		  "this node was removed from the array: every open is ended, requests under way "
+		  "fail; it joins again as a new incarnation");
+	a->removed = true;
+	if (a->serving)
+		front_reset(a->front);
+	life_serving(a, false);
+}
+
+static void do_out(struct array *a, const struct out *o)
+{
+	switch (o->type) {
+	case OUT_DEV_IO:
+		dev_io(a, o);
+		break;
+	case OUT_DEV_CANCEL:
+		dev_cancel(a, o->cancel.dev);
+		break;
+	case OUT_SEND:
+		send_out(a, o);
+		break;
+	case OUT_FENCE:
+		life_fence(a, o->fence.node, o->fence.inc);
+		break;
+	case OUT_RECORD:
+		life_record(a, &o->record);
+		break;
+	case OUT_IO_DONE:
+		front_complete(a->front, o->io_done.tag, o->io_done.err);
+		break;
+	case OUT_ADMIN_DONE:
+		admin_answer(a, o);
+		break;
+	case OUT_OPEN:
+		dev_open_uri(a, o->open.uri);
+		break;
+	case OUT_LOCK:
+	case OUT_UNLOCK:
+		assert(!"LOCK_EXTERNAL is not configured");
+		break;
+	case OUT_REMOVED:
+		out_removed(a);
+		break;
+	case OUT_STOPPED:
+		a->stopped_cleanly = a->phase == ARRAY_PHASE_STOP;
+		break;
+	}
+}
+
+static void step(struct array *a, struct event *ev)
+{
+	ev->now_us = loop_clock_us(a->loop);
+	a->q.count = 0;
+	engine_step(a->e, ev, &a->q);
+	for (uint32_t i = 0; i < a->q.count; i++)
+		do_out(a, &a->q.v[i]);
+	event_release(ev);
+}
+
+/* ---- turns ---------------------------------------------------------------------------------- */
+
+static void serve_check(struct array *a)
+{
+	struct front_export ex = {0};
+	struct engine_status st;
+	const struct geo *g;
+
+	engine_status(a->e, &st);
+	g = engine_geo(a->e);
+	if (st.state != ENGINE_ACTIVE || !g)
+		return;
+	strcpy(ex.name, a->live.name);
+	strcpy(ex.description, "ddraid array");
+	ex.size_bytes = g->size_bytes;
+	ex.preferred_bytes = g->p.stripe_bytes;
+	if (front_serve(a->front, &ex)) {
+		array_fail(a, "an array of %llu bytes can't be served",
+			   (unsigned long long)g->size_bytes);
+		return;
+	}
+	life_serving(a, true);
+	array_say(a, LOG_NOTICE, "active, serves %llu bytes", (unsigned long long)g->size_bytes);
+}
+
+void pump_tick(struct array *a)
+{
+	uint64_t at = engine_deadline_us(a->e);
+
+	if (!loop_timer_is_set(&a->tick) || a->tick.deadline_us != at)
+		loop_timer_set(a->loop, &a->tick, at);
+}
+
+static void pump_end(struct array *a)
+{
+	if (a->removed && !a->under_way && !a->restarting) {
+		a->restarting = true;
+		life_renew(a);
+	}
+	if (!a->serving && !a->removed && a->phase == ARRAY_PHASE_RUN)
+		serve_check(a);
+	if (a->stopped_cleanly && !a->under_way)
+		array_close(a);
+	if (a->phase != ARRAY_PHASE_CLOSE)
+		pump_tick(a);
+}
+
+bool pump_turn(void *arg)
+{
+	struct array *a = arg;
+	uint32_t n = 0;
+
+	if (!a->q_count)
+		return false;
+	while (a->q_count && n++ < ARRAY_PUMP_BATCH) {
+		struct event ev = a->queue[a->q_first];
+
+		a->q_first = (a->q_first + 1) & (a->q_cap - 1);
+		a->q_count--;
+		if (a->e && a->phase != ARRAY_PHASE_CLOSE)
+			step(a, &ev);
+		else
+			event_release(&ev);
+	}
+	if (a->e && a->phase != ARRAY_PHASE_CLOSE)
+		pump_end(a);
+	return true;
+}
+
+void pump_free(struct array *a)
+{
+	while (a->q_count) {
+		event_release(&a->queue[a->q_first]);
+		a->q_first = (a->q_first + 1) & (a->q_cap - 1);
+		a->q_count--;
+	}
+	while (a->admins) {
+		struct array_admin *q = a->admins;
+
+		a->admins = q->next;
+		q->err = -ESHUTDOWN;
+		mailbox_post(a->env.main, &q->task, q->task.run);
+	}
+	free(a->queue);
+	free(a->q.v);
+	pump_drop_messages(a);
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Looking into an array: copies for the main thread, requests of people, and what is logged by
+ * itself when it changes.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/array_int.h"
+
+/* ---- copies --------------------------------------------------------------------------------- */
+
+static void dev_fill(const struct array *a, uint32_t i, struct array_dev_status *s)
+{
+	const struct dev *d = &a->dev[i];
+
+	s->used = d->used && !d->closing;
+	if (!s->used)
+		return;
+	strcpy(s->uri, d->uri);
+	s->up = d->up;
+	s->info = d->info;
+	s->member = a->e ? engine_member_of_dev(a->e, i) : 0xff;
+	s->down_ms = d->up || !d->down_us ? 0 : (loop_now_us(a->loop) - d->down_us) / 1000;
+	strcpy(s->why, d->why);
+}
+
+void status_fill(struct array *a, struct array_status *st)
+{
+	const struct geo *g;
+
+	memset(st, 0, sizeof(*st));
+	st->phase = a->phase;
+	st->now_us = loop_now_us(a->loop);
+	st->inc = a->inc;
+	st->self = a->self;
+	st->slot = UINT32_MAX;
+	st->view_count = a->view_count;
+	memcpy(st->view, a->view, sizeof(st->view));
+	strcpy(st->waits, a->waits);
+	st->waits_us = a->waits_us;
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		st->dev[i].member = 0xff;
+		dev_fill(a, i, &st->dev[i]);
+	}
+	if (a->front)
+		front_stats(a->front, &st->front);
+	if (!a->e)
+		return;
+	engine_status(a->e, &st->engine);
+	g = engine_geo(a->e);
+	st->have_geo = g;
+	if (g)
+		st->geo = *g;
+	st->slot = engine_slot(a->e);
+}
+
+static void query_back(struct task *t)
+{
+	struct array_query *q = (struct array_query *)(void *)t;
+
+	q->done(q, q->err);
+}
+
+static void query_run(struct task *t)
+{
+	struct array_query *q = (struct array_query *)(void *)t;
+	struct array *a = q->array;
+
+	q->err = a->running ? 0 : -ESHUTDOWN;
+	if (!q->err)
+		status_fill(a, &q->status);
+	mailbox_post(a->env.main, &q->task, query_back);
+}
+
+void array_query(struct array *a, struct array_query *q)
+{
+	_Static_assert(offsetof(struct array_query, task) == 0, "found by its task");
+	q->array = a;
+	if (a->running) {
+		mailbox_post(&a->box, &q->task, query_run);
+		return;
+	}
+	q->err = -ESHUTDOWN;
+	mailbox_post(a->env.main, &q->task, query_back);
+}
+
+/* ---- requests of people --------------------------------------------------------------------- */
+
+static void admin_back(struct task *t)
+{
+	struct array_admin *q = (struct array_admin *)(void *)t;
+
+	q->done(q, q->err, q->why);
+}
+
+static void admin_run(struct task *t)
+{
+	struct array_admin *q = (struct array_admin *)(void *)t;
+	struct array *a = q->array;
+	struct event ev = {.type = EV_ADMIN};
+
+	if (!a->running || a->phase != ARRAY_PHASE_RUN) {
+		q->err = -ESHUTDOWN;
+		mailbox_post(a->env.main, &q->task, admin_back);
+		return;
+	}
+	q->task.run = admin_back; /* where it goes when the engine has answered */
+	q->tag = ++a->admin_tag;
+	q->next = a->admins;
+	a->admins = q;
+	ev.admin.tag = q->tag;
+	ev.admin.cmd = q->cmd;
+	ev.admin.member = q->member;
+	ev.admin.uri = strdup(q->uri);
+	pump_push(a, &ev);
+}
+
+void array_admin(struct array *a, struct array_admin *q)
+{
+	_Static_assert(offsetof(struct array_admin, task) == 0, "found by its task");
+	q->array = a;
+	q->why[0] = '\0';
+	if (a->running) {
+		mailbox_post(&a->box, &q->task, admin_run);
+		return;
+	}
+	q->err = -ESHUTDOWN;
+	mailbox_post(a->env.main, &q->task, admin_back);
+}
+
+/* ---- the log -------------------------------------------------------------------------------- */
+
+static void watch_members(struct array *a, const struct engine_status *st)
+{
+	for (uint8_t i = 0; i < st->map.n; i++) {
+		const struct map_member *now = &st->map.member[i], *was = &a->seen.map.member[i];
+
+		if (!a->seen.map.n || now->state == was->state)
+			continue;
+		array_say(a, now->state == MEMBER_IN_SYNC ? LOG_NOTICE : LOG_WARNING,
+			  "member %u: %s -> %s (epoch %" PRIu64 ")", i,
+			  member_state_name(was->state), member_state_name(now->state),
+			  st->map.epoch.num);
+	}
+}
+
+static void watch_waits(struct array *a, const struct engine_status *st)
+{
+	char text[256] = "";
+
+	if (st->waits && st->waits_node)
+		snprintf(text, sizeof(text), "%s, node %u", st->waits, st->waits_node);
+	else if (st->waits)
+		snprintf(text, sizeof(text), "%s", st->waits);
+	/* What lasts over two looks. */
+	if (!strcmp(text, a->seen_waits)) {
+		if (text[0] && !a->waits_said) {
+			array_say(a, LOG_NOTICE, "waits for %s", text);
+			a->waits_said = true;
+		}
+		return;
+	}
+	strcpy(a->seen_waits, text);
+	a->waits_said = false;
+}
+
+void status_watch(struct array *a)
+{
+	struct engine_status st;
+
+	if (!a->e || a->phase == ARRAY_PHASE_CLOSE)
+		return;
+	engine_status(a->e, &st);
+	if (st.state != a->seen.state)
+		array_say(a, LOG_INFO, "%s", engine_state_name(st.state));
+	watch_members(a, &st);
+	watch_waits(a, &st);
+	if (st.leading && !a->seen.leading)
+		array_say(a, LOG_INFO, "this node leads");
+	if (!st.slots_unrecovered && a->seen.slots_unrecovered)
+		array_say(a, LOG_NOTICE,
+			  "all dead slots are recovered; parity of %" PRIu64
+			  " stripes was set right",
+			  st.parity_fixed);
+	if (a->seen.rebuild_total && !st.rebuild_total)
+		array_say(a, LOG_NOTICE, "the rebuild is through");
+	a->seen = st;
+	if (a->phase == ARRAY_PHASE_RUN)
+		dev_settle(a);
+}

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Reads ddraid.conf; config.h says what it looks like. Each key is one line of the table below. */
+#include <ctype.h>
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <syslog.h>
+
+#include "daemon/config.h"
+#include "daemon/ports/member.h"
+#include "daemon/units.h"
+
+#define LINE_BYTES 1024
+
+enum kind { KIND_PATH, KIND_WORD, KIND_TIME, KIND_SIZE, KIND_NUMBER, KIND_CHOICE };
+
+static const char *const levels[] = {"emerg",   "alert",  "crit", "error",
+				     "warning", "notice", "info", "debug"};
+static const char *const fences[] = {"", "command", "zombie_timeout", "none"};
+static const char *const clusters[] = {"corosync", "alone"};
+
+struct key {
+	const char *section, *name;
+	enum kind kind;
+	size_t offset, bytes; /* of the field */
+	uint64_t min, max;
+	const char *const *choice; /* KIND_CHOICE: names by number; KIND_WORD: names, or NULL */
+	uint32_t choices;
+};
+
+#define FIELD(f) offsetof(struct config, f), sizeof(((struct config *)0)->f)
+#define CHOICES(a) (a), sizeof(a) / sizeof((a)[0])
+
+static const struct key keys[] = {
+    {"daemon", "state_dir", KIND_PATH, FIELD(state_dir), 0, 0, NULL, 0},
+    {"daemon", "run_dir", KIND_PATH, FIELD(run_dir), 0, 0, NULL, 0},
+    {"daemon", "ipc_name", KIND_WORD, FIELD(ipc_name), 0, 0, NULL, 0},
+    {"daemon", "log_level", KIND_CHOICE, FIELD(log_level), 0, 0, CHOICES(levels)},
+    {"cluster", "cluster", KIND_WORD, FIELD(cluster), 0, 0, CHOICES(clusters)},
+    {"cluster", "heartbeat", KIND_TIME, FIELD(heartbeat_ms), 10, 60000, NULL, 0},
+    {"cluster", "heartbeat_limit", KIND_TIME, FIELD(heartbeat_limit_ms), 50, 600000, NULL, 0},
+    {"cluster", "evict", KIND_TIME, FIELD(evict_ms), 200, 600000, NULL, 0},
+    {"cluster", "stop_timeout", KIND_TIME, FIELD(stop_ms), 100, 600000, NULL, 0},
+    {"fence", "fence", KIND_CHOICE, FIELD(fence), 1, 0, CHOICES(fences)},
+    {"fence", "fence_command", KIND_PATH, FIELD(fence_command), 0, 0, NULL, 0},
+    {"fence", "fence_timeout", KIND_TIME, FIELD(fence_timeout_ms), 100, 3600000, NULL, 0},
+    {"fence", "zombie_timeout", KIND_TIME, FIELD(zombie_timeout_ms), 0, 3600000, NULL, 0},
+    {"members", "connections", KIND_NUMBER, FIELD(member_connections), 1, MEMBER_MAX_CONNECTIONS,
+     NULL, 0},
+    {"members", "inflight", KIND_SIZE, FIELD(member_inflight_bytes), 1 << 20,
+     MEMBER_MAX_INFLIGHT_BYTES, NULL, 0},
+    {"members", "connect_timeout", KIND_TIME, FIELD(member_connect_ms), 100, 600000, NULL, 0},
+    {"members", "request_timeout", KIND_TIME, FIELD(member_request_ms), 0, 600000, NULL, 0},
+    {"members", "zombie_timeout", KIND_TIME, FIELD(member_zombie_ms), 0, 3600000, NULL, 0},
+};
+
+#define KEYS (sizeof(keys) / sizeof(keys[0]))
+
+void config_init(struct config *c)
+{
+	memset(c, 0, sizeof(*c));
+	strcpy(c->state_dir, "/var/lib/ddraid");
+	strcpy(c->run_dir, "/run/ddraid");
+	strcpy(c->ipc_name, "ddraid");
+	strcpy(c->cluster, "corosync");
+	c->log_level = LOG_INFO;
+	c->heartbeat_ms = 200;
+	c->evict_ms = 4000;
+	c->stop_ms = 10000;
+	c->fence_timeout_ms = 60000;
+	c->zombie_timeout_ms = 30000;
+	c->member_connections = 1;
+	c->member_inflight_bytes = MEMBER_INFLIGHT_BYTES;
+	c->member_connect_ms = MEMBER_CONNECT_MS;
+	c->member_request_ms = MEMBER_REQUEST_MS;
+	c->member_zombie_ms = MEMBER_ZOMBIE_MS;
+}
+
+const char *fence_policy_name(uint32_t policy)
+{
+	return policy < sizeof(fences) / sizeof(fences[0]) ? fences[policy] : "?";
+}
+
+int config_time(const char *text, uint32_t *ms)
+{
+	static const struct {
+		const char *name;
+		uint32_t ms;
+	} unit[] = {{"", 1}, {"ms", 1}, {"s", 1000}, {"min", 60000}};
+	char *end;
+	uint64_t n;
+
+	if (!isdigit((unsigned char)text[0]))
+		return -EINVAL;
+	errno = 0;
+	n = strtoull(text, &end, 10);
+	while (*end == ' ')
+		end++;
+	for (size_t i = 0; i < sizeof(unit) / sizeof(unit[0]); i++) {
+		if (strcmp(end, unit[i].name) != 0)
+			continue;
+		if (errno || n > UINT32_MAX / unit[i].ms)
+			return -EINVAL;
+		*ms = (uint32_t)(n * unit[i].ms);
+		return 0;
+	}
+	return -EINVAL;
+}
+
+static int choice_find(const struct key *k, const char *value, uint32_t *index)
+{
+	for (uint32_t i = (uint32_t)k->min; i < k->choices; i++) {
+		*index = i;
+		if (!strcmp(k->choice[i], value))
+			return 0;
+	}
+	return -EINVAL;
+}
+
+static int bad_choice(const struct key *k, const char *value, char *why)
+{
+	size_t n =
+	    (size_t)snprintf(why, CONFIG_WHY_BYTES, "%s = %.60s is not one of:", k->name, value);
+
+	for (uint32_t i = (uint32_t)k->min; i < k->choices && n < CONFIG_WHY_BYTES; i++)
+		n += (size_t)snprintf(why + n, CONFIG_WHY_BYTES - n, " %s", k->choice[i]);
+	return -EINVAL;
+}
+
+static int set_text(const struct key *k, char *field, const char *value, char *why)
+{
+	uint32_t i;
+
+	if (k->choice && choice_find(k, value, &i))
+		return bad_choice(k, value, why);
+	if (k->kind == KIND_PATH && value[0] != '/') {
+		snprintf(why, CONFIG_WHY_BYTES,
+			 "%s = %.60s is not an absolute path; begin it with /", k->name, value);
+		return -EINVAL;
+	}
+	if (!value[0] || strlen(value) >= k->bytes) {
+		snprintf(why, CONFIG_WHY_BYTES, "%s wants 1 to %zu characters", k->name,
+			 k->bytes - 1);
+		return -EINVAL;
+	}
+	strcpy(field, value);
+	return 0;
+}
+
+static int set_number(const struct key *k, uint32_t *field, const char *value, char *why)
+{
+	uint64_t n = 0;
+	uint32_t ms = 0;
+	int err;
+
+	if (k->kind == KIND_CHOICE)
+		return choice_find(k, value, field) ? bad_choice(k, value, why) : 0;
+	if (k->kind == KIND_TIME) {
+		err = config_time(value, &ms);
+		n = ms;
+	} else if (k->kind == KIND_SIZE) {
+		err = size_parse(value, &n, NULL);
+	} else {
+		err = number_parse(value, 0, UINT32_MAX, &n);
+	}
+	if (err || n < k->min || n > k->max) {
+		snprintf(why, CONFIG_WHY_BYTES, "%s = %.60s is out of range: use %llu to %llu%s",
+			 k->name, value, (unsigned long long)k->min, (unsigned long long)k->max,
+			 k->kind == KIND_TIME ? " ms; units are ms, s, min" : "");
+		return -EINVAL;
+	}
+	*field = (uint32_t)n;
+	return 0;
+}
+
+static int set_key(struct config *c, const char *section, const char *name, const char *value,
+		   char *why)
+{
+	const struct key *other = NULL;
+
+	for (size_t i = 0; i < KEYS; i++) {
+		const struct key *k = &keys[i];
+		char *field = (char *)c + k->offset;
+
+		if (strcmp(k->name, name) != 0)
+			continue;
+		other = k;
+		if (strcmp(k->section, section) != 0)
+			continue;
+		if (k->kind == KIND_PATH || k->kind == KIND_WORD)
+			return set_text(k, field, value, why);
+		return set_number(k, (uint32_t *)(void *)field, value, why);
+	}
+	if (other)
+		snprintf(why, CONFIG_WHY_BYTES, "%s belongs into section [%s]", name,
+			 other->section);
+	else
+		snprintf(why, CONFIG_WHY_BYTES,
+			 "there is no key %.60s; see the head of the configuration's template",
+			 name);
+	return -EINVAL;
+}
+
+static char *strip(char *s)
+{
+	size_t n;
+
+	while (isspace((unsigned char)*s))
+		s++;
+	n = strlen(s);
+	while (n && isspace((unsigned char)s[n - 1]))
+		s[--n] = '\0';
+	return s;
+}
+
+static bool section_known(const char *section)
+{
+	for (size_t i = 0; i < KEYS; i++) {
+		if (!strcmp(keys[i].section, section))
+			return true;
+	}
+	return false;
+}
+
+/* `section` is what the line stands in, and changes with it. */
+static int take_line(struct config *c, char *line, char section[64], char *why)
+{
+	char *s, *eq, *hash = strchr(line, '#');
+	size_t n;
+
+	if (hash)
+		*hash = '\0';
+	s = strip(line);
+	n = strlen(s);
+	if (!n)
+		return 0;
+	if (s[0] == '[') {
+		if (s[n - 1] != ']' || n - 2 >= 64) {
+			snprintf(why, CONFIG_WHY_BYTES, "a section is [name] on a line of its own");
+			return -EINVAL;
+		}
+		s[n - 1] = '\0';
+		strcpy(section, strip(s + 1));
+		if (section_known(section))
+			return 0;
+		snprintf(why, CONFIG_WHY_BYTES,
+			 "there is no section [%s]; use [daemon], [cluster], [fence], [members]",
+			 section);
+		return -EINVAL;
+	}
+	eq = strchr(s, '=');
+	if (!eq) {
+		snprintf(why, CONFIG_WHY_BYTES, "write `key = value`");
+		return -EINVAL;
+	}
+	*eq = '\0';
+	return set_key(c, section, strip(s), strip(eq + 1), why);
+}
+
+int config_finish(struct config *c, char why[CONFIG_WHY_BYTES])
+{
+	if (c->fence == FENCE_UNSAID)
+		c->fence = c->fence_command[0] ? FENCE_COMMAND : FENCE_ZOMBIE_TIMEOUT;
+	if (c->fence == FENCE_COMMAND && !c->fence_command[0]) {
+		snprintf(why, CONFIG_WHY_BYTES,
+			 "fence = command wants a fence_command = /path in [fence]");
+		return -EINVAL;
+	}
+	if (c->heartbeat_limit_ms && c->heartbeat_limit_ms < 2 * c->heartbeat_ms) {
+		snprintf(why, CONFIG_WHY_BYTES,
+			 "heartbeat_limit = %u ms is less than two heartbeats of %u ms; raise it",
+			 c->heartbeat_limit_ms, c->heartbeat_ms);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+int config_load(struct config *c, const char *path, char why[CONFIG_WHY_BYTES])
+{
+	char line[LINE_BYTES], section[64] = "", what[CONFIG_WHY_BYTES] = "";
+	FILE *f = fopen(path, "re");
+	int err = 0, number = 0;
+
+	if (!f) {
+		err = -errno;
+		snprintf(why, CONFIG_WHY_BYTES, "%s can't be read: %s", path, strerror(errno));
+		return err;
+	}
+	while (!err && fgets(line, sizeof(line), f)) {
+		number++;
+		if (!strchr(line, '\n') && !feof(f)) {
+			snprintf(what, sizeof(what), "the line is longer than %d characters",
+				 LINE_BYTES - 2);
+			err = -EINVAL;
+		} else {
+			err = take_line(c, line, section, what);
+		}
+	}
+	fclose(f);
+	if (err)
+		snprintf(why, CONFIG_WHY_BYTES, "%s:%d: %.300s", path, number, what);
+	else if (config_finish(c, what)) {
+		snprintf(why, CONFIG_WHY_BYTES, "%s: %.300s", path, what);
+		err = -EINVAL;
+	}
+	return err;
+}
+
+const char *config_get(const struct config *c, uint32_t i, char name[64],
+		       char value[CONFIG_PATH_BYTES])
+{
+	const struct key *k;
+	const char *field;
+	uint32_t n;
+
+	if (i >= KEYS)
+		return NULL;
+	k = &keys[i];
+	field = (const char *)c + k->offset;
+	snprintf(name, 64, "%s.%s", k->section, k->name);
+	if (k->kind == KIND_PATH || k->kind == KIND_WORD) {
+		snprintf(value, CONFIG_PATH_BYTES, "%s", field);
+		return k->name;
+	}
+	memcpy(&n, field, sizeof(n));
+	if (k->kind == KIND_CHOICE)
+		snprintf(value, CONFIG_PATH_BYTES, "%s", k->choice[n]);
+	else
+		snprintf(value, CONFIG_PATH_BYTES, "%u%s", n, k->kind == KIND_TIME ? "ms" : "");
+	return k->name;
+}

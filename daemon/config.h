@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * ddraid.conf: lines of `key = value`, sections in brackets, comments after #. A key that is not
+ * known, stands in another section than its own, or has a value out of its range is an error that
+ * names file and line. Nothing is guessed.
+ *
+ *	[daemon]    state_dir run_dir log_level ipc_name
+ *	[cluster]   cluster heartbeat heartbeat_limit evict stop_timeout
+ *	[fence]     fence fence_command fence_timeout zombie_timeout
+ *	[members]   connections inflight connect_timeout request_timeout zombie_timeout
+ *
+ * Times are milliseconds, or have a unit: 1500, 1500ms, 10s, 2min. Sizes are as in units.h.
+ */
+#ifndef DDRAID_CONFIG_H
+#define DDRAID_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define CONFIG_FILE "/etc/ddraid/ddraid.conf"
+#define CONFIG_PATH_BYTES 256
+#define CONFIG_WHY_BYTES 512
+
+enum fence_policy {
+	FENCE_UNSAID, /* no `fence` in the file: COMMAND with a fence_command, else ZOMBIE_TIMEOUT
+		       */
+	FENCE_COMMAND,
+	FENCE_ZOMBIE_TIMEOUT,
+	FENCE_NONE
+};
+
+struct config {
+	char state_dir[CONFIG_PATH_BYTES];
+	char run_dir[CONFIG_PATH_BYTES];
+	char ipc_name[64];
+	uint32_t log_level; /* syslog's */
+	char cluster[16];   /* name of the group adapter */
+	uint32_t heartbeat_ms;
+	uint32_t heartbeat_limit_ms; /* 0 = half of the cluster's token time-out */
+	uint32_t evict_ms;
+	uint32_t stop_ms; /* how long a stop may take before what is under way is dropped */
+	uint32_t fence;   /* enum fence_policy, never UNSAID after config_load */
+	char fence_command[CONFIG_PATH_BYTES];
+	uint32_t fence_timeout_ms;
+	uint32_t zombie_timeout_ms; /* [fence]: what lands of a dead node lands within this time */
+	uint32_t member_connections;
+	uint32_t member_inflight_bytes;
+	uint32_t member_connect_ms;
+	uint32_t member_request_ms;
+	uint32_t member_zombie_ms; /* [members]: the same, of a connection that broke */
+};
+
+/* The defaults. */
+void config_init(struct config *c);
+/*
+ * Reads `path` over the defaults. 0, or -errno with a sentence in why. -ENOENT: there is no such
+ * file, which is an error only if somebody named it.
+ */
+int config_load(struct config *c, const char *path, char why[CONFIG_WHY_BYTES]);
+/* What config_load does at its end; for callers that have no file. */
+int config_finish(struct config *c, char why[CONFIG_WHY_BYTES]);
+
+/* Milliseconds; "1500", "1500ms", "10s", "2min". 0 or -EINVAL. */
+int config_time(const char *text, uint32_t *ms);
+/* The i-th setting: its name as "section.key" and its value as text. Returns the key alone; NULL:
+ * there are no more. */
+const char *config_get(const struct config *c, uint32_t i, char name[64],
+		       char value[CONFIG_PATH_BYTES]);
+const char *fence_policy_name(uint32_t policy);
+
+#endif

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* Requests of ddraidctl: the short ones are answered here, the others become jobs (ctl_jobs.c). */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/ctl.h"
+
+#define SETTINGS_MAX 64
+
+struct daemon_env ctl_env;
+
+struct known *ctl_array(struct ipc_req *r, const char *name)
+{
+	struct known *k = manager_find(name, false);
+
+	if (!k)
+		ipc_fail(r, -ENODEV,
+			 "there is no array %.80s on this node; 'ddraidctl status' lists them",
+			 name);
+	return k;
+}
+
+static void version(struct ipc_req *r)
+{
+	Ddraid__Ctl__Version v = DDRAID__CTL__VERSION__INIT;
+	Reply reply = REPLY_INIT;
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	v.version = PACKAGE_VERSION;
+	v.ctl_version = CTL_VERSION;
+	v.ondisk_version = 1;
+	v.node = announce_state()->self.node;
+	v.uptime_ms = (uint64_t)(now.tv_sec - ctl_env.began.tv_sec) * 1000;
+	v.pid = (uint32_t)getpid();
+	reply.body_case = DDRAID__CTL__REPLY__BODY_VERSION_IS;
+	reply.version_is = &v;
+	ipc_final(r, &reply);
+}
+
+/* ---- settings ------------------------------------------------------------------------------- */
+
+struct settings {
+	Ddraid__Ctl__Settings msg;
+	Ddraid__Ctl__Setting setting[SETTINGS_MAX], *at[SETTINGS_MAX];
+	char value[SETTINGS_MAX][CONFIG_PATH_BYTES];
+};
+
+static struct settings *settings_new(void)
+{
+	static struct settings s;
+
+	s.msg = (Ddraid__Ctl__Settings)DDRAID__CTL__SETTINGS__INIT;
+	s.msg.setting = s.at;
+	return &s;
+}
+
+static char *settings_add(struct settings *s, const char *key, const char *origin, const char *help)
+{
+	Ddraid__Ctl__Setting *p = &s->setting[s->msg.n_setting];
+
+	*p = (Ddraid__Ctl__Setting)DDRAID__CTL__SETTING__INIT;
+	p->key = (char *)key;
+	p->value = s->value[s->msg.n_setting];
+	p->origin = (char *)origin;
+	p->help = (char *)help;
+	s->at[s->msg.n_setting++] = p;
+	return p->value;
+}
+
+static void settings_send(struct ipc_req *r, struct settings *s, const char *key)
+{
+	Reply reply = REPLY_INIT;
+
+	if (!s->msg.n_setting) {
+		ipc_fail(r, -ENOENT, "there is no setting %.60s; 'get' without a key lists them",
+			 key);
+		return;
+	}
+	reply.body_case = DDRAID__CTL__REPLY__BODY_SETTINGS;
+	reply.settings = &s->msg;
+	ipc_final(r, &reply);
+}
+
+static void array_settings(struct ipc_req *r, const struct known *k, const char *only)
+{
+	struct settings *s = settings_new();
+	const char *key, *help, *origin;
+	char value[OPTION_VALUE_BYTES], standard[OPTION_VALUE_BYTES];
+	struct options def;
+
+	options_init(&def);
+	for (uint32_t i = 0; (key = options_get(&k->desc.options, i, value, &help)); i++) {
+		if (only[0] && strcmp(only, key) != 0)
+			continue;
+		options_get(&def, i, standard, NULL);
+		origin = strcmp(value, standard) ? "set" : "default";
+		strcpy(settings_add(s, key, origin, help), value);
+	}
+	settings_send(r, s, only);
+}
+
+static void daemon_settings(struct ipc_req *r, const char *only)
+{
+	struct settings *s = settings_new();
+	const char *key;
+	char value[CONFIG_PATH_BYTES];
+	static char names[SETTINGS_MAX][64];
+
+	for (uint32_t i = 0; i < SETTINGS_MAX; i++) {
+		key = config_get(ctl_env.conf, i, names[i], value);
+		if (!key)
+			break;
+		if (!only[0] || !strcmp(only, names[i]) || !strcmp(only, key))
+			strcpy(settings_add(s, names[i], "ddraid.conf", ""), value);
+	}
+	settings_send(r, s, only);
+}
+
+static void get(struct ipc_req *r, const Ddraid__Ctl__Get *g)
+{
+	struct known *k;
+
+	if (!g->array[0]) {
+		daemon_settings(r, g->key);
+		return;
+	}
+	k = ctl_array(r, g->array);
+	if (k)
+		array_settings(r, k, g->key);
+}
+
+static void set(struct ipc_req *r, const Ddraid__Ctl__Set *s)
+{
+	char why[OPTION_WHY_BYTES];
+	struct store_array desc;
+	struct known *k;
+	int err;
+
+	if (!s->array[0]) {
+		ipc_fail(r, -EOPNOTSUPP,
+			 "the daemon's settings can't be changed while it runs; edit ddraid.conf "
+			 "and restart it");
+		return;
+	}
+	k = ctl_array(r, s->array);
+	if (!k)
+		return;
+	desc = k->desc;
+	if (options_set(&desc.options, s->key, s->value, why)) {
+		ipc_fail(r, -EINVAL, "%s", why);
+		return;
+	}
+	err = manager_change(&desc, false);
+	if (err) {
+		ipc_fail(r, err, "%s can't be changed: %s", k->desc.name, strerror(-err));
+		return;
+	}
+	if (array_running(k->array))
+		ipc_warn(r, "it counts from the array's next start on each node");
+	array_settings(r, k, s->key);
+}
+
+/* ---- dispatch ------------------------------------------------------------------------------- */
+
+static void member_request(struct ipc_req *r, const char *array, enum admin_cmd cmd,
+			   uint32_t member)
+{
+	struct known *k = ctl_array(r, array);
+
+	if (k)
+		request_admin(r, k, cmd, member, "");
+}
+
+void ctl_take(struct ipc_req *r)
+{
+	const Request *q = ipc_request(r);
+
+	if (q->version != CTL_VERSION) {
+		ipc_fail(r, -EPROTONOSUPPORT,
+			 "ddraidd speaks version %u of the protocol, not %u; install the same "
+			 "version of both",
+			 CTL_VERSION, q->version);
+		return;
+	}
+	switch ((int)q->body_case) {
+	case DDRAID__CTL__REQUEST__BODY_VERSION_ASK:
+		version(r);
+		break;
+	case DDRAID__CTL__REQUEST__BODY_STATUS:
+		request_status(r);
+		break;
+	case DDRAID__CTL__REQUEST__BODY_CREATE:
+		request_create(r);
+		break;
+	case DDRAID__CTL__REQUEST__BODY_START:
+		request_start(r);
+		break;
+	case DDRAID__CTL__REQUEST__BODY_STOP:
+		request_stop(r);
+		break;
+	case DDRAID__CTL__REQUEST__BODY_FAIL:
+		member_request(r, q->fail->array, ADMIN_FAIL, q->fail->member);
+		break;
+	case DDRAID__CTL__REQUEST__BODY_ADD:
+		request_add(r);
+		break;
+	case DDRAID__CTL__REQUEST__BODY_RE_ADD:
+		member_request(r, q->re_add->array, ADMIN_READD, q->re_add->member);
+		break;
+	case DDRAID__CTL__REQUEST__BODY_FORGET:
+		request_forget(r);
+		break;
+	case DDRAID__CTL__REQUEST__BODY_NODES:
+		status_nodes(r);
+		break;
+	case DDRAID__CTL__REQUEST__BODY_SET:
+		set(r, q->set);
+		break;
+	case DDRAID__CTL__REQUEST__BODY_GET:
+		get(r, q->get);
+		break;
+	case DDRAID__CTL__REQUEST__BODY_WATCH:
+		request_watch(r);
+		break;
+	default:
+		ipc_fail(r, -ENOSYS, "%s", "");
+	}
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What requests of ddraidctl mean; between ctl.c, ctl_jobs.c and ctl_status.c. The main thread's.
+ */
+#ifndef DDRAID_CTL_H
+#define DDRAID_CTL_H
+
+#include "daemon/announce.h"
+#include "daemon/daemon.h"
+#include "daemon/ipc.h"
+#include "daemon/log.h"
+#include "daemon/units.h"
+
+extern struct daemon_env ctl_env;
+
+/* NULL, and the request was answered -ENODEV. */
+struct known *ctl_array(struct ipc_req *r, const char *name);
+
+/* ctl_status.c: packs what is known of an array; st is NULL if it does not run. What the message
+ * points to lives until status_release. */
+struct status_msg {
+	Ddraid__Ctl__ArrayStatus msg;
+	void **memory;
+	size_t count, cap;
+};
+void status_make(struct status_msg *m, const struct known *k, const struct array_status *st);
+void status_release(struct status_msg *m);
+/* What goes on in an array, as far as it is one thing. */
+void status_progress(Ddraid__Ctl__Progress *p, const struct array_status *st);
+bool status_synced(const struct array_status *st);
+void status_nodes(struct ipc_req *r);
+
+/* ctl_jobs.c: requests that take their time. */
+void request_status(struct ipc_req *r);
+void request_watch(struct ipc_req *r);
+void request_create(struct ipc_req *r);
+void request_start(struct ipc_req *r);
+void request_stop(struct ipc_req *r);
+void request_forget(struct ipc_req *r);
+void request_admin(struct ipc_req *r, struct known *k, enum admin_cmd cmd, uint32_t member,
+		   const char *uri);
+void request_add(struct ipc_req *r);
+
+#endif

@@ -1,0 +1,669 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Requests that take their time. A job that waits for an array looks at it every LOOK_MS:
+ *
+ *	look   a query is on its way to the engine thread    -> rest, or the end
+ *	rest   a timer runs                                   -> look
+ *
+ * and the end is the final reply. If the client goes away, what was asked for goes on, but nobody
+ * waits for it any more.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <qb/qbloop.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "daemon/ctl.h"
+#include "daemon/making.h"
+
+#define LOOK_MS 200u
+#define PROGRESS_MS 1000u
+#define TAKE_PART_MS 60000u /* `start`, `create`: until the array is active here */
+#define OTHERS_MS 20000u    /* and on the others, beyond that */
+#define ADMIN_AGAIN_MS 500u
+#define ADMIN_PATIENCE_MS 15000u /* how long "ask again" is asked again */
+
+enum job_kind { JOB_WATCH, JOB_CREATE, JOB_START, JOB_STOP, JOB_FORGET };
+
+struct job {
+	struct ipc_req *r;
+	struct known *k;
+	enum job_kind kind;
+	Ddraid__Ctl__Until until; /* JOB_WATCH */
+	bool all_nodes, force;
+	uint64_t began_ms, here_ms, told_ms;
+	uint64_t size_bytes; /* JOB_CREATE */
+	struct array_query q;
+	qb_loop_timer_handle timer;
+};
+
+static uint64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+static void after(uint32_t ms, void (*fn)(void *data), void *data)
+{
+	qb_loop_timer_handle timer;
+
+	qb_loop_timer_add(ctl_env.loop, QB_LOOP_MED, ms * 1000000ull, data, fn, &timer);
+}
+
+/* ---- status --------------------------------------------------------------------------------- */
+
+struct status_job {
+	struct ipc_req *r;
+	uint32_t at, count;
+	struct known *k[STORE_MAX_ARRAYS];
+	struct array_query q;
+};
+
+static void status_next(struct status_job *j);
+
+static void status_got(struct array_query *q, int err)
+{
+	struct status_job *j = q->arg;
+	Reply reply = REPLY_INIT;
+	struct status_msg m;
+	bool last = ++j->at == j->count;
+
+	status_make(&m, j->k[j->at - 1], err ? NULL : &q->status);
+	reply.body_case = DDRAID__CTL__REPLY__BODY_STATUS;
+	reply.status = &m.msg;
+	if (last)
+		ipc_final(j->r, &reply);
+	else
+		ipc_send(j->r, &reply);
+	status_release(&m);
+	if (last)
+		free(j);
+	else
+		status_next(j);
+}
+
+static void status_next(struct status_job *j)
+{
+	j->q.done = status_got;
+	j->q.arg = j;
+	array_query(j->k[j->at]->array, &j->q);
+}
+
+void request_status(struct ipc_req *r)
+{
+	const char *name = ipc_request(r)->status->array;
+	struct known *one = name[0] ? ctl_array(r, name) : NULL;
+	struct status_job *j;
+
+	if (name[0] && !one)
+		return;
+	j = calloc(1, sizeof(*j));
+	assert(j);
+	j->r = r;
+	if (one)
+		j->k[j->count++] = one;
+	for (uint32_t i = 0; !one && i < manager_count(); i++) {
+		if (!manager_at(i)->desc.forgotten)
+			j->k[j->count++] = manager_at(i);
+	}
+	if (j->count) {
+		status_next(j);
+		return;
+	}
+	free(j);
+	ipc_final(r, NULL);
+}
+
+/* ---- waiting for an array ------------------------------------------------------------------- */
+
+static void look(void *data);
+
+static void job_end(struct job *j, int err, const char *why)
+{
+	if (err)
+		ipc_fail(j->r, err, "%s", why);
+	else
+		ipc_final(j->r, NULL);
+	free(j);
+}
+
+static void created(struct job *j)
+{
+	Ddraid__Ctl__Created c = DDRAID__CTL__CREATED__INIT;
+	const struct announce_state *s = announce_state();
+	uint32_t node[DDR_MAX_NODES];
+	Reply reply = REPLY_INIT;
+
+	c.name = j->k->desc.name;
+	c.uuid.data = j->k->desc.uuid;
+	c.uuid.len = DDR_UUID_BYTES;
+	c.size_bytes = j->size_bytes;
+	c.node = node;
+	for (uint32_t i = 0; i < s->count; i++) {
+		for (uint32_t n = 0; s->node[i].here && n < s->node[i].count; n++) {
+			if (!memcmp(s->node[i].running[n].uuid, j->k->desc.uuid, DDR_UUID_BYTES))
+				node[c.n_node++] = s->node[i].node;
+		}
+	}
+	reply.body_case = DDRAID__CTL__REPLY__BODY_CREATED;
+	reply.created = &c;
+	ipc_final(j->r, &reply);
+	free(j);
+}
+
+static void rest(struct job *j, const struct array_status *st, const char *what)
+{
+	Ddraid__Ctl__Progress p;
+	uint64_t now = now_ms();
+
+	if (j->kind == JOB_WATCH && ipc_gone(j->r)) {
+		job_end(j, 0, "");
+		return;
+	}
+	if (now - j->told_ms >= PROGRESS_MS) {
+		j->told_ms = now;
+		if (st)
+			status_progress(&p, st);
+		else
+			p = (Ddraid__Ctl__Progress)DDRAID__CTL__PROGRESS__INIT;
+		if (what)
+			p.text = (char *)what;
+		ipc_progress(j->r, &p);
+	}
+	qb_loop_timer_add(ctl_env.loop, QB_LOOP_MED, LOOK_MS * 1000000ull, j, look, &j->timer);
+}
+
+static void watch_look(struct job *j, const struct array_status *st)
+{
+	bool yes;
+
+	if (j->until == DDRAID__CTL__UNTIL__UNTIL_STOPPED) {
+		yes = !st;
+	} else if (!st) {
+		job_end(j, -ECANCELED,
+			j->k->error[0] ? j->k->error : "the array does not run here; start it");
+		return;
+	} else if (j->until == DDRAID__CTL__UNTIL__UNTIL_SYNCED) {
+		yes = status_synced(st);
+	} else {
+		yes = st->engine.io_allowed && st->engine.state == ENGINE_ACTIVE;
+	}
+	if (yes)
+		job_end(j, 0, "");
+	else
+		rest(j, st, NULL);
+}
+
+/* Nodes whose daemon is in the group and does (not) run the array as wanted. */
+static uint32_t others_not(const struct job *j, bool serving)
+{
+	const struct announce_state *s = announce_state();
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < s->count; i++) {
+		const struct announce_node *a = &s->node[i];
+		bool runs = false, serves = false;
+
+		for (uint32_t k = 0; k < a->count; k++) {
+			if (memcmp(a->running[k].uuid, j->k->desc.uuid, DDR_UUID_BYTES))
+				continue;
+			runs = true;
+			serves = a->running[k].serving;
+		}
+		if (a->here && (serving ? !serves : runs))
+			n++;
+	}
+	return n;
+}
+
+static void start_look(struct job *j, const struct array_status *st)
+{
+	uint64_t now = now_ms();
+	bool here = st && st->phase == ARRAY_PHASE_RUN && st->engine.state == ENGINE_ACTIVE;
+	uint32_t missing = j->all_nodes ? others_not(j, true) : 0;
+	char text[ARRAY_WHY_BYTES + 128];
+
+	if (!here && j->k->error[0]) {
+		job_end(j, -EIO, j->k->error);
+		return;
+	}
+	if (!here && now - j->began_ms > TAKE_PART_MS) {
+		snprintf(text, sizeof(text), "%s is not active after %u s: it waits for %s",
+			 j->k->desc.name, TAKE_PART_MS / 1000,
+			 !st                ? "its start"
+			 : st->waits[0]     ? st->waits
+			 : st->engine.waits ? st->engine.waits
+					    : "its members");
+		job_end(j, -ETIMEDOUT, text);
+		return;
+	}
+	if (!here) {
+		rest(j, st, NULL);
+		return;
+	}
+	j->here_ms = j->here_ms ? j->here_ms : now;
+	if (missing && now - j->here_ms < OTHERS_MS) {
+		rest(j, st, "starting on the other nodes");
+		return;
+	}
+	if (missing) {
+		snprintf(text, sizeof(text),
+			 "%u other nodes do not serve it yet; see 'ddraidctl "
+			 "status' there",
+			 missing);
+		ipc_warn(j->r, text);
+	}
+	if (st->have_geo)
+		j->size_bytes = st->geo.size_bytes;
+	if (j->kind == JOB_CREATE)
+		created(j);
+	else
+		job_end(j, 0, "");
+}
+
+static void stop_look(struct job *j, const struct array_status *st)
+{
+	uint64_t limit = ctl_env.conf->stop_ms + OTHERS_MS;
+
+	if (!st && (!j->all_nodes || !others_not(j, false))) {
+		job_end(j, 0, "");
+		return;
+	}
+	if (now_ms() - j->began_ms > limit) {
+		job_end(j, -ETIMEDOUT,
+			"it is still stopping; 'ddraidctl status' says what it waits for");
+		return;
+	}
+	rest(j, st, "stopping");
+}
+
+static void look_got(struct array_query *q, int err)
+{
+	struct job *j = q->arg;
+	const struct array_status *st = err ? NULL : &q->status;
+
+	switch (j->kind) {
+	case JOB_WATCH:
+		watch_look(j, st);
+		break;
+	case JOB_CREATE:
+	case JOB_START:
+		start_look(j, st);
+		break;
+	case JOB_STOP:
+	case JOB_FORGET:
+		stop_look(j, st);
+		break;
+	}
+}
+
+static void look(void *data)
+{
+	struct job *j = data;
+
+	j->q.done = look_got;
+	j->q.arg = j;
+	array_query(j->k->array, &j->q);
+}
+
+static struct job *job_new(struct ipc_req *r, struct known *k, enum job_kind kind)
+{
+	struct job *j = calloc(1, sizeof(*j));
+
+	assert(j);
+	j->r = r;
+	j->k = k;
+	j->kind = kind;
+	j->began_ms = now_ms();
+	return j;
+}
+
+void request_watch(struct ipc_req *r)
+{
+	const Ddraid__Ctl__Watch *w = ipc_request(r)->watch;
+	struct known *k = ctl_array(r, w->array);
+	struct job *j;
+
+	if (!k)
+		return;
+	j = job_new(r, k, JOB_WATCH);
+	j->until = w->until;
+	look(j);
+}
+
+/* ---- start, stop, forget -------------------------------------------------------------------- */
+
+void request_start(struct ipc_req *r)
+{
+	const Ddraid__Ctl__Start *s = ipc_request(r)->start;
+	struct known *k = ctl_array(r, s->array);
+	struct store_array desc;
+	struct job *j;
+	int err = 0;
+
+	if (!k)
+		return;
+	if (s->all_nodes) {
+		desc = k->desc;
+		desc.started = true;
+		err = manager_change(&desc, s->force);
+	}
+	if (err) {
+		ipc_fail(r, err, "%s can't be started: %s", k->desc.name, strerror(-err));
+		return;
+	}
+	manager_start(k, s->force);
+	j = job_new(r, k, JOB_START);
+	j->all_nodes = s->all_nodes;
+	look(j);
+}
+
+static void stop_now(struct job *j)
+{
+	struct store_array desc = j->k->desc;
+
+	desc.started = false;
+	desc.forgotten = j->kind == JOB_FORGET;
+	if (j->all_nodes)
+		manager_change(&desc, false);
+	manager_stop(j->k);
+	look(j);
+}
+
+/* Is it in use here? */
+static void stop_asked(struct array_query *q, int err)
+{
+	struct job *j = q->arg;
+	char text[256];
+
+	if (!err && q->status.front.clients && !j->force) {
+		snprintf(text, sizeof(text),
+			 "%s is in use: %u clients have it open; close them, or --force to end "
+			 "them",
+			 j->k->desc.name, q->status.front.clients);
+		job_end(j, -EBUSY, text);
+		return;
+	}
+	stop_now(j);
+}
+
+static void stop_begin(struct job *j)
+{
+	j->q.done = stop_asked;
+	j->q.arg = j;
+	array_query(j->k->array, &j->q);
+}
+
+void request_stop(struct ipc_req *r)
+{
+	const Ddraid__Ctl__Stop *s = ipc_request(r)->stop;
+	struct known *k = ctl_array(r, s->array);
+	struct job *j;
+
+	if (!k)
+		return;
+	j = job_new(r, k, JOB_STOP);
+	j->all_nodes = s->all_nodes;
+	j->force = s->force;
+	stop_begin(j);
+}
+
+void request_forget(struct ipc_req *r)
+{
+	const Ddraid__Ctl__Forget *f = ipc_request(r)->forget;
+	struct known *k = ctl_array(r, f->array);
+	struct job *j;
+
+	if (!k)
+		return;
+	j = job_new(r, k, JOB_FORGET);
+	j->all_nodes = true;
+	j->force = f->force;
+	if (!f->force && (array_running(k->array) || others_not(j, false))) {
+		job_end(j, -EBUSY, "the array runs; stop it on all nodes first, or --force");
+		return;
+	}
+	stop_begin(j);
+}
+
+/* ---- fail, add, re-add ---------------------------------------------------------------------- */
+
+struct admin_job {
+	struct ipc_req *r;
+	struct known *k;
+	uint64_t began_ms;
+	struct array_admin q;
+};
+
+static void admin_again(void *data)
+{
+	struct admin_job *j = data;
+
+	array_admin(j->k->array, &j->q);
+}
+
+static void admin_done(struct array_admin *q, int err, const char *why)
+{
+	struct admin_job *j = q->arg;
+
+	if (err == -EAGAIN && now_ms() - j->began_ms < ADMIN_PATIENCE_MS) {
+		after(ADMIN_AGAIN_MS, admin_again, j);
+		return;
+	}
+	if (err == -ESHUTDOWN)
+		ipc_fail(j->r, -EAGAIN, "%s does not run here; start it first", j->k->desc.name);
+	else if (err)
+		ipc_fail(j->r, err, "member %u of %s: %s", q->member, j->k->desc.name,
+			 why[0] ? why : strerror(-err));
+	else
+		ipc_final(j->r, NULL);
+	free(j);
+}
+
+void request_admin(struct ipc_req *r, struct known *k, enum admin_cmd cmd, uint32_t member,
+		   const char *uri)
+{
+	struct admin_job *j = calloc(1, sizeof(*j));
+
+	assert(j);
+	if (member >= k->desc.count) {
+		free(j);
+		ipc_fail(r, -EINVAL, "%s has members 0 to %u, and no member %u", k->desc.name,
+			 k->desc.count - 1, member);
+		return;
+	}
+	j->r = r;
+	j->k = k;
+	j->began_ms = now_ms();
+	j->q.done = admin_done;
+	j->q.arg = j;
+	j->q.cmd = cmd;
+	j->q.member = (uint8_t)member;
+	snprintf(j->q.uri, sizeof(j->q.uri), "%s", uri);
+	array_admin(k->array, &j->q);
+}
+
+/* ---- create, and the check of add ----------------------------------------------------------- */
+
+struct making_job {
+	struct making m;
+	struct ipc_req *r;
+	struct known *k; /* add */
+	uint32_t member;
+};
+
+static void making_progress(struct making *m)
+{
+	struct making_job *j = m->arg;
+	Ddraid__Ctl__Progress p = DDRAID__CTL__PROGRESS__INIT;
+	char text[sizeof(m->text)];
+
+	pthread_mutex_lock(&m->lock);
+	memcpy(text, m->text, sizeof(text));
+	p.done = m->step;
+	p.total = m->steps;
+	pthread_mutex_unlock(&m->lock);
+	p.text = text;
+	p.unit = "members";
+	ipc_progress(j->r, &p);
+}
+
+static struct making_job *making_new(struct ipc_req *r)
+{
+	struct making_job *j = calloc(1, sizeof(*j));
+
+	assert(j);
+	j->r = r;
+	j->m.conf = ctl_env.conf;
+	j->m.main = ctl_env.main;
+	j->m.arg = j;
+	j->m.progress = making_progress;
+	options_init(&j->m.desc.options);
+	for (uint32_t i = 0; i < manager_count(); i++) {
+		const struct store_array *d = &manager_at(i)->desc;
+
+		if (d->forgotten)
+			continue;
+		memcpy(j->m.known[j->m.known_count].uuid, d->uuid, DDR_UUID_BYTES);
+		strcpy(j->m.known[j->m.known_count++].name, d->name);
+	}
+	return j;
+}
+
+static void making_begin(struct making_job *j)
+{
+	int err = making_start(&j->m);
+
+	if (!err)
+		return;
+	ipc_fail(j->r, err, "no thread could be started for it: %s", strerror(-err));
+	free(j);
+}
+
+static void create_done(struct making *m, int err, const char *why)
+{
+	struct making_job *j = m->arg;
+	struct known *k;
+	struct job *wait;
+
+	if (!err) {
+		m->desc.started = true;
+		err = manager_change(&m->desc, false);
+		why = "the name is taken meanwhile, or there are too many arrays";
+	}
+	if (err) {
+		ipc_fail(j->r, err, "%s", why);
+		free(j);
+		return;
+	}
+	k = manager_find_uuid(m->desc.uuid);
+	say(LOG_NOTICE, "%s: created", k->desc.name);
+	wait = job_new(j->r, k, JOB_CREATE);
+	wait->all_nodes = true;
+	wait->size_bytes = m->result.geo.size_bytes;
+	free(j);
+	look(wait);
+}
+
+static int create_options(struct making_job *j, const Ddraid__Ctl__Create *c, char *why)
+{
+	for (size_t i = 0; i < c->n_option; i++) {
+		if (options_set(&j->m.desc.options, c->option[i]->key, c->option[i]->value, why))
+			return -EINVAL;
+	}
+	if (c->n_uri > DDR_MAX_MEMBERS) {
+		snprintf(why, OPTION_WHY_BYTES, "an array has at most %d members", DDR_MAX_MEMBERS);
+		return -EINVAL;
+	}
+	for (size_t i = 0; i < c->n_uri; i++) {
+		if (strlen(c->uri[i]) >= DDR_URI_BYTES || strpbrk(c->uri[i], "\n\r")) {
+			snprintf(why, OPTION_WHY_BYTES,
+				 "the URI of member %zu is longer than %d characters, or not one "
+				 "line",
+				 i, DDR_URI_BYTES - 1);
+			return -EINVAL;
+		}
+		strcpy(j->m.desc.uri[j->m.desc.count++], c->uri[i]);
+	}
+	return 0;
+}
+
+void request_create(struct ipc_req *r)
+{
+	const Ddraid__Ctl__Create *c = ipc_request(r)->create;
+	struct making_job *j;
+	char text[OPTION_WHY_BYTES];
+	const char *why = NULL;
+
+	if (array_name_check(c->name, &why)) {
+		ipc_fail(r, -EINVAL, "%.80s can't be an array's name: %s", c->name, why);
+		return;
+	}
+	if (manager_find(c->name, false)) {
+		ipc_fail(r, -EEXIST, "there is an array %s already; take another name", c->name);
+		return;
+	}
+	if (!announce_state()->quorate) {
+		ipc_fail(r, -EAGAIN,
+			 "the cluster has no quorum here; see that enough nodes run corosync");
+		return;
+	}
+	j = making_new(r);
+	strcpy(j->m.desc.name, c->name);
+	if (create_options(j, c, text)) {
+		ipc_fail(r, -EINVAL, "%s", text);
+		free(j);
+		return;
+	}
+	j->m.ask.geo = (struct geo_params){.order = (uint8_t)c->order,
+					   .m = (uint8_t)c->parity,
+					   .layout = (uint8_t)c->layout,
+					   .slots = (uint8_t)c->slots,
+					   .stripe_bytes = c->stripe_bytes,
+					   .band_bytes = c->band_bytes,
+					   .region_bytes = c->region_bytes};
+	j->m.ask.force = c->force;
+	j->m.ask.zeroed = c->zeroed;
+	j->m.done = create_done;
+	making_begin(j);
+}
+
+static void add_checked(struct making *m, int err, const char *why)
+{
+	struct making_job *j = m->arg;
+
+	if (err)
+		ipc_fail(j->r, err, "%s", why);
+	else
+		request_admin(j->r, j->k, ADMIN_ADD, j->member, m->desc.uri[0]);
+	free(j);
+}
+
+void request_add(struct ipc_req *r)
+{
+	const Ddraid__Ctl__Add *a = ipc_request(r)->add;
+	struct known *k = ctl_array(r, a->array);
+	struct making_job *j;
+
+	if (!k)
+		return;
+	if (strlen(a->uri) >= DDR_URI_BYTES || strpbrk(a->uri, "\n\r") || !a->uri[0]) {
+		ipc_fail(r, -EINVAL, "the URI is empty, not one line, or longer than %d characters",
+			 DDR_URI_BYTES - 1);
+		return;
+	}
+	j = making_new(r);
+	j->k = k;
+	j->member = a->member;
+	j->m.add = true;
+	j->m.ask.force = a->force;
+	j->m.desc.options = k->desc.options;
+	strcpy(j->m.desc.uri[j->m.desc.count++], a->uri);
+	j->m.done = add_checked;
+	making_begin(j);
+}

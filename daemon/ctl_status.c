@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * What is known of an array and of the cluster, as messages. Small pieces of memory that a message
+ * points to are kept in a list and freed together.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "daemon/ctl.h"
+#include "daemon/fence.h"
+
+static void *keep(struct status_msg *m, void *p)
+{
+	if (m->count == m->cap) {
+		m->cap = m->cap ? 2 * m->cap : 64;
+		m->memory = realloc(m->memory, m->cap * sizeof(*m->memory));
+	}
+	assert(p && m->memory);
+	m->memory[m->count++] = p;
+	return p;
+}
+
+static char *keep_text(struct status_msg *m, const char *text)
+{
+	return keep(m, strdup(text));
+}
+
+void status_release(struct status_msg *m)
+{
+	for (size_t i = 0; i < m->count; i++)
+		free(m->memory[i]);
+	free(m->memory);
+}
+
+/* ---- members -------------------------------------------------------------------------------- */
+
+static const struct array_dev_status *dev_of(const struct array_status *st, uint32_t member,
+					     const char *uri)
+{
+	for (uint32_t i = 0; st && i < DDR_MAX_DEVS; i++) {
+		if (st->dev[i].used && st->dev[i].member == member)
+			return &st->dev[i];
+	}
+	for (uint32_t i = 0; st && i < DDR_MAX_DEVS; i++) {
+		if (st->dev[i].used && !strcmp(st->dev[i].uri, uri))
+			return &st->dev[i];
+	}
+	return NULL;
+}
+
+static void member_map(Ddraid__Ctl__Member *p, const struct array_status *st, uint32_t i)
+{
+	const struct map_member *mm = &st->engine.map.member[i];
+
+	p->uuid.data = (uint8_t *)mm->uuid;
+	p->uuid.len = DDR_UUID_BYTES;
+	p->state = mm->state;
+	p->partial = mm->flags & MEMBER_F_PARTIAL;
+	p->rebuilt_upto = mm->rebuilt_upto;
+	p->left = mm->left;
+	if (mm->state == MEMBER_REBUILDING && st->engine.rebuild_total)
+		p->rebuilt_permille =
+		    (uint32_t)(st->engine.rebuild_done * 1000 / st->engine.rebuild_total);
+}
+
+static void members(struct status_msg *m, const struct known *k, const struct array_status *st)
+{
+	uint32_t n = k->desc.count;
+
+	m->msg.member = keep(m, calloc(n ? n : 1, sizeof(Ddraid__Ctl__Member *)));
+	for (uint32_t i = 0; i < n; i++) {
+		Ddraid__Ctl__Member *p = keep(m, malloc(sizeof(*p)));
+		const struct array_dev_status *d;
+
+		*p = (Ddraid__Ctl__Member)DDRAID__CTL__MEMBER__INIT;
+		p->index = i;
+		p->uri = (char *)k->desc.uri[i];
+		d = dev_of(st, i, p->uri);
+		if (d) {
+			p->uri = keep_text(m, d->uri);
+			p->connected = d->up;
+			p->size_bytes = d->info.size_bytes;
+			p->down_ms = d->down_ms;
+			p->error = keep_text(m, d->why);
+		}
+		if (st && i < st->engine.map.n)
+			member_map(p, st, i);
+		m->msg.member[m->msg.n_member++] = p;
+	}
+}
+
+/* ---- geometry, counters, progress ----------------------------------------------------------- */
+
+static void geometry(struct status_msg *m, const struct geo *g)
+{
+	Ddraid__Ctl__Geometry *p = keep(m, malloc(sizeof(*p)));
+
+	*p = (Ddraid__Ctl__Geometry)DDRAID__CTL__GEOMETRY__INIT;
+	p->order = g->p.order;
+	p->parity = g->p.m;
+	p->layout = g->p.layout;
+	p->slots = g->p.slots;
+	p->stripe_bytes = g->p.stripe_bytes;
+	p->band_bytes = g->p.band_bytes;
+	p->region_bytes = g->p.region_bytes;
+	p->member_bytes = g->p.member_bytes;
+	p->size_bytes = g->size_bytes;
+	p->regions = g->regions;
+	m->msg.geometry = p;
+}
+
+static void counters(struct status_msg *m, const struct array_status *st)
+{
+	Ddraid__Ctl__Counters *p = keep(m, malloc(sizeof(*p)));
+
+	*p = (Ddraid__Ctl__Counters)DDRAID__CTL__COUNTERS__INIT;
+	p->marks = st->engine.marks;
+	p->clears = st->engine.clears;
+	p->page_writes = st->engine.page_writes;
+	p->lock_requests = st->engine.lock_requests;
+	p->parity_fixed = st->engine.parity_fixed;
+	p->reads = st->front.requests[FRONT_READ];
+	p->writes = st->front.requests[FRONT_WRITE];
+	m->msg.counters = p;
+}
+
+bool status_synced(const struct array_status *st)
+{
+	const struct engine_status *e = &st->engine;
+
+	if (!e->io_allowed || e->proposing || e->rebuild_total || e->slots_unrecovered ||
+	    e->regions_to_resync || e->unfenced)
+		return false;
+	for (uint8_t i = 0; i < e->map.n; i++) {
+		if (e->map.member[i].state == MEMBER_REBUILDING ||
+		    e->map.member[i].state == MEMBER_SUSPECT)
+			return false;
+	}
+	return true;
+}
+
+static char *words_of(const struct array_status *st)
+{
+	const struct engine_status *e = &st->engine;
+
+	if (st->phase == ARRAY_PHASE_STOP || st->phase == ARRAY_PHASE_CLOSE)
+		return "stopping";
+	if (st->phase != ARRAY_PHASE_RUN || e->state != ENGINE_ACTIVE)
+		return "starting";
+	if (e->rebuild_total)
+		return "rebuild";
+	if (e->slots_unrecovered)
+		return "resync of dirty regions";
+	for (uint8_t i = 0; i < e->map.n; i++) {
+		if (e->map.member[i].state == MEMBER_REBUILDING)
+			return "rebuild";
+		if (e->map.member[i].state == MEMBER_SUSPECT)
+			return "waiting for a member to come back";
+	}
+	return "settling";
+}
+
+/* Why nothing moves, or "". */
+static const char *waits_of(const struct array_status *st, uint32_t *node, uint64_t *ms)
+{
+	uint64_t since = st->waits_us;
+	const char *why = st->waits;
+
+	*node = 0;
+	if (st->phase == ARRAY_PHASE_RUN || st->phase == ARRAY_PHASE_STOP) {
+		why = st->engine.waits ? st->engine.waits : "";
+		*node = st->engine.waits_node;
+		since = st->engine.waits_since_us;
+	}
+	*ms = why[0] && st->now_us > since ? (st->now_us - since) / 1000 : 0;
+	return why;
+}
+
+void status_progress(Ddraid__Ctl__Progress *p, const struct array_status *st)
+{
+	const struct engine_status *e = &st->engine;
+
+	*p = (Ddraid__Ctl__Progress)DDRAID__CTL__PROGRESS__INIT;
+	p->text = words_of(st);
+	p->unit = "regions";
+	if (st->have_geo)
+		p->unit_bytes = st->geo.p.region_bytes;
+	if (e->rebuild_total) {
+		p->done = e->rebuild_done;
+		p->total = e->rebuild_total;
+	}
+	p->waits = (char *)waits_of(st, &p->waits_node, &p->waits_ms);
+}
+
+static void progress(struct status_msg *m, const struct array_status *st)
+{
+	Ddraid__Ctl__Progress *p;
+
+	if (st->engine.state != ENGINE_ACTIVE || status_synced(st))
+		return;
+	if (!st->engine.rebuild_total && !st->engine.slots_unrecovered)
+		return;
+	p = keep(m, malloc(sizeof(*p)));
+	status_progress(p, st);
+	p->waits = "";
+	p->waits_node = 0;
+	p->waits_ms = 0;
+	m->msg.progress = keep(m, malloc(sizeof(p)));
+	m->msg.progress[0] = p;
+	m->msg.n_progress = 1;
+}
+
+/* ---- nodes ---------------------------------------------------------------------------------- */
+
+static bool runs(const struct announce_node *n, const uint8_t uuid[DDR_UUID_BYTES])
+{
+	for (uint32_t i = 0; n && i < n->count; i++) {
+		if (!memcmp(n->running[i].uuid, uuid, DDR_UUID_BYTES))
+			return true;
+	}
+	return false;
+}
+
+static uint64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+static Ddraid__Ctl__Node *node_make(struct status_msg *m, uint32_t id)
+{
+	const struct announce_state *s = announce_state();
+	const struct announce_node *a = announce_find(id);
+	Ddraid__Ctl__Node *p = keep(m, malloc(sizeof(*p)));
+
+	*p = (Ddraid__Ctl__Node)DDRAID__CTL__NODE__INIT;
+	p->id = id;
+	p->self = id == s->self.node;
+	p->state = DDRAID__CTL__NODE_STATE__NODE_OFFLINE;
+	for (uint32_t i = 0; i < s->quorum_count; i++) {
+		if (s->quorum[i] == id)
+			p->state = DDRAID__CTL__NODE_STATE__NODE_ONLINE;
+	}
+	if (!a)
+		return p;
+	p->name = (char *)a->name;
+	p->since_ms = now_ms() - a->since_ms;
+	if (!a->here && p->state == DDRAID__CTL__NODE_STATE__NODE_ONLINE)
+		p->detail = "without ddraidd";
+	return p;
+}
+
+static void nodes(struct status_msg *m, const struct known *k, const struct array_status *st)
+{
+	const struct announce_state *s = announce_state();
+
+	m->msg.node = keep(m, calloc(DDR_MAX_NODES, sizeof(Ddraid__Ctl__Node *)));
+	for (uint32_t i = 0; i < s->count; i++) {
+		Ddraid__Ctl__Node *p = node_make(m, s->node[i].node);
+
+		if (runs(&s->node[i], k->desc.uuid))
+			p->state = DDRAID__CTL__NODE_STATE__NODE_ACTIVE;
+		if (st->engine.waits_node == p->id && st->engine.unfenced)
+			p->state = DDRAID__CTL__NODE_STATE__NODE_UNFENCED;
+		p->leader = st->engine.leader == p->id;
+		if (p->self) {
+			p->inc = st->inc;
+			p->slot = st->slot == UINT32_MAX ? 0 : st->slot + 1;
+		}
+		m->msg.node[m->msg.n_node++] = p;
+	}
+}
+
+void status_nodes(struct ipc_req *r)
+{
+	const struct announce_state *s = announce_state();
+	Ddraid__Ctl__Nodes msg = DDRAID__CTL__NODES__INIT;
+	struct status_msg m = {0};
+	Reply reply = REPLY_INIT;
+
+	msg.quorate = s->quorate;
+	msg.cluster = (char *)ctl_env.conf->cluster;
+	msg.node = keep(&m, calloc(2 * DDR_MAX_NODES, sizeof(Ddraid__Ctl__Node *)));
+	for (uint32_t i = 0; i < s->count; i++) {
+		const struct announce_node *a = &s->node[i];
+		Ddraid__Ctl__Node *p = node_make(&m, a->node);
+
+		p->array = keep(&m, calloc(a->count + 1, sizeof(char *)));
+		for (uint32_t j = 0; j < a->count; j++) {
+			struct known *k = manager_find_uuid(a->running[j].uuid);
+
+			if (k)
+				p->array[p->n_array++] = k->desc.name;
+		}
+		if (a->count)
+			p->state = DDRAID__CTL__NODE_STATE__NODE_ACTIVE;
+		msg.node[msg.n_node++] = p;
+	}
+	for (uint32_t i = 0; i < s->quorum_count; i++) {
+		if (!announce_find(s->quorum[i]))
+			msg.node[msg.n_node++] = node_make(&m, s->quorum[i]);
+	}
+	reply.body_case = DDRAID__CTL__REPLY__BODY_NODES;
+	reply.nodes = &msg;
+	ipc_final(r, &reply);
+	status_release(&m);
+}
+
+/* ---- an array ------------------------------------------------------------------------------- */
+
+static Ddraid__Ctl__ArrayState state_of(const struct known *k, const struct array_status *st)
+{
+	static const Ddraid__Ctl__ArrayState of[] = {
+	    [ENGINE_WAIT_QUORUM] = DDRAID__CTL__ARRAY_STATE__ARRAY_WAIT_QUORUM,
+	    [ENGINE_JOINING] = DDRAID__CTL__ARRAY_STATE__ARRAY_JOINING,
+	    [ENGINE_ACTIVE] = DDRAID__CTL__ARRAY_STATE__ARRAY_ACTIVE,
+	    [ENGINE_REMOVED] = DDRAID__CTL__ARRAY_STATE__ARRAY_REMOVED,
+	    [ENGINE_REFUSED] = DDRAID__CTL__ARRAY_STATE__ARRAY_REFUSED,
+	    [ENGINE_STOPPED] = DDRAID__CTL__ARRAY_STATE__ARRAY_STOPPED};
+
+	if (!st)
+		return k->error[0]   ? DDRAID__CTL__ARRAY_STATE__ARRAY_REFUSED
+		       : k->desc.ran ? DDRAID__CTL__ARRAY_STATE__ARRAY_STOPPED
+				     : DDRAID__CTL__ARRAY_STATE__ARRAY_CONFIGURED;
+	if (st->phase != ARRAY_PHASE_RUN && st->phase != ARRAY_PHASE_STOP)
+		return DDRAID__CTL__ARRAY_STATE__ARRAY_OPENING;
+	return of[st->engine.state];
+}
+
+static void warnings(struct status_msg *m, const struct known *k, const struct array_status *st)
+{
+	const char *text;
+
+	m->msg.warning = keep(m, calloc(DAEMON_WARNINGS + 2, sizeof(char *)));
+	for (uint32_t i = 0; (text = daemon_warning(i)); i++)
+		m->msg.warning[m->msg.n_warning++] = (char *)text;
+	if (k->error[0])
+		m->msg.warning[m->msg.n_warning++] = (char *)k->error;
+	if (st && k->desc.options.force_members)
+		m->msg.warning[m->msg.n_warning++] =
+		    "force_members is on: members may lack FLUSH, FUA or MULTI_CONN";
+}
+
+static void front_end(struct status_msg *m, const struct known *k, const struct array_status *st)
+{
+	Ddraid__Ctl__FrontEnd *p = keep(m, malloc(sizeof(*p)));
+	Ddraid__Ctl__Client *c = keep(m, malloc(sizeof(*c)));
+	char text[CONFIG_PATH_BYTES + 2 * DDR_NAME_BYTES + 64];
+
+	*p = (Ddraid__Ctl__FrontEnd)DDRAID__CTL__FRONT_END__INIT;
+	*c = (Ddraid__Ctl__Client)DDRAID__CTL__CLIENT__INIT;
+	snprintf(text, sizeof(text), "nbd+unix:///%s?socket=%s/%s.nbd", k->desc.name,
+		 ctl_env.conf->run_dir, k->desc.name);
+	p->kind = "nbd";
+	p->address = keep_text(m, text);
+	/* The port counts clients, it does not name them. */
+	c->peer = "client";
+	p->client = keep(m, calloc(CTL_MAX_CLIENTS, sizeof(c)));
+	while (p->n_client < st->front.clients && p->n_client < CTL_MAX_CLIENTS)
+		p->client[p->n_client++] = c;
+	m->msg.front_end = keep(m, malloc(sizeof(p)));
+	m->msg.front_end[0] = p;
+	m->msg.n_front_end = 1;
+}
+
+static void engine_part(struct status_msg *m, const struct array_status *st)
+{
+	Ddraid__Ctl__ArrayStatus *p = &m->msg;
+	const struct engine_status *e = &st->engine;
+
+	p->waits = keep_text(m, waits_of(st, &p->waits_node, &p->waits_ms));
+	p->io_allowed = e->io_allowed;
+	p->leader = e->leader;
+	p->leading = e->leading;
+	p->epoch_num = e->map.epoch.num;
+	p->epoch_inc = e->map.epoch.inc;
+	p->proposing = e->proposing;
+	p->degraded = e->map.n && map_degraded(&e->map);
+	p->missed_from = e->map.missed_from;
+	p->nodes = e->nodes;
+	p->unfenced = e->unfenced;
+	p->slots_unrecovered = e->slots_unrecovered;
+	p->slot = st->slot == UINT32_MAX ? 0 : st->slot + 1;
+	p->regions_dirty = e->regions_dirty;
+	p->regions_missed = e->regions_missed;
+	p->regions_to_resync = e->regions_to_resync;
+	p->rebuild_done = e->rebuild_done;
+	p->rebuild_total = e->rebuild_total;
+	p->ios = e->ios;
+	p->dev_ios = e->dev_ios;
+	p->incarnation = st->inc;
+	if (st->have_geo)
+		geometry(m, &st->geo);
+	counters(m, st);
+	progress(m, st);
+}
+
+void status_make(struct status_msg *m, const struct known *k, const struct array_status *st)
+{
+	memset(m, 0, sizeof(*m));
+	m->msg = (Ddraid__Ctl__ArrayStatus)DDRAID__CTL__ARRAY_STATUS__INIT;
+	m->msg.name = (char *)k->desc.name;
+	m->msg.uuid.data = (uint8_t *)k->desc.uuid;
+	m->msg.uuid.len = DDR_UUID_BYTES;
+	m->msg.state = state_of(k, st);
+	m->msg.lock_backend = strcmp(ctl_env.conf->cluster, "alone") ? "cpg" : "local";
+	m->msg.fence = (char *)fence_describe();
+	members(m, k, st);
+	warnings(m, k, st);
+	if (!st) {
+		m->msg.waits = (char *)k->error;
+		return;
+	}
+	engine_part(m, st);
+	nodes(m, k, st);
+	front_end(m, k, st);
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/* The daemon's parts, in the order in which they start and end. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/ctl.h"
+
+static char warnings[DAEMON_WARNINGS][512];
+static uint32_t warning_count;
+
+void daemon_warn(const char *format, ...)
+{
+	va_list ap;
+
+	if (warning_count == DAEMON_WARNINGS)
+		return;
+	va_start(ap, format);
+	vsnprintf(warnings[warning_count], sizeof(warnings[0]), format, ap);
+	va_end(ap);
+	say(LOG_WARNING, "%s", warnings[warning_count]);
+	warning_count++;
+}
+
+const char *daemon_warning(uint32_t i)
+{
+	return i < warning_count ? warnings[i] : NULL;
+}
+
+/* ---- what the daemons tell each other ------------------------------------------------------- */
+
+static void tell_running(void)
+{
+	static struct announce_running r[STORE_MAX_ARRAYS];
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < manager_count(); i++) {
+		struct known *k = manager_at(i);
+
+		if (!array_running(k->array))
+			continue;
+		memcpy(r[n].uuid, k->desc.uuid, DDR_UUID_BYTES);
+		r[n++].serving = k->serving;
+	}
+	announce_running(r, n);
+}
+
+static void tell_all(void)
+{
+	tell_running();
+	for (uint32_t i = 0; i < manager_count(); i++)
+		announce_array(&manager_at(i)->desc);
+}
+
+static void heard(const struct store_array *desc)
+{
+	if (manager_apply(desc, false) > 0)
+		say(LOG_NOTICE, "%s: version %llu was told by another node%s", desc->name,
+		    (unsigned long long)desc->version, desc->forgotten ? ": forgotten" : "");
+}
+
+static const struct manager_cb manager_cb = {.news = announce_array, .moved = tell_running};
+
+/* ---- start and end -------------------------------------------------------------------------- */
+
+int daemon_start(const struct daemon_env *env, char why[STORE_WHY_BYTES])
+{
+	int err;
+
+	ctl_env = *env;
+	err = ipc_open(env->loop, env->conf->ipc_name, why, STORE_WHY_BYTES);
+	if (!err)
+		err = manager_open(env->conf, env->main, env->worker, &manager_cb, why);
+	if (err)
+		return err;
+	err = announce_start(env->conf->cluster, env->main, heard, tell_all);
+	if (err)
+		snprintf(why, STORE_WHY_BYTES, "the daemons' group can't be started: %s",
+			 strerror(-err));
+	return err;
+}
+
+void daemon_stop(void (*done)(void))
+{
+	manager_stop_all(done);
+}
+
+void daemon_end(void)
+{
+	announce_stop();
+	ipc_close();
+}

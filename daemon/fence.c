@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The daemon's side of fencing; the helper is fence_helper.c. An ask is in `asks` from fence_run
+ * until its answer: by the helper, by a timer (zombie_timeout), or at once from the next turn of
+ * the loop (none, or no helper).
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <qb/qbloop.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "daemon/fence.h"
+#include "daemon/fence_helper.h"
+#include "daemon/log.h"
+
+static struct qb_loop *loop;
+static const struct config *conf;
+static struct fence_ask *asks;
+static uint64_t last_id;
+static int helper_fd = -1;
+
+const char *fence_describe(void)
+{
+	static char text[CONFIG_PATH_BYTES + 32];
+
+	if (conf->fence == FENCE_COMMAND)
+		snprintf(text, sizeof(text), "command %s", conf->fence_command);
+	else if (conf->fence == FENCE_ZOMBIE_TIMEOUT)
+		snprintf(text, sizeof(text), "zombie_timeout %.1f s",
+			 conf->zombie_timeout_ms / 1000.0);
+	else
+		snprintf(text, sizeof(text), "none");
+	return text;
+}
+
+int fence_helper_start(const struct config *c)
+{
+	if (c->fence != FENCE_COMMAND)
+		return 0;
+	helper_fd = fence_helper_fork();
+	return helper_fd < 0 ? helper_fd : 0;
+}
+
+static void finish(uint64_t id, int err, const char *why)
+{
+	struct fence_ask **at = &asks, *ask;
+
+	while (*at && (*at)->id != id)
+		at = &(*at)->next;
+	ask = *at;
+	if (!ask)
+		return;
+	*at = ask->next;
+	say(err ? LOG_ERR : LOG_NOTICE, "fence of node %u, incarnation %" PRIu64 ": %s", ask->node,
+	    ask->inc, why);
+	ask->done(ask, err, why);
+}
+
+/* --- answers --- */
+
+static int32_t helper_ready(int32_t fd, int32_t revents, void *data)
+{
+	struct fence_answer a;
+	char why[FENCE_WHY_BYTES];
+	ssize_t n = recv(fd, &a, sizeof(a), MSG_DONTWAIT);
+
+	(void)data;
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return 0;
+	if (n != sizeof(a)) {
+		(void)revents;
+		say(LOG_CRIT, "the fence helper is gone: no node can be fenced; restart ddraidd");
+		close(helper_fd);
+		helper_fd = -1;
+		while (asks)
+			finish(asks->id, -EPIPE, "the fence helper is gone; restart ddraidd");
+		return -1;
+	}
+	a.output[sizeof(a.output) - 1] = '\0';
+	if (!a.err)
+		snprintf(why, sizeof(why), "succeeded after %u ms%s%.300s", a.ms,
+			 a.output[0] ? ": " : "", a.output);
+	else
+		snprintf(why, sizeof(why), "%s %s after %u ms%s%.300s", conf->fence_command,
+			 a.err == -ETIMEDOUT ? "was ended" : "failed", a.ms,
+			 a.output[0] ? ": " : "", a.output);
+	finish(a.id, a.err, why);
+	return 0;
+}
+
+static void waited(void *data)
+{
+	struct fence_ask *ask = data;
+
+	finish(ask->id, 0,
+	       conf->fence == FENCE_NONE ? "none is configured: taken as done"
+					 : "zombie_timeout is over");
+}
+
+static void no_helper(void *data)
+{
+	struct fence_ask *ask = data;
+
+	finish(ask->id, -EPIPE, "the fence helper does not take it; restart ddraidd");
+}
+
+/* --- asking --- */
+
+static int helper_ask(const struct fence_ask *ask)
+{
+	static struct fence_request r;
+
+	memset(&r, 0, sizeof(r));
+	r.id = ask->id;
+	r.timeout_ms = conf->fence_timeout_ms;
+	snprintf(r.command, sizeof(r.command), "%s", conf->fence_command);
+	r.node = ask->node;
+	r.inc = ask->inc;
+	r.count = ask->count;
+	memcpy(r.uri, ask->uri, sizeof(r.uri));
+	return send(helper_fd, &r, sizeof(r), MSG_DONTWAIT | MSG_NOSIGNAL) == sizeof(r) ? 0
+											: -errno;
+}
+
+void fence_run(struct fence_ask *ask)
+{
+	qb_loop_timer_handle timer;
+	uint64_t ns = 0;
+
+	ask->id = ++last_id;
+	ask->next = asks;
+	asks = ask;
+	if (conf->fence == FENCE_COMMAND) {
+		say(LOG_NOTICE, "fencing node %u, incarnation %" PRIu64 ": running %s", ask->node,
+		    ask->inc, conf->fence_command);
+		if (helper_fd >= 0 && !helper_ask(ask))
+			return;
+		qb_loop_timer_add(loop, QB_LOOP_MED, 0, ask, no_helper, &timer);
+		return;
+	}
+	if (conf->fence == FENCE_ZOMBIE_TIMEOUT) {
+		ns = conf->zombie_timeout_ms * 1000000ull;
+		say(LOG_NOTICE,
+		    "fencing node %u, incarnation %" PRIu64 ": waiting for zombie_timeout, %u ms",
+		    ask->node, ask->inc, conf->zombie_timeout_ms);
+	}
+	qb_loop_timer_add(loop, QB_LOOP_MED, ns, ask, waited, &timer);
+}
+
+int fence_open(struct qb_loop *l, const struct config *c)
+{
+	loop = l;
+	conf = c;
+	if (helper_fd < 0)
+		return 0;
+	return qb_loop_poll_add(l, QB_LOOP_HIGH, helper_fd, POLLIN, NULL, helper_ready);
+}
+
+void fence_close(void)
+{
+	if (helper_fd < 0)
+		return;
+	qb_loop_poll_del(loop, helper_fd);
+	close(helper_fd);
+	helper_fd = -1;
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Fencing (R4, R5): to see to it that nothing of a departed incarnation lands on a member any more.
+ *
+ *	command         fence_command NODE INCARNATION URI...; exit status 0 = it is so
+ *	zombie_timeout  nothing better exists: wait for so long, then hold it for so
+ *	none            somebody said in so many words that it is not needed: at once
+ *
+ * The command is run by a helper process that is forked before the daemon has threads, locked
+ * memory or anything in flight: the process that serves I/O never forks or execs, and the helper
+ * is ready when memory is short. They speak over a socket pair, a datagram per request and answer.
+ *
+ * fence_helper_start is for main() at its start; everything else for the main thread. Answers come
+ * from its loop.
+ */
+#ifndef DDRAID_FENCE_H
+#define DDRAID_FENCE_H
+
+#include <stdint.h>
+
+#include "daemon/config.h"
+#include "daemon/core/limits.h"
+
+struct qb_loop;
+
+#define FENCE_MAX 64        /* asked for at once */
+#define FENCE_WHY_BYTES 768 /* a sentence, with its NUL */
+#define FENCE_URIS DDR_MAX_DEVS
+
+struct fence_ask {
+	uint32_t node;
+	uint64_t inc;
+	uint32_t count;
+	char uri[FENCE_URIS][DDR_URI_BYTES];
+	/* err 0: nothing of it lands any more. `why`: what was tried, and what was said. The
+	 * struct is the caller's again. */
+	void (*done)(struct fence_ask *ask, int err, const char *why);
+	/* fence.c's */
+	uint64_t id;
+	struct fence_ask *next;
+};
+
+/* Forks the helper if the policy needs it. 0 or -errno. */
+int fence_helper_start(const struct config *conf);
+/* 0 or -errno. */
+int fence_open(struct qb_loop *loop, const struct config *conf);
+void fence_run(struct fence_ask *ask);
+/* The helper ends with this process, too. */
+void fence_close(void);
+
+/* For log and status: "command /etc/ddraid/fence", "zombie_timeout 30 s", "none". */
+const char *fence_describe(void);
+
+#endif

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What the fence helper and the daemon say to each other; a datagram each. */
+#ifndef DDRAID_FENCE_HELPER_H
+#define DDRAID_FENCE_HELPER_H
+
+#include "daemon/fence.h"
+
+struct fence_request {
+	uint64_t id, inc;
+	uint32_t timeout_ms, node, count;
+	char command[CONFIG_PATH_BYTES];
+	char uri[FENCE_URIS][DDR_URI_BYTES];
+};
+
+struct fence_answer {
+	uint64_t id;
+	int err;     /* 0; -EIO: exit status other than 0; -ETIMEDOUT; errno of posix_spawn */
+	uint32_t ms; /* how long it took */
+	char output[320];
+};
+
+/* Forks. The daemon's end of the socket pair, or -errno. */
+int fence_helper_fork(void);
+
+#endif

@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * ddraidd. The order of its start matters:
+ *
+ *	arguments, configuration	errors go to the terminal
+ *	fence helper			forked while there are no threads, locks, or locked memory
+ *	PR_SET_IO_FLUSHER, mlockall	threads inherit the first; stacks count for the second
+ *	state directory			locked: one daemon per directory
+ *	loop, worker, IPC, arrays	an engine thread for each
+ *
+ * The main thread runs libqb's loop: IPC, signals, the fence helper, and tasks from other threads.
+ * It is not in any I/O's way. SIGTERM and SIGINT stop the arrays, with a bound, and end the daemon.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <poll.h>
+#include <qb/qbloop.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/daemon.h"
+#include "daemon/fence.h"
+#include "daemon/log.h"
+
+#ifndef PR_SET_IO_FLUSHER
+#define PR_SET_IO_FLUSHER 57
+#endif
+
+#define STOP_SPARE_MS 8000u /* beyond stop_timeout, for the group and the members to let go */
+
+static struct config conf;
+static struct qb_loop *loop;
+static struct mailbox main_box;
+static struct worker worker;
+static int box_fd = -1;
+static int exit_status;
+static bool stopping;
+
+static const struct option long_options[] = {{"config", required_argument, NULL, 'c'},
+					     {"foreground", no_argument, NULL, 'f'},
+					     {"state-dir", required_argument, NULL, 's'},
+					     {"run-dir", required_argument, NULL, 'r'},
+					     {"ipc", required_argument, NULL, 'i'},
+					     {"version", no_argument, NULL, 'V'},
+					     {"help", no_argument, NULL, 'h'},
+					     {NULL, 0, NULL, 0}};
+
+static void usage(FILE *to)
+{
+	fprintf(to,
+		"usage: ddraidd [OPTION]...\n\n"
+		"  -c, --config FILE    configuration (%s, if there is one)\n"
+		"  -f, --foreground     stay in the foreground, log to standard error\n"
+		"  -s, --state-dir DIR  instead of the configuration's state_dir;\n"
+		"                       $DDRAID_STATE_DIR does the same\n"
+		"      --run-dir DIR    instead of run_dir\n"
+		"      --ipc NAME       instead of ipc_name, for several daemons on one machine\n"
+		"      --version, --help\n",
+		CONFIG_FILE);
+}
+
+struct args {
+	const char *config, *state_dir, *run_dir, *ipc;
+	bool foreground;
+};
+
+static void parse_args(struct args *a, int argc, char **argv)
+{
+	int c;
+
+	a->state_dir = getenv("DDRAID_STATE_DIR");
+	while ((c = getopt_long(argc, argv, "c:fs:h", long_options, NULL)) != -1) {
+		switch (c) {
+		case 'c':
+			a->config = optarg;
+			break;
+		case 'f':
+			a->foreground = true;
+			break;
+		case 's':
+			a->state_dir = optarg;
+			break;
+		case 'r':
+			a->run_dir = optarg;
+			break;
+		case 'i':
+			a->ipc = optarg;
+			break;
+		case 'V':
+			printf("ddraidd %s\n", PACKAGE_VERSION);
+			exit(0);
+		case 'h':
+			usage(stdout);
+			exit(0);
+		default:
+			usage(stderr);
+			exit(2);
+		}
+	}
+	if (optind < argc) {
+		fprintf(stderr, "ddraidd: what is %s? see ddraidd --help\n", argv[optind]);
+		exit(2);
+	}
+}
+
+static void path_set(char field[CONFIG_PATH_BYTES], const char *value, const char *what)
+{
+	if (!value)
+		return;
+	if (value[0] != '/' || strlen(value) >= CONFIG_PATH_BYTES) {
+		fprintf(stderr, "ddraidd: %s wants an absolute path of at most %d characters\n",
+			what, CONFIG_PATH_BYTES - 1);
+		exit(2);
+	}
+	strcpy(field, value);
+}
+
+static void configure(const struct args *a)
+{
+	char why[CONFIG_WHY_BYTES];
+	int err;
+
+	config_init(&conf);
+	err = config_load(&conf, a->config ? a->config : CONFIG_FILE, why);
+	if (err == -ENOENT && !a->config)
+		err = config_finish(&conf, why);
+	if (err) {
+		fprintf(stderr, "ddraidd: %s\n", why);
+		exit(2);
+	}
+	path_set(conf.state_dir, a->state_dir, "--state-dir");
+	path_set(conf.run_dir, a->run_dir, "--run-dir");
+	if (a->ipc)
+		snprintf(conf.ipc_name, sizeof(conf.ipc_name), "%s", a->ipc);
+}
+
+/* ---- what the process is -------------------------------------------------------------------- */
+
+static void protect_process(void)
+{
+	if (prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) < 0)
+		daemon_warn("this process can't be marked as an I/O flusher (%s): under memory "
+			    "pressure it may wait for itself; run ddraidd with CAP_SYS_RESOURCE",
+			    strerror(errno));
+	if (mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) < 0)
+		daemon_warn("memory can't be locked (%s): under memory pressure ddraidd may wait "
+			    "for the array it serves; raise LimitMEMLOCK, or ulimit -l",
+			    strerror(errno));
+	if (conf.fence == FENCE_NONE)
+		daemon_warn("fence = none: writes of a node that died may still land after its "
+			    "regions were recovered; configure a fence_command");
+}
+
+static void detach(void)
+{
+	if (daemon(0, 0) < 0) {
+		fprintf(stderr, "ddraidd: can't go to the background: %s\n", strerror(errno));
+		exit(1);
+	}
+}
+
+/* ---- the loop ------------------------------------------------------------------------------- */
+
+static void box_kick(void *arg)
+{
+	uint64_t one = 1;
+
+	(void)arg;
+	if (write(box_fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
+		abort();
+}
+
+static int32_t box_ready(int32_t fd, int32_t revents, void *data)
+{
+	uint64_t kicks;
+
+	(void)revents;
+	(void)data;
+	if (read(fd, &kicks, sizeof(kicks)) == sizeof(kicks))
+		mailbox_run(&main_box);
+	return 0;
+}
+
+static void all_stopped(void)
+{
+	qb_loop_stop(loop);
+}
+
+static void out_of_time(void *data)
+{
+	(void)data;
+	say(LOG_ERR,
+	    "%u arrays did not stop in time: the end is hard, and they are fenced at the "
+	    "next start",
+	    manager_running());
+	log_close();
+	_exit(1);
+}
+
+static int32_t on_signal(int32_t sig, void *data)
+{
+	qb_loop_timer_handle timer;
+
+	(void)data;
+	if (stopping)
+		return 0;
+	stopping = true;
+	say(LOG_NOTICE, "%s: stopping", strsignal(sig));
+	qb_loop_timer_add(loop, QB_LOOP_HIGH, (conf.stop_ms + STOP_SPARE_MS) * 1000000ull, NULL,
+			  out_of_time, &timer);
+	daemon_stop(all_stopped);
+	return 0;
+}
+
+static int setup_loop(void)
+{
+	qb_loop_signal_handle handle;
+	int err;
+
+	loop = qb_loop_create();
+	box_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (!loop || box_fd < 0)
+		return -ENOMEM;
+	mailbox_init(&main_box, box_kick, NULL);
+	err = qb_loop_poll_add(loop, QB_LOOP_MED, box_fd, POLLIN, NULL, box_ready);
+	if (!err)
+		err = qb_loop_signal_add(loop, QB_LOOP_HIGH, SIGTERM, NULL, on_signal, &handle);
+	if (!err)
+		err = qb_loop_signal_add(loop, QB_LOOP_HIGH, SIGINT, NULL, on_signal, &handle);
+	if (!err)
+		err = worker_start(&worker);
+	return err;
+}
+
+static int run(void)
+{
+	struct daemon_env env = {.conf = &conf, .loop = loop, .main = &main_box, .worker = &worker};
+	char why[STORE_WHY_BYTES];
+	int err;
+
+	err = fence_open(loop, &conf);
+	if (err) {
+		say(LOG_ERR, "the fence helper can't be watched: %s", strerror(-err));
+		return 1;
+	}
+	clock_gettime(CLOCK_MONOTONIC, &env.began);
+	err = daemon_start(&env, why);
+	if (err) {
+		say(LOG_ERR, "%s", why);
+		return 1;
+	}
+	say(LOG_NOTICE, "ddraidd %s is ready, fence %s", PACKAGE_VERSION, fence_describe());
+	qb_loop_run(loop);
+	daemon_end();
+	return exit_status;
+}
+
+int main(int argc, char **argv)
+{
+	struct args a = {0};
+	char why[STORE_WHY_BYTES];
+	int err;
+
+	parse_args(&a, argc, argv);
+	configure(&a);
+	signal(SIGPIPE, SIG_IGN);
+	if (!a.foreground)
+		detach();
+	err = fence_helper_start(&conf);
+	log_open("ddraidd", (int)conf.log_level, a.foreground);
+	if (err) {
+		say(LOG_ERR, "the fence helper can't be started: %s", strerror(-err));
+		return 1;
+	}
+	protect_process();
+	if (store_open(conf.state_dir, why)) {
+		say(LOG_ERR, "%s", why);
+		log_close();
+		return 1;
+	}
+	log_threaded();
+	if (setup_loop()) {
+		say(LOG_ERR, "the main loop can't be set up: out of memory or descriptors");
+		return 1;
+	}
+	err = run();
+	fence_close();
+	worker_stop(&worker);
+	store_close();
+	log_close();
+	return err;
+}

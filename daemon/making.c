@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * `create` on a thread: opens the members through the member port in a loop of its own, gives
+ * create_check.c blocking calls to them (submit, then turn the loop until the answer is there),
+ * and closes them. Nothing of a running array is touched.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/making.h"
+#include "daemon/ports/loop.h"
+#include "daemon/ports/member.h"
+#include "daemon/signature.h"
+
+#define MAKING_STACK_BYTES (1u << 20)
+#define LOOKUP_MS 20000u /* beyond the time to connect: names are looked up */
+
+struct making_dev {
+	struct making *m;
+	struct member *member;
+	bool up, failed, closed;
+	struct member_info info;
+	int err; /* of opening, or of the connection when it broke */
+	char why[320];
+	struct member_req req;
+	struct iovec iov;
+	bool done;
+	int done_err;
+};
+
+/* ---- the members ---------------------------------------------------------------------------- */
+
+static void member_up(void *arg, const struct member_info *info)
+{
+	struct making_dev *d = arg;
+
+	d->up = true;
+	d->info = *info;
+}
+
+static void member_down(void *arg, int err, const char *why)
+{
+	struct making_dev *d = arg;
+
+	d->up = false;
+	d->failed = true;
+	d->err = err;
+	snprintf(d->why, sizeof(d->why), "%s", why);
+}
+
+static void member_done(void *arg, struct member_req *req, int err)
+{
+	struct making_dev *d = arg;
+
+	(void)req;
+	d->done = true;
+	d->done_err = err;
+}
+
+static void member_closed(void *arg)
+{
+	struct making_dev *d = arg;
+
+	d->closed = true;
+}
+
+static const struct member_cb callbacks = {
+    .up = member_up, .down = member_down, .done = member_done, .closed = member_closed};
+
+static void open_one(struct making *m, struct making_dev *d, const char *uri)
+{
+	struct member_cfg cfg;
+	const char *why = "";
+
+	member_cfg_init(&cfg);
+	cfg.connect_timeout_ms = m->conf->member_connect_ms;
+	cfg.request_timeout_ms = m->conf->member_request_ms;
+	cfg.shared = strcmp(m->conf->cluster, "alone") != 0;
+	cfg.force = m->desc.options.force_members;
+	d->m = m;
+	d->err = member_open(uri, m->loop, &cfg, &callbacks, d, &d->member, &why);
+	if (d->err) {
+		d->failed = d->closed = true;
+		snprintf(d->why, sizeof(d->why), "%s", why);
+	}
+}
+
+static bool settled(const struct making *m)
+{
+	for (uint32_t i = 0; i < m->desc.count; i++) {
+		if (!m->dev[i].up && !m->dev[i].failed)
+			return false;
+	}
+	return true;
+}
+
+static void open_all(struct making *m)
+{
+	uint64_t end;
+
+	for (uint32_t i = 0; i < m->desc.count; i++)
+		open_one(m, &m->dev[i], m->desc.uri[i]);
+	end = loop_now_us(m->loop) + (m->conf->member_connect_ms + LOOKUP_MS) * 1000ull;
+	while (!settled(m) && loop_now_us(m->loop) < end)
+		loop_turn(m->loop, 100000);
+	for (uint32_t i = 0; i < m->desc.count; i++) {
+		if (m->dev[i].up || m->dev[i].failed)
+			continue;
+		m->dev[i].err = -ETIMEDOUT;
+		snprintf(m->dev[i].why, sizeof(m->dev[i].why), "%s: no answer", m->desc.uri[i]);
+	}
+}
+
+static void close_all(struct making *m)
+{
+	for (uint32_t i = 0; i < m->desc.count; i++) {
+		if (m->dev[i].member)
+			member_close(m->dev[i].member);
+	}
+	for (uint32_t i = 0; i < m->desc.count; i++) {
+		while (!m->dev[i].closed)
+			loop_turn(m->loop, 100000);
+	}
+}
+
+/* ---- what create_check.c calls -------------------------------------------------------------- */
+
+static int request(struct making_dev *d, enum dev_op op, uint64_t offset, void *buf, uint32_t bytes)
+{
+	if (!d->up)
+		return d->err ? d->err : -ENOTCONN;
+	d->iov = (struct iovec){buf, bytes};
+	d->req = (struct member_req){.op = op, .offset_bytes = offset, .bytes = bytes};
+	if (op != DEV_FLUSH) {
+		d->req.iov = &d->iov;
+		d->req.iov_count = 1;
+	}
+	d->done = false;
+	member_submit(d->member, &d->req);
+	while (!d->done)
+		loop_turn(d->m->loop, 1000000);
+	return d->done_err;
+}
+
+static int dev_read(void *arg, uint64_t offset, void *buf, uint32_t bytes)
+{
+	return request(arg, DEV_READ, offset, buf, bytes);
+}
+
+static int dev_write(void *arg, uint64_t offset, const void *buf, uint32_t bytes)
+{
+	return request(arg, DEV_WRITE, offset, (void *)buf, bytes);
+}
+
+static int dev_flush(void *arg)
+{
+	return request(arg, DEV_FLUSH, 0, NULL, 0);
+}
+
+static const char *known(void *arg, const uint8_t uuid[DDR_UUID_BYTES])
+{
+	struct making *m = arg;
+
+	for (uint32_t i = 0; i < m->known_count; i++) {
+		if (!memcmp(m->known[i].uuid, uuid, DDR_UUID_BYTES))
+			return m->known[i].name;
+	}
+	return NULL;
+}
+
+static void progress_run(struct task *t)
+{
+	struct making *m = (struct making *)((char *)t - offsetof(struct making, progress_task));
+
+	pthread_mutex_lock(&m->lock);
+	m->progress_posted = false;
+	pthread_mutex_unlock(&m->lock);
+	if (m->progress)
+		m->progress(m);
+}
+
+static void progress(void *arg, const char *text, uint32_t done, uint32_t total)
+{
+	struct making *m = arg;
+	bool post;
+
+	pthread_mutex_lock(&m->lock);
+	snprintf(m->text, sizeof(m->text), "%s", text);
+	m->step = done;
+	m->steps = total;
+	post = !m->progress_posted;
+	m->progress_posted = true;
+	pthread_mutex_unlock(&m->lock);
+	if (post)
+		mailbox_post(m->main, &m->progress_task, progress_run);
+}
+
+/* ---- the two jobs --------------------------------------------------------------------------- */
+
+static int create_array(struct making *m)
+{
+	struct create_dev dev[DDR_MAX_MEMBERS] = {0};
+	int err;
+
+	for (uint32_t i = 0; i < m->desc.count; i++) {
+		struct making_dev *d = &m->dev[i];
+
+		dev[i] = (struct create_dev){.uri = m->desc.uri[i],
+					     .size_bytes = d->info.size_bytes,
+					     .min_block_bytes = d->info.min_block_bytes,
+					     .preferred_block_bytes = d->info.preferred_block_bytes,
+					     .read_only = d->info.flags & MEMBER_READ_ONLY,
+					     .open_err = d->up ? 0 : d->err,
+					     .open_why = d->why[0] ? d->why : NULL,
+					     .arg = d,
+					     .read = dev_read,
+					     .write = dev_write,
+					     .flush = dev_flush};
+	}
+	m->ask.name = m->desc.name;
+	m->ask.arg = m;
+	m->ask.known = known;
+	m->ask.progress = progress;
+	err = create_run(&m->ask, dev, m->desc.count, &m->result, &m->error);
+	if (!err)
+		memcpy(m->desc.uuid, m->result.params.array_uuid, DDR_UUID_BYTES);
+	return err;
+}
+
+static int refuse(struct making *m, int err, const char *what)
+{
+	m->error.err = err;
+	snprintf(m->error.text, sizeof(m->error.text), "%s %.300s", m->desc.uri[0], what);
+	return err;
+}
+
+/* A superblock of an array that is not known here is left to --force as well. */
+static int look_at_superblock(struct making *m, uint8_t *block)
+{
+	char what[300];
+	struct superblock sb;
+	const char *of;
+
+	for (uint32_t c = 0; c < SB_COPIES; c++) {
+		int err = dev_read(&m->dev[0], geo_sb_offset(c), block, DDR_BLOCK_BYTES);
+
+		if (err)
+			return refuse(m, err, "can't be read; see to the exporter");
+		err = sb_decode(&sb, block, NULL);
+		if (err == -ENOENT)
+			continue;
+		of = err ? NULL : known(m, sb.array_uuid);
+		if (of) {
+			snprintf(what, sizeof(what),
+				 "is a member of the array %s; name another device", of);
+			return refuse(m, -EBUSY, what);
+		}
+		if (!m->ask.force)
+			return refuse(m, -EEXIST,
+				      "carries a ddraid superblock; name another device, or "
+				      "--force to overwrite it");
+	}
+	return 0;
+}
+
+static int check_added(struct making *m)
+{
+	struct making_dev *d = &m->dev[0];
+	char what[256] = "", text[320];
+	uint8_t *block;
+	int found;
+
+	if (!d->up) {
+		snprintf(m->error.text, sizeof(m->error.text),
+			 "%.300s; see to it that it can be "
+			 "reached",
+			 d->why);
+		return d->err;
+	}
+	if (d->info.flags & MEMBER_READ_ONLY)
+		return refuse(m, -EROFS, "is read-only; export it for writing");
+	if (posix_memalign((void **)&block, DDR_BLOCK_BYTES, DDR_BLOCK_BYTES))
+		return -ENOMEM;
+	found = look_at_superblock(m, block);
+	free(block);
+	if (found || m->ask.force)
+		return found;
+	found = signature_find(d->info.size_bytes, dev_read, d, what, sizeof(what));
+	if (found < 0)
+		return refuse(m, found, "can't be read; see to the exporter");
+	if (!found)
+		return 0;
+	snprintf(text, sizeof(text), "carries %s; name another device, or --force to destroy that",
+		 what);
+	return refuse(m, -EEXIST, text);
+}
+
+static void finished(struct task *t)
+{
+	struct making *m = (struct making *)((char *)t - offsetof(struct making, task));
+
+	pthread_join(m->thread, NULL);
+	if (m->error.err && !m->error.text[0])
+		snprintf(m->error.text, sizeof(m->error.text), "%s", strerror(-m->error.err));
+	m->done(m, m->error.err, m->error.text);
+}
+
+static void *thread_main(void *arg)
+{
+	struct making *m = arg;
+	char why[STORE_WHY_BYTES];
+	int err = m->add ? 0 : store_incarnation(&m->ask.inc, why);
+
+	if (err)
+		snprintf(m->error.text, sizeof(m->error.text), "%.700s", why);
+	if (!err) {
+		progress(m, "connecting to the members", 0, m->desc.count);
+		open_all(m);
+		err = m->add ? check_added(m) : create_array(m);
+		close_all(m);
+	}
+	m->error.err = err;
+	loop_free(m->loop);
+	free(m->dev);
+	mailbox_post(m->main, &m->task, finished);
+	return NULL;
+}
+
+int making_start(struct making *m)
+{
+	sigset_t all, before;
+	pthread_attr_t attr;
+	int err;
+
+	pthread_mutex_init(&m->lock, NULL);
+	m->dev = calloc(DDR_MAX_MEMBERS, sizeof(*m->dev));
+	if (!m->dev)
+		return -ENOMEM;
+	err = loop_new(&m->loop);
+	if (err) {
+		free(m->dev);
+		return err;
+	}
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, MAKING_STACK_BYTES);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	err = -pthread_create(&m->thread, &attr, thread_main, m);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+	if (err) {
+		loop_free(m->loop);
+		free(m->dev);
+	}
+	return err;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The arrays that this node knows, and what is to become of them. The description of an array has a
+ * version; whatever changes it (ddraidctl here or elsewhere, a member that was replaced) makes a
+ * higher one, and manager_apply follows the highest: it stores it, then starts or stops the array.
+ * The main thread's.
+ */
+#ifndef DDRAID_MANAGER_H
+#define DDRAID_MANAGER_H
+
+#include "daemon/array.h"
+
+struct known {
+	struct store_array desc; /* newest */
+	struct array *array;
+	enum { HERE_FOLLOWS, HERE_ON, HERE_OFF } here; /* what was said for this node alone */
+	bool force;                                    /* of the next start */
+	bool serving;                                  /* consumers are let in here */
+	bool stored;                                   /* desc is on disk */
+	bool storing, again;
+	char error[STORE_WHY_BYTES]; /* why it does not run although it is to, or "" */
+};
+
+struct manager_cb {
+	/* This node itself made a newer description: the others should know. */
+	void (*news)(const struct store_array *desc);
+	/* An array started, ended, serves, or does not any more. */
+	void (*moved)(void);
+};
+
+/* Reads the state directory and starts what is to run. 0 or -errno with a sentence. */
+int manager_open(const struct config *conf, struct mailbox *main_box, struct worker *worker,
+		 const struct manager_cb *callbacks, char why[STORE_WHY_BYTES]);
+/* By name or UUID's text; NULL. The forgotten are found only if asked for. */
+struct known *manager_find(const char *name, bool forgotten);
+struct known *manager_find_uuid(const uint8_t uuid[DDR_UUID_BYTES]);
+uint32_t manager_count(void);
+struct known *manager_at(uint32_t i); /* by name */
+
+/*
+ * Takes a description if it is newer than what is known. 1: taken, 0: not newer; -errno: there
+ * are too many, or another array has the name.
+ */
+int manager_apply(const struct store_array *desc, bool force);
+/* A change that begins here: desc->version is made the next one, then as manager_apply, and news.
+ */
+int manager_change(struct store_array *desc, bool force);
+/* Here only, until the description says something else; it stays as it is. */
+void manager_start(struct known *k, bool force);
+void manager_stop(struct known *k);
+
+/* Stops all; calls done on the main thread when nothing runs any more. */
+void manager_stop_all(void (*done)(void));
+uint32_t manager_running(void);
+
+#endif

@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The state directory; store.h says what is in it. The text of an array:
+ *
+ *	version = 3			what all nodes share; newest wins
+ *	name = vol0
+ *	uuid = 6f...
+ *	started = yes
+ *	forgotten = no
+ *	ran = yes
+ *	member = nbd://...		once per member, in the order of their index
+ *	option KEY = VALUE		see options.h
+ *	end = yes			the last line: the file is whole
+ *
+ * The record, little-endian, 1024 bytes: magic 8 | crc32c 4 | version 4 | uuid 16 | inc 8 | clean 4
+ *| removed count 4 | acked 16 | committed 16 | removed { node 4, zero 4, inc 8 } x 32.
+ */
+/* First: fcntl.h has a LOCK_EX of its own. */
+#include "daemon/store.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "daemon/core/codec.h"
+#include "daemon/units.h"
+
+#define TEXT_BYTES (16u << 10)
+#define RECORD_BYTES 1024
+#define RECORD_VERSION 1u
+
+enum {
+	REC_VERSION = 12,
+	REC_UUID = 16,
+	REC_INC = 32,
+	REC_CLEAN = 40,
+	REC_COUNT = 44,
+	REC_ACKED = 48,
+	REC_COMMITTED = 64,
+	REC_REMOVED = 80,
+	REC_END = REC_REMOVED + 16 * DDR_MAX_NODES
+};
+
+_Static_assert(REC_END <= RECORD_BYTES, "the record fits");
+
+static const char record_magic[BLOCK_MAGIC_BYTES] = "DDRAIDRC";
+static char dir_path[STORE_PATH_BYTES / 2];
+static int dir_fd = -1, lock_fd = -1;
+static pthread_mutex_t inc_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int complain(int err, char *why, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static int complain(int err, char *why, const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(why, STORE_WHY_BYTES, format, ap);
+	va_end(ap);
+	return err;
+}
+
+/* --- files, whole or not at all --- */
+
+static int write_all(int fd, const void *data, size_t bytes)
+{
+	const char *p = data;
+
+	while (bytes) {
+		ssize_t n = write(fd, p, bytes);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		p += n;
+		bytes -= (size_t)n;
+	}
+	return fsync(fd) < 0 ? -errno : 0;
+}
+
+static int file_put(const char *name, const void *data, size_t bytes, char *why)
+{
+	char fresh[STORE_PATH_BYTES];
+	int fd, err;
+
+	snprintf(fresh, sizeof(fresh), "%s.new", name);
+	fd = openat(dir_fd, fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	err = fd < 0 ? -errno : write_all(fd, data, bytes);
+	if (fd >= 0)
+		close(fd);
+	if (!err && renameat(dir_fd, fresh, dir_fd, name) < 0)
+		err = -errno;
+	if (!err && fsync(dir_fd) < 0)
+		err = -errno;
+	return err ? complain(err, why, "%s/%s can't be written: %s; see to the disk", dir_path,
+			      name, strerror(-err))
+		   : 0;
+}
+
+/* The length, or -errno. */
+static ssize_t file_get(const char *name, void *data, size_t bytes, char *why)
+{
+	int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
+	ssize_t n = fd < 0 ? -1 : read(fd, data, bytes);
+	int err = errno;
+
+	if (fd >= 0)
+		close(fd);
+	if (n < 0)
+		return complain(-err, why, "%s/%s can't be read: %s", dir_path, name,
+				strerror(err));
+	return n;
+}
+
+/* --- the directory --- */
+
+int store_open(const char *dir, char why[STORE_WHY_BYTES])
+{
+	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+	if (strlen(dir) >= sizeof(dir_path))
+		return complain(-ENAMETOOLONG, why, "the state directory's path is too long");
+	strcpy(dir_path, dir);
+	if (mkdir(dir, 0700) < 0 && errno != EEXIST)
+		return complain(-errno, why, "%s can't be created: %s; create it or set state_dir",
+				dir, strerror(errno));
+	dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (dir_fd < 0)
+		return complain(-errno, why, "%s can't be opened: %s", dir, strerror(errno));
+	lock_fd = openat(dir_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	if (lock_fd < 0)
+		return complain(-errno, why, "%s/lock can't be opened: %s", dir, strerror(errno));
+	if (fcntl(lock_fd, F_OFD_SETLK, &whole) < 0)
+		return complain(-EBUSY, why, "another ddraidd uses %s; stop it first", dir);
+	return 0;
+}
+
+void store_close(void)
+{
+	if (lock_fd >= 0)
+		close(lock_fd);
+	if (dir_fd >= 0)
+		close(dir_fd);
+	lock_fd = dir_fd = -1;
+}
+
+/* --- arrays --- */
+
+int store_put_array(const struct store_array *a, char why[STORE_WHY_BYTES])
+{
+	char name[STORE_PATH_BYTES], uuid[UUID_TEXT_BYTES], value[OPTION_VALUE_BYTES];
+	char *text = NULL;
+	const char *key;
+	size_t bytes;
+	FILE *f = open_memstream(&text, &bytes);
+	int err;
+
+	if (!f)
+		return complain(-ENOMEM, why, "out of memory");
+	fprintf(f, "# Written by ddraidd; edit it only while that is stopped.\n");
+	fprintf(f, "version = %" PRIu64 "\nname = %s\nuuid = %s\n", a->version, a->name,
+		uuid_format(uuid, a->uuid));
+	fprintf(f, "started = %s\nforgotten = %s\nran = %s\n", a->started ? "yes" : "no",
+		a->forgotten ? "yes" : "no", a->ran ? "yes" : "no");
+	for (uint32_t i = 0; i < a->count; i++)
+		fprintf(f, "member = %s\n", a->uri[i]);
+	for (uint32_t i = 0; (key = options_get(&a->options, i, value, NULL)); i++)
+		fprintf(f, "option %s = %s\n", key, value);
+	fprintf(f, "end = yes\n");
+	if (fclose(f)) {
+		free(text);
+		return complain(-ENOMEM, why, "out of memory");
+	}
+	snprintf(name, sizeof(name), "%s.array", a->name);
+	err = file_put(name, text, bytes, why);
+	free(text);
+	return err;
+}
+
+static int take_flag(const char *value, bool *flag)
+{
+	*flag = !strcmp(value, "yes");
+	return *flag || !strcmp(value, "no") ? 0 : -EINVAL;
+}
+
+static int take_key(struct store_array *a, const char *key, const char *value, char *why)
+{
+	bool end;
+
+	if (!strcmp(key, "version"))
+		return number_parse(value, 0, UINT64_MAX, &a->version);
+	if (!strcmp(key, "uuid"))
+		return uuid_parse(value, a->uuid);
+	if (!strcmp(key, "started"))
+		return take_flag(value, &a->started);
+	if (!strcmp(key, "forgotten"))
+		return take_flag(value, &a->forgotten);
+	if (!strcmp(key, "ran"))
+		return take_flag(value, &a->ran);
+	if (!strcmp(key, "end"))
+		return take_flag(value, &end);
+	if (!strncmp(key, "option ", 7))
+		return options_set(&a->options, key + 7, value, why);
+	if (!strcmp(key, "name")) {
+		if (array_name_check(value, NULL))
+			return -EINVAL;
+		strcpy(a->name, value);
+		return 0;
+	}
+	if (!strcmp(key, "member") && a->count < DDR_MAX_MEMBERS && strlen(value) < DDR_URI_BYTES) {
+		strcpy(a->uri[a->count++], value);
+		return 0;
+	}
+	return -EINVAL;
+}
+
+static int array_parse(struct store_array *a, char *text, const char *file, char *why)
+{
+	char *line, *save = NULL, *eq = NULL;
+	char what[OPTION_WHY_BYTES] = "";
+	bool end = false;
+	int number = 0;
+
+	for (line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+		number++;
+		if (line[0] == '#')
+			continue;
+		eq = strstr(line, " = ");
+		if (eq)
+			*eq = '\0';
+		end = !strcmp(line, "end");
+		if (!eq || take_key(a, line, eq + 3, what))
+			return complain(-EBADMSG, why, "%s/%s:%d: %.60s is not understood%s%.300s",
+					dir_path, file, number, line, what[0] ? ": " : "", what);
+	}
+	if (!end || !a->name[0] || (!a->count && !a->forgotten) || !a->version)
+		return complain(-EBADMSG, why,
+				"%s/%s is not whole; restore it, or remove it and let another node "
+				"tell",
+				dir_path, file);
+	return 0;
+}
+
+static int array_load(const char *file, struct store_array *a, char *why)
+{
+	char text[TEXT_BYTES];
+	ssize_t n = file_get(file, text, sizeof(text) - 1, why);
+	size_t stem = strlen(file) - strlen(".array");
+	int err;
+
+	if (n < 0)
+		return (int)n;
+	text[n] = '\0';
+	memset(a, 0, sizeof(*a));
+	options_init(&a->options);
+	err = array_parse(a, text, file, why);
+	if (!err && (strlen(a->name) != stem || strncmp(a->name, file, stem)))
+		err = complain(-EBADMSG, why, "%s/%s speaks of array %s; rename it", dir_path, file,
+			       a->name);
+	return err;
+}
+
+static int is_array_file(const struct dirent *d)
+{
+	size_t n = strlen(d->d_name);
+
+	return n > 6 && !strcmp(d->d_name + n - 6, ".array");
+}
+
+int store_scan(void (*take)(void *arg, const struct store_array *a), void *arg,
+	       char why[STORE_WHY_BYTES])
+{
+	struct store_array *a = malloc(sizeof(*a));
+	struct dirent **list = NULL;
+	int n = scandir(dir_path, &list, is_array_file, alphasort), err = 0;
+
+	if (n < 0 || !a)
+		err = complain(n < 0 ? -errno : -ENOMEM, why, "%s can't be read: %s", dir_path,
+			       strerror(errno));
+	if (n > STORE_MAX_ARRAYS)
+		err =
+		    complain(-E2BIG, why, "%s has more than %d arrays", dir_path, STORE_MAX_ARRAYS);
+	for (int i = 0; i < n; i++) {
+		if (!err)
+			err = array_load(list[i]->d_name, a, why);
+		if (!err)
+			take(arg, a);
+		free(list[i]);
+	}
+	free(list);
+	free(a);
+	return err;
+}
+
+/* --- records --- */
+
+int store_put_record(const char *name, const struct store_record *r, char why[STORE_WHY_BYTES])
+{
+	char file[STORE_PATH_BYTES];
+	uint8_t b[RECORD_BYTES] = {0};
+
+	memcpy(b, record_magic, BLOCK_MAGIC_BYTES);
+	put_le32(b + REC_VERSION, RECORD_VERSION);
+	memcpy(b + REC_UUID, r->uuid, DDR_UUID_BYTES);
+	put_le64(b + REC_INC, r->inc);
+	put_le32(b + REC_CLEAN, r->clean);
+	put_le32(b + REC_COUNT, r->record.removed_count);
+	put_le64(b + REC_ACKED, r->record.acked.num);
+	put_le64(b + REC_ACKED + 8, r->record.acked.inc);
+	put_le64(b + REC_COMMITTED, r->record.committed.num);
+	put_le64(b + REC_COMMITTED + 8, r->record.committed.inc);
+	for (uint32_t i = 0; i < r->record.removed_count; i++) {
+		put_le32(b + REC_REMOVED + 16 * i, r->record.removed[i].node);
+		put_le64(b + REC_REMOVED + 16 * i + 8, r->record.removed[i].inc);
+	}
+	put_le32(b + BLOCK_OFF_CRC, crc32c(b, sizeof(b)));
+	snprintf(file, sizeof(file), "%s.record", name);
+	return file_put(file, b, sizeof(b), why);
+}
+
+static bool record_decode(const uint8_t b[RECORD_BYTES], struct store_record *r)
+{
+	uint8_t copy[RECORD_BYTES];
+
+	memcpy(copy, b, sizeof(copy));
+	put_le32(copy + BLOCK_OFF_CRC, 0);
+	if (memcmp(b, record_magic, BLOCK_MAGIC_BYTES) ||
+	    crc32c(copy, sizeof(copy)) != get_le32(b + BLOCK_OFF_CRC) ||
+	    get_le32(b + REC_VERSION) != RECORD_VERSION || get_le32(b + REC_COUNT) > DDR_MAX_NODES)
+		return false;
+	memset(r, 0, sizeof(*r));
+	memcpy(r->uuid, b + REC_UUID, DDR_UUID_BYTES);
+	r->inc = get_le64(b + REC_INC);
+	r->clean = get_le32(b + REC_CLEAN) != 0;
+	r->record.removed_count = get_le32(b + REC_COUNT);
+	r->record.acked = (struct epoch){get_le64(b + REC_ACKED), get_le64(b + REC_ACKED + 8)};
+	r->record.committed =
+	    (struct epoch){get_le64(b + REC_COMMITTED), get_le64(b + REC_COMMITTED + 8)};
+	for (uint32_t i = 0; i < r->record.removed_count; i++) {
+		r->record.removed[i].node = get_le32(b + REC_REMOVED + 16 * i);
+		r->record.removed[i].inc = get_le64(b + REC_REMOVED + 16 * i + 8);
+	}
+	return true;
+}
+
+int store_get_record(const char *name, struct store_record *r, char why[STORE_WHY_BYTES])
+{
+	char file[STORE_PATH_BYTES];
+	uint8_t b[RECORD_BYTES + 1];
+	ssize_t n;
+
+	snprintf(file, sizeof(file), "%s.record", name);
+	n = file_get(file, b, sizeof(b), why);
+	if (n < 0)
+		return (int)n;
+	if (n != RECORD_BYTES || !record_decode(b, r))
+		return complain(-EBADMSG, why,
+				"%s/%s is damaged; restore it, or remove it and start the array "
+				"with --force",
+				dir_path, file);
+	return 0;
+}
+
+int store_remove(const char *name, char why[STORE_WHY_BYTES])
+{
+	static const char *const suffix[] = {"array", "record"};
+	char file[STORE_PATH_BYTES];
+
+	for (int i = 0; i < 2; i++) {
+		snprintf(file, sizeof(file), "%s.%s", name, suffix[i]);
+		if (unlinkat(dir_fd, file, 0) < 0 && errno != ENOENT)
+			return complain(-errno, why, "%s/%s can't be removed: %s", dir_path, file,
+					strerror(errno));
+	}
+	return fsync(dir_fd) < 0 ? complain(-errno, why, "%s: %s", dir_path, strerror(errno)) : 0;
+}
+
+/* --- incarnations --- */
+
+static int incarnation_next(uint64_t *inc, char *why)
+{
+	char text[64];
+	struct timespec ts;
+	uint64_t last = 0, now;
+	ssize_t n = file_get("incarnation", text, sizeof(text) - 1, why);
+
+	if (n < 0 && n != -ENOENT)
+		return (int)n;
+	if (n >= 0) {
+		text[n] = '\0';
+		text[strcspn(text, "\n")] = '\0';
+		if (number_parse(text, 1, UINT64_MAX - 1, &last))
+			return complain(
+			    -EBADMSG, why,
+			    "%s/incarnation is damaged; remove it if the clock is right", dir_path);
+	}
+	clock_gettime(CLOCK_REALTIME, &ts);
+	now = (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
+	*inc = now > last ? now : last + 1;
+	snprintf(text, sizeof(text), "%" PRIu64 "\n", *inc);
+	return file_put("incarnation", text, strlen(text), why);
+}
+
+int store_incarnation(uint64_t *inc, char why[STORE_WHY_BYTES])
+{
+	int err;
+
+	pthread_mutex_lock(&inc_lock);
+	err = incarnation_next(inc, why);
+	pthread_mutex_unlock(&inc_lock);
+	return err;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The state directory: what this node knows over its own restarts.
+ *
+ *	NAME.array	the array as the cluster agreed on it: UUID, members, options; text, key =
+ *value NAME.record	what the engine must not forget (struct record), and this node's life in the
+ *			array; binary, crc32c
+ *	incarnation	the last incarnation given out; text
+ *	lock		held by the daemon that uses the directory
+ *
+ * Every file is written anew beside the old one, fsynced, renamed over it, and then the directory
+ * is fsynced: after a power cut it is the old or the new one. So a file that can't be decoded is
+ * damage and never taken for an empty one. A record may be missing only as long as `ran` is false.
+ *
+ * Functions block on the disk: they are for the main thread at its start, and the worker.
+ */
+#ifndef DDRAID_STORE_H
+#define DDRAID_STORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/core/engine.h"
+#include "daemon/options.h"
+
+#define STORE_PATH_BYTES 512
+#define STORE_WHY_BYTES 768
+#define STORE_MAX_ARRAYS 64
+
+struct store_array {
+	char name[DDR_NAME_BYTES];
+	uint8_t uuid[DDR_UUID_BYTES];
+	uint64_t version; /* of what all nodes share: newest wins */
+	bool started;     /* is to run when the daemon does */
+	bool forgotten;   /* kept so that a node that was away can't bring it back */
+	bool ran;         /* was started on this node: there must be a record */
+	uint32_t count;
+	char uri[DDR_MAX_MEMBERS][DDR_URI_BYTES]; /* by index of the member */
+	struct options options;
+};
+
+struct store_record {
+	uint8_t uuid[DDR_UUID_BYTES];
+	uint64_t inc; /* this node's last life in the array, 0 = none */
+	bool clean;   /* that life ended with everything answered and its slot free */
+	struct record record;
+};
+
+/* Creates the directory if need be, and locks it. 0, or -errno with a sentence. -EBUSY: another
+ * daemon has it. */
+int store_open(const char *dir, char why[STORE_WHY_BYTES]);
+void store_close(void);
+
+/* Calls take for each array, in the order of names. A damaged file is an error. */
+int store_scan(void (*take)(void *arg, const struct store_array *a), void *arg,
+	       char why[STORE_WHY_BYTES]);
+int store_put_array(const struct store_array *a, char why[STORE_WHY_BYTES]);
+int store_put_record(const char *name, const struct store_record *r, char why[STORE_WHY_BYTES]);
+/* -ENOENT: there is none; -EBADMSG: damaged. */
+int store_get_record(const char *name, struct store_record *r, char why[STORE_WHY_BYTES]);
+/* Both files. */
+int store_remove(const char *name, char why[STORE_WHY_BYTES]);
+
+/*
+ * A new incarnation: greater than every one before in this directory, durable before it is given
+ * out, and the wall clock's nanoseconds since 1970 where that does not contradict.
+ */
+int store_incarnation(uint64_t *inc, char why[STORE_WHY_BYTES]);
+
+#endif

@@ -1,0 +1,182 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# One node without a cluster: a real ddraidd and ddraidctl on three NBD exports, as any user. Data in and out,
+# the daemon killed under I/O, a member killed, a new one rebuilt, a stop; what lies on the members
+# in the end is read by the independent checker.
+set -eu
+export LC_ALL=C
+
+top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
+top_builddir=${top_builddir:-$top_srcdir}
+for p in nbdkit nbdcopy nbdinfo nbdsh python3; do
+	command -v "$p" >/dev/null || { echo "skipped: $p is missing (tools/deps)"; exit 77; }
+done
+[ -x "$top_builddir/ddraidd" ] && [ -x "$top_builddir/ddraidctl" ] || { echo "skipped: not built"; exit 77; }
+
+tmp=$(mktemp -d /tmp/ddraid-one-XXXXXX)
+name=ddraid-one-$$
+declare -A pid=()
+# end NAME SIGNAL: one of ours, by its id.
+end() {
+	[ -n "${pid[$1]:-}" ] || return 0
+	kill -s "$2" "${pid[$1]}" 2>/dev/null || true
+	wait "${pid[$1]}" 2>/dev/null || true
+	[ "$1" != daemon ] || rm -rf /dev/shm/qb-"${pid[$1]}"-*
+	unset "pid[$1]"
+}
+finish() {
+	local status=$? p
+	trap '' INT TERM
+	[ "$status" = 0 ] || { echo "--- the daemon's log"; cat "$tmp/log" 2>/dev/null || true; }
+	for p in "${!pid[@]}"; do
+		end "$p" KILL
+	done
+	rm -rf "$tmp"
+	exit "$status"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+fail() {
+	echo "FAILED: $*"
+	exit 1
+}
+step() {
+	printf '%5.1f s  %s\n' "$(bc -l <<<"(${EPOCHREALTIME/[.,]/} - $began) / 1000000")" "$*"
+}
+began=${EPOCHREALTIME/[.,]/}
+command -v bc >/dev/null || step() { echo "$*"; }
+
+# until SECONDS COMMAND...
+until_true() {
+	local limit=$(($1 * 20)) i
+	shift
+	for ((i = 0; i < limit; i++)); do
+		! "$@" >/dev/null 2>&1 || return 0
+		sleep 0.05
+	done
+	fail "not within $((limit / 20)) s: $*"
+}
+ctl() {
+	timeout 50 "$top_builddir/ddraidctl" --ipc "$name" "$@"
+}
+# holds EXPRESSION: of the array in `status --json`, as a.
+holds() {
+	{ ctl status vol0 --json || true; } | python3 -c 'import json, sys
+a = json.load(sys.stdin)["arrays"][0]
+sys.exit(0 if eval(sys.argv[1]) else 1)' "$1"
+}
+
+member_uri() {
+	echo "nbd+unix:///?socket=$tmp/m$1.sock"
+}
+member_up() {
+	rm -f "$tmp/m$1.sock"
+	nbdkit -f -U "$tmp/m$1.sock" file "$tmp/m$1" 2>>"$tmp/nbdkit.log" &
+	pid[m$1]=$!
+	until_true 5 test -S "$tmp/m$1.sock"
+}
+daemon_up() {
+	"$top_builddir/ddraidd" --foreground --config "$tmp/conf" 2>>"$tmp/log" &
+	pid[daemon]=$!
+	until_true 10 ctl version
+}
+
+mkdir "$tmp/state" "$tmp/run"
+cat >"$tmp/conf" <<-EOC
+	[daemon]
+	state_dir = $tmp/state
+	run_dir = $tmp/run
+	ipc_name = $name
+	[cluster]
+	cluster = alone
+	[fence]
+	fence = none
+	[members]
+	zombie_timeout = 500ms
+EOC
+U="nbd+unix:///vol0?socket=$tmp/run/vol0.nbd"
+for i in 0 1 2 3; do
+	truncate -s 48M "$tmp/m$i"
+	member_up $i
+done
+: >"$tmp/log"
+
+# A configuration that is wrong says where.
+printf '[daemon]\nstate_dir = %s\nstate_dri = x\n' "$tmp/state" >"$tmp/bad"
+! "$top_builddir/ddraidd" --foreground --config "$tmp/bad" 2>"$tmp/err" || fail "a wrong key was taken"
+grep -q "bad:3: there is no key state_dri" "$tmp/err" || fail "not said where: $(cat "$tmp/err")"
+
+daemon_up
+step "create"
+ctl create vol0 --order 1 --stripe 8K --set release_delay=200 "$(member_uri 0)" "$(member_uri 1)" \
+	"$(member_uri 2)" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
+! ctl create vol1 --order 1 --stripe 8K "$(member_uri 0)" "$(member_uri 1)" "$(member_uri 2)" \
+	>"$tmp/out" 2>&1 || fail "members were taken twice"
+grep -q "is member 0 of the array vol0" "$tmp/out" || fail "not said: $(cat "$tmp/out")"
+ctl status vol0 --wait >/dev/null || fail "the initial sync"
+
+step "data in and out"
+head -c 40M /dev/urandom >"$tmp/in"
+nbdcopy "$tmp/in" "$U"
+size=$(nbdinfo --size "$U")
+[ "$size" -gt $((80 << 20)) ] || fail "size $size"
+nbdcopy "$U" "$tmp/copy"
+cmp -n $((40 << 20)) "$tmp/in" "$tmp/copy"
+
+step "the daemon is killed under I/O and comes back"
+nbdcopy "$tmp/in" "$U" 2>/dev/null &
+pid[copy]=$!
+sleep 0.05
+end daemon KILL
+end copy KILL
+daemon_up
+ctl status vol0 --wait >/dev/null || fail "no recovery: $(ctl status vol0)"
+nbdcopy "$U" "$tmp/copy"
+cmp -n $((40 << 20)) "$tmp/in" "$tmp/copy" # what was in flight was the same data
+
+step "a member is killed under I/O"
+head -c 40M /dev/urandom >"$tmp/in"
+nbdcopy "$tmp/in" "$U" &
+pid[copy]=$!
+sleep 0.05
+end m1 KILL
+wait "${pid[copy]}" || fail "writing went wrong when a member died"
+unset "pid[copy]"
+holds 'a["degraded"] and a["io_allowed"]' || fail "not degraded: $(ctl status vol0)"
+nbdcopy "$U" "$tmp/copy"
+cmp -n $((40 << 20)) "$tmp/in" "$tmp/copy"
+
+step "a new one is added and rebuilt"
+ctl fail vol0 1 >/dev/null 2>&1 || true # it may be suspect still
+until_true 10 holds 'a["members"][1]["state"] in ("faulty", "missing")'
+ctl add vol0 1 "$(member_uri 3)" --wait >"$tmp/out" 2>&1 || fail "add: $(cat "$tmp/out")"
+holds 'not a["degraded"] and a["members"][1]["uri"].endswith("m3.sock")' || fail "$(ctl status vol0)"
+end m2 KILL # what was rebuilt must do now
+nbdcopy "$U" "$tmp/copy"
+cmp -n $((40 << 20)) "$tmp/in" "$tmp/copy"
+member_up 2
+until_true 30 holds 'not a["degraded"]'
+
+step "idle"
+ticks() {
+	awk '{ sub(/.*\) /, ""); print $12 + $13 }' "/proc/${pid[daemon]}/stat"
+}
+before=$(ticks)
+sleep 10
+used=$(($(ticks) - before)) # of 100 per second
+[ "$used" -le 10 ] || fail "idle for 10 s, it used $used hundredths of a second"
+
+step "stop"
+ctl stop vol0 >/dev/null 2>&1 || fail "stop"
+"$top_srcdir/tests/checker/ddraid-check-members" "$tmp/m0" "$tmp/m3" "$tmp/m2" >"$tmp/out" ||
+	fail "$(cat "$tmp/out")"
+grep -q "dirty 0, wrong 0" "$tmp/out" || fail "the log is not clean: $(cat "$tmp/out")"
+ctl start vol0 --wait >/dev/null 2>&1 || fail "start again"
+nbdcopy "$U" "$tmp/copy"
+cmp -n $((40 << 20)) "$tmp/in" "$tmp/copy"
+end daemon TERM
+"$top_srcdir/tests/checker/ddraid-check-members" "$tmp/m0" "$tmp/m3" "$tmp/m2" >"$tmp/out" ||
+	fail "after SIGTERM: $(cat "$tmp/out")"
+step "done"
