@@ -282,6 +282,13 @@ static void limit_fired(void *arg)
 	struct array *a = arg;
 
 	if (a->phase == ARRAY_PHASE_STOP) {
+		for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+			if (a->dev[i].used && a->dev[i].zombie)
+				array_say(a, LOG_WARNING,
+					  "%s went away with writes under way and did not come "
+					  "back: they may still land there",
+					  a->dev[i].uri);
+		}
 		array_say(a, LOG_WARNING,
 			  "not drained within %u ms: what is under way is dropped, and this life "
 			  "is fenced at the next start",

@@ -9,7 +9,8 @@
  * The engine hears of it by DEV_UP and DEV_DOWN in turn; a device that is not open answers -ENXIO.
  * A device that belongs to no member of the map and is not among the array's URIs is a candidate:
  * `add` opened it. One that came to nothing is closed after a while, as is the device whose place
- * another one took.
+ * another one took; but not while a write of ours that was cut off may still land there: only its
+ * next `up` says that none can (R5), and the engine does not leave the array cleanly before.
  */
 #include <assert.h>
 #include <errno.h>
@@ -87,6 +88,9 @@ static void member_done(void *arg, struct member_req *req, int err)
 	_Static_assert(offsetof(struct dev_io, req) == 0, "a request is found by its member_req");
 	assert(a->under_way);
 	a->under_way--;
+	if ((err == -ECONNRESET || err == -ECANCELED) &&
+	    (req->op == DEV_WRITE || req->op == DEV_ZEROES))
+		d->zombie = true;
 	io->next = a->io_free;
 	a->io_free = io;
 	done_push(a, req->id, err);
@@ -118,6 +122,7 @@ static void member_up(void *arg, const struct member_info *info)
 
 	d->info = *info;
 	d->up = true;
+	d->zombie = false;
 	d->why[0] = '\0';
 	ev.dev.dev = d->index;
 	ev.dev.bytes = info->size_bytes;
@@ -275,7 +280,7 @@ void dev_settle(struct array *a)
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		struct dev *d = &a->dev[i];
 
-		if (!d->used || d->closing || engine_member_of_dev(a->e, i) != 0xff ||
+		if (!d->used || d->closing || d->zombie || engine_member_of_dev(a->e, i) != 0xff ||
 		    uri_known(a, d->uri) || loop_now_us(a->loop) - d->opened_us < CANDIDATE_US)
 			continue;
 		array_say(a, LOG_INFO, "%s is no member and is closed", d->uri);

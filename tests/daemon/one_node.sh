@@ -153,6 +153,7 @@ ctl fail vol0 1 >/dev/null 2>&1 || true # it may be suspect still
 until_true 10 holds 'a["members"][1]["state"] in ("faulty", "missing")'
 ctl add vol0 1 "$(member_uri 3)" --wait >"$tmp/out" 2>&1 || fail "add: $(cat "$tmp/out")"
 holds 'not a["degraded"] and a["members"][1]["uri"].endswith("m3.sock")' || fail "$(ctl status vol0)"
+member_up 1 # its cut-off writes must be over before a clean stop (R5)
 end m2 KILL # what was rebuilt must do now
 nbdcopy "$U" "$tmp/copy"
 cmp -n $((40 << 20)) "$tmp/in" "$tmp/copy"
@@ -170,6 +171,7 @@ used=$(($(ticks) - before)) # of 100 per second
 
 step "stop"
 ctl stop vol0 >/dev/null 2>&1 || fail "stop"
+! grep -q "not drained" "$tmp/log" || fail "the stop was not clean"
 "$top_srcdir/tests/checker/ddraid-check-members" "$tmp/m0" "$tmp/m3" "$tmp/m2" >"$tmp/out" ||
 	fail "$(cat "$tmp/out")"
 grep -q "dirty 0, wrong 0" "$tmp/out" || fail "the log is not clean: $(cat "$tmp/out")"
