@@ -5,7 +5,10 @@
 # into a copy of the core, and the simulator must go red on it within SEEDS seeds. A patch that no
 # longer applies, doesn't compile or goes unnoticed fails. The core itself carries no switch for it.
 #
-#	tests/sim/bugs.sh [NAME...]	all, or those named; needs a built tree
+#	tests/sim/bugs.sh [NAME...]		those that one node shows; all, or those named
+#	tests/sim/bugs.sh --cluster [NAME...]	tests/sim/bugs/cluster: those that need several nodes
+#
+# Needs a built tree. The control at the start shows that the seeds are green without a bug.
 #
 # top_srcdir, top_builddir: as `make check` sets them; default: here.
 
@@ -15,6 +18,11 @@ build=${top_builddir:-$src}
 seeds=${SEEDS:-500}
 cc=${CC:-gcc}
 passed=0 failed=0
+nodes="--nodes 1" patches=$src/tests/sim/bugs
+if [ "${1:-}" = --cluster ]; then
+	nodes="" patches=$src/tests/sim/bugs/cluster
+	shift
+fi
 work=$(mktemp -d "${TMPDIR:-/tmp}/ddraid-bugs.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
@@ -53,7 +61,7 @@ control() {
 	local dir=$work/control
 	mkdir -p "$dir/daemon" && cp -r "$src/daemon/core" "$dir/daemon/" || return 1
 	relink "$dir" "$build/libddraidcore.a" daemon/core/dlog.c daemon/core/io.c || return 1
-	timeout "${LIMIT:-300}" "$dir/sim" --quiet --nodes 1 --seeds 1..100 >"$dir/out" 2>&1 && return
+	timeout "${LIMIT:-300}" "$dir/sim" --quiet $nodes --seeds 1..100 >"$dir/out" 2>&1 && return
 	echo "without any bug the simulator is red: $(head -c 300 "$dir/out")"
 	return 1
 }
@@ -64,7 +72,7 @@ one() { # NAME PATCH -> prints why it failed
 	patch -s -p1 -d "$dir" <"$2" >"$dir/log" 2>&1 || { echo "the patch no longer applies"; return 1; }
 	# shellcheck disable=SC2046
 	relink "$dir" "$build/libddraidcore.a" $(sed -n 's,^+++ b/,,p' "$2") || return 1
-	timeout "${LIMIT:-300}" "$dir/sim" --quiet --nodes 1 --seeds "1..$seeds" >"$dir/out" 2>&1
+	timeout "${LIMIT:-300}" "$dir/sim" --quiet $nodes --seeds "1..$seeds" >"$dir/out" 2>&1
 	case $? in
 	0) echo "not noticed within $seeds seeds"; return 1 ;;
 	124) echo "the simulator hangs"; return 1 ;;
@@ -73,7 +81,7 @@ one() { # NAME PATCH -> prints why it failed
 }
 
 why=$(control) || { echo "bugs.sh: $why"; exit 1; }
-for p in "$src"/tests/sim/bugs/*.patch; do
+for p in "$patches"/*.patch; do
 	name=$(basename "$p" .patch)
 	if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then
 		continue
