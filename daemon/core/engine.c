@@ -658,6 +658,8 @@ static void engine_restart(struct engine *e, uint64_t inc)
 	n->view_count = old->view_count;
 	memcpy(n->view, old->view, sizeof(n->view));
 	n->term_num = old->term_num;
+	memcpy(n->buried, old->buried, sizeof(n->buried));
+	n->buried_next = old->buried_next;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		n->dev[i].reading = false;
 	engine_setup(n);

@@ -246,6 +246,12 @@ struct engine {
 	uint32_t peer_count;
 	struct departed gone[GONE_MAX];
 	uint32_t gone_count;
+	/* Fenced lately: such an incarnation never takes part again, though all else forgot it. */
+	struct {
+		uint32_t node;
+		uint64_t inc;
+	} buried[DDR_MAX_NODES * 2];
+	uint32_t buried_next;
 	struct term term;
 	uint64_t term_num, round_us, view_us;
 	enum phase phase;
@@ -344,7 +350,8 @@ struct engine {
 	struct list job_wait;
 	struct list decoding; /* reads under way that will decode */
 	uint32_t fio_count, op_count;
-	uint64_t last_end;               /* where the last write ended: sequential writers */
+	uint64_t few_us;   /* since when fewer than k members can be read, 0 = enough can */
+	uint64_t last_end; /* where the last write ended: sequential writers */
 	struct list locks[LOCK_BUCKETS]; /* locktab.c, leader */
 	uint32_t lock_gen;
 	bool slot_lock;
@@ -426,6 +433,7 @@ struct peer *peer_get(struct engine *e, uint32_t node);
 bool in_effective_view(const struct engine *e, const struct peer *p);
 bool leading(const struct engine *e);
 void gone_add(struct engine *e, uint32_t node, uint64_t inc);
+bool is_buried(const struct engine *e, uint32_t node, uint64_t inc);
 struct departed *gone_find(struct engine *e, uint32_t node, uint64_t inc);
 uint32_t gone_unfenced(const struct engine *e);
 bool alone(const struct engine *e);

@@ -130,6 +130,14 @@ static void write_send(struct engine *e, struct op *op, uint32_t mask)
 	batch_close(e, &op->batch);
 }
 
+/* Policy EIO: fewer than k members have been usable for so long that no change of the map is going
+ * to help. */
+static bool members_lost(const struct engine *e)
+{
+	return e->cfg.tun.eio_when_lost && e->few_us && e->phase == PH_READY &&
+	       e->now - e->few_us > e->cfg.tun.evict_ms * 1000ull;
+}
+
 static void write_try(struct engine *e, struct op *op)
 {
 	uint32_t missing = write_musts(e) & ~op->ok, now = 0;
@@ -242,7 +250,7 @@ static void read_try(struct engine *e, struct op *op)
 		return;
 	}
 	if (__builtin_popcount(rows) < e->geo.k) {
-		if (e->cfg.tun.eio_when_lost)
+		if (members_lost(e))
 			op_done(e, op, -EIO);
 		return;
 	}
@@ -451,6 +459,10 @@ void io_advance(struct engine *e)
 {
 	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED || !e->have_map)
 		return;
+	if (__builtin_popcount(read_mask(e)) >= e->geo.k || !gate_open(e))
+		e->few_us = 0;
+	else if (!e->few_us)
+		e->few_us = e->now;
 	if (e->state == ENGINE_ACTIVE)
 		fios_advance(e);
 	list_for_each(it, tmp, &e->ops)

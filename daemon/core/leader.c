@@ -50,6 +50,8 @@ static void state_send(struct engine *e)
 		/* Somebody who says that it serves, but did not serve with us: it was removed. */
 		if (p->active && p->node != e->cfg.node && !p->member)
 			gone_add(e, p->node, p->inc);
+		if (is_buried(e, p->node, p->inc))
+			gone_add(e, p->node, p->inc);
 		if (gone_find(e, p->node, p->inc))
 			continue;
 		node[b.n_node] = pb_inc_of(p->node, p->inc, p->slot, p->active);

@@ -111,6 +111,26 @@ void gone_add(struct engine *e, uint32_t node, uint64_t inc)
 	record_removed(e);
 }
 
+bool is_buried(const struct engine *e, uint32_t node, uint64_t inc)
+{
+	for (uint32_t i = 0; i < DDR_MAX_NODES * 2; i++)
+		if (e->buried[i].node == node && e->buried[i].inc == inc)
+			return true;
+	return false;
+}
+
+static void bury(struct engine *e, struct departed *d)
+{
+	uint32_t i = e->buried_next % (DDR_MAX_NODES * 2);
+
+	d->fenced = true;
+	if (is_buried(e, d->node, d->inc))
+		return;
+	e->buried[i].node = d->node;
+	e->buried[i].inc = d->inc;
+	e->buried_next++;
+}
+
 void record_advance(struct engine *e)
 {
 	if (e->record_busy || e->state == ENGINE_STOPPED ||
@@ -395,6 +415,7 @@ static void claims_send(struct engine *e)
 static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	const Ddraid__State *s = m->state;
+	struct departed *d;
 	struct map map;
 	bool me = false;
 
@@ -419,7 +440,9 @@ static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 		if (s->departed[i]->node == e->cfg.node && s->departed[i]->inc == e->inc)
 			me = false;
 		gone_add(e, s->departed[i]->node, s->departed[i]->inc);
-		e->gone[e->gone_count - 1].fenced |= s->departed[i]->active;
+		d = gone_find(e, s->departed[i]->node, s->departed[i]->inc);
+		if (d && s->departed[i]->active)
+			bury(e, d);
 	}
 	record_removed(e);
 	if (!me) {
@@ -506,7 +529,7 @@ static void take_fenced(struct engine *e, uint32_t from, const pb_inc *who)
 	struct departed *d = who && from == e->leader ? gone_find(e, who->node, who->inc) : NULL;
 
 	if (d)
-		d->fenced = true;
+		bury(e, d);
 }
 
 void round_message(struct engine *e, uint32_t from, const nodemsg *m)
