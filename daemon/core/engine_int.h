@@ -35,6 +35,7 @@
 #define REGION_BUCKETS 1024u
 #define LOCK_BUCKETS 1024u
 #define MAX_ACTIVE_OPS 256u /* writes and reads under way at the members at once */
+#define GONE_MAX 512u       /* departed incarnations between two commits */
 #define MSG_IDS 2048u       /* lock claims per message */
 
 typedef struct Ddraid__NodeMsg nodemsg;
@@ -243,7 +244,7 @@ struct engine {
 	uint32_t view_count, view[DDR_MAX_NODES];
 	struct peer peer[DDR_MAX_NODES];
 	uint32_t peer_count;
-	struct departed gone[2 * DDR_MAX_NODES];
+	struct departed gone[GONE_MAX];
 	uint32_t gone_count;
 	struct term term;
 	uint64_t term_num, round_us, view_us;

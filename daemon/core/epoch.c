@@ -167,7 +167,7 @@ static void take_report(struct engine *e, const nodemsg *m)
 
 	if (!leading(e) || i >= e->map.n || want < MEMBER_SUSPECT || want > MEMBER_FAULTY)
 		return;
-	if (want > e->ld.wanted[i]) {
+	if (want > e->ld.wanted[i] || e->ld.wanted[i] == MEMBER_REBUILDING) {
 		e->ld.wanted[i] = (uint8_t)want;
 		e->ld.wanted_us[i] = e->now;
 	}

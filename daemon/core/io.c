@@ -41,8 +41,12 @@ static void op_release(struct engine *e, struct op *op)
 	list_del(&op->link);
 	list_del(&op->all);
 	e->op_count--;
-	if (op->job)
+	if (op->job) {
+		list_del(&op->job->link);
+		list_del(&op->job->wait);
 		free(op->job->win);
+		plan_free(&op->job->plan);
+	}
 	free(op->job);
 	free(op->scratch);
 	plan_free(&op->plan);

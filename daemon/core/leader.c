@@ -36,7 +36,7 @@ void leader_reset(struct engine *e)
 static void state_send(struct engine *e)
 {
 	pb_inc node[DDR_MAX_NODES], *np[DDR_MAX_NODES];
-	pb_inc gone[2 * DDR_MAX_NODES], *gp[2 * DDR_MAX_NODES];
+	pb_inc gone[GONE_MAX], *gp[GONE_MAX];
 	struct pb_map pm;
 	NODEMSG(m, b, STATE, State, state);
 

@@ -105,7 +105,7 @@ void gone_add(struct engine *e, uint32_t node, uint64_t inc)
 
 	if (!inc || gone_find(e, node, inc))
 		return;
-	assert(e->gone_count < 2 * DDR_MAX_NODES);
+	assert(e->gone_count < GONE_MAX);
 	d = &e->gone[e->gone_count++];
 	*d = (struct departed){.node = node, .inc = inc, .since_us = e->now};
 	record_removed(e);
@@ -149,7 +149,8 @@ static void round_end(struct engine *e)
 	leader_reset(e);
 }
 
-/* R6: a quorate view without a node is installed: it is removed, also if the next one has it back. */
+/* R6: a quorate view without a node is installed: it is removed, also if the next one has it back.
+ */
 static void departed_note(struct engine *e)
 {
 	if (!rings_agree(e) || !e->quorate)
@@ -235,7 +236,7 @@ static void hello_send(struct engine *e)
 {
 	struct pb_map committed, proposed;
 	pb_inc me = pb_inc_of(e->cfg.node, e->inc, e->slot, e->state == ENGINE_ACTIVE);
-	pb_inc gone[2 * DDR_MAX_NODES], *ptr[2 * DDR_MAX_NODES];
+	pb_inc gone[GONE_MAX], *ptr[GONE_MAX];
 	Ddraid__Epoch acked = DDRAID__EPOCH__INIT, known = DDRAID__EPOCH__INIT;
 	NODEMSG(m, b, HELLO, Hello, hello);
 
@@ -414,7 +415,7 @@ static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 	}
 	/* The leader's list holds everybody's (Hello), and is everybody's now. */
 	e->gone_count = 0;
-	for (size_t i = 0; i < s->n_departed && i < 2 * DDR_MAX_NODES; i++) {
+	for (size_t i = 0; i < s->n_departed && i < GONE_MAX; i++) {
 		if (s->departed[i]->node == e->cfg.node && s->departed[i]->inc == e->inc)
 			me = false;
 		gone_add(e, s->departed[i]->node, s->departed[i]->inc);

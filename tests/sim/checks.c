@@ -283,7 +283,7 @@ static void check_slot(struct sim *s, struct simnode *n, const struct req *r)
 	if (ii == NONE || s->inc[ii].fenced || s->inc[ii].ended)
 		return;
 	if (r->op == DEV_READ) {
-		s->slot_reads_unfenced += s->inc[ii].left || !s->inc[ii].live;
+		s->slot_reads_unfenced += !s->inc[ii].live || checks_left(s, &s->inc[ii]);
 		return;
 	}
 	sim_fail(s, "C5", "node %u writes slot %lu, which belongs to (%u, %lu), not fenced", n->id,
@@ -480,6 +480,7 @@ static void check_epoch(struct sim *s, struct simnode *n)
 		sim_fail(s, "C6", "node %u went back from map %lu to %lu", n->id, n->epoch_seen,
 			 map->epoch.num);
 	n->epoch_seen = map->epoch.num;
+	n->map_degraded = map->epoch.num && map_degraded(map);
 	if (!map->epoch.num)
 		return;
 	for (uint32_t i = 0; i < c->commits; i++) {
@@ -497,17 +498,52 @@ static void check_epoch(struct sim *s, struct simnode *n)
 
 /* ---- after events --------------------------------------------------------------------------- */
 
+/*
+ * R6: a node is removed when a quorate view without it was installed: somebody has been told both
+ * of the view and of the quorum. If he is gone before he can tell, nobody knows.
+ */
+static void view_installed(struct sim *s, struct simnode *n)
+{
+	const struct gitem *it;
+
+	if (n->view_ring == NONE || n->view_seq != n->quorum_seq || !n->quorate)
+		return;
+	it = &s->group.ring[n->view_ring]->item[n->view_item];
+	for (uint32_t i = 0; i < it->left_count; i++) {
+		struct incn *in = &s->inc[it->left_ii[i]];
+
+		/* It is about its consumers: one that never served had none. */
+		if (in->served)
+			in->left_told[n->idx] = n->gen;
+		in->left_at |= 1u << n->idx;
+		disk_witness_gone(s, it->left_ii[i]);
+	}
+}
+
 void checks_view(struct sim *s, struct simnode *n, uint32_t ring, uint32_t item)
 {
-	const struct gring *r = s->group.ring[ring];
+	const struct gitem *it = &s->group.ring[ring]->item[item];
 
-	for (uint32_t i = 0; i < r->item[item].left_count && r->quorate; i++) {
-		struct incn *in = &s->inc[r->item[item].left_ii[i]];
+	n->view_ring = ring;
+	n->view_item = item;
+	/* One that never served may come back as itself. */
+	for (uint32_t i = 0; i < s->o.nodes; i++)
+		if (it->mask >> i & 1 && !s->inc[it->in_ii[i]].served)
+			s->inc[it->in_ii[i]].left_at &= ~(1u << n->idx);
+	view_installed(s, n);
+}
 
-		/* R6 is about its consumers: one that never served had none. */
-		in->left = in->left || in->served;
-		in->left_at |= 1u << n->idx;
-	}
+void checks_quorum(struct sim *s, struct simnode *n)
+{
+	view_installed(s, n);
+}
+
+bool checks_left(const struct sim *s, const struct incn *in)
+{
+	for (uint32_t i = 0; i < s->o.nodes; i++)
+		if (in->left_told[i] && s->node[i].proc && s->node[i].gen == in->left_told[i])
+			return true;
+	return false;
 }
 
 void checks_fenced(struct sim *s, uint32_t ii)
@@ -516,18 +552,43 @@ void checks_fenced(struct sim *s, uint32_t ii)
 	risk_settle_all(s);
 }
 
-/* Nobody is left who knows that an exporter lost its cache: what is on the media is the truth. */
+/* Who can tell that this exporter lost its cache: it had the array, and was connected. */
+void checks_witness(struct sim *s, struct disk *d)
+{
+	for (uint32_t i = 0; i < s->o.nodes; i++) {
+		const struct simnode *n = &s->node[i];
+		bool knows = n->proc && n->st.map.epoch.num && n->st.state != ENGINE_REMOVED;
+
+		d->witness_ii[i] = knows ? n->ii : NONE;
+	}
+}
+
+static bool witnessed(const struct sim *s, const struct disk *d)
+{
+	for (uint32_t i = 0; i < s->o.nodes; i++)
+		if (d->witness_ii[i] != NONE && s->node[i].proc &&
+		    s->node[i].ii == d->witness_ii[i] && !s->inc[d->witness_ii[i]].removed)
+			return true;
+	return false;
+}
+
+/*
+ * Nobody is left who knows that an exporter lost its cache, and the map doesn't say so either: what
+ * is on the media is taken for the truth.
+ */
 void checks_engine_gone(struct sim *s)
 {
 	bool lost = false;
 
-	for (uint32_t i = 0; i < s->o.nodes; i++)
-		if (s->node[i].proc && s->node[i].st.map.epoch.num &&
-		    s->node[i].st.state != ENGINE_REMOVED)
-			return;
 	for (uint32_t i = 0; i < s->o.disks; i++) {
-		lost = lost || s->disk[i].cache_lost;
-		s->disk[i].cache_lost = false;
+		struct disk *d = &s->disk[i];
+		uint32_t m = s->checks.member_of[i];
+
+		if (!d->cache_lost || witnessed(s, d) ||
+		    (m != NONE && s->checks.map.member[m].state != MEMBER_IN_SYNC))
+			continue;
+		d->cache_lost = false;
+		lost = true;
 	}
 	if (lost)
 		oracle_power(s);

@@ -131,7 +131,7 @@ static bool land_error(struct sim *s, struct req *r)
 	s->planner.done++;
 	risk_lost(s, r->disk);
 	if (r->op == DEV_FLUSH) {
-		disk_flush_error(s, d, d->flush_err_loses);
+		disk_flush_error(s, d, d->flush_err_loses, r->ii);
 		stats_fault(s, d->flush_err_loses ? F_FLUSH_ERROR_LOST : F_FLUSH_ERROR_KEPT);
 	} else {
 		stats_fault(s, r->op == DEV_READ ? F_READ_ERROR : F_WRITE_ERROR);

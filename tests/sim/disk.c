@@ -217,47 +217,52 @@ void disk_flush(struct sim *s, struct disk *d, uint64_t issued_us)
 		uint32_t bytes = w->bytes;
 
 		next = w->next;
-		if (w->lost && rewritten(d, w)) {
-			unlink_write(s, d, w);
-			continue;
-		}
 		if (w->lost || (w->done_us > issued_us && rng_chance(&s->rng, 500)))
 			continue;
 		make_durable(d, offset, w->data, w->seq, 0, bytes / SECTOR);
 		unlink_write(s, d, w);
 		durable_changed(s, d, offset, bytes);
 	}
+	for (struct dwrite *w = d->head, *next; w; w = next) {
+		next = w->next;
+		if (w->lost && rewritten(d, w))
+			unlink_write(s, d, w);
+	}
 }
 
-void disk_flush_error(struct sim *s, struct disk *d, bool lose)
+void disk_flush_error(struct sim *s, struct disk *d, bool lose, uint32_t ii)
 {
 	d->flush_err_us = s->now;
+	d->flush_err_ii = ii;
 	for (struct dwrite *w = d->head; w && lose; w = w->next)
 		w->lost = true;
 	if (lose && d->head) {
 		d->cache_lost = true;
+		checks_witness(s, d);
 		d->cache_lost_stamp = sim_stamp(s);
 		d->cache_lost_epoch = s->checks.map.epoch.num;
 	}
 }
 
 /*
- * A flush error that was told once, to a daemon that dies before the map says so, is known to
- * nobody: no array with one parity can make up for that (doc/failures.md). So such an exporter has
- * kept what it reported as lost.
+ * The only one that was told of a flush error is gone before it could say so: nobody can know. That
+ * is beyond any contract, so in this world nothing was lost then.
  */
-void disk_flush_forgive(struct sim *s)
+void disk_witness_gone(struct sim *s, uint32_t ii)
 {
 	for (uint32_t i = 0; i < s->o.disks; i++) {
 		struct disk *d = &s->disk[i];
-		uint32_t m = s->checks.member_of[i];
+		bool any = false;
 
-		if (!d->cache_lost || !d->flush_err_us || m == NONE ||
-		    s->checks.map.member[m].state != MEMBER_IN_SYNC)
+		if (!d->flush_err_us || d->flush_err_ii != ii || s->checks.member_of[i] == NONE ||
+		    s->checks.map.member[s->checks.member_of[i]].state != MEMBER_IN_SYNC)
 			continue;
-		for (struct dwrite *w = d->head; w; w = w->next)
+		for (struct dwrite *w = d->head; w; w = w->next) {
+			any = any || w->lost;
 			w->lost = false;
-		d->cache_lost = false;
+		}
+		if (any)
+			d->cache_lost = false;
 	}
 }
 
@@ -307,6 +312,7 @@ void disk_power_loss(struct sim *s, struct disk *d)
 		durable_changed(s, d, offset, bytes);
 		cached_changed(s, d, offset, bytes);
 	}
+	checks_witness(s, d);
 	d->cache_lost_stamp = sim_stamp(s);
 	d->cache_lost_epoch = s->checks.map.epoch.num;
 }

@@ -23,7 +23,8 @@ uint32_t inc_new(struct sim *s, uint32_t node)
 	for (uint32_t i = 0; i < ii; i++)
 		s->inc[i].left_at &= ~(1u << node);
 	s->next_inc += rng_range(&s->rng, 1, 40);
-	s->inc[ii] = (struct incn){.inc = s->next_inc, .node = node, .live = true};
+	s->inc[ii] =
+	    (struct incn){.inc = s->next_inc, .node = node, .live = true, .fenced_stamp = NEVER};
 	while (s->inc[ii].fence_fails < 3 && rng_chance(&s->rng, s->o.fence_fail_permille))
 		s->inc[ii].fence_fails++;
 	return ii;
@@ -50,6 +51,7 @@ void inc_check_ended(struct sim *s, uint32_t ii)
 void inc_dead(struct sim *s, uint32_t ii)
 {
 	s->inc[ii].live = false;
+	disk_witness_gone(s, ii);
 	inc_check_ended(s, ii);
 }
 
@@ -80,6 +82,7 @@ static void on_fence(struct sim *s, struct hev *ev)
 		if (s->o.fence_cuts)
 			dev_finish_inc(s, ii);
 		in->fenced = true;
+		in->fenced_stamp = sim_stamp(s);
 		if (in->outstanding)
 			sim_fail(s, "SIM", "fence of inc %lu answered with %u outstanding", in->inc,
 				 in->outstanding);

@@ -251,7 +251,7 @@ static void check_success(struct sim *s, const struct simnode *n, const struct f
 {
 	const struct incn *in = &s->inc[f->ii];
 
-	if (in->left || in->removed || in->fenced)
+	if (checks_left(s, in) || in->removed || in->fenced)
 		sim_fail(s, "C8 R6",
 			 "node %u answered a request of %lu us ago with success although "
 			 "(%u, %lu) was %s",
@@ -270,7 +270,7 @@ static void check_failure(struct sim *s, struct simnode *n, const struct fop *f,
 	if (err != -EIO)
 		sim_fail(s, "C8", "node %u answered a request with %d", n->id, err);
 	/* R6, or the policy for fewer than k fragments. */
-	if (in->left || in->removed || in->fenced ||
+	if (checks_left(s, in) || in->removed || in->fenced ||
 	    (s->o.tun.eio_when_lost && since && s->now - since < 2000 * MS))
 		return;
 	n->eio_us = s->now; /* it must say OUT_REMOVED in the same step */

@@ -202,6 +202,7 @@ static void append_view(struct sim *s, uint32_t ring, uint32_t procs, const uint
 
 	it->view = true;
 	it->mask = r->procs = procs;
+	memcpy(it->in_ii, s->group.member_ii, sizeof(it->in_ii));
 	it->left_count = left_count;
 	for (uint32_t i = 0; i < left_count; i++)
 		it->left_ii[i] = left[i];

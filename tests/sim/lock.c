@@ -255,8 +255,12 @@ static void on_purge(struct sim *s, struct hev *ev)
 	struct dlm *d = s->dlm;
 	uint64_t until = s->now + rng_range(&s->rng, 5 * MS, 250 * MS);
 
+	const struct incn *in = &s->inc[ii];
+
 	if (d->purged[ii])
 		return;
+	if (in->live && !checks_left(s, in) && !in->removed && !in->fenced)
+		return; /* it came back, and had never served */
 	d->purged[ii] = true;
 	if (s->o.locks != LOCK_EXTERNAL)
 		return;

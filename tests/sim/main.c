@@ -13,6 +13,8 @@
 
 #include "sim.h"
 
+#define HANG_SECONDS 60 /* a seed takes some ten milliseconds; under sanitizers ten times that */
+
 static volatile uint64_t running_seed;
 static sigjmp_buf next_seed;
 static struct sim_cli cli;
@@ -48,8 +50,9 @@ static void replay(FILE *f, uint64_t seed)
 static void on_signal(int sig)
 {
 	char text[200];
-	int n = snprintf(text, sizeof(text), "seed %lu: VIOLATION CRASH: signal %d at %lu us\n",
-			 (unsigned long)running_seed, sig, sim.now);
+	int n =
+	    snprintf(text, sizeof(text), "seed %lu: VIOLATION %s: signal %d at %lu us\n",
+		     (unsigned long)running_seed, sig == SIGALRM ? "HANG" : "CRASH", sig, sim.now);
 
 	fflush(stdout);
 	if (write(STDOUT_FILENO, text, (size_t)n) < 0)
@@ -182,6 +185,7 @@ static uint64_t seconds(void)
 static bool run_seed(uint64_t seed)
 {
 	running_seed = seed;
+	alarm(HANG_SECONDS);
 	if (sigsetjmp(next_seed, 1))
 		return false; /* what the seed had allocated is lost */
 	if (sim_seed(&sim, seed, &cli, &stats)) {
@@ -197,7 +201,7 @@ static bool run_seed(uint64_t seed)
 
 static void set_handlers(void)
 {
-	static const int sigs[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+	static const int sigs[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGALRM};
 
 	for (size_t i = 0; i < sizeof(sigs) / sizeof(sigs[0]); i++)
 		signal(sigs[i], on_signal);

@@ -75,6 +75,7 @@ static void complete_event(struct sim *s, struct simnode *n, struct nev *nev)
 	case EV_QUORUM:
 		n->quorate = ev->view.quorate;
 		n->quorum_seq = ev->view.ring.seq;
+		checks_quorum(s, n);
 		break;
 	case EV_ADMIN:
 		ev->admin.uri = nev->bytes ? (const char *)nev->data : NULL;
@@ -123,7 +124,6 @@ static void node_step(struct sim *s, struct simnode *n, struct nev *nev)
 		end_stopped(s, n);
 	if (!n->proc)
 		return;
-	engine_status(n->e, &n->st);
 	checks_step(s, n);
 	if (n->st.state == ENGINE_ACTIVE && !n->front.open && !n->removing)
 		front_open(s, n);
@@ -253,6 +253,7 @@ static void out_removed(struct sim *s, struct simnode *n)
 		dev_break(s, n, i, -ESHUTDOWN);
 	dlm_purge(s, n->ii, rng_range(&s->rng, 1 * MS, 10 * MS));
 	inc_check_ended(s, n->ii);
+	checks_engine_gone(s);
 	sim_at(s, 2 * MS, on_drained, n->idx, n->gen, NULL);
 }
 
@@ -333,7 +334,6 @@ static void backlog_drop(struct sim *s, struct simnode *n)
 
 void node_end_daemon(struct sim *s, struct simnode *n)
 {
-	disk_flush_forgive(s);
 	if (!n->proc)
 		return;
 	trace(s, "n%u daemon of inc %lu ends", n->id, s->inc[n->ii].inc);
@@ -347,6 +347,7 @@ void node_end_daemon(struct sim *s, struct simnode *n)
 	n->removing = n->stopped = n->stopped_itself = false;
 	memset(n->dev, 0, sizeof(n->dev));
 	memset(&n->st, 0, sizeof(n->st));
+	n->map_degraded = false;
 	inc_dead(s, n->ii);
 	checks_engine_gone(s);
 }
@@ -436,6 +437,8 @@ void node_start(struct sim *s, struct simnode *n)
 	n->proc = true;
 	n->tick_at = NEVER;
 	n->own_msg = false;
+	n->view_ring = NONE;
+	n->view_seq = n->quorum_seq = 0;
 	for (uint32_t i = 0; i < s->incs; i++)
 		s->inc[i].known_to &= ~(1u << n->idx);
 	n->epoch_seen = 0;

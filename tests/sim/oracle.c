@@ -229,10 +229,14 @@ void oracle_acked(struct sim *s, uint32_t wid, bool fua)
 	w->durable = fua;
 	for (uint64_t i = first_sector(w); i < first_sector(w) + sector_count(w); i++) {
 		struct sector *sec = &o->sec[i];
+		bool raced = others_open(s, w, i / BLOCK_SECTORS, w->issue);
 
 		for (uint32_t k = 0; k < sec->n; k++) {
 			struct val *v = &sec->v[k];
 
+			/* Of a race in degraded mode garbage may be left. */
+			if (v->wid == WID_ANY && raced)
+				continue;
 			if (v->drop == NEVER && v->wid != wid && val_end(s, v) < w->issue)
 				val_drop(s, v, !fua);
 		}
@@ -297,6 +301,10 @@ void oracle_any(struct sim *s, uint64_t sector)
 
 void oracle_power(struct sim *s)
 {
+	/* What was made true, but not flushed, is wrong again. */
+	for (uint64_t i = 0; i < s->geo.stripes; i++)
+		if (s->checks.bad[i])
+			risk_raise(s, i, RISK_RACE, s->stamp + 1);
 	for (uint64_t i = 0; i < s->oracle.sectors; i++) {
 		struct sector *sec = &s->oracle.sec[i];
 		bool back = false;
@@ -327,8 +335,21 @@ bool oracle_allows(struct sim *s, uint64_t sector, const struct content *c, uint
 	return false;
 }
 
+/* R18 holds for this read: whoever died while writing here was fenced before it began. */
+static bool after_recovery(const struct sim *s, const struct sector *sec, uint64_t issue)
+{
+	for (uint32_t i = 0; i < sec->n; i++) {
+		const struct val *v = &sec->v[i];
+
+		if (v->wid && v->wid < s->oracle.wops && s->oracle.wop[v->wid].cut &&
+		    s->inc[s->oracle.wop[v->wid].ii].fenced_stamp >= issue)
+			return false;
+	}
+	return true;
+}
+
 /* What was read once stays (C2). */
-static void pin(struct sim *s, uint64_t sector, const struct content *c)
+static void pin(struct sim *s, uint64_t sector, const struct content *c, uint64_t issue)
 {
 	struct sector *sec = &s->oracle.sec[sector];
 	bool known = false, any = false;
@@ -354,7 +375,8 @@ static void pin(struct sim *s, uint64_t sector, const struct content *c)
 			val_drop(s, v, v->wid != WID_ANY);
 		}
 	}
-	risk_pinned(s, sector);
+	if (after_recovery(s, sec, issue))
+		risk_pinned(s, sector);
 }
 
 static void describe(const struct sim *s, uint64_t sector, char *text, size_t bytes)
@@ -402,7 +424,7 @@ static void read_sector(struct sim *s, struct simnode *n, const struct fop *f, u
 	if (c.wid == WID_JUNK)
 		s->garbage_reads++;
 	if (!oracle_pending(s, block, f->issue))
-		pin(s, sector, &c);
+		pin(s, sector, &c, f->issue);
 }
 
 void oracle_read(struct sim *s, struct simnode *n, const struct fop *f)

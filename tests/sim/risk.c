@@ -9,7 +9,7 @@
  *
  * A stripe leaves the risk when its parity is true over all members, all of which are well, and
  * nothing can land there any more. If a member is lost before, its data fragment may be garbage:
- * but for sectors that somebody has read since the writer's death (R18: a read comes after the
+ * but for sectors that somebody has read since the writer's fence (R18: a read comes after the
  * resync), unless two nodes raced.
  */
 #include <stdlib.h>
@@ -171,6 +171,9 @@ void risk_advance(struct sim *s)
 			degraded = true;
 		}
 	}
+	/* A node may not have heard yet that the member is back. */
+	for (uint32_t i = 0; i < s->o.nodes; i++)
+		degraded = degraded || s->node[i].map_degraded;
 	for (uint8_t m = 0; m < s->geo.n; m++)
 		well += c->disk_of[m] != NONE && !c->lossy[c->disk_of[m]] &&
 			c->map.member[m].state == MEMBER_IN_SYNC;

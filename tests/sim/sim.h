@@ -137,7 +137,9 @@ struct disk {
 	bool dead, dead_silent; /* for ever: every request fails, or nobody answers at all */
 	bool cache_lost;        /* since it was last known in sync */
 	uint64_t cache_lost_stamp, cache_lost_epoch;
-	uint64_t flush_err_us; /* when a flush error was reported, 0 = never */
+	uint32_t witness_ii[SIM_MAX_NODES]; /* who can tell that the cache was lost */
+	uint32_t flush_err_ii;              /* who was told */
+	uint64_t flush_err_us;              /* when a flush error was reported, 0 = never */
 	uint64_t slow_until_us;
 	uint32_t read_errs, write_errs, flush_errs; /* to be reported, once each */
 	bool flush_err_loses;
@@ -145,7 +147,6 @@ struct disk {
 };
 int disk_init(struct sim *s, struct disk *d, uint32_t idx, uint64_t bytes);
 void disk_free(struct disk *d);
-void disk_flush_forgive(struct sim *s);
 void disk_fill(struct sim *s, struct disk *d, uint64_t offset);        /* junk from there on */
 void disk_poke(struct disk *d, uint64_t offset, const uint8_t *block); /* create, durable */
 void disk_scan(struct sim *s, struct disk *d); /* superblocks and log, after disk_poke */
@@ -156,7 +157,8 @@ void disk_read(const struct disk *d, uint64_t offset, uint32_t bytes, uint8_t *d
 void disk_answered(struct sim *s, struct disk *d, uint64_t seq);
 /* Everything answered by `issued_us` becomes durable; younger writes do or don't. */
 void disk_flush(struct sim *s, struct disk *d, uint64_t issued_us);
-void disk_flush_error(struct sim *s, struct disk *d, bool lose);
+void disk_flush_error(struct sim *s, struct disk *d, bool lose, uint32_t ii);
+void disk_witness_gone(struct sim *s, uint32_t ii);
 void disk_power_loss(struct sim *s, struct disk *d);
 
 /* ---- dev.c ---------------------------------------------------------------------------------- */
@@ -212,9 +214,10 @@ uint32_t dev_slot_of_disk(const struct simnode *n, uint32_t disk);
 struct incn {
 	uint64_t inc;
 	uint32_t node;
-	bool live;         /* an engine runs under it */
-	bool removed;      /* its engine said OUT_REMOVED */
-	bool left;         /* a quorate view without it was installed */
+	bool live;    /* an engine runs under it */
+	bool removed; /* its engine said OUT_REMOVED */
+	/* Per node: the daemon that was told of a quorate view without it, 0 = none. */
+	uint64_t left_told[SIM_MAX_NODES];
 	bool wrote;        /* to a member, anything */
 	bool served;       /* consumers had it open */
 	uint32_t known_to; /* mask: nodes whose present daemon has heard from it */
@@ -222,8 +225,9 @@ struct incn {
 	bool graceful;     /* left by ADMIN_STOP */
 	bool joined;       /* was ever in a view */
 	bool fenced;
-	bool ended;           /* not live, nothing outstanding */
-	uint32_t outstanding; /* requests that may still take effect */
+	uint64_t fenced_stamp; /* NEVER: not yet */
+	bool ended;            /* not live, nothing outstanding */
+	uint32_t outstanding;  /* requests that may still take effect */
 	uint32_t fence_fails;
 	uint32_t fences;
 };
@@ -239,7 +243,8 @@ struct gitem {
 	bool view;
 	uint32_t from; /* message: sender */
 	uint32_t from_ii;
-	uint32_t mask;                   /* view: nodes whose daemon is a member */
+	uint32_t mask; /* view: nodes whose daemon is a member */
+	uint32_t in_ii[SIM_MAX_NODES];
 	uint32_t left_ii[SIM_MAX_NODES]; /* view: incarnations that are not in it any more */
 	uint32_t left_count;
 	uint64_t sent_us;
@@ -431,7 +436,10 @@ void checks_issue(struct sim *s, struct simnode *n, const struct req *r);
 void checks_exec(struct sim *s, const struct req *r);
 void checks_acked(struct sim *s, const struct wop *w);
 void checks_view(struct sim *s, struct simnode *n, uint32_t ring, uint32_t item);
+void checks_quorum(struct sim *s, struct simnode *n);
+bool checks_left(const struct sim *s, const struct incn *in);
 void checks_fenced(struct sim *s, uint32_t ii);
+void checks_witness(struct sim *s, struct disk *d);
 void checks_engine_gone(struct sim *s);
 void checks_map(struct sim *s, struct simnode *n);
 void checks_step(struct sim *s, struct simnode *n);
@@ -467,10 +475,12 @@ struct simnode {
 	uint64_t own_msg_sent_us; /* R7: when the newest own message that came back was sent */
 	bool own_msg;
 	struct engine_status st;
+	bool map_degraded; /* the map that it has */
 	uint64_t epoch_seen, eio_us;
 	struct devslot dev[DDR_MAX_DEVS];
 	struct front front;
 	bool quorate;
+	uint32_t view_ring, view_item; /* last EV_VIEW, in the group's terms */
 	uint64_t view_seq, quorum_seq; /* rings of the last events */
 };
 void node_post(struct sim *s, struct simnode *n, uint64_t delay_us, const struct event *ev);

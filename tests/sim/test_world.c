@@ -349,12 +349,11 @@ TEST(what_a_failed_flush_lost_is_never_durable_until_rewritten)
 
 	open_world(7, 1);
 	put(d, 8, 1, false, true);
-	disk_flush_error(&sim, d, true);
+	disk_flush_error(&sim, d, true, 0);
 	disk_flush(&sim, d, sim.now);
 	CHECK_EQ_U64(d->cached[at], 1);
 	CHECK(d->durable[at] != 1 && d->head);
 	put(d, 8, 2, false, true);
-	disk_flush(&sim, d, sim.now);
 	disk_flush(&sim, d, sim.now);
 	CHECK(d->durable[at] == 2 && !d->head);
 	sim_teardown(&sim);
