@@ -196,7 +196,8 @@ static void serve_check(struct array *a)
 	strcpy(ex.name, a->live.name);
 	strcpy(ex.description, "ddraid array");
 	ex.size_bytes = g->size_bytes;
-	ex.preferred_bytes = g->p.stripe_bytes;
+	/* Writes of less than a stripe are not there yet (R20). */
+	ex.block_bytes = ex.preferred_bytes = g->p.stripe_bytes;
 	if (front_serve(a->front, &ex)) {
 		array_fail(a, "an array of %llu bytes can't be served",
 			   (unsigned long long)g->size_bytes);

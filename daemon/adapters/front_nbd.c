@@ -241,12 +241,13 @@ static int front_nbd_open(const struct front_cfg *cfg, struct front **out, char 
 
 static bool export_fits(const struct front_export *ex)
 {
-	uint32_t p = ex->preferred_bytes;
+	uint32_t p = ex->preferred_bytes, b = front_block_bytes(ex);
 
 	return memchr(ex->name, 0, sizeof(ex->name)) &&
 	       memchr(ex->description, 0, sizeof(ex->description)) && ex->size_bytes &&
-	       ex->size_bytes % DDR_BLOCK_BYTES == 0 && ex->size_bytes <= INT64_MAX &&
-	       p >= DDR_BLOCK_BYTES && p <= DDR_MAX_FRONT_IO_BYTES && (p & (p - 1)) == 0;
+	       b >= DDR_BLOCK_BYTES && (b & (b - 1)) == 0 && p >= b && ex->size_bytes % b == 0 &&
+	       ex->size_bytes <= INT64_MAX && p >= DDR_BLOCK_BYTES && p <= DDR_MAX_FRONT_IO_BYTES &&
+	       (p & (p - 1)) == 0;
 }
 
 static int front_nbd_serve(struct front *front, const struct front_export *ex)

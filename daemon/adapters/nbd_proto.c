@@ -247,7 +247,7 @@ static void put_info_block_size(struct nbd_proto *p)
 {
 	put_reply(p, NBD_REP_INFO, 14);
 	put16(p, NBD_INFO_BLOCK_SIZE);
-	put32(p, DDR_BLOCK_BYTES);
+	put32(p, front_block_bytes(p->ex));
 	put32(p, p->ex->preferred_bytes);
 	put32(p, DDR_MAX_FRONT_IO_BYTES);
 }
@@ -420,8 +420,8 @@ static const char *find_fault(const struct nbd_proto *p, const struct command *c
 		return r->offset || r->bytes ? "an offset or a length in a flush" : NULL;
 	if (!r->bytes)
 		return "no length";
-	if ((r->offset | r->bytes) % DDR_BLOCK_BYTES)
-		return "not aligned to the minimum block size of 4096 that was announced";
+	if ((r->offset | r->bytes) % front_block_bytes(p->ex))
+		return "not aligned to the minimum block size that was announced";
 	if (cmd->op == FRONT_READ && r->bytes > DDR_MAX_FRONT_IO_BYTES)
 		return "more than the maximum block size that was announced";
 	if (r->offset > p->ex->size_bytes || r->bytes > p->ex->size_bytes - r->offset) {

@@ -78,9 +78,16 @@ struct front_export {
 	char name[DDR_NAME_BYTES]; /* the array's */
 	char description[128];     /* for people; may be empty */
 	uint64_t size_bytes;       /* multiple of DDR_BLOCK_BYTES */
+	uint32_t block_bytes;      /* offsets and lengths are multiples of it; a power of two, at
+				    * least DDR_BLOCK_BYTES; 0 = DDR_BLOCK_BYTES */
 	uint32_t preferred_bytes;  /* what a consumer had best align to: the stripe; a power of
 				    * two, DDR_BLOCK_BYTES..DDR_MAX_FRONT_IO_BYTES */
 };
+
+static inline uint32_t front_block_bytes(const struct front_export *ex)
+{
+	return ex->block_bytes ? ex->block_bytes : DDR_BLOCK_BYTES;
+}
 
 /* A picture for status; a copy. Counters count from front_open. */
 struct front_stats {

@@ -178,7 +178,9 @@ grep -q "dirty 0, wrong 0" "$tmp/out" || fail "the log is not clean: $(cat "$tmp
 ctl start vol0 --wait >/dev/null 2>&1 || fail "start again"
 nbdcopy "$U" "$tmp/copy"
 cmp -n $((40 << 20)) "$tmp/in" "$tmp/copy"
-end daemon TERM
+kill -s TERM "${pid[daemon]}"
+wait "${pid[daemon]}" || fail "the daemon ended with status $?"
+unset "pid[daemon]"
 "$top_srcdir/tests/checker/ddraid-check-members" "$tmp/m0" "$tmp/m3" "$tmp/m2" >"$tmp/out" ||
 	fail "after SIGTERM: $(cat "$tmp/out")"
 step "done"

@@ -413,12 +413,6 @@ TEST(stop_leaves_a_clean_log)
 	finish();
 }
 
-#ifdef KNOWN_TO_FAIL
-/*
- * The first heartbeat after the loss is older than it, so the leader wants the member back at
- * once; the report that it can't be reached is then less than the wish (take_report), and bad[]
- * stays: the proposal waits for ever. It passes if a report overrides a wish for REBUILDING.
- */
 TEST(a_member_whose_connection_broke_comes_back_by_itself)
 {
 	struct event ev = {.type = EV_DEV_DOWN};
@@ -441,4 +435,3 @@ TEST(a_member_whose_connection_broke_comes_back_by_itself)
 	CHECK_EQ_INT(status().map.member[2].state, MEMBER_IN_SYNC);
 	finish();
 }
-#endif
