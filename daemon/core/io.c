@@ -151,8 +151,7 @@ static void write_try(struct engine *e, struct op *op)
 			now |= 1u << i;
 	if (now)
 		write_send(e, op, now);
-	else if (e->cfg.tun.eio_when_lost && __builtin_popcount(read_mask(e)) < e->geo.k &&
-		 e->phase == PH_READY)
+	else if (members_lost(e))
 		write_finish(e, op, -EIO);
 }
 
