@@ -173,6 +173,13 @@ static void leader_recover(struct engine *e)
 	if (!e->ld.knows && !e->ld.assembled && !assemble(e))
 		return;
 	e->ld.assembled = true;
+	/* Too few members to read from: they may be back, and a new epoch may say so (R17). */
+	if (__builtin_popcount(read_mask(e)) < e->geo.k) {
+		e->ld.why = "members to come back";
+		stuck_advance(e);
+		epoch_propose_wanted(e);
+		return;
+	}
 	e->ld.why = "the dirty log of dead nodes to be read";
 	if (!slots_read(e))
 		return;

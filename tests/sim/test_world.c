@@ -161,7 +161,7 @@ static void check_same_set(const struct life *a, const struct life *b)
 
 static void check_log(const struct life *l)
 {
-	uint64_t last[32][SIM_MAX_NODES] = {0};
+	uint64_t last[32][8] = {0}; /* as many as the id has bits for */
 
 	for (uint32_t i = 0; i < l->count; i++) {
 		uint64_t id = l->log[i].id, *from = &last[id >> 40 & 31][id >> 32 & 7];
