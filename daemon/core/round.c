@@ -280,6 +280,16 @@ static void hello_send(struct engine *e)
 		ptr[i] = &gone[i];
 	}
 	b.n_departed = e->gone_count;
+	/* And who is here although it was fenced: it may not know, and may be about to lead. */
+	for (uint32_t i = 0; i < e->peer_count && b.n_departed < GONE_MAX; i++) {
+		const struct peer *p = &e->peer[i];
+
+		if (!p->in_view || !is_buried(e, p->node, p->inc) || gone_find(e, p->node, p->inc))
+			continue;
+		gone[b.n_departed] = pb_inc_of(p->node, p->inc, NO_SLOT, true);
+		ptr[b.n_departed] = &gone[b.n_departed];
+		b.n_departed++;
+	}
 	b.departed = ptr;
 	msg_send(e, &m);
 }
