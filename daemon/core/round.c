@@ -590,7 +590,8 @@ static void heartbeat_advance(struct engine *e)
 	e->hb_next_us = e->now + e->cfg.tun.heartbeat_ms * 1000ull;
 	b.sent_us = e->now;
 	b.up_mask = devs_up_mask(e);
-	for (uint8_t i = 0; i < e->map.n; i++)
+	/* Bound by the proposed map, if there is one: a joiner may not have another. */
+	for (uint8_t i = 0; i < DDR_MAX_MEMBERS; i++)
 		if (e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].up)
 			b.raw_mask |= 1u << i;
 	msg_send(e, &m);
