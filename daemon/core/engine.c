@@ -590,11 +590,12 @@ struct engine *engine_new(const struct engine_cfg *cfg)
 
 static void engine_clear(struct engine *e)
 {
+	e->state = ENGINE_REMOVED; /* nothing is begun any more */
 	rebuild_reset(e);
 	slots_reset(e);
+	io_free_all(e); /* before the regions, whose lists the ops are in */
 	regions_drop_all(e);
 	locktab_reset(e);
-	io_free_all(e);
 	dlog_reset(e);
 	slots_free(e);
 }

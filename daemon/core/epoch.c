@@ -564,7 +564,8 @@ bool assemble(struct engine *e)
 		e->ld.max_num = sb->map.epoch.num;
 	if (e->state == ENGINE_ACTIVE) {
 		/* An epoch on disk that this node did not acknowledge: it was removed meanwhile. */
-		if (epoch_cmp(&sb->map.epoch, &e->want_record.acked) > 0)
+		if (epoch_cmp(&sb->map.epoch, &e->want_record.acked) > 0 &&
+		    epoch_cmp(&sb->map.epoch, &e->map.epoch) > 0)
 			round_removed(e);
 		return e->state == ENGINE_ACTIVE;
 	}

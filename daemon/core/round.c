@@ -422,6 +422,16 @@ static void claims_send(struct engine *e)
 	msg_send(e, &m);
 }
 
+/* R1, R3: who takes the map from State knows its epoch as well as who acknowledged it. */
+static void state_adopt(struct engine *e, const struct map *m)
+{
+	epoch_adopt(e, m);
+	if (epoch_cmp(&m->epoch, &e->want_record.acked) > 0)
+		e->want_record.acked = m->epoch;
+	if (epoch_cmp(&m->epoch, &e->want_record.committed) > 0)
+		e->want_record.committed = m->epoch;
+}
+
 static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	const Ddraid__State *s = m->state;
@@ -464,7 +474,7 @@ static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 	memset(e->bad_us, 0, sizeof(e->bad_us)); /* this leader has to be told anew */
 	if (pb_map_read(&map, s->committed) &&
 	    (!e->have_map || epoch_cmp(&map.epoch, &e->map.epoch) > 0))
-		epoch_adopt(e, &map);
+		state_adopt(e, &map);
 	slots_forget(e);
 	claims_send(e);
 }
