@@ -63,8 +63,10 @@ static void region_free(struct region *r)
 {
 	list_del(&r->hash);
 	list_del(&r->all);
-	if (r->check)
+	if (r->check) {
 		free(r->check->win);
+		plan_free(&r->check->plan);
+	}
 	free(r->check);
 	free(r->written);
 	free(r);

@@ -89,6 +89,9 @@ void slots_free(struct engine *e)
 	free(e->rb.set);
 	free(e->rec.job.win);
 	plan_free(&e->rec.job.plan);
+	free(e->rb.job.win);
+	e->rb.job.win = NULL;
+	plan_free(&e->rb.job.plan);
 	e->ld.slot = NULL;
 	e->foreign = e->rec.done = e->rb.set = e->rec.job.win = NULL;
 }
