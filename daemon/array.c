@@ -239,6 +239,8 @@ static void engine_cfg_fill(struct array *a, struct engine_cfg *cfg)
 	memcpy(cfg->array_uuid, a->live.uuid, DDR_UUID_BYTES);
 	cfg->record = a->rec.record;
 	cfg->force = a->force;
+	cfg->fenced_inc = a->fenced_inc;
+	cfg->tun.restart_wait_ms = c->restart_wait_ms;
 	options_apply(&a->live.options, &cfg->tun);
 	cfg->tun.heartbeat_ms = c->heartbeat_ms;
 	cfg->tun.evict_ms = c->evict_ms;
@@ -486,9 +488,73 @@ void array_set_desc(struct array *a, const struct store_array *desc)
 	a->desc = *desc;
 }
 
+struct learn {
+	struct task task;
+	struct array *a;
+	struct store_array desc;
+};
+
+static void learn_run(struct task *t)
+{
+	struct learn *l = (struct learn *)(void *)t;
+
+	if (l->a->running)
+		dev_learn(l->a, &l->desc);
+	free(l);
+}
+
+void array_learn(struct array *a, const struct store_array *desc)
+{
+	struct learn *l;
+
+	_Static_assert(offsetof(struct learn, task) == 0, "found by its task");
+	if (!a->running)
+		return; /* the next start has it */
+	l = calloc(1, sizeof(*l));
+	assert(l);
+	l->a = a;
+	l->desc = *desc;
+	mailbox_post(&a->box, &l->task, learn_run);
+}
+
 bool array_running(const struct array *a)
 {
 	return a->running;
+}
+
+struct told {
+	struct task task;
+	struct array *a;
+	struct store_array desc;
+};
+
+static void told_run(struct task *task)
+{
+	struct told *t = (struct told *)(void *)task;
+	struct array *a = t->a;
+
+	for (uint32_t i = 0; a->phase < ARRAY_PHASE_STOP && i < a->live.count; i++) {
+		if (!strcmp(a->live.uri[i], t->desc.uri[i]))
+			continue;
+		strcpy(a->live.uri[i], t->desc.uri[i]);
+		if (a->phase == ARRAY_PHASE_RUN)
+			dev_open_uri(a, a->live.uri[i]);
+	}
+	free(t);
+}
+
+void array_told(struct array *a, const struct store_array *desc)
+{
+	struct told *t;
+
+	if (!a->running || desc->count != a->desc.count)
+		return;
+	t = calloc(1, sizeof(*t));
+	assert(t);
+	t->a = a;
+	t->desc = *desc;
+	memcpy(a->desc.uri, desc->uri, sizeof(a->desc.uri));
+	mailbox_post(&a->box, &t->task, told_run);
 }
 
 const char *array_failed(const struct array *a)

@@ -29,9 +29,9 @@ struct array_env {
 	const struct config *conf;
 	struct mailbox *main;
 	struct worker *worker;
-	/* On the main thread: the array's URIs or state on disk have changed (a member was added).
-	 */
-	void (*changed)(struct array *a, const struct store_array *desc);
+	/* On the main thread: state on disk has changed, or URIs: `found` says of which members
+	 * (one was added). */
+	void (*changed)(struct array *a, const struct store_array *desc, uint32_t found);
 	/* On the main thread: consumers are let in, or not any more. */
 	void (*serving)(struct array *a, bool yes);
 	/* On the main thread: the thread has ended; why is "" after a stop. */
@@ -47,6 +47,8 @@ enum array_phase {
 	ARRAY_PHASE_STOP,   /* the engine drains */
 	ARRAY_PHASE_CLOSE,  /* lets go of group, members, front-end */
 };
+
+#define ARRAY_STATUS_CLIENTS 64u /* listed; front.clients counts them all */
 
 struct array_dev_status {
 	char uri[DDR_URI_BYTES];
@@ -64,10 +66,13 @@ struct array_status {
 	struct geo geo;
 	uint32_t slot; /* UINT32_MAX = none */
 	uint64_t inc, now_us;
+	uint64_t wall_ms; /* now_us by the clock on the wall, since 1970 */
 	struct group_self self;
 	uint32_t view_count, view[DDR_MAX_NODES];
 	struct array_dev_status dev[DDR_MAX_DEVS];
 	struct front_stats front;
+	struct front_client client[ARRAY_STATUS_CLIENTS];
+	uint32_t client_count;
 	char waits[ARRAY_WHY_BYTES]; /* before RUN: what for; "" = nothing */
 	uint64_t waits_us;           /* since when */
 };
@@ -81,7 +86,11 @@ void array_free(struct array *a);
 const struct store_array *array_desc(const struct array *a);
 /* Only when idle. */
 void array_set_desc(struct array *a, const struct store_array *desc);
+/* Others know it better by now: an array that runs looks for its members where they are. */
+void array_learn(struct array *a, const struct store_array *desc);
 bool array_running(const struct array *a);
+/* Another node told of other URIs: what is new is opened, if it runs. */
+void array_told(struct array *a, const struct store_array *desc);
 /* Why the last run ended, "" = it was stopped or never ran. */
 const char *array_failed(const struct array *a);
 

@@ -240,6 +240,31 @@ void dev_open_all(struct array *a)
 		dev_open_uri(a, a->live.uri[i]);
 }
 
+static bool member_is_up(const struct array *a, uint32_t member)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		if (a->dev[i].used && a->dev[i].up && a->e &&
+		    engine_member_of_dev(a->e, i) == member)
+			return true;
+	}
+	return false;
+}
+
+/* This node may have been away when a member was replaced. But one that it reaches is where it is:
+ * two nodes may know one device by different URIs. */
+void dev_learn(struct array *a, const struct store_array *desc)
+{
+	for (uint32_t i = 0; i < a->live.count && i < desc->count; i++) {
+		if (!strcmp(a->live.uri[i], desc->uri[i]) || member_is_up(a, i))
+			continue;
+		strcpy(a->live.uri[i], desc->uri[i]);
+		if (a->phase != ARRAY_PHASE_RUN)
+			continue;
+		array_say(a, LOG_NOTICE, "member %u is at %s, as others say", i, desc->uri[i]);
+		dev_open_uri(a, desc->uri[i]);
+	}
+}
+
 static void dev_close(struct dev *d)
 {
 	if (!d->used || d->closing)
@@ -265,7 +290,7 @@ static bool uri_known(const struct array *a, const char *uri)
 
 void dev_settle(struct array *a)
 {
-	bool changed = false;
+	uint32_t found = 0;
 
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		struct dev *d = &a->dev[i];
@@ -275,7 +300,7 @@ void dev_settle(struct array *a)
 			continue;
 		array_say(a, LOG_NOTICE, "member %u is now %s", m, d->uri);
 		strcpy(a->live.uri[m], d->uri);
-		changed = true;
+		found |= 1u << m;
 	}
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		struct dev *d = &a->dev[i];
@@ -286,8 +311,8 @@ void dev_settle(struct array *a)
 		array_say(a, LOG_INFO, "%s is no member and is closed", d->uri);
 		dev_close(d);
 	}
-	if (changed)
-		life_changed(a);
+	if (found)
+		life_changed(a, found);
 }
 
 void dev_free(struct array *a)

@@ -153,6 +153,8 @@ void dev_open_uri(struct array *a, const char *uri);
 void dev_io(struct array *a, const struct out *o);
 void dev_cancel(struct array *a, uint32_t dev);
 void dev_close_all(struct array *a);
+/* Where the others say that members are. */
+void dev_learn(struct array *a, const struct store_array *desc);
 /* Members that came and went: keeps `live` and what is open up to date. */
 void dev_settle(struct array *a);
 void dev_free(struct array *a);
@@ -163,7 +165,7 @@ void life_renew(struct array *a); /* a new incarnation for an engine that was re
 void life_record(struct array *a, const struct record *r);
 void life_fence(struct array *a, uint32_t node, uint64_t inc);
 void life_clean(struct array *a);
-void life_changed(struct array *a);
+void life_changed(struct array *a, uint32_t found);
 void life_serving(struct array *a, bool yes);
 
 /* array_status.c */

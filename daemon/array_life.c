@@ -20,6 +20,7 @@ struct life_task {
 	struct store_record rec;
 	struct store_array desc;
 	bool load, new_inc, put, force, serving;
+	uint32_t found; /* mask of members: where this node found them is news */
 	int err;
 	char why[STORE_WHY_BYTES];
 	void (*back)(struct array *a, struct life_task *t); /* on the engine thread */
@@ -108,7 +109,7 @@ static void ran_changed(struct task *task)
 	struct life_task *t = (struct life_task *)(void *)task;
 
 	t->a->desc = t->desc;
-	t->a->env.changed(t->a, &t->desc);
+	t->a->env.changed(t->a, &t->desc, t->found);
 	mailbox_post(&t->a->box, &t->task, task_back);
 }
 
@@ -119,10 +120,11 @@ static void nothing(struct array *a, struct life_task *t)
 }
 
 /* What was learnt goes to the main thread, which writes it down. */
-void life_changed(struct array *a)
+void life_changed(struct array *a, uint32_t found)
 {
 	struct life_task *t = task_new(a, nothing);
 
+	t->found = found;
 	mailbox_post(a->env.main, &t->task, ran_changed);
 }
 
@@ -291,6 +293,15 @@ static void fence_main(struct task *task)
 	fence_run(&f->ask);
 }
 
+static void fence_add(struct fence_ask *ask, const char *uri)
+{
+	for (uint32_t i = 0; i < ask->count; i++)
+		if (!strcmp(ask->uri[i], uri))
+			return;
+	if (ask->count < FENCE_URIS)
+		strcpy(ask->uri[ask->count++], uri);
+}
+
 void life_fence(struct array *a, uint32_t node, uint64_t inc)
 {
 	struct life_fence *f;
@@ -306,7 +317,11 @@ void life_fence(struct array *a, uint32_t node, uint64_t inc)
 	f->ask.inc = inc;
 	f->ask.done = fence_done;
 	for (uint32_t i = 0; i < a->live.count; i++)
-		strcpy(f->ask.uri[f->ask.count++], a->live.uri[i]);
+		fence_add(&f->ask, a->live.uri[i]);
+	/* A member that was added a moment ago is not among these yet. */
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (a->dev[i].used && a->e && engine_member_of_dev(a->e, i) != 0xff)
+			fence_add(&f->ask, a->dev[i].uri);
 	a->tasks++;
 	mailbox_post(a->env.main, &f->task, fence_main);
 }

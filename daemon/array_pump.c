@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "daemon/array_int.h"
+#include "daemon/failpoint.h"
 
 static void queue_grow(struct array *a)
 {
@@ -47,6 +48,8 @@ static bool message_send(struct array *a, const void *data, size_t bytes)
 
 	if (err == -EAGAIN)
 		return false;
+	if (!err)
+		failpoint_sent(data, bytes);
 	/* -ENOTCONN: without a view nobody hears us, and none of it would count later. */
 	if (err && err != -ENOTCONN)
 		array_say(a, LOG_ERR, "a message of %zu bytes can't be sent: %s", bytes,
@@ -133,6 +136,7 @@ static void out_removed(struct array *a)
 
 static void do_out(struct array *a, const struct out *o)
 {
+	failpoint_out(a->e, o);
 	switch (o->type) {
 	case OUT_DEV_IO:
 		dev_io(a, o);
@@ -145,6 +149,7 @@ static void do_out(struct array *a, const struct out *o)
 		break;
 	case OUT_FENCE:
 		life_fence(a, o->fence.node, o->fence.inc);
+		failpoint_asked();
 		break;
 	case OUT_RECORD:
 		life_record(a, &o->record);
@@ -173,6 +178,7 @@ static void do_out(struct array *a, const struct out *o)
 
 static void step(struct array *a, struct event *ev)
 {
+	failpoint_event(ev);
 	ev->now_us = loop_clock_us(a->loop);
 	a->q.count = 0;
 	engine_step(a->e, ev, &a->q);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "daemon/array_int.h"
 
@@ -30,11 +31,14 @@ static void dev_fill(const struct array *a, uint32_t i, struct array_dev_status 
 
 void status_fill(struct array *a, struct array_status *st)
 {
+	struct timespec wall;
 	const struct geo *g;
 
 	memset(st, 0, sizeof(*st));
 	st->phase = a->phase;
 	st->now_us = loop_now_us(a->loop);
+	clock_gettime(CLOCK_REALTIME, &wall);
+	st->wall_ms = (uint64_t)wall.tv_sec * 1000 + (uint64_t)wall.tv_nsec / 1000000;
 	st->inc = a->inc;
 	st->self = a->self;
 	st->slot = UINT32_MAX;
@@ -46,8 +50,10 @@ void status_fill(struct array *a, struct array_status *st)
 		st->dev[i].member = 0xff;
 		dev_fill(a, i, &st->dev[i]);
 	}
-	if (a->front)
+	if (a->front) {
 		front_stats(a->front, &st->front);
+		st->client_count = front_clients(a->front, st->client, ARRAY_STATUS_CLIENTS);
+	}
 	if (!a->e)
 		return;
 	engine_status(a->e, &st->engine);
@@ -168,6 +174,48 @@ static void watch_waits(struct array *a, const struct engine_status *st)
 	a->waits_said = false;
 }
 
+static double seconds(uint64_t from_us, uint64_t to_us)
+{
+	return from_us && to_us > from_us ? (double)(to_us - from_us) / 1e6 : 0;
+}
+
+/* What has come to pass in a recovery since `was`. */
+static void watch_recovery(struct array *a, const struct recovery *r, const struct recovery *was)
+{
+	if (!was->lost_us)
+		array_say(a, LOG_INFO, "node %u (incarnation %016" PRIx64 ") was lost", r->node,
+			  r->inc);
+	if (r->fenced_us && !was->fenced_us)
+		array_say(a, LOG_INFO, "node %u: its fence answered after %.1f s", r->node,
+			  seconds(r->lost_us, r->fenced_us));
+	if (r->read_us && !was->read_us && r->slot != UINT32_MAX)
+		array_say(a, LOG_INFO, "node %u: its slot %u was read: %" PRIu64 " regions marked",
+			  r->node, r->slot, r->marked);
+	else if (r->read_us && !was->read_us)
+		array_say(a, LOG_INFO, "node %u: it had no slot", r->node);
+	if (r->done_us && !was->done_us && r->marked)
+		array_say(a, LOG_INFO,
+			  "node %u: recovered; this node resynced %" PRIu64 " regions, %" PRIu64
+			  " bytes, in %.1f s, and %" PRIu64 " bytes for reads",
+			  r->node, r->regions, r->bytes, seconds(r->read_us, r->done_us),
+			  r->read_bytes);
+}
+
+static void watch_recoveries(struct array *a, const struct engine_status *st)
+{
+	static const struct recovery none;
+
+	for (uint32_t i = 0; i < st->recovery_count; i++) {
+		const struct recovery *r = &st->recovery[i], *was = &none;
+
+		for (uint32_t j = 0; j < a->seen.recovery_count; j++)
+			if (a->seen.recovery[j].node == r->node &&
+			    a->seen.recovery[j].inc == r->inc)
+				was = &a->seen.recovery[j];
+		watch_recovery(a, r, was);
+	}
+}
+
 void status_watch(struct array *a)
 {
 	struct engine_status st;
@@ -179,6 +227,7 @@ void status_watch(struct array *a)
 		array_say(a, LOG_INFO, "%s", engine_state_name(st.state));
 	watch_members(a, &st);
 	watch_waits(a, &st);
+	watch_recoveries(a, &st);
 	if (st.leading && !a->seen.leading)
 		array_say(a, LOG_INFO, "this node leads");
 	if (!st.slots_unrecovered && a->seen.slots_unrecovered)

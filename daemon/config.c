@@ -46,6 +46,7 @@ static const struct key keys[] = {
     {"fence", "fence", KIND_CHOICE, FIELD(fence), 1, 0, CHOICES(fences)},
     {"fence", "fence_command", KIND_PATH, FIELD(fence_command), 0, 0, NULL, 0},
     {"fence", "fence_timeout", KIND_TIME, FIELD(fence_timeout_ms), 100, 3600000, NULL, 0},
+    {"fence", "restart_wait", KIND_TIME, FIELD(restart_wait_ms), 0, 600000, NULL, 0},
     {"fence", "zombie_timeout", KIND_TIME, FIELD(zombie_timeout_ms), 0, 3600000, NULL, 0},
     {"members", "connections", KIND_NUMBER, FIELD(member_connections), 1, MEMBER_MAX_CONNECTIONS,
      NULL, 0},
@@ -70,6 +71,7 @@ void config_init(struct config *c)
 	c->evict_ms = 4000;
 	c->stop_ms = 10000;
 	c->fence_timeout_ms = 60000;
+	c->restart_wait_ms = 3000;
 	c->zombie_timeout_ms = 30000;
 	c->member_connections = 1;
 	c->member_inflight_bytes = MEMBER_INFLIGHT_BYTES;

@@ -42,6 +42,7 @@ struct config {
 	uint32_t fence;   /* enum fence_policy, never UNSAID after config_load */
 	char fence_command[CONFIG_PATH_BYTES];
 	uint32_t fence_timeout_ms;
+	uint32_t restart_wait_ms;   /* for a daemon that died alone to start again */
 	uint32_t zombie_timeout_ms; /* [fence]: what lands of a dead node lands within this time */
 	uint32_t member_connections;
 	uint32_t member_inflight_bytes;

@@ -662,6 +662,7 @@ void request_add(struct ipc_req *r)
 	j->member = a->member;
 	j->m.add = true;
 	j->m.ask.force = a->force;
+	strcpy(j->m.desc.name, k->desc.name);
 	j->m.desc.options = k->desc.options;
 	strcpy(j->m.desc.uri[j->m.desc.count++], a->uri);
 	j->m.done = add_checked;

@@ -125,7 +125,41 @@ static void counters(struct status_msg *m, const struct array_status *st)
 	p->parity_fixed = st->engine.parity_fixed;
 	p->reads = st->front.requests[FRONT_READ];
 	p->writes = st->front.requests[FRONT_WRITE];
+	p->read_bytes = st->front.read_bytes;
+	p->write_bytes = st->front.write_bytes;
+	p->resync_bytes = st->engine.resync_bytes;
+	p->read_resync_bytes = st->engine.read_resync_bytes;
 	m->msg.counters = p;
+}
+
+static uint64_t wall_ms(const struct array_status *st, uint64_t us)
+{
+	return us ? st->wall_ms - (st->now_us - us) / 1000 : 0;
+}
+
+static void recoveries(struct status_msg *m, const struct array_status *st)
+{
+	uint32_t n = st->engine.recovery_count;
+
+	m->msg.recovery = keep(m, calloc(n ? n : 1, sizeof(Ddraid__Ctl__Recovery *)));
+	for (uint32_t i = 0; i < n; i++) {
+		const struct recovery *r = &st->engine.recovery[i];
+		Ddraid__Ctl__Recovery *p = keep(m, malloc(sizeof(*p)));
+
+		*p = (Ddraid__Ctl__Recovery)DDRAID__CTL__RECOVERY__INIT;
+		p->node = r->node;
+		p->inc = r->inc;
+		p->slot = r->slot == UINT32_MAX ? 0 : r->slot + 1;
+		p->lost_at_ms = wall_ms(st, r->lost_us);
+		p->fenced_at_ms = wall_ms(st, r->fenced_us);
+		p->read_at_ms = wall_ms(st, r->read_us);
+		p->done_at_ms = wall_ms(st, r->done_us);
+		p->marked = r->marked;
+		p->regions = r->regions;
+		p->bytes = r->bytes;
+		p->read_bytes = r->read_bytes;
+		m->msg.recovery[m->msg.n_recovery++] = p;
+	}
 }
 
 bool status_synced(const struct array_status *st)
@@ -192,6 +226,9 @@ void status_progress(Ddraid__Ctl__Progress *p, const struct array_status *st)
 	if (e->rebuild_total) {
 		p->done = e->rebuild_done;
 		p->total = e->rebuild_total;
+	} else if (e->resync_total && e->regions_to_resync <= e->resync_total) {
+		p->done = e->resync_total - e->regions_to_resync;
+		p->total = e->resync_total;
 	}
 	p->waits = (char *)waits_of(st, &p->waits_node, &p->waits_ms);
 }
@@ -350,20 +387,25 @@ static void warnings(struct status_msg *m, const struct known *k, const struct a
 static void front_end(struct status_msg *m, const struct known *k, const struct array_status *st)
 {
 	Ddraid__Ctl__FrontEnd *p = keep(m, malloc(sizeof(*p)));
-	Ddraid__Ctl__Client *c = keep(m, malloc(sizeof(*c)));
 	char text[CONFIG_PATH_BYTES + 2 * DDR_NAME_BYTES + 64];
 
 	*p = (Ddraid__Ctl__FrontEnd)DDRAID__CTL__FRONT_END__INIT;
-	*c = (Ddraid__Ctl__Client)DDRAID__CTL__CLIENT__INIT;
 	snprintf(text, sizeof(text), "nbd+unix:///%s?socket=%s/%s.nbd", k->desc.name,
 		 ctl_env.conf->run_dir, k->desc.name);
 	p->kind = "nbd";
 	p->address = keep_text(m, text);
-	/* The port counts clients, it does not name them. */
-	c->peer = "client";
-	p->client = keep(m, calloc(CTL_MAX_CLIENTS, sizeof(c)));
-	while (p->n_client < st->front.clients && p->n_client < CTL_MAX_CLIENTS)
+	_Static_assert(ARRAY_STATUS_CLIENTS <= CTL_MAX_CLIENTS, "all are told");
+	p->client = keep(m, calloc(ARRAY_STATUS_CLIENTS, sizeof(Ddraid__Ctl__Client *)));
+	for (uint32_t i = 0; i < st->client_count; i++) {
+		const struct front_client *from = &st->client[i];
+		Ddraid__Ctl__Client *c = keep(m, malloc(sizeof(*c)));
+
+		*c = (Ddraid__Ctl__Client)DDRAID__CTL__CLIENT__INIT;
+		c->peer = keep_text(m, from->peer);
+		c->since_ms = (st->now_us - from->since_us) / 1000;
+		c->ios = from->requests < UINT32_MAX ? (uint32_t)from->requests : UINT32_MAX;
 		p->client[p->n_client++] = c;
+	}
 	m->msg.front_end = keep(m, malloc(sizeof(p)));
 	m->msg.front_end[0] = p;
 	m->msg.n_front_end = 1;
@@ -398,6 +440,7 @@ static void engine_part(struct status_msg *m, const struct array_status *st)
 	if (st->have_geo)
 		geometry(m, &st->geo);
 	counters(m, st);
+	recoveries(m, st);
 	progress(m, st);
 }
 

@@ -26,6 +26,7 @@
 #include <unistd.h>
 
 #include "daemon/daemon.h"
+#include "daemon/failpoint.h"
 #include "daemon/fence.h"
 #include "daemon/log.h"
 
@@ -153,6 +154,11 @@ static void protect_process(void)
 		daemon_warn("memory can't be locked (%s): under memory pressure ddraidd may wait "
 			    "for the array it serves; raise LimitMEMLOCK, or ulimit -l",
 			    strerror(errno));
+	if (getenv("DDRAIDD_FAILPOINT"))
+		daemon_warn(
+		    "DDRAIDD_FAILPOINT is set: this daemon kills itself at the step that %s "
+		    "names; for tests only",
+		    getenv("DDRAIDD_FAILPOINT"));
 	if (conf.fence == FENCE_NONE)
 		daemon_warn("fence = none: writes of a node that died may still land after its "
 			    "regions were recovered; configure a fence_command");
@@ -269,6 +275,8 @@ int main(int argc, char **argv)
 	int err;
 
 	parse_args(&a, argc, argv);
+	if (failpoint_init())
+		return 2;
 	configure(&a);
 	signal(SIGPIPE, SIG_IGN);
 	if (!a.foreground)

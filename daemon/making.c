@@ -238,7 +238,11 @@ static int refuse(struct making *m, int err, const char *what)
 	return err;
 }
 
-/* A superblock of an array that is not known here is left to --force as well. */
+/*
+ * A superblock of an array that is not known here is left to --force as well, and so is one of the
+ * array itself: of a member that left it, or of an `add` that came to nothing. The engine
+ * refuses one that is in use.
+ */
 static int look_at_superblock(struct making *m, uint8_t *block)
 {
 	char what[300];
@@ -254,6 +258,13 @@ static int look_at_superblock(struct making *m, uint8_t *block)
 		if (err == -ENOENT)
 			continue;
 		of = err ? NULL : known(m, sb.array_uuid);
+		if (of && !strcmp(of, m->desc.name)) {
+			if (!m->ask.force)
+				return refuse(m, -EEXIST,
+					      "was a member of this array; name another device, or "
+					      "--force to use it as a new one");
+			continue;
+		}
 		if (of) {
 			snprintf(what, sizeof(what),
 				 "is a member of the array %s; name another device", of);

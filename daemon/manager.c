@@ -151,21 +151,26 @@ static void on_serving(struct array *a, bool yes)
 }
 
 /* The array's own thread has learnt something. */
-static void on_changed(struct array *a, const struct store_array *live)
+static void on_changed(struct array *a, const struct store_array *live, uint32_t found)
 {
 	struct known *k = by_array(a);
 	bool shared = false;
 
 	if (memcmp(live->uuid, k->desc.uuid, DDR_UUID_BYTES))
 		return; /* the name has another array by now */
-	for (uint32_t i = 0; i < live->count && i < k->desc.count; i++)
-		shared |= strcmp(live->uri[i], k->desc.uri[i]) != 0;
-	memcpy(k->desc.uri, live->uri, sizeof(k->desc.uri));
+	/* Of the others it may know less than was told here meanwhile. */
+	for (uint32_t i = 0; i < live->count && i < k->desc.count; i++) {
+		if (!(found >> i & 1) || !strcmp(live->uri[i], k->desc.uri[i]))
+			continue;
+		strcpy(k->desc.uri[i], live->uri[i]);
+		shared = true;
+	}
 	k->desc.ran = live->ran;
 	k->stored = false;
 	if (shared) {
 		k->desc.version++;
 		cb.news(&k->desc);
+		array_learn(a, &k->desc);
 	}
 	put(k);
 }
@@ -266,7 +271,9 @@ int manager_apply(const struct store_array *desc, bool force)
 	k->force = force;
 	k->error[0] = '\0';
 	put(k);
+	array_learn(k->array, &k->desc);
 	follow(k);
+	array_told(k->array, &k->desc);
 	return 1;
 }
 

@@ -48,8 +48,10 @@ struct front_nbd {
 	uint32_t listeners, places_taken;
 	struct listener listener[FRONT_MAX_LISTEN];
 	struct nbd_client *client[NBD_MAX_CLIENTS];
+	char peer[NBD_MAX_CLIENTS][FRONT_PEER_BYTES]; /* of these */
 	struct loop_hook hook;
 	struct loop_timer check;
+	uint64_t checked_us;
 };
 
 _Static_assert(NBD_MAX_CLIENTS <= 1 << 16 && NBD_CLIENT_REQS <= 1 << 8, "both must fit the tag");
@@ -75,6 +77,7 @@ static void accept_set(struct front_nbd *f, bool on)
 
 static void check_again(struct front_nbd *f)
 {
+	f->checked_us = loop_now_us(f->shared.loop);
 	loop_timer_set(f->shared.loop, &f->check,
 		       loop_now_us(f->shared.loop) + (uint64_t)CHECK_MS * 1000);
 }
@@ -87,6 +90,7 @@ static void client_add(struct front_nbd *f, int fd, const char *peer)
 	while (f->client[i])
 		i++;
 	snprintf(name, sizeof(name), "%u (%s)", i, peer);
+	snprintf(f->peer[i], sizeof(f->peer[i]), "%s", peer);
 	f->client[i] = nbd_client_new(&f->shared, i, fd, name);
 	if (!f->client[i]) {
 		nbd_log(&f->shared, NULL, LOG_ERR, "turned a client away: memory is short");
@@ -151,8 +155,14 @@ static bool turn_end(void *arg)
 static void check_time(void *arg)
 {
 	struct front_nbd *f = arg;
+	uint64_t since_us = loop_now_us(f->shared.loop) - f->checked_us;
+	uint64_t slept_us = since_us > 2 * CHECK_MS * 1000 ? since_us - CHECK_MS * 1000 : 0;
 
 	for (int i = 0; i < NBD_MAX_CLIENTS; i++) {
+		/* Where it was the machine or this thread that stood still, no client is to blame.
+		 */
+		if (f->client[i] && slept_us)
+			nbd_client_forgive(f->client[i], slept_us);
 		if (f->client[i])
 			nbd_client_check(f->client[i]);
 	}
@@ -294,6 +304,25 @@ static void front_nbd_stats(const struct front *front, struct front_stats *st)
 	*st = ((const struct front_nbd *)(const void *)front)->shared.stats;
 }
 
+static uint32_t front_nbd_clients(const struct front *front, struct front_client *list,
+				  uint32_t room)
+{
+	const struct front_nbd *f = (const struct front_nbd *)(const void *)front;
+	uint32_t n = 0;
+
+	for (int i = 0; i < NBD_MAX_CLIENTS && n < room; i++) {
+		const struct nbd_client *c = f->client[i];
+
+		if (!c || c->state == NBD_C_CLOSED)
+			continue;
+		memset(&list[n], 0, sizeof(list[n]));
+		snprintf(list[n].peer, sizeof(list[n].peer), "%s", f->peer[i]);
+		list[n].since_us = c->since_us;
+		list[n++].requests = c->requests;
+	}
+	return n;
+}
+
 static struct front_ops nbd_ops = {
     .name = "nbd",
     .open = front_nbd_open,
@@ -302,5 +331,6 @@ static struct front_ops nbd_ops = {
     .reset = front_nbd_reset,
     .close = front_nbd_close,
     .stats = front_nbd_stats,
+    .clients = front_nbd_clients,
 };
 FRONT_REGISTER(nbd_ops)

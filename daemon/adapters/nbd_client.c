@@ -476,7 +476,12 @@ static bool request_begin(struct nbd_client *c)
 	io->data = data;
 	io->data_bytes = with_data ? r->bytes : 0;
 	io->room_bytes = room_bytes;
+	c->requests++;
 	c->s->stats.requests[r->op]++;
+	if (r->op == FRONT_READ)
+		c->s->stats.read_bytes += r->bytes;
+	else if (r->op == FRONT_WRITE)
+		c->s->stats.write_bytes += r->bytes;
 	nbd_proto_accept(&c->proto, r->op == FRONT_WRITE ? data : NULL);
 	if (io->req.op == FRONT_WRITE) {
 		io->state = NBD_IO_FILLING;
@@ -727,6 +732,14 @@ void nbd_client_reset(struct nbd_client *c)
 static bool idle_for(const struct nbd_client *c, uint64_t since_us, uint64_t limit_ms)
 {
 	return loop_now_us(c->s->loop) - since_us > limit_ms * 1000;
+}
+
+void nbd_client_forgive(struct nbd_client *c, uint64_t us)
+{
+	uint64_t now_us = loop_now_us(c->s->loop);
+
+	c->since_us = now_us - c->since_us > us ? c->since_us + us : now_us;
+	c->progress_us = now_us - c->progress_us > us ? c->progress_us + us : now_us;
 }
 
 void nbd_client_check(struct nbd_client *c)

@@ -124,6 +124,7 @@ struct nbd_client {
 	struct loop_fd watch;
 	char name[80];        /* for the log */
 	uint64_t since_us;    /* accepted */
+	uint64_t requests;    /* taken in */
 	uint64_t progress_us; /* bytes moved, or the first reply was queued */
 	bool reject_logged;
 	uint32_t at_sink;
@@ -152,6 +153,8 @@ struct nbd_client *nbd_client_new(struct nbd_shared *s, uint16_t index, int fd, 
 void nbd_client_complete(struct nbd_client *c, uint8_t slot, uint32_t generation, int err);
 /* R6: answers what runs with EIO if the client takes it at once, and closes. */
 void nbd_client_reset(struct nbd_client *c);
+/* Nothing ran here for `us`: that doesn't count against the client. */
+void nbd_client_forgive(struct nbd_client *c, uint64_t us);
 /* Drops the client if it negotiates or stalls for too long. */
 void nbd_client_check(struct nbd_client *c);
 /* Frees a client at the end of all things, whatever it waits for. */

@@ -190,6 +190,19 @@ static void admin_end(struct engine *e, int err, const char *why)
 	e->admin.used = false;
 }
 
+/* Also under another URI. */
+static bool dev_in_use(const struct engine *e, uint32_t dev)
+{
+	for (uint8_t i = 0; e->dev[dev].sb_ok && i < e->map.n; i++) {
+		uint8_t s = e->map.member[i].state;
+
+		if (s != MEMBER_MISSING && s != MEMBER_FAULTY &&
+		    !memcmp(e->dev[dev].sb.member_uuid, e->map.member[i].uuid, DDR_UUID_BYTES))
+			return true;
+	}
+	return false;
+}
+
 static void add_advance(struct engine *e)
 {
 	uint32_t dev = dev_of_uri(e, e->admin.uri);
@@ -205,12 +218,11 @@ static void add_advance(struct engine *e)
 			  "the new member is smaller than the others; use a larger one");
 		return;
 	}
-	if (dev != NO_DEV && e->dev[dev].member != NO_MEMBER &&
-	    map_write_mask(&e->map) >> e->dev[dev].member & 1 && !e->admin.checked) {
-		admin_end(e, -EBUSY, "the device is a member of this array already");
-		return;
-	}
 	if (dev != NO_DEV && !e->admin.placed && !e->dev[dev].reading) {
+		if (dev_in_use(e, dev)) {
+			admin_end(e, -EBUSY, "the device is a member of this array already");
+			return;
+		}
 		e->admin.placed = true;
 		sb_place(e, dev);
 	}

@@ -141,6 +141,7 @@ static void page_done(struct engine *e, struct lpage *p)
 	uint64_t first = (uint64_t)(p - e->page) * LOG_REGIONS_PER_PAGE;
 
 	p->writing = p->waiting = false;
+	p->rewrite = false;
 	memcpy(p->durable, p->inflight, LOG_PLANE_BYTES);
 	list_for_each(it, tmp, &e->regions)
 	{
@@ -187,8 +188,27 @@ bool dlog_settled(const struct engine *e)
 /* R11: a member was added: everything of this slot goes to it as well. */
 void dlog_rewrite_all(struct engine *e)
 {
-	for (uint32_t i = 0; e->slot_owned && i < e->geo.log_pages; i++)
+	for (uint32_t i = 0; e->slot_owned && i < e->geo.log_pages; i++) {
+		e->page[i].rewrite = true;
 		page_need(e, &e->page[i], true);
+	}
+}
+
+/*
+ * R11: each page was written since, to every member that stays. A page that waits for a member
+ * which the proposal drops may have its next image waiting behind it until the commit; so nothing
+ * more is asked here.
+ */
+bool dlog_rewritten(const struct engine *e)
+{
+	for (uint32_t i = 0; e->slot != NO_SLOT && i < e->geo.log_pages; i++) {
+		const struct lpage *p = &e->page[i];
+
+		if (p->rewrite &&
+		    !(p->writing && p->waiting && !(write_musts(e) & write_targets(e) & ~p->ok)))
+			return false;
+	}
+	return true;
 }
 
 /* ---- the slot: taking, leaving -------------------------------------------------------------- */
@@ -220,6 +240,7 @@ static void slot_take(struct engine *e)
 		 * no region of ours would ever clear it. */
 		memcpy(p->want.dirty, s->dirty + (size_t)i * LOG_PLANE_BYTES, LOG_PLANE_BYTES);
 		memcpy(p->want.missed, s->missed + (size_t)i * LOG_PLANE_BYTES, LOG_PLANE_BYTES);
+		p->rewrite = true;
 		page_need(e, p, true);
 	}
 }
@@ -254,6 +275,7 @@ static void leave_advance(struct engine *e)
 	pb_inc me = pb_inc_of(e->cfg.node, e->inc, e->slot, false);
 	NODEMSG(m, b, LEFT, Left, left);
 
+	e->leaving = false;
 	if (!list_empty(&e->fios) || !list_empty(&e->regions) || e->phase != PH_READY)
 		return;
 	/* R5: nobody fences who has left; so nothing of ours may still be on its way. */
@@ -267,6 +289,10 @@ static void leave_advance(struct engine *e)
 		return;
 	}
 	if (!dlog_settled(e) || e->left_sent)
+		return;
+	/* A leader has more under way than its consumers' requests; it begins nothing new now. */
+	e->leaving = true;
+	if (e->dio_under_way || !list_empty(&e->dio_held))
 		return;
 	b.me = &me;
 	e->left_sent = true;

@@ -430,7 +430,7 @@ static void sb_read_done(struct engine *e, struct batch *b)
 	bool any = false;
 
 	d->reading = false;
-	if (b->failed) {
+	if (b->failed || d->stale_read) {
 		d->retry_us = d->stale_read ? e->now : e->now + SB_RETRY_US;
 		d->stale_read = false;
 		return;
@@ -443,7 +443,7 @@ static void sb_read_done(struct engine *e, struct batch *b)
 			d->sb = sb;
 		any = true;
 	}
-	d->sb_ok = any;
+	d->sb_ok = d->fresh = any;
 	if (any)
 		geo_adopt(e, &d->sb);
 	devs_bind(e);
@@ -454,7 +454,7 @@ static void sb_read(struct engine *e, uint32_t i)
 	struct dev *d = &e->dev[i];
 
 	d->reading = true;
-	d->sb_ok = d->stale_read = false;
+	d->fresh = d->stale_read = false;
 	d->retry_us = 0;
 	batch_init(&d->batch, sb_read_done);
 	batch_open(&d->batch);
@@ -470,21 +470,26 @@ static void sb_read(struct engine *e, uint32_t i)
 void devs_reread(struct engine *e)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->dev[i].up && !e->dev[i].reading)
+		if (e->dev[i].up && e->dev[i].reading)
+			e->dev[i].stale_read = true; /* that read may be from before */
+		else if (e->dev[i].up)
 			sb_read(e, i);
 }
 
 void dev_reread(struct engine *e, uint32_t dev)
 {
-	if (e->dev[dev].up && !e->dev[dev].reading)
+	e->dev[dev].sb_ok = false; /* it has another one now */
+	if (e->dev[dev].up && e->dev[dev].reading)
+		e->dev[dev].stale_read = true;
+	else if (e->dev[dev].up)
 		sb_read(e, dev);
 }
 
 static void dev_up(struct engine *e, const struct event *ev)
 {
 	struct dev *d = &e->dev[ev->dev.dev];
-	uint8_t m = d->member;
-	bool same = d->instance && d->instance == ev->dev.instance;
+	uint8_t m = 0;
+	bool same = d->sb_ok && d->instance && d->instance == ev->dev.instance;
 
 	assert(ev->dev.dev < DDR_MAX_DEVS && !d->up);
 	d->up = true;
@@ -494,9 +499,12 @@ static void dev_up(struct engine *e, const struct event *ev)
 	if (ev->dev.uri)
 		strncpy(d->uri, ev->dev.uri, sizeof(d->uri) - 1);
 	/* R17: an exporter that never went away has lost nothing. */
-	if (same && m != NO_MEMBER && e->bad[m] == MEMBER_SUSPECT &&
+	while (m < e->map.n && memcmp(d->sb.member_uuid, e->map.member[m].uuid, DDR_UUID_BYTES))
+		m++;
+	if (same && m < e->map.n && e->bad[m] == MEMBER_SUSPECT &&
 	    write_musts(e) & write_targets(e) & 1u << m)
 		e->bad[m] = 0;
+	d->sb_ok = d->fresh = false;
 	if (!d->reading)
 		sb_read(e, ev->dev.dev);
 	else
@@ -585,6 +593,7 @@ struct engine *engine_new(const struct engine_cfg *cfg)
 		engine_free(e);
 		return NULL;
 	}
+	e->recovery_count = 0; /* of an earlier life */
 	return e;
 }
 
@@ -655,6 +664,8 @@ static void engine_restart(struct engine *e, uint64_t inc)
 	n->view_ring = old->view_ring;
 	n->quorum_ring = old->quorum_ring;
 	n->quorate = old->quorate;
+	n->quorum_count = old->quorum_count;
+	memcpy(n->quorum, old->quorum, sizeof(n->quorum));
 	n->view_known = old->view_known;
 	n->view_count = old->view_count;
 	memcpy(n->view, old->view, sizeof(n->view));
@@ -662,10 +673,18 @@ static void engine_restart(struct engine *e, uint64_t inc)
 	memcpy(n->buried, old->buried, sizeof(n->buried));
 	n->buried_next = old->buried_next;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		n->dev[i].reading = false;
+		n->dev[i].reading = n->dev[i].sb_ok = n->dev[i].fresh = false;
 	engine_setup(n);
+	memcpy(n->recovery, old->recovery, sizeof(n->recovery));
+	n->recovery_count = old->recovery_count;
 	for (uint32_t i = 0; i < n->view_count; i++)
 		peer_get(n, n->view[i])->in_view = true;
+	for (uint32_t i = 0; i < old->peer_count; i++) {
+		struct peer *p = peer_get(n, old->peer[i].node);
+
+		p->left = old->peer[i].left;
+		p->dropped = old->peer[i].dropped;
+	}
 	free(old);
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		if (n->dev[i].up)
@@ -812,7 +831,7 @@ static void status_waits(const struct engine *e, struct engine_status *st)
 		st->waits_since_us = e->gone[i].since_us;
 		return;
 	}
-	st->waits_since_us = e->round_us;
+	st->waits_since_us = e->round_us ? e->round_us : e->now;
 	if (e->ld.refused)
 		st->waits = e->ld.why;
 	else if (!e->view_known || !e->quorate)
@@ -841,12 +860,17 @@ void engine_status(const struct engine *e, struct engine_status *st)
 	st->map = e->map;
 	st->proposing = e->proposing;
 	st->proposed = e->prop;
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (e->bad[i] && map_write_mask(&e->map) >> i & 1)
+			st->unusable |= 1u << i;
 	for (uint32_t i = 0; i < e->peer_count; i++)
 		st->nodes += e->peer[i].active && e->peer[i].in_view && !e->peer[i].evicted;
 	st->unfenced = gone_unfenced(e);
 	st->slots_unrecovered = slots_unrecovered(e);
 	st->regions_dirty = dlog_count(e, false);
 	st->regions_missed = dlog_count(e, true);
+	st->regions_to_resync = regions_to_resync(e);
+	st->resync_total = e->resync_total;
 	st->rebuild_done = e->rb.done;
 	st->rebuild_total = e->rb.total;
 	st->ios = e->fio_count;
@@ -856,6 +880,10 @@ void engine_status(const struct engine *e, struct engine_status *st)
 	st->page_writes = e->n_page_writes;
 	st->lock_requests = e->n_lock_requests;
 	st->parity_fixed = e->n_parity_fixed;
+	st->resync_bytes = e->n_resync_bytes;
+	st->read_resync_bytes = e->n_read_resync_bytes;
+	st->recovery_count = e->recovery_count;
+	memcpy(st->recovery, e->recovery, sizeof(st->recovery));
 	if (!st->io_allowed || e->proposing)
 		status_waits(e, st);
 }

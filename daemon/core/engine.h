@@ -60,15 +60,18 @@ struct tunables {
 				      * half a token time-out, R7 */
 	uint32_t evict_ms;           /* silence, or no answer to the leader, that evicts (4000) */
 	uint32_t member_retry_ms;    /* how long a suspect member may come back by itself (30000) */
+	uint32_t restart_wait_ms;    /* how long a node that lost its daemon only is not fenced: its
+				      * restart may see to it (0) */
 	uint32_t checkpoint_regions; /* a rebuild's cursor goes into the map every so many (64) */
 	bool eio_when_lost;          /* fewer than k fragments: EIO, else hold */
 	bool mark_ahead;             /* mark the next region of a sequential writer (true) */
 };
 
 struct engine_cfg {
-	uint32_t node; /* > 0 */
-	uint64_t inc;  /* unique per start; the engine never reuses it. On removal it asks
-			* for a new one with OUT_REMOVED and gets it with EV_RESTART */
+	uint32_t node;       /* > 0 */
+	uint64_t inc;        /* unique per start; the engine never reuses it. On removal it asks
+			      * for a new one with OUT_REMOVED and gets it with EV_RESTART */
+	uint64_t fenced_inc; /* this node's lives up to here are fenced, 0 = not known of any */
 	uint8_t array_uuid[DDR_UUID_BYTES];
 	struct record record; /* as last persisted, zero at first */
 	enum lock_backend lock_backend;
@@ -256,6 +259,26 @@ enum engine_state {
 	ENGINE_STOPPED,
 };
 
+/*
+ * A lost incarnation and what became of its slot, as this node saw it. Times are those of events,
+ * 0 = not yet. regions, bytes and read_bytes are this node's own work; the cluster's is the sum
+ * over its nodes. Bytes are the users', of all stripes looked at, whether they had to be changed or
+ * not. With a member missing there is nothing to resync: the region is only written down as missed.
+ */
+struct recovery {
+	uint32_t node;
+	uint64_t inc;
+	uint32_t slot;       /* UINT32_MAX = it had none, or not known here */
+	uint64_t lost_us;    /* it was found to have departed */
+	uint64_t fenced_us;  /* its fence answered */
+	uint64_t read_us;    /* its slot was read (on the leader), or told (elsewhere) */
+	uint64_t marked;     /* regions that were dirty in it */
+	uint64_t done_us;    /* none of them is left */
+	uint64_t regions;    /* resynced as a whole, by the leader */
+	uint64_t bytes;      /* of these */
+	uint64_t read_bytes; /* resynced first because they were read here: R18 */
+};
+
 /* A picture for status, tests and the simulator; a copy. */
 struct engine_status {
 	enum engine_state state;
@@ -268,17 +291,22 @@ struct engine_status {
 	struct map map; /* committed */
 	bool proposing;
 	struct map proposed;        /* valid if proposing */
+	uint32_t unusable;          /* mask of members that the map has and this node can't use */
 	uint32_t nodes;             /* active incarnations */
 	uint32_t unfenced;          /* departed and not yet fenced */
 	uint32_t slots_unrecovered; /* dead slots, the array's own included */
 	uint64_t regions_dirty;     /* marked in the own slot */
 	uint64_t regions_missed;
 	uint64_t regions_to_resync;           /* in dead slots, as far as known here */
+	uint64_t resync_total;                /* the most that these were; 0 when none is left */
 	uint64_t rebuild_done, rebuild_total; /* regions; 0, 0 when none runs */
 	uint32_t ios;                         /* front-end requests under way or queued */
 	uint32_t dev_ios;                     /* member requests under way */
 	uint64_t marks, clears, page_writes, lock_requests; /* counters since start */
 	uint64_t parity_fixed; /* stripes whose parity a resync or check changed */
+	uint64_t resync_bytes, read_resync_bytes; /* all of this node: of dead slots, for reads */
+	uint32_t recovery_count;                  /* oldest first */
+	struct recovery recovery[DDR_RECOVERIES];
 };
 
 /* Fills in the defaults above. */

@@ -11,6 +11,7 @@
  *   region.c    regions: lock, mark, writers, jobs: this node's side
  *   dlog.c      own slot of the dirty log: marks, clears, release
  *   slots.c     slots of nobody: reading, recovery (leader)
+ *   recovery.c  what is told of recoveries
  *   io.c        front-end requests
  *   window.c    windows: resync, check, rebuild
  *   rebuild.c   the rebuild of a member (leader)
@@ -62,6 +63,7 @@ struct dio {
 
 struct dev {
 	bool up, sb_ok, reading;
+	bool fresh; /* sb was read since it was asked for last; until then the old one binds */
 	bool flush_failed; /* R14, and the map does not say so yet; outlives an incarnation */
 	bool zombie;       /* a write ended without an answer and may still land: R5 */
 	bool stale_read;   /* connected anew while the read of the old connection was ending */
@@ -83,10 +85,13 @@ struct term {
 struct peer { /* one node of the group */
 	uint32_t node;
 	uint64_t inc;                  /* 0 = not known */
+	uint64_t evicted_inc;          /* which of its incarnations was evicted, 0 = not known */
 	uint64_t member_inc;           /* which of its incarnations takes part, if member */
 	bool in_round;                 /* named by the present Query */
 	bool in_view, evicted, member; /* member: takes part in the present round's State */
-	bool active;                   /* holds a slot and serves */
+	bool dropped;                  /* was in the view, and is no more */
+	bool left; /* a quorate view was without it, and which incarnation that was is not known */
+	bool active; /* holds a slot and serves */
 	uint32_t slot;
 	uint64_t seen_us;  /* its last message */
 	uint32_t up_mask;  /* members that it reaches and can use */
@@ -95,6 +100,8 @@ struct peer { /* one node of the group */
 	bool hello, claimed, acked, sent_missed;
 	struct map committed, proposed; /* of its Hello */
 	struct epoch acked_epoch, known_epoch;
+	uint8_t bad[DDR_MAX_MEMBERS]; /* as told in Hello */
+	uint64_t fenced_inc;          /* its lives up to here are fenced, by itself */
 };
 
 struct departed {
@@ -205,6 +212,7 @@ struct lpage {                            /* one page of the own slot */
 	uint32_t ok;
 	bool writing, waiting, need; /* need: want differs from what was last written */
 	bool urgent;                 /* a mark waits for it */
+	bool rewrite;                /* not written since a member was added: R11 */
 	uint64_t need_us;
 };
 
@@ -240,6 +248,7 @@ struct engine {
 	enum engine_state state;
 	struct ring view_ring, quorum_ring;
 	bool view_known, quorate;
+	uint32_t quorum_count, quorum[DDR_MAX_NODES]; /* nodes whose cluster stack lives */
 	bool confirmed; /* named by a State since the ring changed or quorum was lost */
 	uint32_t view_count, view[DDR_MAX_NODES];
 	struct peer peer[DDR_MAX_NODES];
@@ -281,7 +290,8 @@ struct engine {
 		bool knows; /* led the last round up to Ready: superblocks and slots are known */
 		bool need_epoch; /* the round needs an epoch of its own before Ready */
 		bool revive;     /* next epoch: more than m were lost, recompute parity: R17 */
-		bool own_prop, sb_writing, committing, announced, refused, rereading, assembled;
+		bool own_prop, sb_writing, committing, announced, refused, rereading, assembled,
+		    gathered;
 		struct epoch prop_epoch; /* of the own proposal */
 		uint64_t assemble_us, propose_us, refused_us;
 		uint64_t max_num; /* newest epoch number seen anywhere */
@@ -309,6 +319,7 @@ struct engine {
 		bool running, flushing, flushed, writing, rewriting;
 		uint8_t *done; /* log_pages planes: resynced, not yet cleared */
 		uint32_t done_count;
+		uint32_t of_slot; /* where the job's region is dirty */
 		uint32_t slot, page;
 		struct batch batch;
 		uint8_t block[DDR_BLOCK_BYTES];
@@ -331,10 +342,14 @@ struct engine {
 		bool busy;
 	} rb;
 	uint8_t *foreign; /* (slots + 1) * log_pages planes: dirty in slots of nobody */
+	struct recovery recovery[DDR_RECOVERIES];
+	uint32_t recovery_count;
+	uint64_t to_resync, resync_total; /* regions: in `foreign` now, and the most it was */
 
 	/* own slot */
 	uint32_t slot;
 	bool slot_owned, slot_wanted, joined_sent, left_sent;
+	bool leaving;       /* ADMIN_STOP: only what is under way as leader is waited for */
 	struct lpage *page; /* log_pages */
 	struct {
 		bool busy;
@@ -380,6 +395,7 @@ struct engine {
 	} asked;
 
 	uint64_t n_marks, n_clears, n_page_writes, n_lock_requests, n_parity_fixed;
+	uint64_t n_resync_bytes, n_read_resync_bytes;
 };
 
 /* engine.c */
@@ -447,10 +463,12 @@ void leader_fence_done(struct engine *e, const struct event *ev);
 
 /* epoch.c */
 bool assemble(struct engine *e);
+bool array_still_ours(struct engine *e);
 void epoch_message(struct engine *e, uint32_t from, const nodemsg *m);
 void epoch_advance(struct engine *e);
 void epoch_reset(struct engine *e);
 void epoch_adopt(struct engine *e, const struct map *m);
+void epoch_want_out(struct engine *e, uint32_t member, uint32_t want);
 bool epoch_propose_wanted(struct engine *e);
 int geo_adopt(struct engine *e, const struct superblock *sb);
 uint32_t map_count_insync(const struct map *m);
@@ -489,6 +507,7 @@ void dlog_mark(struct engine *e, struct region *r);
 void dlog_advance(struct engine *e);
 void dlog_rewrite_all(struct engine *e);
 bool dlog_settled(const struct engine *e);
+bool dlog_rewritten(const struct engine *e);
 void dlog_acquire(struct engine *e, uint32_t slot);
 void dlog_release_missed(struct engine *e);
 void dlog_send_missed(struct engine *e);
@@ -513,6 +532,17 @@ size_t planes_bytes(const struct engine *e); /* of one slot: log_pages planes */
 uint64_t plane_next(const struct engine *e, const uint8_t *planes, uint64_t from); /* or regions */
 void plane_set(uint8_t *planes, uint64_t region, bool on);
 bool plane_get(const uint8_t *planes, uint64_t region);
+
+/* recovery.c */
+void recovery_lost(struct engine *e, uint32_t node, uint64_t inc);
+uint32_t recovery_slot(struct engine *e, uint32_t node, uint64_t inc);
+void recovery_slot_is(struct engine *e, uint32_t node, uint64_t inc, uint32_t slot);
+void recovery_fenced(struct engine *e, uint32_t node, uint64_t inc);
+void recovery_read(struct engine *e, uint32_t slot);
+void recovery_told(struct engine *e);
+void recovery_window(struct engine *e, const struct job *j);
+void recovery_region(struct engine *e);
+uint64_t regions_to_resync(const struct engine *e);
 
 /* io.c */
 void io_submit(struct engine *e, const struct event *ev);

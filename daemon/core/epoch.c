@@ -72,8 +72,10 @@ static void commit_effects(struct engine *e, const struct map *old)
 			e->lost_us[i] = e->now;
 	}
 	devs_bind(e);
+	/* What was in before and isn't reached yet, devs_advance gives some time. */
 	for (uint8_t i = 0; i < e->map.n; i++)
-		if (map_write_mask(&e->map) >> i & 1 && old->n && !member_usable(e, i))
+		if (map_write_mask(&e->map) >> i & 1 && old->n && !(map_write_mask(old) >> i & 1) &&
+		    !member_usable(e, i))
 			member_bad(e, i, MEMBER_SUSPECT);
 	if (!map_degraded(&e->map))
 		dlog_release_missed(e);
@@ -161,16 +163,20 @@ static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
 		e->ld.own_prop = e->ld.need_epoch = e->ld.committing = false;
 }
 
+/* Leader: a node can't use member i; the worst that anybody says counts. */
+void epoch_want_out(struct engine *e, uint32_t i, uint32_t want)
+{
+	if (want < MEMBER_SUSPECT || want > MEMBER_FAULTY ||
+	    (want <= e->ld.wanted[i] && e->ld.wanted[i] != MEMBER_REBUILDING))
+		return;
+	e->ld.wanted[i] = (uint8_t)want;
+	e->ld.wanted_us[i] = e->now;
+}
+
 static void take_report(struct engine *e, const nodemsg *m)
 {
-	uint32_t i = m->report->member, want = m->report->state;
-
-	if (!leading(e) || i >= e->map.n || want < MEMBER_SUSPECT || want > MEMBER_FAULTY)
-		return;
-	if (want > e->ld.wanted[i] || e->ld.wanted[i] == MEMBER_REBUILDING) {
-		e->ld.wanted[i] = (uint8_t)want;
-		e->ld.wanted_us[i] = e->now;
-	}
+	if (leading(e) && m->report->member < e->map.n)
+		epoch_want_out(e, m->report->member, m->report->state);
 }
 
 void epoch_message(struct engine *e, uint32_t from, const nodemsg *m)
@@ -209,7 +215,7 @@ static bool ack_ready(struct engine *e)
 		promotes |= e->prop.member[i].state == MEMBER_IN_SYNC && i < e->map.n &&
 			    e->map.member[i].state != MEMBER_IN_SYNC;
 	}
-	return !promotes || dlog_settled(e); /* R11 */
+	return !promotes || dlog_rewritten(e); /* R11 */
 }
 
 static void report_advance(struct engine *e)
@@ -328,9 +334,13 @@ static bool next_map(struct engine *e, struct map *next)
 			e->ld.wanted[i] = 0;
 		if (e->ld.wanted[i] && wish_moot(base, i, e->ld.wanted[i]))
 			e->ld.wanted[i] = 0;
-		if (e->ld.wanted[i] && wish_apply(e, next, i))
-			any = true;
 	}
+	/* If not all can leave: first who failed a flush; a suspect may be back unharmed (R14,
+	 * R17). */
+	for (uint8_t want = MEMBER_REBUILDING; want; want--)
+		for (uint8_t i = 0; i < next->n; i++)
+			if (e->ld.wanted[i] == want && wish_apply(e, next, i))
+				any = true;
 	if (e->rb.state == RB_COPY && !e->rb.partial && e->rb.checkpoint &&
 	    next->member[e->rb.member].state == MEMBER_REBUILDING &&
 	    e->rb.checkpoint > next->member[e->rb.member].rebuilt_upto) {
@@ -494,7 +504,7 @@ static const struct superblock *newest_sb(struct engine *e)
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		const struct dev *d = &e->dev[i];
 
-		if (d->up && d->sb_ok &&
+		if (d->up && d->fresh &&
 		    (!best || epoch_cmp(&d->sb.map.epoch, &best->map.epoch) > 0))
 			best = &d->sb;
 	}
@@ -504,7 +514,7 @@ static const struct superblock *newest_sb(struct engine *e)
 static const struct superblock *sb_of_member(struct engine *e, const struct map *m, uint8_t i)
 {
 	for (uint32_t d = 0; d < DDR_MAX_DEVS; d++)
-		if (e->dev[d].up && e->dev[d].sb_ok &&
+		if (e->dev[d].up && e->dev[d].fresh &&
 		    !memcmp(e->dev[d].sb.member_uuid, m->member[i].uuid, DDR_UUID_BYTES))
 			return &e->dev[d].sb;
 	return NULL;
@@ -537,6 +547,46 @@ static bool records_agree(struct engine *e, const struct map *map, uint32_t abse
 	return true;
 }
 
+/* True: all superblocks have been read since the round began, or can't be. */
+static bool superblocks_read(struct engine *e)
+{
+	if (!e->ld.rereading) {
+		e->ld.rereading = true;
+		e->ld.assemble_us = e->now;
+		devs_reread(e);
+	}
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (e->dev[i].reading)
+			return false;
+	return true;
+}
+
+/*
+ * R6: a leader that serves, but may have slept through a view, looks whether the array went on
+ * without it, before it tells anybody anything: an epoch on disk that it did not acknowledge. Every
+ * epoch is on k members or more; so m + 1 of them tell.
+ */
+bool array_still_ours(struct engine *e)
+{
+	const struct superblock *sb;
+	uint32_t n = 0;
+
+	e->ld.why = "enough members to see that no other node went on without this one";
+	superblocks_read(e); /* not all of them: one may hang */
+	for (uint8_t i = 0; i < e->map.n; i++)
+		n += sb_of_member(e, &e->map, i) != NULL;
+	sb = newest_sb(e);
+	if (n <= e->geo.p.m || !sb)
+		return false;
+	if (sb->map.epoch.num > e->ld.max_num)
+		e->ld.max_num = sb->map.epoch.num;
+	if (epoch_cmp(&sb->map.epoch, &e->want_record.acked) > 0 &&
+	    epoch_cmp(&sb->map.epoch, &e->map.epoch) > 0)
+		round_removed(e);
+	e->ld.assembled = true;
+	return e->state == ENGINE_ACTIVE;
+}
+
 /*
  * The fresh leader looks at what the members carry. True: e->map is what the array was last, and
  * ld.wanted names what must leave it.
@@ -547,14 +597,8 @@ bool assemble(struct engine *e)
 	uint32_t absent = 0, insync = 0;
 	struct map map;
 
-	if (!e->ld.rereading) {
-		e->ld.rereading = true;
-		e->ld.assemble_us = e->now;
-		devs_reread(e);
-	}
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->dev[i].reading)
-			return false;
+	if (!superblocks_read(e))
+		return false;
 	sb = newest_sb(e);
 	e->ld.refused = false;
 	e->ld.why = "members to assemble the array from";
@@ -562,13 +606,6 @@ bool assemble(struct engine *e)
 		return false;
 	if (sb->map.epoch.num > e->ld.max_num)
 		e->ld.max_num = sb->map.epoch.num;
-	if (e->state == ENGINE_ACTIVE) {
-		/* An epoch on disk that this node did not acknowledge: it was removed meanwhile. */
-		if (epoch_cmp(&sb->map.epoch, &e->want_record.acked) > 0 &&
-		    epoch_cmp(&sb->map.epoch, &e->map.epoch) > 0)
-			round_removed(e);
-		return e->state == ENGINE_ACTIVE;
-	}
 	map = sb->map;
 	for (uint8_t i = 0; i < map.n; i++) {
 		const struct superblock *own = sb_of_member(e, &map, i);

@@ -21,7 +21,7 @@
 void leader_reset(struct engine *e)
 {
 	e->ld.begun = e->ld.announced = e->ld.rereading = e->ld.refused = false;
-	e->ld.assembled = false;
+	e->ld.assembled = e->ld.gathered = false;
 	e->ld.why = NULL;
 	memset(e->ld.assigned, 0, sizeof(e->ld.assigned));
 	for (uint32_t i = 0; i < e->gone_count; i++)
@@ -59,7 +59,9 @@ static void state_send(struct engine *e)
 		b.n_node++;
 	}
 	for (uint32_t i = 0; i < e->gone_count; i++) {
-		gone[i] = pb_inc_of(e->gone[i].node, e->gone[i].inc, NO_SLOT, e->gone[i].fenced);
+		gone[i] =
+		    pb_inc_of(e->gone[i].node, e->gone[i].inc,
+			      recovery_slot(e, e->gone[i].node, e->gone[i].inc), e->gone[i].fenced);
 		gp[i] = &gone[i];
 	}
 	b.n_departed = e->gone_count;
@@ -110,6 +112,38 @@ static void leader_begin(struct engine *e)
 	state_send(e);
 }
 
+static void fenced_send(struct engine *e, uint32_t node, uint64_t inc)
+{
+	pb_inc who = pb_inc_of(node, inc, NO_SLOT, false);
+	NODEMSG(m, b, FENCED, Fenced, fenced);
+
+	b.who = &who;
+	msg_send(e, &m);
+}
+
+/*
+ * R4: a dead daemon on a living node may be recovered by its own restart, which fences its last
+ * life before it joins, and says so in Hello. So it gets a while, as long as its node lives.
+ */
+static bool restart_awaited(const struct engine *e, const struct departed *d)
+{
+	const struct peer *p = peer_find((struct engine *)e, d->node);
+
+	if ((p && p->in_view) || e->now - d->since_us >= e->cfg.tun.restart_wait_ms * 1000ull)
+		return false;
+	for (uint32_t i = 0; i < e->quorum_count; i++)
+		if (e->quorum[i] == d->node)
+			return true;
+	return false;
+}
+
+static bool fenced_by_itself(const struct engine *e, const struct departed *d)
+{
+	const struct peer *p = peer_find((struct engine *)e, d->node);
+
+	return p && p->in_round && p->inc > d->inc && d->inc <= p->fenced_inc;
+}
+
 static bool fences_done(struct engine *e)
 {
 	bool all = true;
@@ -121,9 +155,13 @@ static bool fences_done(struct engine *e)
 		if (d->fenced)
 			continue;
 		all = false;
-		if (d->asked || e->now < d->retry_us)
+		if (d->asked || e->now < d->retry_us || restart_awaited(e, d))
 			continue;
 		d->asked = true;
+		if (fenced_by_itself(e, d)) {
+			fenced_send(e, d->node, d->inc);
+			continue;
+		}
 		o = out_add(e, OUT_FENCE);
 		o->fence.node = d->node;
 		o->fence.inc = d->inc;
@@ -134,8 +172,6 @@ static bool fences_done(struct engine *e)
 void leader_fence_done(struct engine *e, const struct event *ev)
 {
 	struct departed *d = gone_find(e, ev->fence.node, ev->fence.inc);
-	pb_inc who = pb_inc_of(ev->fence.node, ev->fence.inc, NO_SLOT, false);
-	NODEMSG(m, b, FENCED, Fenced, fenced);
 
 	if (!d || d->fenced || !leading(e))
 		return;
@@ -144,8 +180,7 @@ void leader_fence_done(struct engine *e, const struct event *ev)
 		d->retry_us = e->now + FENCE_AGAIN_US;
 		return;
 	}
-	b.who = &who;
-	msg_send(e, &m);
+	fenced_send(e, d->node, d->inc);
 }
 
 static bool claims_in(struct engine *e)
@@ -154,6 +189,23 @@ static bool claims_in(struct engine *e)
 		if (e->peer[i].member && !e->peer[i].claimed)
 			return false;
 	return true;
+}
+
+/* Who of the round can't use a member has said so in Hello; it counts before anybody reads. */
+static void bad_gather(struct engine *e)
+{
+	const struct map *m = e->proposing ? &e->prop : &e->map;
+
+	for (uint32_t j = 0; j < e->peer_count; j++) {
+		const struct peer *p = &e->peer[j];
+
+		for (uint8_t i = 0; p->in_round && i < m->n; i++) {
+			if (!p->bad[i] || !(map_write_mask(m) >> i & 1))
+				continue;
+			epoch_want_out(e, i, p->bad[i]);
+			e->ld.need_epoch = true;
+		}
+	}
 }
 
 static void stuck_advance(struct engine *e);
@@ -173,6 +225,9 @@ static void leader_recover(struct engine *e)
 	if (!e->ld.knows && !e->ld.assembled && !assemble(e))
 		return;
 	e->ld.assembled = true;
+	if (!e->ld.gathered)
+		bad_gather(e);
+	e->ld.gathered = true;
 	/* Too few members to read from: they may be back, and a new epoch may say so (R17). */
 	if (__builtin_popcount(read_mask(e)) < e->geo.k) {
 		e->ld.why = "members to come back";
@@ -309,21 +364,24 @@ static void ack_ticks(struct engine *e)
 
 void leader_advance(struct engine *e)
 {
-	if (e->phase == PH_HELLO && e->leader == e->cfg.node && !e->ld.begun && quorum_gate(e))
+	if (e->phase == PH_HELLO && e->leader == e->cfg.node && !e->ld.begun && quorum_gate(e) &&
+	    (e->state != ENGINE_ACTIVE || e->ld.knows || array_still_ours(e)))
 		leader_begin(e);
 	if (e->phase >= PH_STATE && e->leader != e->cfg.node) {
 		e->ld.knows = e->ld.assembled = false;
 		return;
 	}
-	if (!leading(e) || !gate_open(e))
+	if (!leading(e) || !gate_open(e) || e->left_sent)
 		return;
 	if (e->phase == PH_STATE) {
 		leader_recover(e);
 		return;
 	}
 	slots_assign(e);
-	slots_advance(e);
-	rebuild_advance(e);
+	if (!e->leaving) {
+		slots_advance(e);
+		rebuild_advance(e);
+	}
 	admin_advance(e);
 	ack_ticks(e);
 }
@@ -354,6 +412,8 @@ static void take_dirty(struct engine *e, uint32_t from, const nodemsg *m)
 		return;
 	memcpy(e->foreign + ((size_t)d->slot * e->geo.log_pages + d->page) * LOG_PLANE_BYTES,
 	       d->plane.data, LOG_PLANE_BYTES);
+	if (e->phase == PH_READY)
+		recovery_told(e);
 }
 
 static void take_assign(struct engine *e, uint32_t from, const pb_inc *who)

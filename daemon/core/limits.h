@@ -12,6 +12,7 @@
 #define DDR_MAX_NODES 32     /* nodes of one cluster that use one array */
 #define DDR_MAX_SLOTS 64     /* slots of the dirty log, without the array's own */
 #define DDR_NAME_BYTES 64    /* array name with its NUL */
+#define DDR_RECOVERIES 8     /* lost nodes that the status tells of */
 #define DDR_URI_BYTES 512    /* member URI with its NUL */
 #define DDR_BLOCK_BYTES 4096 /* logical block of the array, and page of the log */
 #define DDR_UUID_BYTES 16

@@ -113,11 +113,32 @@ static bool of_any_term(const nodemsg *m)
 	       m->body_case == DDRAID__NODE_MSG__BODY_EVICT;
 }
 
+static bool names_me(const struct engine *e, const nodemsg *m)
+{
+	bool hello = m->body_case == DDRAID__NODE_MSG__BODY_HELLO;
+	pb_inc *const *d;
+	size_t n;
+
+	if (!hello && m->body_case != DDRAID__NODE_MSG__BODY_STATE)
+		return false;
+	n = hello ? m->hello->n_departed : m->state->n_departed;
+	d = hello ? m->hello->departed : m->state->departed;
+	for (size_t i = 0; i < n; i++)
+		if (departed_is_me(e, d[i]))
+			return true;
+	return false;
+}
+
 static void msg_dispatch(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	if (!of_any_term(m) &&
-	    (!e->term.inc || m->term_inc != e->term.inc || m->term_num != e->term.num))
-		return; /* of a round that is over */
+	    (!e->term.inc || m->term_inc != e->term.inc || m->term_num != e->term.num)) {
+		/* Of a round that is over, or that goes on without us. Nobody has counted us in
+		 * since the view changed, and somebody knows why: R6. */
+		if (!e->confirmed && names_me(e, m))
+			round_removed(e);
+		return;
+	}
 	round_message(e, from, m);
 	if (of_any_term(m) || e->phase < PH_STATE || e->state == ENGINE_REMOVED)
 		return;
@@ -139,6 +160,10 @@ void msg_receive(struct engine *e, const struct event *ev)
 	if (m->version == MSG_VERSION && p && m->inc && !gone_find(e, p->node, m->inc)) {
 		p->seen_us = e->now;
 		msg_dispatch(e, ev->msg.from, m);
+	} else if (m->version == MSG_VERSION && p && m->body_case == DDRAID__NODE_MSG__BODY_EVICT) {
+		/* Two may have each other for removed, each by a view that the other slept through.
+		 * The order of messages says who goes: else both would lead. */
+		round_message(e, ev->msg.from, m);
 	}
 	ddraid__node_msg__free_unpacked(m, NULL);
 }

@@ -26,7 +26,8 @@ void pb_map_fill(struct pb_map *p, const struct map *m);
 /* false: a field is out of its range. */
 bool pb_map_read(struct map *m, const Ddraid__Map *p);
 pb_inc pb_inc_of(uint32_t node, uint64_t inc, uint32_t slot, bool active);
-uint32_t pb_slot(const pb_inc *i); /* NO_SLOT if none */
+bool departed_is_me(const struct engine *e, const pb_inc *who); /* round.c */
+uint32_t pb_slot(const pb_inc *i);                              /* NO_SLOT if none */
 bool epoch_is(const Ddraid__Epoch *p, const struct epoch *e);
 
 #endif

@@ -176,8 +176,8 @@ static void copy_advance(struct engine *e)
 void rebuild_advance(struct engine *e)
 {
 	if (!rebuild_current(e) || e->rb.busy || e->rb.running || e->rb.job.r || e->rb.job.busy ||
-	    !member_usable(e, e->rb.member))
-		return;
+	    !member_usable(e, e->rb.member) || !(write_targets(e) >> e->rb.member & 1))
+		return; /* or a proposal drops it again */
 	switch (e->rb.state) {
 	case RB_IDLE:
 		break;

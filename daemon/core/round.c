@@ -109,6 +109,7 @@ void gone_add(struct engine *e, uint32_t node, uint64_t inc)
 	d = &e->gone[e->gone_count++];
 	*d = (struct departed){.node = node, .inc = inc, .since_us = e->now};
 	record_removed(e);
+	recovery_lost(e, node, inc);
 }
 
 bool is_buried(const struct engine *e, uint32_t node, uint64_t inc)
@@ -124,6 +125,7 @@ static void bury(struct engine *e, struct departed *d)
 	uint32_t i = e->buried_next % (DDR_MAX_NODES * 2);
 
 	d->fenced = true;
+	recovery_fenced(e, d->node, d->inc);
 	if (is_buried(e, d->node, d->inc))
 		return;
 	e->buried[i].node = d->node;
@@ -178,10 +180,13 @@ static void departed_note(struct engine *e)
 	for (uint32_t i = 0; i < e->peer_count; i++) {
 		struct peer *p = &e->peer[i];
 
-		if (!p->member || p->in_view)
+		if (p->in_view)
 			continue;
-		gone_add(e, p->node, p->member_inc);
-		p->member = p->active = false;
+		if (p->member)
+			gone_add(e, p->node, p->member_inc);
+		else if (p->dropped)
+			p->left = true;
+		p->member = p->active = p->dropped = false;
 	}
 }
 
@@ -189,7 +194,7 @@ void round_view(struct engine *e, const struct event *ev)
 {
 	assert(ev->view.count <= DDR_MAX_NODES);
 	if (e->view_ring.rep != ev->view.ring.rep || e->view_ring.seq != ev->view.ring.seq)
-		e->confirmed = false;
+		e->confirmed = e->ld.knows = false;
 	e->view_ring = ev->view.ring;
 	e->view_known = true;
 	e->view_count = ev->view.count;
@@ -202,6 +207,7 @@ void round_view(struct engine *e, const struct event *ev)
 			in |= e->view[j] == p->node;
 		if (!in)
 			p->evicted = false;
+		p->dropped = !in && (p->dropped || p->in_view);
 		p->in_view = in;
 	}
 	for (uint32_t j = 0; j < e->view_count; j++) {
@@ -221,8 +227,10 @@ void round_quorum(struct engine *e, const struct event *ev)
 {
 	e->quorum_ring = ev->view.ring;
 	e->quorate = ev->view.quorate;
+	e->quorum_count = ev->view.count;
+	memcpy(e->quorum, ev->view.node, sizeof(e->quorum));
 	if (!e->quorate)
-		e->confirmed = false;
+		e->confirmed = e->ld.knows = false;
 	departed_note(e);
 }
 
@@ -257,6 +265,7 @@ static void hello_send(struct engine *e)
 	struct pb_map committed, proposed;
 	pb_inc me = pb_inc_of(e->cfg.node, e->inc, e->slot, e->state == ENGINE_ACTIVE);
 	pb_inc gone[GONE_MAX], *ptr[GONE_MAX];
+	uint32_t bad[DDR_MAX_MEMBERS];
 	Ddraid__Epoch acked = DDRAID__EPOCH__INIT, known = DDRAID__EPOCH__INIT;
 	NODEMSG(m, b, HELLO, Hello, hello);
 
@@ -272,11 +281,14 @@ static void hello_send(struct engine *e)
 	acked.num = e->record.acked.num;
 	acked.inc = e->record.acked.inc;
 	b.acked = &acked;
+	b.fenced_inc = e->cfg.fenced_inc;
 	known.num = e->record.committed.num;
 	known.inc = e->record.committed.inc;
 	b.known = &known;
 	for (uint32_t i = 0; i < e->gone_count; i++) {
-		gone[i] = pb_inc_of(e->gone[i].node, e->gone[i].inc, NO_SLOT, e->gone[i].fenced);
+		gone[i] =
+		    pb_inc_of(e->gone[i].node, e->gone[i].inc,
+			      recovery_slot(e, e->gone[i].node, e->gone[i].inc), e->gone[i].fenced);
 		ptr[i] = &gone[i];
 	}
 	b.n_departed = e->gone_count;
@@ -290,7 +302,17 @@ static void hello_send(struct engine *e)
 		ptr[b.n_departed] = &gone[b.n_departed];
 		b.n_departed++;
 	}
+	for (uint32_t i = 0; i < e->peer_count && b.n_departed < GONE_MAX; i++) {
+		if (!e->peer[i].left)
+			continue;
+		gone[b.n_departed] = pb_inc_of(e->peer[i].node, 0, NO_SLOT, false);
+		ptr[b.n_departed] = &gone[b.n_departed];
+		b.n_departed++;
+	}
 	b.departed = ptr;
+	for (uint8_t i = 0; i < e->map.n; i++)
+		bad[b.n_bad++] = map_write_mask(&e->map) >> i & 1 ? e->bad[i] : 0;
+	b.bad = bad;
 	msg_send(e, &m);
 }
 
@@ -314,9 +336,10 @@ static void take_query(struct engine *e, uint32_t from, const nodemsg *m)
 			return; /* an older view's */
 		me |= q->view[i] == e->cfg.node;
 	}
+	/* A round without us: the one that we were in is over; we ask for another. */
+	round_end(e);
 	if (!me)
 		return;
-	round_end(e);
 	e->queried = true;
 	e->term = (struct term){m->term_inc, m->term_num};
 	e->phase = PH_HELLO;
@@ -358,14 +381,40 @@ static struct peer *choose_leader(struct engine *e)
 	return best;
 }
 
+/* Incarnation 0: whoever serves on that node was left out of a quorate view. */
+bool departed_is_me(const struct engine *e, const pb_inc *who)
+{
+	return who->node == e->cfg.node &&
+	       (who->inc == e->inc || (!who->inc && e->state == ENGINE_ACTIVE));
+}
+
+static void departed_take(struct engine *e, const pb_inc *who)
+{
+	struct peer *p = peer_find(e, who->node);
+	struct departed *d;
+
+	gone_add(e, who->node, who->inc);
+	recovery_slot_is(e, who->node, who->inc, pb_slot(who));
+	d = gone_find(e, who->node, who->inc);
+	if (d)
+		d->fenced |= who->active;
+	if (who->inc || !p || p->node == e->cfg.node)
+		return;
+	if (!p->hello)
+		p->left = true;
+	else if (p->active)
+		gone_add(e, p->node, p->inc);
+}
+
 static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	const Ddraid__Hello *h = m->hello;
 	struct peer *p = peer_find(e, from);
-	struct departed *d;
 
 	if (e->phase != PH_HELLO || !p || !p->in_round || p->hello || !h->me || h->me->node != from)
 		return;
+	if (h->n_departed + 2 * DDR_MAX_NODES > GONE_MAX - e->gone_count)
+		return; /* no node knows of so many: it will be evicted for its silence */
 	p->hello = true;
 	if (p->member && p->member_inc != h->me->inc) {
 		gone_add(e, p->node, p->member_inc);
@@ -373,6 +422,9 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 	}
 	p->inc = h->me->inc;
 	p->active = h->me->active;
+	if (p->left && p->active)
+		gone_add(e, p->node, p->inc);
+	p->left = false;
 	p->slot = pb_slot(h->me);
 	if (p->active && !pb_map_read(&p->committed, h->committed))
 		p->active = false;
@@ -380,17 +432,25 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 		memset(&p->proposed, 0, sizeof(p->proposed));
 	if (h->acked)
 		p->acked_epoch = (struct epoch){h->acked->num, h->acked->inc};
+	p->fenced_inc = h->fenced_inc;
 	if (h->known)
 		p->known_epoch = (struct epoch){h->known->num, h->known->inc};
-	for (size_t i = 0; i < h->n_departed; i++) {
-		if (h->departed[i]->node == e->cfg.node && h->departed[i]->inc == e->inc) {
+	memset(p->bad, 0, sizeof(p->bad));
+	for (size_t i = 0; i < h->n_bad && i < DDR_MAX_MEMBERS; i++)
+		p->bad[i] = h->bad[i] <= MEMBER_FAULTY ? (uint8_t)h->bad[i] : 0;
+	/* An epoch is committed that this node did not acknowledge: it was removed meanwhile. */
+	if (e->state == ENGINE_ACTIVE && epoch_cmp(&p->known_epoch, &e->want_record.acked) > 0 &&
+	    epoch_cmp(&p->known_epoch, &e->map.epoch) > 0) {
+		round_removed(e);
+		return;
+	}
+	/* Whom a fenced incarnation took for removed means nothing: it may only be late. */
+	for (size_t i = 0; i < h->n_departed && !is_buried(e, p->node, p->inc); i++) {
+		if (departed_is_me(e, h->departed[i])) {
 			round_removed(e);
 			return;
 		}
-		gone_add(e, h->departed[i]->node, h->departed[i]->inc);
-		d = gone_find(e, h->departed[i]->node, h->departed[i]->inc);
-		if (d)
-			d->fenced |= h->departed[i]->active;
+		departed_take(e, h->departed[i]);
 	}
 	p = choose_leader(e);
 	if (p)
@@ -435,12 +495,14 @@ static void state_adopt(struct engine *e, const struct map *m)
 static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	const Ddraid__State *s = m->state;
-	struct departed *d;
+	struct departed old[GONE_MAX], *d;
+	uint32_t old_count = e->gone_count;
 	struct map map;
 	bool me = false;
 
 	if (e->phase != PH_HELLO || from != e->leader)
 		return;
+	memcpy(old, e->gone, sizeof(old));
 	for (uint32_t i = 0; i < e->peer_count; i++)
 		e->peer[i].member = e->peer[i].active = false;
 	for (size_t i = 0; i < s->n_node; i++) {
@@ -460,7 +522,12 @@ static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 		if (s->departed[i]->node == e->cfg.node && s->departed[i]->inc == e->inc)
 			me = false;
 		gone_add(e, s->departed[i]->node, s->departed[i]->inc);
+		recovery_slot_is(e, s->departed[i]->node, s->departed[i]->inc,
+				 pb_slot(s->departed[i]));
 		d = gone_find(e, s->departed[i]->node, s->departed[i]->inc);
+		for (uint32_t j = 0; d && j < old_count; j++)
+			if (old[j].node == d->node && old[j].inc == d->inc)
+				d->since_us = old[j].since_us;
 		if (d && s->departed[i]->active)
 			bury(e, d);
 	}
@@ -479,12 +546,14 @@ static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 	claims_send(e);
 }
 
-static void take_evict(struct engine *e, const nodemsg *m)
+/* Whether an eviction counts must be the same for all: what each thinks of its sender plays no
+ * part. */
+static void take_evict(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	const pb_inc *who = m->evict->who;
-	struct peer *p = who ? peer_find(e, who->node) : NULL;
+	struct peer *p = who ? peer_find(e, who->node) : NULL, *s = peer_find(e, from);
 
-	if (!p || !in_effective_view(e, p))
+	if (!p || !s || !in_effective_view(e, p) || !in_effective_view(e, s))
 		return;
 	/* Incarnation 0: whoever it is; nobody had heard of it when it was evicted. */
 	if (who->node == e->cfg.node) {
@@ -495,6 +564,7 @@ static void take_evict(struct engine *e, const nodemsg *m)
 	if (who->inc && p->inc && who->inc != p->inc)
 		return;
 	p->evicted = true;
+	p->evicted_inc = who->inc ? who->inc : p->inc;
 	round_end(e);
 }
 
@@ -502,7 +572,8 @@ static void take_join(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	struct peer *p = peer_find(e, from);
 
-	if (p->evicted && p->inc == m->inc)
+	/* Who was evicted unnamed asks under a new incarnation, or is going to hear of it yet. */
+	if (p->evicted && p->evicted_inc == m->inc)
 		return;
 	p->inc = m->inc;
 	p->evicted = false;
@@ -571,7 +642,7 @@ void round_message(struct engine *e, uint32_t from, const nodemsg *m)
 		take_state(e, from, m);
 		break;
 	case DDRAID__NODE_MSG__BODY_EVICT:
-		take_evict(e, m);
+		take_evict(e, from, m);
 		break;
 	case DDRAID__NODE_MSG__BODY_FENCED:
 		take_fenced(e, from, m->fenced->who);
@@ -585,6 +656,7 @@ void round_message(struct engine *e, uint32_t from, const nodemsg *m)
 	case DDRAID__NODE_MSG__BODY_READY:
 		if (from == e->leader && e->phase == PH_STATE) {
 			e->phase = PH_READY;
+			recovery_told(e);
 			region_resend_locks(e);
 		}
 		break;
@@ -631,14 +703,14 @@ void round_advance(struct engine *e)
 	if (!quorum_gate(e))
 		return;
 	silence_advance(e);
-	if (!lowest(e)) {
-		/* No round has reached this node: it asks for one. */
-		if (e->phase == PH_NONE && e->now - e->view_us > e->cfg.tun.evict_ms * 1000ull) {
-			e->view_us = e->now;
-			nodemsg_join(e);
-		}
-		return;
+	/* No round takes this node along: it asks for one. The lowest too: the others may ignore
+	 * it. */
+	if (e->phase < PH_STATE && e->now - e->view_us > e->cfg.tun.evict_ms * 1000ull) {
+		e->view_us = e->now;
+		nodemsg_join(e);
 	}
+	if (!lowest(e))
+		return;
 	if (e->phase == PH_NONE && !e->queried)
 		query_send(e);
 	else if (e->phase < PH_STATE && e->now - e->round_us > e->cfg.tun.evict_ms * 1000ull)

@@ -178,10 +178,12 @@ static void page_read(struct engine *e, struct batch *b)
 		return; /* begun again by whoever wants it */
 	s = &e->ld.slot[e->ld.rd_slot];
 	page_take(e, s, e->ld.rd_slot, e->ld.rd_page, b->ok);
-	if (++e->ld.rd_page < e->geo.log_pages)
+	if (++e->ld.rd_page < e->geo.log_pages) {
 		page_read_start(e);
-	else
-		s->known = true;
+		return;
+	}
+	s->known = true;
+	recovery_read(e, e->ld.rd_slot);
 }
 
 static void page_read_start(struct engine *e)
@@ -233,7 +235,7 @@ bool slots_read(struct engine *e)
 			continue;
 		/* Read again after the fence, if the owner was not known to have departed. */
 		d = gone_find(e, s->owner_node, s->owner_inc);
-		if (!d && e->ld.knows)
+		if (!d && (e->ld.knows || is_buried(e, s->owner_node, s->owner_inc)))
 			continue; /* fenced in an earlier round, which committed since */
 		if (!d)
 			gone_add(e, s->owner_node, s->owner_inc);
@@ -375,6 +377,7 @@ static void resynced(struct engine *e, struct job *j)
 		return;
 	plane_set(e->rec.done, j->region, true);
 	e->rec.done_count++;
+	recovery_region(e);
 }
 
 /* The first region that is dirty in a slot of nobody and not resynced yet; dead nodes' slots go
@@ -388,8 +391,10 @@ static uint64_t region_next(struct engine *e)
 			continue;
 		for (uint64_t r = plane_next(e, s->dirty, 0); r < e->geo.regions;
 		     r = plane_next(e, s->dirty, r + 1))
-			if (!plane_get(e->rec.done, r))
+			if (!plane_get(e->rec.done, r)) {
+				e->rec.of_slot = i;
 				return r;
+			}
 	}
 	return e->geo.regions;
 }

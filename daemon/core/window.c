@@ -57,6 +57,8 @@ static void job_end(struct engine *e, struct job *j)
 	list_del(&j->wait);
 	if (j->r && e->state != ENGINE_REMOVED)
 		region_job_done(e, j);
+	list_del(&j->link); /* removed: its owner may free it before the region goes */
+	j->r = NULL;
 	if (!cancelled)
 		j->done(e, j);
 }
@@ -82,6 +84,7 @@ static void window_advance(struct engine *e, struct job *j)
 {
 	struct region *r = j->r;
 
+	recovery_window(e, j);
 	j->stripe += j->count;
 	if (!r->called_back || j->stripe >= j->end) {
 		window_start(e, j);

@@ -100,6 +100,16 @@ struct front_stats {
 	uint64_t requests[FRONT_OPS]; /* by enum front_op, as the consumers sent them */
 	uint64_t rejected;            /* requests answered with an error without asking the sink */
 	uint64_t failed;              /* requests that the sink failed */
+	uint64_t read_bytes, write_bytes; /* asked for by these; zeroes not counted */
+};
+
+#define FRONT_PEER_BYTES 64
+
+/* One open, for status; a copy. */
+struct front_client {
+	char peer[FRONT_PEER_BYTES]; /* who, as far as the front-end knows: "pid 4711 uid 0" */
+	uint64_t since_us;           /* when it came, in loop_now_us's time */
+	uint64_t requests;           /* it has sent */
 };
 
 /* One kind of front-end. Registered by FRONT_REGISTER in its own source. */
@@ -114,6 +124,8 @@ struct front_ops {
 	void (*reset)(struct front *f);
 	void (*close)(struct front *f);
 	void (*stats)(const struct front *f, struct front_stats *st);
+	/* Optional. */
+	uint32_t (*clients)(const struct front *f, struct front_client *list, uint32_t room);
 	struct front_ops *next; /* the registry's */
 };
 
@@ -163,6 +175,13 @@ static inline void front_reset(struct front *f)
 static inline void front_stats(const struct front *f, struct front_stats *st)
 {
 	f->ops->stats(f, st);
+}
+
+/* Fills in at most `room` of the opens that there are now, and returns how many it did. */
+static inline uint32_t front_clients(const struct front *f, struct front_client *list,
+				     uint32_t room)
+{
+	return f->ops->clients ? f->ops->clients(f, list, room) : 0;
 }
 
 /* Ends everything, as after front_reset. The sink must not touch the buffers of requests that it

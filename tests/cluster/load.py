@@ -2,56 +2,156 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """Load on an array, and what must be on it afterwards.
 
-	load.py write NODE NODES URI LOG FIRST SECONDS   writes, 16 in flight
-	load.py check URI LOG...                         compares
+	load.py write NODE NODES URI LOG [--reconnect]   writes, DEPTH in flight, until LOG.stop is there
+	load.py check URI|FILE LOG...                    compares; FILE holds the user's view of the array
+	load.py pending LOG...                           prints the blocks that were in flight at the end
 
-Block b belongs to node b % NODES, so that nodes interleave block by block within the same regions. Each
-512-byte sector says which node wrote it, with which sequence number. The log has a line per
-request sent (S block seq) and acknowledged (A block seq), written through at once: what is in it
-survives SIGKILL. check: every sector is of a request that was sent, and none older than the last one that
-was acknowledged.
+Block b belongs to node b % NODES, so that nodes interleave block by block within the same regions; a
+node takes its own in a shuffled order, and so keeps writing in all of the regions. Each 512-byte sector says where it belongs, which node wrote it, with which sequence number, and has a checksum.
+Numbers only grow, over several runs too. The log has a line per request sent (S block number),
+acknowledged (A) and failed (E), written through at once: what is in it survives SIGKILL.
+
+check: every sector is of a request that was sent, and none is older than the last one that was
+acknowledged; what nobody wrote is zero. A request that failed or was never answered may have
+left its sectors or not.
+
+Without --reconnect the first error ends `write` with status 1. With it, the writer opens the array
+again until it is let in, and goes on. At the end it says what it saw.
 """
 import os
+import random
 import struct
 import sys
 import time
+import zlib
 
 import nbd
 
 BLOCK = 4096
+SECTOR = 512
 BLOCKS = 3072
 DEPTH = 16
+RATE = int(os.environ.get("LOAD_RATE", "1000"))  # writes per second at most: not all of the machine
+CHUNK = 64  # blocks that check reads at once
+MAGIC = b"ddrload\n"
+HEAD = struct.Struct("<8sIIQQ")  # magic, node, sector within the block, block, number
+MASK = (1 << 64) - 1
 
 
-def write(node, nodes, uri, log, first, seconds):
-	out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-	h = nbd.NBD()
-	h.connect_uri(uri)
-	mine = [b for b in range(min(h.get_size() // BLOCK, BLOCKS)) if b % nodes == node - 1]
-	seq, n, flying, end = first, 0, [], time.time() + seconds
-
-	def reap(room):
-		nonlocal flying
-		while len(flying) > room:
-			h.poll(1000)
-			done = [f for f in flying if h.aio_command_completed(f[0])]
-			flying = [f for f in flying if f not in done]
-			if done:
-				os.write(out, "".join("A %d %d\n" % f[1:3] for f in done).encode())
-
-	while time.time() < end:
-		seq += 1
-		block = mine[n % len(mine)]
-		n += 1
-		buf = nbd.Buffer.from_bytearray(bytearray(struct.pack("<QQ", node, seq).ljust(512, b"\x5a") * 8))
-		os.write(out, b"S %d %d\n" % (block, seq))
-		flying.append((h.aio_pwrite(buf, block * BLOCK), block, seq, buf))
-		reap(DEPTH - 1)
-	reap(0)
-	print("node %d wrote %d blocks" % (node, n))
+def fill_of(seq):
+	return struct.pack("<Q", seq * 0x9E3779B97F4A7C15 & MASK) * 60
 
 
-def check(uri, logs):
+def make_block(node, block, seq):
+	out, fill = bytearray(), fill_of(seq)
+	for i in range(BLOCK // SECTOR):
+		text = (HEAD.pack(MAGIC, node, i, block, seq) + fill)[:SECTOR - 4]
+		out += text + struct.pack("<I", zlib.crc32(text))
+	return out
+
+
+def number_of(data, at, block):
+	"""The number in a sector, or a word for what is wrong with it."""
+	sector = data[at:at + SECTOR]
+	if not any(sector):
+		return 0
+	magic, node, i, where, seq = HEAD.unpack_from(sector)
+	if magic != MAGIC or zlib.crc32(sector[:-4]) != struct.unpack("<I", sector[-4:])[0]:
+		return "no sector of ours, or damaged"
+	if where != block or i != at % BLOCK // SECTOR:
+		return "sector %d of block %d, written by node %d" % (i, where, node)
+	return seq
+
+
+class Writer:
+	def __init__(self, node, nodes, uri, log, reconnect):
+		self.node, self.uri, self.reconnect = node, uri, reconnect
+		self.out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+		self.stop = log + ".stop"
+		self.mine = [b for b in range(BLOCKS) if b % nodes == node - 1]
+		random.Random(node).shuffle(self.mine)
+		self.seq = time.time_ns() // 1000
+		self.h, self.flying = None, []
+		self.sent = self.acked = self.failed = self.opens = 0
+		self.longest = 0.0
+
+	def say(self, kind, requests):
+		os.write(self.out, "".join("%s %d %d\n" % (kind, r[1], r[2]) for r in requests).encode())
+
+	def open(self):
+		while True:
+			try:
+				self.h = nbd.NBD()
+				self.h.connect_uri(self.uri)
+				self.opens += 1
+				return True
+			except nbd.Error as e:
+				if not self.reconnect:
+					raise
+				if os.path.exists(self.stop + ".now"):
+					return False
+				time.sleep(0.1)
+
+	def reap(self, room):
+		while len(self.flying) > room:
+			self.h.poll(1000)
+			done = [r for r in self.flying if self.h.aio_command_completed(r[0])]
+			if not done:
+				continue
+			now = time.monotonic()
+			self.longest = max(self.longest, max(now - r[3] for r in done))
+			self.flying = [r for r in self.flying if r not in done]
+			self.say("A", done)
+			self.acked += len(done)
+
+	def one(self):
+		block = self.mine[self.sent % len(self.mine)]
+		self.seq += 1
+		self.sent += 1
+		buf = nbd.Buffer.from_bytearray(make_block(self.node, block, self.seq))
+		self.say("S", [(0, block, self.seq)])
+		self.flying.append((self.h.aio_pwrite(buf, block * BLOCK), block, self.seq, time.monotonic(), buf))
+		self.reap(DEPTH - 1)
+
+	def run(self):
+		self.open()
+		began = time.monotonic()
+		while True:
+			try:
+				if os.path.exists(self.stop):
+					self.reap(0)
+					break
+				if self.sent > RATE * (time.monotonic() - began):
+					self.reap(max(0, len(self.flying) - 1))
+					time.sleep(0.005)
+				else:
+					self.one()
+			except nbd.Error as e:
+				self.failed += 1
+				print("node %d: %s" % (self.node, e), flush=True)
+				if not self.reconnect:
+					return 1
+				self.say("E", self.flying)
+				self.flying = []
+				if not self.open():
+					return 1
+		print("node %d: %d writes acknowledged, %d times thrown out, the longest took %.1f s" %
+			(self.node, self.acked, self.failed, self.longest), flush=True)
+		return 0
+
+
+class Image:
+	"""A file, as if it were a connection."""
+
+	def __init__(self, path):
+		self.f = open(path, "rb")
+
+	def pread(self, count, offset):
+		self.f.seek(offset)
+		return self.f.read(count)
+
+
+def logs_read(logs):
 	acked, sent = {}, {}
 	for name in logs:
 		with open(name) as f:
@@ -60,27 +160,55 @@ def check(uri, logs):
 				block, seq = int(block), int(seq)
 				if kind == "A":
 					acked[block] = max(acked.get(block, 0), seq)
-				else:
+				elif kind == "S":
 					sent.setdefault(block, set()).add(seq)
-	h = nbd.NBD()
-	h.connect_uri(uri)
-	bad = 0
-	for block in sorted(sent):
-		data = h.pread(BLOCK, block * BLOCK)
-		for at in range(0, BLOCK, 512):
-			node, seq = struct.unpack_from("<QQ", data, at)
-			fine = seq in sent[block] if seq else block not in acked
-			if fine and seq >= acked.get(block, 0):
+	return acked, sent
+
+
+def check(source, logs):
+	acked, sent = logs_read(logs)
+	if source.startswith("nbd"):
+		h = nbd.NBD()
+		h.connect_uri(source)
+	else:
+		h = Image(source)
+	bad = unacked = 0
+	for first in range(0, BLOCKS, CHUNK):
+		data = h.pread(CHUNK * BLOCK, first * BLOCK)
+		for at in range(0, CHUNK * BLOCK, SECTOR):
+			block = first + at // BLOCK
+			seq, known = number_of(data, at, block), acked.get(block, 0)
+			if seq == known:
+				continue
+			if isinstance(seq, int) and seq > known and seq in sent.get(block, ()):
+				unacked += 1
 				continue
 			bad += 1
 			if bad <= 5:
-				print("block %d + %d: node %d seq %d, acknowledged was %d" %
-					(block, at, node, seq, acked.get(block, 0)))
-	print("%d blocks written, %d acknowledged, %d sectors wrong" % (len(sent), len(acked), bad))
+				print("block %d + %d: %s, acknowledged was %d" %
+					(block, at % BLOCK, seq if isinstance(seq, str) else "number %d" % seq, known))
+	print("%d blocks acknowledged, %d sectors of requests that were not, %d sectors wrong" %
+		(len(acked), unacked, bad))
 	return bad > 0
 
 
+def pending(logs):
+	for name in logs:
+		open_requests = set()
+		with open(name) as f:
+			for line in f:
+				kind, block, seq = line.split()
+				if kind == "S":
+					open_requests.add((int(block), int(seq)))
+				else:
+					open_requests.discard((int(block), int(seq)))
+		for block, _ in sorted(open_requests):
+			print(block)
+
+
 if sys.argv[1] == "write":
-	write(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5], int(sys.argv[6]), float(sys.argv[7]))
+	sys.exit(Writer(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5], "--reconnect" in sys.argv).run())
+elif sys.argv[1] == "pending":
+	pending(sys.argv[2:])
 else:
 	sys.exit(check(sys.argv[2], sys.argv[3:]))

@@ -4,7 +4,7 @@
 # its exit status go into a transcript, which must be the one in transcript.expected. `--update` writes
 # that file anew: look at the difference before it is committed.
 set -eu
-export LC_ALL=C
+export LC_ALL=C TZ=UTC
 
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 top_builddir=${top_builddir:-$top_srcdir}
@@ -126,7 +126,8 @@ nodes='
 	node { id: 2 name: "n2" state: NODE_ACTIVE inc: 18 slot: 2 }'
 array="name: \"vol0\" uuid: \"0123456789abcdef\" state: ARRAY_ACTIVE leader: 1 leading: true
 	epoch_num: 12 epoch_inc: 17 $geometry nodes: 3 slot: 1 regions_dirty: 3
-	counters { marks: 12 clears: 9 page_writes: 30 lock_requests: 14 reads: 100 writes: 2000 }
+	counters { marks: 12 clears: 9 page_writes: 30 lock_requests: 14 reads: 100 writes: 2000
+		read_bytes: 409600 write_bytes: 8192000 }
 	lock_backend: \"cpg\" fence: \"command /etc/ddraid/fence\" incarnation: 17
 	front_end { kind: \"nbd\" address: \"nbd+unix:///vol0?socket=/run/ddraid/vol0.nbd\"
 		client { peer: \"pid 4711\" since_ms: 61000 ios: 3 } }"
@@ -136,6 +137,10 @@ held="$array degraded: true missed_from: 9 regions_missed: 40
 	waits: \"the fence of a departed node\" waits_node: 3 waits_ms: 12345
 	unfenced: 1 slots_unrecovered: 1 regions_to_resync: 7
 	warning: \"fence is none: a dead node's writes may still land\"
+	recovery { node: 2 inc: 11 slot: 2 lost_at_ms: 1700000000123 fenced_at_ms: 1700000000373
+		read_at_ms: 1700000000400 done_at_ms: 1700000001500 marked: 12 regions: 12 bytes: 50331648
+		read_bytes: 4096 }
+	recovery { node: 3 inc: 19 slot: 3 lost_at_ms: 1700000100000 }
 	unsynced { first: 4 count: 3 } unsynced { first: 90 count: 4 }
 	$members $(member 4 'state: 3 down_ms: 75000 left: 9 error: "Connection refused"')
 	$nodes node { id: 3 name: \"n3\" state: NODE_UNFENCED since_ms: 12345

@@ -28,6 +28,7 @@ finish() {
 	local status=$? p
 	trap '' INT TERM
 	[ "$status" = 0 ] || { echo "--- the daemon's log"; cat "$tmp/log" 2>/dev/null || true; }
+	[ "$status" = 0 ] || { echo "--- the exporters' log"; tail "$tmp/nbdkit.log" 2>/dev/null || true; }
 	for p in "${!pid[@]}"; do
 		end "$p" KILL
 	done
@@ -71,9 +72,10 @@ sys.exit(0 if eval(sys.argv[1]) else 1)' "$1"
 member_uri() {
 	echo "nbd+unix:///?socket=$tmp/m$1.sock"
 }
+# One thread per connection: with more, nbdkit 1.32 can abort when a client is killed under load.
 member_up() {
 	rm -f "$tmp/m$1.sock"
-	nbdkit -f -U "$tmp/m$1.sock" file "$tmp/m$1" 2>>"$tmp/nbdkit.log" &
+	nbdkit -f -t 1 -U "$tmp/m$1.sock" file "$tmp/m$1" 2>>"$tmp/nbdkit.log" &
 	pid[m$1]=$!
 	until_true 5 test -S "$tmp/m$1.sock"
 }

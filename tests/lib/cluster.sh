@@ -455,6 +455,11 @@ exporter_cont() {
 	"$CLUSTER_DIR/exporter" ctl "$CLUSTER_DIR/exporter$1" cont >/dev/null
 }
 
+# exporter_stall I N: freezes the connections of node N only, for good: nothing more of it lands here.
+exporter_stall() {
+	"$CLUSTER_DIR/exporter" ctl "$CLUSTER_DIR/exporter$1" stall "$(node_address "$2")" >/dev/null
+}
+
 # Pulls and plugs the exporter's cable.
 exporter_cut() {
 	cluster_port_set "x$1" down

@@ -30,7 +30,8 @@
  *
  * Commands: `end ADDRESS [NS]` kills the connections from there (those accepted before NS, in
  * nanoseconds since 1970, if given), `list` names all of them, `stop` and `cont` freeze and thaw
- * the exporter, `ping`. Answer: lines, the last one "ok ..." or "error ...".
+ * the exporter, `stall ADDRESS` freezes the connections from there, `ping`. Answer: lines, the last
+ *one "ok ..." or "error ...".
  *
  * In DIR: disk (the member), ctl (socket), lock, deny/, exporter.log (accepts, ends, refusals),
  * req/ADDRESS.SEQ.log (nbdkit's log filter: each request of that connection with its time).
@@ -300,6 +301,25 @@ static void freeze(bool on)
 	note("%s", on ? "stop" : "cont");
 }
 
+/* "stall ADDRESS": what waits in these connections stays there until they are ended. */
+static void answer_stall(int fd, const char *address)
+{
+	struct in_addr peer;
+	int n = 0;
+
+	if (inet_pton(AF_INET, address, &peer) != 1) {
+		dprintf(fd, "error no such address\n");
+		return;
+	}
+	for (int i = 0; i < CONNECTIONS_MAX; i++)
+		if (table[i].pid && table[i].peer.s_addr == peer.s_addr) {
+			kill(table[i].pid, SIGSTOP);
+			n++;
+		}
+	note("stall peer=%s connections=%d", address, n);
+	dprintf(fd, "ok %d connections stalled\n", n);
+}
+
 static void answer(int listener)
 {
 	struct timeval limit = {.tv_sec = 2};
@@ -315,6 +335,8 @@ static void answer(int listener)
 	command[got < 0 ? 0 : got] = 0;
 	if (strncmp(command, "end ", 4) == 0) {
 		answer_end(fd, command);
+	} else if (strncmp(command, "stall ", 6) == 0) {
+		answer_stall(fd, command + 6);
 	} else if (strcmp(command, "list") == 0) {
 		answer_list(fd);
 	} else if (strcmp(command, "stop") == 0 || strcmp(command, "cont") == 0) {

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# Proves that the simulator's checks can fail: each tests/sim/bugs/*.patch puts one deliberate bug
-# into a copy of the core, and the simulator must go red on it within SEEDS seeds. A patch that no
-# longer applies, doesn't compile or goes unnoticed fails. The core itself carries no switch for it.
+# Proves that the simulator's checks can fail: each patch puts one deliberate bug into a copy of the core,
+# and the simulator must go red on it within SEEDS seeds: with one node for tests/sim/bugs/*.patch, with several
+# for tests/sim/bugs/cluster/*.patch. A patch that no longer applies, doesn't compile or goes
+# unnoticed fails. The core itself carries no switch for it.
 #
-#	tests/sim/bugs.sh [NAME...]		those that one node shows; all, or those named
-#	tests/sim/bugs.sh --cluster [NAME...]	tests/sim/bugs/cluster: those that need several nodes
+#	tests/sim/bugs.sh [NAME...]	all, or those named
 #
 # Needs a built tree. The control at the start shows that the seeds are green without a bug.
 #
@@ -17,12 +17,8 @@ src=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 build=${top_builddir:-$src}
 seeds=${SEEDS:-500}
 cc=${CC:-gcc}
+jobs=$(nproc)
 passed=0 failed=0
-nodes="--nodes 1" patches=$src/tests/sim/bugs
-if [ "${1:-}" = --cluster ]; then
-	nodes="" patches=$src/tests/sim/bugs/cluster
-	shift
-fi
 work=$(mktemp -d "${TMPDIR:-/tmp}/ddraid-bugs.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
@@ -61,18 +57,19 @@ control() {
 	local dir=$work/control
 	mkdir -p "$dir/daemon" && cp -r "$src/daemon/core" "$dir/daemon/" || return 1
 	relink "$dir" "$build/libddraidcore.a" daemon/core/dlog.c daemon/core/io.c || return 1
-	timeout "${LIMIT:-300}" "$dir/sim" --quiet $nodes --seeds 1..100 >"$dir/out" 2>&1 && return
+	timeout "${LIMIT:-300}" "$dir/sim" --quiet --jobs "$jobs" --seeds 1..100 >"$dir/out" 2>&1 && return
 	echo "without any bug the simulator is red: $(head -c 300 "$dir/out")"
 	return 1
 }
 
-one() { # NAME PATCH -> prints why it failed
+one() { # NAME PATCH OPTIONS -> prints why it failed
 	local dir=$work/$1
 	mkdir -p "$dir/daemon" && cp -r "$src/daemon/core" "$dir/daemon/" || return 1
 	patch -s -p1 -d "$dir" <"$2" >"$dir/log" 2>&1 || { echo "the patch no longer applies"; return 1; }
 	# shellcheck disable=SC2046
 	relink "$dir" "$build/libddraidcore.a" $(sed -n 's,^+++ b/,,p' "$2") || return 1
-	timeout "${LIMIT:-300}" "$dir/sim" --quiet $nodes --seeds "1..$seeds" >"$dir/out" 2>&1
+	# shellcheck disable=SC2086
+	timeout "${LIMIT:-300}" "$dir/sim" --quiet --jobs "$jobs" $3 --seeds "1..$seeds" >"$dir/out" 2>&1
 	case $? in
 	0) echo "not noticed within $seeds seeds"; return 1 ;;
 	124) echo "the simulator hangs"; return 1 ;;
@@ -81,12 +78,14 @@ one() { # NAME PATCH -> prints why it failed
 }
 
 why=$(control) || { echo "bugs.sh: $why"; exit 1; }
-for p in "$patches"/*.patch; do
+for p in "$src"/tests/sim/bugs/*.patch "$src"/tests/sim/bugs/cluster/*.patch; do
 	name=$(basename "$p" .patch)
+	nodes="--nodes 1"
+	[[ $p != */cluster/* ]] || nodes=""
 	if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then
 		continue
 	fi
-	if why=$(one "$name" "$p"); then
+	if why=$(one "$name" "$p" "$nodes"); then
 		passed=$((passed + 1))
 		printf 'caught  %-28s %s\n' "$name" "$why"
 	else

@@ -290,6 +290,31 @@ static void check_slot(struct sim *s, struct simnode *n, const struct req *r)
 		 slot, p->owner_node, p->owner_inc);
 }
 
+/* R18: what a fenced one left in doubt is not read as it is: it would read otherwise after a loss.
+ */
+static void check_read(struct sim *s, const struct simnode *n, const struct req *r)
+{
+	uint64_t stripe, last;
+
+	if (r->kind != KIND_DATA || r->op != DEV_READ || n->map_degraded || n->st.proposing ||
+	    n->st.unusable || !checks_data_span(s, r->offset, r->bytes, &stripe, &last))
+		return;
+	for (uint32_t i = 0; i < s->geo.p.slots; i++) {
+		const struct slotpage *p = slot_newest(s, i);
+		uint32_t ii = p && p->owner_inc ? inc_find(s, p->owner_inc) : NONE;
+
+		if (ii == NONE || !s->inc[ii].fenced)
+			continue;
+		for (uint64_t k = stripe; k <= last; k++)
+			if (p->dirty >> geo_region_of(&s->geo, k) & 1 && s->checks.bad[k] &&
+			    !s->checks.writes[k])
+				sim_fail(s, "C2",
+					 "node %u reads stripe %lu, whose parity is wrong since "
+					 "(%u, %lu) died",
+					 n->id, k, p->owner_node, p->owner_inc);
+	}
+}
+
 void checks_issue(struct sim *s, struct simnode *n, const struct req *r)
 {
 	uint64_t stripe, last;
@@ -299,6 +324,7 @@ void checks_issue(struct sim *s, struct simnode *n, const struct req *r)
 	check_heartbeat(s, n, r);
 	check_slot(s, n, r);
 	check_map(s, n, r);
+	check_read(s, n, r);
 	if (!region_write(r))
 		return;
 	if (s->checks.dirty_stale)
@@ -403,7 +429,7 @@ static uint64_t map_hash(const struct map *m)
 	return h;
 }
 
-static void check_fenced(struct sim *s, const struct simnode *n, uint64_t num)
+static void check_fenced(struct sim *s, const struct simnode *n, const struct map *map)
 {
 	for (uint32_t i = 0; i < s->incs; i++) {
 		const struct incn *in = &s->inc[i];
@@ -413,13 +439,16 @@ static void check_fenced(struct sim *s, const struct simnode *n, uint64_t num)
 			continue;
 		/* One that never wrote can't do harm; of one that never spoke to this daemon and
 		 * has nothing under way, it need not know. */
-		if (!in->wrote || (!(in->known_to >> n->idx & 1) && !in->outstanding))
+		if (!in->wrote || (!(in->left_known >> n->idx & 1) && !in->outstanding))
+			continue;
+		/* Back before anybody had done anything without it: it made this map itself. */
+		if (map->epoch.inc == in->inc && !(in->left_known >> n->idx & 1))
 			continue;
 		/* Recovered by its own restart: a younger one is there and nothing can land. */
 		if (in->ended && o->proc && o->ii != i)
 			continue;
 		sim_fail(s, "C5", "node %u committed map %lu before the fence of (%u, %lu)", n->id,
-			 num, o->id, in->inc);
+			 map->epoch.num, o->id, in->inc);
 	}
 }
 
@@ -450,14 +479,14 @@ static void map_commit(struct sim *s, struct simnode *n, const struct map *map)
 	if (insync < s->geo.k)
 		sim_fail(s, "C6", "map %lu has %u members in sync", map->epoch.num, insync);
 	if (n)
-		check_fenced(s, n, map->epoch.num);
+		check_fenced(s, n, map);
 	checks_bind(s);
 	risk_settle_all(s);
 }
 
 static void trace_map(struct sim *s, const struct simnode *n)
 {
-	char text[DDR_MAX_MEMBERS * 40];
+	char text[DDR_MAX_MEMBERS * 40] = "";
 	size_t at = 0;
 
 	if (!TRACING(s))
@@ -508,14 +537,21 @@ static void view_installed(struct sim *s, struct simnode *n)
 
 	if (n->view_ring == NONE || n->view_seq != n->quorum_seq || !n->quorate)
 		return;
+	/* Old views that a fenced one gets to see when it thaws: its consumers have no array any
+	 * more. */
+	if (s->inc[n->ii].fenced)
+		return;
 	it = &s->group.ring[n->view_ring]->item[n->view_item];
 	for (uint32_t i = 0; i < it->left_count; i++) {
 		struct incn *in = &s->inc[it->left_ii[i]];
 
 		/* It is about its consumers: one that never served had none. */
+		if (in->served && !checks_left(s, in))
+			in->left_epoch = s->checks.map.epoch.num;
 		if (in->served)
 			in->left_told[n->idx] = n->gen;
 		in->left_at |= 1u << n->idx;
+		in->left_known = (in->left_known & ~(1u << n->idx)) | (in->known_to & 1u << n->idx);
 		disk_witness_gone(s, it->left_ii[i]);
 	}
 }
@@ -550,6 +586,7 @@ void checks_fenced(struct sim *s, uint32_t ii)
 {
 	(void)ii;
 	risk_settle_all(s);
+	checks_engine_gone(s); /* what it knew, it can tell nobody who may write */
 }
 
 /* Who can tell that this exporter lost its cache: it had the array, and was connected. */
@@ -567,7 +604,8 @@ static bool witnessed(const struct sim *s, const struct disk *d)
 {
 	for (uint32_t i = 0; i < s->o.nodes; i++)
 		if (d->witness_ii[i] != NONE && s->node[i].proc &&
-		    s->node[i].ii == d->witness_ii[i] && !s->inc[d->witness_ii[i]].removed)
+		    s->node[i].ii == d->witness_ii[i] && !s->inc[d->witness_ii[i]].removed &&
+		    !s->inc[d->witness_ii[i]].fenced)
 			return true;
 	return false;
 }

@@ -124,7 +124,7 @@ static bool land_error(struct sim *s, struct req *r)
 		r->err = -EIO;
 		return true;
 	}
-	if (!*errs || r->orphan || r->kind == KIND_SB)
+	if (!*errs || r->orphan || r->kind == KIND_SB || !fault_may_strike(s, r->disk))
 		return false;
 	--*errs;
 	r->err = -EIO;

@@ -217,8 +217,10 @@ void disk_flush(struct sim *s, struct disk *d, uint64_t issued_us)
 		uint32_t bytes = w->bytes;
 
 		next = w->next;
-		if (w->lost || (w->done_us > issued_us && rng_chance(&s->rng, 500)))
+		if (w->lost || (w->done_us > issued_us && rng_chance(&s->rng, 500))) {
+			w->flushed = w->flushed || (w->lost && w->done_us <= issued_us);
 			continue;
+		}
 		make_durable(d, offset, w->data, w->seq, 0, bytes / SECTOR);
 		unlink_write(s, d, w);
 		durable_changed(s, d, offset, bytes);
@@ -257,9 +259,18 @@ void disk_witness_gone(struct sim *s, uint32_t ii)
 		if (!d->flush_err_us || d->flush_err_ii != ii || s->checks.member_of[i] == NONE ||
 		    s->checks.map.member[s->checks.member_of[i]].state != MEMBER_IN_SYNC)
 			continue;
-		for (struct dwrite *w = d->head; w; w = w->next) {
+		for (struct dwrite *w = d->head, *next; w; w = next) {
+			uint64_t offset = w->offset;
+			uint32_t bytes = w->bytes;
+
+			next = w->next;
 			any = any || w->lost;
 			w->lost = false;
+			if (!w->flushed)
+				continue;
+			make_durable(d, offset, w->data, w->seq, 0, bytes / SECTOR);
+			unlink_write(s, d, w);
+			durable_changed(s, d, offset, bytes);
 		}
 		if (any)
 			d->cache_lost = false;

@@ -23,22 +23,33 @@ static struct simnode *pick_node(struct sim *s, bool with_daemon)
 	return NULL;
 }
 
-/* Every member is in sync and nothing else threatens one. */
-static bool may_lose(const struct sim *s)
+/* Every member is in sync and nothing threatens one, `but` aside. */
+static bool others_well(const struct sim *s, uint32_t but)
 {
 	for (uint32_t i = 0; i < s->o.disks; i++) {
 		const struct disk *d = &s->disk[i];
 
-		if (s->checks.member_of[i] == NONE)
+		if (s->checks.member_of[i] == NONE || i == but)
 			continue;
 		if (s->checks.lossy[i] || d->cache_lost || d->read_errs || d->write_errs ||
 		    d->flush_errs || d->dead || !d->powered || d->hidden)
 			return false;
 	}
 	for (uint32_t i = 0; i < s->o.nodes; i++)
-		if (s->node[i].st.proposing)
+		if (s->node[i].st.proposing || s->node[i].st.unusable)
 			return false;
 	return s->checks.map_full && s->now > s->planner.cluster_down_until;
+}
+
+static bool may_lose(const struct sim *s)
+{
+	return others_well(s, NONE);
+}
+
+/* An error that waits for its request: another member may have gone meanwhile. */
+bool fault_may_strike(const struct sim *s, uint32_t disk)
+{
+	return s->checks.member_of[disk] == NONE || others_well(s, disk);
 }
 
 static uint32_t member_disk(struct sim *s)

@@ -19,9 +19,12 @@ uint32_t inc_new(struct sim *s, uint32_t node)
 		sim_fail(s, "SIM", "more than %u incarnations", SIM_MAX_INCS - 1);
 		s->incs = ii = SIM_MAX_INCS - 1;
 	}
-	/* A new incarnation knows of the removals that an older one has seen by its record only. */
-	for (uint32_t i = 0; i < ii; i++)
+	/* A new incarnation knows of the removals that an older one has seen by its record only,
+	 * and has heard of nobody. */
+	for (uint32_t i = 0; i < ii; i++) {
 		s->inc[i].left_at &= ~(1u << node);
+		s->inc[i].known_to &= ~(1u << node);
+	}
 	s->next_inc += rng_range(&s->rng, 1, 40);
 	s->inc[ii] =
 	    (struct incn){.inc = s->next_inc, .node = node, .live = true, .fenced_stamp = NEVER};
@@ -53,6 +56,7 @@ void inc_dead(struct sim *s, uint32_t ii)
 	s->inc[ii].live = false;
 	disk_witness_gone(s, ii);
 	inc_check_ended(s, ii);
+	fences_forgotten(s);
 }
 
 static void fence_answer(struct sim *s, struct simnode *n, uint32_t ii, int err)
@@ -64,37 +68,88 @@ static void fence_answer(struct sim *s, struct simnode *n, uint32_t ii, int err)
 	node_post(s, n, 0, &ev);
 }
 
+/*
+ * A fence that only waited, of somebody who lives: if all who may know of it are gone before they
+ * have committed anything, the array has not gone on without him, and he does no harm.
+ */
+void fences_forgotten(struct sim *s)
+{
+	for (uint32_t ii = 0; ii < s->incs && !s->o.fence_cuts; ii++) {
+		struct incn *in = &s->inc[ii];
+		bool known =
+		    !in->live || in->removed || s->checks.map.epoch.num != in->fenced_epoch;
+
+		for (uint32_t i = 0; i < s->o.nodes && in->fenced; i++)
+			known = known || (in->fence_known[i] && s->node[i].proc &&
+					  s->node[i].ii + 1 == in->fence_known[i] &&
+					  !s->inc[s->node[i].ii].removed);
+		if (!in->fenced || known)
+			continue;
+		trace(s, "w  nobody knows that inc %lu was fenced", in->inc);
+		in->fenced = false;
+		in->fenced_stamp = NEVER;
+	}
+}
+
+static void fence_done(struct sim *s, uint32_t ii)
+{
+	struct incn *in = &s->inc[ii];
+
+	trace(s, "w  inc %lu is fenced, %u outstanding", in->inc, in->outstanding);
+	if (s->o.fence_cuts)
+		dev_finish_inc(s, ii);
+	in->fenced = true;
+	in->fenced_stamp = sim_stamp(s);
+	in->fenced_epoch = s->checks.map.epoch.num;
+	for (uint32_t i = 0; i < s->o.nodes; i++)
+		in->fence_known[i] = i != in->node && s->node[i].proc ? s->node[i].ii + 1 : 0;
+	if (in->outstanding)
+		sim_fail(s, "SIM", "fence of inc %lu answered with %u outstanding", in->inc,
+			 in->outstanding);
+	checks_fenced(s, ii);
+}
+
 static void on_fence(struct sim *s, struct hev *ev)
 {
 	struct simnode *n = &s->node[ev->a >> 32];
 	uint32_t ii = (uint32_t)ev->a;
 	struct incn *in = &s->inc[ii];
 
-	if (in->fence_fails) {
-		in->fence_fails--;
+	/* Who waited is gone, and nothing else was done. */
+	if (!s->o.fence_cuts && (!n->proc || n->ii != ev->b >> 1))
+		return;
+	/* One that was asked for while it was going to fail has not waited. */
+	if (in->fence_fails || (!s->o.fence_cuts && !(ev->b & 1))) {
+		in->fence_fails -= in->fence_fails > 0;
 		stats_fault(s, F_FENCE_FAILED);
 		trace(s, "w  fence of inc %lu fails", in->inc);
 		fence_answer(s, n, ii, -EIO);
 		return;
 	}
-	if (!in->fenced) {
-		trace(s, "w  inc %lu is fenced, %u outstanding", in->inc, in->outstanding);
-		if (s->o.fence_cuts)
-			dev_finish_inc(s, ii);
-		in->fenced = true;
-		in->fenced_stamp = sim_stamp(s);
-		if (in->outstanding)
-			sim_fail(s, "SIM", "fence of inc %lu answered with %u outstanding", in->inc,
-				 in->outstanding);
-		checks_fenced(s, ii);
-	}
+	if (!in->fenced)
+		fence_done(s, ii);
 	fence_answer(s, n, ii, 0);
+}
+
+/* What a daemon does before it joins: ends whatever its node's earlier lives have under way. */
+uint64_t fence_itself(struct sim *s, struct simnode *n)
+{
+	if (!s->o.fences_itself)
+		return 0;
+	for (uint32_t ii = 0; ii < s->incs; ii++) {
+		if (s->inc[ii].node != n->idx || ii == n->ii || s->inc[ii].fenced)
+			continue;
+		stats_fault(s, F_FENCED_ITSELF);
+		fence_done(s, ii);
+	}
+	return s->inc[n->ii].inc - 1;
 }
 
 void fence_ask(struct sim *s, struct simnode *n, uint32_t node, uint64_t inc)
 {
 	uint32_t ii = inc_find(s, inc);
 	uint64_t us = rng_range(&s->rng, 2 * MS, rng_chance(&s->rng, 200) ? 300 * MS : 40 * MS);
+	bool waits;
 
 	if (ii == NONE || s->node[s->inc[ii].node].id != node) {
 		sim_fail(s, "C5", "node %u fences (%u, %lu), which never was", n->id, node, inc);
@@ -103,11 +158,12 @@ void fence_ask(struct sim *s, struct simnode *n, uint32_t node, uint64_t inc)
 	if (s->inc[ii].live && s->inc[ii].node == n->idx && s->inc[ii].inc == inc && n->ii == ii)
 		sim_fail(s, "C5", "node %u fences itself", n->id);
 	s->inc[ii].fences++;
-	if (!s->o.fence_cuts && !s->inc[ii].fence_fails) {
+	waits = !s->o.fence_cuts && !s->inc[ii].fence_fails;
+	if (waits) {
 		/* What a frozen connection may still hold, plus what R7 still lets it send. */
 		us = s->o.zombie_us + s->o.tun.heartbeat_limit_ms * MS +
 		     rng_range(&s->rng, 1 * MS, 50 * MS);
 		stats_fault(s, F_FENCE_WAITED);
 	}
-	sim_at(s, us, on_fence, (uint64_t)n->idx << 32 | ii, 0, NULL);
+	sim_at(s, us, on_fence, (uint64_t)n->idx << 32 | ii, (uint64_t)n->ii << 1 | waits, NULL);
 }

@@ -250,8 +250,12 @@ static void fop_free(struct simnode *n, struct fop *f)
 static void check_success(struct sim *s, const struct simnode *n, const struct fop *f)
 {
 	const struct incn *in = &s->inc[f->ii];
+	uint64_t epoch = s->checks.map.epoch.num;
 
-	if (checks_left(s, in) || in->removed || in->fenced)
+	/* The others have gone on: they serve nobody before they have committed an epoch without
+	 * it. */
+	if ((checks_left(s, in) && epoch > in->left_epoch) || in->removed ||
+	    (in->fenced && epoch > in->fenced_epoch))
 		sim_fail(s, "C8 R6",
 			 "node %u answered a request of %lu us ago with success although "
 			 "(%u, %lu) was %s",
@@ -349,6 +353,8 @@ bool front_read_all(struct sim *s, struct simnode *n)
 	uint64_t *next = &n->front.seq_block;
 	struct fop *f;
 
+	if (!n->proc || !n->front.open)
+		return false; /* it was stopped by its operator, and comes again */
 	while (*next < s->oracle.blocks && n->front.inflight < 8) {
 		uint64_t left = s->oracle.blocks - *next;
 

@@ -33,6 +33,8 @@ struct dlm {
 	uint64_t paused_until;
 	uint64_t arrive_us[SIM_MAX_NODES], answer_us[SIM_MAX_NODES];
 	bool purged[SIM_MAX_INCS];
+	struct dmsg **inbox; /* what came while it recovers, in order */
+	uint32_t inbox_count, inbox_cap;
 };
 struct dmsg {
 	uint64_t id, want;
@@ -49,8 +51,12 @@ void dlm_init(struct sim *s)
 
 void dlm_free(struct sim *s)
 {
-	if (s->dlm)
+	for (uint32_t i = 0; s->dlm && i < s->dlm->inbox_count; i++)
+		free(s->dlm->inbox[i]);
+	if (s->dlm) {
+		free(s->dlm->inbox);
 		free(s->dlm->v);
+	}
 	free(s->dlm);
 	s->dlm = NULL;
 }
@@ -186,13 +192,6 @@ static void grant(struct sim *s, struct dlock *l)
 		;
 }
 
-static void on_resume(struct sim *s, struct hev *ev)
-{
-	(void)ev;
-	for (uint32_t i = 0; i < s->dlm->count; i++)
-		grant(s, &s->dlm->v[i]);
-}
-
 static bool try_fails(const struct dlock *l, const struct dentry *w)
 {
 	for (uint32_t i = 0; i < l->held_count; i++)
@@ -201,19 +200,13 @@ static bool try_fails(const struct dlock *l, const struct dentry *w)
 	return l->waits_count > 0;
 }
 
-static void on_request(struct sim *s, struct hev *ev)
+static void request(struct sim *s, const struct dmsg *m)
 {
-	const struct dmsg *m = ev->p;
 	struct dentry w = {.ii = m->ii, .mode = m->mode, .want = m->want};
 	struct dlock *l;
 
 	if (s->dlm->purged[m->ii])
 		return;
-	if (s->now < s->dlm->paused_until) {
-		sim_at(s, s->dlm->paused_until - s->now, on_request, 0, 0, ev->p);
-		ev->p = NULL;
-		return;
-	}
 	l = lock_get(s, m->id);
 	drop_waits(l, m->ii); /* a node has one request per lock, the newest */
 	if (m->unlock) {
@@ -225,6 +218,40 @@ static void on_request(struct sim *s, struct hev *ev)
 		l->waits[l->waits_count++] = w;
 		grant(s, l);
 	}
+}
+
+static void drain(struct sim *s)
+{
+	struct dlm *d = s->dlm;
+
+	if (s->now < d->paused_until)
+		return;
+	for (uint32_t i = 0; i < d->inbox_count; i++) {
+		request(s, d->inbox[i]);
+		free(d->inbox[i]);
+	}
+	d->inbox_count = 0;
+}
+
+static void on_request(struct sim *s, struct hev *ev)
+{
+	struct dlm *d = s->dlm;
+
+	if (d->inbox_count == d->inbox_cap) {
+		d->inbox_cap = d->inbox_cap ? 2 * d->inbox_cap : 64;
+		d->inbox = xrealloc(d->inbox, d->inbox_cap * sizeof(*d->inbox));
+	}
+	d->inbox[d->inbox_count++] = ev->p;
+	ev->p = NULL;
+	drain(s);
+}
+
+static void on_resume(struct sim *s, struct hev *ev)
+{
+	(void)ev;
+	drain(s);
+	for (uint32_t i = 0; i < s->dlm->count; i++)
+		grant(s, &s->dlm->v[i]);
 }
 
 static void ask(struct sim *s, struct simnode *n, struct dmsg m)

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,7 +21,14 @@ static volatile uint64_t running_seed;
 static sigjmp_buf next_seed;
 static struct sim_cli cli;
 static struct sim sim;
-static struct stats stats;
+
+/* What one process of --jobs has done; in memory that all share. */
+struct job_share {
+	struct stats stats;
+	uint64_t seeds, failed;
+};
+static struct job_share *share;
+static struct stats *stats; /* this process's */
 
 static const char usage[] =
     "usage: ddraid-sim [option...]\n"
@@ -28,6 +37,7 @@ static const char usage[] =
     "  --seconds S     begin no further seed after S seconds\n"
     "  --nodes N       force the number of nodes (1 to 5); 1: crashes and power loss only\n"
     "  --only F[,F]    only these faults are planned (--list names them)\n"
+    "  --jobs N        in N processes at once (1 to 64)\n"
     "  --keep-going    go on after a violation\n"
     "  --trace         print every event and out\n"
     "  --tail N        print the last N lines of the trace of a seed that fails\n"
@@ -101,13 +111,21 @@ static bool parse_range(const char *text)
 }
 
 static const struct option options[] = {
-    {"seed", required_argument, NULL, 's'},    {"seeds", required_argument, NULL, 's'},
-    {"seconds", required_argument, NULL, 'S'}, {"nodes", required_argument, NULL, 'n'},
-    {"only", required_argument, NULL, 'o'},    {"tail", required_argument, NULL, 't'},
-    {"keep-going", no_argument, NULL, 'k'},    {"trace", no_argument, NULL, 'T'},
-    {"digest", no_argument, NULL, 'd'},        {"stats", no_argument, NULL, 'a'},
-    {"quiet", no_argument, NULL, 'q'},         {"list", no_argument, NULL, 'l'},
-    {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
+    {"seed", required_argument, NULL, 's'},
+    {"seeds", required_argument, NULL, 's'},
+    {"seconds", required_argument, NULL, 'S'},
+    {"nodes", required_argument, NULL, 'n'},
+    {"only", required_argument, NULL, 'o'},
+    {"tail", required_argument, NULL, 't'},
+    {"keep-going", no_argument, NULL, 'k'},
+    {"trace", no_argument, NULL, 'T'},
+    {"digest", no_argument, NULL, 'd'},
+    {"stats", no_argument, NULL, 'a'},
+    {"quiet", no_argument, NULL, 'q'},
+    {"list", no_argument, NULL, 'l'},
+    {"jobs", required_argument, NULL, 'j'},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
 };
 
 static void list_faults(void)
@@ -128,6 +146,9 @@ static bool option(int c)
 	case 'n':
 		cli.nodes = (uint32_t)strtoul(optarg, NULL, 0);
 		return cli.nodes >= 1 && cli.nodes <= SIM_MAX_NODES;
+	case 'j':
+		cli.jobs = (uint32_t)strtoul(optarg, NULL, 0);
+		return cli.jobs >= 1 && cli.jobs <= SIM_MAX_JOBS;
 	case 'o':
 		cli.only_text = optarg;
 		return parse_only(optarg);
@@ -188,7 +209,7 @@ static bool run_seed(uint64_t seed)
 	alarm(HANG_SECONDS);
 	if (sigsetjmp(next_seed, 1))
 		return false; /* what the seed had allocated is lost */
-	if (sim_seed(&sim, seed, &cli, &stats)) {
+	if (sim_seed(&sim, seed, &cli, stats)) {
 		if (cli.digest)
 			printf("seed %lu: digest %016lx\n", seed, sim.digest);
 		return true;
@@ -207,27 +228,84 @@ static void set_handlers(void)
 		signal(sigs[i], on_signal);
 }
 
+static bool any_failed(void)
+{
+	for (uint32_t j = 0; j < cli.jobs; j++)
+		if (share[j].failed)
+			return true;
+	return false;
+}
+
+/* Every so many-th seed of the range. */
+static void run_share(uint32_t job, uint64_t begin)
+{
+	struct job_share *mine = &share[job];
+
+	stats = &mine->stats;
+	for (uint64_t seed = cli.first + job; seed <= cli.last; seed += cli.jobs) {
+		if (cli.seconds && seconds() - begin >= cli.seconds)
+			return;
+		if (!cli.keep_going && any_failed())
+			return;
+		mine->seeds++;
+		mine->failed += !run_seed(seed);
+	}
+}
+
+/* One process each; one that dies of a seed counts as a failure. */
+static void run_jobs(uint64_t begin)
+{
+	pid_t pid[SIM_MAX_JOBS];
+
+	fflush(stdout);
+	for (uint32_t j = 0; j < cli.jobs; j++) {
+		pid[j] = fork();
+		if (pid[j] < 0) {
+			perror("ddraid-sim: fork");
+			exit(1);
+		}
+		if (pid[j])
+			continue;
+		run_share(j, begin);
+		fflush(stdout);
+		_exit(0);
+	}
+	for (uint32_t j = 0; j < cli.jobs; j++) {
+		int status = 0;
+
+		if (waitpid(pid[j], &status, 0) != pid[j] || status)
+			share[j].failed++;
+	}
+}
+
 int main(int argc, char **argv)
 {
-	uint64_t begin = seconds(), failed = 0, seed;
+	uint64_t begin = seconds();
 
+	cli.jobs = 1;
 	if (!parse(argc, argv))
 		return 2;
+	share = mmap(NULL, cli.jobs * sizeof(*share), PROT_READ | PROT_WRITE,
+		     MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (share == MAP_FAILED) {
+		perror("ddraid-sim: mmap");
+		return 1;
+	}
 	set_handlers();
-	for (seed = cli.first; seed <= cli.last; seed++) {
-		if (cli.seconds && seconds() - begin >= cli.seconds)
-			break;
-		if (run_seed(seed))
-			continue;
-		failed++;
-		if (!cli.keep_going)
-			return 1;
+	if (cli.jobs == 1)
+		run_share(0, begin);
+	else
+		run_jobs(begin);
+	for (uint32_t j = 1; j < cli.jobs; j++) {
+		stats_add(&share[0].stats, &share[j].stats);
+		share[0].seeds += share[j].seeds;
+		share[0].failed += share[j].failed;
 	}
 	if (cli.stats)
-		stats_print(&stats);
+		stats_print(&share[0].stats);
 	if (!cli.quiet)
-		printf("%lu seeds, %lu failed\n", seed - cli.first, failed);
-	if (cli.last - cli.first + 1 >= 500 && stats_missing(&stats, &cli))
+		printf("%lu seeds, %lu failed\n", share[0].seeds, share[0].failed);
+	if (share[0].seeds >= 500 && stats_missing(&share[0].stats, &cli))
 		return 1;
-	return failed ? 1 : 0;
+	return share[0].failed ? 1 : 0;
 }

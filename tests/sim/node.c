@@ -419,6 +419,7 @@ static void engine_make(struct sim *s, struct simnode *n)
 	engine_cfg_init(&cfg);
 	cfg.node = n->id;
 	cfg.inc = s->inc[n->ii].inc;
+	cfg.fenced_inc = fence_itself(s, n);
 	memcpy(cfg.array_uuid, s->array_uuid, DDR_UUID_BYTES);
 	cfg.record = n->record;
 	cfg.lock_backend = s->o.locks;
@@ -439,12 +440,7 @@ void node_start(struct sim *s, struct simnode *n)
 	n->own_msg = false;
 	n->view_ring = NONE;
 	n->view_seq = n->quorum_seq = 0;
-	for (uint32_t i = 0; i < s->incs; i++)
-		s->inc[i].known_to &= ~(1u << n->idx);
 	n->epoch_seen = 0;
-	/* A new daemon knows of the removals that an older one has seen only by its record. */
-	for (uint32_t i = 0; i < s->incs; i++)
-		s->inc[i].left_at &= ~(1u << n->idx);
 	if (!s->hook)
 		engine_make(s, n);
 	trace(s, "n%u daemon starts as inc %lu", n->id, s->inc[n->ii].inc);

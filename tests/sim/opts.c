@@ -92,4 +92,6 @@ void opts_draw(struct sim *s, uint32_t force_nodes)
 	o->fence_fail_permille = rng_chance(&s->rng, 500) ? 0 : 400;
 	o->faultless = rng_chance(&s->rng, 30);
 	o->faults = draw(s, 3, 7);
+	o->fences_itself = o->fence_cuts && mix64(s->seed) & 1;
+	o->tun.restart_wait_ms = mix64(s->seed) & 2 ? 150 : 0;
 }

@@ -352,9 +352,10 @@ static bool after_recovery(const struct sim *s, const struct sector *sec, uint64
 static void pin(struct sim *s, uint64_t sector, const struct content *c, uint64_t issue)
 {
 	struct sector *sec = &s->oracle.sec[sector];
-	bool known = false, any = false;
+	bool known = false, any = false, garbage = false;
 
 	for (uint32_t i = 0; i < sec->n; i++) {
+		garbage = garbage || (sec->v[i].drop == NEVER && sec->v[i].wid == WID_ANY);
 		if (sec->v[i].drop != NEVER || !val_matches(s, &sec->v[i], c))
 			continue;
 		any = true;
@@ -362,6 +363,10 @@ static void pin(struct sim *s, uint64_t sector, const struct content *c, uint64_
 	}
 	if (!any)
 		return; /* dropped by another read meanwhile */
+	/* Two nodes wrote the block at once while a member was missing: what is decoded for it may
+	 * differ from what it gets, until the stripe's parity is true again with all members. */
+	if (garbage && s->risk[sector / BLOCK_SECTORS] == RISK_RACE)
+		return;
 	for (uint32_t i = 0; i < sec->n; i++) {
 		struct val *v = &sec->v[i];
 
@@ -407,7 +412,7 @@ static void read_sector(struct sim *s, struct simnode *n, const struct fop *f, u
 	struct content c = content_of(data, sector);
 	uint64_t block = sector / BLOCK_SECTORS;
 	struct wop self = {.ii = f->ii};
-	char text[400];
+	char text[3000];
 
 	if (!oracle_allows(s, sector, &c, f->issue)) {
 		if (c.wid == WID_JUNK && s->checks.degraded_stamp >= f->issue &&

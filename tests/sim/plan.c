@@ -46,6 +46,7 @@ const char *const fault_name[F_COUNT] = {
     [F_DROPPED_WRITE] = "dropped-write",
     [F_FENCE_FAILED] = "fence-fails-first",
     [F_FENCE_WAITED] = "fence-by-waiting",
+    [F_FENCED_ITSELF] = "fenced-by-itself",
     [F_MSG_LOST] = "message-lost-at-view",
     [F_MSG_TAIL] = "message-seen-by-some",
     [F_VIEW_FIRST] = "view-before-quorum",

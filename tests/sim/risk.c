@@ -61,6 +61,7 @@ void risk_raise(struct sim *s, uint64_t stripe, enum risk r, uint64_t since)
 		s->at_risk++;
 	if (s->risk[stripe] < r)
 		s->risk[stripe] = (uint8_t)r;
+	s->pinned[stripe] = 0; /* what was read before is not what is in doubt now */
 	for (uint8_t m = 0; m < s->geo.n; m++) {
 		uint32_t d = c->disk_of[m];
 
@@ -137,6 +138,19 @@ static bool connected(const struct sim *s, uint32_t disk)
 	return s->disk[disk].powered && !s->disk[disk].dead;
 }
 
+/* Everybody who knows of the loss has a newer map, which says what became of it. */
+static bool loss_settled(const struct sim *s, const struct disk *d)
+{
+	for (uint32_t i = 0; i < s->o.nodes; i++) {
+		const struct simnode *n = &s->node[i];
+
+		if (d->witness_ii[i] != NONE && n->proc && n->ii == d->witness_ii[i] &&
+		    !s->inc[n->ii].removed && n->st.map.epoch.num <= d->cache_lost_epoch)
+			return false;
+	}
+	return s->checks.map.epoch.num != d->cache_lost_epoch;
+}
+
 static bool well_again(const struct sim *s, uint32_t disk)
 {
 	const struct checks *c = &s->checks;
@@ -145,10 +159,11 @@ static bool well_again(const struct sim *s, uint32_t disk)
 	if (c->member_of[disk] == NONE || s->now - c->lost_us[disk] < WELL_AFTER_US ||
 	    c->map.member[c->member_of[disk]].state != MEMBER_IN_SYNC || !connected(s, disk))
 		return false;
-	if (d->cache_lost && c->map.epoch.num == d->cache_lost_epoch)
+	if (d->cache_lost && !loss_settled(s, d))
 		return false;
+	/* Who can't use it yet will not before the map says so, however long it takes to tell. */
 	for (uint32_t i = 0; i < s->o.nodes; i++)
-		if (s->node[i].st.proposing)
+		if (s->node[i].st.proposing || s->node[i].st.unusable >> c->member_of[disk] & 1)
 			return false;
 	return true;
 }
@@ -171,9 +186,11 @@ void risk_advance(struct sim *s)
 			degraded = true;
 		}
 	}
-	/* A node may not have heard yet that the member is back. */
+	/* A node may not have heard yet that the member is back; it decodes from the proposal on.
+	 */
 	for (uint32_t i = 0; i < s->o.nodes; i++)
-		degraded = degraded || s->node[i].map_degraded;
+		degraded = degraded || s->node[i].map_degraded ||
+			   (s->node[i].st.proposing && map_degraded(&s->node[i].st.proposed));
 	for (uint8_t m = 0; m < s->geo.n; m++)
 		well += c->disk_of[m] != NONE && !c->lossy[c->disk_of[m]] &&
 			c->map.member[m].state == MEMBER_IN_SYNC;

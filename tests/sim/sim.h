@@ -37,6 +37,7 @@
 #include "daemon/core/superblock.h"
 
 #define SIM_MAX_NODES 5
+#define SIM_MAX_JOBS 64
 #define SIM_MAX_DISKS 14 /* up to 9 members and 5 spares */
 #define SIM_MAX_INCS 512
 #define SIM_MAX_REGIONS 64 /* region sets are one word */
@@ -86,6 +87,7 @@ struct opts {
 	bool clean;
 	bool races;          /* consumers of two nodes write one block at once */
 	bool fence_cuts;     /* the fence cuts connections; else it only waits (zombie_timeout) */
+	bool fences_itself;  /* a daemon ends its node's earlier lives before it joins */
 	bool instance_known; /* exporters tell an instance id */
 	bool cancel_drops;   /* OUT_DEV_CANCEL closes the connection; else waits for the end */
 	bool faultless;
@@ -111,7 +113,8 @@ struct dwrite { /* on the medium, not yet durable */
 	uint64_t seq, offset;
 	uint64_t done_us; /* when it was answered, NEVER: not yet */
 	uint32_t bytes;
-	bool lost; /* after a flush error: no later flush makes it durable */
+	bool lost;    /* after a flush error: no later flush makes it durable */
+	bool flushed; /* lost, and a FLUSH has ended well since */
 	uint8_t data[];
 };
 struct slotpage { /* newest valid copy of one slot's page in the durable content */
@@ -218,16 +221,20 @@ struct incn {
 	bool removed; /* its engine said OUT_REMOVED */
 	/* Per node: the daemon that was told of a quorate view without it, 0 = none. */
 	uint64_t left_told[SIM_MAX_NODES];
-	bool wrote;        /* to a member, anything */
-	bool served;       /* consumers had it open */
-	uint32_t known_to; /* mask: nodes whose present daemon has heard from it */
-	uint32_t left_at;  /* mask: nodes that were told so */
-	bool graceful;     /* left by ADMIN_STOP */
-	bool joined;       /* was ever in a view */
+	uint64_t left_epoch; /* the newest committed when the first of these was told */
+	bool wrote;          /* to a member, anything */
+	bool served;         /* consumers had it open */
+	uint32_t known_to;   /* mask: nodes whose present daemon has heard from it */
+	uint32_t left_known; /* of left_at: whose daemons had heard of it by then */
+	uint32_t left_at;    /* mask: nodes that were told so */
+	bool graceful;       /* left by ADMIN_STOP */
+	bool joined;         /* was ever in a view */
 	bool fenced;
-	uint64_t fenced_stamp; /* NEVER: not yet */
-	bool ended;            /* not live, nothing outstanding */
-	uint32_t outstanding;  /* requests that may still take effect */
+	uint64_t fenced_stamp;               /* NEVER: not yet */
+	uint64_t fenced_epoch;               /* the newest committed then */
+	uint32_t fence_known[SIM_MAX_NODES]; /* 1 + who may know of it, 0 = nobody */
+	bool ended;                          /* not live, nothing outstanding */
+	uint32_t outstanding;                /* requests that may still take effect */
 	uint32_t fence_fails;
 	uint32_t fences;
 };
@@ -235,6 +242,8 @@ uint32_t inc_new(struct sim *s, uint32_t node);
 uint32_t inc_find(const struct sim *s, uint64_t inc);
 void inc_check_ended(struct sim *s, uint32_t ii);
 void inc_dead(struct sim *s, uint32_t ii);
+uint64_t fence_itself(struct sim *s, struct simnode *n); /* up to which incarnation; 0 = none */
+void fences_forgotten(struct sim *s);
 void fence_ask(struct sim *s, struct simnode *n, uint32_t node, uint64_t inc);
 
 /* ---- group.c -------------------------------------------------------------------------------- */
@@ -541,6 +550,7 @@ enum fault {
 	F_DROPPED_WRITE,
 	F_FENCE_FAILED,
 	F_FENCE_WAITED,
+	F_FENCED_ITSELF,
 	F_MSG_LOST,
 	F_MSG_TAIL,
 	F_VIEW_FIRST,
@@ -575,6 +585,7 @@ void plan_event(struct sim *s); /* after each event: armed faults */
 void plan_heal(struct sim *s);
 bool fault_start(struct sim *s, enum fault f);
 bool fault_fits(const struct sim *s, enum fault f);
+bool fault_may_strike(const struct sim *s, uint32_t disk);
 bool fault_counts_itself(enum fault f); /* when it happens, not when it is planned */
 void faults_heal(struct sim *s);
 void fault_exporter_power(struct sim *s, uint32_t disk, uint64_t off_us, bool trusted);
@@ -613,6 +624,7 @@ void stats_fault(struct sim *s, enum fault f);
 void stats_look(struct sim *s);
 void stats_look_end(struct sim *s);
 void stats_seed(struct sim *s);
+void stats_add(struct stats *to, const struct stats *st);
 void stats_print(const struct stats *st);
 int stats_missing(const struct stats *st, const struct sim_cli *cli);
 
@@ -620,6 +632,7 @@ int stats_missing(const struct stats *st, const struct sim_cli *cli);
 
 struct sim_cli {
 	uint64_t first, last;
+	uint32_t jobs;
 	uint32_t nodes; /* 0 = drawn from the seed */
 	uint32_t tail;  /* keep so many lines of trace for a failure */
 	bool trace, stats, quiet, keep_going, digest;
@@ -663,7 +676,7 @@ struct sim {
 	uint32_t look; /* stats.c */
 	bool looked;
 	bool failed;
-	char violation[1024];
+	char violation[4000];
 	bool tracing;
 	char *tail;
 	uint32_t tail_lines, tail_next;

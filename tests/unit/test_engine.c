@@ -31,6 +31,8 @@ struct world {
 	uint64_t io_done[1024];
 	int io_err[1024];
 	uint32_t counts[KIND_COUNT][4];
+	uint32_t fences;
+	uint64_t fenced_inc; /* told to the next engine */
 	bool removed, stopped;
 	int admin_err;
 	bool admin_done;
@@ -122,6 +124,7 @@ static void do_out(const struct out *o)
 		push(ev);
 		break;
 	case OUT_FENCE:
+		w.fences++;
 		ev.type = EV_FENCE_DONE;
 		ev.fence.node = o->fence.node;
 		ev.fence.inc = o->fence.inc;
@@ -179,7 +182,16 @@ static void run_ms(uint32_t ms)
 	}
 }
 
-static void start(void)
+static struct engine_status status(void)
+{
+	struct engine_status st;
+
+	engine_status(w.e, &st);
+	return st;
+}
+
+/* Nothing but what is told to it at once has happened. */
+static void start_cold(void)
 {
 	struct engine_cfg cfg;
 	struct event ev = {.type = EV_VIEW};
@@ -188,6 +200,7 @@ static void start(void)
 	cfg.node = 1;
 	cfg.inc = w.next_inc++;
 	cfg.record = w.record;
+	cfg.fenced_inc = w.fenced_inc;
 	memcpy(cfg.array_uuid, w.array_uuid, DDR_UUID_BYTES);
 	cfg.tun.release_delay_ms = 100;
 	w.e = engine_new(&cfg);
@@ -209,15 +222,25 @@ static void start(void)
 		up.dev.uri = "mem:";
 		step(up);
 	}
+}
+
+static void start(void)
+{
+	start_cold();
 	run_ms(100);
 }
 
-static struct engine_status status(void)
+/* Event by event until users are served. */
+static void run_until_served(void)
 {
-	struct engine_status st;
-
-	engine_status(w.e, &st);
-	return st;
+	for (uint32_t n = 0; !status().io_allowed; n++) {
+		CHECK(n < 10000);
+		if (w.first != w.last)
+			step(w.pending[w.first++ % QUEUE]);
+		else
+			step((struct event){.type = EV_TICK});
+		w.now += w.first == w.last ? 1000 : 0;
+	}
 }
 
 static void io(uint64_t tag, enum io_op op, uint64_t offset, uint32_t bytes, void *data)
@@ -336,6 +359,128 @@ TEST(after_a_crash_only_the_marked_regions_are_resynced)
 	io(2, IO_READ, 300 << 10, sizeof(in), in);
 	CHECK_EQ_MEM(in, out, sizeof(in));
 	finish();
+}
+
+TEST(a_life_that_was_fenced_before_its_restart_is_not_fenced_again)
+{
+	static uint8_t out[4096];
+	struct engine_status st;
+
+	create(1);
+	start();
+	run_ms(3000);
+	for (uint32_t life = 0; life < 2; life++) {
+		io(1, IO_WRITE, 300 << 10, sizeof(out), out);
+		engine_free(w.e);
+		w.fences = 0;
+		w.fenced_inc = life ? w.next_inc - 1 : 0;
+		start();
+		run_ms(3000);
+		CHECK_EQ_INT(status().state, ENGINE_ACTIVE);
+		st = status();
+		CHECK_EQ_U64(st.recovery[st.recovery_count - 1].inc, w.next_inc - 2);
+		CHECK_EQ_U64(st.recovery[st.recovery_count - 1].marked, 1);
+		CHECK(life ? !w.fences : w.fences);
+	}
+	finish();
+}
+
+TEST(the_status_tells_what_a_recovery_did)
+{
+	static uint8_t out[4096];
+	struct engine_status st;
+	const struct recovery *r = &st.recovery[0];
+
+	create(1);
+	start_cold();
+	run_until_served();
+	st = status();
+	CHECK_EQ_U64(st.recovery_count, 0);
+	CHECK_EQ_U64(st.resync_total, engine_geo(w.e)->regions);
+	CHECK_EQ_U64(st.regions_to_resync, engine_geo(w.e)->regions);
+	run_ms(3000);
+	st = status();
+	CHECK_EQ_U64(st.regions_to_resync, 0);
+	CHECK_EQ_U64(st.resync_total, 0);
+	CHECK_EQ_U64(st.resync_bytes, engine_geo(w.e)->size_bytes);
+	io(1, IO_WRITE, 300 << 10, sizeof(out), out);
+	io(2, IO_WRITE, 900 << 10, sizeof(out), out);
+	CHECK_EQ_U64(status().regions_dirty, 2);
+	engine_free(w.e);
+	start();
+	run_ms(3000);
+	st = status();
+	CHECK_EQ_U64(st.recovery_count, 1);
+	CHECK_EQ_U64(r->node, 1);
+	CHECK_EQ_U64(r->inc, 100);
+	CHECK_EQ_U64(r->slot, 0);
+	CHECK(r->lost_us && r->lost_us <= r->fenced_us && r->fenced_us <= r->read_us &&
+	      r->read_us <= r->done_us);
+	CHECK_EQ_U64(r->marked, 2);
+	CHECK_EQ_U64(r->regions, 2);
+	CHECK_EQ_U64(r->bytes, 512 << 10);
+	CHECK_EQ_U64(r->read_bytes, 0);
+	CHECK_EQ_U64(st.resync_bytes, 512 << 10);
+	finish();
+}
+
+TEST(a_region_resynced_for_a_read_is_told_apart)
+{
+	static uint8_t out[4096], in[4096];
+	struct engine_status st;
+
+	create(1);
+	start();
+	run_ms(3000);
+	fill(out, sizeof(out), 5);
+	io(1, IO_WRITE, 300 << 10, sizeof(out), out);
+	io(2, IO_WRITE, 900 << 10, sizeof(out), out);
+	engine_free(w.e);
+	start_cold();
+	run_until_served();
+	io(3, IO_READ, 900 << 10, sizeof(in), in);
+	run_ms(3000);
+	CHECK_EQ_MEM(in, out, sizeof(in));
+	st = status();
+	CHECK_EQ_U64(st.recovery_count, 1);
+	CHECK_EQ_U64(st.recovery[0].bytes, 512 << 10);
+	CHECK_EQ_U64(st.recovery[0].read_bytes, 4096);
+	CHECK_EQ_U64(st.read_resync_bytes, 4096);
+	finish();
+}
+
+/* Member 1 has left; what was member `from` is added. */
+static int add_copy_of(uint32_t from)
+{
+	struct event ev = {.type = EV_ADMIN};
+	int err;
+
+	create(1);
+	start();
+	run_ms(2000);
+	ev.admin.cmd = ADMIN_FAIL;
+	ev.admin.member = 1;
+	step(ev);
+	run_ms(500);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_FAULTY);
+	w.disk[MEMBERS] = malloc(DISK_BYTES);
+	memcpy(w.disk[MEMBERS], w.disk[from], DISK_BYTES);
+	w.admin_done = false;
+	ev.admin.cmd = ADMIN_ADD;
+	ev.admin.uri = "mem:new";
+	step(ev);
+	run_ms(3000);
+	CHECK(w.admin_done);
+	err = w.admin_err;
+	CHECK_EQ_INT(status().map.member[1].state, err ? MEMBER_FAULTY : MEMBER_IN_SYNC);
+	finish();
+	return err;
+}
+
+TEST(a_device_in_use_is_not_added_under_another_uri)
+{
+	CHECK_EQ_INT(add_copy_of(0), -EBUSY);
+	CHECK_EQ_INT(add_copy_of(1), 0);
 }
 
 TEST(a_member_fails_and_a_new_one_is_rebuilt)

@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <string.h>
+#include <time.h>
 
 #include "daemon/core/superblock.h"
 #include "daemon/units.h"
@@ -177,10 +178,13 @@ static void show_regions(const Array *s)
 static void show_traffic(const Array *s)
 {
 	const Ddraid__Ctl__Counters *c = s->counters;
+	char read[UNITS_TEXT_BYTES], written[UNITS_TEXT_BYTES];
 
 	line("requests", "%u of users, %u at members", s->ios, s->dev_ios);
 	if (!c)
 		return;
+	line("users", "%" PRIu64 " reads, %s; %" PRIu64 " writes, %s", c->reads,
+	     size_format(read, c->read_bytes), c->writes, size_format(written, c->write_bytes));
 	line("counters",
 	     "%" PRIu64 " marks, %" PRIu64 " clears, %" PRIu64 " log pages written, %" PRIu64
 	     " lock requests, %" PRIu64 " stripes with parity fixed",
@@ -281,6 +285,54 @@ void show_nodes(Ddraid__Ctl__Node *const *node, size_t count, bool with_slot)
 	table_print(&t, stdout, 2);
 }
 
+/* "0.25 s": how long after `from` it came to `to`; "-": it has not. */
+static void cell_span(struct table *t, uint64_t from_ms, uint64_t to_ms)
+{
+	if (!from_ms || to_ms < from_ms)
+		table_cell(t, "-");
+	else
+		table_cell(t, "%.2f s", (double)(to_ms - from_ms) / 1000);
+}
+
+static void recovery_row(struct table *t, const Ddraid__Ctl__Recovery *r)
+{
+	time_t lost = (time_t)(r->lost_at_ms / 1000);
+	char when[64] = "-", bytes[UNITS_TEXT_BYTES];
+	struct tm tm;
+
+	if (lost && localtime_r(&lost, &tm))
+		strftime(when, sizeof(when), "%F %T", &tm);
+	table_cell(t, "%u", r->node);
+	if (r->slot)
+		table_cell(t, "%u", r->slot - 1);
+	else
+		table_cell(t, "-");
+	table_cell(t, "%s", when);
+	cell_span(t, r->lost_at_ms, r->fenced_at_ms);
+	cell_span(t, r->lost_at_ms, r->read_at_ms);
+	cell_span(t, r->lost_at_ms, r->done_at_ms);
+	table_cell(t, "%" PRIu64, r->marked);
+	table_cell(t, "%" PRIu64 " regions, %s", r->regions,
+		   size_format(bytes, r->bytes + r->read_bytes));
+}
+
+static void show_recoveries(const Array *s)
+{
+	struct table t = {.columns = 8};
+
+	if (!s->n_recovery)
+		return;
+	putchar('\n');
+	for (const char *const *h =
+		 (const char *const[]){"LOST NODE", "SLOT", "AT", "FENCED", "SLOT READ",
+				       "RECOVERED", "MARKED", "RESYNCED HERE", NULL};
+	     *h; h++)
+		table_cell(&t, "%s", *h);
+	for (size_t i = 0; i < s->n_recovery; i++)
+		recovery_row(&t, s->recovery[i]);
+	table_print(&t, stdout, 2);
+}
+
 static void show_front_ends(const Array *s)
 {
 	struct table t = {.columns = 3};
@@ -325,6 +377,7 @@ static void show_array(const Array *s)
 		putchar('\n');
 		show_nodes(s->node, s->n_node, true);
 	}
+	show_recoveries(s);
 	show_front_ends(s);
 }
 
@@ -420,6 +473,52 @@ static void json_progress(struct json *j, const Ddraid__Ctl__Progress *p)
 	json_close(j, '}');
 }
 
+static void json_time(struct json *j, const char *key, uint64_t ms)
+{
+	time_t t = (time_t)(ms / 1000);
+	char text[64], seconds[48];
+	struct tm tm;
+
+	if (!ms || !gmtime_r(&t, &tm)) {
+		json_null(j, key);
+		return;
+	}
+	strftime(seconds, sizeof(seconds), "%FT%T", &tm);
+	snprintf(text, sizeof(text), "%s.%03uZ", seconds, (unsigned)(ms % 1000));
+	json_text(j, key, text);
+}
+
+static void json_span(struct json *j, const char *key, uint64_t from_ms, uint64_t to_ms)
+{
+	if (!from_ms || to_ms < from_ms)
+		json_null(j, key);
+	else
+		json_number(j, key, to_ms - from_ms);
+}
+
+static void json_recovery(struct json *j, const Ddraid__Ctl__Recovery *r)
+{
+	json_open(j, NULL, '{');
+	json_number(j, "node", r->node);
+	json_hex(j, "incarnation", r->inc);
+	if (r->slot)
+		json_number(j, "slot", r->slot - 1);
+	else
+		json_null(j, "slot");
+	json_time(j, "lost_at", r->lost_at_ms);
+	json_time(j, "fenced_at", r->fenced_at_ms);
+	json_time(j, "slot_read_at", r->read_at_ms);
+	json_time(j, "recovered_at", r->done_at_ms);
+	json_span(j, "fence_ms", r->lost_at_ms, r->fenced_at_ms);
+	json_span(j, "slot_read_ms", r->fenced_at_ms, r->read_at_ms);
+	json_span(j, "resync_ms", r->read_at_ms, r->done_at_ms);
+	json_number(j, "regions_marked", r->marked);
+	json_number(j, "regions_resynced_here", r->regions);
+	json_number(j, "bytes_resynced_here", r->bytes);
+	json_number(j, "bytes_resynced_for_reads_here", r->read_bytes);
+	json_close(j, '}');
+}
+
 static void json_front_end(struct json *j, const Ddraid__Ctl__FrontEnd *f)
 {
 	json_open(j, NULL, '{');
@@ -452,6 +551,8 @@ static void json_counters(struct json *j, const Array *s)
 	json_number(j, "writes", c->writes);
 	json_number(j, "read_bytes", c->read_bytes);
 	json_number(j, "write_bytes", c->write_bytes);
+	json_number(j, "resync_bytes", c->resync_bytes);
+	json_number(j, "read_resync_bytes", c->read_resync_bytes);
 	json_close(j, '}');
 }
 
@@ -511,6 +612,10 @@ static void json_array(struct json *j, const Array *s, bool ranges)
 	json_open(j, "nodes", '[');
 	for (size_t i = 0; i < s->n_node; i++)
 		json_node(j, s->node[i]);
+	json_close(j, ']');
+	json_open(j, "recoveries", '[');
+	for (size_t i = 0; i < s->n_recovery; i++)
+		json_recovery(j, s->recovery[i]);
 	json_close(j, ']');
 	json_open(j, "front_ends", '[');
 	for (size_t i = 0; i < s->n_front_end; i++)

@@ -1,0 +1,315 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# What the cluster scenarios share: an array on a cluster of tests/lib/cluster.sh, writers on its nodes, and the
+# comparison of what they wrote. A scenario sources this, does its worst, and ends with finish. Every
+# helper that finds something wrong ends the scenario by itself (fail); so a scenario reads as a list.
+#
+#	array_up NODES ORDER [SPARES]	nodes, exporters, daemons, vol0 on all of them
+#	writers_start N... ; writers_stop N...
+#	compare_on N...
+#	finish N...			stops the array, reads the members raw
+#
+# A line `measured TEXT` becomes a part of the scenario's line in run.sh.
+
+top_builddir=${top_builddir:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)}
+# Slow and shared machines let corosync wait for more than the library's second.
+export CLUSTER_TOKEN_MS=${CLUSTER_TOKEN_MS:-2000}
+SCENARIO_LIB=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+# shellcheck source=tests/lib/cluster.sh
+. "$SCENARIO_LIB/../lib/cluster.sh"
+cluster_requires || exit 77
+/usr/bin/python3 -c 'import nbd' 2>/dev/null || { echo "skipped: no python3-libnbd (tools/deps)"; exit 77; }
+for program in ddraidd ddraidctl; do
+	[ -x "$top_builddir/$program" ] || { echo "skipped: $program is not built"; exit 77; }
+done
+
+ARRAY_URI="nbd+unix:///vol0?socket=/run/ddraid/vol0.nbd"
+ARRAY_NODES=0
+ARRAY_MEMBERS=()   # the exporter of each member
+MEMBER_SIZE=24M
+declare -A writers=()
+
+# ---- saying ----
+
+SECONDS=0
+step() {
+	printf '%3d s  %s\n' "$SECONDS" "$*"
+}
+
+measured() {
+	printf 'measured %s\n' "$*"
+}
+
+fail() {
+	local n f
+	echo "FAILED: $*"
+	for ((n = 1; n <= ARRAY_NODES; n++)); do
+		f=$CLUSTER_DIR/node$n/log/ddraidd.out
+		echo "--- node $n"
+		[ ! -e "$f" ] || tail -n "${SCENARIO_TAIL:-25}" "$f"
+		! node_alive "$n" ddraidd 2>/dev/null || ctl "$n" status vol0 2>&1 |
+			grep -vE '^  (UUID|size|layout|log|locks|fence|WARNING|nbd|users|counters|      )' 
+	done
+	echo "--- fences"
+	tail -n 5 "$CLUSTER_DIR/fence.log"
+	exit 1
+}
+
+# within SECONDS WHAT COMMAND...: wait_until, or the end.
+within() {
+	wait_until "$@" || fail "$2"
+}
+
+# ---- daemons ----
+
+ctl() {
+	local n=$1
+	shift
+	node_exec "$n" timeout 40 "$top_builddir/ddraidctl" "$@"
+}
+
+answers() {
+	ctl "$1" version >/dev/null 2>&1
+}
+
+# With FAILPOINTS=yes, CLUSTER_DIR/nodeN/failpoint arms one (daemon/failpoint.h).
+daemon_start() {
+	local failpoint=()
+	[ "${FAILPOINTS:-no}" = no ] || failpoint=("DDRAIDD_FAILPOINT=$CLUSTER_DIR/node$1/failpoint")
+	node_spawn "$1" ddraidd env "${failpoint[@]}" "$top_builddir/ddraidd" --foreground
+}
+
+daemon_up() {
+	daemon_start "$1"
+	within 15 "ddraidd of node $1 answers" answers "$1"
+}
+
+daemon_gone() {
+	! node_alive "$1" ddraidd
+}
+
+daemon_stop() {
+	node_signal "$1" ddraidd TERM
+	within 20 "the end of ddraidd on node $1" daemon_gone "$1"
+}
+
+# Power on, and everything up to the daemon.
+node_back() {
+	node_start "$1" || fail "node $1 does not start"
+	daemon_up "$1"
+}
+
+# holds N EXPRESSION: EXPRESSION, in Python, about the array as node N sees it (status --json), as a.
+holds() {
+	ctl "$1" status vol0 --json 2>/dev/null | python3 -c 'import json, sys
+a = json.load(sys.stdin)["arrays"][0]
+sys.exit(0 if eval(sys.argv[1]) else 1)' "$2" 2>/dev/null
+}
+
+# tells N EXPRESSION: prints it.
+tells() {
+	ctl "$1" status vol0 --json | python3 -c 'import json, sys
+a = json.load(sys.stdin)["arrays"][0]
+print(eval(sys.argv[1]))' "$2"
+}
+
+active() {
+	holds "$1" 'a["state"] == "active" and a["io_allowed"]'
+}
+
+# All of these nodes serve and nothing is left to recover or to rebuild; degraded is all right.
+serve() {
+	local n
+	for n; do
+		within 30 "node $n serves" active "$n"
+	done
+	for n; do
+		ctl "$n" status vol0 --wait --timeout 30 >/dev/null 2>&1
+		case $? in 0 | 5) ;; *) fail "node $n: still something to recover" ;; esac
+	done
+}
+
+# full_fence N: N was fenced by cutting it off, since fences_forget.
+full_fence() {
+	grep -q "answered $1 .* full" "$CLUSTER_DIR/fence.log"
+}
+
+fences_forget() {
+	: >"$CLUSTER_DIR/fence.log"
+}
+
+# log_has N TEXT: the daemon of node N logged it, since log_mark.
+declare -A LOG_FROM=()
+log_mark() {
+	LOG_FROM[$1]=$(wc -l <"$CLUSTER_DIR/node$1/log/ddraidd.out")
+}
+log_has() {
+	tail -n "+$((${LOG_FROM[$1]:-0} + 1))" "$CLUSTER_DIR/node$1/log/ddraidd.out" | grep -q -- "$2"
+}
+
+# ---- the array ----
+
+# Options of nbdkit for exporter I, in EXPORTER_ARGS[I].
+declare -A EXPORTER_ARGS=()
+
+member_up() {
+	# shellcheck disable=SC2086 # words
+	exporter_up "$1" "$MEMBER_SIZE" ${EXPORTER_ARGS[$1]:-} || fail "exporter $1"
+}
+
+# array_up NODES ORDER [SPARES]: vol0 on the exporters 1 to 2^ORDER + 1; spares follow.
+array_up() {
+	local n i uris=() count=$(((1 << $2) + 1))
+	cluster_up "$1" || exit 1
+	ARRAY_NODES=$1
+	for ((i = 1; i <= count + ${3:-0}; i++)); do
+		member_up "$i"
+	done
+	for ((i = 1; i <= count; i++)); do
+		uris+=("$(exporter_uri "$i")")
+		ARRAY_MEMBERS+=("$i")
+	done
+	for ((n = 1; n <= ARRAY_NODES; n++)); do
+		mkdir -p "$CLUSTER_DIR/node$n/etc-ddraid"
+		printf '[fence]\nfence = command\nfence_command = %s\nrestart_wait = 6s\n[members]\nzombie_timeout = 2s\n' \
+			"$CLUSTER_DIR/fence" >"$CLUSTER_DIR/node$n/etc-ddraid/ddraid.conf"
+		daemon_start "$n"
+	done
+	for ((n = 1; n <= ARRAY_NODES; n++)); do
+		within 15 "ddraidd of node $n answers" answers "$n"
+	done
+	ctl 1 create vol0 --order "$2" --force "${uris[@]}" >"$CLUSTER_DIR/create" 2>&1 ||
+		fail "create: $(cat "$CLUSTER_DIR/create")"
+	step "vol0 is created"
+	# shellcheck disable=SC2046 # words
+	serve $(seq "$ARRAY_NODES")
+	step "$ARRAY_NODES nodes serve"
+}
+
+# ---- load ----
+
+load() {
+	/usr/bin/python3 "$SCENARIO_LIB/load.py" "$@"
+}
+
+# nbd_do N CODE: Python, in node N, with the array opened as h.
+nbd_do() {
+	node_exec "$1" timeout 40 /usr/bin/python3 -c 'import nbd, sys
+h = nbd.NBD()
+h.connect_uri(sys.argv[1])
+exec(sys.argv[2])' "$ARRAY_URI" "$2"
+}
+
+wrote() { # N AT-LEAST: acknowledged in this run
+	[ "$(tail -n "+$((${WRITERS_FROM[$1]:-0} + 1))" "$CLUSTER_DIR/load.$1" 2>/dev/null | grep -c ^A)" -ge "$2" ]
+}
+
+# writers_start [--reconnect] N...: and waits until each has written something.
+declare -A WRITERS_FROM=()
+writers_start() {
+	local n option=
+	[ "$1" != --reconnect ] || { option=$1; shift; }
+	for n; do
+		rm -f "$CLUSTER_DIR/load.$n.stop"*
+		WRITERS_FROM[$n]=$(grep -c . "$CLUSTER_DIR/load.$n" 2>/dev/null)
+		# shellcheck disable=SC2086 # a word or none
+		node_exec "$n" /usr/bin/python3 "$SCENARIO_LIB/load.py" write "$n" "$ARRAY_NODES" "$ARRAY_URI" \
+			"$CLUSTER_DIR/load.$n" $option >>"$CLUSTER_DIR/load.$n.out" 2>&1 &
+		writers[$n]=$!
+	done
+	for n; do
+		within 20 "node $n writes" wrote "$n" 200
+	done
+}
+
+# Since now, each of these has had so many writes acknowledged: writers_go_on COUNT N...
+writers_go_on() {
+	local n count=$1 before=()
+	shift
+	for n; do
+		before[n]=$(grep -c ^A "$CLUSTER_DIR/load.$n")
+	done
+	for n; do
+		within 25 "node $n goes on writing" went_on "$n" $((before[n] + count))
+	done
+}
+went_on() {
+	[ "$(grep -c ^A "$CLUSTER_DIR/load.$1")" -ge "$2" ]
+}
+
+# The writers of these nodes must end well; those of others, which were killed, are waited for.
+writers_stop() {
+	local n
+	for n in "${!writers[@]}"; do
+		touch "$CLUSTER_DIR/load.$n.stop"
+	done
+	for n; do
+		wait "${writers[$n]}" || fail "the writer of node $n: $(tail -n 3 "$CLUSTER_DIR/load.$n.out")"
+		tail -n 1 "$CLUSTER_DIR/load.$n.out"
+		unset "writers[$n]"
+	done
+	for n in "${!writers[@]}"; do
+		touch "$CLUSTER_DIR/load.$n.stop.now"
+		wait "${writers[$n]}" 2>/dev/null
+		unset "writers[$n]"
+	done
+}
+
+# compare_on N...: every acknowledged byte, read through each of these nodes.
+compare_on() {
+	local n
+	for n; do
+		node_exec "$n" timeout 30 /usr/bin/python3 "$SCENARIO_LIB/load.py" check "$ARRAY_URI" \
+			"$CLUSTER_DIR"/load.[0-9] || fail "wrong data, read through node $n"
+	done
+}
+
+# ---- the end ----
+
+# members_copy: of the raw disks as they are now, for members_check --copied.
+members_copy() {
+	local i
+	for i in "${ARRAY_MEMBERS[@]}"; do
+		cp --sparse=always "$(exporter_disk "$i")" "$CLUSTER_DIR/copy$i" || fail "no copy of member $i"
+	done
+}
+
+# members_check [--copied] [OPTION...]: the checker on the members' raw disks; its result is in
+# CLUSTER_DIR/raw.json.
+members_check() {
+	local i disks=() copied=no
+	[ "${1:-}" != --copied ] || { copied=yes; shift; }
+	for i in "${ARRAY_MEMBERS[@]}"; do
+		if [ $copied = yes ]; then disks+=("$CLUSTER_DIR/copy$i"); else disks+=("$(exporter_disk "$i")"); fi
+	done
+	"$CLUSTER_SRC/tests/checker/ddraid-check-members" --json "$@" "${disks[@]}" >"$CLUSTER_DIR/raw.json"
+}
+
+# raw EXPRESSION: about its result, as r.
+raw() {
+	python3 -c 'import json, sys
+r = json.load(open(sys.argv[1]))
+print(eval(sys.argv[2]))' "$CLUSTER_DIR/raw.json" "$1"
+}
+
+# finish N...: stops the array on these nodes, which are all that run; then no bit may be dirty, no
+# stripe's parity wrong, and the members alone must give every acknowledged byte, each of them left out too.
+finish() {
+	local n strict=--strict
+	! holds "$1" 'a["degraded"]' || strict=
+	ctl "$1" stop vol0 --all-nodes >"$CLUSTER_DIR/stop" 2>&1 || fail "stop: $(cat "$CLUSTER_DIR/stop")"
+	for n; do
+		node_signal "$n" ddraidd TERM
+	done
+	for n; do
+		within 20 "the end of ddraidd on node $n" daemon_gone "$n"
+	done
+	members_check $strict --compare-left-out --extract "$CLUSTER_DIR/user" ||
+		fail "the members: $(raw 'r["problems"]')"
+	load check "$CLUSTER_DIR/user" "$CLUSTER_DIR"/load.[0-9] || fail "the members hold wrong data"
+	step "$(raw '"the members: %d stripes, %d wrong, %d regions dirty" % (r["geometry"]["stripes"],
+		r["stripes_wrong"], len(r["regions_dirty"]))')"
+	cluster_down || exit 1
+	exit 0
+}

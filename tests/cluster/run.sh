@@ -1,0 +1,161 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# The cluster scenarios: three ddraidd on real corosync in network namespaces, faults while all write, and
+# a comparison of every byte. As root, with a build.
+#
+#	run.sh				all of them
+#	run.sh SCENARIO...		these
+#	run.sh --repeat N SCENARIO	one, N times; stops at the first failure
+#	run.sh --list
+#
+# One line per scenario: its seconds, and what it measured. When one fails, the end of its output follows, with the
+# daemons' logs; all logs are kept then. The last line counts. A scenario is a script in
+# scenarios/ on top of lib.sh; it is ended after LIMIT seconds. It must leave nothing behind.
+set -u
+top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
+export top_srcdir top_builddir=${top_builddir:-$top_srcdir}
+# shellcheck source=tests/lib/cluster.sh
+. "$top_srcdir/tests/lib/cluster.sh"
+
+# name, limit in seconds, script with its arguments
+SCENARIOS='
+selftest		150	tests/cluster/selftest.sh
+group-port		150	tests/port/group.sh
+member-killed		45	tests/cluster/scenarios/member-killed.sh
+node-killed		45	tests/cluster/scenarios/node-killed.sh
+node-cut		45	tests/cluster/scenarios/node-cut.sh
+daemon-frozen		45	tests/cluster/scenarios/daemon-frozen.sh
+daemon-killed		45	tests/cluster/scenarios/daemon-killed.sh
+all-killed		45	tests/cluster/scenarios/all-killed.sh
+stale-member		45	tests/cluster/scenarios/stale-member.sh
+fence-fails		45	tests/cluster/scenarios/fence-fails.sh
+leader-join-1		45	tests/cluster/scenarios/leader.sh join query query-sent hello-sent state state-sent
+leader-join-2		45	tests/cluster/scenarios/leader.sh join claim-sent ready ready-sent assign assign-sent
+leader-fail-add-1	45	tests/cluster/scenarios/leader.sh fail-add propose admin-sent propose-sent superblock
+leader-fail-add-2	45	tests/cluster/scenarios/leader.sh fail-add ack superblock-done ack-sent propose-sent
+leader-fail-add-3	45	tests/cluster/scenarios/leader.sh fail-add record commit recorded commit-sent
+leader-fail-add-4	45	tests/cluster/scenarios/leader.sh fail-add superblock rebuild superblock-done flush
+leader-fail-add-5	45	tests/cluster/scenarios/leader.sh fail-add commit propose-sent:2 commit-sent superblock-done:4
+leader-fail-add-6	45	tests/cluster/scenarios/leader.sh fail-add admin-done commit:2 admin-done-sent commit-sent:2
+leader-take-over-1	45	tests/cluster/scenarios/leader.sh take-over query query-sent
+leader-take-over-2	45	tests/cluster/scenarios/leader.sh take-over hello-sent state state-sent
+leader-take-over-3	45	tests/cluster/scenarios/leader.sh take-over record recorded claim-sent
+leader-take-over-4	45	tests/cluster/scenarios/leader.sh take-over fence fence-asked fenced
+leader-take-over-5	45	tests/cluster/scenarios/leader.sh take-over fenced-sent slot-read slot-read-done
+leader-take-over-6	45	tests/cluster/scenarios/leader.sh take-over propose propose-sent ack-sent
+leader-take-over-7	45	tests/cluster/scenarios/leader.sh take-over superblock superblock-done commit
+leader-take-over-8	45	tests/cluster/scenarios/leader.sh take-over commit-sent dirty-sent ready
+leader-take-over-9	45	tests/cluster/scenarios/leader.sh take-over ready-sent resync flush
+leader-take-over-10	45	tests/cluster/scenarios/leader.sh take-over slot-clear slot-clear-done
+'
+
+usage() {
+	sed -n 's/^#\t\(run.sh.*\)/\1/p' "$0"
+}
+
+line_of() {
+	awk -v n="$1" '$1 == n { $1 = ""; print }' <<<"$SCENARIOS"
+}
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/ddraid-scenarios.XXXXXX")
+chmod 755 "$work"
+passed=0 failed=0 skipped=0 running=
+
+interrupted() {
+	trap '' INT TERM HUP
+	[ -z "$running" ] || { kill -TERM "$running" 2>/dev/null; wait "$running"; }
+	echo "interrupted; logs: $work"
+	exit 130
+}
+trap interrupted INT TERM HUP
+
+# What a scenario that was ended hard left behind.
+swept() { # DIR
+	local d clean=0
+	for d in "$1"/ddraid-*; do
+		[ -e "$d/name" ] || continue
+		clean=1
+		(cluster_attach "$d" && cluster_down)
+		echo "$d was left behind"
+	done
+	return $clean
+}
+
+scenario() { # NAME LIMIT SCRIPT ARGUMENT...
+	local name=$1 limit=$2 script=$3 dir status start=$SECONDS result seconds
+	shift 3
+	dir=$(mktemp -d "$work/$name.XXX")
+	CLUSTER_TMP=$dir CLUSTER_KEEP_LOGS=$dir/logs timeout --kill-after=30 "$limit" \
+		bash "$top_srcdir/$script" "$@" >"$dir/out" 2>&1 </dev/null &
+	running=$!
+	wait "$running"
+	status=$?
+	running=
+	seconds=$((SECONDS - start))
+	[ $status != 124 ] || echo "stopped after its limit of $limit s" >>"$dir/out"
+	swept "$dir" >>"$dir/out" 2>&1 || [ $status != 0 ] || status=1
+	case $status in
+	0) result=ok passed=$((passed + 1)) ;;
+	77) result=skip skipped=$((skipped + 1)) ;;
+	*) result=FAIL failed=$((failed + 1)) ;;
+	esac
+	printf '%-4s %-20s %3d s  %s\n' $result "$name" "$seconds" "$(summary "$dir/out" $status)"
+	if [ $result = FAIL ]; then
+		tail -n 120 "$dir/out" | sed 's/^/    | /'
+		echo "    all of it: $dir"
+	else
+		rm -rf "$dir"
+	fi
+	[ $result != FAIL ]
+}
+
+summary() { # OUTPUT STATUS
+	if [ "$2" = 0 ]; then
+		sed -n 's/^measured //p; s/^\([0-9]* passed, 0 failed\)$/\1/p' "$1" |
+			awk '{ printf "%s%s", (NR > 1 ? "; " : ""), $0 }'
+	else
+		grep -E '^FAIL|^skipped|^stopped|left behind' "$1" | head -n 1
+	fi
+}
+
+todo=() repeat=1
+while [ $# -gt 0 ]; do
+	case $1 in
+	--list)
+		awk 'NF { print $1 }' <<<"$SCENARIOS"
+		rmdir "$work"
+		exit
+		;;
+	--repeat)
+		if [ $# != 3 ] || ! [[ $2 =~ ^[1-9][0-9]*$ ]]; then
+			usage >&2
+			exit 2
+		fi
+		repeat=$2
+		shift
+		;;
+	-*)
+		usage >&2
+		exit 2
+		;;
+	*) todo+=("$1") ;;
+	esac
+	shift
+done
+[ ${#todo[@]} -gt 0 ] || mapfile -t todo < <(awk 'NF { print $1 }' <<<"$SCENARIOS")
+for name in "${todo[@]}"; do
+	[ -n "$(line_of "$name")" ] || { echo "no scenario $name; run.sh --list prints them" >&2; exit 2; }
+done
+
+for ((i = 1; i <= repeat; i++)); do
+	for name in "${todo[@]}"; do
+		# shellcheck disable=SC2046 # words
+		scenario "$name" $(line_of "$name") || [ "$repeat" = 1 ] || break 2
+	done
+done
+rmdir "$work" 2>/dev/null || echo "logs: $work"
+printf '%d passed, %d failed' $passed $failed
+[ $skipped = 0 ] || printf ', %d skipped' $skipped
+echo
+[ $failed = 0 ]

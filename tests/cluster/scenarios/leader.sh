@@ -1,0 +1,130 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# The leader dies at a named step of a change, while all write: leader.sh OPERATION STEP[:COUNT]...
+#
+#	join		a daemon that was stopped starts again
+#	fail-add	a member is failed, with the leader dying at the first STEP; added, dying at the second; and so on
+#	take-over	a node has died
+#
+# The dead daemon starts again at once, as under a service manager. What was asked for must then be so, if need
+# be when asked again; all nodes serve, and every byte is there. The steps are those of daemon/failpoint.c.
+set -u
+FAILPOINTS=yes
+# shellcheck source=tests/cluster/lib.sh
+. "$(dirname "$0")/../lib.sh"
+export LOAD_RATE=300
+
+operation=$1
+shift
+
+leader_find() {
+	for leader in 1 2 3; do
+		! holds "$leader" 'a["leading"]' || return 0
+	done
+	return 1
+}
+
+# choose: the leader, and who else asks. Each round makes the lowest of those that serve the leader.
+choose() {
+	case $operation in
+	fail-add) within 20 "a leader" leader_find ;;
+	*) leader=1 ;;
+	esac
+	other=$((leader % 2 + 1)) third=3
+}
+
+# arm STEP: for the leader
+arm() {
+	echo "${1/:/ }" >"$CLUSTER_DIR/node$leader/failpoint"
+}
+
+# The leader has come to its step; its daemon starts again.
+died() {
+	wait_until 15 "$operation: node $leader comes to $1" daemon_gone "$leader" || fail "$1 did not come: $(cat "$CLUSTER_DIR/asked" 2>/dev/null)"
+	step "node $leader died at $1"
+	daemon_start "$leader"
+}
+
+member_is() { # STATE
+	holds "$other" "a['members'][1]['state'] == '$1'"
+}
+
+# ask STATE COMMAND...: by a node that does not lead, again as long as the cluster says that it settles.
+ask() {
+	local want=$1
+	shift
+	until member_is "$want"; do
+		ctl "$other" "$@" >"$CLUSTER_DIR/asked" 2>&1 || sleep 0.2
+		[ "$SECONDS" -lt 43 ] || fail "$*: $(cat "$CLUSTER_DIR/asked")"
+	done
+}
+
+with_join() {
+	daemon_stop "$third"
+	arm "$1"
+	daemon_start "$third"
+	died "$1"
+}
+
+with_fail() {
+	arm "$1"
+	ctl "$other" fail vol0 1 >"$CLUSTER_DIR/asked" 2>&1 &
+	died "$1"
+	wait $!
+	ask faulty fail vol0 1
+}
+
+# The device that was failed is the next spare.
+spare=4
+with_add() {
+	local is=${ARRAY_MEMBERS[1]}
+	arm "$1"
+	ctl "$other" add vol0 1 "$(exporter_uri $spare)" --force >"$CLUSTER_DIR/asked" 2>&1 &
+	died "$1"
+	wait $!
+	until member_is in-sync; do
+		! member_is faulty || ctl "$other" add vol0 1 "$(exporter_uri $spare)" --force >"$CLUSTER_DIR/asked" 2>&1
+		sleep 0.2
+		[ "$SECONDS" -lt 43 ] || fail "add: $(cat "$CLUSTER_DIR/asked"): $(tells "$other" 'a["members"][1]')"
+	done
+	ARRAY_MEMBERS[1]=$spare spare=$is
+}
+
+# Its daemon is killed, and corosync leaves: a node that is off, without the time-outs. The fence need not
+# cut it off, since its daemon's last life is over.
+with_take-over() {
+	arm "$1"
+	node_signal "$third" ddraidd KILL
+	within 10 "the end of ddraidd on node $third" daemon_gone "$third"
+	date +%s%N >"$CLUSTER_DIR/node$third/boot_ns"
+	node_signal "$third" corosync TERM
+	within 10 "the end of corosync on node $third" eval "! node_alive $third corosync"
+	died "$1"
+	serve "$leader" "$other"
+	node_spawn "$third" corosync corosync -f
+	within 15 "corosync of node $third" eval "node_members $third | grep -q '1 2 3 quorate'"
+	daemon_start "$third"
+}
+
+array_up 3 1 1
+writers_start --reconnect 1 2 3
+turn=0
+for at; do
+	choose
+	case $operation in
+	fail-add) if ((turn++ % 2)); then with_add "$at"; else with_fail "$at"; fi ;;
+	*) "with_$operation" "$at" ;;
+	esac
+	for n in 1 2 3; do
+		within 20 "node $n serves after $at" active $n
+	done
+	writers_go_on 30 1 2 3
+	for n in 1 2 3; do
+		! full_fence $n || fail "node $n was cut off after $at: $(cat "$CLUSTER_DIR/fence.log")"
+	done
+done
+measured "$operation: $*"
+writers_stop 1 2 3
+serve 1 2 3
+compare_on 1 2 3
+finish 1 2 3
