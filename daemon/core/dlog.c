@@ -308,6 +308,10 @@ static void check_done(struct engine *e, struct job *j)
 	if (!r || r->check != j)
 		return;
 	r->check = NULL;
+	if (j->unreadable) {
+		free(j);
+		return; /* in doubt still; begun again at a later scan */
+	}
 	r->shared = r->resync_all = false;
 	/* Nothing was let in meanwhile: what was written has been checked. */
 	memset(r->written, 0, e->geo.region_stripes / 8 + 1);

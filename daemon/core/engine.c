@@ -103,7 +103,7 @@ void batch_open(struct batch *b)
 {
 	assert(!b->pending);
 	b->pending = 1;
-	b->ok = b->failed = 0;
+	b->ok = b->failed = b->unreadable = 0;
 	b->err = 0;
 }
 
@@ -311,9 +311,30 @@ static bool is_connection_error(int err)
 	       err == -ESHUTDOWN || err == -ENXIO || err == -ECONNABORTED || err == -EHOSTUNREACH;
 }
 
+const struct map *map_next(const struct engine *e)
+{
+	return e->proposing ? &e->prop : &e->map;
+}
+
+/* R3: the map can't do without it. */
+bool member_indispensable(const struct engine *e, uint8_t member)
+{
+	const struct map *m = map_next(e);
+
+	return map_insync_mask(m) >> member & 1 && map_count_insync(m) <= e->geo.k;
+}
+
+bool member_misread(const struct engine *e, uint8_t member)
+{
+	return e->bad[member] == MEMBER_MISSING && e->misread[member];
+}
+
 /* This node can't use `member` any more: it gets nothing until the map says otherwise. */
 void member_bad(struct engine *e, uint8_t member, enum member_state want)
 {
+	if (member_misread(e, member))
+		e->bad[member] = 0; /* whatever it is now weighs more */
+	e->misread[member] = false;
 	if (e->bad[member] == MEMBER_FAULTY || e->bad[member] == want)
 		return;
 	if (e->bad[member] == MEMBER_MISSING && want == MEMBER_SUSPECT)
@@ -322,6 +343,33 @@ void member_bad(struct engine *e, uint8_t member, enum member_state want)
 	e->bad_us[member] = 0;
 	if (e->dev_of[member] != NO_DEV && e->dev[e->dev_of[member]].under_way)
 		out_add(e, OUT_DEV_CANCEL)->cancel.dev = e->dev_of[member];
+}
+
+/*
+ * It answered a read with an error, but is there. As long as the others can do without it, it is
+ * given up like any other. If they can't, the error is this read's alone: one bad sector is no
+ * reason to stop the array. Nothing is cancelled: what it was sent, it may well carry out, and
+ * it may be taken back.
+ */
+static void read_failed(struct engine *e, const struct dio *d)
+{
+	if (member_indispensable(e, d->member)) {
+		d->b->unreadable |= 1u << d->member;
+		return;
+	}
+	if (e->bad[d->member])
+		return;
+	e->bad[d->member] = MEMBER_MISSING;
+	e->misread[d->member] = true;
+	e->bad_us[d->member] = 0;
+}
+
+/* Another member left before the map could drop the one with a read error: so that one stays. */
+static void misread_advance(struct engine *e)
+{
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (member_misread(e, i) && member_indispensable(e, i))
+			e->bad[i] = 0;
 }
 
 static void dio_failed(struct engine *e, const struct dio *d)
@@ -336,6 +384,8 @@ static void dio_failed(struct engine *e, const struct dio *d)
 	} else if (d->op == DEV_FLUSH || d->flags & DEV_F_FUA) {
 		e->dev[d->dev].flush_failed = true;
 		member_bad(e, d->member, MEMBER_FAULTY); /* R14 */
+	} else if (d->op == DEV_READ) {
+		read_failed(e, d);
 	} else {
 		member_bad(e, d->member, MEMBER_MISSING);
 	}
@@ -525,6 +575,7 @@ static void dev_down(struct engine *e, const struct event *ev)
 
 static void devs_advance(struct engine *e)
 {
+	misread_advance(e);
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		struct dev *d = &e->dev[i];
 
@@ -781,8 +832,8 @@ uint64_t engine_deadline_us(const struct engine *e)
 {
 	uint64_t d = e->hb_next_us ? e->hb_next_us : e->now + IDLE_TICK_US;
 
-	if (e->scan_us && e->scan_us < d)
-		d = e->scan_us;
+	if (e->scan_us > e->now && e->scan_us < d)
+		d = e->scan_us; /* one that is due waits for something else */
 	return d > e->now ? d : e->now + 1000;
 }
 
@@ -882,6 +933,9 @@ void engine_status(const struct engine *e, struct engine_status *st)
 	st->parity_fixed = e->n_parity_fixed;
 	st->resync_bytes = e->n_resync_bytes;
 	st->read_resync_bytes = e->n_read_resync_bytes;
+	st->unreadable_reads = e->n_unreadable;
+	st->unreadable = e->unreadable;
+	st->unreadable_waits = e->rb.again_us > e->now || e->rec.again_us > e->now;
 	st->recovery_count = e->recovery_count;
 	memcpy(st->recovery, e->recovery, sizeof(st->recovery));
 	if (!st->io_allowed || e->proposing)

@@ -279,6 +279,19 @@ struct recovery {
 	uint64_t read_bytes; /* resynced first because they were read here: R18 */
 };
 
+/*
+ * A read error of a member that the map can't do without: what lies there can't be decoded either.
+ * A front-end's read is answered with EIO then, a resync or a rebuild waits. A write of these
+ * blocks, or a member that comes back, mends it.
+ */
+struct unreadable {
+	uint32_t members; /* mask */
+	uint64_t
+	    offset; /* of the user's bytes, where it was met; the request's, not the sector's */
+	uint32_t bytes;
+	uint64_t us; /* when, 0 = never */
+};
+
 /* A picture for status, tests and the simulator; a copy. */
 struct engine_status {
 	enum engine_state state;
@@ -305,6 +318,9 @@ struct engine_status {
 	uint64_t marks, clears, page_writes, lock_requests; /* counters since start */
 	uint64_t parity_fixed; /* stripes whose parity a resync or check changed */
 	uint64_t resync_bytes, read_resync_bytes; /* all of this node: of dead slots, for reads */
+	uint64_t unreadable_reads;                /* front-end reads answered with EIO, see there */
+	struct unreadable unreadable;             /* the last one that this node met */
+	bool unreadable_waits;                    /* this node's resync or rebuild waits for it */
 	uint32_t recovery_count;                  /* oldest first */
 	struct recovery recovery[DDR_RECOVERIES];
 };

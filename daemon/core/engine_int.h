@@ -44,6 +44,7 @@ typedef struct Ddraid__NodeMsg nodemsg;
 struct batch {
 	uint32_t pending;
 	uint32_t ok, failed; /* masks by member (by device for raw requests) */
+	uint32_t unreadable; /* of those that failed: a bad spot of a member that must stay */
 	int err;             /* of the last failure */
 	void (*done)(struct engine *e, struct batch *b);
 };
@@ -162,6 +163,7 @@ struct op {               /* a front-end request's share in one region */
 	uint32_t want, valid; /* degraded read */
 	bool planned;
 	bool spoiled; /* a decoding read: own write of the same blocks has begun since */
+	uint64_t unreadable_us, again_us; /* a read that met a bad spot: since when, when again */
 	struct job *job;
 };
 
@@ -195,7 +197,8 @@ struct job {              /* something that works through a region under EX */
 	uint32_t wrote; /* mask that the window's write stage must reach */
 	bool busy;      /* a batch of it is under way */
 	bool cancelled;
-	uint64_t first; /* READ: stripe that data[0] belongs to */
+	bool unreadable; /* ended before its end: a bad spot, and nothing to decode it from */
+	uint64_t first;  /* READ: stripe that data[0] belongs to */
 	struct plan plan;
 	struct batch batch;
 	void (*done)(struct engine *e, struct job *j);
@@ -241,6 +244,7 @@ struct engine {
 	uint32_t dio_under_way;
 	uint32_t dev_of[DDR_MAX_MEMBERS];
 	uint8_t bad[DDR_MAX_MEMBERS];      /* state that this node wants for a member, 0 = none */
+	bool misread[DDR_MAX_MEMBERS];     /* bad, but only for a read error: may be taken back */
 	uint64_t bad_us[DDR_MAX_MEMBERS];  /* when it was last reported */
 	uint64_t lost_us[DDR_MAX_MEMBERS]; /* SUSPECT since, on the leader */
 
@@ -299,6 +303,7 @@ struct engine {
 		struct iovec sb_iov[DDR_MAX_MEMBERS];
 		uint8_t (*sb_buf)[DDR_BLOCK_BYTES];
 		uint8_t wanted[DDR_MAX_MEMBERS]; /* states that somebody asked for, 0 = none */
+		bool misread[DDR_MAX_MEMBERS];   /* wanted MISSING, but only for a read error */
 		bool full[DDR_MAX_MEMBERS];      /* REBUILDING from nothing */
 		uint64_t wanted_us[DDR_MAX_MEMBERS];
 		uint8_t new_uuid[DDR_MAX_MEMBERS][DDR_UUID_BYTES]; /* of a member to add */
@@ -317,7 +322,8 @@ struct engine {
 	struct {
 		struct job job;
 		bool running, flushing, flushed, writing, rewriting;
-		uint8_t *done; /* log_pages planes: resynced, not yet cleared */
+		uint64_t again_us; /* a bad spot was in the way: not before this */
+		uint8_t *done;     /* log_pages planes: resynced, not yet cleared */
 		uint32_t done_count;
 		uint32_t of_slot; /* where the job's region is dirty */
 		uint32_t slot, page;
@@ -338,6 +344,7 @@ struct engine {
 		uint64_t checkpoint;
 		uint64_t map_num;
 		uint64_t flush_num; /* map_num when the flush was issued */
+		uint64_t again_us;  /* a bad spot was in the way: not before this */
 		struct batch batch;
 		bool busy;
 	} rb;
@@ -395,7 +402,8 @@ struct engine {
 	} asked;
 
 	uint64_t n_marks, n_clears, n_page_writes, n_lock_requests, n_parity_fixed;
-	uint64_t n_resync_bytes, n_read_resync_bytes;
+	uint64_t n_resync_bytes, n_read_resync_bytes, n_unreadable;
+	struct unreadable unreadable; /* the last */
 };
 
 /* engine.c */
@@ -425,6 +433,9 @@ uint32_t write_musts(const struct engine *e);   /* members without which no writ
 uint32_t read_mask(const struct engine *e);     /* members that may be read now */
 void devs_bind(struct engine *e);
 void member_bad(struct engine *e, uint8_t member, enum member_state want);
+bool member_misread(const struct engine *e, uint8_t member);
+bool member_indispensable(const struct engine *e, uint8_t member);
+const struct map *map_next(const struct engine *e); /* the proposed, else the committed */
 uint32_t devs_up_mask(const struct engine *e);
 void flush_members(struct engine *e, struct batch *b, uint32_t mask);
 int plan_alloc(struct plan *p, const struct geo *g, uint32_t count);
@@ -468,7 +479,7 @@ void epoch_message(struct engine *e, uint32_t from, const nodemsg *m);
 void epoch_advance(struct engine *e);
 void epoch_reset(struct engine *e);
 void epoch_adopt(struct engine *e, const struct map *m);
-void epoch_want_out(struct engine *e, uint32_t member, uint32_t want);
+void epoch_want_out(struct engine *e, uint32_t member, uint32_t want, bool misread);
 bool epoch_propose_wanted(struct engine *e);
 int geo_adopt(struct engine *e, const struct superblock *sb);
 uint32_t map_count_insync(const struct map *m);
@@ -553,6 +564,8 @@ void op_done(struct engine *e, struct op *op, int err);
 void io_free_all(struct engine *e);
 
 /* window.c */
+#define UNREADABLE_AGAIN_US 2000000ull /* a job that met a bad spot tries again after so long */
+void unreadable_met(struct engine *e, uint32_t members, uint64_t stripe, uint32_t count);
 void window_start(struct engine *e, struct job *j);
 void job_init(struct job *j, enum job_kind kind, void (*done)(struct engine *, struct job *),
 	      void *arg);

@@ -46,6 +46,7 @@ void epoch_reset(struct engine *e)
 {
 	e->ld.own_prop = e->ld.revive = e->ld.committing = false;
 	memset(e->ld.wanted, 0, sizeof(e->ld.wanted));
+	memset(e->ld.misread, 0, sizeof(e->ld.misread));
 	memset(e->ld.full, 0, sizeof(e->ld.full));
 	e->acked_proposal = false;
 }
@@ -163,12 +164,17 @@ static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
 		e->ld.own_prop = e->ld.need_epoch = e->ld.committing = false;
 }
 
-/* Leader: a node can't use member i; the worst that anybody says counts. */
-void epoch_want_out(struct engine *e, uint32_t i, uint32_t want)
+/* Leader: a node can't use member i; the worst that anybody says counts. A read error is the least
+ * of all, and no reason at all if the map can't do without the member. */
+void epoch_want_out(struct engine *e, uint32_t i, uint32_t want, bool misread)
 {
+	uint8_t had = e->ld.misread[i] ? 0 : e->ld.wanted[i];
+
 	if (want < MEMBER_SUSPECT || want > MEMBER_FAULTY ||
-	    (want <= e->ld.wanted[i] && e->ld.wanted[i] != MEMBER_REBUILDING))
+	    (misread && (e->ld.misread[i] || member_indispensable(e, (uint8_t)i))) ||
+	    (want <= had && had != MEMBER_REBUILDING))
 		return;
+	e->ld.misread[i] = misread;
 	e->ld.wanted[i] = (uint8_t)want;
 	e->ld.wanted_us[i] = e->now;
 }
@@ -176,7 +182,7 @@ void epoch_want_out(struct engine *e, uint32_t i, uint32_t want)
 static void take_report(struct engine *e, const nodemsg *m)
 {
 	if (leading(e) && m->report->member < e->map.n)
-		epoch_want_out(e, m->report->member, m->report->state);
+		epoch_want_out(e, m->report->member, m->report->state, m->report->misread);
 }
 
 void epoch_message(struct engine *e, uint32_t from, const nodemsg *m)
@@ -231,6 +237,7 @@ static void report_advance(struct engine *e)
 		e->bad_us[i] = e->now;
 		b.member = i;
 		b.state = e->bad[i];
+		b.misread = member_misread(e, i);
 		msg_send(e, &msg);
 	}
 }
@@ -316,6 +323,19 @@ static bool wish_moot(const struct map *base, uint8_t i, uint8_t want)
 	       (want == MEMBER_SUSPECT && s == MEMBER_MISSING);
 }
 
+/* If not all can leave: first who failed a flush; a suspect may be back unharmed (R14, R17); last
+ * who only has a bad spot. */
+static bool wishes_apply(struct engine *e, struct map *next, bool misread)
+{
+	bool any = false;
+
+	for (uint8_t want = MEMBER_REBUILDING; want; want--)
+		for (uint8_t i = 0; i < next->n; i++)
+			if (e->ld.wanted[i] == want && e->ld.misread[i] == misread)
+				any |= wish_apply(e, next, i);
+	return any;
+}
+
 static bool next_map(struct engine *e, struct map *next)
 {
 	const struct map *base =
@@ -334,13 +354,10 @@ static bool next_map(struct engine *e, struct map *next)
 			e->ld.wanted[i] = 0;
 		if (e->ld.wanted[i] && wish_moot(base, i, e->ld.wanted[i]))
 			e->ld.wanted[i] = 0;
+		e->ld.misread[i] &= e->ld.wanted[i] == MEMBER_MISSING;
 	}
-	/* If not all can leave: first who failed a flush; a suspect may be back unharmed (R14,
-	 * R17). */
-	for (uint8_t want = MEMBER_REBUILDING; want; want--)
-		for (uint8_t i = 0; i < next->n; i++)
-			if (e->ld.wanted[i] == want && wish_apply(e, next, i))
-				any = true;
+	any |= wishes_apply(e, next, false);
+	any |= wishes_apply(e, next, true);
 	if (e->rb.state == RB_COPY && !e->rb.partial && e->rb.checkpoint &&
 	    next->member[e->rb.member].state == MEMBER_REBUILDING &&
 	    e->rb.checkpoint > next->member[e->rb.member].rebuilt_upto) {
@@ -613,6 +630,7 @@ bool assemble(struct engine *e)
 		bool fresh = own && epoch_cmp(&own->map.epoch, &sb->committed) >= 0;
 
 		e->ld.wanted[i] = 0;
+		e->ld.misread[i] = false;
 		if (needed && !own)
 			e->ld.wanted[i] = MEMBER_SUSPECT;
 		else if (needed && !fresh)

@@ -16,6 +16,7 @@
 #include "engine_int.h"
 
 #define BUF_ALIGN 64u
+#define READ_AGAIN_US 500000ull /* a read that met a bad spot, while a member may come back */
 
 static void fio_check(struct engine *e, struct fio *f)
 {
@@ -181,11 +182,37 @@ void io_start_op(struct engine *e, struct op *op)
 
 /* ---- reads ---------------------------------------------------------------------------------- */
 
+/*
+ * A bad spot of a member, and none to decode it from: EIO, for this read only. But a member whose
+ * connection broke, or that is being brought up to date after that, may bring it back: so wait for
+ * it, as long as one waits for a member.
+ */
+static bool read_is_lost(struct engine *e, struct op *op)
+{
+	const struct map *m = map_next(e);
+	bool returns = false;
+
+	unreadable_met(e, op->batch.unreadable, op->stripe, op->count);
+	if (!op->unreadable_us)
+		op->unreadable_us = e->now;
+	op->again_us = e->now + READ_AGAIN_US;
+	for (uint8_t i = 0; i < m->n; i++)
+		returns |= m->member[i].state == MEMBER_SUSPECT ||
+			   (m->member[i].state == MEMBER_REBUILDING &&
+			    m->member[i].flags & MEMBER_F_PARTIAL);
+	return !returns || e->now - op->unreadable_us >= e->cfg.tun.member_retry_ms * 1000ull;
+}
+
 static void read_ended(struct engine *e, struct batch *b)
 {
 	struct op *op = list_entry(b, struct op, batch);
 
 	if (e->state == ENGINE_REMOVED) {
+		op_done(e, op, -EIO);
+		return;
+	}
+	if (b->unreadable && b->failed == b->unreadable && !op->spoiled && read_is_lost(e, op)) {
+		e->n_unreadable++;
 		op_done(e, op, -EIO);
 		return;
 	}
@@ -220,7 +247,10 @@ static bool read_degraded(struct engine *e, struct op *op, uint32_t rows)
 
 static void repair_done(struct engine *e, struct job *j)
 {
-	op_done(e, j->arg, e->state == ENGINE_REMOVED ? -EIO : 0);
+	if (j->unreadable && e->state != ENGINE_REMOVED)
+		op_retry(e, j->arg); /* a member has left: as any degraded read */
+	else
+		op_done(e, j->arg, e->state == ENGINE_REMOVED ? -EIO : 0);
 }
 
 static void read_repair(struct engine *e, struct op *op)
@@ -242,7 +272,8 @@ static void read_try(struct engine *e, struct op *op)
 {
 	uint32_t rows = read_mask(e), all = (1u << e->geo.n) - 1;
 
-	if (e->phase != PH_READY || !gate_open(e) || region_read_waits(e, op))
+	if (e->phase != PH_READY || !gate_open(e) || e->now < op->again_us ||
+	    region_read_waits(e, op))
 		return; /* R18: until the dead slots are read */
 	if (!map_degraded(&e->map) && region_foreign(e, geo_region_of(&e->geo, op->stripe))) {
 		read_repair(e, op);

@@ -194,7 +194,7 @@ static bool claims_in(struct engine *e)
 /* Who of the round can't use a member has said so in Hello; it counts before anybody reads. */
 static void bad_gather(struct engine *e)
 {
-	const struct map *m = e->proposing ? &e->prop : &e->map;
+	const struct map *m = map_next(e);
 
 	for (uint32_t j = 0; j < e->peer_count; j++) {
 		const struct peer *p = &e->peer[j];
@@ -202,7 +202,7 @@ static void bad_gather(struct engine *e)
 		for (uint8_t i = 0; p->in_round && i < m->n; i++) {
 			if (!p->bad[i] || !(map_write_mask(m) >> i & 1))
 				continue;
-			epoch_want_out(e, i, p->bad[i]);
+			epoch_want_out(e, i, p->bad[i], false);
 			e->ld.need_epoch = true;
 		}
 	}
@@ -296,6 +296,7 @@ static void suspects_advance(struct engine *e)
 	for (uint8_t i = 0; i < e->map.n; i++) {
 		if (e->map.member[i].state != MEMBER_SUSPECT || e->ld.wanted[i])
 			continue;
+		e->ld.misread[i] = false;
 		if (all_reach(e, i))
 			e->ld.wanted[i] = MEMBER_REBUILDING;
 		else if (e->now - e->lost_us[i] > e->cfg.tun.member_retry_ms * 1000ull)
@@ -339,9 +340,14 @@ static void stuck_advance(struct engine *e)
 {
 	bool back = true, stuck = false;
 
-	const struct map *m = e->proposing ? &e->prop : &e->map;
+	const struct map *m = map_next(e);
 
 	for (uint8_t i = 0; i < m->n; i++) {
+		if (e->ld.misread[i] && member_indispensable(e, i)) {
+			/* Its node takes it back as well. */
+			e->ld.wanted[i] = 0;
+			e->ld.misread[i] = false;
+		}
 		if (e->ld.wanted[i] < MEMBER_SUSPECT || e->ld.wanted[i] > MEMBER_FAULTY ||
 		    m->member[i].state != MEMBER_IN_SYNC || map_count_insync(m) > e->geo.k)
 			continue;
@@ -352,6 +358,7 @@ static void stuck_advance(struct engine *e)
 	if (!stuck || !back)
 		return;
 	memset(e->ld.wanted, 0, sizeof(e->ld.wanted));
+	memset(e->ld.misread, 0, sizeof(e->ld.misread));
 	e->ld.revive = true;
 }
 

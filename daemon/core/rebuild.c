@@ -122,6 +122,8 @@ static bool gathered(struct engine *e)
 static void copied(struct engine *e, struct job *j)
 {
 	e->rb.running = false;
+	if (j->unreadable)
+		e->rb.again_us = e->now + UNREADABLE_AGAIN_US;
 	if (e->rb.state != RB_COPY || !rebuilding(&e->map, e->rb.member) ||
 	    j->target != 1u << e->rb.member || j->stripe < j->end)
 		return; /* abandoned */
@@ -176,7 +178,8 @@ static void copy_advance(struct engine *e)
 void rebuild_advance(struct engine *e)
 {
 	if (!rebuild_current(e) || e->rb.busy || e->rb.running || e->rb.job.r || e->rb.job.busy ||
-	    !member_usable(e, e->rb.member) || !(write_targets(e) >> e->rb.member & 1))
+	    e->now < e->rb.again_us || !member_usable(e, e->rb.member) ||
+	    !(write_targets(e) >> e->rb.member & 1))
 		return; /* or a proposal drops it again */
 	switch (e->rb.state) {
 	case RB_IDLE:

@@ -311,7 +311,9 @@ static void hello_send(struct engine *e)
 	}
 	b.departed = ptr;
 	for (uint8_t i = 0; i < e->map.n; i++)
-		bad[b.n_bad++] = map_write_mask(&e->map) >> i & 1 ? e->bad[i] : 0;
+		bad[b.n_bad++] = map_write_mask(&e->map) >> i & 1 && !member_misread(e, i)
+				     ? e->bad[i]
+				     : 0; /* a read error may be told later, and taken back */
 	b.bad = bad;
 	msg_send(e, &m);
 }

@@ -373,7 +373,9 @@ bool slots_rewrite(struct engine *e)
 static void resynced(struct engine *e, struct job *j)
 {
 	e->rec.running = false;
-	if (e->state == ENGINE_REMOVED || !leading(e))
+	if (j->unreadable)
+		e->rec.again_us = e->now + UNREADABLE_AGAIN_US;
+	if (e->state == ENGINE_REMOVED || !leading(e) || j->unreadable)
 		return;
 	plane_set(e->rec.done, j->region, true);
 	e->rec.done_count++;
@@ -451,7 +453,7 @@ void slots_advance(struct engine *e)
 	struct job *j = &e->rec.job;
 	uint64_t r;
 
-	if (e->rec.running || e->rec.flushing || j->r || j->busy ||
+	if (e->rec.running || e->rec.flushing || j->r || j->busy || e->now < e->rec.again_us ||
 	    !members_ready(e, write_musts(e) | write_targets(e)) || !stale_written(e))
 		return;
 	r = region_next(e);

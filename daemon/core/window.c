@@ -15,7 +15,8 @@
  * With one member missing (m = 1) there is nothing to resync: the k fragments that are left are the
  * truth. The caller moves such regions to the missed set. But if that member is being rebuilt,
  * RESYNC and CHECK decode onto it: it may have been copied already, before the region came to be in
- * doubt.
+ * doubt. If one of the k then has a bad spot, the job ends there and gives the region up, so that
+ * its blocks can be written anew; its owner tries again later.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -61,6 +62,17 @@ static void job_end(struct engine *e, struct job *j)
 	j->r = NULL;
 	if (!cancelled)
 		j->done(e, j);
+}
+
+/* For the status. */
+void unreadable_met(struct engine *e, uint32_t members, uint64_t stripe, uint32_t count)
+{
+	e->unreadable = (struct unreadable){
+	    .members = members,
+	    .offset = stripe * e->geo.p.stripe_bytes,
+	    .bytes = count * e->geo.p.stripe_bytes,
+	    .us = e->now,
+	};
 }
 
 /* The owner has no more use for it. It may still be `busy` for a moment: look before starting it.
@@ -138,6 +150,12 @@ static void window_read(struct engine *e, struct batch *b)
 
 	j->busy = false;
 	if (j->cancelled || e->state == ENGINE_REMOVED) {
+		job_end(e, j);
+		return;
+	}
+	if (b->unreadable && b->failed == b->unreadable && j->map_num == e->map.epoch.num) {
+		unreadable_met(e, b->unreadable, j->stripe, j->count);
+		j->unreadable = true;
 		job_end(e, j);
 		return;
 	}

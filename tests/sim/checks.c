@@ -480,6 +480,8 @@ static void map_commit(struct sim *s, struct simnode *n, const struct map *map)
 		sim_fail(s, "C6", "map %lu has %u members in sync", map->epoch.num, insync);
 	if (n)
 		check_fenced(s, n, map);
+	for (uint32_t i = 0; i < s->incs; i++)
+		s->inc[i].gone_on |= checks_left(s, &s->inc[i]) && map->epoch.inc != s->inc[i].inc;
 	checks_bind(s);
 	risk_settle_all(s);
 }
@@ -547,7 +549,7 @@ static void view_installed(struct sim *s, struct simnode *n)
 
 		/* It is about its consumers: one that never served had none. */
 		if (in->served && !checks_left(s, in))
-			in->left_epoch = s->checks.map.epoch.num;
+			in->gone_on = false;
 		if (in->served)
 			in->left_told[n->idx] = n->gen;
 		in->left_at |= 1u << n->idx;
@@ -640,6 +642,7 @@ void checks_map(struct sim *s, struct simnode *n)
 
 void checks_step(struct sim *s, struct simnode *n)
 {
+	spot_check(s, n);
 	if (n->eio_us == s->now && s->now && !n->removing)
 		sim_fail(s, "C8",
 			 "node %u failed a request although it was not removed and k "

@@ -104,6 +104,7 @@ static void land_write(struct sim *s, struct req *r, uint32_t from, uint32_t to)
 
 	if (from >= to)
 		return;
+	spot_written(d, r->offset + from, to - from);
 	seq = disk_write(s, d, r->offset + from, to - from, r->buf + from, r->flags & DEV_F_FUA);
 	r->wseq[from ? 1 : 0] = seq;
 	checks_exec(s, r);
@@ -121,6 +122,10 @@ static bool land_error(struct sim *s, struct req *r)
 					      : &d->write_errs;
 
 	if (d->dead) {
+		r->err = -EIO;
+		return true;
+	}
+	if (spot_strikes(s, r)) {
 		r->err = -EIO;
 		return true;
 	}

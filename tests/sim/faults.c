@@ -31,6 +31,8 @@ static bool others_well(const struct sim *s, uint32_t but)
 
 		if (s->checks.member_of[i] == NONE || i == but)
 			continue;
+		if (d->spot_hit_us && s->now < d->spot_hit_us + 300 * MS)
+			return false;
 		if (s->checks.lossy[i] || d->cache_lost || d->read_errs || d->write_errs ||
 		    d->flush_errs || d->dead || !d->powered || d->hidden)
 			return false;
@@ -434,6 +436,7 @@ bool fault_start(struct sim *s, enum fault f)
 
 void faults_heal(struct sim *s)
 {
+	spot_heal(s);
 	for (uint32_t i = 0; i < s->o.disks; i++) {
 		struct disk *d = &s->disk[i];
 

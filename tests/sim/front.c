@@ -253,8 +253,8 @@ static void check_success(struct sim *s, const struct simnode *n, const struct f
 	uint64_t epoch = s->checks.map.epoch.num;
 
 	/* The others have gone on: they serve nobody before they have committed an epoch without
-	 * it. */
-	if ((checks_left(s, in) && epoch > in->left_epoch) || in->removed ||
+	 * it. If they all froze or died before that, it may go on instead. */
+	if ((checks_left(s, in) && in->gone_on) || in->removed ||
 	    (in->fenced && epoch > in->fenced_epoch))
 		sim_fail(s, "C8 R6",
 			 "node %u answered a request of %lu us ago with success although "
@@ -276,6 +276,8 @@ static void check_failure(struct sim *s, struct simnode *n, const struct fop *f,
 	/* R6, or the policy for fewer than k fragments. */
 	if (checks_left(s, in) || in->removed || in->fenced ||
 	    (s->o.tun.eio_when_lost && since && s->now - since < 2000 * MS))
+		return;
+	if (f->op == IO_READ && spot_excuses(s, f->offset, f->bytes, f->issued_us))
 		return;
 	n->eio_us = s->now; /* it must say OUT_REMOVED in the same step */
 }

@@ -60,6 +60,8 @@ const char *const fault_name[F_COUNT] = {
     [F_LOCK_RECOVERY] = "dlm-recovery",
     [F_LOCK_FREED_EARLY] = "dlm-freed-before-fence",
     [F_GARBAGE_ALLOWED] = "garbage-allowed",
+    [F_BAD_SPOT] = "bad-spot",
+    [F_BAD_SPOT_DEGRADED] = "bad-spot-while-degraded",
 };
 
 static bool allowed(const struct sim *s, enum fault f)
@@ -116,6 +118,7 @@ void plan_init(struct sim *s)
 	struct planner *p = &s->planner;
 
 	p->armed = F_COUNT;
+	spot_init(s);
 	if (s->o.faultless)
 		return;
 	p->left = s->o.faults;

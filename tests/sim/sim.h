@@ -17,7 +17,8 @@
  *   oracle.c  what a sector may contain
  *   risk.c    which stripes may turn to garbage, and when: the crash contract
  *   checks.c  everything else that must hold
- *   plan.c    which faults when; faults.c: the faults; operator.c: the administrator
+ *   plan.c    which faults when; faults.c: the faults; spot.c: bad spots; operator.c: the
+ *             administrator
  *   trace.c, stats.c
  *
  * Rules: no wall clock, no address in any decision or line of trace, all randomness from s->rng.
@@ -146,6 +147,9 @@ struct disk {
 	uint64_t slow_until_us;
 	uint32_t read_errs, write_errs, flush_errs; /* to be reported, once each */
 	bool flush_err_loses;
+	bool spot; /* spot.c: these bytes can't be read */
+	uint32_t spot_no;
+	uint64_t spot_from, spot_to, spot_hit_us;
 	char uri[32];
 };
 int disk_init(struct sim *s, struct disk *d, uint32_t idx, uint64_t bytes);
@@ -221,7 +225,7 @@ struct incn {
 	bool removed; /* its engine said OUT_REMOVED */
 	/* Per node: the daemon that was told of a quorate view without it, 0 = none. */
 	uint64_t left_told[SIM_MAX_NODES];
-	uint64_t left_epoch; /* the newest committed when the first of these was told */
+	bool gone_on;        /* an epoch that it did not propose was committed since */
 	bool wrote;          /* to a member, anything */
 	bool served;         /* consumers had it open */
 	uint32_t known_to;   /* mask: nodes whose present daemon has heard from it */
@@ -564,6 +568,8 @@ enum fault {
 	F_LOCK_RECOVERY,
 	F_LOCK_FREED_EARLY,
 	F_GARBAGE_ALLOWED,
+	F_BAD_SPOT,
+	F_BAD_SPOT_DEGRADED,
 	F_COUNT
 };
 struct planner {
@@ -590,6 +596,12 @@ bool fault_counts_itself(enum fault f); /* when it happens, not when it is plann
 void faults_heal(struct sim *s);
 void fault_exporter_power(struct sim *s, uint32_t disk, uint64_t off_us, bool trusted);
 void fault_cluster_power(struct sim *s, bool exporters);
+void spot_init(struct sim *s);
+void spot_heal(struct sim *s);
+void spot_written(struct disk *d, uint64_t offset, uint64_t bytes);
+void spot_check(struct sim *s, const struct simnode *n);
+bool spot_strikes(struct sim *s, const struct req *r);
+bool spot_excuses(const struct sim *s, uint64_t offset, uint32_t bytes, uint64_t since_us);
 void operator_init(struct sim *s);
 void operator_answer(struct sim *s, struct simnode *n, uint64_t tag, int err, const char *why);
 bool operator_kick(struct sim *s, enum admin_cmd cmd);
@@ -647,7 +659,8 @@ struct sim {
 	uint64_t seed;
 	const struct sim_cli *cli;
 	struct stats *stats;
-	struct rng rng;
+	struct rng rng, spot_rng;
+	uint64_t spot_us; /* when one last struck a full map */
 	struct heap heap;
 	uint64_t now, stamp, events;
 	struct opts o;
