@@ -278,7 +278,8 @@ struct engine {
 	bool have_geo, have_map;
 	struct geo geo;
 	struct superblock base; /* the array's constants; map and seq are not used */
-	struct map map;         /* committed */
+	struct map map; /* committed; from an assembly on, what the newest superblock says */
+	struct epoch committed; /* newest epoch known committed: map's, but after an assembly */
 	bool proposing, acked_proposal;
 	struct map prop;
 	uint64_t sb_seq;

@@ -85,7 +85,7 @@ static void commit_effects(struct engine *e, const struct map *old)
 		dlog_send_missed(e);
 }
 
-/* The map is committed as far as this node knows. */
+/* This node goes by the map from now on. */
 void epoch_adopt(struct engine *e, const struct map *m)
 {
 	struct map old = e->map;
@@ -157,7 +157,7 @@ static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
 	if (from != e->leader || !e->proposing || !epoch_is(m->commit->epoch, &e->prop.epoch))
 		return;
 	epoch_adopt(e, &e->prop);
-	e->want_record.committed = e->map.epoch;
+	e->committed = e->want_record.committed = e->map.epoch;
 	gone_prune(e);
 	if (from == e->cfg.node)
 		e->ld.own_prop = e->ld.need_epoch = e->ld.committing = false;
@@ -412,7 +412,7 @@ static void sb_write(struct engine *e)
 		if (e->dev[i].sb_ok && e->dev[i].sb.seq > e->sb_seq)
 			e->sb_seq = e->dev[i].sb.seq;
 	sb.seq = ++e->sb_seq;
-	sb.committed = e->map.epoch;
+	sb.committed = e->committed;
 	sb.map = e->prop;
 	e->ld.sb_writing = true;
 	batch_init(&e->ld.sb_batch, sb_written);
@@ -629,6 +629,9 @@ bool assemble(struct engine *e)
 	if (!records_agree(e, &map, absent))
 		return false;
 	e->ld.refused = false;
+	/* Not the map's own epoch: that may be a proposal which some members have never got. Called
+	 * committed, it would make them stale if this leader died while it wrote the next one. */
+	e->committed = sb->committed;
 	epoch_adopt(e, &map);
 	return true;
 }

@@ -22,6 +22,7 @@ struct world {
 	uint64_t next_inc;
 	uint8_t *disk[MEMBERS + 1];
 	bool dead[MEMBERS + 1];
+	uint32_t hung; /* members whose superblock writes neither land nor end */
 	struct outq q;
 	struct record record;
 	struct event *pending; /* events that outs have led to, in order */
@@ -89,6 +90,8 @@ static void do_io(const struct out *o)
 
 	ev.done.id = o->io.id;
 	w.counts[o->io.kind][o->io.op]++;
+	if (o->io.kind == KIND_SB && o->io.op == DEV_WRITE && w.hung >> o->io.dev & 1)
+		return;
 	if (w.dead[o->io.dev]) {
 		ev.done.err = -EIO;
 	} else if (o->io.op == DEV_ZEROES) {
@@ -578,5 +581,33 @@ TEST(a_member_whose_connection_broke_comes_back_by_itself)
 	step(ev);
 	run_ms(3000);
 	CHECK_EQ_INT(status().map.member[2].state, MEMBER_IN_SYNC);
+	finish();
+}
+
+/* A crash while the superblocks are written leaves the proposal on some of the members. */
+TEST(two_crashes_in_the_midst_of_a_change_leave_no_member_behind)
+{
+	static uint8_t out[4096], in[4096];
+
+	create(1);
+	start();
+	run_ms(3000);
+	fill(out, sizeof(out), 9);
+	io(1, IO_WRITE, 300 << 10, sizeof(out), out);
+	for (uint32_t crash = 0; crash < 2; crash++) {
+		engine_free(w.e);
+		w.hung = 1u << 1 | 1u << 2;
+		start();
+		CHECK(status().state != ENGINE_ACTIVE);
+	}
+	engine_free(w.e);
+	w.hung = 0;
+	start();
+	run_ms(6000);
+	CHECK_EQ_INT(status().state, ENGINE_ACTIVE);
+	for (uint8_t i = 0; i < MEMBERS; i++)
+		CHECK_EQ_INT(status().map.member[i].state, MEMBER_IN_SYNC);
+	io(2, IO_READ, 300 << 10, sizeof(in), in);
+	CHECK_EQ_MEM(in, out, sizeof(in));
 	finish();
 }
