@@ -22,6 +22,7 @@ struct world {
 	uint64_t next_inc;
 	uint8_t *disk[MEMBERS + 1];
 	bool dead[MEMBERS + 1];
+	int flush_err; /* of member 2 */
 	uint32_t hung; /* members whose superblock writes neither land nor end */
 	struct outq q;
 	struct record record;
@@ -96,7 +97,9 @@ static void do_io(const struct out *o)
 		ev.done.err = -EIO;
 	} else if (o->io.op == DEV_ZEROES) {
 		memset(p, 0, o->io.bytes);
-	} else if (o->io.op != DEV_FLUSH) {
+	} else if (o->io.op == DEV_FLUSH) {
+		ev.done.err = o->io.dev == 2 ? w.flush_err : 0;
+	} else {
 		CHECK(o->io.offset + o->io.bytes <= DISK_BYTES);
 		for (uint32_t i = 0; i < o->io.iov_count; i++) {
 			if (o->io.op == DEV_READ)
@@ -610,4 +613,24 @@ TEST(two_crashes_in_the_midst_of_a_change_leave_no_member_behind)
 	io(2, IO_READ, 300 << 10, sizeof(in), in);
 	CHECK_EQ_MEM(in, out, sizeof(in));
 	finish();
+}
+
+/* A block device of the kernel's names its troubles as a network does. */
+TEST(a_flush_that_failed_makes_a_member_faulty_whatever_the_error)
+{
+	static const int err[] = {-EIO, -ETIMEDOUT, -ENXIO};
+	static uint8_t out[4096];
+
+	for (uint32_t i = 0; i < 3; i++) {
+		create(1);
+		start();
+		run_ms(2000);
+		w.flush_err = err[i];
+		io(1, IO_WRITE, 0, sizeof(out), out);
+		io(2, IO_FLUSH, 0, 0, NULL);
+		run_ms(1000);
+		CHECK_EQ_U64(w.io_done[2], 1);
+		CHECK_EQ_INT(status().map.member[2].state, MEMBER_FAULTY);
+		finish();
+	}
 }
