@@ -527,6 +527,7 @@ bool slot_is_owned(const struct engine *e, uint32_t slot);
 bool slot_clean(const struct engine *e, uint32_t slot);
 uint32_t slots_unrecovered(const struct engine *e);
 void slots_reset(struct engine *e);
+void slots_doubt(struct engine *e);
 void slots_unknow(struct engine *e);
 void slots_free(struct engine *e);
 size_t planes_bytes(const struct engine *e); /* of one slot: log_pages planes */

@@ -117,8 +117,8 @@ static void gone_prune(struct engine *e)
 /*
  * R17: more than m members were lost for a while, and are back. They are used again from the
  * proposal on (its superblocks go to them), and what each may have lost from its cache is parity
- * again once all regions that are dirty here have been checked; those of dead slots are resynced
- * anyway.
+ * again once all regions that are dirty here have been checked, and those of dead slots resynced,
+ * also where that was done and not flushed yet.
  */
 static void revive(struct engine *e)
 {
@@ -127,6 +127,7 @@ static void revive(struct engine *e)
 		    e->dev[e->dev_of[i]].up)
 			e->bad[i] = 0; /* R14: not what answered with an error */
 	list_for_each(it, tmp, &e->regions) list_entry(it, struct region, all)->resync_all = true;
+	slots_doubt(e);
 }
 
 static void take_propose(struct engine *e, uint32_t from, const nodemsg *m)
