@@ -308,7 +308,9 @@ static void check_done(struct engine *e, struct job *j)
 	if (!r || r->check != j)
 		return;
 	r->check = NULL;
-	r->shared = r->resync_all = false;
+	r->shared = false;
+	r->resync_all = r->doubted;
+	r->doubted = false;
 	/* Nothing was let in meanwhile: what was written has been checked. */
 	memset(r->written, 0, e->geo.region_stripes / 8 + 1);
 	free(j);

@@ -131,6 +131,7 @@ struct region {
 	bool shared;          /* another node may have been in here since the last clear: R19 */
 	bool ex_tested;       /* EX was granted without queueing since the last write */
 	bool resync_all; /* check every stripe, not only the written ones, before the clear: R12 */
+	bool doubted;    /* resync_all was asked for while the check ran: check once more */
 	struct job *check; /* while a check job is queued or running: R19, R12 */
 	bool flushing;     /* part of the flush batch under way */
 	uint32_t users;    /* admitted ops */
@@ -493,6 +494,7 @@ void region_op_add(struct engine *e, struct op *op);
 void region_op_done(struct engine *e, struct op *op);
 bool region_read_waits(struct engine *e, struct op *op);
 void region_marked(struct engine *e, struct region *r);
+void region_doubt(struct region *r);
 void region_test_ex(struct engine *e, struct region *r);
 void region_job_add(struct engine *e, struct job *j);
 void region_job_done(struct engine *e, struct job *j);

@@ -126,7 +126,7 @@ static void revive(struct engine *e)
 		if (e->bad[i] == MEMBER_SUSPECT && e->dev_of[i] != NO_DEV &&
 		    e->dev[e->dev_of[i]].up)
 			e->bad[i] = 0; /* R14: not what answered with an error */
-	list_for_each(it, tmp, &e->regions) list_entry(it, struct region, all)->resync_all = true;
+	list_for_each(it, tmp, &e->regions) region_doubt(list_entry(it, struct region, all));
 	slots_doubt(e);
 }
 
