@@ -6,11 +6,12 @@
  *	open      a member is there, up or down     -> closing (dev_close)
  *	closing   its requests come back            -> free (closed)
  *
- * The engine hears of it by DEV_UP and DEV_DOWN in turn; a device that is not open answers -ENXIO.
- * A device that belongs to no member of the map and is not among the array's URIs is a candidate:
- * `add` opened it. One that came to nothing is closed after a while, as is the device whose place
- * another one took; but not while a write of ours that was cut off may still land there: only its
- * next `up` says that none can (R5), and the engine does not leave the array cleanly before.
+ * The engine hears of it by DEV_UP and DEV_DOWN in turn; of a device that is not open it is told
+ * that the connection is gone. A device that belongs to no member of the map and is not among the
+ * array's URIs is a candidate: `add` opened it. One that came to nothing is closed after a while,
+ *as is the device whose place another one took; but not while a write of ours that was cut off may
+ * still land there: only its next `up` says that none can (R5), and the engine does not leave the
+ * array cleanly before.
  */
 #include <assert.h>
 #include <errno.h>
@@ -63,7 +64,7 @@ void dev_io(struct array *a, const struct out *o)
 
 	assert(o->io.dev < DDR_MAX_DEVS);
 	if (!d->used || d->closing) {
-		done_push(a, o->io.id, -ENXIO);
+		done_push(a, o->io.id, -ENOTCONN);
 		return;
 	}
 	io = io_get(a);

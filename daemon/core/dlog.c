@@ -309,10 +309,13 @@ static void check_done(struct engine *e, struct job *j)
 		return;
 	r->check = NULL;
 	if (j->unreadable) {
+		r->doubted = false; /* as doubtful as before; begun again at a later scan */
 		free(j);
-		return; /* in doubt still; begun again at a later scan */
+		return;
 	}
-	r->shared = r->resync_all = false;
+	r->shared = false;
+	r->resync_all = r->doubted;
+	r->doubted = false;
 	/* Nothing was let in meanwhile: what was written has been checked. */
 	memset(r->written, 0, e->geo.region_stripes / 8 + 1);
 	free(j);

@@ -305,10 +305,13 @@ void plan_free(struct plan *p)
 	p->req = NULL;
 }
 
+/*
+ * What the member port says of a connection, no more: a local device may answer -ETIMEDOUT, -ENXIO
+ * or the like, and then it is that request that failed (R14).
+ */
 static bool is_connection_error(int err)
 {
-	return err == -ECONNRESET || err == -ENOTCONN || err == -EPIPE || err == -ETIMEDOUT ||
-	       err == -ESHUTDOWN || err == -ENXIO || err == -ECONNABORTED || err == -EHOSTUNREACH;
+	return err == -ECONNRESET || err == -ENOTCONN || err == -ESHUTDOWN;
 }
 
 const struct map *map_next(const struct engine *e)

@@ -132,6 +132,7 @@ struct region {
 	bool shared;          /* another node may have been in here since the last clear: R19 */
 	bool ex_tested;       /* EX was granted without queueing since the last write */
 	bool resync_all; /* check every stripe, not only the written ones, before the clear: R12 */
+	bool doubted;    /* resync_all was asked for while the check ran: check once more */
 	struct job *check; /* while a check job is queued or running: R19, R12 */
 	bool flushing;     /* part of the flush batch under way */
 	uint32_t users;    /* admitted ops */
@@ -282,7 +283,8 @@ struct engine {
 	bool have_geo, have_map;
 	struct geo geo;
 	struct superblock base; /* the array's constants; map and seq are not used */
-	struct map map;         /* committed */
+	struct map map; /* committed; from an assembly on, what the newest superblock says */
+	struct epoch committed; /* newest epoch known committed: map's, but after an assembly */
 	bool proposing, acked_proposal;
 	struct map prop;
 	uint64_t sb_seq;
@@ -503,6 +505,7 @@ void region_op_add(struct engine *e, struct op *op);
 void region_op_done(struct engine *e, struct op *op);
 bool region_read_waits(struct engine *e, struct op *op);
 void region_marked(struct engine *e, struct region *r);
+void region_doubt(struct region *r);
 void region_test_ex(struct engine *e, struct region *r);
 void region_job_add(struct engine *e, struct job *j);
 void region_job_done(struct engine *e, struct job *j);
@@ -537,6 +540,7 @@ bool slot_is_owned(const struct engine *e, uint32_t slot);
 bool slot_clean(const struct engine *e, uint32_t slot);
 uint32_t slots_unrecovered(const struct engine *e);
 void slots_reset(struct engine *e);
+void slots_doubt(struct engine *e);
 void slots_unknow(struct engine *e);
 void slots_free(struct engine *e);
 size_t planes_bytes(const struct engine *e); /* of one slot: log_pages planes */

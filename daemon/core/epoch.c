@@ -86,7 +86,7 @@ static void commit_effects(struct engine *e, const struct map *old)
 		dlog_send_missed(e);
 }
 
-/* The map is committed as far as this node knows. */
+/* This node goes by the map from now on. */
 void epoch_adopt(struct engine *e, const struct map *m)
 {
 	struct map old = e->map;
@@ -118,8 +118,8 @@ static void gone_prune(struct engine *e)
 /*
  * R17: more than m members were lost for a while, and are back. They are used again from the
  * proposal on (its superblocks go to them), and what each may have lost from its cache is parity
- * again once all regions that are dirty here have been checked; those of dead slots are resynced
- * anyway.
+ * again once all regions that are dirty here have been checked, and those of dead slots resynced,
+ * also where that was done and not flushed yet.
  */
 static void revive(struct engine *e)
 {
@@ -127,7 +127,8 @@ static void revive(struct engine *e)
 		if (e->bad[i] == MEMBER_SUSPECT && e->dev_of[i] != NO_DEV &&
 		    e->dev[e->dev_of[i]].up)
 			e->bad[i] = 0; /* R14: not what answered with an error */
-	list_for_each(it, tmp, &e->regions) list_entry(it, struct region, all)->resync_all = true;
+	list_for_each(it, tmp, &e->regions) region_doubt(list_entry(it, struct region, all));
+	slots_doubt(e);
 }
 
 static void take_propose(struct engine *e, uint32_t from, const nodemsg *m)
@@ -158,7 +159,7 @@ static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
 	if (from != e->leader || !e->proposing || !epoch_is(m->commit->epoch, &e->prop.epoch))
 		return;
 	epoch_adopt(e, &e->prop);
-	e->want_record.committed = e->map.epoch;
+	e->committed = e->want_record.committed = e->map.epoch;
 	gone_prune(e);
 	if (from == e->cfg.node)
 		e->ld.own_prop = e->ld.need_epoch = e->ld.committing = false;
@@ -429,7 +430,7 @@ static void sb_write(struct engine *e)
 		if (e->dev[i].sb_ok && e->dev[i].sb.seq > e->sb_seq)
 			e->sb_seq = e->dev[i].sb.seq;
 	sb.seq = ++e->sb_seq;
-	sb.committed = e->map.epoch;
+	sb.committed = e->committed;
 	sb.map = e->prop;
 	e->ld.sb_writing = true;
 	batch_init(&e->ld.sb_batch, sb_written);
@@ -647,6 +648,9 @@ bool assemble(struct engine *e)
 	if (!records_agree(e, &map, absent))
 		return false;
 	e->ld.refused = false;
+	/* Not the map's own epoch: that may be a proposal which some members have never got. Called
+	 * committed, it would make them stale if this leader died while it wrote the next one. */
+	e->committed = sb->committed;
 	epoch_adopt(e, &map);
 	return true;
 }

@@ -85,7 +85,7 @@ static bool is_write(const struct op *op)
 static void write_finish(struct engine *e, struct op *op, int err)
 {
 	if (err)
-		op->r->resync_all = true; /* R12: release never clears it unchecked */
+		region_doubt(op->r); /* R12: release never clears it unchecked */
 	region_op_done(e, op);
 	op_done(e, op, err);
 }

@@ -305,6 +305,13 @@ void region_marked(struct engine *e, struct region *r)
 	region_kick(e, r);
 }
 
+/* R12, R17: the parity of any stripe may be wrong; also of those that a check has done already. */
+void region_doubt(struct region *r)
+{
+	r->resync_all = true;
+	r->doubted = r->check != NULL;
+}
+
 static bool job_may_run(struct engine *e, struct region *r, const struct job *j)
 {
 	if (j->kind != JOB_READ)

@@ -488,6 +488,7 @@ static void claims_send(struct engine *e)
 static void state_adopt(struct engine *e, const struct map *m)
 {
 	epoch_adopt(e, m);
+	e->committed = m->epoch;
 	if (epoch_cmp(&m->epoch, &e->want_record.acked) > 0)
 		e->want_record.acked = m->epoch;
 	if (epoch_cmp(&m->epoch, &e->want_record.committed) > 0)
@@ -608,12 +609,15 @@ static void take_joined(struct engine *e, uint32_t from, const pb_inc *who, bool
 	p->active = joined;
 	p->member = joined;
 	p->slot = joined ? pb_slot(who) : NO_SLOT;
-	if (from != e->cfg.node)
-		return;
-	if (joined) {
-		e->state = ENGINE_ACTIVE;
-	} else {
-		e->state = ENGINE_STOPPED;
+	if (from == e->cfg.node) {
+		e->state = joined ? ENGINE_ACTIVE : ENGINE_STOPPED;
+	} else if (!joined) {
+		/* Its slot is nobody's now, and what stands there (R15: what a member missed)
+		 * nobody has read. So a round begins at once, without it: the group may have it for
+		 * a while yet. */
+		p->evicted = true;
+		p->evicted_inc = who->inc;
+		round_end(e);
 	}
 }
 

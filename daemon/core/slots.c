@@ -477,13 +477,20 @@ void slots_advance(struct engine *e)
 	batch_close(e, &e->rec.batch);
 }
 
-/* A round ends: what was resynced but not cleared will be resynced again. */
-void slots_reset(struct engine *e)
+/* What was resynced but not cleared will be resynced again. */
+void slots_doubt(struct engine *e)
 {
 	if (!e->rec.done)
 		return;
 	job_cancel(e, &e->rec.job);
-	e->rec.running = e->rec.rewriting = false;
+	e->rec.running = false;
 	memset(e->rec.done, 0, planes_bytes(e));
 	e->rec.done_count = 0;
+}
+
+/* A round ends. */
+void slots_reset(struct engine *e)
+{
+	slots_doubt(e);
+	e->rec.rewriting = false;
 }

@@ -100,17 +100,27 @@ static void end_stopped(struct sim *s, struct simnode *n)
 {
 	uint32_t ii = n->ii;
 
-	s->inc[ii].graceful = true;
 	node_end_daemon(s, n);
 	dlm_purge(s, ii, 0);
 	group_leave(s, n->idx);
 	node_start_later(s, n, rng_range(&s->rng, 5 * MS, 800 * MS));
 }
 
+/* It is through, but the group has it as a member for a while yet, and hears nothing of it. */
+static void on_left(struct sim *s, struct hev *ev)
+{
+	struct simnode *n = &s->node[ev->a];
+
+	if (n->proc && n->gen == ev->b)
+		end_stopped(s, n);
+}
+
 static void node_step(struct sim *s, struct simnode *n, struct nev *nev)
 {
 	complete_event(s, n, nev);
 	trace_event(s, n, nev);
+	if (n->stopped_itself)
+		return;
 	if (s->hook) {
 		s->hook(s, n, nev);
 		return;
@@ -120,8 +130,10 @@ static void node_step(struct sim *s, struct simnode *n, struct nev *nev)
 	engine_status(n->e, &n->st);
 	checks_map(s, n);
 	take_outs(s, n);
-	if (n->stopped_itself)
-		end_stopped(s, n);
+	if (n->stopped_itself) {
+		sim_at(s, rng_range(&s->rng, 0, 500 * MS), on_left, n->idx, n->gen, NULL);
+		return;
+	}
 	if (!n->proc)
 		return;
 	checks_step(s, n);
@@ -274,6 +286,7 @@ static void out_stopped(struct sim *s, struct simnode *n)
 	if (s->inc[n->ii].outstanding || front_inflight_at(n))
 		sim_fail(s, "C8", "node %u stopped with %u requests under way, %u unanswered",
 			 n->id, s->inc[n->ii].outstanding, front_inflight_at(n));
+	s->inc[n->ii].graceful = true;
 	n->stopped_itself = true;
 }
 

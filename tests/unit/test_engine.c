@@ -22,6 +22,8 @@ struct world {
 	uint64_t next_inc;
 	uint8_t *disk[MEMBERS + 1];
 	bool dead[MEMBERS + 1];
+	int flush_err; /* of member 2 */
+	uint32_t hung; /* members whose superblock writes neither land nor end */
 	struct outq q;
 	struct record record;
 	struct event *pending; /* events that outs have led to, in order */
@@ -89,11 +91,15 @@ static void do_io(const struct out *o)
 
 	ev.done.id = o->io.id;
 	w.counts[o->io.kind][o->io.op]++;
+	if (o->io.kind == KIND_SB && o->io.op == DEV_WRITE && w.hung >> o->io.dev & 1)
+		return;
 	if (w.dead[o->io.dev]) {
 		ev.done.err = -EIO;
 	} else if (o->io.op == DEV_ZEROES) {
 		memset(p, 0, o->io.bytes);
-	} else if (o->io.op != DEV_FLUSH) {
+	} else if (o->io.op == DEV_FLUSH) {
+		ev.done.err = o->io.dev == 2 ? w.flush_err : 0;
+	} else {
 		CHECK(o->io.offset + o->io.bytes <= DISK_BYTES);
 		for (uint32_t i = 0; i < o->io.iov_count; i++) {
 			if (o->io.op == DEV_READ)
@@ -230,16 +236,21 @@ static void start(void)
 	run_ms(100);
 }
 
+static void run_event(void)
+{
+	if (w.first != w.last)
+		step(w.pending[w.first++ % QUEUE]);
+	else
+		step((struct event){.type = EV_TICK});
+	w.now += w.first == w.last ? 1000 : 0;
+}
+
 /* Event by event until users are served. */
 static void run_until_served(void)
 {
 	for (uint32_t n = 0; !status().io_allowed; n++) {
 		CHECK(n < 10000);
-		if (w.first != w.last)
-			step(w.pending[w.first++ % QUEUE]);
-		else
-			step((struct event){.type = EV_TICK});
-		w.now += w.first == w.last ? 1000 : 0;
+		run_event();
 	}
 }
 
@@ -578,5 +589,136 @@ TEST(a_member_whose_connection_broke_comes_back_by_itself)
 	step(ev);
 	run_ms(3000);
 	CHECK_EQ_INT(status().map.member[2].state, MEMBER_IN_SYNC);
+	finish();
+}
+
+/* A crash while the superblocks are written leaves the proposal on some of the members. */
+TEST(two_crashes_in_the_midst_of_a_change_leave_no_member_behind)
+{
+	static uint8_t out[4096], in[4096];
+
+	create(1);
+	start();
+	run_ms(3000);
+	fill(out, sizeof(out), 9);
+	io(1, IO_WRITE, 300 << 10, sizeof(out), out);
+	for (uint32_t crash = 0; crash < 2; crash++) {
+		engine_free(w.e);
+		w.hung = 1u << 1 | 1u << 2;
+		start();
+		CHECK(status().state != ENGINE_ACTIVE);
+	}
+	engine_free(w.e);
+	w.hung = 0;
+	start();
+	run_ms(6000);
+	CHECK_EQ_INT(status().state, ENGINE_ACTIVE);
+	for (uint8_t i = 0; i < MEMBERS; i++)
+		CHECK_EQ_INT(status().map.member[i].state, MEMBER_IN_SYNC);
+	io(2, IO_READ, 300 << 10, sizeof(in), in);
+	CHECK_EQ_MEM(in, out, sizeof(in));
+	finish();
+}
+
+/* A block device of the kernel's names its troubles as a network does. */
+TEST(a_flush_that_failed_makes_a_member_faulty_whatever_the_error)
+{
+	static const int err[] = {-EIO, -ETIMEDOUT, -ENXIO};
+	static uint8_t out[4096];
+
+	for (uint32_t i = 0; i < 3; i++) {
+		create(1);
+		start();
+		run_ms(2000);
+		w.flush_err = err[i];
+		io(1, IO_WRITE, 0, sizeof(out), out);
+		io(2, IO_FLUSH, 0, 0, NULL);
+		run_ms(1000);
+		CHECK_EQ_U64(w.io_done[2], 1);
+		CHECK_EQ_INT(status().map.member[2].state, MEMBER_FAULTY);
+		finish();
+	}
+}
+
+static void dev_event(enum ev_type type, uint32_t dev)
+{
+	struct event ev = {.type = type};
+
+	ev.dev.dev = dev;
+	ev.dev.bytes = DISK_BYTES;
+	ev.dev.uri = dev == MEMBERS ? "mem:new" : "mem:";
+	ev.dev.err = type == EV_DEV_DOWN ? -ECONNRESET : 0;
+	step(ev);
+}
+
+/* Stripes whose parity is wrong, if `dev` holds member 1. */
+static uint32_t parity_wrong(uint32_t dev)
+{
+	const struct geo g = *engine_geo(w.e);
+	uint32_t wrong = 0;
+
+	for (uint64_t s = 0; s < g.stripes; s++) {
+		uint64_t at = geo_offset(&g, s);
+		bool bad = false;
+
+		for (uint32_t i = 0; i < g.frag_bytes; i++)
+			bad |= (w.disk[0][at + i] ^ w.disk[dev][at + i] ^ w.disk[2][at + i]) != 0;
+		wrong += bad;
+	}
+	return wrong;
+}
+
+/* R17, while a member is rebuilt: what was resynced and not flushed is resynced again. */
+TEST(a_resync_that_was_not_flushed_does_not_count_when_a_cache_was_lost)
+{
+	static uint8_t out[4096];
+	struct event ev = {.type = EV_ADMIN};
+
+	create(1);
+	start();
+	run_ms(3000);
+	ev.admin.cmd = ADMIN_FAIL;
+	ev.admin.member = 1;
+	step(ev);
+	run_ms(100);
+	w.disk[MEMBERS] = malloc(DISK_BYTES);
+	memset(w.disk[MEMBERS], 0x33, DISK_BYTES);
+	ev.admin.cmd = ADMIN_ADD;
+	ev.admin.uri = "mem:new";
+	step(ev);
+	while (status().map.member[1].state != MEMBER_REBUILDING)
+		run_event();
+	fill(out, sizeof(out), 9);
+	for (uint32_t i = 0; i < 10; i++) {
+		struct event write = {.type = EV_IO};
+
+		write.io.tag = 1 + i;
+		write.io.op = IO_WRITE;
+		write.io.offset = i ? (20 + i) * (256 << 10) : 0;
+		write.io.bytes = sizeof(out);
+		write.io.data = out;
+		step(write);
+	}
+	while (status().regions_dirty < 10 || !w.io_done[10])
+		run_event();
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_REBUILDING);
+	engine_free(w.e);
+	w.dead[1] = true;
+	start_cold();
+	dev_event(EV_DEV_UP, MEMBERS);
+	while (status().resync_bytes < 256 << 10 || status().rebuild_done < 2) {
+		CHECK(status().map.member[1].state != MEMBER_IN_SYNC);
+		run_event();
+	}
+	CHECK(status().regions_to_resync > 1);
+	memset(w.disk[0] + geo_offset(engine_geo(w.e), 0), 0x77, 512);
+	dev_event(EV_DEV_DOWN, 0);
+	run_ms(600);
+	CHECK(!status().io_allowed || status().unusable);
+	dev_event(EV_DEV_UP, 0);
+	run_ms(6000);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
+	CHECK_EQ_U64(status().slots_unrecovered, 0);
+	CHECK_EQ_U64(parity_wrong(MEMBERS), 0);
 	finish();
 }
