@@ -249,6 +249,14 @@ static void engine_cfg_fill(struct array *a, struct engine_cfg *cfg)
 		cfg->tun.heartbeat_limit_ms = c->heartbeat_limit_ms;
 	else if (a->self.token_ms)
 		cfg->tun.heartbeat_limit_ms = a->self.token_ms / 2;
+	/* A daemon that falls silent is given up after `evict`, whatever the token. */
+	if (!c->heartbeat_limit_ms && cfg->tun.heartbeat_limit_ms > c->evict_ms / 2)
+		cfg->tun.heartbeat_limit_ms = c->evict_ms / 2;
+	if (cfg->tun.heartbeat_limit_ms > c->evict_ms / 2)
+		array_say(a, LOG_WARNING,
+			  "heartbeat_limit %u ms is more than half of evict, %u ms: lower it, or a "
+			  "daemon that stood still may write too long",
+			  cfg->tun.heartbeat_limit_ms, c->evict_ms);
 	if (a->self.token_ms && cfg->tun.heartbeat_limit_ms > a->self.token_ms / 2)
 		array_say(a, LOG_WARNING,
 			  "heartbeat_limit %u ms is more than half of corosync's token time-out, "

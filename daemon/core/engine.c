@@ -567,10 +567,16 @@ static void dev_up(struct engine *e, const struct event *ev)
 static void dev_down(struct engine *e, const struct event *ev)
 {
 	struct dev *d = &e->dev[ev->dev.dev];
-	uint8_t m = d->member;
+	uint8_t m = 0;
 
 	d->up = false;
-	if (m == NO_MEMBER || e->dev_of[m] != ev->dev.dev)
+	/* Also one that is not bound just now, because its superblock is being read again. */
+	while (m < e->map.n && memcmp(d->sb.member_uuid, e->map.member[m].uuid, DDR_UUID_BYTES))
+		m++;
+	if (d->member != NO_MEMBER)
+		m = d->member;
+	if (m >= DDR_MAX_MEMBERS || (m >= e->map.n && d->member == NO_MEMBER) ||
+	    (e->dev_of[m] != NO_DEV && e->dev_of[m] != ev->dev.dev))
 		return;
 	if ((write_musts(e) | write_targets(e)) >> m & 1)
 		member_bad(e, m, MEMBER_SUSPECT);

@@ -275,6 +275,7 @@ struct engine {
 	uint64_t hb_next_us;
 	bool hb_any;
 	bool removed_told, stopping, stopped;
+	bool claim_due; /* the end of the Claim for this round is not sent yet */
 	uint64_t stop_tag;
 	struct record want_record, sent_record, record;
 	bool record_busy;
@@ -299,7 +300,7 @@ struct engine {
 		bool own_prop, sb_writing, committing, announced, refused, rereading, assembled,
 		    gathered;
 		struct epoch prop_epoch; /* of the own proposal */
-		uint64_t assemble_us, propose_us, refused_us;
+		uint64_t state_us, assemble_us, propose_us, refused_us;
 		uint64_t max_num; /* newest epoch number seen anywhere */
 		struct batch sb_batch;
 		struct iovec sb_iov[DDR_MAX_MEMBERS];

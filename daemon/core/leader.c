@@ -95,6 +95,7 @@ static void proposal_inherit(struct engine *e)
 static void leader_begin(struct engine *e)
 {
 	e->ld.begun = true;
+	e->ld.state_us = e->now;
 	/* Who does not serve yet has told nobody a map: it assembles, and commits, anew. */
 	if (e->state != ENGINE_ACTIVE)
 		e->ld.knows = false;
@@ -183,12 +184,33 @@ void leader_fence_done(struct engine *e, const struct event *ev)
 	fenced_send(e, d->node, d->inc);
 }
 
+static void evict(struct engine *e, const struct peer *p)
+{
+	pb_inc who = pb_inc_of(p->node, p->inc, NO_SLOT, false);
+	NODEMSG(m, b, EVICT, Evict, evict);
+
+	b.who = &who;
+	msg_send(e, &m);
+}
+
+/* A node whose writes as an earlier leader don't end is evicted: fenced, they have ended (R7). */
 static bool claims_in(struct engine *e)
 {
-	for (uint32_t i = 0; i < e->peer_count; i++)
-		if (e->peer[i].member && !e->peer[i].claimed)
-			return false;
-	return true;
+	bool all = true;
+
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		struct peer *p = &e->peer[i];
+
+		if (!p->member || p->claimed)
+			continue;
+		all = false;
+		if (p->node != e->cfg.node &&
+		    e->now - e->ld.state_us > 2 * e->cfg.tun.evict_ms * 1000ull) {
+			e->ld.state_us = e->now;
+			evict(e, p);
+		}
+	}
+	return all;
 }
 
 /* Who of the round can't use a member has said so in Hello; it counts before anybody reads. */
@@ -302,15 +324,6 @@ static void suspects_advance(struct engine *e)
 		else if (e->now - e->lost_us[i] > e->cfg.tun.member_retry_ms * 1000ull)
 			e->ld.wanted[i] = MEMBER_MISSING;
 	}
-}
-
-static void evict(struct engine *e, const struct peer *p)
-{
-	pb_inc who = pb_inc_of(p->node, p->inc, NO_SLOT, false);
-	NODEMSG(m, b, EVICT, Evict, evict);
-
-	b.who = &who;
-	msg_send(e, &m);
 }
 
 /*

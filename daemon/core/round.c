@@ -184,6 +184,8 @@ static void departed_note(struct engine *e)
 			continue;
 		if (p->member)
 			gone_add(e, p->node, p->member_inc);
+		else if (p->dropped && p->hello)
+			gone_add(e, p->node, p->inc); /* it may have led, and written superblocks */
 		else if (p->dropped)
 			p->left = true;
 		p->member = p->active = p->dropped = false;
@@ -459,6 +461,12 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 		e->leader = p->node;
 }
 
+/*
+ * What this node holds. The end follows when nothing is under way any more that it wrote as leader
+ * of an earlier round: a page of a slot of nobody, or superblocks. The new leader reads and writes
+ * those itself, and gives the slots away; nobody fences us, so nothing else would keep ours from
+ * landing late.
+ */
 static void claims_send(struct engine *e)
 {
 	uint64_t id[MSG_IDS];
@@ -480,6 +488,18 @@ static void claims_send(struct engine *e)
 			b.n_id = b.n_mode = 0;
 		}
 	}
+	if (b.n_id)
+		msg_send(e, &m);
+	e->claim_due = true;
+}
+
+static void claims_end_advance(struct engine *e)
+{
+	NODEMSG(m, b, CLAIM, Claim, claim);
+
+	if (!e->claim_due || e->phase != PH_STATE || e->rec.writing || e->ld.sb_writing)
+		return;
+	e->claim_due = false;
 	b.end = true;
 	msg_send(e, &m);
 }
@@ -706,6 +726,7 @@ void round_advance(struct engine *e)
 	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED)
 		return;
 	heartbeat_advance(e);
+	claims_end_advance(e);
 	if (!quorum_gate(e))
 		return;
 	silence_advance(e);
