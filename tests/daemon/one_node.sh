@@ -180,6 +180,13 @@ grep -q "dirty 0, wrong 0" "$tmp/out" || fail "the log is not clean: $(cat "$tmp
 ctl start vol0 --wait >/dev/null 2>&1 || fail "start again"
 nbdcopy "$U" "$tmp/copy"
 cmp -n $((40 << 20)) "$tmp/in" "$tmp/copy"
+
+step "a name is free again"
+ctl stop vol0 --all-nodes >/dev/null 2>&1 || fail "stop before forget"
+ctl forget vol0 >/dev/null 2>&1 || fail "forget"
+ctl create vol0 --order 1 --stripe 8K --zeroed --force "$(member_uri 0)" "$(member_uri 3)" \
+	"$(member_uri 2)" --timeout 20 >"$tmp/out" 2>&1 || fail "create again: $(cat "$tmp/out")"
+holds 'a["io_allowed"]' || fail "the second vol0 does not serve: $(ctl status vol0)"
 kill -s TERM "${pid[daemon]}"
 wait "${pid[daemon]}" || fail "the daemon ended with status $?"
 unset "pid[daemon]"
