@@ -173,6 +173,8 @@ static void rest(struct job *j, const struct array_status *st, const char *what)
 			p = (Ddraid__Ctl__Progress)DDRAID__CTL__PROGRESS__INIT;
 		if (what)
 			p.text = (char *)what;
+		else if (!st)
+			p.text = "starting";
 		ipc_progress(j->r, &p);
 	}
 	qb_loop_timer_add(ctl_env.loop, QB_LOOP_MED, LOOK_MS * 1000000ull, j, look, &j->timer);
