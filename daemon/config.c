@@ -226,6 +226,33 @@ static bool section_known(const char *section)
 	return false;
 }
 
+/* 1: a line is there, without its end. 0: the file has no more. Or -errno. */
+static int read_line(FILE *f, char line[LINE_BYTES], char *why)
+{
+	size_t n = 0;
+	int c;
+
+	while ((c = getc(f)) != EOF && c != '\n') {
+		if (!c) {
+			snprintf(why, CONFIG_WHY_BYTES,
+				 "there is a NUL byte; a configuration is text");
+			return -EINVAL;
+		}
+		if (n == LINE_BYTES - 1) {
+			snprintf(why, CONFIG_WHY_BYTES, "the line is longer than %d characters",
+				 LINE_BYTES - 1);
+			return -EINVAL;
+		}
+		line[n++] = (char)c;
+	}
+	line[n] = '\0';
+	if (ferror(f)) {
+		snprintf(why, CONFIG_WHY_BYTES, "can't be read: %s", strerror(errno));
+		return -EIO;
+	}
+	return c != EOF || n;
+}
+
 /* `section` is what the line stands in, and changes with it. */
 static int take_line(struct config *c, char *line, char section[64], char *why)
 {
@@ -283,22 +310,18 @@ int config_load(struct config *c, const char *path, char why[CONFIG_WHY_BYTES])
 {
 	char line[LINE_BYTES], section[64] = "", what[CONFIG_WHY_BYTES] = "";
 	FILE *f = fopen(path, "re");
-	int err = 0, number = 0;
+	int err, number = 1;
 
 	if (!f) {
 		err = -errno;
 		snprintf(why, CONFIG_WHY_BYTES, "%s can't be read: %s", path, strerror(errno));
 		return err;
 	}
-	while (!err && fgets(line, sizeof(line), f)) {
+	while ((err = read_line(f, line, what)) > 0) {
+		err = take_line(c, line, section, what);
+		if (err)
+			break;
 		number++;
-		if (!strchr(line, '\n') && !feof(f)) {
-			snprintf(what, sizeof(what), "the line is longer than %d characters",
-				 LINE_BYTES - 2);
-			err = -EINVAL;
-		} else {
-			err = take_line(c, line, section, what);
-		}
 	}
 	fclose(f);
 	if (err)
