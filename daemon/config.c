@@ -177,8 +177,9 @@ static int set_number(const struct key *k, uint32_t *field, const char *value, c
 	return 0;
 }
 
-static int set_key(struct config *c, const char *section, const char *name, const char *value,
-		   char *why)
+/* seen: for each key, the line that set it, or 0. */
+static int set_key(struct config *c, int seen[KEYS], int line, const char *section,
+		   const char *name, const char *value, char *why)
 {
 	const struct key *other = NULL;
 
@@ -191,6 +192,13 @@ static int set_key(struct config *c, const char *section, const char *name, cons
 		other = k;
 		if (strcmp(k->section, section) != 0)
 			continue;
+		if (seen[i]) {
+			snprintf(why, CONFIG_WHY_BYTES,
+				 "%s was set in line %d already; leave one of the two", name,
+				 seen[i]);
+			return -EINVAL;
+		}
+		seen[i] = line;
 		if (k->kind == KIND_PATH || k->kind == KIND_WORD)
 			return set_text(k, field, value, why);
 		return set_number(k, (uint32_t *)(void *)field, value, why);
@@ -254,7 +262,8 @@ static int read_line(FILE *f, char line[LINE_BYTES], char *why)
 }
 
 /* `section` is what the line stands in, and changes with it. */
-static int take_line(struct config *c, char *line, char section[64], char *why)
+static int take_line(struct config *c, int seen[KEYS], int number, char *line, char section[64],
+		     char *why)
 {
 	char *s, *eq, *hash = strchr(line, '#');
 	size_t n;
@@ -285,7 +294,7 @@ static int take_line(struct config *c, char *line, char section[64], char *why)
 		return -EINVAL;
 	}
 	*eq = '\0';
-	return set_key(c, section, strip(s), strip(eq + 1), why);
+	return set_key(c, seen, number, section, strip(s), strip(eq + 1), why);
 }
 
 int config_finish(struct config *c, char why[CONFIG_WHY_BYTES])
@@ -310,7 +319,7 @@ int config_load(struct config *c, const char *path, char why[CONFIG_WHY_BYTES])
 {
 	char line[LINE_BYTES], section[64] = "", what[CONFIG_WHY_BYTES] = "";
 	FILE *f = fopen(path, "re");
-	int err, number = 1;
+	int err, number = 1, seen[KEYS] = {0};
 
 	if (!f) {
 		err = -errno;
@@ -318,7 +327,7 @@ int config_load(struct config *c, const char *path, char why[CONFIG_WHY_BYTES])
 		return err;
 	}
 	while ((err = read_line(f, line, what)) > 0) {
-		err = take_line(c, line, section, what);
+		err = take_line(c, seen, number, line, section, what);
 		if (err)
 			break;
 		number++;

@@ -40,6 +40,8 @@ TEST(what_is_right_is_taken)
 	TAKEN("[cluster]\ncluster = alone # here\nevict=5s\n[daemon]\nlog_level = debug");
 	CHECK_EQ_U64(conf.evict_ms, 5000);
 	CHECK(!strcmp(conf.cluster, "alone"));
+	TAKEN("[members]\nzombie_timeout = 1s\n[fence]\nzombie_timeout = 2s\n");
+	CHECK_EQ_U64(conf.zombie_timeout_ms, 2000);
 	TAKEN("[cluster]\r\nevict = 2min\r\n");
 	CHECK_EQ_U64(conf.evict_ms, 120000);
 }
@@ -52,6 +54,7 @@ TEST(what_is_wrong_says_where)
 	REFUSED("[cluster]\nevict = fast\n", ":2: evict = fast");
 	REFUSED("[cluster]\nevict =\n", ":2: evict =");
 	REFUSED("[cluster]\nevict", ":2: write `key = value`");
+	REFUSED("[cluster]\nevict = 4s\nevict = 5s\n", ":3: evict was set in line 2 already");
 	REFUSED("[daemon\n", ":1: a section is [name]");
 }
 
