@@ -14,7 +14,7 @@
 
 #define LINE_BYTES 1024
 
-enum kind { KIND_PATH, KIND_WORD, KIND_TIME, KIND_SIZE, KIND_NUMBER, KIND_CHOICE };
+enum kind { KIND_PATH, KIND_NAME, KIND_WORD, KIND_TIME, KIND_SIZE, KIND_NUMBER, KIND_CHOICE };
 
 static const char *const levels[] = {"emerg",   "alert",  "crit", "error",
 				     "warning", "notice", "info", "debug"};
@@ -36,7 +36,7 @@ struct key {
 static const struct key keys[] = {
     {"daemon", "state_dir", KIND_PATH, FIELD(state_dir), 0, 0, NULL, 0},
     {"daemon", "run_dir", KIND_PATH, FIELD(run_dir), 0, 0, NULL, 0},
-    {"daemon", "ipc_name", KIND_WORD, FIELD(ipc_name), 0, 0, NULL, 0},
+    {"daemon", "ipc_name", KIND_NAME, FIELD(ipc_name), 0, 0, NULL, 0},
     {"daemon", "log_level", KIND_CHOICE, FIELD(log_level), 0, 0, CHOICES(levels)},
     {"cluster", "cluster", KIND_WORD, FIELD(cluster), 0, 0, CHOICES(clusters)},
     {"cluster", "heartbeat", KIND_TIME, FIELD(heartbeat_ms), 10, 60000, NULL, 0},
@@ -131,8 +131,14 @@ static int bad_choice(const struct key *k, const char *value, char *why)
 	return -EINVAL;
 }
 
+static bool is_text(const struct key *k)
+{
+	return k->kind == KIND_PATH || k->kind == KIND_NAME || k->kind == KIND_WORD;
+}
+
 static int set_text(const struct key *k, char *field, const char *value, char *why)
 {
+	const char *reason;
 	uint32_t i;
 
 	if (k->choice && choice_find(k, value, &i))
@@ -145,6 +151,11 @@ static int set_text(const struct key *k, char *field, const char *value, char *w
 	if (!value[0] || strlen(value) >= k->bytes) {
 		snprintf(why, CONFIG_WHY_BYTES, "%s wants 1 to %zu characters", k->name,
 			 k->bytes - 1);
+		return -EINVAL;
+	}
+	if (k->kind == KIND_NAME && array_name_check(value, &reason)) {
+		snprintf(why, CONFIG_WHY_BYTES, "%s = %.63s can't be used: %s", k->name, value,
+			 reason);
 		return -EINVAL;
 	}
 	strcpy(field, value);
@@ -199,7 +210,7 @@ static int set_key(struct config *c, int seen[KEYS], int line, const char *secti
 			return -EINVAL;
 		}
 		seen[i] = line;
-		if (k->kind == KIND_PATH || k->kind == KIND_WORD)
+		if (is_text(k))
 			return set_text(k, field, value, why);
 		return set_number(k, (uint32_t *)(void *)field, value, why);
 	}
@@ -354,7 +365,7 @@ const char *config_get(const struct config *c, uint32_t i, char name[64],
 	k = &keys[i];
 	field = (const char *)c + k->offset;
 	snprintf(name, 64, "%s.%s", k->section, k->name);
-	if (k->kind == KIND_PATH || k->kind == KIND_WORD) {
+	if (is_text(k)) {
 		snprintf(value, CONFIG_PATH_BYTES, "%s", field);
 		return k->name;
 	}

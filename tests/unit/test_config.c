@@ -55,6 +55,7 @@ TEST(what_is_wrong_says_where)
 	REFUSED("[cluster]\nevict =\n", ":2: evict =");
 	REFUSED("[cluster]\nevict", ":2: write `key = value`");
 	REFUSED("[cluster]\nevict = 4s\nevict = 5s\n", ":3: evict was set in line 2 already");
+	REFUSED("[daemon]\nipc_name = a b\n", ":2: ipc_name = a b can't be used");
 	REFUSED("[daemon\n", ":1: a section is [name]");
 }
 
