@@ -218,9 +218,7 @@ static int set_key(struct config *c, int seen[KEYS], int line, const char *secti
 		snprintf(why, CONFIG_WHY_BYTES, "%s belongs into section [%s]", name,
 			 other->section);
 	else
-		snprintf(why, CONFIG_WHY_BYTES,
-			 "there is no key %.60s; see the head of the configuration's template",
-			 name);
+		snprintf(why, CONFIG_WHY_BYTES, "there is no key %.60s; see ddraid.conf(5)", name);
 	return -EINVAL;
 }
 
