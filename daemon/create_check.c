@@ -299,7 +299,7 @@ static int check_superblock(struct job *j, uint32_t i)
 		known = j->ask->known ? j->ask->known(j->ask->arg, sb.array_uuid) : NULL;
 		if (known)
 			return refuse(
-			    j, -EBUSY, (int)i,
+			    j, -ENOTUNIQ, (int)i,
 			    "is member %u of the array %s, which this cluster has: name "
 			    "another device, or give that array up with 'ddraidctl forget "
 			    "%s'",

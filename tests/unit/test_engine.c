@@ -479,7 +479,7 @@ static int add_copy_of(uint32_t from)
 
 TEST(a_device_in_use_is_not_added_under_another_uri)
 {
-	CHECK_EQ_INT(add_copy_of(0), -EBUSY);
+	CHECK_EQ_INT(add_copy_of(0), -ENOTUNIQ);
 	CHECK_EQ_INT(add_copy_of(1), 0);
 }
 
