@@ -120,6 +120,9 @@ ctl create vol1 --order 1 --stripe 8K "$(member_uri 0)" "$(member_uri 1)" "$(mem
 [ $status = 1 ] || fail "members were taken twice, or may be later: $status"
 grep -q "is member 0 of the array vol0" "$tmp/out" || fail "not said: $(cat "$tmp/out")"
 ctl status vol0 --wait >/dev/null || fail "the initial sync"
+for listen in tcp:0.0.0.0:1 tcp:127.0.0.1 tcp:127.0.0.1:99999 tcp:localhost:1; do
+	! ctl set vol0 listen=$listen >"$tmp/out" 2>&1 || fail "listen=$listen was taken; no start would be"
+done
 
 step "data in and out"
 head -c 40M /dev/urandom >"$tmp/in"
