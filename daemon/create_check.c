@@ -254,6 +254,13 @@ static int check_blocks(struct job *j)
 		const struct create_dev *d = &j->dev[i];
 
 		size_format(have, frag);
+		if (d->min_block_bytes > DDR_BLOCK_BYTES)
+			return refuse(
+			    j, -EINVAL, (int)i,
+			    "takes only requests in multiples of %s, and superblocks and log "
+			    "pages have %d KiB: use a device or an exporter with smaller "
+			    "blocks",
+			    size_format(want, d->min_block_bytes), DDR_BLOCK_BYTES / 1024);
 		if (d->min_block_bytes > frag)
 			return refuse(
 			    j, -EINVAL, (int)i,

@@ -542,6 +542,8 @@ TEST(requests_that_a_member_can_not_take_are_not_forced)
 	fx.dev[2].min_block_bytes = 4096;
 	fx.ask.force = true;
 	refused(-EINVAL, 2, "choose --stripe 16K");
+	fx.dev[2].min_block_bytes = 8192; /* no stripe helps that */
+	refused(-EINVAL, 2, "with smaller blocks");
 }
 
 TEST(parameters_are_judged_before_devices)
