@@ -610,6 +610,13 @@ void request_create(struct ipc_req *r)
 		ipc_fail(r, -EEXIST, "there is an array %s already; take another name", c->name);
 		return;
 	}
+	if (manager_count() == STORE_MAX_ARRAYS && !manager_find(c->name, true)) {
+		ipc_fail(r, -ENOSPC,
+			 "%u names of arrays are known here, those of forgotten ones included, and "
+			 "there is no room for more; take the name of a forgotten one",
+			 STORE_MAX_ARRAYS);
+		return;
+	}
 	if (!announce_state()->quorate) {
 		ipc_fail(r, -EAGAIN,
 			 "the cluster has no quorum here; see that enough nodes run corosync");
