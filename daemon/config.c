@@ -14,7 +14,7 @@
 
 #define LINE_BYTES 1024
 
-enum kind { KIND_PATH, KIND_WORD, KIND_TIME, KIND_SIZE, KIND_NUMBER, KIND_CHOICE };
+enum kind { KIND_PATH, KIND_NAME, KIND_WORD, KIND_TIME, KIND_SIZE, KIND_NUMBER, KIND_CHOICE };
 
 static const char *const levels[] = {"emerg",   "alert",  "crit", "error",
 				     "warning", "notice", "info", "debug"};
@@ -36,7 +36,7 @@ struct key {
 static const struct key keys[] = {
     {"daemon", "state_dir", KIND_PATH, FIELD(state_dir), 0, 0, NULL, 0},
     {"daemon", "run_dir", KIND_PATH, FIELD(run_dir), 0, 0, NULL, 0},
-    {"daemon", "ipc_name", KIND_WORD, FIELD(ipc_name), 0, 0, NULL, 0},
+    {"daemon", "ipc_name", KIND_NAME, FIELD(ipc_name), 0, 0, NULL, 0},
     {"daemon", "log_level", KIND_CHOICE, FIELD(log_level), 0, 0, CHOICES(levels)},
     {"cluster", "cluster", KIND_WORD, FIELD(cluster), 0, 0, CHOICES(clusters)},
     {"cluster", "heartbeat", KIND_TIME, FIELD(heartbeat_ms), 10, 60000, NULL, 0},
@@ -131,8 +131,14 @@ static int bad_choice(const struct key *k, const char *value, char *why)
 	return -EINVAL;
 }
 
+static bool is_text(const struct key *k)
+{
+	return k->kind == KIND_PATH || k->kind == KIND_NAME || k->kind == KIND_WORD;
+}
+
 static int set_text(const struct key *k, char *field, const char *value, char *why)
 {
+	const char *reason;
 	uint32_t i;
 
 	if (k->choice && choice_find(k, value, &i))
@@ -145,6 +151,11 @@ static int set_text(const struct key *k, char *field, const char *value, char *w
 	if (!value[0] || strlen(value) >= k->bytes) {
 		snprintf(why, CONFIG_WHY_BYTES, "%s wants 1 to %zu characters", k->name,
 			 k->bytes - 1);
+		return -EINVAL;
+	}
+	if (k->kind == KIND_NAME && array_name_check(value, &reason)) {
+		snprintf(why, CONFIG_WHY_BYTES, "%s = %.63s can't be used: %s", k->name, value,
+			 reason);
 		return -EINVAL;
 	}
 	strcpy(field, value);
@@ -177,8 +188,9 @@ static int set_number(const struct key *k, uint32_t *field, const char *value, c
 	return 0;
 }
 
-static int set_key(struct config *c, const char *section, const char *name, const char *value,
-		   char *why)
+/* seen: for each key, the line that set it, or 0. */
+static int set_key(struct config *c, int seen[KEYS], int line, const char *section,
+		   const char *name, const char *value, char *why)
 {
 	const struct key *other = NULL;
 
@@ -191,7 +203,14 @@ static int set_key(struct config *c, const char *section, const char *name, cons
 		other = k;
 		if (strcmp(k->section, section) != 0)
 			continue;
-		if (k->kind == KIND_PATH || k->kind == KIND_WORD)
+		if (seen[i]) {
+			snprintf(why, CONFIG_WHY_BYTES,
+				 "%s was set in line %d already; leave one of the two", name,
+				 seen[i]);
+			return -EINVAL;
+		}
+		seen[i] = line;
+		if (is_text(k))
 			return set_text(k, field, value, why);
 		return set_number(k, (uint32_t *)(void *)field, value, why);
 	}
@@ -199,9 +218,7 @@ static int set_key(struct config *c, const char *section, const char *name, cons
 		snprintf(why, CONFIG_WHY_BYTES, "%s belongs into section [%s]", name,
 			 other->section);
 	else
-		snprintf(why, CONFIG_WHY_BYTES,
-			 "there is no key %.60s; see the head of the configuration's template",
-			 name);
+		snprintf(why, CONFIG_WHY_BYTES, "there is no key %.60s; see ddraid.conf(5)", name);
 	return -EINVAL;
 }
 
@@ -226,8 +243,36 @@ static bool section_known(const char *section)
 	return false;
 }
 
+/* 1: a line is there, without its end. 0: the file has no more. Or -errno. */
+static int read_line(FILE *f, char line[LINE_BYTES], char *why)
+{
+	size_t n = 0;
+	int c;
+
+	while ((c = getc(f)) != EOF && c != '\n') {
+		if (!c) {
+			snprintf(why, CONFIG_WHY_BYTES,
+				 "there is a NUL byte; a configuration is text");
+			return -EINVAL;
+		}
+		if (n == LINE_BYTES - 1) {
+			snprintf(why, CONFIG_WHY_BYTES, "the line is longer than %d characters",
+				 LINE_BYTES - 1);
+			return -EINVAL;
+		}
+		line[n++] = (char)c;
+	}
+	line[n] = '\0';
+	if (ferror(f)) {
+		snprintf(why, CONFIG_WHY_BYTES, "can't be read: %s", strerror(errno));
+		return -EIO;
+	}
+	return c != EOF || n;
+}
+
 /* `section` is what the line stands in, and changes with it. */
-static int take_line(struct config *c, char *line, char section[64], char *why)
+static int take_line(struct config *c, int seen[KEYS], int number, char *line, char section[64],
+		     char *why)
 {
 	char *s, *eq, *hash = strchr(line, '#');
 	size_t n;
@@ -258,7 +303,7 @@ static int take_line(struct config *c, char *line, char section[64], char *why)
 		return -EINVAL;
 	}
 	*eq = '\0';
-	return set_key(c, section, strip(s), strip(eq + 1), why);
+	return set_key(c, seen, number, section, strip(s), strip(eq + 1), why);
 }
 
 int config_finish(struct config *c, char why[CONFIG_WHY_BYTES])
@@ -283,22 +328,18 @@ int config_load(struct config *c, const char *path, char why[CONFIG_WHY_BYTES])
 {
 	char line[LINE_BYTES], section[64] = "", what[CONFIG_WHY_BYTES] = "";
 	FILE *f = fopen(path, "re");
-	int err = 0, number = 0;
+	int err, number = 1, seen[KEYS] = {0};
 
 	if (!f) {
 		err = -errno;
 		snprintf(why, CONFIG_WHY_BYTES, "%s can't be read: %s", path, strerror(errno));
 		return err;
 	}
-	while (!err && fgets(line, sizeof(line), f)) {
+	while ((err = read_line(f, line, what)) > 0) {
+		err = take_line(c, seen, number, line, section, what);
+		if (err)
+			break;
 		number++;
-		if (!strchr(line, '\n') && !feof(f)) {
-			snprintf(what, sizeof(what), "the line is longer than %d characters",
-				 LINE_BYTES - 2);
-			err = -EINVAL;
-		} else {
-			err = take_line(c, line, section, what);
-		}
 	}
 	fclose(f);
 	if (err)
@@ -322,7 +363,7 @@ const char *config_get(const struct config *c, uint32_t i, char name[64],
 	k = &keys[i];
 	field = (const char *)c + k->offset;
 	snprintf(name, 64, "%s.%s", k->section, k->name);
-	if (k->kind == KIND_PATH || k->kind == KIND_WORD) {
+	if (is_text(k)) {
 		snprintf(value, CONFIG_PATH_BYTES, "%s", field);
 		return k->name;
 	}

@@ -254,6 +254,13 @@ static int check_blocks(struct job *j)
 		const struct create_dev *d = &j->dev[i];
 
 		size_format(have, frag);
+		if (d->min_block_bytes > DDR_BLOCK_BYTES)
+			return refuse(
+			    j, -EINVAL, (int)i,
+			    "takes only requests in multiples of %s, and superblocks and log "
+			    "pages have %d KiB: use a device or an exporter with smaller "
+			    "blocks",
+			    size_format(want, d->min_block_bytes), DDR_BLOCK_BYTES / 1024);
 		if (d->min_block_bytes > frag)
 			return refuse(
 			    j, -EINVAL, (int)i,
@@ -299,7 +306,7 @@ static int check_superblock(struct job *j, uint32_t i)
 		known = j->ask->known ? j->ask->known(j->ask->arg, sb.array_uuid) : NULL;
 		if (known)
 			return refuse(
-			    j, -EBUSY, (int)i,
+			    j, -ENOTUNIQ, (int)i,
 			    "is member %u of the array %s, which this cluster has: name "
 			    "another device, or give that array up with 'ddraidctl forget "
 			    "%s'",

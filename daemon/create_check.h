@@ -69,7 +69,7 @@ struct create_error {
 /*
  * Everything that can be said without writing. 0 and *r, or -errno and *e. Errors: -EINVAL
  * parameters, or preferred block (force helps); -EEXIST data or an array is there (force helps,
- * but for a known array: -EBUSY); -ENOSPC too small; -EROFS; -ENOTUNIQ one URI twice; whatever
+ * but for a known array: -ENOTUNIQ, as for one URI twice); -ENOSPC too small; -EROFS; whatever
  * open_err and the callbacks give.
  */
 int create_check(const struct create_ask *ask, const struct create_dev *dev, uint32_t count,

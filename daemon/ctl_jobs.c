@@ -173,6 +173,8 @@ static void rest(struct job *j, const struct array_status *st, const char *what)
 			p = (Ddraid__Ctl__Progress)DDRAID__CTL__PROGRESS__INIT;
 		if (what)
 			p.text = (char *)what;
+		else if (!st)
+			p.text = "starting";
 		ipc_progress(j->r, &p);
 	}
 	qb_loop_timer_add(ctl_env.loop, QB_LOOP_MED, LOOK_MS * 1000000ull, j, look, &j->timer);
@@ -606,6 +608,13 @@ void request_create(struct ipc_req *r)
 	}
 	if (manager_find(c->name, false)) {
 		ipc_fail(r, -EEXIST, "there is an array %s already; take another name", c->name);
+		return;
+	}
+	if (manager_count() == STORE_MAX_ARRAYS && !manager_find(c->name, true)) {
+		ipc_fail(r, -ENOSPC,
+			 "%u names of arrays are known here, those of forgotten ones included, and "
+			 "there is no room for more; take the name of a forgotten one",
+			 STORE_MAX_ARRAYS);
 		return;
 	}
 	if (!announce_state()->quorate) {

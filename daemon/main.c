@@ -29,6 +29,7 @@
 #include "daemon/failpoint.h"
 #include "daemon/fence.h"
 #include "daemon/log.h"
+#include "daemon/units.h"
 
 #ifndef PR_SET_IO_FLUSHER
 #define PR_SET_IO_FLUSHER 57
@@ -126,6 +127,7 @@ static void path_set(char field[CONFIG_PATH_BYTES], const char *value, const cha
 static void configure(const struct args *a)
 {
 	char why[CONFIG_WHY_BYTES];
+	const char *reason;
 	int err;
 
 	config_init(&conf);
@@ -138,8 +140,13 @@ static void configure(const struct args *a)
 	}
 	path_set(conf.state_dir, a->state_dir, "--state-dir");
 	path_set(conf.run_dir, a->run_dir, "--run-dir");
-	if (a->ipc)
-		snprintf(conf.ipc_name, sizeof(conf.ipc_name), "%s", a->ipc);
+	if (!a->ipc)
+		return;
+	if (array_name_check(a->ipc, &reason)) {
+		fprintf(stderr, "ddraidd: --ipc %.63s can't be used: %s\n", a->ipc, reason);
+		exit(2);
+	}
+	strcpy(conf.ipc_name, a->ipc);
 }
 
 /* ---- what the process is -------------------------------------------------------------------- */

@@ -261,14 +261,15 @@ static int look_at_superblock(struct making *m, uint8_t *block)
 		if (of && !strcmp(of, m->desc.name)) {
 			if (!m->ask.force)
 				return refuse(m, -EEXIST,
-					      "was a member of this array; name another device, or "
-					      "--force to use it as a new one");
+					      "is or was a member of this array; name another "
+					      "device, or, if it is in use no more, --force "
+					      "to use it as a new one");
 			continue;
 		}
 		if (of) {
 			snprintf(what, sizeof(what),
 				 "is a member of the array %s; name another device", of);
-			return refuse(m, -EBUSY, what);
+			return refuse(m, -ENOTUNIQ, what);
 		}
 		if (!m->ask.force)
 			return refuse(m, -EEXIST,

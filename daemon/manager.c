@@ -254,6 +254,7 @@ int manager_apply(const struct store_array *desc, bool force)
 		/* The name is free again: the new array gets the place and the file. */
 		same->desc = *desc;
 		same->desc.ran = false;
+		same->here = HERE_FOLLOWS; /* not what was said of the old one */
 		k = same;
 	} else if (!k) {
 		k = known_new(desc);

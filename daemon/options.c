@@ -5,8 +5,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "daemon/adapters/nbd_listen.h"
 #include "daemon/config.h"
 #include "daemon/options.h"
+#include "daemon/ports/front.h"
 #include "daemon/units.h"
 
 enum kind { KIND_TIME, KIND_NUMBER, KIND_FLAG, KIND_LISTEN };
@@ -34,6 +36,8 @@ static const struct option {
     {"listen", KIND_LISTEN, offsetof(struct options, listen), 0, 0, NULL, NULL,
      "further NBD addresses on loopback, e.g. tcp:127.0.0.1:10809, with commas between"},
 };
+
+_Static_assert(OPTION_WHY_BYTES >= FRONT_WHY_BYTES, "why of an address");
 
 #define OPTIONS (sizeof(table) / sizeof(table[0]))
 
@@ -76,7 +80,9 @@ static int listen_set(struct options *o, const char *value, char *why)
 				 OPTION_LISTEN_MAX);
 			return -EINVAL;
 		}
-		memcpy(fresh.listen[n++], value, len);
+		memcpy(fresh.listen[n], value, len);
+		if (nbd_listen_check_tcp(fresh.listen[n++], why))
+			return -EINVAL;
 		value += len + (value[len] == ',');
 	}
 	*o = fresh;

@@ -37,6 +37,17 @@ sed -n 's/^	EXIT_[A-Z_]* = \([0-9]*\),.*/\1/p' "$top_srcdir/tools/ctl/ctl.h" >"$
 sed -n '/^\.Sh EXIT/,/^\.Sh EX[^I]/s/^\.It \([0-9]\)$/\1/p' "$man/ddraidctl.8" >"$tmp/says"
 same "exit statuses" "$tmp/has" "$tmp/says"
 
+"$top_builddir/ddraidd" --help | grep -oE -- '--[a-z][a-z-]+' | sort -u >"$tmp/has"
+sed -n 's/^\.It .*Fl Fl \([a-z-]*\).*/--\1/p' "$man/ddraidd.8" | sort -u >"$tmp/says"
+same "options of ddraidd" "$tmp/has" "$tmp/says"
+
+# Settings of an array, as in the table of daemon/options.c.
+if [ -e "$top_srcdir/daemon/options.c" ]; then
+	sed -n 's/^ *{"\([a-z_]*\)", KIND_.*/\1/p' "$top_srcdir/daemon/options.c" | sort -u >"$tmp/has"
+	sed -n '/^\.Sh SETTINGS/,/^\.Sh STATUS/s/^\.It Ic \([a-z_]*\)$/\1/p' "$man/ddraidctl.8" | sort -u >"$tmp/says"
+	same "settings of an array" "$tmp/has" "$tmp/says"
+fi
+
 # Section and key, as in the table of daemon/config.c.
 if [ -e "$top_srcdir/daemon/config.c" ]; then
 	sed -n 's/^[ \t]*{"\([a-z]*\)", "\([a-z_]*\)", KIND_.*/\1 \2/p' "$top_srcdir/daemon/config.c" |

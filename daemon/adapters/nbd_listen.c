@@ -143,10 +143,10 @@ static int tcp_parse(const char *text, union tcp_address *a)
 	return ntohl(a->in.sin_addr.s_addr) >> 24 == 127 ? (int)sizeof(a->in) : -EPERM;
 }
 
-static int tcp_open(const char *text, const char *address, struct nbd_listen *l, char *why)
+/* As tcp_parse; address is "tcp:" and the text. */
+static int tcp_read(const char *address, union tcp_address *a, char *why)
 {
-	union tcp_address a;
-	int on = 1, bytes = tcp_parse(text, &a);
+	int bytes = tcp_parse(address + 4, a);
 
 	if (bytes == -EPERM)
 		return fail(bytes, why, address,
@@ -154,6 +154,24 @@ static int tcp_open(const char *text, const char *address, struct nbd_listen *l,
 	if (bytes < 0)
 		return fail(bytes, why, address,
 			    "write tcp:127.0.0.1:PORT or tcp:[::1]:PORT, in numbers");
+	return bytes;
+}
+
+int nbd_listen_check_tcp(const char *address, char *why)
+{
+	union tcp_address a;
+	int bytes = tcp_read(address, &a, why);
+
+	return bytes < 0 ? bytes : 0;
+}
+
+static int tcp_open(const char *address, struct nbd_listen *l, char *why)
+{
+	union tcp_address a;
+	int on = 1, bytes = tcp_read(address, &a, why);
+
+	if (bytes < 0)
+		return bytes;
 	l->fd = listen_socket(a.sa.sa_family);
 	if (l->fd < 0)
 		return fail(l->fd, why, address, strerror(-l->fd));
@@ -174,7 +192,7 @@ int nbd_listen_open(const char *address, struct nbd_listen *l, char *why)
 	if (strncmp(address, "unix:", 5) == 0)
 		err = unix_open(address + 5, address, l, why);
 	else if (strncmp(address, "tcp:", 4) == 0)
-		err = tcp_open(address + 4, address, l, why);
+		err = tcp_open(address, l, why);
 	else
 		return fail(-EINVAL, why, address,
 			    "write unix:/path, tcp:127.0.0.1:PORT or tcp:[::1]:PORT");

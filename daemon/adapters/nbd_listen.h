@@ -25,6 +25,8 @@ struct nbd_listen {
  * -EEXIST the path is no socket, -EINVAL not an address, -EPERM an address beyond loopback.
  */
 int nbd_listen_open(const char *address, struct nbd_listen *l, char *why);
+/* What can be said of a "tcp:" address without binding: 0, or -EINVAL, -EPERM as above. */
+int nbd_listen_check_tcp(const char *address, char *why);
 /* Closes, and removes the socket file if it is still ours. */
 void nbd_listen_close(struct nbd_listen *l);
 

@@ -220,7 +220,7 @@ static void add_advance(struct engine *e)
 	}
 	if (dev != NO_DEV && !e->admin.placed && !e->dev[dev].reading) {
 		if (dev_in_use(e, dev)) {
-			admin_end(e, -EBUSY, "the device is a member of this array already");
+			admin_end(e, -ENOTUNIQ, "the device is a member of this array already");
 			return;
 		}
 		e->admin.placed = true;

@@ -902,7 +902,10 @@ static void status_waits(const struct engine *e, struct engine_status *st)
 		st->waits = leading(e) && e->ld.why ? e->ld.why : "the leader's recovery";
 	else if (!e->slot_owned)
 		st->waits = "a free slot of the dirty log";
-	else if (e->proposing)
+	else if (e->few_us) {
+		st->waits = "members: fewer can be used than the data needs";
+		st->waits_since_us = e->few_us;
+	} else if (e->proposing)
 		st->waits = "a change of the map";
 }
 
@@ -914,7 +917,8 @@ void engine_status(const struct engine *e, struct engine_status *st)
 		st->state = ENGINE_WAIT_QUORUM;
 	if (e->state == ENGINE_JOINING && e->ld.refused)
 		st->state = ENGINE_REFUSED;
-	st->io_allowed = gate_open(e) && e->state == ENGINE_ACTIVE && e->phase == PH_READY;
+	st->io_allowed =
+	    gate_open(e) && e->state == ENGINE_ACTIVE && e->phase == PH_READY && !e->few_us;
 	st->leader = e->leader;
 	st->leading = leading(e);
 	st->map = e->map;

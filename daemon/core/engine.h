@@ -295,7 +295,7 @@ struct unreadable {
 /* A picture for status, tests and the simulator; a copy. */
 struct engine_status {
 	enum engine_state state;
-	bool io_allowed;     /* quorate, own heartbeat fresh, not held */
+	bool io_allowed;     /* quorate, own heartbeat fresh, enough members, not held */
 	const char *waits;   /* why I/O waits, or NULL; static sentence */
 	uint32_t waits_node; /* the node it speaks of, or 0 */
 	uint64_t waits_since_us;

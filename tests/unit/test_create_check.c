@@ -415,12 +415,12 @@ TEST(a_known_arrays_member_is_refused_by_force_too)
 	for (unsigned i = 0; i < MEMBERS; i++)
 		fx.file[i].writes = 0;
 	fx.ask.known = knows_all;
-	refused(-EBUSY, 0, "'ddraidctl forget production'");
+	refused(-ENOTUNIQ, 0, "'ddraidctl forget production'");
 	fx.ask.force = true;
-	refused(-EBUSY, 0, "'ddraidctl forget production'");
+	refused(-ENOTUNIQ, 0, "'ddraidctl forget production'");
 	/* One good copy is enough to be known. */
 	place(0, "x", 1, SB_OFFSET + 100);
-	refused(-EBUSY, 0, "'ddraidctl forget production'");
+	refused(-ENOTUNIQ, 0, "'ddraidctl forget production'");
 }
 
 TEST(a_damaged_superblock_is_refused)
@@ -542,6 +542,8 @@ TEST(requests_that_a_member_can_not_take_are_not_forced)
 	fx.dev[2].min_block_bytes = 4096;
 	fx.ask.force = true;
 	refused(-EINVAL, 2, "choose --stripe 16K");
+	fx.dev[2].min_block_bytes = 8192; /* no stripe helps that */
+	refused(-EINVAL, 2, "with smaller blocks");
 }
 
 TEST(parameters_are_judged_before_devices)

@@ -490,7 +490,7 @@ static int add_copy_of(uint32_t from)
 
 TEST(a_device_in_use_is_not_added_under_another_uri)
 {
-	CHECK_EQ_INT(add_copy_of(0), -EBUSY);
+	CHECK_EQ_INT(add_copy_of(0), -ENOTUNIQ);
 	CHECK_EQ_INT(add_copy_of(1), 0);
 }
 
@@ -566,6 +566,50 @@ TEST(stop_leaves_a_clean_log)
 		for (uint32_t i = 0; i < LOG_PLANE_BYTES; i++)
 			CHECK_EQ_U64(best.dirty[i], 0);
 	}
+	finish();
+}
+
+static void dev_down(uint32_t dev)
+{
+	struct event ev = {.type = EV_DEV_DOWN};
+
+	w.dead[dev] = true;
+	ev.dev.dev = dev;
+	ev.dev.err = -ECONNRESET;
+	step(ev);
+}
+
+static void dev_up(uint32_t dev)
+{
+	struct event ev = {.type = EV_DEV_UP};
+
+	w.dead[dev] = false;
+	ev.dev.dev = dev;
+	ev.dev.bytes = DISK_BYTES;
+	ev.dev.uri = "mem:";
+	step(ev);
+}
+
+TEST(with_too_few_members_the_status_says_that_io_is_held)
+{
+	uint64_t down_us;
+
+	create(1);
+	start();
+	run_ms(2000);
+	dev_down(2);
+	run_ms(600);
+	CHECK(status().io_allowed);
+	down_us = w.now;
+	dev_down(0);
+	run_ms(600);
+	CHECK(!status().io_allowed);
+	CHECK(strstr(status().waits, "members"));
+	CHECK(status().waits_since_us >= down_us);
+	dev_up(0);
+	dev_up(2);
+	run_ms(3000);
+	CHECK(status().io_allowed);
 	finish();
 }
 

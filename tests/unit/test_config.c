@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* A configuration that is wrong says in which line, and what is wrong there. */
+#include <errno.h>
+#include <unistd.h>
+
+#include "daemon/config.h"
+#include "tests/lib/test.h"
+
+static struct config conf;
+static char why[CONFIG_WHY_BYTES];
+
+static int load(const char *text, size_t bytes)
+{
+	char path[] = "/tmp/ddraid-config-XXXXXX";
+	int fd = mkstemp(path), err;
+
+	CHECK(fd >= 0);
+	CHECK(write(fd, text, bytes) == (ssize_t)bytes);
+	close(fd);
+	config_init(&conf);
+	why[0] = '\0';
+	err = config_load(&conf, path, why);
+	unlink(path);
+	return err;
+}
+
+static void refused_bytes(const char *text, size_t bytes, const char *says)
+{
+	CHECK_MSG(load(text, bytes) < 0, "%s was taken", text);
+	CHECK_MSG(strstr(why, says), "\"%s\" does not say \"%s\"", why, says);
+}
+
+#define REFUSED(text, says) refused_bytes(text, sizeof(text) - 1, says)
+#define TAKEN(text) CHECK_MSG(load(text, sizeof(text) - 1) == 0, "%s", why)
+
+TEST(what_is_right_is_taken)
+{
+	TAKEN("");
+	TAKEN("# nothing\n\n");
+	TAKEN("[cluster]\ncluster = alone # here\nevict=5s\n[daemon]\nlog_level = debug");
+	CHECK_EQ_U64(conf.evict_ms, 5000);
+	CHECK(!strcmp(conf.cluster, "alone"));
+	TAKEN("[members]\nzombie_timeout = 1s\n[fence]\nzombie_timeout = 2s\n");
+	CHECK_EQ_U64(conf.zombie_timeout_ms, 2000);
+	TAKEN("[cluster]\r\nevict = 2min\r\n");
+	CHECK_EQ_U64(conf.evict_ms, 120000);
+}
+
+TEST(what_is_wrong_says_where)
+{
+	REFUSED("[daemon]\n[nothing]\n", ":2: there is no section [nothing]");
+	REFUSED("[daemon]\n\nnothing = 1\n", ":3: there is no key nothing");
+	REFUSED("evict = 4s\n", ":1: evict belongs into section [cluster]");
+	REFUSED("[cluster]\nevict = fast\n", ":2: evict = fast");
+	REFUSED("[cluster]\nevict =\n", ":2: evict =");
+	REFUSED("[cluster]\nevict", ":2: write `key = value`");
+	REFUSED("[cluster]\nevict = 4s\nevict = 5s\n", ":3: evict was set in line 2 already");
+	REFUSED("[daemon]\nipc_name = a b\n", ":2: ipc_name = a b can't be used");
+	REFUSED("[daemon\n", ":1: a section is [name]");
+}
+
+TEST(a_line_has_a_limit)
+{
+	char text[2000];
+
+	memset(text, '#', sizeof(text));
+	text[1023] = '\n';
+	CHECK_MSG(load(text, 1024) == 0, "%s", why);
+	text[1023] = '#';
+	refused_bytes(text, sizeof(text), ":1: the line is longer than 1023 characters");
+}
+
+TEST(what_is_not_text_is_refused)
+{
+	REFUSED("[cluster]\nevict = 4s\0 and more\n", ":2: there is a NUL byte");
+	REFUSED("[cluster]\n\0evict", ":2: there is a NUL byte");
+	config_init(&conf);
+	CHECK_EQ_INT(config_load(&conf, "/tmp", why), -EIO);
+	CHECK_MSG(strstr(why, "/tmp:1: can't be read: Is a directory"), "%s", why);
+}
+
+TEST(a_file_that_is_not_there_is_told_apart)
+{
+	config_init(&conf);
+	CHECK_EQ_INT(config_load(&conf, "/nonexistent/ddraid.conf", why), -ENOENT);
+}
