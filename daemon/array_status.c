@@ -216,6 +216,26 @@ static void watch_recoveries(struct array *a, const struct engine_status *st)
 	}
 }
 
+/* At most so often: a bad sector may be read over and over. */
+#define UNREADABLE_SAY_US 10000000ull
+
+static void watch_unreadable(struct array *a, struct engine_status *st)
+{
+	const struct unreadable *u = &st->unreadable;
+
+	if (!u->us || u->us == a->seen.unreadable.us)
+		return;
+	if (a->seen.unreadable.us && u->us - a->seen.unreadable.us < UNREADABLE_SAY_US) {
+		st->unreadable = a->seen.unreadable; /* what was logged last */
+		return;
+	}
+	array_say(
+	    a, LOG_ERR,
+	    "a read error of the members %#x, and no other can stand in: %u bytes of the array "
+	    "from byte %" PRIu64 "; write these blocks anew, or bring a member back",
+	    u->members, u->bytes, u->offset);
+}
+
 void status_watch(struct array *a)
 {
 	struct engine_status st;
@@ -228,6 +248,7 @@ void status_watch(struct array *a)
 	watch_members(a, &st);
 	watch_waits(a, &st);
 	watch_recoveries(a, &st);
+	watch_unreadable(a, &st);
 	if (st.leading && !a->seen.leading)
 		array_say(a, LOG_INFO, "this node leads");
 	if (!st.slots_unrecovered && a->seen.slots_unrecovered)

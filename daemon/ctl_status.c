@@ -5,6 +5,7 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 
 #include "daemon/ctl.h"
 #include "daemon/fence.h"
+#include "daemon/units.h"
 
 static void *keep(struct status_msg *m, void *p)
 {
@@ -129,6 +131,7 @@ static void counters(struct status_msg *m, const struct array_status *st)
 	p->write_bytes = st->front.write_bytes;
 	p->resync_bytes = st->engine.resync_bytes;
 	p->read_resync_bytes = st->engine.read_resync_bytes;
+	p->unreadable_reads = st->engine.unreadable_reads;
 	m->msg.counters = p;
 }
 
@@ -370,11 +373,33 @@ static Ddraid__Ctl__ArrayState state_of(const struct known *k, const struct arra
 	return of[st->engine.state];
 }
 
+/* A bad sector that nothing could stand in for. */
+static char *unreadable(struct status_msg *m, const struct array_status *st)
+{
+	const struct unreadable *u = &st->engine.unreadable;
+	char text[400], members[64] = "";
+	char ago[UNITS_TEXT_BYTES], bytes[UNITS_TEXT_BYTES];
+	size_t at = 0;
+
+	for (uint32_t i = 0; i < DDR_MAX_MEMBERS && at < sizeof(members) - 4; i++)
+		if (u->members >> i & 1)
+			at += (size_t)snprintf(members + at, sizeof(members) - at, "%s%u",
+					       at ? ", " : "", i);
+	snprintf(text, sizeof(text),
+		 "member %s could not be read, and no other could stand in: %s of the array from "
+		 "byte %" PRIu64 ", %s ago; %" PRIu64 " reads failed%s; write these blocks anew, "
+		 "or bring a member back",
+		 members, size_format(bytes, u->bytes), u->offset,
+		 time_format(ago, (st->now_us - u->us) / 1000), st->engine.unreadable_reads,
+		 st->engine.unreadable_waits ? ", and the rebuild or resync waits for it" : "");
+	return keep(m, strdup(text));
+}
+
 static void warnings(struct status_msg *m, const struct known *k, const struct array_status *st)
 {
 	const char *text;
 
-	m->msg.warning = keep(m, calloc(DAEMON_WARNINGS + 2, sizeof(char *)));
+	m->msg.warning = keep(m, calloc(DAEMON_WARNINGS + 3, sizeof(char *)));
 	for (uint32_t i = 0; (text = daemon_warning(i)); i++)
 		m->msg.warning[m->msg.n_warning++] = (char *)text;
 	if (k->error[0])
@@ -382,6 +407,8 @@ static void warnings(struct status_msg *m, const struct known *k, const struct a
 	if (st && k->desc.options.force_members)
 		m->msg.warning[m->msg.n_warning++] =
 		    "force_members is on: members may lack FLUSH, FUA or MULTI_CONN";
+	if (st && st->engine.unreadable.us)
+		m->msg.warning[m->msg.n_warning++] = unreadable(m, st);
 }
 
 static void front_end(struct status_msg *m, const struct known *k, const struct array_status *st)

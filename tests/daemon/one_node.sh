@@ -69,13 +69,21 @@ a = json.load(sys.stdin)["arrays"][0]
 sys.exit(0 if eval(sys.argv[1]) else 1)' "$1"
 }
 
+# nbd CODE: Python, with the array opened as h.
+nbd() {
+	timeout 40 /usr/bin/python3 -c 'import nbd, sys
+h = nbd.NBD()
+h.connect_uri(sys.argv[1])
+exec(sys.argv[2])' "$U" "$1"
+}
 member_uri() {
 	echo "nbd+unix:///?socket=$tmp/m$1.sock"
 }
-# One thread per connection: with more, nbdkit 1.32 can abort when a client is killed under load.
+# Its reads fail while m$1.bad exists. One thread per connection: with more, nbdkit 1.32 can abort when a client is killed under load.
 member_up() {
 	rm -f "$tmp/m$1.sock"
-	nbdkit -f -t 1 -U "$tmp/m$1.sock" file "$tmp/m$1" 2>>"$tmp/nbdkit.log" &
+	nbdkit -f -t 1 -U "$tmp/m$1.sock" --filter=error file "$tmp/m$1" \
+		error-pread=EIO error-pread-rate=1 error-pread-file="$tmp/m$1.bad" 2>>"$tmp/nbdkit.log" &
 	pid[m$1]=$!
 	until_true 5 test -S "$tmp/m$1.sock"
 }
@@ -158,7 +166,23 @@ cmp -n $((40 << 20)) "$tmp/in" "$tmp/copy"
 step "a new one is added and rebuilt"
 ctl fail vol0 1 >/dev/null 2>&1 || true # it may be suspect still
 until_true 10 holds 'a["members"][1]["state"] in ("faulty", "missing")'
-ctl add vol0 1 "$(member_uri 3)" --wait >"$tmp/out" 2>&1 || fail "add: $(cat "$tmp/out")"
+
+step "reads of another fail: that is what they do, and all else goes on"
+touch "$tmp/m0.bad"
+! nbd 'h.pread(8192, 0)' 2>"$tmp/err" || fail "read what can't be read"
+grep -q "Input/output error" "$tmp/err" || fail "not EIO: $(cat "$tmp/err")"
+nbd 'h.pwrite(b"x" * 8192, 41 << 20, nbd.CMD_FLAG_FUA)' || fail "writing doesn't go on"
+holds 'a["state"] == "active" and a["io_allowed"] and a["counters"]["unreadable_reads"] > 0' ||
+	fail "not serving: $(ctl status vol0)"
+holds 'any(w.startswith("member 0 could not be read, and no other could stand in: 8 KiB of the " +
+	"array from byte 0,") for w in a["warnings"])' || fail "no warning: $(ctl status vol0)"
+grep -q "a read error of the members 0x1" "$tmp/log" || fail "not logged"
+ctl add vol0 1 "$(member_uri 3)" >"$tmp/out" 2>&1 || fail "add: $(cat "$tmp/out")"
+until_true 10 holds 'any("and the rebuild or resync waits for it" in w for w in a["warnings"])'
+nbd 'h.pwrite(b"x" * 8192, 41 << 20, nbd.CMD_FLAG_FUA)' || fail "writing doesn't go on in a rebuild"
+rm "$tmp/m0.bad"
+nbd 'assert h.pread(8192, 41 << 20) == b"x" * 8192' || fail "what was written meanwhile is wrong"
+ctl status vol0 --wait >"$tmp/out" 2>&1 || fail "the rebuild does not go on: $(cat "$tmp/out")"
 holds 'not a["degraded"] and a["members"][1]["uri"].endswith("m3.sock")' || fail "$(ctl status vol0)"
 member_up 1 # its cut-off writes must be over before a clean stop (R5)
 end m2 KILL # what was rebuilt must do now

@@ -553,6 +553,7 @@ static void json_counters(struct json *j, const Array *s)
 	json_number(j, "write_bytes", c->write_bytes);
 	json_number(j, "resync_bytes", c->resync_bytes);
 	json_number(j, "read_resync_bytes", c->read_resync_bytes);
+	json_number(j, "unreadable_reads", c->unreadable_reads);
 	json_close(j, '}');
 }
 
