@@ -153,6 +153,9 @@ log_has() {
 # Options of nbdkit for exporter I, in EXPORTER_ARGS[I].
 declare -A EXPORTER_ARGS=()
 
+# The last lines of ddraid.conf, from within [fence] on.
+FENCE_CONF='fence = command\nfence_command = %s'
+
 member_up() {
 	# shellcheck disable=SC2086 # words
 	exporter_up "$1" "$MEMBER_SIZE" ${EXPORTER_ARGS[$1]:-} || fail "exporter $1"
@@ -172,8 +175,9 @@ array_up() {
 	done
 	for ((n = 1; n <= ARRAY_NODES; n++)); do
 		mkdir -p "$CLUSTER_DIR/node$n/etc-ddraid"
-		printf '[fence]\nfence = command\nfence_command = %s\nrestart_wait = 6s\n[members]\nzombie_timeout = 2s\n' \
-			"$CLUSTER_DIR/fence" >"$CLUSTER_DIR/node$n/etc-ddraid/ddraid.conf"
+		# shellcheck disable=SC2059 # a format
+		printf "[members]\nzombie_timeout = 2s\n[fence]\nrestart_wait = 6s\n$FENCE_CONF\n" "$CLUSTER_DIR/fence" \
+			>"$CLUSTER_DIR/node$n/etc-ddraid/ddraid.conf"
 		daemon_start "$n"
 	done
 	for ((n = 1; n <= ARRAY_NODES; n++)); do
