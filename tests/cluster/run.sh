@@ -24,6 +24,7 @@ selftest		150	tests/cluster/selftest.sh
 group-port		150	tests/port/group.sh
 member-killed		45	tests/cluster/scenarios/member-killed.sh
 node-killed		45	tests/cluster/scenarios/node-killed.sh
+node-killed-degraded	45	tests/cluster/scenarios/node-killed-degraded.sh
 node-cut		45	tests/cluster/scenarios/node-cut.sh
 daemon-frozen		45	tests/cluster/scenarios/daemon-frozen.sh
 daemon-killed		45	tests/cluster/scenarios/daemon-killed.sh
