@@ -167,13 +167,6 @@ static void protect_process(void)
 			    "for, %.1f s; what of its writes lands later destroys data; configure "
 			    "a fence_command",
 			    conf.zombie_timeout_ms / 1000.0);
-	/* A node that was cut off and is plugged in again: its kernel sends on until a request
-	 * times out (TCP_USER_TIMEOUT, and the reset by which the member adapter closes). */
-	if (conf.fence == FENCE_ZOMBIE_TIMEOUT &&
-	    (!conf.member_request_ms || conf.member_request_ms >= conf.zombie_timeout_ms))
-		daemon_warn("zombie_timeout of [fence] must be longer than request_timeout of "
-			    "[members]: until that is over a node's kernel sends what it has, "
-			    "also when the node was long taken for dead");
 }
 
 static void detach(void)
