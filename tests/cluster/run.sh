@@ -30,8 +30,10 @@ daemon-frozen		45	tests/cluster/scenarios/daemon-frozen.sh
 daemon-killed		45	tests/cluster/scenarios/daemon-killed.sh
 all-killed		45	tests/cluster/scenarios/all-killed.sh
 stale-member		45	tests/cluster/scenarios/stale-member.sh
+late-node		45	tests/cluster/scenarios/late-node.sh
 fence-fails		45	tests/cluster/scenarios/fence-fails.sh
 zombie-timeout		45	tests/cluster/scenarios/zombie-timeout.sh
+zombie-cut		45	tests/cluster/scenarios/zombie-cut.sh
 leader-join-1		45	tests/cluster/scenarios/leader.sh join query query-sent hello-sent state state-sent
 leader-join-2		45	tests/cluster/scenarios/leader.sh join claim-sent ready ready-sent assign assign-sent
 leader-fail-add-1	45	tests/cluster/scenarios/leader.sh fail-add propose admin-sent propose-sent superblock
