@@ -42,14 +42,16 @@ HEAD = struct.Struct("<8sIIQQ")  # magic, node, sector within the block, block, 
 MASK = (1 << 64) - 1
 
 
-def fill_of(seq):
-	return struct.pack("<Q", seq * 0x9E3779B97F4A7C15 & MASK) * 60
+def fill_of(seq, i):
+	"""Of each sector another, and not by XOR: else the parity of a block would be the same whatever is written
+	there (a CRC is linear), and a stripe that is half new would decode to the old or the new block."""
+	return struct.pack("<Q", (seq * 8 + i) * 0x9E3779B97F4A7C15 & MASK) * 60
 
 
 def make_block(node, block, seq):
-	out, fill = bytearray(), fill_of(seq)
+	out = bytearray()
 	for i in range(BLOCK // SECTOR):
-		text = (HEAD.pack(MAGIC, node, i, block, seq) + fill)[:SECTOR - 4]
+		text = (HEAD.pack(MAGIC, node, i, block, seq) + fill_of(seq, i))[:SECTOR - 4]
 		out += text + struct.pack("<I", zlib.crc32(text))
 	return out
 
