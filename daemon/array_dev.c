@@ -123,7 +123,7 @@ static void member_up(void *arg, const struct member_info *info)
 
 	d->info = *info;
 	d->up = true;
-	d->zombie = false;
+	d->zombie = d->stranger = false;
 	d->why[0] = '\0';
 	ev.dev.dev = d->index;
 	ev.dev.bytes = info->size_bytes;
@@ -280,19 +280,47 @@ void dev_close_all(struct array *a)
 		dev_close(&a->dev[i]);
 }
 
+static uint32_t member_of_uri(const struct array *a, const char *uri)
+{
+	uint32_t i = 0;
+
+	while (i < a->live.count && strcmp(a->live.uri[i], uri) != 0)
+		i++;
+	return i;
+}
+
 static bool uri_known(const struct array *a, const char *uri)
 {
-	for (uint32_t i = 0; i < a->live.count; i++) {
-		if (!strcmp(a->live.uri[i], uri))
-			return true;
+	return member_of_uri(a, uri) < a->live.count;
+}
+
+/* A URI that leads to another device, here or on all nodes: it is not used, and is told of. */
+static void stranger_tell(struct array *a, struct dev *d)
+{
+	const char *what = engine_dev_stranger(a->e, d->index);
+	uint32_t i = member_of_uri(a, d->uri);
+	bool is = what && i < a->live.count && !member_is_up(a, i);
+
+	if (is && !d->stranger) {
+		snprintf(d->why, sizeof(d->why), "this is not member %u: %s", i, what);
+		array_say(a, LOG_ERR,
+			  "%s is not member %u: %s; it is not used. See where this URI leads to "
+			  "on this node",
+			  d->uri, i, what);
+	} else if (!is && d->stranger) {
+		d->why[0] = '\0';
 	}
-	return false;
+	d->stranger = is;
 }
 
 void dev_settle(struct array *a)
 {
 	uint32_t found = 0;
 
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		if (a->dev[i].used && !a->dev[i].closing)
+			stranger_tell(a, &a->dev[i]);
+	}
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		struct dev *d = &a->dev[i];
 		uint8_t m = engine_member_of_dev(a->e, i);

@@ -41,7 +41,8 @@ struct dev {
 	struct array *a;
 	uint32_t index;
 	bool used, up, closing;
-	bool zombie; /* a write of ours was cut off and may still land: R5 */
+	bool zombie;   /* a write of ours was cut off and may still land: R5 */
+	bool stranger; /* it is not what its URI says */
 	struct member *m;
 	char uri[DDR_URI_BYTES];
 	struct member_info info;

@@ -22,7 +22,7 @@ static void dev_fill(const struct array *a, uint32_t i, struct array_dev_status 
 	if (!s->used)
 		return;
 	strcpy(s->uri, d->uri);
-	s->up = d->up;
+	s->up = d->up && !d->stranger;
 	s->info = d->info;
 	s->member = a->e ? engine_member_of_dev(a->e, i) : 0xff;
 	s->down_ms = d->up || !d->down_us ? 0 : (loop_now_us(a->loop) - d->down_us) / 1000;
@@ -180,7 +180,8 @@ static double seconds(uint64_t from_us, uint64_t to_us)
 }
 
 /* What has come to pass in a recovery since `was`. */
-static void watch_recovery(struct array *a, const struct recovery *r, const struct recovery *was)
+static void watch_recovery(struct array *a, const struct engine_status *st,
+			   const struct recovery *r, const struct recovery *was)
 {
 	if (!was->lost_us)
 		array_say(a, LOG_INFO, "node %u (incarnation %016" PRIx64 ") was lost", r->node,
@@ -193,6 +194,11 @@ static void watch_recovery(struct array *a, const struct recovery *r, const stru
 			  r->node, r->slot, r->marked);
 	else if (r->read_us && !was->read_us)
 		array_say(a, LOG_INFO, "node %u: it had no slot", r->node);
+	if (r->read_us && !was->read_us && r->marked && map_degraded(&st->map))
+		array_say(a, LOG_WARNING,
+			  "node %u died while a member is missing: what it was writing then, in "
+			  "%" PRIu64 " marked regions, may be garbage",
+			  r->node, r->marked);
 	if (r->done_us && !was->done_us && r->marked)
 		array_say(a, LOG_INFO,
 			  "node %u: recovered; this node resynced %" PRIu64 " regions, %" PRIu64
@@ -212,7 +218,7 @@ static void watch_recoveries(struct array *a, const struct engine_status *st)
 			if (a->seen.recovery[j].node == r->node &&
 			    a->seen.recovery[j].inc == r->inc)
 				was = &a->seen.recovery[j];
-		watch_recovery(a, r, was);
+		watch_recovery(a, st, r, was);
 	}
 }
 

@@ -315,6 +315,17 @@ int config_finish(struct config *c, char why[CONFIG_WHY_BYTES])
 			 "fence = command wants a fence_command = /path in [fence]");
 		return -EINVAL;
 	}
+	/* R5: a node that was cut off and is plugged in again sends what its kernel has, until a
+	 * request times out (TCP_USER_TIMEOUT, and the reset by which the adapter closes). */
+	if (c->fence == FENCE_ZOMBIE_TIMEOUT &&
+	    (!c->member_request_ms || c->zombie_timeout_ms <= c->member_request_ms)) {
+		snprintf(why, CONFIG_WHY_BYTES,
+			 "zombie_timeout = %u ms in [fence] is not longer than request_timeout, "
+			 "%u ms%s, in [members]: for so long a node may send what it has",
+			 c->zombie_timeout_ms, c->member_request_ms,
+			 c->member_request_ms ? "" : " (for ever)");
+		return -EINVAL;
+	}
 	if (c->heartbeat_limit_ms && c->heartbeat_limit_ms < 2 * c->heartbeat_ms) {
 		snprintf(why, CONFIG_WHY_BYTES,
 			 "heartbeat_limit = %u ms is less than two heartbeats of %u ms; raise it",

@@ -30,7 +30,7 @@ const char *fence_describe(void)
 	if (conf->fence == FENCE_COMMAND)
 		snprintf(text, sizeof(text), "command %s", conf->fence_command);
 	else if (conf->fence == FENCE_ZOMBIE_TIMEOUT)
-		snprintf(text, sizeof(text), "zombie_timeout %.1f s",
+		snprintf(text, sizeof(text), "only a wait: zombie_timeout, %.1f s",
 			 conf->zombie_timeout_ms / 1000.0);
 	else
 		snprintf(text, sizeof(text), "none");

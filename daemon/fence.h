@@ -48,7 +48,7 @@ void fence_run(struct fence_ask *ask);
 /* The helper ends with this process, too. */
 void fence_close(void);
 
-/* For log and status: "command /etc/ddraid/fence", "zombie_timeout 30 s", "none". */
+/* For log and status: "command /etc/ddraid/fence", "only a wait: zombie_timeout, 30.0 s". */
 const char *fence_describe(void);
 
 #endif

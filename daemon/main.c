@@ -169,6 +169,11 @@ static void protect_process(void)
 	if (conf.fence == FENCE_NONE)
 		daemon_warn("fence = none: writes of a node that died may still land after its "
 			    "regions were recovered; configure a fence_command");
+	if (conf.fence == FENCE_ZOMBIE_TIMEOUT)
+		daemon_warn("fence = zombie_timeout: a node that died is not cut off, only waited "
+			    "for, %.1f s; what of its writes lands later destroys data; configure "
+			    "a fence_command",
+			    conf.zombie_timeout_ms / 1000.0);
 }
 
 static void detach(void)

@@ -32,7 +32,8 @@ MAGIC = b"ddrquick"
 def make(node, block, number):
 	out = bytearray()
 	for i in range(BLOCK // SECTOR):
-		text = HEAD.pack(MAGIC, node, i, block, number).ljust(SECTOR - 4, b"%c" % (number % 251))
+		# Of each sector another, and not by XOR: else the parity would be the same whatever is written.
+		text = HEAD.pack(MAGIC, node, i, block, number).ljust(SECTOR - 4, b"%c" % (number * (2 * i + 1) % 251))
 		out += text + struct.pack("<I", zlib.crc32(text))
 	return out
 

@@ -582,6 +582,21 @@ static void dev_down(struct engine *e, const struct event *ev)
 		member_bad(e, m, MEMBER_SUSPECT);
 }
 
+const char *engine_dev_stranger(const struct engine *e, uint32_t dev)
+{
+	const struct dev *d = &e->dev[dev];
+	const struct map *map = e->proposing ? &e->prop : &e->map;
+
+	if (!d->up || d->reading || d->retry_us || d->member != NO_MEMBER)
+		return NULL;
+	if (!d->sb_ok)
+		return "it carries no superblock of this array";
+	for (uint8_t m = 0; m < map->n; m++)
+		if (!memcmp(d->sb.member_uuid, map->member[m].uuid, DDR_UUID_BYTES))
+			return NULL; /* reached in another way, too */
+	return map->n ? "it was a member of this array once, and is none now" : NULL;
+}
+
 static void devs_advance(struct engine *e)
 {
 	misread_advance(e);

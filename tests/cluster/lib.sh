@@ -153,6 +153,12 @@ log_has() {
 # Options of nbdkit for exporter I, in EXPORTER_ARGS[I].
 declare -A EXPORTER_ARGS=()
 
+# Nodes whose daemons do not run yet when the array is made.
+LATE_NODES=
+
+# The last lines of ddraid.conf, from within [fence] on.
+FENCE_CONF='fence = command\nfence_command = %s'
+
 member_up() {
 	# shellcheck disable=SC2086 # words
 	exporter_up "$1" "$MEMBER_SIZE" ${EXPORTER_ARGS[$1]:-} || fail "exporter $1"
@@ -160,7 +166,7 @@ member_up() {
 
 # array_up NODES ORDER [SPARES]: vol0 on the exporters 1 to 2^ORDER + 1; spares follow.
 array_up() {
-	local n i uris=() count=$(((1 << $2) + 1))
+	local n i uris=() nodes=() count=$(((1 << $2) + 1))
 	cluster_up "$1" || exit 1
 	ARRAY_NODES=$1
 	for ((i = 1; i <= count + ${3:-0}; i++)); do
@@ -172,19 +178,22 @@ array_up() {
 	done
 	for ((n = 1; n <= ARRAY_NODES; n++)); do
 		mkdir -p "$CLUSTER_DIR/node$n/etc-ddraid"
-		printf '[fence]\nfence = command\nfence_command = %s\nrestart_wait = 6s\n[members]\nzombie_timeout = 2s\n' \
-			"$CLUSTER_DIR/fence" >"$CLUSTER_DIR/node$n/etc-ddraid/ddraid.conf"
+		# shellcheck disable=SC2059 # a format
+		printf "[members]\nzombie_timeout = 2s\n[fence]\nrestart_wait = 6s\n$FENCE_CONF\n" "$CLUSTER_DIR/fence" \
+			>"$CLUSTER_DIR/node$n/etc-ddraid/ddraid.conf"
+		[[ " $LATE_NODES " = *" $n "* ]] || nodes+=("$n")
+	done
+	for n in "${nodes[@]}"; do
 		daemon_start "$n"
 	done
-	for ((n = 1; n <= ARRAY_NODES; n++)); do
+	for n in "${nodes[@]}"; do
 		within 15 "ddraidd of node $n answers" answers "$n"
 	done
 	ctl 1 create vol0 --order "$2" --force "${uris[@]}" >"$CLUSTER_DIR/create" 2>&1 ||
 		fail "create: $(cat "$CLUSTER_DIR/create")"
 	step "vol0 is created"
-	# shellcheck disable=SC2046 # words
-	serve $(seq "$ARRAY_NODES")
-	step "$ARRAY_NODES nodes serve"
+	serve "${nodes[@]}"
+	step "${#nodes[@]} nodes serve"
 }
 
 # ---- load ----

@@ -3,7 +3,7 @@
 """Load on an array, and what must be on it afterwards.
 
 	load.py write NODE NODES URI LOG [--reconnect]   writes, DEPTH in flight, until LOG.stop is there
-	load.py check URI|FILE LOG...                    compares; FILE holds the user's view of the array
+	load.py check URI|FILE [--lost LOG] LOG...       compares; FILE holds the user's view of the array
 	load.py pending LOG...                           prints the blocks that were in flight at the end
 
 Block b belongs to node b % NODES, so that nodes interleave block by block within the same regions; a
@@ -14,6 +14,10 @@ acknowledged (A) and failed (E), written through at once: what is in it survives
 check: every sector is of a request that was sent, and none is older than the last one that was
 acknowledged; what nobody wrote is zero. A request that failed or was never answered may have
 left its sectors or not.
+
+--lost LOG: its writer died while a member was missing. A block that was in flight at its end, and that it has not
+written since, may be garbage; how many are is said, and a sum over all of them, which must be the
+same wherever they are read. No other block may.
 
 Without --reconnect the first error ends `write` with status 1. With it, the writer opens the array
 again until it is let in, and goes on. At the end it says what it saw.
@@ -38,14 +42,16 @@ HEAD = struct.Struct("<8sIIQQ")  # magic, node, sector within the block, block, 
 MASK = (1 << 64) - 1
 
 
-def fill_of(seq):
-	return struct.pack("<Q", seq * 0x9E3779B97F4A7C15 & MASK) * 60
+def fill_of(seq, i):
+	"""Of each sector another, and not by XOR: else the parity of a block would be the same whatever is written
+	there (a CRC is linear), and a stripe that is half new would decode to the old or the new block."""
+	return struct.pack("<Q", (seq * 8 + i) * 0x9E3779B97F4A7C15 & MASK) * 60
 
 
 def make_block(node, block, seq):
-	out, fill = bytearray(), fill_of(seq)
+	out = bytearray()
 	for i in range(BLOCK // SECTOR):
-		text = (HEAD.pack(MAGIC, node, i, block, seq) + fill)[:SECTOR - 4]
+		text = (HEAD.pack(MAGIC, node, i, block, seq) + fill_of(seq, i))[:SECTOR - 4]
 		out += text + struct.pack("<I", zlib.crc32(text))
 	return out
 
@@ -165,8 +171,22 @@ def logs_read(logs):
 	return acked, sent
 
 
-def check(source, logs):
+def in_flight(name):
+	requests = set()
+	with open(name) as f:
+		for line in f:
+			kind, block, seq = line.split()
+			if kind == "S":
+				requests.add((int(block), int(seq)))
+			else:
+				requests.discard((int(block), int(seq)))
+	return requests
+
+
+def check(source, logs, lost):
 	acked, sent = logs_read(logs)
+	may_be_garbage = {block for block, seq in in_flight(lost) if seq > acked.get(block, 0)} if lost else ()
+	garbage, total = set(), 0
 	if source.startswith("nbd"):
 		h = nbd.NBD()
 		h.connect_uri(source)
@@ -175,6 +195,9 @@ def check(source, logs):
 	bad = unacked = 0
 	for first in range(0, BLOCKS, CHUNK):
 		data = h.pread(CHUNK * BLOCK, first * BLOCK)
+		for block in range(first, first + CHUNK):
+			if block in may_be_garbage:
+				total = zlib.crc32(data[(block - first) * BLOCK:(block - first + 1) * BLOCK], total)
 		for at in range(0, CHUNK * BLOCK, SECTOR):
 			block = first + at // BLOCK
 			seq, known = number_of(data, at, block), acked.get(block, 0)
@@ -183,26 +206,23 @@ def check(source, logs):
 			if isinstance(seq, int) and seq > known and seq in sent.get(block, ()):
 				unacked += 1
 				continue
+			if block in may_be_garbage:
+				garbage.add(block)
+				continue
 			bad += 1
 			if bad <= 5:
 				print("block %d + %d: %s, acknowledged was %d" %
 					(block, at % BLOCK, seq if isinstance(seq, str) else "number %d" % seq, known))
 	print("%d blocks acknowledged, %d sectors of requests that were not, %d sectors wrong" %
 		(len(acked), unacked, bad))
+	if lost:
+		print("%d of %d lost blocks are garbage, sum %08x" % (len(garbage), len(may_be_garbage), total))
 	return bad > 0
 
 
 def pending(logs):
 	for name in logs:
-		open_requests = set()
-		with open(name) as f:
-			for line in f:
-				kind, block, seq = line.split()
-				if kind == "S":
-					open_requests.add((int(block), int(seq)))
-				else:
-					open_requests.discard((int(block), int(seq)))
-		for block, _ in sorted(open_requests):
+		for block, _ in sorted(in_flight(name)):
 			print(block)
 
 
@@ -210,5 +230,7 @@ if sys.argv[1] == "write":
 	sys.exit(Writer(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5], "--reconnect" in sys.argv).run())
 elif sys.argv[1] == "pending":
 	pending(sys.argv[2:])
+elif sys.argv[3] == "--lost":
+	sys.exit(check(sys.argv[2], sys.argv[5:], sys.argv[4]))
 else:
-	sys.exit(check(sys.argv[2], sys.argv[3:]))
+	sys.exit(check(sys.argv[2], sys.argv[3:], None))

@@ -24,12 +24,16 @@ selftest		150	tests/cluster/selftest.sh
 group-port		150	tests/port/group.sh
 member-killed		45	tests/cluster/scenarios/member-killed.sh
 node-killed		45	tests/cluster/scenarios/node-killed.sh
+node-killed-degraded	45	tests/cluster/scenarios/node-killed-degraded.sh
 node-cut		45	tests/cluster/scenarios/node-cut.sh
 daemon-frozen		45	tests/cluster/scenarios/daemon-frozen.sh
 daemon-killed		45	tests/cluster/scenarios/daemon-killed.sh
 all-killed		45	tests/cluster/scenarios/all-killed.sh
 stale-member		45	tests/cluster/scenarios/stale-member.sh
+late-node		45	tests/cluster/scenarios/late-node.sh
 fence-fails		45	tests/cluster/scenarios/fence-fails.sh
+zombie-timeout		45	tests/cluster/scenarios/zombie-timeout.sh
+zombie-cut		45	tests/cluster/scenarios/zombie-cut.sh
 leader-join-1		45	tests/cluster/scenarios/leader.sh join query query-sent hello-sent state state-sent
 leader-join-2		45	tests/cluster/scenarios/leader.sh join claim-sent ready ready-sent assign assign-sent
 leader-fail-add-1	45	tests/cluster/scenarios/leader.sh fail-add propose admin-sent propose-sent superblock
@@ -48,6 +52,12 @@ leader-take-over-7	45	tests/cluster/scenarios/leader.sh take-over superblock sup
 leader-take-over-8	45	tests/cluster/scenarios/leader.sh take-over commit-sent dirty-sent ready
 leader-take-over-9	45	tests/cluster/scenarios/leader.sh take-over ready-sent resync flush
 leader-take-over-10	45	tests/cluster/scenarios/leader.sh take-over slot-clear slot-clear-done
+leader-node-1		45	tests/cluster/scenarios/leader-node.sh fenced
+leader-node-2		45	tests/cluster/scenarios/leader-node.sh slot-read-done
+leader-node-3		45	tests/cluster/scenarios/leader-node.sh propose-sent
+leader-node-4		45	tests/cluster/scenarios/leader-node.sh superblock-done
+leader-node-5		45	tests/cluster/scenarios/leader-node.sh commit-sent
+leader-node-6		45	tests/cluster/scenarios/leader-node.sh resync
 '
 
 usage() {

@@ -118,6 +118,13 @@ printf '[daemon]\nstate_dir = %s\nstate_dri = x\n' "$tmp/state" >"$tmp/bad"
 ! "$top_builddir/ddraidd" --foreground --config "$tmp/bad" 2>"$tmp/err" || fail "a wrong key was taken"
 grep -q "bad:3: there is no key state_dri" "$tmp/err" || fail "not said where: $(cat "$tmp/err")"
 
+# Nor is a wait taken that ends before a node's kernel has given up what it sends.
+for text in '[fence]\nzombie_timeout = 10s' '[members]\nrequest_timeout = 0'; do
+	printf "[daemon]\nstate_dir = $tmp/state\n$text\n" >"$tmp/bad"
+	! "$top_builddir/ddraidd" --foreground --config "$tmp/bad" 2>"$tmp/err" || fail "$text was taken"
+	grep -q "is not longer than request_timeout" "$tmp/err" || fail "not said why: $(cat "$tmp/err")"
+done
+
 daemon_up
 step "create"
 ctl create vol0 --order 1 --stripe 8K --set release_delay=200 "$(member_uri 0)" "$(member_uri 1)" \

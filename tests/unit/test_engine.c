@@ -494,6 +494,24 @@ TEST(a_device_in_use_is_not_added_under_another_uri)
 	CHECK_EQ_INT(add_copy_of(1), 0);
 }
 
+TEST(a_device_that_is_no_member_is_told_of)
+{
+	struct event up = {.type = EV_DEV_UP};
+
+	create(1);
+	start();
+	w.disk[MEMBERS] = calloc(1, DISK_BYTES);
+	up.dev.dev = MEMBERS;
+	up.dev.bytes = DISK_BYTES;
+	up.dev.uri = "mem:new";
+	step(up);
+	run_ms(100);
+	CHECK(engine_dev_stranger(w.e, MEMBERS));
+	for (uint32_t i = 0; i < 3; i++)
+		CHECK(!engine_dev_stranger(w.e, i));
+	finish();
+}
+
 TEST(a_member_fails_and_a_new_one_is_rebuilt)
 {
 	static uint8_t out[512 << 10], in[512 << 10];

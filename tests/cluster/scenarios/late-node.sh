@@ -1,0 +1,78 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# A node whose daemon did not run when the array was made learns of it when it joins, and serves. Then it has URIs of
+# its own, in another order too: what counts is the UUID that is read back. Then one of its URIs leads to another
+# device: it says so and touches nothing there. The member is out of use for all until that is put right, and whole
+# again then without an operator.
+set -u
+# shellcheck source=tests/cluster/lib.sh
+. "$(dirname "$0")/../lib.sh"
+
+known=var-lib-ddraid/vol0.array
+
+# uris URI...: the members' as node 3 knows them, in this order; its daemon starts with these.
+uris() {
+	local uri file=$CLUSTER_DIR/node3/$known
+	daemon_stop 3
+	sed '/^member = /,$d' "$file" >"$file.new"
+	for uri; do
+		echo "member = $uri" >>"$file.new"
+	done
+	sed '1,/^member = /d; /^member = /d' "$file" >>"$file.new"
+	mv "$file.new" "$file"
+	log_mark 3
+	daemon_up 3
+}
+
+LATE_NODES=3
+array_up 3 1 1
+writers_start 1 2
+step "node 3 starts its daemon"
+began=${EPOCHREALTIME/[.,]/}
+daemon_up 3
+within 20 "node 3 serves" active 3
+measured "learnt and served $(((${EPOCHREALTIME/[.,]/} - began) / 1000)) ms after the daemon's start"
+writers_start 3
+writers_stop 1 2 3
+compare_on 3
+
+step "node 3 has other URIs, in another order"
+uris "$(exporter_uri 3)/" "$(exporter_uri 1)" "$(exporter_uri 2)/"
+writers_start 1 2
+within 20 "node 3 serves" active 3
+writers_start 3
+tells 3 '[m["uri"] for m in a["members"]]'
+holds 3 "[m['uri'] for m in a['members']] == ['$(exporter_uri 1)', '$(exporter_uri 2)/', '$(exporter_uri 3)/']" ||
+	fail "node 3 does not tell what it uses"
+holds 1 "[m['uri'] for m in a['members']] == ['$(exporter_uri 1)', '$(exporter_uri 2)', '$(exporter_uri 3)']" ||
+	fail "the others' URIs changed: $(tells 1 '[m["uri"] for m in a["members"]]')"
+writers_stop 1 2 3
+compare_on 1 3
+
+step "one of them leads to another device"
+uris "$(exporter_uri 1)" "$(exporter_uri 4)" "$(exporter_uri 3)"
+within 15 "node 3 says so" log_has 3 "$(exporter_uri 4) is not member 1: it carries no superblock of this array"
+holds 3 'not a["members"][1]["connected"] and "is not member 1" in a["members"][1]["error"]' ||
+	fail "the status does not say it: $(ctl 3 status vol0)"
+ctl 3 status vol0 | grep "is not member 1" || fail "the status for people does not say it"
+writers_start 1 2
+within 20 "node 3 serves" active 3
+writers_start 3
+for n in 1 2 3; do
+	holds $n 'a["members"][1]["state"] == "suspect"' || fail "node $n uses a member that node 3 does not reach"
+done
+[ "$(exporter_requests 4 3 Write)" = 0 ] || fail "node 3 wrote to a device that is no member"
+measured "refused: $(tells 3 'a["members"][1]["error"]')"
+writers_stop 1 2 3
+compare_on 1 3
+step "it is right again"
+writers_start 1 2
+uris "$(exporter_uri 1)" "$(exporter_uri 2)" "$(exporter_uri 3)"
+within 20 "node 3 serves" active 3
+for n in 1 2 3; do
+	within 20 "node $n: not degraded" holds $n 'not a["degraded"]'
+done
+writers_start 3
+writers_stop 1 2 3
+compare_on 1 2 3
+finish 1 2 3
