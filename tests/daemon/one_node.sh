@@ -183,7 +183,7 @@ holds 'a["state"] == "active" and a["io_allowed"] and a["counters"]["unreadable_
 	fail "not serving: $(ctl status vol0)"
 holds 'any(w.startswith("member 0 could not be read, and no other could stand in: 8 KiB of the " +
 	"array from byte 0,") for w in a["warnings"])' || fail "no warning: $(ctl status vol0)"
-grep -q "a read error of the members 0x1" "$tmp/log" || fail "not logged"
+until_true 5 grep -q "a read error of the members 0x1" "$tmp/log"
 ctl add vol0 1 "$(member_uri 3)" >"$tmp/out" 2>&1 || fail "add: $(cat "$tmp/out")"
 until_true 10 holds 'any("and the rebuild or resync waits for it" in w for w in a["warnings"])'
 nbd 'h.pwrite(b"x" * 8192, 41 << 20, nbd.CMD_FLAG_FUA)' || fail "writing doesn't go on in a rebuild"

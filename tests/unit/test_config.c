@@ -40,8 +40,9 @@ TEST(what_is_right_is_taken)
 	TAKEN("[cluster]\ncluster = alone # here\nevict=5s\n[daemon]\nlog_level = debug");
 	CHECK_EQ_U64(conf.evict_ms, 5000);
 	CHECK(!strcmp(conf.cluster, "alone"));
-	TAKEN("[members]\nzombie_timeout = 1s\n[fence]\nzombie_timeout = 2s\n");
-	CHECK_EQ_U64(conf.zombie_timeout_ms, 2000);
+	TAKEN("[members]\nzombie_timeout = 1s\n[fence]\nzombie_timeout = 20s\n");
+	CHECK_EQ_U64(conf.zombie_timeout_ms, 20000);
+	TAKEN("[members]\nrequest_timeout = 1s\n[fence]\nzombie_timeout = 2s\n");
 	TAKEN("[cluster]\r\nevict = 2min\r\n");
 	CHECK_EQ_U64(conf.evict_ms, 120000);
 }
@@ -57,6 +58,8 @@ TEST(what_is_wrong_says_where)
 	REFUSED("[cluster]\nevict = 4s\nevict = 5s\n", ":3: evict was set in line 2 already");
 	REFUSED("[daemon]\nipc_name = a b\n", ":2: ipc_name = a b can't be used");
 	REFUSED("[daemon\n", ":1: a section is [name]");
+	REFUSED("[fence]\nzombie_timeout = 2s\n", "is not longer than request_timeout");
+	REFUSED("[members]\nrequest_timeout = 0\n", "is not longer than request_timeout");
 }
 
 TEST(a_line_has_a_limit)
