@@ -130,12 +130,17 @@ static bool land_error(struct sim *s, struct req *r)
 	r->err = -EIO;
 	s->planner.done++;
 	risk_lost(s, r->disk);
+	if (d->err_in_rebuild) {
+		stats_fault(s, F_REBUILD_ERROR);
+		stats_fault(s, r->op == DEV_FLUSH ? F_REBUILD_FLUSH_ERROR : F_REBUILD_WRITE_ERROR);
+	}
 	if (r->op == DEV_FLUSH) {
 		disk_flush_error(s, d, d->flush_err_loses, r->ii);
 		stats_fault(s, d->flush_err_loses ? F_FLUSH_ERROR_LOST : F_FLUSH_ERROR_KEPT);
 	} else {
 		stats_fault(s, r->op == DEV_READ ? F_READ_ERROR : F_WRITE_ERROR);
 	}
+	d->err_in_rebuild = false;
 	if (r->op == DEV_WRITE && rng_chance(&s->rng, 500))
 		land_write(s, r, 0, rng_below(&s->rng, r->bytes / SECTOR + 1) * SECTOR);
 	return true;

@@ -49,7 +49,9 @@ static bool may_lose(const struct sim *s)
 /* An error that waits for its request: another member may have gone meanwhile. */
 bool fault_may_strike(const struct sim *s, uint32_t disk)
 {
-	return s->checks.member_of[disk] == NONE || others_well(s, disk);
+	if (s->checks.member_of[disk] == NONE)
+		return true;
+	return s->disk[disk].err_in_rebuild ? rebuild_may_err(s, disk) : others_well(s, disk);
 }
 
 static uint32_t member_disk(struct sim *s)
@@ -94,6 +96,11 @@ bool fault_fits(const struct sim *s, enum fault f)
 	case F_LEADER_IN_REBUILD:
 	case F_POWER_IN_CHANGE:
 		return may_lose(s);
+	case F_REBUILD_BREAK:
+	case F_REBUILD_ERROR:
+	case F_REBUILD_POWER:
+	case F_REBUILD_DEATH: /* else it waits for the rebuild that is to come anyway */
+		return s->planner.armed == F_COUNT && (may_lose(s) || !s->checks.map_full);
 	case F_DISK_DEAD:
 		return may_lose(s) && s->planner.deaths < 2 && spare_disk(s) != NONE;
 	case F_SWITCH_FLAP:
@@ -207,7 +214,7 @@ static void on_shown(struct sim *s, struct hev *ev)
 	dev_try_disk(s, (uint32_t)ev->a);
 }
 
-static void hide(struct sim *s, uint32_t disk, uint64_t us)
+void fault_hide(struct sim *s, uint32_t disk, uint64_t us)
 {
 	s->disk[disk].hidden = true;
 	dev_break_disk(s, disk, -ECONNRESET);
@@ -231,7 +238,8 @@ static bool stale_start(struct sim *s)
 	for (uint8_t m = 0; m < s->geo.n; m++)
 		if (s->checks.map.member[m].state == MEMBER_IN_SYNC &&
 		    s->checks.disk_of[m] != NONE && rng_chance(&s->rng, 600))
-			hide(s, s->checks.disk_of[m], rng_range(&s->rng, 200 * MS, 1500 * MS));
+			fault_hide(s, s->checks.disk_of[m],
+				   rng_range(&s->rng, 200 * MS, 1500 * MS));
 	return true;
 }
 
@@ -261,10 +269,10 @@ static void on_uncut(struct sim *s, struct hev *ev)
 	dev_try(s, n, dev, 1 * MS);
 }
 
-static bool disconnect_one(struct sim *s)
+bool fault_disconnect_one(struct sim *s, uint32_t disk)
 {
 	struct simnode *n = pick_node(s, true);
-	uint32_t dev = n ? dev_slot_of_disk(n, member_disk(s)) : NONE;
+	uint32_t dev = n ? dev_slot_of_disk(n, disk) : NONE;
 
 	if (dev == NONE || !n->dev[dev].up)
 		return false;
@@ -275,11 +283,16 @@ static bool disconnect_one(struct sim *s)
 	return true;
 }
 
+static bool disconnect_one(struct sim *s)
+{
+	return fault_disconnect_one(s, member_disk(s));
+}
+
 static bool flap(struct sim *s)
 {
 	for (uint8_t m = 0; m < s->geo.n; m++)
 		if (s->checks.disk_of[m] != NONE)
-			hide(s, s->checks.disk_of[m], rng_range(&s->rng, 1 * MS, 200 * MS));
+			fault_hide(s, s->checks.disk_of[m], rng_range(&s->rng, 1 * MS, 200 * MS));
 	return true;
 }
 
@@ -295,6 +308,7 @@ static bool inject(struct sim *s, enum fault f)
 	else
 		d->flush_errs = 1;
 	d->flush_err_loses = f == F_FLUSH_ERROR_LOST;
+	d->err_in_rebuild = false;
 	return true;
 }
 
@@ -311,10 +325,18 @@ static void provoke(struct sim *s, enum fault f)
 		if (rng_chance(&s->rng, 500))
 			disconnect_one(s);
 		else
-			hide(s, member_disk(s), rng_range(&s->rng, 10 * MS, 900 * MS));
+			fault_hide(s, member_disk(s), rng_range(&s->rng, 10 * MS, 900 * MS));
 		break;
 	case F_LEADER_IN_REBUILD:
 		operator_kick(s, ADMIN_FAIL);
+		break;
+	case F_REBUILD_BREAK:
+	case F_REBUILD_ERROR:
+	case F_REBUILD_POWER:
+	case F_REBUILD_DEATH:
+		if (!may_lose(s) || (rng_chance(&s->rng, 500) && operator_kick(s, ADMIN_FAIL)))
+			break;
+		fault_hide(s, member_disk(s), rng_range(&s->rng, 5 * MS, 900 * MS));
 		break;
 	case F_LEADER_IN_RECOVERY:
 		crash_node(s);
@@ -340,6 +362,8 @@ static bool arm(struct sim *s, enum fault f)
 		p->armed_countdown = 1 + rng_below(&s->rng, 3000);
 	if (f == F_LEADER_IN_REBUILD)
 		p->armed_until_us = s->now + 5000 * MS;
+	if (f >= F_REBUILD_BREAK)
+		rebuild_arm(s);
 	provoke(s, f);
 	return true;
 }
@@ -355,7 +379,8 @@ bool fault_counts_itself(enum fault f)
 {
 	return f == F_READ_ERROR || f == F_WRITE_ERROR || f == F_FLUSH_ERROR_LOST ||
 	       f == F_FLUSH_ERROR_KEPT || f == F_SOLO_MSG || f == F_SOLO_MSG_CRASH ||
-	       f == F_CRASH_STEP || (f >= F_LEADER_IN_CHANGE && f <= F_POWER_IN_CHANGE);
+	       f == F_CRASH_STEP || (f >= F_LEADER_IN_CHANGE && f <= F_POWER_IN_CHANGE) ||
+	       (f >= F_REBUILD_BREAK && f <= F_REBUILD_DEATH);
 }
 
 bool fault_start(struct sim *s, enum fault f)
@@ -388,6 +413,10 @@ bool fault_start(struct sim *s, enum fault f)
 	case F_LEADER_IN_REBUILD:
 	case F_LEADER_IN_JOIN:
 	case F_POWER_IN_CHANGE:
+	case F_REBUILD_BREAK:
+	case F_REBUILD_ERROR:
+	case F_REBUILD_POWER:
+	case F_REBUILD_DEATH:
 		return arm(s, f);
 	case F_CLUSTER_CRASH:
 		fault_cluster_power(s, false);
@@ -411,11 +440,12 @@ bool fault_start(struct sim *s, enum fault f)
 	case F_DISCONNECT_ONE:
 		return disconnect_one(s);
 	case F_DISCONNECT_ALL:
-		hide(s, member_disk(s), rng_range(&s->rng, 1 * MS, o->tun.member_retry_ms * MS));
+		fault_hide(s, member_disk(s),
+			   rng_range(&s->rng, 1 * MS, o->tun.member_retry_ms * MS));
 		return true;
 	case F_DISCONNECT_LONG:
-		hide(s, member_disk(s),
-		     rng_range(&s->rng, o->tun.member_retry_ms * MS * 12 / 10, 1800 * MS));
+		fault_hide(s, member_disk(s),
+			   rng_range(&s->rng, o->tun.member_retry_ms * MS * 12 / 10, 1800 * MS));
 		return true;
 	case F_EXPORTER_POWER:
 		fault_exporter_power(s, member_disk(s), rng_range(&s->rng, 5 * MS, 900 * MS),
@@ -441,6 +471,7 @@ void faults_heal(struct sim *s)
 		d->hidden = false;
 		d->slow_until_us = 0;
 		d->read_errs = d->write_errs = d->flush_errs = 0;
+		d->err_in_rebuild = false;
 		dev_try_disk(s, i);
 	}
 	for (uint32_t i = 0; i < s->o.nodes; i++) {

@@ -41,6 +41,10 @@ const char *const fault_name[F_COUNT] = {
     [F_ADMIN_STOP] = "admin-stop",
     [F_ADMIN_ADD] = "admin-add",
     [F_ADMIN_READD] = "admin-readd",
+    [F_REBUILD_BREAK] = "rebuild-breaks-off",
+    [F_REBUILD_ERROR] = "rebuild-error",
+    [F_REBUILD_POWER] = "rebuild-power-loss",
+    [F_REBUILD_DEATH] = "rebuild-breaks-node-dies",
     [F_LATE_WRITE] = "late-write",
     [F_TORN_WRITE] = "torn-write",
     [F_DROPPED_WRITE] = "dropped-write",
@@ -60,6 +64,10 @@ const char *const fault_name[F_COUNT] = {
     [F_LOCK_RECOVERY] = "dlm-recovery",
     [F_LOCK_FREED_EARLY] = "dlm-freed-before-fence",
     [F_GARBAGE_ALLOWED] = "garbage-allowed",
+    [F_FULL_STRUCK] = "full-rebuild-struck",
+    [F_PARTIAL_STRUCK] = "partial-rebuild-struck",
+    [F_REBUILD_WRITE_ERROR] = "write-error-in-rebuild",
+    [F_REBUILD_FLUSH_ERROR] = "flush-error-in-rebuild",
 };
 
 static bool allowed(const struct sim *s, enum fault f)
@@ -74,10 +82,20 @@ static bool allowed(const struct sim *s, enum fault f)
 	return s->planner.swarm >> f & 1;
 }
 
+/* Those that meet a rebuild have to be tried more often: most of the time none can run. */
+static enum fault draw_fault(struct sim *s)
+{
+	bool all = s->o.strikes_rebuilds || (s->cli && s->cli->only);
+
+	if (s->o.strikes_rebuilds && rng_chance(&s->rng, 60))
+		return (enum fault)(F_REBUILD_BREAK + rng_below(&s->rng, 4));
+	return (enum fault)rng_below(&s->rng, all ? F_PLANNED : F_REBUILD_BREAK);
+}
+
 static bool start_one(struct sim *s)
 {
 	for (uint32_t i = 0; i < 30; i++) {
-		enum fault f = (enum fault)rng_below(&s->rng, F_PLANNED);
+		enum fault f = draw_fault(s);
 
 		if (!allowed(s, f) || !fault_fits(s, f))
 			continue;
@@ -148,6 +166,11 @@ static bool armed_condition(struct sim *s, const struct simnode *leader)
 		return leader && leader->st.rebuild_total;
 	case F_LEADER_IN_JOIN:
 		return leader && someone_joins(s);
+	case F_REBUILD_BREAK:
+	case F_REBUILD_ERROR:
+	case F_REBUILD_POWER:
+	case F_REBUILD_DEATH:
+		return rebuild_met(s, leader);
 	default:
 		return false;
 	}
@@ -159,6 +182,11 @@ static void strike(struct sim *s, struct simnode *leader)
 
 	s->planner.armed = F_COUNT;
 	trace(s, "f  %s strikes", fault_name[f]);
+	if (f >= F_REBUILD_BREAK) {
+		rebuild_strike(s, f);
+		s->planner.done += f != F_REBUILD_ERROR;
+		return;
+	}
 	stats_fault(s, f);
 	s->planner.done++;
 	if (f == F_POWER_IN_CHANGE) {

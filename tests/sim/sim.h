@@ -17,7 +17,8 @@
  *   oracle.c  what a sector may contain
  *   risk.c    which stripes may turn to garbage, and when: the crash contract
  *   checks.c  everything else that must hold
- *   plan.c    which faults when; faults.c: the faults; operator.c: the administrator
+ *   plan.c    which faults when; faults.c: the faults; rebuilds.c: those that meet a rebuild;
+ *             operator.c: the administrator
  *   trace.c, stats.c
  *
  * Rules: no wall clock, no address in any decision or line of trace, all randomness from s->rng.
@@ -91,6 +92,7 @@ struct opts {
 	bool instance_known; /* exporters tell an instance id */
 	bool cancel_drops;   /* OUT_DEV_CANCEL closes the connection; else waits for the end */
 	bool faultless;
+	bool strikes_rebuilds; /* faults may meet the member that is being rebuilt */
 	enum lock_backend locks;
 	struct tunables tun;
 	uint32_t max_ios;
@@ -146,6 +148,7 @@ struct disk {
 	uint64_t slow_until_us;
 	uint32_t read_errs, write_errs, flush_errs; /* to be reported, once each */
 	bool flush_err_loses;
+	bool err_in_rebuild; /* the error waits for the member's rebuild */
 	char uri[32];
 };
 int disk_init(struct sim *s, struct disk *d, uint32_t idx, uint64_t bytes);
@@ -507,7 +510,8 @@ void node_stop_daemon(struct sim *s, struct simnode *n, uint64_t us);
 void node_thaw(struct sim *s, struct simnode *n);
 struct simnode *node_leader(struct sim *s);
 
-/* ---- plan.c, faults.c, operator.c ----------------------------------------------------------- */
+/* ---- plan.c, faults.c, rebuilds.c, operator.c
+ * ----------------------------------------------------------- */
 
 enum fault {
 	F_NODE_CRASH,
@@ -544,6 +548,10 @@ enum fault {
 	F_ADMIN_ADD,
 	F_ADMIN_READD,
 	F_ADMIN_STOP,
+	F_REBUILD_BREAK, /* from here on: o.strikes_rebuilds */
+	F_REBUILD_ERROR,
+	F_REBUILD_POWER,
+	F_REBUILD_DEATH,
 	F_PLANNED, /* those above are chosen by the planner, those below happen by themselves */
 	F_LATE_WRITE = F_PLANNED,
 	F_TORN_WRITE,
@@ -564,6 +572,10 @@ enum fault {
 	F_LOCK_RECOVERY,
 	F_LOCK_FREED_EARLY,
 	F_GARBAGE_ALLOWED,
+	F_FULL_STRUCK,
+	F_PARTIAL_STRUCK,
+	F_REBUILD_WRITE_ERROR,
+	F_REBUILD_FLUSH_ERROR,
 	F_COUNT
 };
 struct planner {
@@ -572,9 +584,10 @@ struct planner {
 	uint32_t armed; /* enum fault or F_COUNT */
 	uint32_t armed_countdown;
 	uint64_t armed_until_us;
-	uint32_t deaths; /* disks lost for ever */
-	uint32_t done;   /* faults that took place */
-	uint64_t swarm;  /* mask: faults that this seed may have */
+	bool at_promotion; /* of a rebuild: strike in the proposal that promotes the member */
+	uint32_t deaths;   /* disks lost for ever */
+	uint32_t done;     /* faults that took place */
+	uint64_t swarm;    /* mask: faults that this seed may have */
 	uint64_t gap_us;
 	uint64_t cluster_down_until;
 	uint64_t quiet_since_us; /* the last fault */
@@ -590,6 +603,12 @@ bool fault_counts_itself(enum fault f); /* when it happens, not when it is plann
 void faults_heal(struct sim *s);
 void fault_exporter_power(struct sim *s, uint32_t disk, uint64_t off_us, bool trusted);
 void fault_cluster_power(struct sim *s, bool exporters);
+void fault_hide(struct sim *s, uint32_t disk, uint64_t us);
+bool fault_disconnect_one(struct sim *s, uint32_t disk); /* from one node */
+void rebuild_arm(struct sim *s);
+bool rebuild_met(const struct sim *s, const struct simnode *leader);
+void rebuild_strike(struct sim *s, enum fault f);
+bool rebuild_may_err(const struct sim *s, uint32_t disk);
 void operator_init(struct sim *s);
 void operator_answer(struct sim *s, struct simnode *n, uint64_t tag, int err, const char *why);
 bool operator_kick(struct sim *s, enum admin_cmd cmd);
