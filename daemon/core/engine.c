@@ -72,8 +72,7 @@ static void garbage_free(struct engine *e)
 
 bool rings_agree(const struct engine *e)
 {
-	return e->view_known && e->view_ring.rep == e->quorum_ring.rep &&
-	       e->view_ring.seq == e->quorum_ring.seq;
+	return e->view_known && ring_is(&e->view_ring, &e->quorum_ring);
 }
 
 /* R2, R7: group and quorum agree, we have it, and our own heartbeat came back lately. */
@@ -671,6 +670,7 @@ static void engine_restart(struct engine *e, uint64_t inc)
 	memcpy(n->view, old->view, sizeof(n->view));
 	n->term_num = old->term_num;
 	memcpy(n->buried, old->buried, sizeof(n->buried));
+	memcpy(n->fence_ask, old->fence_ask, sizeof(n->fence_ask));
 	n->buried_next = old->buried_next;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		n->dev[i].reading = n->dev[i].sb_ok = n->dev[i].fresh = false;

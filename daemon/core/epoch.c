@@ -104,6 +104,8 @@ static void gone_prune(struct engine *e)
 	for (uint32_t i = 0; i < e->gone_count; i++)
 		if (!e->gone[i].fenced)
 			e->gone[n++] = e->gone[i];
+		else
+			fence_settled(e, e->gone[i].node, e->gone[i].inc);
 	e->gone_count = n;
 	e->want_record.removed_count = 0;
 	memset(e->want_record.removed, 0, sizeof(e->want_record.removed));

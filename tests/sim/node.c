@@ -420,6 +420,7 @@ static void engine_make(struct sim *s, struct simnode *n)
 	cfg.node = n->id;
 	cfg.inc = s->inc[n->ii].inc;
 	cfg.fenced_inc = fence_itself(s, n);
+	cfg.fence_waits = !s->o.fence_cuts;
 	memcpy(cfg.array_uuid, s->array_uuid, DDR_UUID_BYTES);
 	cfg.record = n->record;
 	cfg.lock_backend = s->o.locks;

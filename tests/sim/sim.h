@@ -236,6 +236,7 @@ struct incn {
 	uint64_t fenced_stamp;               /* NEVER: not yet */
 	uint64_t fenced_epoch;               /* the newest committed then */
 	uint32_t fence_known[SIM_MAX_NODES]; /* 1 + who may know of it, 0 = nobody */
+	uint32_t fence_ring[SIM_MAX_NODES];  /* in which ring he was */
 	bool ended;                          /* not live, nothing outstanding */
 	uint32_t outstanding;                /* requests that may still take effect */
 	uint32_t fence_fails;
@@ -312,6 +313,7 @@ void group_heal(struct sim *s);
 void group_heal_later(struct sim *s, uint64_t delay_us);
 void group_frozen_out(struct sim *s, uint32_t node); /* frozen for longer than a token */
 void group_thawed(struct sim *s, uint32_t node);
+bool group_in_ring(const struct sim *s, uint32_t node, uint32_t ring); /* and it is operational */
 bool group_whole(const struct sim *s); /* one operational ring of all living nodes */
 
 /* ---- lock.c --------------------------------------------------------------------------------- */
