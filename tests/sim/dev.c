@@ -110,6 +110,8 @@ static void land_write(struct sim *s, struct req *r, uint32_t from, uint32_t to)
 	if (r->orphan && !r->late) {
 		r->late = true;
 		stats_fault(s, F_LATE_WRITE);
+		if (r->gen != s->node[r->node].gen && s->node[r->node].proc)
+			stats_fault(s, F_LATE_AFTER_RESTART);
 	}
 }
 
@@ -481,6 +483,19 @@ void dev_cancel(struct sim *s, struct simnode *n, uint32_t dev)
 		sim_at(s, rng_range(&s->rng, 0, us), on_exec, (uint64_t)i << 1, r->uid, NULL);
 		sim_at(s, us, on_answer, i, r->uid, NULL);
 	}
+}
+
+uint32_t dev_writes_at(const struct sim *s, const struct simnode *n)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < s->reqs; i++) {
+		const struct req *r = s->req[i];
+
+		count += r->used && r->node == n->idx && r->gen == n->gen && may_land(r) &&
+			 (r->op == DEV_WRITE || r->op == DEV_ZEROES);
+	}
+	return count;
 }
 
 bool dev_under_way(const struct sim *s, const struct simnode *n)

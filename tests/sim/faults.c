@@ -362,7 +362,7 @@ static bool arm(struct sim *s, enum fault f)
 		p->armed_countdown = 1 + rng_below(&s->rng, 3000);
 	if (f == F_LEADER_IN_REBUILD)
 		p->armed_until_us = s->now + 5000 * MS;
-	if (f >= F_REBUILD_BREAK)
+	if (f >= F_REBUILD_BREAK && f <= F_REBUILD_DEATH)
 		rebuild_arm(s);
 	provoke(s, f);
 	return true;
@@ -380,7 +380,7 @@ bool fault_counts_itself(enum fault f)
 	return f == F_READ_ERROR || f == F_WRITE_ERROR || f == F_FLUSH_ERROR_LOST ||
 	       f == F_FLUSH_ERROR_KEPT || f == F_SOLO_MSG || f == F_SOLO_MSG_CRASH ||
 	       f == F_CRASH_STEP || (f >= F_LEADER_IN_CHANGE && f <= F_POWER_IN_CHANGE) ||
-	       (f >= F_REBUILD_BREAK && f <= F_REBUILD_DEATH);
+	       (f >= F_REBUILD_BREAK && f <= F_QUICK_RESTART);
 }
 
 bool fault_start(struct sim *s, enum fault f)
@@ -417,6 +417,7 @@ bool fault_start(struct sim *s, enum fault f)
 	case F_REBUILD_ERROR:
 	case F_REBUILD_POWER:
 	case F_REBUILD_DEATH:
+	case F_QUICK_RESTART:
 		return arm(s, f);
 	case F_CLUSTER_CRASH:
 		fault_cluster_power(s, false);

@@ -93,6 +93,7 @@ struct opts {
 	bool cancel_drops;   /* OUT_DEV_CANCEL closes the connection; else waits for the end */
 	bool faultless;
 	bool strikes_rebuilds; /* faults may meet the member that is being rebuilt */
+	bool quick_restarts;   /* daemons die in the midst of writes and are back at once */
 	enum lock_backend locks;
 	struct tunables tun;
 	uint32_t max_ios;
@@ -206,7 +207,8 @@ void dev_break_disk(struct sim *s, uint32_t disk, int err);
 void dev_try(struct sim *s, struct simnode *n, uint32_t dev, uint64_t delay_us);
 void dev_try_disk(struct sim *s, uint32_t disk);
 void dev_orphan_all(struct sim *s, struct simnode *n);
-bool dev_under_way(const struct sim *s, const struct simnode *n); /* EV_DEV_DONE is owed */
+uint32_t dev_writes_at(const struct sim *s, const struct simnode *n); /* not on the medium yet */
+bool dev_under_way(const struct sim *s, const struct simnode *n);     /* EV_DEV_DONE is owed */
 void dev_finish_inc(struct sim *s, uint32_t ii); /* the fence: nothing of it is left */
 /* `trusted`: of all members at once, with all nodes: what is left counts as true. */
 void dev_power_loss(struct sim *s, uint32_t disk, bool trusted);
@@ -550,10 +552,12 @@ enum fault {
 	F_ADMIN_ADD,
 	F_ADMIN_READD,
 	F_ADMIN_STOP,
-	F_REBUILD_BREAK, /* from here on: o.strikes_rebuilds */
+	F_PLAIN,                   /* those above every seed may draw, those below some seeds */
+	F_REBUILD_BREAK = F_PLAIN, /* o.strikes_rebuilds */
 	F_REBUILD_ERROR,
 	F_REBUILD_POWER,
 	F_REBUILD_DEATH,
+	F_QUICK_RESTART, /* o.quick_restarts */
 	F_PLANNED, /* those above are chosen by the planner, those below happen by themselves */
 	F_LATE_WRITE = F_PLANNED,
 	F_TORN_WRITE,
@@ -574,6 +578,7 @@ enum fault {
 	F_LOCK_RECOVERY,
 	F_LOCK_FREED_EARLY,
 	F_GARBAGE_ALLOWED,
+	F_LATE_AFTER_RESTART,
 	F_FULL_STRUCK,
 	F_PARTIAL_STRUCK,
 	F_REBUILD_WRITE_ERROR,
