@@ -30,6 +30,8 @@ uint32_t inc_new(struct sim *s, uint32_t node)
 	    (struct incn){.inc = s->next_inc, .node = node, .live = true, .fenced_stamp = NEVER};
 	while (s->inc[ii].fence_fails < 3 && rng_chance(&s->rng, s->o.fence_fail_permille))
 		s->inc[ii].fence_fails++;
+	while (s->o.own_fence_fails && s->inc[ii].own_fence_fails < 4 && rng_chance(&s->rng, 500))
+		s->inc[ii].own_fence_fails++;
 	return ii;
 }
 
@@ -135,6 +137,22 @@ static void on_fence(struct sim *s, struct hev *ev)
 	    (s->o.fence_cuts || group_in_ring(s, n->idx, ring) || (!in->live && !in->outstanding)))
 		fence_done(s, ii);
 	fence_answer(s, n, ii, 0);
+}
+
+/* A daemon that can't fence its node's last life doesn't join; it tries again. */
+bool fence_itself_fails(struct sim *s, struct simnode *n)
+{
+	for (uint32_t ii = 0; ii < s->incs; ii++) {
+		struct incn *in = &s->inc[ii];
+
+		if (in->node != n->idx || in->fenced || !in->own_fence_fails)
+			continue;
+		in->own_fence_fails--;
+		stats_fault(s, F_OWN_FENCE_FAILED);
+		trace(s, "w  n%u can't fence its last life, inc %lu", n->id, in->inc);
+		return true;
+	}
+	return false;
 }
 
 /* What a daemon does before it joins: ends whatever its node's earlier lives have under way. */

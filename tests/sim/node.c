@@ -381,7 +381,11 @@ static void on_start(struct sim *s, struct hev *ev)
 {
 	struct simnode *n = &s->node[ev->a];
 
-	if (n->powered && !n->proc && ev->b == n->gen && !s->failed)
+	if (!n->powered || n->proc || ev->b != n->gen || s->failed)
+		return;
+	if (s->o.fences_itself && fence_itself_fails(s, n))
+		node_start_later(s, n, rng_range(&s->rng, 10 * MS, 150 * MS));
+	else
 		node_start(s, n);
 }
 

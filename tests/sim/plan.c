@@ -66,6 +66,7 @@ const char *const fault_name[F_COUNT] = {
     [F_LOCK_RECOVERY] = "dlm-recovery",
     [F_LOCK_FREED_EARLY] = "dlm-freed-before-fence",
     [F_GARBAGE_ALLOWED] = "garbage-allowed",
+    [F_OWN_FENCE_FAILED] = "own-fence-fails-first",
     [F_LATE_AFTER_RESTART] = "late-write-after-restart",
     [F_FULL_STRUCK] = "full-rebuild-struck",
     [F_PARTIAL_STRUCK] = "partial-rebuild-struck",

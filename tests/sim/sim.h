@@ -92,6 +92,7 @@ struct opts {
 	bool instance_known; /* exporters tell an instance id */
 	bool cancel_drops;   /* OUT_DEV_CANCEL closes the connection; else waits for the end */
 	bool faultless;
+	bool own_fence_fails;  /* that fence may fail at first */
 	bool strikes_rebuilds; /* faults may meet the member that is being rebuilt */
 	bool quick_restarts;   /* daemons die in the midst of writes and are back at once */
 	enum lock_backend locks;
@@ -242,13 +243,15 @@ struct incn {
 	bool ended;                          /* not live, nothing outstanding */
 	uint32_t outstanding;                /* requests that may still take effect */
 	uint32_t fence_fails;
+	uint32_t own_fence_fails; /* of its node's next daemon */
 	uint32_t fences;
 };
 uint32_t inc_new(struct sim *s, uint32_t node);
 uint32_t inc_find(const struct sim *s, uint64_t inc);
 void inc_check_ended(struct sim *s, uint32_t ii);
 void inc_dead(struct sim *s, uint32_t ii);
-uint64_t fence_itself(struct sim *s, struct simnode *n); /* up to which incarnation; 0 = none */
+bool fence_itself_fails(struct sim *s, struct simnode *n); /* this time */
+uint64_t fence_itself(struct sim *s, struct simnode *n);   /* up to which incarnation; 0 = none */
 void fences_forgotten(struct sim *s);
 void fence_ask(struct sim *s, struct simnode *n, uint32_t node, uint64_t inc);
 
@@ -578,6 +581,7 @@ enum fault {
 	F_LOCK_RECOVERY,
 	F_LOCK_FREED_EARLY,
 	F_GARBAGE_ALLOWED,
+	F_OWN_FENCE_FAILED,
 	F_LATE_AFTER_RESTART,
 	F_FULL_STRUCK,
 	F_PARTIAL_STRUCK,
