@@ -38,7 +38,8 @@ static bool others_well(const struct sim *s, uint32_t but)
 	for (uint32_t i = 0; i < s->o.nodes; i++)
 		if (s->node[i].st.proposing || s->node[i].st.unusable)
 			return false;
-	return s->checks.map_full && s->now > s->planner.cluster_down_until;
+	return s->checks.map_full && s->now > s->planner.cluster_down_until &&
+	       !operator_is_failing(s);
 }
 
 static bool may_lose(const struct sim *s)

@@ -40,7 +40,7 @@ static bool others_in_sync(const struct sim *s, uint32_t m)
 			if (k != m && st->proposed.member[k].state != MEMBER_IN_SYNC)
 				return false;
 	}
-	return s->now > s->planner.cluster_down_until;
+	return s->now > s->planner.cluster_down_until && !operator_is_failing(s);
 }
 
 /* The member that is being rebuilt, if it may be struck now; else NONE. */

@@ -622,6 +622,7 @@ void rebuild_strike(struct sim *s, enum fault f);
 bool rebuild_may_err(const struct sim *s, uint32_t disk);
 void operator_init(struct sim *s);
 void operator_answer(struct sim *s, struct simnode *n, uint64_t tag, int err, const char *why);
+bool operator_is_failing(const struct sim *s); /* a member; it may take effect any time */
 bool operator_kick(struct sim *s, enum admin_cmd cmd);
 
 /* ---- trace.c, stats.c ----------------------------------------------------------------------- */
@@ -714,7 +715,7 @@ struct sim {
 	uint8_t array_uuid[DDR_UUID_BYTES];
 	uint64_t operator_tag, operator_last, operator_busy_us, operator_gen;
 	uint32_t operator_node;
-	bool operator_refused;
+	bool operator_refused, operator_fails; /* fails: the one under way is ADMIN_FAIL */
 	uint64_t garbage_reads, slot_reads_unfenced;
 	uint64_t shift; /* who owns which block changes with it */
 	/* tests of the world: takes events instead of an engine */
