@@ -139,6 +139,8 @@ static bool land_error(struct sim *s, struct req *r)
 	if (r->op == DEV_FLUSH) {
 		disk_flush_error(s, d, d->flush_err_loses, r->ii);
 		stats_fault(s, d->flush_err_loses ? F_FLUSH_ERROR_LOST : F_FLUSH_ERROR_KEPT);
+		if (s->o.strikes_rebuilds && rng_chance(&s->rng, 400))
+			fault_break_too(s, r->disk);
 	} else {
 		stats_fault(s, r->op == DEV_READ ? F_READ_ERROR : F_WRITE_ERROR);
 	}

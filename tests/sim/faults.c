@@ -289,6 +289,23 @@ static bool disconnect_one(struct sim *s)
 	return fault_disconnect_one(s, member_disk(s));
 }
 
+static void on_break_too(struct sim *s, struct hev *ev)
+{
+	uint32_t disk = (uint32_t)ev->a;
+
+	if (s->planner.healing || s->disk[disk].hidden || !s->disk[disk].powered)
+		return;
+	stats_fault(s, F_FLUSH_ERROR_BREAK);
+	if (rng_chance(&s->rng, 300) || !fault_disconnect_one(s, disk))
+		fault_hide(s, disk, rng_range(&s->rng, 1 * MS, 200 * MS));
+}
+
+/* Who tells of the break may come before who tells of the error. */
+void fault_break_too(struct sim *s, uint32_t disk)
+{
+	sim_at(s, rng_range(&s->rng, 0, 4 * MS), on_break_too, disk, 0, NULL);
+}
+
 static bool flap(struct sim *s)
 {
 	for (uint8_t m = 0; m < s->geo.n; m++)

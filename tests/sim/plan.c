@@ -72,6 +72,7 @@ const char *const fault_name[F_COUNT] = {
     [F_PARTIAL_STRUCK] = "partial-rebuild-struck",
     [F_REBUILD_WRITE_ERROR] = "write-error-in-rebuild",
     [F_REBUILD_FLUSH_ERROR] = "flush-error-in-rebuild",
+    [F_FLUSH_ERROR_BREAK] = "flush-error-and-break",
 };
 
 static bool allowed(const struct sim *s, enum fault f)

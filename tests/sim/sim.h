@@ -587,6 +587,7 @@ enum fault {
 	F_PARTIAL_STRUCK,
 	F_REBUILD_WRITE_ERROR,
 	F_REBUILD_FLUSH_ERROR,
+	F_FLUSH_ERROR_BREAK,
 	F_COUNT
 };
 struct planner {
@@ -614,6 +615,7 @@ bool fault_counts_itself(enum fault f); /* when it happens, not when it is plann
 void faults_heal(struct sim *s);
 void fault_exporter_power(struct sim *s, uint32_t disk, uint64_t off_us, bool trusted);
 void fault_cluster_power(struct sim *s, bool exporters);
+void fault_break_too(struct sim *s, uint32_t disk); /* soon */
 void fault_hide(struct sim *s, uint32_t disk, uint64_t us);
 bool fault_disconnect_one(struct sim *s, uint32_t disk); /* from one node */
 void rebuild_arm(struct sim *s);
