@@ -334,6 +334,7 @@ static void dio_failed(struct engine *e, const struct dio *d)
 		member_bad(e, d->member, MEMBER_SUSPECT);
 	} else if (d->op == DEV_FLUSH || d->flags & DEV_F_FUA) {
 		e->dev[d->dev].flush_failed = true;
+		e->bad_us[d->member] = 0;
 		member_bad(e, d->member, MEMBER_FAULTY); /* R14 */
 	} else {
 		member_bad(e, d->member, MEMBER_MISSING);
@@ -416,8 +417,11 @@ void devs_bind(struct engine *e)
 				continue;
 			d->member = m;
 			e->dev_of[m] = i;
-			if (d->flush_failed && map_write_mask(map) >> m & 1)
-				e->bad[m] = MEMBER_FAULTY;
+			if (!d->flush_failed || !(map_write_mask(map) >> m & 1) ||
+			    e->bad[m] == MEMBER_FAULTY)
+				continue;
+			e->bad[m] = MEMBER_FAULTY;
+			e->bad_us[m] = 0; /* told at once: before a proposal is acknowledged */
 		}
 	}
 }
