@@ -28,6 +28,7 @@ uint32_t inc_new(struct sim *s, uint32_t node)
 	s->next_inc += rng_range(&s->rng, 1, 40);
 	s->inc[ii] =
 	    (struct incn){.inc = s->next_inc, .node = node, .live = true, .fenced_stamp = NEVER};
+	s->inc[ii].gen = s->node[node].gen;
 	while (s->inc[ii].fence_fails < 3 && rng_chance(&s->rng, s->o.fence_fail_permille))
 		s->inc[ii].fence_fails++;
 	while (s->o.own_fence_fails && s->inc[ii].own_fence_fails < 4 && rng_chance(&s->rng, 500))
@@ -122,8 +123,12 @@ static void on_fence(struct sim *s, struct hev *ev)
 	struct incn *in = &s->inc[ii];
 
 	/* Who waited is gone, and nothing else was done. */
-	if (!s->o.fence_cuts && (!n->proc || n->ii != asker))
+	if (!s->o.fence_cuts && (!n->proc || n->ii != asker)) {
+		/* The same daemon under another incarnation is owed an answer. */
+		if (n->proc && s->inc[asker].gen == n->gen)
+			fence_answer(s, n, ii, -EIO);
 		return;
+	}
 	/* One that was asked for while it was going to fail has not waited. */
 	if (in->fence_fails || (!s->o.fence_cuts && !(ev->b & 1))) {
 		in->fence_fails -= in->fence_fails > 0;

@@ -244,6 +244,7 @@ struct incn {
 	uint32_t outstanding;                /* requests that may still take effect */
 	uint32_t fence_fails;
 	uint32_t own_fence_fails; /* of its node's next daemon */
+	uint64_t gen;             /* its daemon's life */
 	uint32_t fences;
 };
 uint32_t inc_new(struct sim *s, uint32_t node);
