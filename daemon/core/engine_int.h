@@ -289,7 +289,8 @@ struct engine {
 	bool have_geo, have_map;
 	struct geo geo;
 	struct superblock base; /* the array's constants; map and seq are not used */
-	struct map map;         /* committed */
+	struct map map;         /* committed, or what the array was assembled from */
+	struct epoch committed; /* the last that is known to be */
 	bool proposing, acked_proposal;
 	struct map prop;
 	uint64_t sb_seq;

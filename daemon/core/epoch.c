@@ -160,7 +160,7 @@ static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
 	if (from != e->leader || !e->proposing || !epoch_is(m->commit->epoch, &e->prop.epoch))
 		return;
 	epoch_adopt(e, &e->prop);
-	e->want_record.committed = e->map.epoch;
+	e->want_record.committed = e->committed = e->map.epoch;
 	gone_prune(e);
 	if (from == e->cfg.node)
 		e->ld.own_prop = e->ld.need_epoch = e->ld.committing = false;
@@ -431,7 +431,7 @@ static void sb_write(struct engine *e)
 		if (e->dev[i].sb_ok && e->dev[i].sb.seq > e->sb_seq)
 			e->sb_seq = e->dev[i].sb.seq;
 	sb.seq = ++e->sb_seq;
-	sb.committed = e->map.epoch;
+	sb.committed = e->committed;
 	sb.map = e->prop;
 	e->ld.sb_writing = true;
 	batch_init(&e->ld.sb_batch, sb_written);
@@ -648,6 +648,9 @@ bool assemble(struct engine *e)
 	if (!records_agree(e, &map, absent))
 		return false;
 	e->ld.refused = false;
+	/* What is newest may be a proposal that only some members have: not committed yet (R1, R3).
+	 */
+	e->committed = sb->committed;
 	epoch_adopt(e, &map);
 	return true;
 }

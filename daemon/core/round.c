@@ -523,6 +523,7 @@ static void claims_send(struct engine *e)
 static void state_adopt(struct engine *e, const struct map *m)
 {
 	epoch_adopt(e, m);
+	e->committed = m->epoch;
 	if (epoch_cmp(&m->epoch, &e->want_record.acked) > 0)
 		e->want_record.acked = m->epoch;
 	if (epoch_cmp(&m->epoch, &e->want_record.committed) > 0)
