@@ -240,6 +240,7 @@ static void engine_cfg_fill(struct array *a, struct engine_cfg *cfg)
 	cfg->record = a->rec.record;
 	cfg->force = a->force;
 	cfg->fenced_inc = a->fenced_inc;
+	cfg->fence_waits = c->fence != FENCE_COMMAND;
 	cfg->tun.restart_wait_ms = c->restart_wait_ms;
 	options_apply(&a->live.options, &cfg->tun);
 	cfg->tun.heartbeat_ms = c->heartbeat_ms;

@@ -72,8 +72,7 @@ static void garbage_free(struct engine *e)
 
 bool rings_agree(const struct engine *e)
 {
-	return e->view_known && e->view_ring.rep == e->quorum_ring.rep &&
-	       e->view_ring.seq == e->quorum_ring.seq;
+	return e->view_known && ring_is(&e->view_ring, &e->quorum_ring);
 }
 
 /* R2, R7: group and quorum agree, we have it, and our own heartbeat came back lately. */
@@ -386,6 +385,7 @@ static void dio_failed(struct engine *e, const struct dio *d)
 		member_bad(e, d->member, MEMBER_SUSPECT);
 	} else if (d->op == DEV_FLUSH || d->flags & DEV_F_FUA) {
 		e->dev[d->dev].flush_failed = true;
+		e->bad_us[d->member] = 0;
 		member_bad(e, d->member, MEMBER_FAULTY); /* R14 */
 	} else if (d->op == DEV_READ) {
 		read_failed(e, d);
@@ -470,8 +470,11 @@ void devs_bind(struct engine *e)
 				continue;
 			d->member = m;
 			e->dev_of[m] = i;
-			if (d->flush_failed && map_write_mask(map) >> m & 1)
-				e->bad[m] = MEMBER_FAULTY;
+			if (!d->flush_failed || !(map_write_mask(map) >> m & 1) ||
+			    e->bad[m] == MEMBER_FAULTY)
+				continue;
+			e->bad[m] = MEMBER_FAULTY;
+			e->bad_us[m] = 0; /* told at once: before a proposal is acknowledged */
 		}
 	}
 }
@@ -746,6 +749,7 @@ static void engine_restart(struct engine *e, uint64_t inc)
 	memcpy(n->view, old->view, sizeof(n->view));
 	n->term_num = old->term_num;
 	memcpy(n->buried, old->buried, sizeof(n->buried));
+	memcpy(n->fence_ask, old->fence_ask, sizeof(n->fence_ask));
 	n->buried_next = old->buried_next;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		n->dev[i].reading = n->dev[i].sb_ok = n->dev[i].fresh = false;

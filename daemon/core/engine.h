@@ -72,6 +72,7 @@ struct engine_cfg {
 	uint64_t inc;        /* unique per start; the engine never reuses it. On removal it asks
 			      * for a new one with OUT_REMOVED and gets it with EV_RESTART */
 	uint64_t fenced_inc; /* this node's lives up to here are fenced, 0 = not known of any */
+	bool fence_waits;    /* OUT_FENCE cuts nothing, it only waits (zombie_timeout) */
 	uint8_t array_uuid[DDR_UUID_BYTES];
 	struct record record; /* as last persisted, zero at first */
 	enum lock_backend lock_backend;

@@ -37,7 +37,8 @@
 #define LOCK_BUCKETS 1024u
 #define MAX_ACTIVE_OPS 256u /* writes and reads under way at the members at once */
 #define GONE_MAX 512u       /* departed incarnations between two commits */
-#define MSG_IDS 2048u       /* lock claims per message */
+#define FENCE_ASKS_MAX (2 * DDR_MAX_NODES)
+#define MSG_IDS 2048u /* lock claims per message */
 
 typedef struct Ddraid__NodeMsg nodemsg;
 
@@ -110,6 +111,14 @@ struct departed {
 	uint64_t inc;
 	bool fenced, asked, answered_local;
 	uint64_t retry_us, since_us;
+};
+
+/* fence_waits: answers that are owed. */
+struct fence_ask {
+	uint32_t node, owed;
+	uint64_t inc;
+	struct ring ring; /* of the youngest */
+	bool failed;
 };
 
 enum phase { PH_NONE, PH_HELLO, PH_STATE, PH_READY };
@@ -260,10 +269,12 @@ struct engine {
 	uint32_t peer_count;
 	struct departed gone[GONE_MAX];
 	uint32_t gone_count;
+	struct fence_ask fence_ask[FENCE_ASKS_MAX];
 	/* Fenced lately: such an incarnation never takes part again, though all else forgot it. */
 	struct {
 		uint32_t node;
 		uint64_t inc;
+		bool settled; /* an epoch was committed since */
 	} buried[DDR_MAX_NODES * 2];
 	uint32_t buried_next;
 	struct term term;
@@ -413,6 +424,10 @@ struct engine {
 void devs_reread(struct engine *e);
 void dev_reread(struct engine *e, uint32_t dev);
 bool rings_agree(const struct engine *e);
+static inline bool ring_is(const struct ring *a, const struct ring *b)
+{
+	return a->rep == b->rep && a->seq == b->seq;
+}
 struct out *out_add(struct engine *e, enum out_type type);
 void *out_memory(struct engine *e, size_t bytes); /* lives until the next step */
 bool quorum_gate(const struct engine *e);
@@ -464,6 +479,8 @@ bool in_effective_view(const struct engine *e, const struct peer *p);
 bool leading(const struct engine *e);
 void gone_add(struct engine *e, uint32_t node, uint64_t inc);
 bool is_buried(const struct engine *e, uint32_t node, uint64_t inc);
+void fence_settled(struct engine *e, uint32_t node, uint64_t inc);
+bool fence_stands(const struct engine *e, uint32_t node, uint64_t inc);
 struct departed *gone_find(struct engine *e, uint32_t node, uint64_t inc);
 uint32_t gone_unfenced(const struct engine *e);
 bool alone(const struct engine *e);

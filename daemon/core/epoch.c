@@ -59,7 +59,8 @@ static void commit_effects(struct engine *e, const struct map *old)
 		bool was = i < old->n && map_write_mask(old) >> i & 1;
 		bool is = map_write_mask(&e->map) >> i & 1;
 
-		if (!is && e->dev_of[i] != NO_DEV)
+		/* R14: only what has to be rebuilt as a whole may forget a failed flush. */
+		if (!is && e->dev_of[i] != NO_DEV && !e->map.member[i].left)
 			e->dev[e->dev_of[i]].flush_failed = false;
 		if (!is || (!was && old->n))
 			e->bad[i] = 0;
@@ -105,6 +106,8 @@ static void gone_prune(struct engine *e)
 	for (uint32_t i = 0; i < e->gone_count; i++)
 		if (!e->gone[i].fenced)
 			e->gone[n++] = e->gone[i];
+		else
+			fence_settled(e, e->gone[i].node, e->gone[i].inc);
 	e->gone_count = n;
 	e->want_record.removed_count = 0;
 	memset(e->want_record.removed, 0, sizeof(e->want_record.removed));
@@ -225,19 +228,35 @@ static bool ack_ready(struct engine *e)
 	return !promotes || dlog_rewritten(e); /* R11 */
 }
 
+/*
+ * What this node has to say of a member, 0 = nothing. R14: one that failed a flush here may have
+ * left the map for another reason before that was told; it must not come back partially.
+ */
+static uint8_t to_report(const struct engine *e, const struct map *m, uint8_t i)
+{
+	const struct map_member *mm = &m->member[i];
+
+	if (map_write_mask(m) >> i & 1)
+		return e->bad[i];
+	if (mm->left && mm->state != MEMBER_FAULTY && e->dev_of[i] != NO_DEV &&
+	    e->dev[e->dev_of[i]].flush_failed)
+		return MEMBER_FAULTY;
+	return 0;
+}
+
 static void report_advance(struct engine *e)
 {
 	const struct map *m = e->proposing ? &e->prop : &e->map;
 
 	for (uint8_t i = 0; i < e->map.n; i++) {
+		uint8_t state = to_report(e, m, i);
 		NODEMSG(msg, b, REPORT, Report, report);
 
-		if (!e->bad[i] || !(map_write_mask(m) >> i & 1) ||
-		    (e->bad_us[i] && e->now - e->bad_us[i] < REPORT_AGAIN_US))
+		if (!state || (e->bad_us[i] && e->now - e->bad_us[i] < REPORT_AGAIN_US))
 			continue;
 		e->bad_us[i] = e->now;
 		b.member = i;
-		b.state = e->bad[i];
+		b.state = state;
 		b.misread = member_misread(e, i);
 		msg_send(e, &msg);
 	}

@@ -145,6 +145,52 @@ static bool fenced_by_itself(const struct engine *e, const struct departed *d)
 	return p && p->in_round && p->inc > d->inc && d->inc <= p->fenced_inc;
 }
 
+static struct fence_ask *ask_find(struct engine *e, uint32_t node, uint64_t inc)
+{
+	for (uint32_t i = 0; i < FENCE_ASKS_MAX; i++)
+		if (e->fence_ask[i].node == node && e->fence_ask[i].inc == inc)
+			return &e->fence_ask[i];
+	return NULL;
+}
+
+/* False: not now. One that this ring has asked for already is still waited for. */
+static bool ask_begin(struct engine *e, const struct departed *d, bool *again)
+{
+	struct fence_ask *a = ask_find(e, d->node, d->inc);
+
+	*again = true;
+	if (!e->cfg.fence_waits)
+		return true;
+	if (a && ring_is(&a->ring, &e->view_ring)) {
+		*again = false;
+		return true;
+	}
+	if (!a)
+		a = ask_find(e, 0, 0);
+	if (!a)
+		return false;
+	a->node = d->node;
+	a->inc = d->inc;
+	a->ring = e->view_ring;
+	a->owed++;
+	return true;
+}
+
+/* -EAGAIN: it says nothing, one asked for later is still owed. -ESTALE: of another ring. */
+static int ask_end(struct engine *e, uint32_t node, uint64_t inc, int err)
+{
+	struct fence_ask *a = ask_find(e, node, inc), done;
+
+	if (!a)
+		return err;
+	a->failed |= err != 0;
+	if (--a->owed)
+		return -EAGAIN;
+	done = *a;
+	memset(a, 0, sizeof(*a));
+	return done.failed ? -EIO : ring_is(&done.ring, &e->view_ring) ? 0 : -ESTALE;
+}
+
 static bool fences_done(struct engine *e)
 {
 	bool all = true;
@@ -152,6 +198,7 @@ static bool fences_done(struct engine *e)
 	for (uint32_t i = 0; i < e->gone_count; i++) {
 		struct departed *d = &e->gone[i];
 		struct out *o;
+		bool again;
 
 		if (d->fenced)
 			continue;
@@ -163,6 +210,9 @@ static bool fences_done(struct engine *e)
 			fenced_send(e, d->node, d->inc);
 			continue;
 		}
+		d->asked = ask_begin(e, d, &again);
+		if (!d->asked || !again)
+			continue;
 		o = out_add(e, OUT_FENCE);
 		o->fence.node = d->node;
 		o->fence.inc = d->inc;
@@ -173,12 +223,13 @@ static bool fences_done(struct engine *e)
 void leader_fence_done(struct engine *e, const struct event *ev)
 {
 	struct departed *d = gone_find(e, ev->fence.node, ev->fence.inc);
+	int err = ask_end(e, ev->fence.node, ev->fence.inc, ev->fence.err);
 
-	if (!d || d->fenced || !leading(e))
+	if (!d || d->fenced || !leading(e) || err == -EAGAIN)
 		return;
-	if (ev->fence.err) {
+	if (err) {
 		d->asked = false;
-		d->retry_us = e->now + FENCE_AGAIN_US;
+		d->retry_us = err == -ESTALE ? 0 : e->now + FENCE_AGAIN_US;
 		return;
 	}
 	fenced_send(e, d->node, d->inc);

@@ -137,9 +137,10 @@ static void rb_flushed(struct engine *e, struct batch *b)
 	if (e->state == ENGINE_REMOVED || !leading(e) || !(b->ok >> e->rb.member & 1) ||
 	    e->rb.flush_num != e->map.epoch.num || e->rb.map_num != e->map.epoch.num)
 		return;
-	if (e->rb.state == RB_FLUSH)
+	if (e->rb.state == RB_FLUSH) {
 		e->rb.state = RB_LOG;
-	else if (e->rb.state == RB_COPY && !e->rb.partial)
+		e->rec.rewriting = false; /* what an earlier rebuild had begun */
+	} else if (e->rb.state == RB_COPY && !e->rb.partial)
 		e->rb.checkpoint = e->rb.next;
 }
 

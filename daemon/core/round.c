@@ -130,7 +130,41 @@ static void bury(struct engine *e, struct departed *d)
 		return;
 	e->buried[i].node = d->node;
 	e->buried[i].inc = d->inc;
+	e->buried[i].settled = false;
 	e->buried_next++;
+}
+
+/*
+ * A fence that only waits (R5: zombie_timeout) holds for one that is dead, or that finds an epoch
+ * on the members which it did not acknowledge. One that lives, and only slept, is quorate again
+ * with others while this node is away; and as long as nobody has committed anything, it goes on as
+ * itself. So until the commit such a fence counts in the ring alone in which it was asked for.
+ */
+static void fences_void(struct engine *e)
+{
+	for (uint32_t i = 0; i < e->gone_count && e->cfg.fence_waits; i++) {
+		struct departed *d = &e->gone[i];
+		const struct peer *p = peer_find(e, d->node);
+
+		if (!p || p->inc <= d->inc) /* a younger one is there: this one is dead */
+			d->fenced = false;
+	}
+}
+
+void fence_settled(struct engine *e, uint32_t node, uint64_t inc)
+{
+	for (uint32_t i = 0; i < DDR_MAX_NODES * 2; i++)
+		if (e->buried[i].node == node && e->buried[i].inc == inc)
+			e->buried[i].settled = true;
+}
+
+/* Fenced lately, and needs no new fence. */
+bool fence_stands(const struct engine *e, uint32_t node, uint64_t inc)
+{
+	for (uint32_t i = 0; i < DDR_MAX_NODES * 2; i++)
+		if (e->buried[i].node == node && e->buried[i].inc == inc)
+			return e->buried[i].settled || !e->cfg.fence_waits;
+	return false;
 }
 
 void record_advance(struct engine *e)
@@ -195,8 +229,10 @@ static void departed_note(struct engine *e)
 void round_view(struct engine *e, const struct event *ev)
 {
 	assert(ev->view.count <= DDR_MAX_NODES);
-	if (e->view_ring.rep != ev->view.ring.rep || e->view_ring.seq != ev->view.ring.seq)
+	if (!ring_is(&e->view_ring, &ev->view.ring)) {
 		e->confirmed = e->ld.knows = false;
+		fences_void(e);
+	}
 	e->view_ring = ev->view.ring;
 	e->view_known = true;
 	e->view_count = ev->view.count;
@@ -300,7 +336,8 @@ static void hello_send(struct engine *e)
 
 		if (!p->in_view || !is_buried(e, p->node, p->inc) || gone_find(e, p->node, p->inc))
 			continue;
-		gone[b.n_departed] = pb_inc_of(p->node, p->inc, NO_SLOT, true);
+		gone[b.n_departed] =
+		    pb_inc_of(p->node, p->inc, NO_SLOT, fence_stands(e, p->node, p->inc));
 		ptr[b.n_departed] = &gone[b.n_departed];
 		b.n_departed++;
 	}

@@ -235,7 +235,7 @@ bool slots_read(struct engine *e)
 			continue;
 		/* Read again after the fence, if the owner was not known to have departed. */
 		d = gone_find(e, s->owner_node, s->owner_inc);
-		if (!d && (e->ld.knows || is_buried(e, s->owner_node, s->owner_inc)))
+		if (!d && (e->ld.knows || fence_stands(e, s->owner_node, s->owner_inc)))
 			continue; /* fenced in an earlier round, which committed since */
 		if (!d)
 			gone_add(e, s->owner_node, s->owner_inc);

@@ -111,6 +111,8 @@ static void land_write(struct sim *s, struct req *r, uint32_t from, uint32_t to)
 	if (r->orphan && !r->late) {
 		r->late = true;
 		stats_fault(s, F_LATE_WRITE);
+		if (r->gen != s->node[r->node].gen && s->node[r->node].proc)
+			stats_fault(s, F_LATE_AFTER_RESTART);
 	}
 }
 
@@ -135,12 +137,19 @@ static bool land_error(struct sim *s, struct req *r)
 	r->err = -EIO;
 	s->planner.done++;
 	risk_lost(s, r->disk);
+	if (d->err_in_rebuild) {
+		stats_fault(s, F_REBUILD_ERROR);
+		stats_fault(s, r->op == DEV_FLUSH ? F_REBUILD_FLUSH_ERROR : F_REBUILD_WRITE_ERROR);
+	}
 	if (r->op == DEV_FLUSH) {
 		disk_flush_error(s, d, d->flush_err_loses, r->ii);
 		stats_fault(s, d->flush_err_loses ? F_FLUSH_ERROR_LOST : F_FLUSH_ERROR_KEPT);
+		if (s->o.strikes_rebuilds && rng_chance(&s->rng, 400))
+			fault_break_too(s, r->disk);
 	} else {
 		stats_fault(s, r->op == DEV_READ ? F_READ_ERROR : F_WRITE_ERROR);
 	}
+	d->err_in_rebuild = false;
 	if (r->op == DEV_WRITE && rng_chance(&s->rng, 500))
 		land_write(s, r, 0, rng_below(&s->rng, r->bytes / SECTOR + 1) * SECTOR);
 	return true;
@@ -481,6 +490,19 @@ void dev_cancel(struct sim *s, struct simnode *n, uint32_t dev)
 		sim_at(s, rng_range(&s->rng, 0, us), on_exec, (uint64_t)i << 1, r->uid, NULL);
 		sim_at(s, us, on_answer, i, r->uid, NULL);
 	}
+}
+
+uint32_t dev_writes_at(const struct sim *s, const struct simnode *n)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < s->reqs; i++) {
+		const struct req *r = s->req[i];
+
+		count += r->used && r->node == n->idx && r->gen == n->gen && may_land(r) &&
+			 (r->op == DEV_WRITE || r->op == DEV_ZEROES);
+	}
+	return count;
 }
 
 bool dev_under_way(const struct sim *s, const struct simnode *n)

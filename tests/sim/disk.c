@@ -257,7 +257,7 @@ void disk_witness_gone(struct sim *s, uint32_t ii)
 		bool any = false;
 
 		if (!d->flush_err_us || d->flush_err_ii != ii || s->checks.member_of[i] == NONE ||
-		    s->checks.map.member[s->checks.member_of[i]].state != MEMBER_IN_SYNC)
+		    s->checks.map.member[s->checks.member_of[i]].state == MEMBER_FAULTY)
 			continue;
 		for (struct dwrite *w = d->head, *next; w; w = next) {
 			uint64_t offset = w->offset;

@@ -40,7 +40,8 @@ static bool others_well(const struct sim *s, uint32_t but)
 	for (uint32_t i = 0; i < s->o.nodes; i++)
 		if (s->node[i].st.proposing || s->node[i].st.unusable)
 			return false;
-	return s->checks.map_full && s->now > s->planner.cluster_down_until;
+	return s->checks.map_full && s->now > s->planner.cluster_down_until &&
+	       !operator_is_failing(s);
 }
 
 static bool may_lose(const struct sim *s)
@@ -51,7 +52,9 @@ static bool may_lose(const struct sim *s)
 /* An error that waits for its request: another member may have gone meanwhile. */
 bool fault_may_strike(const struct sim *s, uint32_t disk)
 {
-	return s->checks.member_of[disk] == NONE || others_well(s, disk);
+	if (s->checks.member_of[disk] == NONE)
+		return true;
+	return s->disk[disk].err_in_rebuild ? rebuild_may_err(s, disk) : others_well(s, disk);
 }
 
 static uint32_t member_disk(struct sim *s)
@@ -96,6 +99,11 @@ bool fault_fits(const struct sim *s, enum fault f)
 	case F_LEADER_IN_REBUILD:
 	case F_POWER_IN_CHANGE:
 		return may_lose(s);
+	case F_REBUILD_BREAK:
+	case F_REBUILD_ERROR:
+	case F_REBUILD_POWER:
+	case F_REBUILD_DEATH: /* else it waits for the rebuild that is to come anyway */
+		return s->planner.armed == F_COUNT && (may_lose(s) || !s->checks.map_full);
 	case F_DISK_DEAD:
 		return may_lose(s) && s->planner.deaths < 2 && spare_disk(s) != NONE;
 	case F_SWITCH_FLAP:
@@ -209,7 +217,7 @@ static void on_shown(struct sim *s, struct hev *ev)
 	dev_try_disk(s, (uint32_t)ev->a);
 }
 
-static void hide(struct sim *s, uint32_t disk, uint64_t us)
+void fault_hide(struct sim *s, uint32_t disk, uint64_t us)
 {
 	s->disk[disk].hidden = true;
 	dev_break_disk(s, disk, -ECONNRESET);
@@ -233,7 +241,8 @@ static bool stale_start(struct sim *s)
 	for (uint8_t m = 0; m < s->geo.n; m++)
 		if (s->checks.map.member[m].state == MEMBER_IN_SYNC &&
 		    s->checks.disk_of[m] != NONE && rng_chance(&s->rng, 600))
-			hide(s, s->checks.disk_of[m], rng_range(&s->rng, 200 * MS, 1500 * MS));
+			fault_hide(s, s->checks.disk_of[m],
+				   rng_range(&s->rng, 200 * MS, 1500 * MS));
 	return true;
 }
 
@@ -263,10 +272,10 @@ static void on_uncut(struct sim *s, struct hev *ev)
 	dev_try(s, n, dev, 1 * MS);
 }
 
-static bool disconnect_one(struct sim *s)
+bool fault_disconnect_one(struct sim *s, uint32_t disk)
 {
 	struct simnode *n = pick_node(s, true);
-	uint32_t dev = n ? dev_slot_of_disk(n, member_disk(s)) : NONE;
+	uint32_t dev = n ? dev_slot_of_disk(n, disk) : NONE;
 
 	if (dev == NONE || !n->dev[dev].up)
 		return false;
@@ -277,11 +286,33 @@ static bool disconnect_one(struct sim *s)
 	return true;
 }
 
+static bool disconnect_one(struct sim *s)
+{
+	return fault_disconnect_one(s, member_disk(s));
+}
+
+static void on_break_too(struct sim *s, struct hev *ev)
+{
+	uint32_t disk = (uint32_t)ev->a;
+
+	if (s->planner.healing || s->disk[disk].hidden || !s->disk[disk].powered)
+		return;
+	stats_fault(s, F_FLUSH_ERROR_BREAK);
+	if (rng_chance(&s->rng, 300) || !fault_disconnect_one(s, disk))
+		fault_hide(s, disk, rng_range(&s->rng, 1 * MS, 200 * MS));
+}
+
+/* Who tells of the break may come before who tells of the error. */
+void fault_break_too(struct sim *s, uint32_t disk)
+{
+	sim_at(s, rng_range(&s->rng, 0, 4 * MS), on_break_too, disk, 0, NULL);
+}
+
 static bool flap(struct sim *s)
 {
 	for (uint8_t m = 0; m < s->geo.n; m++)
 		if (s->checks.disk_of[m] != NONE)
-			hide(s, s->checks.disk_of[m], rng_range(&s->rng, 1 * MS, 200 * MS));
+			fault_hide(s, s->checks.disk_of[m], rng_range(&s->rng, 1 * MS, 200 * MS));
 	return true;
 }
 
@@ -297,6 +328,7 @@ static bool inject(struct sim *s, enum fault f)
 	else
 		d->flush_errs = 1;
 	d->flush_err_loses = f == F_FLUSH_ERROR_LOST;
+	d->err_in_rebuild = false;
 	return true;
 }
 
@@ -313,10 +345,18 @@ static void provoke(struct sim *s, enum fault f)
 		if (rng_chance(&s->rng, 500))
 			disconnect_one(s);
 		else
-			hide(s, member_disk(s), rng_range(&s->rng, 10 * MS, 900 * MS));
+			fault_hide(s, member_disk(s), rng_range(&s->rng, 10 * MS, 900 * MS));
 		break;
 	case F_LEADER_IN_REBUILD:
 		operator_kick(s, ADMIN_FAIL);
+		break;
+	case F_REBUILD_BREAK:
+	case F_REBUILD_ERROR:
+	case F_REBUILD_POWER:
+	case F_REBUILD_DEATH:
+		if (!may_lose(s) || (rng_chance(&s->rng, 500) && operator_kick(s, ADMIN_FAIL)))
+			break;
+		fault_hide(s, member_disk(s), rng_range(&s->rng, 5 * MS, 900 * MS));
 		break;
 	case F_LEADER_IN_RECOVERY:
 		crash_node(s);
@@ -342,6 +382,8 @@ static bool arm(struct sim *s, enum fault f)
 		p->armed_countdown = 1 + rng_below(&s->rng, 3000);
 	if (f == F_LEADER_IN_REBUILD)
 		p->armed_until_us = s->now + 5000 * MS;
+	if (f >= F_REBUILD_BREAK && f <= F_REBUILD_DEATH)
+		rebuild_arm(s);
 	provoke(s, f);
 	return true;
 }
@@ -357,7 +399,8 @@ bool fault_counts_itself(enum fault f)
 {
 	return f == F_READ_ERROR || f == F_WRITE_ERROR || f == F_FLUSH_ERROR_LOST ||
 	       f == F_FLUSH_ERROR_KEPT || f == F_SOLO_MSG || f == F_SOLO_MSG_CRASH ||
-	       f == F_CRASH_STEP || (f >= F_LEADER_IN_CHANGE && f <= F_POWER_IN_CHANGE);
+	       f == F_CRASH_STEP || (f >= F_LEADER_IN_CHANGE && f <= F_POWER_IN_CHANGE) ||
+	       (f >= F_REBUILD_BREAK && f <= F_QUICK_RESTART);
 }
 
 bool fault_start(struct sim *s, enum fault f)
@@ -390,6 +433,11 @@ bool fault_start(struct sim *s, enum fault f)
 	case F_LEADER_IN_REBUILD:
 	case F_LEADER_IN_JOIN:
 	case F_POWER_IN_CHANGE:
+	case F_REBUILD_BREAK:
+	case F_REBUILD_ERROR:
+	case F_REBUILD_POWER:
+	case F_REBUILD_DEATH:
+	case F_QUICK_RESTART:
 		return arm(s, f);
 	case F_CLUSTER_CRASH:
 		fault_cluster_power(s, false);
@@ -413,11 +461,12 @@ bool fault_start(struct sim *s, enum fault f)
 	case F_DISCONNECT_ONE:
 		return disconnect_one(s);
 	case F_DISCONNECT_ALL:
-		hide(s, member_disk(s), rng_range(&s->rng, 1 * MS, o->tun.member_retry_ms * MS));
+		fault_hide(s, member_disk(s),
+			   rng_range(&s->rng, 1 * MS, o->tun.member_retry_ms * MS));
 		return true;
 	case F_DISCONNECT_LONG:
-		hide(s, member_disk(s),
-		     rng_range(&s->rng, o->tun.member_retry_ms * MS * 12 / 10, 1800 * MS));
+		fault_hide(s, member_disk(s),
+			   rng_range(&s->rng, o->tun.member_retry_ms * MS * 12 / 10, 1800 * MS));
 		return true;
 	case F_EXPORTER_POWER:
 		fault_exporter_power(s, member_disk(s), rng_range(&s->rng, 5 * MS, 900 * MS),
@@ -444,6 +493,7 @@ void faults_heal(struct sim *s)
 		d->hidden = false;
 		d->slow_until_us = 0;
 		d->read_errs = d->write_errs = d->flush_errs = 0;
+		d->err_in_rebuild = false;
 		dev_try_disk(s, i);
 	}
 	for (uint32_t i = 0; i < s->o.nodes; i++) {

@@ -28,8 +28,11 @@ uint32_t inc_new(struct sim *s, uint32_t node)
 	s->next_inc += rng_range(&s->rng, 1, 40);
 	s->inc[ii] =
 	    (struct incn){.inc = s->next_inc, .node = node, .live = true, .fenced_stamp = NEVER};
+	s->inc[ii].gen = s->node[node].gen;
 	while (s->inc[ii].fence_fails < 3 && rng_chance(&s->rng, s->o.fence_fail_permille))
 		s->inc[ii].fence_fails++;
+	while (s->o.own_fence_fails && s->inc[ii].own_fence_fails < 4 && rng_chance(&s->rng, 500))
+		s->inc[ii].own_fence_fails++;
 	return ii;
 }
 
@@ -69,8 +72,9 @@ static void fence_answer(struct sim *s, struct simnode *n, uint32_t ii, int err)
 }
 
 /*
- * A fence that only waited, of somebody who lives: if all who may know of it are gone before they
- * have committed anything, the array has not gone on without him, and he does no harm.
+ * A fence that only waited, of somebody who lives: if all who may know of it are gone, or out of
+ * the ring in which they heard of it, before they have committed anything, the array has not gone
+ * on without him, and he does no harm. Who comes from that ring has to ask for it again.
  */
 void fences_forgotten(struct sim *s)
 {
@@ -82,6 +86,7 @@ void fences_forgotten(struct sim *s)
 		for (uint32_t i = 0; i < s->o.nodes && in->fenced; i++)
 			known = known || (in->fence_known[i] && s->node[i].proc &&
 					  s->node[i].ii + 1 == in->fence_known[i] &&
+					  group_in_ring(s, i, in->fence_ring[i]) &&
 					  !s->inc[s->node[i].ii].removed);
 		if (!in->fenced || known)
 			continue;
@@ -101,8 +106,10 @@ static void fence_done(struct sim *s, uint32_t ii)
 	in->fenced = true;
 	in->fenced_stamp = sim_stamp(s);
 	in->fenced_epoch = s->checks.map.epoch.num;
-	for (uint32_t i = 0; i < s->o.nodes; i++)
+	for (uint32_t i = 0; i < s->o.nodes; i++) {
 		in->fence_known[i] = i != in->node && s->node[i].proc ? s->node[i].ii + 1 : 0;
+		in->fence_ring[i] = s->group.cur[i];
+	}
 	if (in->outstanding)
 		sim_fail(s, "SIM", "fence of inc %lu answered with %u outstanding", in->inc,
 			 in->outstanding);
@@ -112,12 +119,16 @@ static void fence_done(struct sim *s, uint32_t ii)
 static void on_fence(struct sim *s, struct hev *ev)
 {
 	struct simnode *n = &s->node[ev->a >> 32];
-	uint32_t ii = (uint32_t)ev->a;
+	uint32_t ii = (uint32_t)ev->a, asker = (uint32_t)ev->b >> 1, ring = (uint32_t)(ev->b >> 32);
 	struct incn *in = &s->inc[ii];
 
 	/* Who waited is gone, and nothing else was done. */
-	if (!s->o.fence_cuts && (!n->proc || n->ii != ev->b >> 1))
+	if (!s->o.fence_cuts && (!n->proc || n->ii != asker)) {
+		/* The same daemon under another incarnation is owed an answer. */
+		if (n->proc && s->inc[asker].gen == n->gen)
+			fence_answer(s, n, ii, -EIO);
 		return;
+	}
 	/* One that was asked for while it was going to fail has not waited. */
 	if (in->fence_fails || (!s->o.fence_cuts && !(ev->b & 1))) {
 		in->fence_fails -= in->fence_fails > 0;
@@ -126,9 +137,27 @@ static void on_fence(struct sim *s, struct hev *ev)
 		fence_answer(s, n, ii, -EIO);
 		return;
 	}
-	if (!in->fenced)
+	/* From another ring it says nothing, and he must not take it for more. */
+	if (!in->fenced &&
+	    (s->o.fence_cuts || group_in_ring(s, n->idx, ring) || (!in->live && !in->outstanding)))
 		fence_done(s, ii);
 	fence_answer(s, n, ii, 0);
+}
+
+/* A daemon that can't fence its node's last life doesn't join; it tries again. */
+bool fence_itself_fails(struct sim *s, struct simnode *n)
+{
+	for (uint32_t ii = 0; ii < s->incs; ii++) {
+		struct incn *in = &s->inc[ii];
+
+		if (in->node != n->idx || in->fenced || !in->own_fence_fails)
+			continue;
+		in->own_fence_fails--;
+		stats_fault(s, F_OWN_FENCE_FAILED);
+		trace(s, "w  n%u can't fence its last life, inc %lu", n->id, in->inc);
+		return true;
+	}
+	return false;
 }
 
 /* What a daemon does before it joins: ends whatever its node's earlier lives have under way. */
@@ -165,5 +194,6 @@ void fence_ask(struct sim *s, struct simnode *n, uint32_t node, uint64_t inc)
 		     rng_range(&s->rng, 1 * MS, 50 * MS);
 		stats_fault(s, F_FENCE_WAITED);
 	}
-	sim_at(s, us, on_fence, (uint64_t)n->idx << 32 | ii, (uint64_t)n->ii << 1 | waits, NULL);
+	sim_at(s, us, on_fence, (uint64_t)n->idx << 32 | ii,
+	       (uint64_t)s->group.cur[n->idx] << 32 | (uint64_t)n->ii << 1 | waits, NULL);
 }

@@ -118,6 +118,7 @@ static void break_ring(struct sim *s, struct gring *r, uint32_t solo)
 		r->got[i] = got;
 		r->limit[i] = r->ptr[i];
 	}
+	fences_forgotten(s);
 }
 
 static void on_solo(struct sim *s, struct hev *ev)
@@ -560,6 +561,11 @@ void group_thawed(struct sim *s, uint32_t node)
 	if (rng_chance(&s->rng, 500))
 		form(s, 1u << node); /* it finds itself alone first */
 	meet(s);
+}
+
+bool group_in_ring(const struct sim *s, uint32_t node, uint32_t ring)
+{
+	return s->group.cur[node] == ring && operational(s, node);
 }
 
 bool group_whole(const struct sim *s)

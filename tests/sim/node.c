@@ -394,7 +394,11 @@ static void on_start(struct sim *s, struct hev *ev)
 {
 	struct simnode *n = &s->node[ev->a];
 
-	if (n->powered && !n->proc && ev->b == n->gen && !s->failed)
+	if (!n->powered || n->proc || ev->b != n->gen || s->failed)
+		return;
+	if (s->o.fences_itself && fence_itself_fails(s, n))
+		node_start_later(s, n, rng_range(&s->rng, 10 * MS, 150 * MS));
+	else
 		node_start(s, n);
 }
 
@@ -433,6 +437,7 @@ static void engine_make(struct sim *s, struct simnode *n)
 	cfg.node = n->id;
 	cfg.inc = s->inc[n->ii].inc;
 	cfg.fenced_inc = fence_itself(s, n);
+	cfg.fence_waits = !s->o.fence_cuts;
 	memcpy(cfg.array_uuid, s->array_uuid, DDR_UUID_BYTES);
 	cfg.record = n->record;
 	cfg.lock_backend = s->o.locks;

@@ -43,6 +43,7 @@ static bool ask(struct sim *s, enum admin_cmd cmd, uint8_t member, uint32_t disk
 	s->operator_node = n->idx;
 	s->operator_gen = n->gen;
 	s->operator_busy_us = s->now + PATIENCE_US;
+	s->operator_fails = cmd == ADMIN_FAIL;
 	node_post_nev(s, n, s->now, nev);
 	return true;
 }
@@ -125,6 +126,11 @@ static void on_operator(struct sim *s, struct hev *ev)
 	for (uint8_t m = 0; m < s->geo.n; m++)
 		if (bring_back(s, m))
 			return;
+}
+
+bool operator_is_failing(const struct sim *s)
+{
+	return s->operator_fails && s->now < s->operator_busy_us;
 }
 
 bool operator_kick(struct sim *s, enum admin_cmd cmd)

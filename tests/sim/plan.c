@@ -4,6 +4,7 @@
  */
 #include "sim.h"
 
+#define BUSY_WRITES 4u
 #define LEAST_FAULTS 3u /* per seed that is not drawn to be without */
 
 const char *const fault_name[F_COUNT] = {
@@ -41,6 +42,11 @@ const char *const fault_name[F_COUNT] = {
     [F_ADMIN_STOP] = "admin-stop",
     [F_ADMIN_ADD] = "admin-add",
     [F_ADMIN_READD] = "admin-readd",
+    [F_REBUILD_BREAK] = "rebuild-breaks-off",
+    [F_REBUILD_ERROR] = "rebuild-error",
+    [F_REBUILD_POWER] = "rebuild-power-loss",
+    [F_REBUILD_DEATH] = "rebuild-breaks-node-dies",
+    [F_QUICK_RESTART] = "daemon-back-at-once",
     [F_LATE_WRITE] = "late-write",
     [F_TORN_WRITE] = "torn-write",
     [F_DROPPED_WRITE] = "dropped-write",
@@ -62,6 +68,13 @@ const char *const fault_name[F_COUNT] = {
     [F_GARBAGE_ALLOWED] = "garbage-allowed",
     [F_BAD_SPOT] = "bad-spot",
     [F_BAD_SPOT_DEGRADED] = "bad-spot-while-degraded",
+    [F_OWN_FENCE_FAILED] = "own-fence-fails-first",
+    [F_LATE_AFTER_RESTART] = "late-write-after-restart",
+    [F_FULL_STRUCK] = "full-rebuild-struck",
+    [F_PARTIAL_STRUCK] = "partial-rebuild-struck",
+    [F_REBUILD_WRITE_ERROR] = "write-error-in-rebuild",
+    [F_REBUILD_FLUSH_ERROR] = "flush-error-in-rebuild",
+    [F_FLUSH_ERROR_BREAK] = "flush-error-and-break",
 };
 
 static bool allowed(const struct sim *s, enum fault f)
@@ -76,10 +89,20 @@ static bool allowed(const struct sim *s, enum fault f)
 	return s->planner.swarm >> f & 1;
 }
 
+/* Those that need a state that is rare are tried first: most of the time they don't fit. */
+static enum fault draw_fault(struct sim *s, bool first)
+{
+	if (first && s->o.strikes_rebuilds && rng_chance(&s->rng, 450))
+		return (enum fault)(F_REBUILD_BREAK + rng_below(&s->rng, 4));
+	if (first && s->o.quick_restarts && rng_chance(&s->rng, 250))
+		return F_QUICK_RESTART;
+	return (enum fault)rng_below(&s->rng, s->cli && s->cli->only ? F_PLANNED : F_PLAIN);
+}
+
 static bool start_one(struct sim *s)
 {
 	for (uint32_t i = 0; i < 30; i++) {
-		enum fault f = (enum fault)rng_below(&s->rng, F_PLANNED);
+		enum fault f = draw_fault(s, i == 0);
 
 		if (!allowed(s, f) || !fault_fits(s, f))
 			continue;
@@ -137,6 +160,24 @@ static bool someone_joins(const struct sim *s)
 	return false;
 }
 
+/* The one with most writes on their way to the members; NULL: nobody has many. */
+static struct simnode *busy_writer(struct sim *s)
+{
+	struct simnode *best = NULL;
+	uint32_t most = BUSY_WRITES - 1;
+
+	for (uint32_t i = 0; i < s->o.nodes; i++) {
+		struct simnode *n = &s->node[i];
+		uint32_t count = n->proc && !n->frozen && !n->stopped ? dev_writes_at(s, n) : 0;
+
+		if (count > most) {
+			best = n;
+			most = count;
+		}
+	}
+	return best;
+}
+
 static bool armed_condition(struct sim *s, const struct simnode *leader)
 {
 	switch (s->planner.armed) {
@@ -151,6 +192,13 @@ static bool armed_condition(struct sim *s, const struct simnode *leader)
 		return leader && leader->st.rebuild_total;
 	case F_LEADER_IN_JOIN:
 		return leader && someone_joins(s);
+	case F_REBUILD_BREAK:
+	case F_REBUILD_ERROR:
+	case F_REBUILD_POWER:
+	case F_REBUILD_DEATH:
+		return rebuild_met(s, leader);
+	case F_QUICK_RESTART:
+		return busy_writer(s);
 	default:
 		return false;
 	}
@@ -162,6 +210,19 @@ static void strike(struct sim *s, struct simnode *leader)
 
 	s->planner.armed = F_COUNT;
 	trace(s, "f  %s strikes", fault_name[f]);
+	if (f == F_QUICK_RESTART) {
+		leader = busy_writer(s);
+		stats_fault(s, f);
+		s->planner.done++;
+		node_kill_daemon(s, leader);
+		node_start_later(s, leader, rng_range(&s->rng, 200, 25 * MS));
+		return;
+	}
+	if (f >= F_REBUILD_BREAK) {
+		rebuild_strike(s, f);
+		s->planner.done += f != F_REBUILD_ERROR;
+		return;
+	}
 	stats_fault(s, f);
 	s->planner.done++;
 	if (f == F_POWER_IN_CHANGE) {

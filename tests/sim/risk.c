@@ -168,12 +168,31 @@ static bool well_again(const struct sim *s, uint32_t disk)
 	return true;
 }
 
+/* From the proposal that drops a member on, its fragments are decoded: what was in doubt may read
+ * otherwise from there, not only from the commit. A proposal's demotions are never taken back (R3).
+ */
+static void proposals_look(struct sim *s)
+{
+	for (uint32_t i = 0; i < s->o.nodes; i++) {
+		const struct engine_status *st = &s->node[i].st;
+
+		for (uint8_t m = 0; st->proposing && m < st->proposed.n; m++) {
+			uint32_t d = s->checks.disk_of[m];
+
+			if (st->proposed.member[m].state != MEMBER_IN_SYNC && d != NONE &&
+			    !s->checks.lossy[d])
+				risk_lost(s, d);
+		}
+	}
+}
+
 void risk_advance(struct sim *s)
 {
 	struct checks *c = &s->checks;
 	bool degraded = !c->map_full, again = false;
 	uint32_t well = 0;
 
+	proposals_look(s);
 	for (uint32_t i = 0; i < s->o.disks; i++) {
 		struct disk *d = &s->disk[i];
 

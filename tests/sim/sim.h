@@ -17,8 +17,8 @@
  *   oracle.c  what a sector may contain
  *   risk.c    which stripes may turn to garbage, and when: the crash contract
  *   checks.c  everything else that must hold
- *   plan.c    which faults when; faults.c: the faults; spot.c: bad spots; operator.c: the
- *             administrator
+ *   plan.c    which faults when; faults.c: the faults; rebuilds.c: those that meet a rebuild;
+ *             spot.c: bad spots; operator.c: the administrator
  *   trace.c, stats.c
  *
  * Rules: no wall clock, no address in any decision or line of trace, all randomness from s->rng.
@@ -92,6 +92,9 @@ struct opts {
 	bool instance_known; /* exporters tell an instance id */
 	bool cancel_drops;   /* OUT_DEV_CANCEL closes the connection; else waits for the end */
 	bool faultless;
+	bool own_fence_fails;  /* that fence may fail at first */
+	bool strikes_rebuilds; /* faults may meet the member that is being rebuilt */
+	bool quick_restarts;   /* daemons die in the midst of writes and are back at once */
 	enum lock_backend locks;
 	struct tunables tun;
 	uint32_t max_ios;
@@ -150,6 +153,7 @@ struct disk {
 	bool spot; /* spot.c: these bytes can't be read */
 	uint32_t spot_no;
 	uint64_t spot_from, spot_to, spot_hit_us;
+	bool err_in_rebuild; /* the error waits for the member's rebuild */
 	char uri[32];
 };
 int disk_init(struct sim *s, struct disk *d, uint32_t idx, uint64_t bytes);
@@ -207,7 +211,8 @@ void dev_break_disk(struct sim *s, uint32_t disk, int err);
 void dev_try(struct sim *s, struct simnode *n, uint32_t dev, uint64_t delay_us);
 void dev_try_disk(struct sim *s, uint32_t disk);
 void dev_orphan_all(struct sim *s, struct simnode *n);
-bool dev_under_way(const struct sim *s, const struct simnode *n); /* EV_DEV_DONE is owed */
+uint32_t dev_writes_at(const struct sim *s, const struct simnode *n); /* not on the medium yet */
+bool dev_under_way(const struct sim *s, const struct simnode *n);     /* EV_DEV_DONE is owed */
 void dev_finish_inc(struct sim *s, uint32_t ii); /* the fence: nothing of it is left */
 /* `trusted`: of all members at once, with all nodes: what is left counts as true. */
 void dev_power_loss(struct sim *s, uint32_t disk, bool trusted);
@@ -237,16 +242,20 @@ struct incn {
 	uint64_t fenced_stamp;               /* NEVER: not yet */
 	uint64_t fenced_epoch;               /* the newest committed then */
 	uint32_t fence_known[SIM_MAX_NODES]; /* 1 + who may know of it, 0 = nobody */
+	uint32_t fence_ring[SIM_MAX_NODES];  /* in which ring he was */
 	bool ended;                          /* not live, nothing outstanding */
 	uint32_t outstanding;                /* requests that may still take effect */
 	uint32_t fence_fails;
+	uint32_t own_fence_fails; /* of its node's next daemon */
+	uint64_t gen;             /* its daemon's life */
 	uint32_t fences;
 };
 uint32_t inc_new(struct sim *s, uint32_t node);
 uint32_t inc_find(const struct sim *s, uint64_t inc);
 void inc_check_ended(struct sim *s, uint32_t ii);
 void inc_dead(struct sim *s, uint32_t ii);
-uint64_t fence_itself(struct sim *s, struct simnode *n); /* up to which incarnation; 0 = none */
+bool fence_itself_fails(struct sim *s, struct simnode *n); /* this time */
+uint64_t fence_itself(struct sim *s, struct simnode *n);   /* up to which incarnation; 0 = none */
 void fences_forgotten(struct sim *s);
 void fence_ask(struct sim *s, struct simnode *n, uint32_t node, uint64_t inc);
 
@@ -313,6 +322,7 @@ void group_heal(struct sim *s);
 void group_heal_later(struct sim *s, uint64_t delay_us);
 void group_frozen_out(struct sim *s, uint32_t node); /* frozen for longer than a token */
 void group_thawed(struct sim *s, uint32_t node);
+bool group_in_ring(const struct sim *s, uint32_t node, uint32_t ring); /* and it is operational */
 bool group_whole(const struct sim *s); /* one operational ring of all living nodes */
 
 /* ---- lock.c --------------------------------------------------------------------------------- */
@@ -511,7 +521,8 @@ void node_stop_daemon(struct sim *s, struct simnode *n, uint64_t us);
 void node_thaw(struct sim *s, struct simnode *n);
 struct simnode *node_leader(struct sim *s);
 
-/* ---- plan.c, faults.c, operator.c ----------------------------------------------------------- */
+/* ---- plan.c, faults.c, rebuilds.c, operator.c
+ * ----------------------------------------------------------- */
 
 enum fault {
 	F_NODE_CRASH,
@@ -548,6 +559,12 @@ enum fault {
 	F_ADMIN_ADD,
 	F_ADMIN_READD,
 	F_ADMIN_STOP,
+	F_PLAIN,                   /* those above every seed may draw, those below some seeds */
+	F_REBUILD_BREAK = F_PLAIN, /* o.strikes_rebuilds */
+	F_REBUILD_ERROR,
+	F_REBUILD_POWER,
+	F_REBUILD_DEATH,
+	F_QUICK_RESTART, /* o.quick_restarts */
 	F_PLANNED, /* those above are chosen by the planner, those below happen by themselves */
 	F_LATE_WRITE = F_PLANNED,
 	F_TORN_WRITE,
@@ -570,6 +587,13 @@ enum fault {
 	F_GARBAGE_ALLOWED,
 	F_BAD_SPOT,
 	F_BAD_SPOT_DEGRADED,
+	F_OWN_FENCE_FAILED,
+	F_LATE_AFTER_RESTART,
+	F_FULL_STRUCK,
+	F_PARTIAL_STRUCK,
+	F_REBUILD_WRITE_ERROR,
+	F_REBUILD_FLUSH_ERROR,
+	F_FLUSH_ERROR_BREAK,
 	F_COUNT
 };
 struct planner {
@@ -578,9 +602,10 @@ struct planner {
 	uint32_t armed; /* enum fault or F_COUNT */
 	uint32_t armed_countdown;
 	uint64_t armed_until_us;
-	uint32_t deaths; /* disks lost for ever */
-	uint32_t done;   /* faults that took place */
-	uint64_t swarm;  /* mask: faults that this seed may have */
+	bool at_promotion; /* of a rebuild: strike in the proposal that promotes the member */
+	uint32_t deaths;   /* disks lost for ever */
+	uint32_t done;     /* faults that took place */
+	uint64_t swarm;    /* mask: faults that this seed may have */
 	uint64_t gap_us;
 	uint64_t cluster_down_until;
 	uint64_t quiet_since_us; /* the last fault */
@@ -602,8 +627,16 @@ void spot_written(struct disk *d, uint64_t offset, uint64_t bytes);
 void spot_check(struct sim *s, const struct simnode *n);
 bool spot_strikes(struct sim *s, const struct req *r);
 bool spot_excuses(const struct sim *s, uint64_t offset, uint32_t bytes, uint64_t since_us);
+void fault_break_too(struct sim *s, uint32_t disk); /* soon */
+void fault_hide(struct sim *s, uint32_t disk, uint64_t us);
+bool fault_disconnect_one(struct sim *s, uint32_t disk); /* from one node */
+void rebuild_arm(struct sim *s);
+bool rebuild_met(const struct sim *s, const struct simnode *leader);
+void rebuild_strike(struct sim *s, enum fault f);
+bool rebuild_may_err(const struct sim *s, uint32_t disk);
 void operator_init(struct sim *s);
 void operator_answer(struct sim *s, struct simnode *n, uint64_t tag, int err, const char *why);
+bool operator_is_failing(const struct sim *s); /* a member; it may take effect any time */
 bool operator_kick(struct sim *s, enum admin_cmd cmd);
 
 /* ---- trace.c, stats.c ----------------------------------------------------------------------- */
@@ -697,7 +730,7 @@ struct sim {
 	uint8_t array_uuid[DDR_UUID_BYTES];
 	uint64_t operator_tag, operator_last, operator_busy_us, operator_gen;
 	uint32_t operator_node;
-	bool operator_refused;
+	bool operator_refused, operator_fails; /* fails: the one under way is ADMIN_FAIL */
 	uint64_t garbage_reads, slot_reads_unfenced;
 	uint64_t shift; /* who owns which block changes with it */
 	/* tests of the world: takes events instead of an engine */
