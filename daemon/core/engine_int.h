@@ -556,6 +556,7 @@ void slots_advance(struct engine *e);
 bool slots_rewrite(struct engine *e); /* true: all are on every member */
 bool slot_is_owned(const struct engine *e, uint32_t slot);
 bool slot_clean(const struct engine *e, uint32_t slot);
+bool slots_dirty(const struct engine *e); /* any slot of nobody; on the leader */
 uint32_t slots_unrecovered(const struct engine *e);
 void slots_reset(struct engine *e);
 void slots_doubt(struct engine *e);

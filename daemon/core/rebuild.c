@@ -10,6 +10,10 @@
  * (they tell theirs after the commit that let the member in) and of nobody. Each region is copied
  * under EX; so writes that were planned before the member was let in have ended, and all later ones
  * go to it too.
+ *
+ * R18: nobody is promoted while a slot of nobody is dirty. A region below the cursor may be: what its
+ * owner had in flight is old or new per fragment, reads decode it from the others, and so it
+ * is decoded onto this member too. In sync before that, its own fragment would be the truth.
  */
 #include <assert.h>
 #include <string.h>
@@ -161,7 +165,8 @@ static void copy_advance(struct engine *e)
 	uint64_t cursor = e->map.member[e->rb.member].rebuilt_upto;
 
 	if (r >= e->geo.regions) {
-		e->rb.state = RB_FLUSH;
+		if (!slots_dirty(e))
+			e->rb.state = RB_FLUSH;
 		return;
 	}
 	if (!e->rb.partial && e->rb.checkpoint <= cursor &&

@@ -118,6 +118,14 @@ bool slot_clean(const struct engine *e, uint32_t slot)
 	       !(e->rec.writing && e->rec.slot == slot);
 }
 
+bool slots_dirty(const struct engine *e)
+{
+	for (uint32_t i = 0; i <= e->geo.p.slots; i++)
+		if (!slot_is_owned(e, i) && slot_dirty(e, &e->ld.slot[i]))
+			return true;
+	return false;
+}
+
 uint32_t slots_unrecovered(const struct engine *e)
 {
 	uint32_t n = 0;

@@ -99,6 +99,8 @@ bool fault_fits(const struct sim *s, enum fault f)
 	case F_LEADER_IN_REBUILD:
 	case F_POWER_IN_CHANGE:
 		return may_lose(s);
+	case F_LEADER_ALONE:
+		return many && may_lose(s);
 	case F_REBUILD_BREAK:
 	case F_REBUILD_ERROR:
 	case F_REBUILD_POWER:
@@ -272,6 +274,13 @@ static void on_uncut(struct sim *s, struct hev *ev)
 	dev_try(s, n, dev, 1 * MS);
 }
 
+static void disconnect(struct sim *s, struct simnode *n, uint32_t dev, uint64_t us)
+{
+	n->dev[dev].cut = true;
+	dev_break(s, n, dev, -ECONNRESET);
+	sim_at(s, us, on_uncut, (uint64_t)n->idx << 32 | dev, n->gen, NULL);
+}
+
 bool fault_disconnect_one(struct sim *s, uint32_t disk)
 {
 	struct simnode *n = pick_node(s, true);
@@ -279,10 +288,7 @@ bool fault_disconnect_one(struct sim *s, uint32_t disk)
 
 	if (dev == NONE || !n->dev[dev].up)
 		return false;
-	n->dev[dev].cut = true;
-	dev_break(s, n, dev, -ECONNRESET);
-	sim_at(s, rng_range(&s->rng, 1 * MS, 700 * MS), on_uncut, (uint64_t)n->idx << 32 | dev,
-	       n->gen, NULL);
+	disconnect(s, n, dev, rng_range(&s->rng, 1 * MS, 700 * MS));
 	return true;
 }
 
@@ -392,6 +398,24 @@ static bool arm_solo(struct sim *s, enum fault f)
 {
 	s->group.solo_armed = 1 + rng_below(&s->rng, 30);
 	s->group.solo_crash = f == F_SOLO_MSG_CRASH;
+	s->group.solo_commit = false;
+	return true;
+}
+
+/*
+ * R3: the leader's connection to a member breaks, it takes the member out, and answers writes that
+ * lack it; and then it dies, and nobody else has seen the commit. The others reach the member.
+ */
+static bool leader_alone(struct sim *s)
+{
+	struct simnode *n = node_leader(s);
+	uint32_t dev = n ? dev_slot_of_disk(n, member_disk(s)) : NONE;
+
+	if (dev == NONE || !n->dev[dev].up || n->frozen || n->stopped)
+		return false;
+	disconnect(s, n, dev, rng_range(&s->rng, 20 * MS, 400 * MS));
+	s->group.solo_armed = 1;
+	s->group.solo_crash = s->group.solo_commit = true;
 	return true;
 }
 
@@ -400,7 +424,7 @@ bool fault_counts_itself(enum fault f)
 	return f == F_READ_ERROR || f == F_WRITE_ERROR || f == F_FLUSH_ERROR_LOST ||
 	       f == F_FLUSH_ERROR_KEPT || f == F_SOLO_MSG || f == F_SOLO_MSG_CRASH ||
 	       f == F_CRASH_STEP || (f >= F_LEADER_IN_CHANGE && f <= F_POWER_IN_CHANGE) ||
-	       (f >= F_REBUILD_BREAK && f <= F_QUICK_RESTART);
+	       (f >= F_REBUILD_BREAK && f <= F_LEADER_ALONE);
 }
 
 bool fault_start(struct sim *s, enum fault f)
@@ -427,6 +451,8 @@ bool fault_start(struct sim *s, enum fault f)
 	case F_SOLO_MSG:
 	case F_SOLO_MSG_CRASH:
 		return arm_solo(s, f);
+	case F_LEADER_ALONE:
+		return leader_alone(s);
 	case F_CRASH_STEP:
 	case F_LEADER_IN_CHANGE:
 	case F_LEADER_IN_RECOVERY:

@@ -128,7 +128,7 @@ static void on_solo(struct sim *s, struct hev *ev)
 
 	s->planner.done++;
 	if (ev->b) {
-		stats_fault(s, F_SOLO_MSG_CRASH);
+		stats_fault(s, ev->b == 2 ? F_LEADER_ALONE : F_SOLO_MSG_CRASH);
 		node_crash(s, n);
 		node_power_on_later(s, n, rng_range(&s->rng, 50 * MS, 1500 * MS));
 		return;
@@ -143,12 +143,15 @@ static void check_solo(struct sim *s, struct gring *r, uint32_t node, uint32_t i
 {
 	struct group *g = &s->group;
 
-	if (!g->solo_armed || !is_solo(s, r, node, idx) || r->item[idx].bytes < 24)
+	if (!g->solo_armed || !is_solo(s, r, node, idx) || r->item[idx].bytes < 24 ||
+	    (g->solo_commit && !trace_is_commit(r->item[idx].data, r->item[idx].bytes)))
 		return;
 	if (--g->solo_armed)
 		return;
 	break_ring(s, r, node);
-	sim_at(s, rng_below(&s->rng, 300), on_solo, node, g->solo_crash, NULL);
+	/* With the commit it has answers to give, which it gives. */
+	sim_at(s, g->solo_commit ? 1 * MS + rng_below(&s->rng, 2000) : rng_below(&s->rng, 300),
+	       on_solo, node, g->solo_commit ? 2 : g->solo_crash, NULL);
 }
 
 static void on_deliver(struct sim *s, struct hev *ev)

@@ -95,6 +95,7 @@ void opts_draw(struct sim *s, uint32_t force_nodes)
 	o->fences_itself = o->fence_cuts && mix64(s->seed) & 1;
 	o->own_fence_fails = o->fences_itself && mix64(s->seed) >> 4 & 1;
 	o->strikes_rebuilds = o->nodes > 1 && mix64(s->seed) >> 2 & 1;
+	o->lone_commits = o->nodes > 2 && mix64(s->seed) >> 5 & 1;
 	o->quick_restarts = o->nodes > 1 && mix64(s->seed) >> 3 & 1;
 	o->tun.restart_wait_ms = mix64(s->seed) & 2 ? 150 : 0;
 }

@@ -47,6 +47,7 @@ const char *const fault_name[F_COUNT] = {
     [F_REBUILD_POWER] = "rebuild-power-loss",
     [F_REBUILD_DEATH] = "rebuild-breaks-node-dies",
     [F_QUICK_RESTART] = "daemon-back-at-once",
+    [F_LEADER_ALONE] = "leader-dies-alone-with-commit",
     [F_LATE_WRITE] = "late-write",
     [F_TORN_WRITE] = "torn-write",
     [F_DROPPED_WRITE] = "dropped-write",
@@ -96,6 +97,8 @@ static enum fault draw_fault(struct sim *s, bool first)
 		return (enum fault)(F_REBUILD_BREAK + rng_below(&s->rng, 4));
 	if (first && s->o.quick_restarts && rng_chance(&s->rng, 250))
 		return F_QUICK_RESTART;
+	if (first && s->o.lone_commits && rng_chance(&s->rng, 350))
+		return F_LEADER_ALONE;
 	return (enum fault)rng_below(&s->rng, s->cli && s->cli->only ? F_PLANNED : F_PLAIN);
 }
 

@@ -94,6 +94,7 @@ struct opts {
 	bool faultless;
 	bool own_fence_fails;  /* that fence may fail at first */
 	bool strikes_rebuilds; /* faults may meet the member that is being rebuilt */
+	bool lone_commits; /* a leader may die as the only one that knows a commit */
 	bool quick_restarts;   /* daemons die in the midst of writes and are back at once */
 	enum lock_backend locks;
 	struct tunables tun;
@@ -307,7 +308,7 @@ struct group {
 	struct gmsg *head[SIM_MAX_NODES], *tail[SIM_MAX_NODES];
 	bool ordering[SIM_MAX_NODES];
 	uint32_t solo_armed; /* fault: cut off whoever is alone in having delivered its message */
-	bool solo_crash;
+	bool solo_crash, solo_commit; /* solo_commit: only with a Commit */
 };
 void group_init(struct sim *s);
 void group_free(struct sim *s);
@@ -564,7 +565,8 @@ enum fault {
 	F_REBUILD_ERROR,
 	F_REBUILD_POWER,
 	F_REBUILD_DEATH,
-	F_QUICK_RESTART, /* o.quick_restarts */
+	F_QUICK_RESTART,   /* o.quick_restarts */
+	F_LEADER_ALONE,    /* o.lone_commits */
 	F_PLANNED, /* those above are chosen by the planner, those below happen by themselves */
 	F_LATE_WRITE = F_PLANNED,
 	F_TORN_WRITE,
@@ -642,6 +644,7 @@ bool operator_kick(struct sim *s, enum admin_cmd cmd);
 /* ---- trace.c, stats.c ----------------------------------------------------------------------- */
 
 void trace_event(struct sim *s, const struct simnode *n, const struct nev *nev);
+bool trace_is_commit(const uint8_t *data, size_t bytes);
 void trace_out(struct sim *s, const struct simnode *n, const struct out *o);
 __attribute__((format(printf, 2, 3))) void trace(struct sim *s, const char *fmt, ...);
 void trace_tail(struct sim *s);

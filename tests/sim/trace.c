@@ -166,6 +166,16 @@ static void event_text(const struct event *ev, char *text, size_t bytes)
 	}
 }
 
+bool trace_is_commit(const uint8_t *data, size_t bytes)
+{
+	Ddraid__NodeMsg *m = ddraid__node_msg__unpack(NULL, bytes, data);
+	bool is = m && m->body_case == DDRAID__NODE_MSG__BODY_COMMIT;
+
+	if (m)
+		ddraid__node_msg__free_unpacked(m, NULL);
+	return is;
+}
+
 void trace_event(struct sim *s, const struct simnode *n, const struct nev *nev)
 {
 	char text[200];
