@@ -343,19 +343,6 @@ static bool wish_moot(const struct map *base, uint8_t i, uint8_t want)
 	       (want == MEMBER_SUSPECT && s == MEMBER_MISSING);
 }
 
-/* If not all can leave: first who failed a flush; a suspect may be back unharmed (R14, R17); last
- * who only has a bad spot. */
-static bool wishes_apply(struct engine *e, struct map *next, bool misread)
-{
-	bool any = false;
-
-	for (uint8_t want = MEMBER_REBUILDING; want; want--)
-		for (uint8_t i = 0; i < next->n; i++)
-			if (e->ld.wanted[i] == want && e->ld.misread[i] == misread)
-				any |= wish_apply(e, next, i);
-	return any;
-}
-
 static bool next_map(struct engine *e, struct map *next)
 {
 	const struct map *base =
@@ -376,8 +363,12 @@ static bool next_map(struct engine *e, struct map *next)
 			e->ld.wanted[i] = 0;
 		e->ld.misread[i] &= e->ld.wanted[i] == MEMBER_MISSING;
 	}
-	any |= wishes_apply(e, next, false);
-	any |= wishes_apply(e, next, true);
+	/* If not all can leave: first who failed a flush, or answers with errors; a suspect may be
+	 * back unharmed (R14, R17). */
+	for (uint8_t want = MEMBER_REBUILDING; want; want--)
+		for (uint8_t i = 0; i < next->n; i++)
+			if (e->ld.wanted[i] == want && wish_apply(e, next, i))
+				any = true;
 	if (e->rb.state == RB_COPY && !e->rb.partial && e->rb.checkpoint &&
 	    next->member[e->rb.member].state == MEMBER_REBUILDING &&
 	    e->rb.checkpoint > next->member[e->rb.member].rebuilt_upto) {

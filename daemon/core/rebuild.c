@@ -11,9 +11,9 @@
  * under EX; so writes that were planned before the member was let in have ended, and all later ones
  * go to it too.
  *
- * R18: nobody is promoted while a slot of nobody is dirty. A region below the cursor may be: what its
- * owner had in flight is old or new per fragment, reads decode it from the others, and so it
- * is decoded onto this member too. In sync before that, its own fragment would be the truth.
+ * R18: nobody is promoted while a slot of nobody is dirty. A region below the cursor may be: what
+ * its owner had in flight is old or new per fragment, reads decode it from the others, and so it is
+ * decoded onto this member too. In sync before that, its own fragment would be the truth.
  */
 #include <assert.h>
 #include <string.h>

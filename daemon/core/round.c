@@ -219,7 +219,8 @@ static void departed_note(struct engine *e)
 		if (p->member)
 			gone_add(e, p->node, p->member_inc);
 		else if (p->dropped && p->hello && p->acked_epoch.inc == p->inc)
-			gone_add(e, p->node, p->inc); /* R4: it has proposed, and written superblocks */
+			gone_add(e, p->node,
+				 p->inc); /* R4: it has proposed, and written superblocks */
 		else if (p->dropped)
 			p->left = true;
 		p->member = p->active = p->dropped = false;

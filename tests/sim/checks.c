@@ -290,6 +290,19 @@ static void check_slot(struct sim *s, struct simnode *n, const struct req *r)
 		 slot, p->owner_node, p->owner_inc);
 }
 
+/*
+ * R18 holds for what node n reads from `since` on: the writer was fenced before. One that was
+ * fenced by its own restart, faster than anybody could see that it had gone, must have left for n
+ * as well: until then its writes are simply under way.
+ */
+bool checks_recovered(const struct incn *in, const struct simnode *n, uint64_t since)
+{
+	if (!in->fenced || in->fenced_stamp >= since)
+		return false;
+	return !in->fenced_by || n->ii >= in->fenced_by ||
+	       (in->left_at >> n->idx & 1 && in->told_stamp[n->idx] < since);
+}
+
 /* R18: what a fenced one left in doubt is not read as it is: it would read otherwise after a loss.
  */
 static void check_read(struct sim *s, const struct simnode *n, const struct req *r)
@@ -303,7 +316,7 @@ static void check_read(struct sim *s, const struct simnode *n, const struct req 
 		const struct slotpage *p = slot_newest(s, i);
 		uint32_t ii = p && p->owner_inc ? inc_find(s, p->owner_inc) : NONE;
 
-		if (ii == NONE || !s->inc[ii].fenced)
+		if (ii == NONE || !checks_recovered(&s->inc[ii], n, s->stamp + 1))
 			continue;
 		for (uint64_t k = stripe; k <= last; k++)
 			if (p->dirty >> geo_region_of(&s->geo, k) & 1 && s->checks.bad[k] &&
@@ -552,6 +565,8 @@ static void view_installed(struct sim *s, struct simnode *n)
 			in->gone_on = false;
 		if (in->served)
 			in->left_told[n->idx] = n->gen;
+		if (!(in->left_at >> n->idx & 1))
+			in->told_stamp[n->idx] = sim_stamp(s);
 		in->left_at |= 1u << n->idx;
 		in->left_known = (in->left_known & ~(1u << n->idx)) | (in->known_to & 1u << n->idx);
 		disk_witness_gone(s, it->left_ii[i]);

@@ -169,6 +169,7 @@ uint64_t fence_itself(struct sim *s, struct simnode *n)
 		if (s->inc[ii].node != n->idx || ii == n->ii || s->inc[ii].fenced)
 			continue;
 		stats_fault(s, F_FENCED_ITSELF);
+		s->inc[ii].fenced_by = n->ii;
 		fence_done(s, ii);
 	}
 	return s->inc[n->ii].inc - 1;

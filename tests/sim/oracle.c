@@ -336,20 +336,22 @@ bool oracle_allows(struct sim *s, uint64_t sector, const struct content *c, uint
 }
 
 /* R18 holds for this read: whoever died while writing here was fenced before it began. */
-static bool after_recovery(const struct sim *s, const struct sector *sec, uint64_t issue)
+static bool after_recovery(const struct sim *s, const struct simnode *n, const struct sector *sec,
+			   uint64_t issue)
 {
 	for (uint32_t i = 0; i < sec->n; i++) {
 		const struct val *v = &sec->v[i];
 
 		if (v->wid && v->wid < s->oracle.wops && s->oracle.wop[v->wid].cut &&
-		    s->inc[s->oracle.wop[v->wid].ii].fenced_stamp >= issue)
+		    !checks_recovered(&s->inc[s->oracle.wop[v->wid].ii], n, issue))
 			return false;
 	}
 	return true;
 }
 
 /* What was read once stays (C2). */
-static void pin(struct sim *s, uint64_t sector, const struct content *c, uint64_t issue)
+static void pin(struct sim *s, const struct simnode *n, uint64_t sector, const struct content *c,
+		uint64_t issue)
 {
 	struct sector *sec = &s->oracle.sec[sector];
 	bool known = false, any = false, garbage = false;
@@ -380,7 +382,7 @@ static void pin(struct sim *s, uint64_t sector, const struct content *c, uint64_
 			val_drop(s, v, v->wid != WID_ANY);
 		}
 	}
-	if (after_recovery(s, sec, issue))
+	if (after_recovery(s, n, sec, issue))
 		risk_pinned(s, sector);
 }
 
@@ -429,7 +431,7 @@ static void read_sector(struct sim *s, struct simnode *n, const struct fop *f, u
 	if (c.wid == WID_JUNK)
 		s->garbage_reads++;
 	if (!oracle_pending(s, block, f->issue))
-		pin(s, sector, &c, f->issue);
+		pin(s, n, sector, &c, f->issue);
 }
 
 void oracle_read(struct sim *s, struct simnode *n, const struct fop *f)

@@ -94,7 +94,7 @@ struct opts {
 	bool faultless;
 	bool own_fence_fails;  /* that fence may fail at first */
 	bool strikes_rebuilds; /* faults may meet the member that is being rebuilt */
-	bool lone_commits; /* a leader may die as the only one that knows a commit */
+	bool lone_commits;     /* a leader may die as the only one that knows a commit */
 	bool quick_restarts;   /* daemons die in the midst of writes and are back at once */
 	enum lock_backend locks;
 	struct tunables tun;
@@ -237,8 +237,10 @@ struct incn {
 	uint32_t known_to;   /* mask: nodes whose present daemon has heard from it */
 	uint32_t left_known; /* of left_at: whose daemons had heard of it by then */
 	uint32_t left_at;    /* mask: nodes that were told so */
-	bool graceful;       /* left by ADMIN_STOP */
-	bool joined;         /* was ever in a view */
+	uint64_t told_stamp[SIM_MAX_NODES]; /* when */
+	uint32_t fenced_by;                 /* its successor, if that fenced it by itself; else 0 */
+	bool graceful;                      /* left by ADMIN_STOP */
+	bool joined;                        /* was ever in a view */
 	bool fenced;
 	uint64_t fenced_stamp;               /* NEVER: not yet */
 	uint64_t fenced_epoch;               /* the newest committed then */
@@ -461,6 +463,7 @@ void checks_exec(struct sim *s, const struct req *r);
 void checks_acked(struct sim *s, const struct wop *w);
 void checks_view(struct sim *s, struct simnode *n, uint32_t ring, uint32_t item);
 void checks_quorum(struct sim *s, struct simnode *n);
+bool checks_recovered(const struct incn *in, const struct simnode *n, uint64_t since);
 bool checks_left(const struct sim *s, const struct incn *in);
 void checks_fenced(struct sim *s, uint32_t ii);
 void checks_witness(struct sim *s, struct disk *d);
@@ -565,8 +568,8 @@ enum fault {
 	F_REBUILD_ERROR,
 	F_REBUILD_POWER,
 	F_REBUILD_DEATH,
-	F_QUICK_RESTART,   /* o.quick_restarts */
-	F_LEADER_ALONE,    /* o.lone_commits */
+	F_QUICK_RESTART, /* o.quick_restarts */
+	F_LEADER_ALONE,  /* o.lone_commits */
 	F_PLANNED, /* those above are chosen by the planner, those below happen by themselves */
 	F_LATE_WRITE = F_PLANNED,
 	F_TORN_WRITE,
