@@ -560,10 +560,11 @@ static void view_installed(struct sim *s, struct simnode *n)
 	for (uint32_t i = 0; i < it->left_count; i++) {
 		struct incn *in = &s->inc[it->left_ii[i]];
 
-		/* It is about its consumers: one that never served had none. */
+		/* It is about consumers: one that never served had none, and to one that does not
+		 * serve nobody takes them: it has a round to go, which the other may be in. */
 		if (in->served && !checks_left(s, in))
 			in->gone_on = false;
-		if (in->served)
+		if (in->served && s->inc[n->ii].served)
 			in->left_told[n->idx] = n->gen;
 		if (!(in->left_at >> n->idx & 1))
 			in->told_stamp[n->idx] = sim_stamp(s);

@@ -431,6 +431,10 @@ void dev_orphan_all(struct sim *s, struct simnode *n)
 
 static void break_req(struct sim *s, uint32_t idx, int err)
 {
+	const struct req *r = s->req[idx];
+
+	if (r->op == DEV_FLUSH && r->exec == EXEC_DONE && r->err)
+		disk_untold(s, &s->disk[r->disk]);
 	answer(s, idx, rng_range(&s->rng, 0, 3 * MS), err);
 	make_orphan(s, idx);
 }

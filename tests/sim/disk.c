@@ -247,34 +247,39 @@ void disk_flush_error(struct sim *s, struct disk *d, bool lose, uint32_t ii)
 }
 
 /*
- * The only one that was told of a flush error is gone before it could say so: nobody can know. That
- * is beyond any contract, so in this world nothing was lost then.
+ * The only one that was told of a flush error is gone before it could say so, or its connection
+ * broke before it was told: nobody can know. That is beyond any contract, so in this world nothing
+ * was lost then.
  */
+void disk_untold(struct sim *s, struct disk *d)
+{
+	bool any = false;
+
+	if (!d->flush_err_us || s->checks.member_of[d->idx] == NONE ||
+	    s->checks.map.member[s->checks.member_of[d->idx]].state == MEMBER_FAULTY)
+		return;
+	for (struct dwrite *w = d->head, *next; w; w = next) {
+		uint64_t offset = w->offset;
+		uint32_t bytes = w->bytes;
+
+		next = w->next;
+		any = any || w->lost;
+		w->lost = false;
+		if (!w->flushed)
+			continue;
+		make_durable(d, offset, w->data, w->seq, 0, bytes / SECTOR);
+		unlink_write(s, d, w);
+		durable_changed(s, d, offset, bytes);
+	}
+	if (any)
+		d->cache_lost = false;
+}
+
 void disk_witness_gone(struct sim *s, uint32_t ii)
 {
-	for (uint32_t i = 0; i < s->o.disks; i++) {
-		struct disk *d = &s->disk[i];
-		bool any = false;
-
-		if (!d->flush_err_us || d->flush_err_ii != ii || s->checks.member_of[i] == NONE ||
-		    s->checks.map.member[s->checks.member_of[i]].state == MEMBER_FAULTY)
-			continue;
-		for (struct dwrite *w = d->head, *next; w; w = next) {
-			uint64_t offset = w->offset;
-			uint32_t bytes = w->bytes;
-
-			next = w->next;
-			any = any || w->lost;
-			w->lost = false;
-			if (!w->flushed)
-				continue;
-			make_durable(d, offset, w->data, w->seq, 0, bytes / SECTOR);
-			unlink_write(s, d, w);
-			durable_changed(s, d, offset, bytes);
-		}
-		if (any)
-			d->cache_lost = false;
-	}
+	for (uint32_t i = 0; i < s->o.disks; i++)
+		if (s->disk[i].flush_err_ii == ii)
+			disk_untold(s, &s->disk[i]);
 }
 
 /* One sector at a time is kept or not, or all up to some sector, or all but some. */

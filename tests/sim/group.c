@@ -98,6 +98,12 @@ static bool is_solo(const struct sim *s, const struct gring *r, uint32_t node, u
 	return true;
 }
 
+static void on_forget(struct sim *s, struct hev *ev)
+{
+	(void)ev;
+	fences_forgotten(s);
+}
+
 static void break_ring(struct sim *s, struct gring *r, uint32_t solo)
 {
 	if (r->broken)
@@ -118,7 +124,8 @@ static void break_ring(struct sim *s, struct gring *r, uint32_t solo)
 		r->got[i] = got;
 		r->limit[i] = r->ptr[i];
 	}
-	fences_forgotten(s);
+	/* Who has delivered something just now acts on it first. */
+	sim_at(s, 0, on_forget, 0, 0, NULL);
 }
 
 static void on_solo(struct sim *s, struct hev *ev)

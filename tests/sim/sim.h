@@ -170,6 +170,7 @@ void disk_answered(struct sim *s, struct disk *d, uint64_t seq);
 /* Everything answered by `issued_us` becomes durable; younger writes do or don't. */
 void disk_flush(struct sim *s, struct disk *d, uint64_t issued_us);
 void disk_flush_error(struct sim *s, struct disk *d, bool lose, uint32_t ii);
+void disk_untold(struct sim *s, struct disk *d);
 void disk_witness_gone(struct sim *s, uint32_t ii);
 void disk_power_loss(struct sim *s, struct disk *d);
 
