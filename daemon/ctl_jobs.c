@@ -30,7 +30,7 @@ enum job_kind { JOB_WATCH, JOB_CREATE, JOB_START, JOB_STOP, JOB_FORGET };
 
 struct job {
 	struct ipc_req *r;
-	struct known *k;
+	struct known *k; /* held */
 	enum job_kind kind;
 	Ddraid__Ctl__Until until; /* JOB_WATCH */
 	bool all_nodes, force;
@@ -60,7 +60,7 @@ static void after(uint32_t ms, void (*fn)(void *data), void *data)
 struct status_job {
 	struct ipc_req *r;
 	uint32_t at, count;
-	struct known *k[STORE_MAX_ARRAYS];
+	struct known *k[STORE_MAX_ARRAYS]; /* held */
 	struct array_query q;
 };
 
@@ -70,10 +70,11 @@ static void status_got(struct array_query *q, int err)
 {
 	struct status_job *j = q->arg;
 	Reply reply = REPLY_INIT;
-	struct status_msg m;
+	struct known *k = j->k[j->at];
 	bool last = ++j->at == j->count;
+	struct status_msg m;
 
-	status_make(&m, j->k[j->at - 1], err ? NULL : &q->status);
+	status_make(&m, k, err ? NULL : &q->status);
 	reply.body_case = DDRAID__CTL__REPLY__BODY_STATUS;
 	reply.status = &m.msg;
 	if (last)
@@ -81,6 +82,7 @@ static void status_got(struct array_query *q, int err)
 	else
 		ipc_send(j->r, &reply);
 	status_release(&m);
+	manager_let_go(k);
 	if (last)
 		free(j);
 	else
@@ -106,10 +108,10 @@ void request_status(struct ipc_req *r)
 	assert(j);
 	j->r = r;
 	if (one)
-		j->k[j->count++] = one;
+		j->k[j->count++] = manager_hold(one);
 	for (uint32_t i = 0; !one && i < manager_count(); i++) {
 		if (!manager_at(i)->desc.forgotten)
-			j->k[j->count++] = manager_at(i);
+			j->k[j->count++] = manager_hold(manager_at(i));
 	}
 	if (j->count) {
 		status_next(j);
@@ -123,13 +125,19 @@ void request_status(struct ipc_req *r)
 
 static void look(void *data);
 
+static void job_free(struct job *j)
+{
+	manager_let_go(j->k);
+	free(j);
+}
+
 static void job_end(struct job *j, int err, const char *why)
 {
 	if (err)
 		ipc_fail(j->r, err, "%s", why);
 	else
 		ipc_final(j->r, NULL);
-	free(j);
+	job_free(j);
 }
 
 static void created(struct job *j)
@@ -153,7 +161,7 @@ static void created(struct job *j)
 	reply.body_case = DDRAID__CTL__REPLY__BODY_CREATED;
 	reply.created = &c;
 	ipc_final(j->r, &reply);
-	free(j);
+	job_free(j);
 }
 
 static void rest(struct job *j, const struct array_status *st, const char *what)
@@ -271,8 +279,13 @@ static void start_look(struct job *j, const struct array_status *st)
 static void stop_look(struct job *j, const struct array_status *st)
 {
 	uint64_t limit = ctl_env.conf->stop_ms + OTHERS_MS;
+	bool forgetting = j->kind == JOB_FORGET && j->k->desc.forgotten && !j->k->gone;
 
-	if (!st && (!j->all_nodes || !others_not(j, false))) {
+	if (!st && forgetting && j->k->error[0]) {
+		job_end(j, -EIO, j->k->error);
+		return;
+	}
+	if (!st && !forgetting && (!j->all_nodes || !others_not(j, false))) {
 		job_end(j, 0, "");
 		return;
 	}
@@ -319,7 +332,7 @@ static struct job *job_new(struct ipc_req *r, struct known *k, enum job_kind kin
 
 	assert(j);
 	j->r = r;
-	j->k = k;
+	j->k = manager_hold(k);
 	j->kind = kind;
 	j->began_ms = now_ms();
 	return j;
@@ -368,9 +381,18 @@ void request_start(struct ipc_req *r)
 static void stop_now(struct job *j)
 {
 	struct store_array desc = j->k->desc;
+	char why[STORE_WHY_BYTES];
 
+	if (j->kind == JOB_FORGET) {
+		int err = manager_forget(j->k, why);
+
+		if (err)
+			job_end(j, err, why);
+		else
+			look(j);
+		return;
+	}
 	desc.started = false;
-	desc.forgotten = j->kind == JOB_FORGET;
 	if (j->all_nodes)
 		manager_change(&desc, false);
 	manager_stop(j->k);
@@ -418,9 +440,12 @@ void request_stop(struct ipc_req *r)
 void request_forget(struct ipc_req *r)
 {
 	const Ddraid__Ctl__Forget *f = ipc_request(r)->forget;
-	struct known *k = ctl_array(r, f->array);
+	/* One that is being forgotten as well: it may not get on. */
+	struct known *k = manager_find(f->array, true);
 	struct job *j;
 
+	if (!k)
+		k = ctl_array(r, f->array);
 	if (!k)
 		return;
 	j = job_new(r, k, JOB_FORGET);
@@ -437,7 +462,7 @@ void request_forget(struct ipc_req *r)
 
 struct admin_job {
 	struct ipc_req *r;
-	struct known *k;
+	struct known *k; /* held */
 	uint64_t began_ms;
 	struct array_admin q;
 };
@@ -464,6 +489,7 @@ static void admin_done(struct array_admin *q, int err, const char *why)
 			 why[0] ? why : strerror(-err));
 	else
 		ipc_final(j->r, NULL);
+	manager_let_go(j->k);
 	free(j);
 }
 
@@ -480,7 +506,7 @@ void request_admin(struct ipc_req *r, struct known *k, enum admin_cmd cmd, uint3
 		return;
 	}
 	j->r = r;
-	j->k = k;
+	j->k = manager_hold(k);
 	j->began_ms = now_ms();
 	j->q.done = admin_done;
 	j->q.arg = j;
@@ -495,7 +521,7 @@ void request_admin(struct ipc_req *r, struct known *k, enum admin_cmd cmd, uint3
 struct making_job {
 	struct making m;
 	struct ipc_req *r;
-	struct known *k; /* add */
+	struct known *k; /* add; held */
 	uint32_t member;
 };
 
@@ -544,6 +570,8 @@ static void making_begin(struct making_job *j)
 	if (!err)
 		return;
 	ipc_fail(j->r, err, "no thread could be started for it: %s", strerror(-err));
+	if (j->k)
+		manager_let_go(j->k);
 	free(j);
 }
 
@@ -610,10 +638,14 @@ void request_create(struct ipc_req *r)
 		ipc_fail(r, -EEXIST, "there is an array %s already; take another name", c->name);
 		return;
 	}
-	if (manager_count() == STORE_MAX_ARRAYS && !manager_find(c->name, true)) {
+	if (manager_find(c->name, true)) {
+		ipc_fail(r, -EAGAIN, "the array that was named %s is still being forgotten",
+			 c->name);
+		return;
+	}
+	if (manager_count() == STORE_MAX_ARRAYS) {
 		ipc_fail(r, -ENOSPC,
-			 "%u names of arrays are known here, those of forgotten ones included, and "
-			 "there is no room for more; take the name of a forgotten one",
+			 "%u arrays are known here, and there is no room for more; forget one",
 			 STORE_MAX_ARRAYS);
 		return;
 	}
@@ -650,6 +682,7 @@ static void add_checked(struct making *m, int err, const char *why)
 		ipc_fail(j->r, err, "%s", why);
 	else
 		request_admin(j->r, j->k, ADMIN_ADD, j->member, m->desc.uri[0]);
+	manager_let_go(j->k);
 	free(j);
 }
 
@@ -667,7 +700,7 @@ void request_add(struct ipc_req *r)
 		return;
 	}
 	j = making_new(r);
-	j->k = k;
+	j->k = manager_hold(k);
 	j->member = a->member;
 	j->m.add = true;
 	j->m.ask.force = a->force;
