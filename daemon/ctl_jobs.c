@@ -99,7 +99,7 @@ static void status_next(struct status_job *j)
 void request_status(struct ipc_req *r)
 {
 	const char *name = ipc_request(r)->status->array;
-	struct known *one = name[0] ? ctl_array(r, name) : NULL;
+	struct known *one = name[0] ? ctl_array_known(r, name) : NULL;
 	struct status_job *j;
 
 	if (name[0] && !one)
@@ -444,7 +444,7 @@ void request_forget(struct ipc_req *r)
 	struct known *k = manager_find(f->array, true);
 	struct job *j;
 
-	if (!k)
+	if (!k || k->damaged)
 		k = ctl_array(r, f->array);
 	if (!k)
 		return;
@@ -555,7 +555,7 @@ static struct making_job *making_new(struct ipc_req *r)
 	for (uint32_t i = 0; i < manager_count(); i++) {
 		const struct store_array *d = &manager_at(i)->desc;
 
-		if (d->forgotten)
+		if (d->forgotten || manager_at(i)->damaged)
 			continue;
 		memcpy(j->m.known[j->m.known_count].uuid, d->uuid, DDR_UUID_BYTES);
 		strcpy(j->m.known[j->m.known_count++].name, d->name);

@@ -54,7 +54,7 @@ static void tell_all(void)
 	list = manager_forgotten_list(&n);
 	announce_forgotten(list, n);
 	for (uint32_t i = 0; i < manager_count(); i++)
-		if (!manager_at(i)->desc.forgotten)
+		if (!manager_at(i)->desc.forgotten && !manager_at(i)->damaged)
 			announce_array(&manager_at(i)->desc);
 }
 

@@ -91,7 +91,7 @@ static void put(struct known *k)
 {
 	struct put_task *p;
 
-	if (k->desc.forgotten)
+	if (k->desc.forgotten || k->damaged)
 		return;
 	if (k->storing) {
 		k->again = true;
@@ -293,6 +293,8 @@ static void follow(struct known *k)
 	bool want = k->here == HERE_ON || (k->here == HERE_FOLLOWS && k->desc.started);
 	int err;
 
+	if (k->damaged)
+		return;
 	if (k->desc.forgotten || closing)
 		want = false;
 
@@ -400,7 +402,7 @@ struct known *manager_find(const char *name, bool forgotten_too)
 struct known *manager_find_uuid(const uint8_t uuid[DDR_UUID_BYTES])
 {
 	for (uint32_t i = 0; i < count; i++) {
-		if (!memcmp(table[i]->desc.uuid, uuid, DDR_UUID_BYTES))
+		if (!table[i]->damaged && !memcmp(table[i]->desc.uuid, uuid, DDR_UUID_BYTES))
 			return table[i];
 	}
 	return NULL;
@@ -442,6 +444,10 @@ static int name_taken(const struct store_array *desc, const struct known *other)
 {
 	char uuid[UUID_TEXT_BYTES], own[UUID_TEXT_BYTES];
 
+	if (other->damaged) {
+		say(LOG_ERR, "%s: another node tells of it, but %s", desc->name, other->error);
+		return -EBADMSG;
+	}
 	say(LOG_ERR, "there are two arrays named %s, %s here and %s elsewhere; forget one of them",
 	    desc->name, uuid_format(own, other->desc.uuid), uuid_format(uuid, desc->uuid));
 	return -EEXIST;
@@ -533,7 +539,7 @@ void manager_stop_all(void (*done)(void))
 	}
 }
 
-static void take_stored(void *arg, const struct store_array *desc)
+static void take_stored(void *arg, const struct store_array *desc, const char *damage)
 {
 	struct store_forgotten f = {.at_s = now_s()};
 	struct known *k = known_new(desc);
@@ -542,6 +548,12 @@ static void take_stored(void *arg, const struct store_array *desc)
 	if (!k)
 		return;
 	k->stored = true;
+	if (damage) {
+		k->damaged = true;
+		snprintf(k->error, sizeof(k->error), "%s", damage);
+		say(LOG_ERR, "%s: %s", desc->name, damage);
+		return;
+	}
 	memcpy(f.uuid, desc->uuid, DDR_UUID_BYTES);
 	if (!desc->forgotten && !forgotten_has(&forgotten, f.uuid))
 		return;

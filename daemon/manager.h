@@ -18,6 +18,7 @@ struct known {
 	bool serving;                                  /* consumers are let in here */
 	bool stored;                                   /* desc is on disk */
 	bool storing, again;
+	bool damaged;                /* its file is; nothing but desc.name and error is known */
 	bool removing;               /* forgotten: its files */
 	bool gone;                   /* it was forgotten, and its place is another's */
 	uint64_t forgotten_put;      /* desc.forgotten: the write of the list that has it */

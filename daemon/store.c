@@ -38,6 +38,9 @@
 #define TEXT_BYTES (16u << 10)
 #define RECORD_BYTES 1024
 #define RECORD_VERSION 1u
+#define REMEDY                                                                                     \
+	"restore it, or, if another node has the array, stop ddraidd, remove the file, and start " \
+	"it again"
 
 enum {
 	REC_VERSION = 12,
@@ -227,7 +230,7 @@ static int take_key(struct store_array *a, const char *key, const char *value, c
 static int array_parse(struct store_array *a, char *text, const char *file, char *why)
 {
 	char *line, *save = NULL, *eq = NULL;
-	char what[OPTION_WHY_BYTES] = "";
+	char what[OPTION_WHY_BYTES] = "", key[61], reason[201];
 	bool end = false;
 	int number = 0;
 
@@ -239,16 +242,29 @@ static int array_parse(struct store_array *a, char *text, const char *file, char
 		if (eq)
 			*eq = '\0';
 		end = !strcmp(line, "end");
-		if (!eq || take_key(a, line, eq + 3, what))
-			return complain(-EBADMSG, why, "%s/%s:%d: %.60s is not understood%s%.300s",
-					dir_path, file, number, line, what[0] ? ": " : "", what);
+		if (!eq || take_key(a, line, eq + 3, what)) {
+			text_clean(key, sizeof(key), line);
+			text_clean(reason, sizeof(reason), what);
+			return complain(
+			    -EBADMSG, why,
+			    "%s/%s is damaged: line %d, %s, is not understood%s%s; " REMEDY,
+			    dir_path, file, number, key, what[0] ? ": " : "", reason);
+		}
 	}
 	if (!end || !a->name[0] || (!a->count && !a->forgotten) || !a->version)
-		return complain(-EBADMSG, why,
-				"%s/%s is not whole; restore it, or remove it and let another node "
-				"tell",
+		return complain(-EBADMSG, why, "%s/%s is damaged: it is not whole; " REMEDY,
 				dir_path, file);
 	return 0;
+}
+
+/* a->name, whatever the file says. */
+static void array_name(struct store_array *a, const char *file)
+{
+	memset(a, 0, sizeof(*a));
+	options_init(&a->options);
+	text_clean(a->name, sizeof(a->name), file);
+	if (strlen(file) < sizeof(a->name) + strlen(".array"))
+		a->name[strlen(file) - strlen(".array")] = '\0';
 }
 
 static int array_load(const char *file, struct store_array *a, char *why)
@@ -265,8 +281,9 @@ static int array_load(const char *file, struct store_array *a, char *why)
 	options_init(&a->options);
 	err = array_parse(a, text, file, why);
 	if (!err && (strlen(a->name) != stem || strncmp(a->name, file, stem)))
-		err = complain(-EBADMSG, why, "%s/%s speaks of array %s; rename it", dir_path, file,
-			       a->name);
+		err = complain(-EBADMSG, why,
+			       "%s/%s speaks of array %s; rename it while ddraidd is stopped",
+			       dir_path, file, a->name);
 	return err;
 }
 
@@ -277,11 +294,12 @@ static int is_array_file(const struct dirent *d)
 	return n > 6 && !strcmp(d->d_name + n - 6, ".array");
 }
 
-int store_scan(void (*take)(void *arg, const struct store_array *a), void *arg,
+int store_scan(void (*take)(void *arg, const struct store_array *a, const char *damage), void *arg,
 	       char why[STORE_WHY_BYTES])
 {
 	struct store_array *a = malloc(sizeof(*a));
 	struct dirent **list = NULL;
+	char damage[STORE_WHY_BYTES];
 	int n = scandir(dir_path, &list, is_array_file, alphasort), err = 0;
 
 	if (n < 0 || !a)
@@ -291,10 +309,12 @@ int store_scan(void (*take)(void *arg, const struct store_array *a), void *arg,
 		err =
 		    complain(-E2BIG, why, "%s has more than %d arrays", dir_path, STORE_MAX_ARRAYS);
 	for (int i = 0; i < n; i++) {
+		bool whole = !err && !array_load(list[i]->d_name, a, damage);
+
+		if (!err && !whole)
+			array_name(a, list[i]->d_name);
 		if (!err)
-			err = array_load(list[i]->d_name, a, why);
-		if (!err)
-			take(arg, a);
+			take(arg, a, whole ? NULL : damage);
 		free(list[i]);
 	}
 	free(list);

@@ -58,8 +58,9 @@ struct store_record {
 int store_open(const char *dir, char why[STORE_WHY_BYTES]);
 void store_close(void);
 
-/* Calls take for each array, in the order of names. A damaged file is an error. */
-int store_scan(void (*take)(void *arg, const struct store_array *a), void *arg,
+/* Calls take for each array, in the order of names. `damage` is NULL, or a sentence: then its file
+ * can't be read or decoded, and only a->name counts, which is the file's. */
+int store_scan(void (*take)(void *arg, const struct store_array *a, const char *damage), void *arg,
 	       char why[STORE_WHY_BYTES]);
 int store_put_array(const struct store_array *a, char why[STORE_WHY_BYTES]);
 int store_put_record(const char *name, const struct store_record *r, char why[STORE_WHY_BYTES]);

@@ -110,7 +110,15 @@ printf '[daemon]\nstate_dir = %s\nstate_dri = x\n' "$tmp/state" >"$tmp/bad"
 ! "$top_builddir/ddraidd" --foreground --config "$tmp/bad" 2>"$tmp/err" || fail "a wrong key was taken"
 grep -q "bad:3: there is no key state_dri" "$tmp/err" || fail "not said where: $(cat "$tmp/err")"
 
+printf 'version = 1\n\033]0;x' >"$tmp/state/bad.array"
 daemon_up
+status=0
+ctl status bad >"$tmp/out" 2>&1 || status=$?
+[ $status = 6 ] || fail "a damaged file: status $status, $(cat "$tmp/out")"
+grep -q "bad.array is damaged: line 2, ?]0;x, is not understood; restore it" "$tmp/out" || fail "$(cat "$tmp/out")"
+! ctl start bad >"$tmp/out" 2>&1 || fail "an array with a damaged file was started"
+grep -q "restore it" "$tmp/out" || fail "start does not say why: $(cat "$tmp/out")"
+rm "$tmp/state/bad.array"
 step "create"
 ctl create vol0 --order 1 --stripe 8K --set release_delay=200 "$(member_uri 0)" "$(member_uri 1)" \
 	"$(member_uri 2)" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"

@@ -418,6 +418,54 @@ TEST(a_damaged_list_counts_as_far_as_it_can_be_read)
 	remove_dir();
 }
 
+/* ---- damage --------------------------------------------------------------------------------- */
+
+static void three(void)
+{
+	create(1, "one");
+	create(2, "two");
+	create(3, "three");
+}
+
+static void damage_seen(void)
+{
+	struct store_array two = desc_of(2, "two"), four = desc_of(2, "four");
+	struct known *k = manager_find("two", false);
+
+	two.version = four.version = 9;
+	CHECK_EQ_U64(manager_count(), 3);
+	CHECK(k && k->damaged &&
+	      strstr(k->error, "two.array is damaged: line 2, vers?ion, is not"));
+	CHECK(strstr(k->error, "restore it"));
+	CHECK(!manager_find("one", false)->damaged && !manager_find("three", false)->damaged);
+	CHECK_EQ_INT(manager_apply(&two, false), -EBADMSG);
+	CHECK(strstr(said, "two: another node tells of it, but "));
+	settle();
+}
+
+static void damage_is_gone(void)
+{
+	struct store_array two = desc_of(2, "two");
+
+	CHECK_EQ_U64(manager_count(), 2);
+	CHECK_EQ_INT(manager_apply(&two, false), 1);
+}
+
+TEST(a_damaged_file_refuses_one_array_only)
+{
+	char path[128];
+
+	fresh_dir();
+	life(three);
+	file_write("two.array", "# x\nvers\033ion = 1\nname = two\n");
+	life(damage_seen);
+	life(damage_seen); /* nothing was written over it */
+	snprintf(path, sizeof(path), "%s/two.array", dir);
+	CHECK(unlink(path) == 0);
+	life(damage_is_gone);
+	remove_dir();
+}
+
 TEST(the_list_keeps_the_newest_on_every_node)
 {
 	static struct forgotten a, b;
