@@ -35,7 +35,9 @@ struct job {
 	Ddraid__Ctl__Until until; /* JOB_WATCH */
 	bool all_nodes, force;
 	uint64_t began_ms, here_ms, told_ms;
-	uint64_t size_bytes; /* JOB_CREATE */
+	uint64_t size_bytes; /* JOB_CREATE, and the next two */
+	uint32_t stripe_bytes;
+	char stripe_why[CREATE_WHY_BYTES];
 	struct array_query q;
 	qb_loop_timer_handle timer;
 };
@@ -151,6 +153,8 @@ static void created(struct job *j)
 	c.uuid.data = j->k->desc.uuid;
 	c.uuid.len = DDR_UUID_BYTES;
 	c.size_bytes = j->size_bytes;
+	c.stripe_bytes = j->stripe_bytes;
+	c.stripe_why = j->stripe_why;
 	c.node = node;
 	for (uint32_t i = 0; i < s->count; i++) {
 		for (uint32_t n = 0; s->node[i].here && n < s->node[i].count; n++) {
@@ -596,6 +600,8 @@ static void create_done(struct making *m, int err, const char *why)
 	wait = job_new(j->r, k, JOB_CREATE);
 	wait->all_nodes = true;
 	wait->size_bytes = m->result.geo.size_bytes;
+	wait->stripe_bytes = m->result.geo.p.stripe_bytes;
+	strcpy(wait->stripe_why, m->result.stripe_why);
 	free(j);
 	look(wait);
 }

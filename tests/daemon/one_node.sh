@@ -75,7 +75,8 @@ member_uri() {
 # One thread per connection: with more, nbdkit 1.32 can abort when a client is killed under load.
 member_up() {
 	rm -f "$tmp/m$1.sock"
-	nbdkit -f -t 1 -U "$tmp/m$1.sock" file "$tmp/m$1" 2>>"$tmp/nbdkit.log" &
+	nbdkit -f -t 1 -U "$tmp/m$1.sock" --filter=blocksize-policy file "$tmp/m$1" \
+		blocksize-minimum=1 blocksize-preferred=4096 blocksize-maximum=32M 2>>"$tmp/nbdkit.log" &
 	pid[m$1]=$!
 	until_true 5 test -S "$tmp/m$1.sock"
 }
@@ -120,8 +121,10 @@ grep -q "bad.array is damaged: line 2, ?]0;x, is not understood; restore it" "$t
 grep -q "restore it" "$tmp/out" || fail "start does not say why: $(cat "$tmp/out")"
 rm "$tmp/state/bad.array"
 step "create"
-ctl create vol0 --order 1 --stripe 8K --set release_delay=200 "$(member_uri 0)" "$(member_uri 1)" \
+# With nbdkit's filter it says what most servers say by themselves.
+ctl create vol0 --order 1 --set release_delay=200 "$(member_uri 0)" "$(member_uri 1)" \
 	"$(member_uri 2)" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
+grep -q "stripe 8 KiB: member 0 .* has blocks of 4 KiB" "$tmp/out" || fail "which stripe? $(cat "$tmp/out")"
 status=0
 ctl create vol1 --order 1 --stripe 8K "$(member_uri 0)" "$(member_uri 1)" "$(member_uri 2)" \
 	>"$tmp/out" 2>&1 || status=$?
