@@ -527,6 +527,7 @@ struct making_job {
 	struct ipc_req *r;
 	struct known *k; /* add; held */
 	uint32_t member;
+	struct array_query q; /* add: for its geometry */
 };
 
 static void making_progress(struct making *m)
@@ -692,6 +693,23 @@ static void add_checked(struct making *m, int err, const char *why)
 	free(j);
 }
 
+static void add_asked(struct array_query *q, int err)
+{
+	struct making_job *j = q->arg;
+
+	if (!err && q->status.have_geo) {
+		j->m.geo = q->status.geo;
+		making_begin(j);
+		return;
+	}
+	if (err)
+		ipc_fail(j->r, -EAGAIN, "%s does not run here; start it first", j->k->desc.name);
+	else
+		ipc_fail(j->r, -EAGAIN, "%s is not assembled yet; try again", j->k->desc.name);
+	manager_let_go(j->k);
+	free(j);
+}
+
 void request_add(struct ipc_req *r)
 {
 	const Ddraid__Ctl__Add *a = ipc_request(r)->add;
@@ -714,5 +732,7 @@ void request_add(struct ipc_req *r)
 	j->m.desc.options = k->desc.options;
 	strcpy(j->m.desc.uri[j->m.desc.count++], a->uri);
 	j->m.done = add_checked;
-	making_begin(j);
+	j->q.done = add_asked;
+	j->q.arg = j;
+	array_query(k->array, &j->q);
 }

@@ -169,6 +169,21 @@ cmp -n $((40 << 20)) "$tmp/in" "$tmp/copy"
 step "a new one is added and rebuilt"
 ctl fail vol0 1 >/dev/null 2>&1 || true # it may be suspect still
 until_true 10 holds 'a["members"][1]["state"] in ("faulty", "missing")'
+end m3 KILL
+for refusal in 'has blocks of 16 KiB' 'is too small: it has'; do
+	rm -f "$tmp/m3.sock"
+	case $refusal in
+	has*) nbdkit -f -t 1 -U "$tmp/m3.sock" --filter=blocksize-policy file "$tmp/m3" blocksize-minimum=1 \
+		blocksize-preferred=16384 blocksize-maximum=32M 2>>"$tmp/nbdkit.log" & ;;
+	is*) nbdkit -f -t 1 -U "$tmp/m3.sock" --filter=truncate file "$tmp/m3" truncate=44M 2>>"$tmp/nbdkit.log" & ;;
+	esac
+	pid[m3]=$!
+	until_true 5 test -S "$tmp/m3.sock"
+	! ctl add vol0 1 "$(member_uri 3)" >"$tmp/out" 2>&1 || fail "add took a member that $refusal"
+	grep -q "m3.sock $refusal" "$tmp/out" || fail "not refused for its blocks or size: $(cat "$tmp/out")"
+	end m3 KILL
+done
+member_up 3
 ctl add vol0 1 "$(member_uri 3)" --wait >"$tmp/out" 2>&1 || fail "add: $(cat "$tmp/out")"
 holds 'not a["degraded"] and a["members"][1]["uri"].endswith("m3.sock")' || fail "$(ctl status vol0)"
 member_up 1 # its cut-off writes must be over before a clean stop (R5)
