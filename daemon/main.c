@@ -35,6 +35,8 @@
 #define PR_SET_IO_FLUSHER 57
 #endif
 
+_Static_assert(FENCE_WHY_BYTES >= CONFIG_WHY_BYTES, "for either's sentence");
+
 #define STOP_SPARE_MS 8000u /* beyond stop_timeout, for the group and the members to let go */
 
 static struct config conf;
@@ -126,7 +128,7 @@ static void path_set(char field[CONFIG_PATH_BYTES], const char *value, const cha
 
 static void configure(const struct args *a)
 {
-	char why[CONFIG_WHY_BYTES];
+	char why[FENCE_WHY_BYTES];
 	const char *reason;
 	int err;
 
@@ -134,6 +136,8 @@ static void configure(const struct args *a)
 	err = config_load(&conf, a->config ? a->config : CONFIG_FILE, why);
 	if (err == -ENOENT && !a->config)
 		err = config_finish(&conf, why);
+	if (!err)
+		err = fence_check(&conf, why);
 	if (err) {
 		fprintf(stderr, "ddraidd: %s\n", why);
 		exit(2);

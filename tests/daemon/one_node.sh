@@ -111,6 +111,16 @@ printf '[daemon]\nstate_dir = %s\nstate_dri = x\n' "$tmp/state" >"$tmp/bad"
 ! "$top_builddir/ddraidd" --foreground --config "$tmp/bad" 2>"$tmp/err" || fail "a wrong key was taken"
 grep -q "bad:3: there is no key state_dri" "$tmp/err" || fail "not said where: $(cat "$tmp/err")"
 
+# So does a fence that can't be run.
+: >"$tmp/plain"
+for command in "$tmp/nothing" "$tmp/plain" "$tmp"; do
+	printf '[fence]\nfence = command\nfence_command = %s\n' "$command" >"$tmp/bad"
+	status=0
+	"$top_builddir/ddraidd" --foreground --state-dir "$tmp/state" --config "$tmp/bad" 2>"$tmp/err" || status=$?
+	[ $status = 2 ] || fail "fence_command = $command: status $status"
+	grep -q "fence_command = $command can't be run: .*; " "$tmp/err" || fail "not said why: $(cat "$tmp/err")"
+done
+
 printf 'version = 1\n\033]0;x' >"$tmp/state/bad.array"
 daemon_up
 status=0
