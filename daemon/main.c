@@ -3,6 +3,7 @@
  * ddraidd. The order of its start matters:
  *
  *	arguments, configuration	errors go to the terminal
+ *	background			a parent stays until it is known how the rest went
  *	fence helper			forked while there are no threads, locks, or locked memory
  *	PR_SET_IO_FLUSHER, mlockall	threads inherit the first; stacks count for the second
  *	state directory			locked: one daemon per directory
@@ -11,11 +12,17 @@
  * The main thread runs libqb's loop: IPC, signals, the fence helper, and tasks from other threads.
  * It is not in any I/O's way. SIGTERM and SIGINT stop the arrays, with a bound, and end the daemon.
  */
+/* First: fcntl.h has a LOCK_EX of its own. */
+#include "daemon/daemon.h"
+
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
+#include <limits.h>
 #include <poll.h>
 #include <qb/qbloop.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +32,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/daemon.h"
 #include "daemon/failpoint.h"
 #include "daemon/fence.h"
 #include "daemon/log.h"
@@ -175,12 +181,82 @@ static void protect_process(void)
 			    "regions were recovered; configure a fence_command");
 }
 
+/* ---- the background ------------------------------------------------------------------------- */
+
+/* What the daemon tells the process that somebody waits for. */
+struct start {
+	int status; /* to exit with */
+	char why[STORE_WHY_BYTES];
+};
+
+_Static_assert(sizeof(struct start) <= PIPE_BUF, "is written as a whole");
+
+static int start_fd = -1;
+
+static void start_told(int status, const char *why)
+{
+	struct start s = {.status = status};
+
+	if (start_fd < 0)
+		return;
+	snprintf(s.why, sizeof(s.why), "%s", why);
+	if (write(start_fd, &s, sizeof(s)) < 0)
+		say(LOG_INFO, "nobody waits for the start any more");
+	close(start_fd);
+	start_fd = -1;
+}
+
+/* Returns 1, for main. */
+__attribute__((format(printf, 1, 2))) static int start_failed(const char *format, ...)
+{
+	char why[STORE_WHY_BYTES];
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(why, sizeof(why), format, ap);
+	va_end(ap);
+	say(LOG_ERR, "%s", why);
+	start_told(1, why);
+	return 1;
+}
+
+static void start_wait(int fd)
+{
+	struct start s;
+	ssize_t n;
+
+	do {
+		n = read(fd, &s, sizeof(s));
+	} while (n < 0 && errno == EINTR);
+	if (n != sizeof(s)) {
+		fprintf(stderr, "ddraidd: it ended before it was ready; see the log\n");
+		exit(1);
+	}
+	if (s.status)
+		fprintf(stderr, "ddraidd: %s\n", s.why);
+	exit(s.status);
+}
+
+/* The parent stays until the daemon is ready or has failed, and ends with its status. */
 static void detach(void)
 {
-	if (daemon(0, 0) < 0) {
+	int fd[2], null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	pid_t pid = null < 0 || pipe2(fd, O_CLOEXEC) < 0 ? -1 : fork();
+
+	if (pid < 0) {
 		fprintf(stderr, "ddraidd: can't go to the background: %s\n", strerror(errno));
 		exit(1);
 	}
+	if (pid) {
+		close(fd[1]);
+		start_wait(fd[0]);
+	}
+	close(fd[0]);
+	start_fd = fd[1];
+	setsid();
+	if (chdir("/") < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0)
+		exit(1);
+	close(null);
 }
 
 /* ---- the loop ------------------------------------------------------------------------------- */
@@ -263,17 +339,14 @@ static int run(void)
 	int err;
 
 	err = fence_open(loop, &conf);
-	if (err) {
-		say(LOG_ERR, "the fence helper can't be watched: %s", strerror(-err));
-		return 1;
-	}
+	if (err)
+		return start_failed("the fence helper can't be watched: %s", strerror(-err));
 	clock_gettime(CLOCK_MONOTONIC, &env.began);
 	err = daemon_start(&env, why);
-	if (err) {
-		say(LOG_ERR, "%s", why);
-		return 1;
-	}
+	if (err)
+		return start_failed("%s", why);
 	say(LOG_NOTICE, "ddraidd %s is ready, fence %s", PACKAGE_VERSION, fence_describe());
+	start_told(0, "");
 	qb_loop_run(loop);
 	daemon_end();
 	return exit_status;
@@ -294,21 +367,17 @@ int main(int argc, char **argv)
 		detach();
 	err = fence_helper_start(&conf);
 	log_open("ddraidd", (int)conf.log_level, a.foreground);
-	if (err) {
-		say(LOG_ERR, "the fence helper can't be started: %s", strerror(-err));
-		return 1;
-	}
+	if (err)
+		return start_failed("the fence helper can't be started: %s", strerror(-err));
 	protect_process();
 	if (store_open(conf.state_dir, why)) {
-		say(LOG_ERR, "%s", why);
+		start_failed("%s", why);
 		log_close();
 		return 1;
 	}
 	log_threaded();
-	if (setup_loop()) {
-		say(LOG_ERR, "the main loop can't be set up: out of memory or descriptors");
-		return 1;
-	}
+	if (setup_loop())
+		return start_failed("the main loop can't be set up: out of memory or descriptors");
 	err = run();
 	fence_close();
 	worker_stop(&worker);

@@ -121,6 +121,26 @@ for command in "$tmp/nothing" "$tmp/plain" "$tmp"; do
 	grep -q "fence_command = $command can't be run: .*; " "$tmp/err" || fail "not said why: $(cat "$tmp/err")"
 done
 
+# In the background it is started when it is ready, and ends with what is in its way.
+status=0
+"$top_builddir/ddraidd" --config "$tmp/conf" --state-dir "$tmp/plain" >"$tmp/out" 2>"$tmp/err" || status=$?
+[ $status = 1 ] || fail "with a state directory that is a file: status $status"
+grep -q "ddraidd: $tmp/plain can't be opened: Not a directory" "$tmp/err" || fail "not said why: $(cat "$tmp/err")"
+"$top_builddir/ddraidd" --config "$tmp/conf" || fail "it does not start in the background"
+pid[daemon]=$(ctl version --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["ddraidd"]["pid"])')
+for other in ipc state; do # what another daemon has
+	case $other in
+	ipc) set -- --state-dir "$tmp/state2" ;;
+	state) set -- --ipc "$name-2" ;;
+	esac
+	status=0
+	"$top_builddir/ddraidd" --config "$tmp/conf" "$@" >"$tmp/out" 2>"$tmp/err" || status=$?
+	[ $status = 1 ] && [ -s "$tmp/err" ] || fail "a second daemon, with the same $other: $status, $(cat "$tmp/err")"
+done
+kill -s TERM "${pid[daemon]}"
+until_true 10 eval "! kill -0 ${pid[daemon]}"
+unset "pid[daemon]"
+
 printf 'version = 1\n\033]0;x' >"$tmp/state/bad.array"
 daemon_up
 status=0
