@@ -232,16 +232,60 @@ static int check_uris(struct job *j)
 	return 0;
 }
 
+/* The adapter's sentence without the name that begins it. */
+static const char *without_name(const char *why, const char *uri)
+{
+	static const char scheme[] = "file://";
+	const char *names[] = {uri, strncmp(uri, scheme, 7) ? uri : uri + 7};
+
+	for (int i = 0; i < 2; i++) {
+		size_t n = strlen(names[i]);
+
+		if (!strncmp(why, names[i], n) && !strncmp(why + n, ": ", 2))
+			return why + n + 2;
+	}
+	return why;
+}
+
+void create_open_error(const struct create_dev *d, char text[CREATE_WHY_BYTES])
+{
+	const char *why = without_name(d->open_why ? d->open_why : strerror(-d->open_err), d->uri);
+	const char *what = "can't be reached", *remedy = "start its exporter, or correct the URI";
+
+	switch (d->open_err) {
+	case -EROFS:
+		what = "is of no use";
+		remedy = "make it writable";
+		break;
+	case -EOPNOTSUPP: /* what the server lacks, or isn't allowed to */
+	case -EPROTO:
+	case -ENOTBLK:
+		what = "is of no use";
+		remedy = "name another device";
+		break;
+	default:
+		if (d->uri[0] != '/' && strncmp(d->uri, "file://", 7))
+			break;
+		what = "can't be used";
+		remedy = "correct its path, or see to it";
+	}
+	if (strchr(why, ';'))
+		snprintf(text, CREATE_WHY_BYTES, "%s: %s", what, why);
+	else
+		snprintf(text, CREATE_WHY_BYTES, "%s: %s; %s", what, why, remedy);
+}
+
 static int check_reach(struct job *j)
 {
+	char text[CREATE_WHY_BYTES];
+
 	for (uint32_t i = 0; i < j->count; i++) {
 		const struct create_dev *d = &j->dev[i];
 
-		if (d->open_err)
-			return refuse(
-			    j, d->open_err, (int)i,
-			    "can't be reached: %s; start its exporter, or correct the URI",
-			    d->open_why ? d->open_why : strerror(-d->open_err));
+		if (d->open_err) {
+			create_open_error(d, text);
+			return refuse(j, d->open_err, (int)i, "%s", text);
+		}
 		if (d->read_only)
 			return refuse(j, -EROFS, (int)i, "is read-only: export it for writing");
 	}

@@ -77,6 +77,9 @@ struct create_error {
 	char text[CREATE_ERROR_BYTES]; /* object, cause, remedy: one sentence */
 };
 
+/* Of a device with open_err: cause and remedy, to stand behind its name. */
+void create_open_error(const struct create_dev *d, char text[CREATE_WHY_BYTES]);
+
 /* The device's block: a smaller write makes it rewrite what lies beside. */
 uint32_t create_block_bytes(const struct create_dev *d);
 

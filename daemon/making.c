@@ -235,7 +235,7 @@ static int create_array(struct making *m)
 static int refuse(struct making *m, int err, const char *what)
 {
 	m->error.err = err;
-	snprintf(m->error.text, sizeof(m->error.text), "%s %.400s", m->desc.uri[0], what);
+	snprintf(m->error.text, sizeof(m->error.text), "%s %.500s", m->desc.uri[0], what);
 	return err;
 }
 
@@ -322,11 +322,13 @@ static int check_added(struct making *m)
 	int found;
 
 	if (!d->up) {
-		snprintf(m->error.text, sizeof(m->error.text),
-			 "%.300s; see to it that it can be "
-			 "reached",
-			 d->why);
-		return d->err;
+		struct create_dev dev = {.uri = m->desc.uri[0],
+					 .open_err = d->err,
+					 .open_why = d->why[0] ? d->why : NULL};
+		char why[CREATE_WHY_BYTES];
+
+		create_open_error(&dev, why);
+		return refuse(m, d->err, why);
 	}
 	if (d->info.flags & MEMBER_READ_ONLY)
 		return refuse(m, -EROFS, "is read-only; export it for writing");

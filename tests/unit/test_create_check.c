@@ -515,9 +515,21 @@ TEST(unreachable_and_read_only_members_are_refused)
 	setup();
 	fx.ask.force = true;
 	fx.dev[2].open_err = -ECONNREFUSED;
-	refused(-ECONNREFUSED, 2, "can't be reached: Connection refused; start its exporter");
-	fx.dev[2].open_why = "the export has no flush";
-	refused(-ECONNREFUSED, 2, "can't be reached: the export has no flush;");
+	refused(-ECONNREFUSED, 2, "can't be used: Connection refused; correct its path");
+	fx.dev[2].uri = "nbd://host/x";
+	fx.dev[2].open_why = "nbd://host/x: nobody listens";
+	refused(-ECONNREFUSED, 2,
+		"member 2 (nbd://host/x) can't be reached: nobody listens; start its exporter, or "
+		"correct the URI");
+	fx.dev[2].open_err = -EROFS;
+	fx.dev[2].open_why = "nbd://host/x: the export is read-only; export it writable";
+	refused(
+	    -EROFS, 2,
+	    "member 2 (nbd://host/x) is of no use: the export is read-only; export it writable");
+	CHECK(!strstr(fx.e.text, "start its exporter"));
+	fx.dev[2].open_err = -EOPNOTSUPP;
+	fx.dev[2].open_why = "nbd://host/x: no flush";
+	refused(-EOPNOTSUPP, 2, "is of no use: no flush; name another device");
 	fx.dev[2].open_err = 0;
 	fx.dev[2].read_only = true;
 	refused(-EROFS, 2, "read-only");
