@@ -23,7 +23,7 @@
  * All data in flight: NBD_POOL_BYTES + NBD_MAX_CLIENTS * NBD_CLIENT_OWN_BYTES = 384 MiB; besides
  * NBD_CACHE_BYTES.
  */
-#define NBD_MAX_CLIENTS 128             /* more wait to be accepted */
+#define NBD_MAX_CLIENTS 128             /* a further one is closed at once */
 #define NBD_CLIENT_REQS 64              /* requests of one client, until their replies are sent */
 #define NBD_CLIENT_BYTES (64u << 20)    /* data of one client */
 #define NBD_CLIENT_OWN_BYTES (1u << 20) /* of these, what doesn't count against the pool */
