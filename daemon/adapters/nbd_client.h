@@ -49,6 +49,11 @@
 #ifndef NBD_STALL_MS
 #define NBD_STALL_MS 10000
 #endif
+/* Half a request, and no more of it for so long: the client is broken. Between requests it may be
+ * silent for ever. */
+#ifndef NBD_MESSAGE_MS
+#define NBD_MESSAGE_MS 60000
+#endif
 #define NBD_LOG_BURST 30 /* lines per NBD_LOG_PERIOD_MS; the rest is counted */
 #define NBD_LOG_PERIOD_MS 10000
 

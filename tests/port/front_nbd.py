@@ -483,6 +483,39 @@ def stalled_client():
     h.shutdown()
 
 
+def half_a_request():
+    """A request that stops in the middle ends its connection; silence between requests does not."""
+    idle, head, payload, slow, held = Raw(), Raw(), Raw(), Raw(), Raw()
+    idle.send(FLUSH)
+    assert idle.reply()[1] == 0
+    whole = request(WRITE, 0, 65536)
+    head.s.sendall(whole[:11])
+    payload.s.sendall(whole + b"x" * 100)
+    slow.s.sendall(whole)
+    say("hold")
+    for _ in range(64):  # all its slots are taken; what follows is not read
+        held.send(READ, 0, 4096)
+    held.s.sendall(whole[:11])
+    begin = time.monotonic()
+    for i in range(6):
+        slow.s.sendall(b"y" * 10000)
+        time.sleep(1)
+    assert head.closed() and payload.closed()
+    with open(DIR + "/err") as f:
+        assert f.read().count("a part of a request") == 2
+    say("release")
+    for _ in range(64):
+        assert held.reply(4096)[1] == 0
+    held.s.sendall(whole[11:] + bytes(65536))
+    assert held.reply()[1] == 0
+    slow.s.sendall(b"y" * 5536)
+    assert slow.reply()[1] == 0
+    idle.send(FLUSH)
+    assert idle.reply()[1] == 0
+    for r in (idle, slow, held):
+        r.s.close()
+
+
 def slow_handshake():
     """A place in the table is not kept for somebody who never negotiates."""
     r = Raw(serve=False)
