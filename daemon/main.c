@@ -29,7 +29,9 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "daemon/failpoint.h"
@@ -220,6 +222,28 @@ __attribute__((format(printf, 1, 2))) static int start_failed(const char *format
 	return 1;
 }
 
+/* systemd's protocol for Type=notify. An address that begins with @ is in the abstract space. */
+static void systemd_told(void)
+{
+	const char *path = getenv("NOTIFY_SOCKET");
+	struct sockaddr_un sun = {.sun_family = AF_UNIX};
+	size_t n = path ? strlen(path) : 0;
+	int fd;
+
+	if (!n || n >= sizeof(sun.sun_path))
+		return;
+	memcpy(sun.sun_path, path, n);
+	if (path[0] == '@')
+		sun.sun_path[0] = '\0';
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || sendto(fd, "READY=1", 7, MSG_NOSIGNAL, (struct sockaddr *)&sun,
+			     (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)) < 0)
+		say(LOG_WARNING, "the service manager can't be told that ddraidd is ready: %s",
+		    strerror(errno));
+	if (fd >= 0)
+		close(fd);
+}
+
 static void start_wait(int fd)
 {
 	struct start s;
@@ -347,6 +371,7 @@ static int run(void)
 		return start_failed("%s", why);
 	say(LOG_NOTICE, "ddraidd %s is ready, fence %s", PACKAGE_VERSION, fence_describe());
 	start_told(0, "");
+	systemd_told();
 	qb_loop_run(loop);
 	daemon_end();
 	return exit_status;

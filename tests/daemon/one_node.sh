@@ -142,6 +142,18 @@ until_true 10 eval "! kill -0 ${pid[daemon]}"
 unset "pid[daemon]"
 
 printf 'version = 1\n\033]0;x' >"$tmp/state/bad.array"
+NOTIFY_SOCKET=$tmp/notify python3 - "$top_builddir/ddraidd" --foreground --config "$tmp/conf" <<-'EOC' || fail "systemd is not told"
+	import os, socket, subprocess, sys
+	s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+	s.bind(os.environ["NOTIFY_SOCKET"])
+	s.settimeout(10)
+	p = subprocess.Popen(sys.argv[1:], stderr=subprocess.DEVNULL)
+	try:
+	    assert s.recv(100) == b"READY=1"
+	finally:
+	    p.terminate()
+	    assert p.wait() == 0
+EOC
 daemon_up
 status=0
 ctl status bad >"$tmp/out" 2>&1 || status=$?
