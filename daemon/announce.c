@@ -43,8 +43,7 @@ struct note {
 
 static struct announce_state state;
 static struct mailbox *main_box;
-static void (*on_array)(const struct store_array *desc);
-static void (*on_fresh)(void);
+static struct announce_cb cb;
 
 /* the thread's */
 static const char *adapter;
@@ -99,7 +98,6 @@ void announce_array(const struct store_array *desc)
 	a.uuid.len = DDR_UUID_BYTES;
 	a.version = desc->version;
 	a.started = desc->started;
-	a.forgotten = desc->forgotten;
 	for (uint32_t i = 0; i < desc->count; i++)
 		uri[i] = (char *)desc->uri[i];
 	a.uri = uri;
@@ -115,6 +113,27 @@ void announce_array(const struct store_array *desc)
 	a.option = option_at;
 	w.body_case = DDRAID__ANNOUNCE__WORD__BODY_ARRAY;
 	w.array = &a;
+	tell(&w);
+}
+
+void announce_forgotten(const struct store_forgotten *list, uint32_t count)
+{
+	static Ddraid__Announce__Tombstone stone[STORE_MAX_FORGOTTEN], *at[STORE_MAX_FORGOTTEN];
+	Ddraid__Announce__Forgotten f = DDRAID__ANNOUNCE__FORGOTTEN__INIT;
+	Word w = DDRAID__ANNOUNCE__WORD__INIT;
+
+	if (!loop || !count)
+		return;
+	for (uint32_t i = 0; i < count && i < STORE_MAX_FORGOTTEN; i++) {
+		stone[i] = (Ddraid__Announce__Tombstone)DDRAID__ANNOUNCE__TOMBSTONE__INIT;
+		stone[i].uuid.data = (uint8_t *)list[i].uuid;
+		stone[i].uuid.len = DDR_UUID_BYTES;
+		stone[i].at_s = list[i].at_s;
+		at[f.n_tombstone++] = &stone[i];
+	}
+	f.tombstone = at;
+	w.body_case = DDRAID__ANNOUNCE__WORD__BODY_FORGOTTEN;
+	w.forgotten = &f;
 	tell(&w);
 }
 
@@ -206,7 +225,7 @@ static void take_view(const struct group_view *v)
 		if (n)
 			set_here(n, true);
 	}
-	on_fresh();
+	cb.fresh();
 }
 
 static bool desc_read(struct store_array *d, const Ddraid__Announce__Array *a)
@@ -222,7 +241,6 @@ static bool desc_read(struct store_array *d, const Ddraid__Announce__Array *a)
 	memcpy(d->uuid, a->uuid.data, DDR_UUID_BYTES);
 	d->version = a->version;
 	d->started = a->started;
-	d->forgotten = a->forgotten;
 	d->count = (uint32_t)a->n_uri;
 	for (uint32_t i = 0; i < d->count; i++) {
 		if (strlen(a->uri[i]) >= DDR_URI_BYTES || strpbrk(a->uri[i], "\n\r"))
@@ -253,6 +271,20 @@ static void take_node(uint32_t from, const Ddraid__Announce__Node *a)
 	}
 }
 
+static void take_forgotten(const Ddraid__Announce__Forgotten *a)
+{
+	static struct store_forgotten list[STORE_MAX_FORGOTTEN];
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < a->n_tombstone && n < STORE_MAX_FORGOTTEN; i++) {
+		if (a->tombstone[i]->uuid.len != DDR_UUID_BYTES)
+			continue;
+		memcpy(list[n].uuid, a->tombstone[i]->uuid.data, DDR_UUID_BYTES);
+		list[n++].at_s = a->tombstone[i]->at_s;
+	}
+	cb.forgotten(list, n);
+}
+
 static void take_word(uint32_t from, const uint8_t *data, size_t bytes)
 {
 	Word *w = ddraid__announce__word__unpack(NULL, bytes, data);
@@ -264,9 +296,11 @@ static void take_word(uint32_t from, const uint8_t *data, size_t bytes)
 	}
 	if (w->body_case == DDRAID__ANNOUNCE__WORD__BODY_NODE)
 		take_node(from, w->node);
+	if (w->body_case == DDRAID__ANNOUNCE__WORD__BODY_FORGOTTEN)
+		take_forgotten(w->forgotten);
 	desc = w->body_case == DDRAID__ANNOUNCE__WORD__BODY_ARRAY ? malloc(sizeof(*desc)) : NULL;
 	if (desc && desc_read(desc, w->array))
-		on_array(desc);
+		cb.array(desc);
 	else if (desc)
 		say(LOG_WARNING, "node %u tells of an array that can't be: ignored", from);
 	free(desc);
@@ -468,8 +502,7 @@ static void kick(void *arg)
 	loop_wake_kick(&wake);
 }
 
-int announce_start(const char *cluster, struct mailbox *m,
-		   void (*array)(const struct store_array *desc), void (*fresh)(void))
+int announce_start(const char *cluster, struct mailbox *m, const struct announce_cb *announce_cb)
 {
 	sigset_t all, before;
 	pthread_attr_t attr;
@@ -477,8 +510,7 @@ int announce_start(const char *cluster, struct mailbox *m,
 
 	adapter = cluster;
 	main_box = m;
-	on_array = array;
-	on_fresh = fresh;
+	cb = *announce_cb;
 	mailbox_init(&box, kick, NULL);
 	wake.woken = woken;
 	again.fired = again_fired;

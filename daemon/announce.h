@@ -40,10 +40,18 @@ struct announce_state {
 	struct announce_node node[DDR_MAX_NODES];
 };
 
-/* `array` gets what others say; `fresh` is called when there are new listeners: tell them all. */
-int announce_start(const char *cluster, struct mailbox *main_box,
-		   void (*array)(const struct store_array *desc), void (*fresh)(void));
+struct announce_cb {
+	/* What others say. */
+	void (*array)(const struct store_array *desc);
+	void (*forgotten)(const struct store_forgotten *list, uint32_t count);
+	/* There are new listeners: tell them all. The forgotten first: an array may have the name
+	 * of one of them. */
+	void (*fresh)(void);
+};
+
+int announce_start(const char *cluster, struct mailbox *main_box, const struct announce_cb *cb);
 void announce_array(const struct store_array *desc);
+void announce_forgotten(const struct store_forgotten *list, uint32_t count);
 void announce_running(const struct announce_running *r, uint32_t count);
 const struct announce_state *announce_state(void);
 /* NULL: no such node. */

@@ -110,12 +110,59 @@ static uint64_t smallest_bytes(struct job *j)
 	return smallest;
 }
 
+uint32_t create_block_bytes(const struct create_dev *d)
+{
+	uint32_t block = d->preferred_block_bytes;
+
+	if (block > CREATE_BLOCK_MAX_BYTES)
+		block = DDR_BLOCK_BYTES;
+	return block > d->min_block_bytes ? block : d->min_block_bytes;
+}
+
+/* The smallest whose fragments are no smaller than any member's block. */
+static void choose_stripe(struct job *j, struct geo_params *p)
+{
+	char *why = j->r->stripe_why, stripe[UNITS_TEXT_BYTES], block[UNITS_TEXT_BYTES];
+	uint32_t order = p->order <= DDR_MAX_ORDER ? p->order : 0, largest = 0;
+	uint64_t want;
+	size_t n;
+
+	for (uint32_t i = 1; i < j->count; i++)
+		if (create_block_bytes(&j->dev[i]) > create_block_bytes(&j->dev[largest]))
+			largest = i;
+	want = (uint64_t)create_block_bytes(&j->dev[largest]) << order;
+	p->stripe_bytes = CREATE_STRIPE_BYTES;
+	while (p->stripe_bytes < want && p->stripe_bytes < CREATE_STRIPE_MAX_BYTES)
+		p->stripe_bytes <<= 1;
+	size_format(stripe, p->stripe_bytes);
+	size_format(block, create_block_bytes(&j->dev[largest]));
+	if (p->stripe_bytes > CREATE_STRIPE_BYTES)
+		n = (size_t)snprintf(why, CREATE_WHY_BYTES,
+				     "stripe %s: member %u (%s) has blocks of %s", stripe, largest,
+				     j->dev[largest].uri, block);
+	else
+		n = (size_t)snprintf(
+		    why, CREATE_WHY_BYTES,
+		    "stripe %s: the smallest, and no member has larger blocks than "
+		    "its fragments",
+		    stripe);
+	for (uint32_t i = 0; i < j->count; i++) {
+		if (j->dev[i].preferred_block_bytes <= CREATE_BLOCK_MAX_BYTES)
+			continue;
+		snprintf(why + n, CREATE_WHY_BYTES - n,
+			 "; member %u prefers %s, which is no disk's block, so %s was assumed", i,
+			 size_format(stripe, j->dev[i].preferred_block_bytes),
+			 size_format(block, create_block_bytes(&j->dev[i])));
+		break;
+	}
+}
+
 static void defaults(struct job *j, struct geo_params *p)
 {
 	if (!p->m)
 		p->m = 1;
 	if (!p->stripe_bytes)
-		p->stripe_bytes = CREATE_STRIPE_BYTES;
+		choose_stripe(j, p);
 	if (!p->band_bytes) {
 		p->band_bytes = CREATE_BAND_BYTES;
 		if (p->order <= DDR_MAX_ORDER && p->band_bytes < p->stripe_bytes >> p->order)
@@ -185,16 +232,60 @@ static int check_uris(struct job *j)
 	return 0;
 }
 
+/* The adapter's sentence without the name that begins it. */
+static const char *without_name(const char *why, const char *uri)
+{
+	static const char scheme[] = "file://";
+	const char *names[] = {uri, strncmp(uri, scheme, 7) ? uri : uri + 7};
+
+	for (int i = 0; i < 2; i++) {
+		size_t n = strlen(names[i]);
+
+		if (!strncmp(why, names[i], n) && !strncmp(why + n, ": ", 2))
+			return why + n + 2;
+	}
+	return why;
+}
+
+void create_open_error(const struct create_dev *d, char text[CREATE_WHY_BYTES])
+{
+	const char *why = without_name(d->open_why ? d->open_why : strerror(-d->open_err), d->uri);
+	const char *what = "can't be reached", *remedy = "start its exporter, or correct the URI";
+
+	switch (d->open_err) {
+	case -EROFS:
+		what = "is of no use";
+		remedy = "make it writable";
+		break;
+	case -EOPNOTSUPP: /* what the server lacks, or isn't allowed to */
+	case -EPROTO:
+	case -ENOTBLK:
+		what = "is of no use";
+		remedy = "name another device";
+		break;
+	default:
+		if (d->uri[0] != '/' && strncmp(d->uri, "file://", 7))
+			break;
+		what = "can't be used";
+		remedy = "correct its path, or see to it";
+	}
+	if (strchr(why, ';'))
+		snprintf(text, CREATE_WHY_BYTES, "%s: %s", what, why);
+	else
+		snprintf(text, CREATE_WHY_BYTES, "%s: %s; %s", what, why, remedy);
+}
+
 static int check_reach(struct job *j)
 {
+	char text[CREATE_WHY_BYTES];
+
 	for (uint32_t i = 0; i < j->count; i++) {
 		const struct create_dev *d = &j->dev[i];
 
-		if (d->open_err)
-			return refuse(
-			    j, d->open_err, (int)i,
-			    "can't be reached: %s; start its exporter, or correct the URI",
-			    d->open_why ? d->open_why : strerror(-d->open_err));
+		if (d->open_err) {
+			create_open_error(d, text);
+			return refuse(j, d->open_err, (int)i, "%s", text);
+		}
 		if (d->read_only)
 			return refuse(j, -EROFS, (int)i, "is read-only: export it for writing");
 	}
@@ -268,15 +359,15 @@ static int check_blocks(struct job *j)
 			    "this array have %s: choose --stripe %" PRIu64 "K",
 			    size_format(want, d->min_block_bytes), have,
 			    ((uint64_t)d->min_block_bytes << j->r->geo.p.order) / 1024);
-		if (d->preferred_block_bytes > frag && !j->ask->force)
+		if (create_block_bytes(d) > frag && !j->ask->force)
 			return refuse(
 			    j, -EINVAL, (int)i,
 			    "has blocks of %s, and the fragments of this array have %s, so "
 			    "that each write would make it rewrite its neighbours: choose "
 			    "--stripe %" PRIu64 "K, or --force if a power cut there "
 			    "can't tear a block",
-			    size_format(want, d->preferred_block_bytes), have,
-			    ((uint64_t)d->preferred_block_bytes << j->r->geo.p.order) / 1024);
+			    size_format(want, create_block_bytes(d)), have,
+			    ((uint64_t)create_block_bytes(d) << j->r->geo.p.order) / 1024);
 	}
 	return 0;
 }

@@ -15,13 +15,21 @@
 #include "daemon/core/engine.h"
 
 /* What `create` takes when nothing else is asked for. */
-#define CREATE_STRIPE_BYTES 4096u
+#define CREATE_STRIPE_BYTES 4096u           /* or more, as the members' blocks want it; */
+#define CREATE_STRIPE_MAX_BYTES (64u << 10) /* no more than this unless it is asked for */
 #define CREATE_BAND_BYTES (64u << 10)
 #define CREATE_SLOTS 32u
 
 #define CREATE_IO_BYTES                                                                            \
 	(1u << 20) /* largest read or write; offsets and lengths are multiples of                  \
 		    * DDR_BLOCK_BYTES, but at the device's end of 512 */
+
+/*
+ * A preferred block of more than this is no block of a disk that a power cut may tear, but a size
+ * that suits the exporter (qcow2 clusters, a RAID's chunks, an object store): 4 KiB are assumed
+ * then. What NBD servers say, and why that is believed, is in doc/design.md.
+ */
+#define CREATE_BLOCK_MAX_BYTES (16u << 10)
 
 struct create_dev {
 	const char *uri;
@@ -53,9 +61,12 @@ struct create_ask {
 	void (*progress)(void *arg, const char *text, uint32_t done, uint32_t total);
 };
 
+#define CREATE_WHY_BYTES 640
+
 struct create_result {
 	struct create_params params; /* with fresh UUIDs */
 	struct geo geo;
+	char stripe_why[CREATE_WHY_BYTES]; /* why this stripe, or "" if it was asked for */
 };
 
 #define CREATE_ERROR_BYTES 1024
@@ -65,6 +76,12 @@ struct create_error {
 	int member;                    /* whose fault, or -1 */
 	char text[CREATE_ERROR_BYTES]; /* object, cause, remedy: one sentence */
 };
+
+/* Of a device with open_err: cause and remedy, to stand behind its name. */
+void create_open_error(const struct create_dev *d, char text[CREATE_WHY_BYTES]);
+
+/* The device's block: a smaller write makes it rewrite what lies beside. */
+uint32_t create_block_bytes(const struct create_dev *d);
 
 /*
  * Everything that can be said without writing. 0 and *r, or -errno and *e. Errors: -EINVAL

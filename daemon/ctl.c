@@ -12,7 +12,7 @@
 
 struct daemon_env ctl_env;
 
-struct known *ctl_array(struct ipc_req *r, const char *name)
+struct known *ctl_array_known(struct ipc_req *r, const char *name)
 {
 	struct known *k = manager_find(name, false);
 
@@ -21,6 +21,16 @@ struct known *ctl_array(struct ipc_req *r, const char *name)
 			 "there is no array %.80s on this node; 'ddraidctl status' lists them",
 			 name);
 	return k;
+}
+
+struct known *ctl_array(struct ipc_req *r, const char *name)
+{
+	struct known *k = ctl_array_known(r, name);
+
+	if (!k || !k->damaged)
+		return k;
+	ipc_fail(r, -EBADMSG, "%s", k->error);
+	return NULL;
 }
 
 static void version(struct ipc_req *r)

@@ -12,8 +12,10 @@
 
 extern struct daemon_env ctl_env;
 
-/* NULL, and the request was answered -ENODEV. */
+/* NULL, and the request was answered: -ENODEV, or -EBADMSG if its file is damaged. */
 struct known *ctl_array(struct ipc_req *r, const char *name);
+/* As that, but one with a damaged file as well. */
+struct known *ctl_array_known(struct ipc_req *r, const char *name);
 
 /* ctl_status.c: packs what is known of an array; st is NULL if it does not run. What the message
  * points to lives until status_release. */

@@ -30,12 +30,14 @@ enum job_kind { JOB_WATCH, JOB_CREATE, JOB_START, JOB_STOP, JOB_FORGET };
 
 struct job {
 	struct ipc_req *r;
-	struct known *k;
+	struct known *k; /* held */
 	enum job_kind kind;
 	Ddraid__Ctl__Until until; /* JOB_WATCH */
 	bool all_nodes, force;
 	uint64_t began_ms, here_ms, told_ms;
-	uint64_t size_bytes; /* JOB_CREATE */
+	uint64_t size_bytes; /* JOB_CREATE, and the next two */
+	uint32_t stripe_bytes;
+	char stripe_why[CREATE_WHY_BYTES];
 	struct array_query q;
 	qb_loop_timer_handle timer;
 };
@@ -60,7 +62,7 @@ static void after(uint32_t ms, void (*fn)(void *data), void *data)
 struct status_job {
 	struct ipc_req *r;
 	uint32_t at, count;
-	struct known *k[STORE_MAX_ARRAYS];
+	struct known *k[STORE_MAX_ARRAYS]; /* held */
 	struct array_query q;
 };
 
@@ -70,10 +72,11 @@ static void status_got(struct array_query *q, int err)
 {
 	struct status_job *j = q->arg;
 	Reply reply = REPLY_INIT;
-	struct status_msg m;
+	struct known *k = j->k[j->at];
 	bool last = ++j->at == j->count;
+	struct status_msg m;
 
-	status_make(&m, j->k[j->at - 1], err ? NULL : &q->status);
+	status_make(&m, k, err ? NULL : &q->status);
 	reply.body_case = DDRAID__CTL__REPLY__BODY_STATUS;
 	reply.status = &m.msg;
 	if (last)
@@ -81,6 +84,7 @@ static void status_got(struct array_query *q, int err)
 	else
 		ipc_send(j->r, &reply);
 	status_release(&m);
+	manager_let_go(k);
 	if (last)
 		free(j);
 	else
@@ -97,7 +101,7 @@ static void status_next(struct status_job *j)
 void request_status(struct ipc_req *r)
 {
 	const char *name = ipc_request(r)->status->array;
-	struct known *one = name[0] ? ctl_array(r, name) : NULL;
+	struct known *one = name[0] ? ctl_array_known(r, name) : NULL;
 	struct status_job *j;
 
 	if (name[0] && !one)
@@ -106,10 +110,10 @@ void request_status(struct ipc_req *r)
 	assert(j);
 	j->r = r;
 	if (one)
-		j->k[j->count++] = one;
+		j->k[j->count++] = manager_hold(one);
 	for (uint32_t i = 0; !one && i < manager_count(); i++) {
 		if (!manager_at(i)->desc.forgotten)
-			j->k[j->count++] = manager_at(i);
+			j->k[j->count++] = manager_hold(manager_at(i));
 	}
 	if (j->count) {
 		status_next(j);
@@ -123,13 +127,19 @@ void request_status(struct ipc_req *r)
 
 static void look(void *data);
 
+static void job_free(struct job *j)
+{
+	manager_let_go(j->k);
+	free(j);
+}
+
 static void job_end(struct job *j, int err, const char *why)
 {
 	if (err)
 		ipc_fail(j->r, err, "%s", why);
 	else
 		ipc_final(j->r, NULL);
-	free(j);
+	job_free(j);
 }
 
 static void created(struct job *j)
@@ -143,6 +153,8 @@ static void created(struct job *j)
 	c.uuid.data = j->k->desc.uuid;
 	c.uuid.len = DDR_UUID_BYTES;
 	c.size_bytes = j->size_bytes;
+	c.stripe_bytes = j->stripe_bytes;
+	c.stripe_why = j->stripe_why;
 	c.node = node;
 	for (uint32_t i = 0; i < s->count; i++) {
 		for (uint32_t n = 0; s->node[i].here && n < s->node[i].count; n++) {
@@ -153,7 +165,7 @@ static void created(struct job *j)
 	reply.body_case = DDRAID__CTL__REPLY__BODY_CREATED;
 	reply.created = &c;
 	ipc_final(j->r, &reply);
-	free(j);
+	job_free(j);
 }
 
 static void rest(struct job *j, const struct array_status *st, const char *what)
@@ -271,8 +283,13 @@ static void start_look(struct job *j, const struct array_status *st)
 static void stop_look(struct job *j, const struct array_status *st)
 {
 	uint64_t limit = ctl_env.conf->stop_ms + OTHERS_MS;
+	bool forgetting = j->kind == JOB_FORGET && j->k->desc.forgotten && !j->k->gone;
 
-	if (!st && (!j->all_nodes || !others_not(j, false))) {
+	if (!st && forgetting && j->k->error[0]) {
+		job_end(j, -EIO, j->k->error);
+		return;
+	}
+	if (!st && !forgetting && (!j->all_nodes || !others_not(j, false))) {
 		job_end(j, 0, "");
 		return;
 	}
@@ -319,7 +336,7 @@ static struct job *job_new(struct ipc_req *r, struct known *k, enum job_kind kin
 
 	assert(j);
 	j->r = r;
-	j->k = k;
+	j->k = manager_hold(k);
 	j->kind = kind;
 	j->began_ms = now_ms();
 	return j;
@@ -368,9 +385,18 @@ void request_start(struct ipc_req *r)
 static void stop_now(struct job *j)
 {
 	struct store_array desc = j->k->desc;
+	char why[STORE_WHY_BYTES];
 
+	if (j->kind == JOB_FORGET) {
+		int err = manager_forget(j->k, why);
+
+		if (err)
+			job_end(j, err, why);
+		else
+			look(j);
+		return;
+	}
 	desc.started = false;
-	desc.forgotten = j->kind == JOB_FORGET;
 	if (j->all_nodes)
 		manager_change(&desc, false);
 	manager_stop(j->k);
@@ -418,9 +444,12 @@ void request_stop(struct ipc_req *r)
 void request_forget(struct ipc_req *r)
 {
 	const Ddraid__Ctl__Forget *f = ipc_request(r)->forget;
-	struct known *k = ctl_array(r, f->array);
+	/* One that is being forgotten as well: it may not get on. */
+	struct known *k = manager_find(f->array, true);
 	struct job *j;
 
+	if (!k || k->damaged)
+		k = ctl_array(r, f->array);
 	if (!k)
 		return;
 	j = job_new(r, k, JOB_FORGET);
@@ -437,7 +466,7 @@ void request_forget(struct ipc_req *r)
 
 struct admin_job {
 	struct ipc_req *r;
-	struct known *k;
+	struct known *k; /* held */
 	uint64_t began_ms;
 	struct array_admin q;
 };
@@ -464,6 +493,7 @@ static void admin_done(struct array_admin *q, int err, const char *why)
 			 why[0] ? why : strerror(-err));
 	else
 		ipc_final(j->r, NULL);
+	manager_let_go(j->k);
 	free(j);
 }
 
@@ -480,7 +510,7 @@ void request_admin(struct ipc_req *r, struct known *k, enum admin_cmd cmd, uint3
 		return;
 	}
 	j->r = r;
-	j->k = k;
+	j->k = manager_hold(k);
 	j->began_ms = now_ms();
 	j->q.done = admin_done;
 	j->q.arg = j;
@@ -495,8 +525,9 @@ void request_admin(struct ipc_req *r, struct known *k, enum admin_cmd cmd, uint3
 struct making_job {
 	struct making m;
 	struct ipc_req *r;
-	struct known *k; /* add */
+	struct known *k; /* add; held */
 	uint32_t member;
+	struct array_query q; /* add: for its geometry */
 };
 
 static void making_progress(struct making *m)
@@ -529,7 +560,7 @@ static struct making_job *making_new(struct ipc_req *r)
 	for (uint32_t i = 0; i < manager_count(); i++) {
 		const struct store_array *d = &manager_at(i)->desc;
 
-		if (d->forgotten)
+		if (d->forgotten || manager_at(i)->damaged)
 			continue;
 		memcpy(j->m.known[j->m.known_count].uuid, d->uuid, DDR_UUID_BYTES);
 		strcpy(j->m.known[j->m.known_count++].name, d->name);
@@ -544,6 +575,8 @@ static void making_begin(struct making_job *j)
 	if (!err)
 		return;
 	ipc_fail(j->r, err, "no thread could be started for it: %s", strerror(-err));
+	if (j->k)
+		manager_let_go(j->k);
 	free(j);
 }
 
@@ -568,6 +601,8 @@ static void create_done(struct making *m, int err, const char *why)
 	wait = job_new(j->r, k, JOB_CREATE);
 	wait->all_nodes = true;
 	wait->size_bytes = m->result.geo.size_bytes;
+	wait->stripe_bytes = m->result.geo.p.stripe_bytes;
+	strcpy(wait->stripe_why, m->result.stripe_why);
 	free(j);
 	look(wait);
 }
@@ -610,10 +645,14 @@ void request_create(struct ipc_req *r)
 		ipc_fail(r, -EEXIST, "there is an array %s already; take another name", c->name);
 		return;
 	}
-	if (manager_count() == STORE_MAX_ARRAYS && !manager_find(c->name, true)) {
+	if (manager_find(c->name, true)) {
+		ipc_fail(r, -EAGAIN, "the array that was named %s is still being forgotten",
+			 c->name);
+		return;
+	}
+	if (manager_count() == STORE_MAX_ARRAYS) {
 		ipc_fail(r, -ENOSPC,
-			 "%u names of arrays are known here, those of forgotten ones included, and "
-			 "there is no room for more; take the name of a forgotten one",
+			 "%u arrays are known here, and there is no room for more; forget one",
 			 STORE_MAX_ARRAYS);
 		return;
 	}
@@ -650,6 +689,24 @@ static void add_checked(struct making *m, int err, const char *why)
 		ipc_fail(j->r, err, "%s", why);
 	else
 		request_admin(j->r, j->k, ADMIN_ADD, j->member, m->desc.uri[0]);
+	manager_let_go(j->k);
+	free(j);
+}
+
+static void add_asked(struct array_query *q, int err)
+{
+	struct making_job *j = q->arg;
+
+	if (!err && q->status.have_geo) {
+		j->m.geo = q->status.geo;
+		making_begin(j);
+		return;
+	}
+	if (err)
+		ipc_fail(j->r, -EAGAIN, "%s does not run here; start it first", j->k->desc.name);
+	else
+		ipc_fail(j->r, -EAGAIN, "%s is not assembled yet; try again", j->k->desc.name);
+	manager_let_go(j->k);
 	free(j);
 }
 
@@ -667,7 +724,7 @@ void request_add(struct ipc_req *r)
 		return;
 	}
 	j = making_new(r);
-	j->k = k;
+	j->k = manager_hold(k);
 	j->member = a->member;
 	j->m.add = true;
 	j->m.ask.force = a->force;
@@ -675,5 +732,7 @@ void request_add(struct ipc_req *r)
 	j->m.desc.options = k->desc.options;
 	strcpy(j->m.desc.uri[j->m.desc.count++], a->uri);
 	j->m.done = add_checked;
-	making_begin(j);
+	j->q.done = add_asked;
+	j->q.arg = j;
+	array_query(k->array, &j->q);
 }

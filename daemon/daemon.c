@@ -47,19 +47,33 @@ static void tell_running(void)
 
 static void tell_all(void)
 {
+	const struct store_forgotten *list;
+	uint32_t n;
+
 	tell_running();
+	list = manager_forgotten_list(&n);
+	announce_forgotten(list, n);
 	for (uint32_t i = 0; i < manager_count(); i++)
-		announce_array(&manager_at(i)->desc);
+		if (!manager_at(i)->desc.forgotten && !manager_at(i)->damaged)
+			announce_array(&manager_at(i)->desc);
 }
 
 static void heard(const struct store_array *desc)
 {
 	if (manager_apply(desc, false) > 0)
-		say(LOG_NOTICE, "%s: version %llu was told by another node%s", desc->name,
-		    (unsigned long long)desc->version, desc->forgotten ? ": forgotten" : "");
+		say(LOG_NOTICE, "%s: version %llu was told by another node", desc->name,
+		    (unsigned long long)desc->version);
 }
 
-static const struct manager_cb manager_cb = {.news = announce_array, .moved = tell_running};
+static void forgot(const struct store_forgotten *f)
+{
+	announce_forgotten(f, 1);
+}
+
+static const struct manager_cb manager_cb = {
+    .news = announce_array, .forgot = forgot, .moved = tell_running};
+static const struct announce_cb announce_cb = {
+    .array = heard, .forgotten = manager_forgotten, .fresh = tell_all};
 
 /* ---- start and end -------------------------------------------------------------------------- */
 
@@ -73,7 +87,7 @@ int daemon_start(const struct daemon_env *env, char why[STORE_WHY_BYTES])
 		err = manager_open(env->conf, env->main, env->worker, &manager_cb, why);
 	if (err)
 		return err;
-	err = announce_start(env->conf->cluster, env->main, heard, tell_all);
+	err = announce_start(env->conf->cluster, env->main, &announce_cb);
 	if (err)
 		snprintf(why, STORE_WHY_BYTES, "the daemons' group can't be started: %s",
 			 strerror(-err));

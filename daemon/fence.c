@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/fence.h"
@@ -35,6 +36,32 @@ const char *fence_describe(void)
 	else
 		snprintf(text, sizeof(text), "none");
 	return text;
+}
+
+int fence_check(const struct config *c, char why[FENCE_WHY_BYTES])
+{
+	const char *cause, *remedy = "correct it in [fence] of ddraid.conf";
+	struct stat st;
+	int err;
+
+	if (c->fence != FENCE_COMMAND)
+		return 0;
+	if (stat(c->fence_command, &st) < 0) {
+		err = -errno;
+		cause = strerror(errno);
+	} else if (!S_ISREG(st.st_mode)) {
+		err = -EACCES;
+		cause = "it is no file";
+	} else if (access(c->fence_command, X_OK) < 0) {
+		err = -errno;
+		cause = strerror(errno);
+		remedy = "make it executable";
+	} else {
+		return 0;
+	}
+	snprintf(why, FENCE_WHY_BYTES, "fence_command = %s can't be run: %s; %s", c->fence_command,
+		 cause, remedy);
+	return err;
 }
 
 int fence_helper_start(const struct config *c)

@@ -40,6 +40,8 @@ struct fence_ask {
 	struct fence_ask *next;
 };
 
+/* Whether the policy's command can be run at all. 0, or -errno with a sentence. */
+int fence_check(const struct config *conf, char why[FENCE_WHY_BYTES]);
 /* Forks the helper if the policy needs it. 0 or -errno. */
 int fence_helper_start(const struct config *conf);
 /* 0 or -errno. */

@@ -3,6 +3,7 @@
  * ddraidd. The order of its start matters:
  *
  *	arguments, configuration	errors go to the terminal
+ *	background			a parent stays until it is known how the rest went
  *	fence helper			forked while there are no threads, locks, or locked memory
  *	PR_SET_IO_FLUSHER, mlockall	threads inherit the first; stacks count for the second
  *	state directory			locked: one daemon per directory
@@ -11,21 +12,28 @@
  * The main thread runs libqb's loop: IPC, signals, the fence helper, and tasks from other threads.
  * It is not in any I/O's way. SIGTERM and SIGINT stop the arrays, with a bound, and end the daemon.
  */
+/* First: fcntl.h has a LOCK_EX of its own. */
+#include "daemon/daemon.h"
+
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
+#include <limits.h>
 #include <poll.h>
 #include <qb/qbloop.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
-#include "daemon/daemon.h"
 #include "daemon/failpoint.h"
 #include "daemon/fence.h"
 #include "daemon/log.h"
@@ -34,6 +42,8 @@
 #ifndef PR_SET_IO_FLUSHER
 #define PR_SET_IO_FLUSHER 57
 #endif
+
+_Static_assert(FENCE_WHY_BYTES >= CONFIG_WHY_BYTES, "for either's sentence");
 
 #define STOP_SPARE_MS 8000u /* beyond stop_timeout, for the group and the members to let go */
 
@@ -126,7 +136,7 @@ static void path_set(char field[CONFIG_PATH_BYTES], const char *value, const cha
 
 static void configure(const struct args *a)
 {
-	char why[CONFIG_WHY_BYTES];
+	char why[FENCE_WHY_BYTES];
 	const char *reason;
 	int err;
 
@@ -134,6 +144,8 @@ static void configure(const struct args *a)
 	err = config_load(&conf, a->config ? a->config : CONFIG_FILE, why);
 	if (err == -ENOENT && !a->config)
 		err = config_finish(&conf, why);
+	if (!err)
+		err = fence_check(&conf, why);
 	if (err) {
 		fprintf(stderr, "ddraidd: %s\n", why);
 		exit(2);
@@ -176,12 +188,104 @@ static void protect_process(void)
 			    conf.zombie_timeout_ms / 1000.0);
 }
 
+/* ---- the background ------------------------------------------------------------------------- */
+
+/* What the daemon tells the process that somebody waits for. */
+struct start {
+	int status; /* to exit with */
+	char why[STORE_WHY_BYTES];
+};
+
+_Static_assert(sizeof(struct start) <= PIPE_BUF, "is written as a whole");
+
+static int start_fd = -1;
+
+static void start_told(int status, const char *why)
+{
+	struct start s = {.status = status};
+
+	if (start_fd < 0)
+		return;
+	snprintf(s.why, sizeof(s.why), "%s", why);
+	if (write(start_fd, &s, sizeof(s)) < 0)
+		say(LOG_INFO, "nobody waits for the start any more");
+	close(start_fd);
+	start_fd = -1;
+}
+
+/* Returns 1, for main. */
+__attribute__((format(printf, 1, 2))) static int start_failed(const char *format, ...)
+{
+	char why[STORE_WHY_BYTES];
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(why, sizeof(why), format, ap);
+	va_end(ap);
+	say(LOG_ERR, "%s", why);
+	start_told(1, why);
+	return 1;
+}
+
+/* systemd's protocol for Type=notify. An address that begins with @ is in the abstract space. */
+static void systemd_told(void)
+{
+	const char *path = getenv("NOTIFY_SOCKET");
+	struct sockaddr_un sun = {.sun_family = AF_UNIX};
+	size_t n = path ? strlen(path) : 0;
+	int fd;
+
+	if (!n || n >= sizeof(sun.sun_path))
+		return;
+	memcpy(sun.sun_path, path, n);
+	if (path[0] == '@')
+		sun.sun_path[0] = '\0';
+	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0 || sendto(fd, "READY=1", 7, MSG_NOSIGNAL, (struct sockaddr *)&sun,
+			     (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)) < 0)
+		say(LOG_WARNING, "the service manager can't be told that ddraidd is ready: %s",
+		    strerror(errno));
+	if (fd >= 0)
+		close(fd);
+}
+
+static void start_wait(int fd)
+{
+	struct start s;
+	ssize_t n;
+
+	do {
+		n = read(fd, &s, sizeof(s));
+	} while (n < 0 && errno == EINTR);
+	if (n != sizeof(s)) {
+		fprintf(stderr, "ddraidd: it ended before it was ready; see the log\n");
+		exit(1);
+	}
+	if (s.status)
+		fprintf(stderr, "ddraidd: %s\n", s.why);
+	exit(s.status);
+}
+
+/* The parent stays until the daemon is ready or has failed, and ends with its status. */
 static void detach(void)
 {
-	if (daemon(0, 0) < 0) {
+	int fd[2], null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	pid_t pid = null < 0 || pipe2(fd, O_CLOEXEC) < 0 ? -1 : fork();
+
+	if (pid < 0) {
 		fprintf(stderr, "ddraidd: can't go to the background: %s\n", strerror(errno));
 		exit(1);
 	}
+	if (pid) {
+		close(fd[1]);
+		start_wait(fd[0]);
+	}
+	close(fd[0]);
+	start_fd = fd[1];
+	setsid();
+	if (chdir("/") < 0 || dup2(null, 0) < 0 || dup2(null, 1) < 0 || dup2(null, 2) < 0)
+		exit(1);
+	close(null);
 }
 
 /* ---- the loop ------------------------------------------------------------------------------- */
@@ -264,17 +368,15 @@ static int run(void)
 	int err;
 
 	err = fence_open(loop, &conf);
-	if (err) {
-		say(LOG_ERR, "the fence helper can't be watched: %s", strerror(-err));
-		return 1;
-	}
+	if (err)
+		return start_failed("the fence helper can't be watched: %s", strerror(-err));
 	clock_gettime(CLOCK_MONOTONIC, &env.began);
 	err = daemon_start(&env, why);
-	if (err) {
-		say(LOG_ERR, "%s", why);
-		return 1;
-	}
+	if (err)
+		return start_failed("%s", why);
 	say(LOG_NOTICE, "ddraidd %s is ready, fence %s", PACKAGE_VERSION, fence_describe());
+	start_told(0, "");
+	systemd_told();
 	qb_loop_run(loop);
 	daemon_end();
 	return exit_status;
@@ -295,21 +397,17 @@ int main(int argc, char **argv)
 		detach();
 	err = fence_helper_start(&conf);
 	log_open("ddraidd", (int)conf.log_level, a.foreground);
-	if (err) {
-		say(LOG_ERR, "the fence helper can't be started: %s", strerror(-err));
-		return 1;
-	}
+	if (err)
+		return start_failed("the fence helper can't be started: %s", strerror(-err));
 	protect_process();
 	if (store_open(conf.state_dir, why)) {
-		say(LOG_ERR, "%s", why);
+		start_failed("%s", why);
 		log_close();
 		return 1;
 	}
 	log_threaded();
-	if (setup_loop()) {
-		say(LOG_ERR, "the main loop can't be set up: out of memory or descriptors");
-		return 1;
-	}
+	if (setup_loop())
+		return start_failed("the main loop can't be set up: out of memory or descriptors");
 	err = run();
 	fence_close();
 	worker_stop(&worker);

@@ -15,6 +15,7 @@
 #include "daemon/ports/loop.h"
 #include "daemon/ports/member.h"
 #include "daemon/signature.h"
+#include "daemon/units.h"
 
 #define MAKING_STACK_BYTES (1u << 20)
 #define LOOKUP_MS 20000u /* beyond the time to connect: names are looked up */
@@ -234,7 +235,7 @@ static int create_array(struct making *m)
 static int refuse(struct making *m, int err, const char *what)
 {
 	m->error.err = err;
-	snprintf(m->error.text, sizeof(m->error.text), "%s %.300s", m->desc.uri[0], what);
+	snprintf(m->error.text, sizeof(m->error.text), "%s %.500s", m->desc.uri[0], what);
 	return err;
 }
 
@@ -279,6 +280,40 @@ static int look_at_superblock(struct making *m, uint8_t *block)
 	return 0;
 }
 
+static int check_added_blocks(struct making *m)
+{
+	const struct member_info *info = &m->dev[0].info;
+	struct create_dev d = {.min_block_bytes = info->min_block_bytes,
+			       .preferred_block_bytes = info->preferred_block_bytes};
+	char text[300], have[UNITS_TEXT_BYTES], want[UNITS_TEXT_BYTES];
+	uint32_t frag = m->geo.frag_bytes;
+
+	size_format(have, frag < DDR_BLOCK_BYTES ? frag : DDR_BLOCK_BYTES);
+	if (d.min_block_bytes > frag || d.min_block_bytes > DDR_BLOCK_BYTES) {
+		snprintf(text, sizeof(text),
+			 "takes only requests in multiples of %s, and this array makes some of %s; "
+			 "name a device or an exporter with smaller blocks",
+			 size_format(want, d.min_block_bytes), have);
+		return refuse(m, -EINVAL, text);
+	}
+	size_format(have, frag);
+	if (create_block_bytes(&d) > frag && !m->ask.force) {
+		snprintf(text, sizeof(text),
+			 "has blocks of %s, and the fragments of this array have %s, so that each "
+			 "write would make it rewrite its neighbours; name a device with smaller "
+			 "blocks, or --force if a power cut there can't tear a block",
+			 size_format(want, create_block_bytes(&d)), have);
+		return refuse(m, -EINVAL, text);
+	}
+	if (info->size_bytes >= m->geo.p.member_bytes)
+		return 0;
+	snprintf(text, sizeof(text),
+		 "is too small: it has %llu bytes, and the members of this array have %llu; name a "
+		 "larger one",
+		 (unsigned long long)info->size_bytes, (unsigned long long)m->geo.p.member_bytes);
+	return refuse(m, -ENOSPC, text);
+}
+
 static int check_added(struct making *m)
 {
 	struct making_dev *d = &m->dev[0];
@@ -287,14 +322,19 @@ static int check_added(struct making *m)
 	int found;
 
 	if (!d->up) {
-		snprintf(m->error.text, sizeof(m->error.text),
-			 "%.300s; see to it that it can be "
-			 "reached",
-			 d->why);
-		return d->err;
+		struct create_dev dev = {.uri = m->desc.uri[0],
+					 .open_err = d->err,
+					 .open_why = d->why[0] ? d->why : NULL};
+		char why[CREATE_WHY_BYTES];
+
+		create_open_error(&dev, why);
+		return refuse(m, d->err, why);
 	}
 	if (d->info.flags & MEMBER_READ_ONLY)
 		return refuse(m, -EROFS, "is read-only; export it for writing");
+	found = check_added_blocks(m);
+	if (found)
+		return found;
 	if (posix_memalign((void **)&block, DDR_BLOCK_BYTES, DDR_BLOCK_BYTES))
 		return -ENOMEM;
 	found = look_at_superblock(m, block);

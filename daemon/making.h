@@ -26,6 +26,7 @@ struct making {
 	bool add;                /* only look whether desc.uri[0] carries anything */
 	struct store_array desc; /* name, URIs, options; `create` fills in the UUID */
 	struct create_ask ask;   /* but for name, inc, arg and the callbacks */
+	struct geo geo;          /* add: of the array */
 	uint32_t known_count;
 	struct making_known known[STORE_MAX_ARRAYS]; /* arrays whose members are refused */
 	void (*progress)(struct making *m);          /* on the main thread; see `text` */

@@ -1,18 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The table of arrays. Two arrays never have one name; a forgotten one gives its name up when
- * another one takes it.
+ * The table of arrays. Two arrays never have one name; one that is being forgotten gives its name
+ * up when another one takes it.
  *
  * What is wanted is desc.started and not desc.forgotten; what is, is array_running. follow() takes
  * one step from what is towards what is wanted, and is called again whenever something came to its
  * end: a description was stored, a thread ended. Nothing is started before its description is
  * stored.
+ *
+ *	forgotten	on the list in memory: stops, is told nobody, no description gets past
+ *	  the list is on disk, and it has stopped
+ *	removing	the worker removes its files
+ *	gone		not in the table; freed when nobody holds it
  */
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "daemon/daemon.h"
+#include "daemon/forgotten.h"
 #include "daemon/log.h"
 #include "daemon/manager.h"
 #include "daemon/units.h"
@@ -23,11 +32,22 @@ static struct array_env env;
 static struct manager_cb cb;
 static void (*all_stopped)(void);
 static bool closing;
+static struct forgotten forgotten;
+static uint64_t list_version, list_put; /* in memory; on disk */
+static bool list_storing;
 
 struct put_task {
 	struct task task;
 	struct known *k;
 	struct store_array desc;
+	int err;
+	char why[STORE_WHY_BYTES];
+};
+
+struct list_task {
+	struct task task;
+	uint64_t version;
+	struct forgotten list;
 	int err;
 	char why[STORE_WHY_BYTES];
 };
@@ -49,7 +69,9 @@ static void put_back(struct task *t)
 		k->stored = true;
 	}
 	free(p);
-	if (!k->stored && k->again) {
+	if (k->desc.forgotten) {
+		follow(k);
+	} else if (!k->stored && k->again) {
 		k->again = false;
 		follow(k);
 	} else if (k->stored) {
@@ -69,6 +91,8 @@ static void put(struct known *k)
 {
 	struct put_task *p;
 
+	if (k->desc.forgotten || k->damaged)
+		return;
 	if (k->storing) {
 		k->again = true;
 		return;
@@ -85,6 +109,183 @@ static void put(struct known *k)
 	mailbox_post(&env.worker->box, &p->task, put_work);
 }
 
+/* ---- forgetting ----------------------------------------------------------------------------- */
+
+struct known *manager_hold(struct known *k)
+{
+	k->refs++;
+	return k;
+}
+
+void manager_let_go(struct known *k)
+{
+	assert(k->refs);
+	if (--k->refs)
+		return;
+	array_free(k->array);
+	free(k);
+}
+
+static void table_remove(struct known *k)
+{
+	uint32_t at = 0;
+
+	while (table[at] != k)
+		at++;
+	memmove(&table[at], &table[at + 1], (--count - at) * sizeof(table[0]));
+	k->gone = true;
+	manager_let_go(k);
+}
+
+static void removed(struct task *t)
+{
+	struct put_task *p = (struct put_task *)(void *)t;
+	struct known *k = p->k;
+
+	if (p->err)
+		say(LOG_WARNING, "%s: forgotten, but %s", p->desc.name, p->why);
+	free(p);
+	k->removing = false;
+	if (k->desc.forgotten)
+		table_remove(k);
+	else
+		follow(k); /* the name has a new array */
+}
+
+static void remove_work(struct task *t)
+{
+	struct put_task *p = (struct put_task *)(void *)t;
+
+	p->err = store_remove(p->desc.name, p->why);
+	mailbox_post(env.main, &p->task, removed);
+}
+
+/* Its files are there until the list is on disk: else a power cut now would bring it back. */
+static void forget_step(struct known *k)
+{
+	struct put_task *p;
+
+	if (array_running(k->array) || k->storing || k->removing || list_put < k->forgotten_put)
+		return;
+	p = calloc(1, sizeof(*p));
+	assert(p);
+	k->removing = true;
+	p->k = k;
+	p->desc = k->desc;
+	mailbox_post(&env.worker->box, &p->task, remove_work);
+}
+
+static void list_store(void);
+
+static void list_back(struct task *t)
+{
+	struct list_task *l = (struct list_task *)(void *)t;
+
+	list_storing = false;
+	if (l->err)
+		say(LOG_ERR, "%s", l->why);
+	else
+		list_put = l->version;
+	for (uint32_t i = count; i--;) {
+		struct known *k = table[i];
+
+		if (!k->desc.forgotten || k->forgotten_put > l->version)
+			continue;
+		if (l->err)
+			strcpy(k->error, l->why);
+		forget_step(k);
+	}
+	if (list_version > l->version)
+		list_store();
+	free(l);
+}
+
+static void list_work(struct task *t)
+{
+	struct list_task *l = (struct list_task *)(void *)t;
+
+	l->err = store_put_forgotten(l->list.entry, l->list.count, l->why);
+	mailbox_post(env.main, &l->task, list_back);
+}
+
+static void list_store(void)
+{
+	struct list_task *l;
+
+	if (list_storing)
+		return;
+	l = calloc(1, sizeof(*l));
+	assert(l);
+	list_storing = true;
+	l->version = list_version;
+	l->list = forgotten;
+	mailbox_post(&env.worker->box, &l->task, list_work);
+}
+
+/* It is on the list, or has been: then the list is written again. */
+static void forget(struct known *k)
+{
+	k->desc.forgotten = true;
+	k->forgotten_put = ++list_version;
+	k->error[0] = '\0';
+	follow(k);
+}
+
+static uint64_t now_s(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_REALTIME, &ts);
+	return (uint64_t)ts.tv_sec;
+}
+
+int manager_forget(struct known *k, char why[STORE_WHY_BYTES])
+{
+	struct store_forgotten f = {.at_s = now_s()};
+
+	if (k->gone)
+		return 0;
+	memcpy(f.uuid, k->desc.uuid, DDR_UUID_BYTES);
+	if (!k->desc.forgotten && !forgotten_room(&forgotten, f.at_s)) {
+		snprintf(why, STORE_WHY_BYTES,
+			 "%d arrays were forgotten within the last %u days, and each is kept in "
+			 "mind for so long, lest a node that was away brings it back; try again "
+			 "later",
+			 STORE_MAX_FORGOTTEN, FORGOTTEN_DAYS);
+		return -ENOSPC;
+	}
+	if (forgotten_add(&forgotten, &f, true))
+		cb.forgot(&f);
+	forget(k);
+	list_store();
+	return 0;
+}
+
+void manager_forgotten(const struct store_forgotten *list, uint32_t n)
+{
+	uint64_t before = list_version;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct known *k = manager_find_uuid(list[i].uuid);
+
+		if (!forgotten_add(&forgotten, &list[i], k))
+			continue;
+		list_version++;
+		if (!k)
+			continue;
+		say(LOG_NOTICE, "%s: another node has forgotten it", k->desc.name);
+		forget(k);
+	}
+	if (list_version > before)
+		list_store();
+}
+
+const struct store_forgotten *manager_forgotten_list(uint32_t *n)
+{
+	*n = forgotten.count;
+	return forgotten.entry;
+}
+
 /* ---- following ------------------------------------------------------------------------------ */
 
 static void follow(struct known *k)
@@ -92,11 +293,17 @@ static void follow(struct known *k)
 	bool want = k->here == HERE_ON || (k->here == HERE_FOLLOWS && k->desc.started);
 	int err;
 
+	if (k->damaged)
+		return;
 	if (k->desc.forgotten || closing)
 		want = false;
 
 	if (!want && array_running(k->array)) {
 		array_stop(k->array);
+		return;
+	}
+	if (k->desc.forgotten) {
+		forget_step(k);
 		return;
 	}
 	if (!k->stored) {
@@ -177,13 +384,13 @@ static void on_changed(struct array *a, const struct store_array *live, uint32_t
 
 /* ---- the table ------------------------------------------------------------------------------ */
 
-struct known *manager_find(const char *name, bool forgotten)
+struct known *manager_find(const char *name, bool forgotten_too)
 {
 	uint8_t uuid[DDR_UUID_BYTES];
 	bool by_uuid = !uuid_parse(name, uuid);
 
 	for (uint32_t i = 0; i < count; i++) {
-		if (table[i]->desc.forgotten && !forgotten)
+		if (table[i]->desc.forgotten && !forgotten_too)
 			continue;
 		if (by_uuid ? !memcmp(table[i]->desc.uuid, uuid, DDR_UUID_BYTES)
 			    : !strcmp(table[i]->desc.name, name))
@@ -195,7 +402,7 @@ struct known *manager_find(const char *name, bool forgotten)
 struct known *manager_find_uuid(const uint8_t uuid[DDR_UUID_BYTES])
 {
 	for (uint32_t i = 0; i < count; i++) {
-		if (!memcmp(table[i]->desc.uuid, uuid, DDR_UUID_BYTES))
+		if (!table[i]->damaged && !memcmp(table[i]->desc.uuid, uuid, DDR_UUID_BYTES))
 			return table[i];
 	}
 	return NULL;
@@ -223,6 +430,7 @@ static struct known *known_new(const struct store_array *desc)
 		return NULL;
 	}
 	k->desc = *desc;
+	k->refs = 1;
 	while (at && strcmp(table[at - 1]->desc.name, desc->name) > 0) {
 		table[at] = table[at - 1];
 		at--;
@@ -236,6 +444,10 @@ static int name_taken(const struct store_array *desc, const struct known *other)
 {
 	char uuid[UUID_TEXT_BYTES], own[UUID_TEXT_BYTES];
 
+	if (other->damaged) {
+		say(LOG_ERR, "%s: another node tells of it, but %s", desc->name, other->error);
+		return -EBADMSG;
+	}
 	say(LOG_ERR, "there are two arrays named %s, %s here and %s elsewhere; forget one of them",
 	    desc->name, uuid_format(own, other->desc.uuid), uuid_format(uuid, desc->uuid));
 	return -EEXIST;
@@ -246,10 +458,12 @@ int manager_apply(const struct store_array *desc, bool force)
 	struct known *k = manager_find_uuid(desc->uuid), *same = manager_find(desc->name, true);
 	bool ran;
 
+	if (forgotten_has(&forgotten, desc->uuid))
+		return 0;
 	if (k && desc->version <= k->desc.version)
 		return 0;
 	if (!k && same && !same->desc.forgotten)
-		return desc->forgotten ? 0 : name_taken(desc, same);
+		return name_taken(desc, same);
 	if (!k && same) {
 		/* The name is free again: the new array gets the place and the file. */
 		same->desc = *desc;
@@ -325,13 +539,29 @@ void manager_stop_all(void (*done)(void))
 	}
 }
 
-static void take_stored(void *arg, const struct store_array *desc)
+static void take_stored(void *arg, const struct store_array *desc, const char *damage)
 {
+	struct store_forgotten f = {.at_s = now_s()};
 	struct known *k = known_new(desc);
 
 	(void)arg;
-	if (k)
-		k->stored = true;
+	if (!k)
+		return;
+	k->stored = true;
+	if (damage) {
+		k->damaged = true;
+		snprintf(k->error, sizeof(k->error), "%s", damage);
+		say(LOG_ERR, "%s: %s", desc->name, damage);
+		return;
+	}
+	memcpy(f.uuid, desc->uuid, DDR_UUID_BYTES);
+	if (!desc->forgotten && !forgotten_has(&forgotten, f.uuid))
+		return;
+	/* Its files were not removed any more, or an early build kept them. */
+	if (forgotten_add(&forgotten, &f, true))
+		list_version++;
+	k->desc.forgotten = true;
+	k->forgotten_put = list_version;
 }
 
 int manager_open(const struct config *conf, struct mailbox *main_box, struct worker *worker,
@@ -346,8 +576,15 @@ int manager_open(const struct config *conf, struct mailbox *main_box, struct wor
 	env.ended = on_ended;
 	env.serving = on_serving;
 	cb = *callbacks;
+	err = store_get_forgotten(forgotten.entry, &forgotten.count, why);
+	if (err == -EBADMSG)
+		daemon_warn("%s", why);
+	else if (err)
+		return err;
 	err = store_scan(take_stored, NULL, why);
 	for (uint32_t i = 0; i < count && !err; i++)
 		follow(table[i]);
+	if (!err && list_version > list_put)
+		list_store();
 	return err;
 }

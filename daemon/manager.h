@@ -18,12 +18,19 @@ struct known {
 	bool serving;                                  /* consumers are let in here */
 	bool stored;                                   /* desc is on disk */
 	bool storing, again;
+	bool damaged;                /* its file is; nothing but desc.name and error is known */
+	bool removing;               /* forgotten: its files */
+	bool gone;                   /* it was forgotten, and its place is another's */
+	uint64_t forgotten_put;      /* desc.forgotten: the write of the list that has it */
+	uint32_t refs;               /* of the table, and of those who hold it */
 	char error[STORE_WHY_BYTES]; /* why it does not run although it is to, or "" */
 };
 
 struct manager_cb {
 	/* This node itself made a newer description: the others should know. */
 	void (*news)(const struct store_array *desc);
+	/* This node itself was told to forget one. */
+	void (*forgot)(const struct store_forgotten *f);
 	/* An array started, ended, serves, or does not any more. */
 	void (*moved)(void);
 };
@@ -31,8 +38,8 @@ struct manager_cb {
 /* Reads the state directory and starts what is to run. 0 or -errno with a sentence. */
 int manager_open(const struct config *conf, struct mailbox *main_box, struct worker *worker,
 		 const struct manager_cb *callbacks, char why[STORE_WHY_BYTES]);
-/* By name or UUID's text; NULL. The forgotten are found only if asked for. */
-struct known *manager_find(const char *name, bool forgotten);
+/* By name or UUID's text; NULL. What is being forgotten is found only if asked for. */
+struct known *manager_find(const char *name, bool forgotten_too);
 struct known *manager_find_uuid(const uint8_t uuid[DDR_UUID_BYTES]);
 uint32_t manager_count(void);
 struct known *manager_at(uint32_t i); /* by name */
@@ -45,6 +52,21 @@ int manager_apply(const struct store_array *desc, bool force);
 /* A change that begins here: desc->version is made the next one, then as manager_apply, and news.
  */
 int manager_change(struct store_array *desc, bool force);
+/*
+ * Forgetting is for good: the array's UUID goes on the list of the forgotten, which no description
+ * gets past, whatever its version. Only when the list is on disk, and the array has stopped, its
+ * files and its place in the table are given up; then k->gone. -ENOSPC: the list is full of
+ * younger ones than FORGOTTEN_DAYS.
+ */
+int manager_forget(struct known *k, char why[STORE_WHY_BYTES]);
+/* Others have forgotten these. */
+void manager_forgotten(const struct store_forgotten *list, uint32_t n);
+const struct store_forgotten *manager_forgotten_list(uint32_t *n);
+
+/* k stays valid until it is let go as often, even when it is gone. */
+struct known *manager_hold(struct known *k);
+void manager_let_go(struct known *k);
+
 /* Here only, until the description says something else; it stays as it is. */
 void manager_start(struct known *k, bool force);
 void manager_stop(struct known *k);

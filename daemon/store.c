@@ -6,11 +6,12 @@
  *	name = vol0
  *	uuid = 6f...
  *	started = yes
- *	forgotten = no
  *	ran = yes
  *	member = nbd://...		once per member, in the order of their index
  *	option KEY = VALUE		see options.h
  *	end = yes			the last line: the file is whole
+ *
+ * The forgotten: a line "UUID SECONDS" each, and at last "end".
  *
  * The record, little-endian, 1024 bytes: magic 8 | crc32c 4 | version 4 | uuid 16 | inc 8 | clean 4
  *| removed count 4 | acked 16 | committed 16 | removed { node 4, zero 4, inc 8 } x 32.
@@ -37,6 +38,9 @@
 #define TEXT_BYTES (16u << 10)
 #define RECORD_BYTES 1024
 #define RECORD_VERSION 1u
+#define REMEDY                                                                                     \
+	"restore it, or, if another node has the array, stop ddraidd, remove the file, and start " \
+	"it again"
 
 enum {
 	REC_VERSION = 12,
@@ -170,8 +174,7 @@ int store_put_array(const struct store_array *a, char why[STORE_WHY_BYTES])
 	fprintf(f, "# Written by ddraidd; edit it only while that is stopped.\n");
 	fprintf(f, "version = %" PRIu64 "\nname = %s\nuuid = %s\n", a->version, a->name,
 		uuid_format(uuid, a->uuid));
-	fprintf(f, "started = %s\nforgotten = %s\nran = %s\n", a->started ? "yes" : "no",
-		a->forgotten ? "yes" : "no", a->ran ? "yes" : "no");
+	fprintf(f, "started = %s\nran = %s\n", a->started ? "yes" : "no", a->ran ? "yes" : "no");
 	for (uint32_t i = 0; i < a->count; i++)
 		fprintf(f, "member = %s\n", a->uri[i]);
 	for (uint32_t i = 0; (key = options_get(&a->options, i, value, NULL)); i++)
@@ -203,7 +206,7 @@ static int take_key(struct store_array *a, const char *key, const char *value, c
 		return uuid_parse(value, a->uuid);
 	if (!strcmp(key, "started"))
 		return take_flag(value, &a->started);
-	if (!strcmp(key, "forgotten"))
+	if (!strcmp(key, "forgotten")) /* an early build's way */
 		return take_flag(value, &a->forgotten);
 	if (!strcmp(key, "ran"))
 		return take_flag(value, &a->ran);
@@ -227,7 +230,7 @@ static int take_key(struct store_array *a, const char *key, const char *value, c
 static int array_parse(struct store_array *a, char *text, const char *file, char *why)
 {
 	char *line, *save = NULL, *eq = NULL;
-	char what[OPTION_WHY_BYTES] = "";
+	char what[OPTION_WHY_BYTES] = "", key[61], reason[201];
 	bool end = false;
 	int number = 0;
 
@@ -239,16 +242,29 @@ static int array_parse(struct store_array *a, char *text, const char *file, char
 		if (eq)
 			*eq = '\0';
 		end = !strcmp(line, "end");
-		if (!eq || take_key(a, line, eq + 3, what))
-			return complain(-EBADMSG, why, "%s/%s:%d: %.60s is not understood%s%.300s",
-					dir_path, file, number, line, what[0] ? ": " : "", what);
+		if (!eq || take_key(a, line, eq + 3, what)) {
+			text_clean(key, sizeof(key), line);
+			text_clean(reason, sizeof(reason), what);
+			return complain(
+			    -EBADMSG, why,
+			    "%s/%s is damaged: line %d, %s, is not understood%s%s; " REMEDY,
+			    dir_path, file, number, key, what[0] ? ": " : "", reason);
+		}
 	}
 	if (!end || !a->name[0] || (!a->count && !a->forgotten) || !a->version)
-		return complain(-EBADMSG, why,
-				"%s/%s is not whole; restore it, or remove it and let another node "
-				"tell",
+		return complain(-EBADMSG, why, "%s/%s is damaged: it is not whole; " REMEDY,
 				dir_path, file);
 	return 0;
+}
+
+/* a->name, whatever the file says. */
+static void array_name(struct store_array *a, const char *file)
+{
+	memset(a, 0, sizeof(*a));
+	options_init(&a->options);
+	text_clean(a->name, sizeof(a->name), file);
+	if (strlen(file) < sizeof(a->name) + strlen(".array"))
+		a->name[strlen(file) - strlen(".array")] = '\0';
 }
 
 static int array_load(const char *file, struct store_array *a, char *why)
@@ -265,8 +281,9 @@ static int array_load(const char *file, struct store_array *a, char *why)
 	options_init(&a->options);
 	err = array_parse(a, text, file, why);
 	if (!err && (strlen(a->name) != stem || strncmp(a->name, file, stem)))
-		err = complain(-EBADMSG, why, "%s/%s speaks of array %s; rename it", dir_path, file,
-			       a->name);
+		err = complain(-EBADMSG, why,
+			       "%s/%s speaks of array %s; rename it while ddraidd is stopped",
+			       dir_path, file, a->name);
 	return err;
 }
 
@@ -277,11 +294,12 @@ static int is_array_file(const struct dirent *d)
 	return n > 6 && !strcmp(d->d_name + n - 6, ".array");
 }
 
-int store_scan(void (*take)(void *arg, const struct store_array *a), void *arg,
+int store_scan(void (*take)(void *arg, const struct store_array *a, const char *damage), void *arg,
 	       char why[STORE_WHY_BYTES])
 {
 	struct store_array *a = malloc(sizeof(*a));
 	struct dirent **list = NULL;
+	char damage[STORE_WHY_BYTES];
 	int n = scandir(dir_path, &list, is_array_file, alphasort), err = 0;
 
 	if (n < 0 || !a)
@@ -291,10 +309,12 @@ int store_scan(void (*take)(void *arg, const struct store_array *a), void *arg,
 		err =
 		    complain(-E2BIG, why, "%s has more than %d arrays", dir_path, STORE_MAX_ARRAYS);
 	for (int i = 0; i < n; i++) {
+		bool whole = !err && !array_load(list[i]->d_name, a, damage);
+
+		if (!err && !whole)
+			array_name(a, list[i]->d_name);
 		if (!err)
-			err = array_load(list[i]->d_name, a, why);
-		if (!err)
-			take(arg, a);
+			take(arg, a, whole ? NULL : damage);
 		free(list[i]);
 	}
 	free(list);
@@ -383,6 +403,74 @@ int store_remove(const char *name, char why[STORE_WHY_BYTES])
 					strerror(errno));
 	}
 	return fsync(dir_fd) < 0 ? complain(-errno, why, "%s: %s", dir_path, strerror(errno)) : 0;
+}
+
+/* --- the forgotten --- */
+
+#define FORGOTTEN_LINE_BYTES 64
+#define FORGOTTEN_BYTES (STORE_MAX_FORGOTTEN * FORGOTTEN_LINE_BYTES + 256)
+
+int store_put_forgotten(const struct store_forgotten *list, uint32_t count,
+			char why[STORE_WHY_BYTES])
+{
+	char *text = malloc(FORGOTTEN_BYTES), uuid[UUID_TEXT_BYTES];
+	size_t n;
+	int err;
+
+	if (!text)
+		return complain(-ENOMEM, why, "out of memory");
+	n = (size_t)sprintf(text, "# Written by ddraidd: arrays that were forgotten, and when.\n");
+	for (uint32_t i = 0; i < count; i++)
+		n += (size_t)snprintf(text + n, FORGOTTEN_LINE_BYTES, "%s %" PRIu64 "\n",
+				      uuid_format(uuid, list[i].uuid), list[i].at_s);
+	n += (size_t)sprintf(text + n, "end\n");
+	err = file_put("forgotten", text, n, why);
+	free(text);
+	return err;
+}
+
+static bool forgotten_parse(char *line, struct store_forgotten *f)
+{
+	char *at = strchr(line, ' ');
+
+	if (!at)
+		return false;
+	*at = '\0';
+	return !uuid_parse(line, f->uuid) && !number_parse(at + 1, 0, UINT64_MAX, &f->at_s);
+}
+
+int store_get_forgotten(struct store_forgotten list[STORE_MAX_FORGOTTEN], uint32_t *count,
+			char why[STORE_WHY_BYTES])
+{
+	char *text = malloc(FORGOTTEN_BYTES), *line, *save = NULL;
+	ssize_t n = text ? file_get("forgotten", text, FORGOTTEN_BYTES - 1, why) : -ENOMEM;
+	uint32_t bad = 0;
+	bool end = false;
+
+	*count = 0;
+	if (n < 0) {
+		free(text);
+		return n == -ENOENT ? 0 : (int)n;
+	}
+	text[n] = '\0';
+	for (line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
+		if (line[0] == '#')
+			continue;
+		end = !strcmp(line, "end");
+		if (end)
+			continue;
+		if (*count == STORE_MAX_FORGOTTEN || !forgotten_parse(line, &list[*count]))
+			bad++;
+		else
+			++*count;
+	}
+	free(text);
+	if (!bad && end)
+		return 0;
+	return complain(-EBADMSG, why,
+			"%s/forgotten is damaged%s: an array that was forgotten may come back from "
+			"a node that was away; forget it again, or restore the file",
+			dir_path, end ? "" : " or cut off");
 }
 
 /* --- incarnations --- */

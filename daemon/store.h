@@ -5,6 +5,7 @@
  *	NAME.array	the array as the cluster agreed on it: UUID, members, options; text, key =
  *value NAME.record	what the engine must not forget (struct record), and this node's life in the
  *			array; binary, crc32c
+ *	forgotten	UUIDs of arrays that the cluster has forgotten, and when; text
  *	incarnation	the last incarnation given out; text
  *	lock		held by the daemon that uses the directory
  *
@@ -26,17 +27,23 @@
 #define STORE_PATH_BYTES 512
 #define STORE_WHY_BYTES 768
 #define STORE_MAX_ARRAYS 64
+#define STORE_MAX_FORGOTTEN 1024
 
 struct store_array {
 	char name[DDR_NAME_BYTES];
 	uint8_t uuid[DDR_UUID_BYTES];
 	uint64_t version; /* of what all nodes share: newest wins */
 	bool started;     /* is to run when the daemon does */
-	bool forgotten;   /* kept so that a node that was away can't bring it back */
+	bool forgotten;   /* never again: its UUID is in the list of the forgotten. Not written */
 	bool ran;         /* was started on this node: there must be a record */
 	uint32_t count;
 	char uri[DDR_MAX_MEMBERS][DDR_URI_BYTES]; /* by index of the member */
 	struct options options;
+};
+
+struct store_forgotten {
+	uint8_t uuid[DDR_UUID_BYTES];
+	uint64_t at_s; /* since 1970, by the node that was asked to forget it */
 };
 
 struct store_record {
@@ -51,8 +58,9 @@ struct store_record {
 int store_open(const char *dir, char why[STORE_WHY_BYTES]);
 void store_close(void);
 
-/* Calls take for each array, in the order of names. A damaged file is an error. */
-int store_scan(void (*take)(void *arg, const struct store_array *a), void *arg,
+/* Calls take for each array, in the order of names. `damage` is NULL, or a sentence: then its file
+ * can't be read or decoded, and only a->name counts, which is the file's. */
+int store_scan(void (*take)(void *arg, const struct store_array *a, const char *damage), void *arg,
 	       char why[STORE_WHY_BYTES]);
 int store_put_array(const struct store_array *a, char why[STORE_WHY_BYTES]);
 int store_put_record(const char *name, const struct store_record *r, char why[STORE_WHY_BYTES]);
@@ -60,6 +68,12 @@ int store_put_record(const char *name, const struct store_record *r, char why[ST
 int store_get_record(const char *name, struct store_record *r, char why[STORE_WHY_BYTES]);
 /* Both files. */
 int store_remove(const char *name, char why[STORE_WHY_BYTES]);
+
+int store_put_forgotten(const struct store_forgotten *list, uint32_t count,
+			char why[STORE_WHY_BYTES]);
+/* No file is an empty list. -EBADMSG: part of it is damaged; the list has the rest. */
+int store_get_forgotten(struct store_forgotten list[STORE_MAX_FORGOTTEN], uint32_t *count,
+			char why[STORE_WHY_BYTES]);
 
 /*
  * A new incarnation: greater than every one before in this directory, durable before it is given

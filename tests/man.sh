@@ -41,6 +41,13 @@ same "exit statuses" "$tmp/has" "$tmp/says"
 sed -n 's/^\.It .*Fl Fl \([a-z-]*\).*/--\1/p' "$man/ddraidd.8" | sort -u >"$tmp/says"
 same "options of ddraidd" "$tmp/has" "$tmp/says"
 
+if command -v python3 >/dev/null; then
+	python3 "$top_srcdir/tests/checker/ddraid-check-members" --help | grep -oE -- '^ *--[a-z][a-z-]+' |
+		tr -d ' ' | sort -u >"$tmp/has"
+	sed -n 's/^\.It Fl Fl \([a-z-]*\).*/--\1/p' "$man/ddraid-check-members.8" | sort -u >"$tmp/says"
+	same "options of ddraid-check-members" "$tmp/has" "$tmp/says"
+fi
+
 # Settings of an array, as in the table of daemon/options.c.
 if [ -e "$top_srcdir/daemon/options.c" ]; then
 	sed -n 's/^ *{"\([a-z_]*\)", KIND_.*/\1/p' "$top_srcdir/daemon/options.c" | sort -u >"$tmp/has"

@@ -8,7 +8,8 @@
  *   state	listeners				next
  *   SHUT	bound, not accepting: clients wait	SERVING (serve), freed (close)
  *		in the backlog, not yet greeted
- *   SERVING	accepting while the table has room	SHUT (reset), freed (close)
+ *   SERVING	accepting; with the table full of	SHUT (reset), freed (close)
+ *		clients, a further one is closed at once
  *
  * A client that waits in the backlog has opened nothing, so accepting it after a reset is the
  * reopen that R6 asks for. Its place in the table stays taken until the sink gave back its last
@@ -25,6 +26,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <syslog.h>
+#include <unistd.h>
 
 #include "daemon/adapters/nbd_client.h"
 #include "daemon/adapters/nbd_listen.h"
@@ -44,7 +46,7 @@ struct listener {
 struct front_nbd {
 	struct front front; /* must be first */
 	struct nbd_shared shared;
-	bool serving, full_logged;
+	bool serving;
 	uint32_t listeners, places_taken;
 	struct listener listener[FRONT_MAX_LISTEN];
 	struct nbd_client *client[NBD_MAX_CLIENTS];
@@ -73,6 +75,13 @@ static void accept_set(struct front_nbd *f, bool on)
 			nbd_log(&f->shared, NULL, LOG_ERR, "can't poll a listener: %s",
 				strerror(-err));
 	}
+}
+
+/* With places that closed clients still hold, a new one waits; among living ones it would for ever.
+ */
+static bool may_accept(const struct front_nbd *f)
+{
+	return f->places_taken < NBD_MAX_CLIENTS || f->shared.stats.clients == NBD_MAX_CLIENTS;
 }
 
 static void check_again(struct front_nbd *f)
@@ -107,7 +116,7 @@ static void listener_ready(void *arg, uint32_t events)
 	struct front_nbd *f = li->f;
 
 	(void)events;
-	for (int i = 0; i < ACCEPT_BATCH && f->places_taken < NBD_MAX_CLIENTS; i++) {
+	for (int i = 0; i < ACCEPT_BATCH && may_accept(f); i++) {
 		char peer[48];
 		int fd = nbd_listen_accept(&li->l, peer, sizeof(peer));
 
@@ -122,15 +131,17 @@ static void listener_ready(void *arg, uint32_t events)
 			check_again(f); /* tries again */
 			return;
 		}
-		client_add(f, fd, peer);
+		if (f->places_taken < NBD_MAX_CLIENTS) {
+			client_add(f, fd, peer);
+			continue;
+		}
+		close(fd);
+		nbd_log(&f->shared, NULL, LOG_WARNING,
+			"turned a client away (%s): there are %d already, and no more are served",
+			peer, NBD_MAX_CLIENTS);
 	}
-	if (f->places_taken < NBD_MAX_CLIENTS)
-		return;
-	if (!f->full_logged)
-		nbd_log(&f->shared, NULL, LOG_WARNING, "%d clients, more have to wait",
-			NBD_MAX_CLIENTS);
-	f->full_logged = true;
-	accept_set(f, false);
+	if (!may_accept(f))
+		accept_set(f, false);
 }
 
 static void client_gone(struct nbd_shared *s, uint32_t index)
@@ -166,7 +177,7 @@ static void check_time(void *arg)
 		if (f->client[i])
 			nbd_client_check(f->client[i]);
 	}
-	if (f->serving && f->places_taken < NBD_MAX_CLIENTS)
+	if (f->serving && may_accept(f))
 		accept_set(f, true);
 	if (f->places_taken)
 		check_again(f);
@@ -269,8 +280,7 @@ static int front_nbd_serve(struct front *front, const struct front_export *ex)
 		return -EINVAL;
 	f->shared.ex = *ex;
 	f->serving = true;
-	f->full_logged = false;
-	if (f->places_taken < NBD_MAX_CLIENTS)
+	if (may_accept(f))
 		accept_set(f, true);
 	return 0;
 }

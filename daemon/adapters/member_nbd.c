@@ -407,13 +407,15 @@ static int check_flags(struct export *x, struct nbd_handle *h)
 	if (!x->can_flush && !x->can_fua)
 		return base_fail(b, -EOPNOTSUPP,
 				 "%s: the server offers neither FLUSH nor FUA, so nothing written "
-				 "to it is ever known to be durable; use another server, or force",
+				 "to it is ever known to be durable; use another server, or "
+				 "set force_members",
 				 b->uri);
 	if (!multi && b->cfg.shared)
 		return base_fail(b, -EOPNOTSUPP,
 				 "%s: the server doesn't offer CAN_MULTI_CONN, so a flush of one "
 				 "node may not cover another's writes; let it serve several "
-				 "clients from one cache, or force",
+				 "clients from one cache, or set "
+				 "force_members",
 				 b->uri);
 	return 0;
 }

@@ -521,6 +521,8 @@ static void client_goodbye(struct nbd_client *c)
 
 static void client_parse(struct nbd_client *c)
 {
+	if (c->blocked != NBD_B_NOT)
+		c->progress_us = loop_now_us(c->s->loop); /* that it waited was not its own doing */
 	c->blocked = NBD_B_NOT;
 	while (c->state == NBD_C_OPEN) {
 		size_t used;
@@ -756,6 +758,11 @@ void nbd_client_check(struct nbd_client *c)
 		nbd_log(c->s, c, LOG_WARNING,
 			"closed: it stalled with %llu bytes of memory that others need",
 			(unsigned long long)c->held_bytes);
+	else if (c->state == NBD_C_OPEN && c->blocked == NBD_B_NOT &&
+		 nbd_proto_mid_message(&c->proto) && idle_for(c, c->progress_us, NBD_MESSAGE_MS))
+		nbd_log(c->s, c, LOG_WARNING,
+			"closed: it sent a part of a request, and nothing more for %u s",
+			NBD_MESSAGE_MS / 1000);
 	else
 		return;
 	c->s->stats.dropped++;

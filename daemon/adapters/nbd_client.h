@@ -23,7 +23,7 @@
  * All data in flight: NBD_POOL_BYTES + NBD_MAX_CLIENTS * NBD_CLIENT_OWN_BYTES = 384 MiB; besides
  * NBD_CACHE_BYTES.
  */
-#define NBD_MAX_CLIENTS 128             /* more wait to be accepted */
+#define NBD_MAX_CLIENTS 128             /* a further one is closed at once */
 #define NBD_CLIENT_REQS 64              /* requests of one client, until their replies are sent */
 #define NBD_CLIENT_BYTES (64u << 20)    /* data of one client */
 #define NBD_CLIENT_OWN_BYTES (1u << 20) /* of these, what doesn't count against the pool */
@@ -48,6 +48,11 @@
  * it holds pool memory that others wait for, or has said goodbye. Else it may take its time. */
 #ifndef NBD_STALL_MS
 #define NBD_STALL_MS 10000
+#endif
+/* Half a request, and no more of it for so long: the client is broken. Between requests it may be
+ * silent for ever. */
+#ifndef NBD_MESSAGE_MS
+#define NBD_MESSAGE_MS 60000
 #endif
 #define NBD_LOG_BURST 30 /* lines per NBD_LOG_PERIOD_MS; the rest is counted */
 #define NBD_LOG_PERIOD_MS 10000

@@ -924,8 +924,10 @@ static void status_waits(const struct engine *e, struct engine_status *st)
 	else if (e->few_us) {
 		st->waits = "members: fewer can be used than the data needs";
 		st->waits_since_us = e->few_us;
-	} else if (e->proposing)
+	} else if (e->proposing) {
 		st->waits = "a change of the map";
+		st->waits_since_us = e->proposing_us;
+	}
 }
 
 void engine_status(const struct engine *e, struct engine_status *st)

@@ -299,6 +299,7 @@ struct engine {
 	struct epoch committed; /* newest epoch known committed: map's, but after an assembly */
 	bool proposing, acked_proposal;
 	struct map prop;
+	uint64_t proposing_us; /* since when */
 	uint64_t sb_seq;
 	uint64_t uuid_count; /* of members added by this incarnation */
 

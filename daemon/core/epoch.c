@@ -143,6 +143,8 @@ static void take_propose(struct engine *e, uint32_t from, const nodemsg *m)
 	    (e->have_map && epoch_cmp(&map.epoch, &e->map.epoch) <= 0))
 		return;
 	e->prop = map;
+	if (!e->proposing)
+		e->proposing_us = e->now;
 	e->proposing = true;
 	e->acked_proposal = false;
 	e->want_record.acked = map.epoch;

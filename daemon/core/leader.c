@@ -85,6 +85,8 @@ static void proposal_inherit(struct engine *e)
 		if (e->proposing && epoch_cmp(&p->proposed.epoch, &e->prop.epoch) <= 0)
 			continue;
 		e->prop = p->proposed;
+		if (!e->proposing)
+			e->proposing_us = e->now;
 		e->proposing = true;
 		e->acked_proposal = true; /* of no round */
 	}

@@ -82,7 +82,8 @@ member_uri() {
 # Its reads fail while m$1.bad exists. One thread per connection: with more, nbdkit 1.32 can abort when a client is killed under load.
 member_up() {
 	rm -f "$tmp/m$1.sock"
-	nbdkit -f -t 1 -U "$tmp/m$1.sock" --filter=error file "$tmp/m$1" \
+	nbdkit -f -t 1 -U "$tmp/m$1.sock" --filter=blocksize-policy --filter=error file "$tmp/m$1" \
+		blocksize-minimum=1 blocksize-preferred=4096 blocksize-maximum=32M \
 		error-pread=EIO error-pread-rate=1 error-pread-file="$tmp/m$1.bad" 2>>"$tmp/nbdkit.log" &
 	pid[m$1]=$!
 	until_true 5 test -S "$tmp/m$1.sock"
@@ -125,10 +126,62 @@ for text in '[fence]\nzombie_timeout = 10s' '[members]\nrequest_timeout = 0'; do
 	grep -q "is not longer than request_timeout" "$tmp/err" || fail "not said why: $(cat "$tmp/err")"
 done
 
+# So does a fence that can't be run.
+: >"$tmp/plain"
+for command in "$tmp/nothing" "$tmp/plain" "$tmp"; do
+	printf '[fence]\nfence = command\nfence_command = %s\n' "$command" >"$tmp/bad"
+	status=0
+	"$top_builddir/ddraidd" --foreground --state-dir "$tmp/state" --config "$tmp/bad" 2>"$tmp/err" || status=$?
+	[ $status = 2 ] || fail "fence_command = $command: status $status"
+	grep -q "fence_command = $command can't be run: .*; " "$tmp/err" || fail "not said why: $(cat "$tmp/err")"
+done
+
+# In the background it is started when it is ready, and ends with what is in its way.
+status=0
+"$top_builddir/ddraidd" --config "$tmp/conf" --state-dir "$tmp/plain" >"$tmp/out" 2>"$tmp/err" || status=$?
+[ $status = 1 ] || fail "with a state directory that is a file: status $status"
+grep -q "ddraidd: $tmp/plain can't be opened: Not a directory" "$tmp/err" || fail "not said why: $(cat "$tmp/err")"
+"$top_builddir/ddraidd" --config "$tmp/conf" || fail "it does not start in the background"
+pid[daemon]=$(ctl version --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["ddraidd"]["pid"])')
+for other in ipc state; do # what another daemon has
+	case $other in
+	ipc) set -- --state-dir "$tmp/state2" ;;
+	state) set -- --ipc "$name-2" ;;
+	esac
+	status=0
+	"$top_builddir/ddraidd" --config "$tmp/conf" "$@" >"$tmp/out" 2>"$tmp/err" || status=$?
+	[ $status = 1 ] && [ -s "$tmp/err" ] || fail "a second daemon, with the same $other: $status, $(cat "$tmp/err")"
+done
+kill -s TERM "${pid[daemon]}"
+until_true 10 eval "! kill -0 ${pid[daemon]}"
+unset "pid[daemon]"
+
+printf 'version = 1\n\033]0;x' >"$tmp/state/bad.array"
+NOTIFY_SOCKET=$tmp/notify python3 - "$top_builddir/ddraidd" --foreground --config "$tmp/conf" <<-'EOC' || fail "systemd is not told"
+	import os, socket, subprocess, sys
+	s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+	s.bind(os.environ["NOTIFY_SOCKET"])
+	s.settimeout(10)
+	p = subprocess.Popen(sys.argv[1:], stderr=subprocess.DEVNULL)
+	try:
+	    assert s.recv(100) == b"READY=1"
+	finally:
+	    p.terminate()
+	    assert p.wait() == 0
+EOC
 daemon_up
+status=0
+ctl status bad >"$tmp/out" 2>&1 || status=$?
+[ $status = 6 ] || fail "a damaged file: status $status, $(cat "$tmp/out")"
+grep -q "bad.array is damaged: line 2, ?]0;x, is not understood; restore it" "$tmp/out" || fail "$(cat "$tmp/out")"
+! ctl start bad >"$tmp/out" 2>&1 || fail "an array with a damaged file was started"
+grep -q "restore it" "$tmp/out" || fail "start does not say why: $(cat "$tmp/out")"
+rm "$tmp/state/bad.array"
 step "create"
-ctl create vol0 --order 1 --stripe 8K --set release_delay=200 "$(member_uri 0)" "$(member_uri 1)" \
+# With nbdkit's filter it says what most servers say by themselves.
+ctl create vol0 --order 1 --set release_delay=200 "$(member_uri 0)" "$(member_uri 1)" \
 	"$(member_uri 2)" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
+grep -q "stripe 8 KiB: member 0 .* has blocks of 4 KiB" "$tmp/out" || fail "which stripe? $(cat "$tmp/out")"
 status=0
 ctl create vol1 --order 1 --stripe 8K "$(member_uri 0)" "$(member_uri 1)" "$(member_uri 2)" \
 	>"$tmp/out" 2>&1 || status=$?
@@ -173,6 +226,21 @@ cmp -n $((40 << 20)) "$tmp/in" "$tmp/copy"
 step "a new one is added and rebuilt"
 ctl fail vol0 1 >/dev/null 2>&1 || true # it may be suspect still
 until_true 10 holds 'a["members"][1]["state"] in ("faulty", "missing")'
+end m3 KILL
+for refusal in 'has blocks of 16 KiB' 'is too small: it has'; do
+	rm -f "$tmp/m3.sock"
+	case $refusal in
+	has*) nbdkit -f -t 1 -U "$tmp/m3.sock" --filter=blocksize-policy file "$tmp/m3" blocksize-minimum=1 \
+		blocksize-preferred=16384 blocksize-maximum=32M 2>>"$tmp/nbdkit.log" & ;;
+	is*) nbdkit -f -t 1 -U "$tmp/m3.sock" --filter=truncate file "$tmp/m3" truncate=44M 2>>"$tmp/nbdkit.log" & ;;
+	esac
+	pid[m3]=$!
+	until_true 5 test -S "$tmp/m3.sock"
+	! ctl add vol0 1 "$(member_uri 3)" >"$tmp/out" 2>&1 || fail "add took a member that $refusal"
+	grep -q "m3.sock $refusal" "$tmp/out" || fail "not refused for its blocks or size: $(cat "$tmp/out")"
+	end m3 KILL
+done
+member_up 3
 
 step "reads of another fail: that is what they do, and all else goes on"
 touch "$tmp/m0.bad"

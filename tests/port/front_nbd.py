@@ -291,21 +291,17 @@ def hundred_clients():
 
 
 def too_many_clients():
-    """More clients than places wait, and get theirs when one is free."""
+    """A client for whom there is no place is told so by the end of its connection."""
     rs = [Raw() for _ in range(128)]
-    late = Raw(serve=False)
-    late.s.settimeout(0.3)
-    try:
-        late.greeted()
-        assert False, "a 129th client was let in"
-    except TimeoutError:
-        pass
+    for _ in range(50):
+        assert Raw(serve=False).closed()
+    with open(DIR + "/err") as f:
+        assert 0 < f.read().count("turned a client away") <= 30
     rs[77].send(READ, 0, 4096)
     assert rs[77].reply(4096)[1] == 0
     rs.pop(5).s.close()
-    late.s.settimeout(20)
-    late.greeted()
-    late.go()
+    wait_for(lambda: stats()["clients"] == 127)
+    late = Raw()
     late.send(FLUSH)
     assert late.reply()[1] == 0
     for r in rs + [late]:
@@ -485,6 +481,39 @@ def stalled_client():
     for r in stalled + [quiet]:
         r.s.close()
     h.shutdown()
+
+
+def half_a_request():
+    """A request that stops in the middle ends its connection; silence between requests does not."""
+    idle, head, payload, slow, held = Raw(), Raw(), Raw(), Raw(), Raw()
+    idle.send(FLUSH)
+    assert idle.reply()[1] == 0
+    whole = request(WRITE, 0, 65536)
+    head.s.sendall(whole[:11])
+    payload.s.sendall(whole + b"x" * 100)
+    slow.s.sendall(whole)
+    say("hold")
+    for _ in range(64):  # all its slots are taken; what follows is not read
+        held.send(READ, 0, 4096)
+    held.s.sendall(whole[:11])
+    begin = time.monotonic()
+    for i in range(6):
+        slow.s.sendall(b"y" * 10000)
+        time.sleep(1)
+    assert head.closed() and payload.closed()
+    with open(DIR + "/err") as f:
+        assert f.read().count("a part of a request") == 2
+    say("release")
+    for _ in range(64):
+        assert held.reply(4096)[1] == 0
+    held.s.sendall(whole[11:] + bytes(65536))
+    assert held.reply()[1] == 0
+    slow.s.sendall(b"y" * 5536)
+    assert slow.reply()[1] == 0
+    idle.send(FLUSH)
+    assert idle.reply()[1] == 0
+    for r in (idle, slow, held):
+        r.s.close()
 
 
 def slow_handshake():

@@ -515,23 +515,83 @@ TEST(unreachable_and_read_only_members_are_refused)
 	setup();
 	fx.ask.force = true;
 	fx.dev[2].open_err = -ECONNREFUSED;
-	refused(-ECONNREFUSED, 2, "can't be reached: Connection refused; start its exporter");
-	fx.dev[2].open_why = "the export has no flush";
-	refused(-ECONNREFUSED, 2, "can't be reached: the export has no flush;");
+	refused(-ECONNREFUSED, 2, "can't be used: Connection refused; correct its path");
+	fx.dev[2].uri = "nbd://host/x";
+	fx.dev[2].open_why = "nbd://host/x: nobody listens";
+	refused(-ECONNREFUSED, 2,
+		"member 2 (nbd://host/x) can't be reached: nobody listens; start its exporter, or "
+		"correct the URI");
+	fx.dev[2].open_err = -EROFS;
+	fx.dev[2].open_why = "nbd://host/x: the export is read-only; export it writable";
+	refused(
+	    -EROFS, 2,
+	    "member 2 (nbd://host/x) is of no use: the export is read-only; export it writable");
+	CHECK(!strstr(fx.e.text, "start its exporter"));
+	fx.dev[2].open_err = -EOPNOTSUPP;
+	fx.dev[2].open_why = "nbd://host/x: no flush";
+	refused(-EOPNOTSUPP, 2, "is of no use: no flush; name another device");
 	fx.dev[2].open_err = 0;
 	fx.dev[2].read_only = true;
 	refused(-EROFS, 2, "read-only");
+}
+
+static void stripe_is(uint32_t bytes, const char *why)
+{
+	created();
+	CHECK_EQ_U64(fx.r.geo.p.stripe_bytes, bytes);
+	CHECK_MSG(strstr(fx.r.stripe_why, why) && (why[0] || !fx.r.stripe_why[0]), "%s: %s", why,
+		  fx.r.stripe_why);
+}
+
+TEST(the_stripe_fits_the_members_blocks)
+{
+	setup();
+	stripe_is(4096, "stripe 4 KiB: the smallest");
+	setup();
+	fx.dev[2].preferred_block_bytes = 0; /* it doesn't say */
+	fx.dev[3].preferred_block_bytes = 4096;
+	stripe_is(16384, "stripe 16 KiB: member 3 (file:///");
+	CHECK(strstr(fx.r.stripe_why, "m3) has blocks of 4 KiB"));
+	setup();
+	fx.dev[1].min_block_bytes = 2048;
+	stripe_is(8192, "stripe 8 KiB: member 1");
+	setup();
+	fx.dev[1].preferred_block_bytes = 16384;
+	stripe_is(65536, "has blocks of 16 KiB");
+	setup();
+	fx.dev[1].preferred_block_bytes = 4096;
+	fx.ask.geo.stripe_bytes = 32768;
+	stripe_is(32768, "");
+}
+
+TEST(a_large_preferred_size_is_no_block)
+{
+	setup();
+	fx.dev[4].preferred_block_bytes = 2 << 20;
+	stripe_is(16384, "stripe 16 KiB: member 4");
+	CHECK(strstr(fx.r.stripe_why,
+		     "; member 4 prefers 2 MiB, which is no disk's block, so 4 KiB"));
+	setup();
+	fx.dev[4].preferred_block_bytes = 65536;
+	fx.ask.geo.stripe_bytes = 16384;
+	stripe_is(16384, "");
+	setup();
+	fx.dev[4].preferred_block_bytes = 65536;
+	fx.ask.geo.stripe_bytes = 8192;
+	refused(-EINVAL, 4, "has blocks of 4 KiB");
 }
 
 TEST(blocks_above_the_fragment_need_force)
 {
 	setup();
 	fx.dev[2].preferred_block_bytes = 4096;
+	fx.ask.geo.stripe_bytes = 4096;
 	refused(-EINVAL, 2, "choose --stripe 16K, or --force");
 	fx.ask.geo.stripe_bytes = 16384;
 	created();
 	setup();
 	fx.dev[2].preferred_block_bytes = 4096;
+	fx.ask.geo.stripe_bytes = 4096;
 	fx.ask.force = true;
 	created();
 }
@@ -540,6 +600,7 @@ TEST(requests_that_a_member_can_not_take_are_not_forced)
 {
 	setup();
 	fx.dev[2].min_block_bytes = 4096;
+	fx.ask.geo.stripe_bytes = 4096;
 	fx.ask.force = true;
 	refused(-EINVAL, 2, "choose --stripe 16K");
 	fx.dev[2].min_block_bytes = 8192; /* no stripe helps that */

@@ -631,6 +631,23 @@ TEST(with_too_few_members_the_status_says_that_io_is_held)
 	finish();
 }
 
+TEST(a_change_of_the_map_is_waited_for_since_it_was_proposed)
+{
+	uint64_t down_us;
+
+	create(1);
+	start();
+	run_ms(2000);
+	w.hung = 1;
+	down_us = w.now;
+	dev_down(2);
+	run_ms(200);
+	CHECK(status().proposing);
+	CHECK_EQ_STR(status().waits, "a change of the map");
+	CHECK(status().waits_since_us >= down_us && status().waits_since_us < w.now);
+	finish();
+}
+
 TEST(a_member_whose_connection_broke_comes_back_by_itself)
 {
 	struct event ev = {.type = EV_DEV_DOWN};

@@ -57,7 +57,7 @@ static int take_created(void *arg, const Reply *reply)
 {
 	const struct created *w = arg;
 	const Ddraid__Ctl__Created *made = reply->created;
-	char name[DDR_NAME_BYTES], uuid[UUID_TEXT_BYTES] = "?", size[UNITS_TEXT_BYTES];
+	char name[DDR_NAME_BYTES], uuid[UUID_TEXT_BYTES] = "?", size[UNITS_TEXT_BYTES], why[1024];
 	struct json j = {.out = stdout};
 
 	if (reply->body_case != DDRAID__CTL__REPLY__BODY_CREATED)
@@ -70,12 +70,16 @@ static int take_created(void *arg, const Reply *reply)
 		       text_clean(name, sizeof(name), made->name), uuid,
 		       size_format(size, made->size_bytes), made->n_node,
 		       made->n_node == 1 ? "" : "s");
+		if (made->stripe_why[0])
+			printf("%s\n", text_clean(why, sizeof(why), made->stripe_why));
 		return EXIT_OK;
 	}
 	json_open(&j, NULL, '{');
 	json_text(&j, "name", made->name);
 	json_uuid(&j, "uuid", made->uuid.data, made->uuid.len);
 	json_number(&j, "size_bytes", made->size_bytes);
+	json_number(&j, "stripe_bytes", made->stripe_bytes);
+	json_text_or_null(&j, "stripe_why", made->stripe_why);
 	json_open(&j, "nodes", '[');
 	for (size_t i = 0; i < made->n_node; i++)
 		json_number(&j, NULL, made->node[i]);

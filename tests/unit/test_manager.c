@@ -1,0 +1,493 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The table of arrays and the state directory behind it, without arrays: what is stored, forgotten,
+ * told by others, and found again by the next daemon. Each life of a daemon is a process.
+ */
+#include "daemon/manager.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "daemon/daemon.h"
+#include "daemon/forgotten.h"
+#include "daemon/log.h"
+#include "tests/lib/test.h"
+
+/* ---- what is not here ----------------------------------------------------------------------- */
+
+struct array {
+	struct store_array desc;
+	bool running;
+};
+
+static struct array_env env;
+static char warned[STORE_WHY_BYTES], said[LOG_TEXT_BYTES];
+
+struct array *array_new(const struct array_env *e, const struct store_array *desc)
+{
+	struct array *a = calloc(1, sizeof(*a));
+
+	env = *e;
+	a->desc = *desc;
+	return a;
+}
+
+void array_free(struct array *a)
+{
+	CHECK(!a->running);
+	free(a);
+}
+
+void array_set_desc(struct array *a, const struct store_array *desc)
+{
+	a->desc = *desc;
+}
+
+int array_start(struct array *a, bool force)
+{
+	(void)force;
+	a->running = true;
+	return 0;
+}
+
+/* Ends only when the test says so. */
+void array_stop(struct array *a)
+{
+	(void)a;
+}
+
+bool array_running(const struct array *a)
+{
+	return a->running;
+}
+
+void array_learn(struct array *a, const struct store_array *desc)
+{
+	(void)a;
+	(void)desc;
+}
+
+void array_told(struct array *a, const struct store_array *desc)
+{
+	(void)a;
+	(void)desc;
+}
+
+void say(int priority, const char *format, ...)
+{
+	va_list ap;
+
+	(void)priority;
+	va_start(ap, format);
+	vsnprintf(said, sizeof(said), format, ap);
+	va_end(ap);
+}
+
+void daemon_warn(const char *format, ...)
+{
+	va_list ap;
+
+	va_start(ap, format);
+	vsnprintf(warned, sizeof(warned), format, ap);
+	va_end(ap);
+}
+
+/* ---- a daemon ------------------------------------------------------------------------------- */
+
+static struct mailbox box;
+static struct worker worker;
+static struct config conf;
+static unsigned told_forgotten;
+
+static void kick(void *arg)
+{
+	(void)arg;
+}
+
+static void news(const struct store_array *desc)
+{
+	(void)desc;
+}
+
+static void forgot(const struct store_forgotten *f)
+{
+	(void)f;
+	told_forgotten++;
+}
+
+static void moved(void)
+{
+}
+
+static const struct manager_cb callbacks = {.news = news, .forgot = forgot, .moved = moved};
+
+/* Until nothing is under way: a task goes to the worker and comes back. */
+struct mark {
+	struct task task;
+	bool back;
+};
+
+static void mark_back(struct task *t)
+{
+	((struct mark *)(void *)t)->back = true;
+}
+
+static void mark_work(struct task *t)
+{
+	mailbox_post(&box, t, mark_back);
+}
+
+static void settle(void)
+{
+	for (int i = 0; i < 8; i++) {
+		struct mark m = {.back = false};
+
+		mailbox_post(&worker.box, &m.task, mark_work);
+		while (!m.back)
+			if (!mailbox_run(&box))
+				usleep(100);
+	}
+}
+
+static char dir[64];
+
+static void begin(void)
+{
+	char why[STORE_WHY_BYTES] = "";
+
+	CHECK_MSG(!store_open(dir, why), "%s", why);
+	mailbox_init(&box, kick, NULL);
+	CHECK_EQ_INT(worker_start(&worker), 0);
+	CHECK_MSG(!manager_open(&conf, &box, &worker, &callbacks, why), "%s", why);
+	settle();
+}
+
+/* Each in a process of its own, in the same directory. */
+static void life(void (*run)(void))
+{
+	int status;
+	pid_t pid;
+
+	fflush(stdout);
+	pid = fork();
+	CHECK(pid >= 0);
+	if (!pid) {
+		if (setjmp(test_out))
+			_exit(1);
+		begin();
+		run();
+		settle();
+		fflush(stdout);
+		_exit(0);
+	}
+	CHECK(waitpid(pid, &status, 0) == pid);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void fresh_dir(void)
+{
+	strcpy(dir, "/tmp/ddraid-manager-XXXXXX");
+	CHECK(mkdtemp(dir));
+}
+
+static void remove_dir(void)
+{
+	char command[96];
+
+	snprintf(command, sizeof(command), "rm -rf %s", dir);
+	CHECK(system(command) == 0);
+}
+
+static bool file_there(const char *name)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	return access(path, F_OK) == 0;
+}
+
+static void file_write(const char *name, const char *text)
+{
+	char path[128];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	f = fopen(path, "w");
+	CHECK(f && fputs(text, f) >= 0 && !fclose(f));
+}
+
+static struct store_array desc_of(unsigned i, const char *name)
+{
+	struct store_array d = {.version = 1, .count = 3};
+
+	options_init(&d.options);
+	snprintf(d.name, sizeof(d.name), "%s", name);
+	memset(d.uuid, 0xd0, sizeof(d.uuid));
+	memcpy(d.uuid, &i, sizeof(i));
+	for (uint32_t m = 0; m < d.count; m++)
+		snprintf(d.uri[m], sizeof(d.uri[m]), "/dev/m%u", m);
+	return d;
+}
+
+static void create(unsigned i, const char *name)
+{
+	struct store_array d = desc_of(i, name);
+
+	CHECK_EQ_INT(manager_change(&d, false), 0);
+	settle();
+}
+
+static void forget(const char *name)
+{
+	char why[STORE_WHY_BYTES] = "";
+	struct known *k = manager_find(name, false);
+
+	CHECK(k);
+	CHECK_MSG(!manager_forget(k, why), "%s", why);
+	settle();
+}
+
+/* ---- forgetting ----------------------------------------------------------------------------- */
+
+#define NAMES 200u
+
+static void create_and_forget_many(void)
+{
+	char name[16];
+
+	for (unsigned i = 0; i < NAMES; i++) {
+		snprintf(name, sizeof(name), "vol%u", i);
+		create(i, name);
+		CHECK(manager_find(name, false));
+		forget(name);
+		CHECK_EQ_U64(manager_count(), 0);
+	}
+	CHECK_EQ_U64(told_forgotten, NAMES);
+	CHECK(!file_there("vol0.array") && !file_there("vol199.array"));
+	create(NAMES, "vol0");
+	CHECK_EQ_U64(manager_count(), 1);
+}
+
+/* A node that was away tells what it had; whatever it did meanwhile, it is over. */
+static void old_news(void)
+{
+	CHECK_EQ_U64(manager_count(), 1);
+	for (unsigned i = 0; i < NAMES; i++) {
+		struct store_array d = desc_of(i, i & 1 ? "vol0" : "other");
+
+		d.version = 1000;
+		d.started = true;
+		CHECK_EQ_INT(manager_apply(&d, false), 0);
+	}
+	settle();
+	CHECK_EQ_U64(manager_count(), 1);
+	CHECK(manager_find("vol0", false)->desc.uuid[0] == NAMES);
+}
+
+TEST(a_forgotten_array_takes_no_room_and_does_not_come_back)
+{
+	fresh_dir();
+	life(create_and_forget_many);
+	life(old_news);
+	remove_dir();
+}
+
+static void forget_while_it_runs(void)
+{
+	struct known *k;
+	struct array *a;
+
+	create(1, "vol0");
+	k = manager_hold(manager_find("vol0", false));
+	manager_start(k, false);
+	a = k->array;
+	CHECK(a->running);
+	forget("vol0");
+	CHECK(!k->gone && file_there("vol0.array"));
+	CHECK(!manager_find("vol0", false) && manager_find("vol0", true) == k);
+	a->running = false;
+	env.ended(a, "");
+	settle();
+	CHECK(k->gone && !file_there("vol0.array") && manager_count() == 0);
+	manager_let_go(k);
+}
+
+TEST(an_array_is_given_up_only_when_it_has_stopped)
+{
+	fresh_dir();
+	life(forget_while_it_runs);
+	remove_dir();
+}
+
+/* The name's next array was told while the old one still stops. */
+static void name_taken_over(void)
+{
+	struct store_array d = desc_of(2, "vol0");
+	struct known *k;
+
+	create(1, "vol0");
+	k = manager_find("vol0", false);
+	manager_start(k, false);
+	forget("vol0");
+	CHECK_EQ_INT(manager_apply(&d, false), 1);
+	k->array->running = false;
+	env.ended(k->array, "");
+	settle();
+	CHECK(!k->gone && !k->desc.forgotten && k->desc.uuid[0] == 2);
+	CHECK(file_there("vol0.array") && manager_find("vol0", false) == k);
+}
+
+TEST(a_name_is_free_as_soon_as_its_array_is_forgotten)
+{
+	fresh_dir();
+	life(name_taken_over);
+	remove_dir();
+}
+
+static void others_forget(void)
+{
+	struct store_array one = desc_of(1, "one"), two = desc_of(2, "two");
+	struct store_forgotten f[2] = {{.at_s = 5}, {.at_s = 6}};
+
+	memcpy(f[0].uuid, one.uuid, sizeof(one.uuid));
+	memcpy(f[1].uuid, two.uuid, sizeof(two.uuid));
+	create(1, "one");
+	manager_forgotten(f, 2);
+	settle();
+	CHECK(manager_count() == 0 && !file_there("one.array"));
+	CHECK_EQ_INT(manager_apply(&two, false), 0); /* it was never here, and will not be */
+}
+
+static void others_forgot(void)
+{
+	struct store_array two = desc_of(2, "two");
+
+	CHECK_EQ_INT(manager_apply(&two, false), 0);
+	CHECK_EQ_U64(manager_count(), 0);
+}
+
+TEST(what_others_have_forgotten_is_forgotten_here)
+{
+	fresh_dir();
+	life(others_forget);
+	life(others_forgot);
+	remove_dir();
+}
+
+static void power_cut_after_the_list(void)
+{
+	char why[STORE_WHY_BYTES];
+	struct store_array d = desc_of(1, "vol0");
+	struct store_forgotten f = {.at_s = 1};
+
+	create(1, "vol0");
+	memcpy(f.uuid, d.uuid, sizeof(f.uuid));
+	CHECK_EQ_INT(store_put_forgotten(&f, 1, why), 0);
+}
+
+static void nothing_is_left(void)
+{
+	CHECK(manager_count() == 0 && !file_there("vol0.array"));
+}
+
+TEST(an_array_whose_files_were_left_is_not_started)
+{
+	fresh_dir();
+	life(power_cut_after_the_list);
+	life(nothing_is_left);
+	remove_dir();
+}
+
+static void half_a_list(void)
+{
+	struct store_array d = desc_of(1, "vol0");
+
+	CHECK(strstr(warned, "forgotten is damaged"));
+	CHECK_EQ_INT(manager_apply(&d, false), 0);
+}
+
+TEST(a_damaged_list_counts_as_far_as_it_can_be_read)
+{
+	fresh_dir();
+	file_write("forgotten", "01000000-d0d0-d0d0-d0d0-d0d0d0d0d0d0 17\nx\n02000000-d0d0-");
+	life(half_a_list);
+	remove_dir();
+}
+
+/* ---- damage --------------------------------------------------------------------------------- */
+
+static void three(void)
+{
+	create(1, "one");
+	create(2, "two");
+	create(3, "three");
+}
+
+static void damage_seen(void)
+{
+	struct store_array two = desc_of(2, "two"), four = desc_of(2, "four");
+	struct known *k = manager_find("two", false);
+
+	two.version = four.version = 9;
+	CHECK_EQ_U64(manager_count(), 3);
+	CHECK(k && k->damaged &&
+	      strstr(k->error, "two.array is damaged: line 2, vers?ion, is not"));
+	CHECK(strstr(k->error, "restore it"));
+	CHECK(!manager_find("one", false)->damaged && !manager_find("three", false)->damaged);
+	CHECK_EQ_INT(manager_apply(&two, false), -EBADMSG);
+	CHECK(strstr(said, "two: another node tells of it, but "));
+	settle();
+}
+
+static void damage_is_gone(void)
+{
+	struct store_array two = desc_of(2, "two");
+
+	CHECK_EQ_U64(manager_count(), 2);
+	CHECK_EQ_INT(manager_apply(&two, false), 1);
+}
+
+TEST(a_damaged_file_refuses_one_array_only)
+{
+	char path[128];
+
+	fresh_dir();
+	life(three);
+	file_write("two.array", "# x\nvers\033ion = 1\nname = two\n");
+	life(damage_seen);
+	life(damage_seen); /* nothing was written over it */
+	snprintf(path, sizeof(path), "%s/two.array", dir);
+	CHECK(unlink(path) == 0);
+	life(damage_is_gone);
+	remove_dir();
+}
+
+TEST(the_list_keeps_the_newest_on_every_node)
+{
+	static struct forgotten a, b;
+	struct store_forgotten e = {.at_s = 0};
+
+	for (uint32_t i = 0; i < STORE_MAX_FORGOTTEN + 50; i++) {
+		uint32_t j = STORE_MAX_FORGOTTEN + 49 - i;
+
+		memcpy(e.uuid, &i, sizeof(i));
+		e.at_s = 100 + i / 2;
+		CHECK(forgotten_add(&a, &e, false));
+		CHECK(!forgotten_add(&a, &e, false));
+		memcpy(e.uuid, &j, sizeof(j));
+		e.at_s = 100 + j / 2;
+		forgotten_add(&b, &e, false);
+	}
+	CHECK_EQ_U64(a.count, STORE_MAX_FORGOTTEN);
+	CHECK_EQ_MEM(&a, &b, sizeof(a));
+	e.at_s = 1;
+	memset(e.uuid, 0xff, sizeof(e.uuid));
+	CHECK(!forgotten_add(&a, &e, false) && forgotten_add(&a, &e, true));
+	CHECK(forgotten_has(&a, e.uuid));
+	CHECK(!forgotten_room(&a, 2 + FORGOTTEN_DAYS * 86400 - 1));
+	CHECK(forgotten_room(&a, 2 + FORGOTTEN_DAYS * 86400));
+}
