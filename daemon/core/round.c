@@ -675,6 +675,7 @@ static void take_joined(struct engine *e, uint32_t from, const pb_inc *who, bool
 		 * a while yet. */
 		p->evicted = true;
 		p->evicted_inc = who->inc;
+		p->hello = false; /* nothing of it is under way: no reason to fence it */
 		round_end(e);
 	}
 }

@@ -35,8 +35,15 @@ exporter_kill 2
 within 15 "degraded" holds 1 'a["degraded"]'
 ctl 2 fail vol0 1 || fail "fail"
 writers_go_on 200 1 2 3
-exporter_stall $SLOW 3 || fail "stall"
-sleep 0.3
+# Of the writes that wait for it the other member must have its part: none may wait for the log.
+half_way() {
+	holds 3 'a["member_requests"] >= 8'
+}
+for try in 1 2 3; do
+	exporter_stall $SLOW 3 || fail "stall"
+	! wait_until 1 "eight writes of node 3 half-way (try $try)" half_way || break
+	sleep 3
+done
 step "node 3 is powered off, while exporter $SLOW is slow"
 killed=${EPOCHREALTIME/[.,]/}
 node_kill 3
