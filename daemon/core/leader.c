@@ -285,6 +285,22 @@ static void bad_gather(struct engine *e)
 
 static void stuck_advance(struct engine *e);
 
+/*
+ * Nobody serves, this node is to assemble the array, and no device lets it in. It may have been
+ * fenced while it was joining, by nodes that have died since: they can't tell it, and the exporters
+ * go by its incarnation. Under a new one it is welcome. It has promised nobody anything.
+ */
+static void outcast_advance(struct engine *e)
+{
+	if (e->state != ENGINE_JOINING ||
+	    e->now - e->ld.state_us < 2 * e->cfg.tun.evict_ms * 1000ull)
+		return;
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (e->dev[i].up)
+			return;
+	round_removed(e);
+}
+
 static void leader_recover(struct engine *e)
 {
 	NODEMSG(m, b, READY, Ready, ready);
@@ -297,8 +313,10 @@ static void leader_recover(struct engine *e)
 	e->ld.why = "the lock claims of the nodes";
 	if (!claims_in(e))
 		return;
-	if (!e->ld.knows && !e->ld.assembled && !assemble(e))
+	if (!e->ld.knows && !e->ld.assembled && !assemble(e)) {
+		outcast_advance(e);
 		return;
+	}
 	e->ld.assembled = true;
 	if (!e->ld.gathered)
 		bad_gather(e);
