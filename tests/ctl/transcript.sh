@@ -353,6 +353,7 @@ no_daemon() {
 }
 printf '==== %s\n' "no daemon" >>"$out"
 no_daemon status
+no_daemon --version
 no_daemon version
 no_daemon version --json
 printf '==== %s\n' "wrong usage" >>"$out"
