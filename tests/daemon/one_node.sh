@@ -250,7 +250,11 @@ ctl stop vol0 >/dev/null 2>&1 || fail "stop"
 "$top_srcdir/tests/checker/ddraid-check-members" "$tmp/m0" "$tmp/m3" "$tmp/m2" >"$tmp/out" ||
 	fail "$(cat "$tmp/out")"
 grep -q "dirty 0, wrong 0" "$tmp/out" || fail "the log is not clean: $(cat "$tmp/out")"
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+ctl set vol0 listen=tcp:127.0.0.1:$port >/dev/null || fail "listen"
 ctl start vol0 --wait >/dev/null 2>&1 || fail "start again"
+[ "$(nbdinfo --size "$(ctl status vol0 --json | python3 -c 'import json, sys
+print(json.load(sys.stdin)["arrays"][0]["front_ends"][0]["also"][0])')")" = "$size" ] || fail "not at its TCP address"
 nbdcopy "$U" "$tmp/copy"
 cmp -n $((40 << 20)) "$tmp/in" "$tmp/copy"
 
