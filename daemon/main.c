@@ -320,8 +320,8 @@ static void out_of_time(void *data)
 {
 	(void)data;
 	say(LOG_ERR,
-	    "%u arrays did not stop in time: the end is hard, and they are fenced at the "
-	    "next start",
+	    "arrays that did not stop in time: %u; the end is hard, and these lives are fenced at "
+	    "the next start",
 	    manager_running());
 	log_close();
 	_exit(1);

@@ -87,6 +87,7 @@ daemon_up() {
 }
 
 mkdir "$tmp/state" "$tmp/run"
+mkfifo "$tmp/hold"
 cat >"$tmp/conf" <<-EOC
 	[daemon]
 	state_dir = $tmp/state
@@ -245,6 +246,15 @@ used=$(($(ticks) - before)) # of 100 per second
 [ "$used" -le 10 ] || fail "idle for 10 s, it used $used hundredths of a second"
 
 step "stop"
+nbdcopy --connections=1 - "$U" <"$tmp/hold" &
+pid[user]=$!
+exec 9>"$tmp/hold"
+until_true 10 holds 'a["front_ends"][0]["clients"]'
+! ctl stop vol0 >"$tmp/out" 2>&1 || fail "an array that is open was stopped"
+grep -q "in use: 1 client has it open; close" "$tmp/out" || fail "$(cat "$tmp/out")"
+exec 9>&-
+wait "${pid[user]}"
+unset "pid[user]"
 ctl stop vol0 >/dev/null 2>&1 || fail "stop"
 ! grep -q "not drained" "$tmp/log" || fail "the stop was not clean"
 "$top_srcdir/tests/checker/ddraid-check-members" "$tmp/m0" "$tmp/m3" "$tmp/m2" >"$tmp/out" ||
