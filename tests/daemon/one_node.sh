@@ -262,6 +262,12 @@ ctl stop vol0 >/dev/null 2>&1 || fail "stop"
 grep -q "dirty 0, wrong 0" "$tmp/out" || fail "the log is not clean: $(cat "$tmp/out")"
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 ctl set vol0 listen=tcp:127.0.0.1:$port >/dev/null || fail "listen"
+mv "$tmp/state/incarnation" "$tmp/incarnation"
+echo x >"$tmp/state/incarnation"
+! ctl start vol0 --timeout 4 >"$tmp/out" 2>&1 || fail "started without an incarnation"
+holds '"incarnation is damaged" in a["waits"]["for"]' || fail "$(ctl status vol0)"
+[ "$(grep -c "incarnation is damaged.*tried again" "$tmp/log")" = 1 ] || fail "not said once"
+mv "$tmp/incarnation" "$tmp/state/incarnation"
 ctl start vol0 --wait >/dev/null 2>&1 || fail "start again"
 [ "$(nbdinfo --size "$(ctl status vol0 --json | python3 -c 'import json, sys
 print(json.load(sys.stdin)["arrays"][0]["front_ends"][0]["also"][0])')")" = "$size" ] || fail "not at its TCP address"
