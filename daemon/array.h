@@ -73,6 +73,7 @@ struct array_status {
 	struct front_stats front;
 	struct front_client client[ARRAY_STATUS_CLIENTS];
 	uint32_t client_count;
+	char listen[OPTION_LISTEN_MAX][OPTION_LISTEN_BYTES]; /* as the option has them, or "" */
 	char waits[ARRAY_WHY_BYTES]; /* before RUN: what for; "" = nothing */
 	uint64_t waits_us;           /* since when */
 };

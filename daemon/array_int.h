@@ -124,6 +124,7 @@ struct array {
 	struct engine_status seen; /* what was logged last */
 	char seen_waits[256];
 	bool waits_said;
+	char life_said[STORE_WHY_BYTES]; /* what is tried again and again is logged once */
 };
 
 /* array.c */

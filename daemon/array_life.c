@@ -101,6 +101,13 @@ static void send_work(struct array *a, struct life_task *t)
 	mailbox_post(&a->env.worker->box, &t->task, work);
 }
 
+static void say_once(struct array *a, const char *why)
+{
+	if (strcmp(a->life_said, why) != 0)
+		array_say(a, LOG_ERR, "%s; it is tried again", why);
+	snprintf(a->life_said, sizeof(a->life_said), "%s", why);
+}
+
 /* ---- start: the record, the last life's fence, a new life -------------------------------------
  */
 
@@ -156,10 +163,11 @@ static void begun(struct array *a, struct life_task *t)
 		return;
 	if (t->err) {
 		array_waits(a, "%s", t->why);
-		array_say(a, LOG_ERR, "%s", t->why);
+		say_once(a, t->why);
 		array_again(a, AGAIN_MS, renew_again);
 		return;
 	}
+	a->life_said[0] = '\0';
 	a->rec = t->rec;
 	a->inc = t->rec.inc;
 	array_run(a);
@@ -335,11 +343,12 @@ static void recorded(struct array *a, struct life_task *t)
 	struct event ev = {.type = EV_RECORD_DONE};
 
 	if (t->err) {
-		array_say(a, LOG_ERR, "%s; the array waits for it", t->why);
+		say_once(a, t->why);
 		if (a->phase < ARRAY_PHASE_CLOSE)
 			array_again(a, AGAIN_MS, record_put);
 		return;
 	}
+	a->life_said[0] = '\0';
 	pump_push(a, &ev);
 }
 
@@ -371,9 +380,10 @@ static void renewed(struct array *a, struct life_task *t)
 		record_put(a);
 	a->record_waits = false;
 	if (t->err) {
-		array_say(a, LOG_ERR, "%s", t->why);
+		say_once(a, t->why);
 		return; /* pump_end asks again */
 	}
+	a->life_said[0] = '\0';
 	a->removed = false;
 	ev.restart.inc = a->inc;
 	pump_push(a, &ev);

@@ -51,6 +51,7 @@ void status_fill(struct array *a, struct array_status *st)
 		dev_fill(a, i, &st->dev[i]);
 	}
 	if (a->front) {
+		memcpy(st->listen, a->live.options.listen, sizeof(st->listen));
 		front_stats(a->front, &st->front);
 		st->client_count = front_clients(a->front, st->client, ARRAY_STATUS_CLIENTS);
 	}

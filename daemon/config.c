@@ -58,6 +58,7 @@ static const struct key keys[] = {
 };
 
 #define KEYS (sizeof(keys) / sizeof(keys[0]))
+_Static_assert(KEYS <= CONFIG_MAX_KEYS, "each has an origin");
 
 void config_init(struct config *c)
 {
@@ -210,6 +211,7 @@ static int set_key(struct config *c, int seen[KEYS], int line, const char *secti
 			return -EINVAL;
 		}
 		seen[i] = line;
+		c->origin[i] = CONFIG_SET;
 		if (is_text(k))
 			return set_text(k, field, value, why);
 		return set_number(k, (uint32_t *)(void *)field, value, why);
@@ -362,9 +364,21 @@ int config_load(struct config *c, const char *path, char why[CONFIG_WHY_BYTES])
 	return err;
 }
 
-const char *config_get(const struct config *c, uint32_t i, char name[64],
-		       char value[CONFIG_PATH_BYTES])
+void config_overruled(struct config *c, const char *key, enum config_origin origin)
 {
+	for (size_t i = 0; i < KEYS; i++) {
+		if (!strcmp(keys[i].name, key))
+			c->origin[i] = (uint8_t)origin;
+	}
+}
+
+const char *config_get(const struct config *c, uint32_t i, char name[64],
+		       char value[CONFIG_PATH_BYTES], const char **origin)
+{
+	static const char *const origins[] = {[CONFIG_DEFAULT] = "default",
+					      [CONFIG_SET] = "ddraid.conf",
+					      [CONFIG_ARGUMENT] = "command line",
+					      [CONFIG_ENVIRONMENT] = "environment"};
 	const struct key *k;
 	const char *field;
 	uint32_t n;
@@ -373,6 +387,7 @@ const char *config_get(const struct config *c, uint32_t i, char name[64],
 		return NULL;
 	k = &keys[i];
 	field = (const char *)c + k->offset;
+	*origin = origins[c->origin[i]];
 	snprintf(name, 64, "%s.%s", k->section, k->name);
 	if (is_text(k)) {
 		snprintf(value, CONFIG_PATH_BYTES, "%s", field);

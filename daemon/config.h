@@ -29,7 +29,12 @@ enum fence_policy {
 	FENCE_NONE
 };
 
+#define CONFIG_MAX_KEYS 32
+
+enum config_origin { CONFIG_DEFAULT, CONFIG_SET, CONFIG_ARGUMENT, CONFIG_ENVIRONMENT };
+
 struct config {
+	uint8_t origin[CONFIG_MAX_KEYS]; /* by the number of the setting */
 	char state_dir[CONFIG_PATH_BYTES];
 	char run_dir[CONFIG_PATH_BYTES];
 	char ipc_name[64];
@@ -63,10 +68,12 @@ int config_finish(struct config *c, char why[CONFIG_WHY_BYTES]);
 
 /* Milliseconds; "1500", "1500ms", "10s", "2min". 0 or -EINVAL. */
 int config_time(const char *text, uint32_t *ms);
-/* The i-th setting: its name as "section.key" and its value as text. Returns the key alone; NULL:
- * there are no more. */
+/* The caller has overwritten the field of this key. */
+void config_overruled(struct config *c, const char *key, enum config_origin origin);
+/* The i-th setting: its name as "section.key", its value as text, and where that comes from.
+ * Returns the key alone; NULL: there are no more. */
 const char *config_get(const struct config *c, uint32_t i, char name[64],
-		       char value[CONFIG_PATH_BYTES]);
+		       char value[CONFIG_PATH_BYTES], const char **origin);
 const char *fence_policy_name(uint32_t policy);
 
 #endif

@@ -116,16 +116,16 @@ static void array_settings(struct ipc_req *r, const struct known *k, const char 
 static void daemon_settings(struct ipc_req *r, const char *only)
 {
 	struct settings *s = settings_new();
-	const char *key;
+	const char *key, *origin;
 	char value[CONFIG_PATH_BYTES];
 	static char names[SETTINGS_MAX][64];
 
 	for (uint32_t i = 0; i < SETTINGS_MAX; i++) {
-		key = config_get(ctl_env.conf, i, names[i], value);
+		key = config_get(ctl_env.conf, i, names[i], value, &origin);
 		if (!key)
 			break;
 		if (!only[0] || !strcmp(only, names[i]) || !strcmp(only, key))
-			strcpy(settings_add(s, names[i], "ddraid.conf", ""), value);
+			strcpy(settings_add(s, names[i], origin, ""), value);
 	}
 	settings_send(r, s, only);
 }

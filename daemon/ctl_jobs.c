@@ -267,9 +267,9 @@ static void start_look(struct job *j, const struct array_status *st)
 	}
 	if (missing) {
 		snprintf(text, sizeof(text),
-			 "%u other nodes do not serve it yet; see 'ddraidctl "
+			 "%u other node%s not serve it yet; see 'ddraidctl "
 			 "status' there",
-			 missing);
+			 missing, missing == 1 ? " does" : "s do");
 		ipc_warn(j->r, text);
 	}
 	if (st->have_geo)
@@ -411,9 +411,10 @@ static void stop_asked(struct array_query *q, int err)
 
 	if (!err && q->status.front.clients && !j->force) {
 		snprintf(text, sizeof(text),
-			 "%s is in use: %u clients have it open; close them, or --force to end "
-			 "them",
-			 j->k->desc.name, q->status.front.clients);
+			 "%s is in use: %u client%s open; close what uses it, or --force to end "
+			 "that",
+			 j->k->desc.name, q->status.front.clients,
+			 q->status.front.clients == 1 ? " has it" : "s have it");
 		job_end(j, -EBUSY, text);
 		return;
 	}

@@ -421,6 +421,12 @@ static void front_end(struct status_msg *m, const struct known *k, const struct 
 		 ctl_env.conf->run_dir, k->desc.name);
 	p->kind = "nbd";
 	p->address = keep_text(m, text);
+	p->also = keep(m, calloc(OPTION_LISTEN_MAX, sizeof(char *)));
+	for (uint32_t i = 0; i < OPTION_LISTEN_MAX && st->listen[i][0]; i++) {
+		snprintf(text, sizeof(text), "nbd://%s/%s", st->listen[i] + strlen("tcp:"),
+			 k->desc.name);
+		p->also[p->n_also++] = keep_text(m, text);
+	}
 	_Static_assert(ARRAY_STATUS_CLIENTS <= CTL_MAX_CLIENTS, "all are told");
 	p->client = keep(m, calloc(ARRAY_STATUS_CLIENTS, sizeof(Ddraid__Ctl__Client *)));
 	for (uint32_t i = 0; i < st->client_count; i++) {

@@ -81,6 +81,7 @@ static void usage(FILE *to)
 struct args {
 	const char *config, *state_dir, *run_dir, *ipc;
 	bool foreground;
+	enum config_origin state_dir_by;
 };
 
 static void parse_args(struct args *a, int argc, char **argv)
@@ -88,6 +89,7 @@ static void parse_args(struct args *a, int argc, char **argv)
 	int c;
 
 	a->state_dir = getenv("DDRAID_STATE_DIR");
+	a->state_dir_by = CONFIG_ENVIRONMENT;
 	while ((c = getopt_long(argc, argv, "c:fs:h", long_options, NULL)) != -1) {
 		switch (c) {
 		case 'c':
@@ -98,6 +100,7 @@ static void parse_args(struct args *a, int argc, char **argv)
 			break;
 		case 's':
 			a->state_dir = optarg;
+			a->state_dir_by = CONFIG_ARGUMENT;
 			break;
 		case 'r':
 			a->run_dir = optarg;
@@ -122,7 +125,8 @@ static void parse_args(struct args *a, int argc, char **argv)
 	}
 }
 
-static void path_set(char field[CONFIG_PATH_BYTES], const char *value, const char *what)
+static void path_set(char field[CONFIG_PATH_BYTES], const char *value, const char *what,
+		     const char *key, enum config_origin origin)
 {
 	if (!value)
 		return;
@@ -132,6 +136,7 @@ static void path_set(char field[CONFIG_PATH_BYTES], const char *value, const cha
 		exit(2);
 	}
 	strcpy(field, value);
+	config_overruled(&conf, key, origin);
 }
 
 static void configure(const struct args *a)
@@ -150,8 +155,8 @@ static void configure(const struct args *a)
 		fprintf(stderr, "ddraidd: %s\n", why);
 		exit(2);
 	}
-	path_set(conf.state_dir, a->state_dir, "--state-dir");
-	path_set(conf.run_dir, a->run_dir, "--run-dir");
+	path_set(conf.state_dir, a->state_dir, "--state-dir", "state_dir", a->state_dir_by);
+	path_set(conf.run_dir, a->run_dir, "--run-dir", "run_dir", CONFIG_ARGUMENT);
 	if (!a->ipc)
 		return;
 	if (array_name_check(a->ipc, &reason)) {
@@ -159,6 +164,7 @@ static void configure(const struct args *a)
 		exit(2);
 	}
 	strcpy(conf.ipc_name, a->ipc);
+	config_overruled(&conf, "ipc_name", CONFIG_ARGUMENT);
 }
 
 /* ---- what the process is -------------------------------------------------------------------- */
@@ -319,8 +325,8 @@ static void out_of_time(void *data)
 {
 	(void)data;
 	say(LOG_ERR,
-	    "%u arrays did not stop in time: the end is hard, and they are fenced at the "
-	    "next start",
+	    "arrays that did not stop in time: %u; the end is hard, and these lives are fenced at "
+	    "the next start",
 	    manager_running());
 	log_close();
 	_exit(1);

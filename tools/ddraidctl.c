@@ -39,7 +39,7 @@ static int help(const struct args *a)
 	for (int i = 0; i < CMD_COUNT; i++)
 		printf("  %s\n      %s\n", args_usage((enum command)i), args_help((enum command)i));
 	printf("\nevery command: --timeout SECONDS, --ipc NAME (libqb's service name, \"%s\"), "
-	       "--help\n"
+	       "--help; --version alone\n"
 	       "a SIZE is a number with an optional K, M, G, T (powers of 1024)\n"
 	       "exit status: 0 done, 1 refused or failed, 2 wrong usage, 3 no daemon, 4 no such "
 	       "array,\n  5 degraded (status), 6 not now or not served (status), 7 answer lost\n",
@@ -52,6 +52,10 @@ static int run(const struct args *a)
 	struct ipc *c;
 	int status;
 
+	if (a->version) {
+		printf("ddraidctl %s\n", PACKAGE_VERSION);
+		return EXIT_OK;
+	}
 	if (a->cmd == CMD_HELP)
 		return help(a);
 	if (a->cmd == CMD_EXAMINE)

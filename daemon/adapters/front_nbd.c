@@ -306,7 +306,8 @@ static void front_nbd_reset(struct front *front)
 			nbd_client_reset(f->client[i]);
 	}
 	if (clients)
-		nbd_log(&f->shared, NULL, LOG_NOTICE, "dropped %u clients", clients);
+		nbd_log(&f->shared, NULL, LOG_NOTICE, "dropped %u client%s", clients,
+			clients == 1 ? "" : "s");
 }
 
 static void front_nbd_stats(const struct front *front, struct front_stats *st)

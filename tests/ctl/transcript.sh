@@ -130,6 +130,7 @@ array="name: \"vol0\" uuid: \"0123456789abcdef\" state: ARRAY_ACTIVE leader: 1 l
 		read_bytes: 409600 write_bytes: 8192000 }
 	lock_backend: \"cpg\" fence: \"command /etc/ddraid/fence\" incarnation: 17
 	front_end { kind: \"nbd\" address: \"nbd+unix:///vol0?socket=/run/ddraid/vol0.nbd\"
+		also: \"nbd://127.0.0.1:10809/vol0\"
 		client { peer: \"pid 4711\" since_ms: 61000 ios: 3 } }"
 whole="$array io_allowed: true $members $(member 4 "$up") $nodes
 	node { id: 3 name: \"n3\" state: NODE_ACTIVE inc: 19 slot: 3 }"
@@ -353,6 +354,7 @@ no_daemon() {
 }
 printf '==== %s\n' "no daemon" >>"$out"
 no_daemon status
+no_daemon --version
 no_daemon version
 no_daemon version --json
 printf '==== %s\n' "wrong usage" >>"$out"

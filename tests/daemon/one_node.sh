@@ -95,6 +95,7 @@ daemon_up() {
 }
 
 mkdir "$tmp/state" "$tmp/run"
+mkfifo "$tmp/hold"
 cat >"$tmp/conf" <<-EOC
 	[daemon]
 	state_dir = $tmp/state
@@ -276,12 +277,31 @@ used=$(($(ticks) - before)) # of 100 per second
 [ "$used" -le 10 ] || fail "idle for 10 s, it used $used hundredths of a second"
 
 step "stop"
+nbdcopy --connections=1 - "$U" <"$tmp/hold" &
+pid[user]=$!
+exec 9>"$tmp/hold"
+until_true 10 holds 'a["front_ends"][0]["clients"]'
+! ctl stop vol0 >"$tmp/out" 2>&1 || fail "an array that is open was stopped"
+grep -q "in use: 1 client has it open; close" "$tmp/out" || fail "$(cat "$tmp/out")"
+exec 9>&-
+wait "${pid[user]}"
+unset "pid[user]"
 ctl stop vol0 >/dev/null 2>&1 || fail "stop"
 ! grep -q "not drained" "$tmp/log" || fail "the stop was not clean"
 "$top_srcdir/tests/checker/ddraid-check-members" "$tmp/m0" "$tmp/m3" "$tmp/m2" >"$tmp/out" ||
 	fail "$(cat "$tmp/out")"
 grep -q "dirty 0, wrong 0" "$tmp/out" || fail "the log is not clean: $(cat "$tmp/out")"
+port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+ctl set vol0 listen=tcp:127.0.0.1:$port >/dev/null || fail "listen"
+mv "$tmp/state/incarnation" "$tmp/incarnation"
+echo x >"$tmp/state/incarnation"
+! ctl start vol0 --timeout 4 >"$tmp/out" 2>&1 || fail "started without an incarnation"
+holds '"incarnation is damaged" in a["waits"]["for"]' || fail "$(ctl status vol0)"
+[ "$(grep -c "incarnation is damaged.*tried again" "$tmp/log")" = 1 ] || fail "not said once"
+mv "$tmp/incarnation" "$tmp/state/incarnation"
 ctl start vol0 --wait >/dev/null 2>&1 || fail "start again"
+[ "$(nbdinfo --size "$(ctl status vol0 --json | python3 -c 'import json, sys
+print(json.load(sys.stdin)["arrays"][0]["front_ends"][0]["also"][0])')")" = "$size" ] || fail "not at its TCP address"
 nbdcopy "$U" "$tmp/copy"
 cmp -n $((40 << 20)) "$tmp/in" "$tmp/copy"
 

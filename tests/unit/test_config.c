@@ -47,6 +47,28 @@ TEST(what_is_right_is_taken)
 	CHECK_EQ_U64(conf.evict_ms, 120000);
 }
 
+TEST(each_setting_knows_where_it_comes_from)
+{
+	char name[64], value[CONFIG_PATH_BYTES];
+	const char *origin, *want;
+	uint32_t i;
+
+	TAKEN("[cluster]\nevict = 4s\n[members]\nzombie_timeout = 1s\n[daemon]\nrun_dir = /x\n");
+	config_overruled(&conf, "run_dir", CONFIG_ARGUMENT);
+	config_overruled(&conf, "state_dir", CONFIG_ENVIRONMENT);
+	for (i = 0; config_get(&conf, i, name, value, &origin); i++) {
+		want = "default";
+		if (!strcmp(name, "cluster.evict") || !strcmp(name, "members.zombie_timeout"))
+			want = "ddraid.conf";
+		else if (!strcmp(name, "daemon.run_dir"))
+			want = "command line";
+		else if (!strcmp(name, "daemon.state_dir"))
+			want = "environment";
+		CHECK_MSG(!strcmp(origin, want), "%s: %s", name, origin);
+	}
+	CHECK(i > 10);
+}
+
 TEST(what_is_wrong_says_where)
 {
 	REFUSED("[daemon]\n[nothing]\n", ":2: there is no section [nothing]");

@@ -291,6 +291,8 @@ static int walk(struct args *a, int argc, char **argv, uint32_t *used, char *err
 			plain = true;
 		} else if (!plain && (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h"))) {
 			help = true;
+		} else if (!plain && !strcmp(argv[i], "--version")) {
+			a->version = true;
 		} else if (!plain && !strncmp(argv[i], "--", 2)) {
 			err = option_take(a, argc, argv, &i, used, error);
 			if (err && !help)
@@ -317,6 +319,10 @@ int args_parse(struct args *a, int argc, char **argv, char error[ARGS_ERROR_BYTE
 	if (argc - 1 > ARGS_MAX_WORDS)
 		return wrong(error, "more than %d arguments", ARGS_MAX_WORDS);
 	help = walk(a, argc, argv, &used, error);
+	if (a->version) {
+		a->cmd = CMD_HELP;
+		return 0;
+	}
 	if (help < 0)
 		return help;
 	if (!a->count && !help)

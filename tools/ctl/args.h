@@ -40,6 +40,7 @@ struct args {
 	char *words[ARGS_MAX_WORDS];
 	const char *ipc; /* libqb's service name */
 	bool json, wait, force, all_nodes, ranges, daemon, zeroed;
+	bool version;       /* --version: nothing else counts */
 	uint64_t timeout_s; /* 0 = none */
 	/* create; 0 = the daemon's default */
 	uint64_t order, layout, stripe_bytes, band_bytes, region_bytes, slots;

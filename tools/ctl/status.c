@@ -344,6 +344,8 @@ static void show_front_ends(const Array *s)
 		printf("\n");
 		line(f->kind, "%s, %zu client%s", f->address, f->n_client,
 		     f->n_client == 1 ? "" : "s");
+		for (size_t k = 0; k < f->n_also; k++)
+			line("", "%s", f->also[k]);
 		for (size_t k = 0; k < f->n_client; k++) {
 			table_cell(&t, "%s", f->client[k]->peer);
 			table_cell(&t, "since %s", time_format(since, f->client[k]->since_ms));
@@ -524,6 +526,10 @@ static void json_front_end(struct json *j, const Ddraid__Ctl__FrontEnd *f)
 	json_open(j, NULL, '{');
 	json_text(j, "kind", f->kind);
 	json_text(j, "address", f->address);
+	json_open(j, "also", '[');
+	for (size_t i = 0; i < f->n_also; i++)
+		json_text(j, NULL, f->also[i]);
+	json_close(j, ']');
 	json_open(j, "clients", '[');
 	for (size_t i = 0; i < f->n_client; i++) {
 		json_open(j, NULL, '{');
