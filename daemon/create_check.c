@@ -138,8 +138,10 @@ static void choose_stripe(struct job *j, struct geo_params *p)
 	size_format(block, create_block_bytes(&j->dev[largest]));
 	if (p->stripe_bytes > CREATE_STRIPE_BYTES)
 		n = (size_t)snprintf(why, CREATE_WHY_BYTES,
-				     "stripe %s: member %u (%s) has blocks of %s", stripe, largest,
-				     j->dev[largest].uri, block);
+				     "stripe %s: member %u (%s) has blocks of %s; the array's "
+				     "block is as large as its stripe: what needs 4 KiB, as the "
+				     "kernel's nbd does, wants --stripe 4K --force",
+				     stripe, largest, j->dev[largest].uri, block);
 	else
 		n = (size_t)snprintf(
 		    why, CREATE_WHY_BYTES,
