@@ -29,11 +29,15 @@ HEAD = struct.Struct("<8sIIQQ")  # magic, node, sector of the block, block, numb
 MAGIC = b"ddrquick"
 
 
+def fill_of(number, i):
+	"""Of each sector another, and not by XOR: else the parity would be the same whatever is written."""
+	return b"%c" % (number * (2 * i + 1) % 251)
+
+
 def make(node, block, number):
 	out = bytearray()
 	for i in range(BLOCK // SECTOR):
-		# Of each sector another, and not by XOR: else the parity would be the same whatever is written.
-		text = HEAD.pack(MAGIC, node, i, block, number).ljust(SECTOR - 4, b"%c" % (number * (2 * i + 1) % 251))
+		text = HEAD.pack(MAGIC, node, i, block, number).ljust(SECTOR - 4, fill_of(number, i))
 		out += text + struct.pack("<I", zlib.crc32(text))
 	return out
 
@@ -94,6 +98,9 @@ def number_of(data, block, i):
 		return 0
 	magic, node, sector, where, number = HEAD.unpack_from(data)
 	if magic != MAGIC or zlib.crc32(data[:-4]) != struct.unpack("<I", data[-4:])[0]:
+		return -1
+	# The checksum alone is not enough: that of the XOR of three sectors is the XOR of theirs.
+	if data[HEAD.size:-4].strip(fill_of(number, i)):
 		return -1
 	return number if (node % 2, sector, where) == (block % 2, i, block) else -1
 

@@ -66,6 +66,9 @@ def number_of(data, at, block):
 		return "no sector of ours, or damaged"
 	if where != block or i != at % BLOCK // SECTOR:
 		return "sector %d of block %d, written by node %d" % (i, where, node)
+	# The checksum alone is not enough: that of the XOR of three sectors is the XOR of theirs.
+	if sector[HEAD.size:-4] != fill_of(seq, i)[:SECTOR - 4 - HEAD.size]:
+		return "a mixture of sectors of ours"
 	return seq
 
 

@@ -9,7 +9,7 @@ set -u
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-BOUND_MS=5000
+BOUND_MS=8000
 FENCE_CONF="fence = zombie_timeout\nzombie_timeout = ${BOUND_MS}ms\n[members]\nrequest_timeout = 3s"
 SLOW=2 # the exporter
 lost='([r for r in a["recoveries"] if r["node"] == 3][-1])'
@@ -20,7 +20,7 @@ now_ms() {
 
 array_up 3 1
 ctl 1 status vol0 >"$CLUSTER_DIR/status"
-for text in "fence .*only a wait.*zombie_timeout, 5.0 s" "WARNING .*zombie_timeout"; do
+for text in "fence .*only a wait.*zombie_timeout, 8.0 s" "WARNING .*zombie_timeout"; do
 	grep -q "$text" "$CLUSTER_DIR/status" || fail "the status does not say that the fence is only a wait: $(cat "$CLUSTER_DIR/status")"
 done
 writers_start 1 2 3
