@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 
 #include "daemon/array_int.h"
+#include "daemon/units.h"
 
 #define LEAVE_MS 5000u /* how long the end waits for the group */
 
@@ -78,7 +79,7 @@ void array_again(struct array *a, uint32_t ms, void (*do_it)(struct array *a))
 static void group_up(void *arg, const struct group_self *self)
 {
 	struct array *a = arg;
-	char name[GROUP_NAME_BYTES];
+	char name[GROUP_NAME_BYTES], uuid[UUID_TEXT_BYTES];
 
 	if (a->phase >= ARRAY_PHASE_STOP)
 		return;
@@ -92,7 +93,8 @@ static void group_up(void *arg, const struct group_self *self)
 	if (a->phase == ARRAY_PHASE_GROUP) {
 		life_load(a);
 	} else if (a->e) {
-		snprintf(name, sizeof(name), "ddraid:%s", a->live.name);
+		/* Not by name: a node that was away may still know another array by it. */
+		snprintf(name, sizeof(name), "ddraid:%s", uuid_format(uuid, a->live.uuid));
 		a->joined = group_join(a->group, name) == 0;
 	}
 }

@@ -32,6 +32,7 @@ all-killed		45	tests/cluster/scenarios/all-killed.sh
 stale-member		45	tests/cluster/scenarios/stale-member.sh
 late-node		45	tests/cluster/scenarios/late-node.sh
 fence-fails		45	tests/cluster/scenarios/fence-fails.sh
+forgotten		60	tests/cluster/scenarios/forgotten.sh
 zombie-timeout		45	tests/cluster/scenarios/zombie-timeout.sh
 zombie-cut		45	tests/cluster/scenarios/zombie-cut.sh
 leader-join-1		45	tests/cluster/scenarios/leader.sh join query query-sent hello-sent state state-sent
