@@ -51,6 +51,15 @@ void epoch_reset(struct engine *e)
 	e->acked_proposal = false;
 }
 
+/* R14: only what has to be rebuilt as a whole may forget a failed flush. Also a device that is not
+ * there: when it comes back, it may be another one. */
+static void flush_forget(struct engine *e, const struct map_member *mm)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (!memcmp(e->dev[i].sb.member_uuid, mm->uuid, DDR_UUID_BYTES))
+			e->dev[i].flush_failed = false;
+}
+
 static void commit_effects(struct engine *e, const struct map *old)
 {
 	bool added = false, partial = false;
@@ -59,9 +68,8 @@ static void commit_effects(struct engine *e, const struct map *old)
 		bool was = i < old->n && map_write_mask(old) >> i & 1;
 		bool is = map_write_mask(&e->map) >> i & 1;
 
-		/* R14: only what has to be rebuilt as a whole may forget a failed flush. */
-		if (!is && e->dev_of[i] != NO_DEV && !e->map.member[i].left)
-			e->dev[e->dev_of[i]].flush_failed = false;
+		if (!is && !e->map.member[i].left)
+			flush_forget(e, &e->map.member[i]);
 		if (!is || (!was && old->n))
 			e->bad[i] = 0;
 		if (is && !was)

@@ -672,7 +672,8 @@ static void take_joined(struct engine *e, uint32_t from, const pb_inc *who, bool
 	} else if (!joined) {
 		/* Its slot is nobody's now, and what stands there (R15: what a member missed)
 		 * nobody has read. So a round begins at once, without it: the group may have it for
-		 * a while yet. */
+		 * a while yet. What it wrote has ended, also if it led (departed_note). */
+		p->hello = false;
 		p->evicted = true;
 		p->evicted_inc = who->inc;
 		p->hello = false; /* nothing of it is under way: no reason to fence it */

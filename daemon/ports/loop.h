@@ -104,7 +104,7 @@ void loop_wake_del(struct loop *l, struct loop_wake *w);
 /* From any thread and from signal handlers, between add and del. Keeps errno. */
 void loop_wake_kick(const struct loop_wake *w);
 
-/* CLOCK_MONOTONIC in microseconds, as of this turn's return from waiting. */
+/* CLOCK_BOOTTIME in microseconds, as of this turn's return from waiting. */
 uint64_t loop_now_us(const struct loop *l);
 /* The same, read now; refreshes what loop_now_us says. */
 uint64_t loop_clock_us(struct loop *l);

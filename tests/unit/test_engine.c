@@ -22,8 +22,9 @@ struct world {
 	uint64_t next_inc;
 	uint8_t *disk[MEMBERS + 1];
 	bool dead[MEMBERS + 1];
-	int flush_err; /* of member 2 */
-	uint32_t hung; /* members whose superblock writes neither land nor end */
+	int flush_err;      /* of member 2 */
+	uint32_t placed_at; /* what OUT_OPEN leads to, if it is open already */
+	uint32_t hung;      /* members whose superblock writes neither land nor end */
 	struct outq q;
 	struct record record;
 	struct event *pending; /* events that outs have led to, in order */
@@ -150,6 +151,8 @@ static void do_out(const struct out *o)
 		w.admin_err = o->admin_done.err;
 		break;
 	case OUT_OPEN:
+		if (w.placed_at)
+			break;
 		ev.type = EV_DEV_UP;
 		ev.dev.dev = MEMBERS;
 		ev.dev.bytes = DISK_BYTES;
@@ -728,6 +731,44 @@ static void dev_event(enum ev_type type, uint32_t dev)
 	ev.dev.uri = dev == MEMBERS ? "mem:new" : "mem:";
 	ev.dev.err = type == EV_DEV_DOWN ? -ECONNRESET : 0;
 	step(ev);
+}
+
+/* R14: that failure was the old device's; what a member is rebuilt onto has not failed. */
+TEST(a_failed_flush_is_forgotten_with_its_member_also_if_that_broke_off)
+{
+	static uint8_t out[4096];
+	struct event ev = {.type = EV_ADMIN}, flush = {.type = EV_IO};
+
+	create(1);
+	start();
+	run_ms(2000);
+	w.flush_err = -EIO;
+	io(1, IO_WRITE, 0, sizeof(out), out);
+	flush.io.tag = 2;
+	flush.io.op = IO_FLUSH;
+	step(flush);
+	while (!(status().unusable >> 2 & 1))
+		run_event();
+	dev_event(EV_DEV_DOWN, 2);
+	run_ms(1000);
+	CHECK_EQ_INT(status().map.member[2].state, MEMBER_FAULTY);
+	w.flush_err = 0;
+	w.dead[2] = false;
+	ev.dev.dev = 2;
+	ev.type = EV_DEV_UP;
+	ev.dev.bytes = DISK_BYTES;
+	ev.dev.uri = "mem:2";
+	step(ev);
+	run_ms(100);
+	ev = (struct event){.type = EV_ADMIN};
+	ev.admin.cmd = ADMIN_ADD;
+	ev.admin.member = 2;
+	ev.admin.uri = "mem:2";
+	w.placed_at = 2;
+	step(ev);
+	run_ms(3000);
+	CHECK_EQ_INT(status().map.member[2].state, MEMBER_IN_SYNC);
+	finish();
 }
 
 /* Stripes whose parity is wrong, if `dev` holds member 1. */

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Two engines on the same members in memory, one order of messages and views for both. For what
+ * depends on a certain order; all else is the simulator's.
+ */
+#include "tests/lib/test.h"
+
+#include "daemon/core/engine.h"
+#include "daemon/core/geometry.h"
+
+#define NODES 2
+#define MEMBERS 3
+#define DISK_BYTES (8u << 20)
+#define QUEUE 65536u
+#define MSGS 4096u
+
+struct node {
+	struct engine *e;
+	struct record record;
+	bool stopped;
+	uint32_t fences;
+};
+
+static struct {
+	struct node node[NODES + 1]; /* by id */
+	uint64_t now;
+	uint8_t *disk[MEMBERS];
+	struct outq q;
+	struct {
+		uint32_t to;
+		struct event ev;
+	} * queue;
+	uint32_t first, last;
+	uint8_t (*msg)[65536];
+	uint32_t msg_next;
+	uint8_t array_uuid[DDR_UUID_BYTES];
+} w;
+
+static void push(uint32_t to, struct event ev)
+{
+	w.queue[w.last % QUEUE].to = to;
+	w.queue[w.last++ % QUEUE].ev = ev;
+}
+
+static int place(void *arg, uint64_t offset, const uint8_t *block)
+{
+	memcpy((uint8_t *)arg + offset, block, DDR_BLOCK_BYTES);
+	return 0;
+}
+
+static void create(void)
+{
+	struct create_params p = {.inc = 7};
+
+	memset(&w, 0, sizeof(w));
+	w.now = 1;
+	w.queue = calloc(QUEUE, sizeof(*w.queue));
+	w.msg = calloc(MSGS, sizeof(*w.msg));
+	memset(w.array_uuid, 0x5a, DDR_UUID_BYTES);
+	memcpy(p.array_uuid, w.array_uuid, DDR_UUID_BYTES);
+	strcpy(p.name, "two");
+	p.geo = (struct geo_params){.order = 1,
+				    .m = 1,
+				    .layout = GEO_ROTATE,
+				    .slots = 4,
+				    .stripe_bytes = 4096,
+				    .band_bytes = 65536,
+				    .region_bytes = 256 << 10,
+				    .member_bytes = DISK_BYTES};
+	for (uint8_t i = 0; i < MEMBERS; i++)
+		memset(p.member_uuid[i], i + 1, DDR_UUID_BYTES);
+	for (uint8_t i = 0; i < MEMBERS; i++) {
+		w.disk[i] = calloc(1, DISK_BYTES);
+		CHECK_EQ_INT(create_member(&p, i, place, w.disk[i]), 0);
+	}
+}
+
+static void do_io(uint32_t node, const struct out *o)
+{
+	struct event ev = {.type = EV_DEV_DONE};
+	uint8_t *p = w.disk[o->io.dev] + o->io.offset;
+
+	ev.done.id = o->io.id;
+	if (o->io.op == DEV_ZEROES)
+		memset(p, 0, o->io.bytes);
+	for (uint32_t i = 0; o->io.op != DEV_ZEROES && i < o->io.iov_count; i++) {
+		if (o->io.op == DEV_READ)
+			memcpy(o->io.iov[i].iov_base, p, o->io.iov[i].iov_len);
+		else
+			memcpy(p, o->io.iov[i].iov_base, o->io.iov[i].iov_len);
+		p += o->io.iov[i].iov_len;
+	}
+	push(node, ev);
+}
+
+/* Nodes from..NODES are in the group; corosync runs on all of them: the ring stays. */
+static void view(uint32_t from, uint32_t to, uint32_t upto)
+{
+	struct event ev = {.type = EV_VIEW};
+
+	ev.view.ring = (struct ring){1, 1};
+	for (uint32_t i = from; i <= upto; i++)
+		ev.view.node[ev.view.count++] = i;
+	push(to, ev);
+}
+
+static void do_out(uint32_t node, const struct out *o)
+{
+	struct event ev = {0};
+
+	switch (o->type) {
+	case OUT_DEV_IO:
+		do_io(node, o);
+		break;
+	case OUT_SEND:
+		ev.type = EV_MSG;
+		ev.msg.from = node;
+		CHECK(o->send.bytes <= sizeof(w.msg[0]));
+		memcpy(w.msg[w.msg_next % MSGS], o->send.data, o->send.bytes);
+		ev.msg.data = w.msg[w.msg_next++ % MSGS];
+		ev.msg.bytes = o->send.bytes;
+		for (uint32_t i = 1; i <= NODES; i++)
+			push(i, ev);
+		break;
+	case OUT_FENCE:
+		w.node[node].fences++;
+		ev.type = EV_FENCE_DONE;
+		ev.fence.node = o->fence.node;
+		ev.fence.inc = o->fence.inc;
+		push(node, ev);
+		break;
+	case OUT_RECORD:
+		w.node[node].record = o->record;
+		ev.type = EV_RECORD_DONE;
+		push(node, ev);
+		break;
+	case OUT_STOPPED:
+		/* Its daemon leaves the group at once, before anybody's answer to its Left. */
+		w.node[node].stopped = true;
+		CHECK_EQ_U64(node, 1);
+		view(2, 2, 2);
+		break;
+	default:
+		break;
+	}
+}
+
+static void step(uint32_t node, struct event ev)
+{
+	if (!w.node[node].e || w.node[node].stopped)
+		return;
+	ev.now_us = w.now;
+	w.q.count = 0;
+	engine_step(w.node[node].e, &ev, &w.q);
+	for (uint32_t i = 0; i < w.q.count; i++)
+		do_out(node, &w.q.v[i]);
+}
+
+static void run_ms(uint32_t ms)
+{
+	uint64_t end = w.now + ms * 1000ull;
+
+	while (w.now < end) {
+		for (uint32_t i = 1; i <= NODES; i++)
+			step(i, (struct event){.type = EV_TICK});
+		while (w.first != w.last) {
+			uint32_t at = w.first++ % QUEUE;
+
+			step(w.queue[at].to, w.queue[at].ev);
+		}
+		w.now += 1000;
+	}
+}
+
+static void start(uint32_t node)
+{
+	struct engine_cfg cfg;
+	struct event ev = {.type = EV_QUORUM};
+
+	engine_cfg_init(&cfg);
+	cfg.node = node;
+	cfg.inc = 100 + node;
+	memcpy(cfg.array_uuid, w.array_uuid, DDR_UUID_BYTES);
+	cfg.tun.release_delay_ms = 100;
+	w.node[node].e = engine_new(&cfg);
+	ev.view.ring = (struct ring){1, 1};
+	ev.view.quorate = true;
+	ev.view.count = NODES;
+	for (uint32_t i = 0; i < NODES; i++)
+		ev.view.node[i] = i + 1;
+	push(node, ev);
+	for (uint32_t i = 1; i <= node; i++)
+		view(1, i, node);
+	for (uint32_t i = 0; i < MEMBERS; i++) {
+		struct event up = {.type = EV_DEV_UP};
+
+		up.dev.dev = i;
+		up.dev.bytes = DISK_BYTES;
+		up.dev.uri = "mem:";
+		push(node, up);
+	}
+}
+
+static struct engine_status status(uint32_t node)
+{
+	struct engine_status st;
+
+	engine_status(w.node[node].e, &st);
+	return st;
+}
+
+static void finish(void)
+{
+	for (uint32_t i = 1; i <= NODES; i++)
+		engine_free(w.node[i].e);
+	for (uint32_t i = 0; i < MEMBERS; i++)
+		free(w.disk[i]);
+	free(w.q.v);
+	free(w.queue);
+	free(w.msg);
+}
+
+/* It has led, so its Hello names an epoch of its own; but nothing of it is under way any more. */
+TEST(a_leader_that_left_cleanly_is_not_fenced)
+{
+	struct event ev = {.type = EV_ADMIN};
+
+	create();
+	start(1);
+	run_ms(3000);
+	CHECK(status(1).io_allowed);
+	start(2);
+	run_ms(3000);
+	CHECK(status(2).io_allowed);
+	CHECK(status(1).leading);
+	ev.admin.cmd = ADMIN_STOP;
+	step(1, ev);
+	run_ms(3000);
+	CHECK(w.node[1].stopped);
+	CHECK(status(2).leading);
+	CHECK(status(2).io_allowed);
+	CHECK_EQ_U64(w.node[2].fences, 0);
+	finish();
+}
