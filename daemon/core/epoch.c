@@ -185,7 +185,7 @@ void epoch_want_out(struct engine *e, uint32_t i, uint32_t want, bool misread)
 	uint8_t had = e->ld.misread[i] ? 0 : e->ld.wanted[i];
 
 	if (want < MEMBER_SUSPECT || want > MEMBER_FAULTY ||
-	    (misread && (e->ld.misread[i] || member_indispensable(e, (uint8_t)i))) ||
+	    (misread && (e->ld.wanted[i] || member_indispensable(e, (uint8_t)i))) ||
 	    (want <= had && had != MEMBER_REBUILDING))
 		return;
 	e->ld.misread[i] = misread;

@@ -676,7 +676,6 @@ static void take_joined(struct engine *e, uint32_t from, const pb_inc *who, bool
 		p->hello = false;
 		p->evicted = true;
 		p->evicted_inc = who->inc;
-		p->hello = false; /* nothing of it is under way: no reason to fence it */
 		round_end(e);
 	}
 }

@@ -142,14 +142,16 @@ uint32_t slots_unrecovered(const struct engine *e)
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
+/* rows: the members to look at. lost: the newest page may be one that none of them could read. */
 static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint32_t page,
-		      uint32_t ok)
+		      uint32_t rows, bool lost)
 {
 	struct logpage best, lp;
 	bool any = false;
 
+	memset(&best, 0, sizeof(best));
 	for (uint8_t i = 0; i < e->map.n; i++) {
-		for (uint32_t c = 0; c < 2 && ok >> i & 1; c++) {
+		for (uint32_t c = 0; c < 2 && rows >> i & 1; c++) {
 			if (logpage_decode(&lp, e->ld.rd_buf[2 * i + c]) || lp.slot != slot ||
 			    lp.page != page ||
 			    memcmp(lp.array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES))
@@ -159,7 +161,7 @@ static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint3
 			any = true;
 		}
 	}
-	if (any) {
+	if (any && !lost) {
 		memcpy(s->dirty + (size_t)page * LOG_PLANE_BYTES, best.dirty, LOG_PLANE_BYTES);
 		memcpy(s->missed + (size_t)page * LOG_PLANE_BYTES, best.missed, LOG_PLANE_BYTES);
 		s->seq[page] = best.seq;
@@ -167,7 +169,9 @@ static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint3
 		/* R11: a page readable nowhere means that all its regions are dirty. */
 		memset(s->dirty + (size_t)page * LOG_PLANE_BYTES, 0xff, LOG_PLANE_BYTES);
 		memset(s->missed + (size_t)page * LOG_PLANE_BYTES, 0xff, LOG_PLANE_BYTES);
-		s->seq[page] = 0;
+		/* Above all that were ever written: one that can't be read now may be readable
+		 * again. */
+		s->seq[page] = lost ? (e->map.epoch.num + 1) << 32 : 0;
 	}
 	if (page == 0) {
 		s->owner_node = any ? best.owner_node : 0;
@@ -182,10 +186,13 @@ static void page_read(struct engine *e, struct batch *b)
 	struct slotinfo *s;
 
 	e->ld.reading = false;
-	if (e->state == ENGINE_REMOVED || !b->ok)
+	if (e->state == ENGINE_REMOVED || (!b->ok && (b->failed & ~b->unreadable || !b->failed)))
 		return; /* begun again by whoever wants it */
 	s = &e->ld.slot[e->ld.rd_slot];
-	page_take(e, s, e->ld.rd_slot, e->ld.rd_page, b->ok);
+	/* A mark is durable on every member of the map: one that could be read as a whole is
+	 * enough. If none could, the newest page may be among what is lost: all its regions are
+	 * dirty (R11). */
+	page_take(e, s, e->ld.rd_slot, e->ld.rd_page, b->ok ? b->ok : b->unreadable, !b->ok);
 	if (++e->ld.rd_page < e->geo.log_pages) {
 		page_read_start(e);
 		return;
@@ -197,6 +204,8 @@ static void page_read(struct engine *e, struct batch *b)
 static void page_read_start(struct engine *e)
 {
 	e->ld.reading = true;
+	memset(e->ld.rd_buf, 0,
+	       2 * sizeof(*e->ld.rd_buf) * DDR_MAX_MEMBERS); /* what fails is no page */
 	batch_init(&e->ld.rd_batch, page_read);
 	batch_open(&e->ld.rd_batch);
 	for (uint8_t i = 0; i < e->map.n; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Bad spots: a stretch of one member's data that can't be read for a while, or until it is
+ * Bad spots: a stretch of one member's data or log that can't be read for a while, or until it is
  * written. Nothing is lost of it: so a block that somebody reads with success must be right, also
  * after. Two members may have one at once.
  *
@@ -35,7 +35,7 @@ static void on_spot_heals(struct sim *s, struct hev *ev)
 		s->disk[ev->a].spot = false;
 }
 
-static void spot_make(struct sim *s, uint64_t first, uint64_t count)
+static void spot_make(struct sim *s, uint64_t from, uint64_t bytes)
 {
 	uint32_t idx = s->checks.disk_of[rng_below(&s->spot_rng, s->geo.n)];
 	uint64_t heals_us = rng_range(&s->spot_rng, 50 * MS, 2500 * MS);
@@ -47,8 +47,8 @@ static void spot_make(struct sim *s, uint64_t first, uint64_t count)
 		return;
 	d->spot = true;
 	d->spot_no++;
-	d->spot_from = geo_offset(&s->geo, first);
-	d->spot_to = d->spot_from + count * s->geo.frag_bytes;
+	d->spot_from = from;
+	d->spot_to = from + bytes;
 	trace(s, "f  bad spot on disk %u: %lu to %lu", idx, d->spot_from, d->spot_to);
 	if (heals)
 		sim_at(s, heals_us, on_spot_heals, idx, d->spot_no, NULL);
@@ -56,16 +56,20 @@ static void spot_make(struct sim *s, uint64_t first, uint64_t count)
 
 static void on_spot(struct sim *s, struct hev *ev)
 {
-	uint64_t first = rng_range(&s->spot_rng, 0, s->geo.stripes - 1);
-	uint64_t count = 1 + rng_below(&s->spot_rng, SPOT_STRIPES);
+	uint64_t from = geo_offset(&s->geo, rng_range(&s->spot_rng, 0, s->geo.stripes - 1));
+	uint64_t bytes = (1 + rng_below(&s->spot_rng, SPOT_STRIPES)) * s->geo.frag_bytes;
 
+	if (rng_chance(&s->spot_rng, 250)) { /* or in the log */
+		from = geo_log_offset(&s->geo, rng_below(&s->spot_rng, s->geo.p.slots + 1u), 0, 0);
+		bytes = (1 + rng_below(&s->spot_rng, 4)) * (uint64_t)DDR_BLOCK_BYTES;
+	}
 	(void)ev;
 	if (s->planner.healing)
 		return;
 	if (spots(s) < SPOTS && rng_chance(&s->spot_rng, s->checks.map_full ? 60 : 400)) {
-		spot_make(s, first, count);
+		spot_make(s, from, bytes);
 		if (rng_chance(&s->spot_rng, 400))
-			spot_make(s, first, count); /* what the first spoils, the second does too */
+			spot_make(s, from, bytes); /* what the first spoils, the second does too */
 	}
 	sim_at(s, rng_range(&s->spot_rng, 20 * MS, 200 * MS), on_spot, 0, 0, NULL);
 }
