@@ -142,6 +142,16 @@ uint32_t slots_unrecovered(const struct engine *e)
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
+/* Only regions that there are: nobody would ever clear the bits of others. */
+static void plane_trim(const struct engine *e, uint8_t *planes, uint32_t page)
+{
+	uint64_t first = (uint64_t)page * LOG_REGIONS_PER_PAGE;
+
+	for (uint64_t r = first; r < first + LOG_PLANE_BYTES * 8; r++)
+		if (r >= e->geo.regions)
+			plane_set(planes, r, false);
+}
+
 /* rows: the members to look at. lost: the newest page may be one that none of them could read. */
 static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint32_t page,
 		      uint32_t rows, bool lost)
@@ -173,6 +183,9 @@ static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint3
 		 * again. */
 		s->seq[page] = lost ? (e->map.epoch.num + 1) << 32 : 0;
 	}
+	plane_trim(e, s->dirty, page);
+	plane_trim(e, s->missed, page);
+	s->lost = lost || (page && s->lost);
 	if (page == 0) {
 		s->owner_node = any ? best.owner_node : 0;
 		s->owner_inc = any ? best.owner_inc : 0;
