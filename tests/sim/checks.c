@@ -210,11 +210,7 @@ static bool marked(const struct sim *s, const struct simnode *n, const struct re
 	if (r->kind == KIND_DATA)
 		return engine_slot(n->e) != UINT32_MAX &&
 		       mark_copies(s, engine_slot(n->e), region) >= copies_needed(s);
-	/* What is decoded onto a member that nobody reads yet makes nothing wrong; and a slot whose
-	 * page can't be read counts as dirty, whatever is on the medium. */
-	if (r->kind == KIND_REBUILD ||
-	    (s->checks.member_of[r->disk] != NONE &&
-	     s->checks.map.member[s->checks.member_of[r->disk]].state == MEMBER_REBUILDING))
+	if (r->kind == KIND_REBUILD)
 		return true;
 	for (uint32_t i = 0; i <= s->geo.p.slots; i++)
 		if (!slot_newest(s, i) || mark_copies(s, i, region) >= copies_needed(s))
