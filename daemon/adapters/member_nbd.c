@@ -27,6 +27,10 @@
  * "no answer", ESHUTDOWN the server's for "not any more": both break the connection, and leave
  * the chunk without an answer.
  *
+ * The loop watches a duplicate of each socket: libnbd closes its own as soon as it finds the
+ * connection dead, and whoever opens one next gets that number, before we could take it out of
+ * the loop.
+ *
  * A FLUSH on one connection covers the others only if the server says MULTI_CONN; without it one
  * connection is used, and refused at all where other nodes write too (cfg.shared).
  *
@@ -38,6 +42,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <libnbd.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -45,6 +50,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
 
 #define NBD_PAGE_BYTES 4096u
 #define NBD_CHUNK_BYTES (1u << 20) /* largest payload of one command */
@@ -246,21 +252,20 @@ static int chunk_landed(void *arg, int *error)
 
 static void conns_close(struct export *x)
 {
+	struct linger reset = {.l_onoff = 1, .l_linger = 0};
 	uint32_t i;
 
 	for (i = 0; i < MEMBER_MAX_CONNECTIONS; i++) {
 		struct conn *c = &x->conns[i];
 
-		if (c->watched)
+		if (c->watched) {
 			loop_fd_del(x->b.loop, &c->watch);
-		c->watched = false;
-		if (c->h && c->tcp && c->inflight) {
-			struct linger reset = {.l_onoff = 1, .l_linger = 0};
-			int fd = nbd_aio_get_fd(c->h);
-
-			if (fd >= 0)
-				setsockopt(fd, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
+			if (c->tcp && c->inflight)
+				setsockopt(c->watch.fd, SOL_SOCKET, SO_LINGER, &reset,
+					   sizeof(reset));
+			close(c->watch.fd);
 		}
+		c->watched = false;
 		if (c->h)
 			nbd_close(c->h);
 		c->h = NULL;
@@ -706,11 +711,12 @@ static int export_attach(struct base *b)
 
 	for (i = 0; i < x->conn_count; i++) {
 		struct conn *c = &x->conns[i];
-		int err;
+		int err, fd = fcntl(nbd_aio_get_fd(c->h), F_DUPFD_CLOEXEC, 0);
 
-		c->watch =
-		    (struct loop_fd){.fd = nbd_aio_get_fd(c->h), .ready = conn_ready, .arg = c};
-		err = loop_fd_add(b->loop, &c->watch, wanted_events(c->h));
+		c->watch = (struct loop_fd){.fd = fd, .ready = conn_ready, .arg = c};
+		err = fd < 0 ? -errno : loop_fd_add(b->loop, &c->watch, wanted_events(c->h));
+		if (err && fd >= 0)
+			close(fd);
 		if (err)
 			return base_fail(b, err, "%s: can't poll its socket: %s", b->uri,
 					 strerror(-err));

@@ -34,6 +34,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #define KIB 1024u
@@ -832,19 +833,79 @@ static pid_t pid_of(const char *arg)
 	return pid;
 }
 
+/* Descriptors that somebody else opens, in the turn in which a connection is found dead as well:
+ * they get its number as soon as that is free, and the loop must not mix them up. */
+static struct newcomer {
+	struct loop_fd watch;
+	unsigned int called;
+} newcomers[64];
+static unsigned int newcomer_count;
+
+static int eventfd_set(void)
+{
+	int fd = eventfd(1, EFD_CLOEXEC);
+
+	CHECK(fd >= 0);
+	return fd;
+}
+
+static void newcomer_ready(void *arg, uint32_t events)
+{
+	struct newcomer *n = arg;
+
+	CHECK(events == LOOP_READ);
+	n->called++;
+}
+
+static void newcomers_come(void *arg, uint32_t events)
+{
+	struct world *w = arg;
+	int i;
+
+	CHECK(events == LOOP_READ);
+	for (i = 0; i < 2 && newcomer_count < sizeof(newcomers) / sizeof(newcomers[0]); i++) {
+		struct newcomer *n = &newcomers[newcomer_count++];
+
+		*n = (struct newcomer){.watch = {.fd = eventfd_set(), .ready = newcomer_ready}};
+		n->watch.arg = n;
+		CHECK_INT(loop_fd_add(w->loop, &n->watch, LOOP_READ), 0);
+	}
+}
+
+static void newcomers_go(struct world *w)
+{
+	unsigned int i;
+
+	CHECK(newcomer_count > 0);
+	for (i = 0; i < newcomer_count; i++)
+		newcomers[i].called = 0;
+	pause_ms(w, 20); /* they are more than one batch */
+	for (i = 0; i < newcomer_count; i++) {
+		CHECK(newcomers[i].called > 0);
+		loop_fd_del(w->loop, &newcomers[i].watch);
+		close(newcomers[i].watch.fd);
+	}
+}
+
 static void mode_killed(const char *uri)
 {
 	struct world *w = world_open(uri, &base_cfg);
 	pid_t pid = pid_of(mode_args[0]);
+	struct loop_fd door = {.fd = eventfd_set(), .ready = newcomers_come, .arg = w};
 
 	put(w, 0, MIB, 3, DEV_F_FUA);
 	load(w, 1024);
 	WAIT(w, w->answered > 100);
 	CHECK(w->out > 0);
 	CHECK(kill(pid, SIGKILL) == 0);
+	usleep(100000); /* its sockets are ready before the door, and come first in the turn */
+	CHECK_INT(loop_fd_add(w->loop, &door, LOOP_READ), 0);
 	WAIT(w, w->downs == 1);
 	CHECK_INT(w->out_at_down, 0);
 	CHECK(w->down_err == -ECONNRESET || w->down_err == -EPIPE);
+	loop_fd_del(w->loop, &door);
+	close(door.fd);
+	newcomers_go(w);
 	quiet_is_quiet();
 	WAIT(w, w->retries >= 2);
 	CHECK(!w->is_up);
