@@ -341,6 +341,9 @@ void member_bad(struct engine *e, uint8_t member, enum member_state want)
 		return;
 	if (e->bad[member] == MEMBER_MISSING && want == MEMBER_SUSPECT)
 		return;
+	if (!e->bad[member])
+		e->bad_instance[member] =
+		    e->dev_of[member] != NO_DEV ? e->dev[e->dev_of[member]].instance : 0;
 	e->bad[member] = (uint8_t)want;
 	e->bad_us[member] = 0;
 	if (e->dev_of[member] != NO_DEV && e->dev[e->dev_of[member]].under_way)
@@ -545,7 +548,6 @@ static void dev_up(struct engine *e, const struct event *ev)
 {
 	struct dev *d = &e->dev[ev->dev.dev];
 	uint8_t m = 0;
-	bool same = d->sb_ok && d->instance && d->instance == ev->dev.instance;
 
 	assert(ev->dev.dev < DDR_MAX_DEVS && !d->up);
 	d->up = true;
@@ -554,11 +556,12 @@ static void dev_up(struct engine *e, const struct event *ev)
 	d->instance = ev->dev.instance;
 	if (ev->dev.uri)
 		strncpy(d->uri, ev->dev.uri, sizeof(d->uri) - 1);
-	/* R17: an exporter that never went away has lost nothing. */
+	/* R17: an exporter that never went away has lost nothing. It is what it was when the member
+	 * was lost first: the last connection may have been to another one already. */
 	while (m < e->map.n && memcmp(d->sb.member_uuid, e->map.member[m].uuid, DDR_UUID_BYTES))
 		m++;
-	if (same && m < e->map.n && e->bad[m] == MEMBER_SUSPECT &&
-	    write_musts(e) & write_targets(e) & 1u << m)
+	if (d->sb_ok && d->instance && m < e->map.n && d->instance == e->bad_instance[m] &&
+	    e->bad[m] == MEMBER_SUSPECT && write_musts(e) & write_targets(e) & 1u << m)
 		e->bad[m] = 0;
 	d->sb_ok = d->fresh = false;
 	if (!d->reading)

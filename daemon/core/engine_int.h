@@ -254,10 +254,12 @@ struct engine {
 	struct list dio_free, dio_held, dio_gone;
 	uint32_t dio_under_way;
 	uint32_t dev_of[DDR_MAX_MEMBERS];
-	uint8_t bad[DDR_MAX_MEMBERS];      /* state that this node wants for a member, 0 = none */
-	bool misread[DDR_MAX_MEMBERS];     /* bad, but only for a read error: may be taken back */
-	uint64_t bad_us[DDR_MAX_MEMBERS];  /* when it was last reported */
-	uint64_t lost_us[DDR_MAX_MEMBERS]; /* SUSPECT since, on the leader */
+	uint8_t bad[DDR_MAX_MEMBERS];     /* state that this node wants for a member, 0 = none */
+	bool misread[DDR_MAX_MEMBERS];    /* bad, but only for a read error: may be taken back */
+	uint64_t bad_us[DDR_MAX_MEMBERS]; /* when it was last reported */
+	uint64_t bad_instance[DDR_MAX_MEMBERS]; /* of its exporter, when it was lost (R17); 0 =
+						   unknown */
+	uint64_t lost_us[DDR_MAX_MEMBERS];      /* SUSPECT since, on the leader */
 
 	/* membership */
 	enum engine_state state;

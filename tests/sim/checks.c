@@ -213,7 +213,8 @@ static bool marked(const struct sim *s, const struct simnode *n, const struct re
 	if (r->kind == KIND_REBUILD)
 		return true;
 	for (uint32_t i = 0; i <= s->geo.p.slots; i++)
-		if (!slot_newest(s, i) || mark_copies(s, i, region) >= copies_needed(s))
+		if (!slot_newest(s, i) || spot_hides_slot(s, i) ||
+		    mark_copies(s, i, region) >= copies_needed(s))
 			return true;
 	return false;
 }

@@ -188,6 +188,18 @@ static void crash_all(struct sim *s)
 	s->planner.cluster_down_until = s->now + 1500 * MS;
 }
 
+/* Now it is what it was at the last connection, but not what it was before it lost power. */
+static void on_break_again(struct sim *s, struct hev *ev)
+{
+	uint32_t disk = (uint32_t)ev->a;
+
+	if (s->planner.healing || s->disk[disk].hidden || !s->disk[disk].powered ||
+	    !s->checks.lossy[disk])
+		return;
+	stats_fault(s, F_POWER_THEN_BREAK);
+	fault_hide(s, disk, 1 * MS + mix64(s->seed ^ s->now) % (20 * MS));
+}
+
 static void on_exporter_up(struct sim *s, struct hev *ev)
 {
 	struct disk *d = &s->disk[ev->a];
@@ -197,6 +209,9 @@ static void on_exporter_up(struct sim *s, struct hev *ev)
 	d->powered = true;
 	trace(s, "w  exporter %u is back", d->idx);
 	dev_try_disk(s, d->idx);
+	/* Of its own randomness: what else happens does not depend on it. */
+	if (mix64(s->seed ^ s->now ^ 0x62616b) % 3 == 0)
+		sim_at(s, mix64(s->seed + s->now) % (100 * MS), on_break_again, d->idx, 0, NULL);
 }
 
 void fault_exporter_power(struct sim *s, uint32_t disk, uint64_t off_us, bool trusted)

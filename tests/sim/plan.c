@@ -76,6 +76,7 @@ const char *const fault_name[F_COUNT] = {
     [F_REBUILD_WRITE_ERROR] = "write-error-in-rebuild",
     [F_REBUILD_FLUSH_ERROR] = "flush-error-in-rebuild",
     [F_FLUSH_ERROR_BREAK] = "flush-error-and-break",
+    [F_POWER_THEN_BREAK] = "power-loss-then-break",
 };
 
 static bool allowed(const struct sim *s, enum fault f)

@@ -600,6 +600,7 @@ enum fault {
 	F_REBUILD_WRITE_ERROR,
 	F_REBUILD_FLUSH_ERROR,
 	F_FLUSH_ERROR_BREAK,
+	F_POWER_THEN_BREAK,
 	F_COUNT
 };
 struct planner {
@@ -632,6 +633,7 @@ void spot_heal(struct sim *s);
 void spot_written(struct disk *d, uint64_t offset, uint64_t bytes);
 void spot_check(struct sim *s, const struct simnode *n);
 bool spot_strikes(struct sim *s, const struct req *r);
+bool spot_hides_slot(const struct sim *s, uint32_t slot);
 bool spot_excuses(const struct sim *s, uint64_t offset, uint32_t bytes, uint64_t since_us);
 void fault_break_too(struct sim *s, uint32_t disk); /* soon */
 void fault_hide(struct sim *s, uint32_t disk, uint64_t us);

@@ -157,6 +157,23 @@ bool spot_excuses(const struct sim *s, uint64_t offset, uint32_t bytes, uint64_t
 	return false;
 }
 
+/* R11: no member in sync may have been able to read this slot's pages as a whole; then all its
+ * regions count as dirty. */
+bool spot_hides_slot(const struct sim *s, uint32_t slot)
+{
+	uint64_t from = geo_log_offset(&s->geo, slot, 0, 0);
+	uint64_t bytes = 2ull * s->geo.log_pages * DDR_BLOCK_BYTES;
+
+	for (uint8_t m = 0; m < s->geo.n; m++) {
+		uint32_t d = s->checks.disk_of[m];
+
+		if (s->checks.map.member[m].state == MEMBER_IN_SYNC && d != NONE &&
+		    (!s->disk[d].spot_no || !overlaps(&s->disk[d], from, bytes)))
+			return false;
+	}
+	return true;
+}
+
 /* A node has just acted. A bad spot alone is no reason to give up a member that must stay. */
 void spot_check(struct sim *s, const struct simnode *n)
 {

@@ -25,6 +25,8 @@ struct world {
 	int flush_err;      /* of member 2 */
 	uint32_t placed_at; /* what OUT_OPEN leads to, if it is open already */
 	uint32_t hung;      /* members whose superblock writes neither land nor end */
+	bool mute;          /* what is sent is lost */
+	uint64_t instance;  /* of the exporters */
 	struct outq q;
 	struct record record;
 	struct event *pending; /* events that outs have led to, in order */
@@ -122,6 +124,8 @@ static void do_out(const struct out *o)
 		do_io(o);
 		break;
 	case OUT_SEND:
+		if (w.mute)
+			break;
 		ev.type = EV_MSG;
 		ev.msg.from = 1;
 		CHECK(o->send.bytes <= sizeof(w.msg[0]));
@@ -730,6 +734,7 @@ static void dev_event(enum ev_type type, uint32_t dev)
 	ev.dev.bytes = DISK_BYTES;
 	ev.dev.uri = dev == MEMBERS ? "mem:new" : "mem:";
 	ev.dev.err = type == EV_DEV_DOWN ? -ECONNRESET : 0;
+	ev.dev.instance = w.instance;
 	step(ev);
 }
 
@@ -840,5 +845,34 @@ TEST(a_resync_that_was_not_flushed_does_not_count_when_a_cache_was_lost)
 	CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
 	CHECK_EQ_U64(status().slots_unrecovered, 0);
 	CHECK_EQ_U64(parity_wrong(MEMBERS), 0);
+	finish();
+}
+
+static void break_off_and_return(uint32_t dev, uint64_t instance)
+{
+	w.instance = instance;
+	dev_event(EV_DEV_DOWN, dev);
+	dev_event(EV_DEV_UP, dev);
+	run_ms(10);
+}
+
+/* R17: the exporter was another one already when the connection broke for the second time. */
+TEST(a_lost_cache_is_not_waived_by_breaking_off_once_more)
+{
+	create(1);
+	start();
+	run_ms(3000);
+	break_off_and_return(1, 7);
+	run_ms(3000);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
+	w.mute = true; /* nobody hears of it, so nothing is proposed */
+	break_off_and_return(1, 7);
+	CHECK_EQ_INT(status().unusable, 0);
+	break_off_and_return(1, 7);
+	CHECK_EQ_INT(status().unusable, 0);
+	break_off_and_return(1, 8);
+	CHECK_EQ_INT(status().unusable, 1u << 1);
+	break_off_and_return(1, 8);
+	CHECK_EQ_INT(status().unusable, 1u << 1);
 	finish();
 }
