@@ -269,10 +269,24 @@ static void engine_cfg_fill(struct array *a, struct engine_cfg *cfg)
 		cfg->tun.heartbeat_ms = cfg->tun.heartbeat_limit_ms / 4;
 }
 
+/*
+ * How long after its last heartbeat that counts this node may hand writes to its kernel. The others
+ * wait for zombie_timeout, and the kernel needs request_timeout to give up what it has. 0 = without
+ * limit: there are no others, or the fence ends whatever it sends.
+ */
+static uint32_t lease_ms(const struct config *c)
+{
+	if (!strcmp(c->cluster, "alone") || c->fence == FENCE_COMMAND || !c->member_request_ms ||
+	    c->zombie_timeout_ms <= c->member_request_ms)
+		return 0;
+	return c->zombie_timeout_ms - c->member_request_ms;
+}
+
 void array_run(struct array *a)
 {
 	struct engine_cfg cfg;
 
+	a->lease_ms = lease_ms(a->env.conf);
 	engine_cfg_fill(a, &cfg);
 	a->e = engine_new(&cfg);
 	if (!a->e) {

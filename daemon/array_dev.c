@@ -233,6 +233,23 @@ void dev_open_uri(struct array *a, const char *uri)
 	}
 	d->used = true;
 	a->devs_open++;
+	if (a->lease_ms)
+		member_lease(d->m, a->lease_us);
+}
+
+/* R7, where nothing ends what this node has sent: what it has not sent by then, it must not send.
+ */
+void dev_lease(struct array *a)
+{
+	uint64_t heard_us = engine_heard_us(a->e);
+	uint64_t until_us = heard_us ? heard_us + a->lease_ms * 1000ull : 0;
+
+	if (!a->lease_ms || until_us == a->lease_us)
+		return;
+	a->lease_us = until_us;
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (a->dev[i].used && !a->dev[i].closing)
+			member_lease(a->dev[i].m, until_us);
 }
 
 void dev_open_all(struct array *a)

@@ -95,6 +95,8 @@ struct array {
 
 	struct dev dev[DDR_MAX_DEVS];
 	uint32_t devs_open;
+	uint32_t lease_ms; /* 0: none */
+	uint64_t lease_us; /* writes may be sent until then */
 	struct dev_io *io_free;
 	struct dev_io **io_chunk;
 	uint32_t io_chunks;
@@ -159,6 +161,7 @@ void dev_close_all(struct array *a);
 void dev_learn(struct array *a, const struct store_array *desc);
 /* Members that came and went: keeps `live` and what is open up to date. */
 void dev_settle(struct array *a);
+void dev_lease(struct array *a);
 void dev_free(struct array *a);
 
 /* array_life.c */

@@ -182,6 +182,7 @@ static void step(struct array *a, struct event *ev)
 	ev->now_us = loop_clock_us(a->loop);
 	a->q.count = 0;
 	engine_step(a->e, ev, &a->q);
+	dev_lease(a);
 	for (uint32_t i = 0; i < a->q.count; i++)
 		do_out(a, &a->q.v[i]);
 	event_release(ev);

@@ -171,6 +171,18 @@ void base_broken(struct base *b, int err, const char *fmt, ...)
 	kick(b);
 }
 
+/* The clock is read anew: this thread, or the machine, may have stood still just now. */
+bool base_lease_over(struct base *b)
+{
+	if (b->lease_us == UINT64_MAX || loop_clock_us(b->loop) < b->lease_us)
+		return false;
+	base_broken(b, -ETIMEDOUT,
+		    "%s: given up with writes that were not sent yet: this node has not heard from "
+		    "the cluster for so long that the others may go on without it",
+		    b->uri);
+	return true;
+}
+
 void base_dropped(struct base *b)
 {
 	b->dropped = true;
@@ -367,11 +379,18 @@ static void deliver(struct base *b)
 	}
 }
 
+static bool is_write(const struct member_req *req)
+{
+	return req->op == DEV_WRITE || req->op == DEV_ZEROES;
+}
+
 static void start_queue(struct base *b)
 {
 	while (b->queue.head && b->state == BASE_UP && !b->broken) {
 		struct member_req *req = b->queue.head, *next = req->next;
 
+		if (is_write(req) && base_lease_over(b))
+			break;
 		if (!b->hooks->start(b, req))
 			break;
 		/* req may be in `done` already: its next is not the queue's any more */
@@ -479,6 +498,11 @@ void base_close(struct member *m)
 	kick(b);
 }
 
+void base_lease(struct member *m, uint64_t until_us)
+{
+	base_of(m)->lease_us = until_us;
+}
+
 void base_fenced(struct member *m, uint64_t connection, int err)
 {
 	struct base *b = base_of(m);
@@ -510,6 +534,7 @@ int base_init(struct base *b, const struct member_ops *ops, const struct base_ho
 	b->state = BASE_CONNECTING;
 	b->dropped = true;
 	b->backoff_ms = cfg->backoff_min_ms;
+	b->lease_us = UINT64_MAX;
 	b->handover = (struct loop_wake){.woken = helper_through, .arg = b};
 	b->timer = (struct loop_timer){.fired = timer_fired, .arg = b};
 	b->kick = (struct loop_timer){.fired = kick_fired, .arg = b};

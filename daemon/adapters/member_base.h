@@ -3,8 +3,8 @@
  * What every member adapter shares: states, queue, helper thread, backoff, settling (R5).
  *
  * An adapter embeds a struct base at the head of its own, fills in six hooks, and lists
- * base_submit, base_cancel, base_close and base_fenced in its struct member_ops. The base keeps
- * the port's promises; the adapter opens, moves bytes and says what came back:
+ * base_submit, base_cancel, base_close, base_lease and base_fenced in its struct member_ops. The
+ *base keeps the port's promises; the adapter opens, moves bytes and says what came back:
  *
  *	open() -> base_init, base_open
  *	helper thread:  connect
@@ -88,6 +88,7 @@ struct base {
 	bool told_down;      /* since it was up last */
 	bool fence_pending;  /* fence_connection was called and not answered */
 	bool zombie;         /* something sent on zombie_connection can still land */
+	uint64_t lease_us;   /* writes may be sent until then */
 	uint64_t connection; /* attached so far */
 	uint64_t zombie_connection;
 	int err;                  /* why it is not up */
@@ -123,8 +124,12 @@ void base_open(struct base *b);
 void base_submit(struct member *m, struct member_req *req);
 void base_cancel(struct member *m);
 void base_close(struct member *m);
+void base_lease(struct member *m, uint64_t until_us);
 void base_fenced(struct member *m, uint64_t connection, int err);
 
+/* Before anything is sent that belongs to a WRITE or ZEROES: true = it must not be any more, and
+ * the connection counts as broken. start is only called when it may. */
+bool base_lease_over(struct base *b);
 /* A started request is through: it will be answered with err. */
 void base_complete(struct base *b, struct member_req *req, int err);
 /* The connection is of no use any more; drop follows before the thread blocks. The first one

@@ -83,6 +83,7 @@ struct conn {
 	bool watched;
 	bool tcp;
 	uint32_t inflight; /* chunks */
+	uint32_t writes;   /* of these, WRITE and ZEROES: libnbd may have some of it to send */
 };
 
 /* What a request needs while it is here; lies in its priv. */
@@ -526,6 +527,11 @@ static int64_t chunk_command(struct export *x, struct chunk *c, uint64_t offset)
 	return nbd_aio_zero(h, c->bytes, offset, cb, flags);
 }
 
+static bool chunk_writes(const struct chunk *c)
+{
+	return !c->flush && (c->req->op == DEV_WRITE || c->req->op == DEV_ZEROES);
+}
+
 /* Sends chunk c, off the free list and filled in but for these fields. */
 static void chunk_send(struct export *x, struct chunk *c, uint64_t offset)
 {
@@ -536,6 +542,7 @@ static void chunk_send(struct export *x, struct chunk *c, uint64_t offset)
 	c->deadline_us = loop_now_us(x->b.loop) + (uint64_t)ms * 1000;
 	job_of(c->req)->pending++;
 	c->conn->inflight++;
+	c->conn->writes += chunk_writes(c);
 	sent_add(x, c);
 	if (ms && !loop_timer_is_set(&x->timeout))
 		loop_timer_set(x->b.loop, &x->timeout, c->deadline_us);
@@ -631,6 +638,7 @@ static void chunk_done(struct export *x, struct chunk *c)
 
 	sent_del(x, c);
 	c->conn->inflight--;
+	c->conn->writes -= chunk_writes(c);
 	j->pending--;
 	if (c->err && !j->err)
 		j->err = c->err;
@@ -675,6 +683,9 @@ static void conn_ready(void *arg, uint32_t events)
 	bool readable = events & LOOP_READ;
 	int i, r = 0;
 
+	/* Also to take a reply makes libnbd send what it has waiting. */
+	if (c->writes && base_lease_over(&x->b))
+		return;
 	for (i = 0; readable && i < NBD_READS_PER_TURN && r >= 0; i++) {
 		r = nbd_aio_notify_read(c->h);
 		readable = nbd_aio_in_flight(c->h) > 0 && conn_readable(c);
@@ -812,6 +823,7 @@ static const struct member_ops nbd_ops = {
     .submit = base_submit,
     .cancel = base_cancel,
     .close = base_close,
+    .lease = base_lease,
     .fenced = base_fenced,
 };
 MEMBER_ADAPTER(nbd_ops);

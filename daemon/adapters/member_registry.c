@@ -107,6 +107,11 @@ void member_close(struct member *m)
 	m->ops->close(m);
 }
 
+void member_lease(struct member *m, uint64_t until_us)
+{
+	m->ops->lease(m, until_us);
+}
+
 void member_fenced(struct member *m, uint64_t connection, int err)
 {
 	if (m->ops->fenced)

@@ -693,6 +693,7 @@ static const struct member_ops uring_ops = {
     .submit = base_submit,
     .cancel = base_cancel,
     .close = base_close,
+    .lease = base_lease,
     .fenced = base_fenced,
 };
 MEMBER_ADAPTER(uring_ops);

@@ -857,6 +857,13 @@ void engine_step(struct engine *e, const struct event *ev, struct outq *q)
 			out_add(e, OUT_STOPPED);
 		}
 	} while (q->count != before || !list_empty(&e->dio_gone));
+	if (gate_open(e))
+		e->heard_us = e->hb_sent_us;
+}
+
+uint64_t engine_heard_us(const struct engine *e)
+{
+	return e->heard_us;
 }
 
 uint64_t engine_deadline_us(const struct engine *e)

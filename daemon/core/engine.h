@@ -335,6 +335,12 @@ void engine_free(struct engine *e);
 void engine_step(struct engine *e, const struct event *ev, struct outq *q);
 /* When an EV_TICK is wanted at the latest, in the time of the events. */
 uint64_t engine_deadline_us(const struct engine *e);
+/*
+ * R7, for what is submitted and not sent yet: when this node sent the newest heartbeat that came
+ * back to it in a round that counts it in; 0 = none. The others begin to wait for what it may still
+ * send after that, never before.
+ */
+uint64_t engine_heard_us(const struct engine *e);
 
 void engine_status(const struct engine *e, struct engine_status *st);
 /* The geometry, or NULL before the array is assembled. */

@@ -286,6 +286,7 @@ struct engine {
 	bool queried;
 	uint32_t leader;
 	uint64_t hb_sent_us; /* when the newest own heartbeat that came back was sent */
+	uint64_t heard_us;   /* the same, of one that came back while the gate was open */
 	uint64_t hb_next_us;
 	bool hb_any;
 	bool removed_told, stopping, stopped;

@@ -160,6 +160,11 @@ struct member_ops {
 	 * member must not be used after the call. Over a network what was under way may land after
 	 * closed(), and nobody says when it can't any more. */
 	void (*close)(struct member *m);
+	/* Required. From until_us on, in the loop's time, no byte of a WRITE or ZEROES may be
+	 * handed to the kernel any more (R7): the other nodes take over where this one has written.
+	 * What is submitted and not sent by then is not sent: the connection breaks, with
+	 * -ETIMEDOUT. Moved on again and again, before that; UINT64_MAX, as at open: no limit. */
+	void (*lease)(struct member *m, uint64_t until_us);
 	/* Required if up() ever waits for it. The answer to fence_connection(), err = 0 or -errno.
 	 * One that is not asked for any more is ignored. */
 	void (*fenced)(struct member *m, uint64_t connection, int err);
@@ -183,6 +188,7 @@ int member_open(const char *uri, struct loop *loop, const struct member_cfg *cfg
 void member_submit(struct member *m, struct member_req *req);
 void member_cancel(struct member *m);
 void member_close(struct member *m);
+void member_lease(struct member *m, uint64_t until_us);
 void member_fenced(struct member *m, uint64_t connection, int err);
 
 /*

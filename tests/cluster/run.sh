@@ -35,6 +35,7 @@ fence-fails		45	tests/cluster/scenarios/fence-fails.sh
 forgotten		60	tests/cluster/scenarios/forgotten.sh
 zombie-timeout		45	tests/cluster/scenarios/zombie-timeout.sh
 zombie-cut		45	tests/cluster/scenarios/zombie-cut.sh
+zombie-frozen		45	tests/cluster/scenarios/zombie-frozen.sh
 leader-join-1		45	tests/cluster/scenarios/leader.sh join query query-sent hello-sent state state-sent
 leader-join-2		45	tests/cluster/scenarios/leader.sh join claim-sent ready ready-sent assign assign-sent
 leader-fail-add-1	45	tests/cluster/scenarios/leader.sh fail-add propose admin-sent propose-sent superblock

@@ -157,6 +157,9 @@ $nbdkit -P '$dir/k.pid' -U '$dir/k.sock' memory $size" >"$again"
 frozen() {
 	serve$1 z memory "$size" && suite frozen "$uri" "$pid"
 }
+overdue() {
+	serve$1 o memory "$size" && suite overdue "$uri" "$pid"
+}
 errors() {
 	serve e --filter=error memory "$size" error=EIO error-rate=100% error-file="$dir/trigger" &&
 		suite errors "$uri" "$dir/trigger"
@@ -219,6 +222,8 @@ if command -v nbdkit >/dev/null; then
 	run nbd-killed-tcp killed tcp
 	run nbd-frozen-unix frozen ""
 	run nbd-frozen-tcp frozen _tcp
+	run nbd-overdue-unix overdue ""
+	run nbd-overdue-tcp overdue _tcp
 	run nbd-errors errors
 	run nbd-slow slow
 else

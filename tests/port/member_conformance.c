@@ -701,6 +701,32 @@ static void before_it_is_up_requests_fail(struct world *w)
 	world_close(w2);
 }
 
+/* R7: what waits here when the lease ends is never sent; reads go on. */
+static void nothing_is_written_after_the_lease(struct world *w)
+{
+	struct world *w2 = world_open(w->uri, &w->cfg);
+	static const enum dev_op ops[] = {DEV_WRITE, DEV_ZEROES};
+	unsigned int i;
+
+	put(w2, 13 * MIB, MIB, 1, 0);
+	for (i = 0; i < 2; i++) {
+		member_lease(w2->m, loop_clock_us(w2->loop) + LIMIT_MS * 1000ull);
+		put(w2, 13 * MIB, MIB, 2 + i, 0);
+		member_lease(w2->m, loop_clock_us(w2->loop));
+		CHECK_INT(simple(w2, ops[i], 0, 13 * MIB, MIB), -ECONNRESET);
+		WAIT(w2, w2->downs == i + 1);
+		CHECK_INT(w2->down_err, -ETIMEDOUT);
+		WAIT(w2, w2->is_up);
+		CHECK(holds(w2, 13 * MIB, MIB, 2 + i));
+		CHECK_INT(simple(w2, DEV_FLUSH, 0, 0, 0), 0);
+		CHECK(w2->is_up);
+	}
+	member_lease(w2->m, UINT64_MAX);
+	put(w2, 13 * MIB, MIB, 4, 0);
+	CHECK(holds(w2, 13 * MIB, MIB, 4));
+	world_close(w2);
+}
+
 /* R5: with writes out at the break, up() waits for the fence or for the timeout. */
 static void what_may_still_land_holds_up_back(struct world *w)
 {
@@ -768,6 +794,7 @@ static void mode_conform(const char *uri)
 	    ROW(cancel_answers_everything_once),
 	    ROW(close_answers_everything_once),
 	    ROW(what_may_still_land_holds_up_back),
+	    ROW(nothing_is_written_after_the_lease),
 	};
 	struct world *w = world_open(uri, &base_cfg);
 	uint32_t i;
@@ -951,6 +978,41 @@ static void mode_frozen(const char *uri)
 	world_close(w);
 }
 
+/* R7: half sent, and the rest is still here when the lease is over. */
+static void mode_overdue(const char *uri)
+{
+	struct member_cfg cfg = base_cfg;
+	pid_t pid = pid_of(mode_args[0]);
+	uint32_t i, count = 24, landed = 0;
+	struct world *w;
+
+	cfg.max_inflight_bytes = 32 * MIB;
+	w = world_open(uri, &cfg);
+	put(w, 0, MIB, 1, 0);
+	CHECK(kill(pid, SIGSTOP) == 0);
+	for (i = 0; i < count; i++) {
+		struct io *io = io_new(w, DEV_WRITE, 0, (uint64_t)i * MIB, MIB);
+
+		fill(io->data, io->req.offset_bytes, MIB, 9);
+		io_submit(io);
+	}
+	pause_ms(w, 300); /* what the sockets take is sent */
+	CHECK_INT(w->out, count);
+	member_lease(w->m, loop_clock_us(w->loop));
+	CHECK(kill(pid, SIGCONT) == 0);
+	WAIT(w, w->downs == 1);
+	CHECK_INT(w->down_err, -ETIMEDOUT);
+	CHECK_INT(w->out, 0);
+	WAIT(w, w->is_up);
+	pause_ms(w, 300);
+	for (i = 0; i < count; i++)
+		landed += holds(w, (uint64_t)i * MIB, MIB, 9);
+	printf("  of %u writes, %u were sent in time\n", count, landed);
+	CHECK(landed < count);
+	CHECK(!holds(w, (uint64_t)(count - 1) * MIB, MIB, 9));
+	world_close(w);
+}
+
 static void mode_errors(const char *uri)
 {
 	struct world *w = world_open(uri, &base_cfg);
@@ -1028,6 +1090,7 @@ int main(int argc, char **argv)
 	    {"refused", 1, mode_refused}, {"killed", 2, mode_killed},
 	    {"frozen", 1, mode_frozen},   {"errors", 1, mode_errors},
 	    {"slow", 1, mode_slow},       {"durable", 0, mode_durable},
+	    {"overdue", 1, mode_overdue},
 	};
 	uint32_t i;
 	int c;

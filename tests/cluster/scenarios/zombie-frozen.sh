@@ -1,0 +1,77 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# There is no fence command, only a wait (zombie_timeout). The daemon of node 1 stands still in the middle of a heavy
+# load, with megabytes of writes that wait in its own queues, where no kernel gives them up. The others
+# go on without it and write the same blocks. When it wakes up, none of the old writes may be sent: its
+# connections are open still, and nothing has ended them (R7).
+set -u
+# shellcheck source=tests/cluster/lib.sh
+. "$(dirname "$0")/../lib.sh"
+
+FENCE_CONF="fence = zombie_timeout\nzombie_timeout = 6s\n[members]\nrequest_timeout = 3s"
+lost='([r for r in a["recoveries"] if r["node"] == 1][-1])'
+
+now_ms() {
+	echo $((${EPOCHREALTIME/[.,]/} / 1000))
+}
+copy() {
+	node_exec "$1" timeout 40 nbdcopy --flush "${@:2}" || fail "nbdcopy on node $1"
+}
+
+for i in 1 2 3; do
+	EXPORTER_ARGS[$i]="--filter=delay delay-write=40ms"
+done
+users=()
+writes_of_1() {
+	local i sum=0
+	for i in "${ARRAY_MEMBERS[@]}"; do
+		sum=$((sum + $(exporter_requests "$i" 1 Write)))
+	done
+	echo $sum
+}
+array_up 3 1
+size=$(tells 1 'a["geometry"]["size_bytes"]')
+head -c "$size" /dev/urandom >"$CLUSTER_DIR/old"
+head -c "$size" /dev/urandom >"$CLUSTER_DIR/new"
+head -c "$size" /dev/zero >"$CLUSTER_DIR/zero"
+step "node 1 writes"
+# Three, so that one is always in the midst of it. They are gone when the daemon wakes up.
+for i in 1 2 3; do
+	node_exec 1 bash -c 'while [ ! -e "$1.stop" ] && timeout -s KILL 5 nbdcopy "$1" "$2"; do :; done' \
+		- "$CLUSTER_DIR/old" "$ARRAY_URI" >/dev/null 2>&1 &
+	users[i]=$!
+done
+all_marked() {
+	[ "$(tells 1 'a["counters"]["write_bytes"]')" -ge $((size + size / 2)) ]
+}
+within 10 "node 1 has written everywhere" all_marked
+step "ddraidd of node 1 is stopped"
+node_stop_daemon 1
+touch "$CLUSTER_DIR/old.stop"
+within 25 "node 1 is recovered" holds 2 "${lost}['recovered_at'] is not None"
+wait "${users[@]}"
+copy 2 "$CLUSTER_DIR/new" "$ARRAY_URI"
+sent=$(writes_of_1)
+log_mark 1
+step "it goes on"
+woken=$(now_ms)
+node_cont_daemon 1
+dropped() {
+	log_has 1 "given up with writes that were not sent yet" || log_has 1 "was not answered within"
+}
+within 10 "node 1 drops what it has not sent" dropped
+within 30 "node 1 has a new incarnation" log_has 1 "joins again as incarnation"
+[ "$(writes_of_1)" = "$sent" ] || fail "it has sent $(($(writes_of_1) - sent)) writes after it woke up"
+for n in 3 2; do
+	copy $n "$ARRAY_URI" "$CLUSTER_DIR/read"
+	cmp "$CLUSTER_DIR/new" "$CLUSTER_DIR/read" || fail "an old write of node 1 has landed, read through node $n"
+done
+serve 1 2 3
+measured "$sent writes came in before it stood still, and none when it woke up; it serves again after $(($(now_ms) - woken)) ms"
+copy 1 "$ARRAY_URI" "$CLUSTER_DIR/read"
+cmp "$CLUSTER_DIR/new" "$CLUSTER_DIR/read" || fail "wrong data, read through node 1"
+copy 3 "$CLUSTER_DIR/zero" "$ARRAY_URI"
+writers_start 1 2 3
+writers_stop 1 2 3
+compare_on 1 2 3
+finish 1 2 3
