@@ -247,6 +247,8 @@ static void engine_cfg_fill(struct array *a, struct engine_cfg *cfg)
 	options_apply(&a->live.options, &cfg->tun);
 	cfg->tun.heartbeat_ms = c->heartbeat_ms;
 	cfg->tun.evict_ms = c->evict_ms;
+	/* Who had writes on a connection that broke waits before it uses the next one (R5). */
+	cfg->tun.reach_ms = c->evict_ms + c->member_zombie_ms;
 	/* R7: half of what it takes the others to give this node up. */
 	if (c->heartbeat_limit_ms)
 		cfg->tun.heartbeat_limit_ms = c->heartbeat_limit_ms;

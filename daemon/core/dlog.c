@@ -285,6 +285,8 @@ static void leave_advance(struct engine *e)
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		if (e->dev[i].zombie)
 			return;
+	if (flush_error_untold(e))
+		return; /* R14: until the map says it */
 	if (e->page[0].want.owner_inc) {
 		e->page[0].want.owner_node = 0;
 		e->page[0].want.owner_inc = 0;

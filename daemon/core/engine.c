@@ -849,6 +849,7 @@ void engine_step(struct engine *e, const struct event *ev, struct outq *q)
 		epoch_advance(e);
 		leader_advance(e);
 		dlog_advance(e);
+		regions_advance(e);
 		jobs_advance(e);
 		io_advance(e);
 		admin_look(e);

@@ -290,7 +290,8 @@ struct engine {
 	uint64_t hb_next_us;
 	bool hb_any;
 	bool removed_told, stopping, stopped;
-	bool claim_due; /* the end of the Claim for this round is not sent yet */
+	bool writes_waited; /* a write waits for a fence */
+	bool claim_due;     /* the end of the Claim for this round is not sent yet */
 	uint64_t stop_tag;
 	struct record want_record, sent_record, record;
 	bool record_busy;
@@ -341,6 +342,7 @@ struct engine {
 	struct {
 		struct job job;
 		bool running, flushing, flushed, writing, rewriting;
+		bool from_first;   /* the next page to be written is a slot's first */
 		uint64_t again_us; /* a bad spot was in the way: not before this */
 		uint8_t *done;     /* log_pages planes: resynced, not yet cleared */
 		uint32_t done_count;
@@ -500,6 +502,8 @@ void leader_fence_done(struct engine *e, const struct event *ev);
 /* epoch.c */
 bool assemble(struct engine *e);
 bool array_still_ours(struct engine *e);
+bool epoch_unknown(const struct engine *e, const struct epoch *ep);
+bool flush_error_untold(const struct engine *e);
 void epoch_message(struct engine *e, uint32_t from, const nodemsg *m);
 void epoch_advance(struct engine *e);
 void epoch_reset(struct engine *e);
@@ -528,6 +532,7 @@ void region_op_add(struct engine *e, struct op *op);
 void region_op_done(struct engine *e, struct op *op);
 bool region_read_waits(struct engine *e, struct op *op);
 void region_marked(struct engine *e, struct region *r);
+void regions_advance(struct engine *e);
 void region_doubt(struct region *r);
 void region_test_ex(struct engine *e, struct region *r);
 void region_job_add(struct engine *e, struct job *j);
@@ -586,6 +591,7 @@ uint64_t regions_to_resync(const struct engine *e);
 /* io.c */
 void io_submit(struct engine *e, const struct event *ev);
 void io_advance(struct engine *e);
+void io_lost(struct engine *e, uint32_t members);
 void io_start_op(struct engine *e, struct op *op);
 void io_abort_all(struct engine *e, int err);
 void op_done(struct engine *e, struct op *op, int err);

@@ -127,19 +127,28 @@ static void gone_prune(struct engine *e)
 }
 
 /*
- * R17: more than m members were lost for a while, and are back. They are used again from the
- * proposal on (its superblocks go to them), and what each may have lost from its cache is parity
- * again once all regions that are dirty here have been checked, and those of dead slots resynced,
- * also where that was done and not flushed yet.
+ * R17: more than m members were lost for a while, and are back. Those in sync are used again from
+ * the proposal on (its superblocks go to them), and what each may have lost from its cache is
+ * parity again once all regions that are dirty here have been checked, and those of dead slots
+ * resynced, also where that was done and not flushed yet. A write that has not been answered yet is
+ * sent to them again; one that is being rebuilt has to be dropped, and begins anew.
  */
 static void revive(struct engine *e)
 {
-	for (uint8_t i = 0; i < e->map.n; i++)
-		if (e->bad[i] == MEMBER_SUSPECT && e->dev_of[i] != NO_DEV &&
-		    e->dev[e->dev_of[i]].up)
-			e->bad[i] = 0; /* R14: not what answered with an error */
+	uint32_t back = 0;
+
+	for (uint8_t i = 0; i < e->map.n; i++) {
+		/* R14: not what answered with an error */
+		if (e->bad[i] != MEMBER_SUSPECT || e->dev_of[i] == NO_DEV ||
+		    !e->dev[e->dev_of[i]].up || e->prop.member[i].state != MEMBER_IN_SYNC)
+			continue;
+		e->bad[i] = 0;
+		back |= 1u << i;
+	}
+	io_lost(e, back);
 	list_for_each(it, tmp, &e->regions) region_doubt(list_entry(it, struct region, all));
 	slots_doubt(e);
+	rebuild_reset(e); /* from its last checkpoint: what was copied since is in no FLUSH */
 }
 
 static void take_propose(struct engine *e, uint32_t from, const nodemsg *m)
@@ -248,10 +257,20 @@ static uint8_t to_report(const struct engine *e, const struct map *m, uint8_t i)
 
 	if (map_write_mask(m) >> i & 1)
 		return e->bad[i];
-	if (mm->left && mm->state != MEMBER_FAULTY && e->dev_of[i] != NO_DEV &&
-	    e->dev[e->dev_of[i]].flush_failed)
-		return MEMBER_FAULTY;
+	for (uint32_t d = 0; mm->left && mm->state != MEMBER_FAULTY && d < DDR_MAX_DEVS; d++)
+		if (e->dev[d].flush_failed && /* also while it is away */
+		    !memcmp(e->dev[d].sb.member_uuid, mm->uuid, DDR_UUID_BYTES))
+			return MEMBER_FAULTY;
 	return 0;
+}
+
+/* Somebody must know it before this node leaves. */
+bool flush_error_untold(const struct engine *e)
+{
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (to_report(e, &e->map, i) == MEMBER_FAULTY)
+			return true;
+	return false;
 }
 
 static void report_advance(struct engine *e)
@@ -600,6 +619,17 @@ static bool superblocks_read(struct engine *e)
 }
 
 /*
+ * An epoch that this node has neither acknowledged nor goes by, and not an older one: the others
+ * went on without it. Where the numbers are equal nothing says which of two incarnations proposed
+ * first.
+ */
+bool epoch_unknown(const struct engine *e, const struct epoch *ep)
+{
+	return ep->num >= e->want_record.acked.num && ep->num >= e->map.epoch.num &&
+	       epoch_cmp(ep, &e->want_record.acked) && epoch_cmp(ep, &e->map.epoch);
+}
+
+/*
  * R6: a leader that serves, but may have slept through a view, looks whether the array went on
  * without it, before it tells anybody anything: an epoch on disk that it did not acknowledge. Every
  * epoch is on k members or more; so m + 1 of them tell.
@@ -618,8 +648,7 @@ bool array_still_ours(struct engine *e)
 		return false;
 	if (sb->map.epoch.num > e->ld.max_num)
 		e->ld.max_num = sb->map.epoch.num;
-	if (epoch_cmp(&sb->map.epoch, &e->want_record.acked) > 0 &&
-	    epoch_cmp(&sb->map.epoch, &e->map.epoch) > 0)
+	if (epoch_unknown(e, &sb->map.epoch))
 		round_removed(e);
 	e->ld.assembled = true;
 	return e->state == ENGINE_ACTIVE;

@@ -168,6 +168,21 @@ static void reads_spoil(struct engine *e, const struct op *w)
 	}
 }
 
+/* What these members have answered may be gone from their caches (R17). */
+void io_lost(struct engine *e, uint32_t members)
+{
+	list_for_each(it, tmp, &e->ops)
+	{
+		struct op *op = list_entry(it, struct op, all);
+
+		if (!is_write(op))
+			continue;
+		op->ok &= ~members;
+		if (op->state == OPS_IO)
+			op->batch.ok &= ~members;
+	}
+}
+
 /* Called by the region: lock held, mark durable. */
 void io_start_op(struct engine *e, struct op *op)
 {

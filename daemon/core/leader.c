@@ -403,6 +403,13 @@ static void suspects_advance(struct engine *e)
  * them reach it again, what it had in its cache may be gone on more than m members: parity of all
  * dirty regions is computed anew (R17). A member that answers with errors stays out of use.
  */
+static uint64_t reach_us(const struct engine *e)
+{
+	uint32_t ms = e->cfg.tun.reach_ms;
+
+	return (ms > e->cfg.tun.evict_ms ? ms : e->cfg.tun.evict_ms) * 1000ull;
+}
+
 static void stuck_member(struct engine *e, uint8_t i, bool *all_back)
 {
 	bool some = false;
@@ -412,7 +419,7 @@ static void stuck_member(struct engine *e, uint8_t i, bool *all_back)
 			some = true;
 		else if (e->peer[j].member)
 			*all_back = false;
-	if (!some || *all_back || e->now - e->ld.wanted_us[i] < e->cfg.tun.evict_ms * 1000ull)
+	if (!some || *all_back || e->now - e->ld.wanted_us[i] < reach_us(e))
 		return;
 	e->ld.wanted_us[i] = e->now;
 	for (uint32_t j = 0; j < e->peer_count; j++)
@@ -422,9 +429,9 @@ static void stuck_member(struct engine *e, uint8_t i, bool *all_back)
 
 static void stuck_advance(struct engine *e)
 {
-	bool back = true, stuck = false;
-
 	const struct map *m = map_next(e);
+	uint32_t stuck = 0;
+	bool back = true;
 
 	for (uint8_t i = 0; i < m->n; i++) {
 		if (e->ld.misread[i] && member_indispensable(e, i)) {
@@ -435,14 +442,16 @@ static void stuck_advance(struct engine *e)
 		if (e->ld.wanted[i] < MEMBER_SUSPECT || e->ld.wanted[i] > MEMBER_FAULTY ||
 		    m->member[i].state != MEMBER_IN_SYNC || map_count_insync(m) > e->geo.k)
 			continue;
-		stuck = true;
+		stuck |= 1u << i;
 		back &= e->ld.wanted[i] == MEMBER_SUSPECT;
 		stuck_member(e, i, &back);
 	}
 	if (!stuck || !back)
 		return;
-	memset(e->ld.wanted, 0, sizeof(e->ld.wanted));
-	memset(e->ld.misread, 0, sizeof(e->ld.misread));
+	/* What is wanted of the others stands: one that is being rebuilt begins anew. */
+	for (uint8_t i = 0; i < m->n; i++)
+		if (stuck >> i & 1)
+			e->ld.wanted[i] = 0;
 	e->ld.revive = true;
 }
 

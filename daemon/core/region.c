@@ -264,6 +264,18 @@ static bool overlaps(const struct list *l, const struct op *op)
 	return false;
 }
 
+/*
+ * R5: under CW a node that is dead now may have been writing here, and what it has sent may land
+ * until it is fenced: over what is written now and answered before that.
+ */
+static bool writes_wait(struct engine *e, const struct region *r)
+{
+	bool wait = r->held != LOCK_EX && gone_unfenced(e);
+
+	e->writes_waited |= wait;
+	return wait;
+}
+
 static void op_activate(struct engine *e, struct op *op)
 {
 	list_del(&op->link);
@@ -278,7 +290,7 @@ static void region_admit(struct engine *e, struct region *r)
 		struct op *op = list_first(&r->queue, struct op, link);
 		uint64_t first = geo_region_first(&e->geo, r->idx);
 
-		if (r->called_back && !r->admit)
+		if ((r->called_back && !r->admit) || writes_wait(e, r))
 			return;
 		if (overlaps(&r->active, op) || overlaps(&r->marking, op))
 			return; /* R19: one after the other */
@@ -300,9 +312,26 @@ static void region_admit(struct engine *e, struct region *r)
 /* The region's mark is durable: those who waited for it go on. */
 void region_marked(struct engine *e, struct region *r)
 {
-	while (!list_empty(&r->marking))
+	while (!list_empty(&r->marking) && !writes_wait(e, r))
 		op_activate(e, list_first(&r->marking, struct op, link));
 	region_kick(e, r);
+}
+
+/* The departed are fenced: who waited for that goes on. */
+void regions_advance(struct engine *e)
+{
+	if (!e->writes_waited || gone_unfenced(e) || e->state == ENGINE_REMOVED)
+		return;
+	e->writes_waited = false;
+	list_for_each(it, tmp, &e->regions)
+	{
+		struct region *r = list_entry(it, struct region, all);
+
+		if (dlog_marked(e, r->idx))
+			region_marked(e, r);
+		else
+			region_kick(e, r);
+	}
 }
 
 /* R12, R17: the parity of any stripe may be wrong; also of those that a check has done already. */

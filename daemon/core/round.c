@@ -271,6 +271,11 @@ void round_quorum(struct engine *e, const struct event *ev)
 	if (!e->quorate)
 		e->confirmed = e->ld.knows = false;
 	departed_note(e);
+	/* It came back without a view (votes, a quorum device): no round is going to say that we
+	 * are still in, unless it is asked for. */
+	if (e->quorate && rings_agree(e) && !e->confirmed && e->phase >= PH_STATE &&
+	    (e->state == ENGINE_ACTIVE || e->state == ENGINE_JOINING))
+		round_end(e);
 }
 
 static bool lowest(const struct engine *e)
@@ -481,8 +486,7 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 	for (size_t i = 0; i < h->n_bad && i < DDR_MAX_MEMBERS; i++)
 		p->bad[i] = h->bad[i] <= MEMBER_FAULTY ? (uint8_t)h->bad[i] : 0;
 	/* An epoch is committed that this node did not acknowledge: it was removed meanwhile. */
-	if (e->state == ENGINE_ACTIVE && epoch_cmp(&p->known_epoch, &e->want_record.acked) > 0 &&
-	    epoch_cmp(&p->known_epoch, &e->map.epoch) > 0) {
+	if (e->state == ENGINE_ACTIVE && epoch_unknown(e, &p->known_epoch)) {
 		round_removed(e);
 		return;
 	}

@@ -328,7 +328,7 @@ static void page_cleared(struct engine *e, struct batch *b)
 	struct slotinfo *s = &e->ld.slot[e->rec.slot];
 
 	e->rec.writing = false;
-	if (e->state == ENGINE_REMOVED || !leading(e) || !s->stale)
+	if (e->state == ENGINE_REMOVED || !leading(e) || !s->stale || e->rec.from_first)
 		return;
 	if (write_musts(e) & ~b->ok)
 		return; /* written again, with the next number */
@@ -374,9 +374,10 @@ static bool stale_written(struct engine *e)
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
 		if (!e->ld.slot[i].stale || slot_is_owned(e, i))
 			continue;
-		if (e->rec.slot != i || e->rec.page >= e->geo.log_pages) {
+		if (e->rec.slot != i || e->rec.page >= e->geo.log_pages || e->rec.from_first) {
 			e->rec.slot = i;
 			e->rec.page = 0;
+			e->rec.from_first = false;
 		}
 		page_write(e, i, e->rec.page);
 		return false;
@@ -523,4 +524,5 @@ void slots_reset(struct engine *e)
 {
 	slots_doubt(e);
 	e->rec.rewriting = false;
+	e->rec.from_first = true; /* the pages before may be another leader's by now */
 }

@@ -19,6 +19,8 @@ struct node {
 	struct record record;
 	bool stopped;
 	uint32_t fences;
+	uint32_t data_writes; /* of consumers' data, at the members */
+	uint32_t ios_done;
 };
 
 static struct {
@@ -34,6 +36,7 @@ static struct {
 	uint8_t (*msg)[65536];
 	uint32_t msg_next;
 	uint8_t array_uuid[DDR_UUID_BYTES];
+	bool fence_hangs;
 } w;
 
 static void push(uint32_t to, struct event ev)
@@ -81,6 +84,7 @@ static void do_io(uint32_t node, const struct out *o)
 	uint8_t *p = w.disk[o->io.dev] + o->io.offset;
 
 	ev.done.id = o->io.id;
+	w.node[node].data_writes += o->io.kind == KIND_DATA && o->io.op == DEV_WRITE;
 	if (o->io.op == DEV_ZEROES)
 		memset(p, 0, o->io.bytes);
 	for (uint32_t i = 0; o->io.op != DEV_ZEROES && i < o->io.iov_count; i++) {
@@ -127,7 +131,12 @@ static void do_out(uint32_t node, const struct out *o)
 		ev.type = EV_FENCE_DONE;
 		ev.fence.node = o->fence.node;
 		ev.fence.inc = o->fence.inc;
-		push(node, ev);
+		if (!w.fence_hangs)
+			push(node, ev);
+		break;
+	case OUT_IO_DONE:
+		CHECK_EQ_INT(o->io_done.err, 0);
+		w.node[node].ios_done++;
 		break;
 	case OUT_RECORD:
 		w.node[node].record = o->record;
@@ -240,5 +249,90 @@ TEST(a_leader_that_left_cleanly_is_not_fenced)
 	CHECK(status(2).leading);
 	CHECK(status(2).io_allowed);
 	CHECK_EQ_U64(w.node[2].fences, 0);
+	finish();
+}
+
+static void start_both(void)
+{
+	create();
+	start(1);
+	run_ms(3000);
+	start(2);
+	run_ms(3000);
+	CHECK(status(1).io_allowed && status(2).io_allowed);
+}
+
+static void write_block(uint32_t node, uint64_t offset)
+{
+	static uint8_t data[4096];
+	struct event ev = {.type = EV_IO};
+
+	ev.io.tag = w.now;
+	ev.io.op = IO_WRITE;
+	ev.io.offset = offset;
+	ev.io.bytes = sizeof(data);
+	ev.io.data = data;
+	step(node, ev);
+}
+
+/* R5: what the dead one has sent may land over it until the fence. Lock and mark are at hand. */
+TEST(a_write_waits_for_the_fence_of_a_node_that_may_write_there)
+{
+	struct event done = {.type = EV_FENCE_DONE};
+	uint32_t before;
+
+	start_both();
+	write_block(1, 0);
+	write_block(2, 8192);
+	run_ms(20);
+	CHECK_EQ_U64(w.node[1].ios_done, 1);
+	CHECK_EQ_U64(w.node[2].ios_done, 1);
+	w.fence_hangs = true;
+	w.node[1].stopped = true; /* dead */
+	view(2, 2, 2);
+	run_ms(1);
+	before = w.node[2].data_writes;
+	write_block(2, 0);
+	run_ms(500);
+	CHECK_EQ_U64(w.node[2].fences, 1);
+	CHECK_EQ_U64(w.node[2].data_writes, before);
+	CHECK_EQ_U64(w.node[2].ios_done, 1);
+	done.fence.node = 1;
+	done.fence.inc = 101;
+	push(2, done);
+	run_ms(500);
+	CHECK_EQ_U64(w.node[2].ios_done, 2);
+	CHECK(status(2).io_allowed);
+	finish();
+}
+
+static void quorum(bool quorate)
+{
+	struct event ev = {.type = EV_QUORUM};
+
+	ev.view.ring = (struct ring){1, 1};
+	ev.view.quorate = quorate;
+	ev.view.count = NODES;
+	for (uint32_t i = 0; i < NODES; i++)
+		ev.view.node[i] = i + 1;
+	for (uint32_t i = 1; i <= NODES; i++)
+		push(i, ev);
+}
+
+/* Votes changed, or a quorum device: no view comes with it. */
+TEST(quorum_that_is_lost_and_back_in_the_same_ring)
+{
+	start_both();
+	quorum(false);
+	run_ms(1000);
+	CHECK(!status(1).io_allowed && !status(2).io_allowed);
+	write_block(2, 0);
+	run_ms(200);
+	CHECK_EQ_U64(w.node[2].ios_done, 0);
+	quorum(true);
+	run_ms(200);
+	CHECK(status(1).io_allowed && status(2).io_allowed);
+	CHECK_EQ_U64(w.node[2].ios_done, 1);
+	CHECK_EQ_U64(w.node[1].fences + w.node[2].fences, 0);
 	finish();
 }
