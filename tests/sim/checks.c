@@ -458,6 +458,9 @@ static void check_fenced(struct sim *s, const struct simnode *n, const struct ma
 		/* Back before anybody had done anything without it: it made this map itself. */
 		if (map->epoch.inc == in->inc && !(in->left_known >> n->idx & 1))
 			continue;
+		/* It died after its last word, before it heard that itself. */
+		if (in->ended && in->stopping && !in->outstanding)
+			continue;
 		/* Recovered by its own restart: a younger one is there and nothing can land. */
 		if (in->ended && o->proc && o->ii != i)
 			continue;

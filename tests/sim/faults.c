@@ -109,7 +109,7 @@ bool fault_fits(const struct sim *s, enum fault f)
 	case F_DISK_DEAD:
 		return may_lose(s) && s->planner.deaths < 2 && spare_disk(s) != NONE;
 	case F_SWITCH_FLAP:
-		return s->o.instance_known && may_lose(s);
+		return may_lose(s);
 	case F_STALE_START:
 		return !s->checks.map_full && s->now > s->planner.cluster_down_until;
 	case F_CLUSTER_CRASH:
@@ -226,6 +226,36 @@ void fault_cluster_power(struct sim *s, bool exporters)
 	for (uint32_t i = 0; i < s->o.disks && exporters; i++)
 		if (s->disk[i].powered)
 			fault_exporter_power(s, i, rng_range(&s->rng, 5 * MS, 500 * MS), true);
+}
+
+/* All exporters lose power, the nodes go on. What was answered and not flushed may be gone. */
+static void on_exporters(struct sim *s, struct hev *ev)
+{
+	bool fits = !s->planner.healing && may_lose(s) && s->now > s->planner.cluster_down_until;
+
+	(void)ev;
+	for (uint32_t i = 0; i < s->o.nodes; i++)
+		fits = fits && !s->node[i].st.proposing;
+	if (fits) {
+		stats_fault(s, F_EXPORTERS_POWER);
+		for (uint32_t i = 0; i < s->o.disks; i++)
+			if (s->disk[i].powered)
+				fault_exporter_power(
+				    s, i, 5 * MS + mix64(s->seed ^ s->now ^ i) % (300 * MS), true);
+		oracle_power(s);
+	} else {
+		sim_at(s, 50 * MS, on_exporters, 0, 0, NULL);
+	}
+}
+
+/* Of its own randomness. */
+void faults_init(struct sim *s)
+{
+	uint64_t r = mix64(s->seed ^ 0x706f776572ull);
+
+	if (s->o.faultless || (s->cli && (s->cli->nodes == 1 || s->cli->only)) || r % 100 >= 50)
+		return;
+	sim_at(s, (300 + r / 100 % 3000) * MS, on_exporters, 0, 0, NULL);
 }
 
 static void on_shown(struct sim *s, struct hev *ev)

@@ -463,6 +463,53 @@ static void start_ring(struct sim *s, uint32_t ring, uint32_t before)
 		dlm_quorate(s, ring);
 }
 
+/* ---- votes ---------------------------------------------------------------------------------- */
+
+static void quorum_set(struct sim *s, uint32_t ring, bool quorate)
+{
+	struct gring *r = s->group.ring[ring];
+
+	r->quorate = quorate;
+	trace(s, "g  ring %u.%lu is %squorate", r->id.rep, r->id.seq, quorate ? "" : "not ");
+	for (uint32_t i = 0; i < s->o.nodes; i++)
+		if (r->nodes >> i & 1)
+			post_quorum(s, i);
+	if (quorate)
+		dlm_quorate(s, ring);
+}
+
+static void on_votes_back(struct sim *s, struct hev *ev)
+{
+	if (!s->group.ring[ev->a]->broken)
+		quorum_set(s, (uint32_t)ev->a, true);
+}
+
+/* Quorum is lost and comes back with no change of the ring: votes, or a quorum device. */
+static void on_votes_lost(struct sim *s, struct hev *ev)
+{
+	uint32_t ring = s->group.cur[ev->a];
+
+	if (s->planner.healing)
+		return;
+	if (ring == NONE || s->group.ring[ring]->broken || !s->group.ring[ring]->quorate) {
+		sim_at(s, 50 * MS, on_votes_lost, ev->a, 0, NULL);
+		return;
+	}
+	stats_fault(s, F_VOTES_LOST);
+	quorum_set(s, ring, false);
+	sim_at(s, 5 * MS + mix64(s->seed ^ s->now) % (1500 * MS), on_votes_back, ring, 0, NULL);
+}
+
+/* Of its own randomness. */
+void votes_init(struct sim *s)
+{
+	uint64_t r = mix64(s->seed ^ 0x766f746573ull);
+
+	if (s->o.faultless || s->o.nodes == 1 || (s->cli && s->cli->only) || r % 100 >= 20)
+		return;
+	sim_at(s, (300 + r / 100 % 3000) * MS, on_votes_lost, r / 1000000 % s->o.nodes, 0, NULL);
+}
+
 /* A new ring of exactly these nodes. */
 static void form(struct sim *s, uint32_t set)
 {

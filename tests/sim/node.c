@@ -78,6 +78,7 @@ static void complete_event(struct sim *s, struct simnode *n, struct nev *nev)
 		checks_quorum(s, n);
 		break;
 	case EV_ADMIN:
+		s->inc[n->ii].stopping |= ev->admin.cmd == ADMIN_STOP;
 		ev->admin.uri = nev->bytes ? (const char *)nev->data : NULL;
 		break;
 	default:

@@ -172,6 +172,19 @@ static uint64_t sector_count(const struct wop *w)
 	return (uint64_t)w->blocks * BLOCK_SECTORS;
 }
 
+/* R5: the writer was out of a quorate view that w's node had seen before w was issued. So w was not
+ * to start before that one's fence; if w is through, nothing that was under way then comes after
+ * it. */
+static bool gone_before(const struct sim *s, const struct wop *w, const struct val *v)
+{
+	const struct incn *in;
+
+	if (!v->wid || v->wid >= s->oracle.wops)
+		return false;
+	in = &s->inc[s->oracle.wop[v->wid].ii];
+	return in->left_at >> w->node & 1 && in->told_stamp[w->node] < w->issue;
+}
+
 /* Another node's open write, or a dead one's, on the same block: the consumers' race. */
 static bool others_open(const struct sim *s, const struct wop *w, uint64_t block, uint64_t since)
 {
@@ -181,7 +194,7 @@ static bool others_open(const struct sim *s, const struct wop *w, uint64_t block
 		const struct val *v = &sec->v[i];
 
 		if (v->wid && v->wid < s->oracle.wops && s->oracle.wop[v->wid].ii != w->ii &&
-		    val_end(s, v) >= since)
+		    val_end(s, v) >= since && !gone_before(s, w, v))
 			return true;
 	}
 	return false;
@@ -237,7 +250,8 @@ void oracle_acked(struct sim *s, uint32_t wid, bool fua)
 			/* Of a race in degraded mode garbage may be left. */
 			if (v->wid == WID_ANY && raced)
 				continue;
-			if (v->drop == NEVER && v->wid != wid && val_end(s, v) < w->issue)
+			if (v->drop == NEVER && v->wid != wid &&
+			    (val_end(s, v) < w->issue || gone_before(s, w, v)))
 				val_drop(s, v, !fua);
 		}
 	}

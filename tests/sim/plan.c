@@ -77,6 +77,8 @@ const char *const fault_name[F_COUNT] = {
     [F_REBUILD_FLUSH_ERROR] = "flush-error-in-rebuild",
     [F_FLUSH_ERROR_BREAK] = "flush-error-and-break",
     [F_POWER_THEN_BREAK] = "power-loss-then-break",
+    [F_EXPORTERS_POWER] = "all-exporters",
+    [F_VOTES_LOST] = "votes-lost",
 };
 
 static bool allowed(const struct sim *s, enum fault f)
@@ -146,6 +148,8 @@ void plan_init(struct sim *s)
 
 	p->armed = F_COUNT;
 	spot_init(s);
+	faults_init(s);
+	votes_init(s);
 	if (s->o.faultless)
 		return;
 	p->left = s->o.faults;

@@ -241,6 +241,7 @@ struct incn {
 	uint64_t told_stamp[SIM_MAX_NODES]; /* when */
 	uint32_t fenced_by;                 /* its successor, if that fenced it by itself; else 0 */
 	bool graceful;                      /* left by ADMIN_STOP */
+	bool stopping;                      /* is about to */
 	bool joined;                        /* was ever in a view */
 	bool fenced;
 	uint64_t fenced_stamp;               /* NEVER: not yet */
@@ -601,6 +602,8 @@ enum fault {
 	F_REBUILD_FLUSH_ERROR,
 	F_FLUSH_ERROR_BREAK,
 	F_POWER_THEN_BREAK,
+	F_EXPORTERS_POWER,
+	F_VOTES_LOST,
 	F_COUNT
 };
 struct planner {
@@ -629,6 +632,8 @@ void faults_heal(struct sim *s);
 void fault_exporter_power(struct sim *s, uint32_t disk, uint64_t off_us, bool trusted);
 void fault_cluster_power(struct sim *s, bool exporters);
 void spot_init(struct sim *s);
+void faults_init(struct sim *s);
+void votes_init(struct sim *s);
 void spot_heal(struct sim *s);
 void spot_written(struct disk *d, uint64_t offset, uint64_t bytes);
 void spot_check(struct sim *s, const struct simnode *n);
