@@ -45,7 +45,6 @@ nbd_do 1 'h.pread(4096, 0); import time; print(time.time_ns() // 1000000)' >"$CL
 reader=$!
 nbd_do 2 "h.pwrite(bytearray(4096), $last); import time; print(time.time_ns() // 1000000)" >"$CLUSTER_DIR/write.out" 2>&1 &
 writer=$!
-writers_go_on 200 1 2
 
 while [ $(($(now_ms) - asked)) -lt 2000 ]; do
 	sleep 0.1
