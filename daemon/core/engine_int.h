@@ -428,8 +428,6 @@ struct engine {
 };
 
 /* engine.c */
-void devs_reread(struct engine *e);
-void dev_reread(struct engine *e, uint32_t dev);
 bool rings_agree(const struct engine *e);
 static inline bool ring_is(const struct ring *a, const struct ring *b)
 {
@@ -439,6 +437,8 @@ struct out *out_add(struct engine *e, enum out_type type);
 void *out_memory(struct engine *e, size_t bytes); /* lives until the next step */
 bool quorum_gate(const struct engine *e);
 bool gate_open(const struct engine *e);
+
+/* dio.c */
 void batch_init(struct batch *b, void (*done)(struct engine *, struct batch *));
 /* Starts one request; a member that can't be used fails it later in the same step, never inside
  * the call. Call batch_close after the last: a batch without requests ends as well. */
@@ -456,13 +456,24 @@ bool members_ready(const struct engine *e, uint32_t mask);
 uint32_t write_targets(const struct engine *e); /* members that new writes go to */
 uint32_t write_musts(const struct engine *e);   /* members without which no write is acknowledged */
 uint32_t read_mask(const struct engine *e);     /* members that may be read now */
-void devs_bind(struct engine *e);
 void member_bad(struct engine *e, uint8_t member, enum member_state want);
 bool member_misread(const struct engine *e, uint8_t member);
 bool member_indispensable(const struct engine *e, uint8_t member);
 const struct map *map_next(const struct engine *e); /* the proposed, else the committed */
 uint32_t devs_up_mask(const struct engine *e);
 void flush_members(struct engine *e, struct batch *b, uint32_t mask);
+void misread_advance(struct engine *e); /* who was given up for a read error, and is needed now */
+void dio_done(struct engine *e, const struct event *ev);
+void dio_advance(struct engine *e);
+
+/* devs.c */
+void sb_read(struct engine *e, uint32_t dev);
+void devs_reread(struct engine *e);
+void dev_reread(struct engine *e, uint32_t dev);
+void dev_up(struct engine *e, const struct event *ev);
+void dev_down(struct engine *e, const struct event *ev);
+void devs_bind(struct engine *e);
+void devs_advance(struct engine *e);
 int plan_alloc(struct plan *p, const struct geo *g, uint32_t count);
 void plan_free(struct plan *p);
 

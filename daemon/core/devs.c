@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Devices: what the runtime has opened, and which member of the map each of them is.
+ *
+ *   up -> superblock read -> bound to the member whose UUID it carries -> down, or another map
+ *
+ * Only what a device carries says which member it is; its URI says nothing.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "engine_int.h"
+
+#define SB_RETRY_US 500000ull
+
+void devs_bind(struct engine *e)
+{
+	const struct map *map = e->proposing ? &e->prop : &e->map;
+
+	for (uint8_t m = 0; m < DDR_MAX_MEMBERS; m++)
+		e->dev_of[m] = NO_DEV;
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		struct dev *d = &e->dev[i];
+
+		d->member = NO_MEMBER;
+		if (!d->up || !d->sb_ok)
+			continue;
+		for (uint8_t m = 0; m < map->n; m++) {
+			if (memcmp(d->sb.member_uuid, map->member[m].uuid, DDR_UUID_BYTES) ||
+			    e->dev_of[m] != NO_DEV)
+				continue;
+			d->member = m;
+			e->dev_of[m] = i;
+			if (!d->flush_failed || !(map_write_mask(map) >> m & 1) ||
+			    e->bad[m] == MEMBER_FAULTY)
+				continue;
+			e->bad[m] = MEMBER_FAULTY;
+			e->bad_us[m] = 0; /* told at once: before a proposal is acknowledged */
+		}
+	}
+}
+
+static void sb_read_done(struct engine *e, struct batch *b)
+{
+	struct dev *d = list_entry(b, struct dev, batch);
+	struct superblock sb;
+	bool any = false;
+
+	d->reading = false;
+	if (b->failed || d->stale_read) {
+		d->retry_us = d->stale_read ? e->now : e->now + SB_RETRY_US;
+		d->stale_read = false;
+		return;
+	}
+	for (uint32_t c = 0; c < SB_COPIES; c++) {
+		if (sb_decode(&sb, d->buf[c], NULL) ||
+		    memcmp(sb.array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES))
+			continue;
+		if (!any || sb.seq > d->sb.seq)
+			d->sb = sb;
+		any = true;
+	}
+	d->sb_ok = d->fresh = any;
+	if (any)
+		geo_adopt(e, &d->sb);
+	devs_bind(e);
+}
+
+void sb_read(struct engine *e, uint32_t i)
+{
+	struct dev *d = &e->dev[i];
+
+	d->reading = true;
+	d->fresh = d->stale_read = false;
+	d->retry_us = 0;
+	batch_init(&d->batch, sb_read_done);
+	batch_open(&d->batch);
+	for (uint32_t c = 0; c < SB_COPIES; c++) {
+		d->iov[c] = (struct iovec){d->buf[c], DDR_BLOCK_BYTES};
+		dio_start_raw(e, &d->batch, i, DEV_READ, geo_sb_offset(c), DDR_BLOCK_BYTES,
+			      &d->iov[c], 1);
+	}
+	batch_close(e, &d->batch);
+}
+
+/* The fresh leader reads all superblocks anew: what was read at connecting may be old. */
+void devs_reread(struct engine *e)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (e->dev[i].up && e->dev[i].reading)
+			e->dev[i].stale_read = true; /* that read may be from before */
+		else if (e->dev[i].up)
+			sb_read(e, i);
+}
+
+void dev_reread(struct engine *e, uint32_t dev)
+{
+	e->dev[dev].sb_ok = false; /* it has another one now */
+	if (e->dev[dev].up && e->dev[dev].reading)
+		e->dev[dev].stale_read = true;
+	else if (e->dev[dev].up)
+		sb_read(e, dev);
+}
+
+void dev_up(struct engine *e, const struct event *ev)
+{
+	struct dev *d = &e->dev[ev->dev.dev];
+	uint8_t m = 0;
+
+	assert(ev->dev.dev < DDR_MAX_DEVS && !d->up);
+	d->up = true;
+	d->zombie = false;
+	d->bytes = ev->dev.bytes;
+	d->instance = ev->dev.instance;
+	if (ev->dev.uri)
+		strncpy(d->uri, ev->dev.uri, sizeof(d->uri) - 1);
+	/* R17: an exporter that never went away has lost nothing. It is what it was when the member
+	 * was lost first: the last connection may have been to another one already. */
+	while (m < e->map.n && memcmp(d->sb.member_uuid, e->map.member[m].uuid, DDR_UUID_BYTES))
+		m++;
+	if (d->sb_ok && d->instance && m < e->map.n && d->instance == e->bad_instance[m] &&
+	    e->bad[m] == MEMBER_SUSPECT && write_musts(e) & write_targets(e) & 1u << m)
+		e->bad[m] = 0;
+	d->sb_ok = d->fresh = false;
+	if (!d->reading)
+		sb_read(e, ev->dev.dev);
+	else
+		d->stale_read = true; /* the old connection's read is still ending */
+}
+
+void dev_down(struct engine *e, const struct event *ev)
+{
+	struct dev *d = &e->dev[ev->dev.dev];
+	uint8_t m = 0;
+
+	d->up = false;
+	/* Also one that is not bound just now, because its superblock is being read again. */
+	while (m < e->map.n && memcmp(d->sb.member_uuid, e->map.member[m].uuid, DDR_UUID_BYTES))
+		m++;
+	if (d->member != NO_MEMBER)
+		m = d->member;
+	if (m >= DDR_MAX_MEMBERS || (m >= e->map.n && d->member == NO_MEMBER) ||
+	    (e->dev_of[m] != NO_DEV && e->dev_of[m] != ev->dev.dev))
+		return;
+	if ((write_musts(e) | write_targets(e)) >> m & 1)
+		member_bad(e, m, MEMBER_SUSPECT);
+}
+
+const char *engine_dev_stranger(const struct engine *e, uint32_t dev)
+{
+	const struct dev *d = &e->dev[dev];
+	const struct map *map = e->proposing ? &e->prop : &e->map;
+
+	if (!d->up || d->reading || d->retry_us || d->member != NO_MEMBER)
+		return NULL;
+	if (!d->sb_ok)
+		return "it carries no superblock of this array";
+	for (uint8_t m = 0; m < map->n; m++)
+		if (!memcmp(d->sb.member_uuid, map->member[m].uuid, DDR_UUID_BYTES))
+			return NULL; /* reached in another way, too */
+	return map->n ? "it was a member of this array once, and is none now" : NULL;
+}
+
+void devs_advance(struct engine *e)
+{
+	misread_advance(e);
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		struct dev *d = &e->dev[i];
+
+		/* A superblock that could not be read is tried again, now and then. */
+		if (d->up && !d->reading && d->retry_us && e->now >= d->retry_us)
+			sb_read(e, i);
+	}
+	/* A member that the map wants and this node has never reached. */
+	for (uint8_t m = 0; e->have_map && m < e->map.n; m++)
+		if (write_musts(e) >> m & 1 && !e->bad[m] && e->dev_of[m] == NO_DEV &&
+		    e->phase == PH_READY && e->now - e->round_us > e->cfg.tun.evict_ms * 1000ull)
+			member_bad(e, m, MEMBER_SUSPECT);
+}
