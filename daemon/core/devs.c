@@ -143,8 +143,10 @@ void dev_down(struct engine *e, const struct event *ev)
 	if (m >= DDR_MAX_MEMBERS || (m >= e->map.n && d->member == NO_MEMBER) ||
 	    (e->dev_of[m] != NO_DEV && e->dev_of[m] != ev->dev.dev))
 		return;
-	if ((write_musts(e) | write_targets(e)) >> m & 1)
+	if ((write_musts(e) | write_targets(e)) >> m & 1) {
 		member_bad(e, m, MEMBER_SUSPECT);
+		io_lost(e, m);
+	}
 }
 
 const char *engine_dev_stranger(const struct engine *e, uint32_t dev)

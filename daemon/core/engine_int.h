@@ -602,7 +602,7 @@ uint64_t regions_to_resync(const struct engine *e);
 /* io.c */
 void io_submit(struct engine *e, const struct event *ev);
 void io_advance(struct engine *e);
-void io_lost(struct engine *e, uint32_t members);
+void io_lost(struct engine *e, uint8_t member);
 void io_start_op(struct engine *e, struct op *op);
 void io_abort_all(struct engine *e, int err);
 void op_done(struct engine *e, struct op *op, int err);

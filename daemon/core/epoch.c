@@ -130,22 +130,15 @@ static void gone_prune(struct engine *e)
  * R17: more than m members were lost for a while, and are back. Those in sync are used again from
  * the proposal on (its superblocks go to them), and what each may have lost from its cache is
  * parity again once all regions that are dirty here have been checked, and those of dead slots
- * resynced, also where that was done and not flushed yet. A write that has not been answered yet is
- * sent to them again; one that is being rebuilt has to be dropped, and begins anew.
+ * resynced, also where that was done and not flushed yet. One that is being rebuilt has to be
+ * dropped, and begins anew.
  */
 static void revive(struct engine *e)
 {
-	uint32_t back = 0;
-
-	for (uint8_t i = 0; i < e->map.n; i++) {
-		/* R14: not what answered with an error */
-		if (e->bad[i] != MEMBER_SUSPECT || e->dev_of[i] == NO_DEV ||
-		    !e->dev[e->dev_of[i]].up || e->prop.member[i].state != MEMBER_IN_SYNC)
-			continue;
-		e->bad[i] = 0;
-		back |= 1u << i;
-	}
-	io_lost(e, back);
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (e->bad[i] == MEMBER_SUSPECT && e->dev_of[i] != NO_DEV &&
+		    e->dev[e->dev_of[i]].up && e->prop.member[i].state == MEMBER_IN_SYNC)
+			e->bad[i] = 0; /* R14: not what answered with an error */
 	list_for_each(it, tmp, &e->regions) region_doubt(list_entry(it, struct region, all));
 	slots_doubt(e);
 	rebuild_reset(e); /* from its last checkpoint: what was copied since is in no FLUSH */

@@ -25,7 +25,10 @@
 #define SB_COPIES 2u
 #define LOG_OFFSET 65536u
 #define DATA_ALIGN (1u << 20)
-#define LOG_REGIONS_PER_PAGE 16128u /* two planes of 2016 bytes, see logpage.h */
+/* Two planes of 2016 bytes, see logpage.h. Only a simulator for logs of many pages has another. */
+#ifndef LOG_REGIONS_PER_PAGE
+#define LOG_REGIONS_PER_PAGE 16128u
+#endif
 
 enum geo_layout { GEO_ROTATE = 0, GEO_DEDICATED = 1 };
 

@@ -168,8 +168,9 @@ static void reads_spoil(struct engine *e, const struct op *w)
 	}
 }
 
-/* What these members have answered may be gone from their caches (R17). */
-void io_lost(struct engine *e, uint32_t members)
+/* What this member has answered may be gone from its cache (R17): writes that nobody has been told
+ * of yet go to it again, unless it leaves the map. */
+void io_lost(struct engine *e, uint8_t member)
 {
 	list_for_each(it, tmp, &e->ops)
 	{
@@ -177,9 +178,9 @@ void io_lost(struct engine *e, uint32_t members)
 
 		if (!is_write(op))
 			continue;
-		op->ok &= ~members;
+		op->ok &= ~(1u << member);
 		if (op->state == OPS_IO)
-			op->batch.ok &= ~members;
+			op->batch.ok &= ~(1u << member);
 	}
 }
 

@@ -23,12 +23,12 @@ enum {
 	LOG_OFF_MISSED = LOG_OFF_DIRTY + LOG_PLANE_BYTES,
 };
 
-_Static_assert(LOG_OFF_MISSED + LOG_PLANE_BYTES == DDR_BLOCK_BYTES, "log page");
+_Static_assert(LOG_OFF_MISSED + LOG_PLANE_BYTES <= DDR_BLOCK_BYTES, "log page");
 _Static_assert(sizeof(LOG_MAGIC) == BLOCK_MAGIC_BYTES + 1, "log magic");
 
 void logpage_encode(const struct logpage *lp, uint8_t out[DDR_BLOCK_BYTES])
 {
-	memset(out, 0, LOG_OFF_DIRTY);
+	memset(out, 0, DDR_BLOCK_BYTES);
 	memcpy(out, LOG_MAGIC, BLOCK_MAGIC_BYTES);
 	put_le32(out + LOG_OFF_VERSION, LOG_VERSION);
 	memcpy(out + LOG_OFF_ARRAY_UUID, lp->array_uuid, DDR_UUID_BYTES);

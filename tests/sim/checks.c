@@ -125,8 +125,8 @@ static bool in_sync(const struct sim *s, uint8_t m)
 	return s->checks.map.member[m].state == MEMBER_IN_SYNC && s->checks.disk_of[m] != NONE;
 }
 
-/* The newest page of a slot on the members in sync; NULL: readable nowhere. */
-static const struct slotpage *slot_newest(const struct sim *s, uint32_t slot)
+/* A slot's page as it is newest on the members in sync; NULL: readable nowhere. */
+static const struct slotpage *page_newest(const struct sim *s, uint32_t slot, uint64_t page)
 {
 	const struct slotpage *best = NULL;
 
@@ -135,7 +135,7 @@ static const struct slotpage *slot_newest(const struct sim *s, uint32_t slot)
 
 		if (!in_sync(s, m))
 			continue;
-		p = &s->disk[s->checks.disk_of[m]].slot[slot];
+		p = &s->disk[s->checks.disk_of[m]].slot[slot][page];
 		if (p->valid && (!best || p->seq > best->seq))
 			best = p;
 	}
@@ -147,30 +147,59 @@ static uint64_t all_regions(const struct sim *s)
 	return s->geo.regions == 64 ? UINT64_MAX : (1ull << s->geo.regions) - 1;
 }
 
+static uint64_t page_of(uint64_t region)
+{
+	return region / LOG_REGIONS_PER_PAGE;
+}
+
+/* Those that the page speaks for. */
+static uint64_t page_regions(const struct sim *s, uint64_t page)
+{
+	uint64_t mask = 0;
+
+	for (uint64_t r = page * LOG_REGIONS_PER_PAGE; r < s->geo.regions && page_of(r) == page;
+	     r++)
+		mask |= 1ull << r;
+	return mask;
+}
+
+static uint64_t slot_dirty(const struct sim *s, uint32_t slot)
+{
+	uint64_t mask = 0;
+
+	for (uint32_t page = 0; page < s->geo.log_pages; page++) {
+		const struct slotpage *p = page_newest(s, slot, page);
+
+		mask |= p ? p->dirty : page_regions(s, page);
+	}
+	return mask;
+}
+
 static void dirty_update(struct sim *s)
 {
 	struct checks *c = &s->checks;
 
 	c->dirty_stale = false;
 	c->dirty_mask = 0;
-	for (uint32_t i = 0; i <= s->geo.p.slots; i++) {
-		const struct slotpage *p = slot_newest(s, i);
-
-		c->dirty_mask |= p ? p->dirty : all_regions(s);
-	}
+	for (uint32_t i = 0; i <= s->geo.p.slots; i++)
+		c->dirty_mask |= slot_dirty(s, i);
 }
 
 /* Members in sync on which `slot` has the region marked durably. */
 static uint32_t mark_copies(const struct sim *s, uint32_t slot, uint64_t region)
 {
-	const struct slotpage *newest = slot_newest(s, slot);
+	const struct slotpage *newest = page_newest(s, slot, page_of(region));
 	uint32_t n = 0;
 
 	if (!newest || !(newest->dirty >> region & 1))
 		return 0;
-	for (uint8_t m = 0; m < s->geo.n; m++)
-		n += in_sync(s, m) && s->disk[s->checks.disk_of[m]].slot[slot].valid &&
-		     s->disk[s->checks.disk_of[m]].slot[slot].dirty >> region & 1;
+	for (uint8_t m = 0; m < s->geo.n; m++) {
+		const struct slotpage *p =
+		    in_sync(s, m) ? &s->disk[s->checks.disk_of[m]].slot[slot][page_of(region)]
+				  : NULL;
+
+		n += p && p->valid && p->dirty >> region & 1;
+	}
 	return n;
 }
 
@@ -213,7 +242,7 @@ static bool marked(const struct sim *s, const struct simnode *n, const struct re
 	if (r->kind == KIND_REBUILD)
 		return true;
 	for (uint32_t i = 0; i <= s->geo.p.slots; i++)
-		if (!slot_newest(s, i) || spot_hides_slot(s, i) ||
+		if (!page_newest(s, i, page_of(region)) || spot_hides_slot(s, i) ||
 		    mark_copies(s, i, region) >= copies_needed(s))
 			return true;
 	return false;
@@ -277,7 +306,7 @@ static void check_slot(struct sim *s, struct simnode *n, const struct req *r)
 	if (r->kind != KIND_LOG || r->offset < LOG_OFFSET)
 		return;
 	slot = (r->offset - LOG_OFFSET) / page;
-	p = slot > s->geo.p.slots ? NULL : slot_newest(s, (uint32_t)slot);
+	p = slot > s->geo.p.slots ? NULL : page_newest(s, (uint32_t)slot, 0);
 	if (!p || !p->owner_inc || p->owner_inc == s->inc[n->ii].inc)
 		return;
 	ii = inc_find(s, p->owner_inc);
@@ -314,13 +343,13 @@ static void check_read(struct sim *s, const struct simnode *n, const struct req 
 	    n->st.unusable || !checks_data_span(s, r->offset, r->bytes, &stripe, &last))
 		return;
 	for (uint32_t i = 0; i < s->geo.p.slots; i++) {
-		const struct slotpage *p = slot_newest(s, i);
+		const struct slotpage *p = page_newest(s, i, 0);
 		uint32_t ii = p && p->owner_inc ? inc_find(s, p->owner_inc) : NONE;
 
 		if (ii == NONE || !checks_recovered(&s->inc[ii], n, s->stamp + 1))
 			continue;
 		for (uint64_t k = stripe; k <= last; k++)
-			if (p->dirty >> geo_region_of(&s->geo, k) & 1 && s->checks.bad[k] &&
+			if (slot_dirty(s, i) >> geo_region_of(&s->geo, k) & 1 && s->checks.bad[k] &&
 			    !s->checks.writes[k])
 				sim_fail(s, "C2",
 					 "node %u reads stripe %lu, whose parity is wrong since "

@@ -58,27 +58,34 @@ void disk_poke(struct disk *d, uint64_t offset, const uint8_t *block)
 	memcpy(d->durable + offset, block, DDR_BLOCK_BYTES);
 }
 
-static void slot_scan(struct sim *s, struct disk *d, uint32_t slot)
+static void page_scan(struct sim *s, struct disk *d, uint32_t slot, uint32_t page)
 {
-	struct slotpage *p = &d->slot[slot];
+	struct slotpage *p = &d->slot[slot][page];
+	uint32_t first = page * LOG_REGIONS_PER_PAGE;
 	struct logpage lp;
 
 	*p = (struct slotpage){0};
 	for (uint32_t c = 0; c < 2; c++) {
-		if (logpage_decode(&lp, d->durable + geo_log_offset(&s->geo, slot, 0, c)) ||
+		if (logpage_decode(&lp, d->durable + geo_log_offset(&s->geo, slot, page, c)) ||
 		    memcmp(lp.array_uuid, s->array_uuid, DDR_UUID_BYTES) || lp.slot != slot ||
-		    lp.page || (p->valid && lp.seq < p->seq))
+		    lp.page != page || (p->valid && lp.seq < p->seq))
 			continue;
 		p->valid = true;
 		p->seq = lp.seq;
 		p->owner_node = lp.owner_node;
 		p->owner_inc = lp.owner_inc;
 		p->dirty = p->missed = 0;
-		for (uint32_t r = 0; r < s->geo.regions; r++) {
-			p->dirty |= (uint64_t)bit_get(lp.dirty, r) << r;
-			p->missed |= (uint64_t)bit_get(lp.missed, r) << r;
+		for (uint32_t r = 0; r < LOG_REGIONS_PER_PAGE && first + r < s->geo.regions; r++) {
+			p->dirty |= (uint64_t)bit_get(lp.dirty, r) << (first + r);
+			p->missed |= (uint64_t)bit_get(lp.missed, r) << (first + r);
 		}
 	}
+}
+
+static void slot_scan(struct sim *s, struct disk *d, uint32_t slot)
+{
+	for (uint32_t page = 0; page < s->geo.log_pages; page++)
+		page_scan(s, d, slot, page);
 }
 
 static void sb_scan(struct sim *s, struct disk *d)

@@ -144,11 +144,15 @@ bool sim_setup(struct sim *s, uint64_t seed, const struct sim_cli *cli, struct s
 	trace_init(s);
 	opts_draw(s, cli->nodes);
 	make_uuid(s, s->array_uuid);
+	if (geo_init(&s->geo, &s->o.geo, NULL)) {
+		s->o.geo.slots = (uint8_t)(s->o.nodes + 1); /* many small log pages */
+		s->o.geo.member_bytes += DATA_ALIGN;
+	}
 	if (geo_init(&s->geo, &s->o.geo, &why)) {
 		sim_fail(s, "SIM", "geometry: %s", why);
 		return false;
 	}
-	assert(s->geo.regions <= SIM_MAX_REGIONS && s->geo.log_pages == 1);
+	assert(s->geo.regions <= SIM_MAX_REGIONS && s->geo.log_pages <= SIM_MAX_PAGES);
 	make_array(s);
 	if (s->failed)
 		return false;

@@ -42,6 +42,7 @@
 #define SIM_MAX_DISKS 14 /* up to 9 members and 5 spares */
 #define SIM_MAX_INCS 512
 #define SIM_MAX_REGIONS 64 /* region sets are one word */
+#define SIM_MAX_PAGES 64   /* of a log slot */
 #define SIM_FRONT_DEPTH 24
 #define SECTOR 512u
 #define BLOCK_SECTORS (DDR_BLOCK_BYTES / SECTOR)
@@ -122,7 +123,7 @@ struct dwrite { /* on the medium, not yet durable */
 	bool flushed; /* lost, and a FLUSH has ended well since */
 	uint8_t data[];
 };
-struct slotpage { /* newest valid copy of one slot's page in the durable content */
+struct slotpage { /* newest valid copy of a page of a slot in the durable content */
 	bool valid;
 	uint64_t seq, owner_inc, dirty, missed;
 	uint32_t owner_node;
@@ -137,7 +138,7 @@ struct disk {
 	uint64_t seq;
 	uint32_t unflushed[SIM_MAX_REGIONS];
 	uint64_t unflushed_mask;
-	struct slotpage slot[DDR_MAX_SLOTS + 1];
+	struct slotpage slot[DDR_MAX_SLOTS + 1][SIM_MAX_PAGES];
 	bool sb_valid;
 	struct superblock sb; /* newest in the cached view */
 	bool powered;
