@@ -43,6 +43,7 @@ struct dev {
 	bool used, up, closing;
 	bool zombie;   /* a write of ours was cut off and may still land: R5 */
 	bool stranger; /* it is not what its URI says */
+	bool added;    /* `add` opened it: as a member it is news for all nodes */
 	struct member *m;
 	char uri[DDR_URI_BYTES];
 	struct member_info info;
@@ -153,11 +154,11 @@ void pump_free(struct array *a);
 
 /* array_dev.c */
 void dev_open_all(struct array *a);
-void dev_open_uri(struct array *a, const char *uri);
+void dev_open_added(struct array *a, const char *uri);
 void dev_io(struct array *a, const struct out *o);
 void dev_cancel(struct array *a, uint32_t dev);
 void dev_close_all(struct array *a);
-/* Where the others say that members are. */
+/* The cluster says where members are. */
 void dev_learn(struct array *a, const struct store_array *desc);
 /* Members that came and went: keeps `live` and what is open up to date. */
 void dev_settle(struct array *a);
@@ -170,7 +171,7 @@ void life_renew(struct array *a); /* a new incarnation for an engine that was re
 void life_record(struct array *a, const struct record *r);
 void life_fence(struct array *a, uint32_t node, uint64_t inc);
 void life_clean(struct array *a);
-void life_changed(struct array *a, uint32_t found);
+void life_changed(struct array *a, uint32_t found, uint32_t added);
 void life_serving(struct array *a, bool yes);
 
 /* array_status.c */

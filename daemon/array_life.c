@@ -20,7 +20,7 @@ struct life_task {
 	struct store_record rec;
 	struct store_array desc;
 	bool load, new_inc, put, force, serving;
-	uint32_t found; /* mask of members: where this node found them is news */
+	uint32_t found, added; /* as in array_env.changed */
 	int err;
 	char why[STORE_WHY_BYTES];
 	void (*back)(struct array *a, struct life_task *t); /* on the engine thread */
@@ -116,7 +116,7 @@ static void ran_changed(struct task *task)
 	struct life_task *t = (struct life_task *)(void *)task;
 
 	t->a->desc = t->desc;
-	t->a->env.changed(t->a, &t->desc, t->found);
+	t->a->env.changed(t->a, &t->desc, t->found, t->added);
 	mailbox_post(&t->a->box, &t->task, task_back);
 }
 
@@ -127,11 +127,12 @@ static void nothing(struct array *a, struct life_task *t)
 }
 
 /* What was learnt goes to the main thread, which writes it down. */
-void life_changed(struct array *a, uint32_t found)
+void life_changed(struct array *a, uint32_t found, uint32_t added)
 {
 	struct life_task *t = task_new(a, nothing);
 
 	t->found = found;
+	t->added = added;
 	mailbox_post(a->env.main, &t->task, ran_changed);
 }
 

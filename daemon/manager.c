@@ -358,7 +358,8 @@ static void on_serving(struct array *a, bool yes)
 }
 
 /* The array's own thread has learnt something. */
-static void on_changed(struct array *a, const struct store_array *live, uint32_t found)
+static void on_changed(struct array *a, const struct store_array *live, uint32_t found,
+		       uint32_t added)
 {
 	struct known *k = by_array(a);
 	bool shared = false;
@@ -367,9 +368,12 @@ static void on_changed(struct array *a, const struct store_array *live, uint32_t
 		return; /* the name has another array by now */
 	/* Of the others it may know less than was told here meanwhile. */
 	for (uint32_t i = 0; i < live->count && i < k->desc.count; i++) {
-		if (!(found >> i & 1) || !strcmp(live->uri[i], k->desc.uri[i]))
+		if (!(found >> i & 1))
 			continue;
 		strcpy(k->desc.uri[i], live->uri[i]);
+		if (!(added >> i & 1) || !strcmp(live->uri[i], k->desc.agreed[i]))
+			continue;
+		strcpy(k->desc.agreed[i], live->uri[i]);
 		shared = true;
 	}
 	k->desc.ran = live->ran;
@@ -377,7 +381,6 @@ static void on_changed(struct array *a, const struct store_array *live, uint32_t
 	if (shared) {
 		k->desc.version++;
 		cb.news(&k->desc);
-		array_learn(a, &k->desc);
 	}
 	put(k);
 }
@@ -453,10 +456,23 @@ static int name_taken(const struct store_array *desc, const struct known *other)
 	return -EEXIST;
 }
 
+/* Where this node reaches a member is its own matter, until the cluster has it elsewhere. */
+static void desc_take(struct store_array *known, const struct store_array *desc)
+{
+	struct store_array was = *known;
+
+	*known = *desc;
+	known->ran = was.ran;
+	for (uint32_t i = 0; i < desc->count && i < was.count; i++) {
+		bool moved = strcmp(desc->agreed[i], was.agreed[i]) != 0;
+
+		strcpy(known->uri[i], moved ? desc->agreed[i] : was.uri[i]);
+	}
+}
+
 int manager_apply(const struct store_array *desc, bool force)
 {
 	struct known *k = manager_find_uuid(desc->uuid), *same = manager_find(desc->name, true);
-	bool ran;
 
 	if (forgotten_has(&forgotten, desc->uuid))
 		return 0;
@@ -476,11 +492,9 @@ int manager_apply(const struct store_array *desc, bool force)
 			return -ENOMEM;
 		k->desc.ran = false;
 	} else {
-		ran = k->desc.ran;
 		if (k->desc.started != desc->started)
 			k->here = HERE_FOLLOWS;
-		k->desc = *desc;
-		k->desc.ran = ran;
+		desc_take(&k->desc, desc);
 	}
 	k->stored = false;
 	k->force = force;
@@ -488,7 +502,6 @@ int manager_apply(const struct store_array *desc, bool force)
 	put(k);
 	array_learn(k->array, &k->desc);
 	follow(k);
-	array_told(k->array, &k->desc);
 	return 1;
 }
 
@@ -498,6 +511,8 @@ int manager_change(struct store_array *desc, bool force)
 	int err;
 
 	desc->version = k ? k->desc.version + 1 : 1;
+	if (!k)
+		memcpy(desc->agreed, desc->uri, sizeof(desc->agreed));
 	err = manager_apply(desc, force);
 	if (err > 0)
 		cb.news(desc);
