@@ -456,6 +456,38 @@ static int name_taken(const struct store_array *desc, const struct known *other)
 	return -EEXIST;
 }
 
+static int options_order(const struct options *a, const struct options *b)
+{
+	char of_a[OPTION_VALUE_BYTES], of_b[OPTION_VALUE_BYTES];
+	int order = 0;
+
+	for (uint32_t i = 0; !order && options_get(a, i, of_a, NULL); i++) {
+		options_get(b, i, of_b, NULL);
+		order = strcmp(of_a, of_b);
+	}
+	return order;
+}
+
+/*
+ * Which of two descriptions counts: the greater one. Where two operators, or two halves of a
+ * cluster, have made the same version, all nodes must come to the same result, whatever they heard
+ * first; which one it is does not matter. Only what is told takes part.
+ */
+static int desc_order(const struct store_array *a, const struct store_array *b)
+{
+	int order = 0;
+
+	if (a->version != b->version)
+		return a->version > b->version ? 1 : -1;
+	if (a->count != b->count)
+		return a->count > b->count ? 1 : -1;
+	for (uint32_t i = 0; !order && i < a->count; i++)
+		order = strcmp(a->agreed[i], b->agreed[i]);
+	if (!order)
+		order = options_order(&a->options, &b->options);
+	return order ? order : a->started - b->started;
+}
+
 /* Where this node reaches a member is its own matter, until the cluster has it elsewhere. */
 static void desc_take(struct store_array *known, const struct store_array *desc)
 {
@@ -476,8 +508,13 @@ int manager_apply(const struct store_array *desc, bool force)
 
 	if (forgotten_has(&forgotten, desc->uuid))
 		return 0;
-	if (k && desc->version <= k->desc.version)
+	if (k && desc_order(desc, &k->desc) <= 0)
 		return 0;
+	if (k && desc->version == k->desc.version)
+		say(LOG_WARNING,
+		    "%s: version %llu was made here and elsewhere, with different content; that of "
+		    "elsewhere counts: see whether the last change made here is to be made again",
+		    k->desc.name, (unsigned long long)desc->version);
 	if (!k && same && !same->desc.forgotten)
 		return name_taken(desc, same);
 	if (!k && same) {

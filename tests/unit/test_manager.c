@@ -501,6 +501,55 @@ TEST(a_file_without_what_was_agreed_has_it_in_its_members)
 	remove_dir();
 }
 
+/* ---- versions ------------------------------------------------------------------------------- */
+
+/* Of the same version as the one before in the list, and greater. */
+static struct store_array rival(unsigned i)
+{
+	struct store_array d = desc_of(1, "vol0");
+
+	d.version = 7;
+	if (i >= 1)
+		d.started = true;
+	if (i >= 2)
+		d.options.force_members = 1;
+	if (i >= 3)
+		strcpy(d.agreed[2], "/dev/moved");
+	return d;
+}
+
+static void rivals(void)
+{
+	struct known *k;
+
+	for (unsigned i = 0; i < 4; i++) {
+		for (unsigned j = 0; j < 4; j++) {
+			struct store_array d = rival(i), e = rival(j);
+
+			e.version = d.version = 7 + 4 * i + j;
+			strcpy(e.uri[1], "/dev/own"); /* is told to nobody, and takes no part */
+			CHECK_EQ_INT(manager_apply(&d, false), 1);
+			said[0] = '\0';
+			CHECK_EQ_INT(manager_apply(&e, false), j > i);
+			CHECK((strstr(said, "was made here and elsewhere") != NULL) == (j > i));
+			k = manager_find("vol0", false);
+			if (j > i)
+				d = e;
+			CHECK(k->desc.started == d.started &&
+			      k->desc.options.force_members == d.options.force_members);
+			CHECK_EQ_STR(k->desc.agreed[2], d.agreed[2]);
+		}
+	}
+	CHECK(told_count == 0);
+}
+
+TEST(two_descriptions_of_one_version_end_as_one_on_every_node)
+{
+	fresh_dir();
+	life(rivals);
+	remove_dir();
+}
+
 /* ---- damage --------------------------------------------------------------------------------- */
 
 static void three(void)
