@@ -353,10 +353,16 @@ static void recorded(struct array *a, struct life_task *t)
 	pump_push(a, &ev);
 }
 
+/* Never an old incarnation over a new one, nor when it is tried again. */
 static void record_put(struct array *a)
 {
-	struct life_task *t = task_new(a, recorded);
+	struct life_task *t;
 
+	if (a->restarting) {
+		a->record_waits = true;
+		return;
+	}
+	t = task_new(a, recorded);
 	t->put = true;
 	send_work(a, t);
 }
@@ -364,10 +370,7 @@ static void record_put(struct array *a)
 void life_record(struct array *a, const struct record *r)
 {
 	a->rec.record = *r;
-	if (a->restarting)
-		a->record_waits = true; /* never an old incarnation over a new one */
-	else
-		record_put(a);
+	record_put(a);
 }
 
 static void renewed(struct array *a, struct life_task *t)
