@@ -430,6 +430,7 @@ static void ended_run(struct task *t)
 	pthread_join(a->thread, NULL);
 	a->running = false;
 	mailbox_run(&a->box); /* they see that there is no engine */
+	life_ended(a);
 	loop_wake_del(a->loop, &a->wake);
 	loop_hook_del(a->loop, &a->hook);
 	loop_free(a->loop);

@@ -75,6 +75,7 @@ struct array {
 	char failed[ARRAY_WHY_BYTES];
 	struct mailbox box; /* to the engine thread */
 	struct task stop_task, ended_task;
+	struct life_fence *fences; /* asked for and not answered */
 	pthread_t thread;
 
 	/* the engine thread's */
@@ -119,7 +120,7 @@ struct array {
 	struct store_record rec;
 	uint64_t inc;
 	uint64_t fenced_inc; /* this node's lives up to here are fenced */
-	uint32_t tasks;      /* under way on other threads */
+	uint32_t tasks;      /* under way on other threads; but for fences */
 	bool stopped_cleanly, clean_written;
 
 	struct array_admin *admins;
@@ -171,6 +172,8 @@ void life_renew(struct array *a); /* a new incarnation for an engine that was re
 void life_record(struct array *a, const struct record *r);
 void life_fence(struct array *a, uint32_t node, uint64_t inc);
 void life_clean(struct array *a);
+/* On the main thread, when the engine thread has ended. */
+void life_ended(struct array *a);
 void life_changed(struct array *a, uint32_t found, uint32_t added);
 void life_serving(struct array *a, bool yes);
 
