@@ -99,7 +99,7 @@ void announce_array(const struct store_array *desc)
 	a.version = desc->version;
 	a.started = desc->started;
 	for (uint32_t i = 0; i < desc->count; i++)
-		uri[i] = (char *)desc->uri[i];
+		uri[i] = (char *)desc->agreed[i];
 	a.uri = uri;
 	a.n_uri = desc->count;
 	while (a.n_option < 32 &&
@@ -243,9 +243,11 @@ static bool desc_read(struct store_array *d, const Ddraid__Announce__Array *a)
 	d->started = a->started;
 	d->count = (uint32_t)a->n_uri;
 	for (uint32_t i = 0; i < d->count; i++) {
-		if (strlen(a->uri[i]) >= DDR_URI_BYTES || strpbrk(a->uri[i], "\n\r"))
+		if (!a->uri[i][0] || strlen(a->uri[i]) >= DDR_URI_BYTES ||
+		    strpbrk(a->uri[i], "\n\r"))
 			return false;
 		strcpy(d->uri[i], a->uri[i]);
+		strcpy(d->agreed[i], a->uri[i]);
 	}
 	for (size_t i = 0; i < a->n_option; i++) {
 		if (options_set(&d->options, a->option[i]->key, a->option[i]->value, why))

@@ -432,6 +432,7 @@ static void ended_run(struct task *t)
 	pthread_join(a->thread, NULL);
 	a->running = false;
 	mailbox_run(&a->box); /* they see that there is no engine */
+	life_ended(a);
 	loop_wake_del(a->loop, &a->wake);
 	loop_hook_del(a->loop, &a->hook);
 	loop_free(a->loop);
@@ -547,41 +548,6 @@ void array_learn(struct array *a, const struct store_array *desc)
 bool array_running(const struct array *a)
 {
 	return a->running;
-}
-
-struct told {
-	struct task task;
-	struct array *a;
-	struct store_array desc;
-};
-
-static void told_run(struct task *task)
-{
-	struct told *t = (struct told *)(void *)task;
-	struct array *a = t->a;
-
-	for (uint32_t i = 0; a->phase < ARRAY_PHASE_STOP && i < a->live.count; i++) {
-		if (!strcmp(a->live.uri[i], t->desc.uri[i]))
-			continue;
-		strcpy(a->live.uri[i], t->desc.uri[i]);
-		if (a->phase == ARRAY_PHASE_RUN)
-			dev_open_uri(a, a->live.uri[i]);
-	}
-	free(t);
-}
-
-void array_told(struct array *a, const struct store_array *desc)
-{
-	struct told *t;
-
-	if (!a->running || desc->count != a->desc.count)
-		return;
-	t = calloc(1, sizeof(*t));
-	assert(t);
-	t->a = a;
-	t->desc = *desc;
-	memcpy(a->desc.uri, desc->uri, sizeof(a->desc.uri));
-	mailbox_post(&a->box, &t->task, told_run);
 }
 
 const char *array_failed(const struct array *a)

@@ -29,9 +29,10 @@ struct array_env {
 	const struct config *conf;
 	struct mailbox *main;
 	struct worker *worker;
-	/* On the main thread: state on disk has changed, or URIs: `found` says of which members
-	 * (one was added). */
-	void (*changed)(struct array *a, const struct store_array *desc, uint32_t found);
+	/* On the main thread: what is on disk is out of date. Masks of members: `found` says whose
+	 * URIs of this node, `added` whose are news for all. */
+	void (*changed)(struct array *a, const struct store_array *desc, uint32_t found,
+			uint32_t added);
 	/* On the main thread: consumers are let in, or not any more. */
 	void (*serving)(struct array *a, bool yes);
 	/* On the main thread: the thread has ended; why is "" after a stop. */
@@ -87,11 +88,9 @@ void array_free(struct array *a);
 const struct store_array *array_desc(const struct array *a);
 /* Only when idle. */
 void array_set_desc(struct array *a, const struct store_array *desc);
-/* Others know it better by now: an array that runs looks for its members where they are. */
+/* Others know it better by now: an array that runs looks for members that have moved. */
 void array_learn(struct array *a, const struct store_array *desc);
 bool array_running(const struct array *a);
-/* Another node told of other URIs: what is new is opened, if it runs. */
-void array_told(struct array *a, const struct store_array *desc);
 /* Why the last run ended, "" = it was stopped or never ran. */
 const char *array_failed(const struct array *a);
 

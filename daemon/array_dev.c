@@ -12,6 +12,12 @@
  *as is the device whose place another one took; but not while a write of ours that was cut off may
  * still land there: only its next `up` says that none can (R5), and the engine does not leave the
  * array cleanly before.
+ *
+ * A member has two URIs, which differ on a node that was given URIs of its own: live.uri, by which
+ * this node opens it, and live.agreed, by which the cluster knows it. The second moves by `add`
+ * alone, and only then what the cluster says goes before what this node has: of two URIs that lead
+ * to one device only one is to be open, as nothing that is heard by the one says when the writes
+ * of the other can't land any more (R5).
  */
 #include <assert.h>
 #include <errno.h>
@@ -200,7 +206,7 @@ static struct dev *dev_by_uri(struct array *a, const char *uri)
 	return NULL;
 }
 
-void dev_open_uri(struct array *a, const char *uri)
+static void dev_open_uri(struct array *a, const char *uri)
 {
 	struct member_cfg cfg;
 	struct dev *d = dev_by_uri(a, uri);
@@ -237,6 +243,16 @@ void dev_open_uri(struct array *a, const char *uri)
 		member_lease(d->m, a->lease_us);
 }
 
+void dev_open_added(struct array *a, const char *uri)
+{
+	struct dev *d;
+
+	dev_open_uri(a, uri);
+	d = dev_by_uri(a, uri);
+	if (d)
+		d->added = true;
+}
+
 /* R7, where nothing ends what this node has sent: what it has not sent by then, it must not send.
  */
 void dev_lease(struct array *a)
@@ -268,19 +284,42 @@ static bool member_is_up(const struct array *a, uint32_t member)
 	return false;
 }
 
-/* This node may have been away when a member was replaced. But one that it reaches is where it is:
- * two nodes may know one device by different URIs. */
+/* Up, and not one that waits to be replaced. */
+static bool member_is_used(const struct array *a, uint32_t member)
+{
+	struct engine_status st;
+
+	if (!a->e || !member_is_up(a, member))
+		return false;
+	engine_status(a->e, &st);
+	return member < st.map.n && st.map.member[member].state != MEMBER_MISSING &&
+	       st.map.member[member].state != MEMBER_FAULTY;
+}
+
+/* This node may have been away when a member was replaced. One that it uses is where it is. */
 void dev_learn(struct array *a, const struct store_array *desc)
 {
+	uint32_t moved = 0;
+
+	if (a->phase >= ARRAY_PHASE_STOP)
+		return;
+	if (a->e)
+		dev_settle(a); /* what this node has by now */
 	for (uint32_t i = 0; i < a->live.count && i < desc->count; i++) {
-		if (!strcmp(a->live.uri[i], desc->uri[i]) || member_is_up(a, i))
+		if (!strcmp(a->live.agreed[i], desc->agreed[i]))
 			continue;
-		strcpy(a->live.uri[i], desc->uri[i]);
+		strcpy(a->live.agreed[i], desc->agreed[i]);
+		moved |= 1u << i;
+		if (!strcmp(a->live.uri[i], desc->agreed[i]) || member_is_used(a, i))
+			continue;
+		strcpy(a->live.uri[i], desc->agreed[i]);
 		if (a->phase != ARRAY_PHASE_RUN)
 			continue;
-		array_say(a, LOG_NOTICE, "member %u is at %s, as others say", i, desc->uri[i]);
-		dev_open_uri(a, desc->uri[i]);
+		array_say(a, LOG_NOTICE, "member %u is at %s, as others say", i, a->live.uri[i]);
+		dev_open_uri(a, a->live.uri[i]);
 	}
+	if (moved)
+		life_changed(a, moved, 0); /* which of the two it has become */
 }
 
 static void dev_close(struct dev *d)
@@ -330,24 +369,42 @@ static void stranger_tell(struct array *a, struct dev *d)
 	d->stranger = is;
 }
 
+/* What is read back counts, not the order in which the URIs are written. A mask of members. */
+static uint32_t dev_found(struct array *a, struct dev *d, uint32_t *added)
+{
+	uint8_t m = engine_member_of_dev(a->e, d->index);
+	uint32_t was = member_of_uri(a, d->uri), found = 0;
+
+	if (!d->used || d->closing || m >= a->live.count)
+		return 0;
+	if (was != m) {
+		found = 1u << m;
+		if (was < a->live.count) {
+			found |= 1u << was;
+			strcpy(a->live.uri[was], a->live.uri[m]);
+		} else {
+			array_say(a, LOG_NOTICE, "member %u is now %s", m, d->uri);
+		}
+		strcpy(a->live.uri[m], d->uri);
+	}
+	if (d->added && strcmp(a->live.agreed[m], d->uri) != 0) {
+		strcpy(a->live.agreed[m], d->uri);
+		*added |= 1u << m;
+	}
+	d->added = false;
+	return found | *added;
+}
+
 void dev_settle(struct array *a)
 {
-	uint32_t found = 0;
+	uint32_t found = 0, added = 0;
 
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		if (a->dev[i].used && !a->dev[i].closing)
 			stranger_tell(a, &a->dev[i]);
 	}
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-		struct dev *d = &a->dev[i];
-		uint8_t m = engine_member_of_dev(a->e, i);
-
-		if (!d->used || d->closing || m >= a->live.count || uri_known(a, d->uri))
-			continue;
-		array_say(a, LOG_NOTICE, "member %u is now %s", m, d->uri);
-		strcpy(a->live.uri[m], d->uri);
-		found |= 1u << m;
-	}
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		found |= dev_found(a, &a->dev[i], &added);
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		struct dev *d = &a->dev[i];
 
@@ -358,7 +415,7 @@ void dev_settle(struct array *a)
 		dev_close(d);
 	}
 	if (found)
-		life_changed(a, found);
+		life_changed(a, found, added);
 }
 
 void dev_free(struct array *a)

@@ -43,6 +43,7 @@ struct dev {
 	bool used, up, closing;
 	bool zombie;   /* a write of ours was cut off and may still land: R5 */
 	bool stranger; /* it is not what its URI says */
+	bool added;    /* `add` opened it: as a member it is news for all nodes */
 	struct member *m;
 	char uri[DDR_URI_BYTES];
 	struct member_info info;
@@ -74,6 +75,7 @@ struct array {
 	char failed[ARRAY_WHY_BYTES];
 	struct mailbox box; /* to the engine thread */
 	struct task stop_task, ended_task;
+	struct life_fence *fences; /* asked for and not answered */
 	pthread_t thread;
 
 	/* the engine thread's */
@@ -118,7 +120,7 @@ struct array {
 	struct store_record rec;
 	uint64_t inc;
 	uint64_t fenced_inc; /* this node's lives up to here are fenced */
-	uint32_t tasks;      /* under way on other threads */
+	uint32_t tasks;      /* under way on other threads; but for fences */
 	bool stopped_cleanly, clean_written;
 
 	struct array_admin *admins;
@@ -153,11 +155,11 @@ void pump_free(struct array *a);
 
 /* array_dev.c */
 void dev_open_all(struct array *a);
-void dev_open_uri(struct array *a, const char *uri);
+void dev_open_added(struct array *a, const char *uri);
 void dev_io(struct array *a, const struct out *o);
 void dev_cancel(struct array *a, uint32_t dev);
 void dev_close_all(struct array *a);
-/* Where the others say that members are. */
+/* The cluster says where members are. */
 void dev_learn(struct array *a, const struct store_array *desc);
 /* Members that came and went: keeps `live` and what is open up to date. */
 void dev_settle(struct array *a);
@@ -170,7 +172,9 @@ void life_renew(struct array *a); /* a new incarnation for an engine that was re
 void life_record(struct array *a, const struct record *r);
 void life_fence(struct array *a, uint32_t node, uint64_t inc);
 void life_clean(struct array *a);
-void life_changed(struct array *a, uint32_t found);
+/* On the main thread, when the engine thread has ended. */
+void life_ended(struct array *a);
+void life_changed(struct array *a, uint32_t found, uint32_t added);
 void life_serving(struct array *a, bool yes);
 
 /* array_status.c */

@@ -3,6 +3,10 @@
  * What an array asks of other threads: the record and incarnations (worker: it fsyncs), fences
  * (main thread: it has the helper). Each is a task that travels there and comes back; a->tasks
  * counts them, and the runtime does not end before they are back.
+ *
+ * But it ends without the answers of fences, which may take longer than a stop. The main thread has
+ * those that are asked for in a->fences; from those that are left at the end the array is taken
+ * away (life_ended), and their answers go nowhere.
  */
 #include <assert.h>
 #include <errno.h>
@@ -20,7 +24,7 @@ struct life_task {
 	struct store_record rec;
 	struct store_array desc;
 	bool load, new_inc, put, force, serving;
-	uint32_t found; /* mask of members: where this node found them is news */
+	uint32_t found, added; /* as in array_env.changed */
 	int err;
 	char why[STORE_WHY_BYTES];
 	void (*back)(struct array *a, struct life_task *t); /* on the engine thread */
@@ -116,7 +120,7 @@ static void ran_changed(struct task *task)
 	struct life_task *t = (struct life_task *)(void *)task;
 
 	t->a->desc = t->desc;
-	t->a->env.changed(t->a, &t->desc, t->found);
+	t->a->env.changed(t->a, &t->desc, t->found, t->added);
 	mailbox_post(&t->a->box, &t->task, task_back);
 }
 
@@ -127,11 +131,12 @@ static void nothing(struct array *a, struct life_task *t)
 }
 
 /* What was learnt goes to the main thread, which writes it down. */
-void life_changed(struct array *a, uint32_t found)
+void life_changed(struct array *a, uint32_t found, uint32_t added)
 {
 	struct life_task *t = task_new(a, nothing);
 
 	t->found = found;
+	t->added = added;
 	mailbox_post(a->env.main, &t->task, ran_changed);
 }
 
@@ -238,7 +243,8 @@ void life_load(struct array *a)
 struct life_fence {
 	struct fence_ask ask;
 	struct task task;
-	struct array *a;
+	struct array *a;         /* NULL: it has ended */
+	struct life_fence *next; /* of a->fences */
 	int err;
 	char why[FENCE_WHY_BYTES];
 };
@@ -276,18 +282,22 @@ static void fence_back(struct task *task)
 	    (struct life_fence *)(void *)((char *)task - offsetof(struct life_fence, task));
 	struct array *a = f->a;
 
-	a->tasks--;
 	if (a->phase != ARRAY_PHASE_CLOSE)
 		fence_answer(a, f->ask.node, f->ask.inc, f->err, f->why);
 	free(f);
-	if (a->phase == ARRAY_PHASE_CLOSE)
-		array_close_check(a);
 }
 
 static void fence_done(struct fence_ask *ask, int err, const char *why)
 {
-	struct life_fence *f = (struct life_fence *)(void *)ask;
+	struct life_fence *f = (struct life_fence *)(void *)ask, **at;
 
+	if (!f->a) {
+		free(f);
+		return;
+	}
+	for (at = &f->a->fences; *at != f;)
+		at = &(*at)->next;
+	*at = f->next;
 	f->err = err;
 	strncpy(f->why, why, sizeof(f->why) - 1);
 	mailbox_post(&f->a->box, &f->task, fence_back);
@@ -298,7 +308,16 @@ static void fence_main(struct task *task)
 	struct life_fence *f =
 	    (struct life_fence *)(void *)((char *)task - offsetof(struct life_fence, task));
 
+	f->next = f->a->fences;
+	f->a->fences = f;
 	fence_run(&f->ask);
+}
+
+void life_ended(struct array *a)
+{
+	for (struct life_fence *f = a->fences; f; f = f->next)
+		f->a = NULL;
+	a->fences = NULL;
 }
 
 static void fence_add(struct fence_ask *ask, const char *uri)
@@ -330,7 +349,6 @@ void life_fence(struct array *a, uint32_t node, uint64_t inc)
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		if (a->dev[i].used && a->e && engine_member_of_dev(a->e, i) != 0xff)
 			fence_add(&f->ask, a->dev[i].uri);
-	a->tasks++;
 	mailbox_post(a->env.main, &f->task, fence_main);
 }
 
@@ -352,10 +370,16 @@ static void recorded(struct array *a, struct life_task *t)
 	pump_push(a, &ev);
 }
 
+/* Never an old incarnation over a new one, nor when it is tried again. */
 static void record_put(struct array *a)
 {
-	struct life_task *t = task_new(a, recorded);
+	struct life_task *t;
 
+	if (a->restarting) {
+		a->record_waits = true;
+		return;
+	}
+	t = task_new(a, recorded);
 	t->put = true;
 	send_work(a, t);
 }
@@ -363,10 +387,7 @@ static void record_put(struct array *a)
 void life_record(struct array *a, const struct record *r)
 {
 	a->rec.record = *r;
-	if (a->restarting)
-		a->record_waits = true; /* never an old incarnation over a new one */
-	else
-		record_put(a);
+	record_put(a);
 }
 
 static void renewed(struct array *a, struct life_task *t)

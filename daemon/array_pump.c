@@ -161,7 +161,7 @@ static void do_out(struct array *a, const struct out *o)
 		admin_answer(a, o);
 		break;
 	case OUT_OPEN:
-		dev_open_uri(a, o->open.uri);
+		dev_open_added(a, o->open.uri);
 		break;
 	case OUT_LOCK:
 	case OUT_UNLOCK:

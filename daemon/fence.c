@@ -2,7 +2,8 @@
 /*
  * The daemon's side of fencing; the helper is fence_helper.c. An ask is in `asks` from fence_run
  * until its answer: by the helper, by a timer (zombie_timeout), or at once from the next turn of
- * the loop (none, or no helper).
+ * the loop (none, or no helper). An answer may overtake the timer, and the ask is its owner's again
+ * by then: timers know asks by their ids only.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -21,7 +22,7 @@
 static struct qb_loop *loop;
 static const struct config *conf;
 static struct fence_ask *asks;
-static uint64_t last_id;
+static uintptr_t last_id;
 static int helper_fd = -1;
 
 const char *fence_describe(void)
@@ -119,20 +120,16 @@ static int32_t helper_ready(int32_t fd, int32_t revents, void *data)
 	return 0;
 }
 
-static void waited(void *data)
+static void waited(void *id)
 {
-	struct fence_ask *ask = data;
-
-	finish(ask->id, 0,
+	finish((uintptr_t)id, 0,
 	       conf->fence == FENCE_NONE ? "none is configured: taken as done"
 					 : "zombie_timeout is over");
 }
 
-static void no_helper(void *data)
+static void no_helper(void *id)
 {
-	struct fence_ask *ask = data;
-
-	finish(ask->id, -EPIPE, "the fence helper does not take it; restart ddraidd");
+	finish((uintptr_t)id, -EPIPE, "the fence helper does not take it; restart ddraidd");
 }
 
 /* --- asking --- */
@@ -157,8 +154,10 @@ void fence_run(struct fence_ask *ask)
 {
 	qb_loop_timer_handle timer;
 	uint64_t ns = 0;
+	void *id;
 
 	ask->id = ++last_id;
+	id = (void *)last_id;
 	ask->next = asks;
 	asks = ask;
 	if (conf->fence == FENCE_COMMAND) {
@@ -166,7 +165,7 @@ void fence_run(struct fence_ask *ask)
 		    ask->inc, conf->fence_command);
 		if (helper_fd >= 0 && !helper_ask(ask))
 			return;
-		qb_loop_timer_add(loop, QB_LOOP_MED, 0, ask, no_helper, &timer);
+		qb_loop_timer_add(loop, QB_LOOP_MED, 0, id, no_helper, &timer);
 		return;
 	}
 	if (conf->fence == FENCE_ZOMBIE_TIMEOUT) {
@@ -175,7 +174,7 @@ void fence_run(struct fence_ask *ask)
 		    "fencing node %u, incarnation %" PRIu64 ": waiting for zombie_timeout, %u ms",
 		    ask->node, ask->inc, conf->zombie_timeout_ms);
 	}
-	qb_loop_timer_add(loop, QB_LOOP_MED, ns, ask, waited, &timer);
+	qb_loop_timer_add(loop, QB_LOOP_MED, ns, id, waited, &timer);
 }
 
 int fence_open(struct qb_loop *l, const struct config *c)

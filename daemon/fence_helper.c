@@ -3,12 +3,14 @@
  * The process that runs fence commands. It knows nothing but its socket and its children, and ends
  * when the daemon does; a command that runs then goes on to its end.
  *
- *	free   no child
- *	runs   child and pipe     -> free: the child has ended and its output is read, an answer is
- *sent
+ *	free    no child
+ *	runs    child and pipe    -> free: it has ended and its output is read, an answer is sent
+ *	                          -> stuck: it was killed and does not end, an answer is sent
+ *	stuck   child             -> free: it has ended
  *
  * A command that takes longer than its time is killed with its process group: it counts as failed,
- * though it may have succeeded; it is asked again.
+ * though it may have succeeded; it is asked again. One that sleeps in the kernel, on a dead
+ * storage say, may not end by that: nobody waits for it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,13 +31,17 @@
 #include "daemon/fence_helper.h"
 
 #define OUTPUT_WAIT_MS 1000 /* how long output is waited for after the command's end */
+#define KILL_WAIT_MS 1000   /* how long its end is waited for after SIGKILL */
+#define TURN_MS 20          /* how often commands are looked at */
+#define STUCK_TURN_MS 1000
 
 struct run {
 	uint64_t id;
 	pid_t pid; /* 0 = free */
 	int out;
-	bool ended, timed_out;
+	bool ended, timed_out, stuck;
 	int status;
+	bool lost; /* its status */
 	uint64_t began_ms, deadline_ms, ended_ms;
 	struct fence_answer answer;
 	size_t bytes;
@@ -123,18 +129,36 @@ static void take_request(const struct fence_request *r)
 	u->deadline_ms = u->began_ms + r->timeout_ms;
 }
 
+static int result(const struct run *u)
+{
+	if (u->timed_out)
+		return -ETIMEDOUT;
+	return !u->lost && WIFEXITED(u->status) && !WEXITSTATUS(u->status) ? 0 : -EIO;
+}
+
+static void remark(struct run *u, const char *text)
+{
+	snprintf(u->answer.output + u->bytes, sizeof(u->answer.output) - u->bytes, "%s%s",
+		 u->bytes ? " " : "", text);
+}
+
 static void finish(struct run *u)
 {
 	struct fence_answer *a = &u->answer;
 
 	a->id = u->id;
 	a->ms = (uint32_t)(now_ms() - u->began_ms);
-	a->err = u->timed_out                                      ? -ETIMEDOUT
-		 : WIFEXITED(u->status) && !WEXITSTATUS(u->status) ? 0
-								   : -EIO;
-	u->pid = 0;
+	a->err = result(u);
+	if (u->lost)
+		remark(u, "(its exit status is not known: somebody else has reaped it)");
 	if (u->out >= 0)
 		close(u->out);
+	u->out = -1;
+	if (u->ended)
+		u->pid = 0;
+	else
+		remark(u, "(killed, but it does not end: it hangs in the kernel)");
+	u->stuck = !u->ended;
 	answer(a);
 }
 
@@ -158,20 +182,36 @@ static void read_output(struct run *u)
 	u->bytes += room;
 }
 
+static void reap(struct run *u, uint64_t now)
+{
+	pid_t pid = waitpid(u->pid, &u->status, WNOHANG);
+
+	if (!pid || (pid < 0 && errno == EINTR))
+		return;
+	u->lost = pid < 0;
+	u->ended = true;
+	u->ended_ms = now;
+}
+
 static void look_after(struct run *u)
 {
 	uint64_t now = now_ms();
 
-	if (!u->ended && waitpid(u->pid, &u->status, WNOHANG) == u->pid) {
-		u->ended = true;
-		u->ended_ms = now;
+	if (!u->ended)
+		reap(u, now);
+	if (u->stuck) {
+		if (u->ended)
+			u->pid = 0;
+		return;
 	}
+	/* Not after its end: its process group's number may be another's by then. */
 	if (!u->ended && !u->timed_out && now >= u->deadline_ms) {
 		kill(-u->pid, SIGKILL);
 		u->timed_out = true;
 	}
 	/* Its own children may hold the pipe open for ever. */
-	if (u->ended && (u->out < 0 || now > u->ended_ms + OUTPUT_WAIT_MS))
+	if (u->ended ? u->out < 0 || now > u->ended_ms + OUTPUT_WAIT_MS
+		     : u->timed_out && now > u->deadline_ms + KILL_WAIT_MS)
 		finish(u);
 }
 
@@ -179,15 +219,16 @@ static void turn(void)
 {
 	static struct fence_request r;
 	struct pollfd p[FENCE_MAX + 1] = {{.fd = daemon_fd, .events = POLLIN}};
-	bool any = false;
+	int wait_ms = -1;
 	ssize_t n;
 
 	for (int i = 0; i < FENCE_MAX; i++) {
 		p[i + 1].fd = runs[i].pid && runs[i].out >= 0 ? runs[i].out : -1;
 		p[i + 1].events = POLLIN;
-		any |= runs[i].pid != 0;
+		if (runs[i].pid && wait_ms != TURN_MS)
+			wait_ms = runs[i].stuck ? STUCK_TURN_MS : TURN_MS;
 	}
-	if (poll(p, FENCE_MAX + 1, any ? 20 : -1) < 0)
+	if (poll(p, FENCE_MAX + 1, wait_ms) < 0)
 		return;
 	for (int i = 0; i < FENCE_MAX; i++) {
 		if (runs[i].pid && p[i + 1].revents)
@@ -225,6 +266,7 @@ int fence_helper_fork(void)
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGCHLD, SIG_DFL); /* were it ignored, no exit status would be left to see */
 	prctl(PR_SET_NAME, "ddraidd-fence");
 	for (;;)
 		turn();

@@ -14,7 +14,7 @@ struct fence_request {
 
 struct fence_answer {
 	uint64_t id;
-	int err;     /* 0; -EIO: exit status other than 0; -ETIMEDOUT; errno of posix_spawn */
+	int err;     /* 0; -EIO: exit status other than 0; -ETIMEDOUT; -errno of posix_spawn */
 	uint32_t ms; /* how long it took */
 	char output[320];
 };

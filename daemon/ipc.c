@@ -3,6 +3,13 @@
  * libqb IPC. A connection has at most one request; a request has a reference to its connection.
  * What the client's ring does not take at once waits in a list of packed replies and is tried again
  * by a timer; a client that reads nothing for STALL_MS is disconnected.
+ *
+ *	open     asks and is answered                  -> ending (client_end), closed
+ *	ending   its requests are not taken any more   -> closed, from the loop's next turn
+ *	closed   by libqb                              -> freed, when libqb and its request let go
+ *
+ * libqb goes on using a connection when a callback of it has returned, and takes an error from
+ * on_message for "not now": so no connection is closed but by a job of its own.
  */
 #include <assert.h>
 #include <errno.h>
@@ -31,7 +38,8 @@ struct packed {
 
 struct client {
 	qb_ipcs_connection_t *conn; /* NULL: destroyed */
-	bool gone;                  /* closed */
+	bool gone;                  /* ending or closed */
+	bool ending, closed;
 	struct ipc_req *req;
 	struct packed *first, **last;
 	uint32_t waiting, stalled_ms;
@@ -53,7 +61,7 @@ static qb_ipcs_service_t *service;
 
 static void client_free(struct client *c)
 {
-	if (c->conn || c->req)
+	if (c->conn || c->req || c->ending)
 		return;
 	if (c->timer_set)
 		qb_loop_timer_del(loop, c->timer);
@@ -64,6 +72,24 @@ static void client_free(struct client *c)
 		free(p);
 	}
 	free(c);
+}
+
+static void end_job(void *data)
+{
+	struct client *c = data;
+
+	c->ending = false;
+	if (c->closed)
+		client_free(c);
+	else
+		qb_ipcs_disconnect(c->conn);
+}
+
+static void client_end(struct client *c)
+{
+	c->gone = true;
+	if (!c->ending && !c->closed)
+		c->ending = !qb_loop_job_add(loop, QB_LOOP_HIGH, c, end_job);
 }
 
 static void flush(struct client *c);
@@ -95,7 +121,7 @@ static void flush(struct client *c)
 			    "a client of ddraidctl's kind does not take its answer: "
 			    "disconnected (%s)",
 			    strerror((int)-n));
-			qb_ipcs_disconnect(c->conn);
+			client_end(c);
 			return;
 		}
 		c->stalled_ms = 0;
@@ -122,7 +148,7 @@ static void reply_send(struct ipc_req *r, Reply *reply)
 	bytes = sizeof(*head) + ddraid__ctl__reply__get_packed_size(reply);
 	if (bytes > CTL_MAX_BYTES || c->waiting >= WAITING_MAX) {
 		say(LOG_ERR, "an answer of %zu bytes does not fit: disconnected", bytes);
-		qb_ipcs_disconnect(c->conn);
+		client_end(c);
 		return;
 	}
 	p = calloc(1, sizeof(*p) + bytes);
@@ -223,9 +249,10 @@ static void on_created(qb_ipcs_connection_t *conn)
 	qb_ipcs_context_set(conn, c);
 }
 
-static int32_t violation(const char *what)
+static int32_t violation(struct client *c, const char *what)
 {
 	say(LOG_WARNING, "an IPC client is disconnected: %s", what);
+	client_end(c);
 	return -EPROTO;
 }
 
@@ -235,13 +262,15 @@ static int32_t on_message(qb_ipcs_connection_t *conn, void *data, size_t bytes)
 	struct qb_ipc_request_header head;
 	struct ipc_req *r;
 
+	if (c->gone)
+		return -ESHUTDOWN;
 	if (bytes < sizeof(head))
-		return violation("its request is shorter than a header");
+		return violation(c, "its request is shorter than a header");
 	memcpy(&head, data, sizeof(head));
 	if (head.id != CTL_REQUEST || head.size < 0 || (size_t)head.size != bytes)
-		return violation("its request is badly framed");
+		return violation(c, "its request is badly framed");
 	if (c->req)
-		return violation("it asks before it is answered");
+		return violation(c, "it asks before it is answered");
 	r = calloc(1, sizeof(*r));
 	assert(r);
 	r->client = c;
@@ -249,7 +278,7 @@ static int32_t on_message(qb_ipcs_connection_t *conn, void *data, size_t bytes)
 						  (uint8_t *)data + sizeof(head));
 	if (!r->request) {
 		free(r);
-		return violation("its request can't be decoded");
+		return violation(c, "its request can't be decoded");
 	}
 	c->req = r;
 	ctl_take(r);
@@ -261,7 +290,7 @@ static int32_t on_closed(qb_ipcs_connection_t *conn)
 	struct client *c = qb_ipcs_context_get(conn);
 
 	if (c)
-		c->gone = true;
+		c->gone = c->closed = true;
 	return 0;
 }
 
@@ -271,7 +300,7 @@ static void on_destroyed(qb_ipcs_connection_t *conn)
 
 	if (!c)
 		return;
-	c->gone = true;
+	c->gone = c->closed = true;
 	c->conn = NULL;
 	client_free(c);
 }

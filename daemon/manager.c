@@ -358,7 +358,8 @@ static void on_serving(struct array *a, bool yes)
 }
 
 /* The array's own thread has learnt something. */
-static void on_changed(struct array *a, const struct store_array *live, uint32_t found)
+static void on_changed(struct array *a, const struct store_array *live, uint32_t found,
+		       uint32_t added)
 {
 	struct known *k = by_array(a);
 	bool shared = false;
@@ -367,9 +368,12 @@ static void on_changed(struct array *a, const struct store_array *live, uint32_t
 		return; /* the name has another array by now */
 	/* Of the others it may know less than was told here meanwhile. */
 	for (uint32_t i = 0; i < live->count && i < k->desc.count; i++) {
-		if (!(found >> i & 1) || !strcmp(live->uri[i], k->desc.uri[i]))
+		if (!(found >> i & 1))
 			continue;
 		strcpy(k->desc.uri[i], live->uri[i]);
+		if (!(added >> i & 1) || !strcmp(live->uri[i], k->desc.agreed[i]))
+			continue;
+		strcpy(k->desc.agreed[i], live->uri[i]);
 		shared = true;
 	}
 	k->desc.ran = live->ran;
@@ -377,7 +381,6 @@ static void on_changed(struct array *a, const struct store_array *live, uint32_t
 	if (shared) {
 		k->desc.version++;
 		cb.news(&k->desc);
-		array_learn(a, &k->desc);
 	}
 	put(k);
 }
@@ -453,15 +456,65 @@ static int name_taken(const struct store_array *desc, const struct known *other)
 	return -EEXIST;
 }
 
+static int options_order(const struct options *a, const struct options *b)
+{
+	char of_a[OPTION_VALUE_BYTES], of_b[OPTION_VALUE_BYTES];
+	int order = 0;
+
+	for (uint32_t i = 0; !order && options_get(a, i, of_a, NULL); i++) {
+		options_get(b, i, of_b, NULL);
+		order = strcmp(of_a, of_b);
+	}
+	return order;
+}
+
+/*
+ * Which of two descriptions counts: the greater one. Where two operators, or two halves of a
+ * cluster, have made the same version, all nodes must come to the same result, whatever they heard
+ * first; which one it is does not matter. Only what is told takes part.
+ */
+static int desc_order(const struct store_array *a, const struct store_array *b)
+{
+	int order = 0;
+
+	if (a->version != b->version)
+		return a->version > b->version ? 1 : -1;
+	if (a->count != b->count)
+		return a->count > b->count ? 1 : -1;
+	for (uint32_t i = 0; !order && i < a->count; i++)
+		order = strcmp(a->agreed[i], b->agreed[i]);
+	if (!order)
+		order = options_order(&a->options, &b->options);
+	return order ? order : a->started - b->started;
+}
+
+/* Where this node reaches a member is its own matter, until the cluster has it elsewhere. */
+static void desc_take(struct store_array *known, const struct store_array *desc)
+{
+	struct store_array was = *known;
+
+	*known = *desc;
+	known->ran = was.ran;
+	for (uint32_t i = 0; i < desc->count && i < was.count; i++) {
+		bool moved = strcmp(desc->agreed[i], was.agreed[i]) != 0;
+
+		strcpy(known->uri[i], moved ? desc->agreed[i] : was.uri[i]);
+	}
+}
+
 int manager_apply(const struct store_array *desc, bool force)
 {
 	struct known *k = manager_find_uuid(desc->uuid), *same = manager_find(desc->name, true);
-	bool ran;
 
 	if (forgotten_has(&forgotten, desc->uuid))
 		return 0;
-	if (k && desc->version <= k->desc.version)
+	if (k && desc_order(desc, &k->desc) <= 0)
 		return 0;
+	if (k && desc->version == k->desc.version)
+		say(LOG_WARNING,
+		    "%s: version %llu was made here and elsewhere, with different content; that of "
+		    "elsewhere counts: see whether the last change made here is to be made again",
+		    k->desc.name, (unsigned long long)desc->version);
 	if (!k && same && !same->desc.forgotten)
 		return name_taken(desc, same);
 	if (!k && same) {
@@ -476,11 +529,9 @@ int manager_apply(const struct store_array *desc, bool force)
 			return -ENOMEM;
 		k->desc.ran = false;
 	} else {
-		ran = k->desc.ran;
 		if (k->desc.started != desc->started)
 			k->here = HERE_FOLLOWS;
-		k->desc = *desc;
-		k->desc.ran = ran;
+		desc_take(&k->desc, desc);
 	}
 	k->stored = false;
 	k->force = force;
@@ -488,7 +539,6 @@ int manager_apply(const struct store_array *desc, bool force)
 	put(k);
 	array_learn(k->array, &k->desc);
 	follow(k);
-	array_told(k->array, &k->desc);
 	return 1;
 }
 
@@ -498,6 +548,8 @@ int manager_change(struct store_array *desc, bool force)
 	int err;
 
 	desc->version = k ? k->desc.version + 1 : 1;
+	if (!k)
+		memcpy(desc->agreed, desc->uri, sizeof(desc->agreed));
 	err = manager_apply(desc, force);
 	if (err > 0)
 		cb.news(desc);

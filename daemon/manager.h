@@ -45,8 +45,9 @@ uint32_t manager_count(void);
 struct known *manager_at(uint32_t i); /* by name */
 
 /*
- * Takes a description if it is newer than what is known. 1: taken, 0: not newer; -errno: there
- * are too many, or another array has the name.
+ * Takes a description if it is newer than what is known. Of two with one version and different
+ * content the same one is taken on all nodes. 1: taken, 0: not newer; -errno: there are too many,
+ * or another array has the name.
  */
 int manager_apply(const struct store_array *desc, bool force);
 /* A change that begins here: desc->version is made the next one, then as manager_apply, and news.

@@ -7,9 +7,9 @@
  *	uuid = 6f...
  *	started = yes
  *	ran = yes
- *	member = nbd://...		once per member, in the order of their index
- *	option KEY = VALUE		see options.h
- *	end = yes			the last line: the file is whole
+ *	member = nbd://...		once per member, in the order of their index: this node's
+ *URI agreed = nbd://...		likewise: the URI that all nodes were told option KEY =
+ *VALUE		see options.h end = yes			the last line: the file is whole
  *
  * The forgotten: a line "UUID SECONDS" each, and at last "end".
  *
@@ -177,6 +177,8 @@ int store_put_array(const struct store_array *a, char why[STORE_WHY_BYTES])
 	fprintf(f, "started = %s\nran = %s\n", a->started ? "yes" : "no", a->ran ? "yes" : "no");
 	for (uint32_t i = 0; i < a->count; i++)
 		fprintf(f, "member = %s\n", a->uri[i]);
+	for (uint32_t i = 0; i < a->count; i++)
+		fprintf(f, "agreed = %s\n", a->agreed[i]);
 	for (uint32_t i = 0; (key = options_get(&a->options, i, value, NULL)); i++)
 		fprintf(f, "option %s = %s\n", key, value);
 	fprintf(f, "end = yes\n");
@@ -196,8 +198,26 @@ static int take_flag(const char *value, bool *flag)
 	return *flag || !strcmp(value, "no") ? 0 : -EINVAL;
 }
 
+static uint32_t agreed_count(const struct store_array *a)
+{
+	uint32_t n = 0;
+
+	while (n < DDR_MAX_MEMBERS && a->agreed[n][0])
+		n++;
+	return n;
+}
+
+static int take_uri(char list[DDR_MAX_MEMBERS][DDR_URI_BYTES], uint32_t *count, const char *value)
+{
+	if (*count == DDR_MAX_MEMBERS || strlen(value) >= DDR_URI_BYTES)
+		return -EINVAL;
+	strcpy(list[(*count)++], value);
+	return 0;
+}
+
 static int take_key(struct store_array *a, const char *key, const char *value, char *why)
 {
+	uint32_t agreed = agreed_count(a);
 	bool end;
 
 	if (!strcmp(key, "version"))
@@ -220,10 +240,10 @@ static int take_key(struct store_array *a, const char *key, const char *value, c
 		strcpy(a->name, value);
 		return 0;
 	}
-	if (!strcmp(key, "member") && a->count < DDR_MAX_MEMBERS && strlen(value) < DDR_URI_BYTES) {
-		strcpy(a->uri[a->count++], value);
-		return 0;
-	}
+	if (!strcmp(key, "member"))
+		return take_uri(a->uri, &a->count, value);
+	if (!strcmp(key, "agreed"))
+		return take_uri(a->agreed, &agreed, value);
 	return -EINVAL;
 }
 
@@ -251,7 +271,10 @@ static int array_parse(struct store_array *a, char *text, const char *file, char
 			    dir_path, file, number, key, what[0] ? ": " : "", reason);
 		}
 	}
-	if (!end || !a->name[0] || (!a->count && !a->forgotten) || !a->version)
+	if (!agreed_count(a)) /* an early build's file */
+		memcpy(a->agreed, a->uri, sizeof(a->agreed));
+	if (!end || !a->name[0] || (!a->count && !a->forgotten) || !a->version ||
+	    agreed_count(a) != a->count)
 		return complain(-EBADMSG, why, "%s/%s is damaged: it is not whole; " REMEDY,
 				dir_path, file);
 	return 0;

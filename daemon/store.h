@@ -37,7 +37,11 @@ struct store_array {
 	bool forgotten;   /* never again: its UUID is in the list of the forgotten. Not written */
 	bool ran;         /* was started on this node: there must be a record */
 	uint32_t count;
-	char uri[DDR_MAX_MEMBERS][DDR_URI_BYTES]; /* by index of the member */
+	/* By index of the member: where this node reaches it, and where the cluster says it is.
+	 * They differ if somebody gave this node a URI of its own. Only the second is told to
+	 * others. */
+	char uri[DDR_MAX_MEMBERS][DDR_URI_BYTES];
+	char agreed[DDR_MAX_MEMBERS][DDR_URI_BYTES];
 	struct options options;
 };
 

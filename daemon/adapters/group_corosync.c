@@ -6,7 +6,7 @@
  *	idle       connected, quorum is followed                   -> joining, down
  *	joining    cpg_join is to be taken by corosync             -> greeting, leaving, down
  *	greeting   joined; our greeting has not come yet           -> member, leaving, down
- *	member     has a view                                      -> leaving, down
+ *	member     has a view                                      -> greeting, leaving, down
  *	leaving    sends what is queued, then waits for our leave  -> down
  *
  * What corosync 3.1 delivers, read in its exec/cpg.c, votequorum.c and vsf_quorum.c, and held true
@@ -282,6 +282,23 @@ static uint64_t id_of_ring(const struct ring *r)
 	return x ^ (x >> 31);
 }
 
+/*
+ * The view has another daemon of this node: a dead one that is still in the group, or one that was
+ * started with another state directory. Once that is out of the group we greet, though we may have
+ * done so before.
+ */
+static void left_out(struct coro *c)
+{
+	bool was_in = c->viewed;
+
+	c->viewed = c->greeted = c->greeting_due = false;
+	if (c->state == LEAVING)
+		return;
+	c->state = GREETING;
+	if (was_in)
+		c->give_up_us = loop_now_us(c->cfg.loop) + PREDECESSOR_US;
+}
+
 static void install(struct coro *c, uint64_t id, const struct procs *members)
 {
 	struct group_view view = {.ring = c->ring, .id = id};
@@ -314,12 +331,11 @@ static void install(struct coro *c, uint64_t id, const struct procs *members)
 	was_full = c->queue.was_full;
 	group_queue_clear(&c->queue);
 	c->queue.was_full = was_full;
-	/* Without us if a dead daemon of this node is still in the group; our greeting follows. */
-	c->viewed = find(&c->cur, c->self.node, (uint32_t)getpid()) != NULL;
-	if (!c->viewed) {
-		c->state = c->state == LEAVING ? LEAVING : GREETING;
+	if (!find(&c->cur, c->self.node, (uint32_t)getpid())) {
+		left_out(c);
 		return;
 	}
+	c->viewed = true;
 	if (c->state == GREETING)
 		c->state = MEMBER;
 	c->stats.views++;

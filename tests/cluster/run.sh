@@ -30,7 +30,7 @@ daemon-frozen		45	tests/cluster/scenarios/daemon-frozen.sh
 daemon-killed		45	tests/cluster/scenarios/daemon-killed.sh
 all-killed		45	tests/cluster/scenarios/all-killed.sh
 stale-member		45	tests/cluster/scenarios/stale-member.sh
-late-node		45	tests/cluster/scenarios/late-node.sh
+late-node		60	tests/cluster/scenarios/late-node.sh
 fence-fails		45	tests/cluster/scenarios/fence-fails.sh
 forgotten		60	tests/cluster/scenarios/forgotten.sh
 zombie-timeout		45	tests/cluster/scenarios/zombie-timeout.sh

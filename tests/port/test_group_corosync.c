@@ -682,6 +682,39 @@ TEST(a_dead_daemon_of_the_node_is_waited_for)
 	stop();
 }
 
+/* The ring changes meanwhile, and of two daemons of a node the lower pid is taken. */
+TEST(another_daemon_of_the_node_that_came_and_went_is_got_over)
+{
+	struct fake_event *e;
+
+	start_member();
+	e = put_event();
+	add(e->members, &e->member_count, 1, 11, 0);
+	add(e->members, &e->member_count, 2, ME, 0);
+	add(e->members, &e->member_count, 2, 1, 0);
+	add(e->joined, &e->joined_count, 2, 1, CPG_REASON_JOIN);
+	add(e->left, &e->left_count, 3, 33, CPG_REASON_NODEDOWN);
+	ring(1, 12);
+	turn_for(50000);
+	CHECK_EQ_INT(n.views, 1);
+	CHECK_EQ_INT(fake.sent_count, 1);
+	CHECK_EQ_INT(group_send(n.group, "x", 1), -ENOTCONN);
+	e = put_event();
+	add(e->members, &e->member_count, 1, 11, 0);
+	add(e->members, &e->member_count, 2, ME, 0);
+	add(e->left, &e->left_count, 2, 1, CPG_REASON_PROCDOWN);
+	turn_for(50000);
+	CHECK_EQ_INT(fake.sent_count, 2);
+	deliver_sent(1);
+	turn();
+	CHECK_EQ_INT(n.views, 2);
+	CHECK_EQ_INT(n.losses, 0);
+	CHECK_EQ_U64(n.view.id, sent_id(1));
+	CHECK(n.view.count == 2 && n.view.node[1] == 2 && n.view.fresh[1]);
+	CHECK_EQ_INT(group_send(n.group, "x", 1), 0);
+	stop();
+}
+
 TEST(nonsense_is_ignored)
 {
 	uint8_t nonsense[HEADER] = "DDRG\2";

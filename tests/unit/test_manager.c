@@ -71,12 +71,6 @@ void array_learn(struct array *a, const struct store_array *desc)
 	(void)desc;
 }
 
-void array_told(struct array *a, const struct store_array *desc)
-{
-	(void)a;
-	(void)desc;
-}
-
 void say(int priority, const char *format, ...)
 {
 	va_list ap;
@@ -101,7 +95,8 @@ void daemon_warn(const char *format, ...)
 static struct mailbox box;
 static struct worker worker;
 static struct config conf;
-static unsigned told_forgotten;
+static unsigned told_forgotten, told_count;
+static struct store_array told;
 
 static void kick(void *arg)
 {
@@ -110,7 +105,8 @@ static void kick(void *arg)
 
 static void news(const struct store_array *desc)
 {
-	(void)desc;
+	told = *desc;
+	told_count++;
 }
 
 static void forgot(const struct store_forgotten *f)
@@ -230,6 +226,7 @@ static struct store_array desc_of(unsigned i, const char *name)
 	memcpy(d.uuid, &i, sizeof(i));
 	for (uint32_t m = 0; m < d.count; m++)
 		snprintf(d.uri[m], sizeof(d.uri[m]), "/dev/m%u", m);
+	memcpy(d.agreed, d.uri, sizeof(d.agreed));
 	return d;
 }
 
@@ -415,6 +412,141 @@ TEST(a_damaged_list_counts_as_far_as_it_can_be_read)
 	fresh_dir();
 	file_write("forgotten", "01000000-d0d0-d0d0-d0d0-d0d0d0d0d0d0 17\nx\n02000000-d0d0-");
 	life(half_a_list);
+	remove_dir();
+}
+
+/* ---- URIs ---------------------------------------------------------------------------------- */
+
+/* The array's thread reaches member m by this, added or not. */
+static void reached(struct known *k, uint32_t m, const char *uri, bool added)
+{
+	struct store_array live = k->desc;
+
+	strcpy(live.uri[m], uri);
+	env.changed(k->array, &live, 1u << m, added ? 1u << m : 0);
+	settle();
+}
+
+static void own_uri(void)
+{
+	struct store_array d = desc_of(1, "vol0");
+	struct known *k;
+
+	create(1, "vol0");
+	k = manager_find("vol0", false);
+	told_count = 0;
+	reached(k, 1, "/dev/own", false);
+	CHECK(told_count == 0 && k->desc.version == 1);
+	CHECK_EQ_STR(k->desc.uri[1], "/dev/own");
+	d.version = 2;
+	d.options.release_delay_ms++;
+	CHECK_EQ_INT(manager_apply(&d, false), 1);
+	CHECK_EQ_STR(k->desc.uri[1], "/dev/own");
+	settle();
+}
+
+static void own_uri_is_not_told(void)
+{
+	struct known *k = manager_find("vol0", false);
+	struct store_array d = k->desc;
+
+	CHECK_EQ_STR(k->desc.uri[1], "/dev/own");
+	CHECK_EQ_INT(manager_change(&d, false), 0);
+	CHECK(told_count == 1 && told.version == 3);
+	CHECK_EQ_STR(told.agreed[1], "/dev/m1");
+	reached(k, 2, "/dev/new", true);
+	CHECK(told_count == 2 && told.version == 4);
+	CHECK_EQ_STR(told.agreed[2], "/dev/new");
+	d = told;
+	d.version = 5;
+	strcpy(d.agreed[1], "/dev/moved");
+	CHECK_EQ_INT(manager_apply(&d, false), 1);
+	settle();
+}
+
+static void moved_member(void)
+{
+	struct known *k = manager_find("vol0", false);
+
+	CHECK_EQ_STR(k->desc.uri[0], "/dev/m0");
+	CHECK_EQ_STR(k->desc.uri[1], "/dev/moved");
+	CHECK_EQ_STR(k->desc.uri[2], "/dev/new");
+	CHECK_EQ_STR(k->desc.agreed[1], "/dev/moved");
+}
+
+TEST(a_node_keeps_its_own_uri_until_the_member_moves)
+{
+	fresh_dir();
+	life(own_uri);
+	life(own_uri_is_not_told);
+	life(moved_member);
+	remove_dir();
+}
+
+static void of_an_early_build(void)
+{
+	struct known *k = manager_find("vol0", false);
+
+	CHECK(k && !k->damaged && k->desc.count == 2);
+	CHECK_EQ_STR(k->desc.agreed[1], "/dev/b");
+}
+
+TEST(a_file_without_what_was_agreed_has_it_in_its_members)
+{
+	fresh_dir();
+	file_write("vol0.array", "version = 1\nname = vol0\n"
+				 "uuid = 01000000-d0d0-d0d0-d0d0-d0d0d0d0d0d0\n"
+				 "member = /dev/a\nmember = /dev/b\nend = yes\n");
+	life(of_an_early_build);
+	remove_dir();
+}
+
+/* ---- versions ------------------------------------------------------------------------------- */
+
+/* Of the same version as the one before in the list, and greater. */
+static struct store_array rival(unsigned i)
+{
+	struct store_array d = desc_of(1, "vol0");
+
+	d.version = 7;
+	if (i >= 1)
+		d.started = true;
+	if (i >= 2)
+		d.options.force_members = 1;
+	if (i >= 3)
+		strcpy(d.agreed[2], "/dev/moved");
+	return d;
+}
+
+static void rivals(void)
+{
+	struct known *k;
+
+	for (unsigned i = 0; i < 4; i++) {
+		for (unsigned j = 0; j < 4; j++) {
+			struct store_array d = rival(i), e = rival(j);
+
+			e.version = d.version = 7 + 4 * i + j;
+			strcpy(e.uri[1], "/dev/own"); /* is told to nobody, and takes no part */
+			CHECK_EQ_INT(manager_apply(&d, false), 1);
+			said[0] = '\0';
+			CHECK_EQ_INT(manager_apply(&e, false), j > i);
+			CHECK((strstr(said, "was made here and elsewhere") != NULL) == (j > i));
+			k = manager_find("vol0", false);
+			if (j > i)
+				d = e;
+			CHECK(k->desc.started == d.started &&
+			      k->desc.options.force_members == d.options.force_members);
+			CHECK_EQ_STR(k->desc.agreed[2], d.agreed[2]);
+		}
+	}
+	CHECK(told_count == 0);
+}
+
+TEST(two_descriptions_of_one_version_end_as_one_on_every_node)
+{
+	fresh_dir();
+	life(rivals);
 	remove_dir();
 }
 

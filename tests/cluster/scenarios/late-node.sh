@@ -49,6 +49,28 @@ holds 1 "[m['uri'] for m in a['members']] == ['$(exporter_uri 1)', '$(exporter_u
 writers_stop 1 2 3
 compare_on 1 3
 
+step "an option is set"
+told() { # VERSION: it has come to all, and to their disks
+	local n
+	for n in 1 2 3; do
+		grep -qx "version = $1" "$CLUSTER_DIR/node$n/$known" || return 1
+	done
+}
+version=$(sed -n 's/^version = //p' "$CLUSTER_DIR/node1/$known")
+for n in 1 3; do
+	log_mark $n
+	ctl $n set vol0 release_delay ${n}s >/dev/null || fail "set"
+	version=$((version + 1))
+	within 5 "version $version on all nodes" told $version
+	sleep 3 # the URIs are looked at twice a second
+	told $version || fail "the version moves on: $(grep -h ^version "$CLUSTER_DIR"/node?/"$known" | tr '\n' ' ')"
+	holds 3 "[m['uri'] for m in a['members']] == ['$(exporter_uri 1)', '$(exporter_uri 2)/', '$(exporter_uri 3)/']" ||
+		fail "node 3 lost its own URIs: $(tells 3 '[m["uri"] for m in a["members"]]')"
+	! log_has $n "is connected" || fail "node $n opened a member a second time"
+done
+grep -q "^member = $(exporter_uri 3)/$" "$CLUSTER_DIR/node3/$known" || fail "node 3 keeps its own URIs in memory only"
+! grep -q "^member = .*/$" "$CLUSTER_DIR/node1/$known" || fail "node 1 took a URI of node 3"
+
 step "one of them leads to another device"
 uris "$(exporter_uri 1)" "$(exporter_uri 4)" "$(exporter_uri 3)"
 within 15 "node 3 says so" log_has 3 "$(exporter_uri 4) is not member 1: it carries no superblock of this array"

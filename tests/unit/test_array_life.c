@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * What an array asks of other threads. Here they are mailboxes that the test empties when it likes,
+ * and the disk is what was put there last.
+ */
+#include <errno.h>
+#include <sys/mman.h>
+
+#include "daemon/array_int.h"
+#include "tests/lib/test.h"
+
+/* ---- what is not here ----------------------------------------------------------------------- */
+
+static struct array *a;
+static struct mailbox main_box;
+static struct worker worker;
+static struct config conf;
+static struct store_record disk;
+static int disk_err;
+static uint64_t last_inc;
+static unsigned records_done, restarts, fences_done;
+static struct fence_ask *asked[4];
+static unsigned asked_count;
+static void (*again)(struct array *a);
+
+void array_phase(struct array *x, enum array_phase phase)
+{
+	x->phase = phase;
+}
+
+void array_waits(struct array *x, const char *format, ...)
+{
+	(void)x;
+	(void)format;
+}
+
+void array_fail(struct array *x, const char *format, ...)
+{
+	(void)x;
+	CHECK_MSG(false, "%s", format);
+}
+
+void array_say(const struct array *x, int priority, const char *format, ...)
+{
+	(void)x;
+	(void)priority;
+	(void)format;
+}
+
+void array_again(struct array *x, uint32_t ms, void (*do_it)(struct array *a))
+{
+	(void)x;
+	(void)ms;
+	again = do_it;
+}
+
+void array_run(struct array *x)
+{
+	x->phase = ARRAY_PHASE_RUN;
+}
+
+void array_close_check(struct array *x)
+{
+	(void)x;
+}
+
+void pump_push(struct array *x, const struct event *ev)
+{
+	(void)x;
+	records_done += ev->type == EV_RECORD_DONE;
+	restarts += ev->type == EV_RESTART;
+	fences_done += ev->type == EV_FENCE_DONE;
+}
+
+uint8_t engine_member_of_dev(const struct engine *e, uint32_t dev)
+{
+	(void)e;
+	(void)dev;
+	return 0xff;
+}
+
+void fence_run(struct fence_ask *ask)
+{
+	CHECK(asked_count < 4);
+	asked[asked_count++] = ask;
+}
+
+int store_put_record(const char *name, const struct store_record *r, char why[STORE_WHY_BYTES])
+{
+	(void)name;
+	(void)why;
+	if (!disk_err)
+		disk = *r;
+	return disk_err;
+}
+
+int store_get_record(const char *name, struct store_record *r, char why[STORE_WHY_BYTES])
+{
+	(void)name;
+	(void)why;
+	*r = disk;
+	return 0;
+}
+
+int store_incarnation(uint64_t *inc, char why[STORE_WHY_BYTES])
+{
+	(void)why;
+	*inc = ++last_inc;
+	return 0;
+}
+
+/* ---- an array ------------------------------------------------------------------------------- */
+
+static void kick(void *arg)
+{
+	(void)arg;
+}
+
+static void changed(struct array *x, const struct store_array *desc, uint32_t found, uint32_t added)
+{
+	(void)x;
+	(void)desc;
+	CHECK(!found && !added);
+}
+
+static void settle(void)
+{
+	while (mailbox_run(&worker.box) | mailbox_run(&main_box) | mailbox_run(&a->box))
+		;
+}
+
+static void begin(void)
+{
+	disk_err = 0;
+	memset(&disk, 0, sizeof(disk));
+	disk.clean = true;
+	records_done = restarts = fences_done = asked_count = 0;
+	again = NULL;
+	a = mmap(NULL, sizeof(*a), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(a != MAP_FAILED);
+	a->env.conf = &conf;
+	a->env.main = &main_box;
+	a->env.worker = &worker;
+	a->env.changed = changed;
+	a->self.node = 1;
+	mailbox_init(&main_box, kick, NULL);
+	mailbox_init(&worker.box, kick, NULL);
+	mailbox_init(&a->box, kick, NULL);
+	life_load(a);
+	settle();
+	CHECK(a->phase == ARRAY_PHASE_RUN && a->inc == disk.inc && !disk.clean);
+}
+
+static void end(void)
+{
+	CHECK_EQ_U64(a->tasks, 0);
+	CHECK(!munmap(a, sizeof(*a))); /* whoever comes too late does not get far */
+}
+
+static void record(uint64_t epoch)
+{
+	struct record r = {.acked = {.num = epoch}};
+
+	life_record(a, &r);
+}
+
+/* As pump_end does. */
+static void renew(void)
+{
+	a->restarting = true;
+	life_renew(a);
+}
+
+/* ---- records -------------------------------------------------------------------------------- */
+
+TEST(a_record_is_tried_again_until_it_is_on_disk)
+{
+	begin();
+	disk_err = -ENOSPC;
+	record(5);
+	settle();
+	CHECK(again && !records_done);
+	disk_err = 0;
+	again(a);
+	settle();
+	CHECK(records_done == 1 && disk.record.acked.num == 5);
+	end();
+}
+
+/* The time to try again comes while the new incarnation is made, before or after it is on disk. */
+TEST(a_record_that_is_tried_again_never_brings_an_old_incarnation_back)
+{
+	for (int after = 0; after < 2; after++) {
+		uint64_t inc;
+
+		begin();
+		disk_err = -ENOSPC;
+		record(5);
+		settle();
+		CHECK(again);
+		disk_err = 0;
+		renew();
+		if (after)
+			mailbox_run(&worker.box);
+		again(a);
+		inc = last_inc + !after;
+		settle();
+		CHECK(restarts == 1 && records_done == 1);
+		CHECK_EQ_U64(disk.inc, inc);
+		CHECK_EQ_U64(disk.record.acked.num, 5);
+		end();
+	}
+}
+
+/* ---- fences --------------------------------------------------------------------------------- */
+
+static void ask(uint32_t node)
+{
+	a->e = (struct engine *)(void *)a; /* there is one; nobody here looks into it */
+	life_fence(a, node, 7);
+	settle();
+}
+
+TEST(fences_are_answered_in_any_order)
+{
+	begin();
+	ask(2);
+	ask(3);
+	ask(4);
+	asked[1]->done(asked[1], 0, "");
+	asked[0]->done(asked[0], 0, "");
+	settle();
+	CHECK(fences_done == 2);
+	asked[2]->done(asked[2], -EIO, "");
+	settle();
+	CHECK(fences_done == 3 && !a->fences);
+	end();
+}
+
+/* One is answered just before the end, one after it, and one when the array has been freed. */
+TEST(the_end_does_not_wait_for_fences)
+{
+	begin();
+	ask(2);
+	ask(3);
+	ask(4);
+	CHECK_EQ_U64(a->tasks, 0);
+	a->phase = ARRAY_PHASE_CLOSE;
+	asked[0]->done(asked[0], 0, "");
+	settle();
+	life_ended(a);
+	asked[1]->done(asked[1], 0, "");
+	settle();
+	CHECK(!fences_done);
+	end();
+	asked[2]->done(asked[2], -EIO, "");
+}
