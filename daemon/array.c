@@ -267,6 +267,11 @@ static void engine_cfg_fill(struct array *a, struct engine_cfg *cfg)
 			  "heartbeat_limit %u ms is more than half of corosync's token time-out, "
 			  "%u ms: lower it, or a node that was cut off may write too long",
 			  cfg->tun.heartbeat_limit_ms, a->self.token_ms);
+	if (a->lease_ms && a->lease_ms < 2 * cfg->tun.heartbeat_limit_ms)
+		array_say(a, LOG_WARNING,
+			  "zombie_timeout in [fence] is only %u ms longer than request_timeout: "
+			  "raise it, or a heartbeat that is a little late breaks off all members",
+			  a->lease_ms);
 	if (cfg->tun.heartbeat_ms * 4 > cfg->tun.heartbeat_limit_ms)
 		cfg->tun.heartbeat_ms = cfg->tun.heartbeat_limit_ms / 4;
 }

@@ -200,7 +200,7 @@ static void member_cfg_fill(const struct array *a, struct member_cfg *cfg)
 static struct dev *dev_by_uri(struct array *a, const char *uri)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-		if (a->dev[i].used && !strcmp(a->dev[i].uri, uri))
+		if (a->dev[i].used && !a->dev[i].closing && !strcmp(a->dev[i].uri, uri))
 			return &a->dev[i];
 	}
 	return NULL;
@@ -214,7 +214,7 @@ static void dev_open_uri(struct array *a, const char *uri)
 	uint32_t i = 0;
 	int err;
 
-	if (d && !d->closing) {
+	if (d) {
 		d->opened_us = loop_now_us(a->loop);
 		return;
 	}

@@ -465,6 +465,8 @@ void flush_members(struct engine *e, struct batch *b, uint32_t mask);
 void misread_advance(struct engine *e); /* who was given up for a read error, and is needed now */
 void dio_done(struct engine *e, const struct event *ev);
 void dio_advance(struct engine *e);
+int plan_alloc(struct plan *p, const struct geo *g, uint32_t count);
+void plan_free(struct plan *p);
 
 /* devs.c */
 void sb_read(struct engine *e, uint32_t dev);
@@ -474,8 +476,6 @@ void dev_up(struct engine *e, const struct event *ev);
 void dev_down(struct engine *e, const struct event *ev);
 void devs_bind(struct engine *e);
 void devs_advance(struct engine *e);
-int plan_alloc(struct plan *p, const struct geo *g, uint32_t count);
-void plan_free(struct plan *p);
 
 /* leader.c */
 void admin_submit(struct engine *e, const struct event *ev);

@@ -397,12 +397,6 @@ static void suspects_advance(struct engine *e)
 	}
 }
 
-/*
- * A wish that would leave fewer than k members in sync is not granted; it waits. If only some nodes
- * have lost the member, those nodes are the problem: after a while they are evicted (R7). If all of
- * them reach it again, what it had in its cache may be gone on more than m members: parity of all
- * dirty regions is computed anew (R17). A member that answers with errors stays out of use.
- */
 static uint64_t reach_us(const struct engine *e)
 {
 	uint32_t ms = e->cfg.tun.reach_ms;
@@ -410,6 +404,12 @@ static uint64_t reach_us(const struct engine *e)
 	return (ms > e->cfg.tun.evict_ms ? ms : e->cfg.tun.evict_ms) * 1000ull;
 }
 
+/*
+ * A wish that would leave fewer than k members in sync is not granted; it waits. If only some nodes
+ * have lost the member, those nodes are the problem: after a while they are evicted (R7). If all of
+ * them reach it again, what it had in its cache may be gone on more than m members: parity of all
+ * dirty regions is computed anew (R17). A member that answers with errors stays out of use.
+ */
 static void stuck_member(struct engine *e, uint8_t i, bool *all_back)
 {
 	bool some = false;

@@ -163,7 +163,9 @@ struct member_ops {
 	/* Required. From until_us on, in the loop's time, no byte of a WRITE or ZEROES may be
 	 * handed to the kernel any more (R7): the other nodes take over where this one has written.
 	 * What is submitted and not sent by then is not sent: the connection breaks, with
-	 * -ETIMEDOUT. Moved on again and again, before that; UINT64_MAX, as at open: no limit. */
+	 * -ETIMEDOUT. Moved on again and again, before that; UINT64_MAX, as at open: no limit.
+	 * A local member has no time limit for what its kernel has either: it looks at a request's
+	 * start only. */
 	void (*lease)(struct member *m, uint64_t until_us);
 	/* Required if up() ever waits for it. The answer to fence_connection(), err = 0 or -errno.
 	 * One that is not asked for any more is ignored. */
