@@ -89,23 +89,23 @@ run() {
 	stop_fake
 }
 
-# As run, with standard error on a terminal, and without what was asked.
+# As run, with standard error on a terminal, and without what was asked. This side keeps the terminal
+# open and ends the text itself: after the last close a reader may get EIO with text still unread.
 on_terminal() {
 	local status=0
 
 	start_fake
 	say_command "$@"
 	python3 - "$ctl" --ipc "$name" "$@" >>"$out" <<-'EOF' || status=$?
-	import os, pty, subprocess, sys
+	import os, pty, subprocess, sys, threading
+	end = b"\0end"
 	leader, terminal = pty.openpty()
 	p = subprocess.Popen(sys.argv[1:], stderr=terminal)
-	os.close(terminal)
+	threading.Thread(target=lambda: (p.wait(), os.write(terminal, end))).start()
 	text = b""
-	while True:
-	    try:
-	        text += os.read(leader, 4096)
-	    except OSError:
-	        break
+	while not text.endswith(end):
+	    text += os.read(leader, 4096)
+	text = text[:-len(end)]
 	for line in text.replace(b"\r\n", b"\n").splitlines(True):
 	    print("!", repr(line)[2:-1])
 	sys.exit(p.wait())
