@@ -181,9 +181,11 @@ struct fio { /* a front-end request */
 	struct list link;
 	uint64_t tag, offset, next;
 	uint32_t bytes, flags, parts; /* parts under way */
+	uint32_t ended;               /* parts that are through */
 	enum io_op op;
 	bool split_done, flushing;
-	bool held; /* through, but not to be answered while the gate is closed */
+	bool held;  /* through, but not to be answered while the gate is closed */
+	bool again; /* a write: a member may have lost parts that were through */
 	int err;
 	uint8_t *data;
 	struct batch batch;

@@ -29,6 +29,12 @@ static void fio_check(struct engine *e, struct fio *f)
 		f->held = true;
 		return;
 	}
+	if (!f->err && f->again && e->state == ENGINE_ACTIVE) {
+		f->next = f->offset;
+		f->split_done = f->held = f->again = false;
+		f->ended = 0;
+		return;
+	}
 	o = out_add(e, OUT_IO_DONE);
 	o->io_done.tag = f->tag;
 	o->io_done.err = f->err;
@@ -63,6 +69,7 @@ void op_done(struct engine *e, struct op *op, int err)
 		f->err = err;
 	op_release(e, op);
 	f->parts--;
+	f->ended++;
 	fio_check(e, f);
 }
 
@@ -169,7 +176,7 @@ static void reads_spoil(struct engine *e, const struct op *w)
 }
 
 /* What this member has answered may be gone from its cache (R17): writes that nobody has been told
- * of yet go to it again, unless it leaves the map. */
+ * of yet go to it again, unless it leaves the map. One of which parts are through begins anew. */
 void io_lost(struct engine *e, uint8_t member)
 {
 	list_for_each(it, tmp, &e->ops)
@@ -181,6 +188,12 @@ void io_lost(struct engine *e, uint8_t member)
 		op->ok &= ~(1u << member);
 		if (op->state == OPS_IO)
 			op->batch.ok &= ~(1u << member);
+	}
+	list_for_each(it, tmp, &e->fios)
+	{
+		struct fio *f = list_entry(it, struct fio, link);
+
+		f->again |= f->ended && (f->op == IO_WRITE || f->op == IO_ZEROES);
 	}
 }
 

@@ -228,15 +228,17 @@ void fault_cluster_power(struct sim *s, bool exporters)
 			fault_exporter_power(s, i, rng_range(&s->rng, 5 * MS, 500 * MS), true);
 }
 
-/* All exporters lose power, the nodes go on. What was answered and not flushed may be gone. */
+/* All exporters lose power, the nodes go on. What was answered and not flushed may be gone. Best
+ * while parts of a write are through. */
 static void on_exporters(struct sim *s, struct hev *ev)
 {
 	bool fits = !s->planner.healing && may_lose(s) && s->now > s->planner.cluster_down_until;
 
-	(void)ev;
 	for (uint32_t i = 0; i < s->o.nodes; i++)
 		fits = fits && !s->node[i].st.proposing;
-	if (fits) {
+	if (fits && ev->a < 200 && !front_in_parts(s)) {
+		sim_at(s, 1 * MS, on_exporters, ev->a + 1, 0, NULL);
+	} else if (fits) {
 		stats_fault(s, F_EXPORTERS_POWER);
 		for (uint32_t i = 0; i < s->o.disks; i++)
 			if (s->disk[i].powered)
@@ -244,7 +246,7 @@ static void on_exporters(struct sim *s, struct hev *ev)
 				    s, i, 5 * MS + mix64(s->seed ^ s->now ^ i) % (300 * MS), true);
 		oracle_power(s);
 	} else {
-		sim_at(s, 50 * MS, on_exporters, 0, 0, NULL);
+		sim_at(s, 50 * MS, on_exporters, ev->a, 0, NULL);
 	}
 }
 

@@ -19,7 +19,6 @@
 
 #include "sim.h"
 
-#define RUN_BLOCKS 32u
 #define HOT_BLOCKS 48u
 
 static void on_front(struct sim *s, struct hev *ev);
@@ -43,13 +42,13 @@ static uint32_t owner_single(const struct sim *s, uint64_t block)
 
 static uint32_t owner_run(const struct sim *s, uint64_t block)
 {
-	return (uint32_t)((block / RUN_BLOCKS + s->shift) % s->o.nodes);
+	return (uint32_t)((block / s->o.run_blocks + s->shift) % s->o.nodes);
 }
 
 /* The first half of the array goes by single blocks, the second by runs. */
 static uint64_t half(const struct sim *s)
 {
-	return s->oracle.blocks / 2 / RUN_BLOCKS * RUN_BLOCKS;
+	return s->oracle.blocks / 2 / s->o.run_blocks * s->o.run_blocks;
 }
 
 static uint64_t single_block(struct sim *s, const struct simnode *n, bool hot)
@@ -78,12 +77,12 @@ static uint64_t run_block(struct sim *s, struct simnode *n, bool seq, uint32_t *
 	else
 		block = rng_range(&s->rng, half(s), last - 1);
 	for (uint32_t i = 0; i < 2 * s->o.nodes && owner_run(s, block) != n->idx; i++) {
-		block = (block / RUN_BLOCKS + 1) * RUN_BLOCKS;
+		block = (block / s->o.run_blocks + 1) * s->o.run_blocks;
 		if (block >= last)
 			block = half(s);
 	}
-	if (*blocks > RUN_BLOCKS - block % RUN_BLOCKS)
-		*blocks = (uint32_t)(RUN_BLOCKS - block % RUN_BLOCKS);
+	if (*blocks > s->o.run_blocks - block % s->o.run_blocks)
+		*blocks = (uint32_t)(s->o.run_blocks - block % s->o.run_blocks);
 	if (*blocks > last - block)
 		*blocks = (uint32_t)(last - block);
 	if (owner_run(s, block) != n->idx && !s->o.races)
@@ -347,6 +346,22 @@ uint32_t front_inflight(const struct sim *s)
 	for (uint32_t i = 0; i < s->o.nodes; i++)
 		sum += s->node[i].front.inflight;
 	return sum;
+}
+
+/* A write of several regions is under way for so long that some of it may be through. */
+bool front_in_parts(const struct sim *s)
+{
+	for (uint32_t i = 0; i < s->o.nodes; i++)
+		for (uint32_t k = 0; k < SIM_FRONT_DEPTH; k++) {
+			const struct fop *f = &s->node[i].front.op[k];
+			uint64_t first = f->offset / DDR_BLOCK_BYTES;
+			uint64_t last = first + f->bytes / DDR_BLOCK_BYTES - 1;
+
+			if (f->used && f->wid && s->now - f->issued_us > 2 * s->o.disk_lo_us &&
+			    geo_region_of(&s->geo, first) != geo_region_of(&s->geo, last))
+				return true;
+		}
+	return false;
 }
 
 /* A reader of the whole array, at the end. True when it is through. */

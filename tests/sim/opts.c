@@ -6,6 +6,7 @@
 
 #define MOST_USER_BYTES (3u << 20) /* small, so that a seed takes some milliseconds */
 #define SPARES 3u
+#define LONG_RUN 64u
 
 static uint32_t draw(struct sim *s, uint32_t lo, uint32_t hi)
 {
@@ -34,6 +35,11 @@ static void draw_geometry(struct sim *s)
 	o->members = (1u << o->geo.order) + o->geo.m;
 	o->disks = o->members + SPARES;
 	o->clean = rng_chance(&s->rng, 750);
+}
+
+static uint64_t array_blocks(const struct geo_params *p)
+{
+	return ((p->member_bytes - DATA_ALIGN) << p->order) / DDR_BLOCK_BYTES;
 }
 
 static void draw_tunables(struct sim *s)
@@ -92,6 +98,12 @@ void opts_draw(struct sim *s, uint32_t force_nodes)
 	o->fence_fail_permille = rng_chance(&s->rng, 500) ? 0 : 400;
 	o->faultless = rng_chance(&s->rng, 30);
 	o->faults = draw(s, 3, 7);
+	o->run_blocks = 32;
+	if (mix64(s->seed) >> 6 & 1 &&
+	    array_blocks(&o->geo) >= 2ull * o->nodes * LONG_RUN) { /* requests of several parts */
+		o->run_blocks = LONG_RUN;
+		o->max_blocks = LONG_RUN;
+	}
 	o->fences_itself = o->fence_cuts && mix64(s->seed) & 1;
 	o->own_fence_fails = o->fences_itself && mix64(s->seed) >> 4 & 1;
 	o->strikes_rebuilds = o->nodes > 1 && mix64(s->seed) >> 2 & 1;

@@ -106,6 +106,7 @@ struct opts {
 	uint32_t fence_fail_permille;
 	uint32_t writes; /* at least so many in the safety phase */
 	uint32_t depth, max_blocks;
+	uint32_t run_blocks; /* one node's share in a row */
 	uint32_t read_permille, flush_permille, zeroes_permille, fua_permille;
 	uint64_t think_us;
 	uint32_t faults;
@@ -367,6 +368,7 @@ void front_removed(struct sim *s, struct simnode *n); /* at EV_RESTART: nothing 
 void front_abort(struct sim *s, struct simnode *n);   /* the daemon is gone */
 bool front_read_all(struct sim *s, struct simnode *n);
 uint32_t front_inflight(const struct sim *s);
+bool front_in_parts(const struct sim *s);
 uint32_t front_inflight_at(const struct simnode *n);
 
 /* ---- oracle.c, risk.c ----------------------------------------------------------------------- */

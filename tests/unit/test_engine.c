@@ -27,6 +27,7 @@ struct world {
 	uint32_t hung;      /* members whose superblock writes neither land nor end */
 	bool mute;          /* what is sent is lost */
 	uint32_t slow;      /* members whose answers to consumers' writes are held back */
+	uint64_t slow_from; /* ... that lie there or above */
 	uint64_t slow_id[64];
 	uint32_t slow_count;
 	uint64_t instance; /* of the exporters */
@@ -115,7 +116,8 @@ static void do_io(const struct out *o)
 			p += o->io.iov[i].iov_len;
 		}
 	}
-	if (o->io.kind == KIND_DATA && o->io.op == DEV_WRITE && w.slow >> o->io.dev & 1) {
+	if (o->io.kind == KIND_DATA && o->io.op == DEV_WRITE && w.slow >> o->io.dev & 1 &&
+	    o->io.offset >= w.slow_from) {
 		CHECK(w.slow_count < 64);
 		w.slow_id[w.slow_count++] = o->io.id;
 		return;
@@ -211,6 +213,17 @@ static struct engine_status status(void)
 	return st;
 }
 
+static void quorum(bool quorate)
+{
+	struct event ev = {.type = EV_QUORUM};
+
+	ev.view.ring = (struct ring){1, 1};
+	ev.view.count = 1;
+	ev.view.node[0] = 1;
+	ev.view.quorate = quorate;
+	step(ev);
+}
+
 /* Nothing but what is told to it at once has happened. */
 static void start_cold(void)
 {
@@ -230,9 +243,7 @@ static void start_cold(void)
 	ev.view.count = 1;
 	ev.view.node[0] = 1;
 	step(ev);
-	ev.type = EV_QUORUM;
-	ev.view.quorate = true;
-	step(ev);
+	quorum(true);
 	for (uint32_t i = 0; i < MEMBERS; i++) {
 		struct event up = {.type = EV_DEV_UP};
 
@@ -885,6 +896,31 @@ TEST(a_lost_cache_is_not_waived_by_breaking_off_once_more)
 	finish();
 }
 
+static void answer_slow(void)
+{
+	w.slow = 0;
+	for (uint32_t i = 0; i < w.slow_count; i++) {
+		struct event done = {.type = EV_DEV_DONE};
+
+		done.done.id = w.slow_id[i];
+		step(done);
+	}
+	w.slow_count = 0;
+}
+
+/* Members 1 and 2 break off and return without the stripe at `at`. */
+static void caches_lost(uint64_t at)
+{
+	dev_event(EV_DEV_DOWN, 1);
+	dev_event(EV_DEV_DOWN, 2);
+	memset(w.disk[1] + at, 0x11, 2048);
+	memset(w.disk[2] + at, 0x22, 2048);
+	run_ms(100);
+	dev_event(EV_DEV_UP, 1);
+	dev_event(EV_DEV_UP, 2);
+	run_ms(300);
+}
+
 /* R17: one member has answered from a cache that it then lost, another is slow. The write is whole
  * when it is answered, also on that member. */
 TEST(a_write_goes_again_to_a_member_that_lost_its_cache_meanwhile)
@@ -906,21 +942,8 @@ TEST(a_write_goes_again_to_a_member_that_lost_its_cache_meanwhile)
 	step(ev);
 	run_ms(50);
 	CHECK(w.slow_count > 0 && !w.io_done[1]);
-	w.slow = 0;
-	dev_event(EV_DEV_DOWN, 1);
-	dev_event(EV_DEV_DOWN, 2);
-	memset(w.disk[1] + at, 0x11, 2048);
-	memset(w.disk[2] + at, 0x22, 2048);
-	run_ms(100);
-	dev_event(EV_DEV_UP, 1);
-	dev_event(EV_DEV_UP, 2);
-	run_ms(300);
-	for (uint32_t i = 0; i < w.slow_count; i++) {
-		struct event done = {.type = EV_DEV_DONE};
-
-		done.done.id = w.slow_id[i];
-		step(done);
-	}
+	caches_lost(at);
+	answer_slow();
 	run_ms(6000);
 	CHECK(w.io_done[1]);
 	CHECK_EQ_INT(w.io_err[1], 0);
@@ -932,5 +955,77 @@ TEST(a_write_goes_again_to_a_member_that_lost_its_cache_meanwhile)
 	run_ms(50);
 	CHECK(w.io_done[2]);
 	CHECK(!memcmp(in, out, sizeof(in)));
+	finish();
+}
+
+/* R17: as before, but the part that they lost had been through, and the other one was slow. */
+TEST(a_write_in_parts_begins_anew_when_caches_are_lost)
+{
+	static uint8_t out[8192], in[8192];
+	struct event ev = {.type = EV_IO};
+	const struct geo *g;
+	uint64_t second;
+
+	create(1);
+	start();
+	run_ms(3000);
+	g = engine_geo(w.e);
+	second = geo_region_first(g, 1);
+	fill(out, sizeof(out), 5);
+	w.slow = 1u << 0;
+	w.slow_from = geo_offset(g, second);
+	ev.io.tag = 1;
+	ev.io.op = IO_WRITE;
+	ev.io.offset = (second - 1) * 4096;
+	ev.io.bytes = sizeof(out);
+	ev.io.data = out;
+	step(ev);
+	run_ms(50);
+	CHECK_EQ_U64(w.slow_count, 1);
+	CHECK(!w.io_done[1]);
+	caches_lost(geo_offset(g, second - 1));
+	answer_slow();
+	run_ms(6000);
+	CHECK_EQ_U64(w.io_done[1], 1);
+	CHECK_EQ_INT(w.io_err[1], 0);
+	CHECK(status().io_allowed && !status().unusable);
+	io(2, IO_READ, ev.io.offset, sizeof(in), in);
+	run_ms(50);
+	CHECK(w.io_done[2]);
+	CHECK_EQ_MEM(in, out, sizeof(in));
+	finish();
+}
+
+/* R17: all of it had been through, and its answer waited for quorum. */
+TEST(a_write_that_is_not_answered_yet_begins_anew_when_caches_are_lost)
+{
+	static uint8_t out[4096], in[4096];
+	struct event ev = {.type = EV_IO};
+
+	create(1);
+	start();
+	run_ms(3000);
+	fill(out, sizeof(out), 5);
+	w.slow = 1u << 0;
+	ev.io.tag = 1;
+	ev.io.op = IO_WRITE;
+	ev.io.bytes = sizeof(out);
+	ev.io.data = out;
+	step(ev);
+	run_ms(50);
+	quorum(false);
+	answer_slow();
+	run_ms(50);
+	CHECK(!w.io_done[1] && !status().io_allowed);
+	caches_lost(geo_offset(engine_geo(w.e), 0));
+	quorum(true);
+	run_ms(6000);
+	CHECK_EQ_U64(w.io_done[1], 1);
+	CHECK_EQ_INT(w.io_err[1], 0);
+	CHECK(status().io_allowed && !status().unusable);
+	io(2, IO_READ, 0, sizeof(in), in);
+	run_ms(50);
+	CHECK(w.io_done[2]);
+	CHECK_EQ_MEM(in, out, sizeof(in));
 	finish();
 }
