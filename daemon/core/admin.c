@@ -166,7 +166,8 @@ static void sb_place(struct engine *e, uint32_t dev)
 		sb.map.member[i] = e->map.member[i];
 		sb.map.member[i].state = MEMBER_MISSING;
 		sb.map.member[i].flags = 0;
-		sb.map.member[i].rebuilt_upto = sb.map.member[i].left = 0;
+		sb.map.member[i].rebuilt_upto = 0;
+		sb.map.member[i].left = sb.map.member[i].reached = 0;
 	}
 	sb.index = e->admin.member;
 	memcpy(sb.map.member[sb.index].uuid, e->admin.uuid, DDR_UUID_BYTES);
@@ -265,8 +266,14 @@ void admin_advance(struct engine *e)
 		admin_end(e, -ETIMEDOUT, "not every node reaches the device; see that all do");
 	} else if (e->admin.cmd == ADMIN_ADD) {
 		add_advance(e);
-	} else if (e->admin.cmd == ADMIN_READD && !e->ld.wanted[m] && all_reach_it(e, m)) {
-		e->ld.wanted[m] = MEMBER_REBUILDING;
+	} else if (e->admin.cmd == ADMIN_READD && !e->ld.wanted[m] && all_reach_it(e, m) &&
+		   member_sb_current(e, m)) {
+		if (member_older(e, m, e->map.member[m].reached))
+			admin_end(e, -EINVAL,
+				  "the device's superblock is older than the member was when it "
+				  "left, so this is an old copy of it; add it as a new one");
+		else
+			e->ld.wanted[m] = MEMBER_REBUILDING;
 	}
 }
 

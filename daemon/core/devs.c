@@ -72,6 +72,7 @@ void sb_read(struct engine *e, uint32_t i)
 	struct dev *d = &e->dev[i];
 
 	d->reading = true;
+	d->read_num = e->map.epoch.num;
 	d->fresh = d->stale_read = false;
 	d->retry_us = 0;
 	batch_init(&d->batch, sb_read_done);
@@ -101,6 +102,28 @@ void dev_reread(struct engine *e, uint32_t dev)
 		e->dev[dev].stale_read = true;
 	else if (e->dev[dev].up)
 		sb_read(e, dev);
+}
+
+/* R15: member i, which is not in the map, is connected here, and what is known of its superblock is
+ * from after it left. Else that is read again. */
+bool member_sb_current(struct engine *e, uint8_t i)
+{
+	const struct map_member *mm = &e->map.member[i];
+	struct dev *d = e->dev_of[i] == NO_DEV ? NULL : &e->dev[e->dev_of[i]];
+
+	if (!d)
+		return false;
+	if (!d->reading && (d->read_num >= mm->left || d->sb.map.epoch.num >= mm->reached))
+		return true;
+	if (!d->reading && !d->retry_us)
+		sb_read(e, e->dev_of[i]);
+	return false;
+}
+
+/* R15: nothing says that the device still has what the member had when it left. */
+bool member_older(const struct engine *e, uint8_t i, uint64_t reached)
+{
+	return e->dev_of[i] == NO_DEV || e->dev[e->dev_of[i]].sb.map.epoch.num < reached;
 }
 
 void dev_up(struct engine *e, const struct event *ev)

@@ -73,6 +73,7 @@ struct dev {
 	uint8_t member;    /* NO_MEMBER until the map names it */
 	uint32_t under_way;
 	uint64_t bytes, instance;
+	uint64_t read_num;    /* number of the map's epoch when the superblock was read last */
 	struct superblock sb; /* valid if sb_ok */
 	struct batch batch;
 	struct iovec iov[SB_COPIES];
@@ -474,6 +475,8 @@ void plan_free(struct plan *p);
 void sb_read(struct engine *e, uint32_t dev);
 void devs_reread(struct engine *e);
 void dev_reread(struct engine *e, uint32_t dev);
+bool member_sb_current(struct engine *e, uint8_t member);
+bool member_older(const struct engine *e, uint8_t member, uint64_t reached);
 void dev_up(struct engine *e, const struct event *ev);
 void dev_down(struct engine *e, const struct event *ev);
 void devs_bind(struct engine *e);

@@ -303,18 +303,20 @@ void epoch_advance(struct engine *e)
 
 /* ---- the leader: from a wish to a commit ---------------------------------------------------- */
 
-static void member_leaves(struct map *next, uint8_t i, uint8_t want)
+static void member_leaves(const struct engine *e, struct map *next, uint8_t i, uint8_t want)
 {
 	struct map_member *mm = &next->member[i];
 
 	/* R15: only a member that was in sync, or was being brought up from a missed set, can be
 	 * brought up from what was missed since. R14: never after a failed flush. */
-	if (want == MEMBER_FAULTY)
-		mm->left = 0;
-	else if (mm->state == MEMBER_IN_SYNC)
+	if (want == MEMBER_FAULTY) {
+		mm->left = mm->reached = 0;
+	} else if (mm->state == MEMBER_IN_SYNC) {
 		mm->left = next->epoch.num;
-	else if (mm->state == MEMBER_REBUILDING && !(mm->flags & MEMBER_F_PARTIAL))
-		mm->left = 0;
+		mm->reached = e->committed.num; /* a commit's superblocks are on all members */
+	} else if (mm->state == MEMBER_REBUILDING && !(mm->flags & MEMBER_F_PARTIAL)) {
+		mm->left = mm->reached = 0;
+	}
 	mm->state = want;
 	mm->flags = 0;
 	mm->rebuilt_upto = 0;
@@ -325,13 +327,15 @@ static void member_enters(struct engine *e, struct map *next, uint8_t i)
 	struct map_member *mm = &next->member[i];
 	bool covered = mm->left && next->missed_from && mm->left >= next->missed_from;
 
+	covered &= !member_older(e, i, mm->reached);
+
 	if (e->ld.full[i])
 		memcpy(mm->uuid, e->ld.new_uuid[i], DDR_UUID_BYTES);
 	mm->state = MEMBER_REBUILDING;
 	mm->flags = covered && !e->ld.full[i] ? MEMBER_F_PARTIAL : 0;
 	mm->rebuilt_upto = 0;
 	if (!mm->flags)
-		mm->left = 0;
+		mm->left = mm->reached = 0;
 }
 
 /* Applies one wish to the next map; false if it can't be (now). */
@@ -346,13 +350,13 @@ static bool wish_apply(struct engine *e, struct map *next, uint8_t i)
 	if (out && mm->state == MEMBER_IN_SYNC && map_count_insync(next) <= e->geo.k)
 		return false; /* R3: never fewer than k in sync */
 	if (out)
-		member_leaves(next, i, want);
+		member_leaves(e, next, i, want);
 	else if (want == MEMBER_REBUILDING)
 		member_enters(e, next, i);
 	else {
 		mm->state = MEMBER_IN_SYNC;
 		mm->flags = 0;
-		mm->left = mm->rebuilt_upto = 0;
+		mm->left = mm->reached = mm->rebuilt_upto = 0;
 	}
 	return true;
 }

@@ -390,7 +390,7 @@ static void suspects_advance(struct engine *e)
 		if (e->map.member[i].state != MEMBER_SUSPECT || e->ld.wanted[i])
 			continue;
 		e->ld.misread[i] = false;
-		if (all_reach(e, i))
+		if (all_reach(e, i) && member_sb_current(e, i))
 			e->ld.wanted[i] = MEMBER_REBUILDING;
 		else if (e->now - e->lost_us[i] > e->cfg.tun.member_retry_ms * 1000ull)
 			e->ld.wanted[i] = MEMBER_MISSING;

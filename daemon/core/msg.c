@@ -30,6 +30,7 @@ void pb_map_fill(struct pb_map *p, const struct map *m)
 		mm->flags = m->member[i].flags;
 		mm->rebuilt_upto = m->member[i].rebuilt_upto;
 		mm->left = m->member[i].left;
+		mm->reached = m->member[i].reached;
 		p->ptr[i] = mm;
 	}
 }
@@ -53,6 +54,7 @@ bool pb_map_read(struct map *m, const Ddraid__Map *p)
 		m->member[i].flags = (uint8_t)mm->flags;
 		m->member[i].rebuilt_upto = mm->rebuilt_upto;
 		m->member[i].left = mm->left;
+		m->member[i].reached = mm->reached;
 	}
 	return true;
 }

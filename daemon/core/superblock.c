@@ -51,11 +51,12 @@ enum {
 
 /* Offsets in a member's entry. */
 enum {
-	SB_MEMBER_UUID = 0,   /* 16 bytes */
-	SB_MEMBER_STATE = 16, /* u8 */
-	SB_MEMBER_FLAGS = 17, /* u8; 18..23 reserved */
-	SB_MEMBER_UPTO = 24,  /* u64 */
-	SB_MEMBER_LEFT = 32,  /* u64; 40..63 reserved */
+	SB_MEMBER_UUID = 0,     /* 16 bytes */
+	SB_MEMBER_STATE = 16,   /* u8 */
+	SB_MEMBER_FLAGS = 17,   /* u8; 18..23 reserved */
+	SB_MEMBER_UPTO = 24,    /* u64 */
+	SB_MEMBER_LEFT = 32,    /* u64 */
+	SB_MEMBER_REACHED = 40, /* u64; 48..63 reserved */
 	SB_MEMBER_BYTES = 64,
 };
 
@@ -103,6 +104,8 @@ static const char *check_member(const struct map_member *mm, const struct map *m
 		return "a member in the superblock is rebuilt beyond the end of the array";
 	if (mm->left > map->epoch.num)
 		return "a member in the superblock left in an epoch that is still to come";
+	if (mm->reached > map->epoch.num)
+		return "a member in the superblock had reached an epoch that is still to come";
 	return NULL;
 }
 
@@ -175,6 +178,7 @@ static void put_member(uint8_t *p, const struct map_member *mm)
 	p[SB_MEMBER_FLAGS] = mm->flags;
 	put_le64(p + SB_MEMBER_UPTO, mm->rebuilt_upto);
 	put_le64(p + SB_MEMBER_LEFT, mm->left);
+	put_le64(p + SB_MEMBER_REACHED, mm->reached);
 }
 
 static void get_member(struct map_member *mm, const uint8_t *p)
@@ -184,6 +188,7 @@ static void get_member(struct map_member *mm, const uint8_t *p)
 	mm->flags = p[SB_MEMBER_FLAGS];
 	mm->rebuilt_upto = get_le64(p + SB_MEMBER_UPTO);
 	mm->left = get_le64(p + SB_MEMBER_LEFT);
+	mm->reached = get_le64(p + SB_MEMBER_REACHED);
 }
 
 void sb_encode(const struct superblock *sb, uint8_t out[DDR_BLOCK_BYTES])

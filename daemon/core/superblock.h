@@ -34,6 +34,9 @@ struct map_member {
 	uint8_t flags;
 	uint64_t rebuilt_upto; /* REBUILDING and not PARTIAL: first region not yet rebuilt */
 	uint64_t left;         /* epoch number at which it last stopped being written, or 0 */
+	/* R15: number of an epoch that its own superblock had reached when it left; 0 = unknown.
+	 * One that comes back with an older one is an old copy. */
+	uint64_t reached;
 };
 
 struct map {

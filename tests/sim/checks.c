@@ -468,6 +468,7 @@ static uint64_t map_hash(const struct map *m)
 		h = mix64(h ^ mm->state ^ (uint64_t)mm->flags << 8);
 		h = mix64(h ^ mm->rebuilt_upto);
 		h = mix64(h ^ mm->left);
+		h = mix64(h ^ mm->reached);
 	}
 	return h;
 }

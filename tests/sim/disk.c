@@ -308,6 +308,13 @@ static void tear(struct sim *s, struct disk *d, const struct dwrite *w)
 	}
 }
 
+void disk_restore(struct sim *s, struct disk *d, const uint8_t *image)
+{
+	memcpy(d->cached, image, d->bytes);
+	memcpy(d->durable, image, d->bytes);
+	disk_scan(s, d);
+}
+
 void disk_power_loss(struct sim *s, struct disk *d)
 {
 	uint32_t habit = rng_below(&s->rng, 4); /* mostly drop, mostly keep, mixed */

@@ -79,6 +79,7 @@ const char *const fault_name[F_COUNT] = {
     [F_POWER_THEN_BREAK] = "power-loss-then-break",
     [F_EXPORTERS_POWER] = "all-exporters",
     [F_VOTES_LOST] = "votes-lost",
+    [F_OLD_COPY] = "old-copy-of-a-member",
 };
 
 static bool allowed(const struct sim *s, enum fault f)
@@ -149,6 +150,7 @@ void plan_init(struct sim *s)
 	p->armed = F_COUNT;
 	spot_init(s);
 	faults_init(s);
+	oldcopy_init(s);
 	votes_init(s);
 	if (s->o.faultless)
 		return;

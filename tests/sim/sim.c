@@ -189,6 +189,7 @@ void sim_teardown(struct sim *s)
 	risk_free(s);
 	checks_free(s);
 	free(s->outq.v);
+	free(s->copy.image);
 	trace_free(s);
 }
 

@@ -174,6 +174,7 @@ void disk_flush(struct sim *s, struct disk *d, uint64_t issued_us);
 void disk_flush_error(struct sim *s, struct disk *d, bool lose, uint32_t ii);
 void disk_untold(struct sim *s, struct disk *d);
 void disk_witness_gone(struct sim *s, uint32_t ii);
+void disk_restore(struct sim *s, struct disk *d, const uint8_t *image); /* after a power loss */
 void disk_power_loss(struct sim *s, struct disk *d);
 
 /* ---- dev.c ---------------------------------------------------------------------------------- */
@@ -607,6 +608,7 @@ enum fault {
 	F_POWER_THEN_BREAK,
 	F_EXPORTERS_POWER,
 	F_VOTES_LOST,
+	F_OLD_COPY,
 	F_COUNT
 };
 struct planner {
@@ -636,6 +638,7 @@ void fault_exporter_power(struct sim *s, uint32_t disk, uint64_t off_us, bool tr
 void fault_cluster_power(struct sim *s, bool exporters);
 void spot_init(struct sim *s);
 void faults_init(struct sim *s);
+void oldcopy_init(struct sim *s);
 void votes_init(struct sim *s);
 void spot_heal(struct sim *s);
 void spot_written(struct disk *d, uint64_t offset, uint64_t bytes);
@@ -730,6 +733,13 @@ struct sim {
 	uint32_t at_risk;       /* stripes */
 	struct checks checks;
 	struct planner planner;
+	struct {
+		uint8_t *image; /* NULL = none yet, or used */
+		uint32_t disk;
+		uint8_t member;
+		uint64_t epoch; /* of the superblock in the image */
+		bool hidden;    /* so that it may leave: done once */
+	} copy;                 /* oldcopy.c */
 	struct outq outq;
 	enum phase_of_seed phase;
 	uint64_t phase_us;

@@ -812,6 +812,92 @@ static uint32_t parity_wrong(uint32_t dev)
 	return wrong;
 }
 
+/* Member 2 has an older copy of itself in store, from before a change of the map that it was in. */
+static uint8_t *copy_of_member_2(void)
+{
+	static uint8_t out[4096];
+	uint8_t *copy = malloc(DISK_BYTES);
+
+	create(1);
+	start();
+	run_ms(3000);
+	memcpy(copy, w.disk[2], DISK_BYTES);
+	fill(out, sizeof(out), 21);
+	io(1, IO_WRITE, 5 * (256 << 10), sizeof(out), out);
+	dev_event(EV_DEV_DOWN, 1);
+	run_ms(600);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_SUSPECT);
+	dev_event(EV_DEV_UP, 1);
+	run_ms(3000);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
+	return copy;
+}
+
+static void rebuilt(bool partial)
+{
+	for (uint32_t n = 0; status().map.member[2].state != MEMBER_REBUILDING; n++) {
+		CHECK(n < 10000);
+		run_event();
+	}
+	CHECK_EQ_INT(status().map.member[2].flags & MEMBER_F_PARTIAL, partial ? 1 : 0);
+	run_ms(3000);
+	CHECK_EQ_INT(status().map.member[2].state, MEMBER_IN_SYNC);
+	CHECK_EQ_U64(parity_wrong(1), 0);
+}
+
+/* R15: what it missed is known, but not what this copy of it had. */
+TEST(an_old_copy_of_a_member_is_rebuilt_as_a_whole)
+{
+	for (uint32_t old = 0; old < 2; old++) {
+		uint8_t *copy = copy_of_member_2();
+
+		dev_event(EV_DEV_DOWN, 2);
+		run_ms(600);
+		CHECK_EQ_INT(status().map.member[2].state, MEMBER_SUSPECT);
+		if (old)
+			memcpy(w.disk[2], copy, DISK_BYTES);
+		dev_event(EV_DEV_UP, 2);
+		rebuilt(!old);
+		finish();
+		free(copy);
+	}
+}
+
+/* R15: also where this node's connection has never broken, so that it has read the superblock long
+ * before the member left. */
+TEST(an_old_copy_of_a_member_is_not_re_added)
+{
+	for (uint32_t old = 0; old < 2; old++) {
+		static uint8_t out[4096];
+		uint8_t *copy = copy_of_member_2();
+		struct event ev = {.type = EV_ADMIN};
+
+		io(2, IO_WRITE, 6 * (256 << 10), sizeof(out), out);
+		w.dead[2] = true; /* for a write: a log page or a FLUSH would make it faulty */
+		io(3, IO_WRITE, 6 * (256 << 10), sizeof(out), out);
+		run_ms(20);
+		CHECK_EQ_INT(status().map.member[2].state, MEMBER_MISSING);
+		w.dead[2] = false;
+		if (old)
+			memcpy(w.disk[2], copy, DISK_BYTES);
+		ev.admin.cmd = ADMIN_READD;
+		ev.admin.member = 2;
+		step(ev);
+		if (old) {
+			run_ms(600);
+			CHECK(w.admin_done);
+			CHECK_EQ_INT(w.admin_err, -EINVAL);
+			CHECK_EQ_INT(status().map.member[2].state, MEMBER_MISSING);
+		} else {
+			rebuilt(true);
+			CHECK(w.admin_done);
+			CHECK_EQ_INT(w.admin_err, 0);
+		}
+		finish();
+		free(copy);
+	}
+}
+
 /* R17, while a member is rebuilt: what was resynced and not flushed is resynced again. */
 TEST(a_resync_that_was_not_flushed_does_not_count_when_a_cache_was_lost)
 {

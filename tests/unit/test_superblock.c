@@ -67,6 +67,7 @@ static void sample(struct superblock *sb)
 		fill_uuid(mm->uuid, (uint8_t)(0x10 * (i + 1)));
 		mm->state = (uint8_t)(MEMBER_IN_SYNC + i);
 		mm->left = i ? 37u + i : 0;
+		mm->reached = i ? 35u + i : 0;
 	}
 	sb->map.member[4].flags = MEMBER_F_PARTIAL;
 	sb->map.member[4].rebuilt_upto = 0xfe;
@@ -128,6 +129,7 @@ TEST(what_is_encoded_is_decoded_for_every_geometry)
 			mm->flags = (uint8_t)prng_below(&r, 2);
 			mm->rebuilt_upto = prng_below(&r, (uint32_t)g.regions + 1);
 			mm->left = prng_next(&r) >> 1;
+			mm->reached = prng_next(&r) >> 1;
 		}
 		for (sb.index = 0; sb.index < g.n; sb.index++) {
 			memcpy(sb.member_uuid, sb.map.member[sb.index].uuid, DDR_UUID_BYTES);
@@ -264,6 +266,7 @@ TEST(each_field_out_of_range_is_refused)
 		refused(at + 17, 1, 2, -EINVAL, "flags");
 		refused(at + 17, 1, 128, -EINVAL, "flags");
 		refused(at + 32, 8, 43, -EINVAL, "left");
+		refused(at + 40, 8, 43, -EINVAL, "reached");
 	}
 	refused(AT_MEMBER + MEMBER_BYTES, 1, 0, -EINVAL, "own UUID");
 	/* 256 regions; the cursor may stand behind the last one. */
@@ -315,7 +318,7 @@ TEST(reserved_bytes_are_ignored)
 {
 	static const struct {
 		unsigned at, bytes;
-	} reserved[] = {{182, 2}, {224, 32}, {256 + 18, 6}, {256 + 40, 24}, {256 + 5 * 64, 3520}};
+	} reserved[] = {{182, 2}, {224, 32}, {256 + 18, 6}, {256 + 48, 16}, {256 + 5 * 64, 3520}};
 
 	for (unsigned i = 0; i < sizeof(reserved) / sizeof(*reserved); i++)
 		for (unsigned b = 0; b < reserved[i].bytes; b++)
