@@ -41,7 +41,7 @@ struct record {
 	} removed[DDR_MAX_NODES];
 };
 
-enum lock_mode { LOCK_NONE = 0, LOCK_CW = 1, LOCK_EX = 2 };
+enum lock_mode { LOCK_MODE_NONE = 0, LOCK_MODE_CW = 1, LOCK_MODE_EX = 2 };
 enum lock_backend {
 	LOCK_TABLE = 0,   /* own table: `cpg`, and `local` when alone */
 	LOCK_EXTERNAL = 1 /* OUT_LOCK, OUT_UNLOCK: `dlm` */
@@ -50,7 +50,6 @@ enum lock_backend {
 /* Names of locks: kind in the top byte. */
 #define LOCK_KIND_SLOT 1u
 #define LOCK_KIND_REGION 2u
-#define LOCK_KIND_CONFIG 3u
 #define LOCK_ID(kind, i) ((uint64_t)(kind) << 56 | (uint64_t)(i))
 
 struct tunables {
