@@ -12,7 +12,6 @@
  * The main thread runs libqb's loop: IPC, signals, the fence helper, and tasks from other threads.
  * It is not in any I/O's way. SIGTERM and SIGINT stop the arrays, with a bound, and end the daemon.
  */
-/* First: fcntl.h has a LOCK_EX of its own. */
 #include "daemon/daemon.h"
 
 #include <errno.h>

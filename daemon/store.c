@@ -16,7 +16,6 @@
  * The record, little-endian, 1024 bytes: magic 8 | crc32c 4 | version 4 | uuid 16 | inc 8 | clean 4
  *| removed count 4 | acked 16 | committed 16 | removed { node 4, zero 4, inc 8 } x 32.
  */
-/* First: fcntl.h has a LOCK_EX of its own. */
 #include "daemon/store.h"
 
 #include <dirent.h>

@@ -37,7 +37,6 @@
  * Called by member_base. connect runs on the helper thread and is done with the handles before
  * attach; all else on the loop's.
  */
-/* First: <fcntl.h> has a macro LOCK_EX of its own, engine.h an enum constant. */
 #include "daemon/adapters/member_base.h"
 
 #include <assert.h>

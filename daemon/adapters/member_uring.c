@@ -25,7 +25,6 @@
  *
  * Called by member_base. It must not touch a request after base_complete.
  */
-/* First: <fcntl.h> has a macro LOCK_EX of its own, engine.h an enum constant. */
 #include "daemon/adapters/member_base.h"
 
 #include <assert.h>

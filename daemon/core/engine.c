@@ -359,12 +359,9 @@ uint8_t engine_member_of_dev(const struct engine *e, uint32_t dev)
 
 enum lock_mode engine_lock_held(const struct engine *e, uint64_t id)
 {
-	const struct region *r;
+	const struct region *r = region_find(e, id & ((1ull << 56) - 1));
 
-	if (id >> 56 == LOCK_KIND_SLOT)
-		return e->slot_owned && e->slot == (uint32_t)id ? LOCK_EX : LOCK_NONE;
-	r = region_find(e, id & ((1ull << 56) - 1));
-	return r ? r->held : LOCK_NONE;
+	return r ? r->held : LOCK_MODE_NONE;
 }
 
 const char *engine_state_name(enum engine_state s)

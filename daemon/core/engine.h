@@ -19,6 +19,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+#include "daemon/ports/lock.h" /* modes and names of locks */
 #include "limits.h"
 #include "superblock.h"
 
@@ -41,17 +42,10 @@ struct record {
 	} removed[DDR_MAX_NODES];
 };
 
-enum lock_mode { LOCK_NONE = 0, LOCK_CW = 1, LOCK_EX = 2 };
 enum lock_backend {
 	LOCK_TABLE = 0,   /* own table: `cpg`, and `local` when alone */
-	LOCK_EXTERNAL = 1 /* OUT_LOCK, OUT_UNLOCK: `dlm` */
+	LOCK_EXTERNAL = 1 /* through daemon/ports/lock.h: OUT_LOCK, OUT_UNLOCK, EV_LOCK_* */
 };
-
-/* Names of locks: kind in the top byte. */
-#define LOCK_KIND_SLOT 1u
-#define LOCK_KIND_REGION 2u
-#define LOCK_KIND_CONFIG 3u
-#define LOCK_ID(kind, i) ((uint64_t)(kind) << 56 | (uint64_t)(i))
 
 struct tunables {
 	uint32_t release_delay_ms;   /* idle time before a region is flushed and cleared (1000) */
@@ -93,14 +87,14 @@ enum ev_type {
 	EV_VIEW,     /* group membership */
 	EV_QUORUM,   /* quorum's view */
 	EV_MSG,      /* an ordered multicast, own ones too */
-	EV_FENCE_DONE,  /* OUT_FENCE answered: err 0 = nothing of it lands any more */
-	EV_RECORD_DONE, /* OUT_RECORD is durable */
-	EV_IO,          /* front-end request */
-	EV_ADMIN,       /* from ddraidctl */
-	EV_LOCK_GRANTED,
+	EV_FENCE_DONE,   /* OUT_FENCE answered: err 0 = nothing of it lands any more */
+	EV_RECORD_DONE,  /* OUT_RECORD is durable */
+	EV_IO,           /* front-end request */
+	EV_ADMIN,        /* from ddraidctl */
+	EV_LOCK_GRANTED, /* LOCK_EXTERNAL only, as the two that follow */
 	EV_LOCK_REFUSED,
-	EV_LOCK_CALLBACK, /* LOCK_EXTERNAL only */
-	EV_RESTART,       /* after OUT_REMOVED: go on under the new incarnation */
+	EV_LOCK_CALLBACK,
+	EV_RESTART, /* after OUT_REMOVED: go on under the new incarnation */
 };
 
 enum io_op { IO_READ, IO_WRITE, IO_FLUSH, IO_ZEROES };
@@ -193,9 +187,9 @@ enum out_type {
 	OUT_RECORD,  /* make this record durable, then EV_RECORD_DONE */
 	OUT_IO_DONE, /* answer a front-end request */
 	OUT_ADMIN_DONE,
-	OUT_OPEN, /* open `uri` as a further device; EV_DEV_UP when it is there */
-	OUT_LOCK, /* LOCK_EXTERNAL: request id in mode; `try` = refuse rather than queue */
-	OUT_UNLOCK,
+	OUT_OPEN,    /* open `uri` as a further device; EV_DEV_UP when it is there */
+	OUT_LOCK,    /* LOCK_EXTERNAL: request id in mode; try_only = refuse rather than queue */
+	OUT_UNLOCK,  /* LOCK_EXTERNAL */
 	OUT_REMOVED, /* this incarnation was removed (R6): drop every front-end open, and come
 		      * back with EV_RESTART when no request of it is under way at a device */
 	OUT_STOPPED, /* ADMIN_STOP is through, the slot is free */

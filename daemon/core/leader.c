@@ -488,7 +488,7 @@ void leader_advance(struct engine *e)
 
 static void take_lock(struct engine *e, uint32_t from, const nodemsg *m)
 {
-	if (m->lock->mode == LOCK_CW || m->lock->mode == LOCK_EX)
+	if (m->lock->mode == LOCK_MODE_CW || m->lock->mode == LOCK_MODE_EX)
 		locktab_request(e, from, m->lock->id, (enum lock_mode)m->lock->mode,
 				m->lock->try_only);
 }
@@ -498,7 +498,7 @@ static void take_claim(struct engine *e, uint32_t from, const nodemsg *m)
 	struct peer *p = peer_find(e, from);
 
 	for (size_t i = 0; i < m->claim->n_id && i < m->claim->n_mode; i++)
-		if (m->claim->mode[i] == LOCK_CW || m->claim->mode[i] == LOCK_EX)
+		if (m->claim->mode[i] == LOCK_MODE_CW || m->claim->mode[i] == LOCK_MODE_EX)
 			locktab_claim(e, from, m->claim->id[i], (enum lock_mode)m->claim->mode[i]);
 	p->claimed |= m->claim->end;
 }

@@ -107,7 +107,7 @@ static bool holder_others(const struct lock *l, uint32_t node)
 static void holder_add(struct lock *l, uint32_t node, enum lock_mode mode)
 {
 	holder_remove(l, node);
-	if (mode == LOCK_EX)
+	if (mode == LOCK_MODE_EX)
 		l->ex = node;
 	else if (l->cw_count < DDR_MAX_NODES)
 		l->cw[l->cw_count++] = node;
@@ -115,7 +115,7 @@ static void holder_add(struct lock *l, uint32_t node, enum lock_mode mode)
 
 static bool compatible(const struct lock *l, uint32_t node, enum lock_mode mode)
 {
-	return mode == LOCK_EX ? !holder_others(l, node) : !l->ex || l->ex == node;
+	return mode == LOCK_MODE_EX ? !holder_others(l, node) : !l->ex || l->ex == node;
 }
 
 static void answer(struct engine *e, uint32_t node, uint64_t id, enum lock_mode mode, bool refused)

@@ -141,7 +141,7 @@ void lock_drop(struct engine *e, uint64_t id)
 
 static void region_ask(struct engine *e, struct region *r, enum lock_mode mode, bool try_only)
 {
-	assert(r->pend == LOCK_NONE);
+	assert(r->pend == LOCK_MODE_NONE);
 	r->pend = mode;
 	r->pend_try = try_only;
 	r->test_writes = r->writes;
@@ -158,11 +158,11 @@ static bool region_written(const struct engine *e, const struct region *r)
 
 static void region_drop(struct engine *e, struct region *r)
 {
-	assert(r->held != LOCK_NONE && !r->users && !r->running);
+	assert(r->held != LOCK_MODE_NONE && !r->users && !r->running);
 	/* R19: from now on another node may write what we wrote. */
 	if (region_written(e, r))
 		r->shared = true;
-	r->held = LOCK_NONE;
+	r->held = LOCK_MODE_NONE;
 	r->called_back = false;
 	r->ex_tested = false;
 	lock_drop(e, LOCK_ID(LOCK_KIND_REGION, r->idx));
@@ -171,13 +171,13 @@ static void region_drop(struct engine *e, struct region *r)
 /* R19: is anybody else in here? */
 void region_test_ex(struct engine *e, struct region *r)
 {
-	if (r->held == LOCK_EX) {
+	if (r->held == LOCK_MODE_EX) {
 		r->ex_tested = true;
 		return;
 	}
-	if (r->pend == LOCK_NONE && r->held == LOCK_CW)
-		region_ask(e, r, LOCK_EX, true);
-	else if (r->held == LOCK_NONE)
+	if (r->pend == LOCK_MODE_NONE && r->held == LOCK_MODE_CW)
+		region_ask(e, r, LOCK_MODE_EX, true);
+	else if (r->held == LOCK_MODE_NONE)
 		r->shared = true;
 }
 
@@ -185,7 +185,7 @@ static void region_grant(struct engine *e, struct region *r, enum lock_mode mode
 {
 	bool was_try = r->pend_try;
 
-	r->pend = LOCK_NONE;
+	r->pend = LOCK_MODE_NONE;
 	r->pend_try = false;
 	r->held = mode;
 	if (was_try)
@@ -205,7 +205,7 @@ void region_granted(struct engine *e, uint64_t id, enum lock_mode mode, bool ref
 		return;
 	}
 	if (refused) {
-		r->pend = LOCK_NONE;
+		r->pend = LOCK_MODE_NONE;
 		r->pend_try = false;
 		r->shared = true;
 		region_kick(e, r);
@@ -221,9 +221,9 @@ void region_called_back(struct engine *e, uint64_t id, enum lock_mode wanted)
 	struct region *r =
 	    id >> 56 == LOCK_KIND_REGION ? region_find(e, id & ((1ull << 56) - 1)) : NULL;
 
-	if (!r || (r->held == LOCK_NONE && !r->early))
+	if (!r || (r->held == LOCK_MODE_NONE && !r->early))
 		return;
-	if (r->held == LOCK_CW && wanted == LOCK_CW)
+	if (r->held == LOCK_MODE_CW && wanted == LOCK_MODE_CW)
 		return;
 	r->called_back = true;
 	region_kick(e, r);
@@ -236,14 +236,14 @@ void region_resend_locks(struct engine *e)
 	{
 		struct region *r = list_entry(it, struct region, all);
 
-		if (r->pend == LOCK_NONE)
+		if (r->pend == LOCK_MODE_NONE)
 			continue;
 		if (e->cfg.lock_backend != LOCK_EXTERNAL) {
 			lock_ask(e, LOCK_ID(LOCK_KIND_REGION, r->idx), r->pend, r->pend_try);
 		} else if (r->early) {
 			enum lock_mode mode = r->early;
 
-			r->early = LOCK_NONE;
+			r->early = LOCK_MODE_NONE;
 			region_grant(e, r, mode);
 		}
 	}
@@ -270,7 +270,7 @@ static bool overlaps(const struct list *l, const struct op *op)
  */
 static bool writes_wait(struct engine *e, const struct region *r)
 {
-	bool wait = r->held != LOCK_EX && gone_unfenced(e);
+	bool wait = r->held != LOCK_MODE_EX && gone_unfenced(e);
 
 	e->writes_waited |= wait;
 	return wait;
@@ -353,18 +353,18 @@ static void region_kick_job(struct engine *e, struct region *r)
 {
 	struct job *j = list_first(&r->jobs, struct job, link);
 
-	if (r->users || r->pend != LOCK_NONE)
+	if (r->users || r->pend != LOCK_MODE_NONE)
 		return;
-	if (r->held == LOCK_EX) {
+	if (r->held == LOCK_MODE_EX) {
 		if (job_may_run(e, r, j)) {
 			r->running = j;
 			window_start(e, j);
 		}
 		return;
 	}
-	if (r->held == LOCK_CW)
+	if (r->held == LOCK_MODE_CW)
 		region_drop(e, r);
-	region_ask(e, r, LOCK_EX, false);
+	region_ask(e, r, LOCK_MODE_EX, false);
 }
 
 void region_kick(struct engine *e, struct region *r)
@@ -372,28 +372,28 @@ void region_kick(struct engine *e, struct region *r)
 	if (r->running || e->state == ENGINE_REMOVED)
 		return;
 	/* A job keeps new ops out, but not those whose lock has just come. */
-	if (r->held != LOCK_NONE && (list_empty(&r->jobs) || r->admit))
+	if (r->held != LOCK_MODE_NONE && (list_empty(&r->jobs) || r->admit))
 		region_admit(e, r);
 	if (list_empty(&r->queue))
 		r->admit = 0;
 	if (!list_empty(&r->jobs)) {
-		if (!r->admit || r->held == LOCK_NONE)
+		if (!r->admit || r->held == LOCK_MODE_NONE)
 			region_kick_job(e, r);
 		return;
 	}
-	if (r->called_back && r->held != LOCK_NONE && !r->users && r->pend == LOCK_NONE)
+	if (r->called_back && r->held != LOCK_MODE_NONE && !r->users && r->pend == LOCK_MODE_NONE)
 		region_drop(e, r);
-	if (!list_empty(&r->queue) && r->held == LOCK_NONE && r->pend == LOCK_NONE)
-		region_ask(e, r, LOCK_CW, false);
+	if (!list_empty(&r->queue) && r->held == LOCK_MODE_NONE && r->pend == LOCK_MODE_NONE)
+		region_ask(e, r, LOCK_MODE_CW, false);
 	region_put(e, r);
 }
 
 void region_put(struct engine *e, struct region *r)
 {
-	if (r->users || r->want_mark || r->pend != LOCK_NONE || r->running ||
+	if (r->users || r->want_mark || r->pend != LOCK_MODE_NONE || r->running ||
 	    !list_empty(&r->queue) || !list_empty(&r->jobs) || !list_empty(&r->readers))
 		return;
-	if (r->held != LOCK_NONE) {
+	if (r->held != LOCK_MODE_NONE) {
 		memset(r->written, 0, e->geo.region_stripes / 8 + 1);
 		region_drop(e, r);
 	}

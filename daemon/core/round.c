@@ -521,7 +521,7 @@ static void claims_send(struct engine *e)
 	{
 		struct region *r = list_entry(it, struct region, all);
 
-		if (r->held == LOCK_NONE || e->cfg.lock_backend == LOCK_EXTERNAL)
+		if (r->held == LOCK_MODE_NONE || e->cfg.lock_backend == LOCK_EXTERNAL)
 			continue;
 		id[b.n_id++] = LOCK_ID(LOCK_KIND_REGION, r->idx);
 		mode[b.n_mode++] = (uint32_t)r->held;

@@ -104,7 +104,7 @@ static void window_advance(struct engine *e, struct job *j)
 	}
 	/* Let the others in, then queue again. region_kick drops the lock as it is called back. */
 	r->running = NULL;
-	r->held = LOCK_NONE;
+	r->held = LOCK_MODE_NONE;
 	r->called_back = r->ex_tested = false;
 	lock_drop(e, LOCK_ID(LOCK_KIND_REGION, r->idx));
 	region_kick(e, r);

@@ -25,7 +25,7 @@
  *	lost ERR WHY, left
  *	BAD WHAT				a broken promise
  */
-#include "daemon/ports/group.h" /* before fcntl.h, whose LOCK_EX is a macro */
+#include "daemon/ports/group.h"
 
 #include <errno.h>
 #include <fcntl.h>

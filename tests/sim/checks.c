@@ -252,7 +252,7 @@ static void check_region(struct sim *s, struct simnode *n, const struct req *r, 
 {
 	enum lock_mode held = engine_lock_held(n->e, LOCK_ID(LOCK_KIND_REGION, region));
 
-	if (held != LOCK_EX && (r->kind != KIND_DATA || held != LOCK_CW))
+	if (held != LOCK_MODE_EX && (r->kind != KIND_DATA || held != LOCK_MODE_CW))
 		sim_fail(s, "C4", "node %u writes region %lu (kind %d) with lock mode %d", n->id,
 			 region, (int)r->kind, (int)held);
 	if (!marked(s, n, r, region))

@@ -131,7 +131,7 @@ static void tell(struct sim *s, const struct dentry *to, uint64_t id, enum ev_ty
 
 static bool in_the_way(const struct dentry *h, const struct dentry *w)
 {
-	return h->ii != w->ii && (h->mode == LOCK_EX || w->mode == LOCK_EX);
+	return h->ii != w->ii && (h->mode == LOCK_MODE_EX || w->mode == LOCK_MODE_EX);
 }
 
 static bool has_quorum(const struct sim *s, uint32_t ii)

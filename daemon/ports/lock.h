@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The lock port: which nodes write a region now, and who has it to himself.
+ *
+ * One lock space per array. A node's part in it is a handle (struct lockspace), which belongs to
+ * one incarnation of its daemon: it is opened when that begins, and closed when that ends.
+ *
+ * Modes. CW: writes here, as others may, too. EX: has it alone. What a handle holds is never in its
+ * own way.
+ *
+ *	asked for	nobody else	others hold CW	another holds EX
+ *	CW		yes		yes		no
+ *	EX		yes		no		no
+ *
+ * One lock of one handle:
+ *
+ *	          request(CW or EX)           granted()              release()
+ *	[nothing] -----------------> [asked] -----------> [holds it] ----------> [nothing]
+ *	     ^                          |
+ *	     +--- refused(), a try -----+
+ *
+ *	           request(EX, try)                    granted()
+ *	[holds CW] -----------------> [holds CW, asks] -----------> [holds EX]
+ *	     ^                                |
+ *	     +----------- refused() ----------+
+ *
+ * The caller's part: one request of a lock at a time. It asks for nothing that it holds already,
+ * and converts only CW to EX, and that only by a try: two that held CW and queued for EX would wait
+ * for each other. It releases what it holds, while no request of that lock is unanswered. A release
+ * has no answer, and the next request may follow at once. When called back it gives the lock up as
+ * soon as the last member request that it made under it is answered, not before.
+ *
+ * What a lock manager promises, and tests/port/lock_conformance.c checks:
+ *
+ *  - It grants what was asked for, once, and never two handles what excludes each other.
+ *  - Requests of a lock are served in order: CW that comes after a waiting EX waits behind it,
+ *    though the holders are CW (else busy writers would starve a resync). All that go together
+ *    and are next are granted.
+ *  - A try is never queued. It is refused if another holder is in the way, and may be if others
+ *    wait; else it is granted. A refused one leaves what is held as it is.
+ *  - The request that is next calls back every holder in its way: once, and perhaps again when one
+ *    of them has released. callback() names the mode that is wanted. The request after it does so
+ *    again, if it has to wait. A callback may be out of date: for what was released, or for a
+ *    waiter that is gone. A caller ignores it then, or gives up more than it had to.
+ *  - Answers and callbacks of one lock come to a handle in the order in which they came to be: a
+ *    callback never overtakes the grant that it is about. Nobody would give up that lock.
+ *  - A living handle keeps what it was granted until it releases it, over the loss of any other
+ *    node, the one that keeps the table included. If it can't be so, it is lost().
+ *  - A request that was made is answered in the end, once no holder is in its way, whatever was
+ *    lost meanwhile.
+ *  - A node without quorum is granted nothing.
+ *  - What was granted to, and what was asked by, an incarnation that ended counts no more, at the
+ *    latest when it is fenced. A new one of the same node begins with nothing.
+ *
+ * What it may do. Answer late: while it recovers from a loss, nobody is granted anything, for
+ * seconds (R10), a try neither. Free a dead daemon's locks at once, while what that has written is
+ * still under way, and grant them (R10, the kernel's DLM); or only after its fence (`cpg`). Lose
+ * the holder while its node lives: its daemon was killed. Nothing tells the caller.
+ *
+ * A lock is therefore no proof that its last holder's writes have landed (R5), and the engine does
+ * not take it for one: what is granted between a loss and the fence counts from the fence on (R4).
+ *
+ * R9, for a manager on top of messages without safe delivery: from the loss of any node until its
+ * fence it grants nothing at all, whatever the lost one seemed to hold. That one may have been
+ * granted what nobody else has seen.
+ *
+ * Where it is. `cpg` and `local` are in the core, with this contract and without this interface
+ * (daemon/core/locktab.c; doc/locking.md says why the leader keeps the table). For any other the
+ * engine is configured with LOCK_EXTERNAL, and the runtime passes on, one for one:
+ *
+ *	OUT_LOCK		lock_request		granted()	EV_LOCK_GRANTED
+ *	OUT_UNLOCK		lock_release		refused()	EV_LOCK_REFUSED
+ *	OUT_REMOVED, the end	lock_close		callback()	EV_LOCK_CALLBACK
+ *
+ * A new handle is opened before EV_RESTART.
+ *
+ * Threads. All calls and all callbacks are made on the thread that runs the loop. No call blocks,
+ * no callback is made from within a call; a callback may call everything but lock_close. The calls
+ * of the kernel's DLM block for as long as it recovers, in D state, 8 s as seen (R10): an adapter
+ * has a thread of its own for each handle, hands its calls over in their order, and brings answers
+ * back by a loop_wake. Status is answered meanwhile.
+ */
+#ifndef DDRAID_PORTS_LOCK_H
+#define DDRAID_PORTS_LOCK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct loop;
+struct lockspace; /* one handle */
+
+enum lock_mode { LOCK_MODE_NONE = 0, LOCK_MODE_CW = 1, LOCK_MODE_EX = 2 };
+
+/*
+ * A lock's name: the kind in the top byte, then a number. The same on all nodes; it is in node
+ * messages too, so kinds keep their numbers. A manager that wants text gets 16 hexadecimal digits.
+ */
+#define LOCK_KIND_REGION 2u /* region of the array, from 0 */
+#define LOCK_ID(kind, i) ((uint64_t)(kind) << 56 | (uint64_t)(i))
+
+#define LOCK_SPACE_BYTES 64 /* name of a lock space, with its NUL: all that the kernel's takes */
+
+/* All Required. */
+struct lock_cb {
+	/* The lock is held in this mode, from now on. */
+	void (*granted)(void *arg, uint64_t id, enum lock_mode mode);
+	/* A try of this mode failed. */
+	void (*refused)(void *arg, uint64_t id, enum lock_mode mode);
+	/* Somebody waits for `wanted`, and what is held here is in the way. */
+	void (*callback)(void *arg, uint64_t id, enum lock_mode wanted);
+	/* The lock space is gone or was never there; the last callback. Nothing is known of what
+	 * is held: the runtime ends this incarnation (R6) and closes the handle. err: -errno;
+	 * `why`: a sentence, valid during the call. */
+	void (*lost)(void *arg, int err, const char *why);
+};
+
+struct lock_cfg {
+	struct loop *loop;
+	const char *name;         /* of the lock space, the same on all nodes; copied */
+	uint32_t node;            /* > 0 */
+	uint64_t inc;             /* the incarnation that this handle belongs to */
+	const struct lock_cb *cb; /* not copied */
+	void *arg;
+};
+
+/* What an adapter fills in. All Required; as the functions below of the same names. */
+struct lock_ops {
+	const char *name; /* "dlm" */
+	int (*open)(const struct lock_cfg *cfg, struct lockspace **out);
+	void (*request)(struct lockspace *ls, uint64_t id, enum lock_mode mode, bool try_only);
+	void (*release)(struct lockspace *ls, uint64_t id);
+	void (*close)(struct lockspace *ls);
+};
+
+/* What each adapter's own struct begins with. */
+struct lockspace {
+	const struct lock_ops *ops;
+};
+
+/* Joins the lock space in the background; requests may be made at once, and are served when it is
+ * there. 0; -EINVAL: no name, or too long, or no node; -ENOMEM. */
+static inline int lock_open(const struct lock_ops *ops, const struct lock_cfg *cfg,
+			    struct lockspace **out)
+{
+	return ops->open(cfg, out);
+}
+
+/* granted() follows, or refused() if it is a try. Can't fail: what the adapter can't remember for
+ * want of memory it is lost() for. */
+static inline void lock_request(struct lockspace *ls, uint64_t id, enum lock_mode mode,
+				bool try_only)
+{
+	ls->ops->request(ls, id, mode, try_only);
+}
+
+static inline void lock_release(struct lockspace *ls, uint64_t id)
+{
+	ls->ops->release(ls, id);
+}
+
+/* Frees what is held and forgets what was asked for, as the daemon's death would. Returns at once,
+ * without a callback then or later; a handle that is opened after it is served after it. NULL is
+ * fine. */
+static inline void lock_close(struct lockspace *ls)
+{
+	if (ls)
+		ls->ops->close(ls);
+}
+
+#endif

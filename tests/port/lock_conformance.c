@@ -1,0 +1,861 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What daemon/ports/lock.h promises, held true for each lock manager that there is:
+ *
+ *	lock_conformance [SUBJECT] [PART-OF-A-TEST'S-NAME]
+ *
+ * lock_conformance.h tells of the subjects. A test says how many nodes it needs and which traits;
+ * the first line of each subject's output says how many are for it.
+ *
+ * Besides what each test looks for, every grant is held against what all the others hold, every
+ * answer against what was asked, and no callback may come from within a call.
+ */
+#define TEST_NO_MAIN
+#include "tests/lib/test.h"
+
+#include "tests/port/lock_conformance.h"
+
+#define LIMIT_MS 20000u
+#define QUIET_MS 3000u   /* longer than a fake's messages and recoveries take */
+#define AT_ONCE_MS 1000u /* a message there, one back; or a DLM's recovery */
+#define USER_LOCKS 2100u
+
+struct entry {
+	uint64_t id;
+	enum lock_mode held, pend;
+	bool try_only;
+	uint32_t grants, refusals, callbacks;
+	enum lock_mode wanted; /* of the last callback */
+};
+
+/* One handle, and what it was told. */
+struct user {
+	struct lockspace *ls;
+	uint32_t node;
+	bool alive, cut;
+	struct entry lock[USER_LOCKS];
+	uint32_t count;
+};
+
+static const struct lock_subject *subject;
+static struct user user[SUBJECT_NODES + 1]; /* by node */
+static bool calling;
+static char wrong[200]; /* the first promise that was seen broken in a callback */
+
+_Noreturn void subject_fail(const char *file, int line, const char *what)
+{
+	printf("%s:%d: ", file, line);
+	FAIL("%s", what);
+}
+
+/* ---- callbacks ------------------------------------------------------------------------------ */
+
+#define WRONG(...)                                                                                 \
+	do {                                                                                       \
+		if (!wrong[0])                                                                     \
+			snprintf(wrong, sizeof(wrong), __VA_ARGS__);                               \
+	} while (0)
+
+static struct entry *entry_of(struct user *u, uint64_t id)
+{
+	for (uint32_t i = 0; i < u->count; i++)
+		if (u->lock[i].id == id)
+			return &u->lock[i];
+	CHECK(u->count < USER_LOCKS);
+	u->lock[u->count] = (struct entry){.id = id};
+	return &u->lock[u->count++];
+}
+
+static struct entry *enter(struct user *u, uint64_t id, const char *what)
+{
+	if (calling)
+		WRONG("node %u: %s from within a call", u->node, what);
+	if (!u->alive)
+		WRONG("node %u: %s after the handle's end", u->node, what);
+	return entry_of(u, id);
+}
+
+static struct entry *answered(struct user *u, uint64_t id, enum lock_mode mode, const char *what)
+{
+	struct entry *l = enter(u, id, what);
+
+	if (l->pend != mode)
+		WRONG("node %u: lock %" PRIx64 " %s in mode %d, asked for is %d", u->node, id, what,
+		      (int)mode, (int)l->pend);
+	l->pend = LOCK_MODE_NONE;
+	return l;
+}
+
+static void on_granted(void *arg, uint64_t id, enum lock_mode mode)
+{
+	struct user *u = arg;
+	struct entry *l = answered(u, id, mode, "granted");
+
+	if (u->cut)
+		WRONG("node %u: lock %" PRIx64 " granted without quorum", u->node, id);
+	l->held = mode;
+	l->grants++;
+	for (uint32_t i = 1; i <= subject->nodes; i++) {
+		enum lock_mode other = entry_of(&user[i], id)->held;
+
+		if (i == u->node || !user[i].alive || user[i].cut || other == LOCK_MODE_NONE)
+			continue;
+		if (mode == LOCK_MODE_EX || other == LOCK_MODE_EX)
+			WRONG("lock %" PRIx64 ": node %u is granted %d while node %u has %d", id,
+			      u->node, (int)mode, i, (int)other);
+	}
+}
+
+static void on_refused(void *arg, uint64_t id, enum lock_mode mode)
+{
+	struct user *u = arg;
+	struct entry *l = answered(u, id, mode, "refused");
+
+	if (!l->try_only)
+		WRONG("node %u: lock %" PRIx64 " refused, which was no try", u->node, id);
+	l->refusals++;
+}
+
+static void on_callback(void *arg, uint64_t id, enum lock_mode wanted)
+{
+	struct user *u = arg;
+	struct entry *l = enter(u, id, "called back");
+
+	if (!l->grants)
+		WRONG("node %u: lock %" PRIx64 " called back before it was granted", u->node, id);
+	l->callbacks++;
+	l->wanted = wanted;
+}
+
+static void on_lost(void *arg, int err, const char *why)
+{
+	struct user *u = arg;
+
+	WRONG("node %u: the lock space is lost: %d, %s", u->node, err, why);
+}
+
+static const struct lock_cb callbacks = {on_granted, on_refused, on_callback, on_lost};
+
+/* ---- what the tests do ---------------------------------------------------------------------- */
+
+static void run(uint32_t ms)
+{
+	subject->run(ms);
+	if (wrong[0])
+		FAIL("%s", wrong);
+}
+
+#define AWAIT(cond_)                                                                               \
+	do {                                                                                       \
+		for (uint32_t ms_ = 0; !(cond_) && ms_ < LIMIT_MS; ms_++)                          \
+			run(1);                                                                    \
+		CHECK(cond_);                                                                      \
+	} while (0)
+
+#define WITHIN(ms_most_, cond_)                                                                    \
+	do {                                                                                       \
+		for (uint32_t ms_ = 0; !(cond_) && ms_ < (ms_most_); ms_++)                        \
+			run(1);                                                                    \
+		CHECK(cond_);                                                                      \
+	} while (0)
+
+static void attach(uint32_t node)
+{
+	struct lock_cfg cfg = {.name = "conformance", .node = node, .cb = &callbacks};
+
+	memset(&user[node], 0, sizeof(user[node]));
+	user[node].node = node;
+	user[node].alive = true;
+	cfg.inc = subject->inc(node);
+	cfg.arg = &user[node];
+	calling = true;
+	CHECK_EQ_INT(lock_open(subject->ops, &cfg, &user[node].ls), 0);
+	calling = false;
+}
+
+static void begin_bare(void)
+{
+	subject->start();
+	calling = false;
+	wrong[0] = '\0';
+	memset(user, 0, sizeof(user));
+}
+
+static void begin(void)
+{
+	begin_bare();
+	for (uint32_t i = 1; i <= subject->nodes; i++)
+		attach(i);
+}
+
+static void request(uint32_t node, uint64_t id, enum lock_mode mode, bool try_only)
+{
+	struct entry *l = entry_of(&user[node], id);
+
+	CHECK(user[node].alive && l->pend == LOCK_MODE_NONE);
+	l->pend = mode;
+	l->try_only = try_only;
+	calling = true;
+	lock_request(user[node].ls, id, mode, try_only);
+	calling = false;
+}
+
+static void ask(uint32_t node, uint64_t id, enum lock_mode mode)
+{
+	request(node, id, mode, false);
+}
+
+static void give_up(uint32_t node, uint64_t id)
+{
+	struct entry *l = entry_of(&user[node], id);
+
+	CHECK(user[node].alive && l->held != LOCK_MODE_NONE && l->pend == LOCK_MODE_NONE);
+	l->held = LOCK_MODE_NONE;
+	calling = true;
+	lock_release(user[node].ls, id);
+	calling = false;
+}
+
+static enum lock_mode held(uint32_t node, uint64_t id)
+{
+	return entry_of(&user[node], id)->held;
+}
+
+static uint32_t called(uint32_t node, uint64_t id)
+{
+	return entry_of(&user[node], id)->callbacks;
+}
+
+static void take(uint32_t node, uint64_t id, enum lock_mode mode)
+{
+	ask(node, id, mode);
+	AWAIT(held(node, id) == mode);
+}
+
+/* True: granted. */
+static bool try_it(uint32_t node, uint64_t id, enum lock_mode mode)
+{
+	request(node, id, mode, true);
+	WITHIN(AT_ONCE_MS, entry_of(&user[node], id)->pend == LOCK_MODE_NONE);
+	return held(node, id) == mode;
+}
+
+static void killed(uint32_t node, bool with_its_node)
+{
+	user[node].alive = false;
+	if (with_its_node)
+		subject->crash(node);
+	else
+		subject->kill(node);
+}
+
+static bool waits_for_fence(void)
+{
+	return subject->traits & LOCKS_WAIT_FOR_FENCE;
+}
+
+#define L(i_) LOCK_ID(LOCK_KIND_REGION, 100000u + (i_)) /* no region of the engines' array */
+#define CW LOCK_MODE_CW
+#define EX LOCK_MODE_EX
+#define NOTHING LOCK_MODE_NONE
+
+/* Which lock managers a test is for: with so many nodes and these traits. */
+struct suite_case {
+	struct test test;
+	uint32_t nodes, traits;
+	struct suite_case *next;
+};
+static struct suite_case *case_first, **case_last = &case_first;
+
+#define CASE(name_, nodes_, traits_)                                                               \
+	static void name_(void);                                                                   \
+	static void case_##name_(void)                                                             \
+	{                                                                                          \
+		for (uint32_t i = 0; i < subject->worlds; i++) {                                   \
+			name_();                                                                   \
+			run(0);                                                                    \
+		}                                                                                  \
+	}                                                                                          \
+	__attribute__((constructor)) static void case_reg_##name_(void)                            \
+	{                                                                                          \
+		static struct suite_case c = {                                                     \
+		    .test = {#name_, case_##name_, NULL}, .nodes = nodes_, .traits = traits_};     \
+		*case_last = &c;                                                                   \
+		case_last = &c.next;                                                               \
+	}                                                                                          \
+	static void name_(void)
+
+/* ---- requests ------------------------------------------------------------------------------- */
+
+CASE(a_free_lock_is_granted_in_either_mode, 1, 0)
+{
+	begin();
+	take(1, L(0), CW);
+	take(1, L(1), EX);
+	CHECK(held(1, L(0)) == CW);
+	give_up(1, L(0));
+	give_up(1, L(1));
+	take(1, L(0), EX);
+	CHECK(try_it(1, L(1), EX));
+	CHECK(try_it(1, L(2), CW));
+	run(QUIET_MS);
+	CHECK_EQ_U64(entry_of(&user[1], L(0))->grants, 2);
+	CHECK_EQ_U64(called(1, L(0)) + called(1, L(1)) + called(1, L(2)), 0);
+}
+
+CASE(a_lone_holder_of_cw_gets_ex_when_it_tries, 1, 0)
+{
+	begin();
+	take(1, L(0), CW);
+	CHECK(try_it(1, L(0), EX));
+	give_up(1, L(0));
+	take(1, L(0), CW);
+}
+
+CASE(a_thousand_locks_are_held_at_once, 1, 0)
+{
+	begin();
+	for (uint32_t i = 0; i < 1000; i++)
+		ask(1, L(i), i % 2 ? EX : CW);
+	for (uint32_t i = 0; i < 1000; i++)
+		AWAIT(held(1, L(i)) != NOTHING);
+	for (uint32_t i = 0; i < 1000; i++)
+		give_up(1, L(i));
+	for (uint32_t i = 0; i < 1000; i++)
+		ask(1, L(i), EX);
+	for (uint32_t i = 0; i < 1000; i++)
+		AWAIT(held(1, L(i)) == EX);
+	if (subject->nodes == 1)
+		return;
+	for (uint32_t i = 1000; i < 2000; i++) /* other locks, of somebody else */
+		ask(2, L(i), EX);
+	for (uint32_t i = 1000; i < 2000; i++)
+		AWAIT(held(2, L(i)) == EX);
+	for (uint32_t i = 0; i < 2000; i += 37)
+		CHECK(!try_it(3, L(i), CW));
+}
+
+CASE(many_hold_cw_at_once, 2, 0)
+{
+	begin();
+	for (uint32_t i = 0; i < 100; i++)
+		for (uint32_t n = 1; n <= subject->nodes; n++)
+			ask(n, L(i), CW);
+	for (uint32_t i = 0; i < 100; i++)
+		for (uint32_t n = 1; n <= subject->nodes; n++) {
+			AWAIT(held(n, L(i)) == CW);
+			CHECK_EQ_U64(called(n, L(i)), 0);
+		}
+}
+
+CASE(ex_excludes_everybody, 3, 0)
+{
+	begin();
+	take(2, L(0), EX);
+	ask(1, L(0), CW);
+	ask(3, L(0), CW);
+	run(QUIET_MS);
+	CHECK(held(1, L(0)) == NOTHING && held(3, L(0)) == NOTHING);
+	give_up(2, L(0));
+	AWAIT(held(1, L(0)) == CW &&
+	      held(3, L(0)) == CW); /* both, one doesn't wait for the other */
+	ask(2, L(0), EX);
+	run(QUIET_MS);
+	give_up(1, L(0));
+	run(QUIET_MS);
+	CHECK(held(2, L(0)) == NOTHING);
+	give_up(3, L(0));
+	AWAIT(held(2, L(0)) == EX);
+	ask(3, L(0), EX);
+	run(QUIET_MS);
+	CHECK(held(3, L(0)) == NOTHING);
+	take(1, L(1), EX); /* of this lock only */
+	give_up(2, L(0));
+	AWAIT(held(3, L(0)) == EX);
+}
+
+CASE(a_waiting_ex_is_not_starved_by_later_cw, 3, 0)
+{
+	begin();
+	take(1, L(0), CW);
+	ask(2, L(0), EX);
+	AWAIT(called(1, L(0)));
+	ask(3, L(0), CW);
+	run(QUIET_MS);
+	CHECK(held(3, L(0)) == NOTHING);
+	give_up(1, L(0));
+	ask(1, L(0), CW);
+	AWAIT(held(2, L(0)) == EX);
+	run(QUIET_MS);
+	CHECK(held(1, L(0)) == NOTHING && held(3, L(0)) == NOTHING);
+	give_up(2, L(0));
+	AWAIT(held(1, L(0)) == CW && held(3, L(0)) == CW);
+}
+
+CASE(requests_of_a_lock_are_served_in_order, 3, 0)
+{
+	begin();
+	take(1, L(0), EX);
+	for (uint32_t i = 0; i < 10; i++) {
+		uint32_t holder = 1 + i % 3, next = 1 + (i + 1) % 3, last = 1 + (i + 2) % 3;
+
+		if (!i) {
+			ask(next, L(0), EX);
+			run(QUIET_MS);
+		}
+		ask(last, L(0), EX);
+		run(QUIET_MS);
+		give_up(holder, L(0));
+		AWAIT(held(next, L(0)) == EX);
+		CHECK(held(last, L(0)) == NOTHING);
+	}
+}
+
+/* ---- tries ---------------------------------------------------------------------------------- */
+
+CASE(a_try_is_refused_at_once_and_never_queued, 2, 0)
+{
+	begin();
+	take(1, L(0), EX);
+	CHECK(!try_it(2, L(0), CW));
+	CHECK(!try_it(2, L(0), EX));
+	take(1, L(1), CW);
+	CHECK(!try_it(2, L(1), EX));
+	run(QUIET_MS);
+	CHECK_EQ_U64(called(1, L(0)) + called(1, L(1)), 0);
+	give_up(1, L(0));
+	give_up(1, L(1));
+	run(QUIET_MS);
+	CHECK(held(2, L(0)) == NOTHING && held(2, L(1)) == NOTHING);
+	CHECK(try_it(2, L(0), CW));
+	CHECK(try_it(2, L(1), EX));
+}
+
+CASE(a_refused_try_leaves_what_is_held, 3, 0)
+{
+	begin();
+	take(1, L(0), CW);
+	take(2, L(0), CW);
+	CHECK(!try_it(2, L(0), EX));
+	CHECK(held(2, L(0)) == CW);
+	ask(3, L(0), EX);
+	AWAIT(called(1, L(0)));
+	give_up(1, L(0));
+	run(QUIET_MS);
+	CHECK(held(3, L(0)) == NOTHING); /* 2 has it yet */
+	give_up(2, L(0));
+	AWAIT(held(3, L(0)) == EX);
+}
+
+CASE(a_granted_try_shuts_the_others_out, 2, 0)
+{
+	begin();
+	take(1, L(0), CW);
+	CHECK(try_it(1, L(0), EX));
+	ask(2, L(0), CW);
+	AWAIT(called(1, L(0)));
+	run(QUIET_MS);
+	CHECK(held(2, L(0)) == NOTHING);
+	give_up(1, L(0));
+	AWAIT(held(2, L(0)) == CW);
+}
+
+/* ---- callbacks ------------------------------------------------------------------------------ */
+
+CASE(every_holder_in_the_way_is_called_back, 3, 0)
+{
+	begin();
+	take(1, L(0), CW);
+	take(2, L(0), CW);
+	take(1, L(1), CW);
+	ask(3, L(0), EX);
+	AWAIT(called(1, L(0)) && called(2, L(0)));
+	CHECK(entry_of(&user[1], L(0))->wanted == EX && entry_of(&user[2], L(0))->wanted == EX);
+	ask(2, L(1), CW); /* goes with what 1 has */
+	AWAIT(held(2, L(1)) == CW);
+	run(QUIET_MS);
+	CHECK_EQ_U64(called(1, L(0)), 1);
+	CHECK_EQ_U64(called(2, L(0)), 1);
+	CHECK_EQ_U64(called(3, L(0)) + called(1, L(1)), 0);
+}
+
+CASE(a_new_waiter_calls_back_again, 3, 0)
+{
+	begin();
+	take(1, L(0), CW);
+	for (uint32_t i = 1; i <= 5; i++) {
+		ask(2, L(0), EX);
+		AWAIT(called(1, L(0)) == i);
+		give_up(1, L(0));
+		AWAIT(held(2, L(0)) == EX);
+		ask(1, L(0), CW);
+		AWAIT(called(2, L(0)) == i);
+		CHECK(entry_of(&user[2], L(0))->wanted == CW);
+		give_up(2, L(0));
+		AWAIT(held(1, L(0)) == CW);
+	}
+	/* Who was granted while others waited is called back for the next of them, after its grant:
+	 * before, it would have had no reason to give anything up. */
+	ask(2, L(0), EX);
+	AWAIT(called(1, L(0)) == 6);
+	ask(3, L(0), EX);
+	run(QUIET_MS);
+	CHECK_EQ_U64(called(2, L(0)), 5);
+	give_up(1, L(0));
+	AWAIT(held(2, L(0)) == EX);
+	AWAIT(called(2, L(0)) == 6);
+	give_up(2, L(0));
+	AWAIT(held(3, L(0)) == EX);
+}
+
+/* Nobody who only listens to callbacks starves another: as the engine's regions do it. */
+CASE(who_gives_up_when_called_back_lets_all_have_their_turn, 2, 0)
+{
+	uint32_t turns = 0;
+
+	begin();
+	for (uint32_t n = 1; n <= subject->nodes; n++)
+		ask(n, L(0), EX);
+	for (uint32_t ms = 0; turns < 60 && ms < LIMIT_MS; ms++) {
+		run(1);
+		for (uint32_t n = 1; n <= subject->nodes; n++) {
+			if (held(n, L(0)) == NOTHING || !called(n, L(0)))
+				continue;
+			entry_of(&user[n], L(0))->callbacks = 0;
+			give_up(n, L(0));
+			ask(n, L(0), EX);
+			turns++;
+		}
+	}
+	CHECK_EQ_U64(turns, 60);
+	for (uint32_t n = 1; n <= subject->nodes; n++)
+		CHECK(entry_of(&user[n], L(0))->grants >= 15);
+}
+
+/* ---- ends and losses ------------------------------------------------------------------------ */
+
+CASE(a_closed_handle_holds_nothing_and_hears_nothing, 2, 0)
+{
+	begin();
+	take(2, L(0), EX);
+	take(2, L(1), CW);
+	ask(1, L(0), CW);
+	AWAIT(called(2, L(0)));
+	take(1, L(2), EX);
+	ask(2, L(2), EX);
+	AWAIT(called(1, L(2)));
+	user[2].alive = false;
+	calling = true;
+	lock_close(user[2].ls);
+	calling = false;
+	AWAIT(held(1, L(0)) == CW);
+	take(1, L(1), EX);
+	give_up(1, L(2));
+	run(QUIET_MS);
+	take(1, L(2), EX);
+}
+
+/* Waiting to be granted what nobody holds, and what the one that is gone held. */
+static void free_when_they_may_be(uint32_t other, bool with_its_node)
+{
+	ask(other, L(0), EX); /* it held EX */
+	ask(other, L(1), EX); /* it held CW */
+	ask(other, L(2), CW); /* nobody holds it */
+	request(other, L(3), CW, true);
+	if (waits_for_fence()) {
+		run(2 * QUIET_MS);
+		for (uint32_t i = 0; i < 4; i++)
+			CHECK(held(other, L(i)) == NOTHING);
+		CHECK(engines_fences_asked());
+		subject->fences(true);
+	}
+	WITHIN(with_its_node ? LIMIT_MS : AT_ONCE_MS,
+	       held(other, L(0)) == EX && held(other, L(1)) == EX && held(other, L(2)) == CW &&
+		   held(other, L(3)) == CW);
+}
+
+/* R9, or R10. Node 1 keeps the table where there is one. */
+static void lost(bool with_its_node)
+{
+	for (uint32_t victim = 1; victim <= 3; victim += 2) {
+		begin();
+		take(victim, L(0), EX);
+		take(victim, L(1), CW);
+		take(2, L(1), CW);
+		give_up(2, L(1));
+		subject->fences(false);
+		killed(victim, with_its_node);
+		free_when_they_may_be(2, with_its_node);
+	}
+}
+
+CASE(the_locks_of_a_crashed_node_are_free_when_they_may_be, 3, 0)
+{
+	lost(true);
+}
+
+CASE(the_locks_of_a_killed_daemon_on_a_living_node_are_free_when_they_may_be, 3, 0)
+{
+	lost(false);
+}
+
+CASE(a_node_without_quorum_is_granted_nothing, 3, 0)
+{
+	for (uint32_t victim = 1; victim <= 3; victim += 2) {
+		begin();
+		take(victim, L(0), EX);
+		user[victim].cut = true;
+		subject->cut(victim);
+		ask(victim, L(1), CW);
+		request(victim, L(2), CW, true);
+		ask(2, L(0), CW);
+		AWAIT(held(2, L(0)) == CW);
+		take(2, L(1), CW);
+		ask(victim, L(3), EX);
+		run(2 * QUIET_MS);
+	}
+}
+
+CASE(what_the_living_hold_survives_a_loss, 3, 0)
+{
+	for (uint32_t victim = 1; victim <= 3; victim++) {
+		uint32_t a = victim % 3 + 1, b = a % 3 + 1;
+
+		begin();
+		for (uint32_t i = 0; i < 20; i++) {
+			take(a, L(i), i % 2 ? EX : CW);
+			take(b, L(100 + i), i % 2 ? CW : EX);
+		}
+		take(a, L(300), CW);
+		take(b, L(300), CW);
+		killed(victim, victim == 2);
+		run(2 * QUIET_MS);
+		for (uint32_t i = 0; i < 20; i++) {
+			CHECK(!try_it(b, L(i), EX));
+			CHECK(!try_it(a, L(100 + i), EX));
+			CHECK_EQ_U64(entry_of(&user[a], L(i))->grants, 1);
+		}
+		CHECK(!try_it(a, L(300), EX));
+		ask(b, L(1), CW);
+		AWAIT(called(a, L(1)));
+		give_up(a, L(1));
+		AWAIT(held(b, L(1)) == CW);
+		give_up(b, L(300));
+		run(QUIET_MS);
+		CHECK(try_it(a, L(300), EX));
+	}
+}
+
+/* Released while the table is built anew, or its message is lost with who kept the table. */
+CASE(what_was_given_up_around_a_loss_is_free, 3, 0)
+{
+	for (uint32_t before = 0; before < 12; before++) {
+		begin();
+		for (uint32_t i = 0; i < 3; i++)
+			take(2, L(i), EX);
+		give_up(2, L(0));
+		run(before % 3);
+		killed(1, before & 1);
+		give_up(2, L(1));
+		run(before);
+		give_up(2, L(2));
+		for (uint32_t i = 0; i < 3; i++)
+			take(3, L(i), EX);
+	}
+}
+
+CASE(requests_around_a_loss_are_answered_once, 3, 0)
+{
+	for (uint32_t before = 0; before < 12; before++) {
+		begin();
+		for (uint32_t i = 0; i < 20; i++)
+			ask(2, L(i), EX);
+		run(before % 4);
+		killed(1, before & 1);
+		for (uint32_t i = 20; i < 40; i++)
+			ask(2, L(i), EX);
+		run(before);
+		for (uint32_t i = 40; i < 60; i++)
+			ask(2, L(i), EX);
+		for (uint32_t i = 0; i < 60; i++)
+			AWAIT(held(2, L(i)) == EX);
+		run(QUIET_MS);
+		for (uint32_t i = 0; i < 60; i++)
+			CHECK_EQ_U64(entry_of(&user[2], L(i))->grants, 1);
+	}
+}
+
+CASE(a_waiter_that_is_gone_stands_in_nobodys_way, 3, 0)
+{
+	for (uint32_t with_its_node = 0; with_its_node < 2; with_its_node++) {
+		begin();
+		take(2, L(0), CW);
+		ask(3, L(0), EX);
+		AWAIT(called(2, L(0)) == 1);
+		killed(3, with_its_node);
+		take(1, L(0), CW);
+		give_up(1, L(0));
+		ask(1, L(0), EX);
+		AWAIT(called(2, L(0)) == 2); /* its own callback, not the dead one's */
+		give_up(2, L(0));
+		AWAIT(held(1, L(0)) == EX);
+	}
+}
+
+CASE(a_daemon_that_is_back_holds_nothing, 1, 0)
+{
+	uint32_t node = subject->nodes;
+
+	begin();
+	take(node, L(0), EX);
+	take(node, L(1), CW);
+	subject->fences(false);
+	killed(node, false);
+	run(200);
+	subject->restart(node);
+	run(200);
+	attach(node);
+	ask(node, L(2), CW);
+	if (waits_for_fence()) {
+		run(QUIET_MS);
+		CHECK(engines_fences_asked());
+		CHECK(held(node, L(2)) == NOTHING);
+		subject->fences(true);
+	}
+	AWAIT(held(node, L(2)) == CW);
+	take(1, L(0), EX);
+	take(1, L(1), EX);
+	CHECK_EQ_U64(called(node, L(0)) + called(node, L(1)), 0);
+	give_up(1, L(0));
+	take(node, L(0), EX);
+}
+
+/* R9: the grant is delivered where it was made, and nowhere else, before that node is cut off. */
+CASE(a_grant_that_nobody_else_saw_does_not_exist, 3, LOCKS_BY_MESSAGES)
+{
+	begin();
+	subject->unsafe_grants(true);
+	ask(2, L(0), EX);
+	ask(3, L(1), CW);
+	run(QUIET_MS);
+	CHECK(held(2, L(0)) == NOTHING && held(3, L(1)) == NOTHING);
+	subject->unsafe_grants(false);
+	killed(1, true);
+	ask(3, L(0), EX);
+	AWAIT(held(2, L(0)) == EX || held(3, L(0)) == EX);
+	AWAIT(held(3, L(1)) == CW);
+	give_up(3, L(1));
+	take(2, L(1), EX);
+	if (held(2, L(0)) == EX)
+		give_up(2, L(0));
+	else
+		give_up(3, L(0));
+	AWAIT(entry_of(&user[2], L(0))->grants + entry_of(&user[3], L(0))->grants == 2);
+}
+
+/* ---- the engine as user --------------------------------------------------------------------- */
+
+CASE(an_engine_gives_a_region_up_after_its_members_have_answered, 3, 0)
+{
+	uint64_t id = LOCK_ID(LOCK_KIND_REGION, 0);
+
+	begin_bare();
+	attach(3);
+	subject->start_engines();
+	engines_hold_writes(2, true);
+	engines_write(2, 0);
+	AWAIT(engines_writes_sent(2));
+	CHECK(engines_held(2, id) == CW);
+	CHECK(!try_it(3, id, EX));
+	ask(3, id, EX);
+	run(QUIET_MS);
+	CHECK(held(3, id) == NOTHING);
+	engines_hold_writes(2, false);
+	AWAIT(held(3, id) == EX);
+	CHECK_EQ_U64(engines_writes_done(2), 1);
+	CHECK(engines_held(2, id) == NOTHING);
+	engines_write(2, 0);
+	AWAIT(called(3, id));
+	CHECK_EQ_U64(engines_writes_done(2), 1);
+	give_up(3, id);
+	AWAIT(engines_writes_done(2) == 2);
+}
+
+/*
+ * R4, R5, R10: node 3 dies with writes under way. Whatever the lock manager does with its locks,
+ * and whether its node lives, nobody writes where it may be writing before the fence: neither where
+ * node 2 has the lock and the mark already, nor where it gets them only now.
+ */
+CASE(users_of_a_region_wait_for_the_fence_whatever_becomes_of_the_lock, 3, 0)
+{
+	for (uint32_t with_its_node = 0; with_its_node < 2; with_its_node++) {
+		uint32_t sent, grants;
+
+		begin_bare();
+		subject->start_engines();
+		engines_write(2, 0);
+		AWAIT(engines_writes_done(2) == 1);
+		engines_hold_writes(3, true);
+		engines_write(3, 0);
+		engines_write(3, 1);
+		AWAIT(engines_writes_sent(3) >= 4);
+		sent = engines_writes_sent(2);
+		grants = engines_grants(2);
+		subject->fences(false);
+		killed(3, with_its_node);
+		engines_write(2, 0);
+		engines_write(2, 1);
+		run(QUIET_MS);
+		CHECK(engines_fences_asked());
+		CHECK_EQ_U64(engines_status(2).unfenced, 1);
+		CHECK_EQ_U64(engines_writes_sent(2), sent);
+		CHECK_EQ_U64(engines_writes_done(2), 1);
+		if (!waits_for_fence())
+			CHECK(engines_grants(2) > grants); /* it was early */
+		CHECK(engines_held(2, LOCK_ID(LOCK_KIND_REGION, 1)) == NOTHING);
+		subject->fences(true);
+		AWAIT(engines_writes_done(2) == 3);
+	}
+}
+
+/* The tests for this lock manager. */
+static void choose(const struct lock_subject *of)
+{
+	uint32_t count = 0;
+
+	subject = of;
+	test_first = NULL;
+	test_last = &test_first;
+	for (struct suite_case *c = case_first; c; c = c->next) {
+		if (of->nodes < c->nodes || c->traits & ~of->traits)
+			continue;
+		c->test.next = NULL;
+		test_register(&c->test);
+		count++;
+	}
+	printf("== %s, of %u node%s: %u tests are for it\n", of->name, of->nodes,
+	       of->nodes == 1 ? "" : "s", count);
+}
+
+int main(int argc, char **argv)
+{
+	static const struct lock_subject *const all[] = {&lock_local, &lock_cpg, &lock_dlm};
+	const struct lock_subject *only = NULL;
+	int err = TEST_EXIT_SKIP;
+
+	for (uint32_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (argc > 1 && !strcmp(argv[1], all[i]->name))
+			only = all[i];
+	if (only) {
+		argc--;
+		argv++;
+	}
+	for (uint32_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		if (only && all[i] != only)
+			continue;
+		choose(all[i]);
+		err = test_run(argc, argv); /* of all that were run till now */
+		subject->end();
+	}
+	return err;
+}
