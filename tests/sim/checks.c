@@ -6,7 +6,8 @@
  *       hold is flushed, or the region is durably dirty in some slot
  *   C4  member writes only with the region's lock, a durable mark and within the map
  *   C5  nothing of a fenced incarnation lands; no commit before the fence of the departed
- *   C6  one chain of committed maps, each with at least k members in sync
+ *   C6  one chain of committed maps, each with at least k members in sync; whom one dropped, none
+ *       has in sync again without a rebuild (R3)
  *   C8  requests answered once, none with success after removal; no I/O on a stale heartbeat (R7)
  *   C9  discipline at the device port (dev.c)
  */
@@ -520,6 +521,11 @@ static void map_commit(struct sim *s, struct simnode *n, const struct map *map)
 
 		insync += ok;
 		c->map_full = c->map_full && ok;
+		if (n && ok && old.member[m].state != MEMBER_IN_SYNC &&
+		    old.member[m].state != MEMBER_REBUILDING)
+			sim_fail(s, "C6", "map %lu has member %u in sync, which map %lu calls %s",
+				 map->epoch.num, m, old.epoch.num,
+				 member_state_name(old.member[m].state));
 		if (n && !ok && old.member[m].state == MEMBER_IN_SYNC && c->disk_of[m] != NONE)
 			risk_lost(s, c->disk_of[m]);
 	}

@@ -58,6 +58,18 @@ static void digest(struct sim *s, uint64_t a, uint64_t b)
 	s->digest = mix64(s->digest ^ s->now) + mix64(a << 32 ^ b);
 }
 
+static uint64_t bytes_sum(const uint8_t *data, size_t bytes)
+{
+	uint64_t h = bytes, word;
+
+	for (size_t i = 0; i < bytes; i += 8) {
+		word = 0;
+		memcpy(&word, data + i, bytes - i < 8 ? bytes - i : 8);
+		h = mix64(h ^ word);
+	}
+	return h;
+}
+
 /* The name of the message, its round, and of the epochs that it speaks of. */
 static void message_text(const char *verb, const uint8_t *data, size_t len, char *text,
 			 size_t bytes)
@@ -182,7 +194,7 @@ void trace_event(struct sim *s, const struct simnode *n, const struct nev *nev)
 
 	digest(s, (uint64_t)n->id << 8 | (uint64_t)nev->ev.type,
 	       nev->ev.type == EV_DEV_DONE ? nev->ev.done.id + (uint32_t)nev->ev.done.err
-					   : nev->bytes);
+					   : bytes_sum(nev->data, nev->bytes));
 	if (!s->tracing)
 		return;
 	event_text(&nev->ev, text, sizeof(text));
@@ -242,12 +254,35 @@ static void out_text(const struct sim *s, const struct simnode *n, const struct 
 	(void)s;
 }
 
+/* What the trace would print of it. */
+static uint64_t out_sum(const struct out *o)
+{
+	switch (o->type) {
+	case OUT_DEV_IO:
+		return mix64(o->io.offset) ^ mix64(o->io.id) ^
+		       mix64((uint64_t)o->io.bytes << 32 | o->io.dev << 16 |
+			     (uint32_t)o->io.kind << 8 | (uint32_t)o->io.op << 4 | o->io.flags);
+	case OUT_SEND:
+		return bytes_sum(o->send.data, o->send.bytes);
+	case OUT_FENCE:
+		return o->fence.inc;
+	case OUT_RECORD:
+		return mix64(o->record.acked.num) + o->record.committed.num;
+	case OUT_IO_DONE:
+		return mix64(o->io_done.tag) + (uint32_t)o->io_done.err;
+	case OUT_LOCK:
+	case OUT_UNLOCK:
+		return mix64(o->lock.id) + (uint32_t)o->lock.mode;
+	default:
+		return 0;
+	}
+}
+
 void trace_out(struct sim *s, const struct simnode *n, const struct out *o)
 {
 	char text[220];
 
-	digest(s, (uint64_t)n->id << 8 | 0x80 | (uint64_t)o->type,
-	       o->type == OUT_DEV_IO ? o->io.offset + o->io.bytes : 0);
+	digest(s, (uint64_t)n->id << 8 | 0x80 | (uint64_t)o->type, out_sum(o));
 	if (!s->tracing)
 		return;
 	out_text(s, n, o, text, sizeof(text));
