@@ -560,12 +560,27 @@ struct learn {
 	struct store_array desc;
 };
 
+static void tune(struct array *a, const struct options *o)
+{
+	struct tunables tun = {0};
+	struct event ev = {.type = EV_TICK};
+
+	options_tune(&a->live.options, o);
+	if (!a->e)
+		return; /* engine_cfg_fill has them */
+	options_apply(&a->live.options, &tun);
+	engine_tune(a->e, &tun);
+	pump_push(a, &ev);
+}
+
 static void learn_run(struct task *t)
 {
 	struct learn *l = (struct learn *)(void *)t;
 
-	if (l->a->running)
+	if (l->a->running) {
+		tune(l->a, &l->desc.options);
 		dev_learn(l->a, &l->desc);
+	}
 	free(l);
 }
 

@@ -77,7 +77,8 @@ struct array_status {
 	struct front_stats front;
 	struct front_client client[ARRAY_STATUS_CLIENTS];
 	uint32_t client_count;
-	char listen[OPTION_LISTEN_MAX][OPTION_LISTEN_BYTES]; /* as the option has them, or "" */
+	char listen[OPTION_LISTEN_MAX][OPTION_LISTEN_BYTES]; /* as it was started with, or "" */
+	bool force_members;                                  /* likewise */
 	char waits[ARRAY_WHY_BYTES]; /* before RUN: what for; "" = nothing */
 	uint64_t waits_us;           /* since when */
 };
@@ -91,7 +92,8 @@ void array_free(struct array *a);
 const struct store_array *array_desc(const struct array *a);
 /* Only when idle. */
 void array_set_desc(struct array *a, const struct store_array *desc);
-/* Others know it better by now: an array that runs looks for members that have moved. */
+/* There is a newer one: an array that runs takes over the options that can change while it does,
+ * and looks for members that have moved. */
 void array_learn(struct array *a, const struct store_array *desc);
 bool array_running(const struct array *a);
 /* Why the last run ended, "" = it was stopped or never ran. */

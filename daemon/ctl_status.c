@@ -408,7 +408,7 @@ static void warnings(struct status_msg *m, const struct known *k, const struct a
 		m->msg.warning[m->msg.n_warning++] =
 		    "it was to be stopped and goes on here, since clients had it open; stop it "
 		    "again, here or on all nodes";
-	if (st && k->desc.options.force_members)
+	if (st && st->force_members)
 		m->msg.warning[m->msg.n_warning++] =
 		    "force_members is on: members may lack FLUSH, FUA or MULTI_CONN";
 	if (st && st->engine.unreadable.us)

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# `stop --all-nodes` cuts nobody off on another node: it is refused while somebody has the array open there, and names the
-# node. Somebody who opens it in the very moment goes on there, whatever the other nodes do. With --force all is stopped.
+# What is said on one node for all. A setting counts on the others at once, while they serve. `stop --all-nodes` cuts
+# nobody off on another node: it is refused while somebody has the array open there, and names the node. Somebody
+# who opens it in the very moment goes on there, whatever the other nodes do. With --force all is stopped.
 set -u
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -34,8 +35,15 @@ stopped() {
 }
 
 array_up 3 1
+step "the release delay is set on node 3"
+ctl 3 set vol0 release_delay=10min >/dev/null || fail "set"
+within 5 "node 1 knows it" grep -qx "option release_delay = 600000ms" "$CLUSTER_DIR/node1/var-lib-ddraid/vol0.array"
 writers_start 1
 writers_stop 1
+sleep 2 # twice the delay that it had
+holds 1 'a["regions_dirty"] > 0' || fail "node 1 goes by the old release delay"
+ctl 3 set vol0 release_delay=100ms >/dev/null || fail "set"
+within 5 "node 1 goes by the new release delay" holds 1 'a["regions_dirty"] == 0'
 step "two other nodes use it"
 user_start 2
 user_start 3
