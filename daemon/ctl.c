@@ -178,12 +178,6 @@ static void set(struct ipc_req *r, const Ddraid__Ctl__Set *s)
 	struct known *k;
 	int err;
 
-	if (!s->array[0]) {
-		ipc_fail(r, -EOPNOTSUPP,
-			 "the daemon's settings can't be changed while it runs; edit ddraid.conf "
-			 "and restart it");
-		return;
-	}
 	k = ctl_array(r, s->array);
 	if (!k)
 		return;
