@@ -98,6 +98,8 @@ void announce_array(const struct store_array *desc)
 	a.uuid.len = DDR_UUID_BYTES;
 	a.version = desc->version;
 	a.started = desc->started;
+	a.stop_forced = desc->stop_forced;
+	a.said = desc->said;
 	for (uint32_t i = 0; i < desc->count; i++)
 		uri[i] = (char *)desc->agreed[i];
 	a.uri = uri;
@@ -152,6 +154,8 @@ void announce_running(const struct announce_running *r, uint32_t count)
 		running[i].uuid.data = (uint8_t *)r[i].uuid;
 		running[i].uuid.len = DDR_UUID_BYTES;
 		running[i].serving = r[i].serving;
+		running[i].clients = r[i].clients;
+		running[i].kept = r[i].kept;
 		at[n.n_running++] = &running[i];
 	}
 	n.running = at;
@@ -172,6 +176,16 @@ const struct announce_node *announce_find(uint32_t node)
 	for (uint32_t i = 0; i < state.count; i++) {
 		if (state.node[i].node == node)
 			return &state.node[i];
+	}
+	return NULL;
+}
+
+const struct announce_running *announce_runs(const struct announce_node *n,
+					     const uint8_t uuid[DDR_UUID_BYTES])
+{
+	for (uint32_t i = 0; n->here && i < n->count; i++) {
+		if (!memcmp(n->running[i].uuid, uuid, DDR_UUID_BYTES))
+			return &n->running[i];
 	}
 	return NULL;
 }
@@ -241,6 +255,8 @@ static bool desc_read(struct store_array *d, const Ddraid__Announce__Array *a)
 	memcpy(d->uuid, a->uuid.data, DDR_UUID_BYTES);
 	d->version = a->version;
 	d->started = a->started;
+	d->stop_forced = a->stop_forced;
+	d->said = a->said;
 	d->count = (uint32_t)a->n_uri;
 	for (uint32_t i = 0; i < d->count; i++) {
 		if (!a->uri[i][0] || strlen(a->uri[i]) >= DDR_URI_BYTES ||
@@ -269,6 +285,8 @@ static void take_node(uint32_t from, const Ddraid__Announce__Node *a)
 		if (a->running[i]->uuid.len != DDR_UUID_BYTES)
 			continue;
 		memcpy(n->running[n->count].uuid, a->running[i]->uuid.data, DDR_UUID_BYTES);
+		n->running[n->count].clients = a->running[i]->clients;
+		n->running[n->count].kept = a->running[i]->kept;
 		n->running[n->count++].serving = a->running[i]->serving;
 	}
 }

@@ -18,6 +18,8 @@
 struct announce_running {
 	uint8_t uuid[DDR_UUID_BYTES];
 	bool serving;
+	uint32_t clients; /* consumers that have it open there */
+	uint64_t kept;    /* its `said` whose stop was not followed because of them, 0 = none */
 };
 
 struct announce_node {
@@ -56,6 +58,9 @@ void announce_running(const struct announce_running *r, uint32_t count);
 const struct announce_state *announce_state(void);
 /* NULL: no such node. */
 const struct announce_node *announce_find(uint32_t node);
+/* What that node said of the array; NULL: it does not run there, as far as it is known here. */
+const struct announce_running *announce_runs(const struct announce_node *n,
+					     const uint8_t uuid[DDR_UUID_BYTES]);
 void announce_stop(void);
 
 #endif

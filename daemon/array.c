@@ -341,23 +341,55 @@ static void limit_in(struct array *a, uint32_t ms)
 	loop_timer_set(a->loop, &a->limit, loop_now_us(a->loop) + ms * 1000ull);
 }
 
-static void stop_run(struct task *t)
+struct stop {
+	struct task task;
+	struct array *a;
+	bool force;
+	uint32_t clients;
+};
+
+static void stop_begin(struct array *a)
 {
-	struct array *a = (struct array *)((char *)t - offsetof(struct array, stop_task));
 	struct event ev = {.type = EV_ADMIN};
 
-	if (a->phase >= ARRAY_PHASE_STOP)
-		return;
-	if (a->phase != ARRAY_PHASE_RUN) {
-		array_close(a);
-		return;
-	}
 	array_phase(a, ARRAY_PHASE_STOP);
 	life_serving(a, false);
 	front_reset(a->front);
 	ev.admin.cmd = ADMIN_STOP;
 	pump_push(a, &ev);
 	limit_in(a, a->env.conf->stop_ms);
+}
+
+static void stop_kept(struct task *t)
+{
+	struct stop *s = (struct stop *)(void *)t;
+	struct array *a = s->a;
+
+	if (a->stop == STOP_ASKED) {
+		a->stop = STOP_NONE;
+		a->env.kept(a, s->clients);
+	}
+	free(s);
+}
+
+static void stop_run(struct task *t)
+{
+	struct stop *s = (struct stop *)(void *)t;
+	struct array *a = s->a;
+	struct front_stats front = {0};
+
+	if (a->phase == ARRAY_PHASE_RUN && !s->force)
+		front_stats(a->front, &front);
+	if (front.clients) {
+		s->clients = front.clients;
+		mailbox_post(a->env.main, &s->task, stop_kept);
+		return;
+	}
+	if (a->phase == ARRAY_PHASE_RUN)
+		stop_begin(a);
+	else if (a->phase < ARRAY_PHASE_STOP)
+		array_close(a);
+	free(s);
 }
 
 void array_close(struct array *a)
@@ -397,6 +429,7 @@ static void watch_fired(void *arg)
 	struct array *a = arg;
 
 	status_watch(a);
+	life_clients(a);
 	loop_timer_set(a->loop, &a->watch, loop_now_us(a->loop) + ARRAY_WATCH_US);
 }
 
@@ -527,12 +560,27 @@ struct learn {
 	struct store_array desc;
 };
 
+static void tune(struct array *a, const struct options *o)
+{
+	struct tunables tun = {0};
+	struct event ev = {.type = EV_TICK};
+
+	options_tune(&a->live.options, o);
+	if (!a->e)
+		return; /* engine_cfg_fill has them */
+	options_apply(&a->live.options, &tun);
+	engine_tune(a->e, &tun);
+	pump_push(a, &ev);
+}
+
 static void learn_run(struct task *t)
 {
 	struct learn *l = (struct learn *)(void *)t;
 
-	if (l->a->running)
+	if (l->a->running) {
+		tune(l->a, &l->desc.options);
 		dev_learn(l->a, &l->desc);
+	}
 	free(l);
 }
 
@@ -586,7 +634,7 @@ int array_start(struct array *a, bool force)
 	thread_state_clear(a);
 	a->failed[0] = '\0';
 	a->force = force;
-	a->stop_asked = false;
+	a->stop = STOP_NONE;
 	err = loop_new(&a->loop);
 	if (err)
 		return err;
@@ -613,10 +661,17 @@ int array_start(struct array *a, bool force)
 	return err;
 }
 
-void array_stop(struct array *a)
+void array_stop(struct array *a, bool force)
 {
-	if (!a->running || a->stop_asked)
+	struct stop *s;
+
+	_Static_assert(offsetof(struct stop, task) == 0, "found by its task");
+	if (!a->running || a->stop >= (force ? STOP_FORCED : STOP_ASKED))
 		return;
-	a->stop_asked = true;
-	mailbox_post(&a->box, &a->stop_task, stop_run);
+	a->stop = force ? STOP_FORCED : STOP_ASKED;
+	s = calloc(1, sizeof(*s));
+	assert(s);
+	s->a = a;
+	s->force = force;
+	mailbox_post(&a->box, &s->task, stop_run);
 }

@@ -33,8 +33,11 @@ struct array_env {
 	 * URIs of this node, `added` whose are news for all. */
 	void (*changed)(struct array *a, const struct store_array *desc, uint32_t found,
 			uint32_t added);
-	/* On the main thread: consumers are let in, or not any more. */
-	void (*serving)(struct array *a, bool yes);
+	/* On the main thread: consumers are let in, or not any more; and how many have it open. The
+	 * number may be half a second old. */
+	void (*serving)(struct array *a, bool yes, uint32_t clients);
+	/* On the main thread: it was to stop, but runs on, since so many have it open. */
+	void (*kept)(struct array *a, uint32_t clients);
 	/* On the main thread: the thread has ended; why is "" after a stop. */
 	void (*ended)(struct array *a, const char *why);
 };
@@ -74,7 +77,8 @@ struct array_status {
 	struct front_stats front;
 	struct front_client client[ARRAY_STATUS_CLIENTS];
 	uint32_t client_count;
-	char listen[OPTION_LISTEN_MAX][OPTION_LISTEN_BYTES]; /* as the option has them, or "" */
+	char listen[OPTION_LISTEN_MAX][OPTION_LISTEN_BYTES]; /* as it was started with, or "" */
+	bool force_members;                                  /* likewise */
 	char waits[ARRAY_WHY_BYTES]; /* before RUN: what for; "" = nothing */
 	uint64_t waits_us;           /* since when */
 };
@@ -88,7 +92,8 @@ void array_free(struct array *a);
 const struct store_array *array_desc(const struct array *a);
 /* Only when idle. */
 void array_set_desc(struct array *a, const struct store_array *desc);
-/* Others know it better by now: an array that runs looks for members that have moved. */
+/* There is a newer one: an array that runs takes over the options that can change while it does,
+ * and looks for members that have moved. */
 void array_learn(struct array *a, const struct store_array *desc);
 bool array_running(const struct array *a);
 /* Why the last run ended, "" = it was stopped or never ran. */
@@ -96,8 +101,12 @@ const char *array_failed(const struct array *a);
 
 /* force: assemble although R1 says no, take a missing record for an empty one. 0 or -errno. */
 int array_start(struct array *a, bool force);
-/* env.ended follows, within the configuration's stop_timeout and a little. */
-void array_stop(struct array *a);
+/*
+ * env.ended follows, within the configuration's stop_timeout and a little. But if a consumer has it
+ * open, only if forced: else env.kept. That is decided on the engine's thread, so that nobody who
+ * opened it a moment ago is cut off.
+ */
+void array_stop(struct array *a, bool force);
 
 /* Requests to the engine's thread. `done` comes on the main thread, when the array has ended
  * with -ESHUTDOWN. The struct is the caller's until then. */

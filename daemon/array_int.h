@@ -71,10 +71,10 @@ struct array {
 	struct store_array desc;
 	bool running;
 	bool force;
-	bool stop_asked;
+	enum { STOP_NONE, STOP_ASKED, STOP_FORCED } stop;
 	char failed[ARRAY_WHY_BYTES];
 	struct mailbox box; /* to the engine thread */
-	struct task stop_task, ended_task;
+	struct task ended_task;
 	struct life_fence *fences; /* asked for and not answered */
 	pthread_t thread;
 
@@ -106,7 +106,8 @@ struct array {
 
 	struct front *front;
 	bool serving;
-	bool removed; /* OUT_REMOVED came, EV_RESTART has not gone */
+	uint32_t clients; /* as the main thread was told */
+	bool removed;     /* OUT_REMOVED came, EV_RESTART has not gone */
 	bool restarting, record_waits;
 
 	struct group *group;
@@ -176,6 +177,7 @@ void life_clean(struct array *a);
 void life_ended(struct array *a);
 void life_changed(struct array *a, uint32_t found, uint32_t added);
 void life_serving(struct array *a, bool yes);
+void life_clients(struct array *a); /* looks whether their number is another one */
 
 /* array_status.c */
 void status_fill(struct array *a, struct array_status *st);

@@ -24,6 +24,7 @@ struct life_task {
 	struct store_record rec;
 	struct store_array desc;
 	bool load, new_inc, put, force, serving;
+	uint32_t clients;
 	uint32_t found, added; /* as in array_env.changed */
 	int err;
 	char why[STORE_WHY_BYTES];
@@ -144,20 +145,38 @@ static void serving_told(struct task *task)
 {
 	struct life_task *t = (struct life_task *)(void *)task;
 
-	t->a->env.serving(t->a, t->serving);
+	t->a->env.serving(t->a, t->serving, t->clients);
 	mailbox_post(&t->a->box, &t->task, task_back);
+}
+
+static void serving_tell(struct array *a)
+{
+	struct life_task *t = task_new(a, nothing);
+
+	t->serving = a->serving;
+	t->clients = a->clients;
+	mailbox_post(a->env.main, &t->task, serving_told);
 }
 
 void life_serving(struct array *a, bool yes)
 {
-	struct life_task *t;
-
 	if (a->serving == yes)
 		return;
 	a->serving = yes;
-	t = task_new(a, nothing);
-	t->serving = yes;
-	mailbox_post(a->env.main, &t->task, serving_told);
+	serving_tell(a);
+}
+
+void life_clients(struct array *a)
+{
+	struct front_stats front;
+
+	if (!a->front || a->phase == ARRAY_PHASE_CLOSE)
+		return;
+	front_stats(a->front, &front);
+	if (front.clients == a->clients)
+		return;
+	a->clients = front.clients;
+	serving_tell(a);
 }
 
 static void renew_again(struct array *a);

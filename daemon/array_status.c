@@ -50,6 +50,7 @@ void status_fill(struct array *a, struct array_status *st)
 		st->dev[i].member = 0xff;
 		dev_fill(a, i, &st->dev[i]);
 	}
+	st->force_members = a->live.options.force_members;
 	if (a->front) {
 		memcpy(st->listen, a->live.options.listen, sizeof(st->listen));
 		front_stats(a->front, &st->front);

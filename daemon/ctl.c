@@ -57,6 +57,7 @@ struct settings {
 	Ddraid__Ctl__Settings msg;
 	Ddraid__Ctl__Setting setting[SETTINGS_MAX], *at[SETTINGS_MAX];
 	char value[SETTINGS_MAX][CONFIG_PATH_BYTES];
+	char help[SETTINGS_MAX][2 * OPTION_VALUE_BYTES];
 };
 
 static struct settings *settings_new(void)
@@ -95,21 +96,47 @@ static void settings_send(struct ipc_req *r, struct settings *s, const char *key
 	ipc_final(r, &reply);
 }
 
-static void array_settings(struct ipc_req *r, const struct known *k, const char *only)
+/* What the array runs with here, if that is not its setting yet. */
+static bool still(const struct known *k, uint32_t i, const char *value,
+		  char old[OPTION_VALUE_BYTES])
 {
-	struct settings *s = settings_new();
+	if (options_live(i) || !array_running(k->array))
+		return false;
+	options_get(&array_desc(k->array)->options, i, old, NULL);
+	return strcmp(old, value) != 0;
+}
+
+/* Returns whether one of them has to wait for the array's next start. */
+static bool settings_fill(struct settings *s, const struct known *k, const char *only)
+{
 	const char *key, *help, *origin;
-	char value[OPTION_VALUE_BYTES], standard[OPTION_VALUE_BYTES];
+	char value[OPTION_VALUE_BYTES], other[OPTION_VALUE_BYTES], *text;
 	struct options def;
+	bool waits = false;
 
 	options_init(&def);
 	for (uint32_t i = 0; (key = options_get(&k->desc.options, i, value, &help)); i++) {
 		if (only[0] && strcmp(only, key) != 0)
 			continue;
-		options_get(&def, i, standard, NULL);
-		origin = strcmp(value, standard) ? "set" : "default";
+		options_get(&def, i, other, NULL);
+		origin = strcmp(value, other) ? "set" : "default";
+		text = s->help[s->msg.n_setting];
+		if (still(k, i, value, other)) {
+			snprintf(text, sizeof(s->help[0]), "%s; here it is %s until then", help,
+				 other[0] ? other : "none");
+			help = text;
+			waits = true;
+		}
 		strcpy(settings_add(s, key, origin, help), value);
 	}
+	return waits;
+}
+
+static void array_settings(struct ipc_req *r, const struct known *k, const char *only)
+{
+	struct settings *s = settings_new();
+
+	settings_fill(s, k, only);
 	settings_send(r, s, only);
 }
 
@@ -147,15 +174,10 @@ static void set(struct ipc_req *r, const Ddraid__Ctl__Set *s)
 {
 	char why[OPTION_WHY_BYTES];
 	struct store_array desc;
+	struct settings *own;
 	struct known *k;
 	int err;
 
-	if (!s->array[0]) {
-		ipc_fail(r, -EOPNOTSUPP,
-			 "the daemon's settings can't be changed while it runs; edit ddraid.conf "
-			 "and restart it");
-		return;
-	}
 	k = ctl_array(r, s->array);
 	if (!k)
 		return;
@@ -169,9 +191,10 @@ static void set(struct ipc_req *r, const Ddraid__Ctl__Set *s)
 		ipc_fail(r, err, "%s can't be changed: %s", k->desc.name, strerror(-err));
 		return;
 	}
-	if (array_running(k->array))
+	own = settings_new();
+	if (settings_fill(own, k, s->key))
 		ipc_warn(r, "it counts from the array's next start on each node");
-	array_settings(r, k, s->key);
+	settings_send(r, own, s->key);
 }
 
 /* ---- dispatch ------------------------------------------------------------------------------- */

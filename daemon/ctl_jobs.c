@@ -23,6 +23,7 @@
 #define PROGRESS_MS 1000u
 #define TAKE_PART_MS 60000u /* `start`, `create`: until the array is active here */
 #define OTHERS_MS 20000u    /* and on the others, beyond that */
+#define IN_USE_MS 2000u     /* `stop --all-nodes`: what others tell of their clients is that old */
 #define ADMIN_AGAIN_MS 500u
 #define ADMIN_PATIENCE_MS 15000u /* how long "ask again" is asked again */
 
@@ -35,6 +36,7 @@ struct job {
 	Ddraid__Ctl__Until until; /* JOB_WATCH */
 	bool all_nodes, force;
 	uint64_t began_ms, here_ms, told_ms;
+	uint64_t said;       /* JOB_STOP of all nodes: the version that says so */
 	uint64_t size_bytes; /* JOB_CREATE, and the next two */
 	uint32_t stripe_bytes;
 	char stripe_why[CREATE_WHY_BYTES];
@@ -220,19 +222,68 @@ static uint32_t others_not(const struct job *j, bool serving)
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < s->count; i++) {
-		const struct announce_node *a = &s->node[i];
-		bool runs = false, serves = false;
+		const struct announce_running *r = announce_runs(&s->node[i], j->k->desc.uuid);
 
-		for (uint32_t k = 0; k < a->count; k++) {
-			if (memcmp(a->running[k].uuid, j->k->desc.uuid, DDR_UUID_BYTES))
-				continue;
-			runs = true;
-			serves = a->running[k].serving;
-		}
-		if (a->here && (serving ? !serves : runs))
+		if (s->node[i].here && (serving ? !r || !r->serving : r != NULL))
 			n++;
 	}
 	return n;
+}
+
+/* The one with the next greater id; NULL: there is none. */
+static const struct announce_node *node_after(uint32_t node)
+{
+	const struct announce_state *s = announce_state();
+	const struct announce_node *next = NULL;
+
+	for (uint32_t i = 0; i < s->count; i++) {
+		if (s->node[i].node > node && (!next || s->node[i].node < next->node))
+			next = &s->node[i];
+	}
+	return next;
+}
+
+#define NODES_BYTES 512
+
+/* Appends "node 2 (n2)" and what more there is to say of it. */
+static void nodes_add(char text[NODES_BYTES], const struct announce_node *n, uint32_t clients)
+{
+	size_t at = strlen(text);
+
+	at += (size_t)snprintf(text + at, NODES_BYTES - at, "%snode %u", at ? ", " : "", n->node);
+	if (n->name[0] && at < NODES_BYTES)
+		at += (size_t)snprintf(text + at, NODES_BYTES - at, " (%s)", n->name);
+	if (clients && at < NODES_BYTES)
+		snprintf(text + at, NODES_BYTES - at, ": %u client%s", clients,
+			 clients == 1 ? "" : "s");
+}
+
+/*
+ * Names the other nodes that consumers use it on, or, once its stop was said, those that go on
+ * because of them. *silent: one has not said yet what it runs.
+ */
+static void others_use(const struct job *j, char text[NODES_BYTES], bool *silent)
+{
+	text[0] = '\0';
+	*silent = false;
+	for (const struct announce_node *n = node_after(0); n; n = node_after(n->node)) {
+		const struct announce_running *r = announce_runs(n, j->k->desc.uuid);
+
+		if (n->node == announce_state()->self.node)
+			continue;
+		*silent |= n->here && !n->told;
+		if (r && (j->said ? r->kept == j->said : r->clients > 0))
+			nodes_add(text, n, r->clients);
+	}
+}
+
+static void others_run(const struct job *j, char text[NODES_BYTES])
+{
+	text[0] = '\0';
+	for (const struct announce_node *n = node_after(0); n; n = node_after(n->node)) {
+		if (n->node != announce_state()->self.node && announce_runs(n, j->k->desc.uuid))
+			nodes_add(text, n, 0);
+	}
 }
 
 static void start_look(struct job *j, const struct array_status *st)
@@ -280,22 +331,58 @@ static void start_look(struct job *j, const struct array_status *st)
 		job_end(j, 0, "");
 }
 
+/* Someone opened it after it was asked about. */
+static bool stop_kept(struct job *j, const struct array_status *st)
+{
+	char text[256 + NODES_BYTES], nodes[NODES_BYTES] = "";
+	bool silent;
+
+	if (j->kind != JOB_STOP)
+		return false;
+	if (st && j->k->kept_clients) {
+		snprintf(text, sizeof(text),
+			 "%s goes on here: %u client%s it meanwhile%s; close what uses it and try "
+			 "again, or --force to end that",
+			 j->k->desc.name, j->k->kept_clients,
+			 j->k->kept_clients == 1 ? " opened" : "s opened",
+			 j->all_nodes ? ". Nodes without clients stop it" : "");
+		job_end(j, -EBUSY, text);
+		return true;
+	}
+	if (j->said)
+		others_use(j, nodes, &silent);
+	if (!nodes[0])
+		return false;
+	snprintf(text, sizeof(text),
+		 "%s goes on where it was opened meanwhile, on %s; the other nodes stop it. Close "
+		 "what uses it and try again, or --force to end that",
+		 j->k->desc.name, nodes);
+	job_end(j, -EBUSY, text);
+	return true;
+}
+
 static void stop_look(struct job *j, const struct array_status *st)
 {
 	uint64_t limit = ctl_env.conf->stop_ms + OTHERS_MS;
+	char text[256 + NODES_BYTES], nodes[NODES_BYTES];
 	bool forgetting = j->kind == JOB_FORGET && j->k->desc.forgotten && !j->k->gone;
 
 	if (!st && forgetting && j->k->error[0]) {
 		job_end(j, -EIO, j->k->error);
 		return;
 	}
+	if (stop_kept(j, st))
+		return;
 	if (!st && !forgetting && (!j->all_nodes || !others_not(j, false))) {
 		job_end(j, 0, "");
 		return;
 	}
 	if (now_ms() - j->began_ms > limit) {
-		job_end(j, -ETIMEDOUT,
-			"it is still stopping; 'ddraidctl status' says what it waits for");
+		others_run(j, nodes);
+		snprintf(text, sizeof(text),
+			 "it is still stopping%s%s; 'ddraidctl status' %s says what it waits for",
+			 !st ? " on " : "", !st ? nodes : "", !st ? "there" : "here");
+		job_end(j, -ETIMEDOUT, text);
 		return;
 	}
 	rest(j, st, "stopping");
@@ -361,17 +448,13 @@ void request_start(struct ipc_req *r)
 {
 	const Ddraid__Ctl__Start *s = ipc_request(r)->start;
 	struct known *k = ctl_array(r, s->array);
-	struct store_array desc;
 	struct job *j;
 	int err = 0;
 
 	if (!k)
 		return;
-	if (s->all_nodes) {
-		desc = k->desc;
-		desc.started = true;
-		err = manager_change(&desc, s->force);
-	}
+	if (s->all_nodes)
+		err = manager_say(k, true, s->force);
 	if (err) {
 		ipc_fail(r, err, "%s can't be started: %s", k->desc.name, strerror(-err));
 		return;
@@ -384,7 +467,6 @@ void request_start(struct ipc_req *r)
 
 static void stop_now(struct job *j)
 {
-	struct store_array desc = j->k->desc;
 	char why[STORE_WHY_BYTES];
 
 	if (j->kind == JOB_FORGET) {
@@ -396,11 +478,41 @@ static void stop_now(struct job *j)
 			look(j);
 		return;
 	}
-	desc.started = false;
-	if (j->all_nodes)
-		manager_change(&desc, false);
-	manager_stop(j->k);
+	if (j->all_nodes && !manager_say(j->k, false, j->force))
+		j->said = j->k->desc.said;
+	manager_stop(j->k, j->force);
 	look(j);
+}
+
+static void stop_begin(void *data);
+
+/* Is it in use elsewhere? What is told of that comes late; so it is believed only when it lasts. */
+static bool stop_may_not(struct job *j)
+{
+	char text[256 + NODES_BYTES], nodes[NODES_BYTES];
+	bool silent;
+
+	if (j->kind != JOB_STOP || !j->all_nodes || j->force)
+		return false;
+	others_use(j, nodes, &silent);
+	if (!nodes[0] && !silent)
+		return false;
+	if (now_ms() - j->began_ms < IN_USE_MS) {
+		after(LOOK_MS, stop_begin, j);
+		return true;
+	}
+	if (nodes[0]) {
+		snprintf(text, sizeof(text),
+			 "%s is in use on %s; close what uses it, or --force to end that",
+			 j->k->desc.name, nodes);
+		job_end(j, -EBUSY, text);
+	} else {
+		job_end(
+		    j, -EAGAIN,
+		    "a node has only just joined and has not said yet who uses the array there; "
+		    "try again");
+	}
+	return true;
 }
 
 /* Is it in use here? */
@@ -418,11 +530,14 @@ static void stop_asked(struct array_query *q, int err)
 		job_end(j, -EBUSY, text);
 		return;
 	}
-	stop_now(j);
+	if (!stop_may_not(j))
+		stop_now(j);
 }
 
-static void stop_begin(struct job *j)
+static void stop_begin(void *data)
 {
+	struct job *j = data;
+
 	j->q.done = stop_asked;
 	j->q.arg = j;
 	array_query(j->k->array, &j->q);

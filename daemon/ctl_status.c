@@ -399,12 +399,16 @@ static void warnings(struct status_msg *m, const struct known *k, const struct a
 {
 	const char *text;
 
-	m->msg.warning = keep(m, calloc(DAEMON_WARNINGS + 3, sizeof(char *)));
+	m->msg.warning = keep(m, calloc(DAEMON_WARNINGS + 4, sizeof(char *)));
 	for (uint32_t i = 0; (text = daemon_warning(i)); i++)
 		m->msg.warning[m->msg.n_warning++] = (char *)text;
 	if (k->error[0])
 		m->msg.warning[m->msg.n_warning++] = (char *)k->error;
-	if (st && k->desc.options.force_members)
+	if (st && k->kept_clients)
+		m->msg.warning[m->msg.n_warning++] =
+		    "it was to be stopped and goes on here, since clients had it open; stop it "
+		    "again, here or on all nodes";
+	if (st && st->force_members)
 		m->msg.warning[m->msg.n_warning++] =
 		    "force_members is on: members may lack FLUSH, FUA or MULTI_CONN";
 	if (st && st->engine.unreadable.us)

@@ -40,6 +40,8 @@ static void tell_running(void)
 		if (!array_running(k->array))
 			continue;
 		memcpy(r[n].uuid, k->desc.uuid, DDR_UUID_BYTES);
+		r[n].clients = k->clients;
+		r[n].kept = k->kept_clients ? k->desc.said : 0;
 		r[n++].serving = k->serving;
 	}
 	announce_running(r, n);

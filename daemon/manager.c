@@ -288,9 +288,22 @@ const struct store_forgotten *manager_forgotten_list(uint32_t *n)
 
 /* ---- following ------------------------------------------------------------------------------ */
 
+/* What was said, for all nodes or for this one. */
+static bool to_run(const struct known *k)
+{
+	return k->here == HERE_ON || (k->here == HERE_FOLLOWS && k->desc.started);
+}
+
+static bool stop_forced(const struct known *k)
+{
+	if (k->desc.forgotten || closing)
+		return true;
+	return k->here == HERE_OFF ? k->stop_force : k->desc.stop_forced;
+}
+
 static void follow(struct known *k)
 {
-	bool want = k->here == HERE_ON || (k->here == HERE_FOLLOWS && k->desc.started);
+	bool want = to_run(k);
 	int err;
 
 	if (k->damaged)
@@ -299,7 +312,7 @@ static void follow(struct known *k)
 		want = false;
 
 	if (!want && array_running(k->array)) {
-		array_stop(k->array);
+		array_stop(k->array, stop_forced(k));
 		return;
 	}
 	if (k->desc.forgotten) {
@@ -341,6 +354,7 @@ static void on_ended(struct array *a, const char *why)
 	if (why[0])
 		strcpy(k->error, why);
 	k->serving = false;
+	k->clients = k->kept_clients = 0;
 	cb.moved();
 	follow(k);
 	if (closing && !manager_running() && all_stopped) {
@@ -351,9 +365,29 @@ static void on_ended(struct array *a, const char *why)
 	}
 }
 
-static void on_serving(struct array *a, bool yes)
+static void on_serving(struct array *a, bool yes, uint32_t clients)
 {
-	by_array(a)->serving = yes;
+	struct known *k = by_array(a);
+
+	k->serving = yes;
+	k->clients = clients;
+	cb.moved();
+}
+
+/* It goes on as if it had been started here, until it is stopped again, here or on all nodes. */
+static void on_kept(struct array *a, uint32_t clients)
+{
+	struct known *k = by_array(a);
+
+	if (k->desc.forgotten || closing || to_run(k))
+		return; /* it was said otherwise meanwhile */
+	k->here = k->desc.started ? HERE_FOLLOWS : HERE_ON;
+	k->kept_clients = clients;
+	say(LOG_WARNING,
+	    "%s: not stopped here, %u client%s open; close what uses it and stop it here, or stop "
+	    "it "
+	    "with --force",
+	    k->desc.name, clients, clients == 1 ? " has it" : "s have it");
 	cb.moved();
 }
 
@@ -485,7 +519,11 @@ static int desc_order(const struct store_array *a, const struct store_array *b)
 		order = strcmp(a->agreed[i], b->agreed[i]);
 	if (!order)
 		order = options_order(&a->options, &b->options);
-	return order ? order : a->started - b->started;
+	if (!order)
+		order = a->started - b->started;
+	if (!order)
+		order = a->stop_forced - b->stop_forced;
+	return order || a->said == b->said ? order : a->said > b->said ? 1 : -1;
 }
 
 /* Where this node reaches a member is its own matter, until the cluster has it elsewhere. */
@@ -522,6 +560,7 @@ int manager_apply(const struct store_array *desc, bool force)
 		same->desc = *desc;
 		same->desc.ran = false;
 		same->here = HERE_FOLLOWS; /* not what was said of the old one */
+		same->kept_clients = 0;
 		k = same;
 	} else if (!k) {
 		k = known_new(desc);
@@ -529,8 +568,10 @@ int manager_apply(const struct store_array *desc, bool force)
 			return -ENOMEM;
 		k->desc.ran = false;
 	} else {
-		if (k->desc.started != desc->started)
+		if (k->desc.started != desc->started || k->desc.said != desc->said) {
 			k->here = HERE_FOLLOWS;
+			k->kept_clients = 0;
+		}
 		desc_take(&k->desc, desc);
 	}
 	k->stored = false;
@@ -556,17 +597,30 @@ int manager_change(struct store_array *desc, bool force)
 	return err < 0 ? err : 0;
 }
 
+int manager_say(struct known *k, bool start, bool force)
+{
+	struct store_array desc = k->desc;
+
+	desc.started = start;
+	desc.stop_forced = !start && force;
+	desc.said = desc.version + 1;
+	return manager_change(&desc, start && force);
+}
+
 void manager_start(struct known *k, bool force)
 {
 	k->here = HERE_ON;
+	k->kept_clients = 0;
 	k->force = force;
 	k->error[0] = '\0';
 	follow(k);
 }
 
-void manager_stop(struct known *k)
+void manager_stop(struct known *k, bool force)
 {
 	k->here = HERE_OFF;
+	k->stop_force = force;
+	k->kept_clients = 0;
 	follow(k);
 }
 
@@ -584,7 +638,7 @@ void manager_stop_all(void (*done)(void))
 	closing = true;
 	all_stopped = done;
 	for (uint32_t i = 0; i < count; i++)
-		array_stop(table[i]->array);
+		array_stop(table[i]->array, true);
 	if (!manager_running()) {
 		all_stopped = NULL;
 		done();
@@ -627,6 +681,7 @@ int manager_open(const struct config *conf, struct mailbox *main_box, struct wor
 	env.changed = on_changed;
 	env.ended = on_ended;
 	env.serving = on_serving;
+	env.kept = on_kept;
 	cb = *callbacks;
 	err = store_get_forgotten(forgotten.entry, &forgotten.count, why);
 	if (err == -EBADMSG)

@@ -15,8 +15,11 @@ struct known {
 	struct array *array;
 	enum { HERE_FOLLOWS, HERE_ON, HERE_OFF } here; /* what was said for this node alone */
 	bool force;                                    /* of the next start */
+	bool stop_force;                               /* of the stop here alone */
 	bool serving;                                  /* consumers are let in here */
-	bool stored;                                   /* desc is on disk */
+	uint32_t clients;                              /* that have it open here */
+	uint32_t kept_clients; /* it was to stop and runs on, since so many had; else 0 */
+	bool stored;           /* desc is on disk */
 	bool storing, again;
 	bool damaged;                /* its file is; nothing but desc.name and error is known */
 	bool removing;               /* forgotten: its files */
@@ -31,7 +34,7 @@ struct manager_cb {
 	void (*news)(const struct store_array *desc);
 	/* This node itself was told to forget one. */
 	void (*forgot)(const struct store_forgotten *f);
-	/* An array started, ended, serves, or does not any more. */
+	/* An array started, ended, serves, or does not any more, has other clients, was kept. */
 	void (*moved)(void);
 };
 
@@ -54,6 +57,12 @@ int manager_apply(const struct store_array *desc, bool force);
  */
 int manager_change(struct store_array *desc, bool force);
 /*
+ * Start or stop it on all nodes. A start is forced as in manager_start. A stop that is not forced
+ * leaves it running where consumers have it open: each node decides that for itself
+ * (k->kept_clients) and tells it with desc.said, which is the version that this makes.
+ */
+int manager_say(struct known *k, bool start, bool force);
+/*
  * Forgetting is for good: the array's UUID goes on the list of the forgotten, which no description
  * gets past, whatever its version. Only when the list is on disk, and the array has stopped, its
  * files and its place in the table are given up; then k->gone. -ENOSPC: the list is full of
@@ -68,9 +77,10 @@ const struct store_forgotten *manager_forgotten_list(uint32_t *n);
 struct known *manager_hold(struct known *k);
 void manager_let_go(struct known *k);
 
-/* Here only, until the description says something else; it stays as it is. */
+/* Here only, until start or stop is said for all; the description stays as it is. */
 void manager_start(struct known *k, bool force);
-void manager_stop(struct known *k);
+/* Not forced: it runs on if consumers have it open, see k->kept_clients. */
+void manager_stop(struct known *k, bool force);
 
 /* Stops all; calls done on the main thread when nothing runs any more. */
 void manager_stop_all(void (*done)(void));

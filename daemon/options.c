@@ -19,22 +19,24 @@ static const struct option {
 	size_t offset;
 	uint32_t min, max;
 	const char *no, *yes; /* KIND_FLAG: the two words */
+	bool live;            /* an array that runs takes a new value over */
 	const char *help;
 } table[] = {
     {"release_delay", KIND_TIME, offsetof(struct options, release_delay_ms), 0, 600000, NULL, NULL,
-     "idle time before a region is flushed and its mark is cleared"},
+     true, "idle time before a region is flushed and its mark is cleared"},
     {"member_retry", KIND_TIME, offsetof(struct options, member_retry_ms), 0, 86400000, NULL, NULL,
-     "how long a member whose connection broke may come back by itself"},
+     true, "how long a member whose connection broke may come back by itself"},
     {"checkpoint_regions", KIND_NUMBER, offsetof(struct options, checkpoint_regions), 1, 1 << 20,
-     NULL, NULL, "a rebuild's progress is stored every so many regions"},
-    {"when_lost", KIND_FLAG, offsetof(struct options, eio_when_lost), 0, 1, "hold", "eio",
+     NULL, NULL, true, "a rebuild's progress is stored every so many regions"},
+    {"when_lost", KIND_FLAG, offsetof(struct options, eio_when_lost), 0, 1, "hold", "eio", true,
      "what requests get when too few members are left"},
-    {"mark_ahead", KIND_FLAG, offsetof(struct options, mark_ahead), 0, 1, "no", "yes",
+    {"mark_ahead", KIND_FLAG, offsetof(struct options, mark_ahead), 0, 1, "no", "yes", true,
      "mark the next region of a sequential writer"},
-    {"force_members", KIND_FLAG, offsetof(struct options, force_members), 0, 1, "no", "yes",
-     "take members that lack FLUSH, FUA or MULTI_CONN"},
-    {"listen", KIND_LISTEN, offsetof(struct options, listen), 0, 0, NULL, NULL,
-     "further NBD addresses on loopback, e.g. tcp:127.0.0.1:10809, with commas between"},
+    {"force_members", KIND_FLAG, offsetof(struct options, force_members), 0, 1, "no", "yes", false,
+     "take members that lack FLUSH, FUA or MULTI_CONN, from the array's next start on"},
+    {"listen", KIND_LISTEN, offsetof(struct options, listen), 0, 0, NULL, NULL, false,
+     "further NBD addresses on loopback, e.g. tcp:127.0.0.1:10809, with commas between, from the "
+     "array's next start on"},
 };
 
 _Static_assert(OPTION_WHY_BYTES >= FRONT_WHY_BYTES, "why of an address");
@@ -61,6 +63,20 @@ void options_apply(const struct options *o, struct tunables *t)
 	t->checkpoint_regions = o->checkpoint_regions;
 	t->eio_when_lost = o->eio_when_lost;
 	t->mark_ahead = o->mark_ahead;
+}
+
+bool options_live(uint32_t i)
+{
+	return table[i].live;
+}
+
+void options_tune(struct options *o, const struct options *from)
+{
+	for (size_t i = 0; i < OPTIONS; i++) {
+		if (table[i].live)
+			memcpy((char *)o + table[i].offset, (const char *)from + table[i].offset,
+			       sizeof(uint32_t));
+	}
 }
 
 static int listen_set(struct options *o, const char *value, char *why)

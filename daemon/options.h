@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * What can be set for one array: at `create`, with `ddraidctl set`, in its file in the state
- * directory. They are the same on all nodes. A new value counts from the array's next start.
+ * directory. They are the same on all nodes. Of an array that runs, a new value counts at once, but
+ * for force_members and listen: members were taken and addresses bound when it started, and it
+ * looks at neither again. Those count from its next start.
  */
 #ifndef DDRAID_OPTIONS_H
 #define DDRAID_OPTIONS_H
@@ -33,5 +35,9 @@ int options_set(struct options *o, const char *key, const char *value, char why[
 const char *options_get(const struct options *o, uint32_t i, char value[OPTION_VALUE_BYTES],
 			const char **help);
 void options_apply(const struct options *o, struct tunables *t);
+/* Does a new value of the i-th option count at once? */
+bool options_live(uint32_t i);
+/* Takes those over. */
+void options_tune(struct options *o, const struct options *from);
 
 #endif

@@ -6,6 +6,8 @@
  *	name = vol0
  *	uuid = 6f...
  *	started = yes
+ *	said = 3			the version in which that was last said; only if it was
+ *	stop_forced = yes		only if it was
  *	ran = yes
  *	member = nbd://...		once per member, in the order of their index: this node's
  *URI agreed = nbd://...		likewise: the URI that all nodes were told option KEY =
@@ -174,6 +176,10 @@ int store_put_array(const struct store_array *a, char why[STORE_WHY_BYTES])
 	fprintf(f, "version = %" PRIu64 "\nname = %s\nuuid = %s\n", a->version, a->name,
 		uuid_format(uuid, a->uuid));
 	fprintf(f, "started = %s\nran = %s\n", a->started ? "yes" : "no", a->ran ? "yes" : "no");
+	if (a->said)
+		fprintf(f, "said = %" PRIu64 "\n", a->said);
+	if (a->stop_forced)
+		fprintf(f, "stop_forced = yes\n");
 	for (uint32_t i = 0; i < a->count; i++)
 		fprintf(f, "member = %s\n", a->uri[i]);
 	for (uint32_t i = 0; i < a->count; i++)
@@ -225,6 +231,10 @@ static int take_key(struct store_array *a, const char *key, const char *value, c
 		return uuid_parse(value, a->uuid);
 	if (!strcmp(key, "started"))
 		return take_flag(value, &a->started);
+	if (!strcmp(key, "said"))
+		return number_parse(value, 0, UINT64_MAX, &a->said);
+	if (!strcmp(key, "stop_forced"))
+		return take_flag(value, &a->stop_forced);
 	if (!strcmp(key, "forgotten")) /* an early build's way */
 		return take_flag(value, &a->forgotten);
 	if (!strcmp(key, "ran"))

@@ -34,6 +34,8 @@ struct store_array {
 	uint8_t uuid[DDR_UUID_BYTES];
 	uint64_t version; /* of what all nodes share: newest wins */
 	bool started;     /* is to run when the daemon does */
+	bool stop_forced; /* not started: its consumers are cut off */
+	uint64_t said;    /* the version in which an operator last said `started`, for all nodes */
 	bool forgotten;   /* never again: its UUID is in the list of the forgotten. Not written */
 	bool ran;         /* was started on this node: there must be a record */
 	uint32_t count;

@@ -238,6 +238,18 @@ static void engine_restart(struct engine *e, uint64_t inc)
 	nodemsg_join(n);
 }
 
+void engine_tune(struct engine *e, const struct tunables *tun)
+{
+	struct tunables *t = &e->cfg.tun;
+
+	t->release_delay_ms = tun->release_delay_ms;
+	t->member_retry_ms = tun->member_retry_ms;
+	t->checkpoint_regions = tun->checkpoint_regions;
+	t->eio_when_lost = tun->eio_when_lost;
+	t->mark_ahead = tun->mark_ahead;
+	e->scan_us = 0; /* it was set by the old delay */
+}
+
 static void record_done(struct engine *e)
 {
 	assert(e->record_busy);

@@ -329,6 +329,13 @@ struct engine *engine_new(const struct engine_cfg *cfg);
 void engine_free(struct engine *e);
 /* Appends to *q. q's array is grown with realloc; the caller frees it. */
 void engine_step(struct engine *e, const struct event *ev, struct outq *q);
+/*
+ * Between two steps: takes over those tunables that may change while the array runs, and differ
+ * between nodes meanwhile: release_delay_ms, member_retry_ms, checkpoint_regions, eio_when_lost,
+ * mark_ahead. The others keep the value that they were started with, for the nodes count on one
+ * another's. The next step goes by them, so an EV_TICK should follow at once.
+ */
+void engine_tune(struct engine *e, const struct tunables *tun);
 /* When an EV_TICK is wanted at the latest, in the time of the events. */
 uint64_t engine_deadline_us(const struct engine *e);
 /*

@@ -33,6 +33,7 @@ stale-member		45	tests/cluster/scenarios/stale-member.sh
 late-node		60	tests/cluster/scenarios/late-node.sh
 fence-fails		45	tests/cluster/scenarios/fence-fails.sh
 forgotten		60	tests/cluster/scenarios/forgotten.sh
+all-nodes		45	tests/cluster/scenarios/all-nodes.sh
 zombie-timeout		45	tests/cluster/scenarios/zombie-timeout.sh
 zombie-cut		45	tests/cluster/scenarios/zombie-cut.sh
 zombie-frozen		45	tests/cluster/scenarios/zombie-frozen.sh

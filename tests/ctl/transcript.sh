@@ -288,9 +288,9 @@ new "set"
 reply 'final: true settings { setting { key: "release_delay_ms" value: "500" origin: "set" } }'
 run set vol0 release_delay_ms=500
 
-new "set of the daemon, in two words"
-reply 'final: true settings { setting { key: "log_level" value: "debug" origin: "set" } }'
-run set --daemon log_level debug
+new "set, in two words"
+reply 'final: true settings { setting { key: "when_lost" value: "eio" origin: "set" } }'
+run set vol0 when_lost eio
 
 new "set without a value"
 run set vol0 release_delay_ms
@@ -377,6 +377,7 @@ no_daemon create vol/0 --order 1 a b c
 no_daemon create vol0 --order 2 a b c
 no_daemon create vol0 --order 1 --force=yes a b c
 no_daemon set vol0
+no_daemon set --daemon log_level=debug
 no_daemon get
 no_daemon status --timeout 0
 no_daemon help create

@@ -657,6 +657,61 @@ TEST(with_too_few_members_the_status_says_that_io_is_held)
 	finish();
 }
 
+TEST(a_release_delay_that_is_set_while_it_runs_counts_at_once)
+{
+	static uint8_t buf[4096];
+	struct tunables tun;
+	struct engine_cfg def;
+
+	create(1);
+	start();
+	run_ms(3000);
+	engine_cfg_init(&def);
+	tun = def.tun;
+	tun.release_delay_ms = 600000;
+	tun.mark_ahead = false;
+	tun.heartbeat_limit_ms = tun.evict_ms = 1; /* nodes count on these: they stay */
+	engine_tune(w.e, &tun);
+	io(1, IO_WRITE, 0, sizeof(buf), buf);
+	run_ms(5000);
+	CHECK_EQ_U64(status().regions_dirty, 1);
+	tun.release_delay_ms = 2000;
+	engine_tune(w.e, &tun);
+	run_ms(50); /* it is idle for longer */
+	CHECK_EQ_U64(status().regions_dirty, 0);
+	io(2, IO_WRITE, 0, sizeof(buf), buf);
+	run_ms(1900);
+	CHECK_EQ_U64(status().regions_dirty, 1);
+	run_ms(800); /* and a quarter, the interval at which it is looked for */
+	CHECK_EQ_U64(status().regions_dirty, 0);
+	CHECK(status().io_allowed);
+	finish();
+}
+
+TEST(held_requests_fail_as_soon_as_that_is_set)
+{
+	static uint8_t buf[4096];
+	struct tunables tun;
+	struct engine_cfg def;
+
+	create(1);
+	start();
+	run_ms(3000);
+	dev_down(0);
+	dev_down(1);
+	io(1, IO_READ, 0, sizeof(buf), buf);
+	run_ms(10000);
+	CHECK_EQ_U64(w.io_done[1], 0);
+	engine_cfg_init(&def);
+	tun = def.tun;
+	tun.eio_when_lost = true;
+	engine_tune(w.e, &tun);
+	run_ms(50);
+	CHECK_EQ_U64(w.io_done[1], 1);
+	CHECK_EQ_INT(w.io_err[1], -EIO);
+	finish();
+}
+
 TEST(a_change_of_the_map_is_waited_for_since_it_was_proposed)
 {
 	uint64_t down_us;

@@ -22,6 +22,7 @@
 struct array {
 	struct store_array desc;
 	bool running;
+	unsigned stops, forced; /* what it was asked for */
 };
 
 static struct array_env env;
@@ -55,9 +56,10 @@ int array_start(struct array *a, bool force)
 }
 
 /* Ends only when the test says so. */
-void array_stop(struct array *a)
+void array_stop(struct array *a, bool force)
 {
-	(void)a;
+	a->stops++;
+	a->forced += force;
 }
 
 bool array_running(const struct array *a)
@@ -512,8 +514,12 @@ static struct store_array rival(unsigned i)
 	if (i >= 1)
 		d.started = true;
 	if (i >= 2)
-		d.options.force_members = 1;
+		d.stop_forced = true;
 	if (i >= 3)
+		d.said = 6;
+	if (i >= 4)
+		d.options.force_members = 1;
+	if (i >= 5)
 		strcpy(d.agreed[2], "/dev/moved");
 	return d;
 }
@@ -522,11 +528,11 @@ static void rivals(void)
 {
 	struct known *k;
 
-	for (unsigned i = 0; i < 4; i++) {
-		for (unsigned j = 0; j < 4; j++) {
+	for (unsigned i = 0; i < 6; i++) {
+		for (unsigned j = 0; j < 6; j++) {
 			struct store_array d = rival(i), e = rival(j);
 
-			e.version = d.version = 7 + 4 * i + j;
+			e.version = d.version = 7 + 6 * i + j;
 			strcpy(e.uri[1], "/dev/own"); /* is told to nobody, and takes no part */
 			CHECK_EQ_INT(manager_apply(&d, false), 1);
 			said[0] = '\0';
@@ -535,7 +541,8 @@ static void rivals(void)
 			k = manager_find("vol0", false);
 			if (j > i)
 				d = e;
-			CHECK(k->desc.started == d.started &&
+			CHECK(k->desc.started == d.started && k->desc.said == d.said &&
+			      k->desc.stop_forced == d.stop_forced &&
 			      k->desc.options.force_members == d.options.force_members);
 			CHECK_EQ_STR(k->desc.agreed[2], d.agreed[2]);
 		}
@@ -547,6 +554,127 @@ TEST(two_descriptions_of_one_version_end_as_one_on_every_node)
 {
 	fresh_dir();
 	life(rivals);
+	remove_dir();
+}
+
+/* ---- stop, while it is in use --------------------------------------------------------------- */
+
+static struct known *k_used;
+
+/* As array.c: nobody is cut off unless by force. */
+static void used_by(uint32_t clients)
+{
+	unsigned forced = k_used->array->forced;
+
+	env.serving(k_used->array, true, clients);
+	if (!forced && clients)
+		env.kept(k_used->array, clients);
+	else
+		k_used->array->running = false;
+	if (!k_used->array->running)
+		env.ended(k_used->array, "");
+	k_used->array->stops = k_used->array->forced = 0;
+	settle();
+}
+
+/* Another node says it, in the next version. */
+static void hear(bool started, bool forced)
+{
+	struct store_array d = k_used->desc;
+
+	d.version++;
+	d.said = d.version;
+	d.started = started;
+	d.stop_forced = forced;
+	CHECK_EQ_INT(manager_apply(&d, false), 1);
+	settle();
+}
+
+static void told_to_stop_in_use(void)
+{
+	struct store_array d;
+
+	create(1, "vol0");
+	k_used = manager_find("vol0", false);
+	hear(true, false);
+	CHECK(k_used->array->running);
+	hear(false, false);
+	CHECK(k_used->array->stops && !k_used->array->forced);
+	said[0] = '\0';
+	used_by(2);
+	CHECK(k_used->array->running && k_used->kept_clients == 2 && !k_used->desc.started);
+	CHECK(strstr(said, "vol0: not stopped here, 2 clients have it open"));
+	/* What has nothing to do with it leaves it alone. */
+	d = k_used->desc;
+	d.version++;
+	d.options.release_delay_ms++;
+	CHECK_EQ_INT(manager_apply(&d, false), 1);
+	settle();
+	CHECK(!k_used->array->stops && k_used->kept_clients == 2);
+	/* Said once more, although it was said already; and now with force. */
+	hear(false, false);
+	CHECK(k_used->array->stops && !k_used->array->forced && !k_used->kept_clients);
+	used_by(1);
+	CHECK(k_used->array->running && k_used->kept_clients == 1);
+	hear(false, true);
+	CHECK(k_used->array->stops && k_used->array->forced);
+	used_by(1);
+	CHECK(!k_used->array->running && !k_used->kept_clients && !k_used->clients);
+}
+
+static void a_forced_stop_is_remembered(void)
+{
+	k_used = manager_find("vol0", false);
+	CHECK(!k_used->array->running && k_used->desc.stop_forced);
+	CHECK_EQ_U64(k_used->desc.said, k_used->desc.version);
+	told_count = 0;
+	CHECK_EQ_INT(manager_say(k_used, true, false), 0);
+	settle();
+	CHECK(k_used->array->running && told_count == 1);
+	CHECK(told.started && !told.stop_forced && told.said == told.version);
+}
+
+TEST(a_stop_that_others_say_cuts_off_nobody_here_unless_it_is_forced)
+{
+	fresh_dir();
+	life(told_to_stop_in_use);
+	life(a_forced_stop_is_remembered);
+	remove_dir();
+}
+
+static void stopped_here_in_use(void)
+{
+	create(1, "vol0");
+	k_used = manager_find("vol0", false);
+	CHECK_EQ_INT(manager_say(k_used, true, false), 0);
+	settle();
+	manager_stop(k_used, false);
+	used_by(1); /* it was opened in the same moment */
+	CHECK(k_used->array->running && k_used->kept_clients == 1 && k_used->here == HERE_FOLLOWS);
+	/* An answer that comes when it is to run again is an old one. */
+	manager_stop(k_used, false);
+	CHECK(!k_used->kept_clients);
+	manager_start(k_used, false);
+	env.kept(k_used->array, 1);
+	CHECK(!k_used->kept_clients);
+	/* A stop for all reaches a node that was started by itself, too. */
+	CHECK_EQ_INT(manager_say(k_used, false, false), 0);
+	CHECK(k_used->array->stops && told.said == told.version && !told.stop_forced);
+	used_by(0);
+	CHECK(!k_used->array->running);
+	manager_start(k_used, false);
+	settle();
+	CHECK(k_used->array->running && !k_used->desc.started);
+	CHECK_EQ_INT(manager_say(k_used, false, true), 0);
+	CHECK(k_used->array->forced && told.stop_forced);
+	used_by(1);
+	CHECK(!k_used->array->running);
+}
+
+TEST(a_stop_here_cuts_off_nobody_who_came_meanwhile)
+{
+	fresh_dir();
+	life(stopped_here_in_use);
 	remove_dir();
 }
 

@@ -50,7 +50,7 @@ static const struct {
     [CMD_FORGET] = {"forget", 1, 1, "forget NAME [--force]",
 		    "make all nodes forget a stopped array; its members stay as they are"},
     [CMD_NODES] = {"nodes", 0, 0, "nodes [--json]", "the nodes of the cluster"},
-    [CMD_SET] = {"set", 1, 3, "set NAME|--daemon KEY=VALUE [--json]", "change a setting"},
+    [CMD_SET] = {"set", 2, 3, "set NAME KEY=VALUE [--json]", "change a setting"},
     [CMD_GET] = {"get", 0, 2, "get NAME|--daemon [KEY] [--json]", "print settings"},
     [CMD_VERSION] = {"version", 0, 0, "version [--json]", "versions of command and daemon"},
     [CMD_EXAMINE] = {"examine", 1, ARGS_MAX_WORDS, "examine URI|FILE... [--ranges] [--json]",
@@ -163,7 +163,7 @@ static const struct option options[] = {
     {"force", FORCES, FLAG(force)},
     {"all-nodes", BIT(CMD_START) | BIT(CMD_STOP), FLAG(all_nodes)},
     {"ranges", BIT(CMD_STATUS) | BIT(CMD_EXAMINE), FLAG(ranges)},
-    {"daemon", BIT(CMD_SET) | BIT(CMD_GET), FLAG(daemon)},
+    {"daemon", BIT(CMD_GET), FLAG(daemon)},
     {"json", PRINTS, FLAG(json)},
     {"wait", WAITS, FLAG(wait)},
     {"timeout", ALL, set_timeout, 0},
@@ -242,8 +242,6 @@ static int check_words(struct args *a, char *error)
 {
 	int least = commands[a->cmd].min, most = commands[a->cmd].max;
 
-	if (a->cmd == CMD_SET && !a->daemon)
-		least++;
 	if (a->daemon)
 		most--;
 	if (a->count < least || a->count > most)
