@@ -23,6 +23,7 @@ SCENARIOS='
 selftest		150	tests/cluster/selftest.sh
 group-port		150	tests/port/group.sh
 member-killed		45	tests/cluster/scenarios/member-killed.sh
+member-cut		45	tests/cluster/scenarios/member-cut.sh
 node-killed		45	tests/cluster/scenarios/node-killed.sh
 node-killed-degraded	45	tests/cluster/scenarios/node-killed-degraded.sh
 node-cut		45	tests/cluster/scenarios/node-cut.sh
