@@ -66,13 +66,10 @@ if [ -e "$top_srcdir/daemon/config.c" ]; then
 	same "keys of ddraid.conf" "$tmp/has" "$tmp/says"
 fi
 
-# Each step at which a daemon can be made to die is told, and some cluster scenario takes it.
+# Each step at which a daemon can be made to die is told.
 DDRAIDD_FAILPOINT=? "$top_builddir/ddraidd" 2>&1 | sed 's/.*the steps: //' | tr ' ' '\n' | sort >"$tmp/has"
 sed -n '/^\.It Ev DDRAIDD_FAILPOINT/,/^\.Sh/s/^\.It Cm //p' "$man/ddraidd.8" | sort >"$tmp/says"
 same "failpoints" "$tmp/has" "$tmp/says"
-sed -n 's/^leader.*leader\.sh [a-z-]* //p' "$top_srcdir/tests/cluster/run.sh" | tr ' ' '\n' | sed 's/:.*//' |
-	sort -u >"$tmp/says"
-same "failpoints, as the scenarios use them" "$tmp/has" "$tmp/says"
 
 if command -v groff >/dev/null && [ -e /usr/share/groff/current/tmac/doc.tmac ]; then
 	for page in "$man"/*.[58]; do

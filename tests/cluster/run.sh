@@ -23,6 +23,7 @@ SCENARIOS='
 selftest		150	tests/cluster/selftest.sh
 group-port		150	tests/port/group.sh
 member-killed		45	tests/cluster/scenarios/member-killed.sh
+member-cut		45	tests/cluster/scenarios/member-cut.sh
 node-killed		45	tests/cluster/scenarios/node-killed.sh
 node-killed-degraded	45	tests/cluster/scenarios/node-killed-degraded.sh
 node-cut		45	tests/cluster/scenarios/node-cut.sh
@@ -39,12 +40,21 @@ zombie-cut		45	tests/cluster/scenarios/zombie-cut.sh
 zombie-frozen		45	tests/cluster/scenarios/zombie-frozen.sh
 leader-join-1		45	tests/cluster/scenarios/leader.sh join query query-sent hello-sent state state-sent
 leader-join-2		45	tests/cluster/scenarios/leader.sh join claim-sent ready ready-sent assign assign-sent
+leader-rejoin-1		45	tests/cluster/scenarios/leader.sh rejoin record recorded propose
+leader-rejoin-2		45	tests/cluster/scenarios/leader.sh rejoin propose-sent ack ack-sent
+leader-rejoin-3		45	tests/cluster/scenarios/leader.sh rejoin superblock superblock-done
+leader-rejoin-4		45	tests/cluster/scenarios/leader.sh rejoin commit commit-sent
 leader-fail-add-1	45	tests/cluster/scenarios/leader.sh fail-add propose admin-sent propose-sent superblock
 leader-fail-add-2	45	tests/cluster/scenarios/leader.sh fail-add ack superblock-done ack-sent propose-sent
 leader-fail-add-3	45	tests/cluster/scenarios/leader.sh fail-add record commit recorded commit-sent
 leader-fail-add-4	45	tests/cluster/scenarios/leader.sh fail-add superblock rebuild superblock-done flush
 leader-fail-add-5	45	tests/cluster/scenarios/leader.sh fail-add commit propose-sent:2 commit-sent superblock-done:4
 leader-fail-add-6	45	tests/cluster/scenarios/leader.sh fail-add admin-done commit:2 admin-done-sent commit-sent:2
+leader-fail-add-7	45	tests/cluster/scenarios/leader.sh fail-add admin-sent propose record:2 ack
+leader-fail-add-8	45	tests/cluster/scenarios/leader.sh fail-add recorded:2 ack-sent superblock:2 record
+leader-fail-add-9	45	tests/cluster/scenarios/leader.sh fail-add superblock-done:2 recorded propose admin-done
+leader-fail-add-10	45	tests/cluster/scenarios/leader.sh fail-add ack admin-done-sent commit dirty-sent
+leader-fail-add-11	45	tests/cluster/scenarios/leader.sh fail-add record slot-clear commit-sent slot-clear-done
 leader-take-over-1	45	tests/cluster/scenarios/leader.sh take-over query query-sent
 leader-take-over-2	45	tests/cluster/scenarios/leader.sh take-over hello-sent state state-sent
 leader-take-over-3	45	tests/cluster/scenarios/leader.sh take-over record recorded claim-sent
@@ -54,7 +64,7 @@ leader-take-over-6	45	tests/cluster/scenarios/leader.sh take-over propose propos
 leader-take-over-7	45	tests/cluster/scenarios/leader.sh take-over superblock superblock-done commit
 leader-take-over-8	45	tests/cluster/scenarios/leader.sh take-over commit-sent dirty-sent ready
 leader-take-over-9	45	tests/cluster/scenarios/leader.sh take-over ready-sent resync flush
-leader-take-over-10	45	tests/cluster/scenarios/leader.sh take-over slot-clear slot-clear-done
+leader-take-over-10	45	tests/cluster/scenarios/leader.sh take-over slot-clear slot-clear-done ack
 leader-node-1		45	tests/cluster/scenarios/leader-node.sh fenced
 leader-node-2		45	tests/cluster/scenarios/leader-node.sh slot-read-done
 leader-node-3		45	tests/cluster/scenarios/leader-node.sh propose-sent

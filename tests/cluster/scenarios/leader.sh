@@ -3,6 +3,7 @@
 # The leader dies at a named step of a change, while all write: leader.sh OPERATION STEP[:COUNT]...
 #
 #	join		a daemon that was stopped starts again
+#	rejoin		a node that died, and was taken over, is back
 #	fail-add	a member is failed, with the leader dying at the first STEP; added, dying at the second; and so on
 #	take-over	a node has died
 #
@@ -66,9 +67,12 @@ with_join() {
 	died "$1"
 }
 
+# Whoever is asked tells all the others of it: for that step, the leader.
 with_fail() {
+	local asked=$other
+	[ "$1" != admin-sent ] || asked=$leader
 	arm "$1"
-	ctl "$other" fail vol0 1 >"$CLUSTER_DIR/asked" 2>&1 &
+	ctl "$asked" fail vol0 1 >"$CLUSTER_DIR/asked" 2>&1 &
 	died "$1"
 	wait $!
 	ask faulty fail vol0 1
@@ -92,18 +96,35 @@ with_add() {
 
 # Its daemon is killed, and corosync leaves: a node that is off, without the time-outs. The fence need not
 # cut it off, since its daemon's last life is over.
-with_take-over() {
-	arm "$1"
+third_dies() {
 	node_signal "$third" ddraidd KILL
 	within 10 "the end of ddraidd on node $third" daemon_gone "$third"
 	date +%s%N >"$CLUSTER_DIR/node$third/boot_ns"
 	node_signal "$third" corosync TERM
 	within 10 "the end of corosync on node $third" eval "! node_alive $third corosync"
-	died "$1"
+}
+
+third_has_corosync() {
 	serve "$leader" "$other"
 	node_spawn "$third" corosync corosync -f
 	within 15 "corosync of node $third" eval "node_members $third | grep -q '1 2 3 quorate'"
+}
+
+with_take-over() {
+	arm "$1"
+	third_dies
+	died "$1"
+	third_has_corosync
 	daemon_start "$third"
+}
+
+with_rejoin() {
+	third_dies
+	third_has_corosync
+	serve "$leader" "$other"
+	arm "$1"
+	daemon_start "$third"
+	died "$1"
 }
 
 array_up 3 1 1
