@@ -271,6 +271,7 @@ static struct suite_case *case_first, **case_last = &case_first;
 	static void name_(void);                                                                   \
 	static void case_##name_(void)                                                             \
 	{                                                                                          \
+		subject->rewind();                                                                 \
 		for (uint32_t i = 0; i < subject->worlds; i++) {                                   \
 			name_();                                                                   \
 			run(0);                                                                    \

@@ -30,6 +30,8 @@ struct lock_subject {
 	uint32_t nodes;
 	uint32_t traits;
 	uint32_t worlds; /* that differ, and are worth a run of each test */
+	/* The worlds of a test are the same, whichever tests ran before. */
+	void (*rewind)(void);
 	/* A new world, in which all daemons run. The one before is ended. */
 	void (*start)(void);
 	void (*end)(void);

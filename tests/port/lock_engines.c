@@ -795,18 +795,18 @@ static void unsafe_grants(bool on)
 	w.unsafe = on;
 }
 
-static void there_already(void)
+static void nothing(void)
 {
 }
 
 #define TABLE(name_, nodes_, start_)                                                               \
 	{                                                                                          \
 		.name = name_, .ops = &table_ops, .nodes = nodes_, .worlds = 1,                    \
-		.traits = LOCKS_WAIT_FOR_FENCE | LOCKS_BY_MESSAGES, .start = start_,               \
-		.end = engines_end, .run = run, .inc = inc_of, .kill = engines_kill,               \
-		.crash = engines_crash, .cut = table_cut, .restart = table_restart,                \
-		.fences = engines_fences, .unsafe_grants = unsafe_grants,                          \
-		.start_engines = there_already,                                                    \
+		.traits = LOCKS_WAIT_FOR_FENCE | LOCKS_BY_MESSAGES, .rewind = nothing,             \
+		.start = start_, .end = engines_end, .run = run, .inc = inc_of,                    \
+		.kill = engines_kill, .crash = engines_crash, .cut = table_cut,                    \
+		.restart = table_restart, .fences = engines_fences,                                \
+		.unsafe_grants = unsafe_grants, .start_engines = nothing,                          \
 	}
 
 const struct lock_subject lock_local = TABLE("local", 1, start_one);
