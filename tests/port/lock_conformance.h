@@ -21,7 +21,7 @@
 enum {
 	LOCKS_WAIT_FOR_FENCE = 1, /* R9: from a loss to its fence nothing is granted; else what the
 				   * lost one held is free at once (R10) */
-	LOCKS_BY_MESSAGES = 2,    /* unsafe_grants() is there */
+	LOCKS_BY_MESSAGES = 2,    /* unsafe_grants() and quorum() are there */
 };
 
 struct lock_subject {
@@ -47,6 +47,8 @@ struct lock_subject {
 	void (*fences)(bool answered);
 	/* A grant is seen by its sender only, while this is on. */
 	void (*unsafe_grants)(bool on);
+	/* All nodes lose quorum, or have it again, in the same ring. */
+	void (*quorum)(bool quorate);
 	/* Engines, and their regions as users of the locks, where they aren't there anyway. */
 	void (*start_engines)(void);
 };
