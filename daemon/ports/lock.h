@@ -48,7 +48,9 @@
  *    node, the one that keeps the table included. If it can't be so, it is lost().
  *  - A request that was made is answered in the end, once no holder is in its way, whatever was
  *    lost meanwhile.
- *  - A node without quorum is granted nothing.
+ *  - A node that is cut off, without quorum, is granted nothing. (If quorum is lost and nobody is,
+ *    as when a vote is taken away, it may be: nobody else grants. The engine sends nothing then,
+ *    R2.)
  *  - What was granted to, and what was asked by, an incarnation that ended counts no more, at the
  *    latest when it is fenced. A new one of the same node begins with nothing.
  *

@@ -21,7 +21,7 @@
 enum {
 	LOCKS_WAIT_FOR_FENCE = 1, /* R9: from a loss to its fence nothing is granted; else what the
 				   * lost one held is free at once (R10) */
-	LOCKS_BY_MESSAGES = 2,    /* unsafe_grants() is there */
+	LOCKS_BY_MESSAGES = 2,    /* unsafe_grants() and quorum() are there */
 };
 
 struct lock_subject {
@@ -30,6 +30,8 @@ struct lock_subject {
 	uint32_t nodes;
 	uint32_t traits;
 	uint32_t worlds; /* that differ, and are worth a run of each test */
+	/* The worlds of a test are the same, whichever tests ran before. */
+	void (*rewind)(void);
 	/* A new world, in which all daemons run. The one before is ended. */
 	void (*start)(void);
 	void (*end)(void);
@@ -45,6 +47,8 @@ struct lock_subject {
 	void (*fences)(bool answered);
 	/* A grant is seen by its sender only, while this is on. */
 	void (*unsafe_grants)(bool on);
+	/* All nodes lose quorum, or have it again, in the same ring. */
+	void (*quorum)(bool quorate);
 	/* Engines, and their regions as users of the locks, where they aren't there anyway. */
 	void (*start_engines)(void);
 };

@@ -24,6 +24,9 @@
 #define REGION_BYTES (256u << 10)
 #define QUEUE (1u << 13) /* events on their way to a node */
 #define HANDLE_LOCKS 2100u
+/* How late a node gets what is sent to it: each world has other fast and slow nodes. */
+#define FAST_MS 1u
+#define SLOW_MS 60u
 
 struct tlock {
 	uint64_t id;
@@ -66,10 +69,11 @@ struct item {
 	uint8_t *data;
 };
 
-/* What is on its way to a node, in order. Each node gets it a little later than the one before. */
+/* What is on its way to a node, in order. Each node gets it later or earlier than the others. */
 struct queue {
 	struct item item[QUEUE];
 	uint32_t first, last;
+	uint32_t delay_ms;
 	uint64_t seen[SUBJECT_NODES + 1]; /* the newest message of each that was delivered */
 };
 
@@ -84,7 +88,7 @@ static struct {
 	struct queue queue[SUBJECT_NODES + 1];
 	uint64_t messages;
 	uint8_t array_uuid[DDR_UUID_BYTES];
-	bool fences_hang, unsafe;
+	bool fences_hang, unsafe, votes_lost;
 	uint32_t fences;
 	struct {
 		uint32_t to;
@@ -92,6 +96,7 @@ static struct {
 	} fence[64];
 	uint32_t fence_count;
 } w;
+static uint32_t worlds; /* since the last rewind */
 
 /* ---- the group ------------------------------------------------------------------------------ */
 
@@ -100,7 +105,7 @@ static void push_item(uint32_t to, struct item it)
 	struct queue *q = &w.queue[to];
 
 	HOLDS(q->last - q->first < QUEUE);
-	it.due = w.now + to * 1000ull;
+	it.due = w.now + q->delay_ms * 1000ull;
 	q->item[q->last++ % QUEUE] = it;
 }
 
@@ -128,7 +133,7 @@ static void multicast(uint32_t from, const uint8_t *data, size_t bytes, bool alo
 }
 
 /* Who is there: to all that are not cut off, or to the one that is. */
-static void tell_side(bool cut)
+static void tell_side(bool cut, bool votes_only)
 {
 	struct event view = {.type = EV_VIEW}, quorum = {.type = EV_QUORUM};
 
@@ -141,20 +146,21 @@ static void tell_side(bool cut)
 		if (w.node[i].e)
 			view.view.node[view.view.count++] = i;
 	}
-	quorum.view.quorate = quorum.view.count * 2 > w.nodes;
+	quorum.view.quorate = quorum.view.count * 2 > w.nodes && !w.votes_lost;
 	for (uint32_t i = 1; i <= w.nodes; i++) {
 		if (w.node[i].cut != cut)
 			continue;
 		push(i, quorum);
-		push(i, view);
+		if (!votes_only)
+			push(i, view);
 	}
 }
 
 static void tell_view(bool new_ring)
 {
 	w.ring += new_ring;
-	tell_side(false);
-	tell_side(true);
+	tell_side(false, false);
+	tell_side(true, false);
 }
 
 /* What somebody who is gone has sent, and none of the others was given yet, nobody is given. */
@@ -637,6 +643,9 @@ void engines_start(uint32_t nodes, const struct lock_ops *external)
 	w.external = external;
 	w.next_inc = 100;
 	create();
+	worlds++;
+	for (uint32_t i = 1; i <= nodes; i++)
+		w.queue[i].delay_ms = worlds >> (i - 1) & 1 ? FAST_MS : SLOW_MS;
 	for (uint32_t i = 1; i <= nodes; i++)
 		boot(i);
 	tell_view(true);
@@ -795,18 +804,29 @@ static void unsafe_grants(bool on)
 	w.unsafe = on;
 }
 
-static void there_already(void)
+static void rewind_worlds(void)
+{
+	worlds = 0;
+}
+
+static void quorum(bool quorate)
+{
+	w.votes_lost = !quorate;
+	tell_side(false, true);
+}
+
+static void nothing(void)
 {
 }
 
 #define TABLE(name_, nodes_, start_)                                                               \
 	{                                                                                          \
-		.name = name_, .ops = &table_ops, .nodes = nodes_, .worlds = 1,                    \
-		.traits = LOCKS_WAIT_FOR_FENCE | LOCKS_BY_MESSAGES, .start = start_,               \
-		.end = engines_end, .run = run, .inc = inc_of, .kill = engines_kill,               \
-		.crash = engines_crash, .cut = table_cut, .restart = table_restart,                \
-		.fences = engines_fences, .unsafe_grants = unsafe_grants,                          \
-		.start_engines = there_already,                                                    \
+		.name = name_, .ops = &table_ops, .nodes = nodes_, .worlds = 8,                    \
+		.traits = LOCKS_WAIT_FOR_FENCE | LOCKS_BY_MESSAGES, .rewind = rewind_worlds,       \
+		.start = start_, .end = engines_end, .run = run, .inc = inc_of,                    \
+		.kill = engines_kill, .crash = engines_crash, .cut = table_cut,                    \
+		.restart = table_restart, .fences = engines_fences,                                \
+		.unsafe_grants = unsafe_grants, .quorum = quorum, .start_engines = nothing,        \
 	}
 
 const struct lock_subject lock_local = TABLE("local", 1, start_one);

@@ -137,6 +137,11 @@ static void fake_end(void)
 	memset(fake, 0, sizeof(fake));
 }
 
+static void fake_rewind(void)
+{
+	seed = 0;
+}
+
 static void fake_start(void)
 {
 	fake_end();
@@ -196,6 +201,7 @@ const struct lock_subject lock_dlm = {
     .ops = &fake_ops,
     .nodes = SUBJECT_NODES,
     .worlds = 10,
+    .rewind = fake_rewind,
     .start = fake_start,
     .end = fake_end,
     .run = fake_run,
