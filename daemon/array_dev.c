@@ -309,6 +309,8 @@ void dev_learn(struct array *a, const struct store_array *desc)
 		if (!strcmp(a->live.agreed[i], desc->agreed[i]))
 			continue;
 		strcpy(a->live.agreed[i], desc->agreed[i]);
+		if (a->live.guessed)
+			continue; /* it was this node's own until now */
 		moved |= 1u << i;
 		if (!strcmp(a->live.uri[i], desc->agreed[i]) || member_is_used(a, i))
 			continue;
@@ -318,6 +320,7 @@ void dev_learn(struct array *a, const struct store_array *desc)
 		array_say(a, LOG_NOTICE, "member %u is at %s, as others say", i, a->live.uri[i]);
 		dev_open_uri(a, a->live.uri[i]);
 	}
+	a->live.guessed = false;
 	if (moved)
 		life_changed(a, moved, 0); /* which of the two it has become */
 }

@@ -410,7 +410,7 @@ static void warnings(struct status_msg *m, const struct known *k, const struct a
 		    "again, here or on all nodes";
 	if (st && st->force_members)
 		m->msg.warning[m->msg.n_warning++] =
-		    "force_members is on: members may lack FLUSH, FUA or MULTI_CONN";
+		    "force_members is on: members may lack both FLUSH and FUA, or MULTI_CONN";
 	if (st && st->engine.unreadable.us)
 		m->msg.warning[m->msg.n_warning++] = unreadable(m, st);
 }

@@ -55,9 +55,12 @@ static void tell_all(void)
 	tell_running();
 	list = manager_forgotten_list(&n);
 	announce_forgotten(list, n);
-	for (uint32_t i = 0; i < manager_count(); i++)
-		if (!manager_at(i)->desc.forgotten && !manager_at(i)->damaged)
-			announce_array(&manager_at(i)->desc);
+	for (uint32_t i = 0; i < manager_count(); i++) {
+		const struct known *k = manager_at(i);
+
+		if (!k->desc.forgotten && !k->damaged && !k->desc.guessed)
+			announce_array(&k->desc);
+	}
 }
 
 static void heard(const struct store_array *desc)

@@ -414,6 +414,7 @@ static void on_changed(struct array *a, const struct store_array *live, uint32_t
 	k->stored = false;
 	if (shared) {
 		k->desc.version++;
+		k->desc.guessed = false;
 		cb.news(&k->desc);
 	}
 	put(k);
@@ -513,6 +514,8 @@ static int desc_order(const struct store_array *a, const struct store_array *b)
 
 	if (a->version != b->version)
 		return a->version > b->version ? 1 : -1;
+	if (a->guessed != b->guessed)
+		return b->guessed ? 1 : -1;
 	if (a->count != b->count)
 		return a->count > b->count ? 1 : -1;
 	for (uint32_t i = 0; !order && i < a->count; i++)
@@ -534,7 +537,7 @@ static void desc_take(struct store_array *known, const struct store_array *desc)
 	*known = *desc;
 	known->ran = was.ran;
 	for (uint32_t i = 0; i < desc->count && i < was.count; i++) {
-		bool moved = strcmp(desc->agreed[i], was.agreed[i]) != 0;
+		bool moved = !was.guessed && strcmp(desc->agreed[i], was.agreed[i]) != 0;
 
 		strcpy(known->uri[i], moved ? desc->agreed[i] : was.uri[i]);
 	}
@@ -548,7 +551,7 @@ int manager_apply(const struct store_array *desc, bool force)
 		return 0;
 	if (k && desc_order(desc, &k->desc) <= 0)
 		return 0;
-	if (k && desc->version == k->desc.version)
+	if (k && desc->version == k->desc.version && !k->desc.guessed)
 		say(LOG_WARNING,
 		    "%s: version %llu was made here and elsewhere, with different content; that of "
 		    "elsewhere counts: see whether the last change made here is to be made again",
@@ -589,6 +592,7 @@ int manager_change(struct store_array *desc, bool force)
 	int err;
 
 	desc->version = k ? k->desc.version + 1 : 1;
+	desc->guessed = false;
 	if (!k)
 		memcpy(desc->agreed, desc->uri, sizeof(desc->agreed));
 	err = manager_apply(desc, force);

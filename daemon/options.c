@@ -33,7 +33,7 @@ static const struct option {
     {"mark_ahead", KIND_FLAG, offsetof(struct options, mark_ahead), 0, 1, "no", "yes", true,
      "mark the next region of a sequential writer"},
     {"force_members", KIND_FLAG, offsetof(struct options, force_members), 0, 1, "no", "yes", false,
-     "take members that lack FLUSH, FUA or MULTI_CONN, from the array's next start on"},
+     "take members that lack both FLUSH and FUA, or MULTI_CONN, from the array's next start on"},
     {"listen", KIND_LISTEN, offsetof(struct options, listen), 0, 0, NULL, NULL, false,
      "further NBD addresses on loopback, e.g. tcp:127.0.0.1:10809, with commas between, from the "
      "array's next start on"},

@@ -24,7 +24,7 @@ struct options {
 	uint32_t checkpoint_regions;
 	uint32_t eio_when_lost;
 	uint32_t mark_ahead;
-	uint32_t force_members; /* members without FLUSH, FUA, MULTI_CONN are taken */
+	uint32_t force_members; /* members without FLUSH and FUA, or MULTI_CONN, are taken */
 	char listen[OPTION_LISTEN_MAX][OPTION_LISTEN_BYTES];
 };
 

@@ -182,7 +182,7 @@ int store_put_array(const struct store_array *a, char why[STORE_WHY_BYTES])
 		fprintf(f, "stop_forced = yes\n");
 	for (uint32_t i = 0; i < a->count; i++)
 		fprintf(f, "member = %s\n", a->uri[i]);
-	for (uint32_t i = 0; i < a->count; i++)
+	for (uint32_t i = 0; i < a->count && !a->guessed; i++)
 		fprintf(f, "agreed = %s\n", a->agreed[i]);
 	for (uint32_t i = 0; (key = options_get(&a->options, i, value, NULL)); i++)
 		fprintf(f, "option %s = %s\n", key, value);
@@ -280,8 +280,10 @@ static int array_parse(struct store_array *a, char *text, const char *file, char
 			    dir_path, file, number, key, what[0] ? ": " : "", reason);
 		}
 	}
-	if (!agreed_count(a)) /* an early build's file */
+	if (!agreed_count(a)) { /* an early build's file */
 		memcpy(a->agreed, a->uri, sizeof(a->agreed));
+		a->guessed = true;
+	}
 	if (!end || !a->name[0] || (!a->count && !a->forgotten) || !a->version ||
 	    agreed_count(a) != a->count)
 		return complain(-EBADMSG, why, "%s/%s is damaged: it is not whole; " REMEDY,

@@ -38,6 +38,7 @@ struct store_array {
 	uint64_t said;    /* the version in which an operator last said `started`, for all nodes */
 	bool forgotten;   /* never again: its UUID is in the list of the forgotten. Not written */
 	bool ran;         /* was started on this node: there must be a record */
+	bool guessed;     /* its file has no `agreed`, which is what this node has. Not written */
 	uint32_t count;
 	/* By index of the member: where this node reaches it, and where the cluster says it is.
 	 * They differ if somebody gave this node a URI of its own. Only the second is told to

@@ -574,20 +574,26 @@ static const struct superblock *sb_of_member(struct engine *e, const struct map 
 	return NULL;
 }
 
+/*
+ * R1: is this set of members the newest one? Whatever came after its map has k members in sync at
+ * least, all of them among those that this map writes to, and each carries that later map. So with
+ * fewer than k of these absent, one of them would be here and show it.
+ *
+ * With k > m, as in every geometry that there is, the members don't suffice for k that are in sync
+ * and k that are absent; so the refusal for these says that something else is wrong. A mirror, or
+ * k = 2 with m = 2, could get there. For such R1 has the records of a majority of the *cluster's*
+ * nodes decide; those in the round may be fewer, and the engine knows of no others.
+ *
+ * What this can't see is that members were rolled back, all of them. A node's record can.
+ */
 static bool records_agree(struct engine *e, const struct map *map, uint32_t absent)
 {
-	uint32_t with = 0, nodes = 0;
-	bool behind_known = false, behind_acked = false;
+	bool behind_known = false;
 
 	for (uint32_t i = 0; i < e->peer_count; i++) {
 		const struct peer *p = &e->peer[i];
 
-		if (!p->member)
-			continue;
-		nodes++;
-		with += p->acked_epoch.num > 0;
-		behind_known |= epoch_cmp(&p->known_epoch, &map->epoch) > 0;
-		behind_acked |= epoch_cmp(&p->acked_epoch, &map->epoch) > 0;
+		behind_known |= p->member && epoch_cmp(&p->known_epoch, &map->epoch) > 0;
 	}
 	if (e->cfg.force)
 		return true;
@@ -595,7 +601,7 @@ static bool records_agree(struct engine *e, const struct map *map, uint32_t abse
 		return refuse(e,
 			      "only stale members are reachable: a node knows a newer epoch than "
 			      "they carry; connect the newer members, or start with --force");
-	if (absent >= e->geo.k && (2 * with <= nodes || behind_acked))
+	if (absent >= e->geo.k)
 		return refuse(e, "so many members are absent that a newer set could exist; connect "
 				 "more of them, or start with --force");
 	return true;

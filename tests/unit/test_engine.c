@@ -42,6 +42,7 @@ struct world {
 	uint32_t counts[KIND_COUNT][4];
 	uint32_t fences;
 	uint64_t fenced_inc; /* told to the next engine */
+	bool force;          /* likewise */
 	bool removed, stopped;
 	int admin_err;
 	bool admin_done;
@@ -235,6 +236,7 @@ static void start_cold(void)
 	cfg.inc = w.next_inc++;
 	cfg.record = w.record;
 	cfg.fenced_inc = w.fenced_inc;
+	cfg.force = w.force;
 	memcpy(cfg.array_uuid, w.array_uuid, DDR_UUID_BYTES);
 	cfg.tun.release_delay_ms = 100;
 	w.e = engine_new(&cfg);
@@ -653,6 +655,91 @@ TEST(with_too_few_members_the_status_says_that_io_is_held)
 	dev_up(0);
 	dev_up(2);
 	run_ms(3000);
+	CHECK(status().io_allowed);
+	finish();
+}
+
+static void restart_with(const uint8_t *old[MEMBERS], bool force)
+{
+	for (uint32_t i = 0; i < MEMBERS; i++)
+		if (old[i])
+			memcpy(w.disk[i], old[i], DISK_BYTES);
+	engine_free(w.e);
+	w.force = force;
+	start_cold();
+	run_ms(6000); /* those that are absent might still connect */
+}
+
+TEST(members_that_were_rolled_back_are_refused_unless_forced)
+{
+	static uint8_t buf[4096];
+	const uint8_t *old[MEMBERS], *one[MEMBERS] = {NULL}, *none[MEMBERS] = {NULL};
+	uint64_t num;
+
+	create(1);
+	start();
+	run_ms(2000);
+	for (uint32_t i = 0; i < MEMBERS; i++) {
+		uint8_t *copy = malloc(DISK_BYTES);
+
+		CHECK(copy);
+		old[i] = memcpy(copy, w.disk[i], DISK_BYTES);
+	}
+	num = status().map.epoch.num;
+	dev_down(2);
+	run_ms(500);
+	dev_up(2);
+	run_ms(2000);
+	CHECK(status().map.epoch.num > num + 2);
+	CHECK_EQ_INT(status().map.member[2].state, MEMBER_IN_SYNC);
+	one[1] = old[1];
+	restart_with(one, false); /* one that is old is out, whatever it says */
+	CHECK(status().io_allowed);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_FAULTY);
+	fill(buf, sizeof(buf), 9);
+	io(1, IO_WRITE, 0, sizeof(buf), buf);
+	CHECK_EQ_INT(w.io_err[1], 0);
+	restart_with(old, false);
+	CHECK_EQ_INT(status().state, ENGINE_REFUSED);
+	CHECK(!status().io_allowed && strstr(status().waits, "a node knows a newer epoch"));
+	restart_with(none, true);
+	CHECK_EQ_INT(status().state, ENGINE_ACTIVE);
+	CHECK(status().io_allowed);
+	for (uint32_t i = 0; i < MEMBERS; i++)
+		free((void *)(uintptr_t)old[i]);
+	finish();
+}
+
+TEST(a_set_that_was_left_behind_is_refused)
+{
+	create(1);
+	start();
+	run_ms(2000);
+	w.dead[0] = true;
+	dev_down(0);
+	run_ms(500);
+	CHECK_EQ_INT(status().map.member[0].state, MEMBER_SUSPECT);
+	/* The one that was left, and one of the two that went on. */
+	memset(&w.record, 0, sizeof(w.record)); /* and this node remembers nothing */
+	engine_free(w.e);
+	w.dead[0] = false;
+	w.dead[1] = true;
+	start_cold();
+	run_ms(6000);
+	CHECK_EQ_INT(status().state, ENGINE_REFUSED);
+	CHECK(strstr(status().waits, "fewer members in sync are reachable"));
+	/* The one that was left, alone. */
+	engine_free(w.e);
+	w.dead[2] = true;
+	start_cold();
+	run_ms(6000);
+	CHECK_EQ_INT(status().state, ENGINE_REFUSED);
+	/* The two that went on. */
+	engine_free(w.e);
+	w.dead[0] = true;
+	w.dead[1] = w.dead[2] = false;
+	start_cold();
+	run_ms(6000);
 	CHECK(status().io_allowed);
 	finish();
 }

@@ -30,6 +30,10 @@ static void check_sane(const struct geo *g)
 	CHECK_EQ_U64(g->k, 1u << g->p.order);
 	CHECK_EQ_U64(g->n, g->k + g->p.m);
 	CHECK(g->n <= DDR_MAX_MEMBERS);
+	/* R1: k members in sync and k absent ones are more than there are, so no set that was left
+	 * behind can be taken for the whole. A geometry without that needs to ask a majority of the
+	 * cluster's nodes at assembly: see records_agree() in epoch.c. */
+	CHECK(2 * g->k > g->n);
 	CHECK_EQ_U64((uint64_t)g->frag_bytes * g->k, g->p.stripe_bytes);
 	CHECK_EQ_U64((uint64_t)g->region_stripes * g->p.stripe_bytes, g->p.region_bytes);
 	CHECK_EQ_U64(g->data_offset % DATA_ALIGN, 0);

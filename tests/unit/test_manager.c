@@ -489,17 +489,65 @@ static void of_an_early_build(void)
 {
 	struct known *k = manager_find("vol0", false);
 
-	CHECK(k && !k->damaged && k->desc.count == 2);
+	CHECK(k && !k->damaged && k->desc.count == 2 && k->desc.guessed);
 	CHECK_EQ_STR(k->desc.agreed[1], "/dev/b");
+	env.changed(k->array, &k->desc, 0, 0); /* its file is written anew */
 }
 
-TEST(a_file_without_what_was_agreed_has_it_in_its_members)
+/* The others know where the members are; that this node has them elsewhere is no news. */
+static void others_know_better(void)
 {
+	struct known *k = manager_find("vol0", false);
+	struct store_array d = k->desc;
+
+	CHECK(d.guessed);
+	d.guessed = false;
+	strcpy(d.agreed[1], "/dev/0"); /* not greater than this node's */
+	said[0] = '\0';
+	CHECK_EQ_INT(manager_apply(&d, false), 1);
+	CHECK(!said[0] && !k->desc.guessed);
+	CHECK_EQ_STR(k->desc.uri[1], "/dev/b");
+	CHECK_EQ_STR(k->desc.agreed[1], "/dev/0");
+	CHECK_EQ_INT(manager_apply(&d, false), 0);
+}
+
+static void both_are_kept(void)
+{
+	struct known *k = manager_find("vol0", false);
+	struct store_array d = k->desc;
+
+	CHECK(!k->desc.guessed);
+	CHECK_EQ_STR(k->desc.uri[1], "/dev/b");
+	CHECK_EQ_STR(k->desc.agreed[1], "/dev/0");
+	d.version++;
+	strcpy(d.agreed[1], "/dev/moved");
+	CHECK_EQ_INT(manager_apply(&d, false), 1);
+	CHECK_EQ_STR(k->desc.uri[1], "/dev/moved");
+}
+
+static void changed_here_first(void)
+{
+	struct known *k = manager_find("vol0", false);
+	struct store_array d = k->desc;
+
+	CHECK_EQ_INT(manager_change(&d, false), 0);
+	CHECK(!k->desc.guessed && told_count == 1);
+	CHECK_EQ_STR(told.agreed[1], "/dev/b");
+}
+
+TEST(a_file_without_what_was_agreed_has_it_in_its_members_until_others_tell)
+{
+	static const char text[] = "version = 1\nname = vol0\n"
+				   "uuid = 01000000-d0d0-d0d0-d0d0-d0d0d0d0d0d0\n"
+				   "member = /dev/a\nmember = /dev/b\nend = yes\n";
+
 	fresh_dir();
-	file_write("vol0.array", "version = 1\nname = vol0\n"
-				 "uuid = 01000000-d0d0-d0d0-d0d0-d0d0d0d0d0d0\n"
-				 "member = /dev/a\nmember = /dev/b\nend = yes\n");
+	file_write("vol0.array", text);
 	life(of_an_early_build);
+	life(others_know_better);
+	life(both_are_kept);
+	file_write("vol0.array", text);
+	life(changed_here_first);
 	remove_dir();
 }
 
