@@ -28,7 +28,7 @@ take-over: no operator asks: admin-sent admin-done admin-done-sent
 take-over: no member comes: rebuild
 '
 
-steps=$(DDRAIDD_FAILPOINT=? "$top_builddir/ddraidd" 2>&1 | sed -n 's/.*the steps: //p')
+steps=$(DDRAIDD_FAILPOINT='?' "$top_builddir/ddraidd" 2>&1 | sed -n 's/.*the steps: //p')
 [ -n "$steps" ] || { echo "FAILED: the daemon does not tell its steps"; exit 1; }
 awk -v lacks="$lacks" -v steps="$steps" '
 	# What a node that was lost does when it is back is a join, too.

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# tools/quickstart says clearly why it doesn't start, and then leaves nothing. The whole of it is run by hand.
+# tools/quickstart says clearly why it doesn't start, and then leaves nothing. tests/quickstart-runs.sh runs the whole of it.
 set -eu
 
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}

@@ -189,7 +189,7 @@ array_up() {
 	for n in "${nodes[@]}"; do
 		within 15 "ddraidd of node $n answers" answers "$n"
 	done
-	ctl 1 create vol0 --order "$2" --force "${uris[@]}" >"$CLUSTER_DIR/create" 2>&1 ||
+	ctl 1 create vol0 --order "$2" "${uris[@]}" >"$CLUSTER_DIR/create" 2>&1 ||
 		fail "create: $(cat "$CLUSTER_DIR/create")"
 	step "vol0 is created"
 	serve "${nodes[@]}"

@@ -27,13 +27,14 @@ member-cut		45	tests/cluster/scenarios/member-cut.sh
 node-killed		45	tests/cluster/scenarios/node-killed.sh
 node-killed-degraded	45	tests/cluster/scenarios/node-killed-degraded.sh
 node-cut		45	tests/cluster/scenarios/node-cut.sh
+node-frozen		45	tests/cluster/scenarios/node-frozen.sh
 daemon-frozen		45	tests/cluster/scenarios/daemon-frozen.sh
 daemon-killed		45	tests/cluster/scenarios/daemon-killed.sh
 all-killed		45	tests/cluster/scenarios/all-killed.sh
 stale-member		45	tests/cluster/scenarios/stale-member.sh
-late-node		60	tests/cluster/scenarios/late-node.sh
+late-node		45	tests/cluster/scenarios/late-node.sh
 fence-fails		45	tests/cluster/scenarios/fence-fails.sh
-forgotten		60	tests/cluster/scenarios/forgotten.sh
+forgotten		45	tests/cluster/scenarios/forgotten.sh
 all-nodes		45	tests/cluster/scenarios/all-nodes.sh
 zombie-timeout		45	tests/cluster/scenarios/zombie-timeout.sh
 zombie-cut		45	tests/cluster/scenarios/zombie-cut.sh

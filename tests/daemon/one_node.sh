@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # One node without a cluster: a real ddraidd and ddraidctl on three NBD exports, as any user. Data in and out,
 # the daemon killed under I/O, a member killed, a new one rebuilt, a stop; what lies on the members
-# in the end is read by the independent checker.
+# in the end is read by the independent checker. Then arrays on files and on block devices, of other orders and
+# layouts, under the clients that people use.
 set -eu
 export LC_ALL=C
 
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 top_builddir=${top_builddir:-$top_srcdir}
-for p in nbdkit nbdcopy nbdinfo nbdsh python3; do
+for p in nbdkit nbdcopy nbdinfo nbdsh qemu-img qemu-io fio python3; do
 	command -v "$p" >/dev/null || { echo "skipped: $p is missing (tools/deps)"; exit 77; }
 done
 [ -x "$top_builddir/ddraidd" ] && [ -x "$top_builddir/ddraidctl" ] || { echo "skipped: not built"; exit 77; }
@@ -16,6 +17,7 @@ done
 tmp=$(mktemp -d /tmp/ddraid-one-XXXXXX)
 name=ddraid-one-$$
 declare -A pid=()
+loops=() skipped=
 # end NAME SIGNAL: one of ours, by its id.
 end() {
 	[ -n "${pid[$1]:-}" ] || return 0
@@ -31,6 +33,9 @@ finish() {
 	[ "$status" = 0 ] || { echo "--- the exporters' log"; tail "$tmp/nbdkit.log" 2>/dev/null || true; }
 	for p in "${!pid[@]}"; do
 		end "$p" KILL
+	done
+	for p in "${loops[@]}"; do
+		losetup -d "$p"
 	done
 	rm -rf "$tmp"
 	exit "$status"
@@ -88,8 +93,8 @@ member_up() {
 	pid[m$1]=$!
 	until_true 5 test -S "$tmp/m$1.sock"
 }
-daemon_up() {
-	"$top_builddir/ddraidd" --foreground --config "$tmp/conf" 2>>"$tmp/log" &
+daemon_up() { # [COMMAND that runs it...]
+	"$@" "$top_builddir/ddraidd" --foreground --config "$tmp/conf" 2>>"$tmp/log" &
 	pid[daemon]=$!
 	until_true 10 ctl version
 }
@@ -170,7 +175,13 @@ NOTIFY_SOCKET=$tmp/notify python3 - "$top_builddir/ddraidd" --foreground --confi
 	    p.terminate()
 	    assert p.wait() == 0
 EOC
-daemon_up
+# Its first life lacks what root may have, and says in the status what that means.
+unprivileged() {
+	ulimit -l 64
+	[ "$(id -u)" != 0 ] || set -- setpriv --bounding-set=-sys_resource,-ipc_lock --inh-caps=-sys_resource,-ipc_lock "$@"
+	exec "$@"
+}
+daemon_up unprivileged
 status=0
 ctl status bad >"$tmp/out" 2>&1 || status=$?
 [ $status = 6 ] || fail "a damaged file: status $status, $(cat "$tmp/out")"
@@ -189,6 +200,12 @@ ctl create vol1 --order 1 --stripe 8K "$(member_uri 0)" "$(member_uri 1)" "$(mem
 [ $status = 1 ] || fail "members were taken twice, or may be later: $status"
 grep -q "is member 0 of the array vol0" "$tmp/out" || fail "not said: $(cat "$tmp/out")"
 ctl status vol0 --wait >/dev/null || fail "the initial sync"
+ctl status vol0 >"$tmp/out"
+for text in "fence = none: .* configure a fence_command" "this process can't be marked as an I/O flusher .* CAP_SYS_RESOURCE" \
+	"memory can't be locked .* raise LimitMEMLOCK"; do
+	grep -q "^ *WARNING .*$text" "$tmp/out" || fail "the status does not warn: $text: $(cat "$tmp/out")"
+	grep -q "warning $text" "$tmp/log" || fail "the log does not warn: $text"
+done
 for listen in tcp:0.0.0.0:1 tcp:127.0.0.1 tcp:127.0.0.1:99999 tcp:localhost:1; do
 	! ctl set vol0 listen=$listen >"$tmp/out" 2>&1 || fail "listen=$listen was taken; no start would be"
 done
@@ -311,9 +328,110 @@ ctl forget vol0 >/dev/null 2>&1 || fail "forget"
 ctl create vol0 --order 1 --stripe 8K --zeroed --force "$(member_uri 0)" "$(member_uri 3)" \
 	"$(member_uri 2)" --timeout 20 >"$tmp/out" 2>&1 || fail "create again: $(cat "$tmp/out")"
 holds 'a["io_allowed"]' || fail "the second vol0 does not serve: $(ctl status vol0)"
+
+# nbdsh takes the first python3 in PATH; the module is the system's.
+shell() {
+	PATH=/usr/bin:$PATH timeout 40 nbdsh "$@"
+}
+# The clients that people use, on the array ARRAY; then a member fails, is replaced, and the raw members hold what
+# was written: clients ARRAY NEW-MEMBER MEMBER... Another path than the first is the new one's.
+clients() {
+	local array=$1 new=$2 u block bytes
+	shift 2
+	u="nbd+unix:///$array?socket=$tmp/run/$array.nbd"
+	bytes=$(nbdinfo --size "$u")
+	shell -u "$u" -c '
+b = h.get_block_size(nbd.SIZE_MINIMUM)
+M = 1 << 20
+h.pwrite(b"a" * 2 * M, 0)
+h.pwrite(b"b" * b, 3 * b, nbd.CMD_FLAG_FUA)
+h.flush()
+h.zero(M // 2, M // 2)
+h.zero(b, M, nbd.CMD_FLAG_NO_HOLE | nbd.CMD_FLAG_FUA)
+h.trim(M // 4, 3 * M // 2)
+h.flush()
+want = bytearray(b"a" * 2 * M)
+want[3 * b:4 * b] = b"b" * b
+want[M // 2:M] = bytes(M // 2)
+want[M:M + b] = bytes(b)
+want[3 * M // 2:7 * M // 4] = bytes(M // 4)
+assert h.pread(2 * M, 0) == want
+at = h.get_size() - b
+h.pwrite(b"z" * b, at)
+assert h.pread(b, at) == b"z" * b
+' || fail "$array: nbdsh"
+	timeout 40 qemu-io -f raw -c 'write -P 1 4M 1M' -c 'write -P 2 -f 5M 64k' -c 'write -z 4608k 256k' -c 'discard 4352k 128k' \
+		-c 'aio_write -P 3 6M 512k' -c 'aio_write -P 4 6656k 512k' -c 'aio_flush' -c 'write -P 5 7680k 512' -c flush \
+		-c 'read -P 1 4M 256k' -c 'read -P 0 4352k 128k' -c 'read -P 0 4608k 256k' -c 'read -P 1 4864k 256k' \
+		-c 'read -P 2 5M 64k' -c 'read -P 3 6M 512k' -c 'read -P 4 6656k 512k' -c 'read -P 5 7680k 512' "$u" >"$tmp/out" 2>&1 ||
+		fail "$array: qemu-io: $(cat "$tmp/out")"
+	! grep -iE 'fail|error' "$tmp/out" || fail "$array: qemu-io"
+	block=$(shell -u "$u" -c 'print(h.get_block_size(nbd.SIZE_MINIMUM))')
+	timeout 40 fio --name=v --ioengine=nbd --uri="$u" --rw=randwrite --bs=$((2 * block)) --size=12m --iodepth=16 --fsync=64 \
+		--verify=crc32c --verify_fatal=1 --verify_state_save=0 >"$tmp/out" 2>&1 || fail "$array: fio: $(cat "$tmp/out")"
+	cp --sparse=always "$tmp/in" "$tmp/image"
+	truncate -s "$bytes" "$tmp/image"
+	timeout 40 qemu-img convert -n -f raw -O raw "$tmp/image" "$u" || fail "$array: qemu-img convert"
+	timeout 40 qemu-img compare -q -f raw -F raw "$tmp/image" "$u" || fail "$array: qemu-img compare"
+	ctl fail "$array" 1 >/dev/null || fail "$array: fail"
+	timeout 40 qemu-img compare -q -f raw -F raw "$tmp/image" "$u" || fail "$array: other data without member 1"
+	shell -u "$u" -c 'h.pwrite(b"x" * (1 << 20), 0); h.zero(1 << 20, 1 << 20); h.flush()' || fail "$array: degraded"
+	{ head -c $((1 << 20)) /dev/zero | tr '\0' x; head -c $((1 << 20)) /dev/zero; } |
+		dd of="$tmp/image" bs=1M conv=notrunc status=none
+	ctl add "$array" 1 "$new" --wait >"$tmp/out" 2>&1 || fail "$array: add: $(cat "$tmp/out")"
+	timeout 40 qemu-img compare -q -f raw -F raw "$tmp/image" "$u" || fail "$array: other data after the rebuild"
+	ctl stop "$array" >/dev/null 2>&1 || fail "$array: stop"
+	"$top_srcdir/tests/checker/ddraid-check-members" --json --strict --compare-left-out --extract "$tmp/user" "$1" "$new" "${@:3}" \
+		>"$tmp/raw.json" || fail "$array: $(cat "$tmp/raw.json")"
+	cmp "$tmp/image" "$tmp/user" || fail "$array: the members hold other data"
+	rm "$tmp/image" "$tmp/user"
+}
+# raw EXPRESSION: of what the checker said, as r and g, its geometry.
+raw() {
+	python3 -c 'import json, sys
+r = json.load(open(sys.argv[1]))
+g = r["geometry"]
+sys.exit(0 if eval(sys.argv[2]) else 1)' "$tmp/raw.json" "$1" || fail "not so: $1: $(cat "$tmp/raw.json")"
+}
+
+step "members are files; dedicated parity, other bands, slots and regions"
+head -c 20M /dev/urandom >"$tmp/in"
+for i in 0 1 2 3; do
+	truncate -s 24M "$tmp/f$i"
+done
+ctl create files --order 1 --layout dedicated --band 32K --slots 4 --region-size 8M "$tmp/f0" "file://$tmp/f1" "$tmp/f2" \
+	>"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
+clients files "$tmp/f3" "$tmp/f0" "$tmp/f1" "$tmp/f2"
+raw '(g["layout"], g["band_bytes"], g["slots"], g["region_bytes"]) == ("dedicated", 32768, 4, 8 << 20)'
+
+step "order 3"
+files=()
+for i in 0 1 2 3 4 5 6 7 8 9; do
+	truncate -s 8M "$tmp/o$i"
+	files+=("$tmp/o$i")
+done
+ctl create order3 --order 3 "${files[@]:0:9}" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
+clients order3 "${files[9]}" "${files[@]:0:9}"
+raw '(g["order"], g["layout"], len(r["members"])) == (3, "rotate", 9)'
+
+step "members are block devices"
+for i in 0 1 2 3; do
+	truncate -s 24M "$tmp/l$i"
+	device=$(losetup -f --show "$tmp/l$i" 2>"$tmp/err") || { skipped="no loop device to be had: $(tail -n 1 "$tmp/err")"; break; }
+	loops+=("$device")
+done
+if [ -z "$skipped" ]; then
+	ctl create blocks --order 1 "${loops[@]:0:3}" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
+	clients blocks "${loops[3]}" "${loops[@]:0:3}"
+else
+	echo "skipped: $skipped"
+fi
+
+step "SIGTERM"
 kill -s TERM "${pid[daemon]}"
 wait "${pid[daemon]}" || fail "the daemon ended with status $?"
 unset "pid[daemon]"
 "$top_srcdir/tests/checker/ddraid-check-members" "$tmp/m0" "$tmp/m3" "$tmp/m2" >"$tmp/out" ||
 	fail "after SIGTERM: $(cat "$tmp/out")"
 step "done"
+[ -z "$skipped" ] || { echo "skipped: $skipped"; exit 77; }

@@ -362,7 +362,12 @@ node_freeze() {
 	node_exec "$1" sh -c "kill -s STOP -- -1"
 }
 node_thaw() {
+	local p
 	node_exec "$1" sh -c "kill -s CONT -- -1"
+	# Out here, the nsenter of each node_exec that is under way has stopped with its command.
+	for p in $(pgrep -f "^nsenter --target $(cluster_pid "node$1.init") "); do
+		kill -s CONT "$p" 2>/dev/null
+	done
 }
 
 # Pulls and plugs the node's cable.

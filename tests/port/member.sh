@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Every member adapter keeps the port's promises, on members that work and on members that don't.
 # Exporters are ended with SIGKILL, by their process ids: after SIGTERM nbdkit waits for clients.
-# Names as arguments run only those cases. Exit: 0 passed, 1 failed, 77 nothing could be run.
+# Names as arguments run only those cases. Exit: 0 passed, 1 failed, 77 a case could not be run and none failed.
 set -u
 
 top_builddir=${top_builddir:-$(cd "$(dirname "$0")/../.." && pwd)}
@@ -232,4 +232,4 @@ fi
 
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed = 0 ] || exit 1
-[ $passed -gt 0 ] || exit 77
+[ $skipped = 0 ] || exit 77
