@@ -261,9 +261,15 @@ void admin_advance(struct engine *e)
 		admin_end(e, 0, NULL);
 	} else if (e->now - e->admin.since > 2000ull * e->cfg.tun.evict_ms) {
 		e->ld.full[m] = false;
-		if (e->ld.wanted[m] == MEMBER_REBUILDING)
+		/* Who was told that it came to nothing can rely on it. One whose flush failed is
+		 * reported again. */
+		if (e->ld.wanted[m] == MEMBER_REBUILDING ||
+		    (e->admin.cmd == ADMIN_FAIL && e->ld.wanted[m] == MEMBER_FAULTY))
 			e->ld.wanted[m] = 0;
-		admin_end(e, -ETIMEDOUT, "not every node reaches the device; see that all do");
+		admin_end(e, -ETIMEDOUT,
+			  e->admin.cmd == ADMIN_FAIL
+			      ? "another member has left, and the data needs all others"
+			      : "not every node reaches the device; see that all do");
 	} else if (e->admin.cmd == ADMIN_ADD) {
 		add_advance(e);
 	} else if (e->admin.cmd == ADMIN_READD && !e->ld.wanted[m] && all_reach_it(e, m) &&

@@ -136,7 +136,7 @@ static bool land_error(struct sim *s, struct req *r)
 	--*errs;
 	r->err = -EIO;
 	s->planner.done++;
-	risk_lost(s, r->disk);
+	risk_harmed(s, r->disk);
 	if (d->err_in_rebuild) {
 		stats_fault(s, F_REBUILD_ERROR);
 		stats_fault(s, r->op == DEV_FLUSH ? F_REBUILD_FLUSH_ERROR : F_REBUILD_WRITE_ERROR);
@@ -149,7 +149,7 @@ static bool land_error(struct sim *s, struct req *r)
 	} else {
 		stats_fault(s, r->op == DEV_READ ? F_READ_ERROR : F_WRITE_ERROR);
 	}
-	d->err_in_rebuild = false;
+	d->err_in_rebuild = d->err_in_change = false;
 	if (r->op == DEV_WRITE && rng_chance(&s->rng, 500))
 		land_write(s, r, 0, rng_below(&s->rng, r->bytes / SECTOR + 1) * SECTOR);
 	return true;
@@ -567,7 +567,7 @@ void dev_power_loss(struct sim *s, uint32_t disk, bool trusted)
 	d->powered = false;
 	d->instance = s->o.instance_known ? mix64(++s->next_uid) | 1 : 0;
 	if (!trusted)
-		risk_lost(s, disk);
+		risk_harmed(s, disk);
 	dev_break_disk(s, disk, -ECONNRESET);
 	checks_engine_gone(s); /* if nobody was there to notice */
 }

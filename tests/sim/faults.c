@@ -23,8 +23,9 @@ static struct simnode *pick_node(struct sim *s, bool with_daemon)
 	return NULL;
 }
 
-/* Every member is in sync and nothing threatens one, `but` aside. */
-static bool others_well(const struct sim *s, uint32_t but)
+/* Every member is in sync and nothing threatens one, `but` aside. in_change: a proposal may be
+ * under way, in which all are in sync as well. */
+static bool all_well(const struct sim *s, uint32_t but, bool in_change)
 {
 	for (uint32_t i = 0; i < s->o.disks; i++) {
 		const struct disk *d = &s->disk[i];
@@ -38,10 +39,17 @@ static bool others_well(const struct sim *s, uint32_t but)
 			return false;
 	}
 	for (uint32_t i = 0; i < s->o.nodes; i++)
-		if (s->node[i].st.proposing || s->node[i].st.unusable)
+		if ((s->node[i].st.proposing &&
+		     (!in_change || map_degraded(&s->node[i].st.proposed))) ||
+		    s->node[i].st.unusable)
 			return false;
 	return s->checks.map_full && s->now > s->planner.cluster_down_until &&
 	       !operator_is_failing(s);
+}
+
+static bool others_well(const struct sim *s, uint32_t but)
+{
+	return all_well(s, but, false);
 }
 
 static bool may_lose(const struct sim *s)
@@ -49,11 +57,18 @@ static bool may_lose(const struct sim *s)
 	return others_well(s, NONE);
 }
 
+bool fault_may_lose_in_change(const struct sim *s)
+{
+	return all_well(s, NONE, true);
+}
+
 /* An error that waits for its request: another member may have gone meanwhile. */
 bool fault_may_strike(const struct sim *s, uint32_t disk)
 {
 	if (s->checks.member_of[disk] == NONE)
 		return true;
+	if (s->disk[disk].err_in_change)
+		return all_well(s, disk, true) && stats_in_state(s, CS_PROPOSING);
 	return s->disk[disk].err_in_rebuild ? rebuild_may_err(s, disk) : others_well(s, disk);
 }
 
@@ -228,8 +243,17 @@ void fault_cluster_power(struct sim *s, bool exporters)
 			fault_exporter_power(s, i, rng_range(&s->rng, 5 * MS, 500 * MS), true);
 }
 
-/* All exporters lose power, the nodes go on. What was answered and not flushed may be gone. Best
- * while parts of a write are through. */
+/* All exporters lose power, the nodes go on. What was answered and not flushed may be gone. */
+void fault_all_exporters(struct sim *s)
+{
+	for (uint32_t i = 0; i < s->o.disks; i++)
+		if (s->disk[i].powered)
+			fault_exporter_power(
+			    s, i, 5 * MS + mix64(s->seed ^ s->now ^ i) % (300 * MS), true);
+	oracle_power(s);
+}
+
+/* Best while parts of a write are through. */
 static void on_exporters(struct sim *s, struct hev *ev)
 {
 	bool fits = !s->planner.healing && may_lose(s) && s->now > s->planner.cluster_down_until;
@@ -240,11 +264,7 @@ static void on_exporters(struct sim *s, struct hev *ev)
 		sim_at(s, 1 * MS, on_exporters, ev->a + 1, 0, NULL);
 	} else if (fits) {
 		stats_fault(s, F_EXPORTERS_POWER);
-		for (uint32_t i = 0; i < s->o.disks; i++)
-			if (s->disk[i].powered)
-				fault_exporter_power(
-				    s, i, 5 * MS + mix64(s->seed ^ s->now ^ i) % (300 * MS), true);
-		oracle_power(s);
+		fault_all_exporters(s);
 	} else {
 		sim_at(s, 50 * MS, on_exporters, ev->a, 0, NULL);
 	}
@@ -304,10 +324,15 @@ static bool die(struct sim *s)
 	d->dead = true;
 	d->dead_silent = rng_chance(&s->rng, 500);
 	s->planner.deaths++;
-	risk_lost(s, d->idx);
+	risk_harmed(s, d->idx);
 	if (d->dead_silent)
 		dev_break_disk(s, d->idx, -ECONNRESET);
 	return true;
+}
+
+bool fault_die_in_change(struct sim *s)
+{
+	return s->planner.deaths < 2 && spare_disk(s) != NONE && die(s);
 }
 
 static void on_uncut(struct sim *s, struct hev *ev)
@@ -566,7 +591,7 @@ void faults_heal(struct sim *s)
 		d->hidden = false;
 		d->slow_until_us = 0;
 		d->read_errs = d->write_errs = d->flush_errs = 0;
-		d->err_in_rebuild = false;
+		d->err_in_rebuild = d->err_in_change = false;
 		dev_try_disk(s, i);
 	}
 	for (uint32_t i = 0; i < s->o.nodes; i++) {

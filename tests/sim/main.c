@@ -45,7 +45,7 @@ static const char usage[] =
     "  --stats         print how often each fault met each state\n"
     "  --quiet         print violations only\n"
     "Exit status: 0 all seeds passed, 1 a violation, or a fault that never occurred in 500\n"
-    "seeds or more, 2 wrong usage.\n";
+    "seeds or more, or with --stats never met one of the states in 1000; 2 wrong usage.\n";
 
 static void replay(FILE *f, uint64_t seed)
 {

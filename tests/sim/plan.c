@@ -152,6 +152,7 @@ void plan_init(struct sim *s)
 	faults_init(s);
 	oldcopy_init(s);
 	votes_init(s);
+	breaks_init(s);
 	if (s->o.faultless)
 		return;
 	p->left = s->o.faults;
@@ -257,6 +258,7 @@ void plan_event(struct sim *s)
 	struct planner *p = &s->planner;
 	struct simnode *leader;
 
+	breaks_event(s);
 	if (p->armed == F_COUNT)
 		return;
 	if (s->now > p->armed_until_us) {

@@ -86,6 +86,12 @@ void risk_lost(struct sim *s, uint32_t disk)
 			any_on(s, i, (uint8_t)m);
 }
 
+void risk_harmed(struct sim *s, uint32_t disk)
+{
+	s->checks.harmed[disk] = true;
+	risk_lost(s, disk);
+}
+
 static bool all_well(const struct sim *s)
 {
 	for (uint8_t m = 0; m < s->geo.n; m++)
@@ -199,7 +205,7 @@ void risk_advance(struct sim *s)
 		if (!c->lossy[i])
 			continue;
 		if (well_again(s, i)) {
-			c->lossy[i] = d->cache_lost = false;
+			c->lossy[i] = c->harmed[i] = d->cache_lost = false;
 			again = true;
 		} else if (c->member_of[i] != NONE) {
 			degraded = true;

@@ -18,7 +18,8 @@
  *   risk.c    which stripes may turn to garbage, and when: the crash contract
  *   checks.c  everything else that must hold
  *   plan.c    which faults when; faults.c: the faults; rebuilds.c: those that meet a rebuild;
- *             spot.c: bad spots; operator.c: the administrator
+ *             breaks.c: of members while the map changes or lacks one; spot.c: bad spots;
+ *             operator.c: the administrator
  *   trace.c, stats.c
  *
  * Rules: no wall clock, no address in any decision or line of trace, all randomness from s->rng.
@@ -157,6 +158,7 @@ struct disk {
 	uint32_t spot_no;
 	uint64_t spot_from, spot_to, spot_hit_us;
 	bool err_in_rebuild; /* the error waits for the member's rebuild */
+	bool err_in_change;  /* it strikes while a proposal is under way */
 	char uri[32];
 };
 int disk_init(struct sim *s, struct disk *d, uint32_t idx, uint64_t bytes);
@@ -427,7 +429,8 @@ enum risk { RISK_NONE, RISK_CUT, RISK_RACE };
 void risk_init(struct sim *s);
 void risk_free(struct sim *s);
 void risk_raise(struct sim *s, uint64_t stripe, enum risk r, uint64_t since);
-void risk_lost(struct sim *s, uint32_t disk); /* something befell this disk */
+void risk_lost(struct sim *s, uint32_t disk);   /* something befell this disk */
+void risk_harmed(struct sim *s, uint32_t disk); /* and not only its connection */
 void risk_settle(struct sim *s, uint64_t stripe);
 void risk_settle_all(struct sim *s);
 void risk_set_all(struct sim *s); /* an array that was never in sync */
@@ -455,6 +458,7 @@ struct checks {
 	bool dirty_stale;
 	/* Per disk: something is or was wrong with it, and it isn't known to be whole again. */
 	bool lossy[SIM_MAX_DISKS];
+	bool harmed[SIM_MAX_DISKS]; /* of those: more than a broken connection */
 	uint64_t lost_stamp[SIM_MAX_DISKS], lost_us[SIM_MAX_DISKS];
 	uint64_t degraded_stamp;
 	uint64_t too_few_us; /* when fewer than k members were well last, 0 = never */
@@ -649,6 +653,11 @@ bool spot_excuses(const struct sim *s, uint64_t offset, uint32_t bytes, uint64_t
 void fault_break_too(struct sim *s, uint32_t disk); /* soon */
 void fault_hide(struct sim *s, uint32_t disk, uint64_t us);
 bool fault_disconnect_one(struct sim *s, uint32_t disk); /* from one node */
+bool fault_may_lose_in_change(const struct sim *s);
+bool fault_die_in_change(struct sim *s);
+void fault_all_exporters(struct sim *s);
+void breaks_init(struct sim *s);
+void breaks_event(struct sim *s);
 void rebuild_arm(struct sim *s);
 bool rebuild_met(const struct sim *s, const struct simnode *leader);
 void rebuild_strike(struct sim *s, enum fault f);
@@ -686,6 +695,7 @@ struct stats {
 	uint64_t virtual_us, parity_fixed, marks, garbage_reads;
 };
 void stats_fault(struct sim *s, enum fault f);
+bool stats_in_state(const struct sim *s, enum cluster_state cs);
 void stats_look(struct sim *s);
 void stats_look_end(struct sim *s);
 void stats_seed(struct sim *s);
@@ -704,6 +714,15 @@ struct sim_cli {
 	uint64_t seconds;
 	uint64_t only; /* mask of planned faults, 0 = all */
 	const char *argv0, *only_text;
+};
+
+enum breaks_kind { BREAKS_LOSSLESS, BREAKS_LOSSY, BREAKS_NODES };
+struct breaks { /* breaks.c */
+	struct rng rng;
+	uint32_t left, countdown;
+	uint64_t at_us;
+	enum cluster_state state;
+	enum breaks_kind kind;
 };
 
 enum phase_of_seed { PHASE_SAFETY, PHASE_HEAL, PHASE_IDLE, PHASE_READ, PHASE_DONE };
@@ -740,6 +759,7 @@ struct sim {
 		uint64_t epoch; /* of the superblock in the image */
 		bool hidden;    /* so that it may leave: done once */
 	} copy;                 /* oldcopy.c */
+	struct breaks breaks;
 	struct outq outq;
 	enum phase_of_seed phase;
 	uint64_t phase_us;

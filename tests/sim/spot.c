@@ -138,7 +138,7 @@ bool spot_strikes(struct sim *s, const struct req *r)
 	if (drops) {
 		if (!s->spot_us || s->now - s->spot_us > AT_ONCE_US)
 			s->spot_us = s->now;
-		risk_lost(s, r->disk);
+		risk_harmed(s, r->disk);
 	}
 	return true;
 }

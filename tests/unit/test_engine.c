@@ -659,6 +659,35 @@ TEST(with_too_few_members_the_status_says_that_io_is_held)
 	finish();
 }
 
+/* A member leaves before it can be failed: the data needs the other now. */
+TEST(a_fail_that_timed_out_is_not_carried_out_later_and_holds_nobody_up)
+{
+	struct event ev = {.type = EV_ADMIN};
+
+	create(1);
+	start();
+	run_ms(2000);
+	dev_down(2);
+	ev.admin.cmd = ADMIN_FAIL;
+	ev.admin.member = 1;
+	step(ev);
+	run_ms(1000);
+	CHECK(status().map.member[2].state != MEMBER_IN_SYNC);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
+	dev_down(0);
+	run_ms(100);
+	dev_up(0);
+	run_ms(12000);
+	CHECK(w.admin_done);
+	CHECK_EQ_INT(w.admin_err, -ETIMEDOUT);
+	CHECK(status().io_allowed && !status().unusable);
+	dev_up(2);
+	run_ms(6000);
+	CHECK_EQ_INT(status().map.member[2].state, MEMBER_IN_SYNC);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
+	finish();
+}
+
 static void restart_with(const uint8_t *old[MEMBERS], bool force)
 {
 	for (uint32_t i = 0; i < MEMBERS; i++)
