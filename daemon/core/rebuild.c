@@ -131,6 +131,9 @@ static void copied(struct engine *e, struct job *j)
 	if (e->rb.state != RB_COPY || !rebuilding(&e->map, e->rb.member) ||
 	    j->target != 1u << e->rb.member || j->stripe < j->end)
 		return; /* abandoned */
+	/* A job of before a map came that has the cursor further on moves nothing back. */
+	if (j->region < e->rb.next)
+		return;
 	e->rb.next = j->region + 1;
 	e->rb.done++;
 }
