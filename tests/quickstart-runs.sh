@@ -94,7 +94,7 @@ nothing_is_left() {
 		find /run /etc /var/lib /var/log -xdev -newer "$tmp/began" \
 			\( -name '*ddraid*' -o -name '*corosync*' -o -path '/*/ddraid/*' -o -path '/*/corosync/*' \)
 	} >"$tmp/left" 2>/dev/null
-	[ ! -s "$tmp/left" ] || { cat "$tmp/left"; return 1; }
+	[ ! -s "$tmp/left" ] || { head -n 20 "$tmp/left"; return 1; }
 }
 had_a_cluster() {
 	[ -s "$tmp/names" ]

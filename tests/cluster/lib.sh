@@ -28,7 +28,7 @@ ARRAY_URI="nbd+unix:///vol0?socket=/run/ddraid/vol0.nbd"
 ARRAY_NODES=0
 ARRAY_MEMBERS=()   # the exporter of each member
 MEMBER_SIZE=24M
-declare -A writers=()
+declare -A writers=() readers=()
 
 # ---- saying ----
 
@@ -214,7 +214,8 @@ wrote() { # N AT-LEAST: acknowledged in this run
 	[ "$(tail -n "+$((${WRITERS_FROM[$1]:-0} + 1))" "$CLUSTER_DIR/load.$1" 2>/dev/null | grep -c ^A)" -ge "$2" ]
 }
 
-# writers_start [--reconnect] N...: and waits until each has written something.
+# writers_start [--reconnect] N...: and waits until each has written something. On each of these nodes there is also one
+# that reads what all of them write, and compares.
 declare -A WRITERS_FROM=()
 writers_start() {
 	local n option=
@@ -226,6 +227,10 @@ writers_start() {
 		node_exec "$n" /usr/bin/python3 "$SCENARIO_LIB/load.py" write "$n" "$ARRAY_NODES" "$ARRAY_URI" \
 			"$CLUSTER_DIR/load.$n" $option >>"$CLUSTER_DIR/load.$n.out" 2>&1 &
 		writers[$n]=$!
+		# shellcheck disable=SC2086 # a word or none
+		node_exec "$n" /usr/bin/python3 "$SCENARIO_LIB/load.py" read "$n" "$ARRAY_URI" "$CLUSTER_DIR/load.$n" \
+			$option >>"$CLUSTER_DIR/load.$n.read.out" 2>&1 &
+		readers[$n]=$!
 	done
 	for n; do
 		within 20 "node $n writes" wrote "$n" 200
@@ -247,7 +252,7 @@ went_on() {
 	[ "$(grep -c ^A "$CLUSTER_DIR/load.$1")" -ge "$2" ]
 }
 
-# The writers of these nodes must end well; those of others, which were killed, are waited for.
+# The writers and readers of these nodes must end well; those of others, which were killed, are waited for.
 writers_stop() {
 	local n
 	for n in "${!writers[@]}"; do
@@ -256,12 +261,15 @@ writers_stop() {
 	for n; do
 		wait "${writers[$n]}" || fail "the writer of node $n: $(tail -n 3 "$CLUSTER_DIR/load.$n.out")"
 		tail -n 1 "$CLUSTER_DIR/load.$n.out"
-		unset "writers[$n]"
+		wait "${readers[$n]}" || fail "the reader of node $n: $(tail -n 6 "$CLUSTER_DIR/load.$n.read.out")"
+		tail -n 1 "$CLUSTER_DIR/load.$n.read.out"
+		unset "writers[$n]" "readers[$n]"
 	done
 	for n in "${!writers[@]}"; do
 		touch "$CLUSTER_DIR/load.$n.stop.now"
-		wait "${writers[$n]}" 2>/dev/null
-		unset "writers[$n]"
+		wait "${writers[$n]}" "${readers[$n]}" 2>/dev/null
+		! grep -q "^node $n reads" "$CLUSTER_DIR/load.$n.read.out" || fail "node $n read: $(grep "^node $n reads" "$CLUSTER_DIR/load.$n.read.out")"
+		unset "writers[$n]" "readers[$n]"
 	done
 }
 

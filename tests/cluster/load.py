@@ -3,25 +3,34 @@
 """Load on an array, and what must be on it afterwards.
 
 	load.py write NODE NODES URI LOG [--reconnect]   writes, DEPTH in flight, until LOG.stop is there
+	load.py read NODE URI LOG [--reconnect]          reads anywhere meanwhile, and compares
 	load.py check URI|FILE [--lost LOG] LOG...       compares; FILE holds the user's view of the array
 	load.py pending LOG...                           prints the blocks that were in flight at the end
 
-Block b belongs to node b % NODES, so that nodes interleave block by block within the same regions; a
-node takes its own in a shuffled order, and so keeps writing in all of the regions. Each 512-byte sector says where it belongs, which node wrote it, with which sequence number, and has a checksum.
-Numbers only grow, over several runs too. The log has a line per request sent (S block number),
-acknowledged (A) and failed (E), written through at once: what is in it survives SIGKILL.
+Block b belongs to node b % NODES, so that nodes interleave block by block within the same regions; but of every 32 blocks
+eight belong to the nodes in runs of four. A node takes its own in a shuffled order, and so keeps writing in all of the regions;
+a run at once. Most of it are plain writes; some have FUA, some are zeroes or a trim, which must read as zeroes here, and now and
+then there is a flush: the same ones in every run of a node. Each 512-byte sector says where it belongs, which node wrote it, with which
+sequence number, and has a checksum. Numbers only grow, over several runs too. The log has a line per block of a request
+sent (S block number, or Z for zeroes), acknowledged (A) and failed (E), written through at once: what is in it
+survives SIGKILL.
 
 check: every sector is of a request that was sent, and none is older than the last one that was
 acknowledged; what nobody wrote is zero. A request that failed or was never answered may have
 left its sectors or not.
 
+read: the same while all write. What had been acknowledged in any log, which all lie beside LOG, when the read began is
+the least that it must see; and of nothing that was not sent when it ended. A block to which something was in flight meanwhile
+may read as a mixture.
+
 --lost LOG: its writer died while a member was missing. A block that was in flight at its end, and that it has not
 written since, may be garbage; how many are is said, and a sum over all of them, which must be the
 same wherever they are read. No other block may.
 
-Without --reconnect the first error ends `write` with status 1. With it, the writer opens the array
-again until it is let in, and goes on. At the end it says what it saw.
+Without --reconnect the first error ends `write` and `read` with status 1. With it, they open the array
+again until they are let in, and go on. At the end they say what they saw.
 """
+import glob
 import os
 import random
 import struct
@@ -36,7 +45,10 @@ SECTOR = 512
 BLOCKS = 3072
 DEPTH = 16
 RATE = int(os.environ.get("LOAD_RATE", "1000"))  # writes per second at most: not all of the machine
+READS = int(os.environ.get("LOAD_READS", "20"))  # reads per second of each reader
+READ = 8  # blocks of one of them
 CHUNK = 64  # blocks that check reads at once
+RUN = 4  # blocks that one node has side by side
 MAGIC = b"ddrload\n"
 HEAD = struct.Struct("<8sIIQQ")  # magic, node, sector within the block, block, number
 MASK = (1 << 64) - 1
@@ -72,34 +84,49 @@ def number_of(data, at, block):
 	return seq
 
 
+def units_of(node, nodes):
+	"""What this node writes at once: a block, or a run of them."""
+	units = []
+	for first in range(0, BLOCKS, RUN):
+		if first // RUN % 8 >= 6:
+			# The two runs of every 32 blocks go round, so that each node gets as many.
+			if (first // RUN // 8 * 2 + first // RUN % 2) % nodes == node - 1:
+				units.append(list(range(first, first + RUN)))
+		else:
+			units += [[b] for b in range(first, first + RUN) if b % nodes == node - 1]
+	return units
+
+
+def opened(uri, reconnect, stop):
+	"""The array, or None if it is to stop meanwhile."""
+	while True:
+		try:
+			h = nbd.NBD()
+			h.connect_uri(uri)
+			return h
+		except nbd.Error:
+			if not reconnect:
+				raise
+			if os.path.exists(stop):
+				return None
+			time.sleep(0.1)
+
+
 class Writer:
 	def __init__(self, node, nodes, uri, log, reconnect):
 		self.node, self.uri, self.reconnect = node, uri, reconnect
 		self.out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 		self.stop = log + ".stop"
-		self.mine = [b for b in range(BLOCKS) if b % nodes == node - 1]
-		random.Random(node).shuffle(self.mine)
+		self.units = units_of(node, nodes)
+		self.random = random.Random(node)
+		self.random.shuffle(self.units)
 		self.seq = time.time_ns() // 1000
 		self.h, self.flying = None, []
-		self.sent = self.acked = self.failed = self.opens = 0
+		self.sent = self.acked = self.failed = 0
 		self.longest = 0.0
 
-	def say(self, kind, requests):
-		os.write(self.out, "".join("%s %d %d\n" % (kind, r[1], r[2]) for r in requests).encode())
-
-	def open(self):
-		while True:
-			try:
-				self.h = nbd.NBD()
-				self.h.connect_uri(self.uri)
-				self.opens += 1
-				return True
-			except nbd.Error as e:
-				if not self.reconnect:
-					raise
-				if os.path.exists(self.stop + ".now"):
-					return False
-				time.sleep(0.1)
+	def say(self, kind, blocks):
+		os.write(self.out, "".join("%s %d %d\n" % (kind, b, seq) for b, seq in blocks).encode())
 
 	def reap(self, room):
 		while len(self.flying) > room:
@@ -108,24 +135,40 @@ class Writer:
 			if not done:
 				continue
 			now = time.monotonic()
-			self.longest = max(self.longest, max(now - r[3] for r in done))
+			self.longest = max(self.longest, max(now - r[2] for r in done))
 			self.flying = [r for r in self.flying if r not in done]
-			self.say("A", done)
+			self.say("A", [b for r in done for b in r[1]])
 			self.acked += len(done)
 
 	def one(self):
-		block = self.mine[self.sent % len(self.mine)]
-		self.seq += 1
+		unit = self.units[self.sent % len(self.units)]
+		at, count = unit[0] * BLOCK, len(unit) * BLOCK
+		kind, flags, buf = self.random.random(), 0, None
 		self.sent += 1
-		buf = nbd.Buffer.from_bytearray(make_block(self.node, block, self.seq))
-		self.say("S", [(0, block, self.seq)])
-		self.flying.append((self.h.aio_pwrite(buf, block * BLOCK), block, self.seq, time.monotonic(), buf))
+		self.seq += 1
+		blocks = [(b, self.seq) for b in unit]
+		if kind < 0.05:
+			flags = nbd.CMD_FLAG_FUA
+		if 0.04 <= kind < 0.12:
+			self.say("Z", blocks)
+			if kind < 0.08:
+				id = self.h.aio_zero(count, at, flags=flags | (nbd.CMD_FLAG_NO_HOLE if kind < 0.06 else 0))
+			else:
+				id = self.h.aio_trim(count, at)
+		else:
+			data = b"".join(make_block(self.node, b, self.seq) for b in unit)
+			buf = nbd.Buffer.from_bytearray(bytearray(data))
+			self.say("S", blocks)
+			id = self.h.aio_pwrite(buf, at, flags=flags)
+		self.flying.append((id, blocks, time.monotonic(), buf))
+		if kind > 0.995:
+			self.flying.append((self.h.aio_flush(), [], time.monotonic(), None))
 		self.reap(DEPTH - 1)
 
 	def run(self):
-		self.open()
+		self.h = opened(self.uri, self.reconnect, self.stop + ".now")
 		began = time.monotonic()
-		while True:
+		while self.h:
 			try:
 				if os.path.exists(self.stop):
 					self.reap(0)
@@ -140,13 +183,119 @@ class Writer:
 				print("node %d: %s" % (self.node, e), flush=True)
 				if not self.reconnect:
 					return 1
-				self.say("E", self.flying)
+				self.say("E", [b for r in self.flying for b in r[1]])
 				self.flying = []
-				if not self.open():
-					return 1
+				self.h = opened(self.uri, self.reconnect, self.stop + ".now")
+		if not self.h:
+			return 1
 		print("node %d: %d writes acknowledged, %d times thrown out, the longest took %.1f s" %
 			(self.node, self.acked, self.failed, self.longest), flush=True)
 		return 0
+
+
+class Known:
+	"""What the logs say of each block. A log that grows can be read on."""
+
+	def __init__(self, logs=()):
+		self.acked = {}  # block: number
+		self.sent = {}  # block: {number: is it zeroes?}
+		self.flying = {}  # block: numbers
+		self.failed = {}  # the same; may still land, or have landed in part
+		self.files = {}
+		self.read(logs)
+
+	def read(self, logs):
+		for name in logs:
+			if name not in self.files:
+				self.files[name] = open(name, "rb")
+			f = self.files[name]
+			while True:
+				at = f.tell()
+				line = f.readline()
+				if not line.endswith(b"\n"):
+					f.seek(at)
+					break
+				kind, block, seq = line.split()
+				self.line(kind, int(block), int(seq))
+
+	def line(self, kind, block, seq):
+		if kind in (b"S", b"Z"):
+			self.sent.setdefault(block, {})[seq] = kind == b"Z"
+			self.flying.setdefault(block, set()).add(seq)
+			return
+		flying, failed = self.flying.setdefault(block, set()), self.failed.setdefault(block, set())
+		flying.discard(seq)
+		if kind == b"A":
+			# A block has one writer, with one request at a time; so what was before it is over.
+			self.acked[block] = max(self.acked.get(block, 0), seq)
+			flying -= {n for n in flying if n < seq}
+			failed -= {n for n in failed if n < seq}
+		else:
+			failed.add(seq)
+
+	def acked_is(self, block, acked, seq):
+		"""Is a sector with this number (0: zeroes) what was acknowledged?"""
+		if self.sent.get(block, {}).get(acked, True):
+			return seq == 0
+		return seq == acked
+
+	def newer(self, block, acked, seq):
+		"""Is it of a request that was sent after the acknowledged one?"""
+		sent = self.sent.get(block, {})
+		if seq == 0:
+			return any(zeroes and n > acked for n, zeroes in sent.items())
+		return isinstance(seq, int) and seq > acked and not sent.get(seq, True)
+
+
+class Reader:
+	def __init__(self, node, uri, log, reconnect):
+		self.node, self.uri, self.reconnect = node, uri, reconnect
+		self.logs = log[:-1] + "[0-9]"
+		self.stop = log + ".stop"
+		self.random = random.Random(1000 + node)
+		self.known = Known()
+		self.reads = self.sectors = self.newer = self.mixed = self.failed = self.bad = 0
+
+	def one(self, h):
+		known = self.known
+		first = self.random.randrange(BLOCKS - READ + 1)
+		blocks = range(first, first + READ)
+		known.read(glob.glob(self.logs))
+		acked = {b: known.acked.get(b, 0) for b in blocks}
+		busy = {b for b in blocks if known.flying.get(b) or known.failed.get(b)}
+		began = {b: set(known.sent.get(b, ())) for b in blocks}
+		data = h.pread(READ * BLOCK, first * BLOCK)
+		known.read(glob.glob(self.logs))
+		self.reads += 1
+		for at in range(0, READ * BLOCK, SECTOR):
+			b = first + at // BLOCK
+			seq = number_of(data, at, b)
+			self.sectors += 1
+			if known.acked_is(b, acked[b], seq):
+				continue
+			if known.newer(b, acked[b], seq):
+				self.newer += 1
+			elif (b in busy or set(known.sent.get(b, ())) != began[b]) and not isinstance(seq, int):
+				self.mixed += 1
+			else:
+				self.bad += 1
+				print("node %d reads block %d + %d: %s, acknowledged was %d" % (self.node, b, at % BLOCK, seq, acked[b]), flush=True)
+
+	def run(self):
+		h = opened(self.uri, self.reconnect, self.stop)
+		while h and self.bad < 5 and not os.path.exists(self.stop):
+			try:
+				self.one(h)
+				time.sleep(1 / READS)
+			except nbd.Error as e:
+				self.failed += 1
+				print("the reader of node %d: %s" % (self.node, e), flush=True)
+				if not self.reconnect:
+					return 1
+				h = opened(self.uri, self.reconnect, self.stop)
+		print("node %d: %d reads, %d sectors, %d of them newer than acknowledged, %d a mixture, %d wrong; %d times thrown out" %
+			(self.node, self.reads, self.sectors, self.newer, self.mixed, self.bad, self.failed), flush=True)
+		return self.bad > 0 or not self.reads
 
 
 class Image:
@@ -160,34 +309,13 @@ class Image:
 		return self.f.read(count)
 
 
-def logs_read(logs):
-	acked, sent = {}, {}
-	for name in logs:
-		with open(name) as f:
-			for line in f:
-				kind, block, seq = line.split()
-				block, seq = int(block), int(seq)
-				if kind == "A":
-					acked[block] = max(acked.get(block, 0), seq)
-				elif kind == "S":
-					sent.setdefault(block, set()).add(seq)
-	return acked, sent
-
-
 def in_flight(name):
-	requests = set()
-	with open(name) as f:
-		for line in f:
-			kind, block, seq = line.split()
-			if kind == "S":
-				requests.add((int(block), int(seq)))
-			else:
-				requests.discard((int(block), int(seq)))
-	return requests
+	return {(block, seq) for block, numbers in Known([name]).flying.items() for seq in numbers}
 
 
 def check(source, logs, lost):
-	acked, sent = logs_read(logs)
+	known = Known(logs)
+	acked = known.acked
 	may_be_garbage = {block for block, seq in in_flight(lost) if seq > acked.get(block, 0)} if lost else ()
 	garbage, total = set(), 0
 	if source.startswith("nbd"):
@@ -203,10 +331,10 @@ def check(source, logs, lost):
 				total = zlib.crc32(data[(block - first) * BLOCK:(block - first + 1) * BLOCK], total)
 		for at in range(0, CHUNK * BLOCK, SECTOR):
 			block = first + at // BLOCK
-			seq, known = number_of(data, at, block), acked.get(block, 0)
-			if seq == known:
+			seq, least = number_of(data, at, block), acked.get(block, 0)
+			if known.acked_is(block, least, seq):
 				continue
-			if isinstance(seq, int) and seq > known and seq in sent.get(block, ()):
+			if known.newer(block, least, seq):
 				unacked += 1
 				continue
 			if block in may_be_garbage:
@@ -215,7 +343,7 @@ def check(source, logs, lost):
 			bad += 1
 			if bad <= 5:
 				print("block %d + %d: %s, acknowledged was %d" %
-					(block, at % BLOCK, seq if isinstance(seq, str) else "number %d" % seq, known))
+					(block, at % BLOCK, seq if isinstance(seq, str) else "number %d" % seq, least))
 	print("%d blocks acknowledged, %d sectors of requests that were not, %d sectors wrong" %
 		(len(acked), unacked, bad))
 	if lost:
@@ -231,6 +359,8 @@ def pending(logs):
 
 if sys.argv[1] == "write":
 	sys.exit(Writer(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5], "--reconnect" in sys.argv).run())
+elif sys.argv[1] == "read":
+	sys.exit(Reader(int(sys.argv[2]), sys.argv[3], sys.argv[4], "--reconnect" in sys.argv).run())
 elif sys.argv[1] == "pending":
 	pending(sys.argv[2:])
 elif sys.argv[3] == "--lost":

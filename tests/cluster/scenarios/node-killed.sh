@@ -12,6 +12,7 @@ set -u
 . "$(dirname "$0")/../lib.sh"
 
 SLOW=2 # the exporter
+export LOAD_READS=5 # what a read has resynced, the leader resyncs once more
 
 # The node's writes that were never answered, and how many of their stripes have wrong parity. A stripe is a block.
 look() {
