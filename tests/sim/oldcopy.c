@@ -68,6 +68,8 @@ static void on_look(struct sim *s, struct hev *ev)
 		copy_drop(s); /* another device is the member now */
 	} else if (mm->left && mm->reached > s->copy.epoch && quiet(s) &&
 		   (mm->state == MEMBER_SUSPECT || mm->state == MEMBER_MISSING)) {
+		if (mix64(s->seed ^ s->now) % 8)
+			return; /* at some moment while it is away */
 		stats_fault(s, F_OLD_COPY);
 		trace(s, "w  disk %u is an older copy of itself, of epoch %lu", d->idx,
 		      s->copy.epoch);

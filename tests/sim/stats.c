@@ -34,6 +34,8 @@ static const struct {
     /* Fragments of a block that was not flushed may be of several writes; without parity nothing
      * makes them fit, and what is decoded from them for the missing member is garbage. */
     {F_EXPORTERS_POWER, IN(REBUILDING) | IN(DEGRADED), NEVER},
+    /* The member is out, and no proposal has it; the only one that may be missing. */
+    {F_OLD_COPY, IN(PROPOSING) | IN(REBUILDING), NEVER},
     /* The only member that may be missing is there already. */
     {F_ADMIN_READD, IN(REBUILDING), NEVER},
     /* Seldom: there is little I/O at the members while a fence is awaited, and no commit. */
@@ -49,6 +51,7 @@ static const struct {
     {F_REBUILD_ERROR, IN(FENCING), MANY_SEEDS},
     {F_LEADER_ALONE, IN(FENCING), MANY_SEEDS},
     {F_FLUSH_ERROR_BREAK, IN(FENCING), MANY_SEEDS},
+    {F_OLD_COPY, IN(FENCING), MANY_SEEDS},
     /* Seldom: so small an array is rebuilt in no time, and not while nodes come and go. */
     {F_DAEMON_CRASH, IN(REBUILDING), MANY_SEEDS},
     {F_PARTITION, IN(REBUILDING), MANY_SEEDS},
