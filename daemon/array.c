@@ -381,7 +381,7 @@ static void stop_run(struct task *t)
 	if (a->phase == ARRAY_PHASE_RUN && !s->force)
 		front_stats(a->front, &front);
 	if (front.clients) {
-		s->clients = front.clients;
+		s->clients = a->clients = front.clients; /* so the main thread is told */
 		mailbox_post(a->env.main, &s->task, stop_kept);
 		return;
 	}

@@ -382,7 +382,7 @@ static void on_kept(struct array *a, uint32_t clients)
 	if (k->desc.forgotten || closing || to_run(k))
 		return; /* it was said otherwise meanwhile */
 	k->here = k->desc.started ? HERE_FOLLOWS : HERE_ON;
-	k->kept_clients = clients;
+	k->kept_clients = k->clients = clients; /* the others hear of both in one word */
 	say(LOG_WARNING,
 	    "%s: not stopped here, %u client%s open; close what uses it and stop it here, or stop "
 	    "it "

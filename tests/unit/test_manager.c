@@ -614,7 +614,7 @@ static void used_by(uint32_t clients)
 {
 	unsigned forced = k_used->array->forced;
 
-	env.serving(k_used->array, true, clients);
+	env.serving(k_used->array, true, 0); /* it is late */
 	if (!forced && clients)
 		env.kept(k_used->array, clients);
 	else
@@ -651,6 +651,7 @@ static void told_to_stop_in_use(void)
 	said[0] = '\0';
 	used_by(2);
 	CHECK(k_used->array->running && k_used->kept_clients == 2 && !k_used->desc.started);
+	CHECK_EQ_U64(k_used->clients, 2);
 	CHECK(strstr(said, "vol0: not stopped here, 2 clients have it open"));
 	/* What has nothing to do with it leaves it alone. */
 	d = k_used->desc;
