@@ -607,6 +607,26 @@ static bool records_agree(struct engine *e, const struct map *map, uint32_t abse
 	return true;
 }
 
+/*
+ * An epoch that was committed for certain, so that all members of this superblock's map that were
+ * in that epoch's carry it or a later one. A superblock was written before its own map's commit, so
+ * what it names may be several lives old; records know better (R1). What they know beyond the map,
+ * records_agree refuses, or --force sets aside.
+ */
+static struct epoch committed_once(const struct engine *e, const struct superblock *sb)
+{
+	struct epoch best = sb->committed;
+
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		const struct peer *p = &e->peer[i];
+
+		if (p->member && epoch_cmp(&p->known_epoch, &best) > 0 &&
+		    epoch_cmp(&p->known_epoch, &sb->map.epoch) <= 0)
+			best = p->known_epoch;
+	}
+	return best;
+}
+
 /* True: all superblocks have been read since the round began, or can't be. */
 static bool superblocks_read(struct engine *e)
 {
@@ -665,6 +685,7 @@ bool assemble(struct engine *e)
 {
 	const struct superblock *sb;
 	uint32_t absent = 0, insync = 0;
+	struct epoch committed;
 	struct map map;
 
 	if (!superblocks_read(e))
@@ -677,10 +698,11 @@ bool assemble(struct engine *e)
 	if (sb->map.epoch.num > e->ld.max_num)
 		e->ld.max_num = sb->map.epoch.num;
 	map = sb->map;
+	committed = committed_once(e, sb);
 	for (uint8_t i = 0; i < map.n; i++) {
 		const struct superblock *own = sb_of_member(e, &map, i);
 		bool needed = map_write_mask(&map) >> i & 1;
-		bool fresh = own && epoch_cmp(&own->map.epoch, &sb->committed) >= 0;
+		bool fresh = own && epoch_cmp(&own->map.epoch, &committed) >= 0;
 
 		e->ld.wanted[i] = 0;
 		e->ld.misread[i] = false;
@@ -702,7 +724,7 @@ bool assemble(struct engine *e)
 	e->ld.refused = false;
 	/* Not the map's own epoch: that may be a proposal which some members have never got. Called
 	 * committed, it would make them stale if this leader died while it wrote the next one. */
-	e->committed = sb->committed;
+	e->committed = committed;
 	epoch_adopt(e, &map);
 	return true;
 }

@@ -739,6 +739,28 @@ TEST(members_that_were_rolled_back_are_refused_unless_forced)
 	finish();
 }
 
+/* Lives that make one epoch each: the superblock never hears that it was committed. */
+TEST(a_member_of_several_lives_ago_is_out)
+{
+	const uint8_t *old[MEMBERS] = {NULL}, *none[MEMBERS] = {NULL};
+	uint8_t *copy = malloc(DISK_BYTES);
+
+	create(1);
+	start();
+	run_ms(2000);
+	memcpy(copy, w.disk[1], DISK_BYTES);
+	for (uint32_t i = 0; i < 3; i++) {
+		restart_with(none, false);
+		CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
+	}
+	old[1] = copy;
+	restart_with(old, false);
+	CHECK(status().io_allowed);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_FAULTY);
+	free(copy);
+	finish();
+}
+
 TEST(a_set_that_was_left_behind_is_refused)
 {
 	create(1);
