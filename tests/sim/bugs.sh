@@ -28,7 +28,7 @@ trap 'exit 130' INT TERM
 for need in patch "$cc" ar; do
 	command -v "$need" >/dev/null || { echo "bugs.sh: $need is missing; run tools/deps"; exit 77; }
 done
-objects=$(find "$build/tests/sim" -name '*.o' ! -name '*test_world*' ! -name '*sim_pages*')
+objects=$(find "$build/tests/sim" -name 'ddraid_sim-*.o')
 [ -f "$build/libddraidcore.a" ] && [ -n "$objects" ] || {
 	echo "bugs.sh: $build has no libddraidcore.a and tests/sim/*.o; run make first"
 	exit 1

@@ -43,6 +43,7 @@ static void copy_take(struct sim *s)
 	s->copy.disk = disk;
 	s->copy.member = m;
 	s->copy.epoch = d->sb.map.epoch.num;
+	s->copy.until_us = s->now + 5 * s->o.tun.release_delay_ms * MS;
 }
 
 static void copy_drop(struct sim *s)
@@ -79,14 +80,16 @@ static void on_look(struct sim *s, struct hev *ev)
 		copy_drop(s);
 		s->copy.disk = 0;
 	} else if (s->checks.map.epoch.num > s->copy.epoch && !s->copy.hidden &&
-		   fault_may_strike(s, s->copy.disk) && mm->state == MEMBER_IN_SYNC && !d->hidden) {
+		   s->now > s->copy.until_us && fault_may_strike(s, s->copy.disk) &&
+		   mm->state == MEMBER_IN_SYNC && !d->hidden) {
 		s->copy.hidden = true; /* once */
-		fault_hide(s, s->copy.disk, 700 * MS);
+		/* It comes back by itself before member_retry, or is given up. */
+		fault_hide(s, s->copy.disk, (mix64(s->seed) & 3 ? 350 : 700) * MS);
 	}
 }
 
 void oldcopy_init(struct sim *s)
 {
-	if (!s->o.faultless && !(s->cli && s->cli->only) && mix64(s->seed ^ 0x6f6c64) % 100 < 20)
+	if (!s->o.faultless && !(s->cli && s->cli->only) && mix64(s->seed ^ 0x6f6c64) % 100 < 50)
 		sim_at(s, 300 * MS + mix64(s->seed) % (700 * MS), on_look, 0, 0, NULL);
 }

@@ -756,9 +756,10 @@ struct sim {
 		uint8_t *image; /* NULL = none yet, or used */
 		uint32_t disk;
 		uint8_t member;
-		uint64_t epoch; /* of the superblock in the image */
-		bool hidden;    /* so that it may leave: done once */
-	} copy;                 /* oldcopy.c */
+		uint64_t epoch;    /* of the superblock in the image */
+		uint64_t until_us; /* by then it is old enough: regions written since are clean */
+		bool hidden;       /* so that it may leave: done once */
+	} copy;                    /* oldcopy.c */
 	struct breaks breaks;
 	struct outq outq;
 	enum phase_of_seed phase;
