@@ -60,7 +60,7 @@ static uint64_t single_block(struct sim *s, const struct simnode *n, bool hot)
 		range = HOT_BLOCKS;
 	}
 	block = base + rng_range(&s->rng, 0, range - 1);
-	if (s->o.races && rng_chance(&s->rng, 100))
+	if (s->o.races && rng_chance(&s->rng, 300))
 		return block;
 	for (uint32_t i = 0; i < s->o.nodes && owner_single(s, block) != n->idx; i++)
 		block = block + 1 < half(s) ? block + 1 : 0;
