@@ -201,8 +201,10 @@ ctl create vol1 --order 1 --stripe 8K "$(member_uri 0)" "$(member_uri 1)" "$(mem
 grep -q "is member 0 of the array vol0" "$tmp/out" || fail "not said: $(cat "$tmp/out")"
 ctl status vol0 --wait >/dev/null || fail "the initial sync"
 ctl status vol0 >"$tmp/out"
+unlocked="memory can't be locked .* raise LimitMEMLOCK"
+! grep -q __asan_init "$top_builddir/ddraidd" || unlocked= # mlockall does nothing under the sanitizer, and says it did
 for text in "fence = none: .* configure a fence_command" "this process can't be marked as an I/O flusher .* CAP_SYS_RESOURCE" \
-	"memory can't be locked .* raise LimitMEMLOCK"; do
+	${unlocked:+"$unlocked"}; do
 	grep -q "^ *WARNING .*$text" "$tmp/out" || fail "the status does not warn: $text: $(cat "$tmp/out")"
 	grep -q "warning $text" "$tmp/log" || fail "the log does not warn: $text"
 done
