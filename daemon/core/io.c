@@ -30,6 +30,8 @@ static void fio_check(struct engine *e, struct fio *f)
 		return;
 	}
 	if (!f->err && f->again && e->state == ENGINE_ACTIVE) {
+		/* Marks and locks anew, for its regions may have been given up meanwhile. A write
+		 * of the same blocks that was answered since was concurrent: either may be last. */
 		f->next = f->offset;
 		f->split_done = f->held = f->again = false;
 		f->ended = 0;

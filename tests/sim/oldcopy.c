@@ -78,7 +78,6 @@ static void on_look(struct sim *s, struct hev *ev)
 			fault_exporter_power(s, d->idx, 20 * MS, false);
 		disk_restore(s, d, s->copy.image);
 		copy_drop(s);
-		s->copy.disk = 0;
 	} else if (s->checks.map.epoch.num > s->copy.epoch && !s->copy.hidden &&
 		   s->now > s->copy.until_us && fault_may_strike(s, s->copy.disk) &&
 		   mm->state == MEMBER_IN_SYNC && !d->hidden) {
