@@ -315,20 +315,18 @@ void disk_restore(struct sim *s, struct disk *d, const uint8_t *image)
 	disk_scan(s, d);
 }
 
+/* Everything is as it will be before anybody looks: what lies between is no state of this disk. */
 void disk_power_loss(struct sim *s, struct disk *d)
 {
 	uint32_t habit = rng_below(&s->rng, 4); /* mostly drop, mostly keep, mixed */
 
-	while (d->head) {
-		struct dwrite *w = d->head;
+	for (struct dwrite *w = d->head; w; w = w->next) {
 		uint32_t dice = rng_below(&s->rng, 100);
-		uint64_t offset = w->offset;
-		uint32_t bytes = w->bytes;
 		uint32_t keep = habit == 0 ? 5 : habit == 1 ? 80 : 35;
 
 		if (!w->lost && dice < keep) {
-			make_durable(d, offset, w->data, w->seq, 0, bytes / SECTOR);
-		} else if (!w->lost && dice < keep + 20 && bytes > SECTOR) {
+			make_durable(d, w->offset, w->data, w->seq, 0, w->bytes / SECTOR);
+		} else if (!w->lost && dice < keep + 20 && w->bytes > SECTOR) {
 			tear(s, d, w);
 			stats_fault(s, F_TORN_WRITE);
 			d->cache_lost = true;
@@ -336,9 +334,14 @@ void disk_power_loss(struct sim *s, struct disk *d)
 			stats_fault(s, F_DROPPED_WRITE);
 			d->cache_lost = true;
 		}
-		/* Nothing newer hides it any more: what is durable is what is there. */
-		unlink_write(s, d, w);
-		memcpy(d->cached + offset, d->durable + offset, bytes);
+	}
+	for (struct dwrite *w = d->head; w; w = w->next)
+		memcpy(d->cached + w->offset, d->durable + w->offset, w->bytes);
+	while (d->head) {
+		uint64_t offset = d->head->offset;
+		uint32_t bytes = d->head->bytes;
+
+		unlink_write(s, d, d->head);
 		durable_changed(s, d, offset, bytes);
 		cached_changed(s, d, offset, bytes);
 	}
