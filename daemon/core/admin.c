@@ -230,7 +230,7 @@ static void add_advance(struct engine *e)
 	if (!e->admin.checked || e->admin.entered)
 		return;
 	for (uint32_t i = 0; i < e->peer_count; i++)
-		if (e->peer[i].member && !(e->admin.seen >> i & 1))
+		if (e->peer[i].member && !peer_aside(e, &e->peer[i]) && !(e->admin.seen >> i & 1))
 			return;
 	e->admin.entered = true;
 	memcpy(e->ld.new_uuid[e->admin.member], e->admin.uuid, DDR_UUID_BYTES);
@@ -241,7 +241,8 @@ static void add_advance(struct engine *e)
 static bool all_reach_it(const struct engine *e, uint8_t member)
 {
 	for (uint32_t i = 0; i < e->peer_count; i++)
-		if (e->peer[i].member && !(e->peer[i].raw_mask >> member & 1))
+		if (e->peer[i].member && !peer_aside(e, &e->peer[i]) &&
+		    !(e->peer[i].raw_mask >> member & 1))
 			return false;
 	return true;
 }

@@ -133,7 +133,7 @@ void dev_up(struct engine *e, const struct event *ev)
 
 	assert(ev->dev.dev < DDR_MAX_DEVS && !d->up);
 	d->up = true;
-	d->zombie = false;
+	d->zombie = e->yields = false;
 	d->bytes = ev->dev.bytes;
 	d->instance = ev->dev.instance;
 	if (ev->dev.uri)
@@ -172,6 +172,33 @@ void dev_down(struct engine *e, const struct event *ev)
 	}
 }
 
+/* How many there are that carry a superblock of the array, whatever map this node knows. */
+uint32_t devs_connected(const struct engine *e)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		n += e->dev[i].up && e->dev[i].sb_ok;
+	return n;
+}
+
+/*
+ * R7: a node that joins and reaches fewer devices than the data needs is no use to anybody yet. It
+ * takes part in rounds and gets no slot; and what it can't reach is no reason for the others not to
+ * use it.
+ */
+bool aside(const struct engine *e)
+{
+	return e->state == ENGINE_JOINING && e->slot == NO_SLOT && !leading(e) &&
+	       (!e->have_geo || devs_connected(e) < e->geo.k);
+}
+
+/* The leader's view of it. */
+bool peer_aside(const struct engine *e, const struct peer *p)
+{
+	return p->slot == NO_SLOT && p->node != e->cfg.node && p->devices < e->geo.k;
+}
+
 const char *engine_dev_stranger(const struct engine *e, uint32_t dev)
 {
 	const struct dev *d = &e->dev[dev];
@@ -189,6 +216,8 @@ const char *engine_dev_stranger(const struct engine *e, uint32_t dev)
 
 void devs_advance(struct engine *e)
 {
+	uint64_t since;
+
 	misread_advance(e);
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		struct dev *d = &e->dev[i];
@@ -197,9 +226,14 @@ void devs_advance(struct engine *e)
 		if (d->up && !d->reading && d->retry_us && e->now >= d->retry_us)
 			sb_read(e, i);
 	}
+	if (aside(e)) {
+		e->aside_us = e->now;
+		return;
+	}
 	/* A member that the map wants and this node has never reached. */
+	since = e->round_us > e->aside_us ? e->round_us : e->aside_us;
 	for (uint8_t m = 0; e->have_map && m < e->map.n; m++)
 		if (write_musts(e) >> m & 1 && !e->bad[m] && e->dev_of[m] == NO_DEV &&
-		    e->phase == PH_READY && e->now - e->round_us > e->cfg.tun.evict_ms * 1000ull)
+		    e->phase == PH_READY && e->now - since > e->cfg.tun.evict_ms * 1000ull)
 			member_bad(e, m, MEMBER_SUSPECT);
 }

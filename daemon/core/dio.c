@@ -101,6 +101,7 @@ static void dio_send(struct engine *e, struct dio *d)
 	struct out *o = out_add(e, OUT_DEV_IO);
 
 	d->sent = true;
+	e->wrote |= d->op != DEV_READ;
 	e->dev[d->dev].under_way++;
 	e->dio_under_way++;
 	o->io.id = (uint64_t)d->gen << 32 | (uint64_t)(d - e->dio);

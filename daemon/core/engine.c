@@ -192,6 +192,7 @@ static void engine_restart(struct engine *e, uint64_t inc)
 	memset(n, 0, sizeof(*n));
 	n->cfg = old->cfg;
 	n->inc = inc;
+	n->idle_inc = old->wrote ? 0 : old->inc;
 	n->now = old->now;
 	n->q = old->q;
 	n->record = old->record;
@@ -403,6 +404,8 @@ static void status_waits(const struct engine *e, struct engine_status *st)
 		st->waits = "the own heartbeat, or group and quorum to agree";
 	else if (e->phase != PH_READY)
 		st->waits = leading(e) && e->ld.why ? e->ld.why : "the leader's recovery";
+	else if (aside(e))
+		st->waits = "members: this node reaches fewer than the data needs";
 	else if (!e->slot_owned)
 		st->waits = "a free slot of the dirty log";
 	else if (e->few_us) {

@@ -100,6 +100,9 @@ struct peer { /* one node of the group */
 	uint32_t up_mask;  /* members that it reaches and can use */
 	uint32_t raw_mask; /* members whose devices are connected there */
 	bool up_known;
+	uint32_t devices;  /* of the array, connected there */
+	bool yields;       /* as told in Hello: another should assemble the array */
+	uint64_t idle_inc; /* as told in Hello: its last life wrote to no member */
 	bool hello, claimed, acked, sent_missed;
 	struct map committed, proposed; /* of its Hello */
 	struct epoch acked_epoch, known_epoch;
@@ -264,6 +267,9 @@ struct engine {
 						   unknown */
 	uint64_t lost_us[DDR_MAX_MEMBERS];      /* SUSPECT since, on the leader */
 
+	bool wrote;        /* this incarnation, to a member */
+	uint64_t aside_us; /* when this node was aside last */
+
 	/* membership */
 	enum engine_state state;
 	struct ring view_ring, quorum_ring;
@@ -305,6 +311,11 @@ struct engine {
 	struct superblock base; /* the array's constants; map and seq are not used */
 	struct map map; /* committed; from an assembly on, what the newest superblock says */
 	struct epoch committed; /* newest epoch known committed: map's, but after an assembly */
+	bool yields;         /* others reach more members: one of them should assemble the array */
+	uint64_t outdone_us; /* since when others reach so many more, 0 = they don't */
+	uint64_t idle_inc;   /* the last incarnation, if that wrote to no member */
+	bool dirty_untold;   /* the leader told of dirty regions, and the geometry was not known */
+
 	bool proposing, acked_proposal;
 	struct map prop;
 	uint64_t proposing_us; /* since when */
@@ -464,6 +475,9 @@ bool member_misread(const struct engine *e, uint8_t member);
 bool member_indispensable(const struct engine *e, uint8_t member);
 const struct map *map_next(const struct engine *e); /* the proposed, else the committed */
 uint32_t devs_up_mask(const struct engine *e);
+uint32_t devs_connected(const struct engine *e);
+bool aside(const struct engine *e);
+bool peer_aside(const struct engine *e, const struct peer *p);
 void flush_members(struct engine *e, struct batch *b, uint32_t mask);
 void misread_advance(struct engine *e); /* who was given up for a read error, and is needed now */
 void dio_done(struct engine *e, const struct event *ev);
@@ -519,6 +533,7 @@ void leader_fence_done(struct engine *e, const struct event *ev);
 bool assemble(struct engine *e);
 bool array_still_ours(struct engine *e);
 bool epoch_unknown(const struct engine *e, const struct epoch *ep);
+uint8_t bad_told(const struct engine *e, uint8_t member);
 bool flush_error_untold(const struct engine *e);
 void epoch_message(struct engine *e, uint32_t from, const nodemsg *m);
 void epoch_advance(struct engine *e);

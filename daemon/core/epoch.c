@@ -24,6 +24,9 @@ int geo_adopt(struct engine *e, const struct superblock *sb)
 
 	if (e->have_geo)
 		return 0;
+	if (e->dirty_untold)
+		nodemsg_join(e); /* R18: in another round all is told again */
+	e->dirty_untold = false;
 	err = geo_init(&e->geo, &sb->geo, NULL);
 	if (err)
 		return err;
@@ -130,8 +133,9 @@ static void gone_prune(struct engine *e)
  * R17: more than m members were lost for a while, and are back. Those in sync are used again from
  * the proposal on (its superblocks go to them), and what each may have lost from its cache is
  * parity again once all regions that are dirty here have been checked, and those of dead slots
- * resynced, also where that was done and not flushed yet. One that is being rebuilt has to be
- * dropped, and begins anew.
+ * resynced, also where that was done and not flushed yet. One that is being rebuilt begins anew
+ * from its last checkpoint: what was copied since is in no FLUSH. But for one that the proposal
+ * promotes: that has flushed all of it, and is one of those in sync.
  */
 static void revive(struct engine *e)
 {
@@ -141,7 +145,8 @@ static void revive(struct engine *e)
 			e->bad[i] = 0; /* R14: not what answered with an error */
 	list_for_each(it, tmp, &e->regions) region_doubt(list_entry(it, struct region, all));
 	slots_doubt(e);
-	rebuild_reset(e); /* from its last checkpoint: what was copied since is in no FLUSH */
+	if (e->rb.state != RB_PROMOTE || e->prop.member[e->rb.member].state != MEMBER_IN_SYNC)
+		rebuild_reset(e);
 }
 
 static void take_propose(struct engine *e, uint32_t from, const nodemsg *m)
@@ -229,7 +234,7 @@ static bool ack_ready(struct engine *e)
 	uint32_t drops = map_write_mask(&e->map) & ~map_write_mask(&e->prop);
 	bool promotes = false;
 
-	if (!e->have_geo || epoch_cmp(&e->record.acked, &e->prop.epoch))
+	if (epoch_cmp(&e->record.acked, &e->prop.epoch))
 		return false;
 	for (uint8_t i = 0; i < e->prop.n; i++) {
 		if (drops >> i & 1 && e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].under_way)
@@ -238,6 +243,13 @@ static bool ack_ready(struct engine *e)
 			    e->map.member[i].state != MEMBER_IN_SYNC;
 	}
 	return !promotes || dlog_rewritten(e); /* R11 */
+}
+
+/* The state that this node wants for a member that it can't use, 0 = none that others should know.
+ */
+uint8_t bad_told(const struct engine *e, uint8_t i)
+{
+	return aside(e) && e->bad[i] != MEMBER_FAULTY ? 0 : e->bad[i];
 }
 
 /*
@@ -249,7 +261,7 @@ static uint8_t to_report(const struct engine *e, const struct map *m, uint8_t i)
 	const struct map_member *mm = &m->member[i];
 
 	if (map_write_mask(m) >> i & 1)
-		return e->bad[i];
+		return bad_told(e, i);
 	for (uint32_t d = 0; mm->left && mm->state != MEMBER_FAULTY && d < DDR_MAX_DEVS; d++)
 		if (e->dev[d].flush_failed && /* also while it is away */
 		    !memcmp(e->dev[d].sb.member_uuid, mm->uuid, DDR_UUID_BYTES))

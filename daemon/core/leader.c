@@ -22,6 +22,7 @@ void leader_reset(struct engine *e)
 {
 	e->ld.begun = e->ld.announced = e->ld.rereading = e->ld.refused = false;
 	e->ld.assembled = e->ld.gathered = false;
+	e->outdone_us = 0;
 	e->ld.why = NULL;
 	memset(e->ld.assigned, 0, sizeof(e->ld.assigned));
 	for (uint32_t i = 0; i < e->gone_count; i++)
@@ -144,7 +145,8 @@ static bool fenced_by_itself(const struct engine *e, const struct departed *d)
 {
 	const struct peer *p = peer_find((struct engine *)e, d->node);
 
-	return p && p->in_round && p->inc > d->inc && d->inc <= p->fenced_inc;
+	return p && p->in_round && p->inc > d->inc &&
+	       (d->inc <= p->fenced_inc || d->inc == p->idle_inc);
 }
 
 static struct fence_ask *ask_find(struct engine *e, uint32_t node, uint64_t inc)
@@ -301,6 +303,71 @@ static void outcast_advance(struct engine *e)
 	round_removed(e);
 }
 
+static uint64_t reach_us(const struct engine *e)
+{
+	uint32_t ms = e->cfg.tun.reach_ms;
+
+	return (ms > e->cfg.tun.evict_ms ? ms : e->cfg.tun.evict_ms) * 1000ull;
+}
+
+/* For so long now another node of the round, which does not yield, reaches at least so many
+ * members.
+ */
+static bool outdone(struct engine *e, uint32_t members, uint64_t long_us)
+{
+	bool by_one = false;
+
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		const struct peer *p = &e->peer[i];
+
+		by_one |=
+		    p->in_round && p->node != e->cfg.node && !p->yields && p->devices >= members;
+	}
+	if (!by_one)
+		e->outdone_us = 0;
+	else if (!e->outdone_us)
+		e->outdone_us = e->now;
+	return by_one && e->now - e->outdone_us >= long_us;
+}
+
+/* This node is to assemble the array, and can't; who reaches more of it may be able to. */
+static void yield_advance(struct engine *e)
+{
+	if (e->state != ENGINE_JOINING ||
+	    !outdone(e, devs_connected(e) + 1, e->cfg.tun.evict_ms * 1000ull))
+		return;
+	e->yields = true;
+	e->outdone_us = 0;
+	nodemsg_join(e); /* begins a round */
+}
+
+/*
+ * This node serves, is to lead, and can't see whether the others went on without it, because it is
+ * cut off from the members. They are not: nobody could tell it that it was fenced, or it is the one
+ * whose network is broken (R7). Its consumers have no array here; the others' shall.
+ */
+static void cut_off_advance(struct engine *e)
+{
+	if (e->state != ENGINE_ACTIVE || devs_connected(e) > e->geo.p.m)
+		e->outdone_us = 0;
+	else if (outdone(e, e->geo.k, reach_us(e)))
+		round_removed(e);
+}
+
+/*
+ * A node that stays aside and that no device lets in may have been fenced as it joined, by nodes
+ * that have died since; see outcast_advance. Not too often: all others have a round for it.
+ */
+static void aside_advance(struct engine *e)
+{
+	bool up = false;
+
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		up |= e->dev[i].up;
+	if (aside(e) && !up && outdone(e, 1, 5 * e->cfg.tun.evict_ms * 1000ull))
+		round_removed(e);
+}
+
 static void leader_recover(struct engine *e)
 {
 	NODEMSG(m, b, READY, Ready, ready);
@@ -315,6 +382,7 @@ static void leader_recover(struct engine *e)
 		return;
 	if (!e->ld.knows && !e->ld.assembled && !assemble(e)) {
 		outcast_advance(e);
+		yield_advance(e);
 		return;
 	}
 	e->ld.assembled = true;
@@ -354,7 +422,7 @@ static void slots_assign(struct engine *e)
 		struct peer *p = &e->peer[i];
 		NODEMSG(m, b, ASSIGN, Assign, assign);
 
-		if (!p->member || p->active || p->slot != NO_SLOT)
+		if (!p->member || p->active || p->slot != NO_SLOT || peer_aside(e, p))
 			continue;
 		for (uint32_t s = 0; s < e->geo.p.slots; s++) {
 			pb_inc who = pb_inc_of(p->node, p->inc, s, false);
@@ -377,7 +445,7 @@ static bool all_reach(const struct engine *e, uint8_t member)
 	for (uint32_t i = 0; i < e->peer_count; i++) {
 		const struct peer *p = &e->peer[i];
 
-		if (p->member && (!p->up_known || !(p->up_mask >> member & 1)))
+		if (p->member && !peer_aside(e, p) && (!p->up_known || !(p->up_mask >> member & 1)))
 			return false;
 	}
 	return true;
@@ -397,13 +465,6 @@ static void suspects_advance(struct engine *e)
 	}
 }
 
-static uint64_t reach_us(const struct engine *e)
-{
-	uint32_t ms = e->cfg.tun.reach_ms;
-
-	return (ms > e->cfg.tun.evict_ms ? ms : e->cfg.tun.evict_ms) * 1000ull;
-}
-
 /*
  * A wish that would leave fewer than k members in sync is not granted; it waits. If only some nodes
  * have lost the member, those nodes are the problem: after a while they are evicted (R7). If all of
@@ -414,16 +475,20 @@ static void stuck_member(struct engine *e, uint8_t i, bool *all_back)
 {
 	bool some = false;
 
-	for (uint32_t j = 0; j < e->peer_count; j++)
-		if (e->peer[j].member && e->peer[j].raw_mask >> i & 1)
-			some = true;
-		else if (e->peer[j].member)
-			*all_back = false;
+	for (uint32_t j = 0; j < e->peer_count; j++) {
+		const struct peer *p = &e->peer[j];
+
+		if (!p->member || peer_aside(e, p))
+			continue;
+		some |= p->raw_mask >> i & 1;
+		*all_back &= p->raw_mask >> i & 1;
+	}
 	if (!some || *all_back || e->now - e->ld.wanted_us[i] < reach_us(e))
 		return;
 	e->ld.wanted_us[i] = e->now;
 	for (uint32_t j = 0; j < e->peer_count; j++)
-		if (e->peer[j].member && !(e->peer[j].raw_mask >> i & 1))
+		if (e->peer[j].member && !peer_aside(e, &e->peer[j]) &&
+		    !(e->peer[j].raw_mask >> i & 1))
 			evict(e, &e->peer[j]);
 }
 
@@ -464,11 +529,15 @@ static void ack_ticks(struct engine *e)
 
 void leader_advance(struct engine *e)
 {
-	if (e->phase == PH_HELLO && e->leader == e->cfg.node && !e->ld.begun && quorum_gate(e) &&
-	    (e->state != ENGINE_ACTIVE || e->ld.knows || array_still_ours(e)))
-		leader_begin(e);
+	if (e->phase == PH_HELLO && e->leader == e->cfg.node && !e->ld.begun && quorum_gate(e)) {
+		if (e->state != ENGINE_ACTIVE || e->ld.knows || array_still_ours(e))
+			leader_begin(e);
+		else
+			cut_off_advance(e);
+	}
 	if (e->phase >= PH_STATE && e->leader != e->cfg.node) {
 		e->ld.knows = e->ld.assembled = false;
+		aside_advance(e);
 		return;
 	}
 	if (!leading(e) || !gate_open(e) || e->left_sent)
@@ -507,6 +576,7 @@ static void take_dirty(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	const Ddraid__Dirty *d = m->dirty;
 
+	e->dirty_untold |= from == e->leader && !e->have_geo;
 	if (from != e->leader || !e->have_geo || d->slot > e->geo.p.slots ||
 	    d->page >= e->geo.log_pages || d->plane.len != LOG_PLANE_BYTES)
 		return;

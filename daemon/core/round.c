@@ -8,9 +8,10 @@
  *   HELLO  the lowest node of the quorate view sent Query(view); each node answers Hello with all
  *          that it knows. A quorate view without a node is thereby installed: it is departed (R6).
  *          The leader is the lowest node among those that serve and hold the newest committed
- * epoch, or, if none serves, the lowest of all (it assembles the array). STATE  the leader said who
- * takes part and who departed. Each node sends its lock claims. READY  all departed are fenced,
- * their slots read, the map settled (leader.c): locks are granted and reads go on.
+ *          epoch, or, if none serves, the lowest that does not yield (it assembles the array).
+ *   STATE  the leader said who takes part and who departed. Each node sends its lock claims.
+ *   READY  all departed are fenced, their slots read, the map settled (leader.c): locks are granted
+ *          and reads go on.
  *
  * A round is named by its Query (term); a message of another round is dropped wherever it arrives.
  * That, and claims that come from the holders, is what makes a multicast harmless that only its
@@ -326,6 +327,9 @@ static void hello_send(struct engine *e)
 	acked.inc = e->record.acked.inc;
 	b.acked = &acked;
 	b.fenced_inc = e->cfg.fenced_inc;
+	b.yields = e->yields && e->state == ENGINE_JOINING;
+	b.devices = devs_connected(e);
+	b.idle_inc = e->idle_inc;
 	known.num = e->record.committed.num;
 	known.inc = e->record.committed.inc;
 	b.known = &known;
@@ -357,7 +361,7 @@ static void hello_send(struct engine *e)
 	b.departed = ptr;
 	for (uint8_t i = 0; i < e->map.n; i++)
 		bad[b.n_bad++] = map_write_mask(&e->map) >> i & 1 && !member_misread(e, i)
-				     ? e->bad[i]
+				     ? bad_told(e, i)
 				     : 0; /* a read error may be told later, and taken back */
 	b.bad = bad;
 	msg_send(e, &m);
@@ -405,24 +409,31 @@ static void take_query(struct engine *e, uint32_t from, const nodemsg *m)
 	hello_send(e);
 }
 
+static bool leads_before(const struct peer *a, const struct peer *b)
+{
+	int c = 0;
+
+	if (a->active != b->active)
+		return a->active;
+	if (a->active)
+		c = epoch_cmp(&a->committed.epoch, &b->committed.epoch);
+	else if (a->yields != b->yields)
+		return b->yields;
+	return c > 0 || (!c && a->node < b->node);
+}
+
 static struct peer *choose_leader(struct engine *e)
 {
 	struct peer *best = NULL;
 
 	for (uint32_t i = 0; i < e->peer_count; i++) {
 		struct peer *p = &e->peer[i];
-		int c;
 
 		if (!p->in_round)
 			continue;
 		if (!p->hello)
 			return NULL;
-		if (best && best->active != p->active) {
-			best = p->active ? p : best;
-			continue;
-		}
-		c = best && p->active ? epoch_cmp(&p->committed.epoch, &best->committed.epoch) : 0;
-		if (!best || c > 0 || (!c && p->node < best->node))
+		if (!best || leads_before(p, best))
 			best = p;
 	}
 	return best;
@@ -480,6 +491,9 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 	if (h->acked)
 		p->acked_epoch = (struct epoch){h->acked->num, h->acked->inc};
 	p->fenced_inc = h->fenced_inc;
+	p->yields = h->yields;
+	p->devices = h->devices;
+	p->idle_inc = h->idle_inc;
 	if (h->known)
 		p->known_epoch = (struct epoch){h->known->num, h->known->inc};
 	memset(p->bad, 0, sizeof(p->bad));
@@ -608,6 +622,7 @@ static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 	    (!e->have_map || epoch_cmp(&map.epoch, &e->map.epoch) > 0))
 		state_adopt(e, &map);
 	slots_forget(e);
+	e->dirty_untold = false;
 	claims_send(e);
 }
 
@@ -660,6 +675,7 @@ static void take_heartbeat(struct engine *e, uint32_t from, const nodemsg *m)
 	p->up_mask = m->heartbeat->up_mask;
 	p->raw_mask = m->heartbeat->raw_mask;
 	p->up_known = true;
+	p->devices = m->heartbeat->devices;
 }
 
 static void take_joined(struct engine *e, uint32_t from, const pb_inc *who, bool joined)
@@ -741,6 +757,7 @@ static void heartbeat_advance(struct engine *e)
 	e->hb_next_us = e->now + e->cfg.tun.heartbeat_ms * 1000ull;
 	b.sent_us = e->now;
 	b.up_mask = devs_up_mask(e);
+	b.devices = devs_connected(e);
 	/* Bound by the proposed map, if there is one: a joiner may not have another. */
 	for (uint8_t i = 0; i < DDR_MAX_MEMBERS; i++)
 		if (e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].up)

@@ -28,6 +28,7 @@ node-killed		45	tests/cluster/scenarios/node-killed.sh
 node-killed-degraded	45	tests/cluster/scenarios/node-killed-degraded.sh
 node-cut		45	tests/cluster/scenarios/node-cut.sh
 node-frozen		45	tests/cluster/scenarios/node-frozen.sh
+storage-cut		45	tests/cluster/scenarios/storage-cut.sh
 daemon-frozen		45	tests/cluster/scenarios/daemon-frozen.sh
 daemon-killed		45	tests/cluster/scenarios/daemon-killed.sh
 all-killed		45	tests/cluster/scenarios/all-killed.sh

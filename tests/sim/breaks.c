@@ -39,7 +39,7 @@ static bool in_use(const struct sim *s, uint32_t m)
 }
 
 /* Nothing has befallen a member in use but a broken connection. */
-static bool unharmed(const struct sim *s)
+bool breaks_unharmed(const struct sim *s)
 {
 	for (uint32_t i = 0; i < s->o.disks; i++) {
 		const struct disk *d = &s->disk[i];
@@ -130,7 +130,7 @@ static bool fits(struct sim *s, enum breaks_kind kind)
 	const struct simnode *leader;
 
 	if (kind == BREAKS_LOSSLESS)
-		return unharmed(s);
+		return breaks_unharmed(s);
 	if (kind == BREAKS_LOSSY)
 		return fault_may_lose_in_change(s);
 	leader = node_leader(s);

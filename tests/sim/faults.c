@@ -598,6 +598,7 @@ void faults_heal(struct sim *s)
 		struct simnode *n = &s->node[i];
 
 		node_thaw(s, n);
+		n->cut_off = false;
 		for (uint32_t k = 0; k < DDR_MAX_DEVS; k++)
 			if (n->dev[k].used && n->dev[k].cut) {
 				n->dev[k].cut = false;

@@ -80,6 +80,7 @@ const char *const fault_name[F_COUNT] = {
     [F_EXPORTERS_POWER] = "all-exporters",
     [F_VOTES_LOST] = "votes-lost",
     [F_OLD_COPY] = "old-copy-of-a-member",
+    [F_STORAGE_CUT] = "node-cut-off-from-members",
 };
 
 static bool allowed(const struct sim *s, enum fault f)
@@ -153,6 +154,7 @@ void plan_init(struct sim *s)
 	oldcopy_init(s);
 	votes_init(s);
 	breaks_init(s);
+	storage_init(s);
 	if (s->o.faultless)
 		return;
 	p->left = s->o.faults;

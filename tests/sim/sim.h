@@ -501,6 +501,8 @@ struct nev { /* an event on its way to an engine */
 struct simnode {
 	uint32_t idx, id;
 	bool powered, proc, frozen, stopped, removing, stopped_itself;
+	bool cut_off;     /* it reaches no exporter */
+	uint32_t cut_inc; /* 1 + the last incarnation that was */
 	uint64_t frozen_no;
 	struct engine *e;
 	uint32_t ii;
@@ -613,6 +615,7 @@ enum fault {
 	F_EXPORTERS_POWER,
 	F_VOTES_LOST,
 	F_OLD_COPY,
+	F_STORAGE_CUT,
 	F_COUNT
 };
 struct planner {
@@ -658,6 +661,8 @@ bool fault_die_in_change(struct sim *s);
 void fault_all_exporters(struct sim *s);
 void breaks_init(struct sim *s);
 void breaks_event(struct sim *s);
+bool breaks_unharmed(const struct sim *s);
+void storage_init(struct sim *s);
 void rebuild_arm(struct sim *s);
 bool rebuild_met(const struct sim *s, const struct simnode *leader);
 void rebuild_strike(struct sim *s, enum fault f);

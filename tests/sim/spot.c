@@ -178,8 +178,8 @@ bool spot_hides_slot(const struct sim *s, uint32_t slot)
 void spot_check(struct sim *s, const struct simnode *n)
 {
 	if (!n->st.unusable || n->st.proposing || n->st.map.epoch.num != s->checks.map.epoch.num ||
-	    !none_to_spare(s))
-		return;
+	    n->cut_inc == n->ii + 1 || !none_to_spare(s))
+		return; /* or it was cut off, and that is why */
 	for (uint8_t m = 0; m < s->geo.n; m++) {
 		uint32_t d = s->checks.disk_of[m];
 

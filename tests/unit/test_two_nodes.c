@@ -3,6 +3,8 @@
  * Two engines on the same members in memory, one order of messages and views for both. For what
  * depends on a certain order; all else is the simulator's.
  */
+#include <errno.h>
+
 #include "tests/lib/test.h"
 
 #include "daemon/core/engine.h"
@@ -21,6 +23,9 @@ struct node {
 	uint32_t fences;
 	uint32_t data_writes; /* of consumers' data, at the members */
 	uint32_t ios_done;
+	bool cut; /* its connections to the members are broken */
+	uint32_t lives;
+	uint64_t inc; /* of its next daemon, 0 = the first */
 };
 
 static struct {
@@ -37,6 +42,9 @@ static struct {
 	uint32_t msg_next;
 	uint8_t array_uuid[DDR_UUID_BYTES];
 	bool fence_hangs;
+	bool resync_hangs; /* so a region stays dirty */
+	bool restarts;     /* who is removed goes on as a new incarnation */
+	uint64_t ring;
 } w;
 
 static void push(uint32_t to, struct event ev)
@@ -56,7 +64,7 @@ static void create(void)
 	struct create_params p = {.inc = 7};
 
 	memset(&w, 0, sizeof(w));
-	w.now = 1;
+	w.now = w.ring = 1;
 	w.queue = calloc(QUEUE, sizeof(*w.queue));
 	w.msg = calloc(MSGS, sizeof(*w.msg));
 	memset(w.array_uuid, 0x5a, DDR_UUID_BYTES);
@@ -84,6 +92,13 @@ static void do_io(uint32_t node, const struct out *o)
 	uint8_t *p = w.disk[o->io.dev] + o->io.offset;
 
 	ev.done.id = o->io.id;
+	if (w.resync_hangs && o->io.kind == KIND_RESYNC)
+		return;
+	if (w.node[node].cut) {
+		ev.done.err = -ECONNRESET;
+		push(node, ev);
+		return;
+	}
 	w.node[node].data_writes += o->io.kind == KIND_DATA && o->io.op == DEV_WRITE;
 	if (o->io.op == DEV_ZEROES)
 		memset(p, 0, o->io.bytes);
@@ -97,12 +112,12 @@ static void do_io(uint32_t node, const struct out *o)
 	push(node, ev);
 }
 
-/* Nodes from..NODES are in the group; corosync runs on all of them: the ring stays. */
+/* Nodes from..upto are in the group; corosync runs on all of them: the ring stays. */
 static void view(uint32_t from, uint32_t to, uint32_t upto)
 {
 	struct event ev = {.type = EV_VIEW};
 
-	ev.view.ring = (struct ring){1, 1};
+	ev.view.ring = (struct ring){1, w.ring};
 	for (uint32_t i = from; i <= upto; i++)
 		ev.view.node[ev.view.count++] = i;
 	push(to, ev);
@@ -143,6 +158,14 @@ static void do_out(uint32_t node, const struct out *o)
 		ev.type = EV_RECORD_DONE;
 		push(node, ev);
 		break;
+	case OUT_REMOVED:
+		if (w.restarts) {
+			ev.type = EV_RESTART;
+			ev.restart.inc = 200 + node + 10ull * w.node[node].lives++;
+			push(node, ev);
+			break;
+		}
+		/* fallthrough */
 	case OUT_STOPPED:
 		/* Its daemon leaves the group at once, before anybody's answer to its Left. */
 		w.node[node].stopped = true;
@@ -181,26 +204,9 @@ static void run_ms(uint32_t ms)
 	}
 }
 
-static void start(uint32_t node)
+static void connect(uint32_t node)
 {
-	struct engine_cfg cfg;
-	struct event ev = {.type = EV_QUORUM};
-
-	engine_cfg_init(&cfg);
-	cfg.node = node;
-	cfg.inc = 100 + node;
-	memcpy(cfg.array_uuid, w.array_uuid, DDR_UUID_BYTES);
-	cfg.tun.release_delay_ms = 100;
-	w.node[node].e = engine_new(&cfg);
-	ev.view.ring = (struct ring){1, 1};
-	ev.view.quorate = true;
-	ev.view.count = NODES;
-	for (uint32_t i = 0; i < NODES; i++)
-		ev.view.node[i] = i + 1;
-	push(node, ev);
-	for (uint32_t i = 1; i <= node; i++)
-		view(1, i, node);
-	for (uint32_t i = 0; i < MEMBERS; i++) {
+	for (uint32_t i = 0; i < MEMBERS && !w.node[node].cut; i++) {
 		struct event up = {.type = EV_DEV_UP};
 
 		up.dev.dev = i;
@@ -208,6 +214,39 @@ static void start(uint32_t node)
 		up.dev.uri = "mem:";
 		push(node, up);
 	}
+}
+
+static void cut(uint32_t node)
+{
+	w.node[node].cut = true;
+	for (uint32_t i = 0; i < MEMBERS; i++) {
+		struct event down = {.type = EV_DEV_DOWN};
+
+		down.dev.dev = i;
+		push(node, down);
+	}
+}
+
+static void start(uint32_t node)
+{
+	struct engine_cfg cfg;
+	struct event ev = {.type = EV_QUORUM};
+
+	engine_cfg_init(&cfg);
+	cfg.node = node;
+	cfg.inc = w.node[node].inc ? w.node[node].inc : 100 + node;
+	memcpy(cfg.array_uuid, w.array_uuid, DDR_UUID_BYTES);
+	cfg.tun.release_delay_ms = 100;
+	w.node[node].e = engine_new(&cfg);
+	ev.view.ring = (struct ring){1, w.ring};
+	ev.view.quorate = true;
+	ev.view.count = NODES;
+	for (uint32_t i = 0; i < NODES; i++)
+		ev.view.node[i] = i + 1;
+	push(node, ev);
+	for (uint32_t i = 1; i <= node; i++)
+		view(1, i, node);
+	connect(node);
 }
 
 static struct engine_status status(uint32_t node)
@@ -310,7 +349,7 @@ static void quorum(bool quorate)
 {
 	struct event ev = {.type = EV_QUORUM};
 
-	ev.view.ring = (struct ring){1, 1};
+	ev.view.ring = (struct ring){1, w.ring};
 	ev.view.quorate = quorate;
 	ev.view.count = NODES;
 	for (uint32_t i = 0; i < NODES; i++)
@@ -334,5 +373,169 @@ TEST(quorum_that_is_lost_and_back_in_the_same_ring)
 	CHECK(status(1).io_allowed && status(2).io_allowed);
 	CHECK_EQ_U64(w.node[2].ios_done, 1);
 	CHECK_EQ_U64(w.node[1].fences + w.node[2].fences, 0);
+	finish();
+}
+
+/* corosync forms a new ring of the same nodes, and all are told of both. */
+static void new_ring(void)
+{
+	w.ring++;
+	quorum(true);
+	for (uint32_t i = 1; i <= NODES; i++)
+		view(1, i, NODES);
+}
+
+/* R6, R7: whom it should ask whether the array is still its own, it can't; another could go on. */
+TEST(a_leader_that_no_member_answers_makes_way)
+{
+	start_both();
+	CHECK(status(1).leading);
+	write_block(2, 0);
+	run_ms(20);
+	cut(1);
+	new_ring();
+	run_ms(3000);
+	CHECK(!w.node[1].stopped);
+	write_block(2, 8192);
+	run_ms(20000);
+	CHECK(w.node[1].stopped);
+	CHECK(status(2).leading && status(2).io_allowed);
+	CHECK_EQ_U64(w.node[2].fences, 1);
+	CHECK_EQ_U64(w.node[2].ios_done, 2);
+	finish();
+}
+
+/* Nobody could go on: the array waits, and nobody's consumers get an error. */
+TEST(members_that_answer_nobody_remove_nobody)
+{
+	start_both();
+	cut(1);
+	cut(2);
+	new_ring();
+	run_ms(60000);
+	CHECK(!w.node[1].stopped && !w.node[2].stopped);
+	write_block(2, 0);
+	w.node[1].cut = w.node[2].cut = false;
+	connect(1);
+	connect(2);
+	run_ms(10000);
+	CHECK(status(1).io_allowed && status(2).io_allowed);
+	CHECK_EQ_U64(w.node[2].ios_done, 1);
+	finish();
+}
+
+/* The lowest node assembles the array, but for one that can't while another might. */
+TEST(who_reaches_more_members_assembles_the_array)
+{
+	create();
+	w.node[1].cut = true;
+	start(1);
+	start(2);
+	run_ms(20000);
+	CHECK(status(2).leading && status(2).io_allowed);
+	CHECK(!status(1).io_allowed);
+	finish();
+}
+
+/* It yields for as long as no member has come. */
+TEST(the_lowest_node_assembles_once_members_come)
+{
+	create();
+	w.node[1].cut = w.node[2].cut = true;
+	start(1);
+	start(2);
+	run_ms(7000);
+	CHECK(status(1).leading && !status(1).io_allowed);
+	w.node[1].cut = w.node[2].cut = false;
+	connect(1);
+	connect(2);
+	run_ms(5000);
+	CHECK(status(1).leading && status(1).io_allowed && status(2).io_allowed);
+	finish();
+}
+
+static void fail_member(uint32_t node, uint8_t member)
+{
+	struct event ev = {.type = EV_ADMIN};
+
+	ev.admin.cmd = ADMIN_FAIL;
+	ev.admin.member = member;
+	step(node, ev);
+}
+
+/* R7: it is in nobody's way: not with what it can't reach, nor of a change of the map. */
+TEST(a_node_that_joins_and_reaches_no_member_stays_aside)
+{
+	create();
+	w.restarts = true;
+	start(1);
+	run_ms(3000);
+	w.node[2].cut = true;
+	start(2);
+	run_ms(15000);
+	CHECK(status(1).io_allowed);
+	CHECK_EQ_INT(status(1).map.member[0].state, MEMBER_IN_SYNC);
+	CHECK(strstr(status(2).waits, "this node reaches fewer"));
+	fail_member(1, 2);
+	run_ms(1000);
+	CHECK_EQ_INT(status(1).map.member[2].state, MEMBER_FAULTY);
+	CHECK(status(1).io_allowed);
+	/* It may have been fenced, and not know. Its last life has written nothing, so nobody
+	 * waits. */
+	w.fence_hangs = true;
+	run_ms(30000);
+	CHECK(w.node[2].lives > 0);
+	CHECK_EQ_U64(w.node[1].fences, 0);
+	CHECK(status(1).io_allowed);
+	w.node[2].cut = false;
+	connect(2);
+	run_ms(3000);
+	CHECK(status(2).io_allowed);
+	write_block(2, 0);
+	run_ms(100);
+	CHECK_EQ_U64(w.node[2].ios_done, 1);
+	finish();
+}
+
+/* One that has written is fenced when it goes on as another. */
+TEST(a_removed_node_that_wrote_is_fenced)
+{
+	start_both();
+	w.restarts = true;
+	write_block(1, 0);
+	run_ms(20);
+	cut(1);
+	new_ring();
+	run_ms(10000);
+	CHECK(w.node[1].lives > 0);
+	CHECK(w.node[2].fences > 0);
+	CHECK(status(2).leading && status(2).io_allowed);
+	finish();
+}
+
+/* R18: what the leader tells of dead nodes' slots, it could not take, for it did not know how many
+ * regions there are. So all is told again before it serves. */
+TEST(who_learns_the_geometry_late_learns_what_is_dirty)
+{
+	start_both();
+	write_block(2, 0);
+	run_ms(20);
+	w.resync_hangs = true;
+	w.node[2].stopped = true; /* dead */
+	view(1, 1, 1);
+	run_ms(2000);
+	CHECK_EQ_U64(status(1).slots_unrecovered, 1);
+	engine_free(w.node[2].e);
+	w.node[2] = (struct node){.cut = true, .inc = 300};
+	start(2);
+	run_ms(2000);
+	CHECK(status(1).io_allowed && !status(2).io_allowed);
+	w.node[2].cut = false;
+	connect(2);
+	run_ms(3000);
+	CHECK(status(2).io_allowed);
+	CHECK_EQ_U64(status(1).slots_unrecovered, 1);
+	CHECK(status(1).regions_to_resync > 0);
+	CHECK_EQ_U64(status(2).regions_to_resync, status(1).regions_to_resync);
 	finish();
 }
