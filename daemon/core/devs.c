@@ -134,6 +134,7 @@ void dev_up(struct engine *e, const struct event *ev)
 	assert(ev->dev.dev < DDR_MAX_DEVS && !d->up);
 	d->up = true;
 	d->zombie = e->yields = false;
+	e->outcasts = 0;
 	d->bytes = ev->dev.bytes;
 	d->instance = ev->dev.instance;
 	if (ev->dev.uri)
@@ -172,31 +173,45 @@ void dev_down(struct engine *e, const struct event *ev)
 	}
 }
 
-/* How many there are that carry a superblock of the array, whatever map this node knows. */
-uint32_t devs_connected(const struct engine *e)
+static bool member_connected(const struct engine *e, const struct map_member *mm)
 {
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (e->dev[i].up && e->dev[i].sb_ok &&
+		    !memcmp(e->dev[i].sb.member_uuid, mm->uuid, DDR_UUID_BYTES))
+			return true;
+	return false;
+}
+
+/* How many members are connected that the newest map which this node knows has in sync. */
+uint32_t members_reached(const struct engine *e)
+{
+	const struct map *m = e->have_map || e->proposing ? map_next(e) : NULL;
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		n += e->dev[i].up && e->dev[i].sb_ok;
+	for (uint32_t i = 0; !e->have_map && !e->proposing && i < DDR_MAX_DEVS; i++)
+		if (e->dev[i].up && e->dev[i].sb_ok &&
+		    (!m || epoch_cmp(&e->dev[i].sb.map.epoch, &m->epoch) > 0))
+			m = &e->dev[i].sb.map;
+	for (uint8_t i = 0; m && i < m->n; i++)
+		n += m->member[i].state == MEMBER_IN_SYNC && member_connected(e, &m->member[i]);
 	return n;
 }
 
 /*
- * R7: a node that joins and reaches fewer devices than the data needs is no use to anybody yet. It
- * takes part in rounds and gets no slot; and what it can't reach is no reason for the others not to
- * use it.
+ * R7: a node that joins and reaches fewer members than the data needs is no use to anybody yet. It
+ * takes part in rounds and gets no slot; and what it has never reached is no reason for the others
+ * not to use it.
  */
 bool aside(const struct engine *e)
 {
 	return e->state == ENGINE_JOINING && e->slot == NO_SLOT && !leading(e) &&
-	       (!e->have_geo || devs_connected(e) < e->geo.k);
+	       (!e->have_geo || members_reached(e) < e->geo.k);
 }
 
 /* The leader's view of it. */
 bool peer_aside(const struct engine *e, const struct peer *p)
 {
-	return p->slot == NO_SLOT && p->node != e->cfg.node && p->devices < e->geo.k;
+	return p->slot == NO_SLOT && p->node != e->cfg.node && p->reach < e->geo.k;
 }
 
 const char *engine_dev_stranger(const struct engine *e, uint32_t dev)

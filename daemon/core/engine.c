@@ -193,6 +193,8 @@ static void engine_restart(struct engine *e, uint64_t inc)
 	n->cfg = old->cfg;
 	n->inc = inc;
 	n->idle_inc = old->wrote ? 0 : old->inc;
+	n->yields = old->yields;
+	n->outcasts = old->outcasts;
 	n->now = old->now;
 	n->q = old->q;
 	n->record = old->record;

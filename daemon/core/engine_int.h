@@ -100,9 +100,9 @@ struct peer { /* one node of the group */
 	uint32_t up_mask;  /* members that it reaches and can use */
 	uint32_t raw_mask; /* members whose devices are connected there */
 	bool up_known;
-	uint32_t devices;  /* of the array, connected there */
-	bool yields;       /* as told in Hello: another should assemble the array */
-	uint64_t idle_inc; /* as told in Hello: its last life wrote to no member */
+	uint32_t reach;            /* how many members in sync are connected there */
+	bool hello_yields, yields; /* another should assemble the array: in this round, by now */
+	uint64_t idle_inc;         /* as told in Hello: its last life wrote to no member */
 	bool hello, claimed, acked, sent_missed;
 	struct map committed, proposed; /* of its Hello */
 	struct epoch acked_epoch, known_epoch;
@@ -311,8 +311,10 @@ struct engine {
 	struct superblock base; /* the array's constants; map and seq are not used */
 	struct map map; /* committed; from an assembly on, what the newest superblock says */
 	struct epoch committed; /* newest epoch known committed: map's, but after an assembly */
-	bool yields;         /* others reach more members: one of them should assemble the array */
-	uint64_t outdone_us; /* since when others reach so many more, 0 = they don't */
+	bool yields;         /* another node reaches more members and should assemble the array */
+	uint64_t outdone_us; /* since when such a one is there, and this one is to lead; 0 = not */
+	uint64_t no_dev_us;  /* since when it joins and no device is connected, 0 = one is */
+	uint32_t outcasts;   /* how often it has gone on as a new incarnation for that */
 	uint64_t idle_inc;   /* the last incarnation, if that wrote to no member */
 	bool dirty_untold;   /* the leader told of dirty regions, and the geometry was not known */
 
@@ -475,7 +477,7 @@ bool member_misread(const struct engine *e, uint8_t member);
 bool member_indispensable(const struct engine *e, uint8_t member);
 const struct map *map_next(const struct engine *e); /* the proposed, else the committed */
 uint32_t devs_up_mask(const struct engine *e);
-uint32_t devs_connected(const struct engine *e);
+uint32_t members_reached(const struct engine *e);
 bool aside(const struct engine *e);
 bool peer_aside(const struct engine *e, const struct peer *p);
 void flush_members(struct engine *e, struct batch *b, uint32_t mask);
@@ -533,7 +535,7 @@ void leader_fence_done(struct engine *e, const struct event *ev);
 bool assemble(struct engine *e);
 bool array_still_ours(struct engine *e);
 bool epoch_unknown(const struct engine *e, const struct epoch *ep);
-uint8_t bad_told(const struct engine *e, uint8_t member);
+uint8_t bad_told(const struct engine *e, const struct map *m, uint8_t member);
 bool flush_error_untold(const struct engine *e);
 void epoch_message(struct engine *e, uint32_t from, const nodemsg *m);
 void epoch_advance(struct engine *e);

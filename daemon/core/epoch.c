@@ -88,7 +88,7 @@ static void commit_effects(struct engine *e, const struct map *old)
 	/* What was in before and isn't reached yet, devs_advance gives some time. */
 	for (uint8_t i = 0; i < e->map.n; i++)
 		if (map_write_mask(&e->map) >> i & 1 && old->n && !(map_write_mask(old) >> i & 1) &&
-		    !member_usable(e, i))
+		    !member_usable(e, i) && !aside(e))
 			member_bad(e, i, MEMBER_SUSPECT);
 	if (!map_degraded(&e->map))
 		dlog_release_missed(e);
@@ -245,11 +245,19 @@ static bool ack_ready(struct engine *e)
 	return !promotes || dlog_rewritten(e); /* R11 */
 }
 
-/* The state that this node wants for a member that it can't use, 0 = none that others should know.
- */
-uint8_t bad_told(const struct engine *e, uint8_t i)
+static bool flush_failed(const struct engine *e, const struct map_member *mm)
 {
-	return aside(e) && e->bad[i] != MEMBER_FAULTY ? 0 : e->bad[i];
+	for (uint32_t d = 0; d < DDR_MAX_DEVS; d++)
+		if (e->dev[d].flush_failed && /* also while it is away */
+		    !memcmp(e->dev[d].sb.member_uuid, mm->uuid, DDR_UUID_BYTES))
+			return true;
+	return false;
+}
+
+/* The state that this node wants for a member of the map, 0 = it can use it. */
+uint8_t bad_told(const struct engine *e, const struct map *m, uint8_t i)
+{
+	return flush_failed(e, &m->member[i]) ? MEMBER_FAULTY : e->bad[i];
 }
 
 /*
@@ -261,11 +269,9 @@ static uint8_t to_report(const struct engine *e, const struct map *m, uint8_t i)
 	const struct map_member *mm = &m->member[i];
 
 	if (map_write_mask(m) >> i & 1)
-		return bad_told(e, i);
-	for (uint32_t d = 0; mm->left && mm->state != MEMBER_FAULTY && d < DDR_MAX_DEVS; d++)
-		if (e->dev[d].flush_failed && /* also while it is away */
-		    !memcmp(e->dev[d].sb.member_uuid, mm->uuid, DDR_UUID_BYTES))
-			return MEMBER_FAULTY;
+		return bad_told(e, m, i);
+	if (mm->left && mm->state != MEMBER_FAULTY && flush_failed(e, mm))
+		return MEMBER_FAULTY;
 	return 0;
 }
 

@@ -22,7 +22,6 @@ void leader_reset(struct engine *e)
 {
 	e->ld.begun = e->ld.announced = e->ld.rereading = e->ld.refused = false;
 	e->ld.assembled = e->ld.gathered = false;
-	e->outdone_us = 0;
 	e->ld.why = NULL;
 	memset(e->ld.assigned, 0, sizeof(e->ld.assigned));
 	for (uint32_t i = 0; i < e->gone_count; i++)
@@ -287,22 +286,6 @@ static void bad_gather(struct engine *e)
 
 static void stuck_advance(struct engine *e);
 
-/*
- * Nobody serves, this node is to assemble the array, and no device lets it in. It may have been
- * fenced while it was joining, by nodes that have died since: they can't tell it, and the exporters
- * go by its incarnation. Under a new one it is welcome. It has promised nobody anything.
- */
-static void outcast_advance(struct engine *e)
-{
-	if (e->state != ENGINE_JOINING ||
-	    e->now - e->ld.state_us < 2 * e->cfg.tun.evict_ms * 1000ull)
-		return;
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->dev[i].up)
-			return;
-	round_removed(e);
-}
-
 static uint64_t reach_us(const struct engine *e)
 {
 	uint32_t ms = e->cfg.tun.reach_ms;
@@ -310,62 +293,76 @@ static uint64_t reach_us(const struct engine *e)
 	return (ms > e->cfg.tun.evict_ms ? ms : e->cfg.tun.evict_ms) * 1000ull;
 }
 
-/* For so long now another node of the round, which does not yield, reaches at least so many
- * members.
+/*
+ * No device lets in this node, which joins. It may have been fenced as it joined, by nodes that
+ * have died since: they can't tell it, and the exporters go by its incarnation. Under a new one it
+ * is welcome; it has promised nobody anything. But each time all others have a round for it, so it
+ * does so less and less often.
  */
-static bool outdone(struct engine *e, uint32_t members, uint64_t long_us)
+static void outcast_advance(struct engine *e)
 {
-	bool by_one = false;
+	uint64_t wait_us = 5000ull * e->cfg.tun.evict_ms << (e->outcasts < 7 ? e->outcasts : 7);
+	bool up = e->state != ENGINE_JOINING;
+
+	for (uint32_t i = 0; i < DDR_MAX_DEVS && !up; i++)
+		up = e->dev[i].up;
+	if (up)
+		e->no_dev_us = 0;
+	else if (!e->no_dev_us)
+		e->no_dev_us = e->now;
+	else if (e->phase >= PH_STATE && e->now - e->no_dev_us >= wait_us) {
+		e->outcasts++;
+		round_removed(e);
+	}
+}
+
+/*
+ * This node is to lead and reaches too few members: to assemble the array, or to serve. Is there
+ * another that could? Rounds come and go meanwhile.
+ */
+static void outdone_look(struct engine *e)
+{
+	bool joins = e->state == ENGINE_JOINING, by_one = false;
+	uint32_t own = members_reached(e), least = joins ? own + 1 : e->geo.k;
 
 	for (uint32_t i = 0; i < e->peer_count; i++) {
 		const struct peer *p = &e->peer[i];
 
-		by_one |=
-		    p->in_round && p->node != e->cfg.node && !p->yields && p->devices >= members;
+		by_one |= in_effective_view(e, p) && p->node != e->cfg.node && !p->yields &&
+			  p->reach >= least;
 	}
+	if (e->have_geo && own >= e->geo.k && !(joins && e->ld.refused))
+		by_one = false;
 	if (!by_one)
 		e->outdone_us = 0;
 	else if (!e->outdone_us)
 		e->outdone_us = e->now;
-	return by_one && e->now - e->outdone_us >= long_us;
-}
-
-/* This node is to assemble the array, and can't; who reaches more of it may be able to. */
-static void yield_advance(struct engine *e)
-{
-	if (e->state != ENGINE_JOINING ||
-	    !outdone(e, devs_connected(e) + 1, e->cfg.tun.evict_ms * 1000ull))
-		return;
-	e->yields = true;
-	e->outdone_us = 0;
-	nodemsg_join(e); /* begins a round */
 }
 
 /*
- * This node serves, is to lead, and can't see whether the others went on without it, because it is
- * cut off from the members. They are not: nobody could tell it that it was fenced, or it is the one
- * whose network is broken (R7). Its consumers have no array here; the others' shall.
+ * R7: who is to assemble the array yields to a node that reaches more of it. One that serves
+ * removes itself: it is the one whose network is broken, or nobody is left to tell it that it was
+ * fenced. Its consumers have no array here; the others' shall.
  */
-static void cut_off_advance(struct engine *e)
+static void outdone_advance(struct engine *e)
 {
-	if (e->state != ENGINE_ACTIVE || devs_connected(e) > e->geo.p.m)
+	bool leads = e->leader == e->cfg.node && (e->phase == PH_HELLO || e->phase == PH_STATE);
+
+	if (e->phase == PH_NONE || (e->phase == PH_HELLO && !e->leader))
+		return; /* between two rounds */
+	if (leads)
+		outdone_look(e);
+	else
 		e->outdone_us = 0;
-	else if (outdone(e, e->geo.k, reach_us(e)))
+	if (!e->outdone_us || !quorum_gate(e))
+		return;
+	if (e->state == ENGINE_ACTIVE && e->now - e->outdone_us >= reach_us(e))
 		round_removed(e);
-}
-
-/*
- * A node that stays aside and that no device lets in may have been fenced as it joined, by nodes
- * that have died since; see outcast_advance. Not too often: all others have a round for it.
- */
-static void aside_advance(struct engine *e)
-{
-	bool up = false;
-
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		up |= e->dev[i].up;
-	if (aside(e) && !up && outdone(e, 1, 5 * e->cfg.tun.evict_ms * 1000ull))
-		round_removed(e);
+	if (e->state == ENGINE_JOINING && e->now - e->outdone_us >= e->cfg.tun.evict_ms * 1000ull) {
+		e->yields = true;
+		e->outdone_us = 0;
+		nodemsg_join(e); /* begins a round */
+	}
 }
 
 static void leader_recover(struct engine *e)
@@ -380,11 +377,8 @@ static void leader_recover(struct engine *e)
 	e->ld.why = "the lock claims of the nodes";
 	if (!claims_in(e))
 		return;
-	if (!e->ld.knows && !e->ld.assembled && !assemble(e)) {
-		outcast_advance(e);
-		yield_advance(e);
+	if (!e->ld.knows && !e->ld.assembled && !assemble(e))
 		return;
-	}
 	e->ld.assembled = true;
 	if (!e->ld.gathered)
 		bad_gather(e);
@@ -529,15 +523,13 @@ static void ack_ticks(struct engine *e)
 
 void leader_advance(struct engine *e)
 {
-	if (e->phase == PH_HELLO && e->leader == e->cfg.node && !e->ld.begun && quorum_gate(e)) {
-		if (e->state != ENGINE_ACTIVE || e->ld.knows || array_still_ours(e))
-			leader_begin(e);
-		else
-			cut_off_advance(e);
-	}
+	outcast_advance(e);
+	outdone_advance(e);
+	if (e->phase == PH_HELLO && e->leader == e->cfg.node && !e->ld.begun && quorum_gate(e) &&
+	    (e->state != ENGINE_ACTIVE || e->ld.knows || array_still_ours(e)))
+		leader_begin(e);
 	if (e->phase >= PH_STATE && e->leader != e->cfg.node) {
 		e->ld.knows = e->ld.assembled = false;
-		aside_advance(e);
 		return;
 	}
 	if (!leading(e) || !gate_open(e) || e->left_sent)

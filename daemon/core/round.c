@@ -328,7 +328,7 @@ static void hello_send(struct engine *e)
 	b.acked = &acked;
 	b.fenced_inc = e->cfg.fenced_inc;
 	b.yields = e->yields && e->state == ENGINE_JOINING;
-	b.devices = devs_connected(e);
+	b.reach = members_reached(e);
 	b.idle_inc = e->idle_inc;
 	known.num = e->record.committed.num;
 	known.inc = e->record.committed.inc;
@@ -361,7 +361,7 @@ static void hello_send(struct engine *e)
 	b.departed = ptr;
 	for (uint8_t i = 0; i < e->map.n; i++)
 		bad[b.n_bad++] = map_write_mask(&e->map) >> i & 1 && !member_misread(e, i)
-				     ? bad_told(e, i)
+				     ? bad_told(e, &e->map, i)
 				     : 0; /* a read error may be told later, and taken back */
 	b.bad = bad;
 	msg_send(e, &m);
@@ -417,8 +417,8 @@ static bool leads_before(const struct peer *a, const struct peer *b)
 		return a->active;
 	if (a->active)
 		c = epoch_cmp(&a->committed.epoch, &b->committed.epoch);
-	else if (a->yields != b->yields)
-		return b->yields;
+	else if (a->hello_yields != b->hello_yields)
+		return b->hello_yields;
 	return c > 0 || (!c && a->node < b->node);
 }
 
@@ -491,8 +491,8 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 	if (h->acked)
 		p->acked_epoch = (struct epoch){h->acked->num, h->acked->inc};
 	p->fenced_inc = h->fenced_inc;
-	p->yields = h->yields;
-	p->devices = h->devices;
+	p->yields = p->hello_yields = h->yields;
+	p->reach = h->reach;
 	p->idle_inc = h->idle_inc;
 	if (h->known)
 		p->known_epoch = (struct epoch){h->known->num, h->known->inc};
@@ -675,7 +675,8 @@ static void take_heartbeat(struct engine *e, uint32_t from, const nodemsg *m)
 	p->up_mask = m->heartbeat->up_mask;
 	p->raw_mask = m->heartbeat->raw_mask;
 	p->up_known = true;
-	p->devices = m->heartbeat->devices;
+	p->reach = m->heartbeat->reach;
+	p->yields = m->heartbeat->yields;
 }
 
 static void take_joined(struct engine *e, uint32_t from, const pb_inc *who, bool joined)
@@ -757,7 +758,8 @@ static void heartbeat_advance(struct engine *e)
 	e->hb_next_us = e->now + e->cfg.tun.heartbeat_ms * 1000ull;
 	b.sent_us = e->now;
 	b.up_mask = devs_up_mask(e);
-	b.devices = devs_connected(e);
+	b.reach = members_reached(e);
+	b.yields = e->yields && e->state == ENGINE_JOINING;
 	/* Bound by the proposed map, if there is one: a joiner may not have another. */
 	for (uint8_t i = 0; i < DDR_MAX_MEMBERS; i++)
 		if (e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].up)

@@ -14,6 +14,7 @@
 #define MEMBERS 3
 #define DISK_BYTES (8u << 20)
 #define QUEUE 65536u
+#define NONE_REACHED ((1u << MEMBERS) - 1)
 #define MSGS 4096u
 
 struct node {
@@ -23,7 +24,7 @@ struct node {
 	uint32_t fences;
 	uint32_t data_writes; /* of consumers' data, at the members */
 	uint32_t ios_done;
-	bool cut; /* its connections to the members are broken */
+	uint32_t cut; /* mask: members that it does not reach */
 	uint32_t lives;
 	uint64_t inc; /* of its next daemon, 0 = the first */
 };
@@ -45,6 +46,7 @@ static struct {
 	bool resync_hangs; /* so a region stays dirty */
 	bool restarts;     /* who is removed goes on as a new incarnation */
 	uint64_t ring;
+	uint32_t reach_ms;
 } w;
 
 static void push(uint32_t to, struct event ev)
@@ -94,7 +96,7 @@ static void do_io(uint32_t node, const struct out *o)
 	ev.done.id = o->io.id;
 	if (w.resync_hangs && o->io.kind == KIND_RESYNC)
 		return;
-	if (w.node[node].cut) {
+	if (w.node[node].cut >> o->io.dev & 1) {
 		ev.done.err = -ECONNRESET;
 		push(node, ev);
 		return;
@@ -161,7 +163,7 @@ static void do_out(uint32_t node, const struct out *o)
 	case OUT_REMOVED:
 		if (w.restarts) {
 			ev.type = EV_RESTART;
-			ev.restart.inc = 200 + node + 10ull * w.node[node].lives++;
+			ev.restart.inc = 1000 + node + 10ull * w.node[node].lives++;
 			push(node, ev);
 			break;
 		}
@@ -206,9 +208,11 @@ static void run_ms(uint32_t ms)
 
 static void connect(uint32_t node)
 {
-	for (uint32_t i = 0; i < MEMBERS && !w.node[node].cut; i++) {
+	for (uint32_t i = 0; i < MEMBERS; i++) {
 		struct event up = {.type = EV_DEV_UP};
 
+		if (w.node[node].cut >> i & 1)
+			continue;
 		up.dev.dev = i;
 		up.dev.bytes = DISK_BYTES;
 		up.dev.uri = "mem:";
@@ -218,7 +222,7 @@ static void connect(uint32_t node)
 
 static void cut(uint32_t node)
 {
-	w.node[node].cut = true;
+	w.node[node].cut = NONE_REACHED;
 	for (uint32_t i = 0; i < MEMBERS; i++) {
 		struct event down = {.type = EV_DEV_DOWN};
 
@@ -237,6 +241,7 @@ static void start(uint32_t node)
 	cfg.inc = w.node[node].inc ? w.node[node].inc : 100 + node;
 	memcpy(cfg.array_uuid, w.array_uuid, DDR_UUID_BYTES);
 	cfg.tun.release_delay_ms = 100;
+	cfg.tun.reach_ms = w.reach_ms;
 	w.node[node].e = engine_new(&cfg);
 	ev.view.ring = (struct ring){1, w.ring};
 	ev.view.quorate = true;
@@ -385,16 +390,22 @@ static void new_ring(void)
 		view(1, i, NODES);
 }
 
-/* R6, R7: whom it should ask whether the array is still its own, it can't; another could go on. */
+/* R6, R7: whom it should ask whether the array is still its own, it can't; another could go on. It
+ * has longer for that than a round may take. */
 TEST(a_leader_that_no_member_answers_makes_way)
 {
-	start_both();
-	CHECK(status(1).leading);
+	create();
+	w.reach_ms = 14000;
+	start(1);
+	run_ms(3000);
+	start(2);
+	run_ms(3000);
+	CHECK(status(1).leading && status(2).io_allowed);
 	write_block(2, 0);
 	run_ms(20);
 	cut(1);
 	new_ring();
-	run_ms(3000);
+	run_ms(12000);
 	CHECK(!w.node[1].stopped);
 	write_block(2, 8192);
 	run_ms(20000);
@@ -415,7 +426,7 @@ TEST(members_that_answer_nobody_remove_nobody)
 	run_ms(60000);
 	CHECK(!w.node[1].stopped && !w.node[2].stopped);
 	write_block(2, 0);
-	w.node[1].cut = w.node[2].cut = false;
+	w.node[1].cut = w.node[2].cut = 0;
 	connect(1);
 	connect(2);
 	run_ms(10000);
@@ -428,7 +439,7 @@ TEST(members_that_answer_nobody_remove_nobody)
 TEST(who_reaches_more_members_assembles_the_array)
 {
 	create();
-	w.node[1].cut = true;
+	w.node[1].cut = NONE_REACHED;
 	start(1);
 	start(2);
 	run_ms(20000);
@@ -441,12 +452,12 @@ TEST(who_reaches_more_members_assembles_the_array)
 TEST(the_lowest_node_assembles_once_members_come)
 {
 	create();
-	w.node[1].cut = w.node[2].cut = true;
+	w.node[1].cut = w.node[2].cut = NONE_REACHED;
 	start(1);
 	start(2);
 	run_ms(7000);
 	CHECK(status(1).leading && !status(1).io_allowed);
-	w.node[1].cut = w.node[2].cut = false;
+	w.node[1].cut = w.node[2].cut = 0;
 	connect(1);
 	connect(2);
 	run_ms(5000);
@@ -470,7 +481,7 @@ TEST(a_node_that_joins_and_reaches_no_member_stays_aside)
 	w.restarts = true;
 	start(1);
 	run_ms(3000);
-	w.node[2].cut = true;
+	w.node[2].cut = NONE_REACHED;
 	start(2);
 	run_ms(15000);
 	CHECK(status(1).io_allowed);
@@ -487,7 +498,7 @@ TEST(a_node_that_joins_and_reaches_no_member_stays_aside)
 	CHECK(w.node[2].lives > 0);
 	CHECK_EQ_U64(w.node[1].fences, 0);
 	CHECK(status(1).io_allowed);
-	w.node[2].cut = false;
+	w.node[2].cut = 0;
 	connect(2);
 	run_ms(3000);
 	CHECK(status(2).io_allowed);
@@ -526,16 +537,98 @@ TEST(who_learns_the_geometry_late_learns_what_is_dirty)
 	run_ms(2000);
 	CHECK_EQ_U64(status(1).slots_unrecovered, 1);
 	engine_free(w.node[2].e);
-	w.node[2] = (struct node){.cut = true, .inc = 300};
+	w.node[2] = (struct node){.cut = NONE_REACHED, .inc = 300};
 	start(2);
 	run_ms(2000);
 	CHECK(status(1).io_allowed && !status(2).io_allowed);
-	w.node[2].cut = false;
+	w.node[2].cut = 0;
 	connect(2);
 	run_ms(3000);
 	CHECK(status(2).io_allowed);
 	CHECK_EQ_U64(status(1).slots_unrecovered, 1);
 	CHECK(status(1).regions_to_resync > 0);
 	CHECK_EQ_U64(status(2).regions_to_resync, status(1).regions_to_resync);
+	finish();
+}
+
+/* Who has yielded and reaches more by now must not wait for whom it made way. */
+TEST(the_turn_comes_back_to_who_has_yielded)
+{
+	create();
+	w.node[1].cut = NONE_REACHED;
+	w.node[2].cut = 6; /* all but one */
+	start(1);
+	start(2);
+	run_ms(15000);
+	CHECK(status(2).leading && !status(2).io_allowed);
+	w.node[1].cut = 0;
+	connect(1);
+	run_ms(20000);
+	CHECK(status(1).leading && status(1).io_allowed);
+	finish();
+}
+
+/* All start anew, and the fence of one life takes longer than the one that yields holds its name.
+ */
+TEST(who_yields_does_so_under_a_new_name_too)
+{
+	struct event done = {.type = EV_FENCE_DONE};
+
+	start_both();
+	write_block(1, 0);
+	run_ms(20);
+	for (uint32_t n = 1; n <= NODES; n++) {
+		engine_free(w.node[n].e);
+		w.node[n] = (struct node){.inc = 300 + n};
+	}
+	w.first = w.last;
+	w.restarts = w.fence_hangs = true;
+	w.node[1].cut = NONE_REACHED;
+	start(1);
+	start(2);
+	run_ms(12000);
+	CHECK(status(2).leading && !status(2).io_allowed);
+	for (uint32_t i = 0; i < 25000; i++) {
+		run_ms(1);
+		CHECK(!status(1).leading);
+	}
+	CHECK(w.node[1].lives > 0);
+	w.fence_hangs = false;
+	done.fence.node = 1;
+	done.fence.inc = 101;
+	push(2, done);
+	done.fence.node = 2;
+	done.fence.inc = 102;
+	push(2, done);
+	run_ms(5000);
+	CHECK(status(2).io_allowed);
+	finish();
+}
+
+/* A member that left and came back while this node could use none is as good as any when it can. */
+TEST(who_was_aside_blames_no_member_for_it)
+{
+	uint64_t epoch;
+
+	create();
+	start(1);
+	run_ms(3000);
+	w.node[2].cut = NONE_REACHED;
+	start(2);
+	run_ms(3000);
+	w.node[1].cut = 1;
+	push(1, (struct event){.type = EV_DEV_DOWN});
+	run_ms(1000);
+	CHECK_EQ_INT(status(1).map.member[0].state, MEMBER_SUSPECT);
+	w.node[1].cut = 0;
+	push(1, (struct event){.type = EV_DEV_UP, .dev = {.bytes = DISK_BYTES, .uri = "mem:"}});
+	run_ms(5000);
+	CHECK_EQ_INT(status(1).map.member[0].state, MEMBER_IN_SYNC);
+	epoch = status(1).map.epoch.num;
+	w.node[2].cut = 0;
+	connect(2);
+	run_ms(10000);
+	CHECK(status(2).io_allowed);
+	CHECK_EQ_U64(status(1).map.epoch.num, epoch);
 	finish();
 }
