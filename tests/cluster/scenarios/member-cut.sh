@@ -94,6 +94,9 @@ back() {
 }
 
 array_up 3 1
+for n in 1 2 3; do # so that an attempt to connect ends before the kernel waits for long between two packets
+	node_exec $n sh -c 'echo 1 >/proc/sys/net/ipv4/tcp_syn_retries' || fail "tcp_syn_retries"
+done
 fences_forget
 writers_start 1 2 3
 cut_off "for a while" suspect 5
