@@ -14,6 +14,12 @@
 
 #define SB_RETRY_US 500000ull
 
+/* R14: of this member; whatever the device may be by now. */
+bool dev_failed_flush(const struct dev *d, const struct map_member *mm)
+{
+	return d->flush_failed && !memcmp(d->failed_uuid, mm->uuid, DDR_UUID_BYTES);
+}
+
 void devs_bind(struct engine *e)
 {
 	const struct map *map = e->proposing ? &e->prop : &e->map;
@@ -32,8 +38,8 @@ void devs_bind(struct engine *e)
 				continue;
 			d->member = m;
 			e->dev_of[m] = i;
-			if (!d->flush_failed || !(map_write_mask(map) >> m & 1) ||
-			    e->bad[m] == MEMBER_FAULTY)
+			if (!dev_failed_flush(d, &map->member[m]) ||
+			    !(map_write_mask(map) >> m & 1) || e->bad[m] == MEMBER_FAULTY)
 				continue;
 			e->bad[m] = MEMBER_FAULTY;
 			e->bad_us[m] = 0; /* told at once: before a proposal is acknowledged */
@@ -133,7 +139,7 @@ void dev_up(struct engine *e, const struct event *ev)
 
 	assert(ev->dev.dev < DDR_MAX_DEVS && !d->up);
 	d->up = true;
-	d->zombie = e->yields = false;
+	d->zombie = false;
 	e->outcasts = 0;
 	d->bytes = ev->dev.bytes;
 	d->instance = ev->dev.instance;

@@ -312,6 +312,7 @@ static void dio_failed(struct engine *e, const struct dio *d)
 		member_bad(e, d->member, MEMBER_SUSPECT);
 	} else if (d->op == DEV_FLUSH || d->flags & DEV_F_FUA) {
 		e->dev[d->dev].flush_failed = true;
+		memcpy(e->dev[d->dev].failed_uuid, e->dev[d->dev].sb.member_uuid, DDR_UUID_BYTES);
 		e->bad_us[d->member] = 0;
 		member_bad(e, d->member, MEMBER_FAULTY); /* R14 */
 	} else if (d->op == DEV_READ) {

@@ -194,6 +194,7 @@ static void engine_restart(struct engine *e, uint64_t inc)
 	n->inc = inc;
 	n->idle_inc = old->wrote ? 0 : old->inc;
 	n->yields = old->yields;
+	n->yield_reach = old->yield_reach;
 	n->outcasts = old->outcasts;
 	n->now = old->now;
 	n->q = old->q;

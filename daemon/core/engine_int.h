@@ -67,6 +67,7 @@ struct dev {
 	bool up, sb_ok, reading;
 	bool fresh; /* sb was read since it was asked for last; until then the old one binds */
 	bool flush_failed; /* R14, and the map does not say so yet; outlives an incarnation */
+	uint8_t failed_uuid[DDR_UUID_BYTES]; /* the member that the device was then */
 	bool zombie;       /* a write ended without an answer and may still land: R5 */
 	bool stale_read;   /* connected anew while the read of the old connection was ending */
 	uint64_t retry_us; /* when to read the superblock again after an error, 0 = not */
@@ -311,12 +312,14 @@ struct engine {
 	struct superblock base; /* the array's constants; map and seq are not used */
 	struct map map; /* committed; from an assembly on, what the newest superblock says */
 	struct epoch committed; /* newest epoch known committed: map's, but after an assembly */
-	bool yields;         /* another node reaches more members and should assemble the array */
-	uint64_t outdone_us; /* since when such a one is there, and this one is to lead; 0 = not */
-	uint64_t no_dev_us;  /* since when it joins and no device is connected, 0 = one is */
-	uint32_t outcasts;   /* how often it has gone on as a new incarnation for that */
-	uint64_t idle_inc;   /* the last incarnation, if that wrote to no member */
-	bool dirty_untold;   /* the leader told of dirty regions, and the geometry was not known */
+	bool yields; /* another node was to assemble the array, for this one reached too little: */
+	uint32_t yield_reach; /* so many members */
+	uint64_t outdone_us;  /* since when such a one is there, and this one is to lead; 0 = not */
+	uint64_t outdone_seen_us; /* when that was looked for last */
+	uint64_t no_dev_us;       /* since when it joins and no device is connected, 0 = one is */
+	uint32_t outcasts;        /* how often it has gone on as a new incarnation for that */
+	uint64_t idle_inc;        /* the last incarnation, if that wrote to no member */
+	bool dirty_untold; /* the leader told of dirty regions, and the geometry was not known */
 
 	bool proposing, acked_proposal;
 	struct map prop;
@@ -478,6 +481,7 @@ bool member_indispensable(const struct engine *e, uint8_t member);
 const struct map *map_next(const struct engine *e); /* the proposed, else the committed */
 uint32_t devs_up_mask(const struct engine *e);
 uint32_t members_reached(const struct engine *e);
+bool dev_failed_flush(const struct dev *d, const struct map_member *mm);
 bool aside(const struct engine *e);
 bool peer_aside(const struct engine *e, const struct peer *p);
 void flush_members(struct engine *e, struct batch *b, uint32_t mask);
@@ -512,6 +516,7 @@ void round_quorum(struct engine *e, const struct event *ev);
 void round_message(struct engine *e, uint32_t from, const nodemsg *m);
 void round_advance(struct engine *e);
 void round_removed(struct engine *e);
+bool yields(const struct engine *e);
 struct peer *peer_find(struct engine *e, uint32_t node);
 struct peer *peer_get(struct engine *e, uint32_t node);
 bool in_effective_view(const struct engine *e, const struct peer *p);

@@ -24,9 +24,6 @@ int geo_adopt(struct engine *e, const struct superblock *sb)
 
 	if (e->have_geo)
 		return 0;
-	if (e->dirty_untold)
-		nodemsg_join(e); /* R18: in another round all is told again */
-	e->dirty_untold = false;
 	err = geo_init(&e->geo, &sb->geo, NULL);
 	if (err)
 		return err;
@@ -35,9 +32,14 @@ int geo_adopt(struct engine *e, const struct superblock *sb)
 	err = dlog_alloc(e);
 	if (!err)
 		err = slots_alloc(e);
-	if (err)
+	if (err) {
 		e->have_geo = false;
-	return err;
+		return err;
+	}
+	if (e->dirty_untold)
+		nodemsg_join(e); /* R18: in another round all is told again */
+	e->dirty_untold = false;
+	return 0;
 }
 
 uint32_t map_count_insync(const struct map *m)
@@ -59,7 +61,7 @@ void epoch_reset(struct engine *e)
 static void flush_forget(struct engine *e, const struct map_member *mm)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (!memcmp(e->dev[i].sb.member_uuid, mm->uuid, DDR_UUID_BYTES))
+		if (dev_failed_flush(&e->dev[i], mm))
 			e->dev[i].flush_failed = false;
 }
 
@@ -248,8 +250,7 @@ static bool ack_ready(struct engine *e)
 static bool flush_failed(const struct engine *e, const struct map_member *mm)
 {
 	for (uint32_t d = 0; d < DDR_MAX_DEVS; d++)
-		if (e->dev[d].flush_failed && /* also while it is away */
-		    !memcmp(e->dev[d].sb.member_uuid, mm->uuid, DDR_UUID_BYTES))
+		if (dev_failed_flush(&e->dev[d], mm)) /* also while it is away */
 			return true;
 	return false;
 }
@@ -292,12 +293,15 @@ static void report_advance(struct engine *e)
 		uint8_t state = to_report(e, m, i);
 		NODEMSG(msg, b, REPORT, Report, report);
 
-		if (!state || (e->bad_us[i] && e->now - e->bad_us[i] < REPORT_AGAIN_US))
+		/* Who can't use the array does not take it from the others; what it alone has seen
+		 * it tells in Hello, where they may all be gone (R17). */
+		if (!state || (state == MEMBER_SUSPECT && aside(e)) ||
+		    (e->bad_us[i] && e->now - e->bad_us[i] < REPORT_AGAIN_US))
 			continue;
 		e->bad_us[i] = e->now;
 		b.member = i;
 		b.state = state;
-		b.misread = member_misread(e, i);
+		b.misread = state == MEMBER_MISSING && member_misread(e, i);
 		msg_send(e, &msg);
 	}
 }

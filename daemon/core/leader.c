@@ -323,7 +323,8 @@ static void outcast_advance(struct engine *e)
 static void outdone_look(struct engine *e)
 {
 	bool joins = e->state == ENGINE_JOINING, by_one = false;
-	uint32_t own = members_reached(e), least = joins ? own + 1 : e->geo.k;
+	uint32_t own = members_reached(e);
+	uint32_t least = !joins ? e->geo.k : e->ld.refused ? own : own + 1;
 
 	for (uint32_t i = 0; i < e->peer_count; i++) {
 		const struct peer *p = &e->peer[i];
@@ -335,8 +336,9 @@ static void outdone_look(struct engine *e)
 		by_one = false;
 	if (!by_one)
 		e->outdone_us = 0;
-	else if (!e->outdone_us)
+	else if (!e->outdone_us || e->now - e->outdone_seen_us > 2000ull * e->cfg.tun.evict_ms)
 		e->outdone_us = e->now;
+	e->outdone_seen_us = e->now;
 }
 
 /*
@@ -348,18 +350,19 @@ static void outdone_advance(struct engine *e)
 {
 	bool leads = e->leader == e->cfg.node && (e->phase == PH_HELLO || e->phase == PH_STATE);
 
-	if (e->phase == PH_NONE || (e->phase == PH_HELLO && !e->leader))
-		return; /* between two rounds */
+	if (!quorum_gate(e) || e->phase == PH_NONE || (e->phase == PH_HELLO && !e->leader))
+		return; /* between two rounds, which does not count if it takes long */
 	if (leads)
 		outdone_look(e);
 	else
 		e->outdone_us = 0;
-	if (!e->outdone_us || !quorum_gate(e))
+	if (!e->outdone_us)
 		return;
 	if (e->state == ENGINE_ACTIVE && e->now - e->outdone_us >= reach_us(e))
 		round_removed(e);
 	if (e->state == ENGINE_JOINING && e->now - e->outdone_us >= e->cfg.tun.evict_ms * 1000ull) {
 		e->yields = true;
+		e->yield_reach = members_reached(e);
 		e->outdone_us = 0;
 		nodemsg_join(e); /* begins a round */
 	}

@@ -305,6 +305,12 @@ static void query_send(struct engine *e)
 	msg_send(e, &m);
 }
 
+/* It reaches no more than when it could not assemble the array. */
+bool yields(const struct engine *e)
+{
+	return e->yields && e->state == ENGINE_JOINING && members_reached(e) <= e->yield_reach;
+}
+
 static void hello_send(struct engine *e)
 {
 	struct pb_map committed, proposed;
@@ -327,7 +333,7 @@ static void hello_send(struct engine *e)
 	acked.inc = e->record.acked.inc;
 	b.acked = &acked;
 	b.fenced_inc = e->cfg.fenced_inc;
-	b.yields = e->yields && e->state == ENGINE_JOINING;
+	b.yields = yields(e);
 	b.reach = members_reached(e);
 	b.idle_inc = e->idle_inc;
 	known.num = e->record.committed.num;
@@ -359,10 +365,12 @@ static void hello_send(struct engine *e)
 		b.n_departed++;
 	}
 	b.departed = ptr;
-	for (uint8_t i = 0; i < e->map.n; i++)
-		bad[b.n_bad++] = map_write_mask(&e->map) >> i & 1 && !member_misread(e, i)
-				     ? bad_told(e, &e->map, i)
-				     : 0; /* a read error may be told later, and taken back */
+	for (uint8_t i = 0; i < e->map.n; i++) {
+		bad[i] = map_write_mask(&e->map) >> i & 1 ? bad_told(e, &e->map, i) : 0;
+		if (bad[i] == MEMBER_MISSING && member_misread(e, i))
+			bad[i] = 0; /* a read error may be told later, and taken back */
+	}
+	b.n_bad = e->map.n;
 	b.bad = bad;
 	msg_send(e, &m);
 }
@@ -690,6 +698,7 @@ static void take_joined(struct engine *e, uint32_t from, const pb_inc *who, bool
 	p->slot = joined ? pb_slot(who) : NO_SLOT;
 	if (from == e->cfg.node) {
 		e->state = joined ? ENGINE_ACTIVE : ENGINE_STOPPED;
+		e->yields = false;
 	} else if (!joined) {
 		/* Its slot is nobody's now, and what stands there (R15: what a member missed)
 		 * nobody has read. So a round begins at once, without it: the group may have it for
@@ -759,7 +768,7 @@ static void heartbeat_advance(struct engine *e)
 	b.sent_us = e->now;
 	b.up_mask = devs_up_mask(e);
 	b.reach = members_reached(e);
-	b.yields = e->yields && e->state == ENGINE_JOINING;
+	b.yields = yields(e);
 	/* Bound by the proposed map, if there is one: a joiner may not have another. */
 	for (uint8_t i = 0; i < DDR_MAX_MEMBERS; i++)
 		if (e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].up)

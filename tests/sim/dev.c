@@ -607,9 +607,9 @@ static void on_try(struct sim *s, struct hev *ev)
 		return;
 	slot->trying = false;
 	d = &s->disk[slot->disk];
-	if (n->cut_off)
+	if (n->cut_off >> slot->disk & 1)
 		n->cut_inc = n->ii + 1;
-	if (slot->up || slot->cut || n->cut_off || d->hidden || !d->powered ||
+	if (slot->up || slot->cut || n->cut_off >> slot->disk & 1 || d->hidden || !d->powered ||
 	    (d->dead && d->dead_silent) || n->removing)
 		return; /* tried again when that changes */
 	if (slot->down_due || !quiet(s, n, slot->disk) || (s->inc[n->ii].fenced)) {

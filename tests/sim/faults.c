@@ -598,7 +598,7 @@ void faults_heal(struct sim *s)
 		struct simnode *n = &s->node[i];
 
 		node_thaw(s, n);
-		n->cut_off = false;
+		n->cut_off = 0;
 		for (uint32_t k = 0; k < DDR_MAX_DEVS; k++)
 			if (n->dev[k].used && n->dev[k].cut) {
 				n->dev[k].cut = false;

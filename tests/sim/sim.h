@@ -501,7 +501,7 @@ struct nev { /* an event on its way to an engine */
 struct simnode {
 	uint32_t idx, id;
 	bool powered, proc, frozen, stopped, removing, stopped_itself;
-	bool cut_off;     /* it reaches no exporter */
+	uint32_t cut_off; /* mask: exporters that it does not reach */
 	uint32_t cut_inc; /* 1 + the last incarnation that was */
 	uint64_t frozen_no;
 	struct engine *e;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A node whose network to the members is cut, while the one between the nodes is whole: none of its
- * lives reaches any member until it is mended. Mostly the leader; and often another node dies with
- * it, or all do, so that a round begins in which the one that is cut off should lead.
+ * A node whose network to the members, or to all but one, is cut, while the one between the nodes
+ * is whole: none of its lives reaches them until it is mended. Mostly the leader; and often another
+ * node dies with it, or all do, so that a round begins in which the one that is cut off should
+ * lead.
  */
 #include <errno.h>
 
@@ -17,7 +18,7 @@ static void on_mended(struct sim *s, struct hev *ev)
 {
 	struct simnode *n = &s->node[ev->a];
 
-	n->cut_off = false;
+	n->cut_off = 0;
 	trace(s, "w  n%u reaches the members again", n->id);
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		if (n->dev[i].used)
@@ -27,13 +28,16 @@ static void on_mended(struct sim *s, struct hev *ev)
 static void cut_off(struct sim *s, struct simnode *n, uint64_t r)
 {
 	struct simnode *other = &s->node[(n->idx + 1 + r % (s->o.nodes - 1)) % s->o.nodes];
+	uint32_t left = s->checks.disk_of[r / 512 % s->geo.n];
 
 	stats_fault(s, F_STORAGE_CUT);
 	trace(s, "f  n%u is cut off from the members", n->id);
-	n->cut_off = true;
+	n->cut_off = UINT32_MAX;
+	if (r / 128 % 3 == 0 && left != NONE)
+		n->cut_off &= ~(1u << left);
 	n->cut_inc = n->ii + 1;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (n->dev[i].used)
+		if (n->dev[i].used && n->cut_off >> n->dev[i].disk & 1)
 			dev_break(s, n, i, -ECONNRESET);
 	sim_at(s, 50 * MS + r / 8 % (2500 * MS), on_mended, n->idx, 0, NULL);
 	if (r / 16 % 8 == 0) {

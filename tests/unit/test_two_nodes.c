@@ -632,3 +632,44 @@ TEST(who_was_aside_blames_no_member_for_it)
 	CHECK_EQ_U64(status(1).map.epoch.num, epoch);
 	finish();
 }
+
+/* How long others reach more is not counted while there is no quorum to count in. */
+TEST(a_leader_gets_its_time_after_an_outage)
+{
+	start_both();
+	cut(1);
+	new_ring();
+	run_ms(1000);
+	quorum(false);
+	run_ms(60000);
+	quorum(true);
+	run_ms(1000);
+	CHECK(!w.node[1].stopped);
+	w.node[1].cut = 0;
+	connect(1);
+	run_ms(5000);
+	CHECK(!w.node[1].stopped && status(1).io_allowed && status(2).io_allowed);
+	finish();
+}
+
+/* What breaks off from who can't use the array is the others' to judge: they have it. */
+TEST(who_is_aside_takes_no_member_from_the_others)
+{
+	uint64_t epoch;
+
+	create();
+	start(1);
+	run_ms(3000);
+	fail_member(1, 2);
+	w.node[2].cut = 6; /* all but one */
+	start(2);
+	run_ms(3000);
+	CHECK(status(1).io_allowed && !status(2).io_allowed);
+	epoch = status(1).map.epoch.num;
+	w.node[2].cut = NONE_REACHED;
+	push(2, (struct event){.type = EV_DEV_DOWN});
+	run_ms(10000);
+	CHECK_EQ_U64(status(1).map.epoch.num, epoch);
+	CHECK_EQ_INT(status(1).map.member[0].state, MEMBER_IN_SYNC);
+	finish();
+}
