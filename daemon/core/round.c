@@ -643,6 +643,10 @@ static void take_evict(struct engine *e, uint32_t from, const nodemsg *m)
 
 	if (!p || !s || !in_effective_view(e, p) || !in_effective_view(e, s))
 		return;
+	/* Of our own last life, which was evicted before it: for the others it did not count. If it
+	 * did, whom it names is gone by itself, and says so. */
+	if (from == e->cfg.node && m->inc != e->inc)
+		return;
 	/* Incarnation 0: whoever it is; nobody had heard of it when it was evicted. */
 	if (who->node == e->cfg.node) {
 		if (!who->inc || who->inc == e->inc)

@@ -652,7 +652,13 @@ void checks_witness(struct sim *s, struct disk *d)
 {
 	for (uint32_t i = 0; i < s->o.nodes; i++) {
 		const struct simnode *n = &s->node[i];
+		uint32_t dev = dev_slot_of_disk(n, d->idx);
 		bool knows = n->proc && n->st.map.epoch.num && n->st.state != ENGINE_REMOVED;
+
+		/* Who serves and is not connected wants it out already; who joins has seen nothing.
+		 */
+		if (n->st.state == ENGINE_JOINING && (dev == NONE || !n->dev[dev].up))
+			knows = false;
 
 		d->witness_ii[i] = knows ? n->ii : NONE;
 	}
