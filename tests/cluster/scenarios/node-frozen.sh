@@ -26,7 +26,12 @@ for at in range(0, $BYTES, 1 << 20):
 for i in 1 2 3; do
 	EXPORTER_ARGS[$i]="--filter=delay delay-write=10ms"
 done
+LATE_NODES="2 3" # so that node 1 leads
 array_up 3 1
+for n in 2 3; do
+	daemon_up $n
+done
+serve 1 2 3
 head -c $BYTES /dev/urandom >"$CLUSTER_DIR/old"
 head -c $BYTES /dev/urandom >"$CLUSTER_DIR/new"
 writers_start 2 3
