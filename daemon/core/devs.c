@@ -205,7 +205,7 @@ uint32_t members_reached(const struct engine *e)
 
 /*
  * R7: a node that joins and reaches fewer members than the data needs is no use to anybody yet. It
- * takes part in rounds and gets no slot; and what it has never reached is no reason for the others
+ * takes part in rounds and gets no slot; and what it can't reach is no reason for the others
  * not to use it.
  */
 bool aside(const struct engine *e)

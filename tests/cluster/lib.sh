@@ -196,6 +196,19 @@ array_up() {
 	step "${#nodes[@]} nodes serve"
 }
 
+# The same, and node 1 leads for certain: the daemons of the others start when it serves.
+array_up_led_by_1() {
+	local n
+	LATE_NODES=$(seq -s " " 2 "$1")
+	array_up "$@"
+	for n in $LATE_NODES; do
+		daemon_up "$n"
+	done
+	# shellcheck disable=SC2086 # words
+	serve 1 $LATE_NODES
+	holds 1 'a["leading"]' || fail "node 1 does not lead"
+}
+
 # ---- load ----
 
 load() {

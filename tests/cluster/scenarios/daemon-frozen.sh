@@ -6,15 +6,9 @@ set -u
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-LATE_NODES="2 3" # so that node 1 leads
-array_up 3 1
-for n in 2 3; do
-	daemon_up $n
-done
-serve 1 2 3
+array_up_led_by_1 3 1
 writers_start 2 3
 writers_start --reconnect 1
-holds 1 'a["leading"]' || fail "node 1 does not lead"
 fences_forget
 log_mark 1
 step "ddraidd of node 1 is stopped"

@@ -26,17 +26,11 @@ for at in range(0, $BYTES, 1 << 20):
 for i in 1 2 3; do
 	EXPORTER_ARGS[$i]="--filter=delay delay-write=10ms"
 done
-LATE_NODES="2 3" # so that node 1 leads
-array_up 3 1
-for n in 2 3; do
-	daemon_up $n
-done
-serve 1 2 3
+array_up_led_by_1 3 1
 head -c $BYTES /dev/urandom >"$CLUSTER_DIR/old"
 head -c $BYTES /dev/urandom >"$CLUSTER_DIR/new"
 writers_start 2 3
 writers_start --reconnect 1
-holds 1 'a["leading"]' || fail "node 1 does not lead"
 # Many at once, and always some under way.
 node_exec 1 timeout -s KILL 40 /usr/bin/python3 -c 'import nbd, sys
 h = nbd.NBD()
