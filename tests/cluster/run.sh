@@ -110,6 +110,7 @@ swept() { # DIR
 scenario() { # NAME LIMIT SCRIPT ARGUMENT...
 	local name=$1 limit=$2 script=$3 dir status start=$SECONDS result seconds
 	shift 3
+	[ "${CLUSTER_FLAVOUR:-netns}" = netns ] || limit=$((4 * limit)) # emulated machines, and they boot
 	dir=$(mktemp -d "$work/$name.XXX")
 	CLUSTER_TMP=$dir CLUSTER_KEEP_LOGS=$dir/logs timeout --kill-after=30 "$limit" \
 		bash "$top_srcdir/$script" "$@" >"$dir/out" 2>&1 </dev/null &

@@ -35,6 +35,8 @@
 # State is in CLUSTER_DIR only: `cluster_attach DIR` in another shell takes over a
 # cluster that was left running (CLUSTER_KEEP=yes).
 #
+# With CLUSTER_FLAVOUR=lab the nodes are virtual machines with a kernel of their own (tests/lib/lab.sh, at its end).
+#
 # Settings, from the environment: CLUSTER_TOKEN_MS (1000), CLUSTER_TMP (/tmp; not below /run or /dev),
 # CLUSTER_KEEP=yes (no clean-up at exit), CLUSTER_KEEP_LOGS=DIR (copies logs there at the end),
 # DDRAID_EXPORTER (the built tests/lib/exporter; else it is compiled).
@@ -42,6 +44,7 @@
 CLUSTER_SRC=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 CLUSTER_DIR=
 CLUSTER_NAME=
+CLUSTER_FLAVOUR=${CLUSTER_FLAVOUR:-netns}
 CLUSTER_TOKEN_MS=${CLUSTER_TOKEN_MS:-1000}
 
 cluster_say() {
@@ -61,6 +64,7 @@ cluster_requires() {
 	done
 	unshare --net --pid --mount --uts --fork true 2>/dev/null ||
 		{ cluster_say "skipped: no namespaces here"; return 1; }
+	[ "$CLUSTER_FLAVOUR" = netns ] || lab_requires
 }
 
 # wait_until SECONDS WHAT COMMAND...: 0 as soon as COMMAND is, 1 and a sentence after SECONDS.
@@ -194,8 +198,12 @@ cluster_up() {
 		mkdir "$CLUSTER_DIR/node$n" "$CLUSTER_DIR/node$n/etc-corosync" "$CLUSTER_DIR/node$n/log"
 		cp "$CLUSTER_DIR/corosync.conf" "$CLUSTER_DIR/node$n/etc-corosync/"
 	done
+	[ "$CLUSTER_FLAVOUR" = netns ] || lab_up "$count" || return 1
 	for ((n = 1; n <= count; n++)); do
-		node_start "$n" || return 1
+		node_power "$n" || return 1
+	done
+	for ((n = 1; n <= count; n++)); do
+		node_ready "$n" || return 1
 	done
 	# shellcheck disable=SC2046 # words
 	cluster_wait_quorum 30 $(seq "$count")
@@ -231,6 +239,7 @@ cluster_down() {
 	trap '' INT TERM HUP
 	trap - EXIT
 	[ -z "${CLUSTER_KEEP_LOGS:-}" ] || cluster_logs "$CLUSTER_KEEP_LOGS"
+	[ "$CLUSTER_FLAVOUR" = netns ] || lab_down
 	for f in "$CLUSTER_DIR"/pids/*.init; do
 		[ ! -e "$f" ] || kill -KILL "$(cut -d' ' -f1 "$f")" 2>/dev/null
 	done
@@ -286,8 +295,13 @@ node_address() {
 	echo "10.77.0.$1"
 }
 
-# Power on; returns when corosync was started, not when it has quorum. A new boot is not fenced.
+# Power on; returns when corosync was started, not when it has quorum.
 node_start() {
+	node_power "$1" && node_ready "$1"
+}
+
+# A new boot is not fenced.
+node_power() {
 	local n=$1 ns=$CLUSTER_NAME-n$1 dir=$CLUSTER_DIR/node$1
 	rm -f "$dir/ready"
 	(
@@ -297,7 +311,11 @@ node_start() {
 			date +%s%N >"$dir/boot_ns" &&
 			cluster_spawn "node$n" "$dir/init.log" "$ns" \
 				bash "$CLUSTER_SRC/tests/lib/node-init.sh" "$dir" "$n"
-	) 9>"$CLUSTER_DIR/fence.lock" || return 1
+	) 9>"$CLUSTER_DIR/fence.lock"
+}
+
+node_ready() {
+	local n=$1 dir=$CLUSTER_DIR/node$1
 	wait_until 10 "start of node $n" test -e "$dir/ready" || { cat "$dir/init.log" >&2; return 1; }
 	node_spawn "$n" corosync corosync -f
 }
@@ -537,3 +555,8 @@ fence_proof() {
 	done
 	return $bad
 }
+
+if [ "$CLUSTER_FLAVOUR" = lab ]; then
+	# shellcheck source=tests/lib/lab.sh
+	. "$CLUSTER_SRC/tests/lib/lab.sh"
+fi

@@ -1,0 +1,154 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# The lab: the clusters of cluster.sh with virtual machines for nodes, with the distribution's kernel and its DLM.
+# Sourced by cluster.sh when CLUSTER_FLAVOUR=lab; replaces what concerns a node, so that scripts run on both.
+#
+# Exporters, the switch and the fence command are the host's, as there. A node is a qemu in the switch's namespace:
+# eth0 is a tap into br0 (nN, 10.77.0.N), eth1 one into br1 (mN, 10.78.0.N), the management network, by which
+# node_exec gets in (dropbear, one ssh connection for all) and by which a node asks the host to fence (lab-host).
+# Its root is the host's, read only (9p), with a layer of its own in memory; CLUSTER_DIR is shared and writable.
+#
+# node_kill is a power cut, as there. node_freeze stops all processes but pid 1; the kernel, and with it the DLM, goes on.
+
+LAB_CACHE=${LAB_CACHE:-/var/cache/ddraid-lab}
+LAB_MEMORY=${LAB_MEMORY:-768}
+
+lab_requires() {
+	local p
+	for p in qemu-system-x86_64 busybox ssh dropbear dropbearkey dlm_controld dlm_tool python3; do
+		command -v "$p" >/dev/null || { cluster_say "skipped: $p is missing (tools/deps --lab)"; return 1; }
+	done
+}
+
+# What is there before the first node: the management network, keys, the service for the nodes' fence requests.
+lab_up() {
+	local n nodes=()
+	LAB_IMAGE=$LAB_CACHE/image
+	(flock 8 && bash "$CLUSTER_SRC/tests/lib/lab-image" "$LAB_IMAGE") 8>"$LAB_CACHE.lock" >&2 || return 1
+	ip -n "$CLUSTER_NAME-br" link add br1 type bridge forward_delay 0 stp_state 0 mcast_snooping 0 &&
+		ip -n "$CLUSTER_NAME-br" addr add 10.78.0.254/16 dev br1 &&
+		ip -n "$CLUSTER_NAME-br" link set lo up &&
+		ip -n "$CLUSTER_NAME-br" link set br1 up || return 1
+	dropbearkey -t ed25519 -f "$CLUSTER_DIR/host_key" >/dev/null 2>&1 &&
+		ssh-keygen -q -t ed25519 -N '' -f "$CLUSTER_DIR/key" || return 1
+	mv "$CLUSTER_DIR/fence" "$CLUSTER_DIR/fence-here"
+	cat >"$CLUSTER_DIR/fence" <<-FENCE
+		#!/bin/bash
+		[ -e /dev/vport0p1 ] || exec $CLUSTER_DIR/fence-here "\$@"
+		exec $CLUSTER_SRC/tests/lib/lab-host ask fence "\$@"
+	FENCE
+	chmod +x "$CLUSTER_DIR/fence"
+	for ((n = 1; n <= $1; n++)); do
+		nodes+=("node$n=$(node_address "$n")")
+	done
+	bash "$CLUSTER_SRC/cluster-conf/generate" --dlm "$CLUSTER_SRC/tests/lib/fence_lab" --post-join-delay 5 "${nodes[@]}" \
+		>"$CLUSTER_DIR/dlm.conf" || return 1
+	cluster_spawn host "$CLUSTER_DIR/host.log" "$CLUSTER_NAME-br" \
+		"$CLUSTER_SRC/tests/lib/lab-host" serve "$CLUSTER_DIR"
+}
+
+lab_tap() { # PORT BRIDGE
+	local at=(ip -n "$CLUSTER_NAME-br")
+	"${at[@]}" link show dev "$1" >/dev/null 2>&1 || "${at[@]}" tuntap add dev "$1" mode tap || return 1
+	"${at[@]}" link set "$1" master "$2" up
+}
+
+lab_mac() { # A.B.C.D
+	local bytes
+	IFS=. read -ra bytes <<<"$1"
+	printf '02:00:%02x:%02x:%02x:%02x' "${bytes[@]}"
+}
+
+node_power() {
+	local n=$1 dir=$CLUSTER_DIR/node$1 accel
+	rm -f "$dir/ready" "$dir/word.in" "$dir/word.out"
+	mkfifo "$dir/word.in" "$dir/word.out" || return 1
+	accel=$(cat "$LAB_CACHE/image/accel")
+	[ "$accel" != tcg ] || accel=tcg,thread=multi
+	(
+		flock 9
+		unfence_locked "$n"
+		lab_tap "n$n" br0 && lab_tap "m$n" br1 && date +%s%N >"$dir/boot_ns" &&
+			cluster_spawn "node$n" "$dir/log/console.log" "$CLUSTER_NAME-br" \
+				qemu-system-x86_64 -name "node$n" -nodefaults -no-reboot -display none \
+				-accel "$accel" -cpu max -smp 1 -m "$LAB_MEMORY" \
+				-kernel "$LAB_CACHE/image/vmlinux" -initrd "$LAB_CACHE/image/initrd" \
+				-append "console=ttyS0 quiet panic=-1 net.ifnames=0 mitigations=off lab_node=$n lab_dir=$CLUSTER_DIR lab_src=$CLUSTER_SRC lab_image=$LAB_CACHE/image ${LAB_APPEND:-}" \
+				-serial stdio -monitor none -device virtio-serial-pci \
+				-chardev "pipe,id=word,path=$dir/word" -device virtserialport,chardev=word \
+				-netdev "tap,id=a,ifname=n$n,script=no,downscript=no" \
+				-device "virtio-net-pci,netdev=a,romfile=,mac=$(lab_mac "10.77.0.$n")" \
+				-netdev "tap,id=b,ifname=m$n,script=no,downscript=no" \
+				-device "virtio-net-pci,netdev=b,romfile=,mac=$(lab_mac "10.78.0.$n")" \
+				-virtfs "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap" \
+				-virtfs "local,path=$CLUSTER_DIR,mount_tag=run,security_model=none,multidevs=remap" \
+				-object rng-random,id=rng,filename=/dev/urandom -device virtio-rng-pci,rng=rng
+	) 9>"$CLUSTER_DIR/fence.lock"
+}
+
+node_ready() {
+	local n=$1
+	wait_until 60 "start of node $n" test -e "$CLUSTER_DIR/node$n/ready" || {
+		tail -n 20 "$CLUSTER_DIR/node$n/log/console.log" >&2
+		return 1
+	}
+	wait_until 20 "a connection to node $n" lab_connect "$n" &&
+		node_spawn "$n" corosync corosync -f &&
+		node_spawn "$n" dlm_controld sh -c 'until corosync-quorumtool -s >/dev/null 2>&1; do sleep 0.2; done
+			exec dlm_controld --foreground'
+}
+
+LAB_SSH=(-F none -o LogLevel=ERROR -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null)
+
+lab_connect() {
+	local n=$1 ssh=$CLUSTER_DIR/s$1
+	rm -f "$ssh"
+	CLUSTER_MARK=$CLUSTER_NAME ip netns exec "$CLUSTER_NAME-br" timeout 5 ssh "${LAB_SSH[@]}" -o ConnectTimeout=2 \
+		-o ControlPersist=yes -o ServerAliveInterval=0 -i "$CLUSTER_DIR/key" -M -S "$ssh" -f -N "root@10.78.0.$n" \
+		>/dev/null 2>&1 9>&- || return 1
+	ssh "${LAB_SSH[@]}" -S "$ssh" -O check "node$n" 2>&1 | sed -n 's/.*pid=\([0-9]*\).*/\1/p' >"$ssh.pid"
+	[ -s "$ssh.pid" ] && cluster_record "node$n.ssh" "$(cat "$ssh.pid")"
+}
+
+lab_disconnect() {
+	! cluster_alive "node$1.ssh" || kill -KILL "$(cluster_pid "node$1.ssh")" 2>/dev/null
+	rm -f "$CLUSTER_DIR/pids/node$1.ssh" "$CLUSTER_DIR/s$1"
+}
+
+lab_down() {
+	local f n
+	for f in "$CLUSTER_DIR"/pids/node*.ssh; do
+		[ ! -e "$f" ] || { n=${f##*/node}; lab_disconnect "${n%.ssh}"; }
+	done
+}
+
+node_kill() {
+	local n=$1
+	cluster_port_set "n$n" down 2>/dev/null
+	cluster_end "node$n" || return 1
+	lab_disconnect "$n"
+}
+
+# Settings of the load and the scenarios go along.
+node_exec() {
+	local n=$1 v command="cd $(printf %q "$PWD") && exec env CLUSTER_MARK=$CLUSTER_NAME CLUSTER_DIR=$(printf %q "$CLUSTER_DIR")"
+	shift
+	cluster_alive "node$n.init" || { cluster_say "node $n is off"; return 1; }
+	for v in "${!LOAD_@}"; do
+		command+=" $v=$(printf %q "${!v}")"
+	done
+	command+=$(printf ' %q' "$@")
+	if [ -p /dev/stdin ] || [ -f /dev/stdin ]; then
+		ssh "${LAB_SSH[@]}" -S "$CLUSTER_DIR/s$n" "node$n" "$command" 9>&-
+	else
+		ssh "${LAB_SSH[@]}" -S "$CLUSTER_DIR/s$n" "node$n" "$command" </dev/null 9>&-
+	fi
+}
+
+node_freeze() {
+	echo freeze >"$CLUSTER_DIR/node$1/word.in"
+}
+node_thaw() {
+	echo thaw >"$CLUSTER_DIR/node$1/word.in"
+}
