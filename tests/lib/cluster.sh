@@ -142,13 +142,17 @@ cluster_has_child() {
 
 # ---- the network ----
 
+cluster_mac() { # A.B.C.D
+	local bytes
+	IFS=. read -ra bytes <<<"$1"
+	printf '02:00:%02x:%02x:%02x:%02x' "${bytes[@]}"
+}
+
 # cluster_port NETNS PORT ADDRESS: NETNS gets an eth0 that is plugged into the bridge. The
 # hardware address follows from the IP address, so that a restarted node is found at once.
 cluster_port() {
-	local ns=$1 port=$2 address=$3 mac bytes
-	IFS=. read -ra bytes <<<"$address"
-	mac=$(printf '02:00:%02x:%02x:%02x:%02x' "${bytes[@]}")
-	ip -n "$CLUSTER_NAME-br" link add "$port" type veth peer name eth0 address "$mac" netns "$ns" &&
+	local ns=$1 port=$2 address=$3
+	ip -n "$CLUSTER_NAME-br" link add "$port" type veth peer name eth0 address "$(cluster_mac "$address")" netns "$ns" &&
 		ip -n "$CLUSTER_NAME-br" link set "$port" master br0 up &&
 		ip -n "$ns" link set lo up &&
 		ip -n "$ns" addr add "$address/16" dev eth0 &&

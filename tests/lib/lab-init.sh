@@ -10,13 +10,8 @@ export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/r
 # shellcheck disable=SC2154 # from the kernel's command line
 dir=$lab_dir/node$lab_node image=$lab_image
 
-persistent='
-/etc/corosync		etc-corosync
-/etc/ddraid		etc-ddraid
-/var/lib/corosync	var-lib-corosync
-/var/lib/ddraid		var-lib-ddraid
-/var/log/corosync	log
-'
+# shellcheck source=tests/lib/node-state.sh
+. "$(dirname "$0")/node-state.sh"
 
 mount -t sysfs sysfs /sys
 mount -t tmpfs -o mode=755 tmpfs /run
@@ -32,11 +27,10 @@ ip link set eth0 up
 ip addr add "10.78.0.$lab_node/16" dev eth1
 ip link set eth1 up
 
-while read -r path state; do
-	[ -n "$path" ] || continue
-	mkdir -p "$path" "$dir/$state"
-	mount --bind "$dir/$state" "$path"
-done <<<"$persistent"
+while read -r path _; do
+	[ -z "$path" ] || mkdir -p "$path"
+done <<<"$node_state"
+node_state_mount "$dir"
 cp "$lab_dir/dlm.conf" /etc/dlm/dlm.conf
 
 for m in configfs dlm nbd; do

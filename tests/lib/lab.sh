@@ -24,8 +24,7 @@ lab_requires() {
 # What is there before the first node: the management network, keys, the service for the nodes' fence requests.
 lab_up() {
 	local n nodes=()
-	LAB_IMAGE=$LAB_CACHE/image
-	(flock 8 && bash "$CLUSTER_SRC/tests/lib/lab-image" "$LAB_IMAGE") 8>"$LAB_CACHE.lock" >&2 || return 1
+	(flock 8 && bash "$CLUSTER_SRC/tests/lib/lab-image" "$LAB_CACHE/image") 8>"$LAB_CACHE.lock" >&2 || return 1
 	ip -n "$CLUSTER_NAME-br" link add br1 type bridge forward_delay 0 stp_state 0 mcast_snooping 0 &&
 		ip -n "$CLUSTER_NAME-br" addr add 10.78.0.254/16 dev br1 &&
 		ip -n "$CLUSTER_NAME-br" link set lo up &&
@@ -54,12 +53,6 @@ lab_tap() { # PORT BRIDGE
 	"${at[@]}" link set "$1" master "$2" up
 }
 
-lab_mac() { # A.B.C.D
-	local bytes
-	IFS=. read -ra bytes <<<"$1"
-	printf '02:00:%02x:%02x:%02x:%02x' "${bytes[@]}"
-}
-
 node_power() {
 	local n=$1 dir=$CLUSTER_DIR/node$1 accel
 	rm -f "$dir/ready" "$dir/word.in" "$dir/word.out"
@@ -78,9 +71,9 @@ node_power() {
 				-serial stdio -monitor none -device virtio-serial-pci \
 				-chardev "pipe,id=word,path=$dir/word" -device virtserialport,chardev=word \
 				-netdev "tap,id=a,ifname=n$n,script=no,downscript=no" \
-				-device "virtio-net-pci,netdev=a,romfile=,mac=$(lab_mac "10.77.0.$n")" \
+				-device "virtio-net-pci,netdev=a,romfile=,mac=$(cluster_mac "10.77.0.$n")" \
 				-netdev "tap,id=b,ifname=m$n,script=no,downscript=no" \
-				-device "virtio-net-pci,netdev=b,romfile=,mac=$(lab_mac "10.78.0.$n")" \
+				-device "virtio-net-pci,netdev=b,romfile=,mac=$(cluster_mac "10.78.0.$n")" \
 				-virtfs "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap" \
 				-virtfs "local,path=$CLUSTER_DIR,mount_tag=run,security_model=none,multidevs=remap" \
 				-object rng-random,id=rng,filename=/dev/urandom -device virtio-rng-pci,rng=rng

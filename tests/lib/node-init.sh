@@ -10,14 +10,8 @@ set -eu
 
 dir=$1 number=$2
 
-# What survives a power cut lies in NODE-DIR: a path, and what is there for it.
-persistent='
-/etc/corosync		etc-corosync
-/etc/ddraid		etc-ddraid
-/var/lib/corosync	var-lib-corosync
-/var/lib/ddraid		var-lib-ddraid
-/var/log/corosync	log
-'
+# shellcheck source=tests/lib/node-state.sh
+. "$(dirname "$0")/node-state.sh"
 
 # Where the machine lacks the mount point, an overlay provides it, so that nothing is created outside of
 # NODE-DIR. All of these come before the first bind mount: they would hide it.
@@ -32,14 +26,10 @@ mount_point() {
 }
 
 hostname "node$number"
-while read -r path state; do
+while read -r path _; do
 	[ -z "$path" ] || [ -d "$path" ] || mount_point "$path"
-done <<<"$persistent"
-while read -r path state; do
-	[ -n "$path" ] || continue
-	mkdir -p "$dir/$state"
-	mount --bind "$dir/$state" "$path"
-done <<<"$persistent"
+done <<<"$node_state"
+node_state_mount "$dir"
 mount -t tmpfs -o mode=755 tmpfs /run
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 mkdir /run/ddraid /run/lock
