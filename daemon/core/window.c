@@ -25,6 +25,7 @@
 #include "engine_int.h"
 
 #define WINDOW_ALIGN 64u
+#define CHECK_GAP 8u /* stripes */
 
 void job_init(struct job *j, enum job_kind kind, void (*done)(struct engine *, struct job *),
 	      void *arg)
@@ -181,7 +182,11 @@ static void window_read(struct engine *e, struct batch *b)
 		window_advance(e, j);
 }
 
-/* CHECK looks only at what was written, unless the whole region is in doubt. */
+/*
+ * CHECK looks only at what was written, unless the whole region is in doubt. It reads across a
+ * short gap: nodes that write in turns leave many, and a window of its own costs more than a few
+ * stripes.
+ */
 static uint32_t window_next(struct engine *e, struct job *j)
 {
 	uint32_t max = DDR_WINDOW_BYTES / e->geo.p.stripe_bytes, n = 0;
@@ -193,9 +198,9 @@ static uint32_t window_next(struct engine *e, struct job *j)
 		return j->end - j->stripe < max ? (uint32_t)(j->end - j->stripe) : max;
 	while (j->stripe < j->end && !bit_get(j->r->written, (uint32_t)(j->stripe - first)))
 		j->stripe++;
-	while (n < max && j->stripe + n < j->end &&
-	       bit_get(j->r->written, (uint32_t)(j->stripe - first) + n))
-		n++;
+	for (uint32_t i = 0; i < max && j->stripe + i < j->end && i - n <= CHECK_GAP; i++)
+		if (bit_get(j->r->written, (uint32_t)(j->stripe - first) + i))
+			n = i + 1;
 	return n;
 }
 
