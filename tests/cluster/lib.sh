@@ -24,7 +24,6 @@ for program in ddraidd ddraidctl; do
 	[ -x "$top_builddir/$program" ] || { echo "skipped: $program is not built"; exit 77; }
 done
 
-ARRAY_URI="nbd+unix:///vol0?socket=/run/ddraid/vol0.nbd"
 ARRAY_NODES=0
 ARRAY_MEMBERS=()   # the exporter of each member
 MEMBER_SIZE=24M
@@ -66,7 +65,7 @@ within() {
 ctl() {
 	local n=$1
 	shift
-	node_exec "$n" timeout 40 "$top_builddir/ddraidctl" "$@"
+	node_exec "$n" timeout "$(patience 40)" "$top_builddir/ddraidctl" "$@"
 }
 
 answers() {
@@ -125,7 +124,7 @@ serve() {
 		within 30 "node $n serves" active "$n"
 	done
 	for n; do
-		ctl "$n" status vol0 --wait --timeout 30 >/dev/null 2>&1
+		ctl "$n" status vol0 --wait --timeout "$(patience 30)" >/dev/null 2>&1
 		case $? in 0 | 5) ;; *) fail "node $n: still something to recover" ;; esac
 	done
 }
@@ -215,12 +214,16 @@ load() {
 	/usr/bin/python3 "$SCENARIO_LIB/load.py" "$@"
 }
 
+array_uri() { # N
+	node_uri "$1" vol0
+}
+
 # nbd_do N CODE: Python, in node N, with the array opened as h.
 nbd_do() {
-	node_exec "$1" timeout 40 /usr/bin/python3 -c 'import nbd, sys
+	node_use "$1" timeout "$(patience 40)" /usr/bin/python3 -c 'import nbd, sys
 h = nbd.NBD()
 h.connect_uri(sys.argv[1])
-exec(sys.argv[2])' "$ARRAY_URI" "$2"
+exec(sys.argv[2])' "$(array_uri "$1")" "$2"
 }
 
 wrote() { # N AT-LEAST: acknowledged in this run
@@ -237,11 +240,12 @@ writers_start() {
 		rm -f "$CLUSTER_DIR/load.$n.stop"*
 		WRITERS_FROM[$n]=$(grep -c . "$CLUSTER_DIR/load.$n" 2>/dev/null)
 		# shellcheck disable=SC2086 # a word or none
-		node_exec "$n" /usr/bin/python3 "$SCENARIO_LIB/load.py" write "$n" "$ARRAY_NODES" "$ARRAY_URI" \
+		node_use "$n" env LOAD_RATE=$((${LOAD_RATE:-1000} / ${LOAD_SLOWER:-1})) \
+			/usr/bin/python3 "$SCENARIO_LIB/load.py" write "$n" "$ARRAY_NODES" "$(array_uri "$n")" \
 			"$CLUSTER_DIR/load.$n" $option >>"$CLUSTER_DIR/load.$n.out" 2>&1 &
 		writers[$n]=$!
 		# shellcheck disable=SC2086 # a word or none
-		node_exec "$n" /usr/bin/python3 "$SCENARIO_LIB/load.py" read "$n" "$ARRAY_URI" "$CLUSTER_DIR/load.$n" \
+		node_use "$n" /usr/bin/python3 "$SCENARIO_LIB/load.py" read "$n" "$(array_uri "$n")" "$CLUSTER_DIR/load.$n" \
 			$option >>"$CLUSTER_DIR/load.$n.read.out" 2>&1 &
 		readers[$n]=$!
 	done
@@ -290,7 +294,7 @@ writers_stop() {
 compare_on() {
 	local n
 	for n; do
-		node_exec "$n" timeout 30 /usr/bin/python3 "$SCENARIO_LIB/load.py" check "$ARRAY_URI" \
+		node_use "$n" timeout "$(patience 30)" /usr/bin/python3 "$SCENARIO_LIB/load.py" check "$(array_uri "$n")" \
 			"$CLUSTER_DIR"/load.[0-9] || fail "wrong data, read through node $n"
 	done
 }

@@ -67,16 +67,22 @@ cluster_requires() {
 	[ "$CLUSTER_FLAVOUR" = netns ] || lab_requires
 }
 
-# wait_until SECONDS WHAT COMMAND...: 0 as soon as COMMAND is, 1 and a sentence after SECONDS.
+# patience SECONDS: what that is for these nodes; those of the lab are slower.
+patience() {
+	echo $(($1 * ${CLUSTER_SLOWER:-1}))
+}
+
+# wait_until SECONDS WHAT COMMAND...: 0 as soon as COMMAND is, 1 and a sentence after SECONDS (patience).
 wait_until() {
-	local limit=$1 what=$2 start=${EPOCHREALTIME/[.,]/}
+	local limit what=$2 start=${EPOCHREALTIME/[.,]/}
+	limit=$(patience "$1")
 	shift 2
 	until "$@"; do
 		if ((${EPOCHREALTIME/[.,]/} - start > limit * 1000000)); then
 			cluster_say "not within $limit s: $what"
 			return 1
 		fi
-		sleep 0.05
+		sleep "${CLUSTER_POLL:-0.05}"
 	done
 }
 
@@ -340,6 +346,14 @@ node_exec() {
 	init=$(cluster_pid "node$1.init")
 	shift
 	CLUSTER_MARK=$CLUSTER_NAME nsenter --target "$init" --net --mount --pid --uts --wdns="$PWD" "$@" 9>&-
+}
+
+# node_use N COMMAND...: COMMAND uses what ddraidd of node N exports, by node_uri. It ends with the node. node_uri N ARRAY.
+node_use() {
+	node_exec "$@"
+}
+node_uri() {
+	echo "nbd+unix:///$2?socket=/run/ddraid/$2.nbd"
 }
 
 # node_spawn N NAME COMMAND...: in the background, as a child of the node's pid 1. Its output goes to

@@ -53,6 +53,12 @@ chmod 700 /root /root/.ssh
 chmod 600 /root/.ssh/authorized_keys
 dropbear -r "$lab_dir/host_key" -s -p "10.78.0.$lab_node:22" -P /run/dropbear.pid
 
+# A smaller shell for node_exec.
+sed -i '/^root:/s,:[^:]*$,:/bin/dash,' /etc/passwd
+# For node_use: the export of the tests' array.
+setsid socat -b 131072 "TCP-LISTEN:10809,bind=10.78.0.$lab_node,reuseaddr,fork,nodelay" \
+	UNIX-CONNECT:/run/ddraid/vol0.nbd </dev/null >/dev/null 2>&1 &
+
 trap : TERM INT HUP
 touch "$dir/ready"
 exec 3</dev/vport0p1 4>/dev/console

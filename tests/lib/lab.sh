@@ -10,13 +10,19 @@
 # Its root is the host's, read only (9p), with a layer of its own in memory; CLUSTER_DIR is shared and writable.
 #
 # node_kill is a power cut, as there. node_freeze stops all processes but pid 1; the kernel, and with it the DLM, goes on.
+#
+# What uses an export (node_use) runs on the host, by a relay in the node: an emulated processor has
+# better things to do than to check data. It freezes and ends with its node.
 
 LAB_CACHE=${LAB_CACHE:-/var/cache/ddraid-lab}
 LAB_MEMORY=${LAB_MEMORY:-768}
+CLUSTER_SLOWER=${CLUSTER_SLOWER:-3}
+CLUSTER_POLL=${CLUSTER_POLL:-0.2}
+LOAD_SLOWER=${LOAD_SLOWER:-5}
 
 lab_requires() {
 	local p
-	for p in qemu-system-x86_64 busybox ssh dropbear dropbearkey dlm_controld dlm_tool python3; do
+	for p in qemu-system-x86_64 busybox socat ssh dropbear dropbearkey dlm_controld dlm_tool python3; do
 		command -v "$p" >/dev/null || { cluster_say "skipped: $p is missing (tools/deps --lab)"; return 1; }
 	done
 }
@@ -111,6 +117,7 @@ lab_disconnect() {
 
 lab_down() {
 	local f n
+	lab_users KILL ''
 	for f in "$CLUSTER_DIR"/pids/node*.ssh; do
 		[ ! -e "$f" ] || { n=${f##*/node}; lab_disconnect "${n%.ssh}"; }
 	done
@@ -120,18 +127,17 @@ node_kill() {
 	local n=$1
 	cluster_port_set "n$n" down 2>/dev/null
 	cluster_end "node$n" || return 1
+	lab_users KILL "$n"
 	lab_disconnect "$n"
 }
 
-# Settings of the load and the scenarios go along.
 node_exec() {
-	local n=$1 v command="cd $(printf %q "$PWD") && exec env CLUSTER_MARK=$CLUSTER_NAME CLUSTER_DIR=$(printf %q "$CLUSTER_DIR")"
+	local n=$1 word command="cd '$PWD' && exec env CLUSTER_MARK=$CLUSTER_NAME CLUSTER_DIR='$CLUSTER_DIR'"
 	shift
 	cluster_alive "node$n.init" || { cluster_say "node $n is off"; return 1; }
-	for v in "${!LOAD_@}"; do
-		command+=" $v=$(printf %q "${!v}")"
+	for word; do # for any shell
+		command+=" '${word//\'/\'\\\'\'}'"
 	done
-	command+=$(printf ' %q' "$@")
 	if [ -p /dev/stdin ] || [ -f /dev/stdin ]; then
 		ssh "${LAB_SSH[@]}" -S "$CLUSTER_DIR/s$n" "node$n" "$command" 9>&-
 	else
@@ -139,9 +145,23 @@ node_exec() {
 	fi
 }
 
+node_use() {
+	local n=$1
+	shift
+	CLUSTER_MARK=$CLUSTER_NAME LAB_USER=$CLUSTER_NAME.$n ip netns exec "$CLUSTER_NAME-br" "$@" 9>&-
+}
+node_uri() {
+	echo "nbd://10.78.0.$1:10809/$2"
+}
+
+# lab_users SIGNAL NODE|''
+lab_users() {
+	"$CLUSTER_SRC/tests/lib/lab-host" signal "$1" "$CLUSTER_NAME.$2"
+}
+
 node_freeze() {
-	echo freeze >"$CLUSTER_DIR/node$1/word.in"
+	echo freeze >"$CLUSTER_DIR/node$1/word.in" && lab_users STOP "$1"
 }
 node_thaw() {
-	echo thaw >"$CLUSTER_DIR/node$1/word.in"
+	echo thaw >"$CLUSTER_DIR/node$1/word.in" && lab_users CONT "$1"
 }

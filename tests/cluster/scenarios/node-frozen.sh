@@ -32,7 +32,7 @@ head -c $BYTES /dev/urandom >"$CLUSTER_DIR/new"
 writers_start 2 3
 writers_start --reconnect 1
 # Many at once, and always some under way.
-node_exec 1 timeout -s KILL 40 /usr/bin/python3 -c 'import nbd, sys
+node_use 1 timeout -s KILL "$(patience 40)" /usr/bin/python3 -c 'import nbd, sys
 h = nbd.NBD()
 h.connect_uri(sys.argv[1])
 d = open(sys.argv[2], "rb").read()
@@ -43,7 +43,7 @@ while True:
 	while len(flying) > 63:
 		h.poll(100)
 		flying = [f for f in flying if not h.aio_command_completed(f)]' \
-	"$ARRAY_URI" "$CLUSTER_DIR/old" $FIRST >"$CLUSTER_DIR/old.out" 2>&1 &
+	"$(array_uri 1)" "$CLUSTER_DIR/old" $FIRST >"$CLUSTER_DIR/old.out" 2>&1 &
 old_writer=$!
 written() {
 	[ "$(tells 1 'a["counters"]["write_bytes"]')" -ge $BYTES ]

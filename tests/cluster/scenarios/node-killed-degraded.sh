@@ -23,7 +23,7 @@ same() {
 same_on() {
 	local n
 	for n; do
-		same "through node $n" node_exec "$n" timeout 30 /usr/bin/python3 "$SCENARIO_LIB/load.py" check "$ARRAY_URI" \
+		same "through node $n" node_use "$n" timeout "$(patience 30)" /usr/bin/python3 "$SCENARIO_LIB/load.py" check "$(array_uri "$n")" \
 			--lost "$CLUSTER_DIR/load.3" "$CLUSTER_DIR"/load.[0-9]
 	done
 }

@@ -15,7 +15,7 @@ now_ms() {
 	echo $((${EPOCHREALTIME/[.,]/} / 1000))
 }
 copy() {
-	node_exec "$1" timeout 40 nbdcopy --flush "${@:2}" || fail "nbdcopy on node $1"
+	node_use "$1" timeout "$(patience 40)" nbdcopy --flush "${@:2}" || fail "nbdcopy on node $1"
 }
 
 for i in 1 2 3; do
@@ -37,8 +37,8 @@ head -c "$size" /dev/zero >"$CLUSTER_DIR/zero"
 step "node 1 writes"
 # Three, so that one is always in the midst of it. They are gone when the daemon wakes up.
 for i in 1 2 3; do
-	node_exec 1 bash -c 'while [ ! -e "$1.stop" ] && timeout -s KILL 5 nbdcopy "$1" "$2"; do :; done' \
-		- "$CLUSTER_DIR/old" "$ARRAY_URI" >/dev/null 2>&1 &
+	node_use 1 bash -c 'while [ ! -e "$1.stop" ] && timeout -s KILL 5 nbdcopy "$1" "$2"; do :; done' \
+		- "$CLUSTER_DIR/old" "$(array_uri 1)" >/dev/null 2>&1 &
 	users[i]=$!
 done
 all_marked() {
@@ -50,7 +50,7 @@ node_stop_daemon 1
 touch "$CLUSTER_DIR/old.stop"
 within 25 "node 1 is recovered" holds 2 "${lost}['recovered_at'] is not None"
 wait "${users[@]}"
-copy 2 "$CLUSTER_DIR/new" "$ARRAY_URI"
+copy 2 "$CLUSTER_DIR/new" "$(array_uri 2)"
 sent=$(writes_of_1)
 log_mark 1
 step "it goes on"
@@ -63,14 +63,14 @@ within 10 "node 1 drops what it has not sent" dropped
 within 30 "node 1 has a new incarnation" log_has 1 "joins again as incarnation"
 [ "$(writes_of_1)" = "$sent" ] || fail "it has sent $(($(writes_of_1) - sent)) writes after it woke up"
 for n in 3 2; do
-	copy $n "$ARRAY_URI" "$CLUSTER_DIR/read"
+	copy $n "$(array_uri $n)" "$CLUSTER_DIR/read"
 	cmp "$CLUSTER_DIR/new" "$CLUSTER_DIR/read" || fail "an old write of node 1 has landed, read through node $n"
 done
 serve 1 2 3
 measured "$sent writes came in before it stood still, and none when it woke up; it serves again after $(($(now_ms) - woken)) ms"
-copy 1 "$ARRAY_URI" "$CLUSTER_DIR/read"
+copy 1 "$(array_uri 1)" "$CLUSTER_DIR/read"
 cmp "$CLUSTER_DIR/new" "$CLUSTER_DIR/read" || fail "wrong data, read through node 1"
-copy 3 "$CLUSTER_DIR/zero" "$ARRAY_URI"
+copy 3 "$CLUSTER_DIR/zero" "$(array_uri 3)"
 writers_start 1 2 3
 writers_stop 1 2 3
 compare_on 1 2 3
