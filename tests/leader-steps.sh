@@ -37,10 +37,10 @@ awk -v lacks="$lacks" -v steps="$steps" '
 		taken[op == "rejoin" ? "join" : op, step] = 1
 	}
 	function wrong(text) { print "FAILED: " text; bad = 1 }
-	$3 !~ /\/leader\.sh$/ { next }
+	$4 !~ /\/leader\.sh$/ { next }
 	{
-		for (i = 5; i <= NF; i++)
-			kill_at($4 == "fail-add" ? (i % 2 ? "fail" : "add") : $4, $i)
+		for (i = 6; i <= NF; i++)
+			kill_at($5 == "fail-add" ? (i % 2 ? "add" : "fail") : $5, $i)
 	}
 	END {
 		n = split(steps, line, " ")

@@ -226,6 +226,12 @@ h.connect_uri(sys.argv[1])
 exec(sys.argv[2])' "$(array_uri "$1")" "$2"
 }
 
+# load_share COUNT: as much of it as is asked of these nodes, which may be slower ones (LOAD_SLOWER).
+load_share() {
+	local share=$(($1 / ${LOAD_SLOWER:-1}))
+	echo $((share > 10 ? share : 10))
+}
+
 wrote() { # N AT-LEAST: acknowledged in this run
 	[ "$(tail -n "+$((${WRITERS_FROM[$1]:-0} + 1))" "$CLUSTER_DIR/load.$1" 2>/dev/null | grep -c ^A)" -ge "$2" ]
 }
@@ -240,7 +246,7 @@ writers_start() {
 		rm -f "$CLUSTER_DIR/load.$n.stop"*
 		WRITERS_FROM[$n]=$(grep -c . "$CLUSTER_DIR/load.$n" 2>/dev/null)
 		# shellcheck disable=SC2086 # a word or none
-		node_use "$n" env LOAD_RATE=$((${LOAD_RATE:-1000} / ${LOAD_SLOWER:-1})) \
+		node_use "$n" env LOAD_RATE="$(load_share "${LOAD_RATE:-1000}")" \
 			/usr/bin/python3 "$SCENARIO_LIB/load.py" write "$n" "$ARRAY_NODES" "$(array_uri "$n")" \
 			"$CLUSTER_DIR/load.$n" $option >>"$CLUSTER_DIR/load.$n.out" 2>&1 &
 		writers[$n]=$!
@@ -250,12 +256,22 @@ writers_start() {
 		readers[$n]=$!
 	done
 	for n; do
-		within 20 "node $n writes" wrote "$n" 200
+		within 20 "node $n writes" wrote "$n" "$(load_share 200)"
 	done
 }
 
-# Since now, each of these has had so many writes acknowledged: writers_go_on COUNT N...
+# writers_go_on COUNT N...: since now, each of these has had so many blocks acknowledged (load_share).
 writers_go_on() {
+	local count
+	count=$(load_share "$1")
+	shift
+	writers_went_on "$count" "$@"
+}
+# writers_go_round N...: each of these has written all of its blocks.
+writers_go_round() {
+	writers_went_on 1100 "$@"
+}
+writers_went_on() {
 	local n count=$1 before=()
 	shift
 	for n; do
@@ -341,7 +357,8 @@ finish() {
 	done
 	members_check $strict --compare-left-out --extract "$CLUSTER_DIR/user" ||
 		fail "the members: $(raw 'r["problems"]')"
-	load check "$CLUSTER_DIR/user" "$CLUSTER_DIR"/load.[0-9] || fail "the members hold wrong data"
+	[ -z "$(compgen -G "$CLUSTER_DIR/load.[0-9]")" ] || load check "$CLUSTER_DIR/user" "$CLUSTER_DIR"/load.[0-9] ||
+		fail "the members hold wrong data"
 	step "$(raw '"the members: %d stripes, %d wrong, %d regions dirty" % (r["geometry"]["stripes"],
 		r["stripes_wrong"], len(r["regions_dirty"]))')"
 	cluster_down || exit 1

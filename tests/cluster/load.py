@@ -45,6 +45,7 @@ SECTOR = 512
 BLOCKS = 3072
 DEPTH = 16
 RATE = int(os.environ.get("LOAD_RATE", "1000"))  # writes per second at most: not all of the machine
+BURST = int(os.environ.get("LOAD_BURST", "1"))  # of these at once
 READS = int(os.environ.get("LOAD_READS", "20"))  # reads per second of each reader
 READ = 8  # blocks of one of them
 CHUNK = 64  # blocks that check reads at once
@@ -167,13 +168,16 @@ class Writer:
 
 	def run(self):
 		self.h = opened(self.uri, self.reconnect, self.stop + ".now")
-		began = time.monotonic()
+		began, until = time.monotonic(), 0
 		while self.h:
 			try:
 				if os.path.exists(self.stop):
 					self.reap(0)
 					break
-				if self.sent > RATE * (time.monotonic() - began):
+				due = int(RATE * (time.monotonic() - began))
+				if due >= self.sent + BURST:
+					until = due
+				if self.sent >= until:
 					self.reap(max(0, len(self.flying) - 1))
 					time.sleep(0.005)
 				else:

@@ -9,6 +9,8 @@
 #	run.sh --repeat N SCENARIO	one, N times; stops at the first failure
 #	run.sh --list
 #
+# With CLUSTER_FLAVOUR=lab the nodes are virtual machines (tools/lab run), and there are further scenarios.
+#
 # One line per scenario: its seconds, and what it measured. When one fails, the end of its output follows, with the
 # daemons' logs; all logs are kept then. The last line counts. A scenario is a script in
 # scenarios/ on top of lib.sh; it is ended after LIMIT seconds. It must leave nothing behind.
@@ -18,61 +20,61 @@ export top_srcdir top_builddir=${top_builddir:-$top_srcdir}
 # shellcheck source=tests/lib/cluster.sh
 . "$top_srcdir/tests/lib/cluster.sh"
 
-# name, limit in seconds, script with its arguments
+# name, limit in seconds, where (netns, lab or both), script with its arguments
 SCENARIOS='
-selftest		150	tests/cluster/selftest.sh
-group-port		150	tests/port/group.sh
-member-killed		45	tests/cluster/scenarios/member-killed.sh
-member-cut		45	tests/cluster/scenarios/member-cut.sh
-node-killed		45	tests/cluster/scenarios/node-killed.sh
-node-killed-degraded	45	tests/cluster/scenarios/node-killed-degraded.sh
-node-cut		45	tests/cluster/scenarios/node-cut.sh
-node-frozen		45	tests/cluster/scenarios/node-frozen.sh
-storage-cut		45	tests/cluster/scenarios/storage-cut.sh
-daemon-frozen		45	tests/cluster/scenarios/daemon-frozen.sh
-daemon-killed		45	tests/cluster/scenarios/daemon-killed.sh
-all-killed		45	tests/cluster/scenarios/all-killed.sh
-stale-member		45	tests/cluster/scenarios/stale-member.sh
-late-node		45	tests/cluster/scenarios/late-node.sh
-fence-fails		45	tests/cluster/scenarios/fence-fails.sh
-forgotten		45	tests/cluster/scenarios/forgotten.sh
-all-nodes		45	tests/cluster/scenarios/all-nodes.sh
-zombie-timeout		45	tests/cluster/scenarios/zombie-timeout.sh
-zombie-cut		45	tests/cluster/scenarios/zombie-cut.sh
-zombie-frozen		45	tests/cluster/scenarios/zombie-frozen.sh
-leader-join-1		45	tests/cluster/scenarios/leader.sh join query query-sent hello-sent state state-sent
-leader-join-2		45	tests/cluster/scenarios/leader.sh join claim-sent ready ready-sent assign assign-sent
-leader-rejoin-1		45	tests/cluster/scenarios/leader.sh rejoin record recorded propose
-leader-rejoin-2		45	tests/cluster/scenarios/leader.sh rejoin propose-sent ack ack-sent
-leader-rejoin-3		45	tests/cluster/scenarios/leader.sh rejoin superblock superblock-done
-leader-rejoin-4		45	tests/cluster/scenarios/leader.sh rejoin commit commit-sent
-leader-fail-add-1	45	tests/cluster/scenarios/leader.sh fail-add propose admin-sent propose-sent superblock
-leader-fail-add-2	45	tests/cluster/scenarios/leader.sh fail-add ack superblock-done ack-sent propose-sent
-leader-fail-add-3	45	tests/cluster/scenarios/leader.sh fail-add record commit recorded commit-sent
-leader-fail-add-4	45	tests/cluster/scenarios/leader.sh fail-add superblock rebuild superblock-done flush
-leader-fail-add-5	45	tests/cluster/scenarios/leader.sh fail-add commit propose-sent:2 commit-sent superblock-done:4
-leader-fail-add-6	45	tests/cluster/scenarios/leader.sh fail-add admin-done commit:2 admin-done-sent commit-sent:2
-leader-fail-add-7	45	tests/cluster/scenarios/leader.sh fail-add admin-sent propose record:2 ack
-leader-fail-add-8	45	tests/cluster/scenarios/leader.sh fail-add recorded:2 ack-sent superblock:2 record
-leader-fail-add-9	45	tests/cluster/scenarios/leader.sh fail-add superblock-done:2 recorded propose admin-done
-leader-fail-add-10	45	tests/cluster/scenarios/leader.sh fail-add ack admin-done-sent commit dirty-sent
-leader-fail-add-11	45	tests/cluster/scenarios/leader.sh fail-add record slot-clear commit-sent slot-clear-done
-leader-take-over-1	45	tests/cluster/scenarios/leader.sh take-over query query-sent
-leader-take-over-2	45	tests/cluster/scenarios/leader.sh take-over hello-sent state state-sent
-leader-take-over-3	45	tests/cluster/scenarios/leader.sh take-over record recorded claim-sent
-leader-take-over-4	45	tests/cluster/scenarios/leader.sh take-over fence fence-asked fenced
-leader-take-over-5	45	tests/cluster/scenarios/leader.sh take-over fenced-sent slot-read slot-read-done
-leader-take-over-6	45	tests/cluster/scenarios/leader.sh take-over propose propose-sent ack-sent
-leader-take-over-7	45	tests/cluster/scenarios/leader.sh take-over superblock superblock-done commit
-leader-take-over-8	45	tests/cluster/scenarios/leader.sh take-over commit-sent dirty-sent ready
-leader-take-over-9	45	tests/cluster/scenarios/leader.sh take-over ready-sent resync flush
-leader-take-over-10	45	tests/cluster/scenarios/leader.sh take-over slot-clear slot-clear-done ack
-leader-node-1		45	tests/cluster/scenarios/leader-node.sh fenced
-leader-node-2		45	tests/cluster/scenarios/leader-node.sh slot-read-done
-leader-node-3		45	tests/cluster/scenarios/leader-node.sh propose-sent
-leader-node-4		45	tests/cluster/scenarios/leader-node.sh superblock-done
-leader-node-5		45	tests/cluster/scenarios/leader-node.sh commit-sent
-leader-node-6		45	tests/cluster/scenarios/leader-node.sh resync
+selftest		150	netns	tests/cluster/selftest.sh
+group-port		150	netns	tests/port/group.sh
+member-killed		45	both	tests/cluster/scenarios/member-killed.sh
+member-cut		45	both	tests/cluster/scenarios/member-cut.sh
+node-killed		45	both	tests/cluster/scenarios/node-killed.sh
+node-killed-degraded	45	both	tests/cluster/scenarios/node-killed-degraded.sh
+node-cut		45	both	tests/cluster/scenarios/node-cut.sh
+node-frozen		45	both	tests/cluster/scenarios/node-frozen.sh
+storage-cut		45	both	tests/cluster/scenarios/storage-cut.sh
+daemon-frozen		45	both	tests/cluster/scenarios/daemon-frozen.sh
+daemon-killed		45	both	tests/cluster/scenarios/daemon-killed.sh
+all-killed		45	both	tests/cluster/scenarios/all-killed.sh
+stale-member		45	both	tests/cluster/scenarios/stale-member.sh
+late-node		45	both	tests/cluster/scenarios/late-node.sh
+fence-fails		45	both	tests/cluster/scenarios/fence-fails.sh
+forgotten		45	both	tests/cluster/scenarios/forgotten.sh
+all-nodes		45	both	tests/cluster/scenarios/all-nodes.sh
+zombie-timeout		45	both	tests/cluster/scenarios/zombie-timeout.sh
+zombie-cut		45	both	tests/cluster/scenarios/zombie-cut.sh
+zombie-frozen		45	both	tests/cluster/scenarios/zombie-frozen.sh
+leader-join-1		45	both	tests/cluster/scenarios/leader.sh join query query-sent hello-sent state state-sent
+leader-join-2		45	both	tests/cluster/scenarios/leader.sh join claim-sent ready ready-sent assign assign-sent
+leader-rejoin-1		45	both	tests/cluster/scenarios/leader.sh rejoin record recorded propose
+leader-rejoin-2		45	both	tests/cluster/scenarios/leader.sh rejoin propose-sent ack ack-sent
+leader-rejoin-3		45	both	tests/cluster/scenarios/leader.sh rejoin superblock superblock-done
+leader-rejoin-4		45	both	tests/cluster/scenarios/leader.sh rejoin commit commit-sent
+leader-fail-add-1	45	both	tests/cluster/scenarios/leader.sh fail-add propose admin-sent propose-sent superblock
+leader-fail-add-2	45	both	tests/cluster/scenarios/leader.sh fail-add ack superblock-done ack-sent propose-sent
+leader-fail-add-3	45	both	tests/cluster/scenarios/leader.sh fail-add record commit recorded commit-sent
+leader-fail-add-4	45	both	tests/cluster/scenarios/leader.sh fail-add superblock rebuild superblock-done flush
+leader-fail-add-5	45	both	tests/cluster/scenarios/leader.sh fail-add commit propose-sent:2 commit-sent superblock-done:4
+leader-fail-add-6	45	both	tests/cluster/scenarios/leader.sh fail-add admin-done commit:2 admin-done-sent commit-sent:2
+leader-fail-add-7	45	both	tests/cluster/scenarios/leader.sh fail-add admin-sent propose record:2 ack
+leader-fail-add-8	45	both	tests/cluster/scenarios/leader.sh fail-add recorded:2 ack-sent superblock:2 record
+leader-fail-add-9	45	both	tests/cluster/scenarios/leader.sh fail-add superblock-done:2 recorded propose admin-done
+leader-fail-add-10	45	both	tests/cluster/scenarios/leader.sh fail-add ack admin-done-sent commit dirty-sent
+leader-fail-add-11	45	both	tests/cluster/scenarios/leader.sh fail-add record slot-clear commit-sent slot-clear-done
+leader-take-over-1	45	both	tests/cluster/scenarios/leader.sh take-over query query-sent
+leader-take-over-2	45	both	tests/cluster/scenarios/leader.sh take-over hello-sent state state-sent
+leader-take-over-3	45	both	tests/cluster/scenarios/leader.sh take-over record recorded claim-sent
+leader-take-over-4	45	both	tests/cluster/scenarios/leader.sh take-over fence fence-asked fenced
+leader-take-over-5	45	both	tests/cluster/scenarios/leader.sh take-over fenced-sent slot-read slot-read-done
+leader-take-over-6	45	both	tests/cluster/scenarios/leader.sh take-over propose propose-sent ack-sent
+leader-take-over-7	45	both	tests/cluster/scenarios/leader.sh take-over superblock superblock-done commit
+leader-take-over-8	45	both	tests/cluster/scenarios/leader.sh take-over commit-sent dirty-sent ready
+leader-take-over-9	45	both	tests/cluster/scenarios/leader.sh take-over ready-sent resync flush
+leader-take-over-10	45	both	tests/cluster/scenarios/leader.sh take-over slot-clear slot-clear-done ack
+leader-node-1		45	both	tests/cluster/scenarios/leader-node.sh fenced
+leader-node-2		45	both	tests/cluster/scenarios/leader-node.sh slot-read-done
+leader-node-3		45	both	tests/cluster/scenarios/leader-node.sh propose-sent
+leader-node-4		45	both	tests/cluster/scenarios/leader-node.sh superblock-done
+leader-node-5		45	both	tests/cluster/scenarios/leader-node.sh commit-sent
+leader-node-6		45	both	tests/cluster/scenarios/leader-node.sh resync
 '
 
 usage() {
@@ -81,6 +83,11 @@ usage() {
 
 line_of() {
 	awk -v n="$1" '$1 == n { $1 = ""; print }' <<<"$SCENARIOS"
+}
+
+# Those for the flavour that is set.
+names() {
+	awk -v f="$CLUSTER_FLAVOUR" '$3 == f || $3 == "both" { print $1 }' <<<"$SCENARIOS"
 }
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/ddraid-scenarios.XXXXXX")
@@ -107,9 +114,9 @@ swept() { # DIR
 	return $clean
 }
 
-scenario() { # NAME LIMIT SCRIPT ARGUMENT...
-	local name=$1 limit=$2 script=$3 dir status start=$SECONDS result seconds
-	shift 3
+scenario() { # NAME LIMIT WHERE SCRIPT ARGUMENT...
+	local name=$1 limit=$2 script=$4 dir status start=$SECONDS result seconds
+	shift 4
 	[ "${CLUSTER_FLAVOUR:-netns}" = netns ] || limit=$((4 * limit)) # emulated machines, and they boot
 	dir=$(mktemp -d "$work/$name.XXX")
 	CLUSTER_TMP=$dir CLUSTER_KEEP_LOGS=$dir/logs timeout --kill-after=30 "$limit" \
@@ -149,7 +156,7 @@ todo=() repeat=1
 while [ $# -gt 0 ]; do
 	case $1 in
 	--list)
-		awk 'NF { print $1 }' <<<"$SCENARIOS"
+		names
 		rmdir "$work"
 		exit
 		;;
@@ -169,9 +176,9 @@ while [ $# -gt 0 ]; do
 	esac
 	shift
 done
-[ ${#todo[@]} -gt 0 ] || mapfile -t todo < <(awk 'NF { print $1 }' <<<"$SCENARIOS")
+[ ${#todo[@]} -gt 0 ] || mapfile -t todo < <(names)
 for name in "${todo[@]}"; do
-	[ -n "$(line_of "$name")" ] || { echo "no scenario $name; run.sh --list prints them" >&2; exit 2; }
+	names | grep -qx -- "$name" || { echo "no scenario $name for $CLUSTER_FLAVOUR; run.sh --list prints them" >&2; exit 2; }
 done
 
 for ((i = 1; i <= repeat; i++)); do

@@ -18,7 +18,8 @@ LAB_CACHE=${LAB_CACHE:-/var/cache/ddraid-lab}
 LAB_MEMORY=${LAB_MEMORY:-768}
 CLUSTER_SLOWER=${CLUSTER_SLOWER:-3}
 CLUSTER_POLL=${CLUSTER_POLL:-0.2}
-LOAD_SLOWER=${LOAD_SLOWER:-5}
+LOAD_SLOWER=${LOAD_SLOWER:-15}
+export LOAD_BURST=${LOAD_BURST:-16} # so that there are several in flight now and then, nevertheless
 
 lab_requires() {
 	local p

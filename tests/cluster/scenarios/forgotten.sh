@@ -48,7 +48,7 @@ for n in 1 2 3; do
 done
 log_has 3 "another node has forgotten it" || fail "node 3 did not give its copy up"
 writers_start 3
-writers_go_on 1100 1 2 3 # all of their blocks
+writers_go_round 1 2 3
 writers_stop 1 2 3
 compare_on 1 2 3
 step "all start again"

@@ -75,7 +75,7 @@ node_back 3
 serve 1 2 3
 same_on 3
 writers_start 1 2 3
-writers_go_on 1100 3 # all of its blocks
+writers_go_round 3
 writers_stop 1 2 3
 compare_on 1 2 3
 finish 1 2 3
