@@ -8,6 +8,7 @@
 #	run.sh SCENARIO...		these
 #	run.sh --repeat N SCENARIO	one, N times; stops at the first failure
 #	run.sh --list
+#	run.sh --jobs N ...		so many at a time
 #
 # With CLUSTER_FLAVOUR=lab the nodes are virtual machines (tools/lab run), and there are further scenarios.
 #
@@ -92,11 +93,12 @@ names() {
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/ddraid-scenarios.XXXXXX")
 chmod 755 "$work"
-passed=0 failed=0 skipped=0 running=
+passed=0 failed=0 skipped=0
+declare -A running=() dir_of=() since=() limit_of=() # by process
 
 interrupted() {
 	trap '' INT TERM HUP
-	[ -z "$running" ] || { kill -TERM "$running" 2>/dev/null; wait "$running"; }
+	[ ${#running[@]} = 0 ] || { kill -TERM "${!running[@]}" 2>/dev/null; wait "${!running[@]}"; }
 	echo "interrupted; logs: $work"
 	exit 130
 }
@@ -114,19 +116,24 @@ swept() { # DIR
 	return $clean
 }
 
-scenario() { # NAME LIMIT WHERE SCRIPT ARGUMENT...
-	local name=$1 limit=$2 script=$4 dir status start=$SECONDS result seconds
+begin() { # NAME LIMIT WHERE SCRIPT ARGUMENT...
+	local name=$1 limit=$2 script=$4 dir
 	shift 4
-	[ "${CLUSTER_FLAVOUR:-netns}" = netns ] || limit=$((4 * limit)) # emulated machines, and they boot
+	[ "$CLUSTER_FLAVOUR" = netns ] || limit=$((4 * limit)) # emulated machines, and they boot
 	dir=$(mktemp -d "$work/$name.XXX")
 	CLUSTER_TMP=$dir CLUSTER_KEEP_LOGS=$dir/logs timeout --kill-after=30 "$limit" \
 		bash "$top_srcdir/$script" "$@" >"$dir/out" 2>&1 </dev/null &
-	running=$!
-	wait "$running"
+	running[$!]=$name dir_of[$!]=$dir since[$!]=$SECONDS limit_of[$!]=$limit
+}
+
+# Waits for one of those that run; 1 if it failed.
+end_one() {
+	local pid status name dir seconds result
+	wait -n -p pid "${!running[@]}"
 	status=$?
-	running=
-	seconds=$((SECONDS - start))
-	[ $status != 124 ] || echo "stopped after its limit of $limit s" >>"$dir/out"
+	name=${running[$pid]} dir=${dir_of[$pid]} seconds=$((SECONDS - since[$pid]))
+	[ $status != 124 ] || echo "stopped after its limit of ${limit_of[$pid]} s" >>"$dir/out"
+	unset "running[$pid]"
 	swept "$dir" >>"$dir/out" 2>&1 || [ $status != 0 ] || status=1
 	case $status in
 	0) result=ok passed=$((passed + 1)) ;;
@@ -152,7 +159,7 @@ summary() { # OUTPUT STATUS
 	fi
 }
 
-todo=() repeat=1
+todo=() repeat=1 jobs=1
 while [ $# -gt 0 ]; do
 	case $1 in
 	--list)
@@ -166,6 +173,14 @@ while [ $# -gt 0 ]; do
 			exit 2
 		fi
 		repeat=$2
+		shift
+		;;
+	--jobs)
+		if ! [[ ${2:-} =~ ^[1-9][0-9]*$ ]]; then
+			usage >&2
+			exit 2
+		fi
+		jobs=$2
 		shift
 		;;
 	-*)
@@ -183,9 +198,15 @@ done
 
 for ((i = 1; i <= repeat; i++)); do
 	for name in "${todo[@]}"; do
+		if [ ${#running[@]} -ge "$jobs" ]; then
+			end_one || [ "$repeat" = 1 ] || break 2
+		fi
 		# shellcheck disable=SC2046 # words
-		scenario "$name" $(line_of "$name") || [ "$repeat" = 1 ] || break 2
+		begin "$name" $(line_of "$name")
 	done
+done
+while [ ${#running[@]} -gt 0 ]; do
+	end_one
 done
 rmdir "$work" 2>/dev/null || echo "logs: $work"
 printf '%d passed, %d failed' $passed $failed
