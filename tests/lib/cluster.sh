@@ -122,6 +122,8 @@ cluster_end() {
 	[ -e "$CLUSTER_DIR/pids/$1.init" ] || return 0
 	! cluster_alive "$1.init" || kill -KILL "$(cluster_pid "$1.init")" 2>/dev/null
 	wait_until 20 "the end of all processes of $1" cluster_gone "$1.init" || return 1
+	# One that was interrupted while it was recorded is not known; --kill-child sees to it.
+	! cluster_alive "$1.outer" || kill -KILL "$(cluster_pid "$1.outer")" 2>/dev/null
 	wait_until 20 "the end of $1" cluster_gone "$1.outer" || return 1
 	rm -f "$CLUSTER_DIR/pids/$1.init" "$CLUSTER_DIR/pids/$1.outer"
 }
