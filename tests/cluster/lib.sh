@@ -178,7 +178,7 @@ array_up() {
 	for ((n = 1; n <= ARRAY_NODES; n++)); do
 		mkdir -p "$CLUSTER_DIR/node$n/etc-ddraid"
 		# shellcheck disable=SC2059 # a format
-		printf "[members]\nzombie_timeout = 2s\n[fence]\nrestart_wait = 6s\n$FENCE_CONF\n" "$CLUSTER_DIR/fence" \
+		printf "[members]\nzombie_timeout = 2s\n[fence]\nrestart_wait = $(patience 6)s\n$FENCE_CONF\n" "$CLUSTER_DIR/fence" \
 			>"$CLUSTER_DIR/node$n/etc-ddraid/ddraid.conf"
 		[[ " $LATE_NODES " = *" $n "* ]] || nodes+=("$n")
 	done
