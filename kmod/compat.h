@@ -8,7 +8,7 @@
 #include <linux/version.h>
 
 #if LINUX_VERSION_CODE < KERNEL_VERSION(6, 1, 0) || LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0)
-#error "ddraid's block driver is for Linux 6.1; another kernel needs its differences in kmod/compat.h"
+#error "this block driver is for Linux 6.1; what another kernel needs belongs in its compat header"
 #endif
 
 #endif

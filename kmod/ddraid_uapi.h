@@ -28,11 +28,11 @@
 #define DDRAID_API_VERSION 1
 
 #define DDRAID_UUID_BYTES 16
-#define DDRAID_NAME_BYTES 64	  /* with its NUL */
-#define DDRAID_BLOCK_MIN 4096	  /* least logical block; the most is the kernel's page */
-#define DDRAID_DEPTH_MAX 256	  /* requests per queue */
-#define DDRAID_IO_MAX (1u << 20)  /* most bytes of a READ or WRITE */
-#define DDRAID_BATCH_MAX 256	  /* actions, and requests, per EXCHANGE */
+#define DDRAID_NAME_BYTES 64	/* with its NUL */
+#define DDRAID_BLOCK_MIN 4096	/* least logical block; the most is the kernel's page */
+#define DDRAID_DEPTH_MAX 256	/* requests per queue */
+#define DDRAID_IO_MAX 0x100000u /* most bytes of a READ or WRITE */
+#define DDRAID_BATCH_MAX 256	/* actions, and requests, per EXCHANGE */
 
 /* VERSION. Of any session, bound or not. */
 struct ddraid_version {
@@ -41,17 +41,20 @@ struct ddraid_version {
 };
 
 /* ddraid_attach.flags */
-#define DDRAID_FRESH (1u << 0)	   /* a disk of this UUID is revoked first, as by REVOKE */
-#define DDRAID_READ_ONLY (1u << 1) /* the disk takes no writes */
+#define DDRAID_FRESH 0x1u     /* a disk of this UUID is revoked first, as by REVOKE */
+#define DDRAID_READ_ONLY 0x2u /* the disk takes no writes */
 
 /*
  * ATTACH. Makes the disk `uuid`, or takes it over: "present" is then what the disk has and keeps,
  * whatever was asked for.
  *
  * EPROTO: another api. EINVAL: a value is out of bounds; or the disk is there, and its name, its
- * logical_block or READ_ONLY is another one, its size is larger, or its io_max or zeroes_max is (it
- * may have requests of that size). EBUSY: the disk has a session: its daemon lives, or has not
+ * logical_block or READ_ONLY is another one, or its size, io_max or zeroes_max is larger (it may
+ * have requests of that size). EBUSY: the disk has a session: its daemon lives, or has not
  * ended yet. EEXIST: another disk has the name. EISCONN: this session has a disk. ENOMEM.
+ *
+ * When the disk is without a session for away_ms, the requests that wait and all that come fail
+ * (EIO), until it has one again.
  */
 struct ddraid_attach {
 	__u32 api;	      /* in: DDRAID_API_VERSION */
@@ -63,19 +66,18 @@ struct ddraid_attach {
 	__u32 zeroes_max;     /* in, out: present: most bytes of a ZEROES, a multiple; 0: none */
 	__u32 depth;	      /* in, out: present: requests per queue, 1..DDRAID_DEPTH_MAX */
 	__u32 queues;	      /* in, out: present: at most one per CPU; 0: one per CPU */
-	__u32 away_ms;	      /* in: how long requests wait without a session before they and all
-			       * that come fail (EIO), until there is one; 0: as long as it takes */
+	__u32 away_ms;	      /* in: patience without a session, see above; 0: endless */
 	__u32 index;	      /* out: the disk is ddraid<index> */
 	__u32 waiting;	      /* out: requests that were taken over */
 	__u64 size;	      /* in: bytes, a multiple of logical_block; the disk may grow */
-	__u64 cookie;	      /* in: kept for the next; out: of the session before, 0 if made anew */
+	__u64 cookie;	      /* in: kept for the next; out: of the last, 0: made anew */
 	__u8 uuid[DDRAID_UUID_BYTES]; /* in: of the array */
-	char name[DDRAID_NAME_BYTES]; /* in: of the array: letters, digits, "-_."; NUL at its end */
+	char name[DDRAID_NAME_BYTES]; /* in: letters, digits, "-_."; a NUL at its end */
 };
 
 /* ddraid_status.flags */
-#define DDRAID_SERVED (1u << 0)	 /* it has a session */
-#define DDRAID_FAILING (1u << 1) /* it was without one for longer than away_ms: requests fail */
+#define DDRAID_SERVED 0x1u  /* it has a session */
+#define DDRAID_FAILING 0x2u /* it was without one for longer than away_ms: requests fail */
 
 /*
  * STATUS. Of any session, bound or not. ENOENT: no disk has the UUID. ENOTCONN: an UUID of zeroes
@@ -86,9 +88,9 @@ struct ddraid_status {
 	char name[DDRAID_NAME_BYTES]; /* out, as all that follow */
 	__u32 index;
 	__u32 flags;
-	__u32 openers;	/* opens of the block device, a mount being one */
-	__u32 waiting;	/* requests that no daemon has been handed */
-	__u32 handed;	/* requests that a daemon has been handed and has not answered */
+	__u32 openers; /* opens of the block device, a mount being one */
+	__u32 waiting; /* requests that no daemon has been handed */
+	__u32 handed;  /* requests that a daemon has been handed and has not answered */
 	__u32 away_ms;
 	__s32 pid;	/* that attached, as the caller's pid namespace has it; 0: no session */
 	__u32 reserved; /* 0 */
@@ -105,13 +107,13 @@ enum ddraid_op {
 	DDRAID_ZEROES = 3, /* write zeroes; with DDRAID_UNMAP the space may be given back */
 };
 
-#define DDRAID_FUA (1u << 0)   /* WRITE, ZEROES: durable before it is answered */
-#define DDRAID_UNMAP (1u << 1) /* ZEROES */
+#define DDRAID_FUA 0x1u	  /* WRITE, ZEROES: durable before it is answered */
+#define DDRAID_UNMAP 0x2u /* ZEROES */
 
 /* A request, from the kernel. `tag` and `pass` together name it. */
 struct ddraid_request {
-	__u32 tag;    /* opaque; reused when the request has been answered */
-	__u32 op;     /* enum ddraid_op */
+	__u32 tag; /* opaque; reused when the request has been answered */
+	__u32 op;  /* enum ddraid_op */
 	__u32 flags;
 	__u32 bytes;
 	__u64 offset; /* bytes */
@@ -128,14 +130,15 @@ enum ddraid_what {
  * why it was not done, and then the request is as before: EINVAL, no such action, or not on such a
  * request; ESTALE, the session has no such request (it was answered, or never handed to it);
  * EFAULT, `data` can't be read or written.
+ *
+ * Of results, 0, -EIO, -ENOSPC, -ETIMEDOUT and -EOPNOTSUPP reach who waits; others become -EIO.
  */
 struct ddraid_action {
 	__u32 tag;
 	__u32 what; /* enum ddraid_what */
 	__u64 pass;
 	__u64 data;   /* READ DONE with result 0: its bytes; WRITE PULL: where they go; else 0 */
-	__s32 result; /* DONE: 0, -EIO, -ENOSPC, -EOPNOTSUPP (of ZEROES: never again), -ETIMEDOUT;
-		       * any other errno counts as -EIO. PULL: 0 */
+	__s32 result; /* DONE: 0 or -errno; PULL: 0 */
 	__s32 status; /* out: 0 or -errno */
 };
 
@@ -161,9 +164,9 @@ struct ddraid_exchange {
 /* Removes the session's disk; the session is free for another. EBUSY: it is open. ENOTCONN. */
 #define DDRAID_IOC_DETACH _IO(0xDD, 0x43)
 /*
- * The same, whoever has it open, as if it had been pulled out: every request fails with EIO, now and
- * later, and every open is good for nothing any more. What is attached then under the same UUID is
- * another disk, with another index, to be opened anew. The old device may stay visible for a moment.
+ * The same, whoever has it open, as if it had been pulled out: every request fails with EIO, now
+ * and later, and every open is good for nothing any more. What is attached then under the same UUID
+ * is another disk, with another index, to be opened anew. The old one may be seen for a moment yet.
  */
 #define DDRAID_IOC_REVOKE _IO(0xDD, 0x44)
 #define DDRAID_IOC_STATUS _IOWR(0xDD, 0x45, struct ddraid_status)
