@@ -217,6 +217,7 @@ cluster_up() {
 	for ((n = 1; n <= count; n++)); do
 		node_ready "$n" || return 1
 	done
+	[ "${LAB_BARE:-no}" = no ] || return 0
 	# shellcheck disable=SC2046 # words
 	cluster_wait_quorum 30 $(seq "$count")
 }

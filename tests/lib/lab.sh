@@ -20,6 +20,10 @@ CLUSTER_SLOWER=${CLUSTER_SLOWER:-3}
 CLUSTER_POLL=${CLUSTER_POLL:-0.2}
 LOAD_SLOWER=${LOAD_SLOWER:-15}
 export LOAD_BURST=${LOAD_BURST:-16} # so that there are several in flight now and then, nevertheless
+# A folder of lab-image's that is there, instead of the one in LAB_CACHE, which is made.
+LAB_GIVEN_IMAGE=${LAB_IMAGE:-}
+LAB_IMAGE=${LAB_IMAGE:-$LAB_CACHE/image}
+# LAB_CPUS (1), LAB_APPEND (words for the kernel), LAB_BARE=yes: a machine without corosync and DLM.
 
 lab_requires() {
 	local p
@@ -28,10 +32,27 @@ lab_requires() {
 	done
 }
 
+lab_image() {
+	if [ -n "$LAB_GIVEN_IMAGE" ]; then
+		[ -e "$LAB_IMAGE/made" ] || { cluster_say "LAB_IMAGE=$LAB_IMAGE: no image of tests/lib/lab-image is there"; return 1; }
+		return 0
+	fi
+	(flock 8 && bash "$CLUSTER_SRC/tests/lib/lab-image" "$LAB_IMAGE") 8>"$LAB_CACHE.lock" >&2
+}
+
+# What modules for the lab's kernel are built against.
+lab_kdir() {
+	local dir
+	dir=/usr/src/linux-headers-$(cat "$LAB_IMAGE/release")
+	[ ! -e "$LAB_IMAGE/build" ] || dir=$LAB_IMAGE/build
+	[ -e "$dir/Makefile" ] || { cluster_say "$dir is missing: the headers of the lab's kernel (tools/deps --lab)"; return 1; }
+	echo "$dir"
+}
+
 # What is there before the first node: the management network, keys, the service for the nodes' fence requests.
 lab_up() {
 	local n nodes=()
-	(flock 8 && bash "$CLUSTER_SRC/tests/lib/lab-image" "$LAB_CACHE/image") 8>"$LAB_CACHE.lock" >&2 || return 1
+	lab_image || return 1
 	ip -n "$CLUSTER_NAME-br" link add br1 type bridge forward_delay 0 stp_state 0 mcast_snooping 0 &&
 		ip -n "$CLUSTER_NAME-br" addr add 10.78.0.254/16 dev br1 &&
 		ip -n "$CLUSTER_NAME-br" link set lo up &&
@@ -64,7 +85,7 @@ node_power() {
 	local n=$1 dir=$CLUSTER_DIR/node$1 accel
 	rm -f "$dir/ready" "$dir/word.in" "$dir/word.out"
 	mkfifo "$dir/word.in" "$dir/word.out" || return 1
-	accel=$(cat "$LAB_CACHE/image/accel")
+	accel=$(cat "$LAB_IMAGE/accel")
 	[ "$accel" != tcg ] || accel=tcg,thread=multi
 	(
 		flock 9
@@ -72,9 +93,9 @@ node_power() {
 		lab_tap "n$n" br0 && lab_tap "m$n" br1 && date +%s%N >"$dir/boot_ns" &&
 			cluster_spawn "node$n" "$dir/log/console.log" "$CLUSTER_NAME-br" \
 				qemu-system-x86_64 -name "node$n" -nodefaults -no-reboot -display none \
-				-accel "$accel" -cpu max -smp 1 -m "$LAB_MEMORY" \
-				-kernel "$LAB_CACHE/image/vmlinux" -initrd "$LAB_CACHE/image/initrd" \
-				-append "console=ttyS0 quiet panic=-1 net.ifnames=0 mitigations=off lab_node=$n lab_dir=$CLUSTER_DIR lab_src=$CLUSTER_SRC lab_image=$LAB_CACHE/image ${LAB_APPEND:-}" \
+				-accel "$accel" -cpu max -smp "${LAB_CPUS:-1}" -m "$LAB_MEMORY" \
+				-kernel "$LAB_IMAGE/vmlinux" -initrd "$LAB_IMAGE/initrd" \
+				-append "console=ttyS0 quiet panic=-1 net.ifnames=0 mitigations=off lab_node=$n lab_dir=$CLUSTER_DIR lab_src=$CLUSTER_SRC lab_image=$LAB_IMAGE ${LAB_APPEND:-}" \
 				-serial stdio -monitor none -device virtio-serial-pci \
 				-chardev "pipe,id=word,path=$dir/word" -device virtserialport,chardev=word \
 				-netdev "tap,id=a,ifname=n$n,script=no,downscript=no" \
@@ -93,8 +114,9 @@ node_ready() {
 		tail -n 20 "$CLUSTER_DIR/node$n/log/console.log" >&2
 		return 1
 	}
-	wait_until 20 "a connection to node $n" lab_connect "$n" &&
-		node_spawn "$n" corosync corosync -f &&
+	wait_until 20 "a connection to node $n" lab_connect "$n" || return 1
+	[ "${LAB_BARE:-no}" = no ] || return 0
+	node_spawn "$n" corosync corosync -f &&
 		node_spawn "$n" dlm_controld sh -c 'until corosync-quorumtool -s >/dev/null 2>&1; do sleep 0.2; done
 			exec dlm_controld --foreground'
 }
