@@ -1,0 +1,35 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# The tests of the kernel driver on a kernel that looks for faults: KASAN, lockdep, kmemleak, debug objects
+# (tests/kmod/debug.config): debug-kernel.sh [TEST...]. Builds it from Debian's linux-source-6.1 in LAB_CACHE, which takes
+# 20 to 60 minutes once and 5 GB, then runs tests/kmod/run.sh. As root. --build: builds only.
+set -eu
+export top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
+cache=${LAB_CACHE:-/var/cache/ddraid-lab}
+dir=$cache/debug-kernel
+tar=/usr/src/linux-source-6.1.tar.xz
+
+[ -e "$tar" ] || { echo "debug-kernel: $tar is missing: install linux-source-6.1 flex bison bc libelf-dev libssl-dev" >&2; exit 1; }
+mkdir -p "$dir"
+# The source that it was unpacked from, and how it was configured.
+want=$(cat "$tar" "$top_srcdir/tests/kmod/debug.config" | sha256sum | cut -c1-32)
+if [ "$(cat "$dir/want" 2>/dev/null)" != "$want" ]; then
+	rm -rf "$dir/source" "$dir/build" "$dir/want"
+	mkdir "$dir/source" "$dir/build"
+	tar -xJf "$tar" -C "$dir/source" --strip-components=1
+	make -s -C "$dir/source" O="$dir/build" KCONFIG_ALLCONFIG="$top_srcdir/tests/kmod/debug.config" allnoconfig
+	while IFS='=' read -r name value; do
+		[ "$value" = n ] || grep -qx "$name=$value" "$dir/build/.config" ||
+			{ echo "debug-kernel: $name=$value did not make it into the configuration" >&2; exit 1; }
+	done < <(grep ^CONFIG_ "$top_srcdir/tests/kmod/debug.config")
+	echo "$want" >"$dir/want"
+fi
+make -s -C "$dir/build" -j"$(nproc)" LOCALVERSION=-ddraid-debug vmlinux modules
+bash "$top_srcdir/tests/lib/lab-image" "$dir/image" "$dir/build"
+[ "${1:-}" != --build ] || exit 0
+
+# All of it is several times slower.
+export LAB_IMAGE=$dir/image LAB_MEMORY=${LAB_MEMORY:-3072} LAB_APPEND=${LAB_APPEND:-"slub_debug=FZPU log_buf_len=16M kmemleak=on"}
+export KMOD_LIMIT=${KMOD_LIMIT:-400}
+exec bash "$top_srcdir/tests/kmod/run.sh" "$@"
