@@ -251,6 +251,7 @@ cluster_down() {
 	if [ -z "$CLUSTER_DIR" ] || [ ! -d "$CLUSTER_DIR/pids" ]; then return 0; fi
 	trap '' INT TERM HUP
 	trap - EXIT
+	[ "$CLUSTER_FLAVOUR" = netns ] || [ "${cluster_status:-0}" = 0 ] || lab_logs
 	[ -z "${CLUSTER_KEEP_LOGS:-}" ] || cluster_logs "$CLUSTER_KEEP_LOGS"
 	[ "$CLUSTER_FLAVOUR" = netns ] || lab_down
 	for f in "$CLUSTER_DIR"/pids/*.init; do
@@ -298,7 +299,7 @@ cluster_no_leftovers() {
 # cluster_logs DIR: copies what helps to understand a failure.
 cluster_logs() {
 	mkdir -p "$1"
-	(cd "$CLUSTER_DIR" && tar -cf - --ignore-failed-read fence.log node*/log node*/*.log \
+	(cd "$CLUSTER_DIR" && tar -cf - --ignore-failed-read ./*.log ./*.conf node*/log node*/*.log \
 		exporter*/*.log exporter*/req 2>/dev/null) | tar -C "$1" -xf -
 }
 

@@ -133,6 +133,17 @@ lab_connect() {
 	[ -s "$ssh.pid" ] && cluster_record "node$n.ssh" "$(cat "$ssh.pid")"
 }
 
+# What is in the machines' memory only goes to their log folders.
+lab_logs() {
+	local n
+	for n in "$CLUSTER_DIR"/node[1-9]; do
+		n=${n##*/node}
+		[ ! -S "$CLUSTER_DIR/s$n" ] || ! cluster_alive "node$n.init" || timeout 10 ssh "${LAB_SSH[@]}" -S "$CLUSTER_DIR/s$n" "node$n" \
+			"cd '$CLUSTER_DIR/node$n/log' && "'dmesg >dmesg; for w in status ls dump; do dlm_tool $w >dlm_tool.$w 2>&1; done; ps -ef >ps' \
+			</dev/null >/dev/null 2>&1 9>&-
+	done
+}
+
 lab_disconnect() {
 	! cluster_alive "node$1.ssh" || kill -KILL "$(cluster_pid "node$1.ssh")" 2>/dev/null
 	rm -f "$CLUSTER_DIR/pids/node$1.ssh" "$CLUSTER_DIR/s$1"
