@@ -76,6 +76,8 @@ leader-node-3		45	both	tests/cluster/scenarios/leader-node.sh propose-sent
 leader-node-4		45	both	tests/cluster/scenarios/leader-node.sh superblock-done
 leader-node-5		45	both	tests/cluster/scenarios/leader-node.sh commit-sent
 leader-node-6		45	both	tests/cluster/scenarios/leader-node.sh resync
+kmod			200	lab	tests/kmod/run.sh
+kmod-short		60	lab	tests/kmod/run.sh bad_input malformed killed revoke unload
 '
 
 usage() {
