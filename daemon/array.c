@@ -344,17 +344,20 @@ static void limit_in(struct array *a, uint32_t ms)
 struct stop {
 	struct task task;
 	struct array *a;
-	bool force;
+	enum array_stop_how how;
 	uint32_t clients;
 };
 
-static void stop_begin(struct array *a)
+static void stop_begin(struct array *a, enum array_stop_how how)
 {
 	struct event ev = {.type = EV_ADMIN};
 
 	array_phase(a, ARRAY_PHASE_STOP);
 	life_serving(a, false);
-	front_reset(a->front);
+	if (how == ARRAY_STOP_LEAVE)
+		front_hold(a->front);
+	else
+		front_reset(a->front);
 	ev.admin.cmd = ADMIN_STOP;
 	pump_push(a, &ev);
 	limit_in(a, a->env.conf->stop_ms);
@@ -365,8 +368,8 @@ static void stop_kept(struct task *t)
 	struct stop *s = (struct stop *)(void *)t;
 	struct array *a = s->a;
 
-	if (a->stop == STOP_ASKED) {
-		a->stop = STOP_NONE;
+	if (a->stop == ARRAY_STOP_ASKED) {
+		a->stop = 0;
 		a->env.kept(a, s->clients);
 	}
 	free(s);
@@ -378,15 +381,18 @@ static void stop_run(struct task *t)
 	struct array *a = s->a;
 	struct front_stats front = {0};
 
-	if (a->phase == ARRAY_PHASE_RUN && !s->force)
+	if (a->phase == ARRAY_PHASE_RUN && s->how == ARRAY_STOP_ASKED)
 		front_stats(a->front, &front);
+	/* Last, for it can't be taken back: a device that nobody has open goes away by it. */
+	if (!front.clients && disk_stop(a, s->how))
+		front.clients = disk_opens(a) ? disk_opens(a) : 1;
 	if (front.clients) {
 		s->clients = a->clients = front.clients; /* so the main thread is told */
 		mailbox_post(a->env.main, &s->task, stop_kept);
 		return;
 	}
 	if (a->phase == ARRAY_PHASE_RUN)
-		stop_begin(a);
+		stop_begin(a, s->how);
 	else if (a->phase < ARRAY_PHASE_STOP)
 		array_close(a);
 	free(s);
@@ -402,6 +408,7 @@ void array_close(struct array *a)
 	loop_timer_clear(a->loop, &a->again);
 	if (a->front && a->serving)
 		front_reset(a->front);
+	disk_stop(a, ARRAY_STOP_LEAVE);
 	life_serving(a, false);
 	if (a->joined && group_leave(a->group))
 		a->joined = false;
@@ -429,6 +436,7 @@ static void watch_fired(void *arg)
 	struct array *a = arg;
 
 	status_watch(a);
+	disk_advance(a);
 	life_clients(a);
 	loop_timer_set(a->loop, &a->watch, loop_now_us(a->loop) + ARRAY_WATCH_US);
 }
@@ -497,6 +505,7 @@ static void *thread_main(void *arg)
 	loop_timer_clear(a->loop, &a->limit);
 	loop_timer_clear(a->loop, &a->again);
 	group_close(a->group);
+	disk_close(a);
 	front_close(a->front);
 	if (a->e)
 		engine_free(a->e);
@@ -634,7 +643,7 @@ int array_start(struct array *a, bool force)
 	thread_state_clear(a);
 	a->failed[0] = '\0';
 	a->force = force;
-	a->stop = STOP_NONE;
+	a->stop = 0;
 	err = loop_new(&a->loop);
 	if (err)
 		return err;
@@ -661,17 +670,17 @@ int array_start(struct array *a, bool force)
 	return err;
 }
 
-void array_stop(struct array *a, bool force)
+void array_stop(struct array *a, enum array_stop_how how)
 {
 	struct stop *s;
 
 	_Static_assert(offsetof(struct stop, task) == 0, "found by its task");
-	if (!a->running || a->stop >= (force ? STOP_FORCED : STOP_ASKED))
+	if (!a->running || a->stop >= how)
 		return;
-	a->stop = force ? STOP_FORCED : STOP_ASKED;
+	a->stop = how;
 	s = calloc(1, sizeof(*s));
 	assert(s);
 	s->a = a;
-	s->force = force;
+	s->how = how;
 	mailbox_post(&a->box, &s->task, stop_run);
 }

@@ -42,6 +42,12 @@ struct array_env {
 	void (*ended)(struct array *a, const char *why);
 };
 
+enum array_stop_how {
+	ARRAY_STOP_ASKED = 1, /* not if it is open */
+	ARRAY_STOP_LEAVE,     /* the daemon ends: opens that can outlive it wait for the next */
+	ARRAY_STOP_FORCED,    /* cuts off whoever has it open */
+};
+
 enum array_phase {
 	ARRAY_PHASE_IDLE,
 	ARRAY_PHASE_GROUP,  /* waits for the cluster stack */
@@ -75,6 +81,10 @@ struct array_status {
 	uint32_t view_count, view[DDR_MAX_NODES];
 	struct array_dev_status dev[DDR_MAX_DEVS];
 	struct front_stats front;
+	enum attach_via attach;         /* as it is to be */
+	char device[64];                /* "" = there is none (yet) */
+	char disk_why[FRONT_WHY_BYTES]; /* why not */
+	struct front_stats disk;        /* its clients are its opens */
 	struct front_client client[ARRAY_STATUS_CLIENTS];
 	uint32_t client_count;
 	char listen[OPTION_LISTEN_MAX][OPTION_LISTEN_BYTES]; /* as it was started with, or "" */
@@ -103,10 +113,10 @@ const char *array_failed(const struct array *a);
 int array_start(struct array *a, bool force);
 /*
  * env.ended follows, within the configuration's stop_timeout and a little. But if a consumer has it
- * open, only if forced: else env.kept. That is decided on the engine's thread, so that nobody who
- * opened it a moment ago is cut off.
+ * open and it was only asked: env.kept. That is decided on the engine's thread, and of a block
+ * device by the kernel, so that nobody who opened it a moment ago is cut off.
  */
-void array_stop(struct array *a, bool force);
+void array_stop(struct array *a, enum array_stop_how how);
 
 /* Requests to the engine's thread. `done` comes on the main thread, when the array has ended
  * with -ESHUTDOWN. The struct is the caller's until then. */
@@ -134,5 +144,28 @@ struct array_admin {
 	struct array_admin *next;
 };
 void array_admin(struct array *a, struct array_admin *q);
+
+/*
+ * As what it is a block device of this node from now on; ATTACH_NONE: as none. Answered when the
+ * device is there, or gone. -EBUSY: it is open and force was not said, or it is there in another
+ * way. What is to be kept over restarts is the caller's business.
+ */
+struct array_attach {
+	struct task task;
+	struct array *array;
+	void (*done)(struct array_attach *q, int err, const char *why);
+	void *arg;
+	enum attach_via via;
+	bool force;
+	int err;
+	char why[FRONT_WHY_BYTES];
+};
+void array_attach(struct array *a, struct array_attach *q);
+
+/* Ends what is left of a device of an array that does not run; as front_ops.discard. */
+int attach_discard(const struct store_array *desc, bool force, char why[FRONT_WHY_BYTES]);
+
+/* Loads what the kernel needs for it. Blocks: the worker's. 0, or -errno with a sentence. */
+int attach_driver(enum attach_via via, char why[FRONT_WHY_BYTES]);
 
 #endif

@@ -6,6 +6,7 @@
  *	array.c		life: thread, phases, start and stop
  *	array_pump.c	events into the engine, outs out of it
  *	array_dev.c	members
+ *	array_disk.c	the array as a block device of this node
  *	array_life.c	incarnations, the record, fences: what goes by way of other threads
  *	array_status.c	looking in, and what is logged by itself
  *
@@ -65,13 +66,35 @@ struct waiting_msg {
 	uint8_t data[];
 };
 
+/* The array as a block device of this node; array_disk.c. */
+struct disk {
+	/* Of live.attach; or of the last one, until the sink has nothing of it. */
+	struct front *front;
+	bool loading; /* the worker sees to the driver */
+	uint64_t retry_us;
+	char why[FRONT_WHY_BYTES]; /* why there is no device, "" = it is not known yet */
+	struct array_attach *asked;
+	uint64_t asked_us;
+	bool undo;               /* it was not attached before that was asked */
+	struct ring ring, noted; /* the group's; the one that the note has */
+	/* Whose opens may go on, and what must be true for that. */
+	struct {
+		uint64_t inc; /* front_export's life; 0: nobody's */
+		struct ring ring;
+		struct epoch acked, proposed;
+		bool clean, judged;
+		bool ours; /* this life has decided */
+	} heir;
+	uint32_t made; /* devices, by this life */
+};
+
 struct array {
 	/* the main thread's */
 	struct array_env env;
 	struct store_array desc;
 	bool running;
 	bool force;
-	enum { STOP_NONE, STOP_ASKED, STOP_FORCED } stop;
+	enum array_stop_how stop; /* 0: was not told to */
 	char failed[ARRAY_WHY_BYTES];
 	struct mailbox box; /* to the engine thread */
 	struct task ended_task;
@@ -104,7 +127,8 @@ struct array {
 	uint32_t io_chunks;
 	uint32_t under_way; /* at members */
 
-	struct front *front;
+	struct front *front; /* NBD */
+	struct disk disk;
 	bool serving;
 	uint32_t clients; /* as the main thread was told */
 	bool removed;     /* OUT_REMOVED came, EV_RESTART has not gone */
@@ -153,6 +177,8 @@ void pump_tick(struct array *a);
 void pump_writable(struct array *a);
 void pump_drop_messages(struct array *a);
 void pump_free(struct array *a);
+/* What is served; its life is left 0. */
+void pump_export(const struct array *a, const struct geo *g, struct front_export *ex);
 
 /* array_dev.c */
 void dev_open_all(struct array *a);
@@ -178,6 +204,19 @@ void life_ended(struct array *a);
 void life_changed(struct array *a, uint32_t found, uint32_t added);
 void life_serving(struct array *a, bool yes);
 void life_clients(struct array *a); /* looks whether their number is another one */
+
+/* array_disk.c */
+void disk_loaded(struct array *a); /* the record is read, and not yet written anew */
+/* After each step of the engine, before its outs are done. */
+void disk_step(struct array *a, const struct event *ev);
+void disk_advance(struct array *a);
+void disk_removed(struct array *a); /* R6 */
+/* -EBUSY: it is open, and was only asked. */
+int disk_stop(struct array *a, enum array_stop_how how);
+void disk_close(struct array *a); /* the thread ends */
+uint32_t disk_opens(const struct array *a);
+void disk_status(const struct array *a, struct array_status *st);
+#define DISK_FRONT_ID 1u /* in its tags; the NBD front-end's is 0 */
 
 /* array_status.c */
 void status_fill(struct array *a, struct array_status *st);

@@ -173,6 +173,7 @@ void life_clients(struct array *a)
 	if (!a->front || a->phase == ARRAY_PHASE_CLOSE)
 		return;
 	front_stats(a->front, &front);
+	front.clients += disk_opens(a);
 	if (front.clients == a->clients)
 		return;
 	a->clients = front.clients;
@@ -237,6 +238,7 @@ static void loaded(struct array *a, struct life_task *t)
 		return;
 	}
 	a->rec = t->rec;
+	disk_loaded(a);
 	if (a->rec.clean || !a->rec.inc) {
 		a->fenced_inc = a->rec.inc;
 		life_begin(a);

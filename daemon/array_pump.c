@@ -131,6 +131,7 @@ static void out_removed(struct array *a)
 	a->removed = true;
 	if (a->serving)
 		front_reset(a->front);
+	disk_removed(a);
 	life_serving(a, false);
 }
 
@@ -155,7 +156,8 @@ static void do_out(struct array *a, const struct out *o)
 		life_record(a, &o->record);
 		break;
 	case OUT_IO_DONE:
-		front_complete(a->front, o->io_done.tag, o->io_done.err);
+		front_complete(o->io_done.tag >> 56 == DISK_FRONT_ID ? a->disk.front : a->front,
+			       o->io_done.tag, o->io_done.err);
 		break;
 	case OUT_ADMIN_DONE:
 		admin_answer(a, o);
@@ -182,6 +184,7 @@ static void step(struct array *a, struct event *ev)
 	ev->now_us = loop_clock_us(a->loop);
 	a->q.count = 0;
 	engine_step(a->e, ev, &a->q);
+	disk_step(a, ev);
 	dev_lease(a);
 	for (uint32_t i = 0; i < a->q.count; i++)
 		do_out(a, &a->q.v[i]);
@@ -190,9 +193,23 @@ static void step(struct array *a, struct event *ev)
 
 /* ---- turns ---------------------------------------------------------------------------------- */
 
+void pump_export(const struct array *a, const struct geo *g, struct front_export *ex)
+{
+	memset(ex, 0, sizeof(*ex));
+	strcpy(ex->name, a->live.name);
+	strcpy(ex->description, "ddraid array");
+	ex->size_bytes = g->size_bytes;
+	/* Writes of less than a stripe are not there yet (R20). */
+	ex->block_bytes = ex->preferred_bytes = g->p.stripe_bytes;
+	/* All data members once, before the parity moves on. */
+	ex->row_bytes = g->p.layout == GEO_ROTATE ? g->k * g->p.band_bytes : 0;
+	memcpy(ex->uuid, a->live.uuid, DDR_UUID_BYTES);
+}
+
 static void serve_check(struct array *a)
 {
 	struct front_export ex = {0};
+	char why[FRONT_WHY_BYTES];
 	struct engine_status st;
 	const struct geo *g;
 
@@ -200,14 +217,9 @@ static void serve_check(struct array *a)
 	g = engine_geo(a->e);
 	if (st.state != ENGINE_ACTIVE || !g)
 		return;
-	strcpy(ex.name, a->live.name);
-	strcpy(ex.description, "ddraid array");
-	ex.size_bytes = g->size_bytes;
-	/* Writes of less than a stripe are not there yet (R20). */
-	ex.block_bytes = ex.preferred_bytes = g->p.stripe_bytes;
-	if (front_serve(a->front, &ex)) {
-		array_fail(a, "an array of %llu bytes can't be served",
-			   (unsigned long long)g->size_bytes);
+	pump_export(a, g, &ex);
+	if (front_serve(a->front, &ex, why)) {
+		array_fail(a, "%s", why);
 		return;
 	}
 	life_serving(a, true);
@@ -230,6 +242,7 @@ static void pump_end(struct array *a)
 	}
 	if (!a->serving && !a->removed && a->phase == ARRAY_PHASE_RUN)
 		serve_check(a);
+	disk_advance(a);
 	if (a->stopped_cleanly && !a->under_way)
 		array_close(a);
 	if (a->phase != ARRAY_PHASE_CLOSE)

@@ -56,6 +56,7 @@ void status_fill(struct array *a, struct array_status *st)
 		front_stats(a->front, &st->front);
 		st->client_count = front_clients(a->front, st->client, ARRAY_STATUS_CLIENTS);
 	}
+	disk_status(a, st);
 	if (!a->e)
 		return;
 	engine_status(a->e, &st->engine);

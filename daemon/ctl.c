@@ -256,6 +256,12 @@ void ctl_take(struct ipc_req *r)
 	case DDRAID__CTL__REQUEST__BODY_GET:
 		get(r, q->get);
 		break;
+	case DDRAID__CTL__REQUEST__BODY_ATTACH:
+		request_attach(r);
+		break;
+	case DDRAID__CTL__REQUEST__BODY_DETACH:
+		request_detach(r);
+		break;
 	case DDRAID__CTL__REQUEST__BODY_WATCH:
 		request_watch(r);
 		break;

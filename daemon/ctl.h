@@ -42,4 +42,8 @@ void request_admin(struct ipc_req *r, struct known *k, enum admin_cmd cmd, uint3
 		   const char *uri);
 void request_add(struct ipc_req *r);
 
+/* ctl_attach.c */
+void request_attach(struct ipc_req *r);
+void request_detach(struct ipc_req *r);
+
 #endif

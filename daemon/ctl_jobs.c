@@ -470,7 +470,12 @@ static void stop_now(struct job *j)
 	char why[STORE_WHY_BYTES];
 
 	if (j->kind == JOB_FORGET) {
-		int err = manager_forget(j->k, why);
+		int err = 0;
+
+		if (!array_running(j->k->array))
+			err = attach_discard(&j->k->desc, j->force, why);
+		if (!err)
+			err = manager_forget(j->k, why);
 
 		if (err)
 			job_end(j, err, why);
@@ -519,14 +524,17 @@ static bool stop_may_not(struct job *j)
 static void stop_asked(struct array_query *q, int err)
 {
 	struct job *j = q->arg;
-	char text[256];
+	uint32_t clients = err ? 0 : q->status.front.clients + q->status.disk.clients;
+	char text[256], device[96] = "";
 
-	if (!err && q->status.front.clients && !j->force) {
+	if (clients && !j->force) {
+		if (q->status.disk.clients)
+			snprintf(device, sizeof(device), ", %u of them as %s",
+				 q->status.disk.clients, q->status.device);
 		snprintf(text, sizeof(text),
-			 "%s is in use: %u client%s open; close what uses it, or --force to end "
+			 "%s is in use: %u client%s open%s; close what uses it, or --force to end "
 			 "that",
-			 j->k->desc.name, q->status.front.clients,
-			 q->status.front.clients == 1 ? " has it" : "s have it");
+			 j->k->desc.name, clients, clients == 1 ? " has it" : "s have it", device);
 		job_end(j, -EBUSY, text);
 		return;
 	}

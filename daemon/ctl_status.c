@@ -125,10 +125,10 @@ static void counters(struct status_msg *m, const struct array_status *st)
 	p->page_writes = st->engine.page_writes;
 	p->lock_requests = st->engine.lock_requests;
 	p->parity_fixed = st->engine.parity_fixed;
-	p->reads = st->front.requests[FRONT_READ];
-	p->writes = st->front.requests[FRONT_WRITE];
-	p->read_bytes = st->front.read_bytes;
-	p->write_bytes = st->front.write_bytes;
+	p->reads = st->front.requests[FRONT_READ] + st->disk.requests[FRONT_READ];
+	p->writes = st->front.requests[FRONT_WRITE] + st->disk.requests[FRONT_WRITE];
+	p->read_bytes = st->front.read_bytes + st->disk.read_bytes;
+	p->write_bytes = st->front.write_bytes + st->disk.write_bytes;
 	p->resync_bytes = st->engine.resync_bytes;
 	p->read_resync_bytes = st->engine.read_resync_bytes;
 	p->unreadable_reads = st->engine.unreadable_reads;
@@ -443,9 +443,27 @@ static void front_end(struct status_msg *m, const struct known *k, const struct 
 		c->ios = from->requests < UINT32_MAX ? (uint32_t)from->requests : UINT32_MAX;
 		p->client[p->n_client++] = c;
 	}
-	m->msg.front_end = keep(m, malloc(sizeof(p)));
-	m->msg.front_end[0] = p;
-	m->msg.n_front_end = 1;
+	m->msg.front_end[m->msg.n_front_end++] = p;
+}
+
+static void block_device(struct status_msg *m, const struct known *k, const struct array_status *st)
+{
+	Ddraid__Ctl__FrontEnd *p;
+	char text[DDR_NAME_BYTES + 32];
+
+	if (!st->attach)
+		return;
+	p = keep(m, malloc(sizeof(*p)));
+	*p = (Ddraid__Ctl__FrontEnd)DDRAID__CTL__FRONT_END__INIT;
+	snprintf(text, sizeof(text), "/dev/ddraid/%s", k->desc.name);
+	p->kind = st->attach == ATTACH_SHIM ? "shim" : "nbd device";
+	p->address = keep_text(m, text);
+	p->device = keep_text(m, st->device);
+	p->error = keep_text(m, st->disk_why);
+	p->opens = st->disk.clients;
+	p->waiting = st->disk.waiting;
+	p->inflight = st->disk.inflight;
+	m->msg.front_end[m->msg.n_front_end++] = p;
 }
 
 static void engine_part(struct status_msg *m, const struct array_status *st)
@@ -499,5 +517,7 @@ void status_make(struct status_msg *m, const struct known *k, const struct array
 	}
 	engine_part(m, st);
 	nodes(m, k, st);
+	m->msg.front_end = keep(m, calloc(2, sizeof(Ddraid__Ctl__FrontEnd *)));
 	front_end(m, k, st);
+	block_device(m, k, st);
 }

@@ -13,7 +13,8 @@ static struct front_ops *types;
 void front_register(struct front_ops *ops)
 {
 	assert(!front_find(ops->name));
-	assert(ops->open && ops->serve && ops->complete && ops->reset && ops->close && ops->stats);
+	assert(ops->open && ops->serve && ops->complete && ops->reset && ops->hold);
+	assert(ops->close && ops->stats);
 	ops->next = types;
 	types = ops;
 }

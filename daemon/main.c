@@ -5,7 +5,8 @@
  *	arguments, configuration	errors go to the terminal
  *	background			a parent stays until it is known how the rest went
  *	fence helper			forked while there are no threads, locks, or locked memory
- *	PR_SET_IO_FLUSHER, mlockall	threads inherit the first; stacks count for the second
+ *	oom_score_adj, PR_SET_IO_FLUSHER, mlockall	threads inherit the second; stacks count for
+ *			the third
  *	state directory			locked: one daemon per directory
  *	loop, worker, IPC, arrays	an engine thread for each
  *
@@ -168,8 +169,23 @@ static void configure(const struct args *a)
 
 /* ---- what the process is -------------------------------------------------------------------- */
 
+/* Who is killed to make room must not be who has to write it. Children don't inherit it: the fence
+ * helper was forked before. */
+static void protect_from_oom(void)
+{
+	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+	if (fd < 0 || write(fd, "-1000", 5) < 0)
+		daemon_warn("this process can't be kept from the OOM killer (%s): run ddraidd with "
+			    "CAP_SYS_RESOURCE",
+			    strerror(errno));
+	if (fd >= 0)
+		close(fd);
+}
+
 static void protect_process(void)
 {
+	protect_from_oom();
 	if (prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) < 0)
 		daemon_warn("this process can't be marked as an I/O flusher (%s): under memory "
 			    "pressure it may wait for itself; run ddraidd with CAP_SYS_RESOURCE",

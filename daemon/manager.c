@@ -294,11 +294,15 @@ static bool to_run(const struct known *k)
 	return k->here == HERE_ON || (k->here == HERE_FOLLOWS && k->desc.started);
 }
 
-static bool stop_forced(const struct known *k)
+static enum array_stop_how stop_how(const struct known *k)
 {
-	if (k->desc.forgotten || closing)
-		return true;
-	return k->here == HERE_OFF ? k->stop_force : k->desc.stop_forced;
+	bool force = k->here == HERE_OFF ? k->stop_force : k->desc.stop_forced;
+
+	if (k->desc.forgotten)
+		return ARRAY_STOP_FORCED;
+	if (closing)
+		return ARRAY_STOP_LEAVE;
+	return force ? ARRAY_STOP_FORCED : ARRAY_STOP_ASKED;
 }
 
 static void follow(struct known *k)
@@ -312,7 +316,7 @@ static void follow(struct known *k)
 		want = false;
 
 	if (!want && array_running(k->array)) {
-		array_stop(k->array, stop_forced(k));
+		array_stop(k->array, stop_how(k));
 		return;
 	}
 	if (k->desc.forgotten) {
@@ -536,6 +540,7 @@ static void desc_take(struct store_array *known, const struct store_array *desc)
 
 	*known = *desc;
 	known->ran = was.ran;
+	known->attach = was.attach;
 	for (uint32_t i = 0; i < desc->count && i < was.count; i++) {
 		bool moved = !was.guessed && strcmp(desc->agreed[i], was.agreed[i]) != 0;
 
@@ -601,6 +606,15 @@ int manager_change(struct store_array *desc, bool force)
 	return err < 0 ? err : 0;
 }
 
+void manager_attach(struct known *k, enum attach_via via)
+{
+	if (k->desc.attach == via)
+		return;
+	k->desc.attach = via;
+	k->stored = false;
+	put(k);
+}
+
 int manager_say(struct known *k, bool start, bool force)
 {
 	struct store_array desc = k->desc;
@@ -642,7 +656,7 @@ void manager_stop_all(void (*done)(void))
 	closing = true;
 	all_stopped = done;
 	for (uint32_t i = 0; i < count; i++)
-		array_stop(table[i]->array, true);
+		array_stop(table[i]->array, ARRAY_STOP_LEAVE);
 	if (!manager_running()) {
 		all_stopped = NULL;
 		done();

@@ -9,6 +9,7 @@
  *	said = 3			the version in which that was last said; only if it was
  *	stop_forced = yes		only if it was
  *	ran = yes
+ *	attach = shim			this node's: by what it is a block device; only if it is
  *	member = nbd://...		once per member, in the order of their index: this node's
  *URI agreed = nbd://...		likewise: the URI that all nodes were told option KEY =
  *VALUE		see options.h end = yes			the last line: the file is whole
@@ -180,6 +181,8 @@ int store_put_array(const struct store_array *a, char why[STORE_WHY_BYTES])
 		fprintf(f, "said = %" PRIu64 "\n", a->said);
 	if (a->stop_forced)
 		fprintf(f, "stop_forced = yes\n");
+	if (a->attach)
+		fprintf(f, "attach = %s\n", attach_via_name(a->attach));
 	for (uint32_t i = 0; i < a->count; i++)
 		fprintf(f, "member = %s\n", a->uri[i]);
 	for (uint32_t i = 0; i < a->count && !a->guessed; i++)
@@ -195,6 +198,23 @@ int store_put_array(const struct store_array *a, char why[STORE_WHY_BYTES])
 	err = file_put(name, text, bytes, why);
 	free(text);
 	return err;
+}
+
+const char *attach_via_name(enum attach_via via)
+{
+	static const char *const name[] = {
+	    [ATTACH_NONE] = "", [ATTACH_SHIM] = "shim", [ATTACH_NBD] = "nbd"};
+
+	return name[via];
+}
+
+int attach_via_parse(const char *name, enum attach_via *via)
+{
+	for (*via = ATTACH_SHIM; *via <= ATTACH_NBD; (*via)++) {
+		if (!strcmp(name, attach_via_name(*via)))
+			return 0;
+	}
+	return -EINVAL;
 }
 
 static int take_flag(const char *value, bool *flag)
@@ -239,6 +259,8 @@ static int take_key(struct store_array *a, const char *key, const char *value, c
 		return take_flag(value, &a->forgotten);
 	if (!strcmp(key, "ran"))
 		return take_flag(value, &a->ran);
+	if (!strcmp(key, "attach"))
+		return attach_via_parse(value, &a->attach);
 	if (!strcmp(key, "end"))
 		return take_flag(value, &end);
 	if (!strncmp(key, "option ", 7))

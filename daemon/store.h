@@ -29,6 +29,14 @@
 #define STORE_MAX_ARRAYS 64
 #define STORE_MAX_FORGOTTEN 1024
 
+/* How an array is a block device of this node. */
+enum attach_via { ATTACH_NONE, ATTACH_SHIM, ATTACH_NBD };
+
+/* "shim"; "" for ATTACH_NONE. */
+const char *attach_via_name(enum attach_via via);
+/* -EINVAL: there is no such way. */
+int attach_via_parse(const char *name, enum attach_via *via);
+
 struct store_array {
 	char name[DDR_NAME_BYTES];
 	uint8_t uuid[DDR_UUID_BYTES];
@@ -39,6 +47,7 @@ struct store_array {
 	bool forgotten;   /* never again: its UUID is in the list of the forgotten. Not written */
 	bool ran;         /* was started on this node: there must be a record */
 	bool guessed;     /* its file has no `agreed`, which is what this node has. Not written */
+	enum attach_via attach; /* on this node; told nobody */
 	uint32_t count;
 	/* By index of the member: where this node reaches it, and where the cluster says it is.
 	 * They differ if somebody gave this node a URI of its own. Only the second is told to

@@ -271,13 +271,16 @@ static bool export_fits(const struct front_export *ex)
 	       (p & (p - 1)) == 0;
 }
 
-static int front_nbd_serve(struct front *front, const struct front_export *ex)
+static int front_nbd_serve(struct front *front, const struct front_export *ex, char *why)
 {
 	struct front_nbd *f = nbd_of(front);
 
 	assert(!f->serving);
-	if (!export_fits(ex))
+	if (!export_fits(ex)) {
+		snprintf(why, FRONT_WHY_BYTES, "an array of %llu bytes can't be served by NBD",
+			 (unsigned long long)ex->size_bytes);
 		return -EINVAL;
+	}
 	f->shared.ex = *ex;
 	f->serving = true;
 	if (may_accept(f))
@@ -340,6 +343,7 @@ static struct front_ops nbd_ops = {
     .serve = front_nbd_serve,
     .complete = front_nbd_complete,
     .reset = front_nbd_reset,
+    .hold = front_nbd_reset, /* no connection outlives the daemon */
     .close = front_nbd_close,
     .stats = front_nbd_stats,
     .clients = front_nbd_clients,

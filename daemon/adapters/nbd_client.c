@@ -707,6 +707,21 @@ struct nbd_client *nbd_client_new(struct nbd_shared *s, uint16_t index, int fd, 
 	return c;
 }
 
+struct nbd_client *nbd_client_connected(struct nbd_shared *s, uint16_t index, int fd,
+					const char *name)
+{
+	struct nbd_client *c = nbd_client_new(s, index, fd, name);
+
+	if (c)
+		nbd_proto_init_connected(&c->proto, &s->ex);
+	return c;
+}
+
+void nbd_client_cut(struct nbd_client *c)
+{
+	client_close(c);
+}
+
 void nbd_client_reset(struct nbd_client *c)
 {
 	uint8_t out[NBD_CLIENT_REQS * NBD_REPLY_BYTES];

@@ -154,6 +154,11 @@ void nbd_log(struct nbd_shared *s, const struct nbd_client *c, int priority, con
 
 /* Takes over the connected, nonblocking fd. NULL: no memory, and fd is closed. */
 struct nbd_client *nbd_client_new(struct nbd_shared *s, uint16_t index, int fd, const char *name);
+/* The same, of one that has nothing to negotiate. */
+struct nbd_client *nbd_client_connected(struct nbd_shared *s, uint16_t index, int fd,
+					const char *name);
+/* Ends the connection without a word: nothing more is answered on it. */
+void nbd_client_cut(struct nbd_client *c);
 /* The sink is done with one request. */
 void nbd_client_complete(struct nbd_client *c, uint8_t slot, uint32_t generation, int err);
 /* R6: answers what runs with EIO if the client takes it at once, and closes. */

@@ -201,6 +201,15 @@ void nbd_proto_init(struct nbd_proto *p, const struct front_export *ex)
 	put16(p, NBD_FLAG_FIXED_NEWSTYLE | NBD_FLAG_NO_ZEROES);
 }
 
+void nbd_proto_init_connected(struct nbd_proto *p, const struct front_export *ex)
+{
+	memset(p, 0, offsetof(struct nbd_proto, in));
+	p->ex = ex;
+	p->fixed = p->no_zeroes = true;
+	p->state = NBD_S_REQUEST;
+	p->need = REQUEST_HEAD_BYTES;
+}
+
 static enum nbd_event step_flags(struct nbd_proto *p)
 {
 	uint32_t flags = get32(p->in);

@@ -95,6 +95,9 @@ struct nbd_proto {
 /* Ready for a fresh connection; the server's greeting is in the output. */
 void nbd_proto_init(struct nbd_proto *p, const struct front_export *ex);
 
+/* Ready for a client's first request: both know the export, nothing was negotiated. */
+void nbd_proto_init_connected(struct nbd_proto *p, const struct front_export *ex);
+
 /* Takes in[0..bytes) up to the next event; *used says how many bytes went in. */
 enum nbd_event nbd_proto_feed(struct nbd_proto *p, const uint8_t *in, size_t bytes, size_t *used);
 

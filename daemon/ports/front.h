@@ -12,7 +12,13 @@
  *   front_open    ------> shut
  *   front_serve   shut -> serving    the array is assembled: its size is known
  *   front_reset   any  -> shut       R6: this node was removed; every open ends
+ *   front_hold    any  -> shut       the daemon is about to end; opens stay where they can
+ *   front_remove  any  -> shut       consumers are to have no array here, if none has it open
  *   front_close   any  -> closed
+ *
+ * What a consumer has opened may outlive the daemon (a disk of the kernel's does, an NBD connection
+ * does not): it waits then, and the next daemon goes on with it, if front_export.life is the same.
+ * So nothing but front_reset, front_remove and another `life` ends an open.
  *
  * Requests simply wait in the sink while I/O may not run (quorum lost, fence under way): there is
  * no pause. All calls, in both directions, are made on the thread that runs cfg.loop, and none
@@ -69,7 +75,8 @@ struct front_cfg {
 	struct front_sink sink;
 	uint8_t id; /* unique among the runtime's front-ends */
 	/* Where consumers find it, in the words of that front-end; up to the first NULL. NBD:
-	 * "unix:/path", "tcp:127.0.0.1:10809", "tcp:[::1]:10809" (loopback only). */
+	 * "unix:/path", "tcp:127.0.0.1:10809", "tcp:[::1]:10809" (loopback only). shim: none, the
+	 * device follows from the array's name. */
 	const char *listen[FRONT_MAX_LISTEN];
 };
 
@@ -82,6 +89,15 @@ struct front_export {
 				    * least DDR_BLOCK_BYTES; 0 = DDR_BLOCK_BYTES */
 	uint32_t preferred_bytes;  /* what a consumer had best align to: the stripe; a power of
 				    * two, DDR_BLOCK_BYTES..DDR_MAX_FRONT_IO_BYTES */
+	uint32_t row_bytes;        /* what a streaming consumer had best take at once: a multiple
+				    * of preferred_bytes, or 0 */
+	uint8_t uuid[DDR_UUID_BYTES];
+	/*
+	 * For opens that outlive the daemon: a name, not 0, kept with what is opened from now on.
+	 * Opens that are there under the same name go on, with all their requests that wait; those
+	 * under another end before anybody is let in, as by front_reset (R6).
+	 */
+	uint64_t life;
 };
 
 static inline uint32_t front_block_bytes(const struct front_export *ex)
@@ -101,6 +117,7 @@ struct front_stats {
 	uint64_t rejected;            /* requests answered with an error without asking the sink */
 	uint64_t failed;              /* requests that the sink failed */
 	uint64_t read_bytes, write_bytes; /* asked for by these; zeroes not counted */
+	uint32_t waiting;                 /* requests that were not taken in yet, if it is known */
 };
 
 #define FRONT_PEER_BYTES 64
@@ -114,18 +131,28 @@ struct front_client {
 
 /* One kind of front-end. Registered by FRONT_REGISTER in its own source. */
 struct front_ops {
-	const char *name; /* in configuration: "nbd" */
+	const char *name; /* in configuration: "nbd", "shim" */
 	/* Required. Claims the addresses. 0, or -errno with a sentence in why (FRONT_WHY_BYTES)
 	 * that names the object, the cause and the remedy. */
 	int (*open)(const struct front_cfg *cfg, struct front **out, char *why);
 	/* Required. As the functions below of the same names. */
-	int (*serve)(struct front *f, const struct front_export *ex);
+	int (*serve)(struct front *f, const struct front_export *ex, char *why);
 	void (*complete)(struct front *f, uint64_t tag, int err);
 	void (*reset)(struct front *f);
+	void (*hold)(struct front *f);
 	void (*close)(struct front *f);
 	void (*stats)(const struct front *f, struct front_stats *st);
 	/* Optional. */
 	uint32_t (*clients)(const struct front *f, struct front_client *list, uint32_t room);
+	int (*remove)(struct front *f);
+	const char *(*device)(const struct front *f);
+	/*
+	 * For what outlived a daemon and has no front-end that serves it: the array does not run,
+	 * or can't. Ends it, as front_reset (force) or front_remove. 0 also if there is nothing;
+	 * -EBUSY: it is open and not forced, or another daemon serves it; -errno, with a sentence.
+	 * Any thread.
+	 */
+	int (*discard)(const char *name, const uint8_t uuid[DDR_UUID_BYTES], bool force, char *why);
 	struct front_ops *next; /* the registry's */
 };
 
@@ -147,10 +174,11 @@ void front_register(struct front_ops *ops);
 /* NULL: no such front-end is built in. */
 const struct front_ops *front_find(const char *name);
 
-/* Lets consumers in. -EINVAL: the export is out of bounds. Only when shut. */
-static inline int front_serve(struct front *f, const struct front_export *ex)
+/* Lets consumers in. 0, or -errno with a sentence in why (FRONT_WHY_BYTES); -EINVAL: the export is
+ * out of bounds; -EBUSY: what is open is still another daemon's, try again. Only when shut. */
+static inline int front_serve(struct front *f, const struct front_export *ex, char *why)
 {
-	return f->ops->serve(f, ex);
+	return f->ops->serve(f, ex, why);
 }
 
 /* Answers a request: err 0 or -errno, any. Exactly once per submit. An unknown tag is a broken
@@ -171,6 +199,30 @@ static inline void front_reset(struct front *f)
 	f->ops->reset(f);
 }
 
+/*
+ * Takes in nothing more. What is in flight is answered as the sink completes it, but for errors:
+ * the end of the daemon is no reason to fail a request that the next one will take over. Where
+ * opens can't outlive the daemon it is front_reset.
+ */
+static inline void front_hold(struct front *f)
+{
+	f->ops->hold(f);
+}
+
+/* Consumers find no array here any more. 0; -EBUSY: it is open, and nothing has changed, nor can
+ * anybody who opened it in the same moment be cut off. 0 where opens end by themselves. */
+static inline int front_remove(struct front *f)
+{
+	return f->ops->remove ? f->ops->remove(f) : 0;
+}
+
+/* The block device that consumers open while it serves; NULL: there is none. Valid until the next
+ * call of a hook. */
+static inline const char *front_device(const struct front *f)
+{
+	return f->ops->device ? f->ops->device(f) : NULL;
+}
+
 /* After a reset, inflight 0 means that the sink has no buffer of this front-end any more. */
 static inline void front_stats(const struct front *f, struct front_stats *st)
 {
@@ -184,8 +236,9 @@ static inline uint32_t front_clients(const struct front *f, struct front_client 
 	return f->ops->clients ? f->ops->clients(f, list, room) : 0;
 }
 
-/* Ends everything, as after front_reset. The sink must not touch the buffers of requests that it
- * has not completed, and must not complete them. Not from within submit. NULL is fine. */
+/* Ends everything of this daemon's; opens that can outlive it stay (front_hold). The sink must not
+ * touch the buffers of requests that it has not completed, and must not complete them. Not from
+ * within submit. NULL is fine. */
 static inline void front_close(struct front *f)
 {
 	if (f)

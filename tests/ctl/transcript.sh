@@ -275,6 +275,39 @@ new "forget"
 reply 'final: true'
 run forget vol0 --force
 
+new "attach"
+reply 'final: true attached { via: "shim" device: "/dev/ddraid0" link: "/dev/ddraid/vol0" }'
+run attach vol0
+
+new "attach, as JSON, by one way"
+reply 'final: true attached { via: "nbd" device: "/dev/nbd3" link: "/dev/ddraid/vol0" }'
+run attach vol0 --via nbd --json
+
+new "attach is refused"
+reply 'final: true err: -95 error: "vol0 is not attached: the kernel has no driver ddraid"'
+run attach vol0 --via=shim
+
+new "status of block devices"
+reply "status { $rebuilding front_end { kind: \"shim\" address: \"/dev/ddraid/vol1\" device: \"/dev/ddraid0\" opens: 1 inflight: 12 waiting: 3 } }"
+reply 'final: true status { name: "vol2" state: ARRAY_ACTIVE front_end { kind: "nbd" address: "nbd://x" } front_end { kind: "nbd device" address: "/dev/ddraid/vol2" error: "the kernel has no driver nbd" } }'
+run status
+
+new "status of a block device, as JSON"
+reply 'final: true status { name: "vol2" state: ARRAY_ACTIVE front_end { kind: "shim" address: "/dev/ddraid/vol2" device: "/dev/ddraid7" opens: 2 } }'
+run status --json
+
+new "detach"
+reply 'final: true'
+run detach vol0
+
+new "detach what is open"
+reply 'final: true err: -16 error: "/dev/ddraid0 is open (1 open: a mount, a process, or another device on it); close it"'
+run detach vol0
+
+new "detach it all the same"
+reply 'final: true'
+run detach vol0 --force
+
 new "nodes"
 reply "final: true nodes { quorate: true cluster: \"lab\" node { id: 1 name: \"n1\" state: NODE_ACTIVE self: true address: \"10.0.0.1\" leader: true array: \"vol0\" }
 	node { id: 2 name: \"n2\" state: NODE_OFFLINE since_ms: 90061000 address: \"10.0.0.2\" } }"
@@ -379,6 +412,12 @@ no_daemon create vol0 --order 1 --force=yes a b c
 no_daemon set vol0
 no_daemon set --daemon log_level=debug
 no_daemon get
+no_daemon attach
+no_daemon attach vol0 --via
+no_daemon attach vol0 --via floppy
+no_daemon attach vol0 vol1
+no_daemon attach vol0 --force
+no_daemon detach vol0 --via nbd
 no_daemon status --timeout 0
 no_daemon help create
 no_daemon help frobnicate

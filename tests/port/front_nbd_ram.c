@@ -166,7 +166,7 @@ static void command(struct ram *r, const char *line)
 	else if (strcmp(line, "reset") == 0)
 		front_reset(r->front);
 	else if (strcmp(line, "serve") == 0)
-		assert(front_serve(r->front, &r->ex) == 0);
+		assert(front_serve(r->front, &r->ex, (char[FRONT_WHY_BYTES]){0}) == 0);
 	else if (strcmp(line, "stats") == 0)
 		print_stats(r);
 	else if (strcmp(line, "quit") == 0)
@@ -279,8 +279,8 @@ int main(int argc, char **argv)
 	}
 	if (control)
 		control_open(&r, control);
-	if (front_serve(r.front, &r.ex) < 0) {
-		fprintf(stderr, "this size can't be served\n");
+	if (front_serve(r.front, &r.ex, why) < 0) {
+		fprintf(stderr, "%s\n", why);
 		return 1;
 	}
 	if (loop_run(r.loop) < 0)

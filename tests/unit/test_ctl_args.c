@@ -107,7 +107,8 @@ static const char *const vocabulary[] = {
     "--wait",    "--",      "-",       "-h",        "--help",   "--stripe",
     "--stripe=", "--set",   "a=b",     "=",         "4K",       "99999999999999999999",
     "vol0",      "nbd://x", "",        "--=",       "--daemon", "--timeout",
-    "1",         "2",       "--ipc",   "%s%n"};
+    "1",         "2",       "--ipc",   "%s%n",      "attach",   "detach",
+    "--via",     "shim"};
 
 /* Words of the language and of none, in any order: an answer, in bounds, and a reason when refused.
  */

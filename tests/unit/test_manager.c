@@ -56,10 +56,10 @@ int array_start(struct array *a, bool force)
 }
 
 /* Ends only when the test says so. */
-void array_stop(struct array *a, bool force)
+void array_stop(struct array *a, enum array_stop_how how)
 {
 	a->stops++;
-	a->forced += force;
+	a->forced += how == ARRAY_STOP_FORCED;
 }
 
 bool array_running(const struct array *a)
@@ -758,6 +758,72 @@ static void damage_is_gone(void)
 
 	CHECK_EQ_U64(manager_count(), 2);
 	CHECK_EQ_INT(manager_apply(&two, false), 1);
+}
+
+static void attach_it(void)
+{
+	struct store_array d = desc_of(1, "vol0");
+
+	d.started = true;
+	CHECK_EQ_INT(manager_change(&d, false), 0);
+	settle();
+	told_count = 0;
+	manager_attach(manager_find("vol0", false), ATTACH_SHIM);
+	CHECK_EQ_INT((int)told_count, 0);
+}
+
+/* A change that another node made, and told. */
+static void still_attached_after_news(void)
+{
+	struct known *k = manager_find("vol0", false);
+	struct store_array d = desc_of(1, "vol0");
+
+	CHECK_EQ_INT((int)k->desc.attach, ATTACH_SHIM);
+	d.version = 9;
+	d.started = true;
+	memcpy(d.agreed, d.uri, sizeof(d.agreed));
+	CHECK_EQ_INT(manager_apply(&d, false), 1);
+	CHECK_EQ_U64(k->desc.version, 9);
+	CHECK_EQ_INT((int)k->desc.attach, ATTACH_SHIM);
+}
+
+static void detach_it(void)
+{
+	struct known *k = manager_find("vol0", false);
+
+	CHECK_EQ_INT((int)k->desc.attach, ATTACH_SHIM);
+	CHECK_EQ_U64(k->desc.version, 9);
+	manager_attach(k, ATTACH_NONE);
+}
+
+static void not_attached(void)
+{
+	CHECK_EQ_INT((int)manager_find("vol0", false)->desc.attach, ATTACH_NONE);
+}
+
+TEST(an_attach_is_this_nodes_own_and_kept_over_restarts)
+{
+	fresh_dir();
+	life(attach_it);
+	life(still_attached_after_news);
+	life(detach_it);
+	life(not_attached);
+	remove_dir();
+}
+
+static void damaged_by_its_attach(void)
+{
+	CHECK(manager_find("vol0", false)->damaged);
+}
+
+TEST(an_attach_that_nobody_knows_is_damage)
+{
+	fresh_dir();
+	file_write("vol0.array",
+		   "version = 1\nname = vol0\nuuid = 00000000-0000-0000-0000-000000000001\n"
+		   "started = no\nran = no\nattach = floppy\nmember = /dev/a\nend = yes\n");
+	life(damaged_by_its_attach);
+	remove_dir();
 }
 
 TEST(a_damaged_file_refuses_one_array_only)

@@ -19,11 +19,13 @@
 #define ALL (BIT(CMD_COUNT) - 1)
 #define PRINTS                                                                                     \
 	(BIT(CMD_CREATE) | BIT(CMD_STATUS) | BIT(CMD_NODES) | BIT(CMD_SET) | BIT(CMD_GET) |        \
-	 BIT(CMD_VERSION) | BIT(CMD_EXAMINE))
+	 BIT(CMD_VERSION) | BIT(CMD_EXAMINE) | BIT(CMD_ATTACH))
 #define WAITS                                                                                      \
 	(BIT(CMD_CREATE) | BIT(CMD_START) | BIT(CMD_STOP) | BIT(CMD_STATUS) | BIT(CMD_ADD) |       \
 	 BIT(CMD_READD))
-#define FORCES (BIT(CMD_CREATE) | BIT(CMD_START) | BIT(CMD_STOP) | BIT(CMD_ADD) | BIT(CMD_FORGET))
+#define FORCES                                                                                     \
+	(BIT(CMD_CREATE) | BIT(CMD_START) | BIT(CMD_STOP) | BIT(CMD_ADD) | BIT(CMD_FORGET) |       \
+	 BIT(CMD_DETACH))
 
 static const struct {
 	const char *name;
@@ -47,6 +49,10 @@ static const struct {
 		 "put a new device in a member's place and rebuild onto it"},
     [CMD_READD] = {"re-add", 2, 2, "re-add NAME MEMBER [--wait]",
 		   "take a member back with what it missed"},
+    [CMD_ATTACH] = {"attach", 1, 1, "attach NAME [--via shim|nbd] [--json]",
+		    "make the array a block device of this node, now and after each start"},
+    [CMD_DETACH] = {"detach", 1, 1, "detach NAME [--force]",
+		    "take that block device away, if nobody has it open"},
     [CMD_FORGET] = {"forget", 1, 1, "forget NAME [--force]",
 		    "make all nodes forget a stopped array; its members stay as they are"},
     [CMD_NODES] = {"nodes", 0, 0, "nodes [--json]", "the nodes of the cluster"},
@@ -142,6 +148,15 @@ static int set_setting(struct args *a, char *value, const char **why)
 	return 0;
 }
 
+static int set_via(struct args *a, char *value, const char **why)
+{
+	if (strcmp(value, "shim") && strcmp(value, "nbd"))
+		return refuse(why,
+			      "the way is shim (ddraid's driver) or nbd (the kernel's NBD client)");
+	a->via = value;
+	return 0;
+}
+
 static int set_ipc(struct args *a, char *value, const char **why)
 {
 	if (array_name_check(value, NULL))
@@ -162,6 +177,7 @@ static const struct option options[] = {
     {"zeroed", BIT(CMD_CREATE), FLAG(zeroed)},
     {"force", FORCES, FLAG(force)},
     {"all-nodes", BIT(CMD_START) | BIT(CMD_STOP), FLAG(all_nodes)},
+    {"via", BIT(CMD_ATTACH), set_via, 0},
     {"ranges", BIT(CMD_STATUS) | BIT(CMD_EXAMINE), FLAG(ranges)},
     {"daemon", BIT(CMD_GET), FLAG(daemon)},
     {"json", PRINTS, FLAG(json)},

@@ -23,6 +23,8 @@ enum command {
 	CMD_FAIL,
 	CMD_ADD,
 	CMD_READD,
+	CMD_ATTACH,
+	CMD_DETACH,
 	CMD_FORGET,
 	CMD_NODES,
 	CMD_SET,
@@ -39,6 +41,7 @@ struct args {
 	char **word; /* into words */
 	char *words[ARGS_MAX_WORDS];
 	const char *ipc; /* libqb's service name */
+	const char *via; /* attach; NULL = whatever the kernel has */
 	bool json, wait, force, all_nodes, ranges, daemon, zeroed;
 	bool version;       /* --version: nothing else counts */
 	uint64_t timeout_s; /* 0 = none */

@@ -268,6 +268,50 @@ int change_run(struct ipc *c, const struct args *a)
 	return status;
 }
 
+/* --- attach, detach --- */
+
+static int take_attached(void *arg, const Reply *reply)
+{
+	const struct args *a = arg;
+	const Ddraid__Ctl__Attached *at = reply->attached;
+	char device[160], link[160], via[32];
+	struct json j = {.out = stdout};
+
+	if (reply->body_case != DDRAID__CTL__REPLY__BODY_ATTACHED)
+		return EXIT_OK;
+	if (!a->json) {
+		printf("%s (%s, by %s)\n", text_clean(link, sizeof(link), at->link),
+		       text_clean(device, sizeof(device), at->device),
+		       text_clean(via, sizeof(via), at->via));
+		return EXIT_OK;
+	}
+	json_open(&j, NULL, '{');
+	json_text(&j, "link", at->link);
+	json_text(&j, "device", at->device);
+	json_text(&j, "via", at->via);
+	json_close(&j, '}');
+	return EXIT_OK;
+}
+
+int attach_run(struct ipc *c, const struct args *a)
+{
+	Ddraid__Ctl__Attach attach = DDRAID__CTL__ATTACH__INIT;
+	Ddraid__Ctl__Detach detach = DDRAID__CTL__DETACH__INIT;
+	Request request = REQUEST_INIT;
+
+	attach.array = detach.array = a->word[0];
+	if (a->cmd == CMD_ATTACH) {
+		attach.via = (char *)(a->via ? a->via : "");
+		request.body_case = DDRAID__CTL__REQUEST__BODY_ATTACH;
+		request.attach = &attach;
+	} else {
+		detach.force = a->force;
+		request.body_case = DDRAID__CTL__REQUEST__BODY_DETACH;
+		request.detach = &detach;
+	}
+	return ipc_request(c, &request, a->timeout_s, take_attached, (void *)a);
+}
+
 /* --- set, get --- */
 
 struct settings {

@@ -69,6 +69,7 @@ int status_run(struct ipc *c, const struct args *a);
 int nodes_run(struct ipc *c, const struct args *a);
 int create_command(struct ipc *c, const struct args *a);
 int change_run(struct ipc *c, const struct args *a); /* start, stop, fail, add, re-add, forget */
+int attach_run(struct ipc *c, const struct args *a); /* detach, too */
 int settings_run(struct ipc *c, const struct args *a);
 int version_run(struct ipc *c, const struct args *a); /* c NULL: no daemon */
 int examine_run(const struct args *a);

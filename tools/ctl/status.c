@@ -333,6 +333,16 @@ static void show_recoveries(const Array *s)
 	table_print(&t, stdout, 2);
 }
 
+static void show_device(const Ddraid__Ctl__FrontEnd *f)
+{
+	if (f->device[0])
+		line(f->kind, "%s, %s, %u open%s, %u requests under way, %u waiting", f->address,
+		     f->device, f->opens, f->opens == 1 ? "" : "s", f->inflight, f->waiting);
+	else
+		line(f->kind, "%s is not there%s%s", f->address, f->error[0] ? ": " : " yet",
+		     f->error);
+}
+
 static void show_front_ends(const Array *s)
 {
 	struct table t = {.columns = 3};
@@ -342,6 +352,10 @@ static void show_front_ends(const Array *s)
 		const Ddraid__Ctl__FrontEnd *f = s->front_end[i];
 
 		printf("\n");
+		if (strcmp(f->kind, "nbd")) {
+			show_device(f);
+			continue;
+		}
 		line(f->kind, "%s, %zu client%s", f->address, f->n_client,
 		     f->n_client == 1 ? "" : "s");
 		for (size_t k = 0; k < f->n_also; k++)
@@ -539,6 +553,13 @@ static void json_front_end(struct json *j, const Ddraid__Ctl__FrontEnd *f)
 		json_close(j, '}');
 	}
 	json_close(j, ']');
+	if (strcmp(f->kind, "nbd")) {
+		json_text_or_null(j, "device", f->device);
+		json_text_or_null(j, "error", f->error);
+		json_number(j, "opens", f->opens);
+		json_number(j, "requests_under_way", f->inflight);
+		json_number(j, "requests_waiting", f->waiting);
+	}
 	json_close(j, '}');
 }
 

@@ -1,0 +1,660 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The block device front-end where ddraid's own driver is not: /dev/nbdN, by the kernel's NBD
+ * client. The kernel is given one end of a pair of sockets by netlink; the other is an NBD client
+ * like any other (nbd_client.c), but for the negotiation, which was never needed: both ends are
+ * ours.
+ *
+ *	state	/dev/nbdN				next
+ *	SHUT	not ours				SERVING (serve)
+ *	SERVING	connected				SHUT (reset, remove), HELD (hold, or the
+ *							connection broke)
+ *	HELD	ours, without a connection: it waits	SHUT (reset, remove), SERVING (serve)
+ *
+ * The device is found again by the identifier that it was connected with, "ddraid:UUID:LIFE",
+ * which the kernel shows in /sys/block/nbdN/backend and asks for when the connection is replaced.
+ * What was not answered on the old connection the kernel sends again on the new one,
+ * IO_TIMEOUT_MS later.
+ *
+ * One connection: of several, the kernel takes each for broken that has not answered within its
+ * request timeout; of a single one with no such timeout it only says so in its log. An array may
+ * hold requests for longer.
+ *
+ * The kernel does not tell who has the device open. front_remove looks for who that may be:
+ * descriptors, mounts, swap, devices on top. One that opens it in that very moment finds it gone.
+ */
+#include <assert.h>
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/nbd-netlink.h>
+#include <netlink/genl/ctrl.h>
+#include <netlink/genl/genl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include "daemon/adapters/nbd_client.h"
+#include "daemon/ports/front.h"
+
+#define ID_BYTES 80
+/* How long the kernel waits for a new connection: until there is one. Its timer takes no more. */
+#define AWAY_S (365u * 86400u)
+/* Of NBD's protocol: there are flags; flush, FUA and trim are known. The client of 6.1 has no
+ * write-zeroes. */
+#define SERVER_FLAGS (1u << 0 | 1u << 2 | 1u << 3 | 1u << 5)
+#define IO_TIMEOUT_MS 10000u
+#define BUFFER_BYTES (1 << 20) /* of the sockets */
+
+enum knbd_state { KNBD_SHUT, KNBD_SERVING, KNBD_HELD };
+
+struct front_knbd {
+	struct front front; /* must be first */
+	struct nbd_shared shared;
+	enum knbd_state state;
+	struct nbd_client *client;
+	struct loop_hook hook;
+	struct nl_sock *nl;
+	int family;
+	uint32_t index;
+	char id[ID_BYTES]; /* of the device that we have */
+	char device[32];
+};
+
+static struct front_knbd *knbd_of(struct front *front)
+{
+	return (struct front_knbd *)(void *)front;
+}
+
+/* ---- /sys ----------------------------------------------------------------------------------- */
+
+/* A word from a file; "" if there is none. */
+static void file_word(char *text, size_t bytes, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void file_word(char *text, size_t bytes, const char *format, ...)
+{
+	char path[300];
+	va_list ap;
+	ssize_t n;
+	int fd;
+
+	va_start(ap, format);
+	vsnprintf(path, sizeof(path), format, ap);
+	va_end(ap);
+	text[0] = '\0';
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	n = read(fd, text, bytes - 1);
+	close(fd);
+	text[n > 0 ? n : 0] = '\0';
+	text[strcspn(text, "\n")] = '\0';
+}
+
+/* What all of an array's begin with; its length. */
+static size_t id_prefix(char id[ID_BYTES], const uint8_t uuid[DDR_UUID_BYTES])
+{
+	size_t at = (size_t)sprintf(id, "ddraid:");
+
+	for (int i = 0; i < DDR_UUID_BYTES; i++)
+		at += (size_t)sprintf(id + at, "%02x", uuid[i]);
+	return at + (size_t)sprintf(id + at, ":");
+}
+
+/*
+ * The next device of this array that is connected, or waits for it. One that was disconnected keeps
+ * its identifier for as long as somebody has it open, but no process.
+ */
+static bool device_next(DIR *dir, const char *prefix, size_t bytes, uint32_t *index,
+			char id[ID_BYTES])
+{
+	struct dirent *d;
+
+	while (dir && (d = readdir(dir))) {
+		char *end, pid[32];
+
+		if (strncmp(d->d_name, "nbd", 3) || !isdigit((unsigned char)d->d_name[3]))
+			continue;
+		*index = (uint32_t)strtoul(d->d_name + 3, &end, 10);
+		file_word(id, ID_BYTES, "/sys/block/%.20s/backend", d->d_name);
+		file_word(pid, sizeof(pid), "/sys/block/%.20s/pid", d->d_name);
+		if (!*end && !strncmp(id, prefix, bytes) && pid[0] && strcmp(pid, "0") != 0)
+			return true;
+	}
+	return false;
+}
+
+/* ---- who has it open ------------------------------------------------------------------------ */
+
+/* How many lines of a table of the kernel's begin with, or have as a word, this device. */
+static uint32_t lines_with(const char *path, const char *word)
+{
+	FILE *f = fopen(path, "re");
+	char line[4096];
+	uint32_t n = 0;
+
+	while (f && fgets(line, sizeof(line), f)) {
+		for (char *save, *w = strtok_r(line, " \t\n", &save); w;
+		     w = strtok_r(NULL, " \t\n", &save)) {
+			if (!strcmp(w, word)) {
+				n++;
+				break;
+			}
+		}
+	}
+	if (f)
+		fclose(f);
+	return n;
+}
+
+static uint32_t entries(const char *path)
+{
+	DIR *dir = opendir(path);
+	struct dirent *d;
+	uint32_t n = 0;
+
+	while (dir && (d = readdir(dir)))
+		n += d->d_name[0] != '.';
+	if (dir)
+		closedir(dir);
+	return n;
+}
+
+/* Mounts, swap, devices on top. */
+static uint32_t kernel_opens(const struct front_knbd *f)
+{
+	char path[64], number[32];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "/sys/block/nbd%u/holders", f->index);
+	if (stat(f->device, &st) < 0)
+		return 0;
+	snprintf(number, sizeof(number), "%u:%u", major(st.st_rdev), minor(st.st_rdev));
+	return entries(path) + lines_with("/proc/self/mountinfo", number) +
+	       lines_with("/proc/swaps", f->device);
+}
+
+static uint32_t fds_of(const char *pid, dev_t device)
+{
+	char path[64];
+	DIR *dir;
+	struct dirent *d;
+	struct stat st;
+	uint32_t n = 0;
+
+	snprintf(path, sizeof(path), "/proc/%.20s/fd", pid);
+	dir = opendir(path);
+	while (dir && (d = readdir(dir))) {
+		if (d->d_name[0] != '.' && !fstatat(dirfd(dir), d->d_name, &st, 0))
+			n += S_ISBLK(st.st_mode) && st.st_rdev == device;
+	}
+	if (dir)
+		closedir(dir);
+	return n;
+}
+
+static uint32_t process_opens(const struct front_knbd *f)
+{
+	struct stat st;
+	struct dirent *d;
+	uint32_t n = 0;
+	DIR *dir;
+
+	if (stat(f->device, &st) < 0)
+		return 0;
+	dir = opendir("/proc");
+	while (dir && (d = readdir(dir))) {
+		if (isdigit((unsigned char)d->d_name[0]))
+			n += fds_of(d->d_name, st.st_rdev);
+	}
+	if (dir)
+		closedir(dir);
+	return n;
+}
+
+/* ---- netlink -------------------------------------------------------------------------------- */
+
+static struct nl_msg *message_new(const struct front_knbd *f, uint8_t command)
+{
+	struct nl_msg *m = nlmsg_alloc();
+
+	assert(m && genlmsg_put(m, NL_AUTO_PORT, NL_AUTO_SEQ, f->family, 0, 0, command, 0));
+	return m;
+}
+
+struct talk {
+	bool done;
+	int err;
+	int64_t index;
+};
+
+static int on_reply(struct nl_msg *m, void *arg)
+{
+	struct nlattr *attr[NBD_ATTR_MAX + 1];
+	struct talk *t = arg;
+
+	if (!genlmsg_parse(nlmsg_hdr(m), 0, attr, NBD_ATTR_MAX, NULL) && attr[NBD_ATTR_INDEX])
+		t->index = nla_get_u32(attr[NBD_ATTR_INDEX]);
+	return NL_OK;
+}
+
+static int on_ack(struct nl_msg *m, void *arg)
+{
+	struct talk *t = arg;
+
+	(void)m;
+	t->done = true;
+	return NL_STOP;
+}
+
+static int on_error(struct sockaddr_nl *from, struct nlmsgerr *e, void *arg)
+{
+	struct talk *t = arg;
+
+	(void)from;
+	t->err = e->error;
+	t->done = true;
+	return NL_STOP;
+}
+
+/* Sends m and waits for what the kernel says to it, which it does before the send is over. */
+static int message_send(struct front_knbd *f, struct nl_msg *m, int64_t *index)
+{
+	struct nl_cb *cb = nl_cb_alloc(NL_CB_DEFAULT);
+	struct talk t = {.index = -1};
+
+	assert(cb);
+	nl_cb_set(cb, NL_CB_VALID, NL_CB_CUSTOM, on_reply, &t);
+	nl_cb_set(cb, NL_CB_ACK, NL_CB_CUSTOM, on_ack, &t);
+	nl_cb_err(cb, NL_CB_CUSTOM, on_error, &t);
+	if (nl_send_auto(f->nl, m) < 0)
+		t.err = -EIO;
+	nlmsg_free(m);
+	while (!t.err && !t.done) {
+		if (nl_recvmsgs(f->nl, cb) < 0 && !t.done)
+			t.err = -EIO;
+	}
+	nl_cb_put(cb);
+	if (index)
+		*index = t.index;
+	return t.err;
+}
+
+static void put_socket(struct nl_msg *m, int fd)
+{
+	struct nlattr *list = nla_nest_start(m, NBD_ATTR_SOCKETS), *item;
+
+	item = nla_nest_start(m, NBD_SOCK_ITEM);
+	NLA_PUT_U32(m, NBD_SOCK_FD, (uint32_t)fd);
+	nla_nest_end(m, item);
+	nla_nest_end(m, list);
+	return;
+nla_put_failure:
+	assert(!"one page holds it");
+}
+
+static int connect_new(struct front_knbd *f, const struct front_export *ex, int fd)
+{
+	struct nl_msg *m = message_new(f, NBD_CMD_CONNECT);
+	int64_t index = -1;
+	int err;
+
+	NLA_PUT_U64(m, NBD_ATTR_SIZE_BYTES, ex->size_bytes);
+	NLA_PUT_U64(m, NBD_ATTR_BLOCK_SIZE_BYTES, front_block_bytes(ex));
+	NLA_PUT_U64(m, NBD_ATTR_SERVER_FLAGS, SERVER_FLAGS);
+	NLA_PUT_U64(m, NBD_ATTR_DEAD_CONN_TIMEOUT, AWAY_S);
+	NLA_PUT_STRING(m, NBD_ATTR_BACKEND_IDENTIFIER, f->id);
+	put_socket(m, fd);
+	err = message_send(f, m, &index);
+	f->index = (uint32_t)index;
+	return err || index >= 0 ? err : -EIO;
+nla_put_failure:
+	assert(!"one page holds it");
+	return -ENOMEM;
+}
+
+static int connect_again(struct front_knbd *f, int fd)
+{
+	struct nl_msg *m = message_new(f, NBD_CMD_RECONFIGURE);
+
+	NLA_PUT_U32(m, NBD_ATTR_INDEX, f->index);
+	NLA_PUT_STRING(m, NBD_ATTR_BACKEND_IDENTIFIER, f->id);
+	put_socket(m, fd);
+	return message_send(f, m, NULL);
+nla_put_failure:
+	assert(!"one page holds it");
+	return -ENOMEM;
+}
+
+static int disconnect(struct front_knbd *f, uint32_t index)
+{
+	struct nl_msg *m = message_new(f, NBD_CMD_DISCONNECT);
+
+	NLA_PUT_U32(m, NBD_ATTR_INDEX, index);
+	return message_send(f, m, NULL);
+nla_put_failure:
+	assert(!"one page holds it");
+	return -ENOMEM;
+}
+
+/* ---- the connection ------------------------------------------------------------------------- */
+
+static void client_gone(struct nbd_shared *s, uint32_t index)
+{
+	struct front_knbd *f =
+	    (struct front_knbd *)((char *)s - offsetof(struct front_knbd, shared));
+
+	(void)index;
+	f->client = NULL;
+}
+
+static bool turn_end(void *arg)
+{
+	struct front_knbd *f = arg;
+	bool again = nbd_clients_attend(&f->shared);
+
+	if (f->state == KNBD_SERVING && (!f->client || f->client->state != NBD_C_OPEN)) {
+		nbd_log(&f->shared, NULL, LOG_ERR,
+			"%s: the kernel has ended the connection; it gets another one", f->device);
+		f->state = KNBD_HELD;
+	}
+	return again;
+}
+
+/* One end for the kernel; the other is f->client. */
+static int client_make(struct front_knbd *f, int *kernel_fd)
+{
+	int fd[2], bytes = BUFFER_BYTES, err;
+
+	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fd) < 0)
+		return -errno;
+	for (int i = 0; i < 2; i++)
+		setsockopt(fd[i], SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+	/* Only ours: the kernel's end blocks. */
+	err = fcntl(fd[1], F_SETFL, O_RDWR | O_NONBLOCK) < 0 ? -errno : 0;
+	if (err) {
+		close(fd[1]);
+	} else {
+		f->client = nbd_client_connected(&f->shared, 0, fd[1], "kernel");
+		err = f->client ? 0 : -ENOMEM;
+	}
+	if (err)
+		close(fd[0]);
+	else
+		*kernel_fd = fd[0];
+	return err;
+}
+
+/* ---- the port's hooks ----------------------------------------------------------------------- */
+
+/* When what the last connection did not answer is sent again. */
+static void io_timeout_set(struct front_knbd *f)
+{
+	char path[64];
+	int fd;
+
+	snprintf(path, sizeof(path), "/sys/block/nbd%u/queue/io_timeout", f->index);
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || dprintf(fd, "%u", IO_TIMEOUT_MS) < 0)
+		nbd_log(&f->shared, NULL, LOG_WARNING,
+			"%s can't be set: after a restart of ddraidd requests wait for 30 s", path);
+	if (fd >= 0)
+		close(fd);
+}
+
+/* Names the device that is to be ours; true: it is there already. Others of this array end. */
+static bool others_end(struct front_knbd *f, const struct front_export *ex)
+{
+	size_t prefix = id_prefix(f->id, ex->uuid);
+	DIR *dir = opendir("/sys/block");
+	char id[ID_BYTES];
+	uint32_t index;
+	bool heir = false;
+
+	sprintf(f->id + prefix, "%016llx", (unsigned long long)ex->life);
+	while (device_next(dir, f->id, prefix, &index, id)) {
+		if (!strcmp(id, f->id)) {
+			f->index = index;
+			heir = true;
+			continue;
+		}
+		nbd_log(&f->shared, NULL, LOG_ERR,
+			"/dev/nbd%u of an earlier life is disconnected: opens of it fail (R6)",
+			index);
+		disconnect(f, index);
+	}
+	if (dir)
+		closedir(dir);
+	return heir;
+}
+
+static int device_take(struct front_knbd *f, const struct front_export *ex, char *why)
+{
+	bool heir = others_end(f, ex);
+	int fd = -1, err = client_make(f, &fd);
+
+	if (!err) {
+		err = heir ? connect_again(f, fd) : connect_new(f, ex, fd);
+		if (err && heir) { /* somebody has disconnected it */
+			heir = false;
+			err = connect_new(f, ex, fd);
+		}
+		close(fd);
+		if (err)
+			nbd_client_cut(f->client);
+	}
+	if (err) {
+		snprintf(why, FRONT_WHY_BYTES, "the kernel's NBD client takes no device: %s",
+			 strerror(-err));
+		return err;
+	}
+	snprintf(f->device, sizeof(f->device), "/dev/nbd%u", f->index);
+	if (heir)
+		nbd_log(&f->shared, NULL, LOG_NOTICE, "%s is taken over", f->device);
+	else
+		io_timeout_set(f);
+	return 0;
+}
+
+static int front_knbd_serve(struct front *front, const struct front_export *ex, char *why)
+{
+	struct front_knbd *f = knbd_of(front);
+	long page = sysconf(_SC_PAGESIZE);
+	int err;
+
+	assert(f->state != KNBD_SERVING);
+	if (!ex->size_bytes || ex->size_bytes % front_block_bytes(ex) ||
+	    ex->size_bytes > INT64_MAX || !memchr(ex->name, 0, sizeof(ex->name))) {
+		snprintf(why, FRONT_WHY_BYTES, "an array of %llu bytes can't be a device",
+			 (unsigned long long)ex->size_bytes);
+		return -EINVAL;
+	}
+	if (front_block_bytes(ex) > page) {
+		snprintf(why, FRONT_WHY_BYTES,
+			 "the blocks of %.64s have %u bytes, and those of the kernel's devices at "
+			 "most %ld: use it by NBD (qemu takes such blocks), or make it with a "
+			 "--stripe of that size",
+			 ex->name, front_block_bytes(ex), page);
+		return -EINVAL;
+	}
+	if (f->client) {
+		snprintf(why, FRONT_WHY_BYTES, "requests of its last connection have not ended");
+		return -EBUSY;
+	}
+	f->shared.ex = *ex;
+	err = device_take(f, ex, why);
+	if (err) {
+		f->state = KNBD_SHUT;
+		return err;
+	}
+	f->state = KNBD_SERVING;
+	return 0;
+}
+
+static void front_knbd_complete(struct front *front, uint64_t tag, int err)
+{
+	struct front_knbd *f = knbd_of(front);
+
+	assert(tag >> 56 == f->shared.id && f->client);
+	nbd_client_complete(f->client, tag >> 32 & 0xff, (uint32_t)tag, err);
+}
+
+/* The kernel keeps what was not answered, and sends it again. */
+static void front_knbd_hold(struct front *front)
+{
+	struct front_knbd *f = knbd_of(front);
+
+	if (f->state != KNBD_SERVING)
+		return;
+	f->state = KNBD_HELD;
+	if (f->client)
+		nbd_client_cut(f->client);
+}
+
+static void front_knbd_reset(struct front *front)
+{
+	struct front_knbd *f = knbd_of(front);
+	int err;
+
+	if (f->state == KNBD_SHUT)
+		return;
+	f->state = KNBD_SHUT;
+	/* First the kernel: it must not send again what is failed now. */
+	err = disconnect(f, f->index);
+	if (err)
+		nbd_log(&f->shared, NULL, LOG_ERR, "%s can't be disconnected: %s", f->device,
+			strerror(-err));
+	else
+		nbd_log(&f->shared, NULL, LOG_NOTICE, "%s is disconnected: opens of it fail",
+			f->device);
+	f->shared.stats.dropped++;
+	if (f->client)
+		nbd_client_cut(f->client);
+}
+
+static int front_knbd_remove(struct front *front)
+{
+	struct front_knbd *f = knbd_of(front);
+
+	if (f->state == KNBD_SHUT)
+		return 0;
+	if (kernel_opens(f) || process_opens(f))
+		return -EBUSY;
+	front_knbd_reset(front);
+	return 0;
+}
+
+static void front_knbd_close(struct front *front)
+{
+	struct front_knbd *f = knbd_of(front);
+
+	if (f->client) {
+		nbd_client_cut(f->client);
+		nbd_client_free(f->client);
+	}
+	loop_hook_del(f->shared.loop, &f->hook);
+	nbd_shared_fini(&f->shared);
+	nl_socket_free(f->nl);
+	free(f);
+}
+
+static void front_knbd_stats(const struct front *front, struct front_stats *st)
+{
+	const struct front_knbd *f = (const struct front_knbd *)(const void *)front;
+
+	*st = f->shared.stats;
+	st->clients = f->state == KNBD_SHUT ? 0 : kernel_opens(f);
+}
+
+static const char *front_knbd_device(const struct front *front)
+{
+	const struct front_knbd *f = (const struct front_knbd *)(const void *)front;
+
+	return f->state == KNBD_SERVING ? f->device : NULL;
+}
+
+static bool netlink_open(struct front_knbd *f)
+{
+	f->nl = nl_socket_alloc();
+	f->family = f->nl && !genl_connect(f->nl) ? genl_ctrl_resolve(f->nl, "nbd") : -1;
+	return f->family >= 0;
+}
+
+static int front_knbd_discard(const char *name, const uint8_t uuid[DDR_UUID_BYTES], bool force,
+			      char *why)
+{
+	struct front_knbd f = {0};
+	char id[ID_BYTES], found[ID_BYTES];
+	size_t prefix = id_prefix(id, uuid);
+	DIR *dir = opendir("/sys/block");
+	int err = 0;
+
+	while (!err && device_next(dir, id, prefix, &f.index, found)) {
+		snprintf(f.device, sizeof(f.device), "/dev/nbd%u", f.index);
+		if (!force && (kernel_opens(&f) || process_opens(&f))) {
+			snprintf(
+			    why, FRONT_WHY_BYTES,
+			    "%s is open, and waits for the array; close it, or --force to make "
+			    "all of its requests fail",
+			    f.device);
+			err = -EBUSY;
+			continue;
+		}
+		err = f.nl || netlink_open(&f) ? disconnect(&f, f.index) : -EIO;
+		if (err)
+			snprintf(why, FRONT_WHY_BYTES, "%s of %s can't be disconnected: %s",
+				 f.device, name, strerror(-err));
+	}
+	if (dir)
+		closedir(dir);
+	nl_socket_free(f.nl);
+	return err;
+}
+
+static struct front_ops knbd_ops;
+
+static int front_knbd_open(const struct front_cfg *cfg, struct front **out, char *why)
+{
+	struct front_knbd *f = calloc(1, sizeof(*f));
+
+	if (!f) {
+		snprintf(why, FRONT_WHY_BYTES, "can't make a device: out of memory");
+		return -ENOMEM;
+	}
+	f->front.ops = &knbd_ops;
+	nbd_shared_init(&f->shared, cfg);
+	f->shared.gone = client_gone;
+	f->hook = (struct loop_hook){.run = turn_end, .arg = f};
+	loop_hook_add(cfg->loop, &f->hook);
+	if (!netlink_open(f)) {
+		snprintf(why, FRONT_WHY_BYTES,
+			 "the kernel's NBD client can't be reached by netlink: load it (modprobe "
+			 "nbd), and run ddraidd in the machine's own network namespace");
+		front_knbd_close(&f->front);
+		return -EOPNOTSUPP;
+	}
+	*out = &f->front;
+	return 0;
+}
+
+static struct front_ops knbd_ops = {
+    .name = "knbd",
+    .open = front_knbd_open,
+    .serve = front_knbd_serve,
+    .complete = front_knbd_complete,
+    .reset = front_knbd_reset,
+    .hold = front_knbd_hold,
+    .close = front_knbd_close,
+    .stats = front_knbd_stats,
+    .remove = front_knbd_remove,
+    .device = front_knbd_device,
+    .discard = front_knbd_discard,
+};
+FRONT_REGISTER(knbd_ops)

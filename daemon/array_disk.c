@@ -1,0 +1,544 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The array as a block device of this node: a second front-end, by the driver that `attach`
+ * named. It is there as long as live.attach says so and the engine serves:
+ *
+ *	no driver -> loading (the worker) -> front-end open, shut -> served: the device is there
+ *
+ * What goes wrong is tried again, but for the first time after `attach`, whose asker gets the
+ * answer.
+ *
+ * Whose opens go on (R6). A device outlives the daemon; its consumer waits. A life that follows
+ * may take over what waits only if no node can have taken this one for removed meanwhile, for
+ * then the consumer may run elsewhere by now. It may, if all of this is so:
+ *
+ * - The device has the name that the note has: the incarnation that made it (front_export.life).
+ *   The note, NAME.life in the run directory, is written by whoever serves.
+ * - The ring is the one of the note: corosync has installed no other membership since the last
+ *   life was, by the note, one of those who serve in it. So nobody was in a quorate view without
+ *   this node.
+ * - The last life ended cleanly: it left, and was not missed. Or the newest epoch that this life
+ *   finds committed is one that the earlier lives acknowledged: the others fence a departed
+ *   incarnation and then commit an epoch, before they grant anything (leader.c). So they waited
+ *   all the time. What a full fence after restart_wait comes to is such an epoch.
+ *
+ * The ring is compared when the device is served. The epoch is judged by the first map that a life
+ * goes by, before anything that it acknowledges itself can be on disk; a judgement against it
+ * removes the note, so that it holds for all later lives as well. A life that can't know ends what
+ * was open.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "daemon/array_int.h"
+
+#define AGAIN_US 5000000ull  /* after a failure */
+#define BUSY_US 200000ull    /* after one that passes: an earlier daemon has not ended yet */
+#define LOST_US 1000000ull   /* after a device that was lost at once */
+#define ASKED_US 20000000ull /* how long `attach` waits for the array to serve */
+#define LINKS "/dev/ddraid"
+
+static void disk_answer(struct array *a, int err, const char *why);
+
+/* ---- the driver ------------------------------------------------------------------------------ */
+
+struct load {
+	struct task task;
+	struct array *a;
+	enum attach_via via;
+	int err;
+	char why[FRONT_WHY_BYTES];
+};
+
+/* ---- the note ------------------------------------------------------------------------------- */
+
+static void note_path(const struct array *a, char path[STORE_PATH_BYTES], const char *suffix)
+{
+	snprintf(path, STORE_PATH_BYTES, "%s/%s.life%s", a->env.conf->run_dir, a->live.name,
+		 suffix);
+}
+
+static void note_remove(const struct array *a)
+{
+	char path[STORE_PATH_BYTES];
+
+	note_path(a, path, "");
+	if (unlink(path) < 0 && errno != ENOENT)
+		array_say(a, LOG_ERR, "%s can't be removed: %s", path, strerror(errno));
+}
+
+/* It need not outlast the machine: the device does not either. */
+static void note_write(struct array *a)
+{
+	char path[STORE_PATH_BYTES], fresh[STORE_PATH_BYTES];
+	FILE *f;
+	int bad;
+
+	a->disk.noted = a->disk.ring;
+	note_path(a, path, "");
+	note_path(a, fresh, ".new");
+	f = fopen(fresh, "we");
+	if (f) {
+		bad = fprintf(f, "%" PRIu64 " %" PRIu32 " %" PRIu64 "\n", a->disk.heir.inc,
+			      a->disk.ring.rep, a->disk.ring.seq) < 0;
+		if (!(fclose(f) || bad) && !rename(fresh, path))
+			return;
+	}
+	array_say(
+	    a, LOG_WARNING,
+	    "%s can't be written: %s; whoever has %s open now gets errors when ddraidd starts "
+	    "anew",
+	    path, strerror(errno), a->live.name);
+	note_remove(a);
+}
+
+static bool ring_same(const struct ring *x, const struct ring *y)
+{
+	return x->rep == y->rep && x->seq == y->seq;
+}
+
+void disk_loaded(struct array *a)
+{
+	struct disk *d = &a->disk;
+	char path[STORE_PATH_BYTES];
+	FILE *f;
+
+	memset(&d->heir, 0, sizeof(d->heir));
+	note_path(a, path, "");
+	f = fopen(path, "re");
+	if (!f)
+		return;
+	if (fscanf(f, "%" SCNu64 " %" SCNu32 " %" SCNu64, &d->heir.inc, &d->heir.ring.rep,
+		   &d->heir.ring.seq) != 3)
+		d->heir.inc = 0;
+	fclose(f);
+	d->heir.acked = a->rec.record.acked;
+	d->heir.clean = a->rec.clean;
+}
+
+/* Did the others commit this without an earlier life of this node? */
+static bool epoch_missed(const struct disk *d, const struct epoch *e)
+{
+	const struct epoch *acked = &d->heir.acked, *prop = &d->heir.proposed;
+
+	if (d->heir.clean || e->num < acked->num || !epoch_cmp(e, acked))
+		return false;
+	/* Nobody served; what was committed first is of this life's own round, on top of what the
+	 * earlier ones had acknowledged. */
+	return epoch_cmp(e, prop) || e->num != acked->num + 1;
+}
+
+static void heir_none(struct array *a, const char *because)
+{
+	if (a->disk.heir.inc)
+		array_say(a, LOG_NOTICE, "opens of this node's last life don't go on: %s", because);
+	memset(&a->disk.heir, 0, sizeof(a->disk.heir));
+	note_remove(a);
+}
+
+static void heir_judge(struct array *a)
+{
+	struct disk *d = &a->disk;
+	struct engine_status st;
+
+	engine_status(a->e, &st);
+	if (!st.map.n) {
+		if (st.proposing)
+			d->heir.proposed = st.proposed.epoch;
+		return;
+	}
+	d->heir.judged = true;
+	if (epoch_missed(d, &st.map.epoch))
+		heir_none(a, "the other nodes have fenced it and gone on");
+}
+
+void disk_step(struct array *a, const struct event *ev)
+{
+	if (ev->type == EV_VIEW)
+		a->disk.ring = ev->view.ring;
+	if (a->disk.heir.inc && !a->disk.heir.judged)
+		heir_judge(a);
+}
+
+/* ---- links ---------------------------------------------------------------------------------- */
+
+/* As the udev rule has it; where no udev runs, or not yet. */
+static void link_make(const struct array *a)
+{
+	char path[128], fresh[128], to[80];
+	const char *device = front_device(a->disk.front);
+
+	if (access(device, F_OK)) {
+		array_say(a, LOG_WARNING,
+			  "there is no %s, although the kernel has the device: see to /dev",
+			  device);
+		return;
+	}
+	mkdir(LINKS, 0755);
+	snprintf(path, sizeof(path), LINKS "/%s", a->live.name);
+	snprintf(fresh, sizeof(fresh), LINKS "/.%s.new", a->live.name);
+	snprintf(to, sizeof(to), "..%s", device + strlen("/dev"));
+	unlink(fresh);
+	if (symlink(to, fresh) < 0 || rename(fresh, path) < 0)
+		array_say(a, LOG_WARNING, "%s can't be made: %s; use %s", path, strerror(errno),
+			  device);
+}
+
+static void link_remove(const struct array *a)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), LINKS "/%s", a->live.name);
+	unlink(path);
+}
+
+/* ---- coming and going ----------------------------------------------------------------------- */
+
+static void disk_submit(void *arg, const struct front_req *req)
+{
+	struct event ev = {.type = EV_IO};
+
+	ev.io.tag = req->tag;
+	ev.io.op = (enum io_op)req->op;
+	ev.io.flags = req->flags;
+	ev.io.offset = req->offset;
+	ev.io.bytes = req->bytes;
+	ev.io.data = req->data;
+	pump_push(arg, &ev);
+}
+
+static void disk_log(void *arg, int priority, const char *text)
+{
+	array_say(arg, priority, "disk: %s", text);
+}
+
+static bool is_there(const struct disk *d)
+{
+	return d->front && front_device(d->front);
+}
+
+/* Nothing of it is at the sink any more: it can be closed, for another way or for good. */
+static void front_drop(struct disk *d)
+{
+	struct front_stats st;
+
+	if (!d->front || is_there(d))
+		return;
+	front_stats(d->front, &st);
+	if (st.inflight)
+		return;
+	front_close(d->front);
+	d->front = NULL;
+}
+
+static void disk_failed(struct array *a, int err, const char *why)
+{
+	struct disk *d = &a->disk;
+
+	d->retry_us = loop_now_us(a->loop) + (err == -EBUSY ? BUSY_US : AGAIN_US);
+	if (strcmp(d->why, why)) {
+		snprintf(d->why, sizeof(d->why), "%s", why);
+		if (!d->asked)
+			array_say(a, LOG_ERR, "%s; it is tried again", why);
+	}
+	if (!d->asked || (err == -EBUSY && loop_now_us(a->loop) - d->asked_us < ASKED_US))
+		return;
+	if (d->undo) {
+		a->live.attach = ATTACH_NONE;
+		front_drop(d);
+	}
+	disk_answer(a, err, why);
+}
+
+static void disk_open(struct array *a)
+{
+	struct front_cfg cfg = {.loop = a->loop, .id = DISK_FRONT_ID};
+	const struct front_ops *ops = front_find(a->live.attach == ATTACH_NBD ? "knbd" : "shim");
+	char why[FRONT_WHY_BYTES] = "this ddraidd was built without it";
+	int err = -ENOSYS;
+
+	cfg.sink.submit = disk_submit;
+	cfg.sink.log = disk_log;
+	cfg.sink.arg = a;
+	if (ops)
+		err = ops->open(&cfg, &a->disk.front, why);
+	if (err)
+		disk_failed(a, err, why);
+}
+
+static void load_back(struct task *task)
+{
+	struct load *l = (struct load *)(void *)task;
+	struct array *a = l->a;
+
+	a->tasks--;
+	a->disk.loading = false;
+	if (a->phase == ARRAY_PHASE_RUN && a->live.attach == l->via && !a->disk.front) {
+		if (l->err)
+			disk_failed(a, l->err, l->why);
+		else
+			disk_open(a);
+		disk_advance(a);
+	}
+	free(l);
+	if (a->phase == ARRAY_PHASE_CLOSE)
+		array_close_check(a);
+}
+
+static void load_work(struct task *task)
+{
+	struct load *l = (struct load *)(void *)task;
+
+	l->err = attach_driver(l->via, l->why);
+	mailbox_post(&l->a->box, &l->task, load_back);
+}
+
+static void disk_load(struct array *a)
+{
+	struct load *l = calloc(1, sizeof(*l));
+
+	assert(l);
+	l->a = a;
+	l->via = a->live.attach;
+	a->disk.loading = true;
+	a->tasks++;
+	mailbox_post(&a->env.worker->box, &l->task, load_work);
+}
+
+static void disk_serve(struct array *a)
+{
+	struct disk *d = &a->disk;
+	struct front_export ex;
+	char why[FRONT_WHY_BYTES];
+	int err;
+
+	if (d->heir.inc && !d->heir.ours && !ring_same(&d->heir.ring, &d->ring))
+		heir_none(a, "the cluster's membership has changed since, and whether without this "
+			     "node is not known");
+	if (!d->heir.inc)
+		d->heir.inc = a->inc + d->made++; /* each has a name of its own */
+	d->heir.ours = d->heir.judged = true;
+	pump_export(a, engine_geo(a->e), &ex);
+	ex.life = d->heir.inc;
+	err = front_serve(d->front, &ex, why);
+	if (err) {
+		disk_failed(a, err, why);
+		return;
+	}
+	d->why[0] = '\0';
+	d->retry_us = loop_now_us(a->loop) + LOST_US;
+	note_write(a);
+	link_make(a);
+	array_say(a, LOG_NOTICE, "is %s", front_device(d->front));
+	disk_answer(a, 0, "");
+}
+
+void disk_advance(struct array *a)
+{
+	struct disk *d = &a->disk;
+	struct engine_status st;
+
+	if (a->phase != ARRAY_PHASE_RUN || !a->e)
+		return;
+	if (!a->live.attach) {
+		front_drop(d);
+		return;
+	}
+	if (d->asked && loop_now_us(a->loop) - d->asked_us > ASKED_US) {
+		disk_failed(a, -ETIMEDOUT, "the array does not serve on this node: see its status");
+		return;
+	}
+	if (a->removed || (is_there(d) && ring_same(&d->ring, &d->noted)))
+		return;
+	if (!is_there(d) && loop_now_us(a->loop) < d->retry_us)
+		return;
+	if (!d->front) {
+		if (!d->loading)
+			disk_load(a);
+		return;
+	}
+	engine_status(a->e, &st);
+	if (!st.io_allowed)
+		return;
+	if (is_there(d))
+		note_write(a); /* in this ring as well */
+	else
+		disk_serve(a);
+}
+
+void disk_removed(struct array *a)
+{
+	heir_none(a, "it was removed");
+	a->disk.heir.judged = true;
+	a->disk.retry_us = a->disk.made = 0;
+	if (!a->disk.front)
+		return;
+	link_remove(a);
+	front_reset(a->disk.front);
+}
+
+int disk_stop(struct array *a, enum array_stop_how how)
+{
+	struct disk *d = &a->disk;
+	char why[FRONT_WHY_BYTES];
+
+	disk_answer(a, -ESHUTDOWN, "the array was stopped meanwhile");
+	if (how == ARRAY_STOP_LEAVE) {
+		if (d->front)
+			front_hold(d->front);
+		return 0;
+	}
+	if (!d->front || !is_there(d)) {
+		/* One that an earlier life left, if any. */
+		int err = attach_discard(&a->live, how == ARRAY_STOP_FORCED, why);
+
+		if (err == -EBUSY)
+			return err;
+		if (err)
+			array_say(a, LOG_ERR, "%s: %s", why, strerror(-err));
+	}
+	if (!d->front) {
+		note_remove(a);
+		return 0;
+	}
+	if (how == ARRAY_STOP_FORCED)
+		front_reset(d->front);
+	else if (front_remove(d->front))
+		return -EBUSY;
+	link_remove(a);
+	note_remove(a);
+	return 0;
+}
+
+void disk_close(struct array *a)
+{
+	disk_answer(a, -ESHUTDOWN, "the array was stopped meanwhile");
+	front_close(a->disk.front);
+	a->disk.front = NULL;
+}
+
+/* ---- attach and detach ---------------------------------------------------------------------- */
+
+static void attach_back(struct task *t)
+{
+	struct array_attach *q = (struct array_attach *)(void *)t;
+
+	q->done(q, q->err, q->why);
+}
+
+static void answer(struct array *a, struct array_attach *q, int err, const char *why)
+{
+	q->err = err;
+	snprintf(q->why, sizeof(q->why), "%s", why);
+	mailbox_post(a->env.main, &q->task, attach_back);
+}
+
+static void disk_answer(struct array *a, int err, const char *why)
+{
+	struct array_attach *q = a->disk.asked;
+
+	a->disk.asked = NULL;
+	if (q)
+		answer(a, q, err, why);
+}
+
+static void attach_run(struct array *a, struct array_attach *q)
+{
+	struct disk *d = &a->disk;
+
+	front_drop(d);
+	if (a->live.attach == q->via && is_there(d)) {
+		answer(a, q, 0, "");
+		return;
+	}
+	if (d->asked || d->loading || (!a->live.attach && d->front)) {
+		answer(a, q, -EAGAIN, "another attach or detach is under way; try again");
+		return;
+	}
+	d->undo = a->live.attach != q->via;
+	a->live.attach = q->via;
+	d->why[0] = '\0';
+	d->retry_us = 0;
+	d->asked = q;
+	d->asked_us = loop_now_us(a->loop);
+	disk_advance(a);
+}
+
+static void detach_run(struct array *a, struct array_attach *q)
+{
+	struct disk *d = &a->disk;
+	char why[FRONT_WHY_BYTES];
+	uint32_t n = disk_opens(a);
+
+	if (disk_stop(a, q->force ? ARRAY_STOP_FORCED : ARRAY_STOP_ASKED)) {
+		n = n ? n : 1;
+		snprintf(
+		    why, sizeof(why),
+		    "%s is open (%u open%s: a mount, a process, or another device on it); close "
+		    "it, or --force to make all of its requests fail",
+		    is_there(d) ? front_device(d->front) : "its device", n, n == 1 ? "" : "s");
+		answer(a, q, -EBUSY, why);
+		return;
+	}
+	disk_answer(a, -ECANCELED, "it was detached meanwhile");
+	a->live.attach = ATTACH_NONE;
+	d->heir.inc = 0;
+	note_remove(a);
+	front_drop(d);
+	answer(a, q, 0, "");
+}
+
+static void attach_task(struct task *t)
+{
+	struct array_attach *q = (struct array_attach *)(void *)t;
+	struct array *a = q->array;
+
+	if (!a->running || a->phase >= ARRAY_PHASE_STOP)
+		answer(a, q, -ESHUTDOWN, "it does not run");
+	else if (q->via)
+		attach_run(a, q);
+	else
+		detach_run(a, q);
+}
+
+void array_attach(struct array *a, struct array_attach *q)
+{
+	_Static_assert(offsetof(struct array_attach, task) == 0, "found by its task");
+	q->array = a;
+	q->why[0] = '\0';
+	if (a->running)
+		mailbox_post(&a->box, &q->task, attach_task);
+	else
+		answer(a, q, -ESHUTDOWN, "it does not run");
+}
+
+/* ---- looking in ----------------------------------------------------------------------------- */
+
+uint32_t disk_opens(const struct array *a)
+{
+	struct front_stats st;
+
+	if (!is_there(&a->disk))
+		return 0;
+	front_stats(a->disk.front, &st);
+	return st.clients;
+}
+
+void disk_status(const struct array *a, struct array_status *st)
+{
+	const struct disk *d = &a->disk;
+
+	st->attach = a->live.attach;
+	strcpy(st->disk_why, d->why);
+	if (d->front)
+		front_stats(d->front, &st->disk);
+	if (is_there(d))
+		snprintf(st->device, sizeof(st->device), "%s", front_device(d->front));
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * attach and detach. An attach is kept over restarts of the node, before it is done: who is asked
+ * for a device and dies has it after its restart. If it can't be done, it is given up again. A
+ * detach is given up when the device is gone, for the same reason.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <qb/qbloop.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/ctl.h"
+
+struct attach_job {
+	struct task task;
+	struct ipc_req *r;
+	struct known *k; /* held */
+	bool given;      /* --via */
+	enum attach_via via, was;
+	int err;
+	char why[FRONT_WHY_BYTES];
+	struct array_query look;
+	struct array_attach q;
+	unsigned tries;
+};
+
+#define BUSY_TRIES 5u /* of a detach: udev may be looking at the device */
+#define BUSY_MS 200u
+
+static void job_end(struct attach_job *j, int err, const char *why)
+{
+	if (err)
+		ipc_fail(j->r, err, "%s", why);
+	else
+		ipc_final(j->r, NULL);
+	manager_let_go(j->k);
+	free(j);
+}
+
+static struct attach_job *job_new(struct ipc_req *r, struct known *k)
+{
+	struct attach_job *j = calloc(1, sizeof(*j));
+
+	assert(j);
+	j->r = r;
+	j->k = manager_hold(k);
+	j->was = k->desc.attach;
+	j->look.arg = j->q.arg = j;
+	return j;
+}
+
+/* ---- attach --------------------------------------------------------------------------------- */
+
+static void attached(struct array_query *q, int err)
+{
+	struct attach_job *j = q->arg;
+	Ddraid__Ctl__Attached at = DDRAID__CTL__ATTACHED__INIT;
+	char link[DDR_NAME_BYTES + 32];
+	Reply reply = REPLY_INIT;
+
+	if (err || !q->status.device[0]) {
+		job_end(j, -EAGAIN, "the device was there and is gone again; see the status");
+		return;
+	}
+	snprintf(link, sizeof(link), "/dev/ddraid/%s", j->k->desc.name);
+	at.via = (char *)attach_via_name(j->via);
+	at.device = q->status.device;
+	at.link = link;
+	reply.body_case = DDRAID__CTL__REPLY__BODY_ATTACHED;
+	reply.attached = &at;
+	ipc_final(j->r, &reply);
+	manager_let_go(j->k);
+	free(j);
+}
+
+static void attach_done(struct array_attach *q, int err, const char *why)
+{
+	struct attach_job *j = q->arg;
+	char text[FRONT_WHY_BYTES + DDR_NAME_BYTES + 64];
+
+	if (!err) {
+		j->look.done = attached;
+		array_query(j->k->array, &j->look);
+		return;
+	}
+	/* A daemon that ends has it again. */
+	if (err != -ESHUTDOWN && j->was == ATTACH_NONE)
+		manager_attach(j->k, ATTACH_NONE);
+	snprintf(text, sizeof(text), "%s is not attached: %s", j->k->desc.name, why);
+	job_end(j, err == -ESHUTDOWN ? -EAGAIN : err, text);
+}
+
+static void attach_begin(struct task *t)
+{
+	struct attach_job *j = (struct attach_job *)(void *)t;
+	char text[FRONT_WHY_BYTES + DDR_NAME_BYTES + 64];
+
+	_Static_assert(offsetof(struct attach_job, task) == 0, "found by its task");
+	if (j->err) {
+		snprintf(text, sizeof(text), "%s is not attached: %s", j->k->desc.name, j->why);
+		job_end(j, j->err, text);
+		return;
+	}
+	if (j->k->gone || j->k->desc.forgotten) {
+		job_end(j, -ENODEV, "the array was forgotten meanwhile");
+		return;
+	}
+	manager_attach(j->k, j->via);
+	j->q.done = attach_done;
+	j->q.via = j->via;
+	array_attach(j->k->array, &j->q);
+}
+
+/* On the worker. */
+static void attach_choose(struct task *t)
+{
+	struct attach_job *j = (struct attach_job *)(void *)t;
+
+	j->err = attach_driver(j->via, j->why);
+	if (j->err && !j->given) {
+		j->via = ATTACH_NBD;
+		j->err = attach_driver(j->via, j->why);
+		if (j->err)
+			snprintf(
+			    j->why, sizeof(j->why),
+			    "the kernel has neither of the drivers ddraid and nbd, and modprobe "
+			    "loads none; install one, or use the NBD server that 'ddraidctl "
+			    "status' names");
+	}
+	mailbox_post(ctl_env.main, &j->task, attach_begin);
+}
+
+void request_attach(struct ipc_req *r)
+{
+	const Ddraid__Ctl__Attach *a = ipc_request(r)->attach;
+	struct known *k = ctl_array(r, a->array);
+	enum attach_via via = ATTACH_SHIM;
+	struct attach_job *j;
+
+	if (!k)
+		return;
+	if (a->via[0] && attach_via_parse(a->via, &via)) {
+		ipc_fail(r, -EINVAL, "%.40s is no way to attach an array: shim and nbd are",
+			 a->via);
+		return;
+	}
+	if (k->desc.attach && a->via[0] && k->desc.attach != via) {
+		ipc_fail(r, -EEXIST, "%s is attached by %s; 'ddraidctl detach' it first",
+			 k->desc.name, attach_via_name(k->desc.attach));
+		return;
+	}
+	if (!array_running(k->array)) {
+		ipc_fail(r, -EAGAIN, "%s does not run here; start it first", k->desc.name);
+		return;
+	}
+	j = job_new(r, k);
+	j->given = a->via[0] || k->desc.attach;
+	j->via = k->desc.attach ? k->desc.attach : via;
+	mailbox_post(&ctl_env.worker->box, &j->task, attach_choose);
+}
+
+/* ---- detach --------------------------------------------------------------------------------- */
+
+static void detach_again(void *data)
+{
+	struct attach_job *j = data;
+
+	array_attach(j->k->array, &j->q);
+}
+
+static void detach_done(struct array_attach *q, int err, const char *why)
+{
+	struct attach_job *j = q->arg;
+	qb_loop_timer_handle timer;
+
+	if (err == -EBUSY && ++j->tries < BUSY_TRIES) {
+		qb_loop_timer_add(ctl_env.loop, QB_LOOP_MED, BUSY_MS * 1000000ull, j, detach_again,
+				  &timer);
+		return;
+	}
+	/* Of an array that does not run there may still be one that waits for it. */
+	if (err == -ESHUTDOWN)
+		err = attach_discard(&j->k->desc, q->force, q->why);
+	if (!err)
+		manager_attach(j->k, ATTACH_NONE);
+	job_end(j, err, why);
+}
+
+void request_detach(struct ipc_req *r)
+{
+	const Ddraid__Ctl__Detach *d = ipc_request(r)->detach;
+	struct known *k = ctl_array(r, d->array);
+	struct attach_job *j;
+
+	if (!k)
+		return;
+	if (!k->desc.attach) {
+		ipc_fail(r, -ENOENT, "%s is not attached on this node", k->desc.name);
+		return;
+	}
+	j = job_new(r, k);
+	j->q.done = detach_done;
+	j->q.via = ATTACH_NONE;
+	j->q.force = d->force;
+	array_attach(k->array, &j->q);
+}

@@ -1,0 +1,493 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * Whose opens of a block device go on (R6): what a life does with the device that an earlier one
+ * left, by the note in the run directory, the ring and the epochs. The front-end here is one that
+ * remembers under which name (front_export.life) it was served.
+ */
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "daemon/array_int.h"
+#include "tests/lib/test.h"
+
+static struct array *a;
+static struct config conf;
+static struct mailbox main_box;
+static struct worker worker;
+static struct engine_status now;
+static char device[] = "/dev/null-disk";
+
+/* ---- a front-end ---------------------------------------------------------------------------- */
+
+static struct {
+	struct front front;
+	bool serving, held;
+	uint64_t life;  /* of what is open, 0 = nothing */
+	unsigned ended; /* opens that failed */
+	unsigned opens;
+} fake;
+
+static struct front_ops fake_ops;
+
+static int fake_open(const struct front_cfg *cfg, struct front **out, char *why)
+{
+	(void)cfg;
+	(void)why;
+	fake.front.ops = &fake_ops;
+	*out = &fake.front;
+	return 0;
+}
+
+static int fake_serve(struct front *f, const struct front_export *ex, char *why)
+{
+	(void)f;
+	(void)why;
+	CHECK(ex->life);
+	if (fake.life && fake.life != ex->life)
+		fake.ended++;
+	fake.life = ex->life;
+	fake.serving = true;
+	return 0;
+}
+
+static void fake_complete(struct front *f, uint64_t tag, int err)
+{
+	(void)f;
+	(void)tag;
+	(void)err;
+}
+
+static void fake_reset(struct front *f)
+{
+	(void)f;
+	fake.ended += fake.life != 0;
+	fake.life = 0;
+	fake.serving = false;
+}
+
+static void fake_hold(struct front *f)
+{
+	(void)f;
+	fake.held = true;
+}
+
+static void fake_close(struct front *f)
+{
+	(void)f;
+	fake.serving = false;
+}
+
+static void fake_stats(const struct front *f, struct front_stats *st)
+{
+	(void)f;
+	memset(st, 0, sizeof(*st));
+	st->clients = fake.opens;
+}
+
+static int fake_remove(struct front *f)
+{
+	(void)f;
+	if (fake.opens)
+		return -EBUSY;
+	fake.life = 0;
+	fake.serving = false;
+	return 0;
+}
+
+static const char *fake_device(const struct front *f)
+{
+	(void)f;
+	return fake.serving ? device : NULL;
+}
+
+static struct front_ops fake_ops = {
+    .name = "shim",
+    .open = fake_open,
+    .serve = fake_serve,
+    .complete = fake_complete,
+    .reset = fake_reset,
+    .hold = fake_hold,
+    .close = fake_close,
+    .stats = fake_stats,
+    .remove = fake_remove,
+    .device = fake_device,
+};
+FRONT_REGISTER(fake_ops)
+
+/* ---- what is not here ----------------------------------------------------------------------- */
+
+void array_say(const struct array *x, int priority, const char *format, ...)
+{
+	(void)x;
+	(void)priority;
+	(void)format;
+}
+
+void array_close_check(struct array *x)
+{
+	(void)x;
+}
+
+void pump_push(struct array *x, const struct event *ev)
+{
+	(void)x;
+	(void)ev;
+}
+
+void pump_export(const struct array *x, const struct geo *g, struct front_export *ex)
+{
+	(void)x;
+	(void)g;
+	memset(ex, 0, sizeof(*ex));
+}
+
+void engine_status(const struct engine *e, struct engine_status *st)
+{
+	(void)e;
+	*st = now;
+}
+
+const struct geo *engine_geo(const struct engine *e)
+{
+	(void)e;
+	return NULL;
+}
+
+int attach_driver(enum attach_via via, char why[FRONT_WHY_BYTES])
+{
+	(void)via;
+	(void)why;
+	return 0;
+}
+
+/* Nothing is ever left. */
+int attach_discard(const struct store_array *desc, bool force, char why[FRONT_WHY_BYTES])
+{
+	(void)desc;
+	(void)force;
+	(void)why;
+	return 0;
+}
+
+const char *attach_via_name(enum attach_via via)
+{
+	(void)via;
+	return "shim";
+}
+
+/* ---- lives ---------------------------------------------------------------------------------- */
+
+static void kick(void *arg)
+{
+	(void)arg;
+}
+
+static bool note_there(void)
+{
+	char path[CONFIG_PATH_BYTES + 32];
+
+	snprintf(path, sizeof(path), "%s/vol0.life", conf.run_dir);
+	return !access(path, F_OK);
+}
+
+static void begin(void)
+{
+	snprintf(conf.run_dir, sizeof(conf.run_dir), "/tmp/ddraid-disk-XXXXXX");
+	CHECK(mkdtemp(conf.run_dir));
+	memset(&fake, 0, sizeof(fake));
+	mailbox_init(&main_box, kick, NULL);
+	mailbox_init(&worker.box, kick, NULL);
+}
+
+static void end(void)
+{
+	char command[CONFIG_PATH_BYTES + 16];
+
+	snprintf(command, sizeof(command), "rm -rf %s", conf.run_dir);
+	CHECK(system(command) == 0);
+}
+
+/* A daemon that has read its record: it ended cleanly, or had acknowledged this epoch. */
+static void life_of(uint64_t inc, bool clean, struct epoch acked)
+{
+	a = mmap(NULL, sizeof(*a), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(a != MAP_FAILED);
+	memset(&now, 0, sizeof(now));
+	CHECK_EQ_INT(loop_new(&a->loop), 0);
+	a->env.conf = &conf;
+	a->env.main = &main_box;
+	a->env.worker = &worker;
+	mailbox_init(&a->box, kick, NULL);
+	strcpy(a->live.name, "vol0");
+	a->live.attach = ATTACH_SHIM;
+	a->running = true;
+	a->inc = inc;
+	a->rec.clean = clean;
+	a->rec.record.acked = acked;
+	disk_loaded(a);
+	a->e = (struct engine *)(void *)&fake; /* looked at by nobody */
+	a->phase = ARRAY_PHASE_RUN;
+}
+
+static void life(uint64_t inc, bool clean, uint64_t acked)
+{
+	life_of(inc, clean, (struct epoch){acked, 1});
+}
+
+static void ring(uint64_t seq)
+{
+	struct event ev = {.type = EV_VIEW};
+
+	ev.view.ring = (struct ring){1, seq};
+	disk_step(a, &ev);
+}
+
+static void tick(void)
+{
+	struct event ev = {.type = EV_TICK};
+
+	disk_step(a, &ev);
+}
+
+/* It goes by this map from now on. */
+static void map_is(uint64_t num, uint64_t inc)
+{
+	now.map.n = 3;
+	now.map.epoch = (struct epoch){num, inc};
+	tick();
+}
+
+static void serves(void)
+{
+	now.io_allowed = true;
+	for (int i = 0; i < 4; i++) {
+		disk_advance(a);
+		while (mailbox_run(&worker.box) | mailbox_run(&a->box) | mailbox_run(&main_box))
+			;
+	}
+	CHECK(fake.serving);
+}
+
+static void killed(void)
+{
+	fake.serving = false;
+	loop_free(a->loop);
+	munmap(a, sizeof(*a));
+}
+
+/* The first one, with the device open. */
+static void first_life(void)
+{
+	begin();
+	life(100, true, 4);
+	ring(7);
+	map_is(5, 1);
+	serves();
+	CHECK_EQ_U64(fake.life, 100);
+	CHECK(note_there());
+	CHECK_EQ_U64(fake.ended, 0);
+}
+
+TEST(a_daemon_that_comes_back_goes_on_with_what_was_open)
+{
+	first_life();
+	killed();
+	life(101, false, 5);
+	ring(7);
+	map_is(5, 1);
+	serves();
+	CHECK_EQ_U64(fake.life, 100);
+	killed();
+	life(102, false, 6); /* and so does the next */
+	ring(7);
+	map_is(6, 1);
+	serves();
+	CHECK_EQ_U64(fake.life, 100);
+	CHECK_EQ_U64(fake.ended, 0);
+	end();
+}
+
+TEST(an_older_epoch_than_acknowledged_is_no_reason)
+{
+	first_life();
+	killed();
+	life(101, false, 6); /* a proposal that nobody committed */
+	ring(7);
+	map_is(5, 1);
+	serves();
+	CHECK_EQ_U64(fake.ended, 0);
+	end();
+}
+
+TEST(a_change_of_the_membership_that_no_life_saw_ends_what_was_open)
+{
+	first_life();
+	killed();
+	life(101, true, 5);
+	ring(8);
+	map_is(5, 1);
+	serves();
+	CHECK_EQ_U64(fake.ended, 1);
+	CHECK_EQ_U64(fake.life, 101);
+	end();
+}
+
+TEST(a_change_of_the_membership_that_it_has_served_in_does_not)
+{
+	first_life();
+	ring(8);
+	serves();
+	killed();
+	life(101, false, 5);
+	ring(8);
+	map_is(5, 1);
+	serves();
+	CHECK_EQ_U64(fake.ended, 0);
+	end();
+}
+
+TEST(a_ring_counts_only_when_io_was_allowed_in_it)
+{
+	first_life();
+	ring(8);
+	now.io_allowed = false;
+	disk_advance(a);
+	killed();
+	life(101, false, 5);
+	ring(8);
+	map_is(5, 1);
+	serves();
+	CHECK_EQ_U64(fake.ended, 1);
+	end();
+}
+
+TEST(others_that_went_on_without_it_end_what_was_open)
+{
+	first_life();
+	killed();
+	life(101, false, 5);
+	ring(7);
+	map_is(6, 2);
+	CHECK(!note_there());
+	serves();
+	CHECK_EQ_U64(fake.ended, 1);
+	CHECK_EQ_U64(fake.life, 101);
+	end();
+}
+
+TEST(an_epoch_of_the_same_number_and_another_leader_is_another_one)
+{
+	first_life();
+	killed();
+	life(101, false, 5);
+	ring(7);
+	map_is(5, 2);
+	serves();
+	CHECK_EQ_U64(fake.ended, 1);
+	end();
+}
+
+/* The one that found it out has acknowledged what the others did, and dies. */
+TEST(what_one_life_has_found_out_holds_for_the_next)
+{
+	first_life();
+	killed();
+	life(101, false, 5);
+	ring(7);
+	map_is(6, 2);
+	killed();
+	life_of(102, false, (struct epoch){6, 2});
+	ring(7);
+	map_is(6, 2);
+	serves();
+	CHECK_EQ_U64(fake.ended, 1);
+	CHECK_EQ_U64(fake.life, 102);
+	end();
+}
+
+TEST(who_left_cleanly_was_not_missed)
+{
+	first_life();
+	disk_stop(a, ARRAY_STOP_LEAVE);
+	CHECK(fake.held && note_there());
+	killed();
+	life(101, true, 5);
+	ring(7);
+	map_is(9, 2);
+	serves();
+	CHECK_EQ_U64(fake.ended, 0);
+	CHECK_EQ_U64(fake.life, 100);
+	end();
+}
+
+/* Nobody served when it came; its first map is one that it has acknowledged itself. */
+TEST(a_round_of_its_own_on_top_of_what_it_knew_is_none_without_it)
+{
+	first_life();
+	killed();
+	life(101, false, 5);
+	ring(7);
+	now.proposing = true;
+	now.proposed.epoch = (struct epoch){6, 3};
+	tick();
+	now.proposing = false;
+	map_is(6, 3);
+	serves();
+	CHECK_EQ_U64(fake.ended, 0);
+	killed();
+	life_of(102, false, (struct epoch){6, 3});
+	ring(7);
+	now.proposing = true;
+	now.proposed.epoch = (struct epoch){8, 3}; /* there was a 7 */
+	tick();
+	map_is(8, 3);
+	serves();
+	CHECK_EQ_U64(fake.ended, 1);
+	end();
+}
+
+TEST(a_node_that_was_removed_opens_anew)
+{
+	first_life();
+	disk_removed(a);
+	CHECK_EQ_U64(fake.ended, 1);
+	CHECK(!fake.serving && !note_there());
+	a->inc = 101;
+	serves();
+	CHECK_EQ_U64(fake.life, 101);
+	CHECK(note_there());
+	killed();
+	end();
+}
+
+TEST(a_note_that_is_none_ends_what_was_open)
+{
+	char path[CONFIG_PATH_BYTES + 32];
+	FILE *f;
+
+	first_life();
+	killed();
+	snprintf(path, sizeof(path), "%s/vol0.life", conf.run_dir);
+	f = fopen(path, "w");
+	CHECK(f && fputs("100 1", f) >= 0 && !fclose(f));
+	life(101, true, 5);
+	ring(7);
+	map_is(5, 1);
+	serves();
+	CHECK_EQ_U64(fake.ended, 1);
+	end();
+}
+
+TEST(a_stop_that_was_asked_for_leaves_what_is_open)
+{
+	first_life();
+	fake.opens = 1;
+	CHECK_EQ_INT(disk_stop(a, ARRAY_STOP_ASKED), -EBUSY);
+	CHECK(fake.serving && note_there());
+	fake.opens = 0;
+	CHECK_EQ_INT(disk_stop(a, ARRAY_STOP_ASKED), 0);
+	CHECK(!fake.serving && !note_there());
+	CHECK_EQ_U64(fake.ended, 0);
+	end();
+}
