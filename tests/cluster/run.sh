@@ -40,6 +40,13 @@ late-node		45	both	tests/cluster/scenarios/late-node.sh
 fence-fails		45	both	tests/cluster/scenarios/fence-fails.sh
 forgotten		45	both	tests/cluster/scenarios/forgotten.sh
 all-nodes		45	both	tests/cluster/scenarios/all-nodes.sh
+disk			75	lab	tests/cluster/scenarios/disk.sh shim
+disk-nbd		75	lab	tests/cluster/scenarios/disk.sh nbd
+disk-removed-1		70	lab	tests/cluster/scenarios/disk-removed.sh shim killed
+disk-removed-2		70	lab	tests/cluster/scenarios/disk-removed.sh shim fenced cut
+disk-removed-3		70	lab	tests/cluster/scenarios/disk-removed.sh shim frozen cut-killed
+disk-removed-4		70	lab	tests/cluster/scenarios/disk-removed.sh shim away
+disk-removed-nbd	70	lab	tests/cluster/scenarios/disk-removed.sh nbd fenced cut
 zombie-timeout		45	both	tests/cluster/scenarios/zombie-timeout.sh
 zombie-cut		45	both	tests/cluster/scenarios/zombie-cut.sh
 zombie-frozen		45	both	tests/cluster/scenarios/zombie-frozen.sh

@@ -1,0 +1,137 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+#
+# What the scenarios with a block device share, on top of lib.sh. DDRAID_KO is the driver, built for the lab's kernel.
+
+DDRAID_KO=${DDRAID_KO:-$top_builddir/kmod/ddraid.ko}
+
+disk_requires() {
+	[ -e "$DDRAID_KO" ] || { echo "skipped: no $DDRAID_KO (make kmod)"; exit 77; }
+	command -v fio >/dev/null || { echo "skipped: no fio (tools/deps)"; exit 77; }
+}
+
+disk_driver() { # N VIA
+	[ "$2" = nbd ] || node_exec "$1" insmod "$DDRAID_KO" || fail "the driver can't be loaded"
+}
+
+# disk_other_driver: prints the path of a driver that speaks another version; 1: it can't be built here.
+disk_other_driver() {
+	local dir=$CLUSTER_DIR/other build
+	build=/lib/modules/$(cat "$LAB_CACHE/image/release")/build
+	[ -e "$build/Makefile" ] && mkdir "$dir" && cp "$CLUSTER_SRC"/kmod/{Kbuild,compat.h,ddraid.c,ddraid_uapi.h} "$dir/" || return 1
+	sed -i 's/^#define DDRAID_API_VERSION 1$/#define DDRAID_API_VERSION 4711/' "$dir/ddraid_uapi.h"
+	make -s -C "$build" M="$dir" modules >"$dir/log" 2>&1 && echo "$dir/ddraid.ko"
+}
+
+# disk_of N: its name, without /dev.
+disk_of() {
+	local path
+	path=$(node_exec "$1" readlink -f /dev/ddraid/vol0) && echo "${path#/dev/}"
+}
+
+disk_attach() { # N [OPTION...]
+	local n=$1 out
+	shift
+	out=$(ctl "$n" attach vol0 "$@" 2>&1) || fail "attach: $out"
+	[[ $out = "/dev/ddraid/vol0 (/dev/"*", by "*")" ]] || fail "attach says $out"
+	disk_is_there "$n" || fail "attach ended, and there is no device"
+}
+
+disk_is_there() {
+	holds "$1" 'any(f.get("device") for f in a["front_ends"])' && node_exec "$1" test -b /dev/ddraid/vol0
+}
+
+disk_detach() {
+	local out
+	out=$(ctl "$@" detach vol0 2>&1) || fail "detach: $out"
+	! node_exec "$1" test -e /dev/ddraid/vol0 || fail "detached, and the link is there"
+}
+
+# disk_fio N OUT [ARGUMENT...]: writes and compares on node N until disk_fio_end.
+FIO_PID='' FIO_OUT=''
+disk_fio() {
+	local n=$1
+	FIO_OUT=$2
+	shift 2
+	node_exec "$n" rm -f /run/fio-end
+	# shellcheck disable=SC2016 # the node's shell
+	node_exec "$n" sh -c 'while [ ! -e /run/fio-end ]; do "$@" || exit; done' sh \
+		fio --name=v --filename=/dev/ddraid/vol0 --direct=1 --ioengine=libaio --iodepth=16 --rw=randrw \
+		--bsrange=4k-256k --blockalign=4k --size=32m --io_size=16m --verify=crc32c --verify_fatal=1 --fsync=32 --fdatasync=0 \
+		--continue_on_error=none --randrepeat=0 "$@" >"$FIO_OUT" 2>&1 &
+	FIO_PID=$!
+}
+
+disk_fio_lives() {
+	kill -0 "$FIO_PID" 2>/dev/null
+}
+
+disk_fio_end() {
+	node_exec "$1" touch /run/fio-end
+	wait "$FIO_PID" || fail "fio: $(tail -n 25 "$FIO_OUT")"
+	! grep -q "err=[^ ]* *[1-9]" "$FIO_OUT" || fail "fio: $(grep err= "$FIO_OUT")"
+}
+
+disk_fio_did() {
+	awk '/^ *(READ|WRITE):/ { n[$1]++ } END { print "fio: " n["WRITE:"] " rounds" }' "$FIO_OUT"
+}
+
+# The kernel of node N has said nothing that it should not.
+disk_kernel_is_fine() {
+	local bad
+	bad=$(node_exec "$1" dmesg | grep -E 'BUG|WARNING|Oops|Call Trace|hung task|blocked for more|slab.*corrupt' | head -n 5)
+	[ -z "$bad" ] || fail "the kernel of node $1: $(node_exec "$1" dmesg | tail -n 40)"
+}
+
+# disk_hold N: one open of the device for as long as it takes, with a write, a flush and a read of it all the time.
+declare -A holder=()
+disk_hold() {
+	: >"$CLUSTER_DIR/hold.$1"
+	node_exec "$1" /usr/bin/python3 "$SCENARIO_LIB/disk-hold.py" /dev/ddraid/vol0 "$1" >>"$CLUSTER_DIR/hold.$1" 2>&1 &
+	holder[$1]=$!
+	within 20 "node $1 uses its device" disk_holds "$1" 3
+}
+
+disk_holds() { # N COUNT
+	[ "$(grep -c ^ok "$CLUSTER_DIR/hold.$1")" -ge "$2" ]
+}
+
+disk_hold_goes_on() {
+	within 40 "the open of node $1 goes on" disk_holds "$1" $(($(grep -c ^ok "$CLUSTER_DIR/hold.$1") + 10))
+	! grep -qv ^ok "$CLUSTER_DIR/hold.$1" || fail "the open of node $1: $(grep -v ^ok "$CLUSTER_DIR/hold.$1")"
+}
+
+disk_hold_failed() {
+	grep -q '^failed' "$CLUSTER_DIR/hold.$1"
+}
+
+# It must end by EIO, once and for all.
+disk_hold_fails() {
+	within 40 "the open of node $1 fails" disk_hold_failed "$1"
+	wait "${holder[$1]}"
+	[ "$(grep -v ^ok "$CLUSTER_DIR/hold.$1" | sort | uniq -c | awk '{ print $2, $3 }')" = "failed EIO" ] ||
+		fail "the open of node $1: $(grep -v ^ok "$CLUSTER_DIR/hold.$1")"
+	unset "holder[$1]"
+}
+
+disk_hold_end() {
+	[ -z "${holder[$1]:-}" ] || { node_exec "$1" touch /run/hold-end; wait "${holder[$1]}"; unset "holder[$1]"; }
+}
+
+# disk_finish N...: as finish, and the raw members have what the device of the first of these nodes read last.
+disk_finish() {
+	local n sum
+	sum=$(node_exec "$1" sh -c 'echo 3 >/proc/sys/vm/drop_caches; cat /dev/ddraid/vol0' | sha256sum) || fail "can't read the device"
+	ctl "$1" stop vol0 --all-nodes >"$CLUSTER_DIR/stop" 2>&1 || fail "stop: $(cat "$CLUSTER_DIR/stop")"
+	for n; do
+		daemon_stop "$n"
+		disk_kernel_is_fine "$n"
+		! node_exec "$n" test -d /sys/module/ddraid || node_exec "$n" rmmod ddraid || fail "the driver of node $n can't be unloaded"
+	done
+	members_check --strict --compare-left-out --extract "$CLUSTER_DIR/user" || fail "the members: $(raw 'r["problems"]')"
+	[ "$(sha256sum <"$CLUSTER_DIR/user")" = "$sum" ] || fail "the members hold other bytes than the device had"
+	step "$(raw '"the members: %d stripes, %d wrong, %d regions dirty" % (r["geometry"]["stripes"],
+		r["stripes_wrong"], len(r["regions_dirty"]))')"
+	cluster_down || exit 1
+	exit 0
+}

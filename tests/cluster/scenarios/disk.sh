@@ -1,0 +1,176 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# The array as a block device of one machine, disk.sh VIA: attached, its limits, what is refused and why; then ddraidd is
+# killed DISK_KILLS times, and ended in an orderly way, while fio writes and compares: no error reaches it. A file system on
+# it is whole after that, and after a power cut, after which the device is there again by itself.
+set -u
+[ "${CLUSTER_FLAVOUR:-netns}" = lab ] || { echo "skipped: a block device needs a kernel of its own (tools/lab run)"; exit 77; }
+# shellcheck source=tests/cluster/lib.sh
+. "$(dirname "$0")/../lib.sh"
+# shellcheck source=tests/cluster/disk.sh
+. "$(dirname "$0")/../disk.sh"
+disk_requires
+via=${1:-shim}
+KILLS=${DISK_KILLS:-4}
+MEMBER_SIZE=80M
+
+array_up 1 1
+
+# refused EXIT-STATUS TEXT COMMAND...: ddraidctl says TEXT.
+refused() {
+	local want=$1 text=$2 out status
+	shift 2
+	out=$(ctl 1 "$@" 2>&1)
+	status=$?
+	[ $status = "$want" ] || fail "ddraidctl $*: exit status $status, not $want: $out"
+	[[ $out = *"$text"* ]] || fail "ddraidctl $*: $out"
+}
+
+step "what can't be"
+refused 4 "there is no array other" attach other
+[ "$via" = nbd ] || refused 1 "modprobe ddraid" attach vol0 --via shim
+refused 2 "shim (ddraid's driver)" attach vol0 --via floppy
+refused 1 "is not attached" detach vol0
+holds 1 'len(a["front_ends"]) == 1' || fail "an attach that failed is in the status"
+! grep -q attach "$CLUSTER_DIR/node1/var-lib-ddraid/vol0.array" || fail "an attach that failed is kept"
+
+if [ "$via" = shim ] && other=$(disk_other_driver); then
+	node_exec 1 insmod "$other" || fail "the driver of another version"
+	refused 1 "driver speaks version 4711 of its interface, and ddraidd version 1" attach vol0 --via shim
+	refused 1 "driver speaks version 4711" attach vol0
+	node_exec 1 rmmod ddraid || fail "rmmod: an attach that failed has the driver"
+fi
+
+step "attach"
+disk_driver 1 "$via"
+began=${EPOCHREALTIME/[.,]/}
+disk_attach 1 --via "$via"
+measured "attached after $(((${EPOCHREALTIME/[.,]/} - began) / 1000)) ms"
+disk_attach 1
+[ "$via" = nbd ] && other=shim || other=nbd
+refused 1 "is attached by $via" attach vol0 --via $other
+dev=$(disk_of 1)
+limit() {
+	node_exec 1 cat "/sys/block/$dev/queue/$1"
+}
+limit_is() {
+	[ "$(limit "$1")" = "$2" ] || fail "$1 is $(limit "$1"), not $2"
+}
+limit_is logical_block_size 4096
+limit_is physical_block_size 4096
+limit_is fua 1
+if [ "$via" = shim ]; then
+	limit_is optimal_io_size 131072
+	limit_is max_hw_sectors_kb 1024
+	limit_is write_zeroes_max_bytes 33554432
+	limit_is discard_max_bytes 33554432
+fi
+limit_is write_cache "write back"
+[ "$(node_exec 1 blockdev --getsize64 /dev/ddraid/vol0)" = "$(tells 1 'a["geometry"]["size_bytes"]')" ] || fail "its size"
+refused 4 "there is no array other" detach other
+
+step "open, it is neither detached nor stopped"
+node_exec 1 sh -c 'exec 3</dev/ddraid/vol0; echo $$ >/run/opener; exec sleep 60' &
+opener=$!
+opens_are() {
+	holds 1 "a['front_ends'][1]['opens'] == $1"
+}
+if [ "$via" = shim ]; then
+	within 5 "one open" opens_are 1
+	refused 6 "in use: 1 client has it open, 1 of them as /dev/$dev" stop vol0
+else
+	sleep 1 # nobody tells
+	refused 6 "1 client" stop vol0
+fi
+refused 6 "is open (1 open" detach vol0
+# shellcheck disable=SC2016 # the node's shell
+node_exec 1 sh -c 'kill $(cat /run/opener)'
+wait $opener
+within 5 "no open" opens_are 0
+
+step "stopped and started, it is there again"
+ctl 1 stop vol0 || fail "stop"
+! node_exec 1 test -e /dev/ddraid/vol0 || fail "a stopped array has a link"
+[ "$via" = nbd ] || ! node_exec 1 test -e "/sys/block/$dev" || fail "a stopped array has a disk"
+refused 6 "does not run here" attach vol0
+ctl 1 start vol0 --wait || fail "start"
+within 10 "the device" disk_is_there 1
+
+step "fio, and ddraidd is killed $KILLS times"
+disk_fio 1 "$CLUSTER_DIR/fio"
+for ((i = 1; i <= KILLS; i++)); do
+	sleep "0.$((RANDOM % 10))"
+	node_signal 1 ddraidd KILL
+	within 10 "the end of ddraidd" daemon_gone 1
+	daemon_start 1
+	within 20 "the array after kill $i" active 1
+	within 10 "the device after kill $i" disk_is_there 1
+	disk_fio_lives || fail "fio ended after kill $i: $(tail -n 20 "$CLUSTER_DIR/fio")"
+done
+step "ended in an orderly way"
+daemon_stop 1
+sleep 1
+daemon_up 1
+within 20 "the array" active 1
+within 10 "the device" disk_is_there 1
+disk_fio_end 1
+measured "$(grep -c 'is taken over' "$CLUSTER_DIR/node1/log/ddraidd.out") times taken over; $(disk_fio_did)"
+
+step "a file system"
+node_exec 1 mkfs.ext4 -q -E lazy_itable_init=0 /dev/ddraid/vol0 || fail "mkfs"
+# shellcheck disable=SC2016 # the node's shell
+node_exec 1 sh -c 'modprobe ext4; mkdir -p /mnt/t && mount /dev/ddraid/vol0 /mnt/t && head -c 20000000 /dev/urandom >/mnt/t/a &&
+	md5sum </mnt/t/a >/run/sum && sync' || fail "mount"
+node_signal 1 ddraidd KILL
+within 10 "the end of ddraidd" daemon_gone 1
+node_exec 1 sh -c 'cp /mnt/t/a /mnt/t/b && sync /mnt/t/b' &
+copy=$!
+daemon_up 1
+wait $copy || fail "cp while ddraidd was away"
+# shellcheck disable=SC2016 # the node's shell
+node_exec 1 sh -c 'umount /mnt/t && e2fsck -fn /dev/ddraid/vol0 && mount /dev/ddraid/vol0 /mnt/t && echo 3 >/proc/sys/vm/drop_caches &&
+	[ "$(md5sum </mnt/t/b)" = "$(cat /run/sum)" ] && fstrim /mnt/t && umount /mnt/t && e2fsck -fn /dev/ddraid/vol0' \
+	>"$CLUSTER_DIR/fs" 2>&1 || fail "the file system: $(cat "$CLUSTER_DIR/fs")"
+
+step "a power cut"
+# shellcheck disable=SC2016 # the node's shell
+node_exec 1 sh -c 'mount /dev/ddraid/vol0 /mnt/t && cp /mnt/t/a /mnt/t/c && sync /mnt/t/c /mnt/t && cat /run/sum' >"$CLUSTER_DIR/sum" || fail "mount"
+node_exec 1 sh -c 'while :; do cp /mnt/t/a /mnt/t/d; rm /mnt/t/d; done' >/dev/null 2>&1 &
+sleep 3
+node_kill 1
+wait $!
+node_back 1
+within 60 "the array" active 1
+! disk_is_there 1 || [ "$via" = nbd ] || fail "a device without its driver"
+disk_driver 1 "$via"
+within 20 "the device, by itself" disk_is_there 1
+# shellcheck disable=SC2016 # the node's shell
+node_exec 1 sh -c 'modprobe ext4; mkdir -p /mnt/t && mount /dev/ddraid/vol0 /mnt/t && md5sum </mnt/t/c && umount /mnt/t && e2fsck -fn /dev/ddraid/vol0 >&2' \
+	>"$CLUSTER_DIR/sum2" 2>"$CLUSTER_DIR/fs" || fail "the file system: $(cat "$CLUSTER_DIR/fs")"
+cmp "$CLUSTER_DIR/sum" "$CLUSTER_DIR/sum2" || fail "a file that was synced is not there"
+
+step "its daemon is dead, its array can't run: detached all the same"
+disk_hold 1
+node_signal 1 ddraidd KILL
+within 10 "the end of ddraidd" daemon_gone 1
+exporter_kill 1
+exporter_kill 2
+daemon_up 1
+refused 6 "is open (1 open" detach vol0
+! disk_hold_failed 1 || fail "the open did not wait"
+ctl 1 detach vol0 --force || fail "detach --force"
+disk_hold_fails 1
+exporter_restart 1 && exporter_restart 2 || fail "the exporters"
+within 40 "the array" active 1
+disk_attach 1 --via "$via"
+
+step "detach"
+disk_detach 1
+holds 1 'len(a["front_ends"]) == 1' || fail "a detached disk is in the status"
+daemon_stop 1
+daemon_up 1
+within 20 "the array" active 1
+sleep 1
+! node_exec 1 test -e /dev/ddraid/vol0 || fail "a detached disk is back after a restart"
+disk_attach 1 --via "$via"
+disk_finish 1
