@@ -1,12 +1,13 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# What the scenarios with a block device share, on top of lib.sh. DDRAID_KO is the driver, built for the lab's kernel.
+# What the scenarios with a block device share, on top of lib.sh.
 
-DDRAID_KO=${DDRAID_KO:-$top_builddir/kmod/ddraid.ko}
+DDRAID_KO=$top_builddir/kmod/ddraid.ko # built for the lab's kernel
 
 disk_requires() {
-	[ -e "$DDRAID_KO" ] || { echo "skipped: no $DDRAID_KO (make kmod)"; exit 77; }
+	[ "$CLUSTER_FLAVOUR" = lab ] || { echo "skipped: for the lab only"; exit 77; }
+	lab_driver || { echo "skipped: no driver for the lab's kernel"; exit 77; }
 	command -v fio >/dev/null || { echo "skipped: no fio (tools/deps)"; exit 77; }
 }
 
@@ -17,8 +18,7 @@ disk_driver() { # N VIA
 # disk_other_driver: prints the path of a driver that speaks another version; 1: it can't be built here.
 disk_other_driver() {
 	local dir=$CLUSTER_DIR/other build
-	build=/lib/modules/$(cat "$LAB_CACHE/image/release")/build
-	[ -e "$build/Makefile" ] && mkdir "$dir" && cp "$CLUSTER_SRC"/kmod/{Kbuild,compat.h,ddraid.c,ddraid_uapi.h} "$dir/" || return 1
+	build=$(lab_kdir) && mkdir "$dir" && cp "$CLUSTER_SRC"/kmod/{Kbuild,compat.h,ddraid.c,ddraid_uapi.h} "$dir/" || return 1
 	sed -i 's/^#define DDRAID_API_VERSION 1$/#define DDRAID_API_VERSION 4711/' "$dir/ddraid_uapi.h"
 	make -s -C "$build" M="$dir" modules >"$dir/log" 2>&1 && echo "$dir/ddraid.ko"
 }
@@ -80,7 +80,7 @@ disk_fio_did() {
 disk_kernel_is_fine() {
 	local bad
 	bad=$(node_exec "$1" dmesg | grep -E 'BUG|WARNING|Oops|Call Trace|hung task|blocked for more|slab.*corrupt' | head -n 5)
-	[ -z "$bad" ] || fail "the kernel of node $1: $(node_exec "$1" dmesg | tail -n 40)"
+	[ -z "$bad" ] || fail "the kernel of node $1: $bad"
 }
 
 # disk_hold N: one open of the device for as long as it takes, with a write, a flush and a read of it all the time.

@@ -83,6 +83,10 @@ leader-node-3		45	both	tests/cluster/scenarios/leader-node.sh propose-sent
 leader-node-4		45	both	tests/cluster/scenarios/leader-node.sh superblock-done
 leader-node-5		45	both	tests/cluster/scenarios/leader-node.sh commit-sent
 leader-node-6		45	both	tests/cluster/scenarios/leader-node.sh resync
+gfs2-node		90	lab	tests/cluster/scenarios/gfs2.sh node
+gfs2-member		90	lab	tests/cluster/scenarios/gfs2.sh member
+gfs2-both		90	lab	tests/cluster/scenarios/gfs2.sh both
+gfs2-cut		90	lab	tests/cluster/scenarios/gfs2.sh cut
 kmod			200	lab	tests/kmod/run.sh
 kmod-short		60	lab	tests/kmod/run.sh bad_input malformed killed revoke unload
 '

@@ -17,8 +17,7 @@ cluster_requires make fio mkfs.ext4 mkfs.xfs mkfs.btrfs mkfs.vfat || exit 77
 top_builddir=$(cd "$top_builddir" && pwd)
 module=${KMOD_MODULE:-$top_builddir/kmod/ddraid.ko}
 
-lab_image && kdir=$(lab_kdir) || exit 1
-[ -n "${KMOD_MODULE:-}" ] || make -C "$top_builddir" -s kmod "KDIR=$kdir" >/dev/null || exit 1
+[ -n "${KMOD_MODULE:-}" ] || lab_driver || exit 1
 make -C "$top_builddir" -s tests/kmod/disk-server tests/kmod/bad-input || exit 1
 cluster_trap
 cluster_up 1 || { cluster_say "FAILED: the machine did not come up"; exit 1; }

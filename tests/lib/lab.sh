@@ -49,6 +49,13 @@ lab_kdir() {
 	echo "$dir"
 }
 
+# Builds the driver for the lab's kernel: top_builddir/kmod/ddraid.ko.
+lab_driver() {
+	local kdir
+	lab_image && kdir=$(lab_kdir) || return 1
+	(flock 8 && make -C "$top_builddir" -s kmod "KDIR=$kdir" >/dev/null) 8>"$top_builddir/kmod.lock" 9>&-
+}
+
 # What is there before the first node: the management network, keys, the service for the nodes' fence requests.
 lab_up() {
 	local n nodes=()
@@ -116,8 +123,7 @@ node_ready() {
 	}
 	wait_until 20 "a connection to node $n" lab_connect "$n" || return 1
 	[ "${LAB_BARE:-no}" = no ] || return 0
-	# It locks its threads' stacks in memory, which costs an emulated processor a second when they are large.
-	node_spawn "$n" corosync sh -c 'ulimit -s 1024; exec corosync -f' &&
+	node_spawn "$n" corosync corosync -f &&
 		node_spawn "$n" dlm_controld sh -c 'until corosync-quorumtool -s >/dev/null 2>&1; do sleep 0.2; done
 			exec dlm_controld --foreground'
 }

@@ -1,0 +1,173 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# GFS2 with lock_dlm on the array, mounted by three machines that all write to it, while there is a fault: gfs2.sh FAULT.
+#
+#	node	the power of one machine is cut
+#	member	an exporter is killed
+#	both	both at once
+#	cut	a machine loses the network to the others, and still reaches the members
+#
+# The others go on: ddraid takes the dead node over, the DLM recovers after the machine's fence, GFS2 replays its journal. Then
+# everything that fsync had said is durable is there, on all machines, and fsck.gfs2 finds nothing.
+set -u
+# shellcheck source=tests/cluster/lib.sh
+. "$(dirname "$0")/../lib.sh"
+# shellcheck source=tests/cluster/disk.sh
+. "$(dirname "$0")/../disk.sh"
+[ "$CLUSTER_FLAVOUR" = lab ] || { echo "skipped: for the lab only"; exit 77; }
+disk_requires
+command -v mkfs.gfs2 >/dev/null || { echo "skipped: no mkfs.gfs2 (tools/deps --lab)"; exit 77; }
+
+fault=$1
+MEMBER_SIZE=96M
+mnt=/mnt/vol0
+declare -A loads=()
+
+mount_on() { # N
+	node_exec "$1" sh -c "modprobe gfs2 && mkdir -p $mnt && mount -t gfs2 -o noatime /dev/ddraid/vol0 $mnt" ||
+		fail "node $1 does not mount it"
+}
+
+load_start() { # N...
+	local n
+	for n; do
+		rm -f "$CLUSTER_DIR/fs.$n.stop"
+		node_exec "$n" /usr/bin/python3 "$SCENARIO_LIB/fsload.py" write "$mnt" "$n" "$CLUSTER_DIR/fs.$n" \
+			>>"$CLUSTER_DIR/fs.out.$n" 2>&1 &
+		loads[$n]=$!
+	done
+	load_goes_on 5 "$@"
+}
+durable() { # N
+	cat "$CLUSTER_DIR/fs.$1" 2>/dev/null | grep -c '^A append'
+}
+durable_at_least() { # N COUNT
+	[ "$(durable "$1")" -ge "$2" ]
+}
+load_goes_on() { # COUNT N...
+	local n count=$1 before=()
+	shift
+	for n; do
+		before[n]=$(durable "$n")
+	done
+	for n; do
+		within 40 "node $n goes on writing" durable_at_least "$n" $((before[n] + count))
+	done
+}
+load_stop() { # N...: must end well
+	local n
+	for n; do
+		touch "$CLUSTER_DIR/fs.$n.stop"
+	done
+	for n; do
+		wait "${loads[$n]}" || fail "the load on node $n: $(tail -n 3 "$CLUSTER_DIR/fs.out.$n")"
+		tail -n 1 "$CLUSTER_DIR/fs.out.$n"
+	done
+}
+compare_files() { # N...
+	local n
+	for n; do
+		node_exec "$n" /usr/bin/python3 "$SCENARIO_LIB/fsload.py" check "$mnt" "$CLUSTER_DIR"/fs.[0-9] ||
+			fail "wrong data, read on node $n"
+	done
+}
+# A tree of sources, unpacked on each node.
+unpack_start() { # N
+	node_exec "$1" sh -c "mkdir $mnt/src.$1 && tar -C $mnt/src.$1 -xf $CLUSTER_DIR/src.tar && sync -f $mnt && touch $CLUSTER_DIR/unpacked.$1" \
+		>"$CLUSTER_DIR/tar.out.$1" 2>&1 &
+}
+unpacked_is_whole() { # N ON
+	node_exec "$2" tar -C "$mnt/src.$1" -df "$CLUSTER_DIR/src.tar" >"$CLUSTER_DIR/tar.out" 2>&1 ||
+		fail "the tree of node $1, read on node $2: $(head -n 3 "$CLUSTER_DIR/tar.out")"
+}
+
+# Node 3 and the others: what they send to each other goes nowhere; exporters are as before.
+nowhere=02:00:00:00:00:fe
+part() {
+	local n
+	for n in 1 2; do
+		node_exec $n ip neigh replace "$(node_address 3)" lladdr $nowhere nud permanent dev eth0 &&
+			node_exec 3 ip neigh replace "$(node_address $n)" lladdr $nowhere nud permanent dev eth0 || fail "part"
+	done
+}
+join() {
+	local n
+	for n in 1 2; do
+		node_exec $n ip neigh del "$(node_address 3)" dev eth0 || fail "join"
+	done
+}
+# Journals that nodes 1 and 2 are through with, by what their kernels say.
+journals_done() {
+	local n
+	for n in 1 2; do
+		node_exec $n dmesg
+	done | grep -c 'jid=.*: Done'
+}
+journal_replayed() {
+	[ "$(journals_done)" -gt "$journals" ]
+}
+
+array_up 3 1
+tar -C /usr/include -cf "$CLUSTER_DIR/src.tar" asm-generic linux/byteorder linux/netfilter linux/usb
+for n in 1 2 3; do
+	disk_driver $n shim
+	disk_attach $n
+done
+step "three nodes have it as /dev/ddraid/vol0"
+node_exec 1 mkfs.gfs2 -O -q -p lock_dlm -t "$CLUSTER_NAME:vol0" -j 3 -J 8 /dev/ddraid/vol0 || fail "mkfs.gfs2"
+for n in 1 2 3; do
+	mount_on $n
+done
+step "three nodes have it mounted"
+load_start 1 2 3
+unpack_start 1
+unpack_start 2
+fences_forget
+journals=$(journals_done)
+victim=3 survivors=(1 2)
+began=${EPOCHREALTIME/[.,]/}
+case $fault in
+node) node_kill 3; step "node 3 is powered off" ;;
+member) exporter_kill 2; step "exporter 2 is killed"; victim='' survivors=(1 2 3) ;;
+both) exporter_kill 2; node_kill 3; step "exporter 2 is killed, and node 3 powered off" ;;
+cut) part; step "node 3 is cut off from the other nodes" ;;
+esac
+load_goes_on 5 "${survivors[@]}"
+measured "$fault: the others went on $(((${EPOCHREALTIME/[.,]/} - began) / 1000)) ms after the fault"
+if [ -n "$victim" ]; then
+	within 20 "the fence of node 3" full_fence 3
+	within 20 "its power is cut" grep -q "off 3 " "$CLUSTER_DIR/power.log"
+	within 20 "GFS2 replays its journal" journal_replayed
+	fence_proof 3 || fail "requests after the fence"
+	wait "${loads[3]}" 2>/dev/null
+fi
+for n in 1 2; do
+	within 60 "the tree of node $n is unpacked" test -e "$CLUSTER_DIR/unpacked.$n"
+done
+load_stop "${survivors[@]}"
+compare_files "${survivors[@]}"
+if [ -n "$victim" ]; then
+	step "node 3 comes back"
+	[ "$fault" != cut ] || join
+	node_start 3 || fail "node 3 does not start"
+	disk_driver 3 shim
+	daemon_up 3
+	serve 3
+	within 20 "its disk" disk_is_there 3
+	mount_on 3
+fi
+unpacked_is_whole 1 3
+unpacked_is_whole 2 3
+load_start 1 2 3
+load_stop 1 2 3
+compare_files 3
+for n in 1 2 3; do
+	node_exec $n umount "$mnt" || fail "umount on node $n"
+done
+node_exec 2 fsck.gfs2 -n /dev/ddraid/vol0 >"$CLUSTER_DIR/fsck" 2>&1 || fail "fsck.gfs2: $(tail -n 40 "$CLUSTER_DIR/fsck")"
+step "fsck.gfs2 finds nothing"
+for n in 1 2 3; do
+	disk_detach $n
+	disk_kernel_is_fine $n
+done
+finish 1 2 3
