@@ -78,8 +78,11 @@ lab_up() {
 	done
 	bash "$CLUSTER_SRC/cluster-conf/generate" --dlm "$CLUSTER_SRC/tests/lib/fence_lab" --post-join-delay 5 "${nodes[@]}" \
 		>"$CLUSTER_DIR/dlm.conf" || return 1
-	cluster_spawn host "$CLUSTER_DIR/host.log" "$CLUSTER_NAME-br" \
-		"$CLUSTER_SRC/tests/lib/lab-host" serve "$CLUSTER_DIR"
+	# Not in a pid namespace of its own: it ends machines.
+	CLUSTER_MARK=$CLUSTER_NAME setsid ip netns exec "$CLUSTER_NAME-br" "$CLUSTER_SRC/tests/lib/lab-host" serve "$CLUSTER_DIR" \
+		</dev/null >>"$CLUSTER_DIR/host.log" 2>&1 9>&- &
+	disown $!
+	cluster_record host.outer $!
 }
 
 lab_tap() { # PORT BRIDGE

@@ -137,6 +137,7 @@ measured "$fault: the others went on $(((${EPOCHREALTIME/[.,]/} - began) / 1000)
 if [ -n "$victim" ]; then
 	within 20 "the fence of node 3" full_fence 3
 	within 20 "its power is cut" grep -q "off 3 " "$CLUSTER_DIR/power.log"
+	[ "$fault" != cut ] || ! grep -q "was-off" "$CLUSTER_DIR/power.log" || fail "node 3 was off before it was fenced"
 	within 20 "GFS2 replays its journal" journal_replayed
 	fence_proof 3 || fail "requests after the fence"
 	wait "${loads[3]}" 2>/dev/null
