@@ -476,6 +476,24 @@ TEST(each_command_becomes_its_request)
 	}
 }
 
+TEST(a_connection_that_is_connected_already_begins_with_a_request)
+{
+	static struct nbd_proto p;
+	struct input in = {0};
+	size_t used, bytes;
+
+	add_request(&in, FUA, WRITE, 8192, 4096);
+	nbd_proto_init_connected(&p, &ex);
+	CHECK(!nbd_proto_negotiating(&p));
+	nbd_proto_output(&p, &bytes);
+	CHECK_EQ_U64(bytes, 0);
+	CHECK(nbd_proto_feed(&p, in.data, in.bytes, &used) == NBD_HEAD);
+	CHECK_EQ_U64(used, in.bytes);
+	CHECK(p.req.op == FRONT_WRITE && p.req.flags == FRONT_F_FUA);
+	CHECK_EQ_U64(p.req.offset, 8192);
+	free(in.data);
+}
+
 TEST(the_cookie_comes_back_as_it_was)
 {
 	struct input in = served();
