@@ -57,9 +57,23 @@ disk_fio() {
 	# shellcheck disable=SC2016 # the node's shell
 	node_exec "$n" sh -c 'while [ ! -e /run/fio-end ]; do "$@" || exit; done' sh \
 		fio --name=v --filename=/dev/ddraid/vol0 --direct=1 --ioengine=libaio --iodepth=16 --rw=randrw \
-		--bsrange=4k-256k --blockalign=4k --size=32m --io_size=16m --verify=crc32c --verify_fatal=1 --fsync=32 --fdatasync=0 \
+		--bsrange=4k-256k --blockalign=4k --size=24m --io_size=16m --verify=crc32c --verify_fatal=1 --fsync=32 --fdatasync=0 \
 		--continue_on_error=none --randrepeat=0 "$@" >"$FIO_OUT" 2>&1 &
 	FIO_PID=$!
+}
+
+# disk_kills N COUNT: ddraidd of node N is killed so often, and comes back each time, under disk_fio.
+disk_kills() {
+	local i
+	for ((i = 1; i <= $2; i++)); do
+		sleep "0.$((RANDOM % 10))"
+		node_signal "$1" ddraidd KILL
+		within 10 "the end of ddraidd" daemon_gone "$1"
+		daemon_start "$1"
+		within 20 "the array after kill $i" active "$1"
+		within 10 "the device after kill $i" disk_is_there "$1"
+		disk_fio_lives || fail "fio ended after kill $i: $(tail -n 20 "$FIO_OUT")"
+	done
 }
 
 disk_fio_lives() {

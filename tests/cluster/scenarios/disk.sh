@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # The array as a block device of one machine, disk.sh VIA: attached, its limits, what is refused and why; then ddraidd is
-# killed DISK_KILLS times, and ended in an orderly way, while fio writes and compares: no error reaches it. A file system on
+# killed some times, and ended in an orderly way, while fio writes and compares: no error reaches it. A file system on
 # it is whole after that, and after a power cut, after which the device is there again by itself.
 set -u
 [ "${CLUSTER_FLAVOUR:-netns}" = lab ] || { echo "skipped: a block device needs a kernel of its own (tools/lab run)"; exit 77; }
@@ -11,7 +11,7 @@ set -u
 . "$(dirname "$0")/../disk.sh"
 disk_requires
 via=${1:-shim}
-KILLS=${DISK_KILLS:-4}
+KILLS=4
 MEMBER_SIZE=80M
 
 array_up 1 1
@@ -98,15 +98,7 @@ within 10 "the device" disk_is_there 1
 
 step "fio, and ddraidd is killed $KILLS times"
 disk_fio 1 "$CLUSTER_DIR/fio"
-for ((i = 1; i <= KILLS; i++)); do
-	sleep "0.$((RANDOM % 10))"
-	node_signal 1 ddraidd KILL
-	within 10 "the end of ddraidd" daemon_gone 1
-	daemon_start 1
-	within 20 "the array after kill $i" active 1
-	within 10 "the device after kill $i" disk_is_there 1
-	disk_fio_lives || fail "fio ended after kill $i: $(tail -n 20 "$CLUSTER_DIR/fio")"
-done
+disk_kills 1 "$KILLS"
 step "ended in an orderly way"
 daemon_stop 1
 sleep 1
