@@ -42,7 +42,7 @@ forgotten		45	both	tests/cluster/scenarios/forgotten.sh
 all-nodes		45	both	tests/cluster/scenarios/all-nodes.sh
 disk			75	lab	tests/cluster/scenarios/disk.sh shim
 disk-nbd		75	lab	tests/cluster/scenarios/disk.sh nbd
-disk-kills		75	lab	tests/cluster/scenarios/disk-kills.sh shim
+disk-kills		110	lab	tests/cluster/scenarios/disk-kills.sh shim
 disk-removed-1		70	lab	tests/cluster/scenarios/disk-removed.sh shim killed
 disk-removed-2		70	lab	tests/cluster/scenarios/disk-removed.sh shim fenced cut
 disk-removed-3		70	lab	tests/cluster/scenarios/disk-removed.sh shim frozen cut-killed
