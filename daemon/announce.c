@@ -16,6 +16,7 @@
 
 #include "daemon/announce.h"
 #include "daemon/log.h"
+#include "daemon/ports/lock.h"
 #include "daemon/units.h"
 #include "proto/announce.pb-c.h"
 
@@ -139,6 +140,13 @@ void announce_forgotten(const struct store_forgotten *list, uint32_t count)
 	tell(&w);
 }
 
+bool announce_dlm(void)
+{
+	const struct lock_ops *ops = lock_manager_find("dlm");
+
+	return ops && !lock_missing(ops);
+}
+
 void announce_running(const struct announce_running *r, uint32_t count)
 {
 	Ddraid__Announce__Running running[STORE_MAX_ARRAYS], *at[STORE_MAX_ARRAYS];
@@ -149,6 +157,7 @@ void announce_running(const struct announce_running *r, uint32_t count)
 		return;
 	n.version = ANNOUNCE_VERSION;
 	n.name = state.self.name;
+	n.dlm = announce_dlm();
 	for (uint32_t i = 0; i < count && i < STORE_MAX_ARRAYS; i++) {
 		running[i] = (Ddraid__Announce__Running)DDRAID__ANNOUNCE__RUNNING__INIT;
 		running[i].uuid.data = (uint8_t *)r[i].uuid;
@@ -280,6 +289,7 @@ static void take_node(uint32_t from, const Ddraid__Announce__Node *a)
 		return;
 	n->told = true;
 	n->count = 0;
+	n->dlm = a->dlm;
 	snprintf(n->name, sizeof(n->name), "%s", a->name);
 	for (size_t i = 0; i < a->n_running && n->count < STORE_MAX_ARRAYS; i++) {
 		if (a->running[i]->uuid.len != DDR_UUID_BYTES)

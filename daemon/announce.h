@@ -26,6 +26,7 @@ struct announce_node {
 	uint32_t node;
 	bool here; /* its daemon is in the group */
 	bool told; /* it said what follows */
+	bool dlm;  /* had what `locks = dlm` needs, when it was told */
 	char name[GROUP_NAME_BYTES];
 	uint32_t count;
 	struct announce_running running[STORE_MAX_ARRAYS];
@@ -54,6 +55,8 @@ struct announce_cb {
 int announce_start(const char *cluster, struct mailbox *main_box, const struct announce_cb *cb);
 void announce_array(const struct store_array *desc);
 void announce_forgotten(const struct store_forgotten *list, uint32_t count);
+/* This node has what `locks = dlm` needs, now. */
+bool announce_dlm(void);
 void announce_running(const struct announce_running *r, uint32_t count);
 const struct announce_state *announce_state(void);
 /* NULL: no such node. */

@@ -242,6 +242,7 @@ static void engine_cfg_fill(struct array *a, struct engine_cfg *cfg)
 	cfg->record = a->rec.record;
 	cfg->force = a->force;
 	cfg->fenced_inc = a->fenced_inc;
+	cfg->lock_backend = locks_external(a) ? LOCK_EXTERNAL : LOCK_TABLE;
 	cfg->fence_waits = c->fence != FENCE_COMMAND;
 	cfg->tun.restart_wait_ms = c->restart_wait_ms;
 	options_apply(&a->live.options, &cfg->tun);
@@ -300,6 +301,7 @@ void array_run(struct array *a)
 		array_fail(a, "memory is short: the engine can't start");
 		return;
 	}
+	a->engine_inc = a->inc;
 	array_phase(a, ARRAY_PHASE_RUN);
 	array_say(a, LOG_INFO, "node %u, incarnation %llu", a->self.node,
 		  (unsigned long long)a->inc);
@@ -406,6 +408,8 @@ void array_close(struct array *a)
 		dev_settle(a);
 	array_phase(a, ARRAY_PHASE_CLOSE);
 	loop_timer_clear(a->loop, &a->again);
+	loop_timer_clear(a->loop, &a->locks_again);
+	locks_close(a, !a->e || (a->stopped_cleanly && !a->under_way));
 	if (a->front && a->serving)
 		front_reset(a->front);
 	disk_stop(a, ARRAY_STOP_LEAVE);
@@ -629,6 +633,7 @@ static void thread_state_clear(struct array *a)
 	a->watch = (struct loop_timer){.fired = watch_fired, .arg = a};
 	a->limit = (struct loop_timer){.fired = limit_fired, .arg = a};
 	a->again = (struct loop_timer){.fired = again_fired, .arg = a};
+	a->locks_again = (struct loop_timer){.fired = locks_again, .arg = a};
 	a->hook = (struct loop_hook){.run = pump_turn, .arg = a};
 	a->wake = (struct loop_wake){.woken = woken, .arg = a};
 }

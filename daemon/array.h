@@ -89,8 +89,11 @@ struct array_status {
 	uint32_t client_count;
 	char listen[OPTION_LISTEN_MAX][OPTION_LISTEN_BYTES]; /* as it was started with, or "" */
 	bool force_members;                                  /* likewise */
-	char waits[ARRAY_WHY_BYTES]; /* before RUN: what for; "" = nothing */
-	uint64_t waits_us;           /* since when */
+	const char *locks;                                   /* the lock manager */
+	char locks_wait[ARRAY_WHY_BYTES]; /* what that waits for, or lacks; "" = nothing */
+	uint64_t locks_us;                /* since when, 0 = it says so itself */
+	char waits[ARRAY_WHY_BYTES];      /* before RUN: what for; "" = nothing */
+	uint64_t waits_us;                /* since when */
 };
 
 /* NULL: out of memory. */

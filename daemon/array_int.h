@@ -8,6 +8,7 @@
  *	array_dev.c	members
  *	array_disk.c	the array as a block device of this node
  *	array_life.c	incarnations, the record, fences: what goes by way of other threads
+ *	array_locks.c	the lock manager, where it is none of the core's
  *	array_status.c	looking in, and what is logged by itself
  *
  * Events: every callback (member, front-end, group, timers, other threads) only appends an event
@@ -29,6 +30,7 @@
 #include "daemon/array.h"
 #include "daemon/fence.h"
 #include "daemon/log.h"
+#include "daemon/ports/lock.h"
 
 #define ARRAY_QUEUE_MAX                                                                            \
 	(64u << 10)           /* events: bounded by front-end, DIO_MAX of the engine, batches */
@@ -143,7 +145,14 @@ struct array {
 	uint32_t view_count, view[DDR_MAX_NODES];
 
 	struct store_record rec;
+	struct lockspace *locks; /* this incarnation's, if the manager is none of the core's */
+	bool locks_up;
+	char locks_why[ARRAY_WHY_BYTES]; /* why there is none, or "" */
+	uint64_t locks_us;               /* since when */
+	struct loop_timer locks_again;
+
 	uint64_t inc;
+	uint64_t engine_inc; /* the engine's; behind `inc` while the next one waits for its locks */
 	uint64_t fenced_inc; /* this node's lives up to here are fenced */
 	uint32_t tasks;      /* under way on other threads; but for fences */
 	bool stopped_cleanly, clean_written;
@@ -199,6 +208,9 @@ void life_renew(struct array *a); /* a new incarnation for an engine that was re
 void life_record(struct array *a, const struct record *r);
 void life_fence(struct array *a, uint32_t node, uint64_t inc);
 void life_clean(struct array *a);
+/* All that the new incarnation needs is there. */
+void life_ready(struct array *a);
+void life_say_once(struct array *a, const char *why);
 /* On the main thread, when the engine thread has ended. */
 void life_ended(struct array *a);
 void life_changed(struct array *a, uint32_t found, uint32_t added);
@@ -217,6 +229,13 @@ void disk_close(struct array *a); /* the thread ends */
 uint32_t disk_opens(const struct array *a);
 void disk_status(const struct array *a, struct array_status *st);
 #define DISK_FRONT_ID 1u /* in its tags; the NBD front-end's is 0 */
+
+/* array_locks.c */
+bool locks_external(const struct array *a);
+/* For a new incarnation; life_ready when it is there. */
+void locks_open(struct array *a);
+void locks_close(struct array *a, bool ended);
+void locks_again(void *arg); /* of the timer */
 
 /* array_status.c */
 void status_fill(struct array *a, struct array_status *st);

@@ -106,7 +106,7 @@ static void send_work(struct array *a, struct life_task *t)
 	mailbox_post(&a->env.worker->box, &t->task, work);
 }
 
-static void say_once(struct array *a, const char *why)
+void life_say_once(struct array *a, const char *why)
 {
 	if (strcmp(a->life_said, why) != 0)
 		array_say(a, LOG_ERR, "%s; it is tried again", why);
@@ -180,6 +180,21 @@ void life_clients(struct array *a)
 	serving_tell(a);
 }
 
+/* This life may begin: all it needs is there. */
+void life_ready(struct array *a)
+{
+	struct event ev = {.type = EV_RESTART};
+
+	if (a->phase < ARRAY_PHASE_RUN) {
+		array_run(a);
+		return;
+	}
+	a->removed = false;
+	ev.restart.inc = a->engine_inc = a->inc;
+	pump_push(a, &ev);
+	array_say(a, LOG_NOTICE, "joins again as incarnation %llu", (unsigned long long)a->inc);
+}
+
 static void renew_again(struct array *a);
 
 static void begun(struct array *a, struct life_task *t)
@@ -188,14 +203,14 @@ static void begun(struct array *a, struct life_task *t)
 		return;
 	if (t->err) {
 		array_waits(a, "%s", t->why);
-		say_once(a, t->why);
+		life_say_once(a, t->why);
 		array_again(a, AGAIN_MS, renew_again);
 		return;
 	}
 	a->life_said[0] = '\0';
 	a->rec = t->rec;
 	a->inc = t->rec.inc;
-	array_run(a);
+	locks_open(a);
 }
 
 static void renew_again(struct array *a)
@@ -382,7 +397,7 @@ static void recorded(struct array *a, struct life_task *t)
 	struct event ev = {.type = EV_RECORD_DONE};
 
 	if (t->err) {
-		say_once(a, t->why);
+		life_say_once(a, t->why);
 		if (a->phase < ARRAY_PHASE_CLOSE)
 			array_again(a, AGAIN_MS, record_put);
 		return;
@@ -413,8 +428,6 @@ void life_record(struct array *a, const struct record *r)
 
 static void renewed(struct array *a, struct life_task *t)
 {
-	struct event ev = {.type = EV_RESTART};
-
 	a->restarting = false;
 	if (!t->err)
 		a->rec.inc = a->inc = t->rec.inc;
@@ -422,14 +435,12 @@ static void renewed(struct array *a, struct life_task *t)
 		record_put(a);
 	a->record_waits = false;
 	if (t->err) {
-		say_once(a, t->why);
+		life_say_once(a, t->why);
 		return; /* pump_end asks again */
 	}
 	a->life_said[0] = '\0';
-	a->removed = false;
-	ev.restart.inc = a->inc;
-	pump_push(a, &ev);
-	array_say(a, LOG_NOTICE, "joins again as incarnation %llu", (unsigned long long)a->inc);
+	if (a->phase != ARRAY_PHASE_CLOSE)
+		locks_open(a);
 }
 
 void life_renew(struct array *a)

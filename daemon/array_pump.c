@@ -129,6 +129,7 @@ static void out_removed(struct array *a)
 		  "this node was removed from the array: every open is ended, requests under way "
 		  "fail; it joins again as a new incarnation");
 	a->removed = true;
+	locks_close(a, false);
 	if (a->serving)
 		front_reset(a->front);
 	disk_removed(a);
@@ -166,8 +167,12 @@ static void do_out(struct array *a, const struct out *o)
 		dev_open_added(a, o->open.uri);
 		break;
 	case OUT_LOCK:
+		if (a->locks)
+			lock_request(a->locks, o->lock.id, o->lock.mode, o->lock.try_only);
+		break;
 	case OUT_UNLOCK:
-		assert(!"LOCK_EXTERNAL is not configured");
+		if (a->locks)
+			lock_release(a->locks, o->lock.id);
 		break;
 	case OUT_REMOVED:
 		out_removed(a);
@@ -236,7 +241,7 @@ void pump_tick(struct array *a)
 
 static void pump_end(struct array *a)
 {
-	if (a->removed && !a->under_way && !a->restarting) {
+	if (a->removed && !a->under_way && !a->restarting && a->inc == a->engine_inc) {
 		a->restarting = true;
 		life_renew(a);
 	}

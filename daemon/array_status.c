@@ -29,6 +29,17 @@ static void dev_fill(const struct array *a, uint32_t i, struct array_dev_status 
 	strcpy(s->why, d->why);
 }
 
+static void locks_fill(const struct array *a, struct array_status *st)
+{
+	st->locks = locks_external(a) ? "dlm" : NULL;
+	if (a->locks && a->locks_up)
+		lock_waits(a->locks, st->locks_wait);
+	if (a->locks_why[0]) {
+		strcpy(st->locks_wait, a->locks_why);
+		st->locks_us = a->locks_us;
+	}
+}
+
 void status_fill(struct array *a, struct array_status *st)
 {
 	struct timespec wall;
@@ -44,6 +55,7 @@ void status_fill(struct array *a, struct array_status *st)
 	st->slot = UINT32_MAX;
 	st->view_count = a->view_count;
 	memcpy(st->view, a->view, sizeof(st->view));
+	locks_fill(a, st);
 	strcpy(st->waits, a->waits);
 	st->waits_us = a->waits_us;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {

@@ -18,6 +18,7 @@
 
 #include "daemon/ctl.h"
 #include "daemon/making.h"
+#include "daemon/ports/lock.h"
 
 #define LOOK_MS 200u
 #define PROGRESS_MS 1000u
@@ -731,12 +732,40 @@ static void create_done(struct making *m, int err, const char *why)
 	look(wait);
 }
 
+/* `locks = dlm`: a node that lacks what that needs could never serve. */
+static int dlm_refused(char why[OPTION_WHY_BYTES])
+{
+	const struct announce_state *s = announce_state();
+	const struct lock_ops *ops = lock_manager_find("dlm");
+
+	if (!strcmp(ctl_env.conf->cluster, "alone"))
+		return 0;
+	if (!announce_dlm()) {
+		snprintf(why, OPTION_WHY_BYTES, "locks = dlm: %.200s; or take locks = cpg",
+			 ops ? lock_missing(ops)
+			     : "this ddraidd was built without the kernel's DLM");
+		return -ENODEV;
+	}
+	for (uint32_t i = 0; i < s->count; i++) {
+		if (!s->node[i].here || s->node[i].node == s->self.node || s->node[i].dlm)
+			continue;
+		snprintf(why, OPTION_WHY_BYTES,
+			 "locks = dlm: node %u had no dlm_controld running, or no libdlm, when its "
+			 "ddraidd last said so; start it there, then ddraidd; or take locks = cpg",
+			 s->node[i].node);
+		return -ENODEV;
+	}
+	return 0;
+}
+
 static int create_options(struct making_job *j, const Ddraid__Ctl__Create *c, char *why)
 {
 	for (size_t i = 0; i < c->n_option; i++) {
 		if (options_set(&j->m.desc.options, c->option[i]->key, c->option[i]->value, why))
 			return -EINVAL;
 	}
+	if (j->m.desc.options.dlm && dlm_refused(why))
+		return -ENODEV;
 	if (c->n_uri > DDR_MAX_MEMBERS) {
 		snprintf(why, OPTION_WHY_BYTES, "an array has at most %d members", DDR_MAX_MEMBERS);
 		return -EINVAL;

@@ -209,9 +209,14 @@ static const char *waits_of(const struct array_status *st, uint32_t *node, uint6
 
 	*node = 0;
 	if (st->phase == ARRAY_PHASE_RUN || st->phase == ARRAY_PHASE_STOP) {
-		why = st->engine.waits ? st->engine.waits : "";
+		why = st->engine.waits ? st->engine.waits : st->locks_wait;
 		*node = st->engine.waits_node;
-		since = st->engine.waits_since_us;
+		since = st->engine.waits ? st->engine.waits_since_us : st->now_us;
+		if (st->engine.state == ENGINE_REMOVED && st->locks_us) {
+			why = st->locks_wait;
+			*node = 0;
+			since = st->locks_us;
+		}
 	}
 	*ms = why[0] && st->now_us > since ? (st->now_us - since) / 1000 : 0;
 	return why;
@@ -499,6 +504,16 @@ static void engine_part(struct status_msg *m, const struct array_status *st)
 	progress(m, st);
 }
 
+/* What it has, if it runs: an option counts from the next start on. */
+static const char *locks_of(const struct known *k, const struct array_status *st)
+{
+	if (!strcmp(ctl_env.conf->cluster, "alone"))
+		return "local";
+	if (st)
+		return st->locks ? st->locks : "cpg";
+	return k->desc.options.dlm ? "dlm" : "cpg";
+}
+
 void status_make(struct status_msg *m, const struct known *k, const struct array_status *st)
 {
 	memset(m, 0, sizeof(*m));
@@ -507,7 +522,7 @@ void status_make(struct status_msg *m, const struct known *k, const struct array
 	m->msg.uuid.data = (uint8_t *)k->desc.uuid;
 	m->msg.uuid.len = DDR_UUID_BYTES;
 	m->msg.state = state_of(k, st);
-	m->msg.lock_backend = strcmp(ctl_env.conf->cluster, "alone") ? "cpg" : "local";
+	m->msg.lock_backend = (char *)locks_of(k, st);
 	m->msg.fence = (char *)fence_describe();
 	members(m, k, st);
 	warnings(m, k, st);
@@ -515,6 +530,7 @@ void status_make(struct status_msg *m, const struct known *k, const struct array
 		m->msg.waits = (char *)k->error;
 		return;
 	}
+	m->msg.lock_waits = keep_text(m, st->locks_wait);
 	engine_part(m, st);
 	nodes(m, k, st);
 	m->msg.front_end = keep(m, calloc(2, sizeof(Ddraid__Ctl__FrontEnd *)));

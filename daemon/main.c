@@ -13,6 +13,7 @@
  * The main thread runs libqb's loop: IPC, signals, the fence helper, and tasks from other threads.
  * It is not in any I/O's way. SIGTERM and SIGINT stop the arrays, with a bound, and end the daemon.
  */
+#include "daemon/ports/lock.h"
 #include "daemon/daemon.h"
 
 #include <errno.h>
@@ -382,6 +383,8 @@ static int setup_loop(void)
 	return err;
 }
 
+#define LOCKS_END_MS 5000u /* how long the end waits for lock spaces to be left */
+
 static int run(void)
 {
 	struct daemon_env env = {.conf = &conf, .loop = loop, .main = &main_box, .worker = &worker};
@@ -431,6 +434,7 @@ int main(int argc, char **argv)
 		return start_failed("the main loop can't be set up: out of memory or descriptors");
 	err = run();
 	fence_close();
+	lock_managers_settle(LOCKS_END_MS);
 	worker_stop(&worker);
 	store_close();
 	log_close();

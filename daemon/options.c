@@ -34,6 +34,10 @@ static const struct option {
      "mark the next region of a sequential writer"},
     {"force_members", KIND_FLAG, offsetof(struct options, force_members), 0, 1, "no", "yes", false,
      "take members that lack both FLUSH and FUA, or MULTI_CONN, from the array's next start on"},
+    {"locks", KIND_FLAG, offsetof(struct options, dlm), 0, 1, "cpg", "dlm", false,
+     "who keeps the locks, the array's leader (cpg) or the kernel's DLM, from the next start on "
+     "all "
+     "nodes on"},
     {"listen", KIND_LISTEN, offsetof(struct options, listen), 0, 0, NULL, NULL, false,
      "further NBD addresses on loopback, e.g. tcp:127.0.0.1:10809, with commas between, from the "
      "array's next start on"},

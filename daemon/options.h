@@ -25,6 +25,7 @@ struct options {
 	uint32_t eio_when_lost;
 	uint32_t mark_ahead;
 	uint32_t force_members; /* members without FLUSH and FUA, or MULTI_CONN, are taken */
+	uint32_t dlm;           /* the lock manager: the kernel's DLM, else the group's leader */
 	char listen[OPTION_LISTEN_MAX][OPTION_LISTEN_BYTES];
 };
 

@@ -305,6 +305,9 @@ static void event_take(struct engine *e, const struct event *ev)
 	case EV_LOCK_CALLBACK:
 		region_called_back(e, ev->lock.id, ev->lock.mode);
 		break;
+	case EV_LOCK_LOST:
+		round_removed(e);
+		break;
 	case EV_RESTART:
 		engine_restart(e, ev->restart.inc);
 		break;
@@ -388,6 +391,13 @@ const char *engine_state_name(enum engine_state s)
 	return (unsigned)s < sizeof(name) / sizeof(name[0]) ? name[s] : "?";
 }
 
+static bool leader_locks_otherwise(const struct engine *e)
+{
+	const struct peer *p = peer_find((struct engine *)e, e->leader);
+
+	return p && p->other_locks;
+}
+
 static void status_waits(const struct engine *e, struct engine_status *st)
 {
 	for (uint32_t i = 0; i < e->gone_count; i++) {
@@ -409,6 +419,9 @@ static void status_waits(const struct engine *e, struct engine_status *st)
 		st->waits = leading(e) && e->ld.why ? e->ld.why : "the leader's recovery";
 	else if (aside(e))
 		st->waits = "members: this node reaches fewer than the data needs";
+	else if (leader_locks_otherwise(e))
+		st->waits = "all nodes to use one lock manager: those that serve use another than "
+			    "this one; stop the array on all nodes, then start it";
 	else if (!e->slot_owned)
 		st->waits = "a free slot of the dirty log";
 	else if (e->few_us) {

@@ -103,6 +103,8 @@ struct peer { /* one node of the group */
 	bool up_known;
 	uint32_t reach;            /* how many members in sync are connected there */
 	bool hello_yields, yields; /* another should assemble the array: in this round, by now */
+	uint64_t settled;          /* the newest Settle of ours that it answered */
+	bool other_locks;          /* its lock manager is not ours */
 	uint64_t idle_inc;         /* as told in Hello: its last life wrote to no member */
 	bool hello, claimed, acked, sent_missed;
 	struct map committed, proposed; /* of its Hello */
@@ -141,7 +143,8 @@ struct region {
 	bool pend_try, called_back;
 	struct job *running;  /* the job that has the region to itself */
 	uint64_t test_writes; /* value of writes when EX was tried */
-	enum lock_mode early; /* LOCK_EXTERNAL: granted before Ready, counts from Ready on */
+	uint64_t early_num;   /* and this Settle is answered by all */
+	enum lock_mode early; /* LOCK_EXTERNAL: granted, and counts when region_lock_counts() */
 	bool want_mark;       /* the bit is wanted or set in the page image */
 	bool shared;          /* another node may have been in here since the last clear: R19 */
 	bool ex_tested;       /* EX was granted without queueing since the last write */
@@ -300,8 +303,11 @@ struct engine {
 	uint64_t hb_next_us;
 	bool hb_any;
 	bool removed_told, stopping, stopped;
-	bool writes_waited; /* a write waits for a fence */
-	bool claim_due;     /* the end of the Claim for this round is not sent yet */
+	bool writes_waited;                /* a write waits for a fence */
+	uint64_t settle_num, settle_floor; /* LOCK_EXTERNAL, see settle_advance */
+	bool settle_due;
+	bool locks_early; /* LOCK_EXTERNAL: some grant does not count yet */
+	bool claim_due;   /* the end of the Claim for this round is not sent yet */
 	uint64_t stop_tag;
 	struct record want_record, sent_record, record;
 	bool record_busy;
@@ -564,6 +570,7 @@ struct region *region_get(struct engine *e, uint64_t idx);
 void region_kick(struct engine *e, struct region *r);
 void region_put(struct engine *e, struct region *r); /* frees it if nothing holds it */
 void region_granted(struct engine *e, uint64_t id, enum lock_mode mode, bool refused);
+void region_settle(struct engine *e, uint32_t from, const nodemsg *m);
 void region_called_back(struct engine *e, uint64_t id, enum lock_mode wanted);
 void region_resend_locks(struct engine *e);
 void region_op_add(struct engine *e, struct op *op);

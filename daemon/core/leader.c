@@ -419,7 +419,9 @@ static void slots_assign(struct engine *e)
 		struct peer *p = &e->peer[i];
 		NODEMSG(m, b, ASSIGN, Assign, assign);
 
-		if (!p->member || p->active || p->slot != NO_SLOT || peer_aside(e, p))
+		/* Who locks by another manager locks nothing against us: it never serves. */
+		if (!p->member || p->active || p->slot != NO_SLOT || peer_aside(e, p) ||
+		    p->other_locks)
 			continue;
 		for (uint32_t s = 0; s < e->geo.p.slots; s++) {
 			pb_inc who = pb_inc_of(p->node, p->inc, s, false);
@@ -621,6 +623,10 @@ void leader_message(struct engine *e, uint32_t from, const nodemsg *m)
 	case DDRAID__NODE_MSG__BODY_CALLBACK:
 		if (from == e->leader && m->callback->wanted_by != e->cfg.node)
 			region_called_back(e, m->callback->id, (enum lock_mode)m->callback->mode);
+		break;
+	case DDRAID__NODE_MSG__BODY_SETTLE:
+	case DDRAID__NODE_MSG__BODY_SETTLED:
+		region_settle(e, from, m);
 		break;
 	case DDRAID__NODE_MSG__BODY_MISSED:
 		if (leading(e))

@@ -194,6 +194,19 @@ static void region_grant(struct engine *e, struct region *r, enum lock_mode mode
 	region_kick(e, r);
 }
 
+/*
+ * R4, R10: an external manager may grant what a dead node held before that is fenced, and even
+ * before anybody hears of the death. A dead node's: that takes longer than the token's time-out, so
+ * the round is not Ready, or the own heartbeat is late. A dead daemon's it may grant at once. So a
+ * grant counts only when every other node of the round has said something that it can't have said
+ * before the grant: an answer to our Settle. Who does not answer is going to be lost, and the grant
+ * waits for the next Ready.
+ */
+static bool lock_counts(const struct engine *e)
+{
+	return e->phase == PH_READY && gate_open(e);
+}
+
 void region_granted(struct engine *e, uint64_t id, enum lock_mode mode, bool refused)
 {
 	struct region *r =
@@ -209,8 +222,10 @@ void region_granted(struct engine *e, uint64_t id, enum lock_mode mode, bool ref
 		r->pend_try = false;
 		r->shared = true;
 		region_kick(e, r);
-	} else if (e->cfg.lock_backend == LOCK_EXTERNAL && e->phase != PH_READY) {
-		r->early = mode; /* R4, R10: not before the fence */
+	} else if (e->cfg.lock_backend == LOCK_EXTERNAL) {
+		r->early = mode;
+		r->early_num = e->settle_num + 1;
+		e->locks_early = e->settle_due = true;
 	} else {
 		region_grant(e, r, mode);
 	}
@@ -232,20 +247,88 @@ void region_called_back(struct engine *e, uint64_t id, enum lock_mode wanted)
 /* A round is Ready: what was asked for and not granted is asked again, of the new leader. */
 void region_resend_locks(struct engine *e)
 {
+	if (e->cfg.lock_backend == LOCK_EXTERNAL) {
+		/* What was asked in another round is answered by nobody. */
+		e->settle_floor = e->settle_num + 1;
+		e->settle_due = e->locks_early;
+		return;
+	}
 	list_for_each(it, tmp, &e->regions)
 	{
 		struct region *r = list_entry(it, struct region, all);
 
-		if (r->pend == LOCK_MODE_NONE)
-			continue;
-		if (e->cfg.lock_backend != LOCK_EXTERNAL) {
+		if (r->pend != LOCK_MODE_NONE)
 			lock_ask(e, LOCK_ID(LOCK_KIND_REGION, r->idx), r->pend, r->pend_try);
-		} else if (r->early) {
-			enum lock_mode mode = r->early;
+	}
+}
 
-			r->early = LOCK_MODE_NONE;
-			region_grant(e, r, mode);
+/* The newest Settle that all others have answered. */
+static uint64_t settled(const struct engine *e)
+{
+	uint64_t num = e->settle_num;
+
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		const struct peer *p = &e->peer[i];
+
+		if (p->member && p->node != e->cfg.node && p->settled < num)
+			num = p->settled;
+	}
+	return num;
+}
+
+/* One at a time: what is granted meanwhile goes with the next. */
+static void settle_ask(struct engine *e, uint64_t answered)
+{
+	NODEMSG(m, b, SETTLE, Settle, settle);
+
+	if (!e->settle_due || (e->settle_num >= e->settle_floor && answered < e->settle_num))
+		return;
+	e->settle_due = false;
+	b.num = ++e->settle_num;
+	msg_send(e, &m);
+}
+
+static void settle_advance(struct engine *e)
+{
+	uint64_t answered;
+
+	if (!e->locks_early || !lock_counts(e))
+		return;
+	settle_ask(e, settled(e));
+	answered = settled(e);
+	if (answered < e->settle_floor)
+		return;
+	e->locks_early = false;
+	list_for_each(it, tmp, &e->regions)
+	{
+		struct region *r = list_entry(it, struct region, all);
+		enum lock_mode mode = r->early;
+
+		if (mode == LOCK_MODE_NONE)
+			continue;
+		if (r->early_num > answered) {
+			e->locks_early = true;
+			continue;
 		}
+		r->early = LOCK_MODE_NONE;
+		region_grant(e, r, mode);
+	}
+}
+
+void region_settle(struct engine *e, uint32_t from, const nodemsg *m)
+{
+	NODEMSG(reply, b, SETTLED, Settled, settled);
+	struct peer *p = peer_find(e, from);
+
+	if (m->body_case == DDRAID__NODE_MSG__BODY_SETTLE) {
+		if (from == e->cfg.node)
+			return;
+		b.node = from;
+		b.num = m->settle->num;
+		msg_send(e, &reply);
+	} else if (m->settled->node == e->cfg.node && p && p->settled < m->settled->num &&
+		   m->settled->num <= e->settle_num) {
+		p->settled = m->settled->num;
 	}
 }
 
@@ -320,6 +403,7 @@ void region_marked(struct engine *e, struct region *r)
 /* The departed are fenced: who waited for that goes on. */
 void regions_advance(struct engine *e)
 {
+	settle_advance(e);
 	if (!e->writes_waited || gone_unfenced(e) || e->state == ENGINE_REMOVED)
 		return;
 	e->writes_waited = false;

@@ -336,6 +336,7 @@ static void hello_send(struct engine *e)
 	b.yields = yields(e);
 	b.reach = members_reached(e);
 	b.idle_inc = e->idle_inc;
+	b.locks = (uint32_t)e->cfg.lock_backend + 1;
 	known.num = e->record.committed.num;
 	known.inc = e->record.committed.inc;
 	b.known = &known;
@@ -502,6 +503,7 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 	p->yields = p->hello_yields = h->yields;
 	p->reach = h->reach;
 	p->idle_inc = h->idle_inc;
+	p->other_locks = h->locks && h->locks != (uint32_t)e->cfg.lock_backend + 1;
 	if (h->known)
 		p->known_epoch = (struct epoch){h->known->num, h->known->inc};
 	memset(p->bad, 0, sizeof(p->bad));

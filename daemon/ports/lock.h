@@ -56,11 +56,14 @@
  *
  * What it may do. Answer late: while it recovers from a loss, nobody is granted anything, for
  * seconds (R10), a try neither. Free a dead daemon's locks at once, while what that has written is
- * still under way, and grant them (R10, the kernel's DLM); or only after its fence (`cpg`). Lose
- * the holder while its node lives: its daemon was killed. Nothing tells the caller.
+ * still under way, and grant them before anybody hears of the death (R10, the kernel's DLM); or
+ * only after its fence (`cpg`). A dead node's too, but no sooner than all hear of that death: after
+ * the cluster stack's time-out. Lose the holder while its node lives: its daemon was killed.
+ * Nothing tells the caller.
  *
  * A lock is therefore no proof that its last holder's writes have landed (R5), and the engine does
- * not take it for one: what is granted between a loss and the fence counts from the fence on (R4).
+ * not take it for one: what is granted counts when all others of the round have answered since, so
+ * nobody had died (Settle), and between a loss and the fence not at all (R4).
  *
  * R9, for a manager on top of messages without safe delivery: from the loss of any node until its
  * fence it grants nothing at all, whatever the lost one seemed to hold. That one may have been
@@ -72,9 +75,9 @@
  *
  *	OUT_LOCK		lock_request		granted()	EV_LOCK_GRANTED
  *	OUT_UNLOCK		lock_release		refused()	EV_LOCK_REFUSED
- *	OUT_REMOVED, the end	lock_close		callback()	EV_LOCK_CALLBACK
+ *	OUT_REMOVED, the end	lock_close		lost()		EV_LOCK_LOST
  *
- * A new handle is opened before EV_RESTART.
+ * A new handle is opened, and is up(), before the first event and before EV_RESTART.
  *
  * Threads. All calls and all callbacks are made on the thread that runs the loop. No call blocks,
  * no callback is made from within a call; a callback may call everything but lock_close. The calls
@@ -86,6 +89,7 @@
 #define DDRAID_PORTS_LOCK_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct loop;
@@ -102,8 +106,12 @@ enum lock_mode { LOCK_MODE_NONE = 0, LOCK_MODE_CW = 1, LOCK_MODE_EX = 2 };
 
 #define LOCK_SPACE_BYTES 64 /* name of a lock space, with its NUL: all that the kernel's takes */
 
+#define LOCK_WAITS_BYTES 256
+
 /* All Required. */
 struct lock_cb {
+	/* The lock space is there; the first callback, unless it is lost(). */
+	void (*up)(void *arg);
 	/* The lock is held in this mode, from now on. */
 	void (*granted)(void *arg, uint64_t id, enum lock_mode mode);
 	/* A try of this mode failed. */
@@ -125,14 +133,35 @@ struct lock_cfg {
 	void *arg;
 };
 
-/* What an adapter fills in. All Required; as the functions below of the same names. */
+/* What an adapter fills in; as the functions below of the same names. */
 struct lock_ops {
 	const char *name; /* "dlm" */
+	/* Required. */
 	int (*open)(const struct lock_cfg *cfg, struct lockspace **out);
 	void (*request)(struct lockspace *ls, uint64_t id, enum lock_mode mode, bool try_only);
 	void (*release)(struct lockspace *ls, uint64_t id);
-	void (*close)(struct lockspace *ls);
+	void (*close)(struct lockspace *ls, bool ended);
+	/* Optional. */
+	void (*waits)(struct lockspace *ls, char text[LOCK_WAITS_BYTES]);
+	const char *(*missing)(void);
+	void (*settle)(uint32_t ms);
+	struct lock_ops *next; /* the registry's */
 };
+
+/*
+ * List the adapter's source in the program's own sources: the linker drops self-registering
+ * objects from static libraries.
+ */
+void lock_register(struct lock_ops *ops);
+#define LOCK_REGISTER(ops_)                                                                        \
+	__attribute__((constructor)) static void register_##ops_(void)                             \
+	{                                                                                          \
+		lock_register(&ops_);                                                              \
+	}
+/* NULL: no such lock manager is built in. */
+const struct lock_ops *lock_manager_find(const char *name);
+/* At the end of the program: blocks until what lock_close began is through, at most so long. */
+void lock_managers_settle(uint32_t ms);
 
 /* What each adapter's own struct begins with. */
 struct lockspace {
@@ -160,13 +189,30 @@ static inline void lock_release(struct lockspace *ls, uint64_t id)
 	ls->ops->release(ls, id);
 }
 
-/* Frees what is held and forgets what was asked for, as the daemon's death would. Returns at once,
- * without a callback then or later; a handle that is opened after it is served after it. NULL is
- * fine. */
-static inline void lock_close(struct lockspace *ls)
+/* What the manager itself waits for, as a part of a sentence; "" if for nothing. Never blocks. */
+static inline void lock_waits(struct lockspace *ls, char text[LOCK_WAITS_BYTES])
+{
+	text[0] = '\0';
+	if (ls->ops->waits)
+		ls->ops->waits(ls, text);
+}
+
+/* What this node lacks for that manager, and how to mend it, as a sentence; NULL: nothing. Never
+ * blocks. */
+static inline const char *lock_missing(const struct lock_ops *ops)
+{
+	return ops->missing ? ops->missing() : NULL;
+}
+
+/*
+ * The end of a handle; what was asked for is forgotten. What it holds is free. `ended`: the node
+ * leaves the lock space, too. Else that stays, as at the daemon's death. Returns at once, without a
+ * callback then or later; a handle that is opened after it is served after it. NULL is fine.
+ */
+static inline void lock_close(struct lockspace *ls, bool ended)
 {
 	if (ls)
-		ls->ops->close(ls);
+		ls->ops->close(ls, ended);
 }
 
 #endif

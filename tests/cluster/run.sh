@@ -25,6 +25,7 @@ export top_srcdir top_builddir=${top_builddir:-$top_srcdir}
 SCENARIOS='
 selftest		150	netns	tests/cluster/selftest.sh
 group-port		150	netns	tests/port/group.sh
+lock-port		100	lab	tests/port/lock_dlm.sh
 member-killed		45	both	tests/cluster/scenarios/member-killed.sh
 member-cut		45	both	tests/cluster/scenarios/member-cut.sh
 node-killed		45	both	tests/cluster/scenarios/node-killed.sh

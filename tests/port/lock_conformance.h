@@ -6,6 +6,7 @@
  *	local	lock_engines.c	the core's table, one engine
  *	cpg	lock_engines.c	the same, three engines: the lowest living one leads
  *	dlm	lock_fake.c	the simulator's fake DLM, three nodes
+ *	remote	lock_remote.c	the real one, on three machines, in real time: lock_dlm.sh
  *
  * Nodes count from 1. One thread, and a loop in no handle: the world is turned by run().
  */
@@ -22,6 +23,10 @@ enum {
 	LOCKS_WAIT_FOR_FENCE = 1, /* R9: from a loss to its fence nothing is granted; else what the
 				   * lost one held is free at once (R10) */
 	LOCKS_BY_MESSAGES = 2,    /* unsafe_grants() and quorum() are there */
+	LOCKS_LOSE_NODES = 4,     /* crash() and cut() are there; else a daemon is killed instead */
+	LOCKS_TAKE_ENGINES = 8,   /* start_engines() is there */
+	LOCKS_CALL_FOR_EX = 16,   /* a callback says EX, whatever is wanted */
+	LOCKS_CALL_ONCE = 32,     /* a callback stands for whoever waits next in the same mode */
 };
 
 struct lock_subject {
@@ -29,7 +34,9 @@ struct lock_subject {
 	const struct lock_ops *ops;
 	uint32_t nodes;
 	uint32_t traits;
-	uint32_t worlds; /* that differ, and are worth a run of each test */
+	uint32_t worlds;     /* that differ, and are worth a run of each test */
+	uint32_t quiet_ms;   /* longer than messages and recoveries take, 0 = 3000 */
+	uint32_t at_once_ms; /* what is answered at once is answered within, 0 = 1000 */
 	/* The worlds of a test are the same, whichever tests ran before. */
 	void (*rewind)(void);
 	/* A new world, in which all daemons run. The one before is ended. */
@@ -61,7 +68,7 @@ _Noreturn void subject_fail(const char *file, int line, const char *what);
 			subject_fail(__FILE__, __LINE__, #expr_);                                  \
 	} while (0)
 
-extern const struct lock_subject lock_local, lock_cpg, lock_dlm;
+extern const struct lock_subject lock_local, lock_cpg, lock_dlm, lock_remote;
 
 /* ---- lock_engines.c: engines on members in memory ------------------------------------------- */
 

@@ -273,10 +273,11 @@ static void table_release(struct lockspace *ls, uint64_t id)
 	space_drop(t, id);
 }
 
-static void table_close(struct lockspace *ls)
+static void table_close(struct lockspace *ls, bool ended)
 {
 	struct tspace *t = space_of(ls);
 
+	(void)ended;
 	t->open = false; /* what is granted yet goes to the engine, which has no use for it */
 	for (uint32_t i = 0; i < t->count; i++)
 		if (t->lock[i].held != LOCK_MODE_NONE)
@@ -420,7 +421,12 @@ static void ext_lost(void *arg, int err, const char *why)
 	subject_fail(__FILE__, __LINE__, why);
 }
 
-static const struct lock_cb ext_cb = {ext_granted, ext_refused, ext_callback, ext_lost};
+static void ext_up(void *arg)
+{
+	(void)arg;
+}
+
+static const struct lock_cb ext_cb = {ext_up, ext_granted, ext_refused, ext_callback, ext_lost};
 
 /* Opened when it is first needed: till then the suite may have the node's handle. */
 static struct lockspace *ext_of(uint32_t node)
@@ -822,9 +828,10 @@ static void nothing(void)
 #define TABLE(name_, nodes_, start_)                                                               \
 	{                                                                                          \
 		.name = name_, .ops = &table_ops, .nodes = nodes_, .worlds = 8,                    \
-		.traits = LOCKS_WAIT_FOR_FENCE | LOCKS_BY_MESSAGES, .rewind = rewind_worlds,       \
-		.start = start_, .end = engines_end, .run = run, .inc = inc_of,                    \
-		.kill = engines_kill, .crash = engines_crash, .cut = table_cut,                    \
+		.traits = LOCKS_WAIT_FOR_FENCE | LOCKS_BY_MESSAGES | LOCKS_LOSE_NODES |            \
+			  LOCKS_TAKE_ENGINES,                                                      \
+		.rewind = rewind_worlds, .start = start_, .end = engines_end, .run = run,          \
+		.inc = inc_of, .kill = engines_kill, .crash = engines_crash, .cut = table_cut,     \
 		.restart = table_restart, .fences = engines_fences,                                \
 		.unsafe_grants = unsafe_grants, .quorum = quorum, .start_engines = nothing,        \
 	}

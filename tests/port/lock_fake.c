@@ -82,12 +82,15 @@ static void end_daemon(uint32_t node)
 }
 
 /* The fake knows an incarnation by its daemon: that goes with its handle. */
-static void fake_close(struct lockspace *ls)
+static void fake_close(struct lockspace *ls, bool ended)
 {
 	uint32_t node = fake_of(ls)->node, ii = node_of(node)->ii;
 
 	end_daemon(node);
-	dlm_purge(&sim, ii, 0);
+	if (ended)
+		dlm_left(&sim, ii);
+	else
+		dlm_ended(&sim, ii, 0);
 }
 
 static const struct lock_ops fake_ops = {
@@ -200,6 +203,7 @@ const struct lock_subject lock_dlm = {
     .name = "dlm",
     .ops = &fake_ops,
     .nodes = SUBJECT_NODES,
+    .traits = LOCKS_LOSE_NODES | LOCKS_TAKE_ENGINES,
     .worlds = 10,
     .rewind = fake_rewind,
     .start = fake_start,

@@ -356,16 +356,34 @@ static void forget_daemon(struct sim *s, uint32_t node, bool killed)
 		g->ring[i]->first[node] = NONE;
 }
 
+static void left(struct sim *s, uint32_t node, uint32_t ii)
+{
+	append_view(s, s->group.cur[node], ring_of(s, node)->procs & ~(1u << node), &ii, 1);
+}
+
+/* A new ring may have said so meanwhile. */
+static void on_left(struct sim *s, struct hev *ev)
+{
+	uint32_t node = (uint32_t)ev->a;
+
+	if (operational(s, node) && !s->group.joined[node] && ring_of(s, node)->procs >> node & 1)
+		left(s, node, (uint32_t)ev->b);
+}
+
 void group_leave(struct sim *s, uint32_t node)
 {
 	struct group *g = &s->group;
 	bool was = g->joined[node];
-	uint32_t ii = g->member_ii[node];
 
 	forget_daemon(s, node, true);
 	g->joined[node] = false;
-	if (was && operational(s, node))
-		append_view(s, g->cur[node], ring_of(s, node)->procs & ~(1u << node), &ii, 1);
+	if (!was || !operational(s, node))
+		return;
+	/* The cluster stack sees that a process is gone, and says so: a moment after the DLM. */
+	if (s->o.late_leave)
+		sim_at(s, rng_range(&s->rng, 0, 5 * MS), on_left, node, g->member_ii[node], NULL);
+	else
+		left(s, node, g->member_ii[node]);
 }
 
 /* ---- membership ----------------------------------------------------------------------------- */

@@ -3,10 +3,10 @@
  * A fake DLM, for LOCK_EXTERNAL.
  *
  * One master without a place, which hears of requests and is heard with delays (in order per node),
- * grants first come first served, and calls back who is in the way. As the real one it frees a
- * killed daemon's locks at once, whatever that had under way (R10), and a dead or expelled node's
- * when its own recovery is through, which has nothing to do with our fence. While it recovers, it
- * grants nothing. A node without quorum is granted nothing.
+ * grants first come first served, and calls back who is in the way. As the real one it
+ * frees a killed daemon's locks at once, whatever that had under way (R10), and a dead or expelled
+ * node's when its own recovery is through, which has nothing to do with our fence.
+ * While it recovers, it grants nothing. A node without quorum is granted nothing.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -32,9 +32,10 @@ struct dlm {
 	uint32_t count, cap;
 	uint64_t paused_until;
 	uint64_t arrive_us[SIM_MAX_NODES], answer_us[SIM_MAX_NODES];
-	bool purged[SIM_MAX_INCS];
-	struct dmsg **inbox; /* what came while it recovers, in order */
+	bool purged[SIM_MAX_INCS]; /* holds nothing, and never will */
+	struct dmsg **inbox;       /* what came while it recovers, in order */
 	uint32_t inbox_count, inbox_cap;
+	uint32_t deaths; /* of holders, when they were called back */
 };
 struct dmsg {
 	uint64_t id, want;
@@ -97,6 +98,30 @@ static bool io_in_region(const struct sim *s, uint32_t ii, uint64_t id)
 	return false;
 }
 
+/*
+ * A daemon that dies with requests under way in a region that somebody waits for. The waiter may
+ * have the lock before anybody hears of the death.
+ */
+static bool holder_dies(struct sim *s, struct simnode *n, const struct dmsg *m)
+{
+	uint32_t kinds = 0;
+
+	if (!s->o.late_leave || s->planner.healing || s->dlm->deaths == 3)
+		return false;
+	for (uint32_t i = 0; i < s->reqs; i++)
+		if (s->req[i]->used && s->req[i]->ii == m->ii && s->req[i]->op == DEV_WRITE &&
+		    LOCK_ID(LOCK_KIND_REGION, s->req[i]->region) == m->id)
+			kinds |= 1u << s->req[i]->kind;
+	kinds &= 1u << KIND_DATA | 1u << KIND_RESYNC | 1u << KIND_REBUILD | 1u << KIND_CHECK;
+	if (!kinds || !rng_chance(&s->rng, kinds == 1u << KIND_DATA ? 60 : 600))
+		return false;
+	s->dlm->deaths++;
+	trace(s, "l  node %u dies as it is called back from %lx, kinds %x", n->id, m->id, kinds);
+	node_kill_daemon(s, n);
+	node_start_later(s, n, rng_range(&s->rng, 1 * MS, 600 * MS));
+	return true;
+}
+
 static void on_answer(struct sim *s, struct hev *ev)
 {
 	const struct dmsg *m = ev->p;
@@ -115,6 +140,8 @@ static void on_answer(struct sim *s, struct hev *ev)
 	}
 	if (m->answer == EV_LOCK_REFUSED)
 		stats_fault(s, F_LOCK_REFUSED);
+	if (m->answer == EV_LOCK_CALLBACK && holder_dies(s, n, m))
+		return;
 	node_post(s, n, 0, &out);
 }
 
@@ -274,40 +301,90 @@ void dlm_unlock(struct sim *s, struct simnode *n, uint64_t id)
 	ask(s, n, (struct dmsg){.id = id, .unlock = true});
 }
 
-/* ---- recovery ------------------------------------------------------------------------------- */
+/* ---- ends and recovery ---------------------------------------------------------------------- */
 
-static void on_purge(struct sim *s, struct hev *ev)
+static void free_locks(struct sim *s, uint32_t ii)
 {
-	uint32_t ii = (uint32_t)ev->a;
 	struct dlm *d = s->dlm;
-	uint64_t until = s->now + rng_range(&s->rng, 5 * MS, 250 * MS);
-
-	const struct incn *in = &s->inc[ii];
 
 	if (d->purged[ii])
 		return;
-	if (in->live && !checks_left(s, in) && !in->removed && !in->fenced)
-		return; /* it came back, and had never served */
 	d->purged[ii] = true;
-	if (s->o.locks != LOCK_EXTERNAL)
-		return;
 	trace(s, "l  locks of inc %lu are freed, %u outstanding", s->inc[ii].inc,
 	      s->inc[ii].outstanding);
-	stats_fault(s, F_LOCK_RECOVERY);
 	if (!s->inc[ii].fenced && s->inc[ii].outstanding)
 		stats_fault(s, F_LOCK_FREED_EARLY);
 	for (uint32_t i = 0; i < d->count; i++) {
 		drop_held(&d->v[i], ii);
 		drop_waits(&d->v[i], ii);
 	}
-	if (until > d->paused_until)
-		d->paused_until = until;
+}
+
+static void pause_us(struct sim *s, uint64_t us)
+{
+	struct dlm *d = s->dlm;
+
+	if (s->now + us > d->paused_until)
+		d->paused_until = s->now + us;
 	sim_at(s, d->paused_until - s->now, on_resume, 0, 0, NULL);
 }
 
-void dlm_purge(struct sim *s, uint32_t ii, uint64_t delay_us)
+/* Without a DLM: the draw that was always made here keeps the other seeds what they are. */
+static void on_nothing(struct sim *s, struct hev *ev)
 {
-	sim_at(s, delay_us, on_purge, ii, 0, NULL);
+	(void)ev;
+	rng_range(&s->rng, 5 * MS, 250 * MS);
+}
+
+static void at(struct sim *s, uint64_t delay_us, void (*fn)(struct sim *s, struct hev *ev),
+	       uint64_t a, uint64_t b)
+{
+	sim_at(s, delay_us, s->o.locks == LOCK_EXTERNAL ? fn : on_nothing, a, b, NULL);
+}
+
+static void on_leave(struct sim *s, struct hev *ev)
+{
+	free_locks(s, (uint32_t)ev->a);
+	on_resume(s, ev);
+}
+
+/* It left, with all that it held. */
+void dlm_left(struct sim *s, uint32_t ii)
+{
+	at(s, 0, on_leave, ii, 0);
+}
+
+/* A daemon ends, and its node lives: its locks are free at once, whatever it had under way (R10).
+ */
+void dlm_ended(struct sim *s, uint32_t ii, uint64_t delay_us)
+{
+	at(s, delay_us, on_leave, ii, 0);
+}
+
+/*
+ * The node is not there any more, for the DLM: b is the last of its incarnations that are meant.
+ * Its own recovery takes a while, and in one seed of four seconds, as where fencing is slow.
+ */
+static void on_node_gone(struct sim *s, struct hev *ev)
+{
+	for (uint32_t ii = 0; ii <= ev->b; ii++) {
+		const struct incn *in = &s->inc[ii];
+
+		if (in->node != ev->a)
+			continue;
+		if (in->live && !checks_left(s, in) && !in->removed && !in->fenced)
+			continue; /* it came back, and had never served */
+		if (!s->dlm->purged[ii])
+			stats_fault(s, F_LOCK_RECOVERY);
+		free_locks(s, ii);
+	}
+	pause_us(s, s->o.slow_recovery ? rng_range(&s->rng, 500 * MS, 4000 * MS)
+				       : rng_range(&s->rng, 5 * MS, 250 * MS));
+}
+
+void dlm_node_gone(struct sim *s, uint32_t ii, uint64_t delay_us)
+{
+	at(s, delay_us, on_node_gone, s->inc[ii].node, ii);
 }
 
 void dlm_quorate(struct sim *s, uint32_t ring)
@@ -316,6 +393,7 @@ void dlm_quorate(struct sim *s, uint32_t ring)
 
 	for (uint32_t i = 0; i < s->o.nodes; i++)
 		if (!(r->nodes >> i & 1) && s->group.member_ii[i] != NONE)
-			dlm_purge(s, s->group.member_ii[i], rng_range(&s->rng, 50 * MS, 900 * MS));
+			dlm_node_gone(s, s->group.member_ii[i],
+				      rng_range(&s->rng, 50 * MS, 900 * MS));
 	sim_at(s, 1 * MS, on_resume, 0, 0, NULL);
 }

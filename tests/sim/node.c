@@ -102,7 +102,7 @@ static void end_stopped(struct sim *s, struct simnode *n)
 	uint32_t ii = n->ii;
 
 	node_end_daemon(s, n);
-	dlm_purge(s, ii, 0);
+	dlm_left(s, ii);
 	group_leave(s, n->idx);
 	node_start_later(s, n, rng_range(&s->rng, 5 * MS, 800 * MS));
 }
@@ -264,7 +264,7 @@ static void out_removed(struct sim *s, struct simnode *n)
 	n->front.open = false;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS && s->o.fence_cuts; i++)
 		dev_break(s, n, i, -ESHUTDOWN);
-	dlm_purge(s, n->ii, rng_range(&s->rng, 1 * MS, 10 * MS));
+	dlm_ended(s, n->ii, rng_range(&s->rng, 1 * MS, 10 * MS));
 	inc_check_ended(s, n->ii);
 	checks_engine_gone(s);
 	sim_at(s, 2 * MS, on_drained, n->idx, n->gen, NULL);
@@ -387,8 +387,7 @@ void node_kill_daemon(struct sim *s, struct simnode *n)
 	if (!n->proc)
 		return;
 	node_end_daemon(s, n);
-	/* The kernel frees a killed daemon's locks at once, whatever it had under way (R10). */
-	dlm_purge(s, ii, rng_range(&s->rng, 0, 5 * MS));
+	dlm_ended(s, ii, rng_range(&s->rng, 0, 5 * MS));
 	group_leave(s, n->idx);
 }
 
@@ -396,9 +395,10 @@ void node_crash(struct sim *s, struct simnode *n)
 {
 	if (!n->powered)
 		return;
-	if (n->proc) {
-		node_end_daemon(s, n);
-		dlm_purge(s, n->ii, rng_range(&s->rng, 300 * MS, 900 * MS));
+	if (n->proc || s->o.locks == LOCK_EXTERNAL) {
+		if (n->proc)
+			node_end_daemon(s, n);
+		dlm_node_gone(s, n->ii, rng_range(&s->rng, 300 * MS, 900 * MS));
 	}
 	n->powered = false;
 	n->frozen = false;

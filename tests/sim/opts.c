@@ -109,6 +109,8 @@ void opts_draw(struct sim *s, uint32_t force_nodes)
 	o->own_fence_fails = o->fences_itself && mix64(s->seed) >> 4 & 1;
 	o->strikes_rebuilds = o->nodes > 1 && mix64(s->seed) >> 2 & 1;
 	o->lone_commits = o->nodes > 2 && mix64(s->seed) >> 5 & 1;
+	o->late_leave = o->locks == LOCK_EXTERNAL && mix64(s->seed) >> 7 & 1;
+	o->slow_recovery = o->locks == LOCK_EXTERNAL && !(mix64(s->seed) >> 8 & 3);
 	o->quick_restarts = o->nodes > 1 && mix64(s->seed) >> 3 & 1;
 	o->tun.restart_wait_ms = mix64(s->seed) & 2 ? 150 : 0;
 }

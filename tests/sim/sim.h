@@ -97,6 +97,8 @@ struct opts {
 	bool own_fence_fails;  /* that fence may fail at first */
 	bool strikes_rebuilds; /* faults may meet the member that is being rebuilt */
 	bool lone_commits;     /* a leader may die as the only one that knows a commit */
+	bool slow_recovery;    /* of the DLM: seconds */
+	bool late_leave;       /* a daemon's end is known to the DLM before the group says it */
 	bool quick_restarts;   /* daemons die in the midst of writes and are back at once */
 	enum lock_backend locks;
 	struct tunables tun;
@@ -343,7 +345,9 @@ void dlm_free(struct sim *s);
 void dlm_lock(struct sim *s, struct simnode *n, uint64_t id, enum lock_mode mode, bool try_only);
 void dlm_unlock(struct sim *s, struct simnode *n, uint64_t id);
 void dlm_quorate(struct sim *s, uint32_t ring);
-void dlm_purge(struct sim *s, uint32_t ii, uint64_t delay_us);
+void dlm_left(struct sim *s, uint32_t ii);
+void dlm_ended(struct sim *s, uint32_t ii, uint64_t delay_us);
+void dlm_node_gone(struct sim *s, uint32_t ii, uint64_t delay_us);
 
 /* ---- front.c -------------------------------------------------------------------------------- */
 

@@ -160,7 +160,10 @@ static void show_cluster(const Array *s)
 		     s->regions_missed, s->missed_from);
 	line("nodes", "%u active, %u to be fenced, %u dead slots to be recovered", s->nodes,
 	     s->unfenced, s->slots_unrecovered);
-	line("locks", "%s", s->lock_backend);
+	if (s->lock_waits[0])
+		line("locks", "%s, waits for: %s", s->lock_backend, s->lock_waits);
+	else
+		line("locks", "%s", s->lock_backend);
 	line("fence", "%s", s->fence[0] ? s->fence : "not known");
 	for (size_t i = 0; i < s->n_warning; i++)
 		line("WARNING", "%s", s->warning[i]);
@@ -617,6 +620,7 @@ static void json_state(struct json *j, const Array *s)
 	json_number(j, "requests", s->ios);
 	json_number(j, "member_requests", s->dev_ios);
 	json_text_or_null(j, "lock_backend", s->lock_backend);
+	json_text_or_null(j, "lock_waits", s->lock_waits);
 	json_text_or_null(j, "fence", s->fence);
 }
 
