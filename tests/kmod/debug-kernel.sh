@@ -25,7 +25,7 @@ if [ "$(cat "$dir/want" 2>/dev/null)" != "$want" ]; then
 	done < <(grep ^CONFIG_ "$top_srcdir/tests/kmod/debug.config")
 	echo "$want" >"$dir/want"
 fi
-make -s -C "$dir/build" -j"$(nproc)" LOCALVERSION=-ddraid-debug vmlinux modules
+make -s -C "$dir/build" -j"$(nproc)" LOCALVERSION=-ddraid-debug bzImage modules
 bash "$top_srcdir/tests/lib/lab-image" "$dir/image" "$dir/build"
 [ "${1:-}" != --build ] || exit 0
 

@@ -183,7 +183,10 @@ t_geometry() {
 	is uuid "$(cat "/sys/block/${dev#/dev/}/ddraid/uuid")" 01010101-0101-0101-0101-010101010101
 	is major "$(stat -c %Hr "$dev")" "$(awk '$2 == "ddraid" { print $1 }' /proc/devices)"
 	# One with a partition table has no partitions.
-	printf 'label: dos\nstart=2048, type=83\n' | sfdisk -q --no-reread --no-tell-kernel "$dev" >"$work/sfdisk" 2>&1
+	python3 -c 'import struct, sys
+sys.stdout.buffer.write(bytes(446) + struct.pack("<B3sB3sII", 0, bytes(3), 0x83, bytes(3), 2048, 8192) + bytes(48) + b"\x55\xaa")' |
+		dd of="$dev" bs=512 conv=notrunc,fsync status=none
+	is 'a partition table' "$(blkid -p -o value -s PTTYPE "$dev")" dos
 	refused blockdev --rereadpt "$dev"
 	refused ls "$dev"p1 "$dev"1
 	fio_verify "$dev" 3
@@ -370,6 +373,39 @@ t_cookie() {
 	is cookie "$(status 1 cookie)" 4712
 }
 
+linked() { # NAME DEVICE
+	[ "$(readlink -f "/dev/ddraid/$1")" = "$2" ]
+}
+
+# /dev/ddraid/NAME, by the rule that is installed.
+t_udev() {
+	local udevd=/lib/systemd/systemd-udevd old
+	[ -x $udevd ] || { echo "$udevd is missing"; return 77; }
+	mkdir -p /run/udev/rules.d
+	cp "$top_srcdir/kmod/60-ddraid.rules" /run/udev/rules.d/
+	pgrep -x systemd-udevd >/dev/null || $udevd --daemon
+	server 1
+	within 20 test -b /dev/ddraid/d1
+	is link "$(readlink -f /dev/ddraid/d1)" "$dev"
+	is link "$(readlink -f /dev/disk/by-id/ddraid-01010101-0101-0101-0101-010101010101)" "$dev"
+	# It follows the disk that is served now.
+	old=$dev
+	exec 9<"$dev"
+	crash 1
+	server 1 --fresh
+	[ "$dev" != "$old" ]
+	within 20 linked d1 "$dev"
+	exec 9<&-
+	within 20 gone "$old"
+	udevadm settle
+	is link "$(readlink -f /dev/ddraid/d1)" "$dev"
+	tell 1 USR1
+	udevadm settle
+	refused ls /dev/ddraid/d1
+	kill "$(pgrep -x systemd-udevd | head -n 1)"
+	rm -f /run/udev/rules.d/60-ddraid.rules
+}
+
 t_two_disks() {
 	local a b pid
 	server 1
@@ -471,7 +507,7 @@ t_dying_consumer() {
 # All at once, at random: errors are nothing here, but it must go on, and the kernel have nothing to say.
 t_races() {
 	local end=$((SECONDS + 30)) pids=() n p d
-	(while [ ! -e "$work/enough" ]; do
+	(set +e; trap - ERR; while [ ! -e "$work/enough" ]; do
 		for d in /dev/ddraid[0-9]*; do
 			dd if=/dev/zero of="$d" bs=64k count=8 oflag=direct status=none 2>/dev/null
 			dd if="$d" of=/dev/null bs=64k count=8 status=none 2>/dev/null
@@ -479,7 +515,7 @@ t_races() {
 		pause
 	done; true) &
 	pids+=($!)
-	(while [ ! -e "$work/enough" ]; do
+	(set +e; trap - ERR; while [ ! -e "$work/enough" ]; do
 		for d in /sys/block/ddraid*/ddraid; do
 			cat "$d"/* >/dev/null 2>&1
 			echo $((RANDOM % 4)) >"$d/away_ms"
