@@ -873,6 +873,10 @@ static int dd_check_name(struct ddraid_attach *is)
 	return 0;
 }
 
+/*
+ * zeroes_max is a multiple of the physical block since this is the granularity of discards: the
+ * block layer doesn't split a discard at all when the limit is less.
+ */
 static int dd_check(struct ddraid_attach *is)
 {
 	if (is->api != DDRAID_API_VERSION)
@@ -886,7 +890,7 @@ static int dd_check(struct ddraid_attach *is)
 		return -EINVAL;
 	if ((is->io_opt && !dd_is_multiple(is->io_opt, is->logical_block)) ||
 	    !dd_is_multiple(is->io_max, is->logical_block) || is->io_max > DDRAID_IO_MAX ||
-	    (is->zeroes_max && !dd_is_multiple(is->zeroes_max, is->logical_block)))
+	    (is->zeroes_max && !dd_is_multiple(is->zeroes_max, is->physical_block)))
 		return -EINVAL;
 	if (!is->size || is->size % is->logical_block || is->size > LLONG_MAX || !is->depth ||
 	    is->depth > DDRAID_DEPTH_MAX)

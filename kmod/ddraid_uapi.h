@@ -63,7 +63,7 @@ struct ddraid_attach {
 	__u32 physical_block; /* in, out: present: bytes, a power of two >= logical_block */
 	__u32 io_opt;	      /* in, out: present: bytes, a multiple of logical_block, or 0 */
 	__u32 io_max;	      /* in, out: present: most bytes of a READ or WRITE, a multiple */
-	__u32 zeroes_max;     /* in, out: present: most bytes of a ZEROES, a multiple; 0: none */
+	__u32 zeroes_max;     /* in, out: present: the same of ZEROES, of physical_block; 0: none */
 	__u32 depth;	      /* in, out: present: requests per queue, 1..DDRAID_DEPTH_MAX */
 	__u32 queues;	      /* in, out: present: at most one per CPU; 0: one per CPU */
 	__u32 away_ms;	      /* in: patience without a session, see above; 0: endless */

@@ -79,6 +79,7 @@ static void bad_attaches(int fd)
 	REFUSED(EINVAL, a.io_max = 5000);
 	REFUSED(EINVAL, a.io_max = DDRAID_IO_MAX + 4096);
 	REFUSED(EINVAL, a.zeroes_max = 1);
+	REFUSED(EINVAL, a.physical_block = 16384, a.zeroes_max = 4096);
 	REFUSED(EINVAL, a.depth = 0);
 	REFUSED(EINVAL, a.depth = DDRAID_DEPTH_MAX + 1);
 	REFUSED(EINVAL, a.depth = UINT_MAX);
