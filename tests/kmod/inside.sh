@@ -509,7 +509,8 @@ t_races() {
 	local end=$((SECONDS + 30)) pids=() n p d
 	(set +e; trap - ERR; while [ ! -e "$work/enough" ]; do
 		for d in /dev/ddraid[0-9]*; do
-			dd if=/dev/zero of="$d" bs=64k count=8 oflag=direct status=none 2>/dev/null
+			# nocreat: else a file takes the place of the next disk's node.
+			dd if=/dev/zero of="$d" bs=64k count=8 oflag=direct conv=nocreat status=none 2>/dev/null
 			dd if="$d" of=/dev/null bs=64k count=8 status=none 2>/dev/null
 		done
 		pause
