@@ -504,6 +504,51 @@ t_dying_consumer() {
 	within 5 test "$(status 1 openers)" = 0
 }
 
+# All at once, at random: errors are nothing here, but it must go on, and the kernel have nothing to say.
+t_races() {
+	local end=$((SECONDS + 30)) pids=() n p d
+	(set +e; trap - ERR; while [ ! -e "$work/enough" ]; do
+		for d in /dev/ddraid[0-9]*; do
+			# nocreat: else a file takes the place of the next disk's node.
+			dd if=/dev/zero of="$d" bs=64k count=8 oflag=direct conv=nocreat status=none 2>/dev/null
+			dd if="$d" of=/dev/null bs=64k count=8 status=none 2>/dev/null
+		done
+		pause
+	done; true) &
+	pids+=($!)
+	(set +e; trap - ERR; while [ ! -e "$work/enough" ]; do
+		for d in /sys/block/ddraid*/ddraid; do
+			cat "$d"/* >/dev/null 2>&1
+			echo $((RANDOM % 4)) >"$d/away_ms"
+		done 2>/dev/null
+		"$bin/disk-server" --status 1 >/dev/null 2>&1
+	done; true) &
+	pids+=($!)
+	while ((SECONDS < end)); do
+		n=$((RANDOM % 2 + 1))
+		p=(--away-ms $((RANDOM % 5)))
+		((RANDOM % 3)) || p+=(--fresh)
+		((RANDOM % 3)) || p+=(--hold)
+		((RANDOM % 2)) || p+=(--die-after $((RANDOM % 20)) --die-when pulled)
+		[ ! -e "$work/$n.pid" ] || crash "$n"
+		# It may have died again.
+		server "$n" "${p[@]}" >/dev/null 2>&1 || true
+		pause 0.$((RANDOM % 5))
+		case $((RANDOM % 4)) in
+		0) kill -s USR2 "$(cat "$work/$n.pid")" 2>/dev/null ;;
+		1) kill -s USR1 "$(cat "$work/$n.pid")" 2>/dev/null ;;
+		2) kill -s TERM "$(cat "$work/$n.pid")" 2>/dev/null ;;
+		esac || true
+	done
+	touch "$work/enough"
+	crash 1
+	crash 2
+	for d in /sys/block/ddraid*/ddraid/away_ms; do echo 1 >"$d"; done 2>/dev/null || true
+	wait "${pids[@]}"
+	server 1 --fresh
+	fio_verify "$dev" 1
+}
+
 t_reload() {
 	local i
 	for ((i = 0; i < 50; i++)); do
