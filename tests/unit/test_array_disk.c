@@ -200,10 +200,20 @@ static void begin(void)
 	mailbox_init(&worker.box, kick, NULL);
 }
 
+static void killed(void)
+{
+	fake.serving = false;
+	loop_free(a->loop);
+	munmap(a, sizeof(*a));
+	a = NULL;
+}
+
 static void end(void)
 {
 	char command[CONFIG_PATH_BYTES + 16];
 
+	if (a)
+		killed();
 	snprintf(command, sizeof(command), "rm -rf %s", conf.run_dir);
 	CHECK(system(command) == 0);
 }
@@ -267,13 +277,6 @@ static void serves(void)
 			;
 	}
 	CHECK(fake.serving);
-}
-
-static void killed(void)
-{
-	fake.serving = false;
-	loop_free(a->loop);
-	munmap(a, sizeof(*a));
 }
 
 /* The first one, with the device open. */
