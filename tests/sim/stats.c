@@ -52,6 +52,9 @@ static const struct {
     {F_LEADER_ALONE, IN(FENCING), MANY_SEEDS},
     {F_FLUSH_ERROR_BREAK, IN(FENCING), MANY_SEEDS},
     {F_OLD_COPY, IN(FENCING), MANY_SEEDS},
+    {F_BAD_SPOT, IN(FENCING), MANY_SEEDS},
+    {F_LOCK_CALLBACK_IO, IN(FENCING), MANY_SEEDS},
+    {F_LOCK_REFUSED, IN(FENCING), MANY_SEEDS},
     /* Seldom: so small an array is rebuilt in no time, and not while nodes come and go. */
     {F_DAEMON_CRASH, IN(REBUILDING), MANY_SEEDS},
     {F_PARTITION, IN(REBUILDING), MANY_SEEDS},
