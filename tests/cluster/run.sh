@@ -41,8 +41,8 @@ late-node		45	both	tests/cluster/scenarios/late-node.sh
 fence-fails		45	both	tests/cluster/scenarios/fence-fails.sh
 forgotten		45	both	tests/cluster/scenarios/forgotten.sh
 all-nodes		45	both	tests/cluster/scenarios/all-nodes.sh
-disk			75	lab	tests/cluster/scenarios/disk.sh shim
-disk-nbd		75	lab	tests/cluster/scenarios/disk.sh nbd
+disk			100	lab	tests/cluster/scenarios/disk.sh shim
+disk-nbd		100	lab	tests/cluster/scenarios/disk.sh nbd
 disk-kills		110	lab	tests/cluster/scenarios/disk-kills.sh shim
 disk-removed-1		70	lab	tests/cluster/scenarios/disk-removed.sh shim killed
 disk-removed-2		70	lab	tests/cluster/scenarios/disk-removed.sh shim fenced cut
@@ -85,12 +85,12 @@ leader-node-3		45	both	tests/cluster/scenarios/leader-node.sh propose-sent
 leader-node-4		45	both	tests/cluster/scenarios/leader-node.sh superblock-done
 leader-node-5		45	both	tests/cluster/scenarios/leader-node.sh commit-sent
 leader-node-6		45	both	tests/cluster/scenarios/leader-node.sh resync
-gfs2-node		90	lab	tests/cluster/scenarios/gfs2.sh node
-gfs2-member		90	lab	tests/cluster/scenarios/gfs2.sh member
-gfs2-both		90	lab	tests/cluster/scenarios/gfs2.sh both
-gfs2-cut		90	lab	tests/cluster/scenarios/gfs2.sh cut
-kmod			200	lab	tests/kmod/run.sh
-kmod-short		60	lab	tests/kmod/run.sh bad_input malformed killed revoke unload
+gfs2-node		120	lab	tests/cluster/scenarios/gfs2.sh node
+gfs2-member		120	lab	tests/cluster/scenarios/gfs2.sh member
+gfs2-both		120	lab	tests/cluster/scenarios/gfs2.sh both
+gfs2-cut		120	lab	tests/cluster/scenarios/gfs2.sh cut
+kmod			300	lab	tests/kmod/run.sh
+kmod-short		100	lab	tests/kmod/run.sh bad_input malformed killed revoke unload
 '
 
 usage() {
