@@ -192,20 +192,6 @@ static const struct group_cb group_cb = {
 
 /* ---- the front-end -------------------------------------------------------------------------- */
 
-static void front_submit(void *arg, const struct front_req *req)
-{
-	struct array *a = arg;
-	struct event ev = {.type = EV_IO};
-
-	ev.io.tag = req->tag;
-	ev.io.op = (enum io_op)req->op;
-	ev.io.flags = req->flags;
-	ev.io.offset = req->offset;
-	ev.io.bytes = req->bytes;
-	ev.io.data = req->data;
-	pump_push(a, &ev);
-}
-
 static void front_log(void *arg, int priority, const char *text)
 {
 	array_say(arg, priority, "nbd: %s", text);
@@ -218,7 +204,7 @@ static int front_start(struct array *a, char why[FRONT_WHY_BYTES])
 	struct front_cfg cfg = {.loop = a->loop};
 	int n = 0;
 
-	cfg.sink.submit = front_submit;
+	cfg.sink.submit = pump_submit;
 	cfg.sink.log = front_log;
 	cfg.sink.arg = a;
 	mkdir(a->env.conf->run_dir, 0755);

@@ -201,19 +201,6 @@ static void link_remove(const struct array *a)
 
 /* ---- coming and going ----------------------------------------------------------------------- */
 
-static void disk_submit(void *arg, const struct front_req *req)
-{
-	struct event ev = {.type = EV_IO};
-
-	ev.io.tag = req->tag;
-	ev.io.op = (enum io_op)req->op;
-	ev.io.flags = req->flags;
-	ev.io.offset = req->offset;
-	ev.io.bytes = req->bytes;
-	ev.io.data = req->data;
-	pump_push(arg, &ev);
-}
-
 static void disk_log(void *arg, int priority, const char *text)
 {
 	array_say(arg, priority, "disk: %s", text);
@@ -264,7 +251,7 @@ static void disk_open(struct array *a)
 	char why[FRONT_WHY_BYTES] = "this ddraidd was built without it";
 	int err = -ENOSYS;
 
-	cfg.sink.submit = disk_submit;
+	cfg.sink.submit = pump_submit;
 	cfg.sink.log = disk_log;
 	cfg.sink.arg = a;
 	if (ops)

@@ -181,6 +181,7 @@ void array_close_check(struct array *a);
 
 /* array_pump.c */
 void pump_push(struct array *a, const struct event *ev);
+void pump_submit(void *arg, const struct front_req *req);
 bool pump_turn(void *arg);
 void pump_tick(struct array *a);
 void pump_writable(struct array *a);

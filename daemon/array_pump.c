@@ -32,6 +32,20 @@ void pump_push(struct array *a, const struct event *ev)
 	a->queue[(a->q_first + a->q_count++) & (a->q_cap - 1)] = *ev;
 }
 
+/* The sink of both front-ends; their tags differ. */
+void pump_submit(void *arg, const struct front_req *req)
+{
+	struct event ev = {.type = EV_IO};
+
+	ev.io.tag = req->tag;
+	ev.io.op = (enum io_op)req->op;
+	ev.io.flags = req->flags;
+	ev.io.offset = req->offset;
+	ev.io.bytes = req->bytes;
+	ev.io.data = req->data;
+	pump_push(arg, &ev);
+}
+
 static void event_release(struct event *ev)
 {
 	if (ev->type == EV_MSG)

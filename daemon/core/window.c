@@ -185,7 +185,7 @@ static void window_read(struct engine *e, struct batch *b)
 /*
  * CHECK looks only at what was written, unless the whole region is in doubt. It reads across a
  * short gap: nodes that write in turns leave many, and a window of its own costs more than a few
- * stripes.
+ * stripes. What it sets right in the gap is so anyway, and under EX nobody writes in the region.
  */
 static uint32_t window_next(struct engine *e, struct job *j)
 {

@@ -7,7 +7,8 @@ DDRAID_KO=$top_builddir/kmod/ddraid.ko # built for the lab's kernel
 
 disk_requires() {
 	[ "$CLUSTER_FLAVOUR" = lab ] || { echo "skipped: for the lab only"; exit 77; }
-	lab_driver || { echo "skipped: no driver for the lab's kernel"; exit 77; }
+	lab_image && lab_kdir >/dev/null || { echo "skipped: no headers of the lab's kernel (tools/deps --lab)"; exit 77; }
+	lab_driver || { echo "FAILED: the driver can't be built"; exit 1; }
 	command -v fio >/dev/null || { echo "skipped: no fio (tools/deps)"; exit 77; }
 }
 

@@ -129,10 +129,10 @@ void array_close_check(struct array *x)
 	(void)x;
 }
 
-void pump_push(struct array *x, const struct event *ev)
+void pump_submit(void *x, const struct front_req *req)
 {
 	(void)x;
-	(void)ev;
+	(void)req;
 }
 
 void pump_export(const struct array *x, const struct geo *g, struct front_export *ex)

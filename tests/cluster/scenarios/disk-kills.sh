@@ -3,7 +3,6 @@
 # disk-kills.sh VIA: on one machine ddraidd is killed 20 times while fio writes to the block device and compares. No error
 # reaches it, and in the end the members hold what the device has.
 set -u
-[ "${CLUSTER_FLAVOUR:-netns}" = lab ] || { echo "skipped: a block device needs a kernel of its own (tools/lab run)"; exit 77; }
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=tests/cluster/disk.sh

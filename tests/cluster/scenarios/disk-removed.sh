@@ -11,7 +11,6 @@
 #	cut-killed	the same, and its daemon dies meanwhile: the next one can't know what the last one missed
 #	frozen	the machine stands still, and goes on
 set -u
-[ "${CLUSTER_FLAVOUR:-netns}" = lab ] || { echo "skipped: a block device needs a kernel of its own (tools/lab run)"; exit 77; }
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=tests/cluster/disk.sh

@@ -4,7 +4,6 @@
 # killed some times, and ended in an orderly way, while fio writes and compares: no error reaches it. A file system on
 # it is whole after that, and after a power cut, after which the device is there again by itself.
 set -u
-[ "${CLUSTER_FLAVOUR:-netns}" = lab ] || { echo "skipped: a block device needs a kernel of its own (tools/lab run)"; exit 77; }
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=tests/cluster/disk.sh

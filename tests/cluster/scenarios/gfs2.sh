@@ -14,7 +14,6 @@ set -u
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=tests/cluster/disk.sh
 . "$(dirname "$0")/../disk.sh"
-[ "$CLUSTER_FLAVOUR" = lab ] || { echo "skipped: for the lab only"; exit 77; }
 disk_requires
 command -v mkfs.gfs2 >/dev/null || { echo "skipped: no mkfs.gfs2 (tools/deps --lab)"; exit 77; }
 
