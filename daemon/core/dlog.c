@@ -155,6 +155,8 @@ static void page_done(struct engine *e, struct lpage *p)
 
 static void pages_advance(struct engine *e)
 {
+	if (e->left_sent)
+		return; /* R5: the slot is nobody's from then on, and nobody fences us */
 	for (uint32_t i = 0; i < e->geo.log_pages; i++) {
 		struct lpage *p = &e->page[i];
 		uint32_t missing = write_musts(e) & ~p->ok;

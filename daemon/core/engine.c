@@ -320,6 +320,9 @@ void engine_step(struct engine *e, const struct event *ev, struct outq *q)
 
 	assert(ev->now_us >= e->now);
 	garbage_free(e);
+	/* R4: whom the record names may be about to start again, like this node. */
+	for (uint32_t i = 0; !e->now && i < e->gone_count; i++)
+		e->gone[i].since_us = ev->now_us;
 	e->q = q;
 	e->now = ev->now_us;
 	event_take(e, ev);
@@ -333,6 +336,7 @@ void engine_step(struct engine *e, const struct event *ev, struct outq *q)
 		leader_advance(e);
 		dlog_advance(e);
 		regions_advance(e);
+		quiet_advance(e);
 		jobs_advance(e);
 		io_advance(e);
 		admin_look(e);

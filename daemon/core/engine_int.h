@@ -15,6 +15,7 @@
  *   io.c        front-end requests
  *   window.c    windows: resync, check, rebuild
  *   rebuild.c   the rebuild of a member (leader)
+ *   quiet.c     a moment without writes, before it is promoted
  *
  * Conventions: a function that ends in _advance is level-triggered: it looks at the state and
  * does what can be done next; calling it once too often is harmless. engine_step calls them all
@@ -104,6 +105,7 @@ struct peer { /* one node of the group */
 	uint32_t reach;            /* how many members in sync are connected there */
 	bool hello_yields, yields; /* another should assemble the array: in this round, by now */
 	uint64_t settled;          /* the newest Settle of ours that it answered */
+	uint64_t quieted;          /* the newest Quiet of this round that it answered */
 	bool other_locks;          /* its lock manager is not ours */
 	uint64_t idle_inc;         /* as told in Hello: its last life wrote to no member */
 	bool hello, claimed, acked, sent_missed;
@@ -249,7 +251,7 @@ struct slotinfo { /* a slot, as the leader has read it */
 	uint8_t *dirty, *missed; /* log_pages planes each */
 };
 
-enum rebuild_state { RB_IDLE, RB_GATHER, RB_COPY, RB_FLUSH, RB_LOG, RB_PROMOTE };
+enum rebuild_state { RB_IDLE, RB_GATHER, RB_COPY, RB_FLUSH, RB_LOG, RB_QUIET, RB_PROMOTE };
 
 struct engine {
 	struct engine_cfg cfg;
@@ -331,6 +333,7 @@ struct engine {
 	struct map prop;
 	uint64_t proposing_us; /* since when */
 	uint64_t sb_seq;
+	bool sb_names_us;    /* the newest superblocks that it wrote, as without a slot */
 	uint64_t uuid_count; /* of members added by this incarnation */
 
 	/* leader */
@@ -394,6 +397,12 @@ struct engine {
 		struct batch batch;
 		bool busy;
 	} rb;
+	struct {
+		bool on, answered; /* every node's: begins no write; has said that none is left */
+		uint64_t num;
+		bool wanted;              /* leader: */
+		uint64_t asked, asked_us; /* the newest that it has sent */
+	} quiet;
 	uint8_t *foreign; /* (slots + 1) * log_pages planes: dirty in slots of nobody */
 	struct recovery recovery[DDR_RECOVERIES];
 	uint32_t recovery_count;
@@ -545,6 +554,7 @@ void leader_fence_done(struct engine *e, const struct event *ev);
 /* epoch.c */
 bool assemble(struct engine *e);
 bool array_still_ours(struct engine *e);
+bool takes_part(const struct engine *e);
 bool epoch_unknown(const struct engine *e, const struct epoch *ep);
 uint8_t bad_told(const struct engine *e, const struct map *m, uint8_t member);
 bool flush_error_untold(const struct engine *e);
@@ -637,6 +647,7 @@ uint64_t regions_to_resync(const struct engine *e);
 void io_submit(struct engine *e, const struct event *ev);
 void io_advance(struct engine *e);
 void io_lost(struct engine *e, uint8_t member);
+bool io_writing(const struct engine *e); /* a front-end write is at the members */
 void io_start_op(struct engine *e, struct op *op);
 void io_abort_all(struct engine *e, int err);
 void op_done(struct engine *e, struct op *op, int err);
@@ -661,5 +672,16 @@ void admin_message(struct engine *e, uint32_t from, const nodemsg *m);
 void rebuild_advance(struct engine *e);
 void rebuild_reset(struct engine *e);
 void rebuild_missed(struct engine *e, uint32_t from, const nodemsg *m);
+
+/* quiet.c */
+bool epoch_promotes(const struct engine *e); /* the proposal under way does */
+bool writes_held(const struct engine *e);
+void quiet_ask(struct engine *e);
+void quiet_take_back(struct engine *e);
+bool quiet_late(const struct engine *e);
+bool quiet_reached(const struct engine *e);
+void quiet_end(struct engine *e);
+void quiet_message(struct engine *e, uint32_t from, const nodemsg *m);
+void quiet_advance(struct engine *e);
 
 #endif

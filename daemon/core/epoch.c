@@ -181,6 +181,7 @@ static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
 	if (from != e->leader || !e->proposing || !epoch_is(m->commit->epoch, &e->prop.epoch))
 		return;
 	epoch_adopt(e, &e->prop);
+	quiet_end(e);
 	e->committed = e->want_record.committed = e->map.epoch;
 	gone_prune(e);
 	if (from == e->cfg.node)
@@ -234,17 +235,13 @@ void epoch_message(struct engine *e, uint32_t from, const nodemsg *m)
 static bool ack_ready(struct engine *e)
 {
 	uint32_t drops = map_write_mask(&e->map) & ~map_write_mask(&e->prop);
-	bool promotes = false;
 
 	if (epoch_cmp(&e->record.acked, &e->prop.epoch))
 		return false;
-	for (uint8_t i = 0; i < e->prop.n; i++) {
+	for (uint8_t i = 0; i < e->prop.n; i++)
 		if (drops >> i & 1 && e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].under_way)
-			return false; /* cancelled, but not yet ended */
-		promotes |= e->prop.member[i].state == MEMBER_IN_SYNC && i < e->map.n &&
-			    e->map.member[i].state != MEMBER_IN_SYNC;
-	}
-	return !promotes || dlog_rewritten(e); /* R11 */
+			return false;                   /* cancelled, but not yet ended */
+	return !epoch_promotes(e) || dlog_rewritten(e); /* R11 */
 }
 
 static bool flush_failed(const struct engine *e, const struct map_member *mm)
@@ -391,6 +388,33 @@ static bool wish_moot(const struct map *base, uint8_t i, uint8_t want)
 	       (want == MEMBER_SUSPECT && s == MEMBER_MISSING);
 }
 
+/* Every node that could use a member is connected to it. One that has no map yet names none. */
+static bool back_for_all(const struct engine *e, uint8_t i)
+{
+	uint32_t all = UINT32_MAX;
+
+	for (uint32_t j = 0; j < e->peer_count; j++)
+		if (e->peer[j].member && !peer_aside(e, &e->peer[j]) && e->peer[j].raw_mask)
+			all &= e->peer[j].raw_mask;
+	return all >> i & 1;
+}
+
+/*
+ * If not all can leave: first who failed a flush, or answers with errors; then who is still away.
+ * A suspect that is back may be unharmed (R14, R17), and the map may not be able to do without it.
+ */
+static bool wishes_apply(struct engine *e, struct map *next)
+{
+	bool any = false;
+
+	for (uint8_t want = MEMBER_REBUILDING; want; want--)
+		for (uint8_t back = 0; back < 2; back++)
+			for (uint8_t i = 0; i < next->n; i++)
+				if (e->ld.wanted[i] == want && back_for_all(e, i) == back)
+					any |= wish_apply(e, next, i);
+	return any;
+}
+
 static bool next_map(struct engine *e, struct map *next)
 {
 	const struct map *base =
@@ -411,12 +435,7 @@ static bool next_map(struct engine *e, struct map *next)
 			e->ld.wanted[i] = 0;
 		e->ld.misread[i] &= e->ld.wanted[i] == MEMBER_MISSING;
 	}
-	/* If not all can leave: first who failed a flush, or answers with errors; a suspect may be
-	 * back unharmed (R14, R17). */
-	for (uint8_t want = MEMBER_REBUILDING; want; want--)
-		for (uint8_t i = 0; i < next->n; i++)
-			if (e->ld.wanted[i] == want && wish_apply(e, next, i))
-				any = true;
+	any |= wishes_apply(e, next);
 	if (e->rb.state == RB_COPY && !e->rb.partial && e->rb.checkpoint &&
 	    next->member[e->rb.member].state == MEMBER_REBUILDING &&
 	    e->rb.checkpoint > next->member[e->rb.member].rebuilt_upto) {
@@ -490,6 +509,8 @@ static void sb_write(struct engine *e)
 	sb.seq = ++e->sb_seq;
 	sb.committed = e->committed;
 	sb.map = e->prop;
+	e->sb_names_us = !e->slot_owned;
+	sb.writer_node = e->sb_names_us ? e->cfg.node : 0;
 	e->ld.sb_writing = true;
 	batch_init(&e->ld.sb_batch, sb_written);
 	batch_open(&e->ld.sb_batch);
@@ -674,6 +695,12 @@ bool epoch_unknown(const struct engine *e, const struct epoch *ep)
 	       epoch_cmp(ep, &e->want_record.acked) && epoch_cmp(ep, &e->map.epoch);
 }
 
+/* What others do without this node concerns it: it serves, or has a slot to do so. */
+bool takes_part(const struct engine *e)
+{
+	return e->state == ENGINE_ACTIVE || (e->state == ENGINE_JOINING && e->slot != NO_SLOT);
+}
+
 /*
  * R6: a leader that serves, but may have slept through a view, looks whether the array went on
  * without it, before it tells anybody anything: an epoch on disk that it did not acknowledge. Every
@@ -695,8 +722,25 @@ bool array_still_ours(struct engine *e)
 		e->ld.max_num = sb->map.epoch.num;
 	if (epoch_unknown(e, &sb->map.epoch))
 		round_removed(e);
-	e->ld.assembled = true;
-	return e->state == ENGINE_ACTIVE;
+	e->ld.assembled = e->state == ENGINE_ACTIVE;
+	return e->state != ENGINE_REMOVED;
+}
+
+/*
+ * R4: whoever wrote this map had no slot yet whose pages would name it. What else it sent may still
+ * land, also a newer map: so all is read again after its fence.
+ */
+static bool writer_departed(struct engine *e, const struct superblock *sb)
+{
+	const struct peer *p = peer_find(e, sb->writer_node);
+	uint64_t inc = sb->map.epoch.inc;
+
+	if (!sb->writer_node || (p && p->member && p->inc == inc) ||
+	    gone_find(e, sb->writer_node, inc) || fence_stands(e, sb->writer_node, inc))
+		return false;
+	gone_add(e, sb->writer_node, inc);
+	e->ld.rereading = false;
+	return true;
 }
 
 /*
@@ -719,6 +763,8 @@ bool assemble(struct engine *e)
 		return false;
 	if (sb->map.epoch.num > e->ld.max_num)
 		e->ld.max_num = sb->map.epoch.num;
+	if (writer_departed(e, sb))
+		return false;
 	map = sb->map;
 	committed = committed_once(e, sb);
 	for (uint8_t i = 0; i < map.n; i++) {

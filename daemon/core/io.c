@@ -199,6 +199,18 @@ void io_lost(struct engine *e, uint8_t member)
 	}
 }
 
+bool io_writing(const struct engine *e)
+{
+	list_for_each(it, tmp, &e->ops)
+	{
+		const struct op *op = list_entry(it, struct op, all);
+
+		if (is_write(op) && (op->state == OPS_IO || op->state == OPS_RETRY))
+			return true;
+	}
+	return false;
+}
+
 /* Called by the region: lock held, mark durable. */
 void io_start_op(struct engine *e, struct op *op)
 {

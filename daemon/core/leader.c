@@ -521,6 +521,9 @@ static void stuck_advance(struct engine *e)
 
 static void ack_ticks(struct engine *e)
 {
+	/* Its slot names it now. The superblocks need not any more; else the next to assemble the
+	 * array would have to fence this node, also when it has long been stopped. */
+	e->ld.need_epoch |= e->sb_names_us && e->slot_owned && e->map.epoch.inc == e->inc;
 	suspects_advance(e);
 	stuck_advance(e);
 	epoch_propose_wanted(e);
@@ -531,7 +534,7 @@ void leader_advance(struct engine *e)
 	outcast_advance(e);
 	outdone_advance(e);
 	if (e->phase == PH_HELLO && e->leader == e->cfg.node && !e->ld.begun && quorum_gate(e) &&
-	    (e->state != ENGINE_ACTIVE || e->ld.knows || array_still_ours(e)))
+	    (!takes_part(e) || e->ld.knows || array_still_ours(e)))
 		leader_begin(e);
 	if (e->phase >= PH_STATE && e->leader != e->cfg.node) {
 		e->ld.knows = e->ld.assembled = false;
@@ -627,6 +630,10 @@ void leader_message(struct engine *e, uint32_t from, const nodemsg *m)
 	case DDRAID__NODE_MSG__BODY_SETTLE:
 	case DDRAID__NODE_MSG__BODY_SETTLED:
 		region_settle(e, from, m);
+		break;
+	case DDRAID__NODE_MSG__BODY_QUIET:
+	case DDRAID__NODE_MSG__BODY_QUIETED:
+		quiet_message(e, from, m);
 		break;
 	case DDRAID__NODE_MSG__BODY_MISSED:
 		if (leading(e))

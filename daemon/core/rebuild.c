@@ -3,7 +3,7 @@
  * The rebuild of a member, by the leader.
  *
  *   IDLE -> GATHER (partial: what each slot has missed, R15) -> COPY -> FLUSH -> LOG (R11) ->
- * PROMOTE
+ * QUIET (nobody writes; FLUSH again) -> PROMOTE
  *
  * A full rebuild copies every region and keeps its cursor in the map, which moves only after a
  * FLUSH; a partial one copies the regions that are dirty or missed in any slot, of living nodes
@@ -13,12 +13,15 @@
  *
  * R18: nobody is promoted while a slot of nobody is dirty. A region below the cursor may be: what
  * its owner had in flight is old or new per fragment, reads decode it from the others, and so it is
- * decoded onto this member too. In sync before that, its own fragment would be the truth.
+ * decoded onto this member too. In sync before that, its own fragment would be the truth. For what
+ * is in flight when it is promoted see quiet.c.
  */
 #include <assert.h>
 #include <string.h>
 
 #include "msg.h"
+
+#define QUIET_AGAIN_US 2000000ull
 
 static bool rebuilding(const struct map *m, uint8_t i)
 {
@@ -147,6 +150,8 @@ static void rb_flushed(struct engine *e, struct batch *b)
 	if (e->rb.state == RB_FLUSH) {
 		e->rb.state = RB_LOG;
 		e->rec.rewriting = false; /* what an earlier rebuild had begun */
+	} else if (e->rb.state == RB_QUIET) {
+		e->rb.state = RB_PROMOTE;
 	} else if (e->rb.state == RB_COPY && !e->rb.partial)
 		e->rb.checkpoint = e->rb.next;
 }
@@ -184,9 +189,25 @@ static void copy_advance(struct engine *e)
 	job_start(e, j, r, first, first + geo_region_count(&e->geo, r));
 }
 
+/* Nobody writes: what is in the member's cache now is all that may ever be lost from it. */
+static void quiet_wait(struct engine *e)
+{
+	if (quiet_reached(e)) {
+		rb_flush(e);
+	} else if (quiet_late(e)) {
+		quiet_take_back(e);
+		e->rb.state = RB_LOG;
+		e->rb.again_us = e->now + QUIET_AGAIN_US;
+	}
+}
+
 void rebuild_advance(struct engine *e)
 {
-	if (!rebuild_current(e) || e->rb.busy || e->rb.running || e->rb.job.r || e->rb.job.busy ||
+	bool current = rebuild_current(e);
+
+	if (e->quiet.wanted && e->rb.state != RB_QUIET && e->rb.state != RB_PROMOTE)
+		quiet_take_back(e);
+	if (!current || e->rb.busy || e->rb.running || e->rb.job.r || e->rb.job.busy ||
 	    e->now < e->rb.again_us || !member_usable(e, e->rb.member) ||
 	    !(write_targets(e) >> e->rb.member & 1))
 		return; /* or a proposal drops it again */
@@ -206,8 +227,14 @@ void rebuild_advance(struct engine *e)
 		rb_flush(e);
 		break;
 	case RB_LOG:
-		if (slots_rewrite(e))
-			e->rb.state = RB_PROMOTE;
+		/* A commit ends it: not one that was asked for before. */
+		if (!slots_rewrite(e) || e->ld.own_prop || e->proposing)
+			break;
+		e->rb.state = RB_QUIET;
+		quiet_ask(e);
+		break;
+	case RB_QUIET:
+		quiet_wait(e);
 		break;
 	case RB_PROMOTE:
 		if (!e->ld.wanted[e->rb.member])

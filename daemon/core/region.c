@@ -349,11 +349,11 @@ static bool overlaps(const struct list *l, const struct op *op)
 
 /*
  * R5: under CW a node that is dead now may have been writing here, and what it has sent may land
- * until it is fenced: over what is written now and answered before that.
+ * until it is fenced: over what is written now and answered before that. And see quiet.c.
  */
 static bool writes_wait(struct engine *e, const struct region *r)
 {
-	bool wait = r->held != LOCK_MODE_EX && gone_unfenced(e);
+	bool wait = (r->held != LOCK_MODE_EX && gone_unfenced(e)) || writes_held(e);
 
 	e->writes_waited |= wait;
 	return wait;
@@ -400,11 +400,11 @@ void region_marked(struct engine *e, struct region *r)
 	region_kick(e, r);
 }
 
-/* The departed are fenced: who waited for that goes on. */
+/* The departed are fenced, or the moment without writes is over: who waited for that goes on. */
 void regions_advance(struct engine *e)
 {
 	settle_advance(e);
-	if (!e->writes_waited || gone_unfenced(e) || e->state == ENGINE_REMOVED)
+	if (!e->writes_waited || gone_unfenced(e) || writes_held(e) || e->state == ENGINE_REMOVED)
 		return;
 	e->writes_waited = false;
 	list_for_each(it, tmp, &e->regions)

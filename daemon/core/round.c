@@ -347,14 +347,16 @@ static void hello_send(struct engine *e)
 		ptr[i] = &gone[i];
 	}
 	b.n_departed = e->gone_count;
-	/* And who is here although it was fenced: it may not know, and may be about to lead. */
-	for (uint32_t i = 0; i < e->peer_count && b.n_departed < GONE_MAX; i++) {
-		const struct peer *p = &e->peer[i];
+	/* And who is here although it was fenced: it may not know, and may be about to lead. Or may
+	 * be here: which incarnation that is, this node may not have heard yet. */
+	for (uint32_t i = 0; i < DDR_MAX_NODES * 2 && b.n_departed < GONE_MAX; i++) {
+		uint32_t node = e->buried[i].node;
+		uint64_t inc = e->buried[i].inc;
+		const struct peer *p = inc ? peer_find(e, node) : NULL;
 
-		if (!p->in_view || !is_buried(e, p->node, p->inc) || gone_find(e, p->node, p->inc))
+		if (!p || !p->in_view || (p->inc && p->inc != inc) || gone_find(e, node, inc))
 			continue;
-		gone[b.n_departed] =
-		    pb_inc_of(p->node, p->inc, NO_SLOT, fence_stands(e, p->node, p->inc));
+		gone[b.n_departed] = pb_inc_of(node, inc, NO_SLOT, fence_stands(e, node, inc));
 		ptr[b.n_departed] = &gone[b.n_departed];
 		b.n_departed++;
 	}
@@ -408,6 +410,7 @@ static void take_query(struct engine *e, uint32_t from, const nodemsg *m)
 		struct peer *p = &e->peer[i];
 
 		p->hello = p->claimed = p->acked = p->sent_missed = p->in_round = false;
+		p->quieted = 0; /* another leader counts anew */
 		for (size_t j = 0; j < q->n_view; j++)
 			p->in_round |= q->view[j] == p->node;
 		if (p->member && (!p->in_round || p->inc != p->member_inc)) {
@@ -510,7 +513,7 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 	for (size_t i = 0; i < h->n_bad && i < DDR_MAX_MEMBERS; i++)
 		p->bad[i] = h->bad[i] <= MEMBER_FAULTY ? (uint8_t)h->bad[i] : 0;
 	/* An epoch is committed that this node did not acknowledge: it was removed meanwhile. */
-	if (e->state == ENGINE_ACTIVE && epoch_unknown(e, &p->known_epoch)) {
+	if (takes_part(e) && epoch_unknown(e, &p->known_epoch)) {
 		round_removed(e);
 		return;
 	}
@@ -757,6 +760,7 @@ void round_message(struct engine *e, uint32_t from, const nodemsg *m)
 	case DDRAID__NODE_MSG__BODY_READY:
 		if (from == e->leader && e->phase == PH_STATE) {
 			e->phase = PH_READY;
+			quiet_end(e);
 			recovery_told(e);
 			region_resend_locks(e);
 		}

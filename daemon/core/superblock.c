@@ -45,7 +45,8 @@ enum {
 	SB_OFF_N = 181,            /* u8; 182..183 reserved */
 	SB_OFF_COMMITTED = 184,    /* u64 number, u64 incarnation */
 	SB_OFF_EPOCH = 200,        /* u64 number, u64 incarnation */
-	SB_OFF_MISSED_FROM = 216,  /* u64; 224..255 reserved */
+	SB_OFF_MISSED_FROM = 216,  /* u64 */
+	SB_OFF_WRITER_NODE = 224,  /* u32; 228..255 reserved */
 	SB_OFF_MEMBERS = 256,      /* SB_MEMBER_BYTES each */
 };
 
@@ -210,6 +211,7 @@ void sb_encode(const struct superblock *sb, uint8_t out[DDR_BLOCK_BYTES])
 	put_epoch(out + SB_OFF_COMMITTED, &sb->committed);
 	put_epoch(out + SB_OFF_EPOCH, &sb->map.epoch);
 	put_le64(out + SB_OFF_MISSED_FROM, sb->map.missed_from);
+	put_le32(out + SB_OFF_WRITER_NODE, sb->writer_node);
 	for (size_t i = 0; i < sb->map.n; i++)
 		put_member(out + SB_OFF_MEMBERS + i * SB_MEMBER_BYTES, &sb->map.member[i]);
 	block_seal(out);
@@ -261,6 +263,7 @@ int sb_decode(struct superblock *sb, const uint8_t in[DDR_BLOCK_BYTES], const ch
 	get_epoch(&out.committed, in + SB_OFF_COMMITTED);
 	get_epoch(&out.map.epoch, in + SB_OFF_EPOCH);
 	out.map.missed_from = get_le64(in + SB_OFF_MISSED_FROM);
+	out.writer_node = get_le32(in + SB_OFF_WRITER_NODE);
 	/* g.n, not the untrusted map.n; check_fields compares them. */
 	for (size_t i = 0; i < g.n; i++)
 		get_member(&out.map.member[i], in + SB_OFF_MEMBERS + i * SB_MEMBER_BYTES);

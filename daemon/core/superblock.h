@@ -55,6 +55,9 @@ struct superblock {
 	uint64_t seq;           /* newer copy wins; copy = seq & 1 */
 	struct epoch committed; /* the last epoch known committed when this was written */
 	struct map map;         /* map.epoch is this superblock's epoch */
+	/* The node whose incarnation map.epoch.inc wrote this, if it had no slot of the dirty log
+	 * then, else 0: nothing else on the members says whom to fence (R4). */
+	uint32_t writer_node;
 };
 
 /* <0, 0, >0 as strcmp. */

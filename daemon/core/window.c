@@ -242,7 +242,7 @@ void window_start(struct engine *e, struct job *j)
 		job_end(e, j);
 		return;
 	}
-	if (!rows || !gate_open(e)) {
+	if (!rows || !gate_open(e) || writes_held(e)) {
 		window_wait(e, j);
 		return;
 	}
@@ -279,7 +279,7 @@ void jobs_advance(struct engine *e)
 		struct job *j = list_entry(it, struct job, wait);
 		bool skip;
 
-		if (j->r && gate_open(e) && (window_rows(e, j, &skip) || skip)) {
+		if (j->r && gate_open(e) && !writes_held(e) && (window_rows(e, j, &skip) || skip)) {
 			window_start(e, j);
 			return; /* the list may have changed; the next pass takes the next */
 		}

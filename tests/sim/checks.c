@@ -388,6 +388,9 @@ void checks_exec(struct sim *s, const struct req *r)
 	if (in->fenced)
 		sim_fail(s, "C5", "a write of (%u, %lu) lands after its fence was answered",
 			 s->node[in->node].id, in->inc);
+	if (in->left)
+		sim_fail(s, "C5", "a write of (%u, %lu) lands after it had left: nobody fences it",
+			 s->node[in->node].id, in->inc);
 }
 
 /* ---- acknowledgements ----------------------------------------------------------------------- */
@@ -474,12 +477,28 @@ static uint64_t map_hash(const struct map *m)
 	return h;
 }
 
+/* The view that this node has seen last has it. */
+static bool in_view_of(const struct sim *s, const struct simnode *n, uint32_t ii)
+{
+	const struct gitem *it;
+
+	if (n->view_ring == NONE)
+		return false;
+	it = &s->group.ring[n->view_ring]->item[n->view_item];
+	return it->mask >> s->inc[ii].node & 1 && it->in_ii[s->inc[ii].node] == ii;
+}
+
 static void check_fenced(struct sim *s, const struct simnode *n, const struct map *map)
 {
 	for (uint32_t i = 0; i < s->incs; i++) {
 		const struct incn *in = &s->inc[i];
 		const struct simnode *o = &s->node[in->node];
 
+		if (!in->live && node_under_way(s, i) && !in->fenced && !in_view_of(s, n, i))
+			sim_fail(s, "C5",
+				 "node %u committed map %lu, and something of (%u, %lu) may still "
+				 "land",
+				 n->id, map->epoch.num, o->id, in->inc);
 		if (!(in->left_at >> n->idx & 1) || in->fenced || in->graceful)
 			continue;
 		/* One that never wrote can't do harm; of one that never spoke to this daemon and
@@ -531,7 +550,9 @@ static void map_commit(struct sim *s, struct simnode *n, const struct map *map)
 	}
 	if (insync < s->geo.k)
 		sim_fail(s, "C6", "map %lu has %u members in sync", map->epoch.num, insync);
-	if (n)
+	/* A leader that assembles the array takes a proposal from the members before it knows whom
+	 * to fence: slots name their owners. It serves nobody before an epoch of its own. */
+	if (n && (!n->st.leading || map->epoch.inc == s->inc[n->ii].inc))
 		check_fenced(s, n, map);
 	for (uint32_t i = 0; i < s->incs; i++)
 		s->inc[i].gone_on |= checks_left(s, &s->inc[i]) && map->epoch.inc != s->inc[i].inc;
@@ -702,9 +723,52 @@ void checks_map(struct sim *s, struct simnode *n)
 	check_epoch(s, n);
 }
 
+/* The member that this leader has just proposed to promote, if nobody has since the last commit. */
+static uint32_t promoted_first(struct sim *s, const struct simnode *n)
+{
+	struct checks *c = &s->checks;
+	const struct map *p = &n->st.proposed;
+
+	if (!n->st.proposing || !n->st.leading || p->epoch.inc != s->inc[n->ii].inc ||
+	    c->promoted_num == c->map.epoch.num)
+		return NONE;
+	for (uint8_t m = 0; m < p->n; m++) {
+		if (p->member[m].state != MEMBER_IN_SYNC ||
+		    c->map.member[m].state == MEMBER_IN_SYNC)
+			continue;
+		c->promoted_num = c->map.epoch.num;
+		return m;
+	}
+	return NONE;
+}
+
+/*
+ * R3, R18: whoever finds the proposal may complete it. So nothing may be torn by then that reads
+ * have decoded so far, and nothing lost with the member's cache.
+ */
+static void check_promotion(struct sim *s, const struct simnode *n)
+{
+	uint32_t m = promoted_first(s, n), d = m == NONE ? NONE : s->checks.disk_of[m];
+
+	if (d == NONE)
+		return;
+	for (uint32_t i = 0; i < s->reqs; i++) {
+		const struct req *r = s->req[i];
+
+		if (r->used && !r->orphan && !r->answered && region_write(r) &&
+		    in_view_of(s, n, r->ii) && !s->inc[r->ii].removed)
+			sim_fail(s, "C2", "member %u is promoted while node %u writes region %lu",
+				 m, s->node[r->node].id, r->region);
+	}
+	if (s->disk[d].unflushed_mask && !s->disk[d].cache_lost)
+		sim_fail(s, "C3", "member %u is promoted with regions %lx in its cache only", m,
+			 s->disk[d].unflushed_mask);
+}
+
 void checks_step(struct sim *s, struct simnode *n)
 {
 	spot_check(s, n);
+	check_promotion(s, n);
 	if (n->eio_us == s->now && s->now && !n->removing)
 		sim_fail(s, "C8",
 			 "node %u failed a request although it was not removed and k "

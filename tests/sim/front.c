@@ -334,9 +334,21 @@ void front_abort(struct sim *s, struct simnode *n)
 	n->front = (struct front){0};
 }
 
-uint32_t front_inflight_at(const struct simnode *n)
+/* The engine has this request from now on. */
+void front_given(struct simnode *n, uint64_t tag)
 {
-	return n->front.inflight;
+	for (uint32_t i = 0; i < SIM_FRONT_DEPTH; i++)
+		if (n->front.op[i].used && n->front.op[i].tag == tag)
+			n->front.op[i].given = true;
+}
+
+uint32_t front_unanswered(const struct simnode *n)
+{
+	uint32_t sum = 0;
+
+	for (uint32_t i = 0; i < SIM_FRONT_DEPTH; i++)
+		sum += n->front.op[i].used && n->front.op[i].given;
+	return sum;
 }
 
 uint32_t front_inflight(const struct sim *s)

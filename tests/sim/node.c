@@ -77,6 +77,9 @@ static void complete_event(struct sim *s, struct simnode *n, struct nev *nev)
 		n->quorum_seq = ev->view.ring.seq;
 		checks_quorum(s, n);
 		break;
+	case EV_IO:
+		front_given(n, ev->io.tag);
+		break;
 	case EV_ADMIN:
 		s->inc[n->ii].stopping |= ev->admin.cmd == ADMIN_STOP;
 		ev->admin.uri = nev->bytes ? (const char *)nev->data : NULL;
@@ -129,6 +132,7 @@ static void node_step(struct sim *s, struct simnode *n, struct nev *nev)
 	s->outq.count = 0;
 	engine_step(n->e, &nev->ev, &s->outq);
 	engine_status(n->e, &n->st);
+	s->inc[n->ii].left |= n->st.state == ENGINE_STOPPED;
 	checks_map(s, n);
 	take_outs(s, n);
 	if (n->stopped_itself) {
@@ -282,8 +286,7 @@ static void out_open(struct sim *s, struct simnode *n, const char *uri)
 	sim_fail(s, "C9", "node %u opens %s, which nobody named", n->id, uri);
 }
 
-/* But for a FLUSH whose connection broke: it changes nothing, whenever it lands. */
-static uint32_t under_way(const struct sim *s, uint32_t ii)
+uint32_t node_under_way(const struct sim *s, uint32_t ii)
 {
 	uint32_t n = s->inc[ii].outstanding;
 
@@ -298,9 +301,9 @@ static uint32_t under_way(const struct sim *s, uint32_t ii)
 
 static void out_stopped(struct sim *s, struct simnode *n)
 {
-	if (under_way(s, n->ii) || front_inflight_at(n))
+	if (node_under_way(s, n->ii) || front_unanswered(n))
 		sim_fail(s, "C8", "node %u stopped with %u requests under way, %u unanswered",
-			 n->id, under_way(s, n->ii), front_inflight_at(n));
+			 n->id, node_under_way(s, n->ii), front_unanswered(n));
 	s->inc[n->ii].graceful = true;
 	n->stopped_itself = true;
 }

@@ -108,6 +108,7 @@ void opts_draw(struct sim *s, uint32_t force_nodes)
 	o->fences_itself = o->fence_cuts && mix64(s->seed) & 1;
 	o->own_fence_fails = o->fences_itself && mix64(s->seed) >> 4 & 1;
 	o->strikes_rebuilds = o->nodes > 1 && mix64(s->seed) >> 2 & 1;
+	o->promotion_permille = mix64(s->seed) >> 8 & 1 ? 700 : 150;
 	o->lone_commits = o->nodes > 2 && mix64(s->seed) >> 5 & 1;
 	o->late_leave = o->locks == LOCK_EXTERNAL && mix64(s->seed) >> 7 & 1;
 	o->slow_recovery = o->locks == LOCK_EXTERNAL && !(mix64(s->seed) >> 8 & 3);

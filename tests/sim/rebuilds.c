@@ -78,7 +78,7 @@ void rebuild_arm(struct sim *s)
 
 	p->armed_countdown = 1 + rng_below(&s->rng, dice == 0 ? 10 : dice == 1 ? 200 : 1500);
 	p->armed_until_us = s->now + AGAIN_US;
-	p->at_promotion = rng_chance(&s->rng, 150);
+	p->at_promotion = rng_chance(&s->rng, s->o.promotion_permille);
 	if (p->at_promotion)
 		p->armed_countdown = 1 + rng_below(&s->rng, 40);
 }
@@ -155,7 +155,7 @@ void rebuild_strike(struct sim *s, enum fault f)
 		stats_fault(s, f);
 	if (f == F_REBUILD_DEATH)
 		sim_at(s, rng_range(&s->rng, 0, rng_chance(&s->rng, 500) ? 8 * MS : 120 * MS),
-		       on_death, rng_chance(&s->rng, 250), 0, NULL);
+		       on_death, rng_chance(&s->rng, p->at_promotion ? 600 : 250), 0, NULL);
 	if (rng_chance(&s->rng, 300)) {
 		p->armed = f;
 		rebuild_arm(s);

@@ -94,12 +94,13 @@ struct opts {
 	bool instance_known; /* exporters tell an instance id */
 	bool cancel_drops;   /* OUT_DEV_CANCEL closes the connection; else waits for the end */
 	bool faultless;
-	bool own_fence_fails;  /* that fence may fail at first */
-	bool strikes_rebuilds; /* faults may meet the member that is being rebuilt */
-	bool lone_commits;     /* a leader may die as the only one that knows a commit */
-	bool slow_recovery;    /* of the DLM: seconds */
-	bool late_leave;       /* a daemon's end is known to the DLM before the group says it */
-	bool quick_restarts;   /* daemons die in the midst of writes and are back at once */
+	bool own_fence_fails;        /* that fence may fail at first */
+	bool strikes_rebuilds;       /* faults may meet the member that is being rebuilt */
+	uint32_t promotion_permille; /* of these: in the proposal that promotes it */
+	bool lone_commits;           /* a leader may die as the only one that knows a commit */
+	bool slow_recovery;          /* of the DLM: seconds */
+	bool late_leave;     /* a daemon's end is known to the DLM before the group says it */
+	bool quick_restarts; /* daemons die in the midst of writes and are back at once */
 	enum lock_backend locks;
 	struct tunables tun;
 	uint32_t max_ios;
@@ -248,6 +249,7 @@ struct incn {
 	uint64_t told_stamp[SIM_MAX_NODES]; /* when */
 	uint32_t fenced_by;                 /* its successor, if that fenced it by itself; else 0 */
 	bool graceful;                      /* left by ADMIN_STOP */
+	bool left;                          /* its engine has heard its own Left */
 	bool stopping;                      /* is about to */
 	bool joined;                        /* was ever in a view */
 	bool fenced;
@@ -352,7 +354,7 @@ void dlm_node_gone(struct sim *s, uint32_t ii, uint64_t delay_us);
 /* ---- front.c -------------------------------------------------------------------------------- */
 
 struct fop {
-	bool used;
+	bool used, given; /* given: to the engine */
 	uint64_t tag;
 	enum io_op op;
 	uint32_t flags, bytes, wid, ii;
@@ -376,7 +378,8 @@ void front_abort(struct sim *s, struct simnode *n);   /* the daemon is gone */
 bool front_read_all(struct sim *s, struct simnode *n);
 uint32_t front_inflight(const struct sim *s);
 bool front_in_parts(const struct sim *s);
-uint32_t front_inflight_at(const struct simnode *n);
+void front_given(struct simnode *n, uint64_t tag);
+uint32_t front_unanswered(const struct simnode *n);
 
 /* ---- oracle.c, risk.c ----------------------------------------------------------------------- */
 
@@ -465,7 +468,8 @@ struct checks {
 	bool harmed[SIM_MAX_DISKS]; /* of those: more than a broken connection */
 	uint64_t lost_stamp[SIM_MAX_DISKS], lost_us[SIM_MAX_DISKS];
 	uint64_t degraded_stamp;
-	uint64_t too_few_us; /* when fewer than k members were well last, 0 = never */
+	uint64_t promoted_num; /* the map since which a member was proposed for promotion */
+	uint64_t too_few_us;   /* when fewer than k members were well last, 0 = never */
 };
 void checks_init(struct sim *s);
 void checks_free(struct sim *s);
@@ -533,6 +537,9 @@ void node_power_on(struct sim *s, struct simnode *n, uint64_t daemon_delay_us);
 void node_power_on_later(struct sim *s, struct simnode *n, uint64_t delay_us);
 void node_start(struct sim *s, struct simnode *n);
 void node_start_later(struct sim *s, struct simnode *n, uint64_t delay_us);
+/* Requests of this incarnation that may still change something; but for a FLUSH whose connection
+ * broke: it changes nothing, whenever it lands. */
+uint32_t node_under_way(const struct sim *s, uint32_t ii);
 void node_end_daemon(struct sim *s, struct simnode *n);
 void node_kill_daemon(struct sim *s, struct simnode *n);
 void node_crash(struct sim *s, struct simnode *n);

@@ -11,6 +11,7 @@
 #include "daemon/core/engine.h"
 #include "daemon/core/geometry.h"
 #include "daemon/core/logpage.h"
+#include "daemon/core/superblock.h"
 
 #define MEMBERS 3
 #define DISK_BYTES (8u << 20)
@@ -41,8 +42,9 @@ struct world {
 	int io_err[1024];
 	uint32_t counts[KIND_COUNT][4];
 	uint32_t fences;
-	uint64_t fenced_inc; /* told to the next engine */
-	bool force;          /* likewise */
+	uint32_t fence_node, fence_writes; /* the last one; superblocks and pages written by then */
+	uint64_t fenced_inc;               /* told to the next engine */
+	bool force;                        /* likewise */
 	bool removed, stopped;
 	int admin_err;
 	bool admin_done;
@@ -147,6 +149,8 @@ static void do_out(const struct out *o)
 		break;
 	case OUT_FENCE:
 		w.fences++;
+		w.fence_node = o->fence.node;
+		w.fence_writes = w.counts[KIND_SB][DEV_WRITE] + w.counts[KIND_LOG][DEV_WRITE];
 		ev.type = EV_FENCE_DONE;
 		ev.fence.node = o->fence.node;
 		ev.fence.inc = o->fence.inc;
@@ -421,6 +425,39 @@ TEST(a_life_that_was_fenced_before_its_restart_is_not_fenced_again)
 		CHECK_EQ_U64(st.recovery[st.recovery_count - 1].marked, 1);
 		CHECK(life ? !w.fences : w.fences);
 	}
+	finish();
+}
+
+static struct superblock newest_superblock(uint32_t disk)
+{
+	struct superblock sb[SB_COPIES] = {0};
+
+	for (uint32_t c = 0; c < SB_COPIES; c++)
+		if (sb_decode(&sb[c], w.disk[disk] + geo_sb_offset(c), NULL))
+			sb[c].seq = 0;
+	return sb[sb[1].seq > sb[0].seq];
+}
+
+/* R4: its slot would name it, but it had none; and one that had is not fenced for a map. */
+TEST(a_leader_that_died_before_it_had_a_slot_is_fenced)
+{
+	create(1);
+	for (uint32_t i = 0; i < MEMBERS; i++) {
+		struct superblock sb = newest_superblock(i);
+
+		sb.seq++;
+		sb.map.epoch = (struct epoch){2, 55};
+		sb.writer_node = 9;
+		sb_encode(&sb, w.disk[i] + geo_sb_offset((uint32_t)(sb.seq & 1)));
+	}
+	start();
+	CHECK(status().io_allowed);
+	CHECK_EQ_U64(w.fences, 1);
+	CHECK_EQ_U64(w.fence_node, 9);
+	CHECK_EQ_U64(w.fence_writes, 0);
+	CHECK(status().map.epoch.num > 2);
+	for (uint32_t i = 0; i < MEMBERS; i++)
+		CHECK_EQ_U64(newest_superblock(i).writer_node, 0);
 	finish();
 }
 

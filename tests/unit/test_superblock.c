@@ -121,6 +121,7 @@ TEST(what_is_encoded_is_decoded_for_every_geometry)
 		sb.map.epoch = (struct epoch){prng_next(&r) | 1ull << 63, prng_next(&r)};
 		sb.committed = (struct epoch){prng_next(&r) >> 1, prng_next(&r)};
 		sb.map.missed_from = prng_next(&r) >> 1;
+		sb.writer_node = (uint32_t)prng_next(&r);
 		for (unsigned i = 0; i < g.n; i++) {
 			struct map_member *mm = &sb.map.member[i];
 
@@ -318,7 +319,7 @@ TEST(reserved_bytes_are_ignored)
 {
 	static const struct {
 		unsigned at, bytes;
-	} reserved[] = {{182, 2}, {224, 32}, {256 + 18, 6}, {256 + 48, 16}, {256 + 5 * 64, 3520}};
+	} reserved[] = {{182, 2}, {228, 28}, {256 + 18, 6}, {256 + 48, 16}, {256 + 5 * 64, 3520}};
 
 	for (unsigned i = 0; i < sizeof(reserved) / sizeof(*reserved); i++)
 		for (unsigned b = 0; b < reserved[i].bytes; b++)
