@@ -17,7 +17,9 @@ struct known *ctl_array(struct ipc_req *r, const char *name);
 /* As that, but one with a damaged file as well. */
 struct known *ctl_array_known(struct ipc_req *r, const char *name);
 
-/* ctl_status.c: packs what is known of an array; st is NULL if it does not run. What the message
+/* ctl_status.c: who keeps the locks: "dlm", "cpg" or "local"; st is NULL if it does not run. */
+const char *locks_of(const struct known *k, const struct array_status *st);
+/* Packs what is known of an array; st is NULL if it does not run. What the message
  * points to lives until status_release. */
 struct status_msg {
 	Ddraid__Ctl__ArrayStatus msg;

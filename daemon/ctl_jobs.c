@@ -158,6 +158,7 @@ static void created(struct job *j)
 	c.size_bytes = j->size_bytes;
 	c.stripe_bytes = j->stripe_bytes;
 	c.stripe_why = j->stripe_why;
+	c.lock_backend = (char *)(uintptr_t)locks_of(j->k, NULL);
 	c.node = node;
 	for (uint32_t i = 0; i < s->count; i++) {
 		for (uint32_t n = 0; s->node[i].here && n < s->node[i].count; n++) {
@@ -750,22 +751,38 @@ static int dlm_refused(char why[OPTION_WHY_BYTES])
 		if (!s->node[i].here || s->node[i].node == s->self.node || s->node[i].dlm)
 			continue;
 		snprintf(why, OPTION_WHY_BYTES,
-			 "locks = dlm: node %u had no dlm_controld running, or no libdlm, when its "
-			 "ddraidd last said so; start it there, then ddraidd; or take locks = cpg",
+			 "locks = dlm: node %u has no dlm_controld running, or its ddraidd was "
+			 "built without libdlm; start it there; or take locks = cpg",
 			 s->node[i].node);
 		return -ENODEV;
 	}
 	return 0;
 }
 
+/* The kernel's DLM if all nodes that are there have it, unless it is said otherwise. */
+static int locks_choose(struct making_job *j, bool said, char *why)
+{
+	char unused[OPTION_WHY_BYTES];
+
+	if (said)
+		return j->m.desc.options.dlm ? dlm_refused(why) : 0;
+	j->m.desc.options.dlm = strcmp(ctl_env.conf->cluster, "alone") && !dlm_refused(unused);
+	return 0;
+}
+
 static int create_options(struct making_job *j, const Ddraid__Ctl__Create *c, char *why)
 {
+	bool locks_said = false;
+	int err;
+
 	for (size_t i = 0; i < c->n_option; i++) {
 		if (options_set(&j->m.desc.options, c->option[i]->key, c->option[i]->value, why))
 			return -EINVAL;
+		locks_said |= !strcmp(c->option[i]->key, "locks");
 	}
-	if (j->m.desc.options.dlm && dlm_refused(why))
-		return -ENODEV;
+	err = locks_choose(j, locks_said, why);
+	if (err)
+		return err;
 	if (c->n_uri > DDR_MAX_MEMBERS) {
 		snprintf(why, OPTION_WHY_BYTES, "an array has at most %d members", DDR_MAX_MEMBERS);
 		return -EINVAL;

@@ -505,7 +505,7 @@ static void engine_part(struct status_msg *m, const struct array_status *st)
 }
 
 /* What it has, if it runs: an option counts from the next start on. */
-static const char *locks_of(const struct known *k, const struct array_status *st)
+const char *locks_of(const struct known *k, const struct array_status *st)
 {
 	if (!strcmp(ctl_env.conf->cluster, "alone"))
 		return "local";

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <qb/qbloop.h>
+
 #include "daemon/ctl.h"
 
 static char warnings[DAEMON_WARNINGS][512];
@@ -29,6 +31,10 @@ const char *daemon_warning(uint32_t i)
 
 /* ---- what the daemons tell each other ------------------------------------------------------- */
 
+#define DLM_LOOK_NS 2000000000ull
+static qb_loop_timer_handle dlm_timer;
+static bool dlm_told;
+
 static void tell_running(void)
 {
 	static struct announce_running r[STORE_MAX_ARRAYS];
@@ -45,6 +51,17 @@ static void tell_running(void)
 		r[n++].serving = k->serving;
 	}
 	announce_running(r, n);
+	dlm_told = announce_dlm();
+}
+
+/* dlm_controld may be started, or end, at any time; `create` on another node goes by what is told.
+ */
+static void dlm_look(void *arg)
+{
+	(void)arg;
+	if (announce_dlm() != dlm_told)
+		tell_running();
+	qb_loop_timer_add(ctl_env.loop, QB_LOOP_LOW, DLM_LOOK_NS, NULL, dlm_look, &dlm_timer);
 }
 
 static void tell_all(void)
@@ -96,6 +113,8 @@ int daemon_start(const struct daemon_env *env, char why[STORE_WHY_BYTES])
 	if (err)
 		snprintf(why, STORE_WHY_BYTES, "the daemons' group can't be started: %s",
 			 strerror(-err));
+	else if (strcmp(env->conf->cluster, "alone"))
+		dlm_look(NULL);
 	return err;
 }
 
@@ -106,6 +125,8 @@ void daemon_stop(void (*done)(void))
 
 void daemon_end(void)
 {
+	if (dlm_timer)
+		qb_loop_timer_del(ctl_env.loop, dlm_timer);
 	announce_stop();
 	ipc_close();
 }

@@ -383,7 +383,7 @@ static int setup_loop(void)
 	return err;
 }
 
-#define LOCKS_END_MS 5000u /* how long the end waits for lock spaces to be left */
+#define LOCKS_END_MS 15000u /* how long the end waits for lock spaces to be left */
 
 static int run(void)
 {

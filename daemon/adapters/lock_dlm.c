@@ -53,6 +53,10 @@
 #define STACK_BYTES (256u << 10)
 #define WATCH_MOST 64u /* lock spaces that are asked about at a time */
 #define NAME_BYTES 17  /* of a lock, with its NUL */
+#define LEAVE_NAME "leave"
+#define LEAVE_TURN_S 8 /* a node waits for its turn to leave, at most */
+#define LEAVE_PAUSE_MS                                                                             \
+	300 /* for the one before: the kernel still talks to it when the lock comes */
 
 enum ask_type { ASK_LOCK, ASK_TRY, ASK_RELEASE };
 
@@ -428,9 +432,40 @@ static void handle_free(struct handle *h)
 	free(h);
 }
 
+static void on_turn(void *arg)
+{
+	*(bool *)arg = true;
+}
+
+/*
+ * Nodes leave one after the other. Two that leave their last lock space at once may each wait for
+ * the other's end of their connection, and the kernel gives that up after three minutes only
+ * (fs/dlm/midcomms.c, DLM_SHUTDOWN_TIMEOUT); the process can't end before. Whoever has this lock is
+ * next. It goes with the lock space, when the others have recovered from that. If it does not come,
+ * we leave all the same.
+ */
+static void leave_turn(struct handle *h)
+{
+	struct pollfd p = {.fd = dlm_ls_get_fd(h->space), .events = POLLIN};
+	time_t end = now_s() + LEAVE_TURN_S;
+	struct dlm_lksb lksb = {0};
+	bool mine = false;
+
+	if (dlm_ls_lock(h->space, LKM_EXMODE, &lksb, 0, LEAVE_NAME, sizeof(LEAVE_NAME) - 1, 0,
+			on_turn, &mine, NULL, NULL))
+		return;
+	while (!mine && now_s() < end)
+		if (poll(&p, 1, 1000) > 0 && dlm_dispatch(p.fd) < 0)
+			return;
+	if (mine)
+		poll(NULL, 0, LEAVE_PAUSE_MS);
+}
+
 /* What is still locked is freed, and nothing is told of any lock after it. */
 static void space_close(struct handle *h)
 {
+	if (h->ended && !h->failed)
+		leave_turn(h);
 	if (h->ended)
 		dlm_release_lockspace(h->name, h->space, 1);
 	else

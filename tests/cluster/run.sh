@@ -21,7 +21,8 @@ export top_srcdir top_builddir=${top_builddir:-$top_srcdir}
 # shellcheck source=tests/lib/cluster.sh
 . "$top_srcdir/tests/lib/cluster.sh"
 
-# name, limit in seconds, where (netns, lab or both), script with its arguments
+# name, limit in seconds, where (netns, lab or both), script with its arguments. all-nodes waits for a moment of
+# milliseconds, which machines that are emulated do not meet.
 SCENARIOS='
 selftest		150	netns	tests/cluster/selftest.sh
 group-port		150	netns	tests/port/group.sh
@@ -36,11 +37,12 @@ storage-cut		45	both	tests/cluster/scenarios/storage-cut.sh
 daemon-frozen		45	both	tests/cluster/scenarios/daemon-frozen.sh
 daemon-killed		45	both	tests/cluster/scenarios/daemon-killed.sh
 all-killed		45	both	tests/cluster/scenarios/all-killed.sh
+all-stopped		45	both	tests/cluster/scenarios/all-stopped.sh
 stale-member		45	both	tests/cluster/scenarios/stale-member.sh
 late-node		45	both	tests/cluster/scenarios/late-node.sh
 fence-fails		45	both	tests/cluster/scenarios/fence-fails.sh
 forgotten		45	both	tests/cluster/scenarios/forgotten.sh
-all-nodes		45	both	tests/cluster/scenarios/all-nodes.sh
+all-nodes		45	netns	tests/cluster/scenarios/all-nodes.sh
 disk			100	lab	tests/cluster/scenarios/disk.sh shim
 disk-nbd		100	lab	tests/cluster/scenarios/disk.sh nbd
 disk-kills		110	lab	tests/cluster/scenarios/disk-kills.sh shim
@@ -49,6 +51,8 @@ disk-removed-2		70	lab	tests/cluster/scenarios/disk-removed.sh shim fenced cut
 disk-removed-3		70	lab	tests/cluster/scenarios/disk-removed.sh shim frozen cut-killed
 disk-removed-4		70	lab	tests/cluster/scenarios/disk-removed.sh shim away
 disk-removed-nbd	70	lab	tests/cluster/scenarios/disk-removed.sh nbd fenced cut
+dlm-fence		70	lab	tests/cluster/scenarios/dlm-fence.sh
+dlm-freed		60	lab	tests/cluster/scenarios/dlm-freed.sh
 zombie-timeout		45	both	tests/cluster/scenarios/zombie-timeout.sh
 zombie-cut		45	both	tests/cluster/scenarios/zombie-cut.sh
 zombie-frozen		45	both	tests/cluster/scenarios/zombie-frozen.sh

@@ -197,11 +197,11 @@ run create vol0 --order 1 --layout=dedicated --stripe 16K --band 1M --region-siz
 	--set release_delay_ms=500 --force nbd://a/0 nbd://b/1 disk2
 
 new "create says which stripe was chosen"
-reply 'final: true created { name: "vol0" uuid: "0123456789abcdef" size_bytes: 4290772992 node: 1 stripe_bytes: 8192 stripe_why: "stripe 8 KiB: member 1 (nbd://b/1) has blocks of 4 KiB" }'
+reply 'final: true created { name: "vol0" uuid: "0123456789abcdef" size_bytes: 4290772992 node: 1 stripe_bytes: 8192 stripe_why: "stripe 8 KiB: member 1 (nbd://b/1) has blocks of 4 KiB" lock_backend: "dlm" }'
 run create vol0 --order 1 nbd://a/0 nbd://b/1 nbd://c/2
 
 new "create, as JSON"
-reply 'final: true created { name: "vol0" uuid: "0123456789abcdef" size_bytes: 4290772992 node: 1 node: 2 stripe_bytes: 8192 stripe_why: "so" }'
+reply 'final: true created { name: "vol0" uuid: "0123456789abcdef" size_bytes: 4290772992 node: 1 node: 2 stripe_bytes: 8192 stripe_why: "so" lock_backend: "cpg" }'
 run create vol0 --order 1 nbd://a/0 nbd://b/1 --json /dev/c
 
 new "create is refused"

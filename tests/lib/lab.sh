@@ -135,7 +135,7 @@ LAB_SSH=(-F none -o LogLevel=ERROR -o BatchMode=yes -o StrictHostKeyChecking=no 
 
 lab_connect() {
 	local n=$1 ssh=$CLUSTER_DIR/s$1
-	rm -f "$ssh"
+	lab_disconnect "$n" # of a machine that was switched off by its fence
 	CLUSTER_MARK=$CLUSTER_NAME ip netns exec "$CLUSTER_NAME-br" timeout 5 ssh "${LAB_SSH[@]}" -o ConnectTimeout=2 \
 		-o ControlPersist=yes -o ServerAliveInterval=0 -i "$CLUSTER_DIR/key" -M -S "$ssh" -f -N "root@10.78.0.$n" \
 		>/dev/null 2>&1 9>&- || return 1

@@ -72,6 +72,8 @@ static int take_created(void *arg, const Reply *reply)
 		       made->n_node == 1 ? "" : "s");
 		if (made->stripe_why[0])
 			printf("%s\n", text_clean(why, sizeof(why), made->stripe_why));
+		if (!strcmp(made->lock_backend, "dlm"))
+			printf("its locks are kept by the kernel's DLM, which all nodes have\n");
 		return EXIT_OK;
 	}
 	json_open(&j, NULL, '{');
@@ -80,6 +82,7 @@ static int take_created(void *arg, const Reply *reply)
 	json_number(&j, "size_bytes", made->size_bytes);
 	json_number(&j, "stripe_bytes", made->stripe_bytes);
 	json_text_or_null(&j, "stripe_why", made->stripe_why);
+	json_text_or_null(&j, "locks", made->lock_backend);
 	json_open(&j, "nodes", '[');
 	for (size_t i = 0; i < made->n_node; i++)
 		json_number(&j, NULL, made->node[i]);

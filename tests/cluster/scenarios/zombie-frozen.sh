@@ -7,6 +7,8 @@
 set -u
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
+# With the DLM's locks dlm_controld would cut this machine's power, and nothing of it would wake up (dlm-fence does that).
+ARRAY_LOCKS=cpg
 
 FENCE_CONF="fence = zombie_timeout\nzombie_timeout = 6s\n[members]\nrequest_timeout = 3s"
 lost='([r for r in a["recoveries"] if r["node"] == 1][-1])'
