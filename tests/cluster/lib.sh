@@ -163,10 +163,11 @@ member_up() {
 	exporter_up "$1" "$MEMBER_SIZE" ${EXPORTER_ARGS[$1]:-} || fail "exporter $1"
 }
 
-# array_up NODES ORDER [SPARES]: vol0 on the exporters 1 to 2^ORDER + 1; spares follow. ARRAY_LOCKS: by whom; else as
-# `create` chooses, and that must be the DLM where the nodes have one.
+# array_up NODES ORDER [SPARES]: vol0 on the exporters 1 to 2^ORDER + 1; spares follow. `create` must
+# choose the DLM for its locks where the nodes have one.
 array_up() {
-	local n i want uris=() nodes=() count=$(((1 << $2) + 1))
+	local n i want=cpg uris=() nodes=() count=$(((1 << $2) + 1))
+	[ "$CLUSTER_FLAVOUR" != lab ] || [ "${LAB_DLM:-yes}" = no ] || want=dlm
 	cluster_up "$1" || exit 1
 	ARRAY_NODES=$1
 	for ((i = 1; i <= count + ${3:-0}; i++)); do
@@ -184,18 +185,17 @@ array_up() {
 		[[ " $LATE_NODES " = *" $n "* ]] || nodes+=("$n")
 	done
 	for n in "${nodes[@]}"; do
-		[ "$CLUSTER_FLAVOUR" != lab ] ||
+		[ "$want" = cpg ] ||
 			within 15 "dlm_controld of node $n" node_exec "$n" test -e /sys/kernel/config/dlm/cluster
 		daemon_start "$n"
 	done
 	for n in "${nodes[@]}"; do
 		within 15 "ddraidd of node $n answers" answers "$n"
 	done
-	ctl 1 create vol0 --order "$2" ${ARRAY_LOCKS:+--set "locks=$ARRAY_LOCKS"} "${uris[@]}" >"$CLUSTER_DIR/create" 2>&1 ||
+	ctl 1 create vol0 --order "$2" "${uris[@]}" >"$CLUSTER_DIR/create" 2>&1 ||
 		fail "create: $(cat "$CLUSTER_DIR/create")"
 	step "vol0 is created"
 	serve "${nodes[@]}"
-	case ${ARRAY_LOCKS:-$CLUSTER_FLAVOUR} in lab | dlm) want=dlm ;; *) want=cpg ;; esac
 	holds 1 "a['lock_backend'] == '$want'" || fail "the locks are not those of $want"
 	step "${#nodes[@]} nodes serve"
 }

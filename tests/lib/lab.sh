@@ -23,7 +23,8 @@ export LOAD_BURST=${LOAD_BURST:-16} # so that there are several in flight now an
 # A folder of lab-image's that is there, instead of the one in LAB_CACHE, which is made.
 LAB_GIVEN_IMAGE=${LAB_IMAGE:-}
 LAB_IMAGE=${LAB_IMAGE:-$LAB_CACHE/image}
-# LAB_CPUS (1), LAB_APPEND (words for the kernel), LAB_BARE=yes: a machine without corosync and DLM.
+# LAB_CPUS (1), LAB_APPEND (words for the kernel), LAB_BARE=yes: a machine without corosync and DLM. LAB_DLM=no: without
+# dlm_controld.
 
 lab_requires() {
 	local p
@@ -126,7 +127,8 @@ node_ready() {
 	}
 	wait_until 20 "a connection to node $n" lab_connect "$n" || return 1
 	[ "${LAB_BARE:-no}" = no ] || return 0
-	node_spawn "$n" corosync corosync -f &&
+	node_spawn "$n" corosync corosync -f || return 1
+	[ "${LAB_DLM:-yes}" = no ] ||
 		node_spawn "$n" dlm_controld sh -c 'until corosync-quorumtool -s >/dev/null 2>&1; do sleep 0.2; done
 			exec dlm_controld --foreground'
 }

@@ -6,7 +6,7 @@ set -u
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
 # The DLM keeps the locks of a daemon that is stopped until it ends (doc/locking.md).
-ARRAY_LOCKS=cpg
+LAB_DLM=no
 
 array_up_led_by_1 3 1
 writers_start 2 3

@@ -20,6 +20,8 @@ via=${1:?by which way?}
 shift
 
 [ "$1" != away ] || FENCE_CONF='fence = none # %s'
+# With dlm_controld a machine that is cut off or stands still would lose its power, and what it has open with it.
+case "$*" in *cut* | *frozen*) LAB_DLM=no ;; esac
 array_up 3 1
 disk_driver 3 "$via"
 disk_attach 3 --via "$via"

@@ -6,8 +6,8 @@
 set -u
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
-# With the DLM's locks dlm_controld would cut this machine's power, and nothing of it would wake up (dlm-fence does that).
-ARRAY_LOCKS=cpg
+# dlm_controld would cut this machine's power, and nothing of it would wake up (dlm-fence does that).
+LAB_DLM=no
 
 array_up 3 1
 writers_start 1 2

@@ -6,8 +6,8 @@
 set -u
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
-# With the DLM's locks dlm_controld would cut this machine's power, and nothing of it would wake up (dlm-fence does that).
-ARRAY_LOCKS=cpg
+# dlm_controld would cut this machine's power, and nothing of it would wake up (dlm-fence does that).
+LAB_DLM=no
 
 # Longer than request_timeout, or the daemon does not start.
 FENCE_CONF='fence = zombie_timeout\nzombie_timeout = 5s\n[members]\nrequest_timeout = 3s'

@@ -7,8 +7,8 @@
 set -u
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
-# With the DLM's locks dlm_controld would cut this machine's power, and nothing of it would wake up (dlm-fence does that).
-ARRAY_LOCKS=cpg
+# dlm_controld would cut this machine's power, and nothing of it would wake up (dlm-fence does that).
+LAB_DLM=no
 
 FENCE_CONF="fence = zombie_timeout\nzombie_timeout = 6s\n[members]\nrequest_timeout = 3s"
 lost='([r for r in a["recoveries"] if r["node"] == 1][-1])'
@@ -39,14 +39,14 @@ head -c "$size" /dev/zero >"$CLUSTER_DIR/zero"
 step "node 1 writes"
 # Three, so that one is always in the midst of it. They are gone when the daemon wakes up.
 for i in 1 2 3; do
-	node_use 1 bash -c 'while [ ! -e "$1.stop" ] && timeout -s KILL 5 nbdcopy "$1" "$2"; do :; done' \
-		- "$CLUSTER_DIR/old" "$(array_uri 1)" >/dev/null 2>&1 &
+	node_use 1 bash -c 'while [ ! -e "$1.stop" ] && timeout -s KILL "$3" nbdcopy "$1" "$2"; do :; done' \
+		- "$CLUSTER_DIR/old" "$(array_uri 1)" "$(patience 5)" >/dev/null 2>&1 &
 	users[i]=$!
 done
 all_marked() {
 	[ "$(tells 1 'a["counters"]["write_bytes"]')" -ge $((size + size / 2)) ]
 }
-within 10 "node 1 has written everywhere" all_marked
+within 30 "node 1 has written everywhere" all_marked
 step "ddraidd of node 1 is stopped"
 node_stop_daemon 1
 touch "$CLUSTER_DIR/old.stop"
