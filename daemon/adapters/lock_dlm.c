@@ -464,12 +464,17 @@ static void leave_turn(struct handle *h)
 /* What is still locked is freed, and nothing is told of any lock after it. */
 static void space_close(struct handle *h)
 {
-	if (h->ended && !h->failed)
-		leave_turn(h);
-	if (h->ended)
-		dlm_release_lockspace(h->name, h->space, 1);
-	else
+	static pthread_mutex_t leaving = PTHREAD_MUTEX_INITIALIZER;
+
+	if (!h->ended) {
 		dlm_close_lockspace(h->space);
+		return;
+	}
+	pthread_mutex_lock(&leaving); /* one space after the other as well */
+	if (!h->failed)
+		leave_turn(h);
+	dlm_release_lockspace(h->name, h->space, 1);
+	pthread_mutex_unlock(&leaving);
 }
 
 static void *handle_thread(void *arg)

@@ -283,6 +283,9 @@ static void leave_advance(struct engine *e)
 	e->leaving = false;
 	if (!list_empty(&e->fios) || !list_empty(&e->regions) || e->phase != PH_READY)
 		return;
+	/* The next to assemble the array would have to fence us for it (R4). */
+	if (leading(e) && e->sb_names_us && e->map.epoch.inc == e->inc)
+		return;
 	/* R5: nobody fences who has left; so nothing of ours may still be on its way. */
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		if (e->dev[i].zombie)

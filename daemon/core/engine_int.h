@@ -394,6 +394,8 @@ struct engine {
 		uint64_t map_num;
 		uint64_t flush_num; /* map_num when the flush was issued */
 		uint64_t again_us;  /* a bad spot was in the way: not before this */
+		uint64_t quiet_us;  /* a Quiet was taken back: not before this */
+		uint32_t quiet_tries;
 		struct batch batch;
 		bool busy;
 	} rb;
@@ -678,7 +680,6 @@ bool epoch_promotes(const struct engine *e); /* the proposal under way does */
 bool writes_held(const struct engine *e);
 void quiet_ask(struct engine *e);
 void quiet_take_back(struct engine *e);
-bool quiet_late(const struct engine *e);
 bool quiet_reached(const struct engine *e);
 void quiet_end(struct engine *e);
 void quiet_message(struct engine *e, uint32_t from, const nodemsg *m);

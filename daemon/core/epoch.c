@@ -429,7 +429,9 @@ static bool next_map(struct engine *e, struct map *next)
 	*next = *base;
 	next->epoch = (struct epoch){num + 1, e->inc};
 	for (uint8_t i = 0; i < next->n; i++) {
-		if (e->ld.wanted[i] == MEMBER_IN_SYNC && e->rb.state != RB_PROMOTE)
+		if (e->ld.wanted[i] == MEMBER_IN_SYNC &&
+		    (e->rb.state != RB_PROMOTE || !e->quiet.wanted ||
+		     e->rb.map_num != e->map.epoch.num))
 			e->ld.wanted[i] = 0;
 		if (e->ld.wanted[i] && wish_moot(base, i, e->ld.wanted[i]))
 			e->ld.wanted[i] = 0;

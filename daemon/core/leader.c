@@ -100,7 +100,7 @@ static void leader_begin(struct engine *e)
 	e->ld.state_us = e->now;
 	/* Who does not serve yet has told nobody a map: it assembles, and commits, anew. */
 	if (e->state != ENGINE_ACTIVE)
-		e->ld.knows = false;
+		e->ld.knows = e->ld.rereading = false; /* and reads them after the fences */
 	if (!e->ld.knows)
 		slots_unknow(e);
 	e->ld.need_epoch = !e->ld.knows || e->gone_count;
@@ -303,6 +303,7 @@ static void outcast_advance(struct engine *e)
 {
 	uint64_t wait_us = 5000ull * e->cfg.tun.evict_ms << (e->outcasts < 7 ? e->outcasts : 7);
 	bool up = e->state != ENGINE_JOINING;
+	bool round = e->phase >= PH_STATE || (e->phase == PH_HELLO && e->leader == e->cfg.node);
 
 	for (uint32_t i = 0; i < DDR_MAX_DEVS && !up; i++)
 		up = e->dev[i].up;
@@ -310,7 +311,7 @@ static void outcast_advance(struct engine *e)
 		e->no_dev_us = 0;
 	else if (!e->no_dev_us)
 		e->no_dev_us = e->now;
-	else if (e->phase >= PH_STATE && e->now - e->no_dev_us >= wait_us) {
+	else if (round && e->now - e->no_dev_us >= wait_us) {
 		e->outcasts++;
 		round_removed(e);
 	}

@@ -14,6 +14,9 @@
  * A node writes again when an epoch is committed or another round is Ready; so also if the leader
  * dies in between, and whether or not its proposal goes on (R3), nothing was torn when it was made.
  * If a write takes too long the leader takes the Quiet back, and tries again later.
+ *
+ * A stripe that two writers have raced for, or whose write failed, is in doubt until its region is
+ * checked, before and after the promotion (R12, R19); that is not waited for.
  */
 #include "msg.h"
 
@@ -72,11 +75,6 @@ void quiet_take_back(struct engine *e)
 {
 	e->quiet.wanted = false;
 	quiet_send(e, false);
-}
-
-bool quiet_late(const struct engine *e)
-{
-	return e->now - e->quiet.asked_us >= e->cfg.tun.evict_ms * 1000ull;
 }
 
 /* All nodes have answered the newest Quiet. */

@@ -22,6 +22,7 @@
 #include "msg.h"
 
 #define QUIET_AGAIN_US 2000000ull
+#define QUIET_TRIES_MAX 5u
 
 static bool rebuilding(const struct map *m, uint8_t i)
 {
@@ -34,6 +35,8 @@ void rebuild_reset(struct engine *e)
 	e->rb.state = RB_IDLE;
 	e->rb.running = false;
 	e->rb.checkpoint = e->rb.done = e->rb.total = 0;
+	e->rb.quiet_us = 0;
+	e->rb.quiet_tries = 0;
 }
 
 static bool slot_active(const struct engine *e, uint32_t slot)
@@ -189,16 +192,19 @@ static void copy_advance(struct engine *e)
 	job_start(e, j, r, first, first + geo_region_count(&e->geo, r));
 }
 
-/* Nobody writes: what is in the member's cache now is all that may ever be lost from it. */
-static void quiet_wait(struct engine *e)
+/* A write, or the FLUSH, takes long: everybody writes again, and next time more patience is asked
+ * for, but later. */
+static void quiet_give_up(struct engine *e)
 {
-	if (quiet_reached(e)) {
-		rb_flush(e);
-	} else if (quiet_late(e)) {
-		quiet_take_back(e);
-		e->rb.state = RB_LOG;
-		e->rb.again_us = e->now + QUIET_AGAIN_US;
-	}
+	uint32_t tries = e->rb.quiet_tries < QUIET_TRIES_MAX ? e->rb.quiet_tries : QUIET_TRIES_MAX;
+	uint64_t limit_us = e->cfg.tun.evict_ms * 1000ull >> (tries < 2 ? 2 - tries : 0);
+
+	if (e->rb.state != RB_QUIET || e->now - e->quiet.asked_us < limit_us)
+		return;
+	quiet_take_back(e);
+	e->rb.state = RB_LOG;
+	e->rb.quiet_us = e->now + (QUIET_AGAIN_US << tries);
+	e->rb.quiet_tries++;
 }
 
 void rebuild_advance(struct engine *e)
@@ -207,6 +213,7 @@ void rebuild_advance(struct engine *e)
 
 	if (e->quiet.wanted && e->rb.state != RB_QUIET && e->rb.state != RB_PROMOTE)
 		quiet_take_back(e);
+	quiet_give_up(e);
 	if (!current || e->rb.busy || e->rb.running || e->rb.job.r || e->rb.job.busy ||
 	    e->now < e->rb.again_us || !member_usable(e, e->rb.member) ||
 	    !(write_targets(e) >> e->rb.member & 1))
@@ -228,13 +235,14 @@ void rebuild_advance(struct engine *e)
 		break;
 	case RB_LOG:
 		/* A commit ends it: not one that was asked for before. */
-		if (!slots_rewrite(e) || e->ld.own_prop || e->proposing)
+		if (e->now < e->rb.quiet_us || e->ld.own_prop || e->proposing || !slots_rewrite(e))
 			break;
 		e->rb.state = RB_QUIET;
 		quiet_ask(e);
 		break;
-	case RB_QUIET:
-		quiet_wait(e);
+	case RB_QUIET: /* what is in the member's cache then is all that may ever be lost of it */
+		if (quiet_reached(e))
+			rb_flush(e);
 		break;
 	case RB_PROMOTE:
 		if (!e->ld.wanted[e->rb.member])

@@ -467,7 +467,7 @@ static void departed_take(struct engine *e, const pb_inc *who)
 	recovery_slot_is(e, who->node, who->inc, pb_slot(who));
 	d = gone_find(e, who->node, who->inc);
 	if (d)
-		d->fenced |= who->active;
+		d->fenced |= who->active || fence_stands(e, who->node, who->inc);
 	if (who->inc || !p || p->node == e->cfg.node)
 		return;
 	if (!p->hello)

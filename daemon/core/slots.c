@@ -247,7 +247,7 @@ void slot_read(struct engine *e, uint32_t slot)
 
 bool slots_read(struct engine *e)
 {
-	bool all = true;
+	bool all = true, unknown = false;
 
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
 		struct slotinfo *s = &e->ld.slot[i];
@@ -269,10 +269,16 @@ bool slots_read(struct engine *e)
 			continue; /* fenced in an earlier round, which committed since */
 		if (!d)
 			gone_add(e, s->owner_node, s->owner_inc);
+		unknown |= !d;
 		if (!d || !d->fenced) {
 			s->known = false;
 			all = false;
 		}
+	}
+	/* It may have led, and a newer map of its may land until it is fenced. */
+	if (unknown && e->state == ENGINE_JOINING) {
+		e->ld.assembled = e->ld.rereading = e->ld.gathered = false;
+		slots_unknow(e);
 	}
 	return all;
 }
