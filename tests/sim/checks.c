@@ -723,14 +723,17 @@ void checks_map(struct sim *s, struct simnode *n)
 	check_epoch(s, n);
 }
 
-/* The member that this leader has just proposed to promote, if nobody has since the last commit. */
+/*
+ * The member that this leader has just proposed to promote, if nobody has since the last commit. What
+ * one proposes who slept through a newer epoch is nothing any more.
+ */
 static uint32_t promoted_first(struct sim *s, const struct simnode *n)
 {
 	struct checks *c = &s->checks;
 	const struct map *p = &n->st.proposed;
 
 	if (!n->st.proposing || !n->st.leading || p->epoch.inc != s->inc[n->ii].inc ||
-	    c->promoted_num == c->map.epoch.num)
+	    p->epoch.num <= c->map.epoch.num || c->promoted_num == c->map.epoch.num)
 		return NONE;
 	for (uint8_t m = 0; m < p->n; m++) {
 		if (p->member[m].state != MEMBER_IN_SYNC ||
