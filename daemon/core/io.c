@@ -327,6 +327,13 @@ static void read_try(struct engine *e, struct op *op)
 			op_done(e, op, -EIO);
 		return;
 	}
+	/*
+	 * Only what a committed map has out is decoded around. Of a write whose node dies others
+	 * may have the new content, and this member the old: if all nodes die, too, it is in sync
+	 * again, and the old content would be read after the new one. The map is about to drop it.
+	 */
+	if (map_insync_mask(&e->map) & ~rows)
+		return;
 	op->plan.req_count = op->plan.iov_count = 0;
 	op->want = 0;
 	op->spoiled = false;
