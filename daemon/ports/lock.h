@@ -48,9 +48,8 @@
  *    node, the one that keeps the table included. If it can't be so, it is lost().
  *  - A request that was made is answered in the end, once no holder is in its way, whatever was
  *    lost meanwhile.
- *  - A node that is cut off, without quorum, is granted nothing. (If quorum is lost and nobody is,
- *    as when a vote is taken away, it may be: nobody else grants. The engine sends nothing then,
- *    R2.)
+ *  - A node without quorum is granted nothing. (If quorum is lost and nobody is, as when a vote is
+ *    taken away, it may be: nobody else grants. The engine sends nothing then, R2.)
  *  - What was granted to, and what was asked by, an incarnation that ended counts no more, at the
  *    latest when it is fenced. A new one of the same node begins with nothing.
  *
@@ -59,11 +58,12 @@
  * still under way, and grant them before anybody hears of the death (R10, the kernel's DLM); or
  * only after its fence (`cpg`). A dead node's too, but no sooner than all hear of that death: after
  * the cluster stack's time-out. Lose the holder while its node lives: its daemon was killed.
- * Nothing tells the caller.
+ * Grant to a node that is cut off, until its own group tells, what nobody held (the kernel's DLM;
+ * `cpg` does not). Nothing tells the caller.
  *
  * A lock is therefore no proof that its last holder's writes have landed (R5), and the engine does
  * not take it for one: what is granted counts when all others of the round have answered since, so
- * nobody had died (Settle), and between a loss and the fence not at all (R4).
+ * nobody had died or was cut off (Settle), and between a loss and the fence not at all (R4).
  *
  * R9, for a manager on top of messages without safe delivery: from the loss of any node until its
  * fence it grants nothing at all, whatever the lost one seemed to hold. That one may have been

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * What the lock port's conformance suite runs on. A subject is a lock manager in a world of its
- *own, with virtual time, that the suite can hurt:
+ * own, with virtual time, that the suite can hurt:
  *
  *	local	lock_engines.c	the core's table, one engine
  *	cpg	lock_engines.c	the same, three engines: the lowest living one leads
  *	dlm	lock_fake.c	the simulator's fake DLM, three nodes
  *	remote	lock_remote.c	the real one, on three machines, in real time: lock_dlm.sh
+ *	remote-nodes	the same, which loses machines, too
  *
  * Nodes count from 1. One thread, and a loop in no handle: the world is turned by run().
  */
@@ -27,10 +28,12 @@ enum {
 	LOCKS_TAKE_ENGINES = 8,   /* start_engines() is there */
 	LOCKS_CALL_FOR_EX = 16,   /* a callback says EX, whatever is wanted */
 	LOCKS_CALL_ONCE = 32,     /* a callback stands for whoever waits next in the same mode */
+	LOCKS_GRANT_ALONE = 64,   /* to who is cut off, too, until its own group tells */
 };
 
 struct lock_subject {
 	const char *name;
+	bool by_name; /* runs only if it is named */
 	const struct lock_ops *ops;
 	uint32_t nodes;
 	uint32_t traits;
@@ -68,7 +71,7 @@ _Noreturn void subject_fail(const char *file, int line, const char *what);
 			subject_fail(__FILE__, __LINE__, #expr_);                                  \
 	} while (0)
 
-extern const struct lock_subject lock_local, lock_cpg, lock_dlm, lock_remote;
+extern const struct lock_subject lock_local, lock_cpg, lock_dlm, lock_remote, lock_remote_nodes;
 
 /* ---- lock_engines.c: engines on members in memory ------------------------------------------- */
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
 # The lock port's conformance suite on the kernel's DLM: three machines of the lab, a lock_agent on each, and the
-# suite (lock_conformance, subject `remote`) here.
+# suite (lock_conformance, subject `remote`) here. lock_dlm.sh nodes: with machines that lose their power, or the network.
 set -u
 
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
@@ -19,20 +19,47 @@ for program in lock_agent lock_conformance; do
 	exit 77
 done
 
+subject=(remote)
+[ "${1:-}" != nodes ] || subject=(remote-nodes a_crashed_node cut_off_is_granted)
+
 cluster_trap
 cluster_up 3 || exit 1
-for n in 1 2 3; do
-	wait_until 60 "the DLM of machine $n" node_exec "$n" dlm_tool status >/dev/null 2>&1 || exit 1
-done
 dir=$CLUSTER_DIR/locks
 mkdir "$dir"
-agents=()
+mkfifo "$dir/host" "$dir/answer"
+declare -A agents=()
+agent_start() { # N
+	wait_until 60 "the DLM of machine $1" node_exec "$1" dlm_tool status >/dev/null 2>&1 || exit 1
+	rm -f "$dir/in.$1" "$dir/out.$1"
+	mkfifo "$dir/in.$1" "$dir/out.$1"
+	node_exec "$1" "$programs/lock_agent" dlm "$1" <"$dir/in.$1" >"$dir/out.$1" &
+	agents[$1]=$!
+}
+obey() { # WHAT N: what the suite asks for, of the lab
+	echo "host: $1 $2"
+	case $1 in
+	crash) node_kill "$2" ;;
+	cut) node_cut "$2" ;;
+	back)
+		node_kill "$2"
+		wait "${agents[$2]}"
+		node_start "$2" && cluster_wait_quorum 30 1 2 3 && agent_start "$2"
+		;;
+	esac
+}
+
 for n in 1 2 3; do
-	mkfifo "$dir/in.$n" "$dir/out.$n"
-	node_exec "$n" "$programs/lock_agent" dlm "$n" <"$dir/in.$n" >"$dir/out.$n" &
-	agents+=($!)
+	agent_start $n
 done
-LOCK_AGENTS=$dir "$programs/lock_conformance" remote "$@"
+exec 3<>"$dir/host" 4<>"$dir/answer"
+LOCK_AGENTS=$dir "$programs/lock_conformance" "${subject[@]}" 3<&- 4<&- &
+suite=$!
+while kill -0 $suite 2>/dev/null; do
+	read -r -t 1 -u 3 what n || continue
+	# shellcheck disable=SC2154 # read
+	if obey "$what" "$n"; then echo ok >&4; else echo failed >&4; fi
+done
+wait $suite
 status=$?
 wait "${agents[@]}"
 exit $status

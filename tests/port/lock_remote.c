@@ -2,7 +2,9 @@
 /*
  * Subject `remote` of the lock suite: a real lock manager on real machines, one lock_agent each, in
  * real time. lock_dlm.sh makes the machines, and two named pipes for each of them in the folder
- * LOCK_AGENTS: in.N to the agent of node N, out.N from it.
+ * LOCK_AGENTS: in.N to the agent of node N, out.N from it. Subject `remote-nodes` loses machines,
+ * too, which takes long: by two more pipes, host and answer, the script cuts their power or their
+ * cable, and starts them again.
  *
  * All worlds are in one lock space: a new one has new daemons, and what the last one's held is
  * free.
@@ -11,6 +13,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,6 +34,7 @@ static struct agent {
 	char text[4096];
 	size_t bytes;
 	bool running, up, killed, passed, open;
+	bool cut; /* its machine, and so it ends when that is fenced */
 	const struct lock_cb *cb;
 	void *arg;
 } agent[SUBJECT_NODES + 1];
@@ -41,10 +45,12 @@ static void tell(struct agent *g, const char *format, ...)
 {
 	va_list ap;
 
+	if (!g->to)
+		return;
 	va_start(ap, format);
 	HOLDS(vfprintf(g->to, format, ap) > 0);
 	va_end(ap);
-	HOLDS(!fflush(g->to));
+	HOLDS(!fflush(g->to) || g->cut);
 }
 
 static void hear(struct agent *g, const char *line)
@@ -74,11 +80,25 @@ static void hear(struct agent *g, const char *line)
 	}
 }
 
+static void disconnect(struct agent *g)
+{
+	fclose(g->to);
+	close(g->from);
+	g->to = NULL;
+	g->from = -1; /* poll passes over it */
+	g->bytes = 0;
+	g->open = g->running = g->cut = false;
+}
+
 static void take(struct agent *g)
 {
 	ssize_t n = read(g->from, g->text + g->bytes, sizeof(g->text) - g->bytes);
 	char *end;
 
+	if (n <= 0 && g->cut) {
+		disconnect(g);
+		return;
+	}
 	HOLDS(n > 0);
 	g->bytes += (size_t)n;
 	while ((end = memchr(g->text, '\n', g->bytes))) {
@@ -109,7 +129,7 @@ static void remote_run(uint32_t ms)
 		left = end - now_ms();
 		HOLDS(poll(p, SUBJECT_NODES, left > 0 ? (int)left : 0) >= 0);
 		for (uint32_t i = 0; i < SUBJECT_NODES; i++)
-			if (p[i].revents)
+			if (p[i].revents && agent[i + 1].to)
 				take(&agent[i + 1]);
 	} while (now_ms() < end);
 }
@@ -150,24 +170,70 @@ static void settle(uint32_t node)
 	tell(g, "request %" PRIu64 " 2 0\n", BARRIER(node));
 }
 
-static void connect_all(void)
+/* ---- machines ------------------------------------------------------------------------------- */
+
+static FILE *pipe_open(const char *name, uint32_t node, const char *mode)
 {
 	const char *dir = getenv("LOCK_AGENTS");
 	char path[512];
+	FILE *f;
 
+	HOLDS(dir);
+	snprintf(path, sizeof(path), node ? "%s/%s.%u" : "%s/%s", dir, name, node);
+	f = fopen(path, mode);
+	HOLDS(f);
+	return f;
+}
+
+/* The script does it. */
+static void host(const char *what, uint32_t node)
+{
+	static FILE *to, *from;
+	char line[16];
+
+	if (!to) {
+		to = pipe_open("host", 0, "we");
+		from = pipe_open("answer", 0, "re");
+	}
+	HOLDS(fprintf(to, "%s %u\n", what, node) > 0 && !fflush(to));
+	HOLDS(fgets(line, sizeof(line), from) && !strcmp(line, "ok\n"));
+}
+
+static void remote_crash(uint32_t node)
+{
+	disconnect(&agent[node]);
+	host("crash", node);
+}
+
+static void remote_cut(uint32_t node)
+{
+	agent[node].cut = true;
+	host("cut", node);
+}
+
+static void connect_all(void)
+{
+	static bool connected;
+
+	signal(SIGPIPE, SIG_IGN);
 	for (uint32_t i = 1; i <= SUBJECT_NODES; i++) {
 		struct agent *g = &agent[i];
+		FILE *from;
 
-		if (g->to)
+		if (g->to && !g->cut)
 			continue;
-		HOLDS(dir);
-		snprintf(path, sizeof(path), "%s/in.%u", dir, i);
-		g->to = fopen(path, "w");
-		snprintf(path, sizeof(path), "%s/out.%u", dir, i);
-		g->from = open(path, O_RDONLY | O_CLOEXEC);
-		HOLDS(g->to && g->from >= 0);
+		if (g->to)
+			disconnect(g);
+		if (connected)
+			host("back", i);
+		g->to = pipe_open("in", i, "we");
+		from = pipe_open("out", i, "re");
+		g->from = fcntl(fileno(from), F_DUPFD_CLOEXEC, 0);
+		fclose(from);
+		HOLDS(g->from >= 0);
 		g->node = i;
 	}
+	connected = true;
 }
 
 static void remote_start(void)
@@ -249,20 +315,16 @@ static const struct lock_ops remote_ops = {
     .close = remote_close,
 };
 
-const struct lock_subject lock_remote = {
-    .name = "remote",
-    .ops = &remote_ops,
-    .nodes = SUBJECT_NODES,
-    .traits = LOCKS_CALL_FOR_EX | LOCKS_CALL_ONCE,
-    .worlds = 1,
-    .quiet_ms = 400,
-    .at_once_ms = 5000,
-    .rewind = remote_rewind,
-    .start = remote_start,
-    .end = remote_end,
-    .run = remote_run,
-    .inc = remote_inc,
-    .kill = remote_kill,
-    .restart = remote_restart,
-    .fences = remote_fences,
+#define REMOTE(name_, traits_)                                                                     \
+	.name = name_, .ops = &remote_ops, .nodes = SUBJECT_NODES,                                 \
+	.traits = LOCKS_CALL_FOR_EX | LOCKS_CALL_ONCE | (traits_), .worlds = 1, .quiet_ms = 400,   \
+	.at_once_ms = 5000, .by_name = true, .rewind = remote_rewind, .start = remote_start,       \
+	.end = remote_end, .run = remote_run, .inc = remote_inc, .kill = remote_kill,              \
+	.restart = remote_restart, .fences = remote_fences
+
+const struct lock_subject lock_remote = {REMOTE("remote", 0)};
+const struct lock_subject lock_remote_nodes = {
+    REMOTE("remote-nodes", LOCKS_LOSE_NODES | LOCKS_GRANT_ALONE),
+    .crash = remote_crash,
+    .cut = remote_cut,
 };

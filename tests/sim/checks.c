@@ -724,8 +724,8 @@ void checks_map(struct sim *s, struct simnode *n)
 }
 
 /*
- * The member that this leader has just proposed to promote, if nobody has since the last commit. What
- * one proposes who slept through a newer epoch is nothing any more.
+ * The member that this leader has just proposed to promote, if nobody has since the last commit.
+ * What one proposes who slept through a newer epoch is nothing any more.
  */
 static uint32_t promoted_first(struct sim *s, const struct simnode *n)
 {

@@ -6,7 +6,8 @@
  * grants first come first served, and calls back who is in the way. As the real one it
  * frees a killed daemon's locks at once, whatever that had under way (R10), and a dead or expelled
  * node's when its own recovery is through, which has nothing to do with our fence.
- * While it recovers, it grants nothing. A node without quorum is granted nothing.
+ * While it recovers, it grants nothing. A node without quorum is granted nothing; but one that was
+ * cut off is, until its group tells, what has its place on this side of the cut.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -113,7 +114,7 @@ static bool holder_dies(struct sim *s, struct simnode *n, const struct dmsg *m)
 		    LOCK_ID(LOCK_KIND_REGION, s->req[i]->region) == m->id)
 			kinds |= 1u << s->req[i]->kind;
 	kinds &= 1u << KIND_DATA | 1u << KIND_RESYNC | 1u << KIND_REBUILD | 1u << KIND_CHECK;
-	if (!kinds || !rng_chance(&s->rng, kinds == 1u << KIND_DATA ? 60 : 600))
+	if (!kinds || !rng_chance(&s->rng, kinds == 1u << KIND_DATA ? 300 : 600))
 		return false;
 	s->dlm->deaths++;
 	trace(s, "l  node %u dies as it is called back from %lx, kinds %x", n->id, m->id, kinds);
@@ -161,11 +162,23 @@ static bool in_the_way(const struct dentry *h, const struct dentry *w)
 	return h->ii != w->ii && (h->mode == LOCK_MODE_EX || w->mode == LOCK_MODE_EX);
 }
 
-static bool has_quorum(const struct sim *s, uint32_t ii)
+/* Nobody hears yet that the ring of this node is broken. */
+static bool in_broken_ring(const struct sim *s, uint32_t ii)
+{
+	uint32_t cur = s->group.cur[s->inc[ii].node];
+
+	return cur != NONE && s->group.ring[cur]->broken;
+}
+
+static bool is_served(const struct sim *s, uint32_t ii, uint64_t id)
 {
 	uint32_t node = s->inc[ii].node, cur = s->group.cur[node];
+	uint32_t place = (uint32_t)(id % s->o.nodes);
 
-	return cur != NONE && !s->group.ring[cur]->broken && s->group.ring[cur]->quorate;
+	if (cur == NONE || !s->group.ring[cur]->quorate)
+		return false;
+	return !s->group.ring[cur]->broken ||
+	       (s->node[place].powered && s->group.comp[place] == s->group.comp[node]);
 }
 
 static void remove_at(struct dentry *v, uint32_t *count, uint32_t i)
@@ -192,7 +205,7 @@ static bool grant_first(struct sim *s, struct dlock *l)
 	struct dentry w = l->waits[0];
 	bool blocked = l->held_count == DLM_MOST;
 
-	if (!has_quorum(s, w.ii))
+	if (!is_served(s, w.ii, l->id))
 		return false;
 	for (uint32_t i = 0; i < l->held_count; i++) {
 		if (!in_the_way(&l->held[i], &w))
@@ -207,6 +220,8 @@ static bool grant_first(struct sim *s, struct dlock *l)
 	remove_at(l->waits, &l->waits_count, 0);
 	drop_held(l, w.ii); /* a conversion keeps the old mode until it gets the new one */
 	l->held[l->held_count++] = w;
+	if (in_broken_ring(s, w.ii))
+		stats_fault(s, F_LOCK_CUT_OFF);
 	tell(s, &w, l->id, EV_LOCK_GRANTED, w.mode);
 	return true;
 }

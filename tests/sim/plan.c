@@ -66,6 +66,7 @@ const char *const fault_name[F_COUNT] = {
     [F_LOCK_REFUSED] = "dlm-try-refused",
     [F_LOCK_RECOVERY] = "dlm-recovery",
     [F_LOCK_FREED_EARLY] = "dlm-freed-before-fence",
+    [F_LOCK_CUT_OFF] = "dlm-grants-in-broken-ring",
     [F_GARBAGE_ALLOWED] = "garbage-allowed",
     [F_BAD_SPOT] = "bad-spot",
     [F_BAD_SPOT_DEGRADED] = "bad-spot-while-degraded",
