@@ -48,19 +48,16 @@ disk_detach() {
 	! node_exec "$1" test -e /dev/ddraid/vol0 || fail "detached, and the link is there"
 }
 
-# disk_fio N OUT [ARGUMENT...]: writes and compares on node N until disk_fio_end.
-FIO_PID='' FIO_OUT=''
+# disk_fio N [FILE]: writes and compares on node N until disk_fio_end, on the device or in a file.
+declare -A FIO=()
 disk_fio() {
-	local n=$1
-	FIO_OUT=$2
-	shift 2
-	node_exec "$n" rm -f /run/fio-end
-	# shellcheck disable=SC2016 # the node's shell
-	node_exec "$n" sh -c 'while [ ! -e /run/fio-end ]; do "$@" || exit; done' sh \
-		fio --name=v --filename=/dev/ddraid/vol0 --direct=1 --ioengine=libaio --iodepth=16 --rw=randrw \
-		--bsrange=4k-256k --blockalign=4k --size=24m --io_size=16m --verify=crc32c --verify_fatal=1 --fsync=32 --fdatasync=0 \
-		--continue_on_error=none --randrepeat=0 "$@" >"$FIO_OUT" 2>&1 &
-	FIO_PID=$!
+	node_exec "$1" rm -f /run/fio-end
+	# shellcheck disable=SC2016,SC2086 # the node's shell; words
+	node_exec "$1" sh -c 'while [ ! -e /run/fio-end ]; do "$@" || exit; done' sh \
+		fio --name=v --filename="${2:-/dev/ddraid/vol0}" --direct=1 --ioengine=libaio --iodepth=16 --rw=randrw \
+		--bsrange=4k-256k --blockalign=4k --size="${FIO_SIZE:-24m}" --io_size="${FIO_SIZE:-16m}" --verify=crc32c --verify_fatal=1 \
+		--fsync=32 --fdatasync=0 --continue_on_error=none --randrepeat=0 ${FIO_MORE:-} >"$CLUSTER_DIR/fio.$1" 2>&1 &
+	FIO[$1]=$!
 }
 
 # disk_kills N COUNT: ddraidd of node N is killed so often, and comes back each time, under disk_fio.
@@ -73,22 +70,22 @@ disk_kills() {
 		daemon_start "$1"
 		within 20 "the array after kill $i" active "$1"
 		within 10 "the device after kill $i" disk_is_there "$1"
-		disk_fio_lives || fail "fio ended after kill $i: $(tail -n 20 "$FIO_OUT")"
+		disk_fio_lives "$1" || fail "fio ended after kill $i: $(tail -n 20 "$CLUSTER_DIR/fio.$1")"
 	done
 }
 
 disk_fio_lives() {
-	kill -0 "$FIO_PID" 2>/dev/null
+	kill -0 "${FIO[$1]}" 2>/dev/null
 }
 
 disk_fio_end() {
 	node_exec "$1" touch /run/fio-end
-	wait "$FIO_PID" || fail "fio: $(tail -n 25 "$FIO_OUT")"
-	! grep -q "err=[^ ]* *[1-9]" "$FIO_OUT" || fail "fio: $(grep err= "$FIO_OUT")"
+	wait "${FIO[$1]}" || fail "fio: $(tail -n 25 "$CLUSTER_DIR/fio.$1")"
+	! grep -q "err=[^ ]* *[1-9]" "$CLUSTER_DIR/fio.$1" || fail "fio: $(grep err= "$CLUSTER_DIR/fio.$1")"
 }
 
 disk_fio_did() {
-	awk '/^ *(READ|WRITE):/ { n[$1]++ } END { print "fio: " n["WRITE:"] " rounds" }' "$FIO_OUT"
+	awk '/^ *(READ|WRITE):/ { n[$1]++ } END { print "fio: " n["WRITE:"] " rounds" }' "$CLUSTER_DIR/fio.$1"
 }
 
 # The kernel of node N has said nothing that it should not. Debian's DLM warns of a message that came within a recovery.

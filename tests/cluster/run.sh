@@ -7,10 +7,12 @@
 #	run.sh				all of them
 #	run.sh SCENARIO...		these
 #	run.sh --repeat N SCENARIO	one, N times; stops at the first failure
-#	run.sh --list
+#	run.sh --list			those that a run without names takes
 #	run.sh --jobs N ...		so many at a time
+#	run.sh --whole			in the lab: all that there is for it
 #
-# With CLUSTER_FLAVOUR=lab the nodes are virtual machines (tools/lab run), and there are further scenarios.
+# With CLUSTER_FLAVOUR=lab the nodes are virtual machines (tools/lab run), and there are further scenarios. Of the many
+# with a leader that dies at a named step a run there takes one of each kind, each day others.
 #
 # One line per scenario: its seconds, and what it measured. When one fails, the end of its output follows, with the
 # daemons' logs; all logs are kept then. The last line counts. A scenario is a script in
@@ -21,12 +23,19 @@ export top_srcdir top_builddir=${top_builddir:-$top_srcdir}
 # shellcheck source=tests/lib/cluster.sh
 . "$top_srcdir/tests/lib/cluster.sh"
 
-# name, limit in seconds, where (netns, lab or both), script with its arguments. all-nodes waits for a moment of
-# milliseconds, which machines that are emulated do not meet.
+# name, limit in seconds, where, script with its arguments. Where: netns, lab, both; turn: both, in the lab one of those
+# whose names differ by their number only; named: in the lab, by its name only. all-nodes waits for a moment of milliseconds,
+# which machines that are emulated do not meet.
 SCENARIOS='
+kmod			300	lab	tests/kmod/run.sh
+gfs2-node		120	lab	tests/cluster/scenarios/gfs2.sh node
+gfs2-member		120	lab	tests/cluster/scenarios/gfs2.sh member
+gfs2-both		120	lab	tests/cluster/scenarios/gfs2.sh both
+gfs2-cut		120	lab	tests/cluster/scenarios/gfs2.sh cut
 selftest		150	netns	tests/cluster/selftest.sh
 group-port		150	netns	tests/port/group.sh
 lock-port		100	lab	tests/port/lock_dlm.sh
+lock-port-nodes		100	lab	tests/port/lock_dlm.sh nodes
 member-killed		45	both	tests/cluster/scenarios/member-killed.sh
 member-cut		45	both	tests/cluster/scenarios/member-cut.sh
 node-killed		45	both	tests/cluster/scenarios/node-killed.sh
@@ -53,48 +62,44 @@ disk-removed-4		70	lab	tests/cluster/scenarios/disk-removed.sh shim away
 disk-removed-nbd	70	lab	tests/cluster/scenarios/disk-removed.sh nbd fenced cut
 dlm-fence		70	lab	tests/cluster/scenarios/dlm-fence.sh
 dlm-freed		60	lab	tests/cluster/scenarios/dlm-freed.sh
+dlm-mixed		60	lab	tests/cluster/scenarios/dlm-mixed.sh
 zombie-timeout		45	both	tests/cluster/scenarios/zombie-timeout.sh
 zombie-cut		45	both	tests/cluster/scenarios/zombie-cut.sh
 zombie-frozen		45	both	tests/cluster/scenarios/zombie-frozen.sh
-leader-join-1		45	both	tests/cluster/scenarios/leader.sh join query query-sent hello-sent state state-sent
-leader-join-2		45	both	tests/cluster/scenarios/leader.sh join claim-sent ready ready-sent assign assign-sent
-leader-rejoin-1		45	both	tests/cluster/scenarios/leader.sh rejoin record recorded propose
-leader-rejoin-2		45	both	tests/cluster/scenarios/leader.sh rejoin propose-sent ack ack-sent
-leader-rejoin-3		45	both	tests/cluster/scenarios/leader.sh rejoin superblock superblock-done
-leader-rejoin-4		45	both	tests/cluster/scenarios/leader.sh rejoin commit commit-sent
-leader-fail-add-1	45	both	tests/cluster/scenarios/leader.sh fail-add propose admin-sent propose-sent superblock
-leader-fail-add-2	45	both	tests/cluster/scenarios/leader.sh fail-add ack superblock-done ack-sent propose-sent
-leader-fail-add-3	45	both	tests/cluster/scenarios/leader.sh fail-add record commit recorded commit-sent
-leader-fail-add-4	45	both	tests/cluster/scenarios/leader.sh fail-add superblock rebuild superblock-done flush
-leader-fail-add-5	45	both	tests/cluster/scenarios/leader.sh fail-add commit propose-sent:2 commit-sent superblock-done:4
-leader-fail-add-6	45	both	tests/cluster/scenarios/leader.sh fail-add admin-done commit:2 admin-done-sent commit-sent:2
-leader-fail-add-7	45	both	tests/cluster/scenarios/leader.sh fail-add admin-sent propose record:2 ack
-leader-fail-add-8	45	both	tests/cluster/scenarios/leader.sh fail-add recorded:2 ack-sent superblock:2 record
-leader-fail-add-9	45	both	tests/cluster/scenarios/leader.sh fail-add superblock-done:2 recorded propose admin-done
-leader-fail-add-10	45	both	tests/cluster/scenarios/leader.sh fail-add ack admin-done-sent commit dirty-sent
-leader-fail-add-11	45	both	tests/cluster/scenarios/leader.sh fail-add record slot-clear commit-sent slot-clear-done
-leader-take-over-1	45	both	tests/cluster/scenarios/leader.sh take-over query query-sent
-leader-take-over-2	45	both	tests/cluster/scenarios/leader.sh take-over hello-sent state state-sent
-leader-take-over-3	45	both	tests/cluster/scenarios/leader.sh take-over record recorded claim-sent
-leader-take-over-4	45	both	tests/cluster/scenarios/leader.sh take-over fence fence-asked fenced
-leader-take-over-5	45	both	tests/cluster/scenarios/leader.sh take-over fenced-sent slot-read slot-read-done
-leader-take-over-6	45	both	tests/cluster/scenarios/leader.sh take-over propose propose-sent ack-sent
-leader-take-over-7	45	both	tests/cluster/scenarios/leader.sh take-over superblock superblock-done commit
-leader-take-over-8	45	both	tests/cluster/scenarios/leader.sh take-over commit-sent dirty-sent ready
-leader-take-over-9	45	both	tests/cluster/scenarios/leader.sh take-over ready-sent resync flush
-leader-take-over-10	45	both	tests/cluster/scenarios/leader.sh take-over slot-clear slot-clear-done ack
-leader-node-1		45	both	tests/cluster/scenarios/leader-node.sh fenced
-leader-node-2		45	both	tests/cluster/scenarios/leader-node.sh slot-read-done
-leader-node-3		45	both	tests/cluster/scenarios/leader-node.sh propose-sent
-leader-node-4		45	both	tests/cluster/scenarios/leader-node.sh superblock-done
-leader-node-5		45	both	tests/cluster/scenarios/leader-node.sh commit-sent
-leader-node-6		45	both	tests/cluster/scenarios/leader-node.sh resync
-gfs2-node		120	lab	tests/cluster/scenarios/gfs2.sh node
-gfs2-member		120	lab	tests/cluster/scenarios/gfs2.sh member
-gfs2-both		120	lab	tests/cluster/scenarios/gfs2.sh both
-gfs2-cut		120	lab	tests/cluster/scenarios/gfs2.sh cut
-kmod			300	lab	tests/kmod/run.sh
-kmod-short		100	lab	tests/kmod/run.sh bad_input malformed killed revoke unload
+leader-join-1		45	turn	tests/cluster/scenarios/leader.sh join query query-sent hello-sent state state-sent
+leader-join-2		45	turn	tests/cluster/scenarios/leader.sh join claim-sent ready ready-sent assign assign-sent
+leader-rejoin-1		45	turn	tests/cluster/scenarios/leader.sh rejoin record recorded propose
+leader-rejoin-2		45	turn	tests/cluster/scenarios/leader.sh rejoin propose-sent ack ack-sent
+leader-rejoin-3		45	turn	tests/cluster/scenarios/leader.sh rejoin superblock superblock-done
+leader-rejoin-4		45	turn	tests/cluster/scenarios/leader.sh rejoin commit commit-sent
+leader-fail-add-1	45	turn	tests/cluster/scenarios/leader.sh fail-add propose admin-sent propose-sent superblock
+leader-fail-add-2	45	turn	tests/cluster/scenarios/leader.sh fail-add ack superblock-done ack-sent propose-sent
+leader-fail-add-3	45	turn	tests/cluster/scenarios/leader.sh fail-add record commit recorded commit-sent
+leader-fail-add-4	45	turn	tests/cluster/scenarios/leader.sh fail-add superblock rebuild superblock-done flush
+leader-fail-add-5	45	turn	tests/cluster/scenarios/leader.sh fail-add commit propose-sent:2 commit-sent superblock-done:4
+leader-fail-add-6	45	turn	tests/cluster/scenarios/leader.sh fail-add admin-done commit:2 admin-done-sent commit-sent:2
+leader-fail-add-7	45	turn	tests/cluster/scenarios/leader.sh fail-add admin-sent propose record:2 ack
+leader-fail-add-8	45	turn	tests/cluster/scenarios/leader.sh fail-add recorded:2 ack-sent superblock:2 record
+leader-fail-add-9	45	turn	tests/cluster/scenarios/leader.sh fail-add superblock-done:2 recorded propose admin-done
+leader-fail-add-10	45	turn	tests/cluster/scenarios/leader.sh fail-add ack admin-done-sent commit dirty-sent
+leader-fail-add-11	45	turn	tests/cluster/scenarios/leader.sh fail-add record slot-clear commit-sent slot-clear-done
+leader-take-over-1	45	turn	tests/cluster/scenarios/leader.sh take-over query query-sent
+leader-take-over-2	45	turn	tests/cluster/scenarios/leader.sh take-over hello-sent state state-sent
+leader-take-over-3	45	turn	tests/cluster/scenarios/leader.sh take-over record recorded claim-sent
+leader-take-over-4	45	turn	tests/cluster/scenarios/leader.sh take-over fence fence-asked fenced
+leader-take-over-5	45	turn	tests/cluster/scenarios/leader.sh take-over fenced-sent slot-read slot-read-done
+leader-take-over-6	45	turn	tests/cluster/scenarios/leader.sh take-over propose propose-sent ack-sent
+leader-take-over-7	45	turn	tests/cluster/scenarios/leader.sh take-over superblock superblock-done commit
+leader-take-over-8	45	turn	tests/cluster/scenarios/leader.sh take-over commit-sent dirty-sent ready
+leader-take-over-9	45	turn	tests/cluster/scenarios/leader.sh take-over ready-sent resync flush
+leader-take-over-10	45	turn	tests/cluster/scenarios/leader.sh take-over slot-clear slot-clear-done ack
+leader-node-1		45	turn	tests/cluster/scenarios/leader-node.sh fenced
+leader-node-2		45	turn	tests/cluster/scenarios/leader-node.sh slot-read-done
+leader-node-3		45	turn	tests/cluster/scenarios/leader-node.sh propose-sent
+leader-node-4		45	turn	tests/cluster/scenarios/leader-node.sh superblock-done
+leader-node-5		45	turn	tests/cluster/scenarios/leader-node.sh commit-sent
+leader-node-6		45	turn	tests/cluster/scenarios/leader-node.sh resync
+kmod-short		100	named	tests/kmod/run.sh bad_input malformed killed revoke unload
 '
 
 usage() {
@@ -105,19 +110,40 @@ line_of() {
 	awk -v n="$1" '$1 == n { $1 = ""; print }' <<<"$SCENARIOS"
 }
 
-# Those for the flavour that is set.
+# names [whole]: those for the flavour that is set, which a run without names takes, or all.
 names() {
-	awk -v f="$CLUSTER_FLAVOUR" '$3 == f || $3 == "both" { print $1 }' <<<"$SCENARIOS"
+	awk -v f="$CLUSTER_FLAVOUR" -v whole="${1:-}" -v day=$(($(date -u +%s) / 86400)) '
+		NF {
+			kind = number = $1
+			sub(/-[0-9]+$/, "", kind)
+			sub(/.*-/, "", number)
+			name[++count] = $1; where[count] = $3; kind_of[count] = kind; number_of[count] = number; last[kind] = number
+		}
+		END {
+			for (i = 1; i <= count; i++) {
+				take = where[i] == f || where[i] == "both"
+				if (where[i] == "turn")
+					take = f == "netns" || whole || number_of[i] == day % last[kind_of[i]] + 1
+				if (where[i] == "named")
+					take = f == "lab" && whole
+				if (take)
+					print name[i]
+			}
+		}' <<<"$SCENARIOS"
 }
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/ddraid-scenarios.XXXXXX")
 chmod 755 "$work"
 passed=0 failed=0 skipped=0
-declare -A running=() dir_of=() since=() limit_of=() # by process
+declare -A running=() dir_of=() since=() limit_of=() lab_of=() # by process
+labs=()                                                      # folders for machines that stay up, not in use
 
 interrupted() {
 	trap '' INT TERM HUP
 	[ ${#running[@]} = 0 ] || { kill -TERM "${!running[@]}" 2>/dev/null; wait "${!running[@]}"; }
+	for dir in "$work"/lab.*; do
+		swept "$dir"
+	done
 	echo "interrupted; logs: $work"
 	exit 130
 }
@@ -136,13 +162,14 @@ swept() { # DIR
 }
 
 begin() { # NAME LIMIT WHERE SCRIPT ARGUMENT...
-	local name=$1 limit=$2 script=$4 dir
+	local name=$1 limit=$2 script=$4 dir lab=${labs[0]}
 	shift 4
 	[ "$CLUSTER_FLAVOUR" = netns ] || limit=$((4 * limit)) # emulated machines, and they boot
 	dir=$(mktemp -d "$work/$name.XXX")
-	CLUSTER_TMP=$dir CLUSTER_KEEP_LOGS=$dir/logs timeout --kill-after=30 "$limit" \
+	labs=("${labs[@]:1}")
+	LAB_KEPT=$lab CLUSTER_TMP=$dir CLUSTER_KEEP_LOGS=$dir/logs timeout --kill-after=30 "$limit" \
 		bash "$top_srcdir/$script" "$@" >"$dir/out" 2>&1 </dev/null &
-	running[$!]=$name dir_of[$!]=$dir since[$!]=$SECONDS limit_of[$!]=$limit
+	running[$!]=$name dir_of[$!]=$dir lab_of[$!]=$lab since[$!]=$SECONDS limit_of[$!]=$limit
 }
 
 # Waits for one of those that run; 1 if it failed.
@@ -154,6 +181,8 @@ end_one() {
 	[ $status != 124 ] || echo "stopped after its limit of ${limit_of[$pid]} s" >>"$dir/out"
 	unset "running[$pid]"
 	swept "$dir" >>"$dir/out" 2>&1 || [ $status != 0 ] || status=1
+	[ $status = 0 ] || swept "${lab_of[$pid]}" >>"$dir/out" 2>&1
+	labs+=("${lab_of[$pid]}")
 	case $status in
 	0) result=ok passed=$((passed + 1)) ;;
 	77) result=skip skipped=$((skipped + 1)) ;;
@@ -178,14 +207,10 @@ summary() { # OUTPUT STATUS
 	fi
 }
 
-todo=() repeat=1 jobs=1
+todo=() repeat=1 jobs=1 whole='' list=no
 while [ $# -gt 0 ]; do
 	case $1 in
-	--list)
-		names
-		rmdir "$work"
-		exit
-		;;
+	--list) list=yes ;;
 	--repeat)
 		if [ $# != 3 ] || ! [[ $2 =~ ^[1-9][0-9]*$ ]]; then
 			usage >&2
@@ -194,6 +219,7 @@ while [ $# -gt 0 ]; do
 		repeat=$2
 		shift
 		;;
+	--whole) whole=yes ;;
 	--jobs)
 		if ! [[ ${2:-} =~ ^[1-9][0-9]*$ ]]; then
 			usage >&2
@@ -210,11 +236,19 @@ while [ $# -gt 0 ]; do
 	esac
 	shift
 done
-[ ${#todo[@]} -gt 0 ] || mapfile -t todo < <(names)
+[ ${#todo[@]} -gt 0 ] || mapfile -t todo < <(names $whole)
+if [ $list = yes ]; then
+	printf '%s\n' "${todo[@]}"
+	rmdir "$work"
+	exit
+fi
 for name in "${todo[@]}"; do
-	names | grep -qx -- "$name" || { echo "no scenario $name for $CLUSTER_FLAVOUR; run.sh --list prints them" >&2; exit 2; }
+	names whole | grep -qx -- "$name" || { echo "no scenario $name for $CLUSTER_FLAVOUR; run.sh --list prints them" >&2; exit 2; }
 done
 
+for ((i = 1; i <= jobs; i++)); do
+	labs+=("$(mktemp -d "$work/lab.XXX")")
+done
 for ((i = 1; i <= repeat; i++)); do
 	for name in "${todo[@]}"; do
 		if [ ${#running[@]} -ge "$jobs" ]; then
@@ -226,6 +260,10 @@ for ((i = 1; i <= repeat; i++)); do
 done
 while [ ${#running[@]} -gt 0 ]; do
 	end_one
+done
+for dir in "${labs[@]}"; do
+	swept "$dir" >/dev/null
+	rm -rf "$dir"
 done
 rmdir "$work" 2>/dev/null || echo "logs: $work"
 printf '%d passed, %d failed' $passed $failed

@@ -176,6 +176,10 @@ cluster_port_set() {
 # cluster_up N: N nodes and quorum among them.
 cluster_up() {
 	local n count=$1 nodes=()
+	if [ "$CLUSTER_FLAVOUR" = lab ] && lab_may_stay "$count"; then
+		! lab_take || return 0
+		local CLUSTER_TMP=$LAB_KEPT
+	fi
 	CLUSTER_DIR=$(mktemp -d "${CLUSTER_TMP:-/tmp}/ddraid-XXXXXX") || return 1
 	case $(readlink -f "$CLUSTER_DIR") in
 	/run/* | /dev/*)
@@ -219,7 +223,8 @@ cluster_up() {
 	done
 	[ "${LAB_BARE:-no}" = no ] || return 0
 	# shellcheck disable=SC2046 # words
-	cluster_wait_quorum 30 $(seq "$count")
+	cluster_wait_quorum 30 $(seq "$count") || return 1
+	[ "$CLUSTER_FLAVOUR" = netns ] || ! lab_may_stay "$count" || lab_is_new
 }
 
 cluster_trap() {
@@ -253,6 +258,11 @@ cluster_down() {
 	trap - EXIT
 	[ "$CLUSTER_FLAVOUR" = netns ] || [ "${cluster_status:-0}" = 0 ] || lab_logs
 	[ -z "${CLUSTER_KEEP_LOGS:-}" ] || cluster_logs "$CLUSTER_KEEP_LOGS"
+	if [ "$CLUSTER_FLAVOUR" != netns ] && [ "${cluster_status:-0}" = 0 ] && lab_keep; then
+		CLUSTER_DIR=
+		trap - INT TERM HUP
+		return 0
+	fi
 	[ "$CLUSTER_FLAVOUR" = netns ] || lab_down
 	for f in "$CLUSTER_DIR"/pids/*.init; do
 		[ ! -e "$f" ] || kill -KILL "$(cut -d' ' -f1 "$f")" 2>/dev/null
@@ -490,6 +500,11 @@ exporter_restart() {
 # SIGKILL to all of its processes; clients see their connections reset.
 exporter_kill() {
 	cluster_end "exporter$1"
+}
+
+# It and its disk are gone for good.
+exporter_remove() {
+	exporter_kill "$1" && ip netns del "$CLUSTER_NAME-x$1" && rm -rf "$CLUSTER_DIR/exporter$1"
 }
 
 # Freezes and thaws an exporter: connections stay, nothing is answered.

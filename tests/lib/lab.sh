@@ -6,7 +6,7 @@
 #
 # Exporters, the switch and the fence command are the host's, as there. A node is a qemu in the switch's namespace:
 # eth0 is a tap into br0 (nN, 10.77.0.N), eth1 one into br1 (mN, 10.78.0.N), the management network, by which
-# node_exec gets in (dropbear, one ssh connection for all) and by which a node asks the host to fence (lab-host).
+# node_exec gets in (dropbear, one ssh connection for all) and by which a node asks the host to fence (lab-ask, lab-host).
 # Its root is the host's, read only (9p), with a layer of its own in memory; CLUSTER_DIR is shared and writable.
 #
 # node_kill is a power cut, as there. node_freeze stops all processes but pid 1; the kernel, and with it the DLM, goes on.
@@ -17,12 +17,14 @@
 LAB_CACHE=${LAB_CACHE:-/var/cache/ddraid-lab}
 LAB_MEMORY=${LAB_MEMORY:-768}
 CLUSTER_SLOWER=${CLUSTER_SLOWER:-3}
-CLUSTER_POLL=${CLUSTER_POLL:-0.2}
-LOAD_SLOWER=${LOAD_SLOWER:-15}
+CLUSTER_POLL=${CLUSTER_POLL:-0.4} # each poll takes a tenth of a second of the node
+LOAD_SLOWER=${LOAD_SLOWER:-30}
+export LOAD_READS=${LOAD_READS:-5}
 export LOAD_BURST=${LOAD_BURST:-16} # so that there are several in flight now and then, nevertheless
 # A folder of lab-image's that is there, instead of the one in LAB_CACHE, which is made.
 LAB_GIVEN_IMAGE=${LAB_IMAGE:-}
 LAB_IMAGE=${LAB_IMAGE:-$LAB_CACHE/image}
+# LAB_KEPT: a folder for machines that stay up from one scenario to the next (run.sh).
 # LAB_CPUS (1), LAB_APPEND (words for the kernel), LAB_BARE=yes: a machine without corosync and DLM. LAB_DLM=no: without
 # dlm_controld.
 
@@ -61,6 +63,8 @@ lab_driver() {
 lab_up() {
 	local n nodes=()
 	lab_image || return 1
+	# Corosync lets the token go round 30 times after each message before it holds it: half of an emulated processor.
+	[ "$(cat "$LAB_IMAGE/accel")" != tcg ] || sed -i '/^\ttoken:/a\	seqno_unchanged_const: 3' "$CLUSTER_DIR"/node*/etc-corosync/corosync.conf
 	ip -n "$CLUSTER_NAME-br" link add br1 type bridge forward_delay 0 stp_state 0 mcast_snooping 0 &&
 		ip -n "$CLUSTER_NAME-br" addr add 10.78.0.254/16 dev br1 &&
 		ip -n "$CLUSTER_NAME-br" link set lo up &&
@@ -71,7 +75,7 @@ lab_up() {
 	cat >"$CLUSTER_DIR/fence" <<-FENCE
 		#!/bin/bash
 		[ -e /dev/vport0p1 ] || exec $CLUSTER_DIR/fence-here "\$@"
-		exec $CLUSTER_SRC/tests/lib/lab-host ask fence "\$@"
+		exec $CLUSTER_SRC/tests/lib/lab-ask fence "\$@"
 	FENCE
 	chmod +x "$CLUSTER_DIR/fence"
 	for ((n = 1; n <= $1; n++)); do
@@ -93,20 +97,22 @@ lab_tap() { # PORT BRIDGE
 }
 
 node_power() {
-	local n=$1 dir=$CLUSTER_DIR/node$1 accel
+	local n=$1 dir=$CLUSTER_DIR/node$1 accel cpu=max words=
 	rm -f "$dir/ready" "$dir/word.in" "$dir/word.out"
 	mkfifo "$dir/word.in" "$dir/word.out" || return 1
 	accel=$(cat "$LAB_IMAGE/accel")
-	[ "$accel" != tcg ] || accel=tcg,thread=multi
+	# Emulated code is kept by its address, so that with random ones each new process would be translated anew: an exec takes 40 ms
+	# instead of 10. What newer processors have, as AVX and SMAP, is emulated at a loss.
+	[ "$accel" != tcg ] || accel=tcg,thread=multi cpu=Westmere,+rdrand words="norandmaps init_on_alloc=0"
 	(
 		flock 9
 		unfence_locked "$n"
 		lab_tap "n$n" br0 && lab_tap "m$n" br1 && date +%s%N >"$dir/boot_ns" &&
 			cluster_spawn "node$n" "$dir/log/console.log" "$CLUSTER_NAME-br" \
 				qemu-system-x86_64 -name "node$n" -nodefaults -no-reboot -display none \
-				-accel "$accel" -cpu max -smp "${LAB_CPUS:-1}" -m "$LAB_MEMORY" \
+				-accel "$accel" -cpu $cpu -smp "${LAB_CPUS:-1}" -m "$LAB_MEMORY" \
 				-kernel "$LAB_IMAGE/vmlinux" -initrd "$LAB_IMAGE/initrd" \
-				-append "console=ttyS0 quiet panic=-1 net.ifnames=0 mitigations=off lab_node=$n lab_dir=$CLUSTER_DIR lab_src=$CLUSTER_SRC lab_image=$LAB_IMAGE ${LAB_APPEND:-}" \
+				-append "console=ttyS0 quiet panic=-1 net.ifnames=0 mitigations=off lab_node=$n lab_dir=$CLUSTER_DIR lab_src=$CLUSTER_SRC lab_image=$LAB_IMAGE $words ${LAB_APPEND:-}" \
 				-serial stdio -monitor none -device virtio-serial-pci \
 				-chardev "pipe,id=word,path=$dir/word" -device virtserialport,chardev=word \
 				-netdev "tap,id=a,ifname=n$n,script=no,downscript=no" \
@@ -128,9 +134,12 @@ node_ready() {
 	wait_until 20 "a connection to node $n" lab_connect "$n" || return 1
 	[ "${LAB_BARE:-no}" = no ] || return 0
 	node_spawn "$n" corosync corosync -f || return 1
-	[ "${LAB_DLM:-yes}" = no ] ||
-		node_spawn "$n" dlm_controld sh -c 'until corosync-quorumtool -s >/dev/null 2>&1; do sleep 0.2; done
-			exec dlm_controld --foreground'
+	[ "${LAB_DLM:-yes}" = no ] || lab_dlm_start "$n"
+}
+
+lab_dlm_start() {
+	node_spawn "$1" dlm_controld sh -c 'until corosync-quorumtool -s >/dev/null 2>&1; do sleep 0.2; done
+		exec dlm_controld --foreground'
 }
 
 LAB_SSH=(-F none -o LogLevel=ERROR -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null)
@@ -143,6 +152,60 @@ lab_connect() {
 		>/dev/null 2>&1 9>&- || return 1
 	ssh "${LAB_SSH[@]}" -S "$ssh" -O check "node$n" 2>&1 | sed -n 's/.*pid=\([0-9]*\).*/\1/p' >"$ssh.pid"
 	[ -s "$ssh.pid" ] && cluster_record "node$n.ssh" "$(cat "$ssh.pid")"
+}
+
+# ---- machines that stay ----
+
+# Three machines as most scenarios want them stay up for the next one of a run: they take most of a short one's time to boot.
+
+# What is in their folder.
+lab_things() {
+	(cd "$CLUSTER_DIR" && find . -mindepth 1 -maxdepth 1 && find node[0-9]* -mindepth 1 -maxdepth 1 ! -name '*.pid')
+}
+
+lab_may_stay() { # COUNT
+	[ -n "${LAB_KEPT:-}" ] && [ "$1${LAB_CPUS:-}${LAB_APPEND:-}${LAB_BARE:-}" = 3 ]
+}
+
+lab_is_new() {
+	echo "$CLUSTER_DIR" >"$LAB_KEPT/dir"
+	lab_things >"$LAB_KEPT/things"
+}
+
+# Instead of their end; 1: they have to end after all.
+lab_keep() {
+	local n f
+	[ -n "${LAB_KEPT:-}" ] && [ "$(cat "$LAB_KEPT/dir" 2>/dev/null)" = "$CLUSTER_DIR" ] || return 1
+	lab_users KILL ''
+	for f in "$CLUSTER_DIR"/exporter[0-9]*; do
+		[ ! -d "$f" ] || exporter_remove "${f##*/exporter}" || return 1
+	done
+	for n in 1 2 3; do
+		[ ! -e "$CLUSTER_DIR/node$n/fenced" ] && node_alive "$n" corosync && node_heal "$n" &&
+			node_exec "$n" "$CLUSTER_SRC/tests/lib/lab-reset" || return 1
+	done
+	lab_things | grep -vxF -f "$LAB_KEPT/things" | (cd "$CLUSTER_DIR" && xargs -r -d '\n' rm -rf)
+	for n in 1 2 3; do
+		find "$CLUSTER_DIR/node$n"/{etc,var-lib}-ddraid -mindepth 1 -delete
+		find "$CLUSTER_DIR/node$n/log" -type f -exec truncate -s 0 {} +
+	done
+	: >"$CLUSTER_DIR/fence.log"
+}
+
+# Those that stayed; 1: there are none.
+lab_take() {
+	local n dir
+	dir=$(cat "$LAB_KEPT/dir" 2>/dev/null) && [ -d "$dir/pids" ] && cluster_attach "$dir" || return 1
+	cluster_trap
+	for n in 1 2 3; do
+		if [ "${LAB_DLM:-yes}" = yes ]; then
+			node_alive $n dlm_controld || lab_dlm_start $n
+		elif node_alive $n dlm_controld; then
+			node_signal $n dlm_controld TERM
+			wait_until 10 "the end of dlm_controld on node $n" eval "! node_alive $n dlm_controld" || exit 1
+		fi
+	done
+	cluster_wait_quorum 30 1 2 3 || exit 1
 }
 
 # What is in the machines' memory only goes to their log folders.
@@ -178,7 +241,7 @@ node_kill() {
 }
 
 node_exec() {
-	local n=$1 word command="cd '$PWD' && exec env CLUSTER_MARK=$CLUSTER_NAME CLUSTER_DIR='$CLUSTER_DIR'"
+	local n=$1 word command="cd '$PWD' && export CLUSTER_MARK=$CLUSTER_NAME CLUSTER_DIR='$CLUSTER_DIR' && exec"
 	shift
 	cluster_alive "node$n.init" || { cluster_say "node $n is off"; return 1; }
 	for word; do # for any shell

@@ -14,10 +14,10 @@ array_up 1 1
 disk_driver 1 "$via"
 disk_attach 1 --via "$via"
 step "fio, and ddraidd is killed 20 times"
-disk_fio 1 "$CLUSTER_DIR/fio"
+disk_fio 1
 disk_kills 1 20
 disk_fio_end 1
 taken=$(grep -c 'is taken over' "$CLUSTER_DIR/node1/log/ddraidd.out")
 [ "$taken" -ge 20 ] || fail "the device was taken over $taken times"
-measured "$taken times taken over; $(disk_fio_did)"
+measured "$taken times taken over; $(disk_fio_did 1)"
 disk_finish 1

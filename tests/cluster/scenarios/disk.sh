@@ -96,7 +96,7 @@ ctl 1 start vol0 --wait || fail "start"
 within 10 "the device" disk_is_there 1
 
 step "fio, and ddraidd is killed $KILLS times"
-disk_fio 1 "$CLUSTER_DIR/fio"
+disk_fio 1
 disk_kills 1 "$KILLS"
 step "ended in an orderly way"
 daemon_stop 1
@@ -105,7 +105,7 @@ daemon_up 1
 within 20 "the array" active 1
 within 10 "the device" disk_is_there 1
 disk_fio_end 1
-measured "$(grep -c 'is taken over' "$CLUSTER_DIR/node1/log/ddraidd.out") times taken over; $(disk_fio_did)"
+measured "$(grep -c 'is taken over' "$CLUSTER_DIR/node1/log/ddraidd.out") times taken over; $(disk_fio_did 1)"
 
 step "a file system"
 node_exec 1 mkfs.ext4 -q -E lazy_itable_init=0 /dev/ddraid/vol0 || fail "mkfs"

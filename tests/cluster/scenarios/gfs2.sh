@@ -18,7 +18,7 @@ disk_requires
 command -v mkfs.gfs2 >/dev/null || { echo "skipped: no mkfs.gfs2 (tools/deps --lab)"; exit 77; }
 
 fault=$1
-MEMBER_SIZE=96M
+MEMBER_SIZE=64M
 mnt=/mnt/vol0
 declare -A loads=()
 
@@ -68,6 +68,14 @@ compare_files() { # N...
 	for n; do
 		node_exec "$n" /usr/bin/python3 "$SCENARIO_LIB/fsload.py" check "$mnt" "$CLUSTER_DIR"/fs.[0-9] ||
 			fail "wrong data, read on node $n"
+	done
+}
+# What fio writes and compares: beside all that, on the nodes that live on.
+fio_end() { # N...
+	local n
+	for n; do
+		disk_fio_end "$n"
+		step "node $n: $(disk_fio_did "$n")"
 	done
 }
 # A tree of sources, unpacked on each node.
@@ -132,6 +140,9 @@ step "three nodes have it mounted"
 load_start 1 2 3
 unpack_start 1
 unpack_start 2
+for n in 1 2 3; do
+	FIO_SIZE=1m FIO_MORE=--rate_iops=10 disk_fio $n $mnt/fio.$n
+done
 fences_forget
 journals=$(journals_done)
 victim=3 survivors=(1 2)
@@ -151,8 +162,9 @@ if [ -n "$victim" ]; then
 	within 20 "GFS2 replays its journal" journal_replayed
 	fence_proof 3 || fail "requests after the fence"
 	node_kill 3 # what is left of it on this side, where its DLM has been faster
-	wait "${loads[3]}" 2>/dev/null
+	wait "${loads[3]}" "${FIO[3]}" 2>/dev/null
 fi
+fio_end "${survivors[@]}"
 for n in 1 2; do
 	within 60 "the tree of node $n is unpacked" test -e "$CLUSTER_DIR/unpacked.$n"
 done
