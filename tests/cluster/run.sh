@@ -68,10 +68,10 @@ zombie-cut		45	both	tests/cluster/scenarios/zombie-cut.sh
 zombie-frozen		45	both	tests/cluster/scenarios/zombie-frozen.sh
 leader-join-1		45	turn	tests/cluster/scenarios/leader.sh join query query-sent hello-sent state state-sent
 leader-join-2		45	turn	tests/cluster/scenarios/leader.sh join claim-sent ready ready-sent assign assign-sent
-leader-rejoin-1		45	turn	tests/cluster/scenarios/leader.sh rejoin record recorded propose
-leader-rejoin-2		45	turn	tests/cluster/scenarios/leader.sh rejoin propose-sent ack ack-sent
-leader-rejoin-3		45	turn	tests/cluster/scenarios/leader.sh rejoin superblock superblock-done
-leader-rejoin-4		45	turn	tests/cluster/scenarios/leader.sh rejoin commit commit-sent
+leader-rejoin-1		75	turn	tests/cluster/scenarios/leader.sh rejoin record recorded propose
+leader-rejoin-2		75	turn	tests/cluster/scenarios/leader.sh rejoin propose-sent ack ack-sent
+leader-rejoin-3		75	turn	tests/cluster/scenarios/leader.sh rejoin superblock superblock-done
+leader-rejoin-4		75	turn	tests/cluster/scenarios/leader.sh rejoin commit commit-sent
 leader-fail-add-1	45	turn	tests/cluster/scenarios/leader.sh fail-add propose admin-sent propose-sent superblock
 leader-fail-add-2	45	turn	tests/cluster/scenarios/leader.sh fail-add ack superblock-done ack-sent propose-sent
 leader-fail-add-3	45	turn	tests/cluster/scenarios/leader.sh fail-add record commit recorded commit-sent
@@ -83,22 +83,22 @@ leader-fail-add-8	45	turn	tests/cluster/scenarios/leader.sh fail-add recorded:2 
 leader-fail-add-9	45	turn	tests/cluster/scenarios/leader.sh fail-add superblock-done:2 recorded propose admin-done
 leader-fail-add-10	45	turn	tests/cluster/scenarios/leader.sh fail-add ack admin-done-sent commit dirty-sent
 leader-fail-add-11	45	turn	tests/cluster/scenarios/leader.sh fail-add record slot-clear commit-sent slot-clear-done
-leader-take-over-1	45	turn	tests/cluster/scenarios/leader.sh take-over query query-sent
-leader-take-over-2	45	turn	tests/cluster/scenarios/leader.sh take-over hello-sent state state-sent
-leader-take-over-3	45	turn	tests/cluster/scenarios/leader.sh take-over record recorded claim-sent
-leader-take-over-4	45	turn	tests/cluster/scenarios/leader.sh take-over fence fence-asked fenced
-leader-take-over-5	45	turn	tests/cluster/scenarios/leader.sh take-over fenced-sent slot-read slot-read-done
-leader-take-over-6	45	turn	tests/cluster/scenarios/leader.sh take-over propose propose-sent ack-sent
-leader-take-over-7	45	turn	tests/cluster/scenarios/leader.sh take-over superblock superblock-done commit
-leader-take-over-8	45	turn	tests/cluster/scenarios/leader.sh take-over commit-sent dirty-sent ready
-leader-take-over-9	45	turn	tests/cluster/scenarios/leader.sh take-over ready-sent resync flush
-leader-take-over-10	45	turn	tests/cluster/scenarios/leader.sh take-over slot-clear slot-clear-done ack
-leader-node-1		45	turn	tests/cluster/scenarios/leader-node.sh fenced
-leader-node-2		45	turn	tests/cluster/scenarios/leader-node.sh slot-read-done
-leader-node-3		45	turn	tests/cluster/scenarios/leader-node.sh propose-sent
-leader-node-4		45	turn	tests/cluster/scenarios/leader-node.sh superblock-done
-leader-node-5		45	turn	tests/cluster/scenarios/leader-node.sh commit-sent
-leader-node-6		45	turn	tests/cluster/scenarios/leader-node.sh resync
+leader-take-over-1	75	turn	tests/cluster/scenarios/leader.sh take-over query query-sent
+leader-take-over-2	75	turn	tests/cluster/scenarios/leader.sh take-over hello-sent state state-sent
+leader-take-over-3	75	turn	tests/cluster/scenarios/leader.sh take-over record recorded claim-sent
+leader-take-over-4	75	turn	tests/cluster/scenarios/leader.sh take-over fence fence-asked fenced
+leader-take-over-5	75	turn	tests/cluster/scenarios/leader.sh take-over fenced-sent slot-read slot-read-done
+leader-take-over-6	75	turn	tests/cluster/scenarios/leader.sh take-over propose propose-sent ack-sent
+leader-take-over-7	75	turn	tests/cluster/scenarios/leader.sh take-over superblock superblock-done commit
+leader-take-over-8	75	turn	tests/cluster/scenarios/leader.sh take-over commit-sent dirty-sent ready
+leader-take-over-9	75	turn	tests/cluster/scenarios/leader.sh take-over ready-sent resync flush
+leader-take-over-10	75	turn	tests/cluster/scenarios/leader.sh take-over slot-clear slot-clear-done ack
+leader-node-1		75	turn	tests/cluster/scenarios/leader-node.sh fenced
+leader-node-2		75	turn	tests/cluster/scenarios/leader-node.sh slot-read-done
+leader-node-3		75	turn	tests/cluster/scenarios/leader-node.sh propose-sent
+leader-node-4		75	turn	tests/cluster/scenarios/leader-node.sh superblock-done
+leader-node-5		75	turn	tests/cluster/scenarios/leader-node.sh commit-sent
+leader-node-6		75	turn	tests/cluster/scenarios/leader-node.sh resync
 kmod-short		100	named	tests/kmod/run.sh bad_input malformed killed revoke unload
 '
 
