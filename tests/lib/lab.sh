@@ -63,7 +63,7 @@ lab_driver() {
 lab_up() {
 	local n nodes=()
 	lab_image || return 1
-	# Corosync lets the token go round 30 times after each message before it holds it: half of an emulated processor.
+	# Corosync lets the token go round 30 times after each message before it holds it: a fifth of each emulated processor, idle.
 	[ "$(cat "$LAB_IMAGE/accel")" != tcg ] || sed -i '/^\ttoken:/a\	seqno_unchanged_const: 3' "$CLUSTER_DIR"/node*/etc-corosync/corosync.conf
 	ip -n "$CLUSTER_NAME-br" link add br1 type bridge forward_delay 0 stp_state 0 mcast_snooping 0 &&
 		ip -n "$CLUSTER_NAME-br" addr add 10.78.0.254/16 dev br1 &&
