@@ -25,7 +25,9 @@ struct world {
 	bool dead[MEMBERS + 1];
 	int flush_err;      /* of member 2 */
 	uint32_t placed_at; /* what OUT_OPEN leads to, if it is open already */
-	uint32_t hung;      /* members whose superblock writes neither land nor end */
+	uint32_t hung;      /* members whose superblock writes don't land before land_hung() */
+	struct out hung_out[16];
+	uint32_t hung_count;
 	bool mute;          /* what is sent is lost */
 	uint32_t slow;      /* members whose answers to consumers' writes are held back */
 	uint64_t slow_from; /* ... that lie there or above */
@@ -100,9 +102,12 @@ static void do_io(const struct out *o)
 	uint8_t *p = w.disk[o->io.dev] + o->io.offset;
 
 	ev.done.id = o->io.id;
-	w.counts[o->io.kind][o->io.op]++;
-	if (o->io.kind == KIND_SB && o->io.op == DEV_WRITE && w.hung >> o->io.dev & 1)
+	if (o->io.kind == KIND_SB && o->io.op == DEV_WRITE && w.hung >> o->io.dev & 1) {
+		CHECK(w.hung_count < 16);
+		w.hung_out[w.hung_count++] = *o;
 		return;
+	}
+	w.counts[o->io.kind][o->io.op]++;
 	if (w.dead[o->io.dev]) {
 		ev.done.err = -EIO;
 	} else if (o->io.op == DEV_ZEROES) {
@@ -126,6 +131,14 @@ static void do_io(const struct out *o)
 		return;
 	}
 	push(ev);
+}
+
+static void land_hung(void)
+{
+	w.hung = 0;
+	for (uint32_t i = 0; i < w.hung_count; i++)
+		do_io(&w.hung_out[i]);
+	w.hung_count = 0;
 }
 
 static void do_out(const struct out *o)
@@ -244,7 +257,7 @@ static void start_cold(void)
 	memcpy(cfg.array_uuid, w.array_uuid, DDR_UUID_BYTES);
 	cfg.tun.release_delay_ms = 100;
 	w.e = engine_new(&cfg);
-	w.first = w.last = 0;
+	w.first = w.last = w.hung_count = 0;
 	ev.view.ring = (struct ring){1, 1};
 	ev.view.count = 1;
 	ev.view.node[0] = 1;
@@ -902,6 +915,48 @@ TEST(a_change_of_the_map_is_waited_for_since_it_was_proposed)
 	CHECK_EQ_STR(status().waits, "a change of the map");
 	CHECK(status().waits_since_us >= down_us && status().waits_since_us < w.now);
 	finish();
+}
+
+/* The proposal may be lost with all nodes that know it. Then the member is in sync again, with the
+ * old content of what was in flight, and a read that had decoded the new one would flip. */
+TEST(a_read_decodes_around_no_member_before_the_commit_that_drops_it)
+{
+	static uint8_t out[64 << 10], in[64 << 10];
+
+	for (uint32_t broken = 0; broken < 2; broken++) {
+		struct event ev = {.type = EV_ADMIN};
+
+		create(1);
+		start();
+		run_ms(3000);
+		fill(out, sizeof(out), 9);
+		io(1, IO_WRITE, 0, sizeof(out), out);
+		CHECK_EQ_U64(w.io_done[1], 1);
+		w.hung = 1u << 0;
+		if (broken) {
+			dev_down(2);
+		} else {
+			ev.admin.cmd = ADMIN_FAIL;
+			ev.admin.member = 2;
+			step(ev);
+		}
+		run_ms(100);
+		CHECK(status().proposing && w.hung_count);
+		CHECK(status().proposed.member[2].state != MEMBER_IN_SYNC);
+		CHECK_EQ_INT(status().map.member[2].state, MEMBER_IN_SYNC);
+		io(2, IO_READ, 0, sizeof(in), in);
+		run_ms(500);
+		CHECK(status().proposing && status().io_allowed);
+		CHECK_EQ_U64(w.io_done[2], 0);
+		CHECK_EQ_U64(w.counts[KIND_DATA][DEV_READ], 0);
+		land_hung();
+		run_ms(20);
+		CHECK(status().map.member[2].state != MEMBER_IN_SYNC);
+		CHECK_EQ_U64(w.io_done[2], 1);
+		CHECK_EQ_INT(w.io_err[2], 0);
+		CHECK_EQ_MEM(in, out, sizeof(in));
+		finish();
+	}
 }
 
 TEST(a_member_whose_connection_broke_comes_back_by_itself)
