@@ -426,14 +426,18 @@ static void status_waits(const struct engine *e, struct engine_status *st)
 	else if (leader_locks_otherwise(e))
 		st->waits = "all nodes to use one lock manager: those that serve use another than "
 			    "this one; stop the array on all nodes, then start it";
-	else if (!e->slot_owned)
-		st->waits = "a free slot of the dirty log";
 	else if (e->few_us) {
 		st->waits = "members: fewer can be used than the data needs";
 		st->waits_since_us = e->few_us;
 	} else if (e->proposing) {
 		st->waits = "a change of the map";
 		st->waits_since_us = e->proposing_us;
+	} else if (e->lacks_us) {
+		st->waits = "a change of the map: I/O waits until a member that this node can't "
+			    "use is back or has left; bring it back, or fail it";
+		st->waits_since_us = e->lacks_us;
+	} else if (!e->slot_owned) {
+		st->waits = "a free slot of the dirty log"; /* which waits for all the above, too */
 	}
 }
 
@@ -479,6 +483,6 @@ void engine_status(const struct engine *e, struct engine_status *st)
 	st->unreadable_waits = e->rb.again_us > e->now || e->rec.again_us > e->now;
 	st->recovery_count = e->recovery_count;
 	memcpy(st->recovery, e->recovery, sizeof(st->recovery));
-	if (!st->io_allowed || e->proposing)
+	if (!st->io_allowed || e->proposing || e->lacks_us)
 		status_waits(e, st);
 }

@@ -430,6 +430,7 @@ struct engine {
 	struct list decoding; /* reads under way that will decode */
 	uint32_t fio_count, op_count;
 	uint64_t few_us;   /* since when fewer than k members can be read, 0 = enough can */
+	uint64_t lacks_us; /* since when one can't be used that no proposal drops, 0 = all can */
 	uint64_t last_end; /* where the last write ended: sequential writers */
 	struct list locks[LOCK_BUCKETS]; /* locktab.c, leader */
 	uint32_t lock_gen;

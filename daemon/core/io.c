@@ -543,6 +543,10 @@ void io_advance(struct engine *e)
 		e->few_us = 0;
 	else if (!e->few_us)
 		e->few_us = e->now;
+	if (members_ready(e, write_musts(e) & write_targets(e)) || !gate_open(e))
+		e->lacks_us = 0;
+	else if (!e->lacks_us)
+		e->lacks_us = e->now;
 	if (e->state == ENGINE_ACTIVE)
 		fios_advance(e);
 	list_for_each(it, tmp, &e->ops)

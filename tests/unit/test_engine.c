@@ -917,6 +917,36 @@ TEST(a_change_of_the_map_is_waited_for_since_it_was_proposed)
 	finish();
 }
 
+TEST(who_can_not_use_a_member_waits_for_a_change_of_the_map_before_it_is_proposed)
+{
+	static uint8_t out[4096], in[4096];
+	uint64_t down_us;
+
+	create(1);
+	start();
+	run_ms(2000);
+	fill(out, sizeof(out), 9);
+	io(1, IO_WRITE, 0, sizeof(out), out);
+	CHECK(!status().waits);
+	w.mute = true; /* nobody hears of it, so nothing is proposed */
+	down_us = w.now;
+	dev_down(2);
+	io(2, IO_READ, 0, sizeof(in), in);
+	io(3, IO_WRITE, 0, sizeof(out), out);
+	run_ms(500);
+	CHECK(!status().proposing && status().io_allowed);
+	CHECK(!w.io_done[2] && !w.io_done[3]);
+	CHECK(status().waits && strstr(status().waits, "a member that this node can't use"));
+	CHECK(status().waits_since_us >= down_us && status().waits_since_us < w.now);
+	w.mute = false;
+	run_ms(500);
+	CHECK(w.io_done[2] && w.io_done[3]);
+	CHECK_EQ_MEM(in, out, sizeof(in));
+	CHECK_EQ_INT(status().map.member[2].state, MEMBER_SUSPECT);
+	CHECK(!status().waits);
+	finish();
+}
+
 /* The proposal may be lost with all nodes that know it. Then the member is in sync again, with the
  * old content of what was in flight, and a read that had decoded the new one would flip. */
 TEST(a_read_decodes_around_no_member_before_the_commit_that_drops_it)

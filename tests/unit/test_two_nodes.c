@@ -633,6 +633,23 @@ TEST(who_was_aside_blames_no_member_for_it)
 	finish();
 }
 
+/* It has no slot before, but slots are not what it waits for. */
+TEST(who_joins_without_a_member_waits_until_it_has_left_the_map)
+{
+	create();
+	start(1);
+	run_ms(3000);
+	w.node[2].cut = 1u << 1;
+	start(2);
+	run_ms(1000);
+	CHECK(status(1).io_allowed && !status(1).waits && !status(2).io_allowed);
+	CHECK(strstr(status(2).waits, "a member that this node can't use"));
+	run_ms(5000);
+	CHECK_EQ_INT(status(1).map.member[1].state, MEMBER_SUSPECT);
+	CHECK(status(1).io_allowed && status(2).io_allowed && !status(2).waits);
+	finish();
+}
+
 /* How long others reach more is not counted while there is no quorum to count in. */
 TEST(a_leader_gets_its_time_after_an_outage)
 {
