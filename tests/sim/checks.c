@@ -292,9 +292,15 @@ static void check_map(struct sim *s, struct simnode *n, const struct req *r)
 	    r->kind == KIND_LOG)
 		return;
 	state = s->checks.map.member[m].state;
-	/* What a proposal adds gets all new writes before the commit. */
-	if (n->st.proposing && r->op != DEV_READ && map_write_mask(&n->st.proposed) >> m & 1)
+	/* What a proposal adds gets all new writes before the commit, what it drops none. */
+	if (n->st.proposing && r->op != DEV_READ) {
+		if (!(map_write_mask(&n->st.proposed) >> m & 1))
+			sim_fail(s, "C4",
+				 "node %u writes member %u (kind %d), which map %lu, proposed "
+				 "to it, leaves out",
+				 n->id, m, (int)r->kind, n->st.proposed.epoch.num);
 		return;
+	}
 	if (state != MEMBER_IN_SYNC && state != MEMBER_REBUILDING)
 		sim_fail(s, "C4",
 			 "node %u uses member %u (kind %d, op %d), which the committed "
