@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The engine alone: one node, its group a loop back to itself, its members in memory and prompt.
+ * What crashes, tears and reorders is the simulator's; the tests on this world are what a person
+ * who changes the engine wants to see within a second:
+ *
+ *   test_engine.c          requests, marks, settings, stop, in a life that is well
+ *   test_engine_lives.c    what it finds of earlier lives
+ *   test_engine_members.c  members that leave, come back, are replaced
+ *   test_engine_caches.c   members that may have lost their caches
+ */
+#ifndef DDRAID_TESTS_UNIT_ENGINE_WORLD_H
+#define DDRAID_TESTS_UNIT_ENGINE_WORLD_H
+
+#include "tests/lib/test.h"
+
+#include <errno.h>
+
+#include "daemon/core/engine.h"
+#include "daemon/core/geometry.h"
+
+#define MEMBERS 3
+#define DISK_BYTES (8u << 20)
+#define QUEUE 65536u
+
+struct world {
+	struct engine *e;
+	uint64_t now;
+	uint64_t next_inc;
+	uint8_t *disk[MEMBERS + 1];
+	bool dead[MEMBERS + 1];
+	int flush_err;      /* of member 2 */
+	uint32_t placed_at; /* what OUT_OPEN leads to, if it is open already */
+	uint32_t hung;      /* members whose superblock writes don't land before land_hung() */
+	struct out hung_out[16];
+	uint32_t hung_count;
+	bool mute;          /* what is sent is lost */
+	uint32_t slow;      /* members whose answers to consumers' writes are held back */
+	uint64_t slow_from; /* ... that lie there or above */
+	uint64_t slow_id[64];
+	uint32_t slow_count;
+	uint64_t instance; /* of the exporters */
+	struct outq q;
+	struct record record;
+	struct event *pending; /* events that outs have led to, in order */
+	uint32_t first, last;
+	uint8_t (*msg)[65536];
+	uint32_t msg_next;
+	uint64_t io_done[1024];
+	int io_err[1024];
+	uint32_t counts[KIND_COUNT][4];
+	uint32_t fences;
+	uint32_t fence_node, fence_writes; /* the last one; superblocks and pages written by then */
+	uint64_t fenced_inc;               /* told to the next engine */
+	bool force;                        /* likewise */
+	bool removed, stopped;
+	int admin_err;
+	bool admin_done;
+	uint8_t array_uuid[DDR_UUID_BYTES];
+};
+
+static struct world w;
+
+static inline void push(struct event ev)
+{
+	w.pending[w.last++ % QUEUE] = ev;
+}
+
+static inline int place(void *arg, uint64_t offset, const uint8_t *block)
+{
+	memcpy((uint8_t *)arg + offset, block, DDR_BLOCK_BYTES);
+	return 0;
+}
+
+static inline void create(uint8_t order)
+{
+	struct create_params p = {.inc = 7};
+	uint8_t n = (uint8_t)((1u << order) + 1);
+
+	memset(&w, 0, sizeof(w));
+	w.now = 1;
+	w.next_inc = 100;
+	w.pending = calloc(QUEUE, sizeof(*w.pending));
+	w.msg = calloc(1024, sizeof(*w.msg));
+	memset(p.array_uuid, 0x5a, DDR_UUID_BYTES);
+	memcpy(w.array_uuid, p.array_uuid, DDR_UUID_BYTES);
+	strcpy(p.name, "unit");
+	p.geo = (struct geo_params){.order = order,
+				    .m = 1,
+				    .layout = GEO_ROTATE,
+				    .slots = 4,
+				    .stripe_bytes = 4096,
+				    .band_bytes = 65536,
+				    .region_bytes = 256 << 10,
+				    .member_bytes = DISK_BYTES};
+	for (uint8_t i = 0; i < n; i++)
+		memset(p.member_uuid[i], i + 1, DDR_UUID_BYTES);
+	for (uint8_t i = 0; i < n; i++) {
+		w.disk[i] = malloc(DISK_BYTES);
+		memset(w.disk[i], 0xee + i, DISK_BYTES);
+		CHECK_EQ_INT(create_member(&p, i, place, w.disk[i]), 0);
+	}
+}
+
+static inline void do_io(const struct out *o)
+{
+	struct event ev = {.type = EV_DEV_DONE};
+	uint8_t *p = w.disk[o->io.dev] + o->io.offset;
+
+	ev.done.id = o->io.id;
+	if (o->io.kind == KIND_SB && o->io.op == DEV_WRITE && w.hung >> o->io.dev & 1) {
+		CHECK(w.hung_count < 16);
+		w.hung_out[w.hung_count++] = *o;
+		return;
+	}
+	w.counts[o->io.kind][o->io.op]++;
+	if (w.dead[o->io.dev]) {
+		ev.done.err = -EIO;
+	} else if (o->io.op == DEV_ZEROES) {
+		memset(p, 0, o->io.bytes);
+	} else if (o->io.op == DEV_FLUSH) {
+		ev.done.err = o->io.dev == 2 ? w.flush_err : 0;
+	} else {
+		CHECK(o->io.offset + o->io.bytes <= DISK_BYTES);
+		for (uint32_t i = 0; i < o->io.iov_count; i++) {
+			if (o->io.op == DEV_READ)
+				memcpy(o->io.iov[i].iov_base, p, o->io.iov[i].iov_len);
+			else
+				memcpy(p, o->io.iov[i].iov_base, o->io.iov[i].iov_len);
+			p += o->io.iov[i].iov_len;
+		}
+	}
+	if (o->io.kind == KIND_DATA && o->io.op == DEV_WRITE && w.slow >> o->io.dev & 1 &&
+	    o->io.offset >= w.slow_from) {
+		CHECK(w.slow_count < 64);
+		w.slow_id[w.slow_count++] = o->io.id;
+		return;
+	}
+	push(ev);
+}
+
+static inline void land_hung(void)
+{
+	w.hung = 0;
+	for (uint32_t i = 0; i < w.hung_count; i++)
+		do_io(&w.hung_out[i]);
+	w.hung_count = 0;
+}
+
+static inline void do_out(const struct out *o)
+{
+	struct event ev = {0};
+
+	switch (o->type) {
+	case OUT_DEV_IO:
+		do_io(o);
+		break;
+	case OUT_SEND:
+		if (w.mute)
+			break;
+		ev.type = EV_MSG;
+		ev.msg.from = 1;
+		CHECK(o->send.bytes <= sizeof(w.msg[0]));
+		memcpy(w.msg[w.msg_next % 1024], o->send.data, o->send.bytes);
+		ev.msg.data = w.msg[w.msg_next++ % 1024];
+		ev.msg.bytes = o->send.bytes;
+		push(ev);
+		break;
+	case OUT_FENCE:
+		w.fences++;
+		w.fence_node = o->fence.node;
+		w.fence_writes = w.counts[KIND_SB][DEV_WRITE] + w.counts[KIND_LOG][DEV_WRITE];
+		ev.type = EV_FENCE_DONE;
+		ev.fence.node = o->fence.node;
+		ev.fence.inc = o->fence.inc;
+		push(ev);
+		break;
+	case OUT_RECORD:
+		w.record = o->record;
+		ev.type = EV_RECORD_DONE;
+		push(ev);
+		break;
+	case OUT_IO_DONE:
+		w.io_done[o->io_done.tag]++;
+		w.io_err[o->io_done.tag] = o->io_done.err;
+		break;
+	case OUT_ADMIN_DONE:
+		w.admin_done = true;
+		w.admin_err = o->admin_done.err;
+		break;
+	case OUT_OPEN:
+		if (w.placed_at)
+			break;
+		ev.type = EV_DEV_UP;
+		ev.dev.dev = MEMBERS;
+		ev.dev.bytes = DISK_BYTES;
+		ev.dev.uri = "mem:new";
+		push(ev);
+		break;
+	case OUT_REMOVED:
+		w.removed = true;
+		break;
+	case OUT_STOPPED:
+		w.stopped = true;
+		break;
+	default:
+		break;
+	}
+}
+
+static inline void step(struct event ev)
+{
+	ev.now_us = w.now;
+	w.q.count = 0;
+	engine_step(w.e, &ev, &w.q);
+	for (uint32_t i = 0; i < w.q.count; i++)
+		do_out(&w.q.v[i]);
+}
+
+static inline void run_ms(uint32_t ms)
+{
+	uint64_t end = w.now + ms * 1000ull;
+
+	while (w.now < end) {
+		step((struct event){.type = EV_TICK});
+		while (w.first != w.last)
+			step(w.pending[w.first++ % QUEUE]);
+		w.now += 1000;
+	}
+}
+
+static inline struct engine_status status(void)
+{
+	struct engine_status st;
+
+	engine_status(w.e, &st);
+	return st;
+}
+
+static inline void quorum(bool quorate)
+{
+	struct event ev = {.type = EV_QUORUM};
+
+	ev.view.ring = (struct ring){1, 1};
+	ev.view.count = 1;
+	ev.view.node[0] = 1;
+	ev.view.quorate = quorate;
+	step(ev);
+}
+
+static inline void dev_event(enum ev_type type, uint32_t dev)
+{
+	struct event ev = {.type = type};
+
+	ev.dev.dev = dev;
+	ev.dev.bytes = DISK_BYTES;
+	ev.dev.uri = dev == MEMBERS ? "mem:new" : "mem:";
+	ev.dev.err = type == EV_DEV_DOWN ? -ECONNRESET : 0;
+	ev.dev.instance = w.instance;
+	step(ev);
+}
+
+/* It breaks off, and answers nothing until it is back. */
+static inline void dev_down(uint32_t dev)
+{
+	w.dead[dev] = true;
+	dev_event(EV_DEV_DOWN, dev);
+}
+
+static inline void dev_up(uint32_t dev)
+{
+	w.dead[dev] = false;
+	dev_event(EV_DEV_UP, dev);
+}
+
+/* Nothing but what is told to it at once has happened. */
+static inline void start_cold(void)
+{
+	struct engine_cfg cfg;
+	struct event ev = {.type = EV_VIEW};
+
+	engine_cfg_init(&cfg);
+	cfg.node = 1;
+	cfg.inc = w.next_inc++;
+	cfg.record = w.record;
+	cfg.fenced_inc = w.fenced_inc;
+	cfg.force = w.force;
+	memcpy(cfg.array_uuid, w.array_uuid, DDR_UUID_BYTES);
+	cfg.tun.release_delay_ms = 100;
+	w.e = engine_new(&cfg);
+	w.first = w.last = w.hung_count = 0;
+	ev.view.ring = (struct ring){1, 1};
+	ev.view.count = 1;
+	ev.view.node[0] = 1;
+	step(ev);
+	quorum(true);
+	for (uint32_t i = 0; i < MEMBERS; i++)
+		if (!w.dead[i])
+			dev_event(EV_DEV_UP, i);
+}
+
+static inline void start(void)
+{
+	start_cold();
+	run_ms(100);
+}
+
+static inline void run_event(void)
+{
+	if (w.first != w.last)
+		step(w.pending[w.first++ % QUEUE]);
+	else
+		step((struct event){.type = EV_TICK});
+	w.now += w.first == w.last ? 1000 : 0;
+}
+
+/* Event by event until users are served. */
+static inline void run_until_served(void)
+{
+	for (uint32_t n = 0; !status().io_allowed; n++) {
+		CHECK(n < 10000);
+		run_event();
+	}
+}
+
+static inline void io(uint64_t tag, enum io_op op, uint64_t offset, uint32_t bytes, void *data)
+{
+	struct event ev = {.type = EV_IO};
+
+	w.io_done[tag] = 0;
+	ev.io.tag = tag;
+	ev.io.op = op;
+	ev.io.offset = offset;
+	ev.io.bytes = bytes;
+	ev.io.data = data;
+	step(ev);
+	while (w.first != w.last)
+		step(w.pending[w.first++ % QUEUE]);
+}
+
+static inline void finish(void)
+{
+	engine_free(w.e);
+	for (uint32_t i = 0; i <= MEMBERS; i++)
+		free(w.disk[i]);
+	free(w.q.v);
+	free(w.pending);
+	free(w.msg);
+}
+
+static inline void fill(uint8_t *buf, size_t bytes, uint8_t seed)
+{
+	for (size_t i = 0; i < bytes; i++)
+		buf[i] = (uint8_t)(seed + i * 31 + (i >> 9));
+}
+
+/* Stripes whose parity is wrong, if `dev` holds member 1. */
+static inline uint32_t parity_wrong(uint32_t dev)
+{
+	const struct geo g = *engine_geo(w.e);
+	uint32_t wrong = 0;
+
+	for (uint64_t s = 0; s < g.stripes; s++) {
+		uint64_t at = geo_offset(&g, s);
+		bool bad = false;
+
+		for (uint32_t i = 0; i < g.frag_bytes; i++)
+			bad |= (w.disk[0][at + i] ^ w.disk[dev][at + i] ^ w.disk[2][at + i]) != 0;
+		wrong += bad;
+	}
+	return wrong;
+}
+
+#endif

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* What the engine finds of earlier lives: dirty slots, whom to fence, which members count. */
+#include "tests/unit/engine_world.h"
+
+#include "daemon/core/superblock.h"
+
+TEST(after_a_crash_only_the_marked_regions_are_resynced)
+{
+	static uint8_t out[4096], in[4096];
+	struct geo g;
+	uint32_t resync;
+
+	create(1);
+	start();
+	run_ms(3000);
+	fill(out, sizeof(out), 9);
+	io(1, IO_WRITE, 300 << 10, sizeof(out), out);
+	g = *engine_geo(w.e);
+	engine_free(w.e);
+	/* A write that reached the parity member only in part. */
+	memset(w.disk[geo_member_of(&g, 75, g.k)] + geo_offset(&g, 75), 0x11, 100);
+	memset(w.counts, 0, sizeof(w.counts));
+	start();
+	run_ms(3000);
+	CHECK_EQ_INT(status().state, ENGINE_ACTIVE);
+	CHECK_EQ_U64(status().slots_unrecovered, 0);
+	CHECK_EQ_U64(status().parity_fixed, 1);
+	resync = w.counts[KIND_RESYNC][DEV_READ];
+	CHECK_EQ_U64(resync, 3 * (256 / 128)); /* one region, in windows of 128 KiB */
+	io(2, IO_READ, 300 << 10, sizeof(in), in);
+	CHECK_EQ_MEM(in, out, sizeof(in));
+	finish();
+}
+
+TEST(a_life_that_was_fenced_before_its_restart_is_not_fenced_again)
+{
+	static uint8_t out[4096];
+	struct engine_status st;
+
+	create(1);
+	start();
+	run_ms(3000);
+	for (uint32_t life = 0; life < 2; life++) {
+		io(1, IO_WRITE, 300 << 10, sizeof(out), out);
+		engine_free(w.e);
+		w.fences = 0;
+		w.fenced_inc = life ? w.next_inc - 1 : 0;
+		start();
+		run_ms(3000);
+		CHECK_EQ_INT(status().state, ENGINE_ACTIVE);
+		st = status();
+		CHECK_EQ_U64(st.recovery[st.recovery_count - 1].inc, w.next_inc - 2);
+		CHECK_EQ_U64(st.recovery[st.recovery_count - 1].marked, 1);
+		CHECK(life ? !w.fences : w.fences);
+	}
+	finish();
+}
+
+static struct superblock newest_superblock(uint32_t disk)
+{
+	struct superblock sb[SB_COPIES] = {0};
+
+	for (uint32_t c = 0; c < SB_COPIES; c++)
+		if (sb_decode(&sb[c], w.disk[disk] + geo_sb_offset(c), NULL))
+			sb[c].seq = 0;
+	return sb[sb[1].seq > sb[0].seq];
+}
+
+/* R4: its slot would name it, but it had none; and one that had is not fenced for a map. */
+TEST(a_leader_that_died_before_it_had_a_slot_is_fenced)
+{
+	create(1);
+	for (uint32_t i = 0; i < MEMBERS; i++) {
+		struct superblock sb = newest_superblock(i);
+
+		sb.seq++;
+		sb.map.epoch = (struct epoch){2, 55};
+		sb.writer_node = 9;
+		sb_encode(&sb, w.disk[i] + geo_sb_offset((uint32_t)(sb.seq & 1)));
+	}
+	start();
+	CHECK(status().io_allowed);
+	CHECK_EQ_U64(w.fences, 1);
+	CHECK_EQ_U64(w.fence_node, 9);
+	CHECK_EQ_U64(w.fence_writes, 0);
+	CHECK(status().map.epoch.num > 2);
+	for (uint32_t i = 0; i < MEMBERS; i++)
+		CHECK_EQ_U64(newest_superblock(i).writer_node, 0);
+	finish();
+}
+
+TEST(the_status_tells_what_a_recovery_did)
+{
+	static uint8_t out[4096];
+	struct engine_status st;
+	const struct recovery *r = &st.recovery[0];
+
+	create(1);
+	start_cold();
+	run_until_served();
+	st = status();
+	CHECK_EQ_U64(st.recovery_count, 0);
+	CHECK_EQ_U64(st.resync_total, engine_geo(w.e)->regions);
+	CHECK_EQ_U64(st.regions_to_resync, engine_geo(w.e)->regions);
+	run_ms(3000);
+	st = status();
+	CHECK_EQ_U64(st.regions_to_resync, 0);
+	CHECK_EQ_U64(st.resync_total, 0);
+	CHECK_EQ_U64(st.resync_bytes, engine_geo(w.e)->size_bytes);
+	io(1, IO_WRITE, 300 << 10, sizeof(out), out);
+	io(2, IO_WRITE, 900 << 10, sizeof(out), out);
+	CHECK_EQ_U64(status().regions_dirty, 2);
+	engine_free(w.e);
+	start();
+	run_ms(3000);
+	st = status();
+	CHECK_EQ_U64(st.recovery_count, 1);
+	CHECK_EQ_U64(r->node, 1);
+	CHECK_EQ_U64(r->inc, 100);
+	CHECK_EQ_U64(r->slot, 0);
+	CHECK(r->lost_us && r->lost_us <= r->fenced_us && r->fenced_us <= r->read_us &&
+	      r->read_us <= r->done_us);
+	CHECK_EQ_U64(r->marked, 2);
+	CHECK_EQ_U64(r->regions, 2);
+	CHECK_EQ_U64(r->bytes, 512 << 10);
+	CHECK_EQ_U64(r->read_bytes, 0);
+	CHECK_EQ_U64(st.resync_bytes, 512 << 10);
+	finish();
+}
+
+TEST(a_region_resynced_for_a_read_is_told_apart)
+{
+	static uint8_t out[4096], in[4096];
+	struct engine_status st;
+
+	create(1);
+	start();
+	run_ms(3000);
+	fill(out, sizeof(out), 5);
+	io(1, IO_WRITE, 300 << 10, sizeof(out), out);
+	io(2, IO_WRITE, 900 << 10, sizeof(out), out);
+	engine_free(w.e);
+	start_cold();
+	run_until_served();
+	io(3, IO_READ, 900 << 10, sizeof(in), in);
+	run_ms(3000);
+	CHECK_EQ_MEM(in, out, sizeof(in));
+	st = status();
+	CHECK_EQ_U64(st.recovery_count, 1);
+	CHECK_EQ_U64(st.recovery[0].bytes, 512 << 10);
+	CHECK_EQ_U64(st.recovery[0].read_bytes, 4096);
+	CHECK_EQ_U64(st.read_resync_bytes, 4096);
+	finish();
+}
+
+/* A crash while the superblocks are written leaves the proposal on some of the members. */
+TEST(two_crashes_in_the_midst_of_a_change_leave_no_member_behind)
+{
+	static uint8_t out[4096], in[4096];
+
+	create(1);
+	start();
+	run_ms(3000);
+	fill(out, sizeof(out), 9);
+	io(1, IO_WRITE, 300 << 10, sizeof(out), out);
+	for (uint32_t crash = 0; crash < 2; crash++) {
+		engine_free(w.e);
+		w.hung = 1u << 1 | 1u << 2;
+		start();
+		CHECK(status().state != ENGINE_ACTIVE);
+	}
+	engine_free(w.e);
+	w.hung = 0;
+	start();
+	run_ms(6000);
+	CHECK_EQ_INT(status().state, ENGINE_ACTIVE);
+	for (uint8_t i = 0; i < MEMBERS; i++)
+		CHECK_EQ_INT(status().map.member[i].state, MEMBER_IN_SYNC);
+	io(2, IO_READ, 300 << 10, sizeof(in), in);
+	CHECK_EQ_MEM(in, out, sizeof(in));
+	finish();
+}
+
+static void restart_with(const uint8_t *old[MEMBERS], bool force)
+{
+	for (uint32_t i = 0; i < MEMBERS; i++)
+		if (old[i])
+			memcpy(w.disk[i], old[i], DISK_BYTES);
+	engine_free(w.e);
+	w.force = force;
+	start_cold();
+	run_ms(6000); /* those that are absent might still connect */
+}
+
+TEST(members_that_were_rolled_back_are_refused_unless_forced)
+{
+	static uint8_t buf[4096];
+	const uint8_t *old[MEMBERS], *one[MEMBERS] = {NULL}, *none[MEMBERS] = {NULL};
+	uint64_t num;
+
+	create(1);
+	start();
+	run_ms(2000);
+	for (uint32_t i = 0; i < MEMBERS; i++) {
+		uint8_t *copy = malloc(DISK_BYTES);
+
+		CHECK(copy);
+		old[i] = memcpy(copy, w.disk[i], DISK_BYTES);
+	}
+	num = status().map.epoch.num;
+	dev_down(2);
+	run_ms(500);
+	dev_up(2);
+	run_ms(2000);
+	CHECK(status().map.epoch.num > num + 2);
+	CHECK_EQ_INT(status().map.member[2].state, MEMBER_IN_SYNC);
+	one[1] = old[1];
+	restart_with(one, false); /* one that is old is out, whatever it says */
+	CHECK(status().io_allowed);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_FAULTY);
+	fill(buf, sizeof(buf), 9);
+	io(1, IO_WRITE, 0, sizeof(buf), buf);
+	CHECK_EQ_INT(w.io_err[1], 0);
+	restart_with(old, false);
+	CHECK_EQ_INT(status().state, ENGINE_REFUSED);
+	CHECK(!status().io_allowed && strstr(status().waits, "a node knows a newer epoch"));
+	restart_with(none, true);
+	CHECK_EQ_INT(status().state, ENGINE_ACTIVE);
+	CHECK(status().io_allowed);
+	for (uint32_t i = 0; i < MEMBERS; i++)
+		free((void *)(uintptr_t)old[i]);
+	finish();
+}
+
+/* Lives that make one epoch each: the superblock never hears that it was committed. */
+TEST(a_member_of_several_lives_ago_is_out)
+{
+	const uint8_t *old[MEMBERS] = {NULL}, *none[MEMBERS] = {NULL};
+	uint8_t *copy = malloc(DISK_BYTES);
+
+	create(1);
+	start();
+	run_ms(2000);
+	memcpy(copy, w.disk[1], DISK_BYTES);
+	for (uint32_t i = 0; i < 3; i++) {
+		restart_with(none, false);
+		CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
+	}
+	old[1] = copy;
+	restart_with(old, false);
+	CHECK(status().io_allowed);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_FAULTY);
+	free(copy);
+	finish();
+}
+
+TEST(a_set_that_was_left_behind_is_refused)
+{
+	create(1);
+	start();
+	run_ms(2000);
+	w.dead[0] = true;
+	dev_down(0);
+	run_ms(500);
+	CHECK_EQ_INT(status().map.member[0].state, MEMBER_SUSPECT);
+	/* The one that was left, and one of the two that went on. */
+	memset(&w.record, 0, sizeof(w.record)); /* and this node remembers nothing */
+	engine_free(w.e);
+	w.dead[0] = false;
+	w.dead[1] = true;
+	start_cold();
+	run_ms(6000);
+	CHECK_EQ_INT(status().state, ENGINE_REFUSED);
+	CHECK(strstr(status().waits, "fewer members in sync are reachable"));
+	/* The one that was left, alone. */
+	engine_free(w.e);
+	w.dead[2] = true;
+	start_cold();
+	run_ms(6000);
+	CHECK_EQ_INT(status().state, ENGINE_REFUSED);
+	/* The two that went on. */
+	engine_free(w.e);
+	w.dead[0] = true;
+	w.dead[1] = w.dead[2] = false;
+	start_cold();
+	run_ms(6000);
+	CHECK(status().io_allowed);
+	finish();
+}

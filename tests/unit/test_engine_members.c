@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Members that leave the map, come back into it, or are replaced, and who waits for that. */
+#include "tests/unit/engine_world.h"
+
+TEST(a_member_whose_connection_broke_comes_back_by_itself)
+{
+	create(1);
+	start();
+	run_ms(2000);
+	dev_down(2);
+	run_ms(600);
+	CHECK_EQ_INT(status().map.member[2].state, MEMBER_SUSPECT);
+	dev_up(2);
+	run_ms(3000);
+	CHECK_EQ_INT(status().map.member[2].state, MEMBER_IN_SYNC);
+	finish();
+}
+
+TEST(with_too_few_members_the_status_says_that_io_is_held)
+{
+	uint64_t down_us;
+
+	create(1);
+	start();
+	run_ms(2000);
+	dev_down(2);
+	run_ms(600);
+	CHECK(status().io_allowed);
+	down_us = w.now;
+	dev_down(0);
+	run_ms(600);
+	CHECK(!status().io_allowed);
+	CHECK(strstr(status().waits, "members"));
+	CHECK(status().waits_since_us >= down_us);
+	dev_up(0);
+	dev_up(2);
+	run_ms(3000);
+	CHECK(status().io_allowed);
+	finish();
+}
+
+TEST(a_change_of_the_map_is_waited_for_since_it_was_proposed)
+{
+	uint64_t down_us;
+
+	create(1);
+	start();
+	run_ms(2000);
+	w.hung = 1;
+	down_us = w.now;
+	dev_down(2);
+	run_ms(200);
+	CHECK(status().proposing);
+	CHECK_EQ_STR(status().waits, "a change of the map");
+	CHECK(status().waits_since_us >= down_us && status().waits_since_us < w.now);
+	finish();
+}
+
+TEST(who_can_not_use_a_member_waits_for_a_change_of_the_map_before_it_is_proposed)
+{
+	static uint8_t out[4096], in[4096];
+	uint64_t down_us;
+
+	create(1);
+	start();
+	run_ms(2000);
+	fill(out, sizeof(out), 9);
+	io(1, IO_WRITE, 0, sizeof(out), out);
+	CHECK(!status().waits);
+	w.mute = true; /* nobody hears of it, so nothing is proposed */
+	down_us = w.now;
+	dev_down(2);
+	io(2, IO_READ, 0, sizeof(in), in);
+	io(3, IO_WRITE, 0, sizeof(out), out);
+	run_ms(500);
+	CHECK(!status().proposing && status().io_allowed);
+	CHECK(!w.io_done[2] && !w.io_done[3]);
+	CHECK(status().waits && strstr(status().waits, "a member that this node can't use"));
+	CHECK(status().waits_since_us >= down_us && status().waits_since_us < w.now);
+	w.mute = false;
+	run_ms(500);
+	CHECK(w.io_done[2] && w.io_done[3]);
+	CHECK_EQ_MEM(in, out, sizeof(in));
+	CHECK_EQ_INT(status().map.member[2].state, MEMBER_SUSPECT);
+	CHECK(!status().waits);
+	finish();
+}
+
+/* The proposal may be lost with all nodes that know it. Then the member is in sync again, with the
+ * old content of what was in flight, and a read that had decoded the new one would flip. */
+TEST(a_read_decodes_around_no_member_before_the_commit_that_drops_it)
+{
+	static uint8_t out[64 << 10], in[64 << 10];
+
+	for (uint32_t broken = 0; broken < 2; broken++) {
+		struct event ev = {.type = EV_ADMIN};
+
+		create(1);
+		start();
+		run_ms(3000);
+		fill(out, sizeof(out), 9);
+		io(1, IO_WRITE, 0, sizeof(out), out);
+		CHECK_EQ_U64(w.io_done[1], 1);
+		w.hung = 1u << 0;
+		if (broken) {
+			dev_down(2);
+		} else {
+			ev.admin.cmd = ADMIN_FAIL;
+			ev.admin.member = 2;
+			step(ev);
+		}
+		run_ms(100);
+		CHECK(status().proposing && w.hung_count);
+		CHECK(status().proposed.member[2].state != MEMBER_IN_SYNC);
+		CHECK_EQ_INT(status().map.member[2].state, MEMBER_IN_SYNC);
+		io(2, IO_READ, 0, sizeof(in), in);
+		run_ms(500);
+		CHECK(status().proposing && status().io_allowed);
+		CHECK_EQ_U64(w.io_done[2], 0);
+		CHECK_EQ_U64(w.counts[KIND_DATA][DEV_READ], 0);
+		land_hung();
+		run_ms(20);
+		CHECK(status().map.member[2].state != MEMBER_IN_SYNC);
+		CHECK_EQ_U64(w.io_done[2], 1);
+		CHECK_EQ_INT(w.io_err[2], 0);
+		CHECK_EQ_MEM(in, out, sizeof(in));
+		finish();
+	}
+}
+
+/* A member leaves before it can be failed: the data needs the other now. */
+TEST(a_fail_that_timed_out_is_not_carried_out_later_and_holds_nobody_up)
+{
+	struct event ev = {.type = EV_ADMIN};
+
+	create(1);
+	start();
+	run_ms(2000);
+	dev_down(2);
+	ev.admin.cmd = ADMIN_FAIL;
+	ev.admin.member = 1;
+	step(ev);
+	run_ms(1000);
+	CHECK(status().map.member[2].state != MEMBER_IN_SYNC);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
+	dev_down(0);
+	run_ms(100);
+	dev_up(0);
+	run_ms(12000);
+	CHECK(w.admin_done);
+	CHECK_EQ_INT(w.admin_err, -ETIMEDOUT);
+	CHECK(status().io_allowed && !status().unusable);
+	dev_up(2);
+	run_ms(6000);
+	CHECK_EQ_INT(status().map.member[2].state, MEMBER_IN_SYNC);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
+	finish();
+}
+
+/* A block device of the kernel's names its troubles as a network does. */
+TEST(a_flush_that_failed_makes_a_member_faulty_whatever_the_error)
+{
+	static const int err[] = {-EIO, -ETIMEDOUT, -ENXIO};
+	static uint8_t out[4096];
+
+	for (uint32_t i = 0; i < 3; i++) {
+		create(1);
+		start();
+		run_ms(2000);
+		w.flush_err = err[i];
+		io(1, IO_WRITE, 0, sizeof(out), out);
+		io(2, IO_FLUSH, 0, 0, NULL);
+		run_ms(1000);
+		CHECK_EQ_U64(w.io_done[2], 1);
+		CHECK_EQ_INT(status().map.member[2].state, MEMBER_FAULTY);
+		finish();
+	}
+}
+
+/* R14: that failure was the old device's; what a member is rebuilt onto has not failed. */
+TEST(a_failed_flush_is_forgotten_with_its_member_also_if_that_broke_off)
+{
+	static uint8_t out[4096];
+	struct event ev = {.type = EV_ADMIN}, flush = {.type = EV_IO};
+
+	create(1);
+	start();
+	run_ms(2000);
+	w.flush_err = -EIO;
+	io(1, IO_WRITE, 0, sizeof(out), out);
+	flush.io.tag = 2;
+	flush.io.op = IO_FLUSH;
+	step(flush);
+	while (!(status().unusable >> 2 & 1))
+		run_event();
+	dev_event(EV_DEV_DOWN, 2);
+	run_ms(1000);
+	CHECK_EQ_INT(status().map.member[2].state, MEMBER_FAULTY);
+	w.flush_err = 0;
+	w.dead[2] = false;
+	ev.dev.dev = 2;
+	ev.type = EV_DEV_UP;
+	ev.dev.bytes = DISK_BYTES;
+	ev.dev.uri = "mem:2";
+	step(ev);
+	run_ms(100);
+	ev = (struct event){.type = EV_ADMIN};
+	ev.admin.cmd = ADMIN_ADD;
+	ev.admin.member = 2;
+	ev.admin.uri = "mem:2";
+	w.placed_at = 2;
+	step(ev);
+	run_ms(3000);
+	CHECK_EQ_INT(status().map.member[2].state, MEMBER_IN_SYNC);
+	finish();
+}
+
+TEST(a_member_fails_and_a_new_one_is_rebuilt)
+{
+	static uint8_t out[512 << 10], in[512 << 10];
+	struct event ev = {.type = EV_ADMIN};
+
+	create(1);
+	start();
+	run_ms(2000);
+	fill(out, sizeof(out), 77);
+	io(1, IO_WRITE, 0, sizeof(out), out);
+	CHECK_EQ_U64(w.io_done[1], 1);
+	w.dead[1] = true;
+	fill(out, sizeof(out), 78);
+	io(2, IO_WRITE, 0, sizeof(out), out);
+	run_ms(100);
+	CHECK_EQ_U64(w.io_done[2], 1);
+	CHECK_EQ_INT(w.io_err[2], 0);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_MISSING);
+	io(3, IO_READ, 0, sizeof(in), in);
+	run_ms(10);
+	CHECK_EQ_U64(w.io_done[3], 1);
+	CHECK_EQ_MEM(in, out, sizeof(in));
+	w.disk[MEMBERS] = malloc(DISK_BYTES);
+	memset(w.disk[MEMBERS], 0x33, DISK_BYTES);
+	ev.admin.tag = 5;
+	ev.admin.cmd = ADMIN_ADD;
+	ev.admin.member = 1;
+	ev.admin.uri = "mem:new";
+	step(ev);
+	run_ms(3000);
+	CHECK(w.admin_done);
+	CHECK_EQ_INT(w.admin_err, 0);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
+	/* Now the new one must carry the data: take another away. */
+	w.dead[0] = true;
+	memset(in, 0, sizeof(in));
+	io(4, IO_READ, 0, sizeof(in), in);
+	run_ms(200);
+	CHECK_EQ_U64(w.io_done[4], 1);
+	CHECK_EQ_MEM(in, out, sizeof(in));
+	finish();
+}
+
+/* Member 1 has left; what was member `from` is added. */
+static int add_copy_of(uint32_t from)
+{
+	struct event ev = {.type = EV_ADMIN};
+	int err;
+
+	create(1);
+	start();
+	run_ms(2000);
+	ev.admin.cmd = ADMIN_FAIL;
+	ev.admin.member = 1;
+	step(ev);
+	run_ms(500);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_FAULTY);
+	w.disk[MEMBERS] = malloc(DISK_BYTES);
+	memcpy(w.disk[MEMBERS], w.disk[from], DISK_BYTES);
+	w.admin_done = false;
+	ev.admin.cmd = ADMIN_ADD;
+	ev.admin.uri = "mem:new";
+	step(ev);
+	run_ms(3000);
+	CHECK(w.admin_done);
+	err = w.admin_err;
+	CHECK_EQ_INT(status().map.member[1].state, err ? MEMBER_FAULTY : MEMBER_IN_SYNC);
+	finish();
+	return err;
+}
+
+TEST(a_device_in_use_is_not_added_under_another_uri)
+{
+	CHECK_EQ_INT(add_copy_of(0), -ENOTUNIQ);
+	CHECK_EQ_INT(add_copy_of(1), 0);
+}
+
+TEST(a_device_that_is_no_member_is_told_of)
+{
+	create(1);
+	start();
+	w.disk[MEMBERS] = calloc(1, DISK_BYTES);
+	dev_event(EV_DEV_UP, MEMBERS);
+	run_ms(100);
+	CHECK(engine_dev_stranger(w.e, MEMBERS));
+	for (uint32_t i = 0; i < 3; i++)
+		CHECK(!engine_dev_stranger(w.e, i));
+	finish();
+}
+
+/* Member 2 has an older copy of itself in store, from before a change of the map that it was in. */
+static uint8_t *copy_of_member_2(void)
+{
+	static uint8_t out[4096];
+	uint8_t *copy = malloc(DISK_BYTES);
+
+	create(1);
+	start();
+	run_ms(3000);
+	memcpy(copy, w.disk[2], DISK_BYTES);
+	fill(out, sizeof(out), 21);
+	io(1, IO_WRITE, 5 * (256 << 10), sizeof(out), out);
+	dev_event(EV_DEV_DOWN, 1);
+	run_ms(600);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_SUSPECT);
+	dev_event(EV_DEV_UP, 1);
+	run_ms(3000);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
+	return copy;
+}
+
+static void rebuilt(bool partial)
+{
+	for (uint32_t n = 0; status().map.member[2].state != MEMBER_REBUILDING; n++) {
+		CHECK(n < 10000);
+		run_event();
+	}
+	CHECK_EQ_INT(status().map.member[2].flags & MEMBER_F_PARTIAL, partial ? 1 : 0);
+	run_ms(3000);
+	CHECK_EQ_INT(status().map.member[2].state, MEMBER_IN_SYNC);
+	CHECK_EQ_U64(parity_wrong(1), 0);
+}
+
+/* R15: what it missed is known, but not what this copy of it had. */
+TEST(an_old_copy_of_a_member_is_rebuilt_as_a_whole)
+{
+	for (uint32_t old = 0; old < 2; old++) {
+		uint8_t *copy = copy_of_member_2();
+
+		dev_event(EV_DEV_DOWN, 2);
+		run_ms(600);
+		CHECK_EQ_INT(status().map.member[2].state, MEMBER_SUSPECT);
+		if (old)
+			memcpy(w.disk[2], copy, DISK_BYTES);
+		dev_event(EV_DEV_UP, 2);
+		rebuilt(!old);
+		finish();
+		free(copy);
+	}
+}
+
+/* R15: also where this node's connection has never broken, so that it has read the superblock long
+ * before the member left. */
+TEST(an_old_copy_of_a_member_is_not_re_added)
+{
+	for (uint32_t old = 0; old < 2; old++) {
+		static uint8_t out[4096];
+		uint8_t *copy = copy_of_member_2();
+		struct event ev = {.type = EV_ADMIN};
+
+		io(2, IO_WRITE, 6 * (256 << 10), sizeof(out), out);
+		w.dead[2] = true; /* for a write: a log page or a FLUSH would make it faulty */
+		io(3, IO_WRITE, 6 * (256 << 10), sizeof(out), out);
+		run_ms(20);
+		CHECK_EQ_INT(status().map.member[2].state, MEMBER_MISSING);
+		w.dead[2] = false;
+		if (old)
+			memcpy(w.disk[2], copy, DISK_BYTES);
+		ev.admin.cmd = ADMIN_READD;
+		ev.admin.member = 2;
+		step(ev);
+		if (old) {
+			run_ms(600);
+			CHECK(w.admin_done);
+			CHECK_EQ_INT(w.admin_err, -EINVAL);
+			CHECK_EQ_INT(status().map.member[2].state, MEMBER_MISSING);
+		} else {
+			rebuilt(true);
+			CHECK(w.admin_done);
+			CHECK_EQ_INT(w.admin_err, 0);
+		}
+		finish();
+		free(copy);
+	}
+}
