@@ -13,7 +13,7 @@
  *	             |    connects again by itself, with backoff
  *	   down(err) at the first failure to connect, then silent (retry()) until up()
  *
- * What holds for every adapter, and what tests/port/member_conformance.c checks:
+ * What holds for every adapter, and what tests/port/member_conformance checks:
  *
  *  - All functions are called, and all callbacks are made, on the loop's thread. No callback is
  *    made from within a call: they come from the loop, later. A callback may call everything.
