@@ -203,10 +203,17 @@ void epoch_want_out(struct engine *e, uint32_t i, uint32_t want, bool misread)
 	e->ld.wanted_us[i] = e->now;
 }
 
-static void take_report(struct engine *e, const nodemsg *m)
+/* Its last heartbeat said otherwise: without this the member would come back by that, and leave
+ * again by the next report, until the next heartbeat. */
+static void take_report(struct engine *e, struct peer *p, const nodemsg *m)
 {
-	if (leading(e) && m->report->member < e->map.n)
-		epoch_want_out(e, m->report->member, m->report->state, m->report->misread);
+	uint32_t i = m->report->member;
+
+	if (!leading(e) || i >= e->map.n)
+		return;
+	if (m->report->state == MEMBER_SUSPECT && !m->report->misread)
+		p->up_mask &= ~(1u << i);
+	epoch_want_out(e, i, m->report->state, m->report->misread);
 }
 
 void epoch_message(struct engine *e, uint32_t from, const nodemsg *m)
@@ -225,7 +232,7 @@ void epoch_message(struct engine *e, uint32_t from, const nodemsg *m)
 		take_commit(e, from, m);
 		break;
 	case DDRAID__NODE_MSG__BODY_REPORT:
-		take_report(e, m);
+		take_report(e, p, m);
 		break;
 	}
 }

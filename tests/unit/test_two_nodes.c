@@ -650,6 +650,25 @@ TEST(who_joins_without_a_member_waits_until_it_has_left_the_map)
 	finish();
 }
 
+/* What the node's last heartbeat said of the member does not bring it back at once. */
+TEST(a_member_that_one_node_lost_leaves_once)
+{
+	uint64_t epoch;
+
+	create();
+	start(1);
+	start(2);
+	run_ms(5000);
+	CHECK(status(1).io_allowed && status(2).io_allowed);
+	epoch = status(1).map.epoch.num;
+	w.node[2].cut = 1u << 1;
+	push(2, (struct event){.type = EV_DEV_DOWN, .dev = {.dev = 1}});
+	run_ms(1000);
+	CHECK_EQ_INT(status(1).map.member[1].state, MEMBER_SUSPECT);
+	CHECK_EQ_U64(status(1).map.epoch.num, epoch + 1);
+	finish();
+}
+
 /* How long others reach more is not counted while there is no quorum to count in. */
 TEST(a_leader_gets_its_time_after_an_outage)
 {
