@@ -27,6 +27,14 @@ const struct lock_ops *lock_manager_find(const char *name)
 	return NULL;
 }
 
+void lock_managers_ending(void)
+{
+	for (const struct lock_ops *o = types; o; o = o->next) {
+		if (o->ending)
+			o->ending();
+	}
+}
+
 void lock_managers_settle(uint32_t ms)
 {
 	for (const struct lock_ops *o = types; o; o = o->next) {

@@ -359,6 +359,7 @@ static int32_t on_signal(int32_t sig, void *data)
 	say(LOG_NOTICE, "%s: stopping", strsignal(sig));
 	qb_loop_timer_add(loop, QB_LOOP_HIGH, (conf.stop_ms + STOP_SPARE_MS) * 1000000ull, NULL,
 			  out_of_time, &timer);
+	lock_managers_ending();
 	daemon_stop(all_stopped);
 	return 0;
 }

@@ -18,7 +18,9 @@
  *(daemon/core/region.c, lock_counts; doc/locking.md says why they are not persistent).
  *
  * lock_close works in the background, since leaving takes a recovery of those that stay. The next
- * handle of that name waits for it.
+ * handle of that name waits for it. What it held is free before that. At the end of the program no
+ * lock space is left until all are closed, and then in the order of their names, on all nodes the
+ * same: see leave_turn.
  *
  * A second thread, one for all handles, asks dlm_controld what a lock space waits for while some
  * handle has waited for long: that answer, too, may be long in coming.
@@ -118,6 +120,7 @@ struct handle {
 	struct klock *bucket[BUCKETS]; /* those that are not being unlocked */
 	struct list klocks;
 	bool failed;
+	bool leaving; /* under all_mutex: closed, and about to leave the lock space */
 
 	struct handle *next; /* of all; under all_mutex */
 };
@@ -127,6 +130,7 @@ static pthread_mutex_t all_mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t all_changed = PTHREAD_COND_INITIALIZER;
 static struct handle *all;
 static bool watching; /* the thread that asks dlm_controld is there */
+static bool ending;   /* dlm_ending was called, and dlm_settle was not yet */
 
 static time_t now_s(void)
 {
@@ -345,9 +349,31 @@ static void space_refused(struct handle *h, int err)
 			  h->name, strerror(err));
 }
 
+/*
+ * Without fencing the kernel frees the locks of a node as soon as its dlm_controld is gone, though
+ * the node and its daemon live, write under them, and answer Settle.
+ */
+static bool fencing_is_off(void)
+{
+	char *text = calloc(1, DLMC_DUMP_SIZE + 1);
+	bool off = text && !dlmc_dump_config(text) && strstr(text, "enable_fencing=0");
+
+	free(text);
+	return off;
+}
+
 /* It may be there: a daemon that was killed did not leave it. */
 static bool space_open(struct handle *h)
 {
+	begin(h, "dlm_controld to tell its configuration");
+	if (fencing_is_off()) {
+		begin(h, NULL);
+		tell_lost(h, ENOLCK,
+			  "dlm_controld fences nobody here (enable_fencing=0), and gives a node's "
+			  "locks away while that still writes; set enable_fencing=1 and a fence "
+			  "agent in dlm.conf and restart it, or set locks=cpg for the array");
+		return false;
+	}
 	begin(h, "the nodes of the lock space to let this one in");
 	h->space = dlm_open_lockspace(h->name);
 	if (!h->space)
@@ -443,6 +469,9 @@ static void on_turn(void *arg)
  * (fs/dlm/midcomms.c, DLM_SHUTDOWN_TIMEOUT); the process can't end before. Whoever has this lock is
  * next. It goes with the lock space, when the others have recovered from that. If it does not come,
  * we leave all the same.
+ *
+ * It serialises the nodes in one lock space only, so with several the last one must be the same on
+ * all nodes: hence the order of leaves_later.
  */
 static void leave_turn(struct handle *h)
 {
@@ -461,19 +490,39 @@ static void leave_turn(struct handle *h)
 		poll(NULL, 0, LEAVE_PAUSE_MS);
 }
 
-/* What is still locked is freed, and nothing is told of any lock after it. */
+/* Under all_mutex: at the end of the program, does h have to wait before it leaves? */
+static bool leaves_later(const struct handle *h)
+{
+	if (ending)
+		return true;
+	for (const struct handle *o = all; o; o = o->next)
+		if (o->leaving && strcmp(o->name, h->name) < 0)
+			return true;
+	return false;
+}
+
+/*
+ * What is still locked is freed, and nothing is told of any lock after it. That is at once, since
+ * leaving may have to wait; it takes a handle of its own.
+ */
 static void space_close(struct handle *h)
 {
 	static pthread_mutex_t leaving = PTHREAD_MUTEX_INITIALIZER;
 
-	if (!h->ended) {
-		dlm_close_lockspace(h->space);
+	dlm_close_lockspace(h->space);
+	if (!h->ended)
 		return;
-	}
+	pthread_mutex_lock(&all_mutex);
+	h->leaving = true;
+	while (leaves_later(h))
+		pthread_cond_wait(&all_changed, &all_mutex);
+	pthread_mutex_unlock(&all_mutex);
 	pthread_mutex_lock(&leaving); /* one space after the other as well */
-	if (!h->failed)
+	h->space = dlm_open_lockspace(h->name);
+	if (h->space && !h->failed)
 		leave_turn(h);
-	dlm_release_lockspace(h->name, h->space, 1);
+	if (h->space)
+		dlm_release_lockspace(h->name, h->space, 1);
 	pthread_mutex_unlock(&leaving);
 }
 
@@ -603,8 +652,8 @@ static const char *dlm_missing(void)
 	if (access("/sys/kernel/config/dlm/cluster", F_OK))
 		return "dlm_controld does not run on this node; start it: systemctl start dlm";
 	if (access("/dev/misc/dlm-control", F_OK))
-		return "/dev/misc/dlm-control is missing on this node; udev makes it by the rules "
-		       "of libdlm3: install that";
+		return "/dev/misc/dlm-control is missing on this node; udev makes it by a rule of "
+		       "dlm_controld's (51-dlm.rules): install that";
 	return NULL;
 }
 
@@ -753,6 +802,13 @@ static int handle_start(struct handle *h)
 	return err;
 }
 
+static void dlm_ending(void)
+{
+	pthread_mutex_lock(&all_mutex);
+	ending = true;
+	pthread_mutex_unlock(&all_mutex);
+}
+
 static void dlm_settle(uint32_t ms)
 {
 	struct timespec until;
@@ -761,6 +817,8 @@ static void dlm_settle(uint32_t ms)
 	until.tv_sec += (until.tv_nsec / 1000000 + ms) / 1000;
 	until.tv_nsec = (until.tv_nsec + ms % 1000 * 1000000ll) % 1000000000;
 	pthread_mutex_lock(&all_mutex);
+	ending = false;
+	pthread_cond_broadcast(&all_changed);
 	while (all && !pthread_cond_timedwait(&all_changed, &all_mutex, &until))
 		;
 	pthread_mutex_unlock(&all_mutex);
@@ -816,6 +874,7 @@ static struct lock_ops dlm_ops = {
     .close = dlm_close,
     .waits = dlm_waits,
     .missing = dlm_missing,
+    .ending = dlm_ending,
     .settle = dlm_settle,
 };
 LOCK_REGISTER(dlm_ops)

@@ -144,6 +144,7 @@ struct lock_ops {
 	/* Optional. */
 	void (*waits)(struct lockspace *ls, char text[LOCK_WAITS_BYTES]);
 	const char *(*missing)(void);
+	void (*ending)(void);
 	void (*settle)(uint32_t ms);
 	struct lock_ops *next; /* the registry's */
 };
@@ -160,6 +161,9 @@ void lock_register(struct lock_ops *ops);
 	}
 /* NULL: no such lock manager is built in. */
 const struct lock_ops *lock_manager_find(const char *name);
+/* The program is about to end, and closes all its lock spaces: a manager that wants to leave them
+ * in some order may wait for the call of lock_managers_settle. */
+void lock_managers_ending(void);
 /* At the end of the program: blocks until what lock_close began is through, at most so long. */
 void lock_managers_settle(uint32_t ms);
 

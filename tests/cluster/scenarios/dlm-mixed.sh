@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Not every node has the kernel's DLM (lab only): one without it waits, says for what, and disturbs nobody; an array that is made
-# meanwhile keeps its locks over corosync, and is not made at all when the DLM is insisted on. Then the node gets it.
+# meanwhile keeps its locks over corosync, and is not made at all when the DLM is insisted on. So does one whose DLM
+# has no fencing. Then the node gets it.
 set -u
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -30,6 +31,13 @@ for n in 1 2 3; do
 	within 15 "node $n serves vol1, with locks over corosync" vol1 $n
 done
 step "an array beside it has its locks over corosync"
+
+node_spawn 3 dlm_controld dlm_controld --foreground --enable_fencing 0
+within 15 "node 3 says that nobody is fenced" holds 3 '"enable_fencing=0" in a["lock_waits"]'
+! active 3 || fail "node 3 serves without fencing"
+node_signal 3 dlm_controld TERM
+within 10 "the end of dlm_controld on node 3" eval '! node_alive 3 dlm_controld'
+step "without fencing, it does not join"
 
 lab_dlm_start 3
 serve 1 2 3
