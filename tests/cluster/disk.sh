@@ -88,13 +88,6 @@ disk_fio_did() {
 	awk '/^ *(READ|WRITE):/ { n[$1]++ } END { print "fio: " n["WRITE:"] " rounds" }' "$CLUSTER_DIR/fio.$1"
 }
 
-# The kernel of node N has said nothing that it should not. Debian's DLM warns of a message that came within a recovery.
-disk_kernel_is_fine() {
-	local bad
-	bad=$(node_exec "$1" dmesg | sed '/WARNING: .* at fs\/dlm\/requestqueue.c/,/end trace/d' | grep -E 'BUG|WARNING|Oops|Call Trace|hung task|blocked for more|slab.*corrupt' | head -n 5)
-	[ -z "$bad" ] || fail "the kernel of node $1: $bad"
-}
-
 # disk_hold N: one open of the device for as long as it takes, with a write, a flush and a read of it all the time.
 declare -A holder=()
 disk_hold() {
@@ -137,7 +130,7 @@ disk_finish() {
 	ctl "$1" stop vol0 --all-nodes >"$CLUSTER_DIR/stop" 2>&1 || fail "stop: $(cat "$CLUSTER_DIR/stop")"
 	for n; do
 		daemon_stop "$n"
-		disk_kernel_is_fine "$n"
+		kernel_is_fine "$n"
 		! node_exec "$n" test -d /sys/module/ddraid || node_exec "$n" rmmod ddraid || fail "the driver of node $n can't be unloaded"
 	done
 	members_check --strict --compare-left-out --extract "$CLUSTER_DIR/user" || fail "the members: $(raw 'r["problems"]')"

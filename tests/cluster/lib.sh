@@ -320,7 +320,36 @@ compare_on() {
 	done
 }
 
+# ---- what a node's death left ----
+
+# resynced N SURVIVOR...: what node N had marked when it was lost last, and nothing else, is resynced by these.
+# Sets marked and resynced_bytes.
+resynced() {
+	local n r regions=0 limit node=$1
+	shift
+	r="([r for r in a['recoveries'] if r['node'] == $node][-1])"
+	marked=$(tells "$1" "${r}['regions_marked']") resynced_bytes=0
+	for n; do
+		resynced_bytes=$((resynced_bytes + $(tells "$n" "${r}['bytes_resynced_here'] + ${r}['bytes_resynced_for_reads_here']")))
+		regions=$((regions + $(tells "$n" "${r}['regions_resynced_here']")))
+	done
+	limit=$((marked * $(tells "$1" 'a["geometry"]["region_bytes"]') * 11 / 10))
+	[ "$regions" = "$marked" ] || fail "$marked regions were marked, $regions resynced"
+	[ "$resynced_bytes" -le "$limit" ] || fail "$resynced_bytes bytes were resynced, at most $limit were to be"
+	measured "$marked regions of node $node, $((resynced_bytes >> 20)) MiB, resynced; $(tells "$1" "${r}['fence_ms']") ms to the fence, $(tells "$1" "${r}['resync_ms']") ms of resync"
+}
+
 # ---- the end ----
+
+# The kernel of node N has said nothing that it should not. Debian's DLM warns of a message that came within a recovery.
+kernel_is_fine() {
+	local all bad
+	all=$(node_exec "$1" sh -c 'dmesg || echo "Call Trace: dmesg failed"; echo whole')
+	[[ $all = *whole ]] || fail "no dmesg of node $1"
+	bad=$(awk '/WARNING: .* at fs\/dlm\/requestqueue.c/ { known = 1 } !known; /end trace/ { known = 0 } END { if (known) print "WARNING without an end" }' <<<"$all" |
+		grep -E 'BUG|WARNING|Oops|Call Trace|general protection|hung task|blocked for more|slab.*corrupt|list_(add|del) corruption|EXT4-fs error|fsid=.*(fatal|withdraw)' | head -n 5)
+	[ -z "$bad" ] || fail "the kernel of node $1: $bad"
+}
 
 # members_copy: of the raw disks as they are now, for members_check --copied.
 members_copy() {
@@ -359,6 +388,7 @@ finish() {
 	done
 	for n; do
 		within 20 "the end of ddraidd on node $n" daemon_gone "$n"
+		[ "$CLUSTER_FLAVOUR" != lab ] || kernel_is_fine "$n"
 	done
 	members_check $strict --compare-left-out --extract "$CLUSTER_DIR/user" ||
 		fail "the members: $(raw 'r["problems"]')"

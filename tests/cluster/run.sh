@@ -10,6 +10,7 @@
 #	run.sh --list			those that a run without names takes
 #	run.sh --jobs N ...		so many at a time
 #	run.sh --whole			in the lab: all that there is for it
+#	run.sh --no-skip ...		what is skipped has failed
 #
 # With CLUSTER_FLAVOUR=lab the nodes are virtual machines (tools/lab run), and there are further scenarios. Of the many
 # with a leader that dies at a named step a run there takes one of each kind, each day others.
@@ -24,10 +25,21 @@ export top_srcdir top_builddir=${top_builddir:-$top_srcdir}
 . "$top_srcdir/tests/lib/cluster.sh"
 
 # name, limit in seconds, where, script with its arguments. Where: netns, lab, both; turn: both, in the lab one of those
-# whose names differ by their number only; named: in the lab, by its name only. all-nodes waits for a moment of milliseconds,
+# whose names differ by their number only; named: in the lab, by its name only. First those that have other machines there than
+# the three that stay up for the rest. all-nodes waits for a moment of milliseconds,
 # which machines that are emulated do not meet.
 SCENARIOS='
 kmod			300	lab	tests/kmod/run.sh
+operating		110	lab	tests/cluster/scenarios/operating.sh
+disk			100	lab	tests/cluster/scenarios/disk.sh shim
+disk-nbd		100	lab	tests/cluster/scenarios/disk.sh nbd
+disk-kills		110	lab	tests/cluster/scenarios/disk-kills.sh shim
+leader-node-1		75	turn	tests/cluster/scenarios/leader-node.sh fenced
+leader-node-2		75	turn	tests/cluster/scenarios/leader-node.sh slot-read-done
+leader-node-3		75	turn	tests/cluster/scenarios/leader-node.sh propose-sent
+leader-node-4		75	turn	tests/cluster/scenarios/leader-node.sh superblock-done
+leader-node-5		75	turn	tests/cluster/scenarios/leader-node.sh commit-sent
+leader-node-6		75	turn	tests/cluster/scenarios/leader-node.sh resync
 gfs2-node		120	lab	tests/cluster/scenarios/gfs2.sh node
 gfs2-member		120	lab	tests/cluster/scenarios/gfs2.sh member
 gfs2-both		120	lab	tests/cluster/scenarios/gfs2.sh both
@@ -52,9 +64,6 @@ late-node		45	both	tests/cluster/scenarios/late-node.sh
 fence-fails		45	both	tests/cluster/scenarios/fence-fails.sh
 forgotten		45	both	tests/cluster/scenarios/forgotten.sh
 all-nodes		45	netns	tests/cluster/scenarios/all-nodes.sh
-disk			100	lab	tests/cluster/scenarios/disk.sh shim
-disk-nbd		100	lab	tests/cluster/scenarios/disk.sh nbd
-disk-kills		110	lab	tests/cluster/scenarios/disk-kills.sh shim
 disk-removed-1		70	lab	tests/cluster/scenarios/disk-removed.sh shim killed
 disk-removed-2		70	lab	tests/cluster/scenarios/disk-removed.sh shim fenced cut
 disk-removed-3		70	lab	tests/cluster/scenarios/disk-removed.sh shim frozen cut-killed
@@ -93,12 +102,6 @@ leader-take-over-7	75	turn	tests/cluster/scenarios/leader.sh take-over superbloc
 leader-take-over-8	75	turn	tests/cluster/scenarios/leader.sh take-over commit-sent dirty-sent ready
 leader-take-over-9	75	turn	tests/cluster/scenarios/leader.sh take-over ready-sent resync flush
 leader-take-over-10	75	turn	tests/cluster/scenarios/leader.sh take-over slot-clear slot-clear-done ack
-leader-node-1		75	turn	tests/cluster/scenarios/leader-node.sh fenced
-leader-node-2		75	turn	tests/cluster/scenarios/leader-node.sh slot-read-done
-leader-node-3		75	turn	tests/cluster/scenarios/leader-node.sh propose-sent
-leader-node-4		75	turn	tests/cluster/scenarios/leader-node.sh superblock-done
-leader-node-5		75	turn	tests/cluster/scenarios/leader-node.sh commit-sent
-leader-node-6		75	turn	tests/cluster/scenarios/leader-node.sh resync
 kmod-short		100	named	tests/kmod/run.sh bad_input malformed killed revoke unload
 '
 
@@ -164,7 +167,7 @@ swept() { # DIR
 begin() { # NAME LIMIT WHERE SCRIPT ARGUMENT...
 	local name=$1 limit=$2 script=$4 dir lab=${labs[0]}
 	shift 4
-	[ "$CLUSTER_FLAVOUR" = netns ] || limit=$((4 * limit)) # emulated machines, and they boot
+	[ "$CLUSTER_FLAVOUR" = netns ] || limit=$((5 * limit)) # emulated machines, and they boot
 	dir=$(mktemp -d "$work/$name.XXX")
 	labs=("${labs[@]:1}")
 	LAB_KEPT=$lab CLUSTER_TMP=$dir CLUSTER_KEEP_LOGS=$dir/logs timeout --kill-after=30 "$limit" \
@@ -183,6 +186,7 @@ end_one() {
 	swept "$dir" >>"$dir/out" 2>&1 || [ $status != 0 ] || status=1
 	[ $status = 0 ] || swept "${lab_of[$pid]}" >>"$dir/out" 2>&1
 	labs+=("${lab_of[$pid]}")
+	[ "$status$no_skip" != 77yes ] || status=1
 	case $status in
 	0) result=ok passed=$((passed + 1)) ;;
 	77) result=skip skipped=$((skipped + 1)) ;;
@@ -207,7 +211,7 @@ summary() { # OUTPUT STATUS
 	fi
 }
 
-todo=() repeat=1 jobs=1 whole='' list=no
+todo=() repeat=1 jobs=1 whole='' list=no no_skip=''
 while [ $# -gt 0 ]; do
 	case $1 in
 	--list) list=yes ;;
@@ -220,6 +224,7 @@ while [ $# -gt 0 ]; do
 		shift
 		;;
 	--whole) whole=yes ;;
+	--no-skip) no_skip=yes ;;
 	--jobs)
 		if ! [[ ${2:-} =~ ^[1-9][0-9]*$ ]]; then
 			usage >&2

@@ -33,10 +33,19 @@ back() {
 	within 20 "the device of node 3" disk_is_there 3
 }
 
-# The open of before has failed; another one works, on another device.
+# As whoever takes the consumer of node 3 over: its blocks are written on node 1. The open on node 3 still wants to write there.
+takes_over() {
+	nbd_do 1 "h.pwrite(b'1' * 64 * 4096, 3 * 64 * 4096); h.flush()" || fail "node 1 can't write"
+}
+
+# The open of before has failed, and written nothing since; another one works, on another device.
 reopened() {
+	local n
 	disk_hold_fails 3
 	within 30 "node 3 serves" active 3
+	for n in 1 2 3; do
+		nbd_do $n "assert h.pread(64 * 4096, 3 * 64 * 4096) == b'1' * 64 * 4096" || fail "what node 1 wrote was overwritten, read on node $n"
+	done
 	within 20 "the device of node 3" disk_is_there 3
 	[ "$via" != shim ] || [ "$(disk_of 3)" != "$first" ] || fail "it is the same device"
 	disk_hold 3
@@ -74,6 +83,7 @@ for case; do
 		[ "$case" = away ] || within 40 "the fence of node 3" full_fence 3
 		# Not before: until somebody has, it is not too late to come back.
 		within 30 "the others go on" holds 1 'a["nodes_active"] == 2 and a["io_allowed"] and not a["nodes_unfenced"]'
+		takes_over
 		if [ "$case" = fenced ]; then
 			unfence 3
 			cluster_wait_quorum 40 1 2 3 || fail "no quorum"
@@ -91,6 +101,7 @@ for case; do
 		step "node 3 is cut off"
 		node_cut 3
 		within 40 "the fence of node 3" full_fence 3
+		takes_over
 		disk_hold_failed 3 && fail "the open did not wait"
 		if [ "$case" = cut-killed ]; then
 			node_signal 3 ddraidd KILL
@@ -105,6 +116,7 @@ for case; do
 		step "node 3 stands still"
 		node_freeze 3
 		within 40 "the fence of node 3" full_fence 3
+		takes_over
 		unfence 3
 		node_thaw 3
 		reopened

@@ -3,12 +3,13 @@
 # GFS2 with lock_dlm on the array, mounted by three machines that all write to it, while there is a fault: gfs2.sh FAULT.
 #
 #	node	the power of one machine is cut
-#	member	an exporter is killed
-#	both	both at once
+#	member	an exporter is killed; a daemon, too, and started again; then the exporter comes back
+#	both	an exporter is killed and the power of a machine cut, at once
 #	cut	a machine loses the network to the others, and still reaches the members
 #
-# The others go on: ddraid takes the dead node over, the DLM recovers after the machine's fence, GFS2 replays its journal. Then
-# everything that fsync had said is durable is there, on all machines, and fsck.gfs2 finds nothing.
+# The others go on: ddraid takes the dead node over and resyncs what it was writing, the DLM recovers after the machine's
+# fence, GFS2 replays its journal. Then everything that fsync had said is durable is there, on all machines, and fsck.gfs2 finds
+# nothing.
 set -u
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -66,6 +67,7 @@ load_stop() { # N...: must end well
 compare_files() { # N...
 	local n
 	for n; do
+		node_exec "$n" sh -c 'echo 3 >/proc/sys/vm/drop_caches'
 		node_exec "$n" /usr/bin/python3 "$SCENARIO_LIB/fsload.py" check "$mnt" "$CLUSTER_DIR"/fs.[0-9] ||
 			fail "wrong data, read on node $n"
 	done
@@ -99,12 +101,16 @@ fsck_clean() {
 	node_exec 2 fsck.gfs2 -y /dev/ddraid/vol0 >"$logs/fsck.y" 2>&1
 	unborn=$(grep -A1 '^Found invalid inode at block' "$logs/fsck.y" | grep -c "was 'inode', should be free")
 	counts=$(grep -c '^The statfs file was fixed' "$logs/fsck.y")
-	fixes=$(grep -cE 'fixed|repaired|corrected|cleared|deleted|lost.found' "$logs/fsck.y")
-	if [ "$victim" != 3 ] || [ "$unborn" -gt 3 ] || [ "$fixes" != $((unborn + counts)) ]; then
+	fixes=$(grep -cE 'fixed|repaired|corrected|cleared|deleted|removed|lost.found' "$logs/fsck.y")
+	if [ "$victim" != 3 ] || [ "$unborn" -gt 3 ] || [ "$fixes" != $((unborn + counts)) ] ||
+		grep -qiE '(link|entry|block) count.* (updated|changed)|entries updated|directory entry|corrupt|reclaimed' "$logs/fsck.y"; then
 		fail "fsck.gfs2: $(tail -n 60 "$logs/fsck.y")"
 	fi
 	measured "left by GFS2: $unborn blocks of inodes to be, $counts counts off"
 	node_exec 2 fsck.gfs2 -n /dev/ddraid/vol0 >"$logs/fsck" 2>&1 || fail "fsck.gfs2: $(tail -n 40 "$logs/fsck")"
+	mount_on 2
+	compare_files 2
+	node_exec 2 umount "$mnt" || fail "umount after fsck.gfs2"
 }
 # Node 3 and the others: what they send to each other goes nowhere; exporters are as before.
 nowhere=02:00:00:00:00:fe
@@ -121,15 +127,19 @@ join() {
 		node_exec $n ip neigh del "$(node_address 3)" dev eth0 || fail "join"
 	done
 }
-# Journals that nodes 1 and 2 are through with, by what their kernels say.
-journals_done() {
+# Journals of which nodes 1 and 2 have replayed something, by what their kernels say.
+journals_replayed() {
 	local n
 	for n in 1 2; do
 		node_exec $n dmesg
-	done | grep -c 'jid=.*: Done'
+	done | grep -cE 'jid=[0-9]+: Replayed [1-9][0-9]* of'
 }
 journal_replayed() {
-	[ "$(journals_done)" -gt "$journals" ]
+	[ "$(journals_replayed)" -gt "$journals" ]
+}
+# Node 3 is in the middle of something that it has not been told to be durable.
+in_the_middle() {
+	[[ $(tail -n 1 "$CLUSTER_DIR/fs.3") = S* ]]
 }
 
 array_up 3 1
@@ -145,13 +155,13 @@ for n in 1 2 3; do
 done
 step "three nodes have it mounted"
 load_start 1 2 3
-unpack_start 1
-unpack_start 2
 for n in 1 2 3; do
+	unpack_start $n
 	FIO_SIZE=1m FIO_MORE=--rate_iops=10 disk_fio $n $mnt/fio.$n
 done
 fences_forget
-journals=$(journals_done)
+journals=$(journals_replayed)
+within 10 "node 3 is in the middle of a write" in_the_middle
 victim=3 survivors=(1 2)
 began=${EPOCHREALTIME/[.,]/}
 case $fault in
@@ -168,11 +178,21 @@ if [ -n "$victim" ]; then
 	[ "$fault" != cut ] || ! grep -q "was-off" "$CLUSTER_DIR/power.log" || fail "node 3 was off before it was fenced"
 	within 20 "GFS2 replays its journal" journal_replayed
 	fence_proof 3 || fail "requests after the fence"
+	[ "$fault" = both ] || resynced 3 1 2 # else there is nothing left to resync from
+	[ "$fault" = both ] || [ "$marked" -gt 0 ] || fail "node 3 was not writing"
 	node_kill 3 # what is left of it on this side, where its DLM has been faster
 	wait "${loads[3]}" "${FIO[3]}" 2>/dev/null
 fi
+if [ "$fault" = member ]; then
+	node_signal 1 ddraidd KILL
+	within 10 "the end of ddraidd on node 1" daemon_gone 1
+	daemon_up 1
+	load_goes_on 5 1 2 3
+	step "ddraidd of node 1 was killed, and is back"
+	exporter_restart 2 || fail "exporter 2"
+fi
 fio_end "${survivors[@]}"
-for n in 1 2; do
+for n in "${survivors[@]}"; do
 	within 60 "the tree of node $n is unpacked" test -e "$CLUSTER_DIR/unpacked.$n"
 done
 load_stop "${survivors[@]}"
@@ -187,8 +207,10 @@ if [ -n "$victim" ]; then
 	within 20 "its disk" disk_is_there 3
 	mount_on 3
 fi
-unpacked_is_whole 1 3
-unpacked_is_whole 2 3
+for n in "${survivors[@]}"; do
+	unpacked_is_whole "$n" $((n % 3 + 1))
+done
+[ "$fault" != member ] || within 40 "exporter 2 is in sync" holds 1 'not a["degraded"]'
 load_start 1 2 3
 load_stop 1 2 3
 compare_files 3
@@ -199,6 +221,6 @@ fsck_clean
 step "fsck.gfs2 finds nothing"
 for n in 1 2 3; do
 	disk_detach $n
-	disk_kernel_is_fine $n
+	kernel_is_fine $n
 done
 finish 1 2 3

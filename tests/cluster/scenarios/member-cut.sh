@@ -80,7 +80,7 @@ heal() {
 # back TEXT REGION: in sync for all, and the region that was written meanwhile is whole, up to REGION.
 back() {
 	local r
-	within 20 "member 1 is in sync" member_is in-sync 1 2 3
+	within 40 "member 1 is in sync" member_is in-sync 1 2 3
 	measured "in sync $(((${EPOCHREALTIME/[.,]/} - began) / 1000)) ms after $1"
 	writers_go_on 300 1 2 3
 	only_missed
