@@ -26,7 +26,8 @@ LAB_GIVEN_IMAGE=${LAB_IMAGE:-}
 LAB_IMAGE=${LAB_IMAGE:-$LAB_CACHE/image}
 # LAB_KEPT: a folder for machines that stay up from one scenario to the next (run.sh).
 # LAB_CPUS (1), LAB_APPEND (words for the kernel), LAB_BARE=yes: a machine without corosync and DLM. LAB_DLM=no: without
-# dlm_controld.
+# dlm_controld. LAB_INIT=systemd: a bare machine that boots as Debian does, and has a disk: what is written to its root is
+# there after a power cut, as far as it was synced.
 
 lab_requires() {
 	local p
@@ -97,13 +98,18 @@ lab_tap() { # PORT BRIDGE
 }
 
 node_power() {
-	local n=$1 dir=$CLUSTER_DIR/node$1 accel cpu=max words=
+	local n=$1 dir=$CLUSTER_DIR/node$1 accel cpu=max words='' disk=()
 	rm -f "$dir/ready" "$dir/word.in" "$dir/word.out"
 	mkfifo "$dir/word.in" "$dir/word.out" || return 1
 	accel=$(cat "$LAB_IMAGE/accel")
 	# Emulated code is kept by its address, so that with random ones each new process would be translated anew: an exec takes 40 ms
 	# instead of 10. What newer processors have, as AVX and SMAP, is emulated at a loss.
 	[ "$accel" != tcg ] || accel=tcg,thread=multi cpu=Westmere,+rdrand words="norandmaps init_on_alloc=0"
+	if [ "${LAB_INIT:-}" = systemd ]; then
+		words+=" lab_init=systemd"
+		disk=(-drive "file=$dir/disk.img,format=raw,if=virtio,cache=unsafe")
+		[ -e "$dir/disk.img" ] || { truncate -s 1G "$dir/disk.img" && mkfs.ext4 -q "$dir/disk.img"; } || return 1
+	fi
 	(
 		flock 9
 		unfence_locked "$n"
@@ -121,7 +127,7 @@ node_power() {
 				-device "virtio-net-pci,netdev=b,romfile=,mac=$(cluster_mac "10.78.0.$n")" \
 				-virtfs "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap" \
 				-virtfs "local,path=$CLUSTER_DIR,mount_tag=run,security_model=none,multidevs=remap" \
-				-object rng-random,id=rng,filename=/dev/urandom -device virtio-rng-pci,rng=rng
+				"${disk[@]}" -object rng-random,id=rng,filename=/dev/urandom -device virtio-rng-pci,rng=rng
 	) 9>"$CLUSTER_DIR/fence.lock"
 }
 

@@ -1,0 +1,192 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# doc/operating.md, from three machines with nothing on them to GFS2: what it tells an operator to type is read from it, and
+# typed, in machines that boot with systemd as Debian does, have Debian's units and udev, and keep what is written to
+# their disk. Then its last step: the power of one is pulled, and switched on again, and all is back by itself. Then
+# one is switched off in the usual way, and the array is stopped.
+#
+# Not as there: packages come from this machine; ddraid is built on this machine, by the guide's commands, and installed in
+# each; the driver is built in one, and copied; one machine more offers all three disks, at three addresses.
+set -u
+export LAB_BARE=yes LAB_INIT=systemd
+# shellcheck source=tests/cluster/lib.sh
+. "$(dirname "$0")/../lib.sh"
+# shellcheck source=tests/cluster/disk.sh
+. "$(dirname "$0")/../disk.sh"
+disk_requires
+for p in dkms mkfs.gfs2 /usr/lib/sftp-server /lib/systemd/systemd; do
+	command -v "$p" >/dev/null || { echo "skipped: no $p (tools/deps --lab)"; exit 77; }
+done
+guide=$CLUSTER_SRC/doc/operating.md
+ARRAY_MEMBERS=(1 2 3)
+MEMBER_SIZE=64M
+names=(- a b c)
+
+eval "lib_$(declare -f fail)"
+fail() {
+	local n
+	for n in 1 2 3 4; do
+		! cluster_alive "node$n.init" || node_exec "$n" journalctl -b --no-pager >"$CLUSTER_DIR/node$n/log/journal" 2>&1
+	done
+	lib_fail "$@"
+}
+
+# block SECTION NUMBER: the commands there, with this cluster's addresses.
+block() {
+	awk -v section="$1" -v number="$2" '
+		/^## / { here = index($0, section) == 4; count = 0; inside = 0 }
+		here && /^\t/ { if (!inside) count++; inside = 1; if (count == number) print substr($0, 2); next }
+		{ inside = 0 }' "$guide" |
+		sed -e 's/10\.0\.0\./10.77.0./g; s/10\.0\.1\./10.77.1./g' \
+			-e "s|AGENT|$CLUSTER_SRC/tests/lib/fence_lab|" | grep . || fail "doc/operating.md: no commands $2 in '$1'"
+}
+
+# type_in N SECTION NUMBER: on node N, in the folder of the sources. What it said is in CLUSTER_DIR/typed.N.
+type_in() {
+	local file=$CLUSTER_DIR/typed.$1.sh
+	block "$2" "$3" >"$file" || exit 1
+	node_exec "$1" sh -c "cd $sources && set -e && . $file" >"$CLUSTER_DIR/typed.$1" 2>&1
+}
+# typed N SECTION NUMBER: and it must end well.
+typed() {
+	type_in "$@" || fail "node $1: $(cat "$CLUSTER_DIR/typed.$1.sh"): $(tail -n 20 "$CLUSTER_DIR/typed.$1")"
+}
+typed_on_all() {
+	local n pids=()
+	for n in 1 2 3; do
+		typed "$n" "$1" "$2" &
+		pids+=($!)
+	done
+	for n in "${pids[@]}"; do
+		wait "$n" || exit 1
+	done
+}
+said() { # N TEXT
+	grep -q -- "$2" "$CLUSTER_DIR/typed.$1"
+}
+# says N TEXT SECTION NUMBER: until it does.
+says() {
+	type_in "$1" "$3" "$4" && said "$1" "$2"
+}
+
+ctl() {
+	local n=$1
+	shift
+	node_exec "$n" timeout "$(patience 40)" ddraidctl "${@//vol0/data}"
+}
+mounted() {
+	node_exec "$1" mountpoint -q /srv 2>/dev/null
+}
+written() { # N FILE
+	node_exec "$1" sh -c "date >/srv/$2 && sync /srv/$2"
+}
+
+# The programs, as step 2 has it, while the machines boot; once for a state of the sources.
+sources=$LAB_CACHE/guide/ddraid
+build() {
+	local at=$LAB_CACHE/guide made
+	mkdir -p "$at"
+	tar -C "$CLUSTER_SRC" --sort=name --mtime=@0 --exclude=./.git --exclude='./build*' --exclude='*.[oa]' --exclude=./autom4te.cache --exclude=./tests/cluster/scenarios -cf "$at/sources.tar" .
+	made=$(sha256sum <"$at/sources.tar")
+	[ "$(cat "$at/made" 2>/dev/null)" != "$made" ] || return 0
+	rm -rf "$sources" "$at/installed" "$at/made"
+	mkdir "$sources"
+	tar -C "$sources" -xf "$at/sources.tar"
+	cd "$sources"
+	[ ! -e Makefile ] || make -s distclean
+	(block "2. Programs" 2 | sed "s|make install|make install DESTDIR=$at/installed|") >"$at/typed"
+	sh -ec ". $at/typed"
+	tar -C "$at/installed" -cf "$at/installed.tar" .
+	echo "$made" >"$at/made"
+}
+
+(set -e; flock 8; build) >"${CLUSTER_TMP:-/tmp}/guide.out" 2>&1 </dev/null 8>"$LAB_CACHE/guide.lock" &
+building=$!
+cluster_up 4 || exit 1
+ARRAY_NODES=3
+step "four machines have booted"
+wait $building || fail "step 2: $(tail -n 20 "${CLUSTER_TMP:-/tmp}/guide.out")"
+rm -f "${CLUSTER_TMP:-/tmp}/guide.out"
+step "ddraid is built"
+shims="mkdir -p /usr/local/sbin; { echo '#!/bin/sh'; echo 'shift; dpkg-query -W \"\$@\" || exit; for p; do [ \$p != dlm-controld ] || systemctl enable --now dlm || :; done'; } >/usr/local/sbin/apt-get; chmod +x /usr/local/sbin/apt-get"
+ssh-keygen -q -t ed25519 -N '' -f "$CLUSTER_DIR/nodes_key" || fail "ssh-keygen"
+for n in 1 2 3; do
+	node_exec $n tar -C / -m --keep-directory-symlink -xf "$LAB_CACHE/guide/installed.tar" || fail "install"
+	node_exec $n sh -c "$shims; echo ${names[$n]} >/etc/hostname; hostname ${names[$n]}
+		printf '%s\n' '10.77.0.1 a' '10.77.0.2 b' '10.77.0.3 c' >>/etc/hosts
+		cp $CLUSTER_DIR/key /root/.ssh/id_harness; cp $CLUSTER_DIR/nodes_key /root/.ssh/id_ed25519; chmod go= /root/.ssh/*
+		printf '%s\n' 'Host b' 'HostName 10.78.0.2' 'IdentityFile /root/.ssh/id_harness' 'Host c' 'HostName 10.78.0.3' \
+			'IdentityFile /root/.ssh/id_harness' 'Host 10.77.1.*' 'HostName 10.78.0.4' 'Host *' 'StrictHostKeyChecking no' \
+			'LogLevel ERROR' >/root/.ssh/config
+		systemctl daemon-reload" || fail "node $n"
+done
+node_exec 4 sh -c "$shims; systemctl stop corosync; cp $CLUSTER_SRC/cluster-conf/ddraid-export /tmp/
+	printf 'command=\"/usr/local/sbin/ddraid-export ssh\" %s\n' '$(cat "$CLUSTER_DIR/nodes_key.pub")' >>/root/.ssh/authorized_keys" || fail "the disks' machine"
+for i in "${ARRAY_MEMBERS[@]}"; do
+	mkdir "$CLUSTER_DIR/exporter$i" && truncate -s "$MEMBER_SIZE" "$(exporter_disk "$i")" || fail "disk $i"
+	block "1. Disks" 1 | sed "s|sdb|sd$i|; s|/dev/disk/by-id/DISK|$(exporter_disk "$i")|; s|10809|10.77.1.$i:10809|" >"$CLUSTER_DIR/disk.sh"
+	node_exec 4 sh -ec "ip addr add 10.77.1.$i/16 dev eth0; cd /tmp; . $CLUSTER_DIR/disk.sh" >"$CLUSTER_DIR/disk.out" 2>&1 || fail "step 1: $(cat "$CLUSTER_DIR/disk.out")"
+done
+step "ddraid is installed"
+
+typed 1 "3. corosync" 1
+typed_on_all "3. corosync" 2
+within 20 "three votes" says 2 "Total votes: *3" "3. corosync" 3
+said 2 "Quorate: *Yes" || fail "quorum: $(cat "$CLUSTER_DIR/typed.2")"
+step "corosync"
+typed_on_all "4. Fencing" 1
+typed_on_all "4. Fencing" 2
+[ ! -s "$CLUSTER_DIR/typed.1" ] || fail "fence-exports --admit says $(cat "$CLUSTER_DIR/typed.1")"
+typed_on_all "5. The DLM" 1
+typed_on_all "5. The DLM" 2
+within 20 "all in the DLM's cluster" says 3 "^node 1 M" "5. The DLM" 3
+step "the DLM"
+typed_on_all "6. The array" 1
+typed 1 "6. The array" 2
+said 1 "locks.*DLM" || fail "create: $(cat "$CLUSTER_DIR/typed.1")"
+step "the array"
+typed 1 "7. The driver" 1
+node_exec 1 sh -c 'cd / && tar -cf - lib/modules/*/updates lib/modules/*/modules.*' >"$CLUSTER_DIR/driver.tar" || fail "the driver is not in /lib/modules"
+for n in 2 3; do
+	node_exec $n tar -C / --keep-directory-symlink -xf "$CLUSTER_DIR/driver.tar" || fail "the driver on node $n"
+done
+typed_on_all "7. The driver" 2
+said 3 "^/dev/ddraid/data .*, by shim" || fail "attach says $(cat "$CLUSTER_DIR/typed.3")"
+step "the driver"
+typed 2 "8. GFS2" 1 < <(yes)
+typed_on_all "8. GFS2" 2
+for n in 1 2 3; do
+	written $n first.$n || fail "node $n can't write"
+done
+step "GFS2"
+
+refused() {
+	node_exec 4 ddraid-export list | grep -q "^refused: 10.77.0.3"
+}
+node_kill 3
+began=${EPOCHREALTIME/[.,]/}
+within 20 "status tells of the fence" says 1 "fenced" "9. Try it" 1
+within 60 "node 1 writes" written 1 second.1
+measured "written again $(((${EPOCHREALTIME/[.,]/} - began) / 1000)) ms after the power of another was pulled"
+refused || fail "the disks do not refuse node 3: $(node_exec 4 ddraid-export list)"
+! said 1 "wait fencing" || fail "$(cat "$CLUSTER_DIR/typed.1")"
+step "node 3 is switched on"
+node_start 3 || fail "node 3 does not boot"
+within 60 "node 3 mounts it by itself" mounted 3
+node_exec 3 cat /srv/first.3 /srv/second.1 >/dev/null || fail "files are missing"
+! refused || fail "node 3 is back, and refused"
+step "node 2 is switched off in the usual way"
+off=$SECONDS
+node_exec 2 systemctl poweroff
+within 40 "node 2 is off" cluster_gone node2.init
+measured "its orderly end took $((SECONDS - off)) s"
+written 1 third.1 || fail "node 1 can't write"
+! node_exec 4 ddraid-export list | grep refused && [ "$(grep -c . "$CLUSTER_DIR/power.log")" = 1 ] ||
+	fail "an orderly end was taken for a death: $(cat "$CLUSTER_DIR/power.log")"
+step "the end"
+typed 1 "When something breaks" 1
+typed 3 "When something breaks" 1
+typed 1 "When something breaks" 2
+members_check --strict --compare-left-out || fail "the members: $(raw 'r["problems"]')"
+cluster_down || exit 1
+exit 0
