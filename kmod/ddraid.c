@@ -1192,6 +1192,8 @@ static void __exit dd_exit(void)
 	/* Does all removals first. */
 	destroy_workqueue(dd_wq);
 	wait_event(dd_freed, !atomic_read(&dd_live));
+	/* Who has freed the last one may still be in dd_free, on its way out, or wake us there. */
+	synchronize_rcu_tasks();
 	unregister_blkdev(dd_major, "ddraid");
 	ida_destroy(&dd_indexes);
 }
