@@ -138,6 +138,14 @@ static bool dd_serves(const struct dd_disk *disk, struct request *rq)
 	}
 }
 
+/* The block layer sees to it; a daemon may count in blocks, with buffers of that size. */
+static bool dd_aligned(const struct dd_disk *disk, struct request *rq)
+{
+	u64 both = (u64)blk_rq_pos(rq) << SECTOR_SHIFT | blk_rq_bytes(rq);
+
+	return req_op(rq) == REQ_OP_FLUSH || !(both & (disk->is.logical_block - 1));
+}
+
 static blk_status_t dd_queue_rq(struct blk_mq_hw_ctx *hctx, const struct blk_mq_queue_data *bd)
 {
 	struct dd_queue *q = hctx->driver_data;
@@ -146,7 +154,7 @@ static blk_status_t dd_queue_rq(struct blk_mq_hw_ctx *hctx, const struct blk_mq_
 	struct dd_rq *r = blk_mq_rq_to_pdu(rq);
 	bool first;
 
-	if (!dd_serves(disk, rq))
+	if (!dd_serves(disk, rq) || !dd_aligned(disk, rq))
 		return BLK_STS_IOERR;
 	spin_lock(&q->lock);
 	if (q->failing || WARN_ON_ONCE(q->tag[rq->tag])) {
