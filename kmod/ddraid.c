@@ -1065,10 +1065,14 @@ static int dd_status(struct dd_session *s, struct ddraid_status __user *arg)
 static int dd_control_open(struct inode *inode, struct file *file)
 {
 	struct dd_session *s;
+	unsigned int noio;
 
 	if (!capable(CAP_SYS_ADMIN))
 		return -EPERM;
+	/* Under misc_mtx, for which the open of a disk's next daemon may have to wait. */
+	noio = memalloc_noio_save();
 	s = kvzalloc(sizeof(*s), GFP_KERNEL);
+	memalloc_noio_restore(noio);
 	if (!s)
 		return -ENOMEM;
 	mutex_init(&s->mutex);
