@@ -104,7 +104,8 @@ static DEFINE_MUTEX(dd_mutex);
 static LIST_HEAD(dd_disks);
 static DEFINE_IDA(dd_indexes);
 static int dd_major;
-static struct workqueue_struct *dd_wq; /* removals, and ends of patience */
+static struct workqueue_struct *dd_wq;	    /* removals, which may wait for other disks' I/O */
+static struct workqueue_struct *dd_away_wq; /* ends of patience, which must not wait for them */
 /* For all disks: an answer never fits another disk's request. */
 static atomic64_t dd_pass;
 static atomic_t dd_live; /* disks whose memory is not freed */
@@ -559,7 +560,7 @@ static void dd_set_away(struct dd_disk *disk, unsigned int ms)
 	if (rcu_access_pointer(disk->session) || disk->gone)
 		return;
 	if (ms)
-		mod_delayed_work(dd_wq, &disk->away, msecs_to_jiffies(ms));
+		mod_delayed_work(dd_away_wq, &disk->away, msecs_to_jiffies(ms));
 	else
 		cancel_delayed_work(&disk->away);
 }
@@ -1173,8 +1174,11 @@ static int __init dd_init(void)
 	BUILD_BUG_ON(sizeof(struct ddraid_exchange) != 32);
 
 	dd_wq = alloc_workqueue("ddraid", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
-	if (!dd_wq)
-		return -ENOMEM;
+	dd_away_wq = alloc_workqueue("ddraid-away", WQ_MEM_RECLAIM, 0);
+	if (!dd_wq || !dd_away_wq) {
+		err = -ENOMEM;
+		goto no_queues;
+	}
 	dd_major = register_blkdev(0, "ddraid");
 	if (dd_major < 0) {
 		err = dd_major;
@@ -1185,7 +1189,11 @@ static int __init dd_init(void)
 		return 0;
 	unregister_blkdev(dd_major, "ddraid");
 no_major:
-	destroy_workqueue(dd_wq);
+no_queues:
+	if (dd_away_wq)
+		destroy_workqueue(dd_away_wq);
+	if (dd_wq)
+		destroy_workqueue(dd_wq);
 	return err;
 }
 
@@ -1203,6 +1211,7 @@ static void __exit dd_exit(void)
 	mutex_unlock(&dd_mutex);
 	/* Does all removals first. */
 	destroy_workqueue(dd_wq);
+	destroy_workqueue(dd_away_wq);
 	wait_event(dd_freed, !atomic_read(&dd_live));
 	/* Who has freed the last one may still be in dd_free, on its way out, or wake us there. */
 	synchronize_rcu_tasks();
