@@ -31,6 +31,7 @@
 #include <linux/blk-mq.h>
 #include <linux/blkdev.h>
 #include <linux/ctype.h>
+#include <linux/highmem.h>
 #include <linux/idr.h>
 #include <linux/list.h>
 #include <linux/miscdevice.h>
@@ -320,6 +321,8 @@ static int dd_copy_data(struct request *rq, u64 at, bool to_user)
 			n = copy_page_to_iter(bv.bv_page, bv.bv_offset, bv.bv_len, &iter);
 		else
 			n = copy_page_from_iter(bv.bv_page, bv.bv_offset, bv.bv_len, &iter);
+		if (!to_user)
+			flush_dcache_page(bv.bv_page);
 		if (n != bv.bv_len)
 			return -EFAULT;
 		cond_resched();
