@@ -720,6 +720,10 @@ static int dd_add_disk(struct dd_disk *disk)
 	gd->major = dd_major;
 	gd->first_minor = disk->index;
 	gd->minors = 1;
+	/*
+	 * Not only for want of partitions: to look for them is to read, in this ATTACH, whose
+	 * caller is who would have to answer.
+	 */
 	gd->flags |= GENHD_FL_NO_PART;
 	gd->fops = &dd_fops;
 	gd->private_data = disk;
