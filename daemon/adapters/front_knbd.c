@@ -526,7 +526,15 @@ static void front_knbd_reset(struct front *front)
 	if (f->state == KNBD_SHUT)
 		return;
 	f->state = KNBD_SHUT;
-	/* First the kernel: it must not send again what is failed now. */
+	/*
+	 * First our end. The kernel's disconnect waits for the mutex of whoever sends to us, and
+	 * that one for room in a socket that we don't read while all slots are taken: for ever. The
+	 * kernel can't send again meanwhile what was on its way: this was its only connection, it
+	 * waits for another one, and disconnect makes that wait fail. What the sink has ends there:
+	 * nothing of it is answered.
+	 */
+	if (f->client)
+		nbd_client_cut(f->client);
 	err = disconnect(f, f->index);
 	if (err)
 		nbd_log(&f->shared, NULL, LOG_ERR, "%s can't be disconnected: %s", f->device,
@@ -535,8 +543,6 @@ static void front_knbd_reset(struct front *front)
 		nbd_log(&f->shared, NULL, LOG_NOTICE, "%s is disconnected: opens of it fail",
 			f->device);
 	f->shared.stats.dropped++;
-	if (f->client)
-		nbd_client_cut(f->client);
 }
 
 static int front_knbd_remove(struct front *front)
