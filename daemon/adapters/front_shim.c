@@ -260,8 +260,11 @@ static void io_handed(struct front_shim *f, const struct ddraid_request *req)
 {
 	struct shim_io *io = f->free;
 
-	/* The driver is the kernel: what it says is so. */
+	/* The driver is the kernel: what it says is so. Half a block would go over the end of its
+	 * room in the arena. */
 	assert(io && req->op <= DDRAID_ZEROES);
+	assert(req->offset % DDR_BLOCK_BYTES == 0 && req->bytes % DDR_BLOCK_BYTES == 0);
+	assert(req->op > DDRAID_WRITE || (req->bytes && req->bytes <= DDRAID_IO_MAX));
 	f->free = io->next;
 	f->held++;
 	io->req = *req;
