@@ -12,8 +12,8 @@
  * may take over what waits only if no node can have taken this one for removed meanwhile, for
  * then the consumer may run elsewhere by now. It may, if all of this is so:
  *
- * - The device has the name that the note has: the incarnation that made it (front_export.life).
- *   The note, NAME.life in the run directory, is written by whoever serves.
+ * - The device has the name that the note has (front_export.life): a random one, of the life that
+ *   made it. The note, NAME.life in the run directory, is written by whoever serves.
  * - The ring is the one of the note: corosync has installed no other membership since the last
  *   life was, by the note, one of those who serve in it. So nobody was in a quorate view without
  *   this node.
@@ -34,6 +34,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -86,7 +87,7 @@ static void note_write(struct array *a)
 	note_path(a, fresh, ".new");
 	f = fopen(fresh, "we");
 	if (f) {
-		bad = fprintf(f, "%" PRIu64 " %" PRIu32 " %" PRIu64 "\n", a->disk.heir.inc,
+		bad = fprintf(f, "%" PRIu64 " %" PRIu32 " %" PRIu64 "\n", a->disk.heir.life,
 			      a->disk.ring.rep, a->disk.ring.seq) < 0;
 		if (!(fclose(f) || bad) && !rename(fresh, path))
 			return;
@@ -115,9 +116,9 @@ void disk_loaded(struct array *a)
 	f = fopen(path, "re");
 	if (!f)
 		return;
-	if (fscanf(f, "%" SCNu64 " %" SCNu32 " %" SCNu64, &d->heir.inc, &d->heir.ring.rep,
+	if (fscanf(f, "%" SCNu64 " %" SCNu32 " %" SCNu64, &d->heir.life, &d->heir.ring.rep,
 		   &d->heir.ring.seq) != 3)
-		d->heir.inc = 0;
+		d->heir.life = 0;
 	fclose(f);
 	d->heir.acked = a->rec.record.acked;
 	d->heir.clean = a->rec.clean;
@@ -137,7 +138,7 @@ static bool epoch_missed(const struct disk *d, const struct epoch *e)
 
 static void heir_none(struct array *a, const char *because)
 {
-	if (a->disk.heir.inc)
+	if (a->disk.heir.life)
 		array_say(a, LOG_NOTICE, "opens of this node's last life don't go on: %s", because);
 	memset(&a->disk.heir, 0, sizeof(a->disk.heir));
 	note_remove(a);
@@ -163,7 +164,7 @@ void disk_step(struct array *a, const struct event *ev)
 {
 	if (ev->type == EV_VIEW)
 		a->disk.ring = ev->view.ring;
-	if (a->disk.heir.inc && !a->disk.heir.judged)
+	if (a->disk.heir.life && !a->disk.heir.judged)
 		heir_judge(a);
 }
 
@@ -299,6 +300,25 @@ static void disk_load(struct array *a)
 	mailbox_post(&a->env.worker->box, &l->task, load_work);
 }
 
+/*
+ * A name that no device has, and no note had: whose it is must wait for nobody's, and have nothing
+ * done that another life was to do. Not the incarnation and a count: after a clock that was set
+ * back the next incarnation is the last one and 1, which is what the last one's second device was
+ * called. It is kept nowhere before the device has it: whoever dies between the two leaves a device
+ * without a note, which nobody goes on with.
+ */
+static uint64_t life_name(void)
+{
+	uint64_t name;
+
+	do {
+		ssize_t n = getrandom(&name, sizeof(name), 0);
+
+		assert(n == (ssize_t)sizeof(name)); /* never less, of so few bytes */
+	} while (!name);
+	return name;
+}
+
 static void disk_serve(struct array *a)
 {
 	struct disk *d = &a->disk;
@@ -306,14 +326,14 @@ static void disk_serve(struct array *a)
 	char why[FRONT_WHY_BYTES];
 	int err;
 
-	if (d->heir.inc && !d->heir.ours && !ring_same(&d->heir.ring, &d->ring))
+	if (d->heir.life && !d->heir.ours && !ring_same(&d->heir.ring, &d->ring))
 		heir_none(a, "the cluster's membership has changed since, and whether without this "
 			     "node is not known");
-	if (!d->heir.inc)
-		d->heir.inc = a->inc + d->made++; /* each has a name of its own */
+	if (!d->heir.life)
+		d->heir.life = life_name();
 	d->heir.ours = d->heir.judged = true;
 	pump_export(a, engine_geo(a->e), &ex);
-	ex.life = d->heir.inc;
+	ex.life = d->heir.life;
 	err = front_serve(d->front, &ex, why);
 	if (err) {
 		disk_failed(a, err, why);
@@ -364,7 +384,7 @@ void disk_removed(struct array *a)
 {
 	heir_none(a, "it was removed");
 	a->disk.heir.judged = true;
-	a->disk.retry_us = a->disk.made = 0;
+	a->disk.retry_us = 0;
 	if (!a->disk.front)
 		return;
 	link_remove(a);
@@ -476,7 +496,7 @@ static void detach_run(struct array *a, struct array_attach *q)
 	}
 	disk_answer(a, -ECANCELED, "it was detached meanwhile");
 	a->live.attach = ATTACH_NONE;
-	d->heir.inc = 0;
+	d->heir.life = 0;
 	note_remove(a);
 	front_drop(d);
 	answer(a, q, 0, "");

@@ -81,13 +81,12 @@ struct disk {
 	struct ring ring, noted; /* the group's; the one that the note has */
 	/* Whose opens may go on, and what must be true for that. */
 	struct {
-		uint64_t inc; /* front_export's life; 0: nobody's */
+		uint64_t life; /* front_export's; 0: nobody's */
 		struct ring ring;
 		struct epoch acked, proposed;
 		bool clean, judged;
 		bool ours; /* this life has decided */
 	} heir;
-	uint32_t made; /* devices, by this life */
 };
 
 struct array {
