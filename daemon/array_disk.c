@@ -100,6 +100,26 @@ static void note_write(struct array *a)
 	note_remove(a);
 }
 
+static bool is_there(const struct disk *d)
+{
+	return d->front && front_device(d->front);
+}
+
+/* What is left of a device that nobody is to go on with; tried until it works. */
+static void left_end(struct array *a)
+{
+	struct disk *d = &a->disk;
+	char why[FRONT_WHY_BYTES] = "";
+	int err = attach_discard(&a->live, true, why);
+
+	d->left = err != 0;
+	/* BUSY: the earlier daemon has not quite ended. */
+	d->left_us = loop_now_us(a->loop) + (err == -EBUSY ? BUSY_US : AGAIN_US);
+	if (err && strcmp(d->left_why, why) != 0)
+		array_say(a, LOG_ERR, "whoever has its last device open goes on waiting: %s", why);
+	snprintf(d->left_why, sizeof(d->left_why), "%s", err ? why : "");
+}
+
 static bool ring_same(const struct ring *x, const struct ring *y)
 {
 	return x->rep == y->rep && x->seq == y->seq;
@@ -113,6 +133,7 @@ void disk_loaded(struct array *a)
 
 	memset(&d->heir, 0, sizeof(d->heir));
 	note_path(a, path, "");
+	d->left = true;
 	f = fopen(path, "re");
 	if (!f)
 		return;
@@ -120,6 +141,9 @@ void disk_loaded(struct array *a)
 		   &d->heir.ring.seq) != 3)
 		d->heir.life = 0;
 	fclose(f);
+	d->left = !d->heir.life;
+	if (d->left)
+		note_remove(a);
 	d->heir.acked = a->rec.record.acked;
 	d->heir.clean = a->rec.clean;
 }
@@ -136,12 +160,25 @@ static bool epoch_missed(const struct disk *d, const struct epoch *e)
 	return epoch_cmp(e, prop) || e->num != acked->num + 1;
 }
 
-static void heir_none(struct array *a, const char *because)
+static void heir_forget(struct array *a, const char *because)
 {
 	if (a->disk.heir.life)
 		array_say(a, LOG_NOTICE, "opens of this node's last life don't go on: %s", because);
 	memset(&a->disk.heir, 0, sizeof(a->disk.heir));
 	note_remove(a);
+}
+
+/*
+ * The note goes first: who dies between the two leaves a device without one, and no life takes up
+ * what waits in it; the next one ends it here as well (disk_loaded). What waits fails now, not when
+ * the array serves: that may be never, and its consumers could not even be killed. It can't have
+ * become another's meanwhile: this daemon is the only one on this node, and serves nothing yet.
+ */
+static void heir_none(struct array *a, const char *because)
+{
+	heir_forget(a, because);
+	if (!is_there(&a->disk))
+		left_end(a);
 }
 
 static void heir_judge(struct array *a)
@@ -205,11 +242,6 @@ static void link_remove(const struct array *a)
 static void disk_log(void *arg, int priority, const char *text)
 {
 	array_say(arg, priority, "disk: %s", text);
-}
-
-static bool is_there(const struct disk *d)
-{
-	return d->front && front_device(d->front);
 }
 
 /* Nothing of it is at the sink any more: it can be closed, for another way or for good. */
@@ -340,6 +372,7 @@ static void disk_serve(struct array *a)
 		return;
 	}
 	d->why[0] = '\0';
+	d->left = false; /* it made way */
 	d->retry_us = loop_now_us(a->loop) + LOST_US;
 	note_write(a);
 	link_make(a);
@@ -358,6 +391,8 @@ void disk_advance(struct array *a)
 		front_drop(d);
 		return;
 	}
+	if (d->left && !is_there(d) && loop_now_us(a->loop) >= d->left_us)
+		left_end(a);
 	if (d->asked && loop_now_us(a->loop) - d->asked_us > ASKED_US) {
 		disk_failed(a, -ETIMEDOUT, "the array does not serve on this node: see its status");
 		return;
@@ -382,13 +417,20 @@ void disk_advance(struct array *a)
 
 void disk_removed(struct array *a)
 {
-	heir_none(a, "it was removed");
-	a->disk.heir.judged = true;
-	a->disk.retry_us = 0;
-	if (!a->disk.front)
-		return;
-	link_remove(a);
-	front_reset(a->disk.front);
+	struct disk *d = &a->disk;
+	bool there = is_there(d);
+
+	/* The note first, as in heir_none. */
+	heir_forget(a, "it was removed");
+	d->heir.judged = true;
+	d->retry_us = 0;
+	if (d->front) {
+		link_remove(a);
+		front_reset(d->front);
+	}
+	/* One that this life has not served yet, or has lost: its consumers are as removed. */
+	if (!there)
+		left_end(a);
 }
 
 int disk_stop(struct array *a, enum array_stop_how how)

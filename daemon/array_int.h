@@ -87,6 +87,9 @@ struct disk {
 		bool clean, judged;
 		bool ours; /* this life has decided */
 	} heir;
+	bool left; /* what an earlier life left, if anything, is yet to be ended */
+	uint64_t left_us;
+	char left_why[FRONT_WHY_BYTES];
 };
 
 struct array {

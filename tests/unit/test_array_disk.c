@@ -22,14 +22,17 @@ static char device[] = "/dev/null-disk";
 
 static struct {
 	struct front front;
-	bool serving, held;
+	bool serving, held, lost;
 	uint64_t life;  /* of what is open, 0 = nothing */
 	uint64_t first; /* of what the first life made */
 	unsigned ended; /* opens that failed */
 	unsigned opens;
+	unsigned discards;
+	int discard_err;
 } fake;
 
 static struct front_ops fake_ops;
+static bool note_there(void);
 
 static int fake_open(const struct front_cfg *cfg, struct front **out, char *why)
 {
@@ -62,6 +65,8 @@ static void fake_complete(struct front *f, uint64_t tag, int err)
 static void fake_reset(struct front *f)
 {
 	(void)f;
+	if (fake.lost)
+		return;
 	fake.ended += fake.life != 0;
 	fake.life = 0;
 	fake.serving = false;
@@ -162,12 +167,18 @@ int attach_driver(enum attach_via via, char why[FRONT_WHY_BYTES])
 	return 0;
 }
 
-/* Nothing is ever left. */
 int attach_discard(const struct store_array *desc, bool force, char why[FRONT_WHY_BYTES])
 {
 	(void)desc;
-	(void)force;
-	(void)why;
+	fake.discards++;
+	/* Never one that is served, nor before it is known for good that nobody goes on with it. */
+	CHECK(!fake.serving);
+	CHECK(!force || !note_there());
+	snprintf(why, FRONT_WHY_BYTES, "it can't be ended");
+	if (fake.discard_err)
+		return fake.discard_err;
+	fake.ended += fake.life != 0;
+	fake.life = 0;
 	return 0;
 }
 
@@ -462,6 +473,88 @@ TEST(a_node_that_was_removed_opens_anew)
 	CHECK(fake.life != fake.first);
 	CHECK(note_there());
 	killed();
+	end();
+}
+
+/* Its consumers' requests wait in the kernel; they must not wait for a node that can't come back.
+ */
+TEST(what_waits_fails_when_the_others_have_gone_on_though_nobody_serves_yet)
+{
+	first_life();
+	killed();
+	life(101, false, 5);
+	ring(7);
+	map_is(6, 2);
+	CHECK(!now.io_allowed && !fake.serving);
+	CHECK_EQ_U64(fake.ended, 1);
+	serves();
+	CHECK_EQ_U64(fake.ended, 1);
+	end();
+}
+
+TEST(what_waits_fails_when_the_node_is_removed_before_it_has_served_it)
+{
+	first_life();
+	killed();
+	life(101, false, 5);
+	ring(7);
+	disk_removed(a);
+	CHECK(!note_there());
+	CHECK_EQ_U64(fake.ended, 1);
+	serves();
+	CHECK_EQ_U64(fake.ended, 1);
+	end();
+}
+
+/* The driver has taken its session from it: the front-end knows no device any more. */
+TEST(what_waits_fails_when_the_node_is_removed_after_it_has_lost_it)
+{
+	first_life();
+	fake.serving = false;
+	fake.lost = true;
+	disk_removed(a);
+	CHECK_EQ_U64(fake.ended, 1);
+	end();
+}
+
+TEST(what_waits_and_can_not_be_failed_is_tried_again)
+{
+	first_life();
+	killed();
+	life(101, false, 5);
+	ring(7);
+	fake.discard_err = -EBUSY;
+	fake.discards = 0;
+	map_is(6, 2);
+	CHECK_EQ_U64(fake.ended, 0);
+	CHECK_EQ_INT(fake.discards, 1);
+	disk_advance(a); /* not at once */
+	CHECK_EQ_INT(fake.discards, 1);
+	a->disk.left_us = 0;
+	fake.discard_err = 0;
+	disk_advance(a);
+	CHECK_EQ_U64(fake.ended, 1);
+	a->disk.left_us = 0;
+	disk_advance(a);
+	CHECK_EQ_INT(fake.discards, 2);
+	end();
+}
+
+/* The one that removed the note died before it had ended the device. */
+TEST(a_device_without_a_note_is_ended_by_who_finds_it)
+{
+	first_life();
+	killed();
+	fake.discard_err = -EBUSY;
+	life(101, false, 5);
+	ring(7);
+	map_is(6, 2);
+	killed();
+	fake.discard_err = 0;
+	life_of(102, false, (struct epoch){6, 2});
+	ring(7);
+	disk_advance(a);
+	CHECK_EQ_U64(fake.ended, 1);
 	end();
 }
 
