@@ -20,8 +20,8 @@
  * request timeout; of a single one with no such timeout it only says so in its log. An array may
  * hold requests for longer.
  *
- * The kernel does not tell who has the device open. front_remove looks for who that may be:
- * descriptors, mounts, swap, devices on top. One that opens it in that very moment finds it gone.
+ * The kernel does not tell who has the device open. front_remove looks for who that may be
+ * (dev_open.h). One that opens it in that very moment finds it gone.
  */
 #include <assert.h>
 #include <ctype.h>
@@ -36,11 +36,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <syslog.h>
 #include <unistd.h>
 
+#include "daemon/adapters/dev_open.h"
 #include "daemon/adapters/nbd_client.h"
 #include "daemon/ports/front.h"
 
@@ -52,6 +51,7 @@
 #define SERVER_FLAGS (1u << 0 | 1u << 2 | 1u << 3 | 1u << 5)
 #define IO_TIMEOUT_MS 10000u
 #define BUFFER_BYTES (1 << 20) /* of the sockets */
+#define LOOK_MS 500u /* the engine's thread waits so long for who has it open, never longer */
 
 enum knbd_state { KNBD_SHUT, KNBD_SERVING, KNBD_HELD };
 
@@ -129,94 +129,6 @@ static bool device_next(DIR *dir, const char *prefix, size_t bytes, uint32_t *in
 			return true;
 	}
 	return false;
-}
-
-/* ---- who has it open ------------------------------------------------------------------------ */
-
-/* How many lines of a table of the kernel's begin with, or have as a word, this device. */
-static uint32_t lines_with(const char *path, const char *word)
-{
-	FILE *f = fopen(path, "re");
-	char line[4096];
-	uint32_t n = 0;
-
-	while (f && fgets(line, sizeof(line), f)) {
-		for (char *save, *w = strtok_r(line, " \t\n", &save); w;
-		     w = strtok_r(NULL, " \t\n", &save)) {
-			if (!strcmp(w, word)) {
-				n++;
-				break;
-			}
-		}
-	}
-	if (f)
-		fclose(f);
-	return n;
-}
-
-static uint32_t entries(const char *path)
-{
-	DIR *dir = opendir(path);
-	struct dirent *d;
-	uint32_t n = 0;
-
-	while (dir && (d = readdir(dir)))
-		n += d->d_name[0] != '.';
-	if (dir)
-		closedir(dir);
-	return n;
-}
-
-/* Mounts, swap, devices on top. */
-static uint32_t kernel_opens(const struct front_knbd *f)
-{
-	char path[64], number[32];
-	struct stat st;
-
-	snprintf(path, sizeof(path), "/sys/block/nbd%u/holders", f->index);
-	if (stat(f->device, &st) < 0)
-		return 0;
-	snprintf(number, sizeof(number), "%u:%u", major(st.st_rdev), minor(st.st_rdev));
-	return entries(path) + lines_with("/proc/self/mountinfo", number) +
-	       lines_with("/proc/swaps", f->device);
-}
-
-static uint32_t fds_of(const char *pid, dev_t device)
-{
-	char path[64];
-	DIR *dir;
-	struct dirent *d;
-	struct stat st;
-	uint32_t n = 0;
-
-	snprintf(path, sizeof(path), "/proc/%.20s/fd", pid);
-	dir = opendir(path);
-	while (dir && (d = readdir(dir))) {
-		if (d->d_name[0] != '.' && !fstatat(dirfd(dir), d->d_name, &st, 0))
-			n += S_ISBLK(st.st_mode) && st.st_rdev == device;
-	}
-	if (dir)
-		closedir(dir);
-	return n;
-}
-
-static uint32_t process_opens(const struct front_knbd *f)
-{
-	struct stat st;
-	struct dirent *d;
-	uint32_t n = 0;
-	DIR *dir;
-
-	if (stat(f->device, &st) < 0)
-		return 0;
-	dir = opendir("/proc");
-	while (dir && (d = readdir(dir))) {
-		if (isdigit((unsigned char)d->d_name[0]))
-			n += fds_of(d->d_name, st.st_rdev);
-	}
-	if (dir)
-		closedir(dir);
-	return n;
 }
 
 /* ---- netlink -------------------------------------------------------------------------------- */
@@ -545,13 +457,19 @@ static void front_knbd_reset(struct front *front)
 	f->shared.stats.dropped++;
 }
 
+/* For an operator who can ask again: what is not known in time counts as open. */
+static bool is_open(const char *device)
+{
+	return dev_open_look(device, LOOK_MS) != 0;
+}
+
 static int front_knbd_remove(struct front *front)
 {
 	struct front_knbd *f = knbd_of(front);
 
 	if (f->state == KNBD_SHUT)
 		return 0;
-	if (kernel_opens(f) || process_opens(f))
+	if (is_open(f->device))
 		return -EBUSY;
 	front_knbd_reset(front);
 	return 0;
@@ -576,7 +494,7 @@ static void front_knbd_stats(const struct front *front, struct front_stats *st)
 	const struct front_knbd *f = (const struct front_knbd *)(const void *)front;
 
 	*st = f->shared.stats;
-	st->clients = f->state == KNBD_SHUT ? 0 : kernel_opens(f);
+	st->clients = f->state == KNBD_SHUT ? 0 : dev_open_count(f->device);
 }
 
 static const char *front_knbd_device(const struct front *front)
@@ -604,7 +522,7 @@ static int front_knbd_discard(const char *name, const uint8_t uuid[DDR_UUID_BYTE
 
 	while (!err && device_next(dir, id, prefix, &f.index, found)) {
 		snprintf(f.device, sizeof(f.device), "/dev/nbd%u", f.index);
-		if (!force && (kernel_opens(&f) || process_opens(&f))) {
+		if (!force && is_open(f.device)) {
 			snprintf(
 			    why, FRONT_WHY_BYTES,
 			    "%s is open, and waits for the array; close it, or --force to make "
