@@ -368,12 +368,18 @@ static void stop_run(struct task *t)
 	struct stop *s = (struct stop *)(void *)t;
 	struct array *a = s->a;
 	struct front_stats front = {0};
+	char why[FRONT_WHY_BYTES];
+	int err = 0;
 
 	if (a->phase == ARRAY_PHASE_RUN && s->how == ARRAY_STOP_ASKED)
 		front_stats(a->front, &front);
 	/* Last, for it can't be taken back: a device that nobody has open goes away by it. */
-	if (!front.clients && disk_stop(a, s->how))
+	if (!front.clients)
+		err = disk_stop(a, s->how, why);
+	if (err == -EBUSY)
 		front.clients = disk_opens(a) ? disk_opens(a) : 1;
+	else if (err)
+		array_say(a, LOG_ERR, "stops, and its device stays: %s", why);
 	if (front.clients) {
 		s->clients = a->clients = front.clients; /* so the main thread is told */
 		mailbox_post(a->env.main, &s->task, stop_kept);
@@ -388,6 +394,8 @@ static void stop_run(struct task *t)
 
 void array_close(struct array *a)
 {
+	char why[FRONT_WHY_BYTES];
+
 	if (a->phase == ARRAY_PHASE_CLOSE)
 		return;
 	if (a->e)
@@ -398,7 +406,7 @@ void array_close(struct array *a)
 	locks_close(a, !a->e || (a->stopped_cleanly && !a->under_way));
 	if (a->front && a->serving)
 		front_reset(a->front);
-	disk_stop(a, ARRAY_STOP_LEAVE);
+	disk_stop(a, ARRAY_STOP_LEAVE, why);
 	life_serving(a, false);
 	if (a->joined && group_leave(a->group))
 		a->joined = false;

@@ -433,10 +433,9 @@ void disk_removed(struct array *a)
 		left_end(a);
 }
 
-int disk_stop(struct array *a, enum array_stop_how how)
+int disk_stop(struct array *a, enum array_stop_how how, char why[FRONT_WHY_BYTES])
 {
 	struct disk *d = &a->disk;
-	char why[FRONT_WHY_BYTES];
 
 	disk_answer(a, -ESHUTDOWN, "the array was stopped meanwhile");
 	if (how == ARRAY_STOP_LEAVE) {
@@ -448,10 +447,8 @@ int disk_stop(struct array *a, enum array_stop_how how)
 		/* One that an earlier life left, if any. */
 		int err = attach_discard(&a->live, how == ARRAY_STOP_FORCED, why);
 
-		if (err == -EBUSY)
-			return err;
 		if (err)
-			array_say(a, LOG_ERR, "%s: %s", why, strerror(-err));
+			return err;
 	}
 	if (!d->front) {
 		note_remove(a);
@@ -525,8 +522,13 @@ static void detach_run(struct array *a, struct array_attach *q)
 	struct disk *d = &a->disk;
 	char why[FRONT_WHY_BYTES];
 	uint32_t n = disk_opens(a);
+	int err = disk_stop(a, q->force ? ARRAY_STOP_FORCED : ARRAY_STOP_ASKED, why);
 
-	if (disk_stop(a, q->force ? ARRAY_STOP_FORCED : ARRAY_STOP_ASKED)) {
+	if (err && err != -EBUSY) {
+		answer(a, q, err, why);
+		return;
+	}
+	if (err) {
 		n = n ? n : 1;
 		snprintf(
 		    why, sizeof(why),

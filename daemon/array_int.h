@@ -226,8 +226,8 @@ void disk_loaded(struct array *a); /* the record is read, and not yet written an
 void disk_step(struct array *a, const struct event *ev);
 void disk_advance(struct array *a);
 void disk_removed(struct array *a); /* R6 */
-/* -EBUSY: it is open, and was only asked. */
-int disk_stop(struct array *a, enum array_stop_how how);
+/* -EBUSY: it is open, and was only asked; -errno, and why: it is there still for another reason. */
+int disk_stop(struct array *a, enum array_stop_how how, char why[FRONT_WHY_BYTES]);
 void disk_close(struct array *a); /* the thread ends */
 uint32_t disk_opens(const struct array *a);
 void disk_status(const struct array *a, struct array_status *st);

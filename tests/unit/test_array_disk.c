@@ -16,6 +16,7 @@ static struct config conf;
 static struct mailbox main_box;
 static struct worker worker;
 static struct engine_status now;
+static char because[FRONT_WHY_BYTES];
 static char device[] = "/dev/null-disk";
 
 /* ---- a front-end ---------------------------------------------------------------------------- */
@@ -424,7 +425,7 @@ TEST(what_one_life_has_found_out_holds_for_the_next)
 TEST(who_left_cleanly_was_not_missed)
 {
 	first_life();
-	disk_stop(a, ARRAY_STOP_LEAVE);
+	disk_stop(a, ARRAY_STOP_LEAVE, because);
 	CHECK(fake.held && note_there());
 	killed();
 	life(101, true, 5);
@@ -621,11 +622,29 @@ TEST(a_stop_that_was_asked_for_leaves_what_is_open)
 {
 	first_life();
 	fake.opens = 1;
-	CHECK_EQ_INT(disk_stop(a, ARRAY_STOP_ASKED), -EBUSY);
+	CHECK_EQ_INT(disk_stop(a, ARRAY_STOP_ASKED, because), -EBUSY);
 	CHECK(fake.serving && note_there());
 	fake.opens = 0;
-	CHECK_EQ_INT(disk_stop(a, ARRAY_STOP_ASKED), 0);
+	CHECK_EQ_INT(disk_stop(a, ARRAY_STOP_ASKED, because), 0);
 	CHECK(!fake.serving && !note_there());
 	CHECK_EQ_U64(fake.ended, 0);
+	end();
+}
+
+/* Of a driver that can't be asked now, say: who detaches must not be told that it is gone. */
+TEST(a_device_that_can_not_be_ended_is_not_detached)
+{
+	first_life();
+	killed();
+	life(101, false, 5);
+	ring(7);
+	fake.discard_err = -EMFILE;
+	ask(ATTACH_NONE, false);
+	CHECK_EQ_INT(attach_err, -EMFILE);
+	CHECK_EQ_INT(a->live.attach, ATTACH_SHIM);
+	fake.discard_err = 0;
+	ask(ATTACH_NONE, false);
+	CHECK_EQ_INT(attach_err, 0);
+	CHECK_EQ_INT(a->live.attach, ATTACH_NONE);
 	end();
 }
