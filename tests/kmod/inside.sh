@@ -399,8 +399,16 @@ t_udev() {
 	within 20 gone "$old"
 	udevadm settle
 	is link "$(readlink -f /dev/ddraid/d1)" "$dev"
-	tell 1 USR1
+	# What is on it, as soon as somebody has written it.
+	mkfs.ext4 -q -L ddraid-label -U 6b8b4567-327b-43c6-a3c9-869d66334873 "$dev"
+	within 20 linked ../disk/by-label/ddraid-label "$dev"
 	udevadm settle
+	is link "$(readlink -f /dev/disk/by-uuid/6b8b4567-327b-43c6-a3c9-869d66334873)" "$dev"
+	is type "$(udevadm info -q property --property=ID_FS_TYPE --value "$dev")" ext4
+	tell 1 USR1
+	is answer "$(tail -n 1 "$work/1.out")" detached
+	udevadm settle
+	refused ls /dev/disk/by-label/ddraid-label
 	refused ls /dev/ddraid/d1
 	kill "$(pgrep -x systemd-udevd | head -n 1)"
 	rm -f /run/udev/rules.d/60-ddraid.rules
