@@ -436,6 +436,7 @@ void disk_removed(struct array *a)
 int disk_stop(struct array *a, enum array_stop_how how, char why[FRONT_WHY_BYTES])
 {
 	struct disk *d = &a->disk;
+	int err = 0;
 
 	disk_answer(a, -ESHUTDOWN, "the array was stopped meanwhile");
 	if (how == ARRAY_STOP_LEAVE) {
@@ -445,8 +446,7 @@ int disk_stop(struct array *a, enum array_stop_how how, char why[FRONT_WHY_BYTES
 	}
 	if (!d->front || !is_there(d)) {
 		/* One that an earlier life left, if any. */
-		int err = attach_discard(&a->live, how == ARRAY_STOP_FORCED, why);
-
+		err = attach_discard(&a->live, how == ARRAY_STOP_FORCED, why);
 		if (err)
 			return err;
 	}
@@ -456,8 +456,15 @@ int disk_stop(struct array *a, enum array_stop_how how, char why[FRONT_WHY_BYTES
 	}
 	if (how == ARRAY_STOP_FORCED)
 		front_reset(d->front);
-	else if (front_remove(d->front))
-		return -EBUSY;
+	else
+		err = front_remove(d->front);
+	if (err == -EAGAIN)
+		snprintf(
+		    why, FRONT_WHY_BYTES,
+		    "who has it open is not known yet: something on this machine does not answer; "
+		    "try again, or --force");
+	if (err)
+		return err;
 	link_remove(a);
 	note_remove(a);
 	return 0;

@@ -109,7 +109,8 @@ struct array {
 	struct loop *loop;
 	struct loop_wake wake;
 	struct loop_hook hook;
-	struct loop_timer tick, watch, limit, again;
+	struct loop_timer tick, watch, limit, again, stop_timer;
+	struct stop *stop_waits; /* for stop_timer */
 	void (*again_do)(struct array *a);
 	enum array_phase phase;
 	struct store_array live; /* desc, as the members turn out */
@@ -226,7 +227,8 @@ void disk_loaded(struct array *a); /* the record is read, and not yet written an
 void disk_step(struct array *a, const struct event *ev);
 void disk_advance(struct array *a);
 void disk_removed(struct array *a); /* R6 */
-/* -EBUSY: it is open, and was only asked; -errno, and why: it is there still for another reason. */
+/* -EBUSY: it is open, and was only asked; -EAGAIN: ask again soon; -errno: it is there still for
+ * another reason. But for EBUSY, why. */
 int disk_stop(struct array *a, enum array_stop_how how, char why[FRONT_WHY_BYTES]);
 void disk_close(struct array *a); /* the thread ends */
 uint32_t disk_opens(const struct array *a);

@@ -51,7 +51,9 @@
 #define SERVER_FLAGS (1u << 0 | 1u << 2 | 1u << 3 | 1u << 5)
 #define IO_TIMEOUT_MS 10000u
 #define BUFFER_BYTES (1 << 20) /* of the sockets */
-#define LOOK_MS 500u /* the engine's thread waits so long for who has it open, never longer */
+/* So long the engine's thread waits for who has it open; it asks again. */
+#define LOOK_MS 20u
+#define LOOK_DISCARD_MS 1000u /* whoever discards does not */
 
 enum knbd_state { KNBD_SHUT, KNBD_SERVING, KNBD_HELD };
 
@@ -457,22 +459,14 @@ static void front_knbd_reset(struct front *front)
 	f->shared.stats.dropped++;
 }
 
-/* For an operator who can ask again: what is not known in time counts as open. */
-static bool is_open(const char *device)
-{
-	return dev_open_look(device, LOOK_MS) != 0;
-}
-
 static int front_knbd_remove(struct front *front)
 {
 	struct front_knbd *f = knbd_of(front);
+	int err = f->state == KNBD_SHUT ? 0 : dev_open_look(f->device, LOOK_MS);
 
-	if (f->state == KNBD_SHUT)
-		return 0;
-	if (is_open(f->device))
-		return -EBUSY;
-	front_knbd_reset(front);
-	return 0;
+	if (!err)
+		front_knbd_reset(front);
+	return err;
 }
 
 static void front_knbd_close(struct front *front)
@@ -522,7 +516,7 @@ static int front_knbd_discard(const char *name, const uint8_t uuid[DDR_UUID_BYTE
 
 	while (!err && device_next(dir, id, prefix, &f.index, found)) {
 		snprintf(f.device, sizeof(f.device), "/dev/nbd%u", f.index);
-		if (!force && is_open(f.device)) {
+		if (!force && dev_open_look(f.device, LOOK_DISCARD_MS)) {
 			snprintf(
 			    why, FRONT_WHY_BYTES,
 			    "%s is open, and waits for the array; close it, or --force to make "

@@ -29,7 +29,7 @@ static struct {
 	unsigned ended; /* opens that failed */
 	unsigned opens;
 	unsigned discards;
-	int discard_err;
+	int discard_err, remove_err;
 } fake;
 
 static struct front_ops fake_ops;
@@ -95,6 +95,8 @@ static void fake_stats(const struct front *f, struct front_stats *st)
 static int fake_remove(struct front *f)
 {
 	(void)f;
+	if (fake.remove_err)
+		return fake.remove_err;
 	if (fake.opens)
 		return -EBUSY;
 	fake.life = 0;
@@ -646,5 +648,21 @@ TEST(a_device_that_can_not_be_ended_is_not_detached)
 	ask(ATTACH_NONE, false);
 	CHECK_EQ_INT(attach_err, 0);
 	CHECK_EQ_INT(a->live.attach, ATTACH_NONE);
+	end();
+}
+
+TEST(what_is_not_known_yet_changes_nothing)
+{
+	first_life();
+	fake.remove_err = -EAGAIN;
+	CHECK_EQ_INT(disk_stop(a, ARRAY_STOP_ASKED, because), -EAGAIN);
+	CHECK(fake.serving && note_there());
+	ask(ATTACH_NONE, false);
+	CHECK_EQ_INT(attach_err, -EAGAIN);
+	CHECK(fake.serving && note_there() && a->live.attach == ATTACH_SHIM);
+	fake.remove_err = 0;
+	ask(ATTACH_NONE, false);
+	CHECK_EQ_INT(attach_err, 0);
+	CHECK(!fake.serving && !note_there());
 	end();
 }
