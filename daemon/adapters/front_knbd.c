@@ -11,8 +11,9 @@
  *							connection broke)
  *	HELD	ours, without a connection: it waits	SHUT (reset, remove), SERVING (serve)
  *
- * The device is found again by the identifier that it was connected with, "ddraid:UUID:LIFE",
+ * The device is found again by the identifier that it was connected with, "ddraid UUID LIFE NAME",
  * which the kernel shows in /sys/block/nbdN/backend and asks for when the connection is replaced.
+ * The name is for udev.
  * What was not answered on the old connection the kernel sends again on the new one,
  * IO_TIMEOUT_MS later.
  *
@@ -43,7 +44,7 @@
 #include "daemon/adapters/nbd_client.h"
 #include "daemon/ports/front.h"
 
-#define ID_BYTES 80
+#define ID_BYTES (64 + DDR_NAME_BYTES)
 /* How long the kernel waits for a new connection: until there is one. Its timer takes no more. */
 #define AWAY_S (365u * 86400u)
 /* Of NBD's protocol: there are flags; flush, FUA and trim are known. The client of 6.1 has no
@@ -77,10 +78,10 @@ static struct front_knbd *knbd_of(struct front *front)
 
 /* ---- /sys ----------------------------------------------------------------------------------- */
 
-/* A word from a file; "" if there is none. */
-static void file_word(char *text, size_t bytes, const char *format, ...)
+/* A line from a file; "" if there is none. */
+static void file_line(char *text, size_t bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-static void file_word(char *text, size_t bytes, const char *format, ...)
+static void file_line(char *text, size_t bytes, const char *format, ...)
 {
 	char path[300];
 	va_list ap;
@@ -103,11 +104,11 @@ static void file_word(char *text, size_t bytes, const char *format, ...)
 /* What all of an array's begin with; its length. */
 static size_t id_prefix(char id[ID_BYTES], const uint8_t uuid[DDR_UUID_BYTES])
 {
-	size_t at = (size_t)sprintf(id, "ddraid:");
+	size_t at = (size_t)sprintf(id, "ddraid ");
 
 	for (int i = 0; i < DDR_UUID_BYTES; i++)
 		at += (size_t)sprintf(id + at, "%02x", uuid[i]);
-	return at + (size_t)sprintf(id + at, ":");
+	return at + (size_t)sprintf(id + at, " ");
 }
 
 /*
@@ -125,8 +126,8 @@ static bool device_next(DIR *dir, const char *prefix, size_t bytes, uint32_t *in
 		if (strncmp(d->d_name, "nbd", 3) || !isdigit((unsigned char)d->d_name[3]))
 			continue;
 		*index = (uint32_t)strtoul(d->d_name + 3, &end, 10);
-		file_word(id, ID_BYTES, "/sys/block/%.20s/backend", d->d_name);
-		file_word(pid, sizeof(pid), "/sys/block/%.20s/pid", d->d_name);
+		file_line(id, ID_BYTES, "/sys/block/%.20s/backend", d->d_name);
+		file_line(pid, sizeof(pid), "/sys/block/%.20s/pid", d->d_name);
 		if (!*end && !strncmp(id, prefix, bytes) && pid[0] && strcmp(pid, "0") != 0)
 			return true;
 	}
@@ -332,7 +333,8 @@ static bool others_end(struct front_knbd *f, const struct front_export *ex)
 	uint32_t index;
 	bool heir = false;
 
-	sprintf(f->id + prefix, "%016llx", (unsigned long long)ex->life);
+	snprintf(f->id + prefix, ID_BYTES - prefix, "%016llx %s", (unsigned long long)ex->life,
+		 ex->name);
 	while (device_next(dir, f->id, prefix, &index, id)) {
 		if (!strcmp(id, f->id)) {
 			f->index = index;
