@@ -19,7 +19,9 @@
 #include "daemon/array_int.h"
 #include "daemon/units.h"
 
-#define LEAVE_MS 5000u /* how long the end waits for the group */
+#define LEAVE_MS 5000u     /* how long the end waits for the group */
+#define STOP_LOOK_MS 5000u /* how long a stop waits to know who has the device open */
+#define STOP_AGAIN_MS 20u
 
 void array_say(const struct array *a, int priority, const char *format, ...)
 {
@@ -334,6 +336,7 @@ struct stop {
 	struct array *a;
 	enum array_stop_how how;
 	uint32_t clients;
+	uint64_t until_us; /* it is tried again; 0: it is the first time */
 };
 
 static void stop_begin(struct array *a, enum array_stop_how how)
@@ -363,17 +366,44 @@ static void stop_kept(struct task *t)
 	free(s);
 }
 
+/* Who has the device open is being found out. */
+static bool stop_again(struct stop *s)
+{
+	struct array *a = s->a;
+	uint64_t now_us = loop_now_us(a->loop);
+
+	if (!s->until_us)
+		s->until_us = now_us + STOP_LOOK_MS * 1000ull;
+	if (now_us > s->until_us || a->stop_waits)
+		return false;
+	a->stop_waits = s;
+	loop_timer_set(a->loop, &a->stop_timer, now_us + STOP_AGAIN_MS * 1000ull);
+	return true;
+}
+
 static void stop_run(struct task *t)
 {
 	struct stop *s = (struct stop *)(void *)t;
 	struct array *a = s->a;
 	struct front_stats front = {0};
+	char why[FRONT_WHY_BYTES];
+	int err = 0;
 
+	if (s->until_us && a->phase >= ARRAY_PHASE_STOP) {
+		free(s);
+		return;
+	}
 	if (a->phase == ARRAY_PHASE_RUN && s->how == ARRAY_STOP_ASKED)
 		front_stats(a->front, &front);
 	/* Last, for it can't be taken back: a device that nobody has open goes away by it. */
-	if (!front.clients && disk_stop(a, s->how))
+	if (!front.clients)
+		err = disk_stop(a, s->how, why);
+	if (err == -EAGAIN && stop_again(s))
+		return;
+	if (err == -EBUSY || err == -EAGAIN)
 		front.clients = disk_opens(a) ? disk_opens(a) : 1;
+	else if (err)
+		array_say(a, LOG_ERR, "stops, and its device stays: %s", why);
 	if (front.clients) {
 		s->clients = a->clients = front.clients; /* so the main thread is told */
 		mailbox_post(a->env.main, &s->task, stop_kept);
@@ -386,8 +416,19 @@ static void stop_run(struct task *t)
 	free(s);
 }
 
+static void stop_fired(void *arg)
+{
+	struct array *a = arg;
+	struct stop *s = a->stop_waits;
+
+	a->stop_waits = NULL;
+	stop_run(&s->task);
+}
+
 void array_close(struct array *a)
 {
+	char why[FRONT_WHY_BYTES];
+
 	if (a->phase == ARRAY_PHASE_CLOSE)
 		return;
 	if (a->e)
@@ -398,7 +439,7 @@ void array_close(struct array *a)
 	locks_close(a, !a->e || (a->stopped_cleanly && !a->under_way));
 	if (a->front && a->serving)
 		front_reset(a->front);
-	disk_stop(a, ARRAY_STOP_LEAVE);
+	disk_stop(a, ARRAY_STOP_LEAVE, why);
 	life_serving(a, false);
 	if (a->joined && group_leave(a->group))
 		a->joined = false;
@@ -494,6 +535,9 @@ static void *thread_main(void *arg)
 	loop_timer_clear(a->loop, &a->watch);
 	loop_timer_clear(a->loop, &a->limit);
 	loop_timer_clear(a->loop, &a->again);
+	loop_timer_clear(a->loop, &a->stop_timer);
+	free(a->stop_waits);
+	a->stop_waits = NULL;
 	group_close(a->group);
 	disk_close(a);
 	front_close(a->front);
@@ -619,6 +663,7 @@ static void thread_state_clear(struct array *a)
 	a->watch = (struct loop_timer){.fired = watch_fired, .arg = a};
 	a->limit = (struct loop_timer){.fired = limit_fired, .arg = a};
 	a->again = (struct loop_timer){.fired = again_fired, .arg = a};
+	a->stop_timer = (struct loop_timer){.fired = stop_fired, .arg = a};
 	a->locks_again = (struct loop_timer){.fired = locks_again, .arg = a};
 	a->hook = (struct loop_hook){.run = pump_turn, .arg = a};
 	a->wake = (struct loop_wake){.woken = woken, .arg = a};

@@ -12,8 +12,8 @@
  * may take over what waits only if no node can have taken this one for removed meanwhile, for
  * then the consumer may run elsewhere by now. It may, if all of this is so:
  *
- * - The device has the name that the note has: the incarnation that made it (front_export.life).
- *   The note, NAME.life in the run directory, is written by whoever serves.
+ * - The device has the name that the note has (front_export.life): a random one, of the life that
+ *   made it. The note, NAME.life in the run directory, is written by whoever serves.
  * - The ring is the one of the note: corosync has installed no other membership since the last
  *   life was, by the note, one of those who serve in it. So nobody was in a quorate view without
  *   this node.
@@ -34,6 +34,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -86,7 +87,7 @@ static void note_write(struct array *a)
 	note_path(a, fresh, ".new");
 	f = fopen(fresh, "we");
 	if (f) {
-		bad = fprintf(f, "%" PRIu64 " %" PRIu32 " %" PRIu64 "\n", a->disk.heir.inc,
+		bad = fprintf(f, "%" PRIu64 " %" PRIu32 " %" PRIu64 "\n", a->disk.heir.life,
 			      a->disk.ring.rep, a->disk.ring.seq) < 0;
 		if (!(fclose(f) || bad) && !rename(fresh, path))
 			return;
@@ -97,6 +98,26 @@ static void note_write(struct array *a)
 	    "anew",
 	    path, strerror(errno), a->live.name);
 	note_remove(a);
+}
+
+static bool is_there(const struct disk *d)
+{
+	return d->front && front_device(d->front);
+}
+
+/* What is left of a device that nobody is to go on with; tried until it works. */
+static void left_end(struct array *a)
+{
+	struct disk *d = &a->disk;
+	char why[FRONT_WHY_BYTES] = "";
+	int err = attach_discard(&a->live, true, why);
+
+	d->left = err != 0;
+	/* BUSY: the earlier daemon has not quite ended. */
+	d->left_us = loop_now_us(a->loop) + (err == -EBUSY ? BUSY_US : AGAIN_US);
+	if (err && strcmp(d->left_why, why) != 0)
+		array_say(a, LOG_ERR, "whoever has its last device open goes on waiting: %s", why);
+	snprintf(d->left_why, sizeof(d->left_why), "%s", err ? why : "");
 }
 
 static bool ring_same(const struct ring *x, const struct ring *y)
@@ -112,13 +133,17 @@ void disk_loaded(struct array *a)
 
 	memset(&d->heir, 0, sizeof(d->heir));
 	note_path(a, path, "");
+	d->left = true;
 	f = fopen(path, "re");
 	if (!f)
 		return;
-	if (fscanf(f, "%" SCNu64 " %" SCNu32 " %" SCNu64, &d->heir.inc, &d->heir.ring.rep,
+	if (fscanf(f, "%" SCNu64 " %" SCNu32 " %" SCNu64, &d->heir.life, &d->heir.ring.rep,
 		   &d->heir.ring.seq) != 3)
-		d->heir.inc = 0;
+		d->heir.life = 0;
 	fclose(f);
+	d->left = !d->heir.life;
+	if (d->left)
+		note_remove(a);
 	d->heir.acked = a->rec.record.acked;
 	d->heir.clean = a->rec.clean;
 }
@@ -135,12 +160,25 @@ static bool epoch_missed(const struct disk *d, const struct epoch *e)
 	return epoch_cmp(e, prop) || e->num != acked->num + 1;
 }
 
-static void heir_none(struct array *a, const char *because)
+static void heir_forget(struct array *a, const char *because)
 {
-	if (a->disk.heir.inc)
+	if (a->disk.heir.life)
 		array_say(a, LOG_NOTICE, "opens of this node's last life don't go on: %s", because);
 	memset(&a->disk.heir, 0, sizeof(a->disk.heir));
 	note_remove(a);
+}
+
+/*
+ * The note goes first: who dies between the two leaves a device without one, and no life takes up
+ * what waits in it; the next one ends it here as well (disk_loaded). What waits fails now, not when
+ * the array serves: that may be never, and its consumers could not even be killed. It can't have
+ * become another's meanwhile: this daemon is the only one on this node, and serves nothing yet.
+ */
+static void heir_none(struct array *a, const char *because)
+{
+	heir_forget(a, because);
+	if (!is_there(&a->disk))
+		left_end(a);
 }
 
 static void heir_judge(struct array *a)
@@ -163,7 +201,7 @@ void disk_step(struct array *a, const struct event *ev)
 {
 	if (ev->type == EV_VIEW)
 		a->disk.ring = ev->view.ring;
-	if (a->disk.heir.inc && !a->disk.heir.judged)
+	if (a->disk.heir.life && !a->disk.heir.judged)
 		heir_judge(a);
 }
 
@@ -204,11 +242,6 @@ static void link_remove(const struct array *a)
 static void disk_log(void *arg, int priority, const char *text)
 {
 	array_say(arg, priority, "disk: %s", text);
-}
-
-static bool is_there(const struct disk *d)
-{
-	return d->front && front_device(d->front);
 }
 
 /* Nothing of it is at the sink any more: it can be closed, for another way or for good. */
@@ -299,6 +332,25 @@ static void disk_load(struct array *a)
 	mailbox_post(&a->env.worker->box, &l->task, load_work);
 }
 
+/*
+ * A name that no device has, and no note had: whose it is must wait for nobody's, and have nothing
+ * done that another life was to do. Not the incarnation and a count: after a clock that was set
+ * back the next incarnation is the last one and 1, which is what the last one's second device was
+ * called. It is kept nowhere before the device has it: whoever dies between the two leaves a device
+ * without a note, which nobody goes on with.
+ */
+static uint64_t life_name(void)
+{
+	uint64_t name;
+
+	do {
+		ssize_t n = getrandom(&name, sizeof(name), 0);
+
+		assert(n == (ssize_t)sizeof(name)); /* never less, of so few bytes */
+	} while (!name);
+	return name;
+}
+
 static void disk_serve(struct array *a)
 {
 	struct disk *d = &a->disk;
@@ -306,20 +358,21 @@ static void disk_serve(struct array *a)
 	char why[FRONT_WHY_BYTES];
 	int err;
 
-	if (d->heir.inc && !d->heir.ours && !ring_same(&d->heir.ring, &d->ring))
+	if (d->heir.life && !d->heir.ours && !ring_same(&d->heir.ring, &d->ring))
 		heir_none(a, "the cluster's membership has changed since, and whether without this "
 			     "node is not known");
-	if (!d->heir.inc)
-		d->heir.inc = a->inc + d->made++; /* each has a name of its own */
+	if (!d->heir.life)
+		d->heir.life = life_name();
 	d->heir.ours = d->heir.judged = true;
 	pump_export(a, engine_geo(a->e), &ex);
-	ex.life = d->heir.inc;
+	ex.life = d->heir.life;
 	err = front_serve(d->front, &ex, why);
 	if (err) {
 		disk_failed(a, err, why);
 		return;
 	}
 	d->why[0] = '\0';
+	d->left = false; /* it made way */
 	d->retry_us = loop_now_us(a->loop) + LOST_US;
 	note_write(a);
 	link_make(a);
@@ -338,6 +391,8 @@ void disk_advance(struct array *a)
 		front_drop(d);
 		return;
 	}
+	if (d->left && !is_there(d) && loop_now_us(a->loop) >= d->left_us)
+		left_end(a);
 	if (d->asked && loop_now_us(a->loop) - d->asked_us > ASKED_US) {
 		disk_failed(a, -ETIMEDOUT, "the array does not serve on this node: see its status");
 		return;
@@ -362,19 +417,26 @@ void disk_advance(struct array *a)
 
 void disk_removed(struct array *a)
 {
-	heir_none(a, "it was removed");
-	a->disk.heir.judged = true;
-	a->disk.retry_us = a->disk.made = 0;
-	if (!a->disk.front)
-		return;
-	link_remove(a);
-	front_reset(a->disk.front);
+	struct disk *d = &a->disk;
+	bool there = is_there(d);
+
+	/* The note first, as in heir_none. */
+	heir_forget(a, "it was removed");
+	d->heir.judged = true;
+	d->retry_us = 0;
+	if (d->front) {
+		link_remove(a);
+		front_reset(d->front);
+	}
+	/* One that this life has not served yet, or has lost: its consumers are as removed. */
+	if (!there)
+		left_end(a);
 }
 
-int disk_stop(struct array *a, enum array_stop_how how)
+int disk_stop(struct array *a, enum array_stop_how how, char why[FRONT_WHY_BYTES])
 {
 	struct disk *d = &a->disk;
-	char why[FRONT_WHY_BYTES];
+	int err = 0;
 
 	disk_answer(a, -ESHUTDOWN, "the array was stopped meanwhile");
 	if (how == ARRAY_STOP_LEAVE) {
@@ -384,12 +446,9 @@ int disk_stop(struct array *a, enum array_stop_how how)
 	}
 	if (!d->front || !is_there(d)) {
 		/* One that an earlier life left, if any. */
-		int err = attach_discard(&a->live, how == ARRAY_STOP_FORCED, why);
-
-		if (err == -EBUSY)
-			return err;
+		err = attach_discard(&a->live, how == ARRAY_STOP_FORCED, why);
 		if (err)
-			array_say(a, LOG_ERR, "%s: %s", why, strerror(-err));
+			return err;
 	}
 	if (!d->front) {
 		note_remove(a);
@@ -397,8 +456,15 @@ int disk_stop(struct array *a, enum array_stop_how how)
 	}
 	if (how == ARRAY_STOP_FORCED)
 		front_reset(d->front);
-	else if (front_remove(d->front))
-		return -EBUSY;
+	else
+		err = front_remove(d->front);
+	if (err == -EAGAIN)
+		snprintf(
+		    why, FRONT_WHY_BYTES,
+		    "who has it open is not known yet: something on this machine does not answer; "
+		    "try again, or --force");
+	if (err)
+		return err;
 	link_remove(a);
 	note_remove(a);
 	return 0;
@@ -463,8 +529,13 @@ static void detach_run(struct array *a, struct array_attach *q)
 	struct disk *d = &a->disk;
 	char why[FRONT_WHY_BYTES];
 	uint32_t n = disk_opens(a);
+	int err = disk_stop(a, q->force ? ARRAY_STOP_FORCED : ARRAY_STOP_ASKED, why);
 
-	if (disk_stop(a, q->force ? ARRAY_STOP_FORCED : ARRAY_STOP_ASKED)) {
+	if (err && err != -EBUSY) {
+		answer(a, q, err, why);
+		return;
+	}
+	if (err) {
 		n = n ? n : 1;
 		snprintf(
 		    why, sizeof(why),
@@ -476,7 +547,7 @@ static void detach_run(struct array *a, struct array_attach *q)
 	}
 	disk_answer(a, -ECANCELED, "it was detached meanwhile");
 	a->live.attach = ATTACH_NONE;
-	d->heir.inc = 0;
+	d->heir.life = 0;
 	note_remove(a);
 	front_drop(d);
 	answer(a, q, 0, "");

@@ -81,13 +81,15 @@ struct disk {
 	struct ring ring, noted; /* the group's; the one that the note has */
 	/* Whose opens may go on, and what must be true for that. */
 	struct {
-		uint64_t inc; /* front_export's life; 0: nobody's */
+		uint64_t life; /* front_export's; 0: nobody's */
 		struct ring ring;
 		struct epoch acked, proposed;
 		bool clean, judged;
 		bool ours; /* this life has decided */
 	} heir;
-	uint32_t made; /* devices, by this life */
+	bool left; /* what an earlier life left, if anything, is yet to be ended */
+	uint64_t left_us;
+	char left_why[FRONT_WHY_BYTES];
 };
 
 struct array {
@@ -107,7 +109,8 @@ struct array {
 	struct loop *loop;
 	struct loop_wake wake;
 	struct loop_hook hook;
-	struct loop_timer tick, watch, limit, again;
+	struct loop_timer tick, watch, limit, again, stop_timer;
+	struct stop *stop_waits; /* for stop_timer */
 	void (*again_do)(struct array *a);
 	enum array_phase phase;
 	struct store_array live; /* desc, as the members turn out */
@@ -224,8 +227,9 @@ void disk_loaded(struct array *a); /* the record is read, and not yet written an
 void disk_step(struct array *a, const struct event *ev);
 void disk_advance(struct array *a);
 void disk_removed(struct array *a); /* R6 */
-/* -EBUSY: it is open, and was only asked. */
-int disk_stop(struct array *a, enum array_stop_how how);
+/* -EBUSY: it is open, and was only asked; -EAGAIN: ask again soon; -errno: it is there still for
+ * another reason. But for EBUSY, why. */
+int disk_stop(struct array *a, enum array_stop_how how, char why[FRONT_WHY_BYTES]);
 void disk_close(struct array *a); /* the thread ends */
 uint32_t disk_opens(const struct array *a);
 void disk_status(const struct array *a, struct array_status *st);

@@ -26,7 +26,7 @@ struct attach_job {
 	unsigned tries;
 };
 
-#define BUSY_TRIES 5u /* of a detach: udev may be looking at the device */
+#define BUSY_TRIES 10u /* of a detach: udev may be looking at the device */
 #define BUSY_MS 200u
 
 static void job_end(struct attach_job *j, int err, const char *why)
@@ -175,7 +175,7 @@ static void detach_done(struct array_attach *q, int err, const char *why)
 	struct attach_job *j = q->arg;
 	qb_loop_timer_handle timer;
 
-	if (err == -EBUSY && ++j->tries < BUSY_TRIES) {
+	if ((err == -EBUSY || err == -EAGAIN) && ++j->tries < BUSY_TRIES) {
 		qb_loop_timer_add(ctl_env.loop, QB_LOOP_MED, BUSY_MS * 1000000ull, j, detach_again,
 				  &timer);
 		return;

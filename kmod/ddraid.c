@@ -31,6 +31,7 @@
 #include <linux/blk-mq.h>
 #include <linux/blkdev.h>
 #include <linux/ctype.h>
+#include <linux/highmem.h>
 #include <linux/idr.h>
 #include <linux/list.h>
 #include <linux/miscdevice.h>
@@ -104,7 +105,8 @@ static DEFINE_MUTEX(dd_mutex);
 static LIST_HEAD(dd_disks);
 static DEFINE_IDA(dd_indexes);
 static int dd_major;
-static struct workqueue_struct *dd_wq; /* removals, and ends of patience */
+static struct workqueue_struct *dd_wq;	    /* removals, which may wait for other disks' I/O */
+static struct workqueue_struct *dd_away_wq; /* ends of patience, which must not wait for them */
 /* For all disks: an answer never fits another disk's request. */
 static atomic64_t dd_pass;
 static atomic_t dd_live; /* disks whose memory is not freed */
@@ -138,6 +140,14 @@ static bool dd_serves(const struct dd_disk *disk, struct request *rq)
 	}
 }
 
+/* The block layer sees to it; a daemon may count in blocks, with buffers of that size. */
+static bool dd_aligned(const struct dd_disk *disk, struct request *rq)
+{
+	u64 both = (u64)blk_rq_pos(rq) << SECTOR_SHIFT | blk_rq_bytes(rq);
+
+	return req_op(rq) == REQ_OP_FLUSH || !(both & (disk->is.logical_block - 1));
+}
+
 static blk_status_t dd_queue_rq(struct blk_mq_hw_ctx *hctx, const struct blk_mq_queue_data *bd)
 {
 	struct dd_queue *q = hctx->driver_data;
@@ -146,7 +156,7 @@ static blk_status_t dd_queue_rq(struct blk_mq_hw_ctx *hctx, const struct blk_mq_
 	struct dd_rq *r = blk_mq_rq_to_pdu(rq);
 	bool first;
 
-	if (!dd_serves(disk, rq))
+	if (!dd_serves(disk, rq) || !dd_aligned(disk, rq))
 		return BLK_STS_IOERR;
 	spin_lock(&q->lock);
 	if (q->failing || WARN_ON_ONCE(q->tag[rq->tag])) {
@@ -311,6 +321,8 @@ static int dd_copy_data(struct request *rq, u64 at, bool to_user)
 			n = copy_page_to_iter(bv.bv_page, bv.bv_offset, bv.bv_len, &iter);
 		else
 			n = copy_page_from_iter(bv.bv_page, bv.bv_offset, bv.bv_len, &iter);
+		if (!to_user)
+			flush_dcache_page(bv.bv_page);
 		if (n != bv.bv_len)
 			return -EFAULT;
 		cond_resched();
@@ -551,7 +563,7 @@ static void dd_set_away(struct dd_disk *disk, unsigned int ms)
 	if (rcu_access_pointer(disk->session) || disk->gone)
 		return;
 	if (ms)
-		mod_delayed_work(dd_wq, &disk->away, msecs_to_jiffies(ms));
+		mod_delayed_work(dd_away_wq, &disk->away, msecs_to_jiffies(ms));
 	else
 		cancel_delayed_work(&disk->away);
 }
@@ -708,6 +720,10 @@ static int dd_add_disk(struct dd_disk *disk)
 	gd->major = dd_major;
 	gd->first_minor = disk->index;
 	gd->minors = 1;
+	/*
+	 * Not only for want of partitions: to look for them is to read, in this ATTACH, whose
+	 * caller is who would have to answer.
+	 */
 	gd->flags |= GENHD_FL_NO_PART;
 	gd->fops = &dd_fops;
 	gd->private_data = disk;
@@ -1057,10 +1073,14 @@ static int dd_status(struct dd_session *s, struct ddraid_status __user *arg)
 static int dd_control_open(struct inode *inode, struct file *file)
 {
 	struct dd_session *s;
+	unsigned int noio;
 
 	if (!capable(CAP_SYS_ADMIN))
 		return -EPERM;
+	/* Under misc_mtx, for which the open of a disk's next daemon may have to wait. */
+	noio = memalloc_noio_save();
 	s = kvzalloc(sizeof(*s), GFP_KERNEL);
+	memalloc_noio_restore(noio);
 	if (!s)
 		return -ENOMEM;
 	mutex_init(&s->mutex);
@@ -1161,8 +1181,11 @@ static int __init dd_init(void)
 	BUILD_BUG_ON(sizeof(struct ddraid_exchange) != 32);
 
 	dd_wq = alloc_workqueue("ddraid", WQ_MEM_RECLAIM | WQ_UNBOUND, 0);
-	if (!dd_wq)
-		return -ENOMEM;
+	dd_away_wq = alloc_workqueue("ddraid-away", WQ_MEM_RECLAIM, 0);
+	if (!dd_wq || !dd_away_wq) {
+		err = -ENOMEM;
+		goto no_queues;
+	}
 	dd_major = register_blkdev(0, "ddraid");
 	if (dd_major < 0) {
 		err = dd_major;
@@ -1173,7 +1196,11 @@ static int __init dd_init(void)
 		return 0;
 	unregister_blkdev(dd_major, "ddraid");
 no_major:
-	destroy_workqueue(dd_wq);
+no_queues:
+	if (dd_away_wq)
+		destroy_workqueue(dd_away_wq);
+	if (dd_wq)
+		destroy_workqueue(dd_wq);
 	return err;
 }
 
@@ -1191,7 +1218,10 @@ static void __exit dd_exit(void)
 	mutex_unlock(&dd_mutex);
 	/* Does all removals first. */
 	destroy_workqueue(dd_wq);
+	destroy_workqueue(dd_away_wq);
 	wait_event(dd_freed, !atomic_read(&dd_live));
+	/* Who has freed the last one may still be in dd_free, on its way out, or wake us there. */
+	synchronize_rcu_tasks();
 	unregister_blkdev(dd_major, "ddraid");
 	ida_destroy(&dd_indexes);
 }

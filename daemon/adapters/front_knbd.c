@@ -11,8 +11,9 @@
  *							connection broke)
  *	HELD	ours, without a connection: it waits	SHUT (reset, remove), SERVING (serve)
  *
- * The device is found again by the identifier that it was connected with, "ddraid:UUID:LIFE",
+ * The device is found again by the identifier that it was connected with, "ddraid UUID LIFE NAME",
  * which the kernel shows in /sys/block/nbdN/backend and asks for when the connection is replaced.
+ * The name is for udev.
  * What was not answered on the old connection the kernel sends again on the new one,
  * IO_TIMEOUT_MS later.
  *
@@ -20,8 +21,8 @@
  * request timeout; of a single one with no such timeout it only says so in its log. An array may
  * hold requests for longer.
  *
- * The kernel does not tell who has the device open. front_remove looks for who that may be:
- * descriptors, mounts, swap, devices on top. One that opens it in that very moment finds it gone.
+ * The kernel does not tell who has the device open. front_remove looks for who that may be
+ * (dev_open.h). One that opens it in that very moment finds it gone.
  */
 #include <assert.h>
 #include <ctype.h>
@@ -36,15 +37,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <syslog.h>
 #include <unistd.h>
 
+#include "daemon/adapters/dev_open.h"
 #include "daemon/adapters/nbd_client.h"
 #include "daemon/ports/front.h"
 
-#define ID_BYTES 80
+#define ID_BYTES (64 + DDR_NAME_BYTES)
 /* How long the kernel waits for a new connection: until there is one. Its timer takes no more. */
 #define AWAY_S (365u * 86400u)
 /* Of NBD's protocol: there are flags; flush, FUA and trim are known. The client of 6.1 has no
@@ -52,6 +52,9 @@
 #define SERVER_FLAGS (1u << 0 | 1u << 2 | 1u << 3 | 1u << 5)
 #define IO_TIMEOUT_MS 10000u
 #define BUFFER_BYTES (1 << 20) /* of the sockets */
+/* So long the engine's thread waits for who has it open; it asks again. */
+#define LOOK_MS 20u
+#define LOOK_DISCARD_MS 1000u /* whoever discards does not */
 
 enum knbd_state { KNBD_SHUT, KNBD_SERVING, KNBD_HELD };
 
@@ -75,10 +78,10 @@ static struct front_knbd *knbd_of(struct front *front)
 
 /* ---- /sys ----------------------------------------------------------------------------------- */
 
-/* A word from a file; "" if there is none. */
-static void file_word(char *text, size_t bytes, const char *format, ...)
+/* A line from a file; "" if there is none. */
+static void file_line(char *text, size_t bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-static void file_word(char *text, size_t bytes, const char *format, ...)
+static void file_line(char *text, size_t bytes, const char *format, ...)
 {
 	char path[300];
 	va_list ap;
@@ -101,11 +104,11 @@ static void file_word(char *text, size_t bytes, const char *format, ...)
 /* What all of an array's begin with; its length. */
 static size_t id_prefix(char id[ID_BYTES], const uint8_t uuid[DDR_UUID_BYTES])
 {
-	size_t at = (size_t)sprintf(id, "ddraid:");
+	size_t at = (size_t)sprintf(id, "ddraid ");
 
 	for (int i = 0; i < DDR_UUID_BYTES; i++)
 		at += (size_t)sprintf(id + at, "%02x", uuid[i]);
-	return at + (size_t)sprintf(id + at, ":");
+	return at + (size_t)sprintf(id + at, " ");
 }
 
 /*
@@ -123,100 +126,12 @@ static bool device_next(DIR *dir, const char *prefix, size_t bytes, uint32_t *in
 		if (strncmp(d->d_name, "nbd", 3) || !isdigit((unsigned char)d->d_name[3]))
 			continue;
 		*index = (uint32_t)strtoul(d->d_name + 3, &end, 10);
-		file_word(id, ID_BYTES, "/sys/block/%.20s/backend", d->d_name);
-		file_word(pid, sizeof(pid), "/sys/block/%.20s/pid", d->d_name);
+		file_line(id, ID_BYTES, "/sys/block/%.20s/backend", d->d_name);
+		file_line(pid, sizeof(pid), "/sys/block/%.20s/pid", d->d_name);
 		if (!*end && !strncmp(id, prefix, bytes) && pid[0] && strcmp(pid, "0") != 0)
 			return true;
 	}
 	return false;
-}
-
-/* ---- who has it open ------------------------------------------------------------------------ */
-
-/* How many lines of a table of the kernel's begin with, or have as a word, this device. */
-static uint32_t lines_with(const char *path, const char *word)
-{
-	FILE *f = fopen(path, "re");
-	char line[4096];
-	uint32_t n = 0;
-
-	while (f && fgets(line, sizeof(line), f)) {
-		for (char *save, *w = strtok_r(line, " \t\n", &save); w;
-		     w = strtok_r(NULL, " \t\n", &save)) {
-			if (!strcmp(w, word)) {
-				n++;
-				break;
-			}
-		}
-	}
-	if (f)
-		fclose(f);
-	return n;
-}
-
-static uint32_t entries(const char *path)
-{
-	DIR *dir = opendir(path);
-	struct dirent *d;
-	uint32_t n = 0;
-
-	while (dir && (d = readdir(dir)))
-		n += d->d_name[0] != '.';
-	if (dir)
-		closedir(dir);
-	return n;
-}
-
-/* Mounts, swap, devices on top. */
-static uint32_t kernel_opens(const struct front_knbd *f)
-{
-	char path[64], number[32];
-	struct stat st;
-
-	snprintf(path, sizeof(path), "/sys/block/nbd%u/holders", f->index);
-	if (stat(f->device, &st) < 0)
-		return 0;
-	snprintf(number, sizeof(number), "%u:%u", major(st.st_rdev), minor(st.st_rdev));
-	return entries(path) + lines_with("/proc/self/mountinfo", number) +
-	       lines_with("/proc/swaps", f->device);
-}
-
-static uint32_t fds_of(const char *pid, dev_t device)
-{
-	char path[64];
-	DIR *dir;
-	struct dirent *d;
-	struct stat st;
-	uint32_t n = 0;
-
-	snprintf(path, sizeof(path), "/proc/%.20s/fd", pid);
-	dir = opendir(path);
-	while (dir && (d = readdir(dir))) {
-		if (d->d_name[0] != '.' && !fstatat(dirfd(dir), d->d_name, &st, 0))
-			n += S_ISBLK(st.st_mode) && st.st_rdev == device;
-	}
-	if (dir)
-		closedir(dir);
-	return n;
-}
-
-static uint32_t process_opens(const struct front_knbd *f)
-{
-	struct stat st;
-	struct dirent *d;
-	uint32_t n = 0;
-	DIR *dir;
-
-	if (stat(f->device, &st) < 0)
-		return 0;
-	dir = opendir("/proc");
-	while (dir && (d = readdir(dir))) {
-		if (isdigit((unsigned char)d->d_name[0]))
-			n += fds_of(d->d_name, st.st_rdev);
-	}
-	if (dir)
-		closedir(dir);
-	return n;
 }
 
 /* ---- netlink -------------------------------------------------------------------------------- */
@@ -418,7 +333,8 @@ static bool others_end(struct front_knbd *f, const struct front_export *ex)
 	uint32_t index;
 	bool heir = false;
 
-	sprintf(f->id + prefix, "%016llx", (unsigned long long)ex->life);
+	snprintf(f->id + prefix, ID_BYTES - prefix, "%016llx %s", (unsigned long long)ex->life,
+		 ex->name);
 	while (device_next(dir, f->id, prefix, &index, id)) {
 		if (!strcmp(id, f->id)) {
 			f->index = index;
@@ -526,7 +442,15 @@ static void front_knbd_reset(struct front *front)
 	if (f->state == KNBD_SHUT)
 		return;
 	f->state = KNBD_SHUT;
-	/* First the kernel: it must not send again what is failed now. */
+	/*
+	 * First our end. The kernel's disconnect waits for the mutex of whoever sends to us, and
+	 * that one for room in a socket that we don't read while all slots are taken: for ever. The
+	 * kernel can't send again meanwhile what was on its way: this was its only connection, it
+	 * waits for another one, and disconnect makes that wait fail. What the sink has ends there:
+	 * nothing of it is answered.
+	 */
+	if (f->client)
+		nbd_client_cut(f->client);
 	err = disconnect(f, f->index);
 	if (err)
 		nbd_log(&f->shared, NULL, LOG_ERR, "%s can't be disconnected: %s", f->device,
@@ -535,20 +459,16 @@ static void front_knbd_reset(struct front *front)
 		nbd_log(&f->shared, NULL, LOG_NOTICE, "%s is disconnected: opens of it fail",
 			f->device);
 	f->shared.stats.dropped++;
-	if (f->client)
-		nbd_client_cut(f->client);
 }
 
 static int front_knbd_remove(struct front *front)
 {
 	struct front_knbd *f = knbd_of(front);
+	int err = f->state == KNBD_SHUT ? 0 : dev_open_look(f->device, LOOK_MS);
 
-	if (f->state == KNBD_SHUT)
-		return 0;
-	if (kernel_opens(f) || process_opens(f))
-		return -EBUSY;
-	front_knbd_reset(front);
-	return 0;
+	if (!err)
+		front_knbd_reset(front);
+	return err;
 }
 
 static void front_knbd_close(struct front *front)
@@ -570,7 +490,7 @@ static void front_knbd_stats(const struct front *front, struct front_stats *st)
 	const struct front_knbd *f = (const struct front_knbd *)(const void *)front;
 
 	*st = f->shared.stats;
-	st->clients = f->state == KNBD_SHUT ? 0 : kernel_opens(f);
+	st->clients = f->state == KNBD_SHUT ? 0 : dev_open_count(f->device);
 }
 
 static const char *front_knbd_device(const struct front *front)
@@ -598,7 +518,7 @@ static int front_knbd_discard(const char *name, const uint8_t uuid[DDR_UUID_BYTE
 
 	while (!err && device_next(dir, id, prefix, &f.index, found)) {
 		snprintf(f.device, sizeof(f.device), "/dev/nbd%u", f.index);
-		if (!force && (kernel_opens(&f) || process_opens(&f))) {
+		if (!force && dev_open_look(f.device, LOOK_DISCARD_MS)) {
 			snprintf(
 			    why, FRONT_WHY_BYTES,
 			    "%s is open, and waits for the array; close it, or --force to make "

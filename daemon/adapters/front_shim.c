@@ -260,8 +260,11 @@ static void io_handed(struct front_shim *f, const struct ddraid_request *req)
 {
 	struct shim_io *io = f->free;
 
-	/* The driver is the kernel: what it says is so. */
+	/* The driver is the kernel: what it says is so. Half a block would go over the end of its
+	 * room in the arena. */
 	assert(io && req->op <= DDRAID_ZEROES);
+	assert(req->offset % DDR_BLOCK_BYTES == 0 && req->bytes % DDR_BLOCK_BYTES == 0);
+	assert(req->op > DDRAID_WRITE || (req->bytes && req->bytes <= DDRAID_IO_MAX));
 	f->free = io->next;
 	f->held++;
 	io->req = *req;
@@ -695,10 +698,17 @@ static int discard(int fd, const char *name, const uint8_t uuid[DDR_UUID_BYTES],
 static int front_shim_discard(const char *name, const uint8_t uuid[DDR_UUID_BYTES], bool force,
 			      char *why)
 {
-	int fd = open(DDRAID_CONTROL, O_RDWR | O_NONBLOCK | O_CLOEXEC), err;
+	int fd = open(DDRAID_CONTROL, O_RDWR | O_NONBLOCK | O_CLOEXEC), err = -errno;
 
-	if (fd < 0)
-		return 0; /* no driver, no disk */
+	if (fd < 0) {
+		if (err == -ENOENT || err == -ENXIO || err == -ENODEV)
+			return 0; /* no driver, no disk */
+		snprintf(
+		    why, FRONT_WHY_BYTES,
+		    "%s can't be opened: %s; so the disk of %s is there still, if there was one",
+		    DDRAID_CONTROL, strerror(-err), name);
+		return err;
+	}
 	snprintf(why, FRONT_WHY_BYTES, "the disk of %s can't be removed", name);
 	err = discard(fd, name, uuid, force, why);
 	close(fd);

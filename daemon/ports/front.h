@@ -210,7 +210,8 @@ static inline void front_hold(struct front *f)
 }
 
 /* Consumers find no array here any more. 0; -EBUSY: it is open, and nothing has changed, nor can
- * anybody who opened it in the same moment be cut off. 0 where opens end by themselves. */
+ * anybody who opened it in the same moment be cut off; -EAGAIN: that is being found out, ask again.
+ * 0 where opens end by themselves. */
 static inline int front_remove(struct front *f)
 {
 	return f->ops->remove ? f->ops->remove(f) : 0;

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# Deliberate bugs in the kernel driver: each must be caught by the test that is there for it. bugs.sh [NAME...].
-# One machine of the lab for all; one that a bug leaves unfit for more is the end of it, so those come last. As root.
+# Deliberate bugs in the kernel driver: each must be caught by the test that is there for it, which must pass without it.
+# bugs.sh [NAME...]. One machine of the lab, that is started anew when a bug has left it unfit for more; those come last. As root.
 set -u
 export top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 export top_builddir=${top_builddir:-$top_srcdir}
@@ -19,9 +19,35 @@ no-fua		flags		"rq->cmd_flags & REQ_FUA ? DDRAID_FUA : 0"		"0"
 no-unmap	flags		"out->flags = fua | DDRAID_UNMAP;"			"out->flags = fua;"
 detach-open	detach		"if (disk->openers) {"					"if (0) {"
 fails-for-ever	away		"disk->queue[i].failing = false;"			";"
-never-fails	away		"mod_delayed_work(dd_wq, &disk->away, msecs_to_jiffies(ms));"	";"
+never-fails	away		"mod_delayed_work(dd_away_wq, &disk->away, msecs_to_jiffies(ms));"	";"
 hotplug-waits	cpu_offline	" | BLK_MQ_F_STACKING"					""
 never-back	answered_late	"list_splice_init(&q->handed, &q->waiting);"		";"
+back-last	answered_late	"list_splice_init(&q->handed, &q->waiting);"	"list_splice_tail_init(&q->handed, &q->waiting);"
+deep-queue	bad_input	"is->depth > DDRAID_DEPTH_MAX)"				"0)"
+any-user	bad_input	"if (!capable(CAP_SYS_ADMIN))"				"if (0)"
+no-optimal	geometry	"blk_queue_io_opt(q, is->io_opt);"			";"
+setrw		read_only	"return !on && disk->is.flags & DDRAID_READ_ONLY ? -EACCES : 0;"	"return 0;"
+ro-writes	read_only	"return !(disk->is.flags & DDRAID_READ_ONLY);"		"return true;"
+never-fresh	fresh		"if (there && !(is->flags & DDRAID_FRESH))"		"if (there)"
+no-cookie	cookie		"disk->cookie = is->cookie;"				";"
+no-attributes	udev		"device_add_disk(NULL, gd, dd_groups)"			"device_add_disk(NULL, gd, NULL)"
+one-disk	two_disks	"if (!memcmp(disk->is.uuid, is->uuid, DDRAID_UUID_BYTES))"	"if (1)"
+no-space	errors		"\tcase -ENOSPC:\n"					""
+any-errno	errors		"default:\n\t\treturn BLK_STS_IOERR;"			"default:\n\t\treturn errno_to_blk_status(err);"
+never-grows	grow		"set_capacity_and_notify(disk->gd, is->size >> SECTOR_SHIFT);"	";"
+openers-stay	dying_consumer	"disk->openers--;"					";"
+patience-stays	away		"cancel_delayed_work_sync(&disk->away);\n\tfor (i"	"for (i"
+stale-tag	scheduler	"q->tag[blk_mq_rq_from_pdu(r)->tag] = NULL;"		"if (!blk_mq_rq_from_pdu(r)->q->elevator)\n\t\tq->tag[blk_mq_rq_from_pdu(r)->tag] = NULL;"
+first-bio	filesystems	"rq_for_each_segment(bv, rq, it)"			"bio_for_each_segment(bv, rq->bio, it.iter)"
+error-at-end	killed		"dd_take_back(disk);"					"dd_fail_all(disk, true);"
+last-tag	one_queue	"tag >= disk->is.depth)"				"tag + 1 >= disk->is.depth)"
+in-order	reverse		"|| r->pass != a->pass)"				"|| r->pass != a->pass || r != list_first_entry(&q->handed, struct dd_rq, entry))"
+revoke-leaves	revoke		"return dd_unbind(s, DD_REVOKE);"			"return dd_unbind(s, DD_LEAVE);"
+disk-unowned	unload		".owner = THIS_MODULE,\n\t.open = dd_open,"		".open = dd_open,"
+session-unowned	unload		".owner = THIS_MODULE,\n\t.open = dd_control_open,"	".open = dd_control_open,"
+timer-ends	away		"return BLK_EH_RESET_TIMER;"				"blk_mq_end_request(rq, BLK_STS_TIMEOUT);\n\treturn BLK_EH_DONE;"
+pid-twice	races		"disk->pid = NULL;"					";"
+exit-leaks	reload		"dd_forget(disk);\n\t\tdd_kill(disk, false);"		"dd_forget(disk);"
 '
 
 bug_build() { # DIR CHANGE
@@ -34,12 +60,36 @@ open(sys.argv[1], "w").write(text.replace(old, new))' "$1/ddraid.c" "$2" && make
 }
 
 cluster_requires make fio || exit 77
-lab_image && kdir=$(lab_kdir) || exit 1
+lab_image && kdir=$(lab_kdir) && lab_driver || exit 1
 make -C "$top_builddir" -s tests/kmod/disk-server tests/kmod/bad-input || exit 1
 top_builddir=$(cd "$top_builddir" && pwd)
 cluster_trap
 cluster_up 1 || { cluster_say "FAILED: the machine did not come up"; exit 1; }
 cp "$top_srcdir/tests/kmod/inside.sh" "$CLUSTER_DIR/inside.sh" || exit 1
+
+# test_run MODULE TEST OUT: what inside.sh says is in OUT.
+test_run() {
+	local limit=40
+	case $2 in
+	away) limit=90 ;;
+	races | filesystems) limit=120 ;;
+	esac
+	node_exec 1 env "top_srcdir=$top_srcdir" "top_builddir=$top_builddir" KMOD_LIMIT=$limit timeout -k 10 $((3 * limit + 60)) \
+		bash "$CLUSTER_DIR/inside.sh" "$1" "$2" >"$3" 2>&1
+}
+
+# It answers, and takes another module.
+machine_fit() {
+	timeout -k 5 60 ssh "${LAB_SSH[@]}" -S "$CLUSTER_DIR/s1" node1 'rmmod ddraid 2>/dev/null; ! test -e /sys/module/ddraid' </dev/null >/dev/null 2>&1
+}
+
+machine_anew() {
+	cluster_say "the machine is not fit for more, and is started anew"
+	node_kill 1
+	node_start 1 || { cluster_say "FAILED: the machine did not come up again"; exit 1; }
+}
+
+declare -A passes=()
 good=0 bad=0
 while read -r name test change <&3; do
 	[ -n "$name" ] || continue
@@ -51,14 +101,32 @@ while read -r name test change <&3; do
 		bad=$((bad + 1))
 		continue
 	fi
-	if node_exec 1 env "top_srcdir=$top_srcdir" "top_builddir=$top_builddir" KMOD_LIMIT=30 timeout 100 \
-		bash "$CLUSTER_DIR/inside.sh" "$dir/ddraid.ko" "$test" >"$dir/out" 2>&1; then
+	if [ -z "${passes[$test]:-}" ]; then
+		passes[$test]=no
+		test_run "$top_builddir/kmod/ddraid.ko" "$test" "$CLUSTER_DIR/$test.out"
+		! grep -q "^ok *$test " "$CLUSTER_DIR/$test.out" || passes[$test]=yes
+		[ "${passes[$test]}" = yes ] || cat "$CLUSTER_DIR/$test.out"
+		machine_fit || machine_anew
+	fi
+	if [ "${passes[$test]}" = no ]; then
+		echo "FAILED $name: $test does not pass without it"
+		bad=$((bad + 1))
+		continue
+	fi
+	test_run "$dir/ddraid.ko" "$test" "$dir/out"
+	# Its own verdict: a machine that is dead, or never took the module, has not caught anything.
+	if grep -qE "^(FAILED|HUNG) *$test\b" "$dir/out" && ! grep -q "can't be loaded anew" "$dir/out"; then
+		echo "caught $name by $test: $(grep -E "^HUNG|^    \|" "$dir/out" | tail -n 1)"
+		good=$((good + 1))
+	elif grep -qE "^ok *$test\b" "$dir/out"; then
 		echo "MISSED $name by $test"
 		bad=$((bad + 1))
 	else
-		echo "caught $name by $test: $(grep '^    |' "$dir/out" | tail -n 1)"
-		good=$((good + 1))
+		tail -n 20 "$dir/out"
+		echo "FAILED $name: $test came to no end"
+		bad=$((bad + 1))
 	fi
+	machine_fit || machine_anew
 done 3<<<"$bugs"
 echo "$good passed, $bad failed"
 [ $bad = 0 ]

@@ -99,6 +99,9 @@ waits() { # N COUNT
 holds() { # N COUNT
 	[ "$(status "$1" handed)" -ge "$2" ]
 }
+opened() { # N COUNT
+	[ "$(status "$1" openers)" = "$2" ]
+}
 gone() {
 	! [ -e "/sys/block/${1#/dev/}" ]
 }
@@ -188,7 +191,8 @@ sys.stdout.buffer.write(bytes(446) + struct.pack("<B3sB3sII", 0, bytes(3), 0x83,
 		dd of="$dev" bs=512 conv=notrunc,fsync status=none
 	is 'a partition table' "$(blkid -p -o value -s PTTYPE "$dev")" dos
 	refused blockdev --rereadpt "$dev"
-	refused ls "$dev"p1 "$dev"1
+	refused addpart "$dev" 1 2048 8192
+	refused compgen -G "/sys/block/${dev#/dev/}/*/partition"
 	fio_verify "$dev" 3
 }
 
@@ -206,6 +210,13 @@ t_read_only() {
 	is 'still read-only' "$(blockdev --getro "$dev")" 1
 	refused blkdiscard "$dev"
 	cmp -n $((64 << 20)) "$dev" "$shm/d1"
+	# A device on top of it writes without asking whether it may.
+	modprobe dm_mod
+	export DM_DISABLE_UDEV=1
+	dmsetup create kmod-test --table "0 $((64 << 11)) linear $dev 0"
+	refused dd if=/dev/zero of=/dev/mapper/kmod-test bs=4096 count=1 oflag=direct
+	grep -q 'Input/output error' "$work/refused"
+	dmsetup remove kmod-test
 	refused grep -qv '^read' "$work/requests"
 	server 2
 	blockdev --setro "$dev"
@@ -217,8 +228,11 @@ t_read_only() {
 
 t_unload() {
 	server 1
-	exec 9<"$dev"
+	# By its session alone,
+	is openers "$(status 1 openers)" 0
 	refused rmmod ddraid
+	# and by an open of the disk alone.
+	exec 9<"$dev"
 	tell 1 TERM
 	refused rmmod ddraid
 	exec 9<&-
@@ -256,6 +270,19 @@ t_answered_late() {
 	[ "$taken" -ge 1 ]
 	grep -q '^stale [1-9]' "$work/1.out"
 	cmp "$work/data" <(head -c 65536 "$shm/d1")
+	# What was handed out before comes again before what has come since.
+	server 2 --queues 1 --hold --log "$work/first"
+	dd if=/dev/zero of="$dev" bs=4096 count=1 seek=3 oflag=direct status=none &
+	pid=$!
+	within 5 holds 2 1
+	kill -s STOP "$(cat "$work/2.pid")"
+	dd if=/dev/zero of="$dev" bs=4096 count=1 seek=5 oflag=direct status=none &
+	within 5 waits 2 1
+	crash 2
+	within 5 waits 2 2
+	server 2 --queues 1 --log "$work/second"
+	wait "$pid" $!
+	is first "$(head -n 1 "$work/second" | cut -d ' ' -f 1-3)" 'write 12288 4096'
 }
 
 t_killed() {
@@ -296,9 +323,11 @@ t_away() {
 	fio_verify "$dev" 1
 	# No patience was set: it waits, until it is told otherwise.
 	crash 1
+	echo 500 >"/sys/block/${dev#/dev/}/queue/io_timeout"
 	dd if="$dev" of=/dev/null bs=4096 count=1 iflag=direct status=none 2>"$work/dd" &
 	pid=$!
 	within 5 waits 1 1
+	# However long, and whatever the block layer's own patience is.
 	sleep 2
 	kill -0 "$pid"
 	echo 1 >"/sys/block/${dev#/dev/}/ddraid/away_ms"
@@ -313,6 +342,14 @@ t_away() {
 	within 5 waits 1 1
 	server 1
 	wait "$pid"
+	# Nor is its patience remembered against the one that came in time.
+	crash 1
+	server 1 --away-ms 1500
+	crash 1
+	server 1
+	sleep 3
+	is failing "$(status 1 failing)" 0
+	dd if="$dev" of=/dev/null bs=4096 count=1 iflag=direct status=none
 }
 
 t_revoke() {
@@ -399,8 +436,16 @@ t_udev() {
 	within 20 gone "$old"
 	udevadm settle
 	is link "$(readlink -f /dev/ddraid/d1)" "$dev"
-	tell 1 USR1
+	# What is on it, as soon as somebody has written it.
+	mkfs.ext4 -q -L ddraid-label -U 6b8b4567-327b-43c6-a3c9-869d66334873 "$dev"
+	within 20 linked ../disk/by-label/ddraid-label "$dev"
 	udevadm settle
+	is link "$(readlink -f /dev/disk/by-uuid/6b8b4567-327b-43c6-a3c9-869d66334873)" "$dev"
+	is type "$(udevadm info -q property --property=ID_FS_TYPE --value "$dev")" ext4
+	tell 1 USR1
+	is answer "$(tail -n 1 "$work/1.out")" detached
+	udevadm settle
+	refused ls /dev/disk/by-label/ddraid-label
 	refused ls /dev/ddraid/d1
 	kill "$(pgrep -x systemd-udevd | head -n 1)"
 	rm -f /run/udev/rules.d/60-ddraid.rules
@@ -461,18 +506,27 @@ t_grow() {
 
 # What freezes the queue waits for requests, and they for the daemon.
 t_scheduler() {
-	local pid s
+	local pid s had=0
+	for s in mq-deadline bfq kyber-iosched; do
+		modprobe $s 2>/dev/null || true
+	done
 	server 1
 	fio_verify "$dev" 5 &
 	pid=$!
 	for s in mq-deadline none bfq none kyber none; do
-		echo "$s" >"/sys/block/${dev#/dev/}/queue/scheduler" 2>/dev/null || true
+		# Which there are is the kernel's business, but for the first.
+		if [ $s = mq-deadline ] || grep -qw "$s" "/sys/block/${dev#/dev/}/queue/scheduler"; then
+			echo "$s" >"/sys/block/${dev#/dev/}/queue/scheduler"
+			is scheduler "$(of_queue scheduler | tr ' ' '\n' | grep '\[')" "[$s]"
+			had=$((had + 1))
+		fi
 		sleep 0.3
 	done
 	echo 8 >"/sys/block/${dev#/dev/}/queue/nr_requests"
 	crash 1
 	server 1
 	wait "$pid"
+	echo "$had times another scheduler"
 }
 
 # A CPU goes while requests wait for the daemon.
@@ -501,39 +555,47 @@ t_dying_consumer() {
 	crash 1
 	server 1
 	refused wait "$pid"
-	within 5 test "$(status 1 openers)" = 0
+	within 5 opened 1 0
 }
 
 # All at once, at random: errors are nothing here, but it must go on, and the kernel have nothing to say.
 t_races() {
-	local end=$((SECONDS + 30)) pids=() n p d
-	(set +e; trap - ERR; while [ ! -e "$work/enough" ]; do
-		for d in /dev/ddraid[0-9]*; do
-			# nocreat: else a file takes the place of the next disk's node.
-			dd if=/dev/zero of="$d" bs=64k count=8 oflag=direct conv=nocreat status=none 2>/dev/null
-			dd if="$d" of=/dev/null bs=64k count=8 status=none 2>/dev/null
-		done
-		pause
-	done; true) &
-	pids+=($!)
+	local end=$((SECONDS + 30)) late=$((SECONDS + 75)) pids=() n p d seen over=0 requests=0
+	for n in 1 2 3; do
+		(set +e; trap - ERR; while [ ! -e "$work/enough" ]; do
+			for d in /dev/ddraid[0-9]*; do
+				# nocreat: else a file takes the place of the next disk's node.
+				dd if=/dev/zero of="$d" bs=64k count=8 oflag=direct conv=nocreat status=none 2>/dev/null
+				dd if="$d" of=/dev/null bs=64k count=8 status=none 2>/dev/null
+			done
+			pause
+		done; true) &
+		pids+=($!)
+	done
 	(set +e; trap - ERR; while [ ! -e "$work/enough" ]; do
 		for d in /sys/block/ddraid*/ddraid; do
 			cat "$d"/* >/dev/null 2>&1
-			echo $((RANDOM % 4)) >"$d/away_ms"
+			# Without an end, half of the time: else there is nothing to take over.
+			echo $((RANDOM % 2 * (RANDOM % 4))) >"$d/away_ms"
 		done 2>/dev/null
 		"$bin/disk-server" --status 1 >/dev/null 2>&1
 	done; true) &
 	pids+=($!)
-	while ((SECONDS < end)); do
+	# A slow machine takes longer until enough has happened.
+	while ((SECONDS < end || (SECONDS < late && (over < 3 || requests < 100)))); do
 		n=$((RANDOM % 2 + 1))
-		p=(--away-ms $((RANDOM % 5)))
-		((RANDOM % 3)) || p+=(--fresh)
+		p=(--away-ms $((RANDOM % 2 * (RANDOM % 5))))
+		((RANDOM % 4)) || p+=(--fresh)
 		((RANDOM % 3)) || p+=(--hold)
 		((RANDOM % 2)) || p+=(--die-after $((RANDOM % 20)) --die-when pulled)
 		[ ! -e "$work/$n.pid" ] || crash "$n"
 		# It may have died again.
+		taken=0
 		server "$n" "${p[@]}" >/dev/null 2>&1 || true
+		((taken == 0)) || over=$((over + 1))
 		pause 0.$((RANDOM % 5))
+		seen=$(status "$n" requests 2>/dev/null)
+		requests=$((requests + ${seen:-0}))
 		case $((RANDOM % 4)) in
 		0) kill -s USR2 "$(cat "$work/$n.pid")" 2>/dev/null ;;
 		1) kill -s USR1 "$(cat "$work/$n.pid")" 2>/dev/null ;;
@@ -547,6 +609,9 @@ t_races() {
 	wait "${pids[@]}"
 	server 1 --fresh
 	fio_verify "$dev" 1
+	# All of that did happen.
+	echo "$over times requests were taken over; $requests requests"
+	[ "$over" -ge 3 ] && [ "$requests" -ge 100 ]
 }
 
 t_reload() {

@@ -16,19 +16,24 @@ static struct config conf;
 static struct mailbox main_box;
 static struct worker worker;
 static struct engine_status now;
+static char because[FRONT_WHY_BYTES];
 static char device[] = "/dev/null-disk";
 
 /* ---- a front-end ---------------------------------------------------------------------------- */
 
 static struct {
 	struct front front;
-	bool serving, held;
+	bool serving, held, lost;
 	uint64_t life;  /* of what is open, 0 = nothing */
+	uint64_t first; /* of what the first life made */
 	unsigned ended; /* opens that failed */
 	unsigned opens;
+	unsigned discards;
+	int discard_err, remove_err;
 } fake;
 
 static struct front_ops fake_ops;
+static bool note_there(void);
 
 static int fake_open(const struct front_cfg *cfg, struct front **out, char *why)
 {
@@ -61,6 +66,8 @@ static void fake_complete(struct front *f, uint64_t tag, int err)
 static void fake_reset(struct front *f)
 {
 	(void)f;
+	if (fake.lost)
+		return;
 	fake.ended += fake.life != 0;
 	fake.life = 0;
 	fake.serving = false;
@@ -88,6 +95,8 @@ static void fake_stats(const struct front *f, struct front_stats *st)
 static int fake_remove(struct front *f)
 {
 	(void)f;
+	if (fake.remove_err)
+		return fake.remove_err;
 	if (fake.opens)
 		return -EBUSY;
 	fake.life = 0;
@@ -161,12 +170,18 @@ int attach_driver(enum attach_via via, char why[FRONT_WHY_BYTES])
 	return 0;
 }
 
-/* Nothing is ever left. */
 int attach_discard(const struct store_array *desc, bool force, char why[FRONT_WHY_BYTES])
 {
 	(void)desc;
-	(void)force;
-	(void)why;
+	fake.discards++;
+	/* Never one that is served, nor before it is known for good that nobody goes on with it. */
+	CHECK(!fake.serving);
+	CHECK(!force || !note_there());
+	snprintf(why, FRONT_WHY_BYTES, "it can't be ended");
+	if (fake.discard_err)
+		return fake.discard_err;
+	fake.ended += fake.life != 0;
+	fake.life = 0;
 	return 0;
 }
 
@@ -287,7 +302,7 @@ static void first_life(void)
 	ring(7);
 	map_is(5, 1);
 	serves();
-	CHECK_EQ_U64(fake.life, 100);
+	fake.first = fake.life;
 	CHECK(note_there());
 	CHECK_EQ_U64(fake.ended, 0);
 }
@@ -300,13 +315,13 @@ TEST(a_daemon_that_comes_back_goes_on_with_what_was_open)
 	ring(7);
 	map_is(5, 1);
 	serves();
-	CHECK_EQ_U64(fake.life, 100);
+	CHECK_EQ_U64(fake.life, fake.first);
 	killed();
 	life(102, false, 6); /* and so does the next */
 	ring(7);
 	map_is(6, 1);
 	serves();
-	CHECK_EQ_U64(fake.life, 100);
+	CHECK_EQ_U64(fake.life, fake.first);
 	CHECK_EQ_U64(fake.ended, 0);
 	end();
 }
@@ -332,7 +347,7 @@ TEST(a_change_of_the_membership_that_no_life_saw_ends_what_was_open)
 	map_is(5, 1);
 	serves();
 	CHECK_EQ_U64(fake.ended, 1);
-	CHECK_EQ_U64(fake.life, 101);
+	CHECK(fake.life != fake.first);
 	end();
 }
 
@@ -375,7 +390,7 @@ TEST(others_that_went_on_without_it_end_what_was_open)
 	CHECK(!note_there());
 	serves();
 	CHECK_EQ_U64(fake.ended, 1);
-	CHECK_EQ_U64(fake.life, 101);
+	CHECK(fake.life != fake.first);
 	end();
 }
 
@@ -405,14 +420,14 @@ TEST(what_one_life_has_found_out_holds_for_the_next)
 	map_is(6, 2);
 	serves();
 	CHECK_EQ_U64(fake.ended, 1);
-	CHECK_EQ_U64(fake.life, 102);
+	CHECK(fake.life != fake.first);
 	end();
 }
 
 TEST(who_left_cleanly_was_not_missed)
 {
 	first_life();
-	disk_stop(a, ARRAY_STOP_LEAVE);
+	disk_stop(a, ARRAY_STOP_LEAVE, because);
 	CHECK(fake.held && note_there());
 	killed();
 	life(101, true, 5);
@@ -420,7 +435,7 @@ TEST(who_left_cleanly_was_not_missed)
 	map_is(9, 2);
 	serves();
 	CHECK_EQ_U64(fake.ended, 0);
-	CHECK_EQ_U64(fake.life, 100);
+	CHECK_EQ_U64(fake.life, fake.first);
 	end();
 }
 
@@ -458,9 +473,132 @@ TEST(a_node_that_was_removed_opens_anew)
 	CHECK(!fake.serving && !note_there());
 	a->inc = 101;
 	serves();
-	CHECK_EQ_U64(fake.life, 101);
+	CHECK(fake.life != fake.first);
 	CHECK(note_there());
 	killed();
+	end();
+}
+
+/* Its consumers' requests wait in the kernel; they must not wait for a node that can't come back.
+ */
+TEST(what_waits_fails_when_the_others_have_gone_on_though_nobody_serves_yet)
+{
+	first_life();
+	killed();
+	life(101, false, 5);
+	ring(7);
+	map_is(6, 2);
+	CHECK(!now.io_allowed && !fake.serving);
+	CHECK_EQ_U64(fake.ended, 1);
+	serves();
+	CHECK_EQ_U64(fake.ended, 1);
+	end();
+}
+
+TEST(what_waits_fails_when_the_node_is_removed_before_it_has_served_it)
+{
+	first_life();
+	killed();
+	life(101, false, 5);
+	ring(7);
+	disk_removed(a);
+	CHECK(!note_there());
+	CHECK_EQ_U64(fake.ended, 1);
+	serves();
+	CHECK_EQ_U64(fake.ended, 1);
+	end();
+}
+
+/* The driver has taken its session from it: the front-end knows no device any more. */
+TEST(what_waits_fails_when_the_node_is_removed_after_it_has_lost_it)
+{
+	first_life();
+	fake.serving = false;
+	fake.lost = true;
+	disk_removed(a);
+	CHECK_EQ_U64(fake.ended, 1);
+	end();
+}
+
+TEST(what_waits_and_can_not_be_failed_is_tried_again)
+{
+	first_life();
+	killed();
+	life(101, false, 5);
+	ring(7);
+	fake.discard_err = -EBUSY;
+	fake.discards = 0;
+	map_is(6, 2);
+	CHECK_EQ_U64(fake.ended, 0);
+	CHECK_EQ_INT(fake.discards, 1);
+	disk_advance(a); /* not at once */
+	CHECK_EQ_INT(fake.discards, 1);
+	a->disk.left_us = 0;
+	fake.discard_err = 0;
+	disk_advance(a);
+	CHECK_EQ_U64(fake.ended, 1);
+	a->disk.left_us = 0;
+	disk_advance(a);
+	CHECK_EQ_INT(fake.discards, 2);
+	end();
+}
+
+/* The one that removed the note died before it had ended the device. */
+TEST(a_device_without_a_note_is_ended_by_who_finds_it)
+{
+	first_life();
+	killed();
+	fake.discard_err = -EBUSY;
+	life(101, false, 5);
+	ring(7);
+	map_is(6, 2);
+	killed();
+	fake.discard_err = 0;
+	life_of(102, false, (struct epoch){6, 2});
+	ring(7);
+	disk_advance(a);
+	CHECK_EQ_U64(fake.ended, 1);
+	end();
+}
+
+static int attach_err;
+
+static void attach_done(struct array_attach *q, int err, const char *why)
+{
+	(void)q;
+	(void)why;
+	attach_err = err;
+}
+
+static void ask(enum attach_via via, bool force)
+{
+	struct array_attach q = {.via = via, .force = force, .done = attach_done};
+
+	attach_err = 1;
+	array_attach(a, &q);
+	for (int i = 0; i < 4; i++) {
+		while (mailbox_run(&worker.box) | mailbox_run(&a->box) | mailbox_run(&main_box))
+			;
+		disk_advance(a);
+	}
+	CHECK(attach_err <= 0);
+}
+
+/* Its incarnation is the one before and 1, and so was once the name of a second device. */
+TEST(a_life_after_a_clock_set_back_does_not_go_on_with_a_fenced_one)
+{
+	first_life();
+	ask(ATTACH_NONE, false);
+	CHECK_EQ_INT(attach_err, 0);
+	ask(ATTACH_SHIM, false);
+	CHECK_EQ_INT(attach_err, 0);
+	CHECK(fake.serving && fake.life != fake.first);
+	killed();
+	life(101, false, 5);
+	ring(7);
+	map_is(6, 2);
+	serves();
+	CHECK_EQ_U64(fake.ended, 1);
 	end();
 }
 
@@ -486,11 +624,45 @@ TEST(a_stop_that_was_asked_for_leaves_what_is_open)
 {
 	first_life();
 	fake.opens = 1;
-	CHECK_EQ_INT(disk_stop(a, ARRAY_STOP_ASKED), -EBUSY);
+	CHECK_EQ_INT(disk_stop(a, ARRAY_STOP_ASKED, because), -EBUSY);
 	CHECK(fake.serving && note_there());
 	fake.opens = 0;
-	CHECK_EQ_INT(disk_stop(a, ARRAY_STOP_ASKED), 0);
+	CHECK_EQ_INT(disk_stop(a, ARRAY_STOP_ASKED, because), 0);
 	CHECK(!fake.serving && !note_there());
 	CHECK_EQ_U64(fake.ended, 0);
+	end();
+}
+
+/* Of a driver that can't be asked now, say: who detaches must not be told that it is gone. */
+TEST(a_device_that_can_not_be_ended_is_not_detached)
+{
+	first_life();
+	killed();
+	life(101, false, 5);
+	ring(7);
+	fake.discard_err = -EMFILE;
+	ask(ATTACH_NONE, false);
+	CHECK_EQ_INT(attach_err, -EMFILE);
+	CHECK_EQ_INT(a->live.attach, ATTACH_SHIM);
+	fake.discard_err = 0;
+	ask(ATTACH_NONE, false);
+	CHECK_EQ_INT(attach_err, 0);
+	CHECK_EQ_INT(a->live.attach, ATTACH_NONE);
+	end();
+}
+
+TEST(what_is_not_known_yet_changes_nothing)
+{
+	first_life();
+	fake.remove_err = -EAGAIN;
+	CHECK_EQ_INT(disk_stop(a, ARRAY_STOP_ASKED, because), -EAGAIN);
+	CHECK(fake.serving && note_there());
+	ask(ATTACH_NONE, false);
+	CHECK_EQ_INT(attach_err, -EAGAIN);
+	CHECK(fake.serving && note_there() && a->live.attach == ATTACH_SHIM);
+	fake.remove_err = 0;
+	ask(ATTACH_NONE, false);
+	CHECK_EQ_INT(attach_err, 0);
+	CHECK(!fake.serving && !note_there());
 	end();
 }

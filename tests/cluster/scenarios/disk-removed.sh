@@ -103,6 +103,14 @@ for case; do
 		within 40 "the fence of node 3" full_fence 3
 		takes_over
 		disk_hold_failed 3 && fail "the open did not wait"
+		flood=
+		if [ "$via" = nbd ]; then
+			# More than ddraidd takes in: a worker of the kernel's stands in the socket when the node hears of it.
+			node_exec 3 fio --name=w --filename=/dev/ddraid/vol0 --rw=write --bs=128k --iodepth=128 --direct=1 --ioengine=libaio \
+				--size=32m >"$CLUSTER_DIR/fio.w" 2>&1 &
+			flood=$!
+			within 20 "more requests than NBD_CLIENT_REQS" node_exec 3 awk '{ exit !($1 + $2 > 64) }' "/sys/block/$first/inflight"
+		fi
 		if [ "$case" = cut-killed ]; then
 			node_signal 3 ddraidd KILL
 			within 10 "the end of ddraidd" daemon_gone 3
@@ -110,6 +118,7 @@ for case; do
 		unfence 3
 		cluster_wait_quorum 40 1 2 3 || fail "no quorum"
 		[ "$case" = cut ] || back
+		[ -z "$flood" ] || ! wait "$flood" || fail "fio has written to a device that was removed"
 		reopened
 		;;
 	frozen)

@@ -85,7 +85,35 @@ refused 6 "is open (1 open" detach vol0
 # shellcheck disable=SC2016 # the node's shell
 node_exec 1 sh -c 'kill $(cat /run/opener)'
 wait $opener
+node_exec 1 rm /run/opener
 within 5 "no open" opens_are 0
+
+if [ "$via" = nbd ]; then
+	step "udev knows its name"
+	# shellcheck disable=SC2016 # the node's shell
+	node_exec 1 sh -c 'mkdir -p /run/udev/rules.d && cp "$0/kmod/60-ddraid.rules" /run/udev/rules.d/ && /lib/systemd/systemd-udevd --daemon &&
+		udevadm trigger --action=change "/sys/block/$1" && udevadm settle && udevadm info -q symlink "/dev/$1"; status=$?
+		pkill -x systemd-udevd; rm /run/udev/rules.d/60-ddraid.rules; exit $status' "$CLUSTER_SRC" "$dev" >"$CLUSTER_DIR/udev" 2>&1 ||
+		fail "udev: $(cat "$CLUSTER_DIR/udev")"
+	grep -qw "ddraid/vol0" "$CLUSTER_DIR/udev" || fail "udev: $(cat "$CLUSTER_DIR/udev")"
+	step "so it is by a mount that is not in ddraidd's namespace, of a file system with a number of its own"
+	# shellcheck disable=SC2016 # the node's shell
+	node_exec 1 unshare -m sh -c 'modprobe btrfs; mkdir -p /mnt/t && mkfs.btrfs -q -f /dev/ddraid/vol0 2>/dev/null && mount -t btrfs /dev/ddraid/vol0 /mnt/t &&
+		echo $$ >/run/opener && exec sleep 60' &
+	opener=$!
+	within 20 "the mount" node_exec 1 test -s /run/opener
+	refused 6 "is open" detach vol0
+	refused 6 "1 client" stop vol0
+	# shellcheck disable=SC2016 # the node's shell
+	node_exec 1 sh -c 'kill $(cat /run/opener)'
+	wait $opener
+	detached() {
+		ctl 1 detach vol0 >/dev/null 2>&1
+	}
+	within 20 "no mount" detached
+	disk_attach 1 --via nbd
+	dev=$(disk_of 1)
+fi
 
 step "stopped and started, it is there again"
 ctl 1 stop vol0 || fail "stop"
@@ -139,6 +167,29 @@ within 20 "the device, by itself" disk_is_there 1
 node_exec 1 sh -c 'modprobe ext4; mkdir -p /mnt/t && mount /dev/ddraid/vol0 /mnt/t && md5sum </mnt/t/c && umount /mnt/t && e2fsck -fn /dev/ddraid/vol0 >&2' \
 	>"$CLUSTER_DIR/sum2" 2>"$CLUSTER_DIR/fs" || fail "the file system: $(cat "$CLUSTER_DIR/fs")"
 cmp "$CLUSTER_DIR/sum" "$CLUSTER_DIR/sum2" || fail "a file that was synced is not there"
+
+if [ "$via" = nbd ]; then
+	step "more is written than ddraidd takes in, while the array can't run: detached all the same"
+	dev=$(disk_of 1)
+	exporter_kill 1
+	exporter_kill 2
+	node_exec 1 fio --name=w --filename=/dev/ddraid/vol0 --rw=write --bs=128k --iodepth=128 --direct=1 --ioengine=libaio \
+		--size=32m >"$CLUSTER_DIR/fio.w" 2>&1 &
+	fio=$!
+	within 20 "more requests than NBD_CLIENT_REQS" node_exec 1 awk '{ exit !($1 + $2 > 64) }' "/sys/block/$dev/inflight"
+	ctl 1 detach vol0 --force >"$CLUSTER_DIR/detach" 2>&1 &
+	detach=$!
+	detach_ended() {
+		! kill -0 $detach 2>/dev/null
+	}
+	within 20 "detach --force" detach_ended
+	wait $detach || fail "detach --force: $(cat "$CLUSTER_DIR/detach")"
+	! wait $fio || fail "fio has written to no device"
+	holds 1 'len(a["front_ends"]) == 1' || fail "a detached disk is in the status"
+	exporter_restart 1 && exporter_restart 2 || fail "the exporters"
+	within 40 "the array" active 1
+	disk_attach 1 --via nbd
+fi
 
 step "its daemon is dead, its array can't run: detached all the same"
 disk_hold 1
