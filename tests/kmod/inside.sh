@@ -676,6 +676,7 @@ clean() {
 	[ -z "$group" ] || kill -s KILL -- "-$group" 2>/dev/null
 	group=
 	! mountpoint -q "$work/mnt" || umount -l "$work/mnt"
+	[ ! -e /dev/mapper/kmod-test ] || DM_DISABLE_UDEV=1 dmsetup remove --retry kmod-test
 	for f in "$work"/*.pid; do
 		[ ! -e "$f" ] || kill -s KILL "$(cat "$f")" 2>/dev/null
 		rm -f "$f"
