@@ -3,7 +3,7 @@
 #
 # Pid 1 of a machine of the lab with LAB_INIT=systemd, until it is systemd: at the first boot it makes the host's root, of which
 # the machine has a copy of its own, one of a fresh Debian: without the host's own units, mounts and name. Of the packages' own
-# corosync is enabled, as tools/deps leaves it.
+# corosync is enabled, as tools/deps leaves it, and remote-fs.target.
 set -eu
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 # shellcheck disable=SC2154 # from the kernel's command line
@@ -13,7 +13,7 @@ first_boot() {
 	local unit
 	rm -rf /etc/systemd/system /etc/systemd/network /etc/fstab /etc/ddraid /var/lib/ddraid /var/lib/corosync/* /root/.ssh
 	mkdir -p /etc/systemd/system/multi-user.target.wants /root/.ssh
-	ln -s /lib/systemd/system/corosync.service /etc/systemd/system/multi-user.target.wants/
+	ln -s /lib/systemd/system/corosync.service /lib/systemd/system/remote-fs.target /etc/systemd/system/multi-user.target.wants/
 	# Nothing that a machine with one slow processor and no console could do without.
 	for unit in networking systemd-timesyncd systemd-tmpfiles-clean.timer systemd-update-utmp systemd-random-seed getty.target \
 		systemd-hwdb-update systemd-journal-catalog-update systemd-update-done ldconfig systemd-pstore; do

@@ -13,7 +13,7 @@ export CLUSTER_FLAVOUR=lab CLUSTER_TOKEN_MS=${CLUSTER_TOKEN_MS:-3000}
 . "$top_srcdir/tests/lib/cluster.sh"
 # shellcheck disable=SC2119 # no further programs
 cluster_requires || exit 77
-if ! grep -qx 'WITH_DLM_TRUE = ' "$top_builddir/Makefile" 2>/dev/null; then
+if ! grep -qxF 'S["WITH_DLM_TRUE"]=""' "$top_builddir/config.status" 2>/dev/null; then
 	echo "skipped: $top_builddir is built without libdlm"
 	exit 77
 fi
