@@ -257,6 +257,15 @@ static void watch_unreadable(struct array *a, struct engine_status *st)
 	    u->members, u->bytes, u->offset);
 }
 
+/* It stands still only, say while somebody who departed is not fenced. */
+static bool rebuilding(const struct map *map)
+{
+	for (uint8_t i = 0; i < map->n; i++)
+		if (map->member[i].state == MEMBER_REBUILDING)
+			return true;
+	return false;
+}
+
 void status_watch(struct array *a)
 {
 	struct engine_status st;
@@ -277,7 +286,7 @@ void status_watch(struct array *a)
 			  "all dead slots are recovered; parity of %" PRIu64
 			  " stripes was set right",
 			  st.parity_fixed);
-	if (a->seen.rebuild_total && !st.rebuild_total)
+	if (a->seen.rebuild_total && !st.rebuild_total && !rebuilding(&st.map))
 		array_say(a, LOG_NOTICE, "the rebuild is through");
 	a->seen = st;
 	if (a->phase == ARRAY_PHASE_RUN)

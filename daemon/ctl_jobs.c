@@ -653,6 +653,7 @@ struct making_job {
 	struct ipc_req *r;
 	struct known *k; /* add; held */
 	uint32_t member;
+	bool locks_said;      /* create: by --set locks= */
 	struct array_query q; /* add: for its geometry */
 };
 
@@ -706,33 +707,6 @@ static void making_begin(struct making_job *j)
 	free(j);
 }
 
-static void create_done(struct making *m, int err, const char *why)
-{
-	struct making_job *j = m->arg;
-	struct known *k;
-	struct job *wait;
-
-	if (!err) {
-		m->desc.started = true;
-		err = manager_change(&m->desc, false);
-		why = "the name is taken meanwhile, or there are too many arrays";
-	}
-	if (err) {
-		ipc_fail(j->r, err, "%s", why);
-		free(j);
-		return;
-	}
-	k = manager_find_uuid(m->desc.uuid);
-	say(LOG_NOTICE, "%s: created", k->desc.name);
-	wait = job_new(j->r, k, JOB_CREATE);
-	wait->all_nodes = true;
-	wait->size_bytes = m->result.geo.size_bytes;
-	wait->stripe_bytes = m->result.geo.p.stripe_bytes;
-	strcpy(wait->stripe_why, m->result.stripe_why);
-	free(j);
-	look(wait);
-}
-
 /* `locks = dlm`: a node that lacks what that needs could never serve. */
 static int dlm_refused(char why[OPTION_WHY_BYTES])
 {
@@ -759,30 +733,54 @@ static int dlm_refused(char why[OPTION_WHY_BYTES])
 	return 0;
 }
 
-/* The kernel's DLM if all nodes that are there have it, unless it is said otherwise. */
-static int locks_choose(struct making_job *j, bool said, char *why)
+/* The kernel's DLM if all nodes that are there have it, unless it is said otherwise. As late as can
+ * be: a daemon that has just started has told what it has by then. */
+static void locks_choose(struct making_job *j)
 {
 	char unused[OPTION_WHY_BYTES];
 
-	if (said)
-		return j->m.desc.options.dlm ? dlm_refused(why) : 0;
-	j->m.desc.options.dlm = strcmp(ctl_env.conf->cluster, "alone") && !dlm_refused(unused);
-	return 0;
+	if (!j->locks_said)
+		j->m.desc.options.dlm =
+		    strcmp(ctl_env.conf->cluster, "alone") && !dlm_refused(unused);
+}
+
+static void create_done(struct making *m, int err, const char *why)
+{
+	struct making_job *j = m->arg;
+	struct known *k;
+	struct job *wait;
+
+	if (!err) {
+		m->desc.started = true;
+		locks_choose(j);
+		err = manager_change(&m->desc, false);
+		why = "the name is taken meanwhile, or there are too many arrays";
+	}
+	if (err) {
+		ipc_fail(j->r, err, "%s", why);
+		free(j);
+		return;
+	}
+	k = manager_find_uuid(m->desc.uuid);
+	say(LOG_NOTICE, "%s: created", k->desc.name);
+	wait = job_new(j->r, k, JOB_CREATE);
+	wait->all_nodes = true;
+	wait->size_bytes = m->result.geo.size_bytes;
+	wait->stripe_bytes = m->result.geo.p.stripe_bytes;
+	strcpy(wait->stripe_why, m->result.stripe_why);
+	free(j);
+	look(wait);
 }
 
 static int create_options(struct making_job *j, const Ddraid__Ctl__Create *c, char *why)
 {
-	bool locks_said = false;
-	int err;
-
 	for (size_t i = 0; i < c->n_option; i++) {
 		if (options_set(&j->m.desc.options, c->option[i]->key, c->option[i]->value, why))
 			return -EINVAL;
-		locks_said |= !strcmp(c->option[i]->key, "locks");
+		j->locks_said |= !strcmp(c->option[i]->key, "locks");
 	}
-	err = locks_choose(j, locks_said, why);
-	if (err)
-		return err;
+	if (j->m.desc.options.dlm && dlm_refused(why))
+		return -EINVAL;
 	if (c->n_uri > DDR_MAX_MEMBERS) {
 		snprintf(why, OPTION_WHY_BYTES, "an array has at most %d members", DDR_MAX_MEMBERS);
 		return -EINVAL;

@@ -311,11 +311,14 @@ writers_stop() {
 	done
 }
 
+# Options of `load check`: --lost LOG, where a node died while a member was missing.
+LOST=()
+
 # compare_on N...: every acknowledged byte, read through each of these nodes.
 compare_on() {
 	local n
 	for n; do
-		node_use "$n" timeout "$(patience 30)" /usr/bin/python3 "$SCENARIO_LIB/load.py" check "$(array_uri "$n")" \
+		node_use "$n" timeout "$(patience 30)" /usr/bin/python3 "$SCENARIO_LIB/load.py" check "$(array_uri "$n")" "${LOST[@]}" \
 			"$CLUSTER_DIR"/load.[0-9] || fail "wrong data, read through node $n"
 	done
 }
@@ -392,7 +395,7 @@ finish() {
 	done
 	members_check $strict --compare-left-out --extract "$CLUSTER_DIR/user" ||
 		fail "the members: $(raw 'r["problems"]')"
-	[ -z "$(compgen -G "$CLUSTER_DIR/load.[0-9]")" ] || load check "$CLUSTER_DIR/user" "$CLUSTER_DIR"/load.[0-9] ||
+	[ -z "$(compgen -G "$CLUSTER_DIR/load.[0-9]")" ] || load check "$CLUSTER_DIR/user" "${LOST[@]}" "$CLUSTER_DIR"/load.[0-9] ||
 		fail "the members hold wrong data"
 	step "$(raw '"the members: %d stripes, %d wrong, %d regions dirty" % (r["geometry"]["stripes"],
 		r["stripes_wrong"], len(r["regions_dirty"]))')"

@@ -10,35 +10,36 @@ set -u
 
 SLOW=2 # the exporter
 
-# What the kernels of nodes 1 and 2 know of the array's locks: lines of debugfs.
+# locks N...: what the kernels of these nodes know of the array's locks, from debugfs, each line with its node before it. From there
+# on: id, holder's node or, of a lock held here, its master's (0: this one), ..., status (1 waits, 2 is granted), mode granted, mode wanted
+# (5 is EX), ..., the resource's master (0: this one), ..., its name.
 locks() {
 	local n
-	for n in 1 2; do
-		node_exec $n sh -c 'mount -t debugfs none /sys/kernel/debug 2>/dev/null; cat /sys/kernel/debug/dlm/ddraid-*_locks'
+	for n; do
+		node_exec "$n" sh -c 'mount -t debugfs none /sys/kernel/debug 2>/dev/null; cat /sys/kernel/debug/dlm/ddraid-*_locks' | sed "s/^/$n /; s/\"//g"
 	done
 }
 
-# Locks that node 3 has.
+# Locks that node 3 has, of those of which node 1 or 2 is the master.
 of_3() {
-	locks | awk '$2 == 3 && $8 == 2' | wc -l
+	locks 1 2 | awk '$3 == 3 && $9 == 2 && $13 == 0' | wc -l
 }
 none_left() {
 	[ "$(of_3)" = 0 ]
 }
 
-# The region for which somebody waits, to have it alone, twice in a row: it is node 3 that can't give it up.
-waited_for() {
-	locks | awk '$8 == 1 && $10 == 5 { gsub(/"/, "", $NF); print $NF; exit }'
-}
+# Sets waits_for: a lock that somebody waits for, to have it alone, and that nobody has but node 3.
 one_waits() {
-	local before
-	before=$(waited_for)
-	sleep 0.5
-	waits_for=$(waited_for)
-	[ -n "$waits_for" ] && [ "$before" = "$waits_for" ]
+	waits_for=$(locks 1 2 3 | awk '
+		$13 != 0 { next }
+		$9 == 1 && $11 == 5 { waits[$NF] = 1 }
+		$9 > 1 { has[$NF] = has[$NF] ($3 ? $3 : $1) }
+		END { for (name in waits) if (has[name] == "3") { print name; exit } }')
+	[ -n "$waits_for" ]
 }
+# Node 1, which leads, has it as EX, or node 2.
 granted_now() {
-	[ -z "$(waited_for)" ]
+	locks 1 2 | awk -v name="$waits_for" '$NF == name && $9 == 2 && $10 == 5' | grep -q .
 }
 
 # Writes by the nodes 1 and 2 in region $1 at any member, from $2 to $3.
@@ -61,11 +62,11 @@ array_up_led_by_1 3 1
 part=$(($(tells 1 'a["geometry"]["region_bytes"]') / 2)) # of a region, on a member
 writers_start 1 2 3
 ctl 1 fail vol0 2 >/dev/null || fail "fail"
-within 10 "member 2 is missing" holds 1 "a['members'][2]['state'] == 'missing'"
+within 10 "member 2 has left" holds 1 "a['members'][2]['state'] == 'faulty'"
 writers_go_on 100 1 2 3
 fences_forget
 fence_break
-ctl 1 re-add vol0 2 >"$CLUSTER_DIR/re-add" 2>&1 || fail "re-add: $(cat "$CLUSTER_DIR/re-add")"
+ctl 1 add vol0 2 "$(exporter_uri 3)" --force >"$CLUSTER_DIR/add" 2>&1 || fail "add: $(cat "$CLUSTER_DIR/add")"
 within 10 "the rebuild" holds 1 "a['members'][2]['state'] == 'rebuilding'"
 exporter_stall $SLOW 3 || fail "stall"
 within 3 "the rebuild waits for a region of node 3" one_waits
@@ -86,7 +87,6 @@ for n in 1 2; do
 done
 step "the kernel has freed its locks ($held were seen), and granted the rebuild its"
 within 10 "the end of ddraidd on node 3" daemon_gone 3
-[ "$held" -gt 0 ] || fail "node 3 had no lock"
 load pending "$CLUSTER_DIR/load.3" >"$CLUSTER_DIR/pending"
 block=$(head -n 1 "$CLUSTER_DIR/pending")
 [ -n "$block" ] || fail "node 3 had no write under way"
@@ -112,6 +112,7 @@ measured "nothing written in region $region for $(($(date -d "$mended" +%s) - $(
 serve 1 2
 writers_go_on 100 1 2
 writers_stop 1 2
+LOST=(--lost "$CLUSTER_DIR/load.3") # a member was missing: what was in flight may be garbage, and nothing else
 compare_on 1 2
 within 40 "the rebuild is done" holds 1 'not a["degraded"]'
 finish 1 2

@@ -142,7 +142,11 @@ typed_on_all "5. The DLM" 2
 within 20 "all in the DLM's cluster" says 3 "^node 1 M" "5. The DLM" 3
 step "the DLM"
 typed_on_all "6. The array" 1
-typed 1 "6. The array" 2
+three_online() {
+	type_in 1 "6. The array" 2 && [ "$(grep -c " online" "$CLUSTER_DIR/typed.1")" = 3 ]
+}
+within 20 "three nodes are online" three_online
+typed 1 "6. The array" 3
 said 1 "locks.*DLM" || fail "create: $(cat "$CLUSTER_DIR/typed.1")"
 step "the array"
 typed 1 "7. The driver" 1
