@@ -227,6 +227,9 @@ static void end(void)
 {
 	char command[CONFIG_PATH_BYTES + 16];
 
+	/* What it has asked of the worker. */
+	while (a && (mailbox_run(&worker.box) | mailbox_run(&a->box) | mailbox_run(&main_box)))
+		;
 	if (a)
 		killed();
 	snprintf(command, sizeof(command), "rm -rf %s", conf.run_dir);

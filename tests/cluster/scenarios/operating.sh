@@ -167,6 +167,7 @@ step "GFS2"
 refused() {
 	node_exec 4 ddraid-export list | grep -q "^refused: 10.77.0.3"
 }
+node_exec 3 sync # what was just installed there
 node_kill 3
 began=${EPOCHREALTIME/[.,]/}
 within 20 "status tells of the fence" says 1 "fenced" "9. Try it" 1
