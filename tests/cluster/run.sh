@@ -30,7 +30,7 @@ export top_srcdir top_builddir=${top_builddir:-$top_srcdir}
 # which machines that are emulated do not meet.
 SCENARIOS='
 kmod			300	lab	tests/kmod/run.sh
-operating		110	lab	tests/cluster/scenarios/operating.sh
+operating		150	lab	tests/cluster/scenarios/operating.sh
 disk			100	lab	tests/cluster/scenarios/disk.sh shim
 disk-nbd		100	lab	tests/cluster/scenarios/disk.sh nbd
 disk-kills		110	lab	tests/cluster/scenarios/disk-kills.sh shim
