@@ -167,7 +167,11 @@ swept() { # DIR
 begin() { # NAME LIMIT WHERE SCRIPT ARGUMENT...
 	local name=$1 limit=$2 script=$4 dir lab=${labs[0]}
 	shift 4
-	[ "$CLUSTER_FLAVOUR" = netns ] || limit=$((5 * limit)) # emulated machines, and they boot
+	if [ "$CLUSTER_FLAVOUR" = lab ]; then
+		limit=$((5 * limit)) # emulated machines, and they boot
+	else
+		limit=$((2 * limit)) # there are slow hours
+	fi
 	dir=$(mktemp -d "$work/$name.XXX")
 	labs=("${labs[@]:1}")
 	LAB_KEPT=$lab CLUSTER_TMP=$dir CLUSTER_KEEP_LOGS=$dir/logs timeout --kill-after=30 "$limit" \
