@@ -78,6 +78,11 @@ void array_again(struct array *a, uint32_t ms, void (*do_it)(struct array *a))
 
 /* ---- the group ------------------------------------------------------------------------------ */
 
+static const char two_node_waits[] =
+    "corosync's two_node is on: two nodes that lose sight of each other both have quorum, and a "
+    "wait fences neither; set a fence_command in [fence] of ddraid.conf, or give the cluster a "
+    "third node or a quorum device";
+
 static void group_up(void *arg, const struct group_self *self)
 {
 	struct array *a = arg;
@@ -88,6 +93,10 @@ static void group_up(void *arg, const struct group_self *self)
 	if (a->e && self->node != a->self.node) {
 		array_fail(a, "this node's id changed from %u to %u; start the array again",
 			   a->self.node, self->node);
+		return;
+	}
+	if (self->two_node && a->env.conf->fence != FENCE_COMMAND) {
+		array_fail(a, "%s", two_node_waits);
 		return;
 	}
 	a->self = *self;
@@ -121,6 +130,9 @@ static void group_quorum(void *arg, const struct group_quorum *q)
 
 	ev.view.ring = q->ring;
 	ev.view.quorate = q->quorate;
+	ev.view.two_node = q->two_node;
+	if (q->two_node && q->quorate && q->count < 2 && a->env.conf->fence != FENCE_COMMAND)
+		array_say(a, LOG_ERR, "%s", two_node_waits);
 	ev.view.count = q->count;
 	memcpy(ev.view.node, q->node, sizeof(ev.view.node));
 	a->quorum = ev;
@@ -232,6 +244,7 @@ static void engine_cfg_fill(struct array *a, struct engine_cfg *cfg)
 	cfg->fenced_inc = a->fenced_inc;
 	cfg->lock_backend = locks_external(a) ? LOCK_EXTERNAL : LOCK_TABLE;
 	cfg->fence_waits = c->fence != FENCE_COMMAND;
+	cfg->two_node = a->self.two_node;
 	cfg->tun.restart_wait_ms = c->restart_wait_ms;
 	options_apply(&a->live.options, &cfg->tun);
 	cfg->tun.heartbeat_ms = c->heartbeat_ms;

@@ -14,6 +14,7 @@
 
 #include "daemon/config.h"
 #include "daemon/core/engine.h"
+#include "daemon/fence.h"
 #include "daemon/mailbox.h"
 #include "daemon/ports/front.h"
 #include "daemon/ports/group.h"
@@ -90,6 +91,8 @@ struct array_status {
 	char listen[OPTION_LISTEN_MAX][OPTION_LISTEN_BYTES]; /* as it was started with, or "" */
 	bool force_members;                                  /* likewise */
 	const char *locks;                                   /* the lock manager */
+	uint32_t fence_node; /* on the leader: whose fence failed last, 0 = none */
+	char fence_why[FENCE_WHY_BYTES];
 	char locks_wait[ARRAY_WHY_BYTES]; /* what that waits for, or lacks; "" = nothing */
 	uint64_t locks_us;                /* since when, 0 = it says so itself */
 	char waits[ARRAY_WHY_BYTES];      /* before RUN: what for; "" = nothing */

@@ -22,10 +22,10 @@
  *   incarnation and then commit an epoch, before they grant anything (leader.c). So they waited
  *   all the time. What a full fence after restart_wait comes to is such an epoch.
  *
- * The ring is compared when the device is served. The epoch is judged by the first map that a life
- * goes by, before anything that it acknowledges itself can be on disk; a judgement against it
- * removes the note, so that it holds for all later lives as well. A life that can't know ends what
- * was open.
+ * The ring is compared when the device is served. The epoch is judged by each proposal up to the
+ * first map that a life goes by, before anything that it acknowledges itself can be on disk; a
+ * judgement against it removes the note, so that it holds for all later lives as well.
+ * A life that can't know ends what was open.
  */
 #include <assert.h>
 #include <errno.h>
@@ -185,15 +185,17 @@ static void heir_judge(struct array *a)
 {
 	struct disk *d = &a->disk;
 	struct engine_status st;
+	bool missed;
 
 	engine_status(a->e, &st);
-	if (!st.map.n) {
-		if (st.proposing)
-			d->heir.proposed = st.proposed.epoch;
+	if (!st.map.n && !st.proposing)
 		return;
-	}
-	d->heir.judged = true;
-	if (epoch_missed(d, &st.map.epoch))
+	if (!st.map.n)
+		d->heir.proposed = st.proposed.epoch;
+	/* Of a proposal too, since its acknowledgement is in the record before it is committed. */
+	missed = epoch_missed(d, st.map.n ? &st.map.epoch : &st.proposed.epoch);
+	d->heir.judged = st.map.n != 0;
+	if (missed)
 		heir_none(a, "the other nodes have fenced it and gone on");
 }
 

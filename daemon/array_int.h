@@ -138,6 +138,8 @@ struct array {
 	uint32_t clients; /* as the main thread was told */
 	bool removed;     /* OUT_REMOVED came, EV_RESTART has not gone */
 	bool restarting, record_waits;
+	uint32_t fence_node; /* whose fence failed, here where the leader is */
+	char fence_why[FENCE_WHY_BYTES];
 
 	struct group *group;
 	bool group_up, joined;

@@ -306,6 +306,12 @@ static void fence_answer(struct array *a, uint32_t node, uint64_t inc, int err, 
 	}
 	if (!a->e)
 		return;
+	if (err) {
+		a->fence_node = node;
+		snprintf(a->fence_why, sizeof(a->fence_why), "%s", why);
+	} else if (a->fence_node == node) {
+		a->fence_node = 0;
+	}
 	ev.fence.node = node;
 	ev.fence.inc = inc;
 	ev.fence.err = err;

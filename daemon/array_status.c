@@ -56,6 +56,8 @@ void status_fill(struct array *a, struct array_status *st)
 	st->view_count = a->view_count;
 	memcpy(st->view, a->view, sizeof(st->view));
 	locks_fill(a, st);
+	st->fence_node = a->fence_node;
+	strcpy(st->fence_why, a->fence_why);
 	strcpy(st->waits, a->waits);
 	st->waits_us = a->waits_us;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {

@@ -292,12 +292,12 @@ static Ddraid__Ctl__Node *node_make(struct status_msg *m, uint32_t id)
 		if (s->quorum[i] == id)
 			p->state = DDRAID__CTL__NODE_STATE__NODE_ONLINE;
 	}
+	if ((!a || !a->here) && p->state == DDRAID__CTL__NODE_STATE__NODE_ONLINE)
+		p->detail = "without ddraidd";
 	if (!a)
 		return p;
 	p->name = (char *)a->name;
 	p->since_ms = now_ms() - a->since_ms;
-	if (!a->here && p->state == DDRAID__CTL__NODE_STATE__NODE_ONLINE)
-		p->detail = "without ddraidd";
 	return p;
 }
 
@@ -311,8 +311,11 @@ static void nodes(struct status_msg *m, const struct known *k, const struct arra
 
 		if (runs(&s->node[i], k->desc.uuid))
 			p->state = DDRAID__CTL__NODE_STATE__NODE_ACTIVE;
-		if (st->engine.waits_node == p->id && st->engine.unfenced)
+		if (st->engine.waits_node == p->id && st->engine.unfenced) {
 			p->state = DDRAID__CTL__NODE_STATE__NODE_UNFENCED;
+			if (st->fence_node == p->id && st->engine.leader == s->self.node)
+				p->detail = keep_text(m, st->fence_why);
+		}
 		p->leader = st->engine.leader == p->id;
 		if (p->self) {
 			p->inc = st->inc;

@@ -16,8 +16,9 @@
  *
  * The forgotten: a line "UUID SECONDS" each, and at last "end".
  *
- * The record, little-endian, 1024 bytes: magic 8 | crc32c 4 | version 4 | uuid 16 | inc 8 | clean 4
- *| removed count 4 | acked 16 | committed 16 | removed { node 4, zero 4, inc 8 } x 32.
+ * The record, little-endian, 1024 bytes: magic 8 | crc32c 4 | version 4 | uuid 16 | inc 8 |
+ * clean 4 | removed count 4 | acked 16 | committed 16 | removed { node 4, by_node 4, inc 8 } x 32 |
+ * by_inc 8 x 32 | alone { rep 4, zero 4, seq 8 }.
  */
 #include "daemon/store.h"
 
@@ -53,7 +54,9 @@ enum {
 	REC_ACKED = 48,
 	REC_COMMITTED = 64,
 	REC_REMOVED = 80,
-	REC_END = REC_REMOVED + 16 * DDR_MAX_NODES
+	REC_REMOVED_BY = REC_REMOVED + 16 * DDR_MAX_NODES,
+	REC_ALONE = REC_REMOVED_BY + 8 * DDR_MAX_NODES,
+	REC_END = REC_ALONE + 16
 };
 
 _Static_assert(REC_END <= RECORD_BYTES, "the record fits");
@@ -395,9 +398,13 @@ int store_put_record(const char *name, const struct store_record *r, char why[ST
 	put_le64(b + REC_ACKED + 8, r->record.acked.inc);
 	put_le64(b + REC_COMMITTED, r->record.committed.num);
 	put_le64(b + REC_COMMITTED + 8, r->record.committed.inc);
+	put_le32(b + REC_ALONE, r->record.alone.rep);
+	put_le64(b + REC_ALONE + 8, r->record.alone.seq);
 	for (uint32_t i = 0; i < r->record.removed_count; i++) {
 		put_le32(b + REC_REMOVED + 16 * i, r->record.removed[i].node);
+		put_le32(b + REC_REMOVED + 16 * i + 4, r->record.removed[i].by_node);
 		put_le64(b + REC_REMOVED + 16 * i + 8, r->record.removed[i].inc);
+		put_le64(b + REC_REMOVED_BY + 8 * i, r->record.removed[i].by_inc);
 	}
 	put_le32(b + BLOCK_OFF_CRC, crc32c(b, sizeof(b)));
 	snprintf(file, sizeof(file), "%s.record", name);
@@ -422,9 +429,13 @@ static bool record_decode(const uint8_t b[RECORD_BYTES], struct store_record *r)
 	r->record.acked = (struct epoch){get_le64(b + REC_ACKED), get_le64(b + REC_ACKED + 8)};
 	r->record.committed =
 	    (struct epoch){get_le64(b + REC_COMMITTED), get_le64(b + REC_COMMITTED + 8)};
+	r->record.alone.rep = get_le32(b + REC_ALONE);
+	r->record.alone.seq = get_le64(b + REC_ALONE + 8);
 	for (uint32_t i = 0; i < r->record.removed_count; i++) {
 		r->record.removed[i].node = get_le32(b + REC_REMOVED + 16 * i);
+		r->record.removed[i].by_node = get_le32(b + REC_REMOVED + 16 * i + 4);
 		r->record.removed[i].inc = get_le64(b + REC_REMOVED + 16 * i + 8);
+		r->record.removed[i].by_inc = get_le64(b + REC_REMOVED_BY + 8 * i);
 	}
 	return true;
 }

@@ -48,6 +48,13 @@ if command -v python3 >/dev/null; then
 	same "options of ddraid-check-members" "$tmp/has" "$tmp/says"
 fi
 
+"$top_srcdir/cluster-conf/ddraid-export" --help | awk '{ print $2 }' | sort -u >"$tmp/has"
+sed -n '/^\.Sh DESC/,/^\.Sh FILES/s/^\.It Cm \([a-z]*\)$/\1/p' "$man/ddraid-export.8" | sort -u >"$tmp/says"
+same "commands of ddraid-export" "$tmp/has" "$tmp/says"
+sed -n "s/^	\([a-z]*\))$/\1/p" "$top_srcdir/cluster-conf/fence-exports" | sort -u >"$tmp/has"
+sed -n 's/^\.It Ic \([a-z]*\) .*/\1/p' "$man/fence-exports.8" | sort -u >"$tmp/says"
+same "lines of fence-exports.conf" "$tmp/has" "$tmp/says"
+
 # Settings of an array, as in the table of daemon/options.c.
 if [ -e "$top_srcdir/daemon/options.c" ]; then
 	sed -n 's/^ *{"\([a-z_]*\)", KIND_.*/\1/p' "$top_srcdir/daemon/options.c" | sort -u >"$tmp/has"

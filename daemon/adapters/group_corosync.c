@@ -560,6 +560,20 @@ static void on_totem(cpg_handle_t h, struct cpg_ring_id ring, uint32_t count, co
 		install(c, id_of_ring(&c->ring), &c->group);
 }
 
+/* A reload of corosync.conf may change it. */
+static cs_error_t read_two_node(struct coro *c)
+{
+	cmap_handle_t h;
+	cs_error_t err = cmap_initialize(&h);
+	uint8_t on;
+
+	if (err != CS_OK)
+		return err;
+	c->self.two_node = cmap_get_uint8(h, "runtime.votequorum.two_node", &on) == CS_OK && on;
+	cmap_finalize(h);
+	return CS_OK;
+}
+
 static void on_quorum(quorum_handle_t h, uint32_t quorate, struct quorum_ring_id ring,
 		      uint32_t count, const uint32_t *nodes)
 {
@@ -571,6 +585,11 @@ static void on_quorum(quorum_handle_t h, uint32_t quorate, struct quorum_ring_id
 	if (quorum_context_get(h, &arg) != CS_OK)
 		return;
 	c = (struct coro *)arg;
+	if (read_two_node(c) != CS_OK) {
+		lose_later(c, -ENOTCONN, "corosync's configuration can't be read");
+		return;
+	}
+	q.two_node = c->self.two_node;
 	for (uint32_t i = 0; i < count && i < CPG_MEMBERS_MAX; i++)
 		sorted.v[sorted.count++] = (struct proc){.node = nodes[i]};
 	qsort(sorted.v, sorted.count, sizeof(sorted.v[0]), by_node);
@@ -709,7 +728,7 @@ static cs_error_t read_cmap(struct coro *c)
 	if (err == CS_OK)
 		read_name(h, &c->self);
 	cmap_finalize(h);
-	return err;
+	return err == CS_OK ? read_two_node(c) : err;
 }
 
 /* 0 or -errno. */

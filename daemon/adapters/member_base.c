@@ -362,6 +362,7 @@ static void finish_close(struct base *b)
 	loop_timer_clear(b->loop, &b->kick);
 	loop_hook_del(b->loop, &b->hook);
 	loop_wake_del(b->loop, &b->handover);
+	lease_guard_end(&b->guard);
 	b->hooks->destroy(b);
 	cb->closed(arg);
 }
@@ -500,7 +501,12 @@ void base_close(struct member *m)
 
 void base_lease(struct member *m, uint64_t until_us)
 {
-	base_of(m)->lease_us = until_us;
+	struct base *b = base_of(m);
+	int err = lease_guard_until(&b->guard, until_us);
+
+	b->lease_us = until_us;
+	if (err)
+		base_broken(b, err, "%s: no timer for its lease: %s", b->uri, strerror(-err));
 }
 
 void base_fenced(struct member *m, uint64_t connection, int err)

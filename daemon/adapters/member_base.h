@@ -22,6 +22,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
+#include "daemon/adapters/lease_guard.h"
 #include "daemon/ports/loop.h"
 #include "daemon/ports/member.h"
 
@@ -83,12 +84,13 @@ struct base {
 	struct base_list queue; /* not yet (fully) started */
 	struct base_list done;  /* to be answered */
 
-	bool broken;         /* base_broken or cancel() came in BASE_UP or BASE_SETTLING */
-	bool dropped;        /* nothing is out any more */
-	bool told_down;      /* since it was up last */
-	bool fence_pending;  /* fence_connection was called and not answered */
-	bool zombie;         /* something sent on zombie_connection can still land */
-	uint64_t lease_us;   /* writes may be sent until then */
+	bool broken;        /* base_broken or cancel() came in BASE_UP or BASE_SETTLING */
+	bool dropped;       /* nothing is out any more */
+	bool told_down;     /* since it was up last */
+	bool fence_pending; /* fence_connection was called and not answered */
+	bool zombie;        /* something sent on zombie_connection can still land */
+	uint64_t lease_us;  /* writes may be sent until then */
+	struct lease_guard guard;
 	uint64_t connection; /* attached so far */
 	uint64_t zombie_connection;
 	int err;                  /* why it is not up */

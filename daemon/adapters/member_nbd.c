@@ -79,6 +79,7 @@ struct conn {
 	struct export *x;
 	struct nbd_handle *h;
 	struct loop_fd watch;
+	struct lease_cut cut; /* armed as long as there are writes */
 	bool watched;
 	bool tcp;
 	uint32_t inflight; /* chunks */
@@ -260,6 +261,7 @@ static void conns_close(struct export *x)
 
 		if (c->watched) {
 			loop_fd_del(x->b.loop, &c->watch);
+			lease_guard_remove(&x->b.guard, &c->cut);
 			if (c->tcp && c->inflight)
 				setsockopt(c->watch.fd, SOL_SOCKET, SO_LINGER, &reset,
 					   sizeof(reset));
@@ -545,6 +547,11 @@ static void chunk_send(struct export *x, struct chunk *c, uint64_t offset)
 	sent_add(x, c);
 	if (ms && !loop_timer_is_set(&x->timeout))
 		loop_timer_set(x->b.loop, &x->timeout, c->deadline_us);
+	if (c->conn->writes) {
+		c->conn->cut.armed = 1;
+		if (base_lease_over(&x->b))
+			return;
+	}
 	if (chunk_command(x, c, offset) < 0)
 		base_broken(&x->b, -ECONNRESET, "%s: %s", x->b.uri, nbd_get_error());
 	else
@@ -638,6 +645,8 @@ static void chunk_done(struct export *x, struct chunk *c)
 	sent_del(x, c);
 	c->conn->inflight--;
 	c->conn->writes -= chunk_writes(c);
+	if (!c->conn->writes)
+		c->conn->cut.armed = 0;
 	j->pending--;
 	if (c->err && !j->err)
 		j->err = c->err;
@@ -731,6 +740,8 @@ static int export_attach(struct base *b)
 			return base_fail(b, err, "%s: can't poll its socket: %s", b->uri,
 					 strerror(-err));
 		c->watched = true;
+		c->cut.fd = fd;
+		lease_guard_add(&b->guard, &c->cut);
 	}
 	return 0;
 }

@@ -95,7 +95,7 @@ static void take_admin(struct engine *e, uint32_t from, const Ddraid__Admin *a)
 {
 	const char *why;
 
-	if (e->admin.used) {
+	if (e->admin.used || (a->cmd == ADMIN_ADD && e->placing.busy)) {
 		admin_tell(e, from, a->tag, -EBUSY, "another change is under way; wait for it");
 		return;
 	}
@@ -145,8 +145,8 @@ static void step_send(struct engine *e, uint32_t cmd, const char *uri, const uin
 
 static void sb_placed(struct engine *e, struct batch *b)
 {
-	e->admin.busy = false;
-	if (e->state != ENGINE_REMOVED && leading(e) && e->admin.used && b->ok &&
+	e->placing.busy = false;
+	if (e->state != ENGINE_REMOVED && leading(e) && e->admin.used && e->admin.placed && b->ok &&
 	    !e->admin.checked) {
 		e->admin.checked = true;
 		step_send(e, CMD_CHECK, e->admin.uri, e->admin.uuid);
@@ -172,17 +172,17 @@ static void sb_place(struct engine *e, uint32_t dev)
 	sb.index = e->admin.member;
 	memcpy(sb.map.member[sb.index].uuid, e->admin.uuid, DDR_UUID_BYTES);
 	memcpy(sb.member_uuid, e->admin.uuid, DDR_UUID_BYTES);
-	e->admin.busy = true;
-	batch_init(&e->admin.batch, sb_placed);
-	batch_open(&e->admin.batch);
+	e->placing.busy = true;
+	batch_init(&e->placing.batch, sb_placed);
+	batch_open(&e->placing.batch);
 	for (uint32_t c = 0; c < SB_COPIES; c++) {
 		sb.seq = c;
-		sb_encode(&sb, e->admin.block[c]);
-		e->admin.iov[c] = (struct iovec){e->admin.block[c], DDR_BLOCK_BYTES};
-		dio_start_raw(e, &e->admin.batch, dev, DEV_WRITE, geo_sb_offset(c), DDR_BLOCK_BYTES,
-			      &e->admin.iov[c], 1);
+		sb_encode(&sb, e->placing.block[c]);
+		e->placing.iov[c] = (struct iovec){e->placing.block[c], DDR_BLOCK_BYTES};
+		dio_start_raw(e, &e->placing.batch, dev, DEV_WRITE, geo_sb_offset(c),
+			      DDR_BLOCK_BYTES, &e->placing.iov[c], 1);
 	}
-	batch_close(e, &e->admin.batch);
+	batch_close(e, &e->placing.batch);
 }
 
 static void admin_end(struct engine *e, int err, const char *why)

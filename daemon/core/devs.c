@@ -47,6 +47,31 @@ void devs_bind(struct engine *e)
 	}
 }
 
+/* A member is nowhere here: what was read before this map was may have been made that member since,
+ * while this node was away. */
+void devs_look_again(struct engine *e)
+{
+	bool lacks = false;
+
+	for (uint8_t m = 0; m < e->map.n; m++)
+		lacks |= map_write_mask(&e->map) >> m & 1 && e->dev_of[m] == NO_DEV;
+	for (uint32_t i = 0; i < DDR_MAX_DEVS && lacks; i++)
+		if (e->dev[i].up && !e->dev[i].reading && e->dev[i].member == NO_MEMBER &&
+		    e->dev[i].read_num != e->map.epoch.num) {
+			e->look_us = e->now;
+			sb_read(e, i);
+		}
+}
+
+bool devs_looking(const struct engine *e)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		any |= e->dev[i].reading && e->dev[i].member == NO_MEMBER;
+	return any && e->look_us && e->now - e->look_us < e->cfg.tun.evict_ms * 1000ull;
+}
+
 static void sb_read_done(struct engine *e, struct batch *b)
 {
 	struct dev *d = list_entry(b, struct dev, batch);
@@ -71,6 +96,7 @@ static void sb_read_done(struct engine *e, struct batch *b)
 	if (any)
 		geo_adopt(e, &d->sb);
 	devs_bind(e);
+	devs_look_again(e);
 }
 
 void sb_read(struct engine *e, uint32_t i)
@@ -253,7 +279,7 @@ void devs_advance(struct engine *e)
 	}
 	/* A member that the map wants and this node has never reached. */
 	since = e->round_us > e->aside_us ? e->round_us : e->aside_us;
-	for (uint8_t m = 0; e->have_map && m < e->map.n; m++)
+	for (uint8_t m = 0; e->have_map && !devs_looking(e) && m < e->map.n; m++)
 		if (write_musts(e) >> m & 1 && !e->bad[m] && e->dev_of[m] == NO_DEV &&
 		    e->phase == PH_READY && e->now - since > e->cfg.tun.evict_ms * 1000ull)
 			member_bad(e, m, MEMBER_SUSPECT);

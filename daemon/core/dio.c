@@ -186,7 +186,9 @@ void dio_start_raw(struct engine *e, struct batch *b, uint32_t dev, enum dev_op 
 	d->iov = iov;
 	d->iov_count = iov_count;
 	d->region = 0;
-	if (e->dev[dev].up)
+	/* R6: between two lives nothing is sent, though devices come up: when this one's last
+	 * request has ended, the next life is on its way, and it reads all superblocks. */
+	if (e->dev[dev].up && e->state != ENGINE_REMOVED)
 		dio_send(e, d);
 	else
 		dio_gone(e, d, -ENXIO);

@@ -112,8 +112,7 @@ static int engine_setup(struct engine *e)
 	e->slot = NO_SLOT;
 	e->state = ENGINE_JOINING;
 	/* Whom an earlier incarnation of this node has seen removed, stays removed (R6). */
-	for (uint32_t i = 0; i < known.removed_count && i < DDR_MAX_NODES; i++)
-		gone_add(e, known.removed[i].node, known.removed[i].inc);
+	gone_recall(e, &known);
 	return 0;
 }
 
@@ -404,6 +403,12 @@ static bool leader_locks_otherwise(const struct engine *e)
 
 static void status_waits(const struct engine *e, struct engine_status *st)
 {
+	if (e->phase == PH_HELLO && e->leader == e->cfg.node && !e->ld.begun && quorum_gate(e) &&
+	    e->ld.why) {
+		st->waits = e->ld.why;
+		st->waits_since_us = e->round_us;
+		return;
+	}
 	for (uint32_t i = 0; i < e->gone_count; i++) {
 		if (e->gone[i].fenced)
 			continue;

@@ -35,10 +35,11 @@ struct ring {
 struct record {
 	struct epoch acked;     /* newest epoch that it acknowledged */
 	struct epoch committed; /* newest epoch that it knows committed */
+	struct ring alone;      /* two_node: in which it last committed a map alone */
 	uint32_t removed_count; /* incarnations that a quorate view left behind */
 	struct {
-		uint32_t node;
-		uint64_t inc;
+		uint32_t node, by_node; /* by: the incarnation that saw it, 0 = not known */
+		uint64_t inc, by_inc;
 	} removed[DDR_MAX_NODES];
 };
 
@@ -69,6 +70,8 @@ struct engine_cfg {
 			      * for a new one with OUT_REMOVED and gets it with EV_RESTART */
 	uint64_t fenced_inc; /* this node's lives up to here are fenced, 0 = not known of any */
 	bool fence_waits;    /* OUT_FENCE cuts nothing, it only waits (zombie_timeout) */
+	bool two_node;       /* of two nodes each has quorum alone: the fence decides who goes on.
+			      * Until EV_QUORUM says */
 	uint8_t array_uuid[DDR_UUID_BYTES];
 	struct record record; /* as last persisted, zero at first */
 	enum lock_backend lock_backend;
@@ -128,6 +131,7 @@ struct event {
 			uint32_t count;
 			uint32_t node[DDR_MAX_NODES]; /* ascending */
 			bool quorate;                 /* EV_QUORUM only */
+			bool two_node;                /* EV_QUORUM only: as in engine_cfg */
 		} view;
 		struct {
 			uint32_t from; /* node id of the sender */
@@ -192,7 +196,8 @@ enum out_type {
 	OUT_LOCK,    /* LOCK_EXTERNAL: request id in mode; try_only = refuse rather than queue */
 	OUT_UNLOCK,  /* LOCK_EXTERNAL */
 	OUT_REMOVED, /* this incarnation was removed (R6): drop every front-end open, and come
-		      * back with EV_RESTART when no request of it is under way at a device */
+		      * back with EV_RESTART, any time after no request of it is under way at a
+		      * device: none is begun until then */
 	OUT_STOPPED, /* ADMIN_STOP is through, the slot is free */
 };
 

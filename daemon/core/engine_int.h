@@ -4,7 +4,8 @@
  *
  *   engine.c    events in, outs out; devices and member requests (dio)
  *   msg.c       node messages <-> bytes
- *   round.c     views, rounds (Query, Hello, State), eviction, fencing: who takes part
+ *   round.c     views, rounds (Query, Hello, State), eviction: who takes part
+ *   departed.c  who does not any more, and is fenced
  *   leader.c    what the leader does in a round until Ready, and after it
  *   epoch.c     proposals and commits of the map; assembly from superblocks
  *   locktab.c   the lock table: the leader's side
@@ -99,6 +100,7 @@ struct peer { /* one node of the group */
 	bool active; /* holds a slot and serves */
 	uint32_t slot;
 	uint64_t seen_us;  /* its last message */
+	uint64_t heard;    /* whose message that was, until it left in good order; 0 = none */
 	uint32_t up_mask;  /* members that it reaches and can use */
 	uint32_t raw_mask; /* members whose devices are connected there */
 	bool up_known;
@@ -116,9 +118,10 @@ struct peer { /* one node of the group */
 };
 
 struct departed {
-	uint32_t node;
-	uint64_t inc;
-	bool fenced, asked, answered_local;
+	uint32_t node, by_node; /* by: the incarnation that saw it left behind, 0 = not known */
+	uint64_t inc, by_inc;
+	bool fenced, asked;
+	bool sure; /* seen, or told by who saw it or by a leader, since this incarnation began */
 	uint64_t retry_us, since_us;
 };
 
@@ -281,7 +284,9 @@ struct engine {
 	struct ring view_ring, quorum_ring;
 	bool view_known, quorate;
 	uint32_t quorum_count, quorum[DDR_MAX_NODES]; /* nodes whose cluster stack lives */
-	bool confirmed; /* named by a State since the ring changed or quorum was lost */
+	uint64_t look_us; /* when devices were last read again for a member that is nowhere here */
+	bool confirmed;   /* named by a State since the ring changed or quorum was lost */
+	bool met;         /* named by a State together with another node */
 	uint32_t view_count, view[DDR_MAX_NODES];
 	struct peer peer[DDR_MAX_NODES];
 	uint32_t peer_count;
@@ -439,14 +444,17 @@ struct engine {
 	struct { /* the leader's */
 		uint64_t tag, since;
 		uint32_t node, seen; /* seen: mask by index in peer */
-		bool used, opened, placed, checked, entered, busy;
+		bool used, opened, placed, checked, entered;
 		uint8_t member, cmd;
 		char uri[DDR_URI_BYTES];
 		uint8_t uuid[DDR_UUID_BYTES];
+	} admin;
+	struct { /* leader: the superblocks of an `add`, also of one that a new round has ended */
+		bool busy;
 		uint8_t block[SB_COPIES][DDR_BLOCK_BYTES];
 		struct iovec iov[SB_COPIES];
 		struct batch batch;
-	} admin;
+	} placing;
 	struct { /* every node's: a device to look at */
 		bool used, reread;
 		struct term term;
@@ -512,6 +520,8 @@ void plan_free(struct plan *p);
 /* devs.c */
 void sb_read(struct engine *e, uint32_t dev);
 void devs_reread(struct engine *e);
+void devs_look_again(struct engine *e);
+bool devs_looking(const struct engine *e);
 void dev_reread(struct engine *e, uint32_t dev);
 bool member_sb_current(struct engine *e, uint8_t member);
 bool member_older(const struct engine *e, uint8_t member, uint64_t reached);
@@ -519,6 +529,22 @@ void dev_up(struct engine *e, const struct event *ev);
 void dev_down(struct engine *e, const struct event *ev);
 void devs_bind(struct engine *e);
 void devs_advance(struct engine *e);
+
+/* departed.c */
+void departed_note(struct engine *e);
+void departed_committed(struct engine *e);
+void departed_keep(const struct engine *e, struct departed *d, const struct departed *old);
+bool may_go_alone(const struct engine *e);
+struct departed *gone_find(struct engine *e, uint32_t node, uint64_t inc);
+void gone_add(struct engine *e, uint32_t node, uint64_t inc);
+void gone_recall(struct engine *e, const struct record *r);
+uint32_t gone_unfenced(const struct engine *e);
+void record_removed(struct engine *e);
+void bury(struct engine *e, struct departed *d);
+bool is_buried(const struct engine *e, uint32_t node, uint64_t inc);
+void fences_void(struct engine *e);
+void fence_settled(struct engine *e, uint32_t node, uint64_t inc);
+bool fence_stands(const struct engine *e, uint32_t node, uint64_t inc);
 
 /* leader.c */
 void admin_submit(struct engine *e, const struct event *ev);
@@ -539,12 +565,6 @@ struct peer *peer_find(struct engine *e, uint32_t node);
 struct peer *peer_get(struct engine *e, uint32_t node);
 bool in_effective_view(const struct engine *e, const struct peer *p);
 bool leading(const struct engine *e);
-void gone_add(struct engine *e, uint32_t node, uint64_t inc);
-bool is_buried(const struct engine *e, uint32_t node, uint64_t inc);
-void fence_settled(struct engine *e, uint32_t node, uint64_t inc);
-bool fence_stands(const struct engine *e, uint32_t node, uint64_t inc);
-struct departed *gone_find(struct engine *e, uint32_t node, uint64_t inc);
-uint32_t gone_unfenced(const struct engine *e);
 bool alone(const struct engine *e);
 void record_advance(struct engine *e);
 

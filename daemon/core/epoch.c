@@ -87,10 +87,12 @@ static void commit_effects(struct engine *e, const struct map *old)
 			e->lost_us[i] = e->now;
 	}
 	devs_bind(e);
+	devs_look_again(e);
 	/* What was in before and isn't reached yet, devs_advance gives some time. */
 	for (uint8_t i = 0; i < e->map.n; i++)
 		if (map_write_mask(&e->map) >> i & 1 && old->n && !(map_write_mask(old) >> i & 1) &&
-		    !member_usable(e, i) && !aside(e))
+		    !member_usable(e, i) && !aside(e) &&
+		    !(e->dev_of[i] == NO_DEV && devs_looking(e)))
 			member_bad(e, i, MEMBER_SUSPECT);
 	if (!map_degraded(&e->map))
 		dlog_release_missed(e);
@@ -122,13 +124,7 @@ static void gone_prune(struct engine *e)
 		else
 			fence_settled(e, e->gone[i].node, e->gone[i].inc);
 	e->gone_count = n;
-	e->want_record.removed_count = 0;
-	memset(e->want_record.removed, 0, sizeof(e->want_record.removed));
-	for (uint32_t i = 0; i < n && i < DDR_MAX_NODES; i++) {
-		e->want_record.removed[i].node = e->gone[i].node;
-		e->want_record.removed[i].inc = e->gone[i].inc;
-		e->want_record.removed_count++;
-	}
+	record_removed(e);
 }
 
 /*
@@ -184,6 +180,7 @@ static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
 	quiet_end(e);
 	e->committed = e->want_record.committed = e->map.epoch;
 	gone_prune(e);
+	departed_committed(e);
 	if (from == e->cfg.node)
 		e->ld.own_prop = e->ld.need_epoch = e->ld.committing = false;
 }

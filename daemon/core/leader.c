@@ -59,9 +59,7 @@ static void state_send(struct engine *e)
 		b.n_node++;
 	}
 	for (uint32_t i = 0; i < e->gone_count; i++) {
-		gone[i] =
-		    pb_inc_of(e->gone[i].node, e->gone[i].inc,
-			      recovery_slot(e, e->gone[i].node, e->gone[i].inc), e->gone[i].fenced);
+		gone[i] = pb_departed(e, &e->gone[i]);
 		gp[i] = &gone[i];
 	}
 	b.n_departed = e->gone_count;
@@ -530,12 +528,23 @@ static void ack_ticks(struct engine *e)
 	epoch_propose_wanted(e);
 }
 
+static bool may_begin(struct engine *e)
+{
+	if (!may_go_alone(e)) {
+		e->ld.why = "the other node: with corosync's two_node both must have met before "
+			    "one begins alone; start ddraidd there, or start the array with "
+			    "--force if that node is off";
+		return false;
+	}
+	return !takes_part(e) || e->ld.knows || array_still_ours(e);
+}
+
 void leader_advance(struct engine *e)
 {
 	outcast_advance(e);
 	outdone_advance(e);
 	if (e->phase == PH_HELLO && e->leader == e->cfg.node && !e->ld.begun && quorum_gate(e) &&
-	    (!takes_part(e) || e->ld.knows || array_still_ours(e)))
+	    may_begin(e))
 		leader_begin(e);
 	if (e->phase >= PH_STATE && e->leader != e->cfg.node) {
 		e->ld.knows = e->ld.assembled = false;

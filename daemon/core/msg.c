@@ -70,6 +70,15 @@ pb_inc pb_inc_of(uint32_t node, uint64_t inc, uint32_t slot, bool active)
 	return i;
 }
 
+pb_inc pb_departed(struct engine *e, const struct departed *d)
+{
+	pb_inc i = pb_inc_of(d->node, d->inc, recovery_slot(e, d->node, d->inc), d->fenced);
+
+	i.by_node = d->by_node;
+	i.by_inc = d->by_inc;
+	return i;
+}
+
 uint32_t pb_slot(const pb_inc *i)
 {
 	return i->slot && i->slot <= DDR_MAX_SLOTS ? i->slot - 1 : NO_SLOT;
@@ -126,7 +135,7 @@ static bool names_me(const struct engine *e, const nodemsg *m)
 	n = hello ? m->hello->n_departed : m->state->n_departed;
 	d = hello ? m->hello->departed : m->state->departed;
 	for (size_t i = 0; i < n; i++)
-		if (departed_is_me(e, d[i]))
+		if (departed_is_me(e, d[i]) && !departed_void(e, d[i]))
 			return true;
 	return false;
 }
@@ -159,13 +168,18 @@ void msg_receive(struct engine *e, const struct event *ev)
 	if (!m)
 		return;
 	p = peer_find(e, ev->msg.from);
-	if (m->version == MSG_VERSION && p && m->inc && !gone_find(e, p->node, m->inc)) {
+	if (m->version == MSG_VERSION && p && m->inc && !is_deaf_to(e, p->node, m->inc)) {
 		p->seen_us = e->now;
+		p->heard = m->inc;
 		msg_dispatch(e, ev->msg.from, m);
-	} else if (m->version == MSG_VERSION && p && m->body_case == DDRAID__NODE_MSG__BODY_EVICT) {
+	} else if (m->version == MSG_VERSION && p) {
+		/* Not listened to, but it is who is there: whom an eviction has to name. */
+		if (m->inc > p->inc)
+			p->inc = m->inc;
 		/* Two may have each other for removed, each by a view that the other slept through.
 		 * The order of messages says who goes: else both would lead. */
-		round_message(e, ev->msg.from, m);
+		if (m->body_case == DDRAID__NODE_MSG__BODY_EVICT)
+			round_message(e, ev->msg.from, m);
 	}
 	ddraid__node_msg__free_unpacked(m, NULL);
 }

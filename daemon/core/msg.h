@@ -26,8 +26,16 @@ void pb_map_fill(struct pb_map *p, const struct map *m);
 /* false: a field is out of its range. */
 bool pb_map_read(struct map *m, const Ddraid__Map *p);
 pb_inc pb_inc_of(uint32_t node, uint64_t inc, uint32_t slot, bool active);
-bool departed_is_me(const struct engine *e, const pb_inc *who); /* round.c */
-uint32_t pb_slot(const pb_inc *i);                              /* NO_SLOT if none */
+pb_inc pb_departed(struct engine *e, const struct departed *d);
+uint32_t pb_slot(const pb_inc *i); /* NO_SLOT if none */
 bool epoch_is(const Ddraid__Epoch *p, const struct epoch *e);
+
+/* departed.c */
+bool departed_is_me(const struct engine *e, const pb_inc *who);
+bool is_deaf_to(struct engine *e, uint32_t node, uint64_t inc);
+bool departed_void(const struct engine *e, const pb_inc *who);
+void departed_take(struct engine *e, const struct peer *from, const pb_inc *who);
+void gone_told(struct engine *e, const pb_inc *who, uint32_t from, uint64_t from_inc,
+	       bool by_leader);
 
 #endif

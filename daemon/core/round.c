@@ -69,105 +69,6 @@ bool alone(const struct engine *e)
 	return true;
 }
 
-/* ---- the departed --------------------------------------------------------------------------- */
-
-struct departed *gone_find(struct engine *e, uint32_t node, uint64_t inc)
-{
-	for (uint32_t i = 0; i < e->gone_count; i++)
-		if (e->gone[i].node == node && e->gone[i].inc == inc)
-			return &e->gone[i];
-	return NULL;
-}
-
-uint32_t gone_unfenced(const struct engine *e)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < e->gone_count; i++)
-		n += !e->gone[i].fenced;
-	return n;
-}
-
-static void record_removed(struct engine *e)
-{
-	struct record *r = &e->want_record;
-
-	r->removed_count = 0;
-	memset(r->removed, 0, sizeof(r->removed));
-	for (uint32_t i = 0; i < e->gone_count && r->removed_count < DDR_MAX_NODES; i++) {
-		r->removed[r->removed_count].node = e->gone[i].node;
-		r->removed[r->removed_count++].inc = e->gone[i].inc;
-	}
-}
-
-void gone_add(struct engine *e, uint32_t node, uint64_t inc)
-{
-	struct departed *d;
-
-	if (!inc || gone_find(e, node, inc))
-		return;
-	assert(e->gone_count < GONE_MAX);
-	d = &e->gone[e->gone_count++];
-	*d = (struct departed){.node = node, .inc = inc, .since_us = e->now};
-	record_removed(e);
-	recovery_lost(e, node, inc);
-}
-
-bool is_buried(const struct engine *e, uint32_t node, uint64_t inc)
-{
-	for (uint32_t i = 0; i < DDR_MAX_NODES * 2; i++)
-		if (e->buried[i].node == node && e->buried[i].inc == inc)
-			return true;
-	return false;
-}
-
-static void bury(struct engine *e, struct departed *d)
-{
-	uint32_t i = e->buried_next % (DDR_MAX_NODES * 2);
-
-	d->fenced = true;
-	recovery_fenced(e, d->node, d->inc);
-	if (is_buried(e, d->node, d->inc))
-		return;
-	e->buried[i].node = d->node;
-	e->buried[i].inc = d->inc;
-	e->buried[i].settled = false;
-	e->buried_next++;
-}
-
-/*
- * A fence that only waits (R5: zombie_timeout) holds for one that is dead, or that finds an epoch
- * on the members which it did not acknowledge. One that lives, and only slept, is quorate again
- * with others while this node is away; and as long as nobody has committed anything, it goes on as
- * itself. So until the commit such a fence counts in the ring alone in which it was asked for.
- */
-static void fences_void(struct engine *e)
-{
-	for (uint32_t i = 0; i < e->gone_count && e->cfg.fence_waits; i++) {
-		struct departed *d = &e->gone[i];
-		const struct peer *p = peer_find(e, d->node);
-
-		if (!p || p->inc <= d->inc) /* a younger one is there: this one is dead */
-			d->fenced = false;
-	}
-}
-
-void fence_settled(struct engine *e, uint32_t node, uint64_t inc)
-{
-	for (uint32_t i = 0; i < DDR_MAX_NODES * 2; i++)
-		if (e->buried[i].node == node && e->buried[i].inc == inc)
-			e->buried[i].settled = true;
-}
-
-/* Fenced lately, and needs no new fence. */
-bool fence_stands(const struct engine *e, uint32_t node, uint64_t inc)
-{
-	for (uint32_t i = 0; i < DDR_MAX_NODES * 2; i++)
-		if (e->buried[i].node == node && e->buried[i].inc == inc)
-			return e->buried[i].settled || !e->cfg.fence_waits;
-	return false;
-}
-
 void record_advance(struct engine *e)
 {
 	if (e->record_busy || e->state == ENGINE_STOPPED ||
@@ -204,28 +105,6 @@ static void round_end(struct engine *e)
 	e->view_us = e->now;
 	e->joined_sent = e->left_sent = false;
 	leader_reset(e);
-}
-
-/* R6: a quorate view without a node is installed: it is removed, also if the next one has it back.
- */
-static void departed_note(struct engine *e)
-{
-	if (!rings_agree(e) || !e->quorate)
-		return;
-	for (uint32_t i = 0; i < e->peer_count; i++) {
-		struct peer *p = &e->peer[i];
-
-		if (p->in_view)
-			continue;
-		if (p->member)
-			gone_add(e, p->node, p->member_inc);
-		else if (p->dropped && p->hello && p->acked_epoch.inc == p->inc)
-			gone_add(e, p->node,
-				 p->inc); /* R4: it has proposed, and written superblocks */
-		else if (p->dropped)
-			p->left = true;
-		p->member = p->active = p->dropped = false;
-	}
 }
 
 void round_view(struct engine *e, const struct event *ev)
@@ -266,7 +145,10 @@ void round_view(struct engine *e, const struct event *ev)
 void round_quorum(struct engine *e, const struct event *ev)
 {
 	e->quorum_ring = ev->view.ring;
-	e->quorate = ev->view.quorate;
+	e->cfg.two_node = ev->view.two_node;
+	/* A wait fences neither of two halves. */
+	e->quorate =
+	    ev->view.quorate && !(e->cfg.two_node && e->cfg.fence_waits && ev->view.count < 2);
 	e->quorum_count = ev->view.count;
 	memcpy(e->quorum, ev->view.node, sizeof(e->quorum));
 	if (!e->quorate)
@@ -341,9 +223,7 @@ static void hello_send(struct engine *e)
 	known.inc = e->record.committed.inc;
 	b.known = &known;
 	for (uint32_t i = 0; i < e->gone_count; i++) {
-		gone[i] =
-		    pb_inc_of(e->gone[i].node, e->gone[i].inc,
-			      recovery_slot(e, e->gone[i].node, e->gone[i].inc), e->gone[i].fenced);
+		gone[i] = pb_departed(e, &e->gone[i]);
 		ptr[i] = &gone[i];
 	}
 	b.n_departed = e->gone_count;
@@ -451,31 +331,6 @@ static struct peer *choose_leader(struct engine *e)
 	return best;
 }
 
-/* Incarnation 0: whoever serves on that node was left out of a quorate view. */
-bool departed_is_me(const struct engine *e, const pb_inc *who)
-{
-	return who->node == e->cfg.node &&
-	       (who->inc == e->inc || (!who->inc && e->state == ENGINE_ACTIVE));
-}
-
-static void departed_take(struct engine *e, const pb_inc *who)
-{
-	struct peer *p = peer_find(e, who->node);
-	struct departed *d;
-
-	gone_add(e, who->node, who->inc);
-	recovery_slot_is(e, who->node, who->inc, pb_slot(who));
-	d = gone_find(e, who->node, who->inc);
-	if (d)
-		d->fenced |= who->active || fence_stands(e, who->node, who->inc);
-	if (who->inc || !p || p->node == e->cfg.node)
-		return;
-	if (!p->hello)
-		p->left = true;
-	else if (p->active)
-		gone_add(e, p->node, p->inc);
-}
-
 static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	const Ddraid__Hello *h = m->hello;
@@ -519,11 +374,13 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 	}
 	/* Whom a fenced incarnation took for removed means nothing: it may only be late. */
 	for (size_t i = 0; i < h->n_departed && !is_buried(e, p->node, p->inc); i++) {
+		if (departed_void(e, h->departed[i]))
+			continue;
 		if (departed_is_me(e, h->departed[i])) {
 			round_removed(e);
 			return;
 		}
-		departed_take(e, h->departed[i]);
+		departed_take(e, p, h->departed[i]);
 	}
 	p = choose_leader(e);
 	if (p)
@@ -613,13 +470,13 @@ static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 	for (size_t i = 0; i < s->n_departed && i < GONE_MAX; i++) {
 		if (s->departed[i]->node == e->cfg.node && s->departed[i]->inc == e->inc)
 			me = false;
-		gone_add(e, s->departed[i]->node, s->departed[i]->inc);
+		gone_told(e, s->departed[i], from, m->inc, true);
 		recovery_slot_is(e, s->departed[i]->node, s->departed[i]->inc,
 				 pb_slot(s->departed[i]));
 		d = gone_find(e, s->departed[i]->node, s->departed[i]->inc);
 		for (uint32_t j = 0; d && j < old_count; j++)
 			if (old[j].node == d->node && old[j].inc == d->inc)
-				d->since_us = old[j].since_us;
+				departed_keep(e, d, &old[j]);
 		if (d && s->departed[i]->active)
 			bury(e, d);
 	}
@@ -630,6 +487,7 @@ static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 	}
 	e->phase = PH_STATE;
 	e->confirmed = true;
+	e->met |= !alone(e);
 	memset(e->bad_us, 0, sizeof(e->bad_us)); /* this leader has to be told anew */
 	if (pb_map_read(&map, s->committed) &&
 	    (!e->have_map || epoch_cmp(&map.epoch, &e->map.epoch) > 0))
@@ -713,6 +571,7 @@ static void take_joined(struct engine *e, uint32_t from, const pb_inc *who, bool
 		 * nobody has read. So a round begins at once, without it: the group may have it for
 		 * a while yet. What it wrote has ended, also if it led (departed_note). */
 		p->hello = false;
+		p->heard = 0;
 		p->evicted = true;
 		p->evicted_inc = who->inc;
 		round_end(e);
@@ -790,12 +649,16 @@ static void silence_advance(struct engine *e)
 {
 	for (uint32_t i = 0; i < e->peer_count; i++) {
 		struct peer *p = &e->peer[i];
-		pb_inc who = pb_inc_of(p->node, p->inc, NO_SLOT, false);
+		bool fenced = p->heard && fence_stands(e, p->node, p->heard);
+		pb_inc who = pb_inc_of(p->node, fenced ? p->heard : p->inc, NO_SLOT, false);
 		NODEMSG(m, b, EVICT, Evict, evict);
 
+		/* One that was fenced is told so before it finds this node silent: it may take this
+		 * one for departed, and listen to nothing else. */
 		if (p->node == e->cfg.node || !in_effective_view(e, p) ||
-		    e->now - p->seen_us < e->cfg.tun.evict_ms * 1000ull)
+		    (!fenced && e->now - p->seen_us < e->cfg.tun.evict_ms * 1000ull))
 			continue;
+		p->heard = 0;
 		b.who = &who;
 		p->seen_us = e->now; /* not again at once */
 		msg_send(e, &m);

@@ -23,7 +23,7 @@ enum member_state {
 	MEMBER_SUSPECT = 2, /* connection broke: neither read nor written; comes back by itself */
 	MEMBER_MISSING = 3, /* given up: comes back by re-add (partial) or add */
 	MEMBER_FAULTY = 4,  /* failed a flush, or by an operator: comes back by a full rebuild */
-	MEMBER_REBUILDING = 5, /* written everywhere, read below rebuilt_upto */
+	MEMBER_REBUILDING = 5, /* written everywhere, not read yet */
 };
 
 enum { MEMBER_F_PARTIAL = 1 }; /* REBUILDING: only the regions of the missed and dirty sets */

@@ -79,6 +79,7 @@ struct group_self {
 	uint32_t node;     /* node id, > 0; never another while the daemon runs, or it is lost() */
 	uint32_t token_ms; /* the token time-out in force: silence that costs membership; 0: there
 			    * is no such thing here */
+	bool two_node;     /* one node has quorum: two that lose sight of each other both do */
 	char name[GROUP_NAME_BYTES]; /* of the node, for people */
 };
 
@@ -94,6 +95,7 @@ struct group_view {
 struct group_quorum {
 	struct ring ring;
 	bool quorate;
+	bool two_node; /* as in group_self, now */
 	uint32_t count;
 	uint32_t node[DDR_MAX_NODES]; /* ascending: nodes, whether or not a daemon runs there */
 };

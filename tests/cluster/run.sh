@@ -13,7 +13,7 @@
 #	run.sh --no-skip ...		what is skipped has failed
 #
 # With CLUSTER_FLAVOUR=lab the nodes are virtual machines (tools/lab run), and there are further scenarios. Of the many
-# with a leader that dies at a named step a run there takes one of each kind, each day others.
+# with a leader that dies at a named step a run there takes two, each day others.
 #
 # One line per scenario: its seconds, and what it measured. When one fails, the end of its output follows, with the
 # daemons' logs; all logs are kept then. The last line counts. A scenario is a script in
@@ -25,7 +25,7 @@ export top_srcdir top_builddir=${top_builddir:-$top_srcdir}
 . "$top_srcdir/tests/lib/cluster.sh"
 
 # name, limit in seconds, where, script with its arguments. Where: netns, lab, both; turn: both, in the lab one of those
-# whose names differ by their number only; named: in the lab, by its name only. First those that have other machines there than
+# that have this script; named: in the lab, by its name only. First those that have other machines there than
 # the three that stay up for the rest. all-nodes waits for a moment of milliseconds,
 # which machines that are emulated do not meet.
 SCENARIOS='
@@ -34,6 +34,7 @@ operating		150	lab	tests/cluster/scenarios/operating.sh
 disk			100	lab	tests/cluster/scenarios/disk.sh shim
 disk-nbd		100	lab	tests/cluster/scenarios/disk.sh nbd
 disk-kills		110	lab	tests/cluster/scenarios/disk-kills.sh shim
+disk-memory		90	named	tests/cluster/scenarios/disk-memory.sh
 leader-node-1		75	turn	tests/cluster/scenarios/leader-node.sh fenced
 leader-node-2		75	turn	tests/cluster/scenarios/leader-node.sh slot-read-done
 leader-node-3		75	turn	tests/cluster/scenarios/leader-node.sh propose-sent
@@ -58,11 +59,12 @@ storage-cut		45	both	tests/cluster/scenarios/storage-cut.sh
 daemon-frozen		45	both	tests/cluster/scenarios/daemon-frozen.sh
 daemon-killed		45	both	tests/cluster/scenarios/daemon-killed.sh
 all-killed		45	both	tests/cluster/scenarios/all-killed.sh
-all-stopped		45	both	tests/cluster/scenarios/all-stopped.sh
+all-stopped		75	both	tests/cluster/scenarios/all-stopped.sh
 stale-member		45	both	tests/cluster/scenarios/stale-member.sh
 late-node		45	both	tests/cluster/scenarios/late-node.sh
 fence-fails		45	both	tests/cluster/scenarios/fence-fails.sh
 forgotten		45	both	tests/cluster/scenarios/forgotten.sh
+two-nodes		45	netns	tests/cluster/scenarios/two-nodes.sh
 all-nodes		45	netns	tests/cluster/scenarios/all-nodes.sh
 disk-removed-1		70	lab	tests/cluster/scenarios/disk-removed.sh shim killed
 disk-removed-2		70	lab	tests/cluster/scenarios/disk-removed.sh shim fenced cut
@@ -117,16 +119,13 @@ line_of() {
 names() {
 	awk -v f="$CLUSTER_FLAVOUR" -v whole="${1:-}" -v day=$(($(date -u +%s) / 86400)) '
 		NF {
-			kind = number = $1
-			sub(/-[0-9]+$/, "", kind)
-			sub(/.*-/, "", number)
-			name[++count] = $1; where[count] = $3; kind_of[count] = kind; number_of[count] = number; last[kind] = number
+			name[++count] = $1; where[count] = $3; script[count] = $4; number[count] = of[$4]++
 		}
 		END {
 			for (i = 1; i <= count; i++) {
 				take = where[i] == f || where[i] == "both"
 				if (where[i] == "turn")
-					take = f == "netns" || whole || number_of[i] == day % last[kind_of[i]] + 1
+					take = f == "netns" || whole || number[i] == day % of[script[i]]
 				if (where[i] == "named")
 					take = f == "lab" && whole
 				if (take)
@@ -138,6 +137,7 @@ names() {
 work=$(mktemp -d "${TMPDIR:-/tmp}/ddraid-scenarios.XXXXXX")
 chmod 755 "$work"
 passed=0 failed=0 skipped=0
+recap= # of what failed, for the end, where a reader looks first
 declare -A running=() dir_of=() since=() limit_of=() lab_of=() # by process
 labs=()                                                      # folders for machines that stay up, not in use
 
@@ -200,6 +200,7 @@ end_one() {
 	if [ $result = FAIL ]; then
 		tail -n 120 "$dir/out" | sed 's/^/    | /'
 		echo "    all of it: $dir"
+		recap+=$(printf '\nFAIL %s\n' "$name"; grep -v '^measured' "$dir/out" | tail -n 8 | sed 's/^/    | /')
 	else
 		rm -rf "$dir"
 	fi
@@ -275,6 +276,7 @@ for dir in "${labs[@]}"; do
 	rm -rf "$dir"
 done
 rmdir "$work" 2>/dev/null || echo "logs: $work"
+[ -z "$recap" ] || echo "again, what failed:$recap"
 printf '%d passed, %d failed' $passed $failed
 [ $skipped = 0 ] || printf ', %d skipped' $skipped
 echo

@@ -145,7 +145,7 @@ held="$array degraded: true missed_from: 9 regions_missed: 40
 	unsynced { first: 4 count: 3 } unsynced { first: 90 count: 4 }
 	$members $(member 4 'state: 3 down_ms: 75000 left: 9 error: "Connection refused"')
 	$nodes node { id: 3 name: \"n3\" state: NODE_UNFENCED since_ms: 12345
-		detail: \"fence_command failed twice: exit status 1\" }"
+		detail: \"/etc/ddraid/fence failed after 12 ms: no answer\" }"
 rebuilding="name: \"vol1\" uuid: \"fedcba9876543210\" state: ARRAY_ACTIVE io_allowed: true degraded: true
 	leader: 2 epoch_num: 30 $geometry nodes: 2 lock_backend: \"cpg\" fence: \"zombie_timeout 10 s\"
 	progress { text: \"rebuild of member 0\" done: 300 total: 1023 rate: 20 unit: \"regions\" unit_bytes: 4194304 }
@@ -309,12 +309,12 @@ reply 'final: true'
 run detach vol0 --force
 
 new "nodes"
-reply "final: true nodes { quorate: true cluster: \"lab\" node { id: 1 name: \"n1\" state: NODE_ACTIVE self: true address: \"10.0.0.1\" leader: true array: \"vol0\" }
-	node { id: 2 name: \"n2\" state: NODE_OFFLINE since_ms: 90061000 address: \"10.0.0.2\" } }"
+reply "final: true nodes { quorate: true cluster: \"corosync\" node { id: 1 name: \"n1\" state: NODE_ACTIVE self: true leader: true array: \"vol0\" }
+	node { id: 2 name: \"n2\" state: NODE_OFFLINE since_ms: 90061000 } node { id: 3 state: NODE_ONLINE detail: \"without ddraidd\" } }"
 run nodes
 
 new "nodes, as JSON, without quorum"
-reply "final: true nodes { cluster: \"lab\" $nodes }"
+reply "final: true nodes { cluster: \"corosync\" $nodes }"
 run nodes --json
 
 new "set"

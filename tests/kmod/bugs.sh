@@ -6,7 +6,7 @@
 set -u
 export top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 export top_builddir=${top_builddir:-$top_srcdir}
-export CLUSTER_FLAVOUR=lab LAB_BARE=yes LAB_CPUS=${LAB_CPUS:-2} LAB_MEMORY=${LAB_MEMORY:-1536} LAB_APPEND="slub_debug=FZPU log_buf_len=4M"
+export CLUSTER_FLAVOUR=lab LAB_BARE=yes LAB_CPUS=${LAB_CPUS:-2} LAB_MEMORY=${LAB_MEMORY:-1536} LAB_APPEND="slub_debug=FZP log_buf_len=4M"
 # shellcheck source=tests/lib/cluster.sh
 . "$top_srcdir/tests/lib/cluster.sh"
 

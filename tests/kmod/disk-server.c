@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Serves a disk of the kernel driver from a file or an NBD export, by kmod/ddraid_uapi.h and
- *nothing else; and misbehaves where it is told to. One thread, as the daemon's engine.
+ * Serves a disk of the kernel driver from a file, by kmod/ddraid_uapi.h and nothing else; and
+ * misbehaves where it is told to. One thread, as the daemon's engine.
  *
- *	disk-server --uuid N --name NAME --size BYTES --file PATH|--nbd URI [OPTION...]
- *	disk-server --status N		the disk with this UUID (sixteen bytes of N), a line "key
- *value" each
+ *	disk-server --uuid N --name NAME --size BYTES --file PATH [OPTION...]
+ *	disk-server --status N		the disk with this UUID (sixteen bytes of N), lines
+ *					"key value"
  *
  * It prints "attached ddraidN waiting W cookie C" when it is ready. SIGTERM: leaves, the disk
- *stays. SIGUSR1: detaches, or prints "busy". SIGUSR2: revokes the disk and ends. SIGHUP: answers
- *what it holds.
+ * stays. SIGUSR1: detaches, or prints "busy". SIGUSR2: revokes the disk and ends. SIGHUP:
+ * answers what it holds.
  */
 #include <assert.h>
 #include <errno.h>
@@ -28,8 +28,6 @@
 #include <sys/prctl.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <libnbd.h>
 
 #include "kmod/ddraid_uapi.h"
 
@@ -53,7 +51,6 @@ static struct ddraid_attach is = {
     .depth = 64,
 };
 static int control, file = -1;
-static struct nbd_handle *nbd;
 static FILE *log_file;
 static bool probe, hold, reverse;
 static long die_after = -1, delay_us, fail_errno;
@@ -77,8 +74,6 @@ static void die(const char *format, ...)
 
 static int back_read(void *data, uint32_t bytes, uint64_t offset)
 {
-	if (nbd)
-		return nbd_pread(nbd, data, bytes, offset, 0) ? -EIO : 0;
 	ssize_t n = pread(file, data, bytes, (off_t)offset);
 	if (n < 0)
 		return -errno;
@@ -88,9 +83,6 @@ static int back_read(void *data, uint32_t bytes, uint64_t offset)
 
 static int back_write(const void *data, uint32_t bytes, uint64_t offset, bool fua)
 {
-	if (nbd)
-		return nbd_pwrite(nbd, data, bytes, offset, fua ? LIBNBD_CMD_FLAG_FUA : 0) ? -EIO
-											   : 0;
 	if (pwrite(file, data, bytes, (off_t)offset) != (ssize_t)bytes)
 		return -EIO;
 	return fua && fdatasync(file) ? -EIO : 0;
@@ -112,8 +104,6 @@ static int back_zero(uint32_t bytes, uint64_t offset)
 
 static int back_flush(void)
 {
-	if (nbd)
-		return nbd_flush(nbd, 0) ? -EIO : 0;
 	return fdatasync(file) ? -EIO : 0;
 }
 
@@ -438,17 +428,12 @@ static bool obey(int number)
 	}
 }
 
-static void prepare(const char *uri)
+static void prepare(void)
 {
 	static const int wanted[] = {SIGTERM, SIGUSR1, SIGUSR2, SIGHUP};
 	struct sigaction sa = {.sa_handler = on_signal};
 	size_t i;
 
-	if (uri) {
-		nbd = nbd_create();
-		if (!nbd || nbd_connect_uri(nbd, uri))
-			die("%s: %s", uri, nbd_get_error());
-	}
 	for (i = 0; i < SLOTS; i++) {
 		slots[i].data = aligned_alloc(4096, DDRAID_IO_MAX);
 		assert(slots[i].data);
@@ -490,7 +475,6 @@ enum {
 	O_NAME,
 	O_SIZE,
 	O_FILE,
-	O_NBD,
 	O_AWAY,
 	O_COOKIE,
 	O_DEPTH,
@@ -519,7 +503,6 @@ static const struct option options[] = {
     {"name", 1, NULL, O_NAME},
     {"size", 1, NULL, O_SIZE},
     {"file", 1, NULL, O_FILE},
-    {"nbd", 1, NULL, O_NBD},
     {"away-ms", 1, NULL, O_AWAY},
     {"cookie", 1, NULL, O_COOKIE},
     {"depth", 1, NULL, O_DEPTH},
@@ -546,7 +529,6 @@ static const struct option options[] = {
 
 int main(int argc, char **argv)
 {
-	const char *uri = NULL;
 	uint32_t number;
 	int o;
 
@@ -569,9 +551,6 @@ int main(int argc, char **argv)
 			file = open(optarg, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 			if (file < 0)
 				die("%s: %s", optarg, strerror(errno));
-			break;
-		case O_NBD:
-			uri = optarg;
 			break;
 		case O_AWAY:
 			is.away_ms = number;
@@ -642,9 +621,9 @@ int main(int argc, char **argv)
 			return 2;
 		}
 	}
-	if (optind != argc || (file < 0 && !uri))
+	if (optind != argc || file < 0)
 		die("see the head of its source");
-	prepare(uri);
+	prepare();
 	attach();
 	if (stale_path)
 		answer_stale();

@@ -502,9 +502,9 @@ exporter_kill() {
 	cluster_end "exporter$1"
 }
 
-# It and its disk are gone for good.
+# It and its disk are gone for good. Its port at once: that of a namespace that goes is there for a while.
 exporter_remove() {
-	exporter_kill "$1" && ip netns del "$CLUSTER_NAME-x$1" && rm -rf "$CLUSTER_DIR/exporter$1"
+	exporter_kill "$1" && ip -n "$CLUSTER_NAME-br" link del "x$1" && ip netns del "$CLUSTER_NAME-x$1" && rm -rf "$CLUSTER_DIR/exporter$1"
 }
 
 # Freezes and thaws an exporter: connections stay, nothing is answered.

@@ -20,6 +20,10 @@ first_boot() {
 		case $unit in *.*) ;; *) unit+=.service ;; esac
 		ln -s /dev/null "/etc/systemd/system/$unit"
 	done
+	mkdir -p /etc/systemd/system-generators # all of them run at each reload
+	for unit in /lib/systemd/system-generators/*; do
+		case $unit in *-fstab-generator) ;; *) ln -s /dev/null "/etc/systemd/system-generators/${unit##*/}" ;; esac
+	done
 	ln -s /lib/systemd/system/multi-user.target /etc/systemd/system/default.target
 	ln -s /dev/null /etc/tmpfiles.d/tmp.conf # would empty /tmp
 	cat >/etc/systemd/system/lab.service <<-UNIT

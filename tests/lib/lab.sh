@@ -18,6 +18,7 @@ LAB_CACHE=${LAB_CACHE:-/var/cache/ddraid-lab}
 LAB_MEMORY=${LAB_MEMORY:-768}
 CLUSTER_SLOWER=${CLUSTER_SLOWER:-3}
 CLUSTER_POLL=${CLUSTER_POLL:-0.4} # each poll takes a tenth of a second of the node
+HEARTBEAT=${HEARTBEAT:-350ms}     # and these, three nodes' and five in a second, a tenth of each
 LOAD_SLOWER=${LOAD_SLOWER:-30}
 export LOAD_READS=${LOAD_READS:-5}
 export LOAD_BURST=${LOAD_BURST:-16} # so that there are several in flight now and then, nevertheless
@@ -64,8 +65,10 @@ lab_driver() {
 lab_up() {
 	local n nodes=()
 	lab_image || return 1
-	# Corosync lets the token go round 30 times after each message before it holds it: a fifth of each emulated processor, idle.
-	[ "$(cat "$LAB_IMAGE/accel")" != tcg ] || sed -i '/^\ttoken:/a\	seqno_unchanged_const: 3' "$CLUSTER_DIR"/node*/etc-corosync/corosync.conf
+	# Corosync lets the token go round 30 times after each message before it holds it: a fifth of each emulated processor, idle. And
+	# knet's threads take as much as the rest of it; `operating` and the clusters in namespaces have it.
+	[ "$(cat "$LAB_IMAGE/accel")" != tcg ] || sed -i 's/transport: knet/transport: udpu/; /^\ttoken:/a\	seqno_unchanged_const: 1' \
+		"$CLUSTER_DIR"/node*/etc-corosync/corosync.conf
 	ip -n "$CLUSTER_NAME-br" link add br1 type bridge forward_delay 0 stp_state 0 mcast_snooping 0 &&
 		ip -n "$CLUSTER_NAME-br" addr add 10.78.0.254/16 dev br1 &&
 		ip -n "$CLUSTER_NAME-br" link set lo up &&
@@ -105,6 +108,7 @@ node_power() {
 	# Emulated code is kept by its address, so that with random ones each new process would be translated anew: an exec takes 40 ms
 	# instead of 10. What newer processors have, as AVX and SMAP, is emulated at a loss.
 	[ "$accel" != tcg ] || accel=tcg,thread=multi cpu=Westmere,+rdrand words="norandmaps init_on_alloc=0"
+	# And found by a table of some megabytes, which is slow to search in pages of 4 KiB (hugetlb): a tenth of all.
 	if [ "${LAB_INIT:-}" = systemd ]; then
 		words+=" lab_init=systemd"
 		disk=(-drive "file=$dir/disk.img,format=raw,if=virtio,cache=unsafe")
@@ -115,11 +119,11 @@ node_power() {
 		unfence_locked "$n"
 		lab_tap "n$n" br0 && lab_tap "m$n" br1 && date +%s%N >"$dir/boot_ns" &&
 			cluster_spawn "node$n" "$dir/log/console.log" "$CLUSTER_NAME-br" \
-				qemu-system-x86_64 -name "node$n" -nodefaults -no-reboot -display none \
+				env GLIBC_TUNABLES=glibc.malloc.hugetlb=1 qemu-system-x86_64 -name "node$n" -nodefaults -no-reboot -display none \
 				-accel "$accel" -cpu $cpu -smp "${LAB_CPUS:-1}" -m "$LAB_MEMORY" \
 				-kernel "$LAB_IMAGE/vmlinux" -initrd "$LAB_IMAGE/initrd" \
 				-append "console=ttyS0 quiet panic=-1 net.ifnames=0 mitigations=off lab_node=$n lab_dir=$CLUSTER_DIR lab_src=$CLUSTER_SRC lab_image=$LAB_IMAGE $words ${LAB_APPEND:-}" \
-				-serial stdio -monitor none -device virtio-serial-pci \
+				-serial stdio -monitor none -device virtio-serial-pci,max_ports=2 \
 				-chardev "pipe,id=word,path=$dir/word" -device virtserialport,chardev=word \
 				-netdev "tap,id=a,ifname=n$n,script=no,downscript=no" \
 				-device "virtio-net-pci,netdev=a,romfile=,mac=$(cluster_mac "10.77.0.$n")" \
@@ -146,6 +150,11 @@ node_ready() {
 lab_dlm_start() {
 	node_spawn "$1" dlm_controld sh -c 'until corosync-quorumtool -s >/dev/null 2>&1; do sleep 0.2; done
 		exec dlm_controld --foreground'
+}
+
+# lab_dlm_ready N: the DLM of machine N opens lock spaces. dlm_controld answers before it has told the kernel the nodes.
+lab_dlm_ready() {
+	node_exec "$1" sh -c "dlm_tool status 2>&1 | grep -q '^node $1 M'"
 }
 
 LAB_SSH=(-F none -o LogLevel=ERROR -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null)
@@ -178,17 +187,22 @@ lab_is_new() {
 	lab_things >"$LAB_KEPT/things"
 }
 
-# Instead of their end; 1: they have to end after all.
+# Instead of their end; 1: they have to end after all. One that is off or fenced boots again when they are taken; of two, the
+# third would have no quorum to go on with.
 lab_keep() {
-	local n f
+	local n f off=0
 	[ -n "${LAB_KEPT:-}" ] && [ "$(cat "$LAB_KEPT/dir" 2>/dev/null)" = "$CLUSTER_DIR" ] || return 1
 	lab_users KILL ''
 	for f in "$CLUSTER_DIR"/exporter[0-9]*; do
 		[ ! -d "$f" ] || exporter_remove "${f##*/exporter}" || return 1
 	done
 	for n in 1 2 3; do
-		[ ! -e "$CLUSTER_DIR/node$n/fenced" ] && node_alive "$n" corosync && node_heal "$n" &&
-			node_exec "$n" "$CLUSTER_SRC/tests/lib/lab-reset" || return 1
+		if [ -e "$CLUSTER_DIR/node$n/fenced" ] || ! node_alive "$n" corosync; then
+			off=$((off + 1))
+			[ $off = 1 ] && node_kill "$n" || return 1
+		else
+			node_heal "$n" && node_exec "$n" "$CLUSTER_SRC/tests/lib/lab-reset" || return 1
+		fi
 	done
 	lab_things | grep -vxF -f "$LAB_KEPT/things" | (cd "$CLUSTER_DIR" && xargs -r -d '\n' rm -rf)
 	for n in 1 2 3; do
@@ -204,7 +218,9 @@ lab_take() {
 	dir=$(cat "$LAB_KEPT/dir" 2>/dev/null) && [ -d "$dir/pids" ] && cluster_attach "$dir" || return 1
 	cluster_trap
 	for n in 1 2 3; do
-		if [ "${LAB_DLM:-yes}" = yes ]; then
+		if ! cluster_alive "node$n.init"; then
+			node_start $n || exit 1
+		elif [ "${LAB_DLM:-yes}" = yes ]; then
 			node_alive $n dlm_controld || lab_dlm_start $n
 		elif node_alive $n dlm_controld; then
 			node_signal $n dlm_controld TERM

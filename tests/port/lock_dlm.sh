@@ -29,7 +29,7 @@ mkdir "$dir"
 mkfifo "$dir/host" "$dir/answer"
 declare -A agents=()
 agent_start() { # N
-	wait_until 60 "the DLM of machine $1" node_exec "$1" dlm_tool status >/dev/null 2>&1 || exit 1
+	wait_until 60 "the DLM of machine $1" lab_dlm_ready "$1" || exit 1
 	rm -f "$dir/in.$1" "$dir/out.$1"
 	mkfifo "$dir/in.$1" "$dir/out.$1"
 	node_exec "$1" "$programs/lock_agent" dlm "$1" <"$dir/in.$1" >"$dir/out.$1" &

@@ -219,6 +219,14 @@ cs_error_t cmap_get_uint32(cmap_handle_t h, const char *key, uint32_t *v)
 	return CS_OK;
 }
 
+cs_error_t cmap_get_uint8(cmap_handle_t h, const char *key, uint8_t *v)
+{
+	(void)h;
+	CHECK_EQ_STR(key, "runtime.votequorum.two_node");
+	*v = 1;
+	return CS_OK;
+}
+
 cs_error_t cmap_get_string(cmap_handle_t h, const char *key, char **v)
 {
 	(void)h;
@@ -382,6 +390,7 @@ static void start(void)
 	turn();
 	CHECK_EQ_INT(n.ups, 1);
 	CHECK_EQ_STR(n.self.name, "two");
+	CHECK(n.self.two_node);
 	CHECK_EQ_INT(group_join(n.group, "g"), 0);
 	turn();
 }

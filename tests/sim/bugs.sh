@@ -3,7 +3,7 @@
 #
 # Proves that the simulator's checks can fail: each patch puts one deliberate bug into a copy of the core,
 # and the simulator must go red on it within SEEDS seeds: with one node for tests/sim/bugs/*.patch, with several
-# for tests/sim/bugs/cluster/*.patch. The patch's line "Expect:" names the check that is meant to
+# for tests/sim/bugs/cluster/*.patch, with two for tests/sim/bugs/two/*.patch. The patch's line "Expect:" names the check that is meant to
 # catch it, and what it says (an extended regular expression): one of the seeds must fail by that. Others
 # may fail by another check that sees the same bug first, but a bug that only others see fails.
 # So does a patch that no longer applies or doesn't compile. The core itself carries no switch for it.
@@ -103,10 +103,11 @@ hunt() { # DIR EXPECT OPTIONS
 }
 
 why=$(control) || { echo "bugs.sh: $why"; exit 1; }
-for p in "$src"/tests/sim/bugs/*.patch "$src"/tests/sim/bugs/cluster/*.patch; do
+for p in "$src"/tests/sim/bugs/{,cluster/,two/}*.patch; do
 	name=$(basename "$p" .patch)
 	nodes="--nodes 1"
 	[[ $p != */cluster/* ]] || nodes=""
+	[[ $p != */two/* ]] || nodes="--nodes 2"
 	if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then
 		continue
 	fi

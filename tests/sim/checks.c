@@ -599,6 +599,10 @@ static void check_epoch(struct sim *s, struct simnode *n)
 	n->map_degraded = map->epoch.num && map_degraded(map);
 	if (!map->epoch.num)
 		return;
+	/* two_node: its own word, which it hears as it thaws. The other has fenced it meanwhile,
+	 * and gone on from what this one had proposed. */
+	if (s->o.two_node && s->inc[n->ii].fenced && map->epoch.num <= c->map.epoch.num)
+		return;
 	for (uint32_t i = 0; i < c->commits; i++) {
 		if (c->commit[i].epoch.num != map->epoch.num)
 			continue;

@@ -366,6 +366,11 @@ void dev_submit(struct sim *s, struct simnode *n, const struct out *o)
 
 	if (!well_formed(s, n, o))
 		return;
+	if (n->drained)
+		sim_fail(
+		    s, "C8",
+		    "node %u was removed, and sends a request to device %u before its next life",
+		    n->id, o->io.dev);
 	check_id(s, n, o->io.id);
 	slot = &n->dev[o->io.dev];
 	idx = req_alloc(s);
@@ -610,7 +615,7 @@ static void on_try(struct sim *s, struct hev *ev)
 	if (n->cut_off >> slot->disk & 1)
 		n->cut_inc = n->ii + 1;
 	if (slot->up || slot->cut || n->cut_off >> slot->disk & 1 || d->hidden || !d->powered ||
-	    (d->dead && d->dead_silent) || n->removing)
+	    (d->dead && d->dead_silent) || (n->removing && !n->drained))
 		return; /* tried again when that changes */
 	if (slot->down_due || !quiet(s, n, slot->disk) || (s->inc[n->ii].fenced)) {
 		dev_try(s, n, dev, 4 * MS);

@@ -87,7 +87,7 @@ static uint32_t spare_disk(const struct sim *s)
 
 bool fault_fits(const struct sim *s, enum fault f)
 {
-	bool many = s->o.nodes > 2;
+	bool many = s->o.nodes > 2 || s->o.two_node;
 
 	switch (f) {
 	case F_PARTITION:

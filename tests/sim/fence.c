@@ -129,6 +129,12 @@ static void on_fence(struct sim *s, struct hev *ev)
 			fence_answer(s, n, ii, -EIO);
 		return;
 	}
+	/* Of two halves with quorum only one may go on: the exporters know whom they took first. */
+	if (s->o.two_node && s->inc[asker].fenced) {
+		stats_fault(s, F_FENCE_FAILED);
+		fence_answer(s, n, ii, -EIO);
+		return;
+	}
 	/* One that was asked for while it was going to fail has not waited. */
 	if (in->fence_fails || (!s->o.fence_cuts && !(ev->b & 1))) {
 		in->fence_fails -= in->fence_fails > 0;

@@ -300,6 +300,7 @@ static void post_quorum(struct sim *s, uint32_t node)
 		return;
 	ev.view.ring = r->id;
 	ev.view.quorate = r->quorate;
+	ev.view.two_node = s->o.two_node;
 	for (uint32_t i = 0; i < s->o.nodes; i++)
 		if (r->nodes >> i & 1)
 			ev.view.node[ev.view.count++] = s->node[i].id;
@@ -448,6 +449,11 @@ static uint32_t ring_new(struct sim *s, uint32_t set)
 	r->id.rep = s->node[__builtin_ctz(set)].id;
 	r->nodes = set;
 	r->quorate = (uint32_t)__builtin_popcount(set) * 2 > s->o.nodes;
+	for (uint32_t i = 0; i < s->o.nodes && s->o.two_node; i++)
+		if (set >> i & 1) {
+			g->met_all[i] |= r->quorate;
+			r->quorate |= g->met_all[i];
+		}
 	for (uint32_t i = 0; i < SIM_MAX_NODES; i++) {
 		r->limit[i] = UINT32_MAX;
 		r->first[i] = g->joined[i] && s->node[i].proc ? 0 : NONE;
@@ -572,7 +578,7 @@ static void meet(struct sim *s)
 
 void group_node_up(struct sim *s, uint32_t node)
 {
-	s->group.lost[node] = false;
+	s->group.lost[node] = s->group.met_all[node] = false;
 	s->group.cur[node] = NONE;
 	meet(s);
 }

@@ -6,7 +6,8 @@
  *   proc            the daemon runs, with an engine
  *   frozen          nothing on the node runs; its events wait in the backlog
  *   stopped         only the daemon doesn't; the group goes on having it as a member
- *   removing        OUT_REMOVED was said, EV_RESTART comes when nothing is under way
+ *   removing        OUT_REMOVED was said, EV_RESTART comes some time after nothing is under way
+ *   drained         in between: the new life is made durable; devices come up meanwhile
  *
  * `gen` counts the daemon's lives; what was meant for an earlier one is dropped.
  */
@@ -233,10 +234,21 @@ static void out_record(struct sim *s, struct simnode *n, const struct record *r)
 	sim_at(s, rng_range(&s->rng, 100, 8 * MS), on_record, n->idx, n->gen, copy);
 }
 
-static void on_drained(struct sim *s, struct hev *ev)
+static void on_renewed(struct sim *s, struct hev *ev)
 {
 	struct simnode *n = &s->node[ev->a];
 	struct event restart = {.type = EV_RESTART};
+
+	if (!n->proc || ev->b != n->gen || !n->drained)
+		return;
+	n->removing = n->drained = false;
+	restart.restart.inc = s->inc[n->ii].inc;
+	node_post(s, n, 0, &restart);
+}
+
+static void on_drained(struct sim *s, struct hev *ev)
+{
+	struct simnode *n = &s->node[ev->a];
 
 	if (!n->proc || ev->b != n->gen || !n->removing)
 		return;
@@ -247,14 +259,14 @@ static void on_drained(struct sim *s, struct hev *ev)
 	front_removed(s, n);
 	inc_dead(s, n->ii);
 	n->ii = inc_new(s, n->idx);
-	n->removing = false;
+	n->drained = true;
 	s->group.member_ii[n->idx] = n->ii;
 	s->inc[n->ii].joined = true;
-	restart.restart.inc = s->inc[n->ii].inc;
-	node_post(s, n, 0, &restart);
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		if (n->dev[i].used && !n->dev[i].up)
 			dev_try(s, n, i, rng_range(&s->rng, 1 * MS, 30 * MS));
+	sim_at(s, rng_chance(&s->rng, 500) ? 0 : rng_range(&s->rng, 1 * MS, 60 * MS), on_renewed,
+	       n->idx, n->gen, NULL);
 }
 
 /* Exporters know a login by its incarnation: a new one needs new connections, where they look. */
@@ -375,7 +387,7 @@ void node_end_daemon(struct sim *s, struct simnode *n)
 	engine_free(n->e);
 	n->e = NULL;
 	front_abort(s, n);
-	n->removing = n->stopped = n->stopped_itself = false;
+	n->removing = n->drained = n->stopped = n->stopped_itself = false;
 	memset(n->dev, 0, sizeof(n->dev));
 	memset(&n->st, 0, sizeof(n->st));
 	n->map_degraded = false;
@@ -401,7 +413,8 @@ void node_crash(struct sim *s, struct simnode *n)
 	if (n->proc || s->o.locks == LOCK_EXTERNAL) {
 		if (n->proc)
 			node_end_daemon(s, n);
-		dlm_node_gone(s, n->ii, rng_range(&s->rng, 300 * MS, 900 * MS));
+		if (n->ii < s->incs && s->inc[n->ii].node == n->idx) /* else it never started */
+			dlm_node_gone(s, n->ii, rng_range(&s->rng, 300 * MS, 900 * MS));
 	}
 	n->powered = false;
 	n->frozen = false;
@@ -456,6 +469,7 @@ static void engine_make(struct sim *s, struct simnode *n)
 	cfg.inc = s->inc[n->ii].inc;
 	cfg.fenced_inc = fence_itself(s, n);
 	cfg.fence_waits = !s->o.fence_cuts;
+	cfg.two_node = s->o.two_node;
 	memcpy(cfg.array_uuid, s->array_uuid, DDR_UUID_BYTES);
 	cfg.record = n->record;
 	cfg.lock_backend = s->o.locks;

@@ -109,7 +109,9 @@ void opts_draw(struct sim *s, uint32_t force_nodes)
 	o->own_fence_fails = o->fences_itself && mix64(s->seed) >> 4 & 1;
 	o->strikes_rebuilds = o->nodes > 1 && mix64(s->seed) >> 2 & 1;
 	o->promotion_permille = mix64(s->seed) >> 8 & 1 ? 700 : 150;
-	o->lone_commits = o->nodes > 2 && mix64(s->seed) >> 5 & 1;
+	/* The fake DLM has one master, which two halves can't both have. */
+	o->two_node = o->nodes == 2 && o->fence_cuts && o->locks == LOCK_TABLE;
+	o->lone_commits = (o->nodes > 2 || o->two_node) && mix64(s->seed) >> 5 & 1;
 	o->late_leave = o->locks == LOCK_EXTERNAL && mix64(s->seed) >> 7 & 1;
 	o->slow_recovery = o->locks == LOCK_EXTERNAL && !(mix64(s->seed) >> 8 & 3);
 	o->quick_restarts = o->nodes > 1 && mix64(s->seed) >> 3 & 1;

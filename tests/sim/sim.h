@@ -95,6 +95,7 @@ struct opts {
 	bool cancel_drops;   /* OUT_DEV_CANCEL closes the connection; else waits for the end */
 	bool faultless;
 	bool own_fence_fails;        /* that fence may fail at first */
+	bool two_node;               /* each of two has quorum alone; who is fenced can't fence */
 	bool strikes_rebuilds;       /* faults may meet the member that is being rebuilt */
 	uint32_t promotion_permille; /* of these: in the proposal that promotes it */
 	bool lone_commits;           /* a leader may die as the only one that knows a commit */
@@ -318,6 +319,7 @@ struct group {
 	uint64_t heal_no;
 	uint32_t member_ii[SIM_MAX_NODES]; /* whom the group knows, or knew last, there */
 	bool joined[SIM_MAX_NODES], wants[SIM_MAX_NODES], lost[SIM_MAX_NODES];
+	bool met_all[SIM_MAX_NODES]; /* two_node: it has seen the other since its start */
 	struct gmsg *head[SIM_MAX_NODES], *tail[SIM_MAX_NODES];
 	bool ordering[SIM_MAX_NODES];
 	uint32_t solo_armed; /* fault: cut off whoever is alone in having delivered its message */
@@ -508,7 +510,7 @@ struct nev { /* an event on its way to an engine */
 };
 struct simnode {
 	uint32_t idx, id;
-	bool powered, proc, frozen, stopped, removing, stopped_itself;
+	bool powered, proc, frozen, stopped, removing, drained, stopped_itself;
 	uint32_t cut_off; /* mask: exporters that it does not reach */
 	uint32_t cut_inc; /* 1 + the last incarnation that was */
 	uint64_t frozen_no;

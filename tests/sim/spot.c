@@ -174,6 +174,15 @@ bool spot_hides_slot(const struct sim *s, uint32_t slot)
 	return true;
 }
 
+/* It has no connection there, and may never have had one: that is why. */
+static bool reaches(const struct simnode *n, uint32_t disk)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (n->dev[i].used && n->dev[i].up && n->dev[i].disk == disk)
+			return true;
+	return false;
+}
+
 /* A node has just acted. A bad spot alone is no reason to give up a member that must stay. */
 void spot_check(struct sim *s, const struct simnode *n)
 {
@@ -185,7 +194,7 @@ void spot_check(struct sim *s, const struct simnode *n)
 
 		if (n->st.unusable >> m & 1 && d != NONE && s->disk[d].spot_hit_us &&
 		    s->now < s->disk[d].spot_hit_us + 1000 * MS && !s->checks.lossy[d] &&
-		    map_insync_mask(&s->checks.map) >> m & 1)
+		    map_insync_mask(&s->checks.map) >> m & 1 && reaches(n, d))
 			sim_fail(s, "C8",
 				 "node %u gave up member %u for a bad spot, although no other can "
 				 "stand in for it",

@@ -468,6 +468,26 @@ TEST(a_round_of_its_own_on_top_of_what_it_knew_is_none_without_it)
 	end();
 }
 
+/* It is killed when it has acknowledged a proposal that shows that there was another epoch. */
+TEST(what_a_life_saw_proposed_counts_for_the_next_one)
+{
+	first_life();
+	killed();
+	life(101, false, 5);
+	ring(7);
+	now.proposing = true;
+	now.proposed.epoch = (struct epoch){7, 3};
+	tick();
+	killed();
+	life_of(102, false, (struct epoch){7, 3});
+	ring(7);
+	now.proposing = false;
+	map_is(7, 3);
+	serves();
+	CHECK_EQ_U64(fake.ended, 1);
+	end();
+}
+
 TEST(a_node_that_was_removed_opens_anew)
 {
 	first_life();

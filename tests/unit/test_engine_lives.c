@@ -56,6 +56,38 @@ TEST(a_life_that_was_fenced_before_its_restart_is_not_fenced_again)
 	finish();
 }
 
+/* R6. The runtime may take its time: a new incarnation has to be durable, its lock space to be
+ * open. */
+TEST(between_two_lives_nothing_is_sent_though_a_device_comes_up)
+{
+	static uint8_t out[4096], in[4096];
+	struct event restart = {.type = EV_RESTART};
+
+	create(1);
+	start();
+	run_ms(3000);
+	fill(out, sizeof(out), 5);
+	io(1, IO_WRITE, 0, sizeof(out), out);
+	CHECK_EQ_INT(w.io_err[1], 0);
+	dev_down(1);
+	step((struct event){.type = EV_LOCK_LOST});
+	run_ms(1);
+	CHECK(w.removed);
+	memset(w.counts, 0, sizeof(w.counts));
+	dev_up(1);
+	run_ms(2000);
+	for (uint32_t kind = 0; kind < KIND_COUNT; kind++)
+		for (uint32_t op = 0; op < 4; op++)
+			CHECK_EQ_U64(w.counts[kind][op], 0);
+	restart.restart.inc = w.next_inc++;
+	step(restart);
+	run_ms(3000);
+	CHECK_EQ_INT(status().state, ENGINE_ACTIVE);
+	io(2, IO_READ, 0, sizeof(in), in);
+	CHECK_EQ_MEM(in, out, sizeof(in));
+	finish();
+}
+
 static struct superblock newest_superblock(uint32_t disk)
 {
 	struct superblock sb[SB_COPIES] = {0};

@@ -22,6 +22,7 @@ struct node {
 	struct record record;
 	bool stopped;
 	uint32_t fences;
+	bool fences_nobody;   /* it never hears of one that it asks for */
 	uint32_t data_writes; /* of consumers' data, at the members */
 	uint32_t ios_done;
 	uint32_t cut; /* mask: members that it does not reach */
@@ -45,6 +46,9 @@ static struct {
 	bool fence_hangs;
 	bool resync_hangs; /* so a region stays dirty */
 	bool restarts;     /* who is removed goes on as a new incarnation */
+	bool two_node;     /* one has quorum */
+	bool fence_waits;
+	bool split; /* each is alone with itself, in a ring of its own */
 	uint64_t ring;
 	uint32_t reach_ms;
 } w;
@@ -119,7 +123,7 @@ static void view(uint32_t from, uint32_t to, uint32_t upto)
 {
 	struct event ev = {.type = EV_VIEW};
 
-	ev.view.ring = (struct ring){1, w.ring};
+	ev.view.ring = (struct ring){w.split ? to : 1, w.ring};
 	for (uint32_t i = from; i <= upto; i++)
 		ev.view.node[ev.view.count++] = i;
 	push(to, ev);
@@ -141,14 +145,15 @@ static void do_out(uint32_t node, const struct out *o)
 		ev.msg.data = w.msg[w.msg_next++ % MSGS];
 		ev.msg.bytes = o->send.bytes;
 		for (uint32_t i = 1; i <= NODES; i++)
-			push(i, ev);
+			if (!w.split || i == node)
+				push(i, ev);
 		break;
 	case OUT_FENCE:
 		w.node[node].fences++;
 		ev.type = EV_FENCE_DONE;
 		ev.fence.node = o->fence.node;
 		ev.fence.inc = o->fence.inc;
-		if (!w.fence_hangs)
+		if (!w.fence_hangs && !w.node[node].fences_nobody)
 			push(node, ev);
 		break;
 	case OUT_IO_DONE:
@@ -231,10 +236,22 @@ static void cut(uint32_t node)
 	}
 }
 
+static void quorum_of(uint32_t node)
+{
+	struct event ev = {.type = EV_QUORUM};
+
+	ev.view.ring = (struct ring){w.split ? node : 1, w.ring};
+	ev.view.quorate = true;
+	ev.view.two_node = w.two_node;
+	for (uint32_t i = 1; i <= NODES; i++)
+		if (!w.split || i == node)
+			ev.view.node[ev.view.count++] = i;
+	push(node, ev);
+}
+
 static void start(uint32_t node)
 {
 	struct engine_cfg cfg;
-	struct event ev = {.type = EV_QUORUM};
 
 	engine_cfg_init(&cfg);
 	cfg.node = node;
@@ -242,15 +259,13 @@ static void start(uint32_t node)
 	memcpy(cfg.array_uuid, w.array_uuid, DDR_UUID_BYTES);
 	cfg.tun.release_delay_ms = 100;
 	cfg.tun.reach_ms = w.reach_ms;
+	cfg.two_node = w.two_node;
+	cfg.fence_waits = w.fence_waits;
+	cfg.record = w.node[node].record;
 	w.node[node].e = engine_new(&cfg);
-	ev.view.ring = (struct ring){1, w.ring};
-	ev.view.quorate = true;
-	ev.view.count = NODES;
-	for (uint32_t i = 0; i < NODES; i++)
-		ev.view.node[i] = i + 1;
-	push(node, ev);
-	for (uint32_t i = 1; i <= node; i++)
-		view(1, i, node);
+	quorum_of(node);
+	for (uint32_t i = w.split ? node : 1; i <= node; i++)
+		view(w.split ? node : 1, i, node);
 	connect(node);
 }
 
@@ -707,5 +722,170 @@ TEST(who_is_aside_takes_no_member_from_the_others)
 	run_ms(10000);
 	CHECK_EQ_U64(status(1).map.epoch.num, epoch);
 	CHECK_EQ_INT(status(1).map.member[0].state, MEMBER_IN_SYNC);
+	finish();
+}
+
+/* ---- two_node: each has quorum alone -------------------------------------------------------- */
+
+/* They lose sight of each other, or see each other again. */
+static void rings(bool split)
+{
+	w.split = split;
+	w.ring += 4;
+	for (uint32_t i = 1; i <= NODES; i++) {
+		view(split ? i : 1, i, split ? i : NODES);
+		quorum_of(i);
+	}
+}
+
+/* Its daemon dies, and the next one comes with the record. */
+static void start_again(uint32_t node, uint64_t inc)
+{
+	struct record record = w.node[node].record;
+
+	engine_free(w.node[node].e);
+	w.node[node] = (struct node){.inc = inc, .record = record};
+	start(node);
+}
+
+static void start_two(void)
+{
+	create();
+	w.two_node = true;
+	start(1);
+	start(2);
+	run_ms(3000);
+	CHECK(status(1).io_allowed && status(2).io_allowed);
+}
+
+/* R6: each half took the other for removed, and wrote that down. The fence chose one of them. */
+TEST(what_a_fenced_half_took_for_removed_is_not_when_it_is_back)
+{
+	start_two();
+	write_block(2, 0);
+	run_ms(20);
+	w.node[2].fences_nobody = true;
+	rings(true);
+	run_ms(3000);
+	CHECK(w.node[2].fences > 0 && !status(2).io_allowed);
+	CHECK(status(1).io_allowed);
+	CHECK_EQ_U64(w.node[2].record.removed_count, 1);
+	rings(true); /* its node was off */
+	start_again(2, 300);
+	run_ms(1000);
+	CHECK(!status(2).io_allowed);
+	CHECK_EQ_U64(w.node[2].fences, 0);
+	rings(false);
+	run_ms(3000);
+	CHECK(!w.node[1].stopped && w.node[1].lives == 0); /* not removed */
+	CHECK(status(1).io_allowed && status(2).io_allowed);
+	CHECK_EQ_U64(w.node[1].record.removed_count, 0);
+	CHECK_EQ_U64(w.node[2].record.removed_count, 0);
+	finish();
+}
+
+/* Else both would, and neither would know whom to fence. */
+TEST(of_two_that_have_not_met_none_begins_alone)
+{
+	create();
+	w.two_node = true;
+	w.split = true;
+	start(1);
+	start(2);
+	run_ms(20000);
+	for (uint32_t i = 1; i <= NODES; i++) {
+		CHECK(!status(i).io_allowed);
+		CHECK(status(i).waits && strstr(status(i).waits, "two_node"));
+		CHECK_EQ_U64(w.node[i].fences, 0);
+	}
+	rings(false);
+	run_ms(3000);
+	CHECK(status(1).io_allowed && status(2).io_allowed);
+	finish();
+}
+
+/* The other is off, and was fenced before; its node can't have come back without a new ring. */
+TEST(a_daemon_that_is_restarted_where_its_node_is_alone_goes_on)
+{
+	start_two();
+	rings(true);
+	w.node[2].stopped = true;
+	run_ms(3000);
+	CHECK(status(1).io_allowed && w.node[1].fences > 0);
+	start_again(1, 300);
+	run_ms(3000);
+	CHECK(status(1).io_allowed);
+	rings(true);
+	start_again(1, 400);
+	run_ms(3000);
+	CHECK(!status(1).io_allowed); /* the other may have met one of these lives meanwhile */
+	finish();
+}
+
+/* Neither fence has worked. Each new life could fence the other's dead one, and find no more. */
+TEST(of_two_halves_that_have_not_fenced_each_other_none_goes_on_as_another)
+{
+	start_two();
+	w.node[1].fences_nobody = w.node[2].fences_nobody = true;
+	rings(true);
+	run_ms(3000);
+	CHECK(!status(1).io_allowed && !status(2).io_allowed);
+	start_again(1, 300);
+	start_again(2, 400);
+	run_ms(10000);
+	CHECK(!status(1).io_allowed && !status(2).io_allowed);
+	rings(false);
+	run_ms(6000);
+	CHECK(status(1).io_allowed && status(2).io_allowed);
+	finish();
+}
+
+/* It takes the other for departed, hears nothing of it, and would have it evicted. */
+static void fenced_and_lives(uint32_t winner, uint32_t loser)
+{
+	start_two();
+	w.restarts = true;
+	write_block(loser, 0);
+	run_ms(20);
+	w.node[loser].fences_nobody = true;
+	rings(true);
+	run_ms(3000);
+	CHECK(status(winner).io_allowed && !status(loser).io_allowed);
+	w.node[loser].fences_nobody = false;
+	rings(false);
+	run_ms(6000);
+	CHECK_EQ_U64(w.node[winner].lives, 0);
+	CHECK(w.node[loser].lives > 0);
+	CHECK(status(1).io_allowed && status(2).io_allowed);
+	finish();
+}
+
+TEST(the_half_that_was_fenced_and_lives_removes_nobody)
+{
+	fenced_and_lives(1, 2);
+}
+
+TEST(nor_if_it_is_the_lower_one)
+{
+	fenced_and_lives(2, 1);
+}
+
+/* Switched on while they run, by a reload of corosync.conf: both would wait, and go on. */
+TEST(a_half_goes_on_by_no_fence_that_only_waits)
+{
+	create();
+	w.fence_waits = true;
+	start(1);
+	start(2);
+	run_ms(3000);
+	CHECK(status(1).io_allowed && status(2).io_allowed);
+	w.two_node = true;
+	rings(true);
+	run_ms(10000);
+	CHECK(!status(1).io_allowed && !status(2).io_allowed);
+	CHECK_EQ_U64(w.node[1].fences + w.node[2].fences, 0);
+	rings(false);
+	run_ms(6000);
+	CHECK(status(1).io_allowed && status(2).io_allowed);
 	finish();
 }

@@ -406,7 +406,7 @@ static int take_nodes(void *arg, const Reply *reply)
 	if (reply->body_case != DDRAID__CTL__REPLY__BODY_NODES)
 		return EXIT_OK;
 	if (!a->json) {
-		printf("cluster %s: %s\n", text_clean(cluster, sizeof(cluster), n->cluster),
+		printf("%s: %s\n", text_clean(cluster, sizeof(cluster), n->cluster),
 		       n->quorate ? "quorate" : "no quorum, arrays wait");
 		show_nodes(n->node, n->n_node, false);
 		return EXIT_OK;

@@ -257,15 +257,17 @@ static void show_members(const Array *s)
 
 void show_nodes(Ddraid__Ctl__Node *const *node, size_t count, bool with_slot)
 {
-	struct table t = {.columns = 5};
+	struct table t = {.columns = with_slot ? 5 : 4};
 	char since[UNITS_TEXT_BYTES];
 
 	if (!count)
 		return;
-	for (const char *const *h = (const char *const[]){"NODE", "NAME", "STATE",
-							  with_slot ? "SLOT" : "ADDRESS", "", NULL};
-	     *h; h++)
-		table_cell(&t, "%s", *h);
+	table_cell(&t, "NODE");
+	table_cell(&t, "NAME");
+	table_cell(&t, "STATE");
+	if (with_slot)
+		table_cell(&t, "SLOT");
+	table_cell(&t, "%s", "");
 	for (size_t i = 0; i < count; i++) {
 		const Ddraid__Ctl__Node *n = node[i];
 
@@ -276,11 +278,9 @@ void show_nodes(Ddraid__Ctl__Node *const *node, size_t count, bool with_slot)
 				   time_format(since, n->since_ms));
 		else
 			table_cell(&t, "%s", node_state_name(n->state));
-		if (!with_slot)
-			table_cell(&t, "%s", n->address[0] ? n->address : "-");
-		else if (n->slot)
+		if (with_slot && n->slot)
 			table_cell(&t, "%u", n->slot - 1);
-		else
+		else if (with_slot)
 			table_cell(&t, "-");
 		table_cell(&t, "%s%s%s", n->leader ? "leader" : "",
 			   n->leader && n->detail[0] ? ", " : "", n->detail);
@@ -471,7 +471,6 @@ void json_node(struct json *j, const Ddraid__Ctl__Node *n)
 		json_null(j, "slot");
 	json_number(j, "since_ms", n->since_ms);
 	json_text_or_null(j, "detail", n->detail);
-	json_text_or_null(j, "address", n->address);
 	json_open(j, "arrays", '[');
 	for (size_t i = 0; i < n->n_array; i++)
 		json_text(j, NULL, n->array[i]);

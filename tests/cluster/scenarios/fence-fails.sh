@@ -33,6 +33,9 @@ ctl 1 status vol0 >"$CLUSTER_DIR/status"
 grep -E "fence.*node 3.* [0-9.]+ s" "$CLUSTER_DIR/status" || fail "the status does not say it: $(cat "$CLUSTER_DIR/status")"
 full_fence 3 && fail "it was fenced"
 holds 1 'a["nodes_unfenced"] == 1' || fail "the status does not count it"
+leader=$(tells 1 '[n["id"] for n in a["nodes"] if n["leader"]][0]')
+holds "$leader" "'fence failed after' in [n['detail'] for n in a['nodes'] if n['id'] == 3][0]" ||
+	fail "the leader's status does not say why: $(ctl "$leader" status vol0)"
 measured "held for $(((${EPOCHREALTIME/[.,]/} - began) / 1000)) ms, marked by node 3: $marked"
 fence_mend
 step "the fence works again"

@@ -32,7 +32,7 @@ load_start() { # N...
 	local n
 	for n; do
 		rm -f "$CLUSTER_DIR/fs.$n.stop"
-		node_exec "$n" /usr/bin/python3 "$SCENARIO_LIB/fsload.py" write "$mnt" "$n" "$CLUSTER_DIR/fs.$n" \
+		node_exec "$n" /usr/bin/python3 -SE "$SCENARIO_LIB/fsload.py" write "$mnt" "$n" "$CLUSTER_DIR/fs.$n" \
 			>>"$CLUSTER_DIR/fs.out.$n" 2>&1 &
 		loads[$n]=$!
 	done
@@ -68,7 +68,7 @@ compare_files() { # N...
 	local n
 	for n; do
 		node_exec "$n" sh -c 'echo 3 >/proc/sys/vm/drop_caches'
-		node_exec "$n" /usr/bin/python3 "$SCENARIO_LIB/fsload.py" check "$mnt" "$CLUSTER_DIR"/fs.[0-9] ||
+		node_exec "$n" /usr/bin/python3 -SE "$SCENARIO_LIB/fsload.py" check "$mnt" "$CLUSTER_DIR"/fs.[0-9] ||
 			fail "wrong data, read on node $n"
 	done
 }
@@ -157,7 +157,7 @@ step "three nodes have it mounted"
 load_start 1 2 3
 for n in 1 2 3; do
 	unpack_start $n
-	FIO_SIZE=1m FIO_MORE=--rate_iops=10 disk_fio $n $mnt/fio.$n
+	FIO_SIZE=1m FIO_RATE=--rate_iops=10 disk_fio $n $mnt/fio.$n
 done
 fences_forget
 journals=$(journals_replayed)

@@ -25,6 +25,10 @@ for text in "fence .*only a wait.*zombie_timeout, 8.0 s" "WARNING .*zombie_timeo
 done
 writers_start 1 2 3
 exporter_stall $SLOW 3 || fail "stall"
+waits() {
+	[ "$(load pending "$CLUSTER_DIR/load.3" | wc -l)" -ge 4 ]
+}
+within 5 "node 3 has writes under way" waits
 sleep 0.3
 step "node 3 is powered off, while exporter $SLOW is slow"
 killed=$(now_ms)

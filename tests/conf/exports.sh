@@ -1,0 +1,283 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# ddraid-export and fence-exports: what they accept, and in which order they do what. They must never say that a fence
+# was done when it was not. Here with stand-ins for systemctl and ssh; the scenario `operating` has the real ones.
+# In a mount namespace of its own, as root.
+set -u
+top_srcdir=$(cd "${top_srcdir:-$(dirname "$0")/../..}" && pwd)
+if [ -z "${EXPORTS_INSIDE:-}" ]; then
+	[ "$(id -u)" = 0 ] && unshare --mount true 2>/dev/null || { echo "skipped: needs root"; exit 77; }
+	EXPORTS_INSIDE=yes exec unshare --mount bash "$0"
+fi
+failed=0
+work=$(mktemp -d) || exit 1
+trap 'rm -rf "$work"' EXIT
+mkdir -p "$work/bin" "$work/lib" "$work/conf"
+mkdir -p "$work/units.d"
+mount --bind "$work/bin" /usr/local/sbin && mount --bind "$work/lib" /var/lib && mount --bind "$work/units.d" /etc/systemd/system || exit 1
+install "$top_srcdir/cluster-conf/ddraid-export" "$top_srcdir/cluster-conf/fence-exports" /usr/local/sbin/
+
+# systemctl: connections are lines of $work/units, one that can't be ended has "stuck"; ssh: HOST COMMAND..., as sshd would by the
+# line in authorized_keys, from the address in $work/own, unless $work/down.HOST is there; sync: says so.
+cat >/usr/local/sbin/systemctl <<END
+#!/bin/bash
+verb=\$1
+shift
+pattern=\${!#}
+case \$verb in
+disable)
+	echo "disable \$pattern" >>$work/did ;;
+stop)
+	echo "stop \$pattern" >>$work/did
+	[ ! -e $work/no-systemd ] || exit 1
+	while read -r unit state; do
+		[[ \$unit == \$pattern && \$state != stuck ]] || echo "\$unit \$state"
+	done <$work/units >$work/units.new
+	mv $work/units.new $work/units ;;
+list-units)
+	while read -r unit state; do
+		[[ \$unit != \$pattern ]] || echo "\$unit loaded active running"
+	done <$work/units ;;
+esac
+END
+cat >/usr/local/sbin/ssh <<END
+#!/bin/bash
+while [ "\$1" = -o ]; do shift 2; done
+[ ! -e "$work/down.\$1" ] || exit 255
+shift
+SSH_CONNECTION="\$(cat $work/own) 40000 10.0.1.1 22" SSH_ORIGINAL_COMMAND="\$*" exec ddraid-export ssh
+END
+cat >/usr/local/sbin/sync <<END
+#!/bin/bash
+echo "sync \$*" >>$work/did
+[ "\$*" != /dev/null ] || [ ! -e $work/no-flush ] || exit 1
+END
+cat >/usr/local/sbin/ip <<END
+#!/bin/bash
+echo "2: eth0    inet \$(cat $work/own)/24 brd 10.0.0.255 scope global eth0"
+END
+chmod +x /usr/local/sbin/*
+
+is() { # WHAT STATUS COMMAND...: a sentence on standard error if it isn't 0
+	local what=$1 want=$2 status=0
+	shift 2
+	"$@" >"$work/out" 2>&1 || status=$?
+	if [ $((status != 0)) != "$want" ] || { [ "$want" = 1 ] && ! grep -q '^[a-z-]*: ' "$work/out"; }; then
+		echo "FAILED: $what: status $status: $(cat "$work/out")"
+		failed=1
+	fi
+}
+ok() { is "$1" 0 "${@:2}"; }
+refused() { is "$1" 1 "${@:2}"; }
+same() { # WHAT GOT WANTED
+	[ "$2" = "$3" ] || { echo "FAILED: $1: '$2', not '$3'"; failed=1; }
+}
+begin() {
+	rm -rf /var/lib/ddraid-export /var/lib/ddraid "$work"/down.* "$work/did" "$work/no-systemd" "$work/no-flush"
+	mkdir -p /var/lib/ddraid-export/disks
+	echo /dev/null >/var/lib/ddraid-export/disks/sdb
+	: >"$work/did"
+	cat >"$work/units" <<-END
+		ddraid-export-sdb@1-10.0.1.1:10809-10.0.0.1:4001.service up
+		ddraid-export-sdb@2-10.0.1.1:10809-10.0.0.11:4001.service up
+		ddraid-export-sdb@3-10.0.1.1:10809-110.0.0.1:4001.service up
+		ddraid-export-sdb@4-10.0.0.1:10809-10.0.0.2:4001.service up
+		ddraid-export-sdb@5-fd00::a:10809-fd00::1:4001.service up
+	END
+}
+left() {
+	sed 's/.*@\([0-9]*\)-.*/\1/' "$work/units" | tr '\n' ' '
+}
+mark() {
+	cat "/var/lib/ddraid-export/$1" 2>/dev/null || echo none
+}
+
+# ---- ddraid-export ----
+
+begin
+ok "a fence" ddraid-export fence 10.0.0.1 7
+same "what it ends" "$(left)" "2 3 4 5 "
+same "its mark" "$(mark refused/10.0.0.1)" 7
+same "the order" "$(grep -o '^stop\|^sync /dev/null' "$work/did" | tr '\n' ' ')" "stop sync /dev/null "
+ok "once more" ddraid-export fence 10.0.0.1 7
+ok "of an earlier life" ddraid-export fence 10.0.0.1 5
+same "both are marked" "$(mark refused/10.0.0.1 | tr '\n' ' ')" "7 5 "
+refused "an admission of an earlier life" ddraid-export admit 10.0.0.1 6
+same "the mark stays" "$(mark refused/10.0.0.1)" 7
+ok "an admission" ddraid-export admit 10.0.0.1 7
+same "no mark" "$(mark refused/10.0.0.1)" none
+: >"$work/did"
+ok "a fence of a life that is over" ddraid-export fence 10.0.0.1 7
+same "ends what there is, and refuses nobody" "$(grep -c ^stop "$work/did") $(mark refused/10.0.0.1)" "1 none"
+ok "IPv6" ddraid-export fence fd00::1 7
+same "IPv6 is ended" "$(left)" "2 3 4 "
+
+# A node in two arrays: lives 7 and 9. What it says of one is no word on the other.
+begin
+mkdir -p /var/lib/ddraid-export/over && echo 5 >/var/lib/ddraid-export/over/10.0.0.1
+ok "its own life 9" ddraid-export own 10.0.0.1 9
+same "ends what there is" "$(left)" "2 3 4 5 "
+same "is not the end of 7" "$(mark over/10.0.0.1)" 5
+ok "a fence of 7" ddraid-export fence 10.0.0.1 7
+same "refuses it" "$(mark refused/10.0.0.1)" 7
+ok "a fence of 9" ddraid-export fence 10.0.0.1 9
+same "as well" "$(mark refused/10.0.0.1 | tr '\n' ' ')" "7 9 "
+ok "its own life 9, once more" ddraid-export own 10.0.0.1 9
+same "leaves 7 refused" "$(mark refused/10.0.0.1)" 7
+refused "an admission up to 6" ddraid-export admit 10.0.0.1 6
+ok "its own life 7" ddraid-export own 10.0.0.1 7
+same "nothing is left" "$(mark refused/10.0.0.1) $(mark over/10.0.0.1)" "none 6"
+: >"$work/did"
+ok "a life that is over" ddraid-export own 10.0.0.1 6
+same "has no connections" "$(cat "$work/did")" ''
+ok "an admission that ends no life" ddraid-export admit 10.0.0.2 0
+same "makes it known" "$(mark over/10.0.0.2)" 0
+
+begin
+for life in '' 08 07 -1 1.0 x 0x10 9223372036854775808 9999999999999999999 18446744073709551615 '7 8' '7;8'; do
+	refused "the life '$life'" ddraid-export fence 10.0.0.1 "$life"
+	refused "the life '$life' over" ddraid-export admit 10.0.0.1 "$life"
+done
+for address in '' . 10.0.0 010.0.0.1 10.0.0.1. '10.0.0.*' '*' 1 FD00::1 fd00:0::1 ::ffff:10.0.0.1 host ../x 10.0.0.1:4001; do
+	refused "the address '$address'" ddraid-export fence "$address" 7
+done
+same "nothing was ended" "$(left)" "1 2 3 4 5 "
+ok "the greatest life" ddraid-export fence 10.0.0.1 9223372036854775807
+same "is refused" "$(mark refused/10.0.0.1)" 9223372036854775807
+
+begin
+mkdir -p /var/lib/ddraid-export/{refused,over}
+for damaged in '' 08 x 9999999999999999999; do
+	echo "$damaged" >/var/lib/ddraid-export/over/10.0.0.1
+	refused "a damaged mark of what is over" ddraid-export fence 10.0.0.1 7
+	rm /var/lib/ddraid-export/over/10.0.0.1
+	echo "$damaged" >/var/lib/ddraid-export/refused/10.0.0.1
+	refused "a damaged mark of who is refused" ddraid-export fence 10.0.0.1 7
+	refused "a damaged mark at an admission" ddraid-export admit 10.0.0.1 7
+done
+
+begin
+sed -i '1s/up/stuck/' "$work/units"
+refused "a connection that does not end" ddraid-export fence 10.0.0.1 7
+same "its node is refused nevertheless" "$(mark refused/10.0.0.1)" 7
+refused "its node is not admitted" ddraid-export admit 10.0.0.1 7
+begin
+touch "$work/no-systemd"
+refused "no systemd" ddraid-export fence 10.0.0.1 7
+begin
+touch "$work/no-flush"
+ok "a disk that does not flush" ddraid-export fence 10.0.0.1 7
+same "is offered to nobody" "$(left)$(ls /var/lib/ddraid-export/disks)" ""
+grep -q '^disable .*ddraid-export-sdb.socket' "$work/did" || { echo "FAILED: its socket stays"; failed=1; }
+begin
+touch "$work/no-flush"
+sed -i '4s/up/stuck/' "$work/units"
+refused "one whose connection does not end" ddraid-export fence 10.0.0.1 7
+rm "$work/no-flush"
+refused "the error comes only once, and is not forgotten" ddraid-export fence 10.0.0.1 7
+same "it is marked" "$(mark failed/sdb)" /dev/null
+sed -i '/stuck/d' "$work/units"
+ok "it has ended" ddraid-export fence 10.0.0.1 7
+same "it is withdrawn" "$(ls /var/lib/ddraid-export/disks)" ""
+
+begin
+ok "what there is" ddraid-export list
+same "what there is" "$(cat "$work/out")" "disk sdb: /dev/null, connections from: 10.0.0.1 (1) 10.0.0.11 (1) 10.0.0.2 (1) 110.0.0.1 (1) fd00::1 (1)"
+
+for word in '' list 'add a /dev/sda 1' 'remove sdb' 'fence' 'fence 10.0.0.1' 'ddraid-export list' 'sh -c true'; do
+	begin
+	is "by ssh: '$word'" 1 env "SSH_ORIGINAL_COMMAND=$word" sh -c 'ddraid-export ssh || { echo "x: "; exit 1; }'
+	same "by ssh: '$word' does nothing" "$(cat "$work/did")" ''
+done
+
+# ---- fence-exports ----
+
+export DDRAID_FENCE_CONF=$work/conf/it
+conf() {
+	printf "$1" >"$DDRAID_FENCE_CONF"
+}
+whole='node 1 10.0.0.1\nnode 2 10.0.0.2\nnode 5 fd00::1\n# text\n\ndisks 10.0.1.1\ndisks 10.0.1.2 other\n'
+echo 10.0.0.9 >"$work/own"
+
+begin
+conf "$whole"
+ok "two machines" fence-exports 1 7 nbd://10.0.1.1 nbd://10.0.1.2:10809/x
+same "what was ended" "$(left)" "2 3 4 5 "
+same "both were asked" "$(grep -c ^stop "$work/did")" 2
+begin
+touch "$work/down.other"
+refused "one does not answer" fence-exports 1 7 nbd://10.0.1.1 nbd://10.0.1.2:10809/x
+grep -q '10\.0\.1\.2' "$work/out" || { echo "FAILED: it is not named: $(cat "$work/out")"; failed=1; }
+
+# Who is switched off for certain isn't asked; somebody must be.
+begin
+conf "${whole}off 10.0.1.2\n"
+ok "a machine is off" fence-exports 1 7 nbd://10.0.1.1 nbd://10.0.1.2:10809/x
+grep -q '10\.0\.1\.2 off' "$work/out" || { echo "FAILED: that isn't said: $(cat "$work/out")"; failed=1; }
+same "the other was asked" "$(grep -c ^stop "$work/did") $(left)" "1 2 3 4 5 "
+refused "all are off" fence-exports 1 7 nbd://10.0.1.2
+begin
+refused "a machine is off, another does not answer" sh -c "touch '$work/down.root@10.0.1.1'; exec fence-exports 1 7 nbd://10.0.1.1 nbd://10.0.1.2"
+begin
+conf "${whole}off\n"
+refused "off without a machine" fence-exports 1 7 nbd://10.0.1.1
+conf "${whole}off 10.0.1.1 10.0.1.2\n"
+refused "off with two" fence-exports 1 7 nbd://10.0.1.1 nbd://10.0.1.2
+
+# Two halves of a cluster fence each other: the one that comes second to the first machine gets nowhere.
+begin
+conf "$whole"
+ok "the first of two" fence-exports 2 7 nbd://10.0.1.2 nbd://10.0.1.1
+: >"$work/did"
+echo 10.0.0.2 >"$work/own"
+refused "the second" fence-exports 1 7 nbd://10.0.1.2 nbd://10.0.1.1
+same "is not marked, and the other machine not asked" "$(mark refused/10.0.0.1)$(cat "$work/did")" none
+grep -q '10\.0\.1\.2' "$work/out" && { echo "FAILED: it asked the other machine: $(cat "$work/out")"; failed=1; }
+echo 10.0.0.9 >"$work/own"
+
+# Of all the addresses that a node has.
+for lines in 'node 1 10.0.0.1 10.0.0.11\n' 'node 1 10.0.0.11\nnode 1 10.0.0.1\n'; do
+	begin
+	conf "disks 10.0.1.1\n$lines"
+	ok "two addresses: $lines" fence-exports 1 7 nbd://10.0.1.1
+	same "two addresses: $lines" "$(left)" "3 4 5 "
+	begin
+	conf "disks 10.0.1.1\n${lines%\\n}"
+	ok "no end of the last line: $lines" fence-exports 1 7 nbd://10.0.1.1
+	same "no end of the last line: $lines" "$(left)" "3 4 5 "
+done
+
+begin
+conf "$whole"
+refused "no URI" fence-exports 1 7
+refused "no life" fence-exports 1
+refused "a node that is not there" fence-exports 3 7 nbd://10.0.1.1
+refused "a machine that is not there" fence-exports 1 7 nbd://10.0.1.1 nbd://10.0.1.3
+refused "a URI of another kind" fence-exports 1 7 nbd://10.0.1.1 iscsi://10.0.1.2/x/1
+refused "a life that is none" fence-exports 1 x nbd://10.0.1.1
+for text in 'node 1\ndisks 10.0.1.1\n' 'node\n' 'disks\n' 'nodes 1 10.0.0.1\n' 'node 1 10.0.0.1\\r\ndisks 10.0.1.1\n'; do
+	conf "$text"
+	refused "the file '$text'" fence-exports 1 7 nbd://10.0.1.1
+done
+rm "$DDRAID_FENCE_CONF"
+refused "no file" fence-exports 1 7 nbd://10.0.1.1
+same "none of these ended anything" "$(left)" "1 2 3 4 5 "
+
+# Itself: its last life has ended.
+begin
+conf "$whole"
+echo 10.0.0.1 >"$work/own"
+ok "its own last life" fence-exports 1 7 nbd://10.0.1.1
+same "what was ended" "$(left)" "2 3 4 5 "
+same "no mark is left, and no life counts as over" "$(mark refused/10.0.0.1) $(mark over/10.0.0.1)" "none none"
+mkdir -p /var/lib/ddraid
+echo 9 >/var/lib/ddraid/incarnation
+ok "all disks admit it" fence-exports --admit
+same "up to that life" "$(mark over/10.0.0.1)" 9
+printf '#!/bin/sh\n' >/usr/local/sbin/pidof
+chmod +x /usr/local/sbin/pidof
+rm /var/lib/ddraid-export/over/10.0.0.1
+ok "while ddraidd runs" fence-exports --admit
+same "no life is over by that" "$(mark over/10.0.0.1)" 0
+rm /usr/local/sbin/pidof
+[ $failed = 0 ]
