@@ -870,6 +870,47 @@ TEST(nor_if_it_is_the_lower_one)
 	fenced_and_lives(2, 1);
 }
 
+/*
+ * R6: it was fenced while it joined, by one that died before they met again: nobody remembers. Its
+ * members admit it no more, so it would wait for them for ever.
+ */
+TEST(who_joined_and_was_left_out_starts_anew_though_nobody_knows)
+{
+	struct event ev = {.type = EV_QUORUM}, done = {.type = EV_FENCE_DONE};
+
+	create();
+	w.restarts = true;
+	start(1);
+	run_ms(3000);
+	CHECK(status(1).io_allowed);
+	w.fence_hangs = true; /* of node 1's life before */
+	start_again(1, 300);
+	start(2);
+	run_ms(500);
+	CHECK(!status(1).io_allowed && !status(2).io_allowed);
+	w.split = true;
+	w.ring += 4;
+	view(1, 1, 1);
+	quorum_of(1);
+	view(2, 2, 2);
+	ev.view.ring = (struct ring){2, w.ring};
+	push(2, ev);
+	w.fence_hangs = false;
+	done.fence.node = 1;
+	done.fence.inc = 101;
+	push(1, done);
+	run_ms(3000);
+	CHECK(status(1).io_allowed && !status(2).io_allowed);
+	CHECK_EQ_U64(w.node[1].record.removed_count, 0);
+	start_again(1, 400);
+	rings(false);
+	run_ms(6000);
+	CHECK_EQ_U64(w.node[1].lives, 0);
+	CHECK_EQ_U64(w.node[2].lives, 1);
+	CHECK(status(1).io_allowed && status(2).io_allowed);
+	finish();
+}
+
 /* Switched on while they run, by a reload of corosync.conf: both would wait, and go on. */
 TEST(a_half_goes_on_by_no_fence_that_only_waits)
 {
