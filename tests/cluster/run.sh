@@ -170,7 +170,7 @@ begin() { # NAME LIMIT WHERE SCRIPT ARGUMENT...
 	if [ "$CLUSTER_FLAVOUR" = lab ]; then
 		limit=$((5 * limit)) # emulated machines, and they boot
 	else
-		limit=$((2 * limit)) # there are slow hours
+		limit=$((3 * limit)) # there are slow hours
 	fi
 	dir=$(mktemp -d "$work/$name.XXX")
 	labs=("${labs[@]:1}")

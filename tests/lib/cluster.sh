@@ -72,10 +72,11 @@ patience() {
 	echo $(($1 * ${CLUSTER_SLOWER:-1}))
 }
 
-# wait_until SECONDS WHAT COMMAND...: 0 as soon as COMMAND is, 1 and a sentence after SECONDS (patience).
+# wait_until SECONDS WHAT COMMAND...: 0 as soon as COMMAND is, 1 and a sentence after SECONDS (patience), and as many
+# again: hosts have slow hours, and what hangs still hangs then.
 wait_until() {
 	local limit what=$2 start=${EPOCHREALTIME/[.,]/}
-	limit=$(patience "$1")
+	limit=$((2 * $(patience "$1")))
 	shift 2
 	until "$@"; do
 		if ((${EPOCHREALTIME/[.,]/} - start > limit * 1000000)); then

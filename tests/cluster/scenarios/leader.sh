@@ -56,7 +56,7 @@ ask() {
 	shift
 	until member_is "$want"; do
 		ctl "$other" "$@" >"$CLUSTER_DIR/asked" 2>&1 || sleep 0.2
-		[ "$SECONDS" -lt "$(patience 43)" ] || fail "$*: $(cat "$CLUSTER_DIR/asked")"
+		[ "$SECONDS" -lt "$(patience 90)" ] || fail "$*: $(cat "$CLUSTER_DIR/asked")"
 	done
 }
 
@@ -89,7 +89,7 @@ with_add() {
 	until member_is in-sync; do
 		! member_is faulty || ctl "$other" add vol0 1 "$(exporter_uri $spare)" --force >"$CLUSTER_DIR/asked" 2>&1
 		sleep 0.2
-		[ "$SECONDS" -lt "$(patience 60)" ] || fail "add: $(cat "$CLUSTER_DIR/asked"): $(tells "$other" 'a["members"][1]')"
+		[ "$SECONDS" -lt "$(patience 90)" ] || fail "add: $(cat "$CLUSTER_DIR/asked"): $(tells "$other" 'a["members"][1]')"
 	done
 	ARRAY_MEMBERS[1]=$spare spare=$is
 }

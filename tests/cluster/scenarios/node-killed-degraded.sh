@@ -39,7 +39,7 @@ writers_go_on 200 1 2 3
 half_way() {
 	holds 3 'a["member_requests"] >= 8'
 }
-for try in 1 2 3; do
+for try in 1 2 3 4 5 6; do
 	exporter_stall $SLOW 3 || fail "stall"
 	! wait_until 1 "eight writes of node 3 half-way (try $try)" half_way || break
 	sleep 3
