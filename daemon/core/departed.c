@@ -4,7 +4,8 @@
  * before anything goes on without them (R4).
  *
  *   gone    departed, the fence not answered, or no epoch committed since; in the record
- *   buried  fenced lately
+ *   buried  fenced lately; each node's last one in the record, once an epoch is committed: it may
+ *           live, and all others who know that may die before they meet it
  *
  * Corosync's two_node gives each of two nodes quorum alone. So each of two views may leave the
  * other's node behind, and only the fence says which of them goes on: who was fenced can fence
@@ -110,6 +111,23 @@ void departed_keep(const struct engine *e, struct departed *d, const struct depa
 	d->by_inc = old->by_inc;
 }
 
+bool is_buried(const struct engine *e, uint32_t node, uint64_t inc)
+{
+	for (uint32_t i = 0; i < DDR_MAX_NODES * 2; i++)
+		if (e->buried[i].node == node && e->buried[i].inc == inc)
+			return true;
+	return false;
+}
+
+static void buried_add(struct engine *e, uint32_t node, uint64_t inc, bool settled)
+{
+	uint32_t i = e->buried_next++ % (DDR_MAX_NODES * 2);
+
+	e->buried[i].node = node;
+	e->buried[i].inc = inc;
+	e->buried[i].settled = settled;
+}
+
 /*
  * R6: whom an earlier incarnation of this node has seen removed, stays removed; but for those who
  * have fenced that incarnation, and they only know whether they have. So such a one is listened to
@@ -117,6 +135,9 @@ void departed_keep(const struct engine *e, struct departed *d, const struct depa
  */
 void gone_recall(struct engine *e, const struct record *r)
 {
+	for (uint32_t i = 0; i < DDR_MAX_NODES && r->fenced[i].inc; i++)
+		if (!is_buried(e, r->fenced[i].node, r->fenced[i].inc))
+			buried_add(e, r->fenced[i].node, r->fenced[i].inc, true);
 	for (uint32_t i = 0; i < r->removed_count && i < DDR_MAX_NODES; i++) {
 		struct departed d = {.node = r->removed[i].node,
 				     .inc = r->removed[i].inc,
@@ -127,26 +148,28 @@ void gone_recall(struct engine *e, const struct record *r)
 	}
 }
 
-bool is_buried(const struct engine *e, uint32_t node, uint64_t inc)
-{
-	for (uint32_t i = 0; i < DDR_MAX_NODES * 2; i++)
-		if (e->buried[i].node == node && e->buried[i].inc == inc)
-			return true;
-	return false;
-}
-
 void bury(struct engine *e, struct departed *d)
 {
-	uint32_t i = e->buried_next % (DDR_MAX_NODES * 2);
-
 	d->fenced = true;
 	recovery_fenced(e, d->node, d->inc);
-	if (is_buried(e, d->node, d->inc))
-		return;
-	e->buried[i].node = d->node;
-	e->buried[i].inc = d->inc;
-	e->buried[i].settled = false;
-	e->buried_next++;
+	if (!is_buried(e, d->node, d->inc))
+		buried_add(e, d->node, d->inc, false);
+}
+
+static void record_fenced(struct engine *e, uint32_t node, uint64_t inc)
+{
+	struct record *r = &e->want_record;
+	uint32_t i = 0;
+
+	while (i < DDR_MAX_NODES && r->fenced[i].inc && r->fenced[i].node != node)
+		i++;
+	if (i == DDR_MAX_NODES) { /* of nodes that are no more: the oldest goes */
+		memmove(&r->fenced[0], &r->fenced[1], sizeof(r->fenced) - sizeof(r->fenced[0]));
+		r->fenced[--i].inc = 0;
+	}
+	r->fenced[i].node = node;
+	if (r->fenced[i].inc < inc)
+		r->fenced[i].inc = inc;
 }
 
 /*
@@ -171,6 +194,7 @@ void fence_settled(struct engine *e, uint32_t node, uint64_t inc)
 	for (uint32_t i = 0; i < DDR_MAX_NODES * 2; i++)
 		if (e->buried[i].node == node && e->buried[i].inc == inc)
 			e->buried[i].settled = true;
+	record_fenced(e, node, inc);
 }
 
 /* Fenced lately, and needs no new fence. */

@@ -287,8 +287,6 @@ struct engine {
 	uint64_t look_us; /* when devices were last read again for a member that is nowhere here */
 	bool confirmed;   /* named by a State since the ring changed or quorum was lost */
 	bool met;         /* named by a State together with another node */
-	bool named;       /* by a State in this incarnation: whoever leaves it out, fences it */
-	struct epoch named_known; /* what anybody knew committed then */
 	uint32_t view_count, view[DDR_MAX_NODES];
 	struct peer peer[DDR_MAX_NODES];
 	uint32_t peer_count;

@@ -331,19 +331,6 @@ static struct peer *choose_leader(struct engine *e)
 	return best;
 }
 
-/*
- * R6: an epoch is committed that this node did not acknowledge, so it was removed meanwhile. Who
- * had it removed may have forgotten that, or be dead. One that has no slot yet came late to all
- * that was committed before a State first named it; after that nothing is, unless it acknowledges
- * it or is fenced.
- */
-static bool went_on_without(const struct engine *e, const struct epoch *known)
-{
-	if (!takes_part(e) && (!e->named || epoch_cmp(known, &e->named_known) <= 0))
-		return false;
-	return epoch_unknown(e, known);
-}
-
 static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	const Ddraid__Hello *h = m->hello;
@@ -380,7 +367,8 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 	memset(p->bad, 0, sizeof(p->bad));
 	for (size_t i = 0; i < h->n_bad && i < DDR_MAX_MEMBERS; i++)
 		p->bad[i] = h->bad[i] <= MEMBER_FAULTY ? (uint8_t)h->bad[i] : 0;
-	if (went_on_without(e, &p->known_epoch)) {
+	/* An epoch is committed that this node did not acknowledge: it was removed meanwhile. */
+	if (takes_part(e) && epoch_unknown(e, &p->known_epoch)) {
 		round_removed(e);
 		return;
 	}
@@ -500,10 +488,6 @@ static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 	e->phase = PH_STATE;
 	e->confirmed = true;
 	e->met |= !alone(e);
-	e->named = true;
-	for (uint32_t i = 0; i < e->peer_count; i++)
-		if (e->peer[i].in_round && epoch_cmp(&e->peer[i].known_epoch, &e->named_known) > 0)
-			e->named_known = e->peer[i].known_epoch;
 	memset(e->bad_us, 0, sizeof(e->bad_us)); /* this leader has to be told anew */
 	if (pb_map_read(&map, s->committed) &&
 	    (!e->have_map || epoch_cmp(&map.epoch, &e->map.epoch) > 0))

@@ -488,15 +488,19 @@ static uint64_t map_hash(const struct map *m)
 	return h;
 }
 
-/* The view that this node has seen last has it. */
+/* The view that this node has seen last has it, or what its daemon was before it was removed. */
 static bool in_view_of(const struct sim *s, const struct simnode *n, uint32_t ii)
 {
 	const struct gitem *it;
+	uint32_t in;
 
 	if (n->view_ring == NONE)
 		return false;
 	it = &s->group.ring[n->view_ring]->item[n->view_item];
-	return it->mask >> s->inc[ii].node & 1 && it->in_ii[s->inc[ii].node] == ii;
+	if (!(it->mask >> s->inc[ii].node & 1))
+		return false;
+	in = it->in_ii[s->inc[ii].node];
+	return in <= ii && s->inc[in].gen == s->inc[ii].gen;
 }
 
 static void check_fenced(struct sim *s, const struct simnode *n, const struct map *map)

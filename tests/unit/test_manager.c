@@ -841,6 +841,56 @@ TEST(a_damaged_file_refuses_one_array_only)
 	remove_dir();
 }
 
+static void record_there_and_back(void)
+{
+	static struct store_record out, in;
+	char why[STORE_WHY_BYTES] = "", path[128];
+	struct record *r = &out.record;
+	uint64_t n = 1ull << 40;
+	uint8_t byte;
+	FILE *f;
+
+	CHECK_EQ_INT(store_get_record("vol1", &in, why), -ENOENT);
+	memset(out.uuid, 0xa5, sizeof(out.uuid));
+	out.inc = n++;
+	out.clean = true;
+	r->acked = (struct epoch){n, n + 1};
+	r->committed = (struct epoch){n + 2, n + 3};
+	r->alone = (struct ring){77, n + 4};
+	n += 5;
+	for (uint32_t i = 0; i < DDR_MAX_NODES; i++) {
+		r->removed[i].node = 100 + i;
+		r->removed[i].inc = n++;
+		r->removed[i].by_node = 200 + i;
+		r->removed[i].by_inc = n++;
+		r->fenced[i].node = 300 + i;
+		r->fenced[i].inc = n++;
+	}
+	r->removed_count = DDR_MAX_NODES;
+	CHECK_EQ_INT(store_put_record("vol1", &out, why), 0);
+	CHECK_EQ_INT(store_get_record("vol1", &in, why), 0);
+	CHECK_EQ_MEM(&in, &out, sizeof(in));
+	snprintf(path, sizeof(path), "%s/vol1.record", dir);
+	for (long at = 0; at < 2048; at += 97) {
+		f = fopen(path, "r+");
+		CHECK(f && !fseek(f, at, SEEK_SET) && fread(&byte, 1, 1, f) == 1);
+		byte ^= 0x10;
+		CHECK(!fseek(f, at, SEEK_SET) && fwrite(&byte, 1, 1, f) == 1 && !fclose(f));
+		CHECK_EQ_INT(store_get_record("vol1", &in, why), -EBADMSG);
+		CHECK(strstr(why, "vol1.record"));
+		CHECK_EQ_INT(store_put_record("vol1", &out, why), 0);
+	}
+	CHECK(!truncate(path, 1024));
+	CHECK_EQ_INT(store_get_record("vol1", &in, why), -EBADMSG);
+}
+
+TEST(a_record_is_read_as_it_was_written_or_not_at_all)
+{
+	fresh_dir();
+	life(record_there_and_back);
+	remove_dir();
+}
+
 TEST(the_list_keeps_the_newest_on_every_node)
 {
 	static struct forgotten a, b;

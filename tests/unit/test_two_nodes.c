@@ -871,10 +871,10 @@ TEST(nor_if_it_is_the_lower_one)
 }
 
 /*
- * R6: it was fenced while it joined, by one that died before they met again: nobody remembers. Its
- * members admit it no more, so it would wait for them for ever.
+ * R6: it was fenced while it joined, by one that died before they met again. Its members admit it
+ * no more, so it would wait for them for ever.
  */
-TEST(who_joined_and_was_left_out_starts_anew_though_nobody_knows)
+TEST(who_was_fenced_while_it_joined_starts_anew)
 {
 	struct event ev = {.type = EV_QUORUM}, done = {.type = EV_FENCE_DONE};
 
