@@ -16,9 +16,9 @@
  *
  * The forgotten: a line "UUID SECONDS" each, and at last "end".
  *
- * The record, little-endian, 2048 bytes: magic 8 | crc32c 4 | version 4 | uuid 16 | inc 8 |
+ * The record, little-endian, 1024 bytes: magic 8 | crc32c 4 | version 4 | uuid 16 | inc 8 |
  * clean 4 | removed count 4 | acked 16 | committed 16 | removed { node 4, by_node 4, inc 8 } x 32 |
- * by_inc 8 x 32 | alone { rep 4, zero 4, seq 8 } | fenced { node 4, zero 4, inc 8 } x 32.
+ * by_inc 8 x 32 | alone { rep 4, zero 4, seq 8 }.
  */
 #include "daemon/store.h"
 
@@ -39,8 +39,8 @@
 #include "daemon/units.h"
 
 #define TEXT_BYTES (16u << 10)
-#define RECORD_BYTES 2048
-#define RECORD_VERSION 2u
+#define RECORD_BYTES 1024
+#define RECORD_VERSION 1u
 #define REMEDY                                                                                     \
 	"restore it, or, if another node has the array, stop ddraidd, remove the file, and start " \
 	"it again"
@@ -56,8 +56,7 @@ enum {
 	REC_REMOVED = 80,
 	REC_REMOVED_BY = REC_REMOVED + 16 * DDR_MAX_NODES,
 	REC_ALONE = REC_REMOVED_BY + 8 * DDR_MAX_NODES,
-	REC_FENCED = REC_ALONE + 16,
-	REC_END = REC_FENCED + 16 * DDR_MAX_NODES
+	REC_END = REC_ALONE + 16
 };
 
 _Static_assert(REC_END <= RECORD_BYTES, "the record fits");
@@ -407,10 +406,6 @@ int store_put_record(const char *name, const struct store_record *r, char why[ST
 		put_le64(b + REC_REMOVED + 16 * i + 8, r->record.removed[i].inc);
 		put_le64(b + REC_REMOVED_BY + 8 * i, r->record.removed[i].by_inc);
 	}
-	for (uint32_t i = 0; i < DDR_MAX_NODES; i++) {
-		put_le32(b + REC_FENCED + 16 * i, r->record.fenced[i].node);
-		put_le64(b + REC_FENCED + 16 * i + 8, r->record.fenced[i].inc);
-	}
 	put_le32(b + BLOCK_OFF_CRC, crc32c(b, sizeof(b)));
 	snprintf(file, sizeof(file), "%s.record", name);
 	return file_put(file, b, sizeof(b), why);
@@ -441,10 +436,6 @@ static bool record_decode(const uint8_t b[RECORD_BYTES], struct store_record *r)
 		r->record.removed[i].by_node = get_le32(b + REC_REMOVED + 16 * i + 4);
 		r->record.removed[i].inc = get_le64(b + REC_REMOVED + 16 * i + 8);
 		r->record.removed[i].by_inc = get_le64(b + REC_REMOVED_BY + 8 * i);
-	}
-	for (uint32_t i = 0; i < DDR_MAX_NODES; i++) {
-		r->record.fenced[i].node = get_le32(b + REC_FENCED + 16 * i);
-		r->record.fenced[i].inc = get_le64(b + REC_FENCED + 16 * i + 8);
 	}
 	return true;
 }

@@ -4,8 +4,7 @@
  * before anything goes on without them (R4).
  *
  *   gone    departed, the fence not answered, or no epoch committed since; in the record
- *   buried  fenced lately; each node's last one in the record, once an epoch is committed: it may
- *           live, and all others who know that may die before they meet it
+ *   buried  fenced lately
  *
  * Corosync's two_node gives each of two nodes quorum alone. So each of two views may leave the
  * other's node behind, and only the fence says which of them goes on: who was fenced can fence
@@ -111,23 +110,6 @@ void departed_keep(const struct engine *e, struct departed *d, const struct depa
 	d->by_inc = old->by_inc;
 }
 
-bool is_buried(const struct engine *e, uint32_t node, uint64_t inc)
-{
-	for (uint32_t i = 0; i < DDR_MAX_NODES * 2; i++)
-		if (e->buried[i].node == node && e->buried[i].inc == inc)
-			return true;
-	return false;
-}
-
-static void buried_add(struct engine *e, uint32_t node, uint64_t inc, bool settled)
-{
-	uint32_t i = e->buried_next++ % (DDR_MAX_NODES * 2);
-
-	e->buried[i].node = node;
-	e->buried[i].inc = inc;
-	e->buried[i].settled = settled;
-}
-
 /*
  * R6: whom an earlier incarnation of this node has seen removed, stays removed; but for those who
  * have fenced that incarnation, and they only know whether they have. So such a one is listened to
@@ -135,9 +117,6 @@ static void buried_add(struct engine *e, uint32_t node, uint64_t inc, bool settl
  */
 void gone_recall(struct engine *e, const struct record *r)
 {
-	for (uint32_t i = 0; i < DDR_MAX_NODES && r->fenced[i].inc; i++)
-		if (!is_buried(e, r->fenced[i].node, r->fenced[i].inc))
-			buried_add(e, r->fenced[i].node, r->fenced[i].inc, true);
 	for (uint32_t i = 0; i < r->removed_count && i < DDR_MAX_NODES; i++) {
 		struct departed d = {.node = r->removed[i].node,
 				     .inc = r->removed[i].inc,
@@ -148,28 +127,26 @@ void gone_recall(struct engine *e, const struct record *r)
 	}
 }
 
-void bury(struct engine *e, struct departed *d)
+bool is_buried(const struct engine *e, uint32_t node, uint64_t inc)
 {
-	d->fenced = true;
-	recovery_fenced(e, d->node, d->inc);
-	if (!is_buried(e, d->node, d->inc))
-		buried_add(e, d->node, d->inc, false);
+	for (uint32_t i = 0; i < DDR_MAX_NODES * 2; i++)
+		if (e->buried[i].node == node && e->buried[i].inc == inc)
+			return true;
+	return false;
 }
 
-static void record_fenced(struct engine *e, uint32_t node, uint64_t inc)
+void bury(struct engine *e, struct departed *d)
 {
-	struct record *r = &e->want_record;
-	uint32_t i = 0;
+	uint32_t i = e->buried_next % (DDR_MAX_NODES * 2);
 
-	while (i < DDR_MAX_NODES && r->fenced[i].inc && r->fenced[i].node != node)
-		i++;
-	if (i == DDR_MAX_NODES) { /* of nodes that are no more: the oldest goes */
-		memmove(&r->fenced[0], &r->fenced[1], sizeof(r->fenced) - sizeof(r->fenced[0]));
-		r->fenced[--i].inc = 0;
-	}
-	r->fenced[i].node = node;
-	if (r->fenced[i].inc < inc)
-		r->fenced[i].inc = inc;
+	d->fenced = true;
+	recovery_fenced(e, d->node, d->inc);
+	if (is_buried(e, d->node, d->inc))
+		return;
+	e->buried[i].node = d->node;
+	e->buried[i].inc = d->inc;
+	e->buried[i].settled = (struct ring){0};
+	e->buried_next++;
 }
 
 /*
@@ -193,16 +170,20 @@ void fence_settled(struct engine *e, uint32_t node, uint64_t inc)
 {
 	for (uint32_t i = 0; i < DDR_MAX_NODES * 2; i++)
 		if (e->buried[i].node == node && e->buried[i].inc == inc)
-			e->buried[i].settled = true;
-	record_fenced(e, node, inc);
+			e->buried[i].settled = e->view_ring;
 }
 
-/* Fenced lately, and needs no new fence. */
+/*
+ * Fenced lately, and needs no new fence. One that only waited has proved something in the ring in
+ * which a map was committed after it. In another ring who was joining may be back: without a slot
+ * it has nothing to look at the epochs for, and may get one, and serve, where nobody knows of that
+ * fence.
+ */
 bool fence_stands(const struct engine *e, uint32_t node, uint64_t inc)
 {
 	for (uint32_t i = 0; i < DDR_MAX_NODES * 2; i++)
 		if (e->buried[i].node == node && e->buried[i].inc == inc)
-			return e->buried[i].settled || !e->cfg.fence_waits;
+			return !e->cfg.fence_waits || ring_is(&e->buried[i].settled, &e->view_ring);
 	return false;
 }
 

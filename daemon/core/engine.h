@@ -41,10 +41,6 @@ struct record {
 		uint32_t node, by_node; /* by: the incarnation that saw it, 0 = not known */
 		uint64_t inc, by_inc;
 	} removed[DDR_MAX_NODES];
-	struct {
-		uint32_t node;
-		uint64_t inc;    /* 0 = no more of them */
-	} fenced[DDR_MAX_NODES]; /* each node's last incarnation that was, before this epoch */
 };
 
 enum lock_backend {

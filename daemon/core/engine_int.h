@@ -297,7 +297,7 @@ struct engine {
 	struct {
 		uint32_t node;
 		uint64_t inc;
-		bool settled; /* an epoch was committed since */
+		struct ring settled; /* in which an epoch was committed since */
 	} buried[DDR_MAX_NODES * 2];
 	uint32_t buried_next;
 	struct term term;

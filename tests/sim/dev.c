@@ -617,7 +617,8 @@ static void on_try(struct sim *s, struct hev *ev)
 	if (slot->up || slot->cut || n->cut_off >> slot->disk & 1 || d->hidden || !d->powered ||
 	    (d->dead && d->dead_silent) || (n->removing && !n->drained))
 		return; /* tried again when that changes */
-	if (slot->down_due || !quiet(s, n, slot->disk) || (s->inc[n->ii].fenced)) {
+	if (slot->down_due || !quiet(s, n, slot->disk) ||
+	    (s->inc[n->ii].fenced && s->o.fence_cuts)) {
 		dev_try(s, n, dev, 4 * MS);
 		return;
 	}

@@ -74,14 +74,15 @@ static void fence_answer(struct sim *s, struct simnode *n, uint32_t ii, int err)
 /*
  * A fence that only waited, of somebody who lives: if all who may know of it are gone, or out of
  * the ring in which they heard of it, before they have committed anything, the array has not gone
- * on without him, and he does no harm. Who comes from that ring has to ask for it again.
+ * on without him, and he does no harm. Who comes from that ring has to ask for it again. One that
+ * only joined, and never wrote to a member, does none either if they have.
  */
 void fences_forgotten(struct sim *s)
 {
 	for (uint32_t ii = 0; ii < s->incs && !s->o.fence_cuts; ii++) {
 		struct incn *in = &s->inc[ii];
-		bool known =
-		    !in->live || in->removed || s->checks.map.epoch.num != in->fenced_epoch;
+		bool known = !in->live || in->removed ||
+			     (in->wrote && s->checks.map.epoch.num != in->fenced_epoch);
 
 		for (uint32_t i = 0; i < s->o.nodes && in->fenced; i++)
 			known = known || (in->fence_known[i] && s->node[i].proc &&

@@ -44,6 +44,8 @@ static struct {
 	uint32_t msg_next;
 	uint8_t array_uuid[DDR_UUID_BYTES];
 	bool fence_hangs;
+	uint64_t watched; /* an incarnation, and how often its fence was asked for */
+	uint32_t watched_fences;
 	bool resync_hangs; /* so a region stays dirty */
 	bool restarts;     /* who is removed goes on as a new incarnation */
 	bool two_node;     /* one has quorum */
@@ -150,6 +152,7 @@ static void do_out(uint32_t node, const struct out *o)
 		break;
 	case OUT_FENCE:
 		w.node[node].fences++;
+		w.watched_fences += o->fence.inc == w.watched;
 		ev.type = EV_FENCE_DONE;
 		ev.fence.node = o->fence.node;
 		ev.fence.inc = o->fence.inc;
@@ -870,16 +873,34 @@ TEST(nor_if_it_is_the_lower_one)
 	fenced_and_lives(2, 1);
 }
 
-/*
- * R6: it was fenced while it joined, by one that died before they met again. Its members admit it
- * no more, so it would wait for them for ever.
- */
-TEST(who_was_fenced_while_it_joined_starts_anew)
+/* Each is alone with itself; one of them has quorum, with others that run no daemon. */
+static void rings_apart(uint32_t quorate)
 {
-	struct event ev = {.type = EV_QUORUM}, done = {.type = EV_FENCE_DONE};
+	struct event ev = {.type = EV_QUORUM};
+
+	w.split = true;
+	w.ring += 4;
+	for (uint32_t i = 1; i <= NODES; i++) {
+		view(i, i, i);
+		if (i == quorate) {
+			quorum_of(i);
+			continue;
+		}
+		ev.view.ring = (struct ring){i, w.ring};
+		push(i, ev);
+	}
+}
+
+/*
+ * R5: it was only waited for, while it joined, and has got a slot since, where nobody knew. So it
+ * is waited for again: that a map was committed after it counts in the ring in which that was.
+ */
+TEST(who_was_waited_for_and_serves_since_is_waited_for_again)
+{
+	struct event done = {.type = EV_FENCE_DONE};
 
 	create();
-	w.restarts = true;
+	w.restarts = w.fence_waits = true;
 	start(1);
 	run_ms(3000);
 	CHECK(status(1).io_allowed);
@@ -888,25 +909,26 @@ TEST(who_was_fenced_while_it_joined_starts_anew)
 	start(2);
 	run_ms(500);
 	CHECK(!status(1).io_allowed && !status(2).io_allowed);
-	w.split = true;
-	w.ring += 4;
-	view(1, 1, 1);
-	quorum_of(1);
-	view(2, 2, 2);
-	ev.view.ring = (struct ring){2, w.ring};
-	push(2, ev);
 	w.fence_hangs = false;
-	done.fence.node = 1;
+	rings_apart(1);
+	done.fence.node = 1; /* what it asked for in the ring before */
 	done.fence.inc = 101;
 	push(1, done);
 	run_ms(3000);
 	CHECK(status(1).io_allowed && !status(2).io_allowed);
 	CHECK_EQ_U64(w.node[1].record.removed_count, 0);
-	start_again(1, 400);
+	rings_apart(2);
+	run_ms(3000);
+	CHECK(!status(1).io_allowed && status(2).io_allowed);
+	write_block(2, 0);
+	run_ms(20);
+	CHECK_EQ_U64(w.node[1].lives + w.node[2].lives, 0);
+	w.watched = 102;
 	rings(false);
 	run_ms(6000);
-	CHECK_EQ_U64(w.node[1].lives, 0);
+	CHECK_EQ_U64(w.node[1].lives, 1);
 	CHECK_EQ_U64(w.node[2].lives, 1);
+	CHECK(w.watched_fences > 0);
 	CHECK(status(1).io_allowed && status(2).io_allowed);
 	finish();
 }
