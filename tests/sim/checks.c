@@ -682,7 +682,9 @@ bool checks_left(const struct sim *s, const struct incn *in)
 
 void checks_fenced(struct sim *s, uint32_t ii)
 {
-	(void)ii;
+	/* two_node: what it saw counts no more, whoever it is by now. */
+	for (uint32_t i = 0; i < s->incs && s->o.two_node; i++)
+		s->inc[i].left_told[s->inc[ii].node] = 0;
 	risk_settle_all(s);
 	checks_engine_gone(s); /* what it knew, it can tell nobody who may write */
 }
