@@ -684,7 +684,8 @@ void checks_fenced(struct sim *s, uint32_t ii)
 {
 	/* two_node: what it saw counts no more, whoever it is by now. */
 	for (uint32_t i = 0; i < s->incs && s->o.two_node; i++)
-		s->inc[i].left_told[s->inc[ii].node] = 0;
+		if (s->inc[i].left_told[s->inc[ii].node] == s->inc[ii].gen)
+			s->inc[i].left_told[s->inc[ii].node] = 0;
 	risk_settle_all(s);
 	checks_engine_gone(s); /* what it knew, it can tell nobody who may write */
 }
