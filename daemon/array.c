@@ -244,6 +244,7 @@ static void engine_cfg_fill(struct array *a, struct engine_cfg *cfg)
 	cfg->fenced_inc = a->fenced_inc;
 	cfg->lock_backend = locks_external(a) ? LOCK_EXTERNAL : LOCK_TABLE;
 	cfg->fence_waits = c->fence != FENCE_COMMAND;
+	cfg->fence_ms = c->fence == FENCE_ZOMBIE_TIMEOUT ? c->zombie_timeout_ms : 0;
 	cfg->two_node = a->self.two_node;
 	cfg->tun.restart_wait_ms = c->restart_wait_ms;
 	options_apply(&a->live.options, &cfg->tun);
@@ -273,22 +274,23 @@ static void engine_cfg_fill(struct array *a, struct engine_cfg *cfg)
 		array_say(a, LOG_WARNING,
 			  "zombie_timeout in [fence] is only %u ms longer than request_timeout: "
 			  "raise it, or a heartbeat that is a little late breaks off all members",
-			  a->lease_ms);
+			  2 * a->lease_ms);
 	if (cfg->tun.heartbeat_ms * 4 > cfg->tun.heartbeat_limit_ms)
 		cfg->tun.heartbeat_ms = cfg->tun.heartbeat_limit_ms / 4;
 }
 
 /*
  * How long after its last heartbeat that counts this node may hand writes to its kernel. The others
- * wait for zombie_timeout, and the kernel needs request_timeout to give up what it has. 0 = without
- * limit: there are no others, or the fence ends whatever it sends.
+ * wait for zombie_timeout. Of that the kernel needs request_timeout to give up what it has; half of
+ * the rest is the lease, and half is left to the exporters, for what came in at the very end. 0 =
+ * without limit: there are no others, or the fence ends whatever it sends.
  */
 static uint32_t lease_ms(const struct config *c)
 {
 	if (!strcmp(c->cluster, "alone") || c->fence == FENCE_COMMAND || !c->member_request_ms ||
 	    c->zombie_timeout_ms <= c->member_request_ms)
 		return 0;
-	return c->zombie_timeout_ms - c->member_request_ms;
+	return (c->zombie_timeout_ms - c->member_request_ms + 1) / 2;
 }
 
 void array_run(struct array *a)

@@ -323,7 +323,7 @@ int config_finish(struct config *c, char why[CONFIG_WHY_BYTES])
 	    (!c->member_request_ms || c->zombie_timeout_ms <= c->member_request_ms)) {
 		snprintf(why, CONFIG_WHY_BYTES,
 			 "zombie_timeout = %u ms in [fence] is not longer than request_timeout, "
-			 "%u ms%s, in [members]: for so long a node may send what it has",
+			 "%u ms%s, in [members]: for so long a node may send what it has; raise it",
 			 c->zombie_timeout_ms, c->member_request_ms,
 			 c->member_request_ms ? "" : " (for ever)");
 		return -EINVAL;

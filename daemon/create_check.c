@@ -338,7 +338,8 @@ static int check_size(struct job *j, struct geo_params *p)
 	return 0;
 }
 
-static int check_blocks(struct job *j)
+/* What can't be at all. */
+static int check_requests(struct job *j)
 {
 	uint32_t frag = j->r->geo.frag_bytes;
 	char have[UNITS_TEXT_BYTES], want[UNITS_TEXT_BYTES];
@@ -361,7 +362,21 @@ static int check_blocks(struct job *j)
 			    "this array have %s: choose --stripe %" PRIu64 "K",
 			    size_format(want, d->min_block_bytes), have,
 			    ((uint64_t)d->min_block_bytes << j->r->geo.p.order) / 1024);
-		if (create_block_bytes(d) > frag && !j->ask->force)
+	}
+	return 0;
+}
+
+/* The last of all checks: who hears of this alone may say --force, and overwrites nothing by it. */
+static int check_blocks(struct job *j)
+{
+	uint32_t frag = j->r->geo.frag_bytes;
+	char have[UNITS_TEXT_BYTES], want[UNITS_TEXT_BYTES];
+
+	size_format(have, frag);
+	for (uint32_t i = 0; i < j->count && !j->ask->force; i++) {
+		const struct create_dev *d = &j->dev[i];
+
+		if (create_block_bytes(d) > frag)
 			return refuse(
 			    j, -EINVAL, (int)i,
 			    "has blocks of %s, and the fragments of this array have %s, so "
@@ -508,9 +523,11 @@ static int check_all(struct job *j)
 	if (!err)
 		err = check_size(j, &p);
 	if (!err)
-		err = check_blocks(j);
+		err = check_requests(j);
 	if (!err)
 		err = check_content(j);
+	if (!err)
+		err = check_blocks(j);
 	return err ? err : params_fill(j);
 }
 

@@ -747,6 +747,7 @@ static void locks_choose(struct making_job *j)
 static void create_done(struct making *m, int err, const char *why)
 {
 	struct making_job *j = m->arg;
+	char text[DDR_NAME_BYTES + 160];
 	struct known *k;
 	struct job *wait;
 
@@ -754,7 +755,11 @@ static void create_done(struct making *m, int err, const char *why)
 		m->desc.started = true;
 		locks_choose(j);
 		err = manager_change(&m->desc, false);
-		why = "the name is taken meanwhile, or there are too many arrays";
+		snprintf(text, sizeof(text),
+			 "the devices are ready, but the array %s is not taken: %s; see why, and "
+			 "create it again with --force",
+			 m->desc.name, strerror(-err));
+		why = text;
 	}
 	if (err) {
 		ipc_fail(j->r, err, "%s", why);

@@ -280,29 +280,19 @@ static int look_at_superblock(struct making *m, uint8_t *block)
 	return 0;
 }
 
-static int check_added_blocks(struct making *m)
+/* What can't be at all. */
+static int check_added_requests(struct making *m)
 {
 	const struct member_info *info = &m->dev[0].info;
-	struct create_dev d = {.min_block_bytes = info->min_block_bytes,
-			       .preferred_block_bytes = info->preferred_block_bytes};
 	char text[300], have[UNITS_TEXT_BYTES], want[UNITS_TEXT_BYTES];
 	uint32_t frag = m->geo.frag_bytes;
 
 	size_format(have, frag < DDR_BLOCK_BYTES ? frag : DDR_BLOCK_BYTES);
-	if (d.min_block_bytes > frag || d.min_block_bytes > DDR_BLOCK_BYTES) {
+	if (info->min_block_bytes > frag || info->min_block_bytes > DDR_BLOCK_BYTES) {
 		snprintf(text, sizeof(text),
 			 "takes only requests in multiples of %s, and this array makes some of %s; "
 			 "name a device or an exporter with smaller blocks",
-			 size_format(want, d.min_block_bytes), have);
-		return refuse(m, -EINVAL, text);
-	}
-	size_format(have, frag);
-	if (create_block_bytes(&d) > frag && !m->ask.force) {
-		snprintf(text, sizeof(text),
-			 "has blocks of %s, and the fragments of this array have %s, so that each "
-			 "write would make it rewrite its neighbours; name a device with smaller "
-			 "blocks, or --force if a power cut there can't tear a block",
-			 size_format(want, create_block_bytes(&d)), have);
+			 size_format(want, info->min_block_bytes), have);
 		return refuse(m, -EINVAL, text);
 	}
 	if (info->size_bytes >= m->geo.p.member_bytes)
@@ -312,6 +302,25 @@ static int check_added_blocks(struct making *m)
 		 "larger one",
 		 (unsigned long long)info->size_bytes, (unsigned long long)m->geo.p.member_bytes);
 	return refuse(m, -ENOSPC, text);
+}
+
+/* The last of all checks: who hears of this alone may say --force, and overwrites nothing by it. */
+static int check_added_blocks(struct making *m)
+{
+	const struct member_info *info = &m->dev[0].info;
+	struct create_dev d = {.min_block_bytes = info->min_block_bytes,
+			       .preferred_block_bytes = info->preferred_block_bytes};
+	char text[300], have[UNITS_TEXT_BYTES], want[UNITS_TEXT_BYTES];
+
+	if (create_block_bytes(&d) <= m->geo.frag_bytes || m->ask.force)
+		return 0;
+	size_format(have, m->geo.frag_bytes);
+	snprintf(text, sizeof(text),
+		 "has blocks of %s, and the fragments of this array have %s, so that each "
+		 "write would make it rewrite its neighbours; name a device with smaller "
+		 "blocks, or --force if a power cut there can't tear a block",
+		 size_format(want, create_block_bytes(&d)), have);
+	return refuse(m, -EINVAL, text);
 }
 
 static int check_added(struct making *m)
@@ -332,7 +341,7 @@ static int check_added(struct making *m)
 	}
 	if (d->info.flags & MEMBER_READ_ONLY)
 		return refuse(m, -EROFS, "is read-only; export it for writing");
-	found = check_added_blocks(m);
+	found = check_added_requests(m);
 	if (found)
 		return found;
 	if (posix_memalign((void **)&block, DDR_BLOCK_BYTES, DDR_BLOCK_BYTES))
@@ -345,7 +354,7 @@ static int check_added(struct making *m)
 	if (found < 0)
 		return refuse(m, found, "can't be read; see to the exporter");
 	if (!found)
-		return 0;
+		return check_added_blocks(m);
 	snprintf(text, sizeof(text), "carries %s; name another device, or --force to destroy that",
 		 what);
 	return refuse(m, -EEXIST, text);

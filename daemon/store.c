@@ -366,7 +366,9 @@ int store_scan(void (*take)(void *arg, const struct store_array *a, const char *
 			       strerror(errno));
 	if (n > STORE_MAX_ARRAYS)
 		err =
-		    complain(-E2BIG, why, "%s has more than %d arrays", dir_path, STORE_MAX_ARRAYS);
+		    complain(-E2BIG, why,
+			     "%s has more than %d arrays; move .array files of forgotten ones away",
+			     dir_path, STORE_MAX_ARRAYS);
 	for (int i = 0; i < n; i++) {
 		bool whole = !err && !array_load(list[i]->d_name, a, damage);
 
@@ -411,16 +413,20 @@ int store_put_record(const char *name, const struct store_record *r, char why[ST
 	return file_put(file, b, sizeof(b), why);
 }
 
-static bool record_decode(const uint8_t b[RECORD_BYTES], struct store_record *r)
+/* 0, -EBADMSG: damaged, or -EPROTONOSUPPORT: whole, and of another version. */
+static int record_decode(const uint8_t b[RECORD_BYTES], struct store_record *r)
 {
 	uint8_t copy[RECORD_BYTES];
 
 	memcpy(copy, b, sizeof(copy));
 	put_le32(copy + BLOCK_OFF_CRC, 0);
 	if (memcmp(b, record_magic, BLOCK_MAGIC_BYTES) ||
-	    crc32c(copy, sizeof(copy)) != get_le32(b + BLOCK_OFF_CRC) ||
-	    get_le32(b + REC_VERSION) != RECORD_VERSION || get_le32(b + REC_COUNT) > DDR_MAX_NODES)
-		return false;
+	    crc32c(copy, sizeof(copy)) != get_le32(b + BLOCK_OFF_CRC))
+		return -EBADMSG;
+	if (get_le32(b + REC_VERSION) != RECORD_VERSION)
+		return -EPROTONOSUPPORT;
+	if (get_le32(b + REC_COUNT) > DDR_MAX_NODES)
+		return -EBADMSG;
 	memset(r, 0, sizeof(*r));
 	memcpy(r->uuid, b + REC_UUID, DDR_UUID_BYTES);
 	r->inc = get_le64(b + REC_INC);
@@ -437,7 +443,7 @@ static bool record_decode(const uint8_t b[RECORD_BYTES], struct store_record *r)
 		r->record.removed[i].inc = get_le64(b + REC_REMOVED + 16 * i + 8);
 		r->record.removed[i].by_inc = get_le64(b + REC_REMOVED_BY + 8 * i);
 	}
-	return true;
+	return 0;
 }
 
 int store_get_record(const char *name, struct store_record *r, char why[STORE_WHY_BYTES])
@@ -445,13 +451,21 @@ int store_get_record(const char *name, struct store_record *r, char why[STORE_WH
 	char file[STORE_PATH_BYTES];
 	uint8_t b[RECORD_BYTES + 1];
 	ssize_t n;
+	int err;
 
 	snprintf(file, sizeof(file), "%s.record", name);
 	n = file_get(file, b, sizeof(b), why);
 	if (n < 0)
 		return (int)n;
-	if (n != RECORD_BYTES || !record_decode(b, r))
-		return complain(-EBADMSG, why,
+	err = n == RECORD_BYTES ? record_decode(b, r) : -EBADMSG;
+	if (err == -EPROTONOSUPPORT)
+		return complain(
+		    err, why,
+		    "%s/%s is of version %u, and this ddraidd reads version %u; run the "
+		    "version of ddraid that wrote it",
+		    dir_path, file, get_le32(b + REC_VERSION), RECORD_VERSION);
+	if (err)
+		return complain(err, why,
 				"%s/%s is damaged; restore it, or remove it and start the array "
 				"with --force",
 				dir_path, file);

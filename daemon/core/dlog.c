@@ -269,6 +269,8 @@ static void slot_advance(struct engine *e)
 		e->slot_owned = dlog_settled(e);
 	if (!e->slot_owned || e->state != ENGINE_JOINING || e->phase != PH_READY || e->joined_sent)
 		return;
+	if (leader_differs(e)) /* not the leader that assigned it */
+		return;
 	b.me = &me;
 	e->joined_sent = true;
 	msg_send(e, &m);

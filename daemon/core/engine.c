@@ -394,11 +394,19 @@ const char *engine_state_name(enum engine_state s)
 	return (unsigned)s < sizeof(name) / sizeof(name[0]) ? name[s] : "?";
 }
 
-static bool leader_locks_otherwise(const struct engine *e)
+/* Why the leader lets this node not serve, whatever else there is. */
+const char *leader_differs(const struct engine *e)
 {
 	const struct peer *p = peer_find((struct engine *)e, e->leader);
 
-	return p && p->other_locks;
+	if (!p || !peer_differs(p))
+		return NULL;
+	if (p->other_locks)
+		return "all nodes to use one lock manager: those that serve use another than "
+		       "this one; stop the array on all nodes, then start it";
+	return "all nodes to fence alike: fence or zombie_timeout in [fence] of ddraid.conf is "
+	       "another here than on the leader's node; make it the same on all nodes, and start "
+	       "ddraidd again where it changed";
 }
 
 static void status_waits(const struct engine *e, struct engine_status *st)
@@ -428,9 +436,8 @@ static void status_waits(const struct engine *e, struct engine_status *st)
 		st->waits = leading(e) && e->ld.why ? e->ld.why : "the leader's recovery";
 	else if (aside(e))
 		st->waits = "members: this node reaches fewer than the data needs";
-	else if (leader_locks_otherwise(e))
-		st->waits = "all nodes to use one lock manager: those that serve use another than "
-			    "this one; stop the array on all nodes, then start it";
+	else if (leader_differs(e))
+		st->waits = leader_differs(e);
 	else if (e->few_us) {
 		st->waits = "members: fewer can be used than the data needs";
 		st->waits_since_us = e->few_us;

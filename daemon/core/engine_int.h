@@ -109,6 +109,7 @@ struct peer { /* one node of the group */
 	uint64_t settled;          /* the newest Settle of ours that it answered */
 	uint64_t quieted;          /* the newest Quiet of this round that it answered */
 	bool other_locks;          /* its lock manager is not ours */
+	bool other_fence;          /* its fence is of another kind, or waits for another time */
 	uint64_t idle_inc;         /* as told in Hello: its last life wrote to no member */
 	bool hello, claimed, acked, sent_missed;
 	struct map committed, proposed; /* of its Hello */
@@ -473,6 +474,7 @@ struct engine {
 };
 
 /* engine.c */
+const char *leader_differs(const struct engine *e);
 bool rings_agree(const struct engine *e);
 static inline bool ring_is(const struct ring *a, const struct ring *b)
 {
@@ -564,6 +566,10 @@ bool yields(const struct engine *e);
 struct peer *peer_find(struct engine *e, uint32_t node);
 struct peer *peer_get(struct engine *e, uint32_t node);
 bool in_effective_view(const struct engine *e, const struct peer *p);
+static inline bool peer_differs(const struct peer *p) /* so it may not serve beside this node */
+{
+	return p->other_locks || p->other_fence;
+}
 bool leading(const struct engine *e);
 bool alone(const struct engine *e);
 void record_advance(struct engine *e);

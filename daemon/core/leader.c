@@ -142,8 +142,9 @@ static bool fenced_by_itself(const struct engine *e, const struct departed *d)
 {
 	const struct peer *p = peer_find((struct engine *)e, d->node);
 
+	/* Another fence than ours may be no fence of a life that had ours. */
 	return p && p->in_round && p->inc > d->inc &&
-	       (d->inc <= p->fenced_inc || d->inc == p->idle_inc);
+	       ((d->inc <= p->fenced_inc && !p->other_fence) || d->inc == p->idle_inc);
 }
 
 static struct fence_ask *ask_find(struct engine *e, uint32_t node, uint64_t inc)
@@ -329,7 +330,7 @@ static void outdone_look(struct engine *e)
 		const struct peer *p = &e->peer[i];
 
 		by_one |= in_effective_view(e, p) && p->node != e->cfg.node && !p->yields &&
-			  p->reach >= least;
+			  (joins || !peer_differs(p)) && p->reach >= least;
 	}
 	if (e->have_geo && own >= e->geo.k && !(joins && e->ld.refused))
 		by_one = false;
@@ -418,9 +419,10 @@ static void slots_assign(struct engine *e)
 		struct peer *p = &e->peer[i];
 		NODEMSG(m, b, ASSIGN, Assign, assign);
 
-		/* Who locks by another manager locks nothing against us: it never serves. */
+		/* Who locks by another manager locks nothing against us: it never serves. Nor who
+		 * stops writing later than we wait for, or waits for less than we need. */
 		if (!p->member || p->active || p->slot != NO_SLOT || peer_aside(e, p) ||
-		    p->other_locks)
+		    peer_differs(p))
 			continue;
 		for (uint32_t s = 0; s < e->geo.p.slots; s++) {
 			pb_inc who = pb_inc_of(p->node, p->inc, s, false);

@@ -193,6 +193,12 @@ bool yields(const struct engine *e)
 	return e->yields && e->state == ENGINE_JOINING && members_reached(e) <= e->yield_reach;
 }
 
+/* As Hello tells it. */
+static uint32_t fence_kind(const struct engine *e)
+{
+	return e->cfg.fence_waits ? 2 + e->cfg.fence_ms : 1;
+}
+
 static void hello_send(struct engine *e)
 {
 	struct pb_map committed, proposed;
@@ -219,6 +225,7 @@ static void hello_send(struct engine *e)
 	b.reach = members_reached(e);
 	b.idle_inc = e->idle_inc;
 	b.locks = (uint32_t)e->cfg.lock_backend + 1;
+	b.fence = fence_kind(e);
 	known.num = e->record.committed.num;
 	known.inc = e->record.committed.inc;
 	b.known = &known;
@@ -362,6 +369,7 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 	p->reach = h->reach;
 	p->idle_inc = h->idle_inc;
 	p->other_locks = h->locks && h->locks != (uint32_t)e->cfg.lock_backend + 1;
+	p->other_fence = h->fence && h->fence != fence_kind(e);
 	if (h->known)
 		p->known_epoch = (struct epoch){h->known->num, h->known->inc};
 	memset(p->bad, 0, sizeof(p->bad));

@@ -56,6 +56,10 @@ cat >/usr/local/sbin/ip <<END
 #!/bin/bash
 echo "2: eth0    inet \$(cat $work/own)/24 brd 10.0.0.255 scope global eth0"
 END
+cat >/usr/local/sbin/systemd-run <<END
+#!/bin/bash
+echo "run \$*" >>$work/did
+END
 chmod +x /usr/local/sbin/*
 
 is() { # WHAT STATUS COMMAND...: a sentence on standard error if it isn't 0
@@ -280,4 +284,19 @@ rm /var/lib/ddraid-export/over/10.0.0.1
 ok "while ddraidd runs" fence-exports --admit
 same "no life is over by that" "$(mark over/10.0.0.1)" 0
 rm /usr/local/sbin/pidof
+
+# ddraidd starts although one does not answer and one is off: they are asked in the background, as long as it takes.
+begin
+conf "${whole}disks 10.0.1.3\noff 10.0.1.3\n"
+mkdir -p /var/lib/ddraid
+echo 9 >/var/lib/ddraid/incarnation
+touch "$work/down.other" "$work/down.root@10.0.1.3"
+ok "one is down and one off" fence-exports --admit
+same "the third" "$(mark over/10.0.0.1)" 9
+same "the two" "$(grep -oE 'by .* yet' "$work/out") $(grep -c '^run .*--admit 9$' "$work/did")" "by 10.0.1.3 10.0.1.2 yet 1"
+refused "in the background" fence-exports --admit 9
+rm "$work"/down.*
+rm -r /var/lib/ddraid-export/over
+ok "in the background, later" fence-exports --admit 9
+same "and then it is admitted" "$(mark over/10.0.0.1)" 9
 [ $failed = 0 ]

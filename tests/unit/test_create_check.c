@@ -583,9 +583,17 @@ TEST(a_large_preferred_size_is_no_block)
 
 TEST(blocks_above_the_fragment_need_force)
 {
+	uint8_t head[16] = {1, 0, 0, 0, 0xff}, none[16] = {0};
+
 	setup();
 	fx.dev[2].preferred_block_bytes = 4096;
 	fx.ask.geo.stripe_bytes = 4096;
+	refused(-EINVAL, 2, "choose --stripe 16K, or --force");
+	/* Who says it for the blocks must know by then that nothing is overwritten. */
+	place(3, head, sizeof(head), 1024);
+	place(3, "SWAPSPACE2", 10, 4086);
+	refused(-EEXIST, 3, "swap space");
+	place(3, none, 10, 4086);
 	refused(-EINVAL, 2, "choose --stripe 16K, or --force");
 	fx.ask.geo.stripe_bytes = 16384;
 	created();

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "daemon/core/codec.h"
 #include "daemon/daemon.h"
 #include "daemon/forgotten.h"
 #include "daemon/log.h"
@@ -841,6 +842,30 @@ TEST(a_damaged_file_refuses_one_array_only)
 	remove_dir();
 }
 
+/* Byte `at` of a file becomes `byte`. */
+static void poke(const char *path, long at, uint8_t byte)
+{
+	FILE *f = fopen(path, "r+");
+
+	CHECK(f && !fseek(f, at, SEEK_SET) && fwrite(&byte, 1, 1, f) == 1 && !fclose(f));
+}
+
+/* Whole, but its version is another. */
+static void record_of_version(const char *path, uint8_t version)
+{
+	uint8_t b[1024];
+	FILE *f;
+
+	poke(path, BLOCK_OFF_CRC + 4, version);
+	for (long i = 0; i < 4; i++)
+		poke(path, BLOCK_OFF_CRC + i, 0);
+	f = fopen(path, "r");
+	CHECK(f && fread(b, sizeof(b), 1, f) == 1 && !fclose(f));
+	put_le32(b + BLOCK_OFF_CRC, crc32c(b, sizeof(b)));
+	for (long i = 0; i < 4; i++)
+		poke(path, BLOCK_OFF_CRC + i, b[BLOCK_OFF_CRC + i]);
+}
+
 static void record_there_and_back(void)
 {
 	static struct store_record out, in;
@@ -870,14 +895,18 @@ static void record_there_and_back(void)
 	CHECK_EQ_MEM(&in, &out, sizeof(in));
 	snprintf(path, sizeof(path), "%s/vol1.record", dir);
 	for (long at = 0; at < 1024; at += 97) {
-		f = fopen(path, "r+");
-		CHECK(f && !fseek(f, at, SEEK_SET) && fread(&byte, 1, 1, f) == 1);
-		byte ^= 0x10;
-		CHECK(!fseek(f, at, SEEK_SET) && fwrite(&byte, 1, 1, f) == 1 && !fclose(f));
+		f = fopen(path, "r");
+		CHECK(f && !fseek(f, at, SEEK_SET) && fread(&byte, 1, 1, f) == 1 && !fclose(f));
+		poke(path, at, byte ^ 0x10);
 		CHECK_EQ_INT(store_get_record("vol1", &in, why), -EBADMSG);
 		CHECK(strstr(why, "vol1.record"));
 		CHECK_EQ_INT(store_put_record("vol1", &out, why), 0);
 	}
+	record_of_version(path, 1);
+	CHECK_EQ_INT(store_get_record("vol1", &in, why), 0);
+	record_of_version(path, 2);
+	CHECK_EQ_INT(store_get_record("vol1", &in, why), -EPROTONOSUPPORT);
+	CHECK(strstr(why, "vol1.record is of version 2"));
 	CHECK(!truncate(path, 1000));
 	CHECK_EQ_INT(store_get_record("vol1", &in, why), -EBADMSG);
 }

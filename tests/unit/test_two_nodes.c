@@ -28,6 +28,7 @@ struct node {
 	uint32_t cut; /* mask: members that it does not reach */
 	uint32_t lives;
 	uint64_t inc; /* of its next daemon, 0 = the first */
+	uint32_t fence_ms;
 };
 
 static struct {
@@ -53,6 +54,7 @@ static struct {
 	bool split; /* each is alone with itself, in a ring of its own */
 	uint64_t ring;
 	uint32_t reach_ms;
+	uint64_t fenced_inc; /* who starts has fenced its own life up to here */
 } w;
 
 static void push(uint32_t to, struct event ev)
@@ -263,7 +265,9 @@ static void start(uint32_t node)
 	cfg.tun.release_delay_ms = 100;
 	cfg.tun.reach_ms = w.reach_ms;
 	cfg.two_node = w.two_node;
+	cfg.fenced_inc = w.fenced_inc;
 	cfg.fence_waits = w.fence_waits;
+	cfg.fence_ms = w.node[node].fence_ms;
 	cfg.record = w.node[node].record;
 	w.node[node].e = engine_new(&cfg);
 	quorum_of(node);
@@ -745,9 +749,10 @@ static void rings(bool split)
 static void start_again(uint32_t node, uint64_t inc)
 {
 	struct record record = w.node[node].record;
+	uint32_t fence_ms = w.node[node].fence_ms;
 
 	engine_free(w.node[node].e);
-	w.node[node] = (struct node){.inc = inc, .record = record};
+	w.node[node] = (struct node){.inc = inc, .record = record, .fence_ms = fence_ms};
 	start(node);
 }
 
@@ -931,6 +936,49 @@ TEST(who_was_waited_for_and_serves_since_is_waited_for_again)
 	CHECK(w.watched_fences > 0);
 	CHECK(status(1).io_allowed && status(2).io_allowed);
 	finish();
+}
+
+/* R5: who stops writing later than the others wait for has to write nothing. */
+TEST(who_waits_for_another_time_gets_no_slot)
+{
+	create();
+	w.fence_waits = true;
+	w.node[1].fence_ms = 10000;
+	w.node[2].fence_ms = 30000;
+	start(1);
+	run_ms(3000);
+	start(2);
+	run_ms(3000);
+	CHECK(status(1).io_allowed && !status(2).io_allowed);
+	CHECK(strstr(status(2).waits, "zombie_timeout") != NULL);
+	w.node[2].fence_ms = 10000;
+	start_again(2, 300);
+	run_ms(3000);
+	CHECK(status(1).io_allowed && status(2).io_allowed);
+	finish();
+}
+
+/* R4: its last life may have needed a longer wait than the one that it had for itself. */
+TEST(nor_is_its_fence_of_its_own_last_life_one)
+{
+	for (int differs = 0; differs < 2; differs++) {
+		create();
+		w.fence_waits = true;
+		w.node[1].fence_ms = w.node[2].fence_ms = 10000;
+		start(1);
+		start(2);
+		run_ms(3000);
+		CHECK(status(1).io_allowed && status(2).io_allowed);
+		write_block(2, 0);
+		run_ms(20);
+		w.watched = w.fenced_inc = 102;
+		w.node[2].fence_ms = differs ? 0 : 10000;
+		start_again(2, 300);
+		run_ms(3000);
+		CHECK(status(1).io_allowed && status(2).io_allowed == !differs);
+		CHECK_EQ_INT(w.watched_fences > 0, differs);
+		finish();
+	}
 }
 
 /* Switched on while they run, by a reload of corosync.conf: both would wait, and go on. */

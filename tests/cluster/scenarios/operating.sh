@@ -148,7 +148,7 @@ for n in 1 2 3; do
 		systemctl daemon-reload" || fail "node $n"
 done
 node_exec 4 sh -c "$shims; systemctl stop corosync; cp $CLUSTER_SRC/cluster-conf/ddraid-export /tmp/
-	printf 'command=\"/usr/local/sbin/ddraid-export ssh\" %s\n' '$(cat "$CLUSTER_DIR/nodes_key.pub")' >>/root/.ssh/authorized_keys" || fail "the disks' machine"
+	printf 'restrict,command=\"/usr/local/sbin/ddraid-export ssh\" %s\n' '$(cat "$CLUSTER_DIR/nodes_key.pub")' >>/root/.ssh/authorized_keys" || fail "the disks' machine"
 for i in "${ARRAY_MEMBERS[@]}"; do
 	mkdir "$CLUSTER_DIR/exporter$i" && truncate -s "$MEMBER_SIZE" "$(exporter_disk "$i")" || fail "disk $i"
 	block "1. Disks" 1 | sed "s|sdb|sd$i|; s|/dev/disk/by-id/DISK|$(exporter_disk "$i")|; s|10809|10.77.1.$i:10809|" >"$CLUSTER_DIR/disk.sh"

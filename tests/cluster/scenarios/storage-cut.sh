@@ -10,7 +10,7 @@ set -u
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
 
-FENCE_CONF='fence = zombie_timeout\nzombie_timeout = 3s\n[members]\nrequest_timeout = 2s\n[cluster]\nevict = 2s'
+FENCE_CONF='fence = zombie_timeout\nzombie_timeout = 4s\n[members]\nrequest_timeout = 2s\n[cluster]\nevict = 2s'
 
 storage_cut() {
 	node_exec "$1" ip route add blackhole 10.77.1.0/24 || fail "node $1 has such a route already"

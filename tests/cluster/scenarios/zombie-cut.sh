@@ -10,7 +10,7 @@ set -u
 LAB_DLM=no
 
 # Longer than request_timeout, or the daemon does not start.
-FENCE_CONF='fence = zombie_timeout\nzombie_timeout = 5s\n[members]\nrequest_timeout = 3s'
+FENCE_CONF='fence = zombie_timeout\nzombie_timeout = 7s\n[members]\nrequest_timeout = 3s'
 
 # What came in at the exporters on the connections that node 3 had at the cut.
 old_requests() {

@@ -10,7 +10,7 @@ set -u
 # dlm_controld would cut this machine's power, and nothing of it would wake up (dlm-fence does that).
 LAB_DLM=no
 
-FENCE_CONF="fence = zombie_timeout\nzombie_timeout = 6s\n[members]\nrequest_timeout = 3s"
+FENCE_CONF="fence = zombie_timeout\nzombie_timeout = 9s\n[members]\nrequest_timeout = 3s"
 lost='([r for r in a["recoveries"] if r["node"] == 1][-1])'
 
 now_ms() {
