@@ -405,8 +405,8 @@ const char *leader_differs(const struct engine *e)
 		return "all nodes to use one lock manager: those that serve use another than "
 		       "this one; stop the array on all nodes, then start it";
 	return "all nodes to fence alike: fence or zombie_timeout in [fence] of ddraid.conf is "
-	       "another here than on the leader's node; make it the same on all nodes, and start "
-	       "ddraidd again where it changed";
+	       "another here than on the leader's node; make it the same on all nodes while "
+	       "ddraidd is stopped on all";
 }
 
 static void status_waits(const struct engine *e, struct engine_status *st)

@@ -330,7 +330,7 @@ static void outdone_look(struct engine *e)
 		const struct peer *p = &e->peer[i];
 
 		by_one |= in_effective_view(e, p) && p->node != e->cfg.node && !p->yields &&
-			  (joins || !peer_differs(p)) && p->reach >= least;
+			  p->reach >= least;
 	}
 	if (e->have_geo && own >= e->geo.k && !(joins && e->ld.refused))
 		by_one = false;
