@@ -127,26 +127,26 @@ void gone_recall(struct engine *e, const struct record *r)
 	}
 }
 
+static struct buried *buried_find(struct engine *e, uint32_t node, uint64_t inc)
+{
+	for (uint32_t i = 0; i < BURIED_MAX; i++)
+		if (e->buried[i].node == node && e->buried[i].inc == inc)
+			return &e->buried[i];
+	return NULL;
+}
+
 bool is_buried(const struct engine *e, uint32_t node, uint64_t inc)
 {
-	for (uint32_t i = 0; i < DDR_MAX_NODES * 2; i++)
-		if (e->buried[i].node == node && e->buried[i].inc == inc)
-			return true;
-	return false;
+	return buried_find((struct engine *)e, node, inc);
 }
 
 void bury(struct engine *e, struct departed *d)
 {
-	uint32_t i = e->buried_next % (DDR_MAX_NODES * 2);
-
 	d->fenced = true;
 	recovery_fenced(e, d->node, d->inc);
 	if (is_buried(e, d->node, d->inc))
 		return;
-	e->buried[i].node = d->node;
-	e->buried[i].inc = d->inc;
-	e->buried[i].settled = (struct ring){0};
-	e->buried_next++;
+	e->buried[e->buried_next++ % BURIED_MAX] = (struct buried){.node = d->node, .inc = d->inc};
 }
 
 /*
@@ -168,9 +168,10 @@ void fences_void(struct engine *e)
 
 void fence_settled(struct engine *e, uint32_t node, uint64_t inc)
 {
-	for (uint32_t i = 0; i < DDR_MAX_NODES * 2; i++)
-		if (e->buried[i].node == node && e->buried[i].inc == inc)
-			e->buried[i].settled = e->view_ring;
+	struct buried *b = buried_find(e, node, inc);
+
+	if (b)
+		b->settled = e->view_ring;
 }
 
 /*
@@ -181,10 +182,9 @@ void fence_settled(struct engine *e, uint32_t node, uint64_t inc)
  */
 bool fence_stands(const struct engine *e, uint32_t node, uint64_t inc)
 {
-	for (uint32_t i = 0; i < DDR_MAX_NODES * 2; i++)
-		if (e->buried[i].node == node && e->buried[i].inc == inc)
-			return !e->cfg.fence_waits || ring_is(&e->buried[i].settled, &e->view_ring);
-	return false;
+	const struct buried *b = buried_find((struct engine *)e, node, inc);
+
+	return b && (!e->cfg.fence_waits || ring_is(&b->settled, &e->view_ring));
 }
 
 /* The other of two nodes may have quorum as well. */

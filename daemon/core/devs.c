@@ -240,7 +240,11 @@ bool aside(const struct engine *e)
 	       (!e->have_geo || members_reached(e) < e->geo.k);
 }
 
-/* The leader's view of it. */
+/*
+ * The leader's view of it. One that fences otherwise (peer_differs) is none: it may have led and
+ * written a moment ago, and be the only one by which a leader learns that it is cut off from the
+ * members.
+ */
 bool peer_aside(const struct engine *e, const struct peer *p)
 {
 	return p->slot == NO_SLOT && p->node != e->cfg.node && p->reach < e->geo.k;

@@ -126,6 +126,14 @@ struct departed {
 	uint64_t retry_us, since_us;
 };
 
+/* Fenced lately: such an incarnation never takes part again, though all else forgot it. */
+#define BURIED_MAX (DDR_MAX_NODES * 2)
+struct buried {
+	uint32_t node;
+	uint64_t inc;
+	struct ring settled; /* in which an epoch was committed since */
+};
+
 /* fence_waits: answers that are owed. */
 struct fence_ask {
 	uint32_t node, owed;
@@ -294,12 +302,7 @@ struct engine {
 	struct departed gone[GONE_MAX];
 	uint32_t gone_count;
 	struct fence_ask fence_ask[FENCE_ASKS_MAX];
-	/* Fenced lately: such an incarnation never takes part again, though all else forgot it. */
-	struct {
-		uint32_t node;
-		uint64_t inc;
-		struct ring settled; /* in which an epoch was committed since */
-	} buried[DDR_MAX_NODES * 2];
+	struct buried buried[BURIED_MAX]; /* a ring of them */
 	uint32_t buried_next;
 	struct term term;
 	uint64_t term_num, round_us, view_us;

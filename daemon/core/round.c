@@ -236,7 +236,7 @@ static void hello_send(struct engine *e)
 	b.n_departed = e->gone_count;
 	/* And who is here although it was fenced: it may not know, and may be about to lead. Or may
 	 * be here: which incarnation that is, this node may not have heard yet. */
-	for (uint32_t i = 0; i < DDR_MAX_NODES * 2 && b.n_departed < GONE_MAX; i++) {
+	for (uint32_t i = 0; i < BURIED_MAX && b.n_departed < GONE_MAX; i++) {
 		uint32_t node = e->buried[i].node;
 		uint64_t inc = e->buried[i].inc;
 		const struct peer *p = inc ? peer_find(e, node) : NULL;

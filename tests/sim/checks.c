@@ -503,6 +503,20 @@ static bool in_view_of(const struct sim *s, const struct simnode *n, uint32_t ii
 	return in <= ii && s->inc[in].gen == s->inc[ii].gen;
 }
 
+/* R5: who fences otherwise may write for longer than the other waits for. */
+void checks_serves(struct sim *s, const struct simnode *n)
+{
+	for (uint32_t i = 0; i < s->o.nodes; i++) {
+		const struct simnode *o = &s->node[i];
+
+		if (o->proc && o->st.state == ENGINE_ACTIVE && !s->inc[o->ii].fenced &&
+		    o->fences_otherwise != n->fences_otherwise && in_view_of(s, n, o->ii) &&
+		    in_view_of(s, o, n->ii))
+			sim_fail(s, "C5", "node %u serves beside node %u, which fences otherwise",
+				 n->id, o->id);
+	}
+}
+
 static void check_fenced(struct sim *s, const struct simnode *n, const struct map *map)
 {
 	for (uint32_t i = 0; i < s->incs; i++) {

@@ -594,10 +594,12 @@ void faults_heal(struct sim *s)
 		d->err_in_rebuild = d->err_in_change = false;
 		dev_try_disk(s, i);
 	}
+	for (uint32_t i = 0; i < s->o.nodes; i++)
+		node_thaw(s, &s->node[i]);
+	differs_heal(s);
 	for (uint32_t i = 0; i < s->o.nodes; i++) {
 		struct simnode *n = &s->node[i];
 
-		node_thaw(s, n);
 		n->cut_off = 0;
 		for (uint32_t k = 0; k < DDR_MAX_DEVS; k++)
 			if (n->dev[k].used && n->dev[k].cut) {

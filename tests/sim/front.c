@@ -230,6 +230,7 @@ void front_open(struct sim *s, struct simnode *n)
 {
 	n->front.open = true;
 	s->inc[n->ii].served = true;
+	checks_serves(s, n);
 	mode_draw(s, n);
 	arm(s, n, rng_range(&s->rng, 1, 5 * MS));
 }

@@ -468,7 +468,9 @@ static void engine_make(struct sim *s, struct simnode *n)
 	cfg.node = n->id;
 	cfg.inc = s->inc[n->ii].inc;
 	cfg.fenced_inc = fence_itself(s, n);
-	cfg.fence_waits = !s->o.fence_cuts;
+	/* How it is told to fence. What the world's fence does is the same for all. */
+	cfg.fence_waits = !s->o.fence_cuts || n->fences_otherwise;
+	cfg.fence_ms = n->fences_otherwise ? 30000 : 10000;
 	cfg.two_node = s->o.two_node;
 	memcpy(cfg.array_uuid, s->array_uuid, DDR_UUID_BYTES);
 	cfg.record = n->record;
@@ -491,6 +493,7 @@ void node_start(struct sim *s, struct simnode *n)
 	n->view_ring = NONE;
 	n->view_seq = n->quorum_seq = 0;
 	n->epoch_seen = 0;
+	n->fences_otherwise = n->conf_differs;
 	if (!s->hook)
 		engine_make(s, n);
 	trace(s, "n%u daemon starts as inc %lu", n->id, s->inc[n->ii].inc);

@@ -82,6 +82,7 @@ const char *const fault_name[F_COUNT] = {
     [F_VOTES_LOST] = "votes-lost",
     [F_OLD_COPY] = "old-copy-of-a-member",
     [F_STORAGE_CUT] = "node-cut-off-from-members",
+    [F_FENCES_OTHERWISE] = "fences-otherwise",
 };
 
 static bool allowed(const struct sim *s, enum fault f)
@@ -156,6 +157,7 @@ void plan_init(struct sim *s)
 	votes_init(s);
 	breaks_init(s);
 	storage_init(s);
+	differs_init(s);
 	if (s->o.faultless)
 		return;
 	p->left = s->o.faults;

@@ -19,6 +19,7 @@
  *   checks.c  everything else that must hold
  *   plan.c    which faults when; faults.c: the faults; rebuilds.c: those that meet a rebuild;
  *             breaks.c: of members while the map changes or lacks one; spot.c: bad spots;
+ *             storage.c: nodes without members; differs.c: nodes that fence otherwise;
  *             operator.c: the administrator
  *   trace.c, stats.c
  *
@@ -486,6 +487,7 @@ void checks_quorum(struct sim *s, struct simnode *n);
 bool checks_recovered(const struct incn *in, const struct simnode *n, uint64_t since);
 bool checks_left(const struct sim *s, const struct incn *in);
 void checks_fenced(struct sim *s, uint32_t ii);
+void checks_serves(struct sim *s, const struct simnode *n); /* consumers have it open */
 void checks_witness(struct sim *s, struct disk *d);
 void checks_engine_gone(struct sim *s);
 void checks_map(struct sim *s, struct simnode *n);
@@ -511,8 +513,10 @@ struct nev { /* an event on its way to an engine */
 struct simnode {
 	uint32_t idx, id;
 	bool powered, proc, frozen, stopped, removing, drained, stopped_itself;
-	uint32_t cut_off; /* mask: exporters that it does not reach */
-	uint32_t cut_inc; /* 1 + the last incarnation that was */
+	uint32_t cut_off;      /* mask: exporters that it does not reach */
+	uint32_t cut_inc;      /* 1 + the last incarnation that was */
+	bool conf_differs;     /* its file, from which its next daemon takes how to fence */
+	bool fences_otherwise; /* its daemon has read it so */
 	uint64_t frozen_no;
 	struct engine *e;
 	uint32_t ii;
@@ -630,6 +634,7 @@ enum fault {
 	F_VOTES_LOST,
 	F_OLD_COPY,
 	F_STORAGE_CUT,
+	F_FENCES_OTHERWISE,
 	F_COUNT
 };
 struct planner {
@@ -677,6 +682,8 @@ void breaks_init(struct sim *s);
 void breaks_event(struct sim *s);
 bool breaks_unharmed(const struct sim *s);
 void storage_init(struct sim *s);
+void differs_init(struct sim *s);
+void differs_heal(struct sim *s);
 void rebuild_arm(struct sim *s);
 bool rebuild_met(const struct sim *s, const struct simnode *leader);
 void rebuild_strike(struct sim *s, enum fault f);

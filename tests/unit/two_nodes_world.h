@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Two engines on the same members in memory, one order of messages and views for both. For what
+ * depends on a certain order; all else is the simulator's.
+ *
+ *   test_two_nodes.c   members that one of them does not reach, leaders that make way
+ *   test_two_halves.c  each alone in its ring; fences that only wait
+ */
+#ifndef DDRAID_TESTS_UNIT_TWO_NODES_WORLD_H
+#define DDRAID_TESTS_UNIT_TWO_NODES_WORLD_H
+
+#include "tests/lib/test.h"
+
+#include <errno.h>
+
+#include "daemon/core/engine.h"
+#include "daemon/core/geometry.h"
+
+#define NODES 2
+#define MEMBERS 3
+#define DISK_BYTES (8u << 20)
+#define QUEUE 65536u
+#define NONE_REACHED ((1u << MEMBERS) - 1)
+#define MSGS 4096u
+
+struct node {
+	struct engine *e;
+	struct record record;
+	bool stopped;
+	uint32_t fences;
+	bool fences_nobody;   /* it never hears of one that it asks for */
+	uint32_t data_writes; /* of consumers' data, at the members */
+	uint32_t ios_done;
+	uint32_t cut; /* mask: members that it does not reach */
+	uint32_t lives;
+	uint64_t inc; /* of its next daemon, 0 = the first */
+	uint32_t fence_ms;
+};
+
+static struct {
+	struct node node[NODES + 1]; /* by id */
+	uint64_t now;
+	uint8_t *disk[MEMBERS];
+	struct outq q;
+	struct {
+		uint32_t to;
+		struct event ev;
+	} * queue;
+	uint32_t first, last;
+	uint8_t (*msg)[65536];
+	uint32_t msg_next;
+	uint8_t array_uuid[DDR_UUID_BYTES];
+	bool fence_hangs;
+	uint64_t watched; /* an incarnation, and how often its fence was asked for */
+	uint32_t watched_fences;
+	bool resync_hangs; /* so a region stays dirty */
+	bool restarts;     /* who is removed goes on as a new incarnation */
+	bool two_node;     /* one has quorum */
+	bool fence_waits;
+	bool split; /* each is alone with itself, in a ring of its own */
+	uint64_t ring;
+	uint32_t reach_ms;
+	uint64_t fenced_inc; /* who starts has fenced its own life up to here */
+} w;
+
+static inline void push(uint32_t to, struct event ev)
+{
+	w.queue[w.last % QUEUE].to = to;
+	w.queue[w.last++ % QUEUE].ev = ev;
+}
+
+static inline int place(void *arg, uint64_t offset, const uint8_t *block)
+{
+	memcpy((uint8_t *)arg + offset, block, DDR_BLOCK_BYTES);
+	return 0;
+}
+
+static inline void create(void)
+{
+	struct create_params p = {.inc = 7};
+
+	memset(&w, 0, sizeof(w));
+	w.now = w.ring = 1;
+	w.queue = calloc(QUEUE, sizeof(*w.queue));
+	w.msg = calloc(MSGS, sizeof(*w.msg));
+	memset(w.array_uuid, 0x5a, DDR_UUID_BYTES);
+	memcpy(p.array_uuid, w.array_uuid, DDR_UUID_BYTES);
+	strcpy(p.name, "two");
+	p.geo = (struct geo_params){.order = 1,
+				    .m = 1,
+				    .layout = GEO_ROTATE,
+				    .slots = 4,
+				    .stripe_bytes = 4096,
+				    .band_bytes = 65536,
+				    .region_bytes = 256 << 10,
+				    .member_bytes = DISK_BYTES};
+	for (uint8_t i = 0; i < MEMBERS; i++)
+		memset(p.member_uuid[i], i + 1, DDR_UUID_BYTES);
+	for (uint8_t i = 0; i < MEMBERS; i++) {
+		w.disk[i] = calloc(1, DISK_BYTES);
+		CHECK_EQ_INT(create_member(&p, i, place, w.disk[i]), 0);
+	}
+}
+
+static inline void do_io(uint32_t node, const struct out *o)
+{
+	struct event ev = {.type = EV_DEV_DONE};
+	uint8_t *p = w.disk[o->io.dev] + o->io.offset;
+
+	ev.done.id = o->io.id;
+	if (w.resync_hangs && o->io.kind == KIND_RESYNC)
+		return;
+	if (w.node[node].cut >> o->io.dev & 1) {
+		ev.done.err = -ECONNRESET;
+		push(node, ev);
+		return;
+	}
+	w.node[node].data_writes += o->io.kind == KIND_DATA && o->io.op == DEV_WRITE;
+	if (o->io.op == DEV_ZEROES)
+		memset(p, 0, o->io.bytes);
+	for (uint32_t i = 0; o->io.op != DEV_ZEROES && i < o->io.iov_count; i++) {
+		if (o->io.op == DEV_READ)
+			memcpy(o->io.iov[i].iov_base, p, o->io.iov[i].iov_len);
+		else
+			memcpy(p, o->io.iov[i].iov_base, o->io.iov[i].iov_len);
+		p += o->io.iov[i].iov_len;
+	}
+	push(node, ev);
+}
+
+/* Nodes from..upto are in the group; corosync runs on all of them: the ring stays. */
+static inline void view(uint32_t from, uint32_t to, uint32_t upto)
+{
+	struct event ev = {.type = EV_VIEW};
+
+	ev.view.ring = (struct ring){w.split ? to : 1, w.ring};
+	for (uint32_t i = from; i <= upto; i++)
+		ev.view.node[ev.view.count++] = i;
+	push(to, ev);
+}
+
+static inline void do_out(uint32_t node, const struct out *o)
+{
+	struct event ev = {0};
+
+	switch (o->type) {
+	case OUT_DEV_IO:
+		do_io(node, o);
+		break;
+	case OUT_SEND:
+		ev.type = EV_MSG;
+		ev.msg.from = node;
+		CHECK(o->send.bytes <= sizeof(w.msg[0]));
+		memcpy(w.msg[w.msg_next % MSGS], o->send.data, o->send.bytes);
+		ev.msg.data = w.msg[w.msg_next++ % MSGS];
+		ev.msg.bytes = o->send.bytes;
+		for (uint32_t i = 1; i <= NODES; i++)
+			if (!w.split || i == node)
+				push(i, ev);
+		break;
+	case OUT_FENCE:
+		w.node[node].fences++;
+		w.watched_fences += o->fence.inc == w.watched;
+		ev.type = EV_FENCE_DONE;
+		ev.fence.node = o->fence.node;
+		ev.fence.inc = o->fence.inc;
+		if (!w.fence_hangs && !w.node[node].fences_nobody)
+			push(node, ev);
+		break;
+	case OUT_IO_DONE:
+		CHECK_EQ_INT(o->io_done.err, 0);
+		w.node[node].ios_done++;
+		break;
+	case OUT_RECORD:
+		w.node[node].record = o->record;
+		ev.type = EV_RECORD_DONE;
+		push(node, ev);
+		break;
+	case OUT_REMOVED:
+		if (w.restarts) {
+			ev.type = EV_RESTART;
+			ev.restart.inc = 1000 + node + 10ull * w.node[node].lives++;
+			push(node, ev);
+			break;
+		}
+		/* fallthrough */
+	case OUT_STOPPED:
+		/* Its daemon leaves the group at once, before anybody's answer to its Left. */
+		w.node[node].stopped = true;
+		CHECK_EQ_U64(node, 1);
+		view(2, 2, 2);
+		break;
+	default:
+		break;
+	}
+}
+
+static inline void step(uint32_t node, struct event ev)
+{
+	if (!w.node[node].e || w.node[node].stopped)
+		return;
+	ev.now_us = w.now;
+	w.q.count = 0;
+	engine_step(w.node[node].e, &ev, &w.q);
+	for (uint32_t i = 0; i < w.q.count; i++)
+		do_out(node, &w.q.v[i]);
+}
+
+static inline void run_ms(uint32_t ms)
+{
+	uint64_t end = w.now + ms * 1000ull;
+
+	while (w.now < end) {
+		for (uint32_t i = 1; i <= NODES; i++)
+			step(i, (struct event){.type = EV_TICK});
+		while (w.first != w.last) {
+			uint32_t at = w.first++ % QUEUE;
+
+			step(w.queue[at].to, w.queue[at].ev);
+		}
+		w.now += 1000;
+	}
+}
+
+static inline void connect(uint32_t node)
+{
+	for (uint32_t i = 0; i < MEMBERS; i++) {
+		struct event up = {.type = EV_DEV_UP};
+
+		if (w.node[node].cut >> i & 1)
+			continue;
+		up.dev.dev = i;
+		up.dev.bytes = DISK_BYTES;
+		up.dev.uri = "mem:";
+		push(node, up);
+	}
+}
+
+static inline void cut(uint32_t node)
+{
+	w.node[node].cut = NONE_REACHED;
+	for (uint32_t i = 0; i < MEMBERS; i++) {
+		struct event down = {.type = EV_DEV_DOWN};
+
+		down.dev.dev = i;
+		push(node, down);
+	}
+}
+
+static inline void quorum_of(uint32_t node)
+{
+	struct event ev = {.type = EV_QUORUM};
+
+	ev.view.ring = (struct ring){w.split ? node : 1, w.ring};
+	ev.view.quorate = true;
+	ev.view.two_node = w.two_node;
+	for (uint32_t i = 1; i <= NODES; i++)
+		if (!w.split || i == node)
+			ev.view.node[ev.view.count++] = i;
+	push(node, ev);
+}
+
+static inline void start(uint32_t node)
+{
+	struct engine_cfg cfg;
+
+	engine_cfg_init(&cfg);
+	cfg.node = node;
+	cfg.inc = w.node[node].inc ? w.node[node].inc : 100 + node;
+	memcpy(cfg.array_uuid, w.array_uuid, DDR_UUID_BYTES);
+	cfg.tun.release_delay_ms = 100;
+	cfg.tun.reach_ms = w.reach_ms;
+	cfg.two_node = w.two_node;
+	cfg.fenced_inc = w.fenced_inc;
+	cfg.fence_waits = w.fence_waits;
+	cfg.fence_ms = w.node[node].fence_ms;
+	cfg.record = w.node[node].record;
+	w.node[node].e = engine_new(&cfg);
+	quorum_of(node);
+	for (uint32_t i = w.split ? node : 1; i <= node; i++)
+		view(w.split ? node : 1, i, node);
+	connect(node);
+}
+
+static inline struct engine_status status(uint32_t node)
+{
+	struct engine_status st;
+
+	engine_status(w.node[node].e, &st);
+	return st;
+}
+
+static inline void finish(void)
+{
+	for (uint32_t i = 1; i <= NODES; i++)
+		engine_free(w.node[i].e);
+	for (uint32_t i = 0; i < MEMBERS; i++)
+		free(w.disk[i]);
+	free(w.q.v);
+	free(w.queue);
+	free(w.msg);
+}
+
+static inline void write_block(uint32_t node, uint64_t offset)
+{
+	static uint8_t data[4096];
+	struct event ev = {.type = EV_IO};
+
+	ev.io.tag = w.now;
+	ev.io.op = IO_WRITE;
+	ev.io.offset = offset;
+	ev.io.bytes = sizeof(data);
+	ev.io.data = data;
+	step(node, ev);
+}
+
+#endif
