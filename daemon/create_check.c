@@ -7,12 +7,13 @@
  *	step		what it can find				force helps
  *	parameters	name, geometry, number of devices		no
  *	same URI	one URI given twice				no
- *	reach		unreachable, read-only, too large a block	no
+ *	reach		unreachable, read-only				no
  *	size		too small for one region			no
- *	preferred	fragments below the device's own block		yes
+ *	requests	takes only larger ones than ours		no
  *	superblock	a member of an array that is known here		no
  *			a member of another array			yes
  *	signature	file system, LVM, RAID, partitions, swap	yes
+ *	blocks		fragments below the device's own block		yes
  *	---- from here on it writes ----
  *	nonce		one device under two URIs			no (put back as it was)
  *	logs		then superblocks
@@ -21,6 +22,9 @@
  * file under many. So each device gets a nonce of its own where its superblocks will be, and all
  * are read back through their own connections: a device that was named twice shows the later nonce.
  * What was there is put back then, since no check before had anything against keeping it.
+ *
+ * Blocks come last of what reads: who gives --force for them as the refusal tells him has been
+ * told of all that is on the devices before.
  *
  * The nonce also wipes old superblocks. So whenever this stops half-way, a device either carries
  * what it did before, or no superblock, or one of the new array; and the new array's superblocks

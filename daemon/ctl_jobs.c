@@ -293,19 +293,22 @@ static void start_look(struct job *j, const struct array_status *st)
 	uint64_t now = now_ms();
 	bool here = st && st->phase == ARRAY_PHASE_RUN && st->engine.state == ENGINE_ACTIVE;
 	uint32_t missing = j->all_nodes ? others_not(j, true) : 0;
-	char text[ARRAY_WHY_BYTES + 128];
+	char text[ARRAY_WHY_BYTES + 256];
 
 	if (!here && j->k->error[0]) {
 		job_end(j, -EIO, j->k->error);
 		return;
 	}
 	if (!here && now - j->began_ms > TAKE_PART_MS) {
-		snprintf(text, sizeof(text), "%s is not active after %u s: it waits for %s",
-			 j->k->desc.name, TAKE_PART_MS / 1000,
-			 !st                ? "its start"
-			 : st->waits[0]     ? st->waits
-			 : st->engine.waits ? st->engine.waits
-					    : "its members");
+		snprintf(
+		    text, sizeof(text),
+		    "%s is not active after %u s, and goes on trying: 'ddraidctl status' tells "
+		    "how far it is; it waits for %s",
+		    j->k->desc.name, TAKE_PART_MS / 1000,
+		    !st                ? "its start"
+		    : st->waits[0]     ? st->waits
+		    : st->engine.waits ? st->engine.waits
+				       : "its members");
 		job_end(j, -ETIMEDOUT, text);
 		return;
 	}

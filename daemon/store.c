@@ -39,7 +39,7 @@
 #include "daemon/units.h"
 
 #define TEXT_BYTES (16u << 10)
-#define RECORD_BYTES 1024
+#define RECORD_BYTES 1024 /* in every version: what has another length is damaged */
 #define RECORD_VERSION 1u
 #define REMEDY                                                                                     \
 	"restore it, or, if another node has the array, stop ddraidd, remove the file, and start " \

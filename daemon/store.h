@@ -80,7 +80,7 @@ int store_scan(void (*take)(void *arg, const struct store_array *a, const char *
 	       char why[STORE_WHY_BYTES]);
 int store_put_array(const struct store_array *a, char why[STORE_WHY_BYTES]);
 int store_put_record(const char *name, const struct store_record *r, char why[STORE_WHY_BYTES]);
-/* -ENOENT: there is none; -EBADMSG: damaged. */
+/* -ENOENT: there is none; -EBADMSG: damaged; -EPROTONOSUPPORT: of another version. */
 int store_get_record(const char *name, struct store_record *r, char why[STORE_WHY_BYTES]);
 /* Both files. */
 int store_remove(const char *name, char why[STORE_WHY_BYTES]);
