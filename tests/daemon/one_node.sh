@@ -17,7 +17,7 @@ done
 tmp=$(mktemp -d /tmp/ddraid-one-XXXXXX)
 name=ddraid-one-$$
 declare -A pid=()
-loops=() skipped=
+loops=() skipped= why=
 # end NAME SIGNAL: one of ours, by its id.
 end() {
 	[ -n "${pid[$1]:-}" ] || return 0
@@ -31,6 +31,7 @@ finish() {
 	trap '' INT TERM
 	[ "$status" = 0 ] || { echo "--- the daemon's log"; cat "$tmp/log" 2>/dev/null || true; }
 	[ "$status" = 0 ] || { echo "--- the exporters' log"; tail "$tmp/nbdkit.log" 2>/dev/null || true; }
+	[ "$status" = 0 ] || echo "${why:-FAILED: a command, status $status}"
 	for p in "${!pid[@]}"; do
 		end "$p" KILL
 	done
@@ -45,7 +46,8 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 fail() {
-	echo "FAILED: $*"
+	why="FAILED: $*"
+	echo "$why"
 	exit 1
 }
 step() {

@@ -47,26 +47,27 @@ missed_is() {
 	[ "$(raw "any($1 in s['missed'] for s in r['slots']) and not any($1 in s['dirty'] for s in r['slots'])")" = True ]
 }
 
-# Since the exporter was healed: every byte of a missed region was copied to it once, in large requests; and nothing,
-# by whomever, was written outside of these regions. A data member's part of a region is half of it.
+# Since the exporter was healed: every byte of a missed region was copied to it once; and nothing, by whomever, was
+# written outside of these regions. A data member's part of a region is half of it. A window of the rebuild is 64 KiB of
+# it, whole and aligned; those of a check (R19), which are written to the member too, begin with what was written.
 only_missed() {
 	find "$(dirname "$(exporter_disk 2)")/req" -name '*.log' -exec cat {} + | python3 -c '
 import re, sys
 healed, data, region, missed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) // 2, set(map(int, sys.argv[4].split()))
-large, elsewhere = 0, set()
+window, copied, elsewhere = 65536, 0, set()
 for line in sys.stdin:
     m = re.match(r"(\S+ \S+) .*connection=\d+ (?:Write|Zero|Trim) id=\d+ offset=(\w+) count=(\w+)", line)
     if not m or m[1] < healed or int(m[2], 0) < data:
         continue
     at, count = int(m[2], 0) - data, int(m[3], 0)
     elsewhere |= set(range(at // region, (at + count - 1) // region + 1)) - missed
-    if count >= 32768:
-        large += count
-print(large)
+    if at % window == 0 and count == window:
+        copied += count
+print(copied)
 if elsewhere:
     sys.exit("written to, but missed by nobody: regions %s" % sorted(elsewhere))
-if not len(missed) * region <= large <= len(missed) * region * 1.1:
-    sys.exit("%d bytes were copied, %d regions of %d were missed" % (large, len(missed), region))
+if not len(missed) * region <= copied <= len(missed) * region * 1.1:
+    sys.exit("%d bytes were copied, %d regions of %d were missed" % (copied, len(missed), region))
 ' "$healed" "$(raw 'r["geometry"]["data_offset"]')" $region "$missed" >"$CLUSTER_DIR/copied" || fail "more than what was missed, or less"
 	measured "$(($(cat "$CLUSTER_DIR/copied") >> 10)) KiB copied: regions $missed of $(raw 'r["geometry"]["regions"]')"
 }
