@@ -20,6 +20,10 @@
 
 #include "msg.h"
 
+/* As long as a job has waited for EX, but no longer than this, it keeps it when it is called back:
+ * else a slow cluster with busy nodes would pass the lock to and fro for one window each time. */
+#define TURN_MAX_US 500000ull
+
 static struct list *bucket(const struct engine *e, uint64_t idx)
 {
 	return &e->region_hash[idx % REGION_BUCKETS];
@@ -144,6 +148,7 @@ static void region_ask(struct engine *e, struct region *r, enum lock_mode mode, 
 	assert(r->pend == LOCK_MODE_NONE);
 	r->pend = mode;
 	r->pend_try = try_only;
+	r->asked_us = e->now;
 	r->test_writes = r->writes;
 	lock_ask(e, LOCK_ID(LOCK_KIND_REGION, r->idx), mode, try_only);
 }
@@ -190,6 +195,9 @@ static void region_grant(struct engine *e, struct region *r, enum lock_mode mode
 	r->held = mode;
 	if (was_try)
 		r->ex_tested = !r->users && r->test_writes == r->writes;
+	r->turn_us = e->now - r->asked_us;
+	if (r->turn_us > TURN_MAX_US)
+		r->turn_us = TURN_MAX_US;
 	list_for_each(it, tmp, &r->queue) r->admit++;
 	region_kick(e, r);
 }
@@ -442,6 +450,7 @@ static void region_kick_job(struct engine *e, struct region *r)
 	if (r->held == LOCK_MODE_EX) {
 		if (job_may_run(e, r, j)) {
 			r->running = j;
+			j->turn_end = e->now + r->turn_us;
 			window_start(e, j);
 		}
 		return;

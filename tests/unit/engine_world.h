@@ -39,7 +39,16 @@ struct world {
 	uint64_t slow_from; /* ... that lie there or above */
 	uint64_t slow_id[64];
 	uint32_t slow_count;
-	uint64_t instance; /* of the exporters */
+	uint64_t instance;     /* of the exporters */
+	bool external;         /* locks are those of a manager */
+	bool contended;        /* ... who grants them after lock_wait_us, and calls them back */
+	uint64_t lock_wait_us; /* at once */
+	struct {
+		uint64_t at;
+		enum lock_mode mode;
+	} lock[8];          /* by region: what was asked for; at = 0: nothing */
+	uint64_t window_us; /* what a window of a rebuild takes */
+	uint32_t windows;   /* of these with the lock that was granted last */
 	struct outq q;
 	struct record record;
 	struct event *pending; /* events that outs have led to, in order */
@@ -72,7 +81,7 @@ static inline int place(void *arg, uint64_t offset, const uint8_t *block)
 	return 0;
 }
 
-static inline void create(uint8_t order)
+static inline void create_regions(uint8_t order, uint32_t region_bytes)
 {
 	struct create_params p = {.inc = 7};
 	uint8_t n = (uint8_t)((1u << order) + 1);
@@ -91,7 +100,7 @@ static inline void create(uint8_t order)
 				    .slots = 4,
 				    .stripe_bytes = 4096,
 				    .band_bytes = 65536,
-				    .region_bytes = 256 << 10,
+				    .region_bytes = region_bytes,
 				    .member_bytes = DISK_BYTES};
 	for (uint8_t i = 0; i < n; i++)
 		memset(p.member_uuid[i], i + 1, DDR_UUID_BYTES);
@@ -100,6 +109,11 @@ static inline void create(uint8_t order)
 		memset(w.disk[i], 0xee + i, DISK_BYTES);
 		CHECK_EQ_INT(create_member(&p, i, place, w.disk[i]), 0);
 	}
+}
+
+static inline void create(uint8_t order)
+{
+	create_regions(order, 256 << 10);
 }
 
 static inline void do_io(const struct out *o)
@@ -114,6 +128,10 @@ static inline void do_io(const struct out *o)
 		return;
 	}
 	w.counts[o->io.kind][o->io.op]++;
+	if (o->io.kind == KIND_REBUILD && o->io.op == DEV_WRITE) {
+		w.windows++;
+		w.now += w.window_us;
+	}
 	if (w.dead[o->io.dev]) {
 		ev.done.err = -EIO;
 	} else if (o->io.op == DEV_ZEROES) {
@@ -147,6 +165,33 @@ static inline void land_hung(void)
 	w.hung_count = 0;
 }
 
+static inline void lock_asked(const struct out *o)
+{
+	uint64_t r = o->lock.id & 7;
+
+	w.lock[r].mode = o->lock.mode;
+	w.lock[r].at = w.now + (w.contended ? w.lock_wait_us : 0);
+}
+
+static inline void locks_grant(void)
+{
+	for (uint64_t r = 0; r < 8; r++) {
+		struct event ev = {.type = EV_LOCK_GRANTED};
+
+		if (!w.lock[r].at || w.now < w.lock[r].at)
+			continue;
+		w.lock[r].at = 0;
+		w.windows = 0;
+		ev.lock.id = LOCK_ID(LOCK_KIND_REGION, r);
+		ev.lock.mode = w.lock[r].mode;
+		push(ev);
+		ev.type = EV_LOCK_CALLBACK;
+		ev.lock.mode = LOCK_MODE_CW;
+		if (w.contended)
+			push(ev);
+	}
+}
+
 static inline void do_out(const struct out *o)
 {
 	struct event ev = {0};
@@ -165,6 +210,9 @@ static inline void do_out(const struct out *o)
 		ev.msg.data = w.msg[w.msg_next++ % 1024];
 		ev.msg.bytes = o->send.bytes;
 		push(ev);
+		break;
+	case OUT_LOCK:
+		lock_asked(o);
 		break;
 	case OUT_FENCE:
 		w.fences++;
@@ -222,6 +270,7 @@ static inline void run_ms(uint32_t ms)
 	uint64_t end = w.now + ms * 1000ull;
 
 	while (w.now < end) {
+		locks_grant();
 		step((struct event){.type = EV_TICK});
 		while (w.first != w.last)
 			step(w.pending[w.first++ % QUEUE]);
@@ -287,6 +336,8 @@ static inline void start_cold(void)
 	cfg.force = w.force;
 	memcpy(cfg.array_uuid, w.array_uuid, DDR_UUID_BYTES);
 	cfg.tun.release_delay_ms = 100;
+	if (w.external)
+		cfg.lock_backend = LOCK_EXTERNAL;
 	w.e = engine_new(&cfg);
 	w.first = w.last = w.hung_count = 0;
 	ev.view.ring = (struct ring){1, 1};
@@ -307,6 +358,7 @@ static inline void start(void)
 
 static inline void run_event(void)
 {
+	locks_grant();
 	if (w.first != w.last)
 		step(w.pending[w.first++ % QUEUE]);
 	else

@@ -326,6 +326,46 @@ static uint8_t *copy_of_member_2(void)
 	return copy;
 }
 
+/* Others write where a member is rebuilt, so its lock passes to and fro. */
+TEST(a_rebuild_keeps_a_lock_for_as_long_as_it_has_waited_for_it)
+{
+	static const struct {
+		uint32_t wait_ms, window_ms;
+		uint32_t windows, full; /* of a turn at most, and turns that had so many */
+	} t[] = {{0, 1, 1, 112}, {5, 10, 1, 112}, {40, 10, 4, 28}, {3000, 50, 10, 10}};
+
+	for (uint32_t i = 0; i < 4; i++) {
+		struct event add = {.type = EV_ADMIN};
+		uint32_t full = 0, had = 0;
+
+		create_regions(1, 4 << 20);
+		w.external = true;
+		start();
+		run_ms(2000);
+		dev_down(1);
+		while (status().map.member[1].state != MEMBER_MISSING)
+			run_event();
+		run_ms(100);
+		w.disk[MEMBERS] = malloc(DISK_BYTES);
+		add.admin.cmd = ADMIN_ADD;
+		add.admin.member = 1;
+		add.admin.uri = "mem:new";
+		w.contended = true;
+		w.lock_wait_us = t[i].wait_ms * 1000ull;
+		w.window_us = t[i].window_ms * 1000ull;
+		step(add);
+		for (uint32_t n = 0; status().map.member[1].state != MEMBER_IN_SYNC; n++) {
+			CHECK(n < 100000);
+			run_event();
+			full += w.windows > had && w.windows == t[i].windows;
+			had = w.windows;
+			CHECK(had <= t[i].windows);
+		}
+		CHECK_EQ_U64(full, t[i].full);
+		finish();
+	}
+}
+
 static void rebuilt(bool partial)
 {
 	for (uint32_t n = 0; status().map.member[2].state != MEMBER_REBUILDING; n++) {
