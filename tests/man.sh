@@ -41,8 +41,8 @@ same "exit statuses" "$tmp/has" "$tmp/says"
 sed -n 's/^\.It .*Fl Fl \([a-z-]*\).*/--\1/p' "$man/ddraidd.8" | sort -u >"$tmp/says"
 same "options of ddraidd" "$tmp/has" "$tmp/says"
 
-if command -v python3 >/dev/null; then
-	python3 "$top_srcdir/tests/checker/ddraid-check-members" --help | grep -oE -- '^ *--[a-z][a-z-]+' |
+if command -v /usr/bin/python3 >/dev/null; then
+	/usr/bin/python3 "$top_srcdir/tests/checker/ddraid-check-members" --help | grep -oE -- '^ *--[a-z][a-z-]+' |
 		tr -d ' ' | sort -u >"$tmp/has"
 	sed -n 's/^\.It Fl Fl \([a-z-]*\).*/--\1/p' "$man/ddraid-check-members.8" | sort -u >"$tmp/says"
 	same "options of ddraid-check-members" "$tmp/has" "$tmp/says"

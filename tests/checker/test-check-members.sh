@@ -8,7 +8,7 @@ top_builddir=${top_builddir:-$top_srcdir}
 check=$top_srcdir/tests/checker/ddraid-check-members
 make=$top_builddir/tests/checker/mkmembers
 
-command -v python3 >/dev/null || { echo "skipped: no python3 here"; exit 77; }
+command -v /usr/bin/python3 >/dev/null || { echo "skipped: no python3 here"; exit 77; }
 [ -x "$make" ] || { echo "FAILED: $make is missing: run make check"; exit 1; }
 
 tmp=$(mktemp -d)
@@ -31,7 +31,7 @@ make_array() {
 run() {
 	local want=$1 got=0
 	shift
-	python3 -I -S "$check" --json "$@" >json 2>err || got=$?
+	/usr/bin/python3 -I -S "$check" --json "$@" >json 2>err || got=$?
 	[ "$got" = "$want" ] || {
 		cat json err
 		echo "FAILED at line ${BASH_LINENO[0]}: exit $got, wanted $want: $*"
@@ -41,7 +41,7 @@ run() {
 
 # holds EXPRESSION: about the result r, in Python
 holds() {
-	python3 -I -S -c 'import json, sys
+	/usr/bin/python3 -I -S -c 'import json, sys
 r = json.load(open("json"))
 sys.exit(0 if eval("(" + sys.argv[1] + ")") else 1)' "$1" || {
 		cat json
@@ -52,7 +52,7 @@ sys.exit(0 if eval("(" + sys.argv[1] + ")") else 1)' "$1" || {
 
 # flip FILE OFFSET: inverts a byte
 flip() {
-	python3 -I -S -c 'import sys
+	/usr/bin/python3 -I -S -c 'import sys
 f = open(sys.argv[1], "r+b")
 f.seek(int(sys.argv[2]))
 b = f.read(1)

@@ -9,11 +9,13 @@
 #	run.sh --repeat N SCENARIO	one, N times; stops at the first failure
 #	run.sh --list			those that a run without names takes
 #	run.sh --jobs N ...		so many at a time
+#	run.sh --turns-within S ...	after S seconds, no more of those that take turns: skipped
 #	run.sh --whole			in the lab: all that there is for it
 #	run.sh --no-skip ...		what is skipped has failed
 #
 # With CLUSTER_FLAVOUR=lab the nodes are virtual machines (tools/lab run), and there are further scenarios. Of the many
-# with a leader that dies at a named step a run there takes two, each day others.
+# with a leader that dies at a named step a run there takes two, each day others; elsewhere it takes all of them, last,
+# and begins each day with others, so that a slow host with little time comes to each of them some day.
 #
 # One line per scenario: its seconds, and what it measured. When one fails, the end of its output follows, with the
 # daemons' logs; all logs are kept then. The last line counts. A scenario is a script in
@@ -124,13 +126,17 @@ names() {
 		END {
 			for (i = 1; i <= count; i++) {
 				take = where[i] == f || where[i] == "both"
-				if (where[i] == "turn")
-					take = f == "netns" || whole || number[i] == day % of[script[i]]
+				if (where[i] == "turn" && f == "netns")
+					turn[turns++] = name[i]
+				else if (where[i] == "turn")
+					take = whole || number[i] == day % of[script[i]]
 				if (where[i] == "named")
 					take = f == "lab" && whole
 				if (take)
 					print name[i]
 			}
+			for (i = 0; i < turns; i++)
+				print turn[(i + 7 * day) % turns]
 		}' <<<"$SCENARIOS"
 }
 
@@ -167,11 +173,7 @@ swept() { # DIR
 begin() { # NAME LIMIT WHERE SCRIPT ARGUMENT...
 	local name=$1 limit=$2 script=$4 dir lab=${labs[0]}
 	shift 4
-	if [ "$CLUSTER_FLAVOUR" = lab ]; then
-		limit=$((5 * limit)) # emulated machines, and they boot
-	else
-		limit=$((3 * limit)) # there are slow hours
-	fi
+	limit=$((5 * limit)) # of emulated machines, which boot; elsewhere of hosts in a slow hour
 	dir=$(mktemp -d "$work/$name.XXX")
 	labs=("${labs[@]:1}")
 	LAB_KEPT=$lab CLUSTER_TMP=$dir CLUSTER_KEEP_LOGS=$dir/logs timeout --kill-after=30 "$limit" \
@@ -216,7 +218,16 @@ summary() { # OUTPUT STATUS
 	fi
 }
 
-todo=() repeat=1 jobs=1 whole='' list=no no_skip=''
+# too_late NAME: there is no time left for it, which is said.
+too_late() {
+	# shellcheck disable=SC2046 # words
+	set -- "$1" $(line_of "$1")
+	[ -n "$turns_within" ] && [ "$3" = turn ] && [ "$SECONDS" -gt "$turns_within" ] || return 1
+	skipped=$((skipped + 1))
+	printf 'skip %-20s        not begun: %d s were over\n' "$1" "$turns_within"
+}
+
+todo=() repeat=1 jobs=1 turns_within='' whole='' list=no no_skip=''
 while [ $# -gt 0 ]; do
 	case $1 in
 	--list) list=yes ;;
@@ -230,12 +241,12 @@ while [ $# -gt 0 ]; do
 		;;
 	--whole) whole=yes ;;
 	--no-skip) no_skip=yes ;;
-	--jobs)
+	--jobs | --turns-within)
 		if ! [[ ${2:-} =~ ^[1-9][0-9]*$ ]]; then
 			usage >&2
 			exit 2
 		fi
-		jobs=$2
+		if [ "$1" = --jobs ]; then jobs=$2; else turns_within=$2; fi
 		shift
 		;;
 	-*)
@@ -264,6 +275,7 @@ for ((i = 1; i <= repeat; i++)); do
 		if [ ${#running[@]} -ge "$jobs" ]; then
 			end_one || [ "$repeat" = 1 ] || break 2
 		fi
+		! too_late "$name" || continue
 		# shellcheck disable=SC2046 # words
 		begin "$name" $(line_of "$name")
 	done

@@ -28,7 +28,7 @@ expect() {
 }
 # holds EXPRESSION: of the JSON in out, as d.
 holds() {
-	python3 -c 'import json, sys
+	/usr/bin/python3 -IS -c 'import json, sys
 d = json.load(open("out"))["members"]
 if not eval(sys.argv[1]):
     print("FAILED:", sys.argv[1]); print(json.dumps(d, indent=1)); sys.exit(1)' "$1"

@@ -80,7 +80,7 @@ run() {
 	sed "s|$tmp|TMP|g; s/^/! /; s/$name/IPC-NAME/g" "$tmp/stderr" >>"$out"
 	sed "$own_version; s|$tmp|TMP|g; s/^/| /" "$tmp/stdout" >>"$out"
 	case " $* " in *' --json '*)
-		if [ -s "$tmp/stdout" ] && ! python3 -m json.tool "$tmp/stdout" >/dev/null; then
+		if [ -s "$tmp/stdout" ] && ! /usr/bin/python3 -m json.tool "$tmp/stdout" >/dev/null; then
 			echo "NOT JSON" >>"$out"
 		fi
 		;;
@@ -96,7 +96,7 @@ on_terminal() {
 
 	start_fake
 	say_command "$@"
-	python3 - "$ctl" --ipc "$name" "$@" >>"$out" <<-'EOF' || status=$?
+	/usr/bin/python3 - "$ctl" --ipc "$name" "$@" >>"$out" <<-'EOF' || status=$?
 	import os, pty, subprocess, sys, threading
 	end = b"\0end"
 	leader, terminal = pty.openpty()

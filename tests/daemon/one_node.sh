@@ -9,7 +9,7 @@ export LC_ALL=C
 
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 top_builddir=${top_builddir:-$top_srcdir}
-for p in nbdkit nbdcopy nbdinfo nbdsh qemu-img qemu-io fio python3; do
+for p in nbdkit nbdcopy nbdinfo nbdsh qemu-img qemu-io fio /usr/bin/python3; do
 	command -v "$p" >/dev/null || { echo "skipped: $p is missing (tools/deps)"; exit 77; }
 done
 [ -x "$top_builddir/ddraidd" ] && [ -x "$top_builddir/ddraidctl" ] || { echo "skipped: not built"; exit 77; }
@@ -71,7 +71,7 @@ ctl() {
 }
 # holds EXPRESSION: of the array in `status --json`, as a.
 holds() {
-	{ ctl status vol0 --json || true; } | python3 -c 'import json, sys
+	{ ctl status vol0 --json || true; } | /usr/bin/python3 -IS -c 'import json, sys
 a = json.load(sys.stdin)["arrays"][0]
 sys.exit(0 if eval(sys.argv[1]) else 1)' "$1"
 }
@@ -150,7 +150,7 @@ status=0
 [ $status = 1 ] || fail "with a state directory that is a file: status $status"
 grep -q "ddraidd: $tmp/plain can't be opened: Not a directory" "$tmp/err" || fail "not said why: $(cat "$tmp/err")"
 "$top_builddir/ddraidd" --config "$tmp/conf" || fail "it does not start in the background"
-pid[daemon]=$(ctl version --json | python3 -c 'import json, sys; print(json.load(sys.stdin)["ddraidd"]["pid"])')
+pid[daemon]=$(ctl version --json | /usr/bin/python3 -IS -c 'import json, sys; print(json.load(sys.stdin)["ddraidd"]["pid"])')
 for other in ipc state; do # what another daemon has
 	case $other in
 	ipc) set -- --state-dir "$tmp/state2" ;;
@@ -165,7 +165,7 @@ until_true 10 eval "! kill -0 ${pid[daemon]}"
 unset "pid[daemon]"
 
 printf 'version = 1\n\033]0;x' >"$tmp/state/bad.array"
-NOTIFY_SOCKET=$tmp/notify python3 - "$top_builddir/ddraidd" --foreground --config "$tmp/conf" <<-'EOC' || fail "systemd is not told"
+NOTIFY_SOCKET=$tmp/notify /usr/bin/python3 - "$top_builddir/ddraidd" --foreground --config "$tmp/conf" <<-'EOC' || fail "systemd is not told"
 	import os, socket, subprocess, sys
 	s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
 	s.bind(os.environ["NOTIFY_SOCKET"])
@@ -312,7 +312,7 @@ ctl stop vol0 >/dev/null 2>&1 || fail "stop"
 "$top_srcdir/tests/checker/ddraid-check-members" "$tmp/m0" "$tmp/m3" "$tmp/m2" >"$tmp/out" ||
 	fail "$(cat "$tmp/out")"
 grep -q "dirty 0, wrong 0" "$tmp/out" || fail "the log is not clean: $(cat "$tmp/out")"
-port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+port=$(/usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
 ctl set vol0 listen=tcp:127.0.0.1:$port >/dev/null || fail "listen"
 mv "$tmp/state/incarnation" "$tmp/incarnation"
 echo x >"$tmp/state/incarnation"
@@ -321,7 +321,7 @@ holds '"incarnation is damaged" in a["waits"]["for"]' || fail "$(ctl status vol0
 [ "$(grep -c "incarnation is damaged.*tried again" "$tmp/log")" = 1 ] || fail "not said once"
 mv "$tmp/incarnation" "$tmp/state/incarnation"
 ctl start vol0 --wait >/dev/null 2>&1 || fail "start again"
-[ "$(nbdinfo --size "$(ctl status vol0 --json | python3 -c 'import json, sys
+[ "$(nbdinfo --size "$(ctl status vol0 --json | /usr/bin/python3 -IS -c 'import json, sys
 print(json.load(sys.stdin)["arrays"][0]["front_ends"][0]["also"][0])')")" = "$size" ] || fail "not at its TCP address"
 nbdcopy "$U" "$tmp/copy"
 cmp -n $((40 << 20)) "$tmp/in" "$tmp/copy"
@@ -392,7 +392,7 @@ assert h.pread(b, at) == b"z" * b
 }
 # raw EXPRESSION: of what the checker said, as r and g, its geometry.
 raw() {
-	python3 -c 'import json, sys
+	/usr/bin/python3 -IS -c 'import json, sys
 r = json.load(open(sys.argv[1]))
 g = r["geometry"]
 sys.exit(0 if eval(sys.argv[2]) else 1)' "$tmp/raw.json" "$1" || fail "not so: $1: $(cat "$tmp/raw.json")"

@@ -51,7 +51,7 @@ exit-leaks	reload		"dd_forget(disk);\n\t\tdd_kill(disk, false);"		"dd_forget(dis
 '
 
 bug_build() { # DIR CHANGE
-	mkdir "$1" && cp "$top_srcdir"/kmod/*.[ch] "$top_srcdir/kmod/Kbuild" "$1/" && python3 -c 'import ast, sys
+	mkdir "$1" && cp "$top_srcdir"/kmod/*.[ch] "$top_srcdir/kmod/Kbuild" "$1/" && /usr/bin/python3 -c 'import ast, sys
 old, new = ast.literal_eval("(" + sys.argv[2].replace("\t", ",") + ")")
 text = open(sys.argv[1]).read()
 if text.count(old) != 1:

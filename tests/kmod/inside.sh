@@ -117,7 +117,7 @@ fio_verify() { # DEVICE SECONDS [OPTION...]
 
 # Of a read by an open descriptor: "read", or "dead" for EIO, or the end of a device that has no size any more.
 read_by() { # FD
-	python3 -c 'import errno, fcntl, mmap, os, sys
+	/usr/bin/python3 -c 'import errno, fcntl, mmap, os, sys
 fd = int(sys.argv[1])
 # What the page cache still has is no request.
 fcntl.fcntl(fd, fcntl.F_SETFL, os.O_DIRECT)
@@ -186,7 +186,7 @@ t_geometry() {
 	is uuid "$(cat "/sys/block/${dev#/dev/}/ddraid/uuid")" 01010101-0101-0101-0101-010101010101
 	is major "$(stat -c %Hr "$dev")" "$(awk '$2 == "ddraid" { print $1 }' /proc/devices)"
 	# One with a partition table has no partitions.
-	python3 -c 'import struct, sys
+	/usr/bin/python3 -c 'import struct, sys
 sys.stdout.buffer.write(bytes(446) + struct.pack("<B3sB3sII", 0, bytes(3), 0x83, bytes(3), 2048, 8192) + bytes(48) + b"\x55\xaa")' |
 		dd of="$dev" bs=512 conv=notrunc,fsync status=none
 	is 'a partition table' "$(blkid -p -o value -s PTTYPE "$dev")" dos

@@ -73,41 +73,51 @@ patience() {
 }
 
 # wait_until SECONDS WHAT COMMAND...: 0 as soon as COMMAND is, 1 and a sentence after SECONDS (patience), and as many
-# again: hosts have slow hours, and what hangs still hangs then.
+# again: hosts have slow hours, and what hangs still hangs then. It rests at least as long as COMMAND took, so that a
+# slow host has time for what is waited for.
 wait_until() {
-	local limit what=$2 start=${EPOCHREALTIME/[.,]/}
+	local limit what=$2 start=${EPOCHREALTIME/[.,]/} asked rest
 	limit=$((2 * $(patience "$1")))
 	shift 2
-	until "$@"; do
+	while asked=${EPOCHREALTIME/[.,]/}; ! "$@"; do
 		if ((${EPOCHREALTIME/[.,]/} - start > limit * 1000000)); then
 			cluster_say "not within $limit s: $what"
 			return 1
 		fi
-		sleep "${CLUSTER_POLL:-0.05}"
+		rest=$(((${EPOCHREALTIME/[.,]/} - asked) / 1000))
+		((rest > ${CLUSTER_POLL_MS:-50})) || rest=${CLUSTER_POLL_MS:-50}
+		printf -v rest '%d.%03d' $((rest / 1000)) $((rest % 1000))
+		sleep "$rest"
 	done
 }
 
 # ---- processes, by id ----
 
+# cluster_start_time PID: sets started; 1 if there is no such process. Without a process of its own, as what is asked
+# for with each command in a node is.
 cluster_start_time() {
-	local stat
-	stat=$(cat "/proc/$1/stat" 2>/dev/null) || return 1
+	local stat=
+	started=
+	{ IFS= read -rd '' stat <"/proc/$1/stat"; } 2>/dev/null
+	[ -n "$stat" ] || return 1
 	stat=${stat##*) }
 	# shellcheck disable=SC2086 # words
 	set -- $stat
-	[ "$1" != Z ] && echo "${20}"
+	[ "$1" != Z ] && started=${20}
 }
 
 # cluster_record NAME PID
 cluster_record() {
-	echo "$2 $(cluster_start_time "$2")" >"$CLUSTER_DIR/pids/$1"
+	local started
+	cluster_start_time "$2"
+	echo "$2 $started" >"$CLUSTER_DIR/pids/$1"
 }
 
-# The recorded process NAME is alive, and no other that got its id.
+# cluster_alive NAME: the recorded process is alive, and no other that got its id.
 cluster_alive() {
-	local pid start
-	read -r pid start 2>/dev/null <"$CLUSTER_DIR/pids/$1" || return 1
-	[ "$(cluster_start_time "$pid")" = "$start" ]
+	local pid start started
+	{ read -r pid start <"$CLUSTER_DIR/pids/$1"; } 2>/dev/null || return 1
+	cluster_start_time "$pid" && [ "$started" = "$start" ]
 }
 
 cluster_gone() {
@@ -358,7 +368,7 @@ node_kill() {
 node_exec() {
 	local init
 	cluster_alive "node$1.init" || { cluster_say "node $1 is off"; return 1; }
-	init=$(cluster_pid "node$1.init")
+	read -r init _ <"$CLUSTER_DIR/pids/node$1.init" || return 1
 	shift
 	CLUSTER_MARK=$CLUSTER_NAME nsenter --target "$init" --net --mount --pid --uts --wdns="$PWD" "$@" 9>&-
 }

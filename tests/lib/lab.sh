@@ -17,7 +17,7 @@
 LAB_CACHE=${LAB_CACHE:-/var/cache/ddraid-lab}
 LAB_MEMORY=${LAB_MEMORY:-768}
 CLUSTER_SLOWER=${CLUSTER_SLOWER:-3}
-CLUSTER_POLL=${CLUSTER_POLL:-0.4} # each poll takes a tenth of a second of the node
+CLUSTER_POLL_MS=${CLUSTER_POLL_MS:-400} # each poll takes a tenth of a second of the node
 HEARTBEAT=${HEARTBEAT:-350ms}     # and these, three nodes' and five in a second, a tenth of each
 LOAD_SLOWER=${LOAD_SLOWER:-30}
 export LOAD_READS=${LOAD_READS:-5}

@@ -25,7 +25,7 @@ step "a file system, and who wants memory"
 node_exec 1 sh -c 'modprobe ext4; mkfs.ext4 -q -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 /dev/ddraid/vol0 &&
 	mkdir -p /mnt/t && mount /dev/ddraid/vol0 /mnt/t' || fail "mkfs or mount"
 # shellcheck disable=SC2016 # the node's shell
-node_exec 1 sh -c 'echo 1000 >/proc/self/oom_score_adj; echo $$ >/run/hog; exec python3 -c "
+node_exec 1 sh -c 'echo 1000 >/proc/self/oom_score_adj; echo $$ >/run/hog; exec /usr/bin/python3 -c "
 import time
 have = next(int(l.split()[1]) for l in open(\"/proc/meminfo\") if l.startswith(\"MemAvailable:\"))
 b = bytearray(have // 3 << 10)

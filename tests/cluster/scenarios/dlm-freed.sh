@@ -44,7 +44,7 @@ granted_now() {
 
 # Writes by the nodes 1 and 2 in region $1 at any member, from $2 to $3.
 writes_there() {
-	find "$CLUSTER_DIR"/exporter[0-9]*/req -name '10.77.0.[12].*.log' -exec cat {} + | python3 -c '
+	find "$CLUSTER_DIR"/exporter[0-9]*/req -name '10.77.0.[12].*.log' -exec cat {} + | /usr/bin/python3 -c '
 import re, sys
 first, last, at, size = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 for line in sys.stdin:

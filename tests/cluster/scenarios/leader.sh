@@ -50,14 +50,15 @@ member_is() { # STATE
 	holds "$other" "a['members'][1]['state'] == '$1'"
 }
 
-# ask STATE COMMAND...: by a node that does not lead, again as long as the cluster says that it settles.
-ask() {
-	local want=$1
-	shift
-	until member_is "$want"; do
-		ctl "$other" "$@" >"$CLUSTER_DIR/asked" 2>&1 || sleep 0.2
-		[ "$SECONDS" -lt "$(patience 90)" ] || fail "$*: $(cat "$CLUSTER_DIR/asked")"
-	done
+# change STATE COMMAND...: member 1 is to come to STATE. By a node that does not lead, and asked again as long as the
+# cluster says that it settles; not while it rebuilds.
+change() {
+	wait_until 60 "member 1 is $1" changed "$@" || fail "${*:2}: $(cat "$CLUSTER_DIR/asked"): $(tells "$other" 'a["members"][1]')"
+}
+changed() {
+	! member_is "$1" || return 0
+	member_is rebuilding || ctl "$other" "${@:2}" >"$CLUSTER_DIR/asked" 2>&1
+	return 1
 }
 
 with_join() {
@@ -75,7 +76,7 @@ with_fail() {
 	ctl "$asked" fail vol0 1 >"$CLUSTER_DIR/asked" 2>&1 &
 	died "$1"
 	wait $!
-	ask faulty fail vol0 1
+	change faulty fail vol0 1
 }
 
 # The device that was failed is the next spare.
@@ -86,11 +87,7 @@ with_add() {
 	ctl "$other" add vol0 1 "$(exporter_uri $spare)" --force >"$CLUSTER_DIR/asked" 2>&1 &
 	died "$1"
 	wait $!
-	until member_is in-sync; do
-		! member_is faulty || ctl "$other" add vol0 1 "$(exporter_uri $spare)" --force >"$CLUSTER_DIR/asked" 2>&1
-		sleep 0.2
-		[ "$SECONDS" -lt "$(patience 90)" ] || fail "add: $(cat "$CLUSTER_DIR/asked"): $(tells "$other" 'a["members"][1]')"
-	done
+	change in-sync add vol0 1 "$(exporter_uri $spare)" --force
 	ARRAY_MEMBERS[1]=$spare spare=$is
 }
 

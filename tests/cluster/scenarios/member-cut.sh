@@ -51,7 +51,7 @@ missed_is() {
 # written outside of these regions. A data member's part of a region is half of it. A window of the rebuild is 64 KiB of
 # it, whole and aligned; those of a check (R19), which are written to the member too, begin with what was written.
 only_missed() {
-	find "$(dirname "$(exporter_disk 2)")/req" -name '*.log' -exec cat {} + | python3 -c '
+	find "$(dirname "$(exporter_disk 2)")/req" -name '*.log' -exec cat {} + | /usr/bin/python3 -c '
 import re, sys
 healed, data, region, missed = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]) // 2, set(map(int, sys.argv[4].split()))
 window, copied, elsewhere = 65536, 0, set()
