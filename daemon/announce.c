@@ -347,7 +347,7 @@ static void at_main(struct task *t)
 		state.self = n->self;
 		break;
 	case NOTE_DOWN:
-		state.up = state.quorate = false;
+		state.up = state.counted = state.quorate = false;
 		state.quorum_count = 0;
 		for (uint32_t i = 0; i < state.count; i++)
 			set_here(&state.node[i], false);
@@ -356,6 +356,7 @@ static void at_main(struct task *t)
 		take_view(&n->view);
 		break;
 	case NOTE_QUORUM:
+		state.counted = true;
 		state.quorate = n->quorum.quorate;
 		state.quorum_count = n->quorum.count;
 		memcpy(state.quorum, n->quorum.node, sizeof(state.quorum));

@@ -37,6 +37,7 @@ struct announce_node {
 struct announce_state {
 	bool up; /* the cluster stack is there */
 	struct group_self self;
+	bool counted; /* the cluster has told, since it is up, whether it is quorate */
 	bool quorate;
 	uint32_t quorum_count, quorum[DDR_MAX_NODES]; /* nodes, with a daemon or not */
 	uint32_t count;

@@ -25,6 +25,7 @@
 #define TAKE_PART_MS 60000u /* `start`, `create`: until the array is active here */
 #define OTHERS_MS 20000u    /* and on the others, beyond that */
 #define IN_USE_MS 2000u     /* `stop --all-nodes`: what others tell of their clients is that old */
+#define COUNTED_MS 5000u    /* `create`: until the cluster has told whether it is quorate */
 #define ADMIN_AGAIN_MS 500u
 #define ADMIN_PATIENCE_MS 15000u /* how long "ask again" is asked again */
 
@@ -806,9 +807,10 @@ static int create_options(struct making_job *j, const Ddraid__Ctl__Create *c, ch
 	return 0;
 }
 
-void request_create(struct ipc_req *r)
+static void create_begin(struct ipc_req *r)
 {
 	const Ddraid__Ctl__Create *c = ipc_request(r)->create;
+	const struct announce_state *s = announce_state();
 	struct making_job *j;
 	char text[OPTION_WHY_BYTES];
 	const char *why = NULL;
@@ -832,9 +834,11 @@ void request_create(struct ipc_req *r)
 			 STORE_MAX_ARRAYS);
 		return;
 	}
-	if (!announce_state()->quorate) {
-		ipc_fail(r, -EAGAIN,
-			 "the cluster has no quorum here; see that enough nodes run corosync");
+	if (!s->quorate) {
+		ipc_fail(r, -EAGAIN, "%s",
+			 s->counted
+			     ? "the cluster has no quorum here; see that enough nodes run corosync"
+			     : "corosync does not answer here; start it, or look into its log");
 		return;
 	}
 	j = making_new(r);
@@ -855,6 +859,34 @@ void request_create(struct ipc_req *r)
 	j->m.ask.zeroed = c->zeroed;
 	j->m.done = create_done;
 	making_begin(j);
+}
+
+struct early {
+	struct ipc_req *r;
+	uint64_t began_ms;
+};
+
+static void early_look(void *data)
+{
+	struct early *e = data;
+
+	if (!announce_state()->counted && now_ms() - e->began_ms < COUNTED_MS) {
+		after(LOOK_MS, early_look, e);
+		return;
+	}
+	create_begin(e->r);
+	free(e);
+}
+
+/* A daemon that has just started answers before the cluster has told it anything. */
+void request_create(struct ipc_req *r)
+{
+	struct early *e = calloc(1, sizeof(*e));
+
+	assert(e);
+	e->r = r;
+	e->began_ms = now_ms();
+	early_look(e);
 }
 
 static void add_checked(struct making *m, int err, const char *why)

@@ -3,7 +3,8 @@
 # A node whose daemon did not run when the array was made learns of it when it joins, and serves. Then it has URIs of
 # its own, in another order too: what counts is the UUID that is read back. Then one of its URIs leads to another
 # device: it says so and touches nothing there. The member is out of use for all until that is put right, and whole
-# again then without an operator.
+# again then without an operator. Before all that, somebody who creates an array there at once, before corosync has said
+# whether there is a quorum, is not told that there is none.
 set -u
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -27,6 +28,19 @@ uris() {
 LATE_NODES=3
 array_up 3 1 1
 writers_start 1 2
+step "corosync of node 3 is slow to answer its daemon"
+node_signal 3 corosync STOP
+daemon_up 3
+ctl 3 create other --order 1 "$(exporter_uri 1)" "$(exporter_uri 2)" "$(exporter_uri 3)" >"$CLUSTER_DIR/other" 2>&1 &
+creating=$!
+sleep 0.5
+kill -0 $creating 2>/dev/null || fail "create does not wait for corosync: $(cat "$CLUSTER_DIR/other")"
+node_signal 3 corosync CONT
+! wait $creating || fail "create took the members of vol0"
+grep -q "vol0" "$CLUSTER_DIR/other" || fail "create does not say whose these devices are: $(cat "$CLUSTER_DIR/other")"
+daemon_stop 3
+rm -r "$CLUSTER_DIR"/node3/var-lib-ddraid/*
+
 step "node 3 starts its daemon"
 began=${EPOCHREALTIME/[.,]/}
 daemon_up 3
