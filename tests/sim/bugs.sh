@@ -17,7 +17,7 @@
 set -u
 src=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 build=${top_builddir:-$src}
-seeds=${SEEDS:-500}
+seeds=${SEEDS:-1000}
 cc=${CC:-gcc}
 jobs=$(nproc)
 passed=0 failed=0
@@ -80,7 +80,7 @@ one() { # NAME PATCH OPTIONS -> prints why it failed
 hunt() { # DIR EXPECT OPTIONS
 	local dir=$1 from=1 to status end=$((SECONDS + ${LIMIT:-300}))
 	: >"$dir/all"
-	for to in 20 60 150 300 "$seeds"; do
+	for to in 20 60 150 300 500 "$seeds"; do
 		[ "$to" -le "$seeds" ] || to=$seeds
 		[ "$from" -le "$to" ] || break
 		[ "$SECONDS" -lt "$end" ] || { echo "nothing of the kind in ${LIMIT:-300} s"; return 1; }
