@@ -6,6 +6,8 @@
 # again then without an operator. Before all that, somebody who creates an array there at once, before corosync has said
 # whether there is a quorum, is not told that there is none.
 set -u
+# Longer than corosync of node 3 is held still.
+export CLUSTER_TOKEN_MS=8000
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
 
