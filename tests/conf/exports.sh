@@ -18,7 +18,8 @@ mount --bind "$work/bin" /usr/local/sbin && mount --bind "$work/lib" /var/lib &&
 install "$top_srcdir/cluster-conf/ddraid-export" "$top_srcdir/cluster-conf/fence-exports" /usr/local/sbin/
 
 # systemctl: connections are lines of $work/units, one that can't be ended has "stuck"; ssh: HOST COMMAND..., as sshd would by the
-# line in authorized_keys, from the address in $work/own, unless $work/down.HOST is there; sync: says so.
+# line in authorized_keys, from the address in $work/own, unless $work/down.HOST is there; sync: says so; pidof: ddraidd runs if
+# $work/runs is there, whatever else runs on this machine.
 cat >/usr/local/sbin/systemctl <<END
 #!/bin/bash
 verb=\$1
@@ -59,6 +60,10 @@ END
 cat >/usr/local/sbin/systemd-run <<END
 #!/bin/bash
 echo "run \$*" >>$work/did
+END
+cat >/usr/local/sbin/pidof <<END
+#!/bin/bash
+[ -e $work/runs ]
 END
 chmod +x /usr/local/sbin/*
 
@@ -278,12 +283,11 @@ mkdir -p /var/lib/ddraid
 echo 9 >/var/lib/ddraid/incarnation
 ok "all disks admit it" fence-exports --admit
 same "up to that life" "$(mark over/10.0.0.1)" 9
-printf '#!/bin/sh\n' >/usr/local/sbin/pidof
-chmod +x /usr/local/sbin/pidof
+touch "$work/runs"
 rm /var/lib/ddraid-export/over/10.0.0.1
 ok "while ddraidd runs" fence-exports --admit
 same "no life is over by that" "$(mark over/10.0.0.1)" 0
-rm /usr/local/sbin/pidof
+rm "$work/runs"
 
 # ddraidd starts although one does not answer and one is off: they are asked in the background, as long as it takes.
 begin
