@@ -518,15 +518,29 @@ CASE(a_new_waiter_calls_back_again, 3, 0)
 	AWAIT(held(3, L(0)) == EX);
 }
 
-/* Nobody who only listens to callbacks starves another: as the engine's regions do it. */
+#define TURNS 60u
+#define TURNS_EACH 15u
+
+static bool all_had_their_turns(void)
+{
+	for (uint32_t n = 1; n <= subject->nodes; n++)
+		if (entry_of(&user[n], L(0))->grants < TURNS_EACH)
+			return false;
+	return true;
+}
+
+/* Nobody who only listens to callbacks starves another: as the engine's regions do it. While a
+ * machine stands still the others go on; it has fewer of the first turns then, but has them. */
 CASE(who_gives_up_when_called_back_lets_all_have_their_turn, 2, 0)
 {
-	uint32_t turns = 0;
+	uint32_t turns = 0, most = subject->traits & LOCKS_IN_REAL_TIME ? 10 * TURNS : TURNS;
 
 	begin();
 	for (uint32_t n = 1; n <= subject->nodes; n++)
 		ask(n, L(0), EX);
-	for (uint32_t ms = 0; turns < 60 && ms < LIMIT_MS; ms++) {
+	for (uint32_t ms = 0; ms < LIMIT_MS; ms++) {
+		if (turns >= most || (turns >= TURNS && all_had_their_turns()))
+			break;
 		run(1);
 		for (uint32_t n = 1; n <= subject->nodes; n++) {
 			if (held(n, L(0)) == NOTHING || !called(n, L(0)))
@@ -537,9 +551,8 @@ CASE(who_gives_up_when_called_back_lets_all_have_their_turn, 2, 0)
 			turns++;
 		}
 	}
-	CHECK_EQ_U64(turns, 60);
-	for (uint32_t n = 1; n <= subject->nodes; n++)
-		CHECK(entry_of(&user[n], L(0))->grants >= 15);
+	CHECK(turns >= TURNS);
+	CHECK(all_had_their_turns());
 }
 
 /* ---- ends and losses ------------------------------------------------------------------------ */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * What the lock port's conformance suite runs on. A subject is a lock manager in a world of its
- * own, with virtual time, that the suite can hurt:
+ * own, with virtual time unless it is the real one, that the suite can hurt:
  *
  *	local	lock_engines.c	the core's table, one engine
  *	cpg	lock_engines.c	the same, three engines: the lowest living one leads
@@ -29,6 +29,7 @@ enum {
 	LOCKS_CALL_FOR_EX = 16,   /* a callback says EX, whatever is wanted */
 	LOCKS_CALL_ONCE = 32,     /* a callback stands for whoever waits next in the same mode */
 	LOCKS_GRANT_ALONE = 64,   /* to who is cut off, too, until its own group tells */
+	LOCKS_IN_REAL_TIME = 128, /* a machine may stand still for a while */
 };
 
 struct lock_subject {

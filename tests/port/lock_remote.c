@@ -317,10 +317,10 @@ static const struct lock_ops remote_ops = {
 
 #define REMOTE(name_, traits_)                                                                     \
 	.name = name_, .ops = &remote_ops, .nodes = SUBJECT_NODES,                                 \
-	.traits = LOCKS_CALL_FOR_EX | LOCKS_CALL_ONCE | (traits_), .worlds = 1, .quiet_ms = 400,   \
-	.at_once_ms = 5000, .by_name = true, .rewind = remote_rewind, .start = remote_start,       \
-	.end = remote_end, .run = remote_run, .inc = remote_inc, .kill = remote_kill,              \
-	.restart = remote_restart, .fences = remote_fences
+	.traits = LOCKS_CALL_FOR_EX | LOCKS_CALL_ONCE | LOCKS_IN_REAL_TIME | (traits_),            \
+	.worlds = 1, .quiet_ms = 400, .at_once_ms = 5000, .by_name = true,                         \
+	.rewind = remote_rewind, .start = remote_start, .end = remote_end, .run = remote_run,      \
+	.inc = remote_inc, .kill = remote_kill, .restart = remote_restart, .fences = remote_fences
 
 const struct lock_subject lock_remote = {REMOTE("remote", 0)};
 const struct lock_subject lock_remote_nodes = {
