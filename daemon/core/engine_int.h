@@ -158,7 +158,8 @@ struct region {
 	struct job *running;  /* the job that has the region to itself */
 	uint64_t test_writes; /* value of writes when EX was tried */
 	uint64_t asked_us;    /* since when `pend` is wanted */
-	uint64_t turn_us;     /* what a job may take of EX although it is called back */
+	uint64_t turn_us;     /* what its jobs may take of EX although it is called back */
+	uint64_t turn_end;    /* of that; 0: no job has begun since the grant */
 	uint64_t early_num;   /* and this Settle is answered by all */
 	enum lock_mode early; /* LOCK_EXTERNAL: granted, and counts when region_lock_counts() */
 	bool want_mark;       /* the bit is wanted or set in the page image */
@@ -225,7 +226,6 @@ struct job {              /* something that works through a region under EX */
 	uint64_t region;
 	enum job_kind kind;
 	uint64_t stripe, end; /* next stripe, and where to stop */
-	uint64_t turn_end;    /* until then it goes on although the region is called back */
 	uint32_t count;       /* of the window under way */
 	uint64_t map_num;     /* epoch number at the window's start */
 	uint32_t target;      /* REBUILD: mask of members to write */
@@ -627,6 +627,7 @@ void region_doubt(struct region *r);
 void region_test_ex(struct engine *e, struct region *r);
 void region_job_add(struct engine *e, struct job *j);
 void region_job_done(struct engine *e, struct job *j);
+bool region_yield(struct engine *e, struct region *r);
 void lock_ask(struct engine *e, uint64_t id, enum lock_mode mode, bool try_only);
 void lock_drop(struct engine *e, uint64_t id);
 bool region_foreign(const struct engine *e, uint64_t idx);

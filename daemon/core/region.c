@@ -20,8 +20,10 @@
 
 #include "msg.h"
 
-/* As long as a job has waited for EX, but no longer than this, it keeps it when it is called back:
- * else a slow cluster with busy nodes would pass the lock to and fro for one window each time. */
+/* As long as a region has waited for EX, but no longer than this, its jobs keep it when it is
+ * called back: else a slow cluster with busy nodes would pass the lock to and fro for one window
+ * each time.
+ */
 #define TURN_MAX_US 500000ull
 
 static struct list *bucket(const struct engine *e, uint64_t idx)
@@ -198,6 +200,7 @@ static void region_grant(struct engine *e, struct region *r, enum lock_mode mode
 	r->turn_us = e->now - r->asked_us;
 	if (r->turn_us > TURN_MAX_US)
 		r->turn_us = TURN_MAX_US;
+	r->turn_end = 0;
 	list_for_each(it, tmp, &r->queue) r->admit++;
 	region_kick(e, r);
 }
@@ -441,21 +444,30 @@ static bool job_may_run(struct engine *e, struct region *r, const struct job *j)
 	return dlog_marked(e, r->idx);
 }
 
+/* A grant has one turn, for all jobs together: were it one for each, a node that always has one
+ * more, as of its readers in a region in doubt, would never let others in, nor the resync. */
+static bool turn_over(const struct engine *e, const struct region *r)
+{
+	return r->called_back && r->turn_end && e->now >= r->turn_end;
+}
+
 static void region_kick_job(struct engine *e, struct region *r)
 {
 	struct job *j = list_first(&r->jobs, struct job, link);
 
 	if (r->users || r->pend != LOCK_MODE_NONE)
 		return;
-	if (r->held == LOCK_MODE_EX) {
+	if (r->held == LOCK_MODE_EX && !turn_over(e, r)) {
 		if (job_may_run(e, r, j)) {
+			if (!r->turn_end)
+				r->turn_end = e->now + r->turn_us;
 			r->running = j;
-			j->turn_end = e->now + r->turn_us;
 			window_start(e, j);
 		}
 		return;
 	}
-	if (r->held == LOCK_MODE_CW)
+	/* Let the others in, then queue again. */
+	if (r->held != LOCK_MODE_NONE)
 		region_drop(e, r);
 	region_ask(e, r, LOCK_MODE_EX, false);
 }
@@ -529,6 +541,16 @@ bool region_read_waits(struct engine *e, struct op *op)
 }
 
 /* ---- jobs ----------------------------------------------------------------------------------- */
+
+/* Between two windows of the running job; true: it has lost the region, and comes again. */
+bool region_yield(struct engine *e, struct region *r)
+{
+	if (!turn_over(e, r))
+		return false;
+	r->running = NULL;
+	region_kick(e, r);
+	return true;
+}
 
 void region_job_add(struct engine *e, struct job *j)
 {

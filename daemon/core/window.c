@@ -9,8 +9,8 @@
  *
  * A window is: read rows - compute - write the rows that changed. If the map changes, or a member
  * is lost on the way, the window is begun again (R8); nothing of it has to be undone, because each
- * of its writes is what the stripe says anyway. When the region is called back and the job has had
- * its turn, it gives it up between two windows and queues for it again.
+ * of its writes is what the stripe says anyway. When the region is called back and has had its
+ * turn, the job gives it up between two windows and queues for it again.
  *
  * With one member missing (m = 1) there is nothing to resync: the k fragments that are left are the
  * truth. The caller moves such regions to the missed set. But if that member is being rebuilt,
@@ -95,20 +95,10 @@ static void window_wait(struct engine *e, struct job *j)
 
 static void window_advance(struct engine *e, struct job *j)
 {
-	struct region *r = j->r;
-
 	recovery_window(e, j);
 	j->stripe += j->count;
-	if (!r->called_back || j->stripe >= j->end || e->now < j->turn_end) {
+	if (j->stripe >= j->end || !region_yield(e, j->r))
 		window_start(e, j);
-		return;
-	}
-	/* Let the others in, then queue again. region_kick drops the lock as it is called back. */
-	r->running = NULL;
-	r->held = LOCK_MODE_NONE;
-	r->called_back = r->ex_tested = false;
-	lock_drop(e, LOCK_ID(LOCK_KIND_REGION, r->idx));
-	region_kick(e, r);
 }
 
 static void window_written(struct engine *e, struct batch *b)

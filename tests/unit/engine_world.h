@@ -43,12 +43,15 @@ struct world {
 	bool external;         /* locks are those of a manager */
 	bool contended;        /* ... who grants them after lock_wait_us, and calls them back */
 	uint64_t lock_wait_us; /* at once */
+	uint32_t lock_never;   /* regions that somebody else keeps */
 	struct {
 		uint64_t at;
 		enum lock_mode mode;
-	} lock[8];          /* by region: what was asked for; at = 0: nothing */
-	uint64_t window_us; /* what a window of a rebuild takes */
-	uint32_t windows;   /* of these with the lock that was granted last */
+	} lock[8];            /* by region: what was asked for; at = 0: nothing */
+	uint32_t window_kind; /* KIND_REBUILD or KIND_RESYNC: these windows are counted */
+	uint64_t window_us;   /* and take so long */
+	uint32_t windows;     /* of these with the lock that was granted last */
+	uint32_t unlocks;
 	struct outq q;
 	struct record record;
 	struct event *pending; /* events that outs have led to, in order */
@@ -128,7 +131,9 @@ static inline void do_io(const struct out *o)
 		return;
 	}
 	w.counts[o->io.kind][o->io.op]++;
-	if (o->io.kind == KIND_REBUILD && o->io.op == DEV_WRITE) {
+	if (w.window_kind && o->io.kind == w.window_kind &&
+	    (o->io.kind == KIND_REBUILD ? o->io.op == DEV_WRITE
+					: o->io.op == DEV_READ && o->io.dev == 0)) {
 		w.windows++;
 		w.now += w.window_us;
 	}
@@ -178,7 +183,7 @@ static inline void locks_grant(void)
 	for (uint64_t r = 0; r < 8; r++) {
 		struct event ev = {.type = EV_LOCK_GRANTED};
 
-		if (!w.lock[r].at || w.now < w.lock[r].at)
+		if (!w.lock[r].at || w.now < w.lock[r].at || w.lock_never >> r & 1)
 			continue;
 		w.lock[r].at = 0;
 		w.windows = 0;
@@ -213,6 +218,9 @@ static inline void do_out(const struct out *o)
 		break;
 	case OUT_LOCK:
 		lock_asked(o);
+		break;
+	case OUT_UNLOCK:
+		w.unlocks++;
 		break;
 	case OUT_FENCE:
 		w.fences++;

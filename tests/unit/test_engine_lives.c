@@ -185,6 +185,60 @@ TEST(a_region_resynced_for_a_read_is_told_apart)
 	finish();
 }
 
+/*
+ * R18: its consumer always has two reads in a region that a life before left in doubt, and each has
+ * it resynced first. Whoever else wants the lock, as the resync itself on another node, gets it.
+ */
+TEST(reads_that_never_end_do_not_keep_a_region_in_doubt_from_others)
+{
+	static const struct {
+		uint32_t wait_ms, window_ms, kib;
+		uint32_t windows; /* of a turn at most */
+	} t[] = {
+	    {0, 1, 128, 1}, {0, 1, 256, 1}, {20, 10, 128, 2}, {20, 10, 256, 2}, {3000, 50, 64, 10}};
+	static uint8_t out[4096], in[2][256 << 10];
+
+	for (uint32_t i = 0; i < 5; i++) {
+		uint32_t reads = 0;
+
+		create_regions(1, 2 << 20);
+		w.external = true;
+		start();
+		run_ms(3000);
+		io(1, IO_WRITE, 0, sizeof(out), out);
+		io(2, IO_WRITE, 2 << 20, sizeof(out), out);
+		run_ms(10);
+		CHECK_EQ_U64(w.io_done[1] + w.io_done[2], 2);
+		engine_free(w.e);
+		w.contended = true;
+		w.lock_wait_us = t[i].wait_ms * 1000ull;
+		w.lock_never = 1u << 0; /* so the resync does not get to region 1 */
+		start();
+		w.window_kind = KIND_RESYNC;
+		w.window_us = t[i].window_ms * 1000ull;
+		w.unlocks = w.windows = 0;
+		w.io_done[3] = w.io_done[4] = 1;
+		for (uint32_t n = 0; w.unlocks < 8; n++) {
+			CHECK(n < 100000);
+			for (uint64_t tag = 3; tag <= 4; tag++) {
+				if (!w.io_done[tag])
+					continue;
+				CHECK_EQ_INT(w.io_err[tag], 0);
+				io(tag, IO_READ, 2 << 20, t[i].kib << 10, in[tag - 3]);
+				reads++;
+			}
+			run_event();
+			CHECK(w.windows <= t[i].windows);
+		}
+		CHECK(reads >= 4);
+		w.lock_never = 0;
+		run_ms(20000);
+		CHECK_EQ_U64(status().slots_unrecovered, 0);
+		CHECK_EQ_U64(w.io_done[3] + w.io_done[4], 2);
+		finish();
+	}
+}
+
 /* A crash while the superblocks are written leaves the proposal on some of the members. */
 TEST(two_crashes_in_the_midst_of_a_change_leave_no_member_behind)
 {

@@ -352,6 +352,7 @@ TEST(a_rebuild_keeps_a_lock_for_as_long_as_it_has_waited_for_it)
 		add.admin.uri = "mem:new";
 		w.contended = true;
 		w.lock_wait_us = t[i].wait_ms * 1000ull;
+		w.window_kind = KIND_REBUILD;
 		w.window_us = t[i].window_ms * 1000ull;
 		step(add);
 		for (uint32_t n = 0; status().map.member[1].state != MEMBER_IN_SYNC; n++) {
