@@ -147,7 +147,7 @@ bool announce_dlm(void)
 	return ops && !lock_missing(ops);
 }
 
-void announce_running(const struct announce_running *r, uint32_t count)
+void announce_running(const struct announce_running *r, uint32_t count, bool all)
 {
 	Ddraid__Announce__Running running[STORE_MAX_ARRAYS], *at[STORE_MAX_ARRAYS];
 	Ddraid__Announce__Node n = DDRAID__ANNOUNCE__NODE__INIT;
@@ -158,6 +158,7 @@ void announce_running(const struct announce_running *r, uint32_t count)
 	n.version = ANNOUNCE_VERSION;
 	n.name = state.self.name;
 	n.dlm = announce_dlm();
+	n.all = all;
 	for (uint32_t i = 0; i < count && i < STORE_MAX_ARRAYS; i++) {
 		running[i] = (Ddraid__Announce__Running)DDRAID__ANNOUNCE__RUNNING__INIT;
 		running[i].uuid.data = (uint8_t *)r[i].uuid;
@@ -225,7 +226,7 @@ static void set_here(struct announce_node *n, bool here)
 		n->since_ms = now_ms();
 	n->here = here;
 	if (!here) {
-		n->told = false;
+		n->told = n->all = false;
 		n->count = 0;
 	}
 }
@@ -288,6 +289,7 @@ static void take_node(uint32_t from, const Ddraid__Announce__Node *a)
 	if (!n)
 		return;
 	n->told = true;
+	n->all |= a->all;
 	n->count = 0;
 	n->dlm = a->dlm;
 	snprintf(n->name, sizeof(n->name), "%s", a->name);

@@ -26,6 +26,7 @@ struct announce_node {
 	uint32_t node;
 	bool here; /* its daemon is in the group */
 	bool told; /* it said what follows */
+	bool all;  /* and which arrays it knows */
 	bool dlm;  /* had what `locks = dlm` needs, when it was told */
 	char name[GROUP_NAME_BYTES];
 	uint32_t count;
@@ -58,7 +59,8 @@ void announce_array(const struct store_array *desc);
 void announce_forgotten(const struct store_forgotten *list, uint32_t count);
 /* This node has what `locks = dlm` needs, now. */
 bool announce_dlm(void);
-void announce_running(const struct announce_running *r, uint32_t count);
+/* all: this is the end of what a new view is told. */
+void announce_running(const struct announce_running *r, uint32_t count, bool all);
 const struct announce_state *announce_state(void);
 /* NULL: no such node. */
 const struct announce_node *announce_find(uint32_t node);

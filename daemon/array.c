@@ -19,9 +19,7 @@
 #include "daemon/array_int.h"
 #include "daemon/units.h"
 
-#define LEAVE_MS 5000u     /* how long the end waits for the group */
-#define STOP_LOOK_MS 5000u /* how long a stop waits to know who has the device open */
-#define STOP_AGAIN_MS 20u
+#define LEAVE_MS 5000u /* how long the end waits for the group */
 
 void array_say(const struct array *a, int priority, const char *format, ...)
 {
@@ -388,11 +386,11 @@ static bool stop_again(struct stop *s)
 	uint64_t now_us = loop_now_us(a->loop);
 
 	if (!s->until_us)
-		s->until_us = now_us + STOP_LOOK_MS * 1000ull;
+		s->until_us = now_us + DISK_LOOK_MS * 1000ull;
 	if (now_us > s->until_us || a->stop_waits)
 		return false;
 	a->stop_waits = s;
-	loop_timer_set(a->loop, &a->stop_timer, now_us + STOP_AGAIN_MS * 1000ull);
+	loop_timer_set(a->loop, &a->stop_timer, now_us + DISK_AGAIN_MS * 1000ull);
 	return true;
 }
 
@@ -679,6 +677,7 @@ static void thread_state_clear(struct array *a)
 	a->limit = (struct loop_timer){.fired = limit_fired, .arg = a};
 	a->again = (struct loop_timer){.fired = again_fired, .arg = a};
 	a->stop_timer = (struct loop_timer){.fired = stop_fired, .arg = a};
+	a->disk.detach_timer = (struct loop_timer){.fired = disk_detach_fired, .arg = a};
 	a->locks_again = (struct loop_timer){.fired = locks_again, .arg = a};
 	a->hook = (struct loop_hook){.run = pump_turn, .arg = a};
 	a->wake = (struct loop_wake){.woken = woken, .arg = a};

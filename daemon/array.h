@@ -83,6 +83,7 @@ struct array_status {
 	struct array_dev_status dev[DDR_MAX_DEVS];
 	struct front_stats front;
 	enum attach_via attach;         /* as it is to be */
+	uint32_t away_ms;               /* likewise */
 	char device[64];                /* "" = there is none (yet) */
 	char disk_why[FRONT_WHY_BYTES]; /* why not */
 	struct front_stats disk;        /* its clients are its opens */
@@ -154,7 +155,8 @@ void array_admin(struct array *a, struct array_admin *q);
 /*
  * As what it is a block device of this node from now on; ATTACH_NONE: as none. Answered when the
  * device is there, or gone. -EBUSY: it is open and force was not said, or it is there in another
- * way. What is to be kept over restarts is the caller's business.
+ * way. What is to be kept over restarts is the caller's business. One that is there already waits
+ * so long for a ddraidd from now on, if that was asked for.
  */
 struct array_attach {
 	struct task task;
@@ -163,6 +165,9 @@ struct array_attach {
 	void *arg;
 	enum attach_via via;
 	bool force;
+	bool patience;    /* away_ms was asked for */
+	uint32_t away_ms; /* or AWAY_HOLD */
+	bool there;       /* answered: the device was, and is */
 	int err;
 	char why[FRONT_WHY_BYTES];
 };

@@ -26,6 +26,26 @@
  * first map that a life goes by, before anything that it acknowledges itself can be on disk; a
  * judgement against it removes the note, so that it holds for all later lives as well.
  * A life that can't know ends what was open.
+ *
+ * What EIO means while no daemon serves (live.away_ms). The driver fails what waits, which is what
+ * no daemon was given and what a dead one was and has not answered. It is safe at any moment:
+ *
+ * - A write that failed so is old, new, or some of both by sector, as after any EIO: the dead
+ *   daemon may have sent some of it. No parity is wrong for good by that: before it sent the first
+ *   byte its mark of the region was durable, and whoever recovers the slot makes the parity true.
+ * - No later daemon writes it: a request that the driver has failed is not handed out again. So it
+ *   can't land on top of what the consumer writes there next, on this node or, having given up this
+ *   one, on another. Holding is where that has to be shown (R6, above); failing only ever leaves
+ *   less to go on with.
+ * - The dead daemon's own writes may still be on their way to the members. Nobody reads or writes
+ *   there before they can't land any more: not this node's next life, which fences the last one
+ *   first, nor another node, which must fence the departed incarnation before it is granted what
+ *   that had locked or marked (R4, R5).
+ * - A FLUSH that failed promises nothing, and one that is answered later covers what was answered
+ *   before it, in whichever life. That a file system may have dropped the pages of a write that
+ *   failed is its own rule, as with a disk that errs.
+ * - A daemon that comes back ends the failing by serving: what it takes over then has not failed,
+ *   and goes on as above. It sets away_ms each time that it serves, so a restart does not undo it.
  */
 #include <assert.h>
 #include <errno.h>
@@ -39,6 +59,7 @@
 #include <unistd.h>
 
 #include "daemon/array_int.h"
+#include "daemon/units.h"
 
 #define AGAIN_US 5000000ull  /* after a failure */
 #define BUSY_US 200000ull    /* after one that passes: an earlier daemon has not ended yet */
@@ -47,6 +68,7 @@
 #define LINKS "/dev/ddraid"
 
 static void disk_answer(struct array *a, int err, const char *why);
+static void answer(struct array *a, struct array_attach *q, int err, const char *why);
 
 /* ---- the driver ------------------------------------------------------------------------------ */
 
@@ -272,6 +294,7 @@ static void disk_failed(struct array *a, int err, const char *why)
 	}
 	if (!d->asked || (err == -EBUSY && loop_now_us(a->loop) - d->asked_us < ASKED_US))
 		return;
+	a->live.away_ms = d->undo_away_ms;
 	if (d->undo) {
 		a->live.attach = ATTACH_NONE;
 		front_drop(d);
@@ -368,6 +391,7 @@ static void disk_serve(struct array *a)
 	d->heir.ours = d->heir.judged = true;
 	pump_export(a, engine_geo(a->e), &ex);
 	ex.life = d->heir.life;
+	ex.away_ms = a->live.away_ms;
 	err = front_serve(d->front, &ex, why);
 	if (err) {
 		disk_failed(a, err, why);
@@ -474,7 +498,13 @@ int disk_stop(struct array *a, enum array_stop_how how, char why[FRONT_WHY_BYTES
 
 void disk_close(struct array *a)
 {
+	struct array_attach *q = a->disk.detach;
+
 	disk_answer(a, -ESHUTDOWN, "the array was stopped meanwhile");
+	loop_timer_clear(a->loop, &a->disk.detach_timer);
+	a->disk.detach = NULL;
+	if (q)
+		answer(a, q, -ESHUTDOWN, "the array was stopped meanwhile");
 	front_close(a->disk.front);
 	a->disk.front = NULL;
 }
@@ -504,13 +534,27 @@ static void disk_answer(struct array *a, int err, const char *why)
 		answer(a, q, err, why);
 }
 
+/* Of a device that is there. */
+static void patience_run(struct array *a, struct array_attach *q)
+{
+	char why[FRONT_WHY_BYTES] = "", text[FRONT_WHY_BYTES];
+	int err = q->patience ? front_patience(a->disk.front, q->away_ms, why) : 0;
+
+	q->there = true;
+	if (!err && q->patience)
+		a->live.away_ms = q->away_ms;
+	snprintf(text, sizeof(text), "%.240s; detach it first, and attach it anew with --away",
+		 why);
+	answer(a, q, err, err ? text : "");
+}
+
 static void attach_run(struct array *a, struct array_attach *q)
 {
 	struct disk *d = &a->disk;
 
 	front_drop(d);
 	if (a->live.attach == q->via && is_there(d)) {
-		answer(a, q, 0, "");
+		patience_run(a, q);
 		return;
 	}
 	if (d->asked || d->loading || (!a->live.attach && d->front)) {
@@ -519,11 +563,26 @@ static void attach_run(struct array *a, struct array_attach *q)
 	}
 	d->undo = a->live.attach != q->via;
 	a->live.attach = q->via;
+	d->undo_away_ms = a->live.away_ms;
+	a->live.away_ms = q->away_ms;
 	d->why[0] = '\0';
 	d->retry_us = 0;
 	d->asked = q;
 	d->asked_us = loop_now_us(a->loop);
 	disk_advance(a);
+}
+
+/* Who has the device open is being found out; the array is served meanwhile. */
+static bool detach_again(struct array *a, struct array_attach *q)
+{
+	struct disk *d = &a->disk;
+	uint64_t now_us = loop_now_us(a->loop);
+
+	if (d->detach || now_us > d->detach_until_us)
+		return false;
+	d->detach = q;
+	loop_timer_set(a->loop, &d->detach_timer, now_us + DISK_AGAIN_MS * 1000ull);
+	return true;
 }
 
 static void detach_run(struct array *a, struct array_attach *q)
@@ -533,6 +592,8 @@ static void detach_run(struct array *a, struct array_attach *q)
 	uint32_t n = disk_opens(a);
 	int err = disk_stop(a, q->force ? ARRAY_STOP_FORCED : ARRAY_STOP_ASKED, why);
 
+	if (err == -EAGAIN && detach_again(a, q))
+		return;
 	if (err && err != -EBUSY) {
 		answer(a, q, err, why);
 		return;
@@ -549,10 +610,23 @@ static void detach_run(struct array *a, struct array_attach *q)
 	}
 	disk_answer(a, -ECANCELED, "it was detached meanwhile");
 	a->live.attach = ATTACH_NONE;
+	a->live.away_ms = AWAY_HOLD;
 	d->heir.life = 0;
 	note_remove(a);
 	front_drop(d);
 	answer(a, q, 0, "");
+}
+
+void disk_detach_fired(void *arg)
+{
+	struct array *a = arg;
+	struct array_attach *q = a->disk.detach;
+
+	a->disk.detach = NULL;
+	if (a->phase >= ARRAY_PHASE_STOP)
+		answer(a, q, -ESHUTDOWN, "it does not run");
+	else
+		detach_run(a, q);
 }
 
 static void attach_task(struct task *t)
@@ -564,8 +638,11 @@ static void attach_task(struct task *t)
 		answer(a, q, -ESHUTDOWN, "it does not run");
 	else if (q->via)
 		attach_run(a, q);
-	else
+	else {
+		if (!a->disk.detach)
+			a->disk.detach_until_us = loop_now_us(a->loop) + DISK_LOOK_MS * 1000ull;
 		detach_run(a, q);
+	}
 }
 
 void array_attach(struct array *a, struct array_attach *q)
@@ -596,6 +673,7 @@ void disk_status(const struct array *a, struct array_status *st)
 	const struct disk *d = &a->disk;
 
 	st->attach = a->live.attach;
+	st->away_ms = a->live.away_ms;
 	strcpy(st->disk_why, d->why);
 	if (d->front)
 		front_stats(d->front, &st->disk);

@@ -37,6 +37,8 @@
 #define ARRAY_PUMP_BATCH 512u /* events per turn, so that descriptors are looked at */
 #define ARRAY_SEND_MAX (16u << 20) /* bytes that wait for the group to take them */
 #define ARRAY_WATCH_US 500000ull   /* how often changes are looked for */
+#define DISK_LOOK_MS 5000u /* how long a stop or detach waits to know who has the device open */
+#define DISK_AGAIN_MS 20u
 /* libcpg takes a megabyte of it for each dispatch; only what was touched is locked. */
 #define ARRAY_STACK_BYTES (8u << 20)
 
@@ -77,7 +79,11 @@ struct disk {
 	char why[FRONT_WHY_BYTES]; /* why there is no device, "" = it is not known yet */
 	struct array_attach *asked;
 	uint64_t asked_us;
+	struct array_attach *detach; /* one that waits to know who has it open */
+	uint64_t detach_until_us;
+	struct loop_timer detach_timer;
 	bool undo;               /* it was not attached before that was asked */
+	uint32_t undo_away_ms;   /* what live.away_ms was then */
 	struct ring ring, noted; /* the group's; the one that the note has */
 	/* Whose opens may go on, and what must be true for that. */
 	struct {
@@ -232,7 +238,8 @@ void disk_removed(struct array *a); /* R6 */
 /* -EBUSY: it is open, and was only asked; -EAGAIN: ask again soon; -errno: it is there still for
  * another reason. But for EBUSY, why. */
 int disk_stop(struct array *a, enum array_stop_how how, char why[FRONT_WHY_BYTES]);
-void disk_close(struct array *a); /* the thread ends */
+void disk_close(struct array *a);  /* the thread ends */
+void disk_detach_fired(void *arg); /* of disk.detach_timer */
 uint32_t disk_opens(const struct array *a);
 void disk_status(const struct array *a, struct array_status *st);
 #define DISK_FRONT_ID 1u /* in its tags; the NBD front-end's is 0 */

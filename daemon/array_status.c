@@ -196,6 +196,13 @@ static double seconds(uint64_t from_us, uint64_t to_us)
 	return from_us && to_us > from_us ? (double)(to_us - from_us) / 1e6 : 0;
 }
 
+/* Nothing can set right what this node was writing when it died: a member was missing before the
+ * resync had ended. */
+static bool may_be_garbage(const struct engine_status *st, const struct recovery *r)
+{
+	return r->read_us && r->marked && map_degraded(&st->map);
+}
+
 /* What has come to pass in a recovery since `was`. */
 static void watch_recovery(struct array *a, const struct engine_status *st,
 			   const struct recovery *r, const struct recovery *was)
@@ -211,7 +218,7 @@ static void watch_recovery(struct array *a, const struct engine_status *st,
 			  r->node, r->slot, r->marked);
 	else if (r->read_us && !was->read_us)
 		array_say(a, LOG_INFO, "node %u: it had no slot", r->node);
-	if (r->read_us && !was->read_us && r->marked && map_degraded(&st->map))
+	if (may_be_garbage(st, r) && !may_be_garbage(&a->seen, was) && !was->done_us)
 		array_say(a, LOG_WARNING,
 			  "node %u died while a member is missing: what it was writing then, in "
 			  "%" PRIu64 " marked regions, may be garbage",

@@ -86,32 +86,6 @@ const char *fence_policy_name(uint32_t policy)
 	return policy < sizeof(fences) / sizeof(fences[0]) ? fences[policy] : "?";
 }
 
-int config_time(const char *text, uint32_t *ms)
-{
-	static const struct {
-		const char *name;
-		uint32_t ms;
-	} unit[] = {{"", 1}, {"ms", 1}, {"s", 1000}, {"min", 60000}};
-	char *end;
-	uint64_t n;
-
-	if (!isdigit((unsigned char)text[0]))
-		return -EINVAL;
-	errno = 0;
-	n = strtoull(text, &end, 10);
-	while (*end == ' ')
-		end++;
-	for (size_t i = 0; i < sizeof(unit) / sizeof(unit[0]); i++) {
-		if (strcmp(end, unit[i].name) != 0)
-			continue;
-		if (errno || n > UINT32_MAX / unit[i].ms)
-			return -EINVAL;
-		*ms = (uint32_t)(n * unit[i].ms);
-		return 0;
-	}
-	return -EINVAL;
-}
-
 static int choice_find(const struct key *k, const char *value, uint32_t *index)
 {
 	for (uint32_t i = (uint32_t)k->min; i < k->choices; i++) {
@@ -172,7 +146,7 @@ static int set_number(const struct key *k, uint32_t *field, const char *value, c
 	if (k->kind == KIND_CHOICE)
 		return choice_find(k, value, field) ? bad_choice(k, value, why) : 0;
 	if (k->kind == KIND_TIME) {
-		err = config_time(value, &ms);
+		err = time_parse(value, &ms);
 		n = ms;
 	} else if (k->kind == KIND_SIZE) {
 		err = size_parse(value, &n, NULL);

@@ -66,8 +66,6 @@ int config_load(struct config *c, const char *path, char why[CONFIG_WHY_BYTES]);
 /* What config_load does at its end; for callers that have no file. */
 int config_finish(struct config *c, char why[CONFIG_WHY_BYTES]);
 
-/* Milliseconds; "1500", "1500ms", "10s", "2min". 0 or -EINVAL. */
-int config_time(const char *text, uint32_t *ms);
 /* The caller has overwritten the field of this key. */
 void config_overruled(struct config *c, const char *key, enum config_origin origin);
 /* The i-th setting: its name as "section.key", its value as text, and where that comes from.

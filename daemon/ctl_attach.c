@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "daemon/ctl.h"
+#include "daemon/units.h"
 
 struct attach_job {
 	struct task task;
@@ -19,6 +20,7 @@ struct attach_job {
 	struct known *k; /* held */
 	bool given;      /* --via */
 	enum attach_via via, was;
+	uint32_t was_away_ms;
 	int err;
 	char why[FRONT_WHY_BYTES];
 	struct array_query look;
@@ -46,7 +48,6 @@ static struct attach_job *job_new(struct ipc_req *r, struct known *k)
 	assert(j);
 	j->r = r;
 	j->k = manager_hold(k);
-	j->was = k->desc.attach;
 	j->look.arg = j->q.arg = j;
 	return j;
 }
@@ -57,7 +58,7 @@ static void attached(struct array_query *q, int err)
 {
 	struct attach_job *j = q->arg;
 	Ddraid__Ctl__Attached at = DDRAID__CTL__ATTACHED__INIT;
-	char link[DDR_NAME_BYTES + 32];
+	char link[DDR_NAME_BYTES + 32], away[UNITS_TEXT_BYTES];
 	Reply reply = REPLY_INIT;
 
 	if (err || !q->status.device[0]) {
@@ -68,6 +69,7 @@ static void attached(struct array_query *q, int err)
 	at.via = (char *)attach_via_name(j->via);
 	at.device = q->status.device;
 	at.link = link;
+	at.away = away_format(away, q->status.away_ms);
 	reply.body_case = DDRAID__CTL__REPLY__BODY_ATTACHED;
 	reply.attached = &at;
 	ipc_final(j->r, &reply);
@@ -86,9 +88,10 @@ static void attach_done(struct array_attach *q, int err, const char *why)
 		return;
 	}
 	/* A daemon that ends has it again. */
-	if (err != -ESHUTDOWN && j->was == ATTACH_NONE)
-		manager_attach(j->k, ATTACH_NONE);
-	snprintf(text, sizeof(text), "%s is not attached: %s", j->k->desc.name, why);
+	if (err != -ESHUTDOWN)
+		manager_attach(j->k, j->was, j->was_away_ms);
+	snprintf(text, sizeof(text), "%s %s: %s", j->k->desc.name,
+		 q->there ? "waits for ddraidd as long as before" : "is not attached", why);
 	job_end(j, err == -ESHUTDOWN ? -EAGAIN : err, text);
 }
 
@@ -107,7 +110,13 @@ static void attach_begin(struct task *t)
 		job_end(j, -ENODEV, "the array was forgotten meanwhile");
 		return;
 	}
-	manager_attach(j->k, j->via);
+	j->was = j->k->desc.attach;
+	j->was_away_ms = j->k->desc.away_ms;
+	if (!j->q.patience)
+		j->q.away_ms = j->was ? j->was_away_ms : AWAY_HOLD;
+	else if (j->via == ATTACH_NBD) /* whose kernel counts in seconds */
+		j->q.away_ms = (j->q.away_ms + 999) / 1000 * 1000;
+	manager_attach(j->k, j->via, j->q.away_ms);
 	j->q.done = attach_done;
 	j->q.via = j->via;
 	array_attach(j->k->array, &j->q);
@@ -137,13 +146,20 @@ void request_attach(struct ipc_req *r)
 	const Ddraid__Ctl__Attach *a = ipc_request(r)->attach;
 	struct known *k = ctl_array(r, a->array);
 	enum attach_via via = ATTACH_SHIM;
+	uint32_t away_ms = AWAY_HOLD;
 	struct attach_job *j;
+	const char *why;
 
 	if (!k)
 		return;
 	if (a->via[0] && attach_via_parse(a->via, &via)) {
 		ipc_fail(r, -EINVAL, "%.40s is no way to attach an array: shim and nbd are",
 			 a->via);
+		return;
+	}
+	if (a->away[0] && away_parse(a->away, &away_ms, &why)) {
+		ipc_fail(r, -EINVAL, "%s can't wait for ddraidd for \"%.40s\": %s", k->desc.name,
+			 a->away, why);
 		return;
 	}
 	if (k->desc.attach && a->via[0] && k->desc.attach != via) {
@@ -158,6 +174,8 @@ void request_attach(struct ipc_req *r)
 	j = job_new(r, k);
 	j->given = a->via[0] || k->desc.attach;
 	j->via = k->desc.attach ? k->desc.attach : via;
+	j->q.patience = a->away[0] != '\0';
+	j->q.away_ms = away_ms;
 	mailbox_post(&ctl_env.worker->box, &j->task, attach_choose);
 }
 
@@ -184,7 +202,7 @@ static void detach_done(struct array_attach *q, int err, const char *why)
 	if (err == -ESHUTDOWN)
 		err = attach_discard(&j->k->desc, q->force, q->why);
 	if (!err)
-		manager_attach(j->k, ATTACH_NONE);
+		manager_attach(j->k, ATTACH_NONE, AWAY_HOLD);
 	job_end(j, err, why);
 }
 

@@ -26,6 +26,7 @@
 #define OTHERS_MS 20000u    /* and on the others, beyond that */
 #define IN_USE_MS 2000u     /* `stop --all-nodes`: what others tell of their clients is that old */
 #define COUNTED_MS 5000u    /* `create`: until the cluster has told whether it is quorate */
+#define HEARD_MS 15000u     /* and until all daemons have told which arrays they know */
 #define ADMIN_AGAIN_MS 500u
 #define ADMIN_PATIENCE_MS 15000u /* how long "ask again" is asked again */
 
@@ -866,15 +867,57 @@ struct early {
 	uint64_t began_ms;
 };
 
+/*
+ * What else this daemon has to hear before it can tell whose devices are: to take a member of an
+ * array that the cluster has is refused to --force, too, and the word of quorum comes before those
+ * of arrays. False: nothing. Without a quorum nothing is made, whatever the others know.
+ */
+static bool early_waits(char text[NODES_BYTES])
+{
+	const struct announce_state *s = announce_state();
+	const struct announce_node *self = announce_find(s->self.node);
+
+	text[0] = '\0';
+	if (!s->counted) {
+		snprintf(text, NODES_BYTES, "corosync to tell whether there is a quorum");
+	} else if (s->quorate && (!self || !self->here)) {
+		snprintf(text, NODES_BYTES, "this daemon to join those of the other nodes");
+	} else if (s->quorate) {
+		for (uint32_t i = 0; !text[0] && i < s->count; i++)
+			if (s->node[i].here && !s->node[i].all)
+				snprintf(text, NODES_BYTES, "node %u to tell which arrays it knows",
+					 s->node[i].node);
+	}
+	return text[0];
+}
+
 static void early_look(void *data)
 {
 	struct early *e = data;
+	bool counted = announce_state()->counted;
+	Ddraid__Ctl__Progress p = DDRAID__CTL__PROGRESS__INIT;
+	char text[NODES_BYTES], line[NODES_BYTES + 32];
 
-	if (!announce_state()->counted && now_ms() - e->began_ms < COUNTED_MS) {
+	if (!early_waits(text)) {
+		create_begin(e->r);
+		free(e);
+		return;
+	}
+	if (now_ms() - e->began_ms < (counted ? HEARD_MS : COUNTED_MS)) {
+		snprintf(line, sizeof(line), "waiting for %s", text);
+		p.text = line;
+		ipc_progress(e->r, &p);
 		after(LOOK_MS, early_look, e);
 		return;
 	}
-	create_begin(e->r);
+	if (counted)
+		ipc_fail(
+		    e->r, -EAGAIN,
+		    "nothing is made before it is known which arrays there are: this waits for "
+		    "%s; look into the log of ddraidd there, and try again",
+		    text);
+	else
+		create_begin(e->r);
 	free(e);
 }
 

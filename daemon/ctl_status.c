@@ -457,7 +457,7 @@ static void front_end(struct status_msg *m, const struct known *k, const struct 
 static void block_device(struct status_msg *m, const struct known *k, const struct array_status *st)
 {
 	Ddraid__Ctl__FrontEnd *p;
-	char text[DDR_NAME_BYTES + 32];
+	char text[DDR_NAME_BYTES + 32], away[UNITS_TEXT_BYTES];
 
 	if (!st->attach)
 		return;
@@ -468,6 +468,7 @@ static void block_device(struct status_msg *m, const struct known *k, const stru
 	p->address = keep_text(m, text);
 	p->device = keep_text(m, st->device);
 	p->error = keep_text(m, st->disk_why);
+	p->away = keep_text(m, away_format(away, st->away_ms));
 	p->opens = st->disk.clients;
 	p->waiting = st->disk.waiting;
 	p->inflight = st->disk.inflight;

@@ -35,7 +35,7 @@ const char *daemon_warning(uint32_t i)
 static qb_loop_timer_handle dlm_timer;
 static bool dlm_told;
 
-static void tell_running(void)
+static void tell_node(bool all)
 {
 	static struct announce_running r[STORE_MAX_ARRAYS];
 	uint32_t n = 0;
@@ -50,8 +50,13 @@ static void tell_running(void)
 		r[n].kept = k->kept_clients ? k->desc.said : 0;
 		r[n++].serving = k->serving;
 	}
-	announce_running(r, n);
+	announce_running(r, n, all);
 	dlm_told = announce_dlm();
+}
+
+static void tell_running(void)
+{
+	tell_node(false);
 }
 
 /* dlm_controld may be started, or end, at any time; `create` on another node goes by what is told.
@@ -69,7 +74,6 @@ static void tell_all(void)
 	const struct store_forgotten *list;
 	uint32_t n;
 
-	tell_running();
 	list = manager_forgotten_list(&n);
 	announce_forgotten(list, n);
 	for (uint32_t i = 0; i < manager_count(); i++) {
@@ -78,6 +82,7 @@ static void tell_all(void)
 		if (!k->desc.forgotten && !k->damaged && !k->desc.guessed)
 			announce_array(&k->desc);
 	}
+	tell_node(true);
 }
 
 static void heard(const struct store_array *desc)

@@ -541,6 +541,7 @@ static void desc_take(struct store_array *known, const struct store_array *desc)
 	*known = *desc;
 	known->ran = was.ran;
 	known->attach = was.attach;
+	known->away_ms = was.away_ms;
 	for (uint32_t i = 0; i < desc->count && i < was.count; i++) {
 		bool moved = !was.guessed && strcmp(desc->agreed[i], was.agreed[i]) != 0;
 
@@ -606,11 +607,12 @@ int manager_change(struct store_array *desc, bool force)
 	return err < 0 ? err : 0;
 }
 
-void manager_attach(struct known *k, enum attach_via via)
+void manager_attach(struct known *k, enum attach_via via, uint32_t away_ms)
 {
-	if (k->desc.attach == via)
+	if (k->desc.attach == via && k->desc.away_ms == away_ms)
 		return;
 	k->desc.attach = via;
+	k->desc.away_ms = away_ms;
 	k->stored = false;
 	put(k);
 }

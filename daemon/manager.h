@@ -56,8 +56,9 @@ int manager_apply(const struct store_array *desc, bool force);
 /* A change that begins here: desc->version is made the next one, then as manager_apply, and news.
  */
 int manager_change(struct store_array *desc, bool force);
-/* As what it is a block device here is kept over restarts of this node; others are not told. */
-void manager_attach(struct known *k, enum attach_via via);
+/* As what it is a block device here, and how long that waits for a ddraidd (AWAY_HOLD: for ever),
+ * is kept over restarts of this node; others are not told. */
+void manager_attach(struct known *k, enum attach_via via, uint32_t away_ms);
 /*
  * Start or stop it on all nodes. A start is forced as in manager_start. A stop that is not forced
  * leaves it running where consumers have it open: each node decides that for itself

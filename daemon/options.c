@@ -127,7 +127,7 @@ static int value_set(const struct option *t, uint32_t *field, const char *value,
 		return 0;
 	}
 	if (t->kind == KIND_TIME) {
-		err = config_time(value, &ms);
+		err = time_parse(value, &ms);
 		n = ms;
 	} else {
 		err = number_parse(value, 0, UINT32_MAX, &n);

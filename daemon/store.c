@@ -10,9 +10,11 @@
  *	stop_forced = yes		only if it was
  *	ran = yes
  *	attach = shim			this node's: by what it is a block device; only if it is
- *	member = nbd://...		once per member, in the order of their index: this node's
- *URI agreed = nbd://...		likewise: the URI that all nodes were told option KEY =
- *VALUE		see options.h end = yes			the last line: the file is whole
+ *	away = 30s			how long that waits for a ddraidd; only if not for ever
+ *	member = nbd://...		each member, in the order of their index: this node's URI
+ *	agreed = nbd://...		likewise: the URI that all nodes were told
+ *	option KEY = VALUE		see options.h
+ *	end = yes			the last line: the file is whole
  *
  * The forgotten: a line "UUID SECONDS" each, and at last "end".
  *
@@ -168,7 +170,7 @@ void store_close(void)
 int store_put_array(const struct store_array *a, char why[STORE_WHY_BYTES])
 {
 	char name[STORE_PATH_BYTES], uuid[UUID_TEXT_BYTES], value[OPTION_VALUE_BYTES];
-	char *text = NULL;
+	char away[UNITS_TEXT_BYTES], *text = NULL;
 	const char *key;
 	size_t bytes;
 	FILE *f = open_memstream(&text, &bytes);
@@ -186,6 +188,8 @@ int store_put_array(const struct store_array *a, char why[STORE_WHY_BYTES])
 		fprintf(f, "stop_forced = yes\n");
 	if (a->attach)
 		fprintf(f, "attach = %s\n", attach_via_name(a->attach));
+	if (a->attach && a->away_ms != AWAY_HOLD)
+		fprintf(f, "away = %s\n", away_format(away, a->away_ms));
 	for (uint32_t i = 0; i < a->count; i++)
 		fprintf(f, "member = %s\n", a->uri[i]);
 	for (uint32_t i = 0; i < a->count && !a->guessed; i++)
@@ -226,6 +230,16 @@ static int take_flag(const char *value, bool *flag)
 	return *flag || !strcmp(value, "no") ? 0 : -EINVAL;
 }
 
+static int take_away(const char *value, uint32_t *ms, char *why)
+{
+	const char *because;
+	int err = away_parse(value, ms, &because);
+
+	if (err)
+		snprintf(why, OPTION_WHY_BYTES, "%s", because);
+	return err;
+}
+
 static uint32_t agreed_count(const struct store_array *a)
 {
 	uint32_t n = 0;
@@ -264,6 +278,8 @@ static int take_key(struct store_array *a, const char *key, const char *value, c
 		return take_flag(value, &a->ran);
 	if (!strcmp(key, "attach"))
 		return attach_via_parse(value, &a->attach);
+	if (!strcmp(key, "away"))
+		return take_away(value, &a->away_ms, why);
 	if (!strcmp(key, "end"))
 		return take_flag(value, &end);
 	if (!strncmp(key, "option ", 7))

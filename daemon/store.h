@@ -48,6 +48,7 @@ struct store_array {
 	bool ran;         /* was started on this node: there must be a record */
 	bool guessed;     /* its file has no `agreed`, which is what this node has. Not written */
 	enum attach_via attach; /* on this node; told nobody */
+	uint32_t away_ms;       /* likewise: how long that waits for a ddraidd, or AWAY_HOLD */
 	uint32_t count;
 	/* By index of the member: where this node reaches it, and where the cluster says it is.
 	 * They differ if somebody gave this node a URI of its own. Only the second is told to

@@ -92,6 +92,57 @@ int number_parse(const char *text, uint64_t min, uint64_t max, uint64_t *value)
 	return 0;
 }
 
+int time_parse(const char *text, uint32_t *ms)
+{
+	static const struct {
+		const char *name;
+		uint32_t ms;
+	} unit[] = {{"", 1}, {"ms", 1}, {"s", 1000}, {"min", 60000}};
+	uint64_t n;
+
+	if (digits_parse(&text, &n))
+		return -EINVAL;
+	while (*text == ' ')
+		text++;
+	for (size_t i = 0; i < sizeof(unit) / sizeof(unit[0]); i++) {
+		if (strcmp(text, unit[i].name) != 0)
+			continue;
+		if (n > UINT32_MAX / unit[i].ms)
+			return -EINVAL;
+		*ms = (uint32_t)(n * unit[i].ms);
+		return 0;
+	}
+	return -EINVAL;
+}
+
+int away_parse(const char *text, uint32_t *ms, const char **why)
+{
+	uint32_t v;
+
+	if (!strcmp(text, "hold")) {
+		*ms = AWAY_HOLD;
+		return 0;
+	}
+	_Static_assert(AWAY_MIN_MS == 1000 && AWAY_MAX_MS == 1440 * 60000, "as the sentence says");
+	if (time_parse(text, &v) || v < AWAY_MIN_MS || v > AWAY_MAX_MS)
+		return refuse(why, -EINVAL,
+			      "use hold (for ever), or a time from 1s to 1440min; the units are ms "
+			      "(or none), s and min");
+	*ms = v;
+	return 0;
+}
+
+char *away_format(char text[UNITS_TEXT_BYTES], uint32_t ms)
+{
+	if (ms == AWAY_HOLD)
+		snprintf(text, UNITS_TEXT_BYTES, "hold");
+	else if (ms % 1000)
+		snprintf(text, UNITS_TEXT_BYTES, "%" PRIu32 "ms", ms);
+	else
+		snprintf(text, UNITS_TEXT_BYTES, "%" PRIu32 "s", ms / 1000);
+	return text;
+}
+
 char *size_format(char text[UNITS_TEXT_BYTES], uint64_t bytes)
 {
 	uint32_t unit = 0;

@@ -24,6 +24,18 @@ int size_parse(const char *text, uint64_t *bytes, const char **why);
 /* A decimal number from min to max and nothing else. 0 or -EINVAL. */
 int number_parse(const char *text, uint64_t min, uint64_t max, uint64_t *value);
 
+/* Milliseconds; "1500", "1500ms", "10s", "2min". 0 or -EINVAL. */
+int time_parse(const char *text, uint32_t *ms);
+
+/* How long who has a block device open waits for a ddraidd that does not run, in ms. */
+#define AWAY_HOLD 0u /* for ever */
+#define AWAY_MIN_MS 1000u
+#define AWAY_MAX_MS 86400000u
+/* "hold", or a time within these bounds. 0, or -EINVAL and *why as above. */
+int away_parse(const char *text, uint32_t *ms, const char **why);
+/* "hold", "30s", "1500ms": what away_parse takes. Returns text. */
+char *away_format(char text[UNITS_TEXT_BYTES], uint32_t ms);
+
 /* "512 bytes", "64 KiB", "23.4 GiB". Returns text. */
 char *size_format(char text[UNITS_TEXT_BYTES], uint64_t bytes);
 /* "0.3 s", "12 s", "4 min 10 s", "3 h 20 min", "5 d 2 h". Returns text. */

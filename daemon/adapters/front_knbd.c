@@ -21,6 +21,12 @@
  * request timeout; of a single one with no such timeout it only says so in its log. An array may
  * hold requests for longer.
  *
+ * away_ms is the kernel's dead connection timeout, in seconds, rounded up. Each request that finds
+ * no connection waits so long; when the first has, the rest fails at once, until there is a
+ * connection again. What was sent on the old one is no part of this: it waits until it can be sent
+ * again, or the device is disconnected. To have that fail as well takes a request timeout, see
+ * above.
+ *
  * The kernel does not tell who has the device open. front_remove looks for who that may be
  * (dev_open.h). One that opens it in that very moment finds it gone.
  */
@@ -45,16 +51,16 @@
 #include "daemon/ports/front.h"
 
 #define ID_BYTES (64 + DDR_NAME_BYTES)
-/* How long the kernel waits for a new connection: until there is one. Its timer takes no more. */
-#define AWAY_S (365u * 86400u)
+/* How long the kernel waits for a new connection, for ever: its timer takes no more. */
+#define HOLD_S (365u * 86400u)
 /* Of NBD's protocol: there are flags; flush, FUA and trim are known. The client of 6.1 has no
  * write-zeroes. */
 #define SERVER_FLAGS (1u << 0 | 1u << 2 | 1u << 3 | 1u << 5)
 #define IO_TIMEOUT_MS 10000u
 #define BUFFER_BYTES (1 << 20) /* of the sockets */
-/* So long the engine's thread waits for who has it open; it asks again. */
-#define LOOK_MS 20u
-#define LOOK_DISCARD_MS 1000u /* whoever discards does not */
+/* So long whoever discards waits for who has it open. The engine's thread does not: it asks again.
+ */
+#define LOOK_DISCARD_MS 1000u
 
 enum knbd_state { KNBD_SHUT, KNBD_SERVING, KNBD_HELD };
 
@@ -215,6 +221,11 @@ nla_put_failure:
 	assert(!"one page holds it");
 }
 
+static uint64_t away_s(uint32_t away_ms)
+{
+	return away_ms ? (away_ms + 999ull) / 1000 : HOLD_S;
+}
+
 static int connect_new(struct front_knbd *f, const struct front_export *ex, int fd)
 {
 	struct nl_msg *m = message_new(f, NBD_CMD_CONNECT);
@@ -224,7 +235,7 @@ static int connect_new(struct front_knbd *f, const struct front_export *ex, int 
 	NLA_PUT_U64(m, NBD_ATTR_SIZE_BYTES, ex->size_bytes);
 	NLA_PUT_U64(m, NBD_ATTR_BLOCK_SIZE_BYTES, front_block_bytes(ex));
 	NLA_PUT_U64(m, NBD_ATTR_SERVER_FLAGS, SERVER_FLAGS);
-	NLA_PUT_U64(m, NBD_ATTR_DEAD_CONN_TIMEOUT, AWAY_S);
+	NLA_PUT_U64(m, NBD_ATTR_DEAD_CONN_TIMEOUT, away_s(ex->away_ms));
 	NLA_PUT_STRING(m, NBD_ATTR_BACKEND_IDENTIFIER, f->id);
 	put_socket(m, fd);
 	err = message_send(f, m, &index);
@@ -235,13 +246,16 @@ nla_put_failure:
 	return -ENOMEM;
 }
 
-static int connect_again(struct front_knbd *f, int fd)
+/* fd -1: the connection stays. */
+static int reconfigure(struct front_knbd *f, uint32_t away_ms, int fd)
 {
 	struct nl_msg *m = message_new(f, NBD_CMD_RECONFIGURE);
 
 	NLA_PUT_U32(m, NBD_ATTR_INDEX, f->index);
+	NLA_PUT_U64(m, NBD_ATTR_DEAD_CONN_TIMEOUT, away_s(away_ms));
 	NLA_PUT_STRING(m, NBD_ATTR_BACKEND_IDENTIFIER, f->id);
-	put_socket(m, fd);
+	if (fd >= 0)
+		put_socket(m, fd);
 	return message_send(f, m, NULL);
 nla_put_failure:
 	assert(!"one page holds it");
@@ -357,7 +371,7 @@ static int device_take(struct front_knbd *f, const struct front_export *ex, char
 	int fd = -1, err = client_make(f, &fd);
 
 	if (!err) {
-		err = heir ? connect_again(f, fd) : connect_new(f, ex, fd);
+		err = heir ? reconfigure(f, ex->away_ms, fd) : connect_new(f, ex, fd);
 		if (err && heir) { /* somebody has disconnected it */
 			heir = false;
 			err = connect_new(f, ex, fd);
@@ -464,7 +478,7 @@ static void front_knbd_reset(struct front *front)
 static int front_knbd_remove(struct front *front)
 {
 	struct front_knbd *f = knbd_of(front);
-	int err = f->state == KNBD_SHUT ? 0 : dev_open_look(f->device, LOOK_MS);
+	int err = f->state == KNBD_SHUT ? 0 : dev_open_look(f->device, 0);
 
 	if (!err)
 		front_knbd_reset(front);
@@ -498,6 +512,17 @@ static const char *front_knbd_device(const struct front *front)
 	const struct front_knbd *f = (const struct front_knbd *)(const void *)front;
 
 	return f->state == KNBD_SERVING ? f->device : NULL;
+}
+
+static int front_knbd_patience(struct front *front, uint32_t away_ms, char *why)
+{
+	struct front_knbd *f = knbd_of(front);
+	int err = reconfigure(f, away_ms, -1);
+
+	if (err)
+		snprintf(why, FRONT_WHY_BYTES, "the kernel's NBD client takes no other time: %s",
+			 strerror(-err));
+	return err;
 }
 
 static bool netlink_open(struct front_knbd *f)
@@ -575,6 +600,7 @@ static struct front_ops knbd_ops = {
     .stats = front_knbd_stats,
     .remove = front_knbd_remove,
     .device = front_knbd_device,
+    .patience = front_knbd_patience,
     .discard = front_knbd_discard,
 };
 FRONT_REGISTER(knbd_ops)

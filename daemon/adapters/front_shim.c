@@ -509,6 +509,7 @@ static int shim_attach(struct front_shim *f, const struct front_export *ex, char
 	    .io_max = DDRAID_IO_MAX,
 	    .zeroes_max = DDR_MAX_FRONT_IO_BYTES,
 	    .depth = SHIM_DEPTH,
+	    .away_ms = ex->away_ms,
 	    .size = ex->size_bytes,
 	    .cookie = ex->life,
 	};
@@ -664,6 +665,25 @@ static const char *front_shim_device(const struct front *front)
 	return f->state == SHIM_SHUT ? NULL : f->device;
 }
 
+/* By sysfs, because ATTACH is for a session without a disk: a session that began anew for it would
+ * hand out again what this one has. */
+static int front_shim_patience(struct front *front, uint32_t away_ms, char *why)
+{
+	struct front_shim *f = shim_of(front);
+	char path[80];
+	int fd, err = 0;
+
+	snprintf(path, sizeof(path), "/sys/block/%s/ddraid/away_ms", f->device + strlen("/dev/"));
+	fd = open(path, O_WRONLY | O_CLOEXEC);
+	if (fd < 0 || dprintf(fd, "%u", away_ms) < 0)
+		err = -errno;
+	if (fd >= 0)
+		close(fd);
+	if (err)
+		snprintf(why, FRONT_WHY_BYTES, "%s can't be written: %s", path, strerror(-err));
+	return err;
+}
+
 static int discard(int fd, const char *name, const uint8_t uuid[DDR_UUID_BYTES], bool force,
 		   char *why)
 {
@@ -768,6 +788,7 @@ static struct front_ops shim_ops = {
     .stats = front_shim_stats,
     .remove = front_shim_remove,
     .device = front_shim_device,
+    .patience = front_shim_patience,
     .discard = front_shim_discard,
 };
 FRONT_REGISTER(shim_ops)

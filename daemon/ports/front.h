@@ -34,7 +34,9 @@
 #ifndef DDRAID_PORTS_FRONT_H
 #define DDRAID_PORTS_FRONT_H
 
+#include <errno.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "daemon/core/limits.h"
 #include "daemon/ports/loop.h"
@@ -98,6 +100,9 @@ struct front_export {
 	 * under another end before anybody is let in, as by front_reset (R6).
 	 */
 	uint64_t life;
+	/* Likewise: how long they wait for a daemon before their requests fail with EIO, until one
+	 * serves them again; 0: for ever. */
+	uint32_t away_ms;
 };
 
 static inline uint32_t front_block_bytes(const struct front_export *ex)
@@ -146,6 +151,7 @@ struct front_ops {
 	uint32_t (*clients)(const struct front *f, struct front_client *list, uint32_t room);
 	int (*remove)(struct front *f);
 	const char *(*device)(const struct front *f);
+	int (*patience)(struct front *f, uint32_t away_ms, char *why);
 	/*
 	 * For what outlived a daemon and has no front-end that serves it: the array does not run,
 	 * or can't. Ends it, as front_reset (force) or front_remove. 0 also if there is nothing;
@@ -222,6 +228,16 @@ static inline int front_remove(struct front *f)
 static inline const char *front_device(const struct front *f)
 {
 	return f->ops->device ? f->ops->device(f) : NULL;
+}
+
+/* Another front_export.away_ms, of one that serves; nothing is interrupted. 0, or -errno with a
+ * sentence in why: nothing has changed, and the next front_serve would do it. */
+static inline int front_patience(struct front *f, uint32_t away_ms, char *why)
+{
+	if (f->ops->patience)
+		return f->ops->patience(f, away_ms, why);
+	snprintf(why, FRONT_WHY_BYTES, "it can't be told while it serves");
+	return -EOPNOTSUPP;
 }
 
 /* After a reset, inflight 0 means that the sink has no buffer of this front-end any more. */

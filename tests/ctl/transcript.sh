@@ -283,17 +283,29 @@ new "attach, as JSON, by one way"
 reply 'final: true attached { via: "nbd" device: "/dev/nbd3" link: "/dev/ddraid/vol0" }'
 run attach vol0 --via nbd --json
 
+new "attach that is not to wait for ever"
+reply 'final: true attached { via: "shim" device: "/dev/ddraid0" link: "/dev/ddraid/vol0" away: "30s" }'
+run attach vol0 --away 30s
+
+new "attach that is to wait for ever again, as JSON"
+reply 'final: true attached { via: "shim" device: "/dev/ddraid0" link: "/dev/ddraid/vol0" away: "hold" }'
+run attach vol0 --away=hold --json
+
+new "attach by an older ddraidd that can't wait less"
+reply 'final: true attached { via: "shim" device: "/dev/ddraid0" link: "/dev/ddraid/vol0" }'
+run attach vol0 --away 1500ms
+
 new "attach is refused"
 reply 'final: true err: -95 error: "vol0 is not attached: the kernel has no driver ddraid"'
 run attach vol0 --via=shim
 
 new "status of block devices"
-reply "status { $rebuilding front_end { kind: \"shim\" address: \"/dev/ddraid/vol1\" device: \"/dev/ddraid0\" opens: 1 inflight: 12 waiting: 3 } }"
-reply 'final: true status { name: "vol2" state: ARRAY_ACTIVE front_end { kind: "nbd" address: "nbd://x" } front_end { kind: "nbd device" address: "/dev/ddraid/vol2" error: "the kernel has no driver nbd" } }'
+reply "status { $rebuilding front_end { kind: \"shim\" address: \"/dev/ddraid/vol1\" device: \"/dev/ddraid0\" opens: 1 inflight: 12 waiting: 3 away: \"30s\" } }"
+reply 'final: true status { name: "vol2" state: ARRAY_ACTIVE front_end { kind: "nbd" address: "nbd://x" } front_end { kind: "nbd device" address: "/dev/ddraid/vol2" error: "the kernel has no driver nbd" away: "hold" } }'
 run status
 
 new "status of a block device, as JSON"
-reply 'final: true status { name: "vol2" state: ARRAY_ACTIVE front_end { kind: "shim" address: "/dev/ddraid/vol2" device: "/dev/ddraid7" opens: 2 } }'
+reply 'final: true status { name: "vol2" state: ARRAY_ACTIVE front_end { kind: "shim" address: "/dev/ddraid/vol2" device: "/dev/ddraid7" opens: 2 away: "90s" } }'
 run status --json
 
 new "detach"
@@ -415,6 +427,10 @@ no_daemon get
 no_daemon attach
 no_daemon attach vol0 --via
 no_daemon attach vol0 --via floppy
+no_daemon attach vol0 --away
+no_daemon attach vol0 --away soon
+no_daemon attach vol0 --away 999ms
+no_daemon attach vol0 --away 1441min
 no_daemon attach vol0 vol1
 no_daemon attach vol0 --force
 no_daemon detach vol0 --via nbd

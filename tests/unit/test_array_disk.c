@@ -29,7 +29,8 @@ static struct {
 	unsigned ended; /* opens that failed */
 	unsigned opens;
 	unsigned discards;
-	int discard_err, remove_err;
+	int discard_err, remove_err, patience_err;
+	uint32_t away_ms;
 } fake;
 
 static struct front_ops fake_ops;
@@ -52,6 +53,7 @@ static int fake_serve(struct front *f, const struct front_export *ex, char *why)
 	if (fake.life && fake.life != ex->life)
 		fake.ended++;
 	fake.life = ex->life;
+	fake.away_ms = ex->away_ms;
 	fake.serving = true;
 	return 0;
 }
@@ -110,6 +112,17 @@ static const char *fake_device(const struct front *f)
 	return fake.serving ? device : NULL;
 }
 
+static int fake_patience(struct front *f, uint32_t away_ms, char *why)
+{
+	(void)f;
+	CHECK(fake.serving);
+	if (fake.patience_err)
+		snprintf(why, FRONT_WHY_BYTES, "it takes no other time");
+	else
+		fake.away_ms = away_ms;
+	return fake.patience_err;
+}
+
 static struct front_ops fake_ops = {
     .name = "shim",
     .open = fake_open,
@@ -121,6 +134,7 @@ static struct front_ops fake_ops = {
     .stats = fake_stats,
     .remove = fake_remove,
     .device = fake_device,
+    .patience = fake_patience,
 };
 FRONT_REGISTER(fake_ops)
 
@@ -585,26 +599,88 @@ TEST(a_device_without_a_note_is_ended_by_who_finds_it)
 }
 
 static int attach_err;
+static char attach_why[FRONT_WHY_BYTES];
 
 static void attach_done(struct array_attach *q, int err, const char *why)
 {
 	(void)q;
-	(void)why;
+	snprintf(attach_why, sizeof(attach_why), "%s", why);
 	attach_err = err;
 }
 
-static void ask(enum attach_via via, bool force)
+static void answered(void)
 {
-	struct array_attach q = {.via = via, .force = force, .done = attach_done};
-
-	attach_err = 1;
-	array_attach(a, &q);
 	for (int i = 0; i < 4; i++) {
 		while (mailbox_run(&worker.box) | mailbox_run(&a->box) | mailbox_run(&main_box))
 			;
 		disk_advance(a);
 	}
+}
+
+static void ask_for(struct array_attach q)
+{
+	q.done = attach_done;
+	attach_err = 1;
+	array_attach(a, &q);
+	answered();
 	CHECK(attach_err <= 0);
+}
+
+static void ask(enum attach_via via, bool force)
+{
+	ask_for((struct array_attach){.via = via, .force = force});
+}
+
+static void ask_patience(uint32_t away_ms)
+{
+	ask_for((struct array_attach){.via = ATTACH_SHIM, .patience = true, .away_ms = away_ms});
+}
+
+TEST(how_long_it_waits_is_told_to_what_is_there_and_at_each_serve)
+{
+	first_life();
+	CHECK_EQ_U64(fake.away_ms, 0);
+	ask_patience(30000);
+	CHECK_EQ_INT(attach_err, 0);
+	CHECK_EQ_U64(fake.away_ms, 30000);
+	ask(ATTACH_SHIM, false);
+	CHECK_EQ_INT(attach_err, 0);
+	CHECK_EQ_U64(fake.away_ms, 30000);
+	fake.lost = true;
+	fake.serving = false;
+	fake.away_ms = 0; /* an operator's own doing */
+	a->disk.retry_us = 0;
+	disk_advance(a);
+	CHECK(fake.serving);
+	CHECK_EQ_U64(fake.away_ms, 30000);
+	ask_patience(0);
+	CHECK_EQ_INT(attach_err, 0);
+	CHECK_EQ_U64(fake.away_ms, 0);
+	CHECK_EQ_U64(a->live.away_ms, 0);
+	killed();
+	life_of(101, true, (struct epoch){5, 1});
+	a->live.away_ms = 7000; /* as it was kept */
+	ring(7);
+	map_is(5, 1);
+	serves();
+	CHECK_EQ_U64(fake.away_ms, 7000);
+	ask(ATTACH_NONE, false);
+	CHECK_EQ_U64(a->live.away_ms, 0);
+	end();
+}
+
+TEST(a_time_that_it_does_not_take_changes_nothing)
+{
+	first_life();
+	ask_patience(30000);
+	fake.patience_err = -EIO;
+	ask_patience(40000);
+	CHECK_EQ_INT(attach_err, -EIO);
+	CHECK(strstr(attach_why, "it takes no other time; detach it first"));
+	CHECK(fake.serving && a->live.attach == ATTACH_SHIM);
+	CHECK_EQ_U64(fake.away_ms, 30000);
+	CHECK_EQ_U64(a->live.away_ms, 30000);
+	end();
 }
 
 /* Its incarnation is the one before and 1, and so was once the name of a second device. */
@@ -674,18 +750,82 @@ TEST(a_device_that_can_not_be_ended_is_not_detached)
 	end();
 }
 
+static struct array_attach detach_q;
+
+/* A detach that has to wait; it is not answered. */
+static void detach_waits(void)
+{
+	detach_q = (struct array_attach){.via = ATTACH_NONE, .done = attach_done};
+	fake.remove_err = -EAGAIN;
+	attach_err = 1;
+	array_attach(a, &detach_q);
+	answered();
+	CHECK_EQ_INT(attach_err, 1);
+	CHECK(a->disk.detach == &detach_q);
+}
+
+/* Its time has come. */
+static void detach_fires(void)
+{
+	loop_timer_clear(a->loop, &a->disk.detach_timer);
+	disk_detach_fired(a);
+	answered();
+}
+
 TEST(what_is_not_known_yet_changes_nothing)
 {
 	first_life();
 	fake.remove_err = -EAGAIN;
 	CHECK_EQ_INT(disk_stop(a, ARRAY_STOP_ASKED, because), -EAGAIN);
 	CHECK(fake.serving && note_there());
-	ask(ATTACH_NONE, false);
+	detach_waits();
+	CHECK(fake.serving && note_there() && a->live.attach == ATTACH_SHIM);
+	detach_fires();
+	CHECK_EQ_INT(attach_err, 1);
+	a->disk.detach_until_us = 0;
+	detach_fires();
 	CHECK_EQ_INT(attach_err, -EAGAIN);
+	CHECK(strstr(attach_why, "who has it open is not known yet"));
 	CHECK(fake.serving && note_there() && a->live.attach == ATTACH_SHIM);
 	fake.remove_err = 0;
 	ask(ATTACH_NONE, false);
 	CHECK_EQ_INT(attach_err, 0);
 	CHECK(!fake.serving && !note_there());
+	end();
+}
+
+TEST(a_detach_waits_until_it_is_known_who_has_it_open)
+{
+	first_life();
+	detach_waits();
+	ask(ATTACH_NONE, false); /* a second one meanwhile */
+	CHECK_EQ_INT(attach_err, -EAGAIN);
+	fake.remove_err = 0;
+	fake.opens = 1;
+	detach_fires();
+	CHECK_EQ_INT(attach_err, -EBUSY);
+	CHECK(fake.serving && note_there() && a->live.attach == ATTACH_SHIM);
+	detach_waits();
+	fake.remove_err = 0;
+	fake.opens = 0;
+	detach_fires();
+	CHECK_EQ_INT(attach_err, 0);
+	CHECK(!fake.serving && !note_there() && a->live.attach == ATTACH_NONE);
+	end();
+}
+
+TEST(a_detach_that_waits_is_answered_when_the_array_stops)
+{
+	first_life();
+	detach_waits();
+	a->phase = ARRAY_PHASE_STOP;
+	detach_fires();
+	CHECK_EQ_INT(attach_err, -ESHUTDOWN);
+	a->phase = ARRAY_PHASE_RUN;
+	detach_waits();
+	disk_close(a);
+	answered();
+	CHECK_EQ_INT(attach_err, -ESHUTDOWN);
+	CHECK(!a->disk.detach);
 	end();
 }

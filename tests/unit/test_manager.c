@@ -16,6 +16,7 @@
 #include "daemon/daemon.h"
 #include "daemon/forgotten.h"
 #include "daemon/log.h"
+#include "daemon/units.h"
 #include "tests/lib/test.h"
 
 /* ---- what is not here ----------------------------------------------------------------------- */
@@ -207,6 +208,17 @@ static bool file_there(const char *name)
 
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
 	return access(path, F_OK) == 0;
+}
+
+static bool file_has(const char *name, const char *part)
+{
+	char path[128], text[4096] = "";
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	f = fopen(path, "r");
+	CHECK(f && fread(text, 1, sizeof(text) - 1, f) > 0 && !fclose(f));
+	return strstr(text, part) != NULL;
 }
 
 static void file_write(const char *name, const char *text)
@@ -769,7 +781,7 @@ static void attach_it(void)
 	CHECK_EQ_INT(manager_change(&d, false), 0);
 	settle();
 	told_count = 0;
-	manager_attach(manager_find("vol0", false), ATTACH_SHIM);
+	manager_attach(manager_find("vol0", false), ATTACH_SHIM, 30000);
 	CHECK_EQ_INT((int)told_count, 0);
 }
 
@@ -786,6 +798,15 @@ static void still_attached_after_news(void)
 	CHECK_EQ_INT(manager_apply(&d, false), 1);
 	CHECK_EQ_U64(k->desc.version, 9);
 	CHECK_EQ_INT((int)k->desc.attach, ATTACH_SHIM);
+	CHECK_EQ_U64(k->desc.away_ms, 30000);
+}
+
+static void waits_for_ever(void)
+{
+	struct known *k = manager_find("vol0", false);
+
+	CHECK_EQ_U64(k->desc.away_ms, 30000);
+	manager_attach(k, ATTACH_SHIM, AWAY_HOLD);
 }
 
 static void detach_it(void)
@@ -793,8 +814,9 @@ static void detach_it(void)
 	struct known *k = manager_find("vol0", false);
 
 	CHECK_EQ_INT((int)k->desc.attach, ATTACH_SHIM);
+	CHECK_EQ_U64(k->desc.away_ms, AWAY_HOLD);
 	CHECK_EQ_U64(k->desc.version, 9);
-	manager_attach(k, ATTACH_NONE);
+	manager_attach(k, ATTACH_NONE, AWAY_HOLD);
 }
 
 static void not_attached(void)
@@ -807,6 +829,9 @@ TEST(an_attach_is_this_nodes_own_and_kept_over_restarts)
 	fresh_dir();
 	life(attach_it);
 	life(still_attached_after_news);
+	CHECK(file_has("vol0.array", "attach = shim\naway = 30s\n"));
+	life(waits_for_ever);
+	CHECK(!file_has("vol0.array", "away"));
 	life(detach_it);
 	life(not_attached);
 	remove_dir();
@@ -824,6 +849,52 @@ TEST(an_attach_that_nobody_knows_is_damage)
 		   "version = 1\nname = vol0\nuuid = 00000000-0000-0000-0000-000000000001\n"
 		   "started = no\nran = no\nattach = floppy\nmember = /dev/a\nend = yes\n");
 	life(damaged_by_its_attach);
+	remove_dir();
+}
+
+static void file_of_an_attach(const char *away)
+{
+	char text[400];
+
+	snprintf(text, sizeof(text),
+		 "version = 1\nname = vol0\nuuid = 00000000-0000-0000-0000-000000000001\n"
+		 "started = no\nran = no\nattach = shim\n%smember = /dev/a\nend = yes\n",
+		 away);
+	file_write("vol0.array", text);
+}
+
+static void waits_90_s(void)
+{
+	CHECK_EQ_U64(manager_find("vol0", false)->desc.away_ms, 90000);
+}
+
+static void holds_without_a_word(void)
+{
+	CHECK_EQ_INT((int)manager_find("vol0", false)->desc.attach, ATTACH_SHIM);
+	CHECK_EQ_U64(manager_find("vol0", false)->desc.away_ms, AWAY_HOLD);
+}
+
+static void damaged_by_its_time(void)
+{
+	struct known *k = manager_find("vol0", false);
+
+	CHECK(k->damaged && strstr(k->error, "line 7, away, is not understood: use hold"));
+	CHECK(strstr(k->error, "from 1s to 1440min"));
+}
+
+TEST(how_long_an_attach_waits_is_read_within_its_bounds)
+{
+	fresh_dir();
+	file_of_an_attach("away = 90s\n");
+	life(waits_90_s);
+	file_of_an_attach("away = hold\n");
+	life(holds_without_a_word);
+	file_of_an_attach(""); /* as all were, once */
+	life(holds_without_a_word);
+	file_of_an_attach("away = 2 days\n");
+	life(damaged_by_its_time);
+	file_of_an_attach("away = 1ms\n");
+	life(damaged_by_its_time);
 	remove_dir();
 }
 

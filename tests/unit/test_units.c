@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include <errno.h>
+#include <string.h>
 
 #include "daemon/units.h"
 #include "tests/lib/test.h"
@@ -115,6 +116,64 @@ TEST(times_are_printed_in_two_units)
 	time_reads(250000, "4 min 10 s");
 	time_reads(12000000, "3 h 20 min");
 	time_reads(UINT64_MAX, "213503982334 d 14 h");
+}
+
+static void time_is(const char *text, uint32_t want)
+{
+	uint32_t got = ~want;
+
+	CHECK_MSG(time_parse(text, &got) == 0, "%s", text);
+	CHECK_EQ_U64(got, want);
+}
+
+TEST(times_have_units_or_are_milliseconds)
+{
+	static const char *const bad[] = {"",     " ",        "-1",         "+1",  " 1",
+					  "1.5s", "s",        "1 h",        "10S", "1s ",
+					  "1sec", "71583min", "4294967296", "0x1"};
+	uint32_t ms = 4711;
+
+	time_is("0", 0);
+	time_is("1500", 1500);
+	time_is("1500ms", 1500);
+	time_is("10s", 10000);
+	time_is("10 s", 10000);
+	time_is("2min", 120000);
+	time_is("4294967295", UINT32_MAX);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		CHECK_MSG(time_parse(bad[i], &ms) == -EINVAL && ms == 4711, "%s", bad[i]);
+}
+
+static void away_is(const char *text, uint32_t want, const char *printed)
+{
+	char out[UNITS_TEXT_BYTES];
+	uint32_t got = ~want;
+
+	CHECK_MSG(away_parse(text, &got, NULL) == 0, "%s", text);
+	CHECK_EQ_U64(got, want);
+	CHECK_EQ_STR(away_format(out, got), printed);
+	CHECK(away_parse(out, &got, NULL) == 0 && got == want);
+}
+
+TEST(who_waits_for_ddraidd_does_so_for_ever_or_within_bounds)
+{
+	static const char *const bad[] = {"",      "0",       "0s",         "999",  "999ms", "Hold",
+					  "hold ", "1441min", "86400001ms", "30 m", "-1s",   "eio"};
+	const char *why;
+	uint32_t ms = 4711;
+
+	away_is("hold", AWAY_HOLD, "hold");
+	away_is("1s", AWAY_MIN_MS, "1s");
+	away_is("1000", 1000, "1s");
+	away_is("1001", 1001, "1001ms");
+	away_is("1500ms", 1500, "1500ms");
+	away_is("2min", 120000, "120s");
+	away_is("1440min", AWAY_MAX_MS, "86400s");
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		why = NULL;
+		CHECK_MSG(away_parse(bad[i], &ms, &why) == -EINVAL && ms == 4711, "%s", bad[i]);
+		CHECK(why && strstr(why, "from 1s to 1440min"));
+	}
 }
 
 TEST(names_are_safe_in_paths_and_uris)

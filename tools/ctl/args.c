@@ -49,7 +49,7 @@ static const struct {
 		 "put a new device in a member's place and rebuild onto it"},
     [CMD_READD] = {"re-add", 2, 2, "re-add NAME MEMBER [--wait]",
 		   "take a member back with what it missed"},
-    [CMD_ATTACH] = {"attach", 1, 1, "attach NAME [--via shim|nbd] [--json]",
+    [CMD_ATTACH] = {"attach", 1, 1, "attach NAME [--via shim|nbd] [--away hold|TIME] [--json]",
 		    "make the array a block device of this node, now and after each start"},
     [CMD_DETACH] = {"detach", 1, 1, "detach NAME [--force]",
 		    "take that block device away, if nobody has it open"},
@@ -157,6 +157,14 @@ static int set_via(struct args *a, char *value, const char **why)
 	return 0;
 }
 
+static int set_away(struct args *a, char *value, const char **why)
+{
+	uint32_t ms;
+
+	a->away = value;
+	return away_parse(value, &ms, why);
+}
+
 static int set_ipc(struct args *a, char *value, const char **why)
 {
 	if (array_name_check(value, NULL))
@@ -178,6 +186,7 @@ static const struct option options[] = {
     {"force", FORCES, FLAG(force)},
     {"all-nodes", BIT(CMD_START) | BIT(CMD_STOP), FLAG(all_nodes)},
     {"via", BIT(CMD_ATTACH), set_via, 0},
+    {"away", BIT(CMD_ATTACH), set_away, 0},
     {"ranges", BIT(CMD_STATUS) | BIT(CMD_EXAMINE), FLAG(ranges)},
     {"daemon", BIT(CMD_GET), FLAG(daemon)},
     {"json", PRINTS, FLAG(json)},

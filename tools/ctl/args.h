@@ -40,8 +40,9 @@ struct args {
 	int count;   /* of words that are no options */
 	char **word; /* into words */
 	char *words[ARGS_MAX_WORDS];
-	const char *ipc; /* libqb's service name */
-	const char *via; /* attach; NULL = whatever the kernel has */
+	const char *ipc;  /* libqb's service name */
+	const char *via;  /* attach; NULL = whatever the kernel has */
+	const char *away; /* attach; NULL = as it is */
 	bool json, wait, force, all_nodes, ranges, daemon, zeroed;
 	bool version;       /* --version: nothing else counts */
 	uint64_t timeout_s; /* 0 = none */

@@ -277,21 +277,31 @@ static int take_attached(void *arg, const Reply *reply)
 {
 	const struct args *a = arg;
 	const Ddraid__Ctl__Attached *at = reply->attached;
-	char device[160], link[160], via[32];
+	char device[160], link[160], via[32], away[UNITS_TEXT_BYTES];
 	struct json j = {.out = stdout};
 
 	if (reply->body_case != DDRAID__CTL__REPLY__BODY_ATTACHED)
 		return EXIT_OK;
+	if (a->away && !at->away[0]) {
+		complain("%s is attached, and waits for ever: this ddraidd does not know --away; "
+			 "install the same version of ddraidd and ddraidctl",
+			 a->word[0]);
+		return EXIT_FAILED;
+	}
 	if (!a->json) {
-		printf("%s (%s, by %s)\n", text_clean(link, sizeof(link), at->link),
+		bool hold = !at->away[0] || !strcmp(at->away, "hold");
+
+		printf("%s (%s, by %s%s%s)\n", text_clean(link, sizeof(link), at->link),
 		       text_clean(device, sizeof(device), at->device),
-		       text_clean(via, sizeof(via), at->via));
+		       text_clean(via, sizeof(via), at->via), hold ? "" : ", away ",
+		       hold ? "" : text_clean(away, sizeof(away), at->away));
 		return EXIT_OK;
 	}
 	json_open(&j, NULL, '{');
 	json_text(&j, "link", at->link);
 	json_text(&j, "device", at->device);
 	json_text(&j, "via", at->via);
+	json_text_or_null(&j, "away", at->away);
 	json_close(&j, '}');
 	return EXIT_OK;
 }
@@ -305,6 +315,7 @@ int attach_run(struct ipc *c, const struct args *a)
 	attach.array = detach.array = a->word[0];
 	if (a->cmd == CMD_ATTACH) {
 		attach.via = (char *)(a->via ? a->via : "");
+		attach.away = (char *)(a->away ? a->away : "");
 		request.body_case = DDRAID__CTL__REQUEST__BODY_ATTACH;
 		request.attach = &attach;
 	} else {

@@ -344,6 +344,10 @@ static void show_device(const Ddraid__Ctl__FrontEnd *f)
 	else
 		line(f->kind, "%s is not there%s%s", f->address, f->error[0] ? ": " : " yet",
 		     f->error);
+	if (!strcmp(f->away, "hold"))
+		line("", "without ddraidd requests wait");
+	else if (f->away[0])
+		line("", "without ddraidd requests wait %s, then they fail (EIO)", f->away);
 }
 
 static void show_front_ends(const Array *s)
@@ -558,6 +562,7 @@ static void json_front_end(struct json *j, const Ddraid__Ctl__FrontEnd *f)
 	if (strcmp(f->kind, "nbd")) {
 		json_text_or_null(j, "device", f->device);
 		json_text_or_null(j, "error", f->error);
+		json_text_or_null(j, "away", f->away);
 		json_number(j, "opens", f->opens);
 		json_number(j, "requests_under_way", f->inflight);
 		json_number(j, "requests_waiting", f->waiting);
