@@ -94,6 +94,18 @@ daemon_stop() {
 	within 20 "the end of ddraidd on node $1" daemon_gone "$1"
 }
 
+# nodes_power N...: power on for all at once, up to quorum: dlm_controld fences who does not come soon after the others.
+nodes_power() {
+	local n
+	for n; do
+		node_power "$n" || fail "node $n does not start"
+	done
+	for n; do
+		node_ready "$n" || fail "node $n does not start"
+	done
+	cluster_wait_quorum 20 "$@" || fail "no quorum"
+}
+
 # Power on, and everything up to the daemon.
 node_back() {
 	node_start "$1" || fail "node $1 does not start"

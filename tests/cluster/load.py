@@ -4,7 +4,8 @@
 
 	load.py write NODE NODES URI LOG [--reconnect]   writes, DEPTH in flight, until LOG.stop is there
 	load.py read NODE URI LOG [--reconnect]          reads anywhere meanwhile, and compares
-	load.py check URI|FILE [--lost LOG] LOG...       compares; FILE holds the user's view of the array
+	load.py check URI|FILE [--durable] [--lost LOG] LOG...
+	                                                 compares; FILE holds the user's view of the array
 	load.py pending LOG...                           prints the blocks that were in flight at the end
 
 Block b belongs to node b % NODES, so that nodes interleave block by block within the same regions; but of every 32 blocks
@@ -12,8 +13,8 @@ eight belong to the nodes in runs of four. A node takes its own in a shuffled or
 a run at once. Most of it are plain writes; some have FUA, some are zeroes or a trim, which must read as zeroes here, and now and
 then there is a flush: the same ones in every run of a node. Each 512-byte sector says where it belongs, which node wrote it, with which
 sequence number, and has a checksum. Numbers only grow, over several runs too. The log has a line per block of a request
-sent (S block number, or Z for zeroes), acknowledged (A) and failed (E), written through at once: what is in it
-survives SIGKILL.
+sent (S block number, or Z for zeroes), acknowledged (A), that also as durable (D, it had FUA) and failed (E), and one for
+a flush sent (F 0 number) and answered (G 0 number), written through at once: what is in it survives SIGKILL.
 
 check: every sector is of a request that was sent, and none is older than the last one that was
 acknowledged; what nobody wrote is zero. A request that failed or was never answered may have
@@ -22,6 +23,9 @@ left its sectors or not.
 read: the same while all write. What had been acknowledged in any log, which all lie beside LOG, when the read began is
 the least that it must see; and of nothing that was not sent when it ended. A block to which something was in flight meanwhile
 may read as a mixture.
+
+--durable: all exporters lost what was in their caches. What was acknowledged when a flush was sent that was answered, and
+what had FUA, is the least then.
 
 --lost LOG: its writer died while a member was missing. A block that was in flight at its end, and that it has not
 written since, may be garbage; how many are is said, and a sum over all of them, which must be the
@@ -129,17 +133,23 @@ class Writer:
 	def say(self, kind, blocks):
 		os.write(self.out, "".join("%s %d %d\n" % (kind, b, seq) for b, seq in blocks).encode())
 
+	def take(self, ms):
+		"""What is answered within this time."""
+		self.h.poll(ms)
+		done = [r for r in self.flying if self.h.aio_command_completed(r[0])]
+		if not done:
+			return
+		now = time.monotonic()
+		self.longest = max(self.longest, max(now - r[2] for r in done))
+		self.flying = [r for r in self.flying if r not in done]
+		for r in done:
+			for kind in r[4]:
+				self.say(kind, r[1])
+		self.acked += len(done)
+
 	def reap(self, room):
 		while len(self.flying) > room:
-			self.h.poll(1000)
-			done = [r for r in self.flying if self.h.aio_command_completed(r[0])]
-			if not done:
-				continue
-			now = time.monotonic()
-			self.longest = max(self.longest, max(now - r[2] for r in done))
-			self.flying = [r for r in self.flying if r not in done]
-			self.say("A", [b for r in done for b in r[1]])
-			self.acked += len(done)
+			self.take(1000)
 
 	def one(self):
 		unit = self.units[self.sent % len(self.units)]
@@ -161,9 +171,10 @@ class Writer:
 			buf = nbd.Buffer.from_bytearray(bytearray(data))
 			self.say("S", blocks)
 			id = self.h.aio_pwrite(buf, at, flags=flags)
-		self.flying.append((id, blocks, time.monotonic(), buf))
+		self.flying.append((id, blocks, time.monotonic(), buf, "AD" if flags & nbd.CMD_FLAG_FUA else "A"))
 		if kind > 0.995:
-			self.flying.append((self.h.aio_flush(), [], time.monotonic(), None))
+			self.say("F", [(0, self.seq)])
+			self.flying.append((self.h.aio_flush(), [(0, self.seq)], time.monotonic(), None, "G"))
 		self.reap(DEPTH - 1)
 
 	def run(self):
@@ -178,7 +189,8 @@ class Writer:
 				if due >= self.sent + BURST:
 					until = due
 				if self.sent >= until:
-					self.reap(max(0, len(self.flying) - 1))
+					if self.flying:
+						self.take(0)
 					time.sleep(0.005)
 				else:
 					self.one()
@@ -187,7 +199,7 @@ class Writer:
 				print("node %d: %s" % (self.node, e), flush=True)
 				if not self.reconnect:
 					return 1
-				self.say("E", [b for r in self.flying for b in r[1]])
+				self.say("E", [b for r in self.flying for b in r[1] if r[4] != "G"])
 				self.flying = []
 				self.h = opened(self.uri, self.reconnect, self.stop + ".now")
 		if not self.h:
@@ -202,6 +214,9 @@ class Known:
 
 	def __init__(self, logs=()):
 		self.acked = {}  # block: number
+		self.durable = {}  # the same, of what had FUA, or was acknowledged before a flush
+		self.own = {}  # log: what is acknowledged there
+		self.flushed = {}  # number of a flush: what was acknowledged in its log when it was sent
 		self.sent = {}  # block: {number: is it zeroes?}
 		self.flying = {}  # block: numbers
 		self.failed = {}  # the same; may still land, or have landed in part
@@ -220,18 +235,28 @@ class Known:
 					f.seek(at)
 					break
 				kind, block, seq = line.split()
-				self.line(kind, int(block), int(seq))
+				self.line(kind, int(block), int(seq), self.own.setdefault(name, {}))
 
-	def line(self, kind, block, seq):
+	def line(self, kind, block, seq, own):
 		if kind in (b"S", b"Z"):
 			self.sent.setdefault(block, {})[seq] = kind == b"Z"
 			self.flying.setdefault(block, set()).add(seq)
+			return
+		if kind == b"D":
+			self.durable[block] = max(self.durable.get(block, 0), seq)
+			return
+		if kind == b"F":
+			self.flushed[seq] = dict(own)
+			return
+		if kind == b"G":
+			for b, n in self.flushed.pop(seq).items():
+				self.durable[b] = max(self.durable.get(b, 0), n)
 			return
 		flying, failed = self.flying.setdefault(block, set()), self.failed.setdefault(block, set())
 		flying.discard(seq)
 		if kind == b"A":
 			# A block has one writer, with one request at a time; so what was before it is over.
-			self.acked[block] = max(self.acked.get(block, 0), seq)
+			self.acked[block] = own[block] = max(self.acked.get(block, 0), seq)
 			flying -= {n for n in flying if n < seq}
 			failed -= {n for n in failed if n < seq}
 		else:
@@ -287,7 +312,7 @@ class Reader:
 
 	def run(self):
 		h = opened(self.uri, self.reconnect, self.stop)
-		while h and self.bad < 5 and not os.path.exists(self.stop):
+		while h and self.bad < 5 and not (self.reads and os.path.exists(self.stop)):
 			try:
 				self.one(h)
 				time.sleep(1 / READS)
@@ -317,9 +342,9 @@ def in_flight(name):
 	return {(block, seq) for block, numbers in Known([name]).flying.items() for seq in numbers}
 
 
-def check(source, logs, lost):
+def check(source, logs, durable, lost):
 	known = Known(logs)
-	acked = known.acked
+	acked, word = (known.durable, "durable") if durable else (known.acked, "acknowledged")
 	may_be_garbage = {block for block, seq in in_flight(lost) if seq > acked.get(block, 0)} if lost else ()
 	garbage, total = set(), 0
 	if source.startswith("nbd"):
@@ -346,10 +371,10 @@ def check(source, logs, lost):
 				continue
 			bad += 1
 			if bad <= 5:
-				print("block %d + %d: %s, acknowledged was %d" %
-					(block, at % BLOCK, seq if isinstance(seq, str) else "number %d" % seq, least))
-	print("%d blocks acknowledged, %d sectors of requests that were not, %d sectors wrong" %
-		(len(acked), unacked, bad))
+				print("block %d + %d: %s, %s was %d" %
+					(block, at % BLOCK, seq if isinstance(seq, str) else "number %d" % seq, word, least))
+	print("%d blocks %s, %d sectors of requests that were not, %d sectors wrong" %
+		(len(acked), word, unacked, bad))
 	if lost:
 		print("%d of %d lost blocks are garbage, sum %08x" % (len(garbage), len(may_be_garbage), total))
 	return bad > 0
@@ -367,7 +392,11 @@ elif sys.argv[1] == "read":
 	sys.exit(Reader(int(sys.argv[2]), sys.argv[3], sys.argv[4], "--reconnect" in sys.argv).run())
 elif sys.argv[1] == "pending":
 	pending(sys.argv[2:])
-elif sys.argv[3] == "--lost":
-	sys.exit(check(sys.argv[2], sys.argv[5:], sys.argv[4]))
 else:
-	sys.exit(check(sys.argv[2], sys.argv[3:], None))
+	rest, durable, lost = sys.argv[3:], False, None
+	while rest[0].startswith("--"):
+		if rest.pop(0) == "--durable":
+			durable = True
+		else:
+			lost = rest.pop(0)
+	sys.exit(check(sys.argv[2], rest, durable, lost))

@@ -32,10 +32,14 @@ export top_srcdir top_builddir=${top_builddir:-$top_srcdir}
 # which machines that are emulated do not meet.
 SCENARIOS='
 kmod			300	lab	tests/kmod/run.sh
+kmod-check		60	lab	tests/kmod/check.sh
+lab-tool		100	lab	tests/cluster/scenarios/lab-tool.sh
 operating		150	lab	tests/cluster/scenarios/operating.sh
 disk			100	lab	tests/cluster/scenarios/disk.sh shim
 disk-nbd		100	lab	tests/cluster/scenarios/disk.sh nbd
 disk-kills		110	lab	tests/cluster/scenarios/disk-kills.sh shim
+disk-cache		110	lab	tests/cluster/scenarios/disk-cache.sh shim
+disk-cache-nbd		110	named	tests/cluster/scenarios/disk-cache.sh nbd
 disk-memory		90	named	tests/cluster/scenarios/disk-memory.sh
 leader-node-1		75	turn	tests/cluster/scenarios/leader-node.sh fenced
 leader-node-2		75	turn	tests/cluster/scenarios/leader-node.sh slot-read-done
@@ -53,6 +57,8 @@ lock-port		100	lab	tests/port/lock_dlm.sh
 lock-port-nodes		100	lab	tests/port/lock_dlm.sh nodes
 member-killed		45	both	tests/cluster/scenarios/member-killed.sh
 member-cut		45	both	tests/cluster/scenarios/member-cut.sh
+cache-lost		60	both	tests/cluster/scenarios/cache-lost.sh
+site-cut		75	both	tests/cluster/scenarios/site-cut.sh
 node-killed		45	both	tests/cluster/scenarios/node-killed.sh
 node-killed-degraded	45	both	tests/cluster/scenarios/node-killed-degraded.sh
 node-cut		45	both	tests/cluster/scenarios/node-cut.sh
@@ -158,13 +164,13 @@ interrupted() {
 }
 trap interrupted INT TERM HUP
 
-# What a scenario that was ended hard left behind.
+# What a scenario that was ended hard left behind: 1, and 2 if not all of it could be ended.
 swept() { # DIR
 	local d clean=0
 	for d in "$1"/ddraid-*; do
 		[ -e "$d/name" ] || continue
-		clean=1
-		(cluster_attach "$d" && cluster_down)
+		[ $clean != 0 ] || clean=1
+		(cluster_attach "$d" && cluster_down) || clean=2
 		echo "$d was left behind"
 	done
 	return $clean
@@ -284,8 +290,16 @@ while [ ${#running[@]} -gt 0 ]; do
 	end_one
 done
 for dir in "${labs[@]}"; do
-	swept "$dir" >/dev/null
-	rm -rf "$dir"
+	# Machines that stayed up are no scenario's; what is left of them after their end is of all.
+	swept "$dir" >"$dir/out" 2>&1
+	if [ $? = 2 ]; then
+		failed=$((failed + 1))
+		text=$(printf 'FAIL %-20s        %s' "the machines' end" "$(grep -v 'was left behind' "$dir/out" | tr '\n' ' ')")
+		echo "$text"
+		recap+=$'\n'$text
+	else
+		rm -rf "$dir"
+	fi
 done
 rmdir "$work" 2>/dev/null || echo "logs: $work"
 [ -z "$recap" ] || echo "again, what failed:$recap"

@@ -26,6 +26,7 @@ cp "$top_srcdir/tests/kmod/inside.sh" "$CLUSTER_DIR/inside.sh" || exit 1
 node_exec 1 env "top_srcdir=$top_srcdir" "top_builddir=$top_builddir" "KMOD_LIMIT=${KMOD_LIMIT:-120}" \
 	bash "$CLUSTER_DIR/inside.sh" "$module" "$@" || {
 	status=$?
+	[ $status != 77 ] || exit 77
 	cluster_say "the machine's console:"
 	tail -n 60 "$CLUSTER_DIR/node1/log/console.log" >&2
 	exit $status

@@ -23,7 +23,8 @@
 # still buffered is sent when the node starts again. What a node keeps over that is in
 # CLUSTER_DIR/nodeN: /etc/corosync, /etc/ddraid, /var/lib/corosync, /var/lib/ddraid and
 # /var/log/corosync; /run and /dev/shm are empty after each start. exporter_kill is SIGKILL to all of the
-# exporter's processes; its file keeps what was written, since a volatile cache is not simulated.
+# exporter's processes; its file keeps what was written. exporter_power_cut loses what is not flushed, too, of an exporter that
+# was made while EXPORTER_VOLATILE was yes.
 #
 # Fencing. `fence N` runs CLUSTER_DIR/fence, which is cluster-conf/fence-exporter-ns with this
 # cluster's state, the same command that ddraidd is given as fence_command. Its reasoning is at the head of
@@ -261,6 +262,11 @@ cluster_exporter_program() {
 	fi
 }
 
+# cluster_volatile: exporters with a cache that can be lost can be made here (EXPORTER_VOLATILE).
+cluster_volatile() {
+	[ -e "${top_builddir:-$CLUSTER_SRC}/tests/lib/volatile.so" ]
+}
+
 # Ends everything. 0 if nothing is left.
 cluster_down() {
 	local name f bad=0
@@ -489,6 +495,10 @@ exporter_up() {
 	done
 	: >"$dir/args"
 	[ $# = 0 ] || printf '%s\0' "$@" >"$dir/args"
+	if [ "${EXPORTER_VOLATILE:-}" = yes ]; then
+		cp "${top_builddir:-$CLUSTER_SRC}/tests/lib/volatile.so" "$CLUSTER_DIR/" && : >"$dir/unflushed" &&
+			exporter_lose_cache "$i" >/dev/null || return 1
+	fi
 	ip netns add "$ns" && cluster_port "$ns" "x$i" "10.77.1.$i" && exporter_restart "$i"
 }
 
@@ -511,6 +521,18 @@ exporter_restart() {
 # SIGKILL to all of its processes; clients see their connections reset.
 exporter_kill() {
 	cluster_end "exporter$1"
+}
+
+# exporter_lose_cache I: of one that is down; prints how many sectors are lost.
+exporter_lose_cache() {
+	local dir=$CLUSTER_DIR/exporter$1
+	tr -d '\0' <"$dir/unflushed" | wc -c
+	cp --sparse=always "$dir/disk" "$dir/cache" && : >"$dir/unflushed" &&
+		truncate -s $(($(stat -c %s "$dir/disk") / 512)) "$dir/unflushed"
+}
+
+exporter_power_cut() {
+	exporter_kill "$1" && exporter_lose_cache "$1"
 }
 
 # It and its disk are gone for good. Its port at once: that of a namespace that goes is there for a while.

@@ -26,7 +26,8 @@
  * and does the fsync itself.
  *
  * All processes share one file and with it the page cache, hence FLUSH and FUA mean the same on all
- * connections and nbdkit's CAN_MULTI_CONN is true.
+ * connections and nbdkit's CAN_MULTI_CONN is true. With a file `cache` in DIR the disk has a
+ * volatile cache (volatile.c), and what is only there when a fence comes stays there.
  *
  * Commands: `end ADDRESS [NS]` kills the connections from there (those accepted before NS, in
  * nanoseconds since 1970, if given), `list` names all of them, `stop` and `cont` freeze and thaw
@@ -145,8 +146,13 @@ _Noreturn static void run_nbdkit(int fd, const struct connection *c)
 	for (int i = 0; i < nbdkit_arg_count; i++)
 		if (nbdkit_args[i][0] == '-')
 			argv[n++] = nbdkit_args[i];
-	argv[n++] = (char *)"file";
-	argv[n++] = (char *)"disk";
+	if (access("cache", F_OK) == 0) {
+		argv[n++] = (char *)"../volatile.so"; /* in a folder, so no name of a plugin that is
+							 installed */
+	} else {
+		argv[n++] = (char *)"file";
+		argv[n++] = (char *)"disk";
+	}
 	argv[n++] = log;
 	for (int i = 0; i < nbdkit_arg_count; i++)
 		if (nbdkit_args[i][0] != '-')

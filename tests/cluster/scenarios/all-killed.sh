@@ -16,13 +16,7 @@ for n in 1 2 3; do
 	node_kill $n
 done
 writers_stop
-for n in 1 2 3; do # all at once: dlm_controld fences who does not come soon after the others
-	node_power $n || fail "node $n does not start"
-done
-for n in 1 2 3; do
-	node_ready $n || fail "node $n does not start"
-done
-cluster_wait_quorum 20 1 2 3 || fail "no quorum"
+nodes_power 1 2 3
 began=${EPOCHREALTIME/[.,]/}
 for n in 1 2 3; do
 	daemon_start $n

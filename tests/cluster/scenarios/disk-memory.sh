@@ -3,7 +3,7 @@
 # A machine of 512 MiB writes far more than it has memory to a filesystem on its array, disk-memory.sh [SECONDS [KILLS]]: for 30
 # seconds, through the page cache, while somebody else wants what memory there is left. Its ddraidd, which dirty pages need to
 # get out, is killed meanwhile. What must not be: a time of more than STALL seconds without a request done while some are under
-# way, a complaint of the kernel, or other data than was written.
+# way, or without one done and a page dirtied; a complaint of the kernel, or other data than was written.
 set -u
 export LAB_MEMORY=512
 # shellcheck source=tests/cluster/lib.sh
@@ -42,15 +42,17 @@ node_exec 1 fio --name=w --directory=/mnt/t --rw=write --bs=128k --size=250m --n
 	--time_based --runtime="$seconds" --output=/run/fio.w >"$CLUSTER_DIR/fio.w" 2>&1 &
 fio=$!
 # shellcheck disable=SC2016 # the node's shell
-node_exec 1 bash -c 'last= since=$SECONDS worst=0
+node_exec 1 bash -c 'last= dirtied= since=$SECONDS worst=0
 	until [ -e /run/watch-end ]; do
 		sleep 1
 		read -ra fields <"/sys/block/$1/stat"
 		now=$((fields[0] + fields[4]))
-		[ "$now" = "$last" ] && [ "${fields[8]}" != 0 ] || last=$now since=$SECONDS
+		[[ $(</proc/vmstat) =~ nr_dirtied\ ([0-9]+) ]] && pages=${BASH_REMATCH[1]}
+		[ "$now" = "$last" ] && { [ "${fields[8]}" != 0 ] || [ "$pages" = "$dirtied" ]; } || last=$now since=$SECONDS
+		dirtied=$pages
 		((SECONDS - since <= worst)) || worst=$((SECONDS - since))
 		if ((SECONDS - since > $2)); then
-			echo "no request was done for $((SECONDS - since)) s, ${fields[8]} are under way"
+			echo "no request was done for $((SECONDS - since)) s, ${fields[8]} are under way, $pages pages were dirtied"
 			echo w >/proc/sysrq-trigger
 			dmesg | tail -n 100
 			exit 1

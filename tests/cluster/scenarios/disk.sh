@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # The array as a block device of one machine, disk.sh VIA: attached, its limits, what is refused and why; then ddraidd is
-# killed some times, and ended in an orderly way, while fio writes and compares: no error reaches it. A file system on
-# it is whole after that, and after a power cut, after which the device is there again by itself.
+# killed some times, and ended in an orderly way, while fio writes and compares: no error reaches it. With --away, one does
+# after that time, and not before, and without it what waits waits on. A file system on the device is whole after that, and
+# after a power cut, after which the device is there again by itself.
 set -u
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -11,6 +12,7 @@ set -u
 disk_requires
 via=${1:-shim}
 KILLS=4
+AWAY=3 # s
 MEMBER_SIZE=80M
 
 array_up 1 1
@@ -29,6 +31,7 @@ step "what can't be"
 refused 4 "there is no array other" attach other
 [ "$via" = nbd ] || refused 1 "modprobe ddraid" attach vol0 --via shim
 refused 2 "shim (ddraid's driver)" attach vol0 --via floppy
+refused 2 "from 1s to 1440min" attach vol0 --away 999ms
 refused 1 "is not attached" detach vol0
 holds 1 'len(a["front_ends"]) == 1' || fail "an attach that failed is in the status"
 ! grep -q attach "$CLUSTER_DIR/node1/var-lib-ddraid/vol0.array" || fail "an attach that failed is kept"
@@ -43,7 +46,11 @@ fi
 step "attach"
 disk_driver 1 "$via"
 began=${EPOCHREALTIME/[.,]/}
-disk_attach 1 --via "$via"
+if [ "$via" = nbd ]; then
+	disk_attach 1 # what is there: the driver is not
+else
+	disk_attach 1 --via "$via"
+fi
 measured "attached after $(((${EPOCHREALTIME/[.,]/} - began) / 1000)) ms"
 disk_attach 1
 [ "$via" = nbd ] && other=shim || other=nbd
@@ -135,7 +142,50 @@ within 10 "the device" disk_is_there 1
 disk_fio_end 1
 measured "$(grep -c 'is taken over' "$CLUSTER_DIR/node1/log/ddraidd.out") times taken over; $(disk_fio_did 1)"
 
-step "a file system"
+step "what is discarded or zeroed reads as zeroes, and nothing beside it does"
+# shellcheck disable=SC2016 # the node's shell
+node_exec 1 sh -ec 'head -c 4M /dev/urandom >/run/want
+	dd if=/run/want of=/dev/ddraid/vol0 bs=1M seek=8 oflag=direct status=none
+	blkdiscard -o $(((9 << 20) + 4096)) -l $(((1 << 20) + 12288)) /dev/ddraid/vol0
+	blkdiscard -z -o $(((11 << 20) + 8192)) -l 200704 /dev/ddraid/vol0
+	dd if=/dev/zero of=/run/want bs=4096 seek=257 count=259 conv=notrunc status=none
+	dd if=/dev/zero of=/run/want bs=4096 seek=770 count=49 conv=notrunc status=none
+	dd if=/dev/ddraid/vol0 of=/run/got bs=1M skip=8 count=4 iflag=direct status=none
+	cmp /run/want /run/got
+	rm /run/want /run/got' >"$CLUSTER_DIR/discard" 2>&1 || fail "discard: $(cat "$CLUSTER_DIR/discard")"
+
+away_is() {
+	holds 1 "any(f.get('away') == '$1' for f in a['front_ends'])" || fail "the status does not tell --away $1"
+	[ "$via" = nbd ] || [ "$(node_exec 1 cat "/sys/block/$dev/ddraid/away_ms")" = "$2" ] || fail "the driver does not wait $1"
+}
+read_direct() {
+	node_exec 1 dd if=/dev/ddraid/vol0 of=/dev/null bs=4096 count=1 iflag=direct
+}
+
+step "ddraidd stays away for more than $AWAY s: EIO then, and not before"
+away_is hold 0
+[[ $(ctl 1 attach vol0 --away ${AWAY}s) = "/dev/ddraid/vol0 (/dev/$dev, by $via, away ${AWAY}s)" ]] || fail "attach --away"
+disk_attach 1 # and changes nothing
+away_is ${AWAY}s ${AWAY}000
+began=${EPOCHREALTIME/[.,]/}
+node_signal 1 ddraidd KILL
+within 10 "the end of ddraidd" daemon_gone 1
+! read_direct >"$CLUSTER_DIR/away" 2>&1 || fail "a read without ddraidd was answered"
+took=$(((${EPOCHREALTIME/[.,]/} - began) / 1000))
+grep -q "Input/output error" "$CLUSTER_DIR/away" || fail "a read without ddraidd: $(cat "$CLUSTER_DIR/away")"
+[ $took -ge ${AWAY}000 ] || fail "a read without ddraidd failed after $took ms"
+[ $took -le "$(patience 15)000" ] || fail "a read without ddraidd waited $took ms"
+! read_direct 2>/dev/null || fail "another read without ddraidd was answered"
+measured "failed after $took ms"
+daemon_up 1
+within 20 "the array" active 1
+within 10 "the device" disk_is_there 1
+read_direct 2>"$CLUSTER_DIR/away" || fail "a read after ddraidd's return: $(cat "$CLUSTER_DIR/away")"
+away_is ${AWAY}s ${AWAY}000
+
+step "a file system, and ddraidd stays away for more than $AWAY s, but --away hold"
+[[ $(ctl 1 attach vol0 --away hold) = "/dev/ddraid/vol0 (/dev/$dev, by $via)" ]] || fail "attach --away hold"
+away_is hold 0
 node_exec 1 mkfs.ext4 -q -E lazy_itable_init=0 /dev/ddraid/vol0 || fail "mkfs"
 # shellcheck disable=SC2016 # the node's shell
 node_exec 1 sh -c 'modprobe ext4; mkdir -p /mnt/t && mount /dev/ddraid/vol0 /mnt/t && head -c 20000000 /dev/urandom >/mnt/t/a &&
@@ -144,14 +194,20 @@ node_signal 1 ddraidd KILL
 within 10 "the end of ddraidd" daemon_gone 1
 node_exec 1 sh -c 'cp /mnt/t/a /mnt/t/b && sync /mnt/t/b' &
 copy=$!
+read_direct 2>"$CLUSTER_DIR/away" &
+read=$!
+sleep $((AWAY + 2))
+kill -0 $copy && kill -0 $read || fail "I/O without ddraidd did not wait: $(cat "$CLUSTER_DIR/away")"
 daemon_up 1
 wait $copy || fail "cp while ddraidd was away"
+wait $read || fail "a read while ddraidd was away: $(cat "$CLUSTER_DIR/away")"
 # shellcheck disable=SC2016 # the node's shell
 node_exec 1 sh -c 'umount /mnt/t && e2fsck -fn /dev/ddraid/vol0 && mount /dev/ddraid/vol0 /mnt/t && echo 3 >/proc/sys/vm/drop_caches &&
 	[ "$(md5sum </mnt/t/b)" = "$(cat /run/sum)" ] && fstrim /mnt/t && umount /mnt/t && e2fsck -fn /dev/ddraid/vol0' \
 	>"$CLUSTER_DIR/fs" 2>&1 || fail "the file system: $(cat "$CLUSTER_DIR/fs")"
 
-step "a power cut"
+step "a power cut, with --away"
+ctl 1 attach vol0 --away 10min >/dev/null || fail "attach --away"
 # shellcheck disable=SC2016 # the node's shell
 node_exec 1 sh -c 'mount /dev/ddraid/vol0 /mnt/t && cp /mnt/t/a /mnt/t/c && sync /mnt/t/c /mnt/t && cat /run/sum' >"$CLUSTER_DIR/sum" || fail "mount"
 node_exec 1 sh -c 'while :; do cp /mnt/t/a /mnt/t/d; rm /mnt/t/d; done' >/dev/null 2>&1 &
@@ -163,6 +219,8 @@ within 60 "the array" active 1
 ! disk_is_there 1 || [ "$via" = nbd ] || fail "a device without its driver"
 disk_driver 1 "$via"
 within 20 "the device, by itself" disk_is_there 1
+dev=$(disk_of 1)
+away_is 600s 600000
 # shellcheck disable=SC2016 # the node's shell
 node_exec 1 sh -c 'modprobe ext4; mkdir -p /mnt/t && mount /dev/ddraid/vol0 /mnt/t && md5sum </mnt/t/c && umount /mnt/t && e2fsck -fn /dev/ddraid/vol0 >&2' \
 	>"$CLUSTER_DIR/sum2" 2>"$CLUSTER_DIR/fs" || fail "the file system: $(cat "$CLUSTER_DIR/fs")"

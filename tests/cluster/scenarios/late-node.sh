@@ -4,7 +4,7 @@
 # its own, in another order too: what counts is the UUID that is read back. Then one of its URIs leads to another
 # device: it says so and touches nothing there. The member is out of use for all until that is put right, and whole
 # again then without an operator. Before all that, somebody who creates an array there at once, before corosync has said
-# whether there is a quorum, is not told that there is none.
+# whether there is a quorum, of the members of the array that this node has not heard of, by --force: it waits until it has.
 set -u
 # Longer than corosync of node 3 is held still.
 export CLUSTER_TOKEN_MS=8000
@@ -29,17 +29,26 @@ uris() {
 
 LATE_NODES=3
 array_up 3 1 1
+ctl 1 set vol0 member_retry=10min >/dev/null || fail "set" # the member comes back in time on a slow host, too
 writers_start 1 2
 step "corosync of node 3 is slow to answer its daemon"
 node_signal 3 corosync STOP
 daemon_up 3
-ctl 3 create other --order 1 "$(exporter_uri 1)" "$(exporter_uri 2)" "$(exporter_uri 3)" >"$CLUSTER_DIR/other" 2>&1 &
+ctl 3 create other --force --order 1 "$(exporter_uri 1)" "$(exporter_uri 2)" "$(exporter_uri 3)" >"$CLUSTER_DIR/other" 2>&1 &
 creating=$!
 sleep 0.5
 kill -0 $creating 2>/dev/null || fail "create does not wait for corosync: $(cat "$CLUSTER_DIR/other")"
+for n in 1 2; do
+	node_signal $n ddraidd STOP # they tell of vol0 only after the word of quorum
+done
 node_signal 3 corosync CONT
+sleep 1.5
+kill -0 $creating 2>/dev/null || fail "create does not wait for the other daemons: $(cat "$CLUSTER_DIR/other")"
+for n in 1 2; do
+	node_signal $n ddraidd CONT
+done
 ! wait $creating || fail "create took the members of vol0"
-grep -q "vol0" "$CLUSTER_DIR/other" || fail "create does not say whose these devices are: $(cat "$CLUSTER_DIR/other")"
+grep -q "vol0.*which this cluster has" "$CLUSTER_DIR/other" || fail "create does not say whose these devices are: $(cat "$CLUSTER_DIR/other")"
 daemon_stop 3
 rm -r "$CLUSTER_DIR"/node3/var-lib-ddraid/*
 

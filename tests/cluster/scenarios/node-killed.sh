@@ -31,6 +31,7 @@ attempt() {
 	fence_break
 	exporter_stall $SLOW 3 || fail "stall"
 	sleep 0.3
+	[ "$(load pending "$CLUSTER_DIR/load.3" | wc -l)" -ge 12 ] || sleep 0.5
 	step "node 3 is powered off, while exporter $SLOW is slow"
 	killed=${EPOCHREALTIME/[.,]/}
 	node_kill 3

@@ -11,7 +11,8 @@ set -u
 LAB_DLM=no
 
 FENCE_CONF="fence = zombie_timeout\nzombie_timeout = 9s\n[members]\nrequest_timeout = 3s"
-lost='([r for r in a["recoveries"] if r["node"] == 1][-1])'
+lost='[r for r in a["recoveries"] if r["node"] == 1]'
+tries=1
 
 now_ms() {
 	echo $((${EPOCHREALTIME/[.,]/} / 1000))
@@ -21,54 +22,61 @@ copy() {
 }
 
 for i in 1 2 3; do
-	EXPORTER_ARGS[$i]="--filter=delay delay-write=40ms"
+	EXPORTER_ARGS[$i]="--filter=delay delay-write=100ms"
 done
 users=()
+# Of data: that begins at 1 MiB at least. Its place in the log is written again when it has joined again.
 writes_of_1() {
-	local i sum=0
-	for i in "${ARRAY_MEMBERS[@]}"; do
-		sum=$((sum + $(exporter_requests "$i" 1 Write)))
-	done
-	echo $sum
+	find "$CLUSTER_DIR"/exporter?/req -name "$(node_address 1).*" -exec cat {} + |
+		grep -cE ' Write id=[0-9]+ offset=0x[0-9a-f]{6,} '
 }
 array_up 3 1
 size=$(tells 1 'a["geometry"]["size_bytes"]')
 head -c "$size" /dev/urandom >"$CLUSTER_DIR/old"
 head -c "$size" /dev/urandom >"$CLUSTER_DIR/new"
 head -c "$size" /dev/zero >"$CLUSTER_DIR/zero"
-step "node 1 writes"
-# Three, so that one is always in the midst of it. They are gone when the daemon wakes up.
-for i in 1 2 3; do
-	node_use 1 bash -c 'while [ ! -e "$1.stop" ] && timeout -s KILL "$3" nbdcopy "$1" "$2"; do :; done' \
-		- "$CLUSTER_DIR/old" "$(array_uri 1)" "$(patience 5)" >/dev/null 2>&1 &
-	users[i]=$!
-done
-all_marked() {
-	[ "$(tells 1 'a["counters"]["write_bytes"]')" -ge $((size + size / 2)) ]
-}
-within 30 "node 1 has written everywhere" all_marked
-step "ddraidd of node 1 is stopped"
-node_stop_daemon 1
-touch "$CLUSTER_DIR/old.stop"
-within 25 "node 1 is recovered" holds 2 "${lost}['recovered_at'] is not None"
-wait "${users[@]}"
-copy 2 "$CLUSTER_DIR/new" "$(array_uri 2)"
-sent=$(writes_of_1)
-log_mark 1
-step "it goes on"
-woken=$(now_ms)
-node_cont_daemon 1
 dropped() {
 	log_has 1 "given up with writes that were not sent yet" || log_has 1 "was not answered within"
 }
-within 10 "node 1 drops what it has not sent" dropped
-within 30 "node 1 has a new incarnation" log_has 1 "joins again as incarnation"
-[ "$(writes_of_1)" = "$sent" ] || fail "it has sent $(($(writes_of_1) - sent)) writes after it woke up"
-for n in 3 2; do
-	copy $n "$(array_uri $n)" "$CLUSTER_DIR/read"
-	cmp "$CLUSTER_DIR/new" "$CLUSTER_DIR/read" || fail "an old write of node 1 has landed, read through node $n"
+all_marked() {
+	[ "$(tells 1 'a["counters"]["write_bytes"]')" -ge $((written + size + size / 2)) ]
+}
+# It counts if there were writes in node 1's queues when it stood still.
+attempt() {
+	step "node 1 writes"
+	rm -f "$CLUSTER_DIR/old.stop"
+	written=$(tells 1 'a["counters"]["write_bytes"]')
+	# Three, so that one is always in the midst of it. They are gone when the daemon wakes up.
+	for i in 1 2 3; do
+		node_use 1 bash -c 'while [ ! -e "$1.stop" ] && timeout -s KILL "$3" nbdcopy "$1" "$2"; do :; done' \
+			- "$CLUSTER_DIR/old" "$(array_uri 1)" "$(patience 5)" >/dev/null 2>&1 &
+		users[i]=$!
+	done
+	within 30 "node 1 has written everywhere" all_marked
+	step "ddraidd of node 1 is stopped"
+	node_stop_daemon 1
+	touch "$CLUSTER_DIR/old.stop"
+	within 25 "node 1 is recovered" holds 2 "len($lost) == $tries and ${lost}[-1]['recovered_at'] is not None"
+	wait "${users[@]}"
+	copy 2 "$CLUSTER_DIR/new" "$(array_uri 2)"
+	sent=$(writes_of_1)
+	log_mark 1
+	step "it goes on"
+	woken=$(now_ms)
+	node_cont_daemon 1
+	within 30 "node 1 has a new incarnation" log_has 1 "joins again as incarnation"
+	[ "$(writes_of_1)" = "$sent" ] || fail "it has sent $(($(writes_of_1) - sent)) writes after it woke up"
+	for n in 3 2; do
+		copy $n "$(array_uri $n)" "$CLUSTER_DIR/read"
+		cmp "$CLUSTER_DIR/new" "$CLUSTER_DIR/read" || fail "an old write of node 1 has landed, read through node $n"
+	done
+	serve 1 2 3
+	dropped
+}
+until attempt; do
+	[ $((tries++)) -lt 4 ] || fail "no run counted: writes that were not sent yet are wanted"
+	step "that did not count: once more"
 done
-serve 1 2 3
 measured "$sent writes came in before it stood still, and none when it woke up; it serves again after $(($(now_ms) - woken)) ms"
 copy 1 "$(array_uri 1)" "$CLUSTER_DIR/read"
 cmp "$CLUSTER_DIR/new" "$CLUSTER_DIR/read" || fail "wrong data, read through node 1"
