@@ -42,6 +42,11 @@ disk_is_there() {
 	holds "$1" 'any(f.get("device") for f in a["front_ends"])' && node_exec "$1" test -b /dev/ddraid/vol0
 }
 
+disk_serves() {
+	holds "$1" 'a["state"] == "active" and a["io_allowed"] and any(f.get("device") for f in a["front_ends"])' &&
+		node_exec "$1" test -b /dev/ddraid/vol0
+}
+
 disk_detach() {
 	local out
 	out=$(ctl "$@" detach vol0 2>&1) || fail "detach: $out"
@@ -55,7 +60,7 @@ disk_fio() {
 	# shellcheck disable=SC2016,SC2086 # the node's shell; words
 	node_exec "$1" sh -c 'while [ ! -e /run/fio-end ]; do "$@" || exit; done' sh \
 		fio --name=v --filename="${2:-/dev/ddraid/vol0}" --direct=1 --ioengine=libaio --iodepth=16 --rw=randrw \
-		--bsrange=4k-256k --blockalign=4k --size="${FIO_SIZE:-8m}" --io_size="${FIO_SIZE:-6m}" ${FIO_RATE:---rate=2m,2m} --verify=crc32c --verify_fatal=1 \
+		--bsrange=4k-256k --blockalign=4k --size="${FIO_SIZE:-8m}" --io_size="${FIO_SIZE:-6m}" ${FIO_RATE:---rate=512k,512k} --verify=crc32c --verify_fatal=1 \
 		--fsync=32 --fdatasync=0 --continue_on_error=none --randrepeat=0 >"$CLUSTER_DIR/fio.$1" 2>&1 &
 	FIO[$1]=$!
 }
@@ -65,11 +70,9 @@ disk_kills() {
 	local i
 	for ((i = 1; i <= $2; i++)); do
 		sleep "0.$((RANDOM % 10))"
-		node_signal "$1" ddraidd KILL
-		within 10 "the end of ddraidd" daemon_gone "$1"
+		daemon_kill "$1"
 		daemon_start "$1"
-		within 20 "the array after kill $i" active "$1"
-		within 10 "the device after kill $i" disk_is_there "$1"
+		within 30 "the device after kill $i" disk_serves "$1"
 		disk_fio_lives "$1" || fail "fio ended after kill $i: $(tail -n 20 "$CLUSTER_DIR/fio.$1")"
 	done
 }
@@ -78,10 +81,15 @@ disk_fio_lives() {
 	kill -0 "${FIO[$1]}" 2>/dev/null
 }
 
-disk_fio_end() {
-	node_exec "$1" touch /run/fio-end
-	wait "${FIO[$1]}" || fail "fio: $(tail -n 25 "$CLUSTER_DIR/fio.$1")"
-	! grep -q "err=[^ ]* *[1-9]" "$CLUSTER_DIR/fio.$1" || fail "fio: $(grep err= "$CLUSTER_DIR/fio.$1")"
+disk_fio_end() { # N...
+	local n
+	for n; do
+		node_exec "$n" touch /run/fio-end
+	done
+	for n; do
+		wait "${FIO[$n]}" || fail "fio: $(tail -n 25 "$CLUSTER_DIR/fio.$n")"
+		! grep -q "err=[^ ]* *[1-9]" "$CLUSTER_DIR/fio.$n" || fail "fio: $(grep err= "$CLUSTER_DIR/fio.$n")"
+	done
 }
 
 disk_fio_did() {

@@ -61,6 +61,22 @@ within() {
 	wait_until "$@" || fail "$2"
 }
 
+# at_once FUNCTION N...: FUNCTION N for all of these nodes at the same time; what they say comes in order. It may fail.
+at_once() {
+	local n status=0 function=$1
+	local -A job=()
+	shift
+	for n; do
+		"$function" "$n" >"$CLUSTER_DIR/at_once.$n" 2>&1 &
+		job[$n]=$!
+	done
+	for n; do
+		wait "${job[$n]}" || status=1
+		cat "$CLUSTER_DIR/at_once.$n"
+	done
+	[ $status = 0 ] || exit 1
+}
+
 # ---- daemons ----
 
 ctl() {
@@ -89,9 +105,21 @@ daemon_gone() {
 	! node_alive "$1" ddraidd
 }
 
-daemon_stop() {
-	node_signal "$1" ddraidd TERM
-	within 20 "the end of ddraidd on node $1" daemon_gone "$1"
+# daemon_end N SIGNAL: and its end is waited for there, since each command costs a machine of the lab a tenth of a second.
+daemon_end() {
+	# shellcheck disable=SC2016 # the node's shell
+	node_exec "$1" sh -c 'kill -s "$2" "$1" || exit
+		while kill -s 0 "$1" 2>/dev/null; do
+			[ "$3" -gt 0 ] || exit
+			set -- "$1" "$2" $(($3 - 1))
+			sleep 0.1
+		done' sh "$(node_pid "$1" ddraidd)" "$2" $((20 * $(patience 20))) || fail "ddraidd of node $1 does not end by $2"
+}
+daemon_kill() { # N: what its sockets hold, the kernel still sends
+	daemon_end "$1" KILL
+}
+daemon_stop() { # N
+	daemon_end "$1" TERM
 }
 
 # nodes_power N...: power on for all at once, up to quorum: dlm_controld fences who does not come soon after the others.
@@ -296,7 +324,8 @@ writers_go_on() {
 	shift
 	writers_went_on "$count" "$@"
 }
-# writers_go_round N...: each of these has written all of its blocks.
+# writers_go_round N...: each of these has written all of its blocks. ROUND_RATE is for one that has to, where it is not alone.
+ROUND_RATE=${ROUND_RATE:-1000}
 writers_go_round() {
 	writers_went_on 1100 "$@"
 }
@@ -339,12 +368,12 @@ writers_stop() {
 LOST=()
 
 # compare_on N...: every acknowledged byte, read through each of these nodes.
+compare_one() {
+	node_use "$1" timeout "$(patience 30)" /usr/bin/python3 "$SCENARIO_LIB/load.py" check "$(array_uri "$1")" "${LOST[@]}" \
+		"$CLUSTER_DIR"/load.[0-9] || fail "wrong data, read through node $1"
+}
 compare_on() {
-	local n
-	for n; do
-		node_use "$n" timeout "$(patience 30)" /usr/bin/python3 "$SCENARIO_LIB/load.py" check "$(array_uri "$n")" "${LOST[@]}" \
-			"$CLUSTER_DIR"/load.[0-9] || fail "wrong data, read through node $n"
-	done
+	at_once compare_one "$@"
 }
 
 # ---- what a node's death left ----
@@ -421,19 +450,17 @@ r = json.load(open(sys.argv[1]))
 print(eval(sys.argv[2]))' "$CLUSTER_DIR/raw.json" "$1"
 }
 
+finish_node() {
+	daemon_stop "$1"
+	[ "$CLUSTER_FLAVOUR" != lab ] || kernel_is_fine "$1"
+}
 # finish N...: stops the array on these nodes, which are all that run; then no bit may be dirty, no
 # stripe's parity wrong, and the members alone must give every acknowledged byte, each of them left out too.
 finish() {
 	local n strict=--strict
 	! holds "$1" 'a["degraded"]' || strict=
 	ctl "$1" stop vol0 --all-nodes >"$CLUSTER_DIR/stop" 2>&1 || fail "stop: $(cat "$CLUSTER_DIR/stop")"
-	for n; do
-		node_signal "$n" ddraidd TERM
-	done
-	for n; do
-		within 20 "the end of ddraidd on node $n" daemon_gone "$n"
-		[ "$CLUSTER_FLAVOUR" != lab ] || kernel_is_fine "$n"
-	done
+	at_once finish_node "$@"
 	members_check $strict --compare-left-out --extract "$CLUSTER_DIR/user" ||
 		fail "the members: $(raw 'r["problems"]')"
 	[ -z "$(compgen -G "$CLUSTER_DIR/load.[0-9]")" ] || load check "$CLUSTER_DIR/user" "${LOST[@]}" "$CLUSTER_DIR"/load.[0-9] ||

@@ -20,6 +20,7 @@ CLUSTER_SLOWER=${CLUSTER_SLOWER:-3}
 CLUSTER_POLL_MS=${CLUSTER_POLL_MS:-400} # each poll takes a tenth of a second of the node
 HEARTBEAT=${HEARTBEAT:-350ms}     # and these, three nodes' and five in a second, a tenth of each
 LOAD_SLOWER=${LOAD_SLOWER:-30}
+ROUND_RATE=${ROUND_RATE:-4000}
 export LOAD_READS=${LOAD_READS:-5}
 export LOAD_BURST=${LOAD_BURST:-16} # so that there are several in flight now and then, nevertheless
 # A folder of lab-image's that is there, instead of the one in LAB_CACHE, which is made.

@@ -14,8 +14,7 @@ for n in 2 1; do
 	log_mark $n
 	step "ddraidd of node $n is killed and starts again"
 	killed=${EPOCHREALTIME/[.,]/}
-	node_signal $n ddraidd KILL
-	within 10 "the end of ddraidd on node $n" daemon_gone $n
+	daemon_kill $n
 	daemon_start $n
 	within 20 "node $n serves again" active $n
 	measured "node $n served again after $(((${EPOCHREALTIME/[.,]/} - killed) / 1000)) ms"

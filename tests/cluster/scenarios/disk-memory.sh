@@ -64,8 +64,7 @@ node_exec 1 bash -c 'last= dirtied= since=$SECONDS worst=0
 watch=$!
 for ((i = 1; i <= kills; i++)); do
 	sleep $((seconds / (kills + 1)))
-	node_signal 1 ddraidd KILL
-	within 10 "the end of ddraidd" daemon_gone 1
+	daemon_kill 1
 	daemon_start 1
 	within 40 "the array after kill $i" active 1
 	within 10 "the device after kill $i" disk_is_there 1

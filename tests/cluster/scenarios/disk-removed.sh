@@ -112,8 +112,7 @@ for case; do
 			within 20 "more requests than NBD_CLIENT_REQS" node_exec 3 awk '{ exit !($1 + $2 > 64) }' "/sys/block/$first/inflight"
 		fi
 		if [ "$case" = cut-killed ]; then
-			node_signal 3 ddraidd KILL
-			within 10 "the end of ddraidd" daemon_gone 3
+			daemon_kill 3
 		fi
 		unfence 3
 		cluster_wait_quorum 40 1 2 3 || fail "no quorum"

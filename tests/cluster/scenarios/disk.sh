@@ -137,8 +137,7 @@ step "ended in an orderly way"
 daemon_stop 1
 sleep 1
 daemon_up 1
-within 20 "the array" active 1
-within 10 "the device" disk_is_there 1
+within 30 "the device" disk_serves 1
 disk_fio_end 1
 measured "$(grep -c 'is taken over' "$CLUSTER_DIR/node1/log/ddraidd.out") times taken over; $(disk_fio_did 1)"
 
@@ -168,8 +167,7 @@ away_is hold 0
 disk_attach 1 # and changes nothing
 away_is ${AWAY}s ${AWAY}000
 began=${EPOCHREALTIME/[.,]/}
-node_signal 1 ddraidd KILL
-within 10 "the end of ddraidd" daemon_gone 1
+daemon_kill 1
 ! read_direct >"$CLUSTER_DIR/away" 2>&1 || fail "a read without ddraidd was answered"
 took=$(((${EPOCHREALTIME/[.,]/} - began) / 1000))
 grep -q "Input/output error" "$CLUSTER_DIR/away" || fail "a read without ddraidd: $(cat "$CLUSTER_DIR/away")"
@@ -178,8 +176,7 @@ grep -q "Input/output error" "$CLUSTER_DIR/away" || fail "a read without ddraidd
 ! read_direct 2>/dev/null || fail "another read without ddraidd was answered"
 measured "failed after $took ms"
 daemon_up 1
-within 20 "the array" active 1
-within 10 "the device" disk_is_there 1
+within 30 "the device" disk_serves 1
 read_direct 2>"$CLUSTER_DIR/away" || fail "a read after ddraidd's return: $(cat "$CLUSTER_DIR/away")"
 away_is ${AWAY}s ${AWAY}000
 
@@ -190,8 +187,7 @@ node_exec 1 mkfs.ext4 -q -E lazy_itable_init=0 /dev/ddraid/vol0 || fail "mkfs"
 # shellcheck disable=SC2016 # the node's shell
 node_exec 1 sh -c 'modprobe ext4; mkdir -p /mnt/t && mount /dev/ddraid/vol0 /mnt/t && head -c 20000000 /dev/urandom >/mnt/t/a &&
 	md5sum </mnt/t/a >/run/sum && sync' || fail "mount"
-node_signal 1 ddraidd KILL
-within 10 "the end of ddraidd" daemon_gone 1
+daemon_kill 1
 node_exec 1 sh -c 'cp /mnt/t/a /mnt/t/b && sync /mnt/t/b' &
 copy=$!
 read_direct 2>"$CLUSTER_DIR/away" &
@@ -251,8 +247,7 @@ fi
 
 step "its daemon is dead, its array can't run: detached all the same"
 disk_hold 1
-node_signal 1 ddraidd KILL
-within 10 "the end of ddraidd" daemon_gone 1
+daemon_kill 1
 exporter_kill 1
 exporter_kill 2
 daemon_up 1

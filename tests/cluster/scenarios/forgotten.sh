@@ -47,14 +47,13 @@ for n in 1 2 3; do
 	is_new $n || fail "node $n has the forgotten array"
 done
 log_has 3 "another node has forgotten it" || fail "node 3 did not give its copy up"
-writers_start 3
+LOAD_RATE=$ROUND_RATE writers_start 3
 writers_go_round 1 2 3
 writers_stop 1 2 3
 compare_on 1 2 3
 step "all start again"
 for n in 1 2 3; do
-	node_signal $n ddraidd TERM
-	within 20 "the end of ddraidd on node $n" daemon_gone $n
+	daemon_stop $n
 done
 for n in 1 2 3; do
 	daemon_start $n

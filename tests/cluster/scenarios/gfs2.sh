@@ -56,27 +56,31 @@ load_goes_on() { # COUNT N...
 }
 load_stop() { # N...: must end well
 	local n
-	for n; do
-		touch "$CLUSTER_DIR/fs.$n.stop"
-	done
+	load_may_stop "$@"
 	for n; do
 		wait "${loads[$n]}" || fail "the load on node $n: $(tail -n 3 "$CLUSTER_DIR/fs.out.$n")"
 		tail -n 1 "$CLUSTER_DIR/fs.out.$n"
 	done
 }
-compare_files() { # N...
+load_may_stop() { # N...
 	local n
 	for n; do
-		node_exec "$n" sh -c 'echo 3 >/proc/sys/vm/drop_caches'
-		node_exec "$n" /usr/bin/python3 -SE "$SCENARIO_LIB/fsload.py" check "$mnt" "$CLUSTER_DIR"/fs.[0-9] ||
-			fail "wrong data, read on node $n"
+		touch "$CLUSTER_DIR/fs.$n.stop"
 	done
+}
+compare_one_files() {
+	node_exec "$1" sh -c 'echo 3 >/proc/sys/vm/drop_caches'
+	node_exec "$1" /usr/bin/python3 -SE "$SCENARIO_LIB/fsload.py" check "$mnt" "$CLUSTER_DIR"/fs.[0-9] ||
+		fail "wrong data, read on node $1"
+}
+compare_files() { # N...
+	at_once compare_one_files "$@"
 }
 # What fio writes and compares: beside all that, on the nodes that live on.
 fio_end() { # N...
 	local n
+	disk_fio_end "$@"
 	for n; do
-		disk_fio_end "$n"
 		step "node $n: $(disk_fio_did "$n")"
 	done
 }
@@ -244,13 +248,17 @@ if [ -n "$victim" ]; then
 	wait "${loads[3]}" "${FIO[3]}" ${caller:+"$caller"} 2>/dev/null
 fi
 if [ "$fault" = member ]; then
-	node_signal 1 ddraidd KILL
-	within 10 "the end of ddraidd on node 1" daemon_gone 1
+	daemon_kill 1
 	daemon_up 1
 	load_goes_on 5 1 2 3
 	step "ddraidd of node 1 was killed, and is back"
 	exporter_restart 2 || fail "exporter 2"
 fi
+if [ -n "$victim" ]; then
+	[ "$fault" != cut ] || join
+	node_power 3 || fail "node 3 does not start" # it boots; corosync waits for node_ready
+fi
+load_may_stop "${survivors[@]}"
 fio_end "${survivors[@]}"
 for n in "${survivors[@]}"; do
 	within 60 "the tree of node $n is unpacked" test -e "$CLUSTER_DIR/unpacked.$n"
@@ -259,8 +267,7 @@ load_stop "${survivors[@]}"
 compare_files "${survivors[@]}"
 if [ -n "$victim" ]; then
 	step "node 3 comes back"
-	[ "$fault" != cut ] || join
-	node_start 3 || fail "node 3 does not start"
+	node_ready 3 || fail "node 3 does not start"
 	disk_driver 3 shim
 	daemon_up 3
 	serve 3

@@ -101,8 +101,7 @@ third_dies() {
 		node_kill "$third"
 		return
 	fi
-	node_signal "$third" ddraidd KILL
-	within 10 "the end of ddraidd on node $third" daemon_gone "$third"
+	daemon_kill "$third"
 	date +%s%N >"$CLUSTER_DIR/node$third/boot_ns"
 	node_signal "$third" corosync TERM
 	within 10 "the end of corosync on node $third" eval "! node_alive $third corosync"

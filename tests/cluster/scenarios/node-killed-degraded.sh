@@ -74,7 +74,8 @@ step "node 3 comes back"
 node_back 3
 serve 1 2 3
 same_on 3
-writers_start 1 2 3
+writers_start 1 2
+LOAD_RATE=$ROUND_RATE writers_start 3
 writers_go_round 3
 writers_stop 1 2 3
 compare_on 1 2 3

@@ -9,12 +9,7 @@ set -u
 
 daemons_stop() {
 	local n
-	for n in 1 2 3; do
-		node_signal $n ddraidd TERM
-	done
-	for n in 1 2 3; do
-		within 20 "the end of ddraidd on node $n" daemon_gone $n
-	done
+	at_once daemon_stop 1 2 3
 }
 
 daemons_start() {

@@ -68,7 +68,8 @@ storage_heal 1
 within 20 "node 1 serves" active 1
 measured "it served $(((${EPOCHREALTIME/[.,]/} - began) / 1000)) ms after that"
 compare_but_flying 1
-writers_start 1 2 3
+writers_start 2 3
+LOAD_RATE=$ROUND_RATE writers_start 1
 writers_go_round 1
 writers_stop 1 2 3
 compare_on 1 2 3
