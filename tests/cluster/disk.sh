@@ -47,6 +47,12 @@ disk_serves() {
 		node_exec "$1" test -b /dev/ddraid/vol0
 }
 
+disk_limit_is() { # N DEVICE NAME VALUE
+	local is
+	is=$(node_exec "$1" cat "/sys/block/$2/queue/$3")
+	[ "$is" = "$4" ] || fail "$3 of $2 is $is, not $4"
+}
+
 disk_detach() {
 	local out
 	out=$(ctl "$@" detach vol0 2>&1) || fail "detach: $out"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # disk-kills.sh VIA: on one machine with two processors ddraidd is killed 20 times while fio writes to the block devices of two
-# arrays and compares. No error reaches it, and in the end the members hold what the devices have.
+# arrays of different geometries and compares. No error reaches it, and in the end the members hold what the devices have.
 set -u
 export LAB_CPUS=2
 # shellcheck source=tests/cluster/lib.sh
@@ -17,15 +17,24 @@ disk_attach 1 --via "$via"
 
 # A second array beside the first.
 uris=()
-for i in 4 5 6; do
-	member_up $i
+for i in 4 5 6 7 8; do
+	MEMBER_SIZE=16M member_up $i
 	uris+=("$(exporter_uri $i)")
 done
-ctl 1 create vol1 --order 1 "${uris[@]}" >"$CLUSTER_DIR/create" 2>&1 || fail "create: $(cat "$CLUSTER_DIR/create")"
+ctl 1 create vol1 --order 2 --band 16K "${uris[@]}" >"$CLUSTER_DIR/create" 2>&1 || fail "create: $(cat "$CLUSTER_DIR/create")"
 ctl 1 status vol1 --wait --timeout "$(patience 30)" >/dev/null || fail "vol1 does not serve"
 ctl 1 attach vol1 --via "$via" >"$CLUSTER_DIR/attach" 2>&1 || fail "attach: $(cat "$CLUSTER_DIR/attach")"
 devices=$(node_exec 1 readlink -f /dev/ddraid/vol0 /dev/ddraid/vol1)
 [ "$(sort -u <<<"$devices" | grep -c '^/dev/[a-z]*[0-9]*$')" = 2 ] || fail "two arrays have the devices $devices"
+if [ "$via" = shim ]; then # each has the limits of its own geometry
+	disk_limit_is 1 "$(disk_of 1)" optimal_io_size 131072
+	other=${devices##*/}
+	disk_limit_is 1 "$other" optimal_io_size 65536
+	disk_limit_is 1 "$other" logical_block_size 4096
+	disk_limit_is 1 "$other" physical_block_size 4096
+	[ "$(node_exec 1 blockdev --getsize64 /dev/ddraid/vol1)" = "$(ctl 1 status vol1 --json | /usr/bin/python3 -IS -c 'import json, sys
+print(json.load(sys.stdin)["arrays"][0]["geometry"]["size_bytes"])')" ] || fail "the size of vol1"
+fi
 [ "$(node_exec 1 nproc)" = 2 ] || fail "not two processors"
 
 step "fio, and ddraidd is killed 20 times"
@@ -48,7 +57,7 @@ measured "$taken times taken over; $(disk_fio_did 1)"
 sum=$(node_exec 1 sh -c 'echo 3 >/proc/sys/vm/drop_caches; cat /dev/ddraid/vol1' | sha256sum) || fail "can't read vol1"
 ctl 1 stop vol1 >"$CLUSTER_DIR/stop" 2>&1 || fail "stop: $(cat "$CLUSTER_DIR/stop")"
 first=("${ARRAY_MEMBERS[@]}")
-ARRAY_MEMBERS=(4 5 6)
+ARRAY_MEMBERS=(4 5 6 7 8)
 members_check --strict --compare-left-out --extract "$CLUSTER_DIR/user" || fail "the members of vol1: $(raw 'r["problems"]')"
 [ "$(sha256sum <"$CLUSTER_DIR/user")" = "$sum" ] || fail "the members of vol1 hold other bytes than its device had"
 ARRAY_MEMBERS=("${first[@]}")

@@ -56,11 +56,8 @@ disk_attach 1
 [ "$via" = nbd ] && other=shim || other=nbd
 refused 1 "is attached by $via" attach vol0 --via $other
 dev=$(disk_of 1)
-limit() {
-	node_exec 1 cat "/sys/block/$dev/queue/$1"
-}
 limit_is() {
-	[ "$(limit "$1")" = "$2" ] || fail "$1 is $(limit "$1"), not $2"
+	disk_limit_is 1 "$dev" "$@"
 }
 limit_is logical_block_size 4096
 limit_is physical_block_size 4096
