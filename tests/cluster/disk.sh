@@ -65,7 +65,7 @@ disk_fio() {
 	node_exec "$1" rm -f /run/fio-end
 	# shellcheck disable=SC2016,SC2086 # the node's shell; words
 	node_exec "$1" sh -c 'while [ ! -e /run/fio-end ]; do "$@" || exit; done' sh \
-		fio --name=v --filename="${2:-/dev/ddraid/vol0}" --direct=1 --ioengine=libaio --iodepth=16 --rw=randrw \
+		nice -n 10 fio --name=v --filename="${2:-/dev/ddraid/vol0}" --direct=1 --ioengine=libaio --iodepth=16 --rw=randrw \
 		--bsrange=4k-256k --blockalign=4k --size="${FIO_SIZE:-8m}" --io_size="${FIO_SIZE:-6m}" ${FIO_RATE:---rate=512k,512k} --verify=crc32c --verify_fatal=1 \
 		--fsync=32 --fdatasync=0 --continue_on_error=none --randrepeat=0 >"$CLUSTER_DIR/fio.$1" 2>&1 &
 	FIO[$1]=$!

@@ -109,7 +109,8 @@ node_power() {
 	# Emulated code is kept by its address, so that with random ones each new process would be translated anew: an exec takes 40 ms
 	# instead of 10. What newer processors have, as AVX and SMAP, is emulated at a loss.
 	[ "$accel" != tcg ] || accel=tcg,thread=multi cpu=Westmere,+rdrand words="norandmaps init_on_alloc=0"
-	# And found by a table of some megabytes, which is slow to search in pages of 4 KiB (hugetlb): a tenth of all.
+	# And found by a table of some megabytes, which is slow to search in pages of 4 KiB (hugetlb): a tenth of all. Where there are
+	# more machines than processors, they would interrupt each other some thousand times a second (chrt): a quarter of all.
 	if [ "${LAB_INIT:-}" = systemd ]; then
 		words+=" lab_init=systemd"
 		disk=(-drive "file=$dir/disk.img,format=raw,if=virtio,cache=unsafe")
@@ -120,7 +121,7 @@ node_power() {
 		unfence_locked "$n"
 		lab_tap "n$n" br0 && lab_tap "m$n" br1 && date +%s%N >"$dir/boot_ns" &&
 			cluster_spawn "node$n" "$dir/log/console.log" "$CLUSTER_NAME-br" \
-				env GLIBC_TUNABLES=glibc.malloc.hugetlb=1 qemu-system-x86_64 -name "node$n" -nodefaults -no-reboot -display none \
+				env GLIBC_TUNABLES=glibc.malloc.hugetlb=1 chrt --batch 0 qemu-system-x86_64 -name "node$n" -nodefaults -no-reboot -display none \
 				-accel "$accel" -cpu $cpu -smp "${LAB_CPUS:-1}" -m "$LAB_MEMORY" \
 				-kernel "$LAB_IMAGE/vmlinux" -initrd "$LAB_IMAGE/initrd" \
 				-append "console=ttyS0 quiet panic=-1 net.ifnames=0 mitigations=off lab_node=$n lab_dir=$CLUSTER_DIR lab_src=$CLUSTER_SRC lab_image=$LAB_IMAGE $words ${LAB_APPEND:-}" \

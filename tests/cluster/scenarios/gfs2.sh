@@ -28,11 +28,12 @@ mount_on() { # N
 		fail "node $1 does not mount it"
 }
 
+# All of the load lets the daemons go first: it is endless, and they are what is waited for.
 load_start() { # N...
 	local n
 	for n; do
 		rm -f "$CLUSTER_DIR/fs.$n.stop"
-		node_exec "$n" /usr/bin/python3 -SE "$SCENARIO_LIB/fsload.py" write "$mnt" "$n" "$CLUSTER_DIR/fs.$n" \
+		node_exec "$n" nice -n 10 /usr/bin/python3 -SE "$SCENARIO_LIB/fsload.py" write "$mnt" "$n" "$CLUSTER_DIR/fs.$n" \
 			>>"$CLUSTER_DIR/fs.out.$n" 2>&1 &
 		loads[$n]=$!
 	done
@@ -87,7 +88,7 @@ fio_end() { # N...
 # A tree of sources, unpacked on each node, again and again until the fault has come: so it comes while all do that.
 unpack_start() { # N
 	node_exec "$1" sh -c "mkdir $mnt/src.$1 && touch $CLUSTER_DIR/unpacking.$1 &&
-		while tar --overwrite -C $mnt/src.$1 -xf $CLUSTER_DIR/src.tar || exit; [ ! -e $CLUSTER_DIR/fault ]; do :; done && sync -f $mnt && touch $CLUSTER_DIR/unpacked.$1" \
+		while nice -n 10 tar --overwrite -C $mnt/src.$1 -xf $CLUSTER_DIR/src.tar || exit; [ ! -e $CLUSTER_DIR/fault ]; do sleep 1; done && sync -f $mnt && touch $CLUSTER_DIR/unpacked.$1" \
 		>"$CLUSTER_DIR/tar.out.$1" 2>&1 &
 }
 unpacked_is_whole() { # N ON
