@@ -42,6 +42,7 @@ disk_is_there() {
 	holds "$1" 'any(f.get("device") for f in a["front_ends"])' && node_exec "$1" test -b /dev/ddraid/vol0
 }
 
+# disk_serves N: that, and the array does (active), by one look at the status.
 disk_serves() {
 	holds "$1" 'a["state"] == "active" and a["io_allowed"] and any(f.get("device") for f in a["front_ends"])' &&
 		node_exec "$1" test -b /dev/ddraid/vol0

@@ -61,7 +61,7 @@ within() {
 	wait_until "$@" || fail "$2"
 }
 
-# at_once FUNCTION N...: FUNCTION N for all of these nodes at the same time; what they say comes in order. It may fail.
+# at_once FUNCTION N...: FUNCTION N for all of these nodes at the same time; what they say comes in order. If one fails, the scenario ends.
 at_once() {
 	local n status=0 function=$1
 	local -A job=()
@@ -106,6 +106,7 @@ daemon_gone() {
 }
 
 # daemon_end N SIGNAL: and its end is waited for there, since each command costs a machine of the lab a tenth of a second.
+# As long as wait_until would: twice the patience.
 daemon_end() {
 	# shellcheck disable=SC2016 # the node's shell
 	node_exec "$1" sh -c 'kill -s "$2" "$1" || exit
