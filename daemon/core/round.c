@@ -560,6 +560,10 @@ static void take_heartbeat(struct engine *e, uint32_t from, const nodemsg *m)
 	p->up_known = true;
 	p->reach = m->heartbeat->reach;
 	p->yields = m->heartbeat->yields;
+	/* The group passes several messages in a row at the price of one, and each wakes all nodes:
+	 * if the own is due soon, it goes along with this one. */
+	if (from != e->cfg.node && e->hb_next_us < e->now + e->cfg.tun.heartbeat_ms * 500ull)
+		e->hb_next_us = e->now;
 }
 
 static void take_joined(struct engine *e, uint32_t from, const pb_inc *who, bool joined)

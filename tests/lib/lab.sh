@@ -108,7 +108,13 @@ node_power() {
 	accel=$(cat "$LAB_IMAGE/accel")
 	# Emulated code is kept by its address, so that with random ones each new process would be translated anew: an exec takes 40 ms
 	# instead of 10. What newer processors have, as AVX and SMAP, is emulated at a loss.
-	[ "$accel" != tcg ] || accel=tcg,thread=multi cpu=Westmere,+rdrand words="norandmaps init_on_alloc=0"
+	if [ "$accel" = tcg ]; then
+		accel=tcg,thread=multi cpu=Westmere,+rdrand words="norandmaps init_on_alloc=0"
+		# What a kernel does beside its work at each call, switch and page, and what no test is about: a quarter of an exec.
+		words+=" lsm=capability audit=0 psi=0 cgroup_disable=memory randomize_kstack_offset=off noautogroup"
+		# Where the host lets a machine wait in its first second, its timer seems not to work, and its kernel panics.
+		words+=" no_timer_check tsc=reliable"
+	fi
 	# And found by a table of some megabytes, which is slow to search in pages of 4 KiB (hugetlb): a tenth of all. Where there are
 	# more machines than processors, they would interrupt each other some thousand times a second (chrt): a quarter of all.
 	if [ "${LAB_INIT:-}" = systemd ]; then
@@ -137,9 +143,14 @@ node_power() {
 	) 9>"$CLUSTER_DIR/fence.lock"
 }
 
+# Or has ended.
+lab_booted() {
+	[ -e "$CLUSTER_DIR/node$1/ready" ] || ! cluster_alive "node$1.init"
+}
+
 node_ready() {
 	local n=$1
-	wait_until 60 "start of node $n" test -e "$CLUSTER_DIR/node$n/ready" || {
+	wait_until 60 "start of node $n" lab_booted "$n" && [ -e "$CLUSTER_DIR/node$n/ready" ] || {
 		tail -n 20 "$CLUSTER_DIR/node$n/log/console.log" >&2
 		return 1
 	}
