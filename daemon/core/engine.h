@@ -50,7 +50,7 @@ enum lock_backend {
 
 struct tunables {
 	uint32_t release_delay_ms;   /* idle time before a region is flushed and cleared (1000) */
-	uint32_t heartbeat_ms;       /* how often a node multicasts that it lives (200) */
+	uint32_t heartbeat_ms;       /* at least so often a node multicasts that it lives (200) */
 	uint32_t heartbeat_limit_ms; /* no I/O when the own heartbeat was sent longer ago (1500):
 				      * half a token time-out, R7 */
 	uint32_t evict_ms;           /* silence, or no answer to the leader, that evicts (4000) */
