@@ -561,7 +561,8 @@ static void take_heartbeat(struct engine *e, uint32_t from, const nodemsg *m)
 	p->reach = m->heartbeat->reach;
 	p->yields = m->heartbeat->yields;
 	/* The group passes several messages in a row at the price of one, and each wakes all nodes:
-	 * if the own is due soon, it goes along with this one. */
+	 * if the own is due soon, it goes along with this one. Never later than it was due, so that
+	 * R7 and the others' patience stand as they do, nor twice within half its time. */
 	if (from != e->cfg.node && e->hb_next_us < e->now + e->cfg.tun.heartbeat_ms * 500ull)
 		e->hb_next_us = e->now;
 }

@@ -143,7 +143,7 @@ node_power() {
 	) 9>"$CLUSTER_DIR/fence.lock"
 }
 
-# Or has ended.
+# lab_booted N: there is no more to wait for; it is ready, or has ended.
 lab_booted() {
 	[ -e "$CLUSTER_DIR/node$1/ready" ] || ! cluster_alive "node$1.init"
 }

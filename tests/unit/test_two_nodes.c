@@ -447,3 +447,26 @@ TEST(who_is_aside_takes_no_member_from_the_others)
 	CHECK_EQ_INT(status(1).map.member[0].state, MEMBER_IN_SYNC);
 	finish();
 }
+
+/* Each turn of the group's token wakes all nodes. */
+TEST(heartbeats_go_together)
+{
+	uint32_t before, sent[NODES + 1];
+
+	create();
+	start(1);
+	run_ms(3080);
+	start(2);
+	run_ms(10000);
+	before = w.node[1].sent;
+	for (uint32_t i = 0; i < 2000; i++) {
+		sent[1] = w.node[1].sent;
+		sent[2] = w.node[2].sent;
+		run_ms(1);
+		CHECK_EQ_U64(w.node[1].sent - sent[1], w.node[2].sent - sent[2]);
+	}
+	/* None late, and none twice. */
+	CHECK_EQ_U64(w.node[1].sent - before, 10);
+	CHECK(status(1).io_allowed && status(2).io_allowed);
+	finish();
+}

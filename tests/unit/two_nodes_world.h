@@ -31,7 +31,8 @@ struct node {
 	bool fences_nobody;   /* it never hears of one that it asks for */
 	uint32_t data_writes; /* of consumers' data, at the members */
 	uint32_t ios_done;
-	uint32_t cut; /* mask: members that it does not reach */
+	uint32_t sent; /* messages */
+	uint32_t cut;  /* mask: members that it does not reach */
 	uint32_t lives;
 	uint64_t inc; /* of its next daemon, 0 = the first */
 	uint32_t fence_ms;
@@ -148,6 +149,7 @@ static inline void do_out(uint32_t node, const struct out *o)
 		do_io(node, o);
 		break;
 	case OUT_SEND:
+		w.node[node].sent++;
 		ev.type = EV_MSG;
 		ev.msg.from = node;
 		CHECK(o->send.bytes <= sizeof(w.msg[0]));
