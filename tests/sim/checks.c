@@ -517,8 +517,21 @@ void checks_serves(struct sim *s, const struct simnode *n)
 	}
 }
 
+/*
+ * One of two halves that both have quorum, whose fence only waits: that chooses none of them. So it
+ * goes on with nothing, and for it nobody is removed.
+ */
+static bool waits_alone(const struct sim *s, const struct simnode *n)
+{
+	return s->o.two_node && n->fences_otherwise && n->view_ring != NONE &&
+	       __builtin_popcount(s->group.ring[n->view_ring]->nodes) < 2;
+}
+
 static void check_fenced(struct sim *s, const struct simnode *n, const struct map *map)
 {
+	if (waits_alone(s, n) && map->epoch.inc == s->inc[n->ii].inc)
+		sim_fail(s, "C5", "node %u committed map %lu alone, and its fence only waits",
+			 n->id, map->epoch.num);
 	for (uint32_t i = 0; i < s->incs; i++) {
 		const struct incn *in = &s->inc[i];
 		const struct simnode *o = &s->node[in->node];
@@ -644,7 +657,8 @@ static void view_installed(struct sim *s, struct simnode *n)
 {
 	const struct gitem *it;
 
-	if (n->view_ring == NONE || n->view_seq != n->quorum_seq || !n->quorate)
+	if (n->view_ring == NONE || n->view_seq != n->quorum_seq || !n->quorate ||
+	    waits_alone(s, n))
 		return;
 	/* Old views that a fenced one gets to see when it thaws: its consumers have no array any
 	 * more. */
