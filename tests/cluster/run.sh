@@ -14,8 +14,9 @@
 #	run.sh --no-skip ...		what is skipped has failed
 #
 # With CLUSTER_FLAVOUR=lab the nodes are virtual machines (tools/lab run), and there are further scenarios. Of the many
-# with a leader that dies at a named step a run there takes two, each day others; elsewhere it takes all of them, last,
-# and begins each day with others, so that a slow host with little time comes to each of them some day.
+# with a leader that dies at a named step a run there takes two, and of those with a node that is removed under a block device
+# one, each day others; elsewhere it takes all with a leader, last, and begins each day with others, so that a slow host with
+# little time comes to each of them some day.
 #
 # One line per scenario: its seconds, and what it measured. When one fails, the end of its output follows, with the
 # daemons' logs; all logs are kept then. The last line counts. A scenario is a script in
@@ -26,10 +27,10 @@ export top_srcdir top_builddir=${top_builddir:-$top_srcdir}
 # shellcheck source=tests/lib/cluster.sh
 . "$top_srcdir/tests/lib/cluster.sh"
 
-# name, limit in seconds, where, script with its arguments. Where: netns, lab, both; turn: both, in the lab one of those
-# that have this script; named: in the lab, by its name only. First those that have other machines there than
-# the three that stay up for the rest. all-nodes waits for a moment of milliseconds,
-# which machines that are emulated do not meet.
+# name, limit in seconds, where, script with its arguments. Where: netns, lab, both; one: in the lab, one of those
+# that have this script; turn: the same, and elsewhere all; named: in the lab, by its name only. First those that have other
+# machines there than the three that stay up for the rest. all-nodes waits for a moment of milliseconds, which
+# machines that are emulated do not meet.
 SCENARIOS='
 kmod			300	lab	tests/kmod/run.sh
 kmod-check		60	lab	tests/kmod/check.sh
@@ -74,11 +75,11 @@ fence-fails		45	both	tests/cluster/scenarios/fence-fails.sh
 forgotten		45	both	tests/cluster/scenarios/forgotten.sh
 two-nodes		45	netns	tests/cluster/scenarios/two-nodes.sh
 all-nodes		45	netns	tests/cluster/scenarios/all-nodes.sh
-disk-removed-1		70	lab	tests/cluster/scenarios/disk-removed.sh shim killed
-disk-removed-2		70	lab	tests/cluster/scenarios/disk-removed.sh shim fenced cut
-disk-removed-3		70	lab	tests/cluster/scenarios/disk-removed.sh shim frozen cut-killed
-disk-removed-4		70	lab	tests/cluster/scenarios/disk-removed.sh shim away
-disk-removed-nbd	70	lab	tests/cluster/scenarios/disk-removed.sh nbd fenced cut
+disk-removed-1		70	one	tests/cluster/scenarios/disk-removed.sh shim killed
+disk-removed-2		70	one	tests/cluster/scenarios/disk-removed.sh shim fenced cut
+disk-removed-3		70	one	tests/cluster/scenarios/disk-removed.sh shim frozen cut-killed
+disk-removed-4		70	one	tests/cluster/scenarios/disk-removed.sh shim away
+disk-removed-nbd	70	one	tests/cluster/scenarios/disk-removed.sh nbd fenced cut
 dlm-fence		70	lab	tests/cluster/scenarios/dlm-fence.sh
 dlm-freed		60	lab	tests/cluster/scenarios/dlm-freed.sh
 dlm-mixed		60	lab	tests/cluster/scenarios/dlm-mixed.sh
@@ -134,7 +135,7 @@ names() {
 				take = where[i] == f || where[i] == "both"
 				if (where[i] == "turn" && f == "netns")
 					turn[turns++] = name[i]
-				else if (where[i] == "turn")
+				else if (f == "lab" && (where[i] == "turn" || where[i] == "one"))
 					take = whole || number[i] == day % of[script[i]]
 				if (where[i] == "named")
 					take = f == "lab" && whole

@@ -67,9 +67,11 @@ lab_up() {
 	local n nodes=()
 	lab_image || return 1
 	# Corosync lets the token go round 30 times after each message before it holds it: a fifth of each emulated processor, idle. And
-	# knet's threads take as much as the rest of it; `operating` and the clusters in namespaces have it.
-	[ "$(cat "$LAB_IMAGE/accel")" != tcg ] || sed -i 's/transport: knet/transport: udpu/; /^\ttoken:/a\	seqno_unchanged_const: 1' \
-		"$CLUSTER_DIR"/node*/etc-corosync/corosync.conf
+	# knet's threads take as much as the rest of it; `operating` and the clusters in namespaces have it. Its thread that writes the
+	# log, by 9p here, has the lock for which its other one spins: in real time, on the only processor, until that is throttled, a
+	# second and more (sched_rr).
+	[ "$(cat "$LAB_IMAGE/accel")" != tcg ] || sed -i 's/transport: knet/transport: udpu/; /^\ttoken:/a\	seqno_unchanged_const: 1
+		$a\system {\n\tsched_rr: no\n}' "$CLUSTER_DIR"/node*/etc-corosync/corosync.conf
 	ip -n "$CLUSTER_NAME-br" link add br1 type bridge forward_delay 0 stp_state 0 mcast_snooping 0 &&
 		ip -n "$CLUSTER_NAME-br" addr add 10.78.0.254/16 dev br1 &&
 		ip -n "$CLUSTER_NAME-br" link set lo up &&
@@ -102,7 +104,7 @@ lab_tap() { # PORT BRIDGE
 }
 
 node_power() {
-	local n=$1 dir=$CLUSTER_DIR/node$1 accel cpu=max words='' disk=()
+	local n=$1 dir=$CLUSTER_DIR/node$1 accel cpu=max cpus=${LAB_CPUS:-1} words='' disk=()
 	rm -f "$dir/ready" "$dir/word.in" "$dir/word.out"
 	mkfifo "$dir/word.in" "$dir/word.out" || return 1
 	accel=$(cat "$LAB_IMAGE/accel")
@@ -114,6 +116,11 @@ node_power() {
 		words+=" lsm=capability audit=0 psi=0 cgroup_disable=memory randomize_kstack_offset=off noautogroup"
 		# Where the host lets a machine wait in its first second, its timer seems not to work, and its kernel panics.
 		words+=" no_timer_check tsc=reliable"
+		# ACPI's programs that find each device's interrupt, which no device here has (MSI), and tests of ciphers: a quarter of a boot.
+		words+=" acpi=noirq cryptomgr.notests"
+		# Where there can be one processor only, qemu makes locked instructions plain ones. But Linux takes them for barriers between
+		# itself and qemu's own threads, too: without, each can miss that the other waits, and a network card is deaf from then on.
+		[ "$cpus" != 1 ] || cpus=1,maxcpus=2 words+=" nr_cpus=1"
 	fi
 	# And found by a table of some megabytes, which is slow to search in pages of 4 KiB (hugetlb): a tenth of all. Where there are
 	# more machines than processors, they would interrupt each other some thousand times a second (chrt): a quarter of all.
@@ -128,7 +135,7 @@ node_power() {
 		lab_tap "n$n" br0 && lab_tap "m$n" br1 && date +%s%N >"$dir/boot_ns" &&
 			cluster_spawn "node$n" "$dir/log/console.log" "$CLUSTER_NAME-br" \
 				env GLIBC_TUNABLES=glibc.malloc.hugetlb=1 chrt --batch 0 qemu-system-x86_64 -name "node$n" -nodefaults -no-reboot -display none \
-				-accel "$accel" -cpu $cpu -smp "${LAB_CPUS:-1}" -m "$LAB_MEMORY" \
+				-accel "$accel" -cpu $cpu -smp "$cpus" -m "$LAB_MEMORY" \
 				-kernel "$LAB_IMAGE/vmlinux" -initrd "$LAB_IMAGE/initrd" \
 				-append "console=ttyS0 quiet panic=-1 net.ifnames=0 mitigations=off lab_node=$n lab_dir=$CLUSTER_DIR lab_src=$CLUSTER_SRC lab_image=$LAB_IMAGE $words ${LAB_APPEND:-}" \
 				-serial stdio -monitor none -device virtio-serial-pci,max_ports=2 \

@@ -81,7 +81,7 @@ written() { # N FILE
 	node_exec "$1" sh -c "date >/srv/$2 && sync /srv/$2"
 }
 
-# The programs as step 2 has it, and the driver as step 7 has it, while the machines boot; once for a state of the sources.
+# The programs as step 2 has it, and the driver as step 7 has it; once for a state of the sources.
 sources=$LAB_CACHE/guide/ddraid
 build() {
 	local at=$LAB_CACHE/guide made
@@ -125,16 +125,16 @@ driver() {
 	tar -C / -cf "$at/driver.tar" "lib/modules/$release/updates" "/lib/modules/$release"/modules.*
 }
 
+# Before there are machines that it would keep from their boot, and that cost half a processor while they wait for it.
 (set -e; flock 8; build) >"${CLUSTER_TMP:-/tmp}/guide.out" 2>&1 </dev/null 8>"$LAB_CACHE/guide.lock" &
-building=$!
+wait $! || fail "step 2: $(tail -n 20 "${CLUSTER_TMP:-/tmp}/guide.out")"
+rm -f "${CLUSTER_TMP:-/tmp}/guide.out"
+echo "ddraid is built"
 cluster_up 4 || exit 1
 ARRAY_NODES=3
 step "four machines have booted"
-wait $building || fail "step 2: $(tail -n 20 "${CLUSTER_TMP:-/tmp}/guide.out")"
-rm -f "${CLUSTER_TMP:-/tmp}/guide.out"
 # As lab_up does, and why.
 sed -i '/seqno_unchanged_const/d; /^\ttoken:/a\	seqno_unchanged_const: 1' "$sources/cluster-conf/corosync.conf.in" || fail "corosync.conf.in"
-step "ddraid is built"
 shims="mkdir -p /usr/local/sbin; { echo '#!/bin/sh'; echo 'shift; dpkg-query -W \"\$@\" || exit; for p; do [ \$p != dlm-controld ] || systemctl enable --now dlm || :; done'; } >/usr/local/sbin/apt-get; chmod +x /usr/local/sbin/apt-get"
 ssh-keygen -q -t ed25519 -N '' -f "$CLUSTER_DIR/nodes_key" || fail "ssh-keygen"
 for n in 1 2 3; do
