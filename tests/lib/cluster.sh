@@ -313,10 +313,9 @@ cluster_leftovers() {
 	local p
 	ip netns list | awk -v p="$CLUSTER_NAME-" 'index($1, p) == 1 { print "namespace " $1 }'
 	awk -v d="$CLUSTER_DIR" 'index($5, d) == 1 { print "mount " $5 }' /proc/self/mountinfo
-	for p in /proc/[0-9]*; do
-		! grep -qzxs "CLUSTER_MARK=$CLUSTER_NAME" "$p/environ" ||
-			echo "process ${p#/proc/} $(tr '\0' ' ' 2>/dev/null <"$p/cmdline")"
-	done
+	while IFS=/ read -r _ _ p _; do
+		echo "process $p $(tr '\0' ' ' 2>/dev/null <"/proc/$p/cmdline")"
+	done < <(grep -lzxs "CLUSTER_MARK=$CLUSTER_NAME" /proc/[0-9]*/environ)
 }
 
 cluster_no_leftovers() {

@@ -13,7 +13,8 @@ disk_requires
 via=${1:-shim}
 KILLS=4
 AWAY=3 # s
-MEMBER_SIZE=80M
+MEMBER_SIZE=32M
+[ "$via" = shim ] || MEMBER_SIZE=80M # for btrfs
 
 array_up 1 1
 
@@ -182,7 +183,7 @@ step "a file system, and ddraidd stays away for more than $AWAY s, but --away ho
 away_is hold 0
 node_exec 1 mkfs.ext4 -q -E lazy_itable_init=0 /dev/ddraid/vol0 || fail "mkfs"
 # shellcheck disable=SC2016 # the node's shell
-node_exec 1 sh -c 'modprobe ext4; mkdir -p /mnt/t && mount /dev/ddraid/vol0 /mnt/t && head -c 20000000 /dev/urandom >/mnt/t/a &&
+node_exec 1 sh -c 'modprobe ext4; mkdir -p /mnt/t && mount /dev/ddraid/vol0 /mnt/t && head -c 6000000 /dev/urandom >/mnt/t/a &&
 	md5sum </mnt/t/a >/run/sum && sync' || fail "mount"
 daemon_kill 1
 node_exec 1 sh -c 'cp /mnt/t/a /mnt/t/b && sync /mnt/t/b' &
