@@ -260,7 +260,7 @@ struct slotinfo { /* a slot, as the leader has read it */
 	bool known;
 	uint32_t owner_node;
 	uint64_t owner_inc;
-	bool stale;              /* planes here are newer than on the members */
+	bool stale;              /* planes here are newer than on some member */
 	bool lost;               /* a page could not be read as a whole: see page_take */
 	uint64_t *seq;           /* per page */
 	uint8_t *dirty, *missed; /* log_pages planes each */

@@ -157,6 +157,7 @@ static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint3
 		      uint32_t rows, bool lost)
 {
 	struct logpage best, lp;
+	uint32_t newest = 0; /* members that have it */
 	bool any = false;
 
 	memset(&best, 0, sizeof(best));
@@ -166,11 +167,17 @@ static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint3
 			    lp.page != page ||
 			    memcmp(lp.array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES))
 				continue;
-			if (!any || lp.seq > best.seq)
+			if (!any || lp.seq > best.seq) {
 				best = lp;
+				newest = 0;
+			}
+			if (lp.seq == best.seq)
+				newest |= 1u << i;
 			any = true;
 		}
 	}
+	/* A leader died between its members: who takes the slot may read another of them (R16). */
+	s->stale |= (rows & ~newest) != 0;
 	if (any && !lost) {
 		memcpy(s->dirty + (size_t)page * LOG_PLANE_BYTES, best.dirty, LOG_PLANE_BYTES);
 		memcpy(s->missed + (size_t)page * LOG_PLANE_BYTES, best.missed, LOG_PLANE_BYTES);
