@@ -176,7 +176,9 @@ static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint3
 			any = true;
 		}
 	}
-	/* A leader died between its members: who takes the slot may read another of them (R16). */
+	/* A leader died between its members: who takes the slot may read another of them (R16). So
+	 * it is written to all, in a Ready round: whoever had it is fenced by then, and if this
+	 * leader dies first, the older page marks more, and is resynced once more. */
 	s->stale |= (rows & ~newest) != 0;
 	if (any && !lost) {
 		memcpy(s->dirty + (size_t)page * LOG_PLANE_BYTES, best.dirty, LOG_PLANE_BYTES);

@@ -54,7 +54,7 @@ for line in sys.stdin:
 ' "$2" "$3" $(($(raw 'r["geometry"]["data_offset"]') + $1 * part)) $part
 }
 
-# Node 1 has written to the new member's data as rebuilds do. The regions that the nodes write in are its first ones, and it is
+# Node 1 has written to the new member's data (from 1 MiB on) as rebuilds do. The regions that the nodes write in are its first ones, and it is
 # through with them in a second, so nobody in a machine is asked.
 rebuilds() {
 	cat "$CLUSTER_DIR"/exporter3/req/10.77.0.1.*.log | grep -qE "Write id=[0-9]+ offset=0x[1-9a-f][0-9a-f]{5,} count=0x10000 "

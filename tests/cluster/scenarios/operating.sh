@@ -129,7 +129,7 @@ driver() {
 (set -e; flock 8; build) >"${CLUSTER_TMP:-/tmp}/guide.out" 2>&1 </dev/null 8>"$LAB_CACHE/guide.lock" &
 wait $! || fail "step 2: $(tail -n 20 "${CLUSTER_TMP:-/tmp}/guide.out")"
 rm -f "${CLUSTER_TMP:-/tmp}/guide.out"
-echo "ddraid is built"
+step "ddraid is built"
 cluster_up 4 || exit 1
 ARRAY_NODES=3
 step "four machines have booted"
