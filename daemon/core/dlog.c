@@ -127,7 +127,7 @@ static void page_start(struct engine *e, struct lpage *p)
 	p->need = p->urgent = false;
 	p->writing = true;
 	p->ok = 0;
-	p->want.seq++;
+	p->want.seq = log_seq_next(e, p->want.seq);
 	memcpy(p->inflight, p->want.dirty, LOG_PLANE_BYTES);
 	logpage_encode(&p->want, p->block);
 	p->iov = (struct iovec){p->block, DDR_BLOCK_BYTES};

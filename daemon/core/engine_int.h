@@ -383,6 +383,7 @@ struct engine {
 		struct job job;
 		bool running, flushing, flushed, writing, rewriting;
 		bool from_first;   /* the next page to be written is a slot's first */
+		bool again;        /* the last one is not on all members, and is written again */
 		uint64_t again_us; /* a bad spot was in the way: not before this */
 		uint8_t *done;     /* log_pages planes: resynced, not yet cleared */
 		uint32_t done_count;
@@ -650,6 +651,7 @@ void dlog_reset(struct engine *e);
 /* slots.c */
 int slots_alloc(struct engine *e);
 void slot_read(struct engine *e, uint32_t slot);
+uint64_t log_seq_next(const struct engine *e, uint64_t seq);
 bool slots_read(struct engine *e); /* true: all slots of nobody are known */
 void slots_forget(struct engine *e);
 void slots_announce(struct engine *e);

@@ -152,10 +152,33 @@ static void plane_trim(const struct engine *e, uint8_t *planes, uint32_t page)
 			plane_set(planes, r, false);
 }
 
-/* rows: the members to look at. lost: the newest page may be one that none of them could read. */
-static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint32_t page,
-		      uint32_t rows, bool lost)
+/*
+ * The number of a page's next image. Who dies between the members leaves images on some of them
+ * that the next to write the page may not see: such a member has left the map since, is being
+ * rebuilt, or can't be read now. It comes back, and what was written to it since must be newer
+ * there. So numbers begin higher with each epoch, and with a gap where a page was not read from all
+ * that are written. The copies take turns nevertheless: a torn write leaves the image before.
+ */
+#define SEQ_EPOCH_SHIFT 36
+#define SEQ_UNREAD (1ull << 20) /* more than one writer's images that are not on all members */
+#define SEQ_LOST (1ull << (SEQ_EPOCH_SHIFT - 1))
+
+uint64_t log_seq_next(const struct engine *e, uint64_t seq)
 {
+	uint64_t least = e->map.epoch.num << SEQ_EPOCH_SHIFT;
+
+	return seq + 1 >= least ? seq + 1 : least + !(seq & 1);
+}
+
+/* A mark is durable on every member of the map: one that could be read as a whole is enough. If
+ * none could, the newest page may be one that can't be read: all its regions are dirty (R11), and
+ * what the others say is looked at for the owner. */
+static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint32_t page,
+		      const struct batch *b)
+{
+	uint32_t rows = b->ok ? b->ok : b->unreadable;
+	uint64_t gap = write_musts(e) & ~b->ok ? SEQ_UNREAD : 0;
+	bool lost = !b->ok;
 	struct logpage best, lp;
 	uint32_t newest = 0; /* members that have it */
 	bool any = false;
@@ -176,21 +199,20 @@ static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint3
 			any = true;
 		}
 	}
-	/* A leader died between its members: who takes the slot may read another of them (R16). So
-	 * it is written to all, in a Ready round: whoever had it is fenced by then, and if this
-	 * leader dies first, the older page marks more, and is resynced once more. */
-	s->stale |= (rows & ~newest) != 0;
+	/* A leader died between its members: who takes the slot may read another of them (R16), or
+	 * one that can't be read now. So it is written to all, in a Ready round: whoever had it is
+	 * fenced by then, and if this leader dies first, the older page marks more, and is resynced
+	 * once more. A member that is being rebuilt gets all pages at the end of that (R11). */
+	s->stale |= ((rows | map_insync_mask(&e->map)) & ~newest) != 0;
 	if (any && !lost) {
 		memcpy(s->dirty + (size_t)page * LOG_PLANE_BYTES, best.dirty, LOG_PLANE_BYTES);
 		memcpy(s->missed + (size_t)page * LOG_PLANE_BYTES, best.missed, LOG_PLANE_BYTES);
-		s->seq[page] = best.seq;
+		s->seq[page] = best.seq + gap;
 	} else {
 		/* R11: a page readable nowhere means that all its regions are dirty. */
 		memset(s->dirty + (size_t)page * LOG_PLANE_BYTES, 0xff, LOG_PLANE_BYTES);
 		memset(s->missed + (size_t)page * LOG_PLANE_BYTES, 0xff, LOG_PLANE_BYTES);
-		/* Above all that were ever written: one that can't be read now may be readable
-		 * again. */
-		s->seq[page] = lost ? (e->map.epoch.num + 1) << 32 : 0;
+		s->seq[page] = lost ? (e->map.epoch.num << SEQ_EPOCH_SHIFT) + SEQ_LOST : gap;
 	}
 	plane_trim(e, s->dirty, page);
 	plane_trim(e, s->missed, page);
@@ -211,10 +233,7 @@ static void page_read(struct engine *e, struct batch *b)
 	if (e->state == ENGINE_REMOVED || (!b->ok && (b->failed & ~b->unreadable || !b->failed)))
 		return; /* begun again by whoever wants it */
 	s = &e->ld.slot[e->ld.rd_slot];
-	/* A mark is durable on every member of the map: one that could be read as a whole is
-	 * enough. If none could, the newest page may be among what is lost: all its regions are
-	 * dirty (R11). */
-	page_take(e, s, e->ld.rd_slot, e->ld.rd_page, b->ok ? b->ok : b->unreadable, !b->ok);
+	page_take(e, s, e->ld.rd_slot, e->ld.rd_page, b);
 	if (++e->ld.rd_page < e->geo.log_pages) {
 		page_read_start(e);
 		return;
@@ -342,11 +361,12 @@ static void page_cleared(struct engine *e, struct batch *b)
 {
 	struct slotinfo *s = &e->ld.slot[e->rec.slot];
 
-	e->rec.writing = false;
+	e->rec.writing = e->rec.again = false;
 	if (e->state == ENGINE_REMOVED || !leading(e) || !s->stale || e->rec.from_first)
 		return;
-	if (write_musts(e) & ~b->ok)
-		return; /* written again, with the next number */
+	e->rec.again = (write_musts(e) & ~b->ok) != 0;
+	if (e->rec.again)
+		return;
 	s->stale = e->rec.page + 1 < e->geo.log_pages;
 	if (!s->stale)
 		slot_announce(e, e->rec.slot, true);
@@ -362,7 +382,9 @@ static void page_write(struct engine *e, uint32_t slot, uint32_t page)
 	memcpy(lp->array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES);
 	lp->slot = (uint16_t)slot;
 	lp->page = (uint16_t)page;
-	lp->seq = ++s->seq[page];
+	if (!e->rec.again) /* else it is the same image; so no member is more than one behind */
+		s->seq[page] = log_seq_next(e, s->seq[page]);
+	lp->seq = s->seq[page];
 	lp->owner_node = s->owner_node;
 	lp->owner_inc = s->owner_inc;
 	memcpy(lp->dirty, s->dirty + (size_t)page * LOG_PLANE_BYTES, LOG_PLANE_BYTES);
@@ -392,7 +414,7 @@ static bool stale_written(struct engine *e)
 		if (e->rec.slot != i || e->rec.page >= e->geo.log_pages || e->rec.from_first) {
 			e->rec.slot = i;
 			e->rec.page = 0;
-			e->rec.from_first = false;
+			e->rec.from_first = e->rec.again = false;
 		}
 		page_write(e, i, e->rec.page);
 		return false;

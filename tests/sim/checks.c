@@ -392,9 +392,40 @@ void checks_issue(struct sim *s, struct simnode *n, const struct req *r)
 		check_region(s, n, r, i);
 }
 
+/*
+ * Of two images of a log page, the one that was written later has the higher number (R16): also
+ * than what a member has that nobody reads now, for it may be read again. What a broken connection
+ * still carries may come in after its writer's next.
+ */
+static void check_page_number(struct sim *s, const struct req *r)
+{
+	struct logpage lp, had;
+
+	if (r->kind != KIND_LOG || r->op != DEV_WRITE || r->offset < LOG_OFFSET || r->orphan ||
+	    logpage_decode(&lp, r->buf) || lp.slot > s->geo.p.slots || lp.page >= s->geo.log_pages)
+		return;
+	for (uint32_t i = 0; i < s->o.disks; i++) {
+		for (uint32_t c = 0; c < 2; c++) {
+			const uint8_t *at =
+			    s->disk[i].durable + geo_log_offset(&s->geo, lp.slot, lp.page, c);
+
+			if (logpage_decode(&had, at) || had.seq <= lp.seq ||
+			    memcmp(had.array_uuid, lp.array_uuid, DDR_UUID_BYTES))
+				continue;
+			sim_fail(
+			    s, "C5",
+			    "node %u writes page %u of slot %u as number %lu, while disk %u has "
+			    "one as %lu",
+			    s->node[r->node].id, lp.page, lp.slot, lp.seq, i, had.seq);
+		}
+	}
+}
+
 void checks_exec(struct sim *s, const struct req *r)
 {
 	const struct incn *in = &s->inc[r->ii];
+
+	check_page_number(s, r);
 
 	if (in->fenced)
 		sim_fail(s, "C5", "a write of (%u, %lu) lands after its fence was answered",
@@ -760,6 +791,7 @@ void checks_engine_gone(struct sim *s)
 		if (!d->cache_lost || witnessed(s, d) ||
 		    (m != NONE && s->checks.map.member[m].state != MEMBER_IN_SYNC))
 			continue;
+		disk_untold(s, d); /* whom a flush error was told of may be stopped, and fenced */
 		d->cache_lost = false;
 		lost = true;
 	}

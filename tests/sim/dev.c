@@ -182,6 +182,8 @@ static void land(struct sim *s, struct req *r, bool half)
 		disk_flush(s, d, r->issued_us);
 	else
 		land_write(s, r, from, to);
+	if (!half)
+		between_landed(s, r);
 	if (half)
 		r->exec = EXEC_HALF;
 	else
@@ -287,7 +289,10 @@ static void schedule(struct sim *s, uint32_t idx)
 {
 	struct req *r = s->req[idx];
 	uint64_t us = latency(s, r), exec = rng_range(&s->rng, 0, us);
+	uint64_t late = between_late_us(s, r);
 
+	us += late;
+	exec += late;
 	if (r->bytes > SECTOR && rng_chance(&s->rng, 250)) {
 		r->half = (1 + rng_below(&s->rng, r->bytes / SECTOR - 1)) * SECTOR;
 		sim_at(s, rng_range(&s->rng, 0, exec), on_exec, (uint64_t)idx << 1 | 1, r->uid,
@@ -556,6 +561,16 @@ void dev_finish_inc(struct sim *s, uint32_t ii)
 		return;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		dev_break(s, n, i, -ESHUTDOWN);
+}
+
+void dev_unsent(struct sim *s, struct simnode *n)
+{
+	for (uint32_t i = 0; i < s->reqs; i++) {
+		struct req *r = s->req[i];
+
+		if (r->used && r->node == n->idx && r->gen == n->gen && may_land(r))
+			exec_final(s, r, EXEC_NEVER);
+	}
 }
 
 void dev_power_loss(struct sim *s, uint32_t disk, bool trusted)

@@ -83,6 +83,7 @@ const char *const fault_name[F_COUNT] = {
     [F_OLD_COPY] = "old-copy-of-a-member",
     [F_STORAGE_CUT] = "node-cut-off-from-members",
     [F_FENCES_OTHERWISE] = "fences-otherwise",
+    [F_LEADER_BETWEEN] = "leader-dies-between-members",
 };
 
 static bool allowed(const struct sim *s, enum fault f)
@@ -158,6 +159,7 @@ void plan_init(struct sim *s)
 	breaks_init(s);
 	storage_init(s);
 	differs_init(s);
+	between_init(s);
 	if (s->o.faultless)
 		return;
 	p->left = s->o.faults;

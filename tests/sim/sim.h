@@ -20,7 +20,7 @@
  *   plan.c    which faults when; faults.c: the faults; rebuilds.c: those that meet a rebuild;
  *             breaks.c: of members while the map changes or lacks one; spot.c: bad spots;
  *             storage.c: nodes without members; differs.c: nodes that fence otherwise;
- *             operator.c: the administrator
+ *             between.c: leaders that die with a page on one member; operator.c: the administrator
  *   trace.c, stats.c
  *
  * Rules: no wall clock, no address in any decision or line of trace, all randomness from s->rng.
@@ -223,6 +223,7 @@ void dev_break_disk(struct sim *s, uint32_t disk, int err);
 void dev_try(struct sim *s, struct simnode *n, uint32_t dev, uint64_t delay_us);
 void dev_try_disk(struct sim *s, uint32_t disk);
 void dev_orphan_all(struct sim *s, struct simnode *n);
+void dev_unsent(struct sim *s, struct simnode *n); /* what has not arrived never will */
 uint32_t dev_writes_at(const struct sim *s, const struct simnode *n); /* not on the medium yet */
 bool dev_under_way(const struct sim *s, const struct simnode *n);     /* EV_DEV_DONE is owed */
 void dev_finish_inc(struct sim *s, uint32_t ii); /* the fence: nothing of it is left */
@@ -635,6 +636,7 @@ enum fault {
 	F_OLD_COPY,
 	F_STORAGE_CUT,
 	F_FENCES_OTHERWISE,
+	F_LEADER_BETWEEN,
 	F_COUNT
 };
 struct planner {
@@ -682,6 +684,9 @@ void breaks_init(struct sim *s);
 void breaks_event(struct sim *s);
 bool breaks_unharmed(const struct sim *s);
 void storage_init(struct sim *s);
+void between_init(struct sim *s);
+void between_landed(struct sim *s, const struct req *r);
+uint64_t between_late_us(struct sim *s, const struct req *r); /* so much later it arrives */
 void differs_init(struct sim *s);
 void differs_heal(struct sim *s);
 void rebuild_arm(struct sim *s);
@@ -786,6 +791,14 @@ struct sim {
 		uint64_t until_us; /* by then it is old enough: regions written since are clean */
 		bool hidden;       /* so that it may leave: done once */
 	} copy;                    /* oldcopy.c */
+	struct {
+		uint32_t left;     /* leaders that are still to die */
+		bool seen;         /* one has */
+		uint64_t after_us; /* so long after that the connections break */
+		uint32_t disk;     /* the one that has the page */
+		uint32_t slot, page;
+		uint64_t until_us;
+	} between; /* between.c */
 	struct breaks breaks;
 	struct outq outq;
 	enum phase_of_seed phase;
