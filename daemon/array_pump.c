@@ -139,9 +139,16 @@ static void admin_answer(struct array *a, const struct out *o)
 
 static void out_removed(struct array *a)
 {
-	array_say(a, LOG_ERR,
-		  "this node was removed from the array: every open is ended, requests under way "
-		  "fail; it joins again as a new incarnation");
+	if (a->serving)
+		array_say(
+		    a, LOG_ERR,
+		    "this node was removed from the array: every open is ended, requests under way "
+		    "fail; it joins again as a new incarnation");
+	else
+		array_say(
+		    a, LOG_WARNING,
+		    "this node was removed as it joined, or no member lets it in: it joins again "
+		    "as a new incarnation");
 	a->removed = true;
 	locks_close(a, false);
 	if (a->serving)

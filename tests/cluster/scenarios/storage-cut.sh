@@ -45,7 +45,8 @@ measured "the others went on $(((${EPOCHREALTIME/[.,]/} - cut) / 1000)) ms after
 within 10 "node 1 waits for members" waits_aside
 within 10 "all members are in sync" whole
 writers_go_on 1000 2 3
-waits_aside || fail "node 1 does not wait any more"
+# Where this took long node 1 has just joined anew: no member lets it in, which a fenced life would see, too.
+within 10 "node 1 still waits for members" waits_aside
 whole || fail "node 1 is in the way of the others"
 step "all daemons are killed, and started again"
 for n in 1 2 3; do
