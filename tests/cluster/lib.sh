@@ -132,6 +132,7 @@ nodes_power() {
 	for n; do
 		node_ready "$n" || fail "node $n does not start"
 	done
+	nodes_complete "$@" || fail "the DLM does not start"
 	cluster_wait_quorum 20 "$@" || fail "no quorum"
 }
 

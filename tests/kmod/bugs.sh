@@ -92,7 +92,9 @@ kill_all() { # PID: with its children
 
 # It answers, and takes another module.
 machine_fit() {
-	timeout -k 5 60 ssh "${LAB_SSH[@]}" -S "$CLUSTER_DIR/s1" node1 'rmmod ddraid 2>/dev/null; ! test -e /sys/module/ddraid' </dev/null >/dev/null 2>&1
+	local client
+	lab_client 1
+	timeout -k 5 60 "${client[@]}" sh -c 'rmmod ddraid 2>/dev/null; ! test -e /sys/module/ddraid' </dev/null >/dev/null 2>&1
 }
 
 machine_anew() {

@@ -77,16 +77,18 @@ patience() {
 # again: hosts have slow hours, and what hangs still hangs then. It rests at least as long as COMMAND took, so that a
 # slow host has time for what is waited for.
 wait_until() {
-	local limit what=$2 start=${EPOCHREALTIME/[.,]/} asked rest
+	local limit what=$2 start=${EPOCHREALTIME/[.,]/} asked rest now
 	limit=$((2 * $(patience "$1")))
 	shift 2
 	while asked=${EPOCHREALTIME/[.,]/}; ! "$@"; do
-		if ((${EPOCHREALTIME/[.,]/} - start > limit * 1000000)); then
+		now=${EPOCHREALTIME/[.,]/}
+		if ((now - start > limit * 1000000)); then
 			cluster_say "not within $limit s: $what"
 			return 1
 		fi
-		rest=$(((${EPOCHREALTIME/[.,]/} - asked) / 1000))
+		rest=$(((now - asked) / 1000))
 		((rest > ${CLUSTER_POLL_MS:-50})) || rest=${CLUSTER_POLL_MS:-50}
+		((now - start < 2000000)) || rest=$((3 * rest))
 		printf -v rest '%d.%03d' $((rest / 1000)) $((rest % 1000))
 		sleep "$rest"
 	done
@@ -233,6 +235,8 @@ cluster_up() {
 	for ((n = 1; n <= count; n++)); do
 		node_ready "$n" || return 1
 	done
+	# shellcheck disable=SC2046 # words
+	nodes_complete $(seq "$count") || return 1
 	[ "${LAB_BARE:-no}" = no ] || return 0
 	# shellcheck disable=SC2046 # words
 	cluster_wait_quorum 30 $(seq "$count") || return 1
@@ -337,7 +341,7 @@ node_address() {
 
 # Power on; returns when corosync was started, not when it has quorum.
 node_start() {
-	node_power "$1" && node_ready "$1"
+	node_power "$1" && node_ready "$1" && nodes_complete "$1"
 }
 
 # A new boot is not fenced.
@@ -358,6 +362,11 @@ node_ready() {
 	local n=$1 dir=$CLUSTER_DIR/node$1
 	wait_until 10 "start of node $n" test -e "$dir/ready" || { cat "$dir/init.log" >&2; return 1; }
 	node_spawn "$n" corosync corosync -f
+}
+
+# nodes_complete N...: what runs in them besides corosync, once that runs in all that were started at once: in the lab, the DLM.
+nodes_complete() {
+	return 0
 }
 
 # Power cut.

@@ -29,9 +29,9 @@ done
 echo "$(<"$lab_dir/key.pub")" >/root/.ssh/authorized_keys
 chmod go= /root /root/.ssh /root/.ssh/authorized_keys
 dropbear -r "$lab_dir/host_key" -s -p "10.78.0.$lab_node:22" -P /run/dropbear.pid
+# shellcheck disable=SC2154
+setsid env USER=root LOGNAME=root SHELL=/bin/bash "$lab_run" serve "10.78.0.$lab_node" "$lab_port" </dev/null >/dev/console 2>&1 &
 
-# A smaller shell for node_exec.
-sed -i '/^root:/s,:[^:]*$,:/bin/dash,' /etc/passwd
 # For node_use: the export of the tests' array.
 setsid socat -b 131072 "TCP-LISTEN:10809,bind=10.78.0.$lab_node,reuseaddr,fork,nodelay" \
 	UNIX-CONNECT:/run/ddraid/vol0.nbd </dev/null >/dev/null 2>&1 &

@@ -31,7 +31,10 @@ first_boot() {
 		Description=The way in for the lab's host
 		DefaultDependencies=no
 		[Service]
-		ExecStart=/usr/sbin/dropbear -F -r $lab_dir/host_key -s -p 10.78.0.$lab_node:22
+		Environment=HOME=/root USER=root LOGNAME=root SHELL=/bin/bash
+		Environment=PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+		ExecStartPre=/usr/sbin/dropbear -r $lab_dir/host_key -s -p 10.78.0.$lab_node:22 -P /run/lab-dropbear.pid
+		ExecStart=$lab_run serve 10.78.0.$lab_node $lab_port
 		ExecStartPost=/usr/bin/touch $dir/ready
 		KillMode=process
 		[Install]
@@ -48,7 +51,6 @@ first_boot() {
 	done
 	cat "$lab_dir/key.pub" >/root/.ssh/authorized_keys
 	chmod go= /root /root/.ssh /root/.ssh/authorized_keys
-	sed -i '/^root:/s,:[^:]*$,:/bin/dash,' /etc/passwd
 	sync
 	touch /etc/lab-booted
 }

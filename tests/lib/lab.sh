@@ -6,7 +6,7 @@
 #
 # Exporters, the switch and the fence command are the host's, as there. A node is a qemu in the switch's namespace:
 # eth0 is a tap into br0 (nN, 10.77.0.N), eth1 one into br1 (mN, 10.78.0.N), the management network, by which
-# node_exec gets in (dropbear, one ssh connection for all) and by which a node asks the host to fence (lab-ask, lab-host).
+# node_exec gets in (lab-run), people do (dropbear) and by which a node asks the host to fence (lab-ask, lab-host).
 # Its root is the host's, read only (9p), with a layer of its own in memory; CLUSTER_DIR is shared and writable.
 #
 # node_kill is a power cut, as there. node_freeze stops all processes but pid 1; the kernel, and with it the DLM, goes on.
@@ -16,6 +16,7 @@
 
 LAB_CACHE=${LAB_CACHE:-/var/cache/ddraid-lab}
 LAB_MEMORY=${LAB_MEMORY:-768}
+LAB_PORT=4001 # lab-run's, of each machine
 CLUSTER_SLOWER=${CLUSTER_SLOWER:-3}
 CLUSTER_POLL_MS=${CLUSTER_POLL_MS:-400} # each poll takes a tenth of a second of the node
 HEARTBEAT=${HEARTBEAT:-350ms}     # and these, three nodes' and five in a second, a tenth of each
@@ -36,6 +37,7 @@ lab_requires() {
 	for p in qemu-system-x86_64 busybox socat ssh dropbear dropbearkey dlm_controld dlm_tool python3; do
 		command -v "$p" >/dev/null || { cluster_say "skipped: $p is missing (tools/deps --lab)"; return 1; }
 	done
+	[ -x "${top_builddir:-$CLUSTER_SRC}/tests/lib/lab-run" ] || { cluster_say "skipped: tests/lib/lab-run is not built"; return 1; }
 }
 
 lab_image() {
@@ -137,7 +139,7 @@ node_power() {
 				env GLIBC_TUNABLES=glibc.malloc.hugetlb=1 chrt --batch 0 qemu-system-x86_64 -name "node$n" -nodefaults -no-reboot -display none \
 				-accel "$accel" -cpu $cpu -smp "$cpus" -m "$LAB_MEMORY" \
 				-kernel "$LAB_IMAGE/vmlinux" -initrd "$LAB_IMAGE/initrd" \
-				-append "console=ttyS0 quiet panic=-1 net.ifnames=0 mitigations=off lab_node=$n lab_dir=$CLUSTER_DIR lab_src=$CLUSTER_SRC lab_image=$LAB_IMAGE $words ${LAB_APPEND:-}" \
+				-append "console=ttyS0 quiet panic=-1 net.ifnames=0 mitigations=off lab_node=$n lab_dir=$CLUSTER_DIR lab_src=$CLUSTER_SRC lab_image=$LAB_IMAGE lab_run=${top_builddir:-$CLUSTER_SRC}/tests/lib/lab-run lab_port=$LAB_PORT $words ${LAB_APPEND:-}" \
 				-serial stdio -monitor none -device virtio-serial-pci,max_ports=2 \
 				-chardev "pipe,id=word,path=$dir/word" -device virtserialport,chardev=word \
 				-netdev "tap,id=a,ifname=n$n,script=no,downscript=no" \
@@ -156,37 +158,44 @@ lab_booted() {
 }
 
 node_ready() {
-	local n=$1
+	local n=$1 log=$CLUSTER_DIR/node$1/log/corosync.log
 	wait_until 60 "start of node $n" lab_booted "$n" && [ -e "$CLUSTER_DIR/node$n/ready" ] || {
 		tail -n 20 "$CLUSTER_DIR/node$n/log/console.log" >&2
 		return 1
 	}
-	wait_until 20 "a connection to node $n" lab_connect "$n" || return 1
 	[ "${LAB_BARE:-no}" = no ] || return 0
-	node_spawn "$n" corosync corosync -f || return 1
-	[ "${LAB_DLM:-yes}" = no ] || lab_dlm_start "$n"
+	[ ! -e "$log" ] || { cat "$log" >>"$log.1" && rm "$log"; } # lab_corosync_serves is about this start
+	node_spawn "$n" corosync corosync -f
+}
+
+# Not before corosync of all of them runs: dlm_controld fences who does not come soon after the others.
+nodes_complete() {
+	local n
+	[ "${LAB_BARE:-no}${LAB_DLM:-yes}" = noyes ] || return 0
+	for n; do
+		wait_until 20 "corosync of node $n" lab_corosync_serves "$n" && lab_dlm_start "$n" || return 1
+	done
+}
+
+# From its log: each time that it is asked itself, it maps and locks megabytes for that, a tenth of a second of an emulated processor.
+lab_corosync_serves() {
+	grep -qs 'ready to provide service' "$CLUSTER_DIR/node$1/log/corosync.log"
+}
+
+# Only a member says so in the end, but none needs to be asked as long as its log says that it isn't one.
+node_members_are() {
+	local said
+	said=$(sed -n 's/.*\[QUORUM\] Members\[[0-9]*\]: //p' "$CLUSTER_DIR/node$1/log/corosync.log" 2>/dev/null | tail -n 1)
+	[ -z "$said" ] || [ "$said" = "${2% *}" ] && [ "$(node_members "$1")" = "$2" ]
 }
 
 lab_dlm_start() {
-	node_spawn "$1" dlm_controld sh -c 'until corosync-quorumtool -s >/dev/null 2>&1; do sleep 0.2; done
-		exec dlm_controld --foreground'
+	node_spawn "$1" dlm_controld dlm_controld --foreground
 }
 
 # lab_dlm_ready N: the DLM of machine N opens lock spaces. dlm_controld answers before it has told the kernel the nodes.
 lab_dlm_ready() {
 	node_exec "$1" sh -c "dlm_tool status 2>&1 | grep -q '^node $1 M'"
-}
-
-LAB_SSH=(-F none -o LogLevel=ERROR -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null)
-
-lab_connect() {
-	local n=$1 ssh=$CLUSTER_DIR/s$1
-	lab_disconnect "$n" # of a machine that was switched off by its fence
-	CLUSTER_MARK=$CLUSTER_NAME ip netns exec "$CLUSTER_NAME-br" timeout 5 ssh "${LAB_SSH[@]}" -o ConnectTimeout=2 \
-		-o ControlPersist=yes -o ServerAliveInterval=0 -i "$CLUSTER_DIR/key" -M -S "$ssh" -f -N "root@10.78.0.$n" \
-		>/dev/null 2>&1 9>&- || return 1
-	ssh "${LAB_SSH[@]}" -S "$ssh" -O check "node$n" 2>&1 | sed -n 's/.*pid=\([0-9]*\).*/\1/p' >"$ssh.pid"
-	[ -s "$ssh.pid" ] && cluster_record "node$n.ssh" "$(cat "$ssh.pid")"
 }
 
 # ---- machines that stay ----
@@ -252,26 +261,17 @@ lab_take() {
 
 # What is in the machines' memory only goes to their log folders.
 lab_logs() {
-	local n
+	local n client
 	for n in "$CLUSTER_DIR"/node[1-9]; do
 		n=${n##*/node}
-		[ ! -S "$CLUSTER_DIR/s$n" ] || ! cluster_alive "node$n.init" || timeout 10 ssh "${LAB_SSH[@]}" -S "$CLUSTER_DIR/s$n" "node$n" \
-			"cd '$CLUSTER_DIR/node$n/log' && "'dmesg >dmesg; for w in status ls dump; do dlm_tool $w >dlm_tool.$w 2>&1; done; ps -ef >ps' \
-			</dev/null >/dev/null 2>&1 9>&-
+		lab_client "$n"
+		! cluster_alive "node$n.init" || timeout 10 "${client[@]}" sh -c "cd '$CLUSTER_DIR/node$n/log' && "'dmesg >dmesg; for w in status ls dump; do
+			dlm_tool $w >dlm_tool.$w 2>&1; done; ps -ef >ps' </dev/null >/dev/null 2>&1 9>&-
 	done
-}
-
-lab_disconnect() {
-	! cluster_alive "node$1.ssh" || kill -KILL "$(cluster_pid "node$1.ssh")" 2>/dev/null
-	rm -f "$CLUSTER_DIR/pids/node$1.ssh" "$CLUSTER_DIR/s$1"
 }
 
 lab_down() {
-	local f n
 	lab_users KILL ''
-	for f in "$CLUSTER_DIR"/pids/node*.ssh; do
-		[ ! -e "$f" ] || { n=${f##*/node}; lab_disconnect "${n%.ssh}"; }
-	done
 }
 
 node_kill() {
@@ -279,20 +279,22 @@ node_kill() {
 	cluster_port_set "n$n" down 2>/dev/null
 	cluster_end "node$n" || return 1
 	lab_users KILL "$n"
-	lab_disconnect "$n"
+}
+
+# lab_client N: sets client, a command that runs its arguments in machine N. With LAB_USER as in node_exec it ends with the machine.
+lab_client() {
+	client=("${top_builddir:-$CLUSTER_SRC}/tests/lib/lab-run" exec "$CLUSTER_NAME-br" "10.78.0.$1" "$LAB_PORT" "CLUSTER_MARK=$CLUSTER_NAME" "CLUSTER_DIR=$CLUSTER_DIR" --)
 }
 
 node_exec() {
-	local n=$1 word command="cd '$PWD' && export CLUSTER_MARK=$CLUSTER_NAME CLUSTER_DIR='$CLUSTER_DIR' && exec"
-	shift
+	local client n=$1
 	cluster_alive "node$n.init" || { cluster_say "node $n is off"; return 1; }
-	for word; do # for any shell
-		command+=" '${word//\'/\'\\\'\'}'"
-	done
+	lab_client "$n"
+	shift
 	if [ -p /dev/stdin ] || [ -f /dev/stdin ]; then
-		ssh "${LAB_SSH[@]}" -S "$CLUSTER_DIR/s$n" "node$n" "$command" 9>&-
+		LAB_USER=$CLUSTER_NAME.$n "${client[@]}" "$@" 9>&-
 	else
-		ssh "${LAB_SSH[@]}" -S "$CLUSTER_DIR/s$n" "node$n" "$command" </dev/null 9>&-
+		LAB_USER=$CLUSTER_NAME.$n "${client[@]}" "$@" </dev/null 9>&-
 	fi
 }
 

@@ -61,8 +61,5 @@ while kill -0 $suite 2>/dev/null; do
 done
 wait $suite
 status=$?
-for n in 1 2 3; do
-	cluster_alive node$n.init || lab_disconnect $n # its agent has ended with it
-done
 wait "${agents[@]}"
 exit $status
