@@ -161,7 +161,7 @@ static void plane_trim(const struct engine *e, uint8_t *planes, uint32_t page)
  */
 #define SEQ_EPOCH_SHIFT 36
 #define SEQ_UNREAD (1ull << 20) /* more than one writer's images that are not on all members */
-#define SEQ_LOST (1ull << (SEQ_EPOCH_SHIFT - 1))
+#define SEQ_LOST (1ull << (SEQ_EPOCH_SHIFT - 1)) /* of an epoch's: above all that were seen */
 
 uint64_t log_seq_next(const struct engine *e, uint64_t seq)
 {
@@ -382,7 +382,7 @@ static void page_write(struct engine *e, uint32_t slot, uint32_t page)
 	memcpy(lp->array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES);
 	lp->slot = (uint16_t)slot;
 	lp->page = (uint16_t)page;
-	if (!e->rec.again) /* else it is the same image; so no member is more than one behind */
+	if (!e->rec.again) /* else it is the same image: no member is ever ahead by more than one */
 		s->seq[page] = log_seq_next(e, s->seq[page]);
 	lp->seq = s->seq[page];
 	lp->owner_node = s->owner_node;

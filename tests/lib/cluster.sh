@@ -74,8 +74,8 @@ patience() {
 }
 
 # wait_until SECONDS WHAT COMMAND...: 0 as soon as COMMAND is, 1 and a sentence after SECONDS (patience), and as many
-# again: hosts have slow hours, and what hangs still hangs then. It rests at least as long as COMMAND took, so that a
-# slow host has time for what is waited for.
+# again: hosts have slow hours, and what hangs still hangs then. It rests at least as long as COMMAND took, and after two seconds
+# three times as long, so that a slow host has time for what is waited for.
 wait_until() {
 	local limit what=$2 start=${EPOCHREALTIME/[.,]/} asked rest now
 	limit=$((2 * $(patience "$1")))
@@ -339,7 +339,7 @@ node_address() {
 	echo "10.77.0.$1"
 }
 
-# Power on; returns when corosync was started, not when it has quorum.
+# Power on; returns when corosync was started (in the lab, serves), not when it has quorum.
 node_start() {
 	node_power "$1" && node_ready "$1" && nodes_complete "$1"
 }

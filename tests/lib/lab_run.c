@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * node_exec of the lab (lab.sh): commands in its machines, each at the price of a fork and an exec
- *there.
+ * node_exec of the lab (lab.sh): commands in its machines, at the price of a fork and an exec
+ * there.
  *
  *   lab-run serve ADDRESS PORT
- *	in a machine, for as long as it runs: each connection brings a command.
+ *      In a machine, for as long as it runs: each connection brings a command.
+ *
  *   lab-run exec NETNS ADDRESS PORT [NAME=VALUE...] -- COMMAND [ARGUMENT...]
- *	on the host: runs it in the machine of that address, which NETNS (a name in /run/netns)
- *leads to, in this directory and with these variables besides the machine's own. Standard input,
- *output and error output are the command's. Ends when all of them are closed there, with the
- *command's exit status, 128 + its signal, or 255 and a sentence if there was none.
+ *      On the host: runs it in the machine of that address, which NETNS (a name in /run/netns)
+ *      leads to, in this directory and with these variables besides the machine's own. Standard
+ *      input, output and error output are the command's. Ends when all of them are closed there,
+ *      with the command's exit status, 128 + its signal, or 255 and a sentence if there was none.
  *
- * A command and its descendants have sockets for them, which nobody in the machine has to copy
- *from: one for input and output, one for error output. They lead back to the host's side, which
- *listens for them at a port of its own. The connection that they came by brings:
+ * A command and its descendants have sockets for them, from which nobody in the machine has to
+ * copy: one for input and output, one for error output. They lead back to the host's side, which
+ * listens for them at a port of its own. The connection that they came by brings the bytes of what
+ * follows (32 bits, big-endian) and strings, each with its 0: the host's port, directory, count of
+ * variables, those, the command's words. It takes the status back, one byte.
  *
- *	bytes of what follows, 32 bits, big-endian; the host's port, directory, count of variables,
- *those, and the command's words: strings, each with its 0
- *
- * and takes the status back, one byte. No secrets: whoever reaches the management network may do
- *anything here.
+ * No secrets: whoever reaches the management network may do anything here.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -127,10 +126,10 @@ static int back_to(struct sockaddr_in host, uint16_t port)
 __attribute__((noreturn)) static void command_run(char **word, uint32_t words, int io, int err)
 {
 	uint32_t vars = (uint32_t)strtoul(word[2], NULL, 10);
-	int in = io;
+	int failed;
 
 	signal(SIGPIPE, SIG_DFL);
-	if (dup2(in, 0) < 0 || dup2(io, 1) < 0 || dup2(err, 2) < 0)
+	if (dup2(io, 0) < 0 || dup2(io, 1) < 0 || dup2(err, 2) < 0)
 		die("dup2");
 	errno = 0;
 	if (vars > words - 4)
@@ -140,8 +139,9 @@ __attribute__((noreturn)) static void command_run(char **word, uint32_t words, i
 	if (chdir(word[1]))
 		die("%s", word[1]);
 	execvp(word[3 + vars], word + 3 + vars);
-	fprintf(stderr, "lab-run: %s: %s\n", word[3 + vars], strerror(errno));
-	_exit(errno == ENOENT ? 127 : 126);
+	failed = errno;
+	fprintf(stderr, "lab-run: %s: %s\n", word[3 + vars], strerror(failed));
+	_exit(failed == ENOENT ? 127 : 126);
 }
 
 /* One connection, in a process of its own. */

@@ -29,7 +29,10 @@ static bool leaders_page(struct sim *s, const struct req *r)
 
 uint64_t between_late_us(struct sim *s, const struct req *r)
 {
-	return s->between.left && r->disk != s->between.disk && leaders_page(s, r) ? LATE_US : 0;
+	return s->between.left && s->now <= s->between.until_us && r->disk != s->between.disk &&
+		       leaders_page(s, r)
+		   ? LATE_US
+		   : 0;
 }
 
 static void on_breaks(struct sim *s, struct hev *ev)
