@@ -274,6 +274,7 @@ for name in "${todo[@]}"; do
 	names whole | grep -qx -- "$name" || { echo "no scenario $name for $CLUSTER_FLAVOUR; run.sh --list prints them" >&2; exit 2; }
 done
 
+[ "$CLUSTER_FLAVOUR" != lab ] || lab_prepare
 for ((i = 1; i <= jobs; i++)); do
 	labs+=("$(mktemp -d "$work/lab.XXX")")
 done

@@ -10,16 +10,26 @@ export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 dir=$lab_dir/node$lab_node
 
 first_boot() {
-	local unit
+	local unit often
+	mapfile -t often <"$lab_dir/often" # as in lab-init.sh; to its disk
+	touch -cah "${often[@]}"
 	rm -rf /etc/systemd/system /etc/systemd/network /etc/fstab /etc/ddraid /var/lib/ddraid /var/lib/corosync/* /root/.ssh
 	mkdir -p /etc/systemd/system/multi-user.target.wants /root/.ssh
 	ln -s /lib/systemd/system/corosync.service /lib/systemd/system/remote-fs.target /etc/systemd/system/multi-user.target.wants/
 	# Nothing that a machine with one slow processor and no console could do without.
 	for unit in networking systemd-timesyncd systemd-tmpfiles-clean.timer systemd-update-utmp systemd-random-seed getty.target \
-		systemd-hwdb-update systemd-journal-catalog-update systemd-update-done ldconfig systemd-pstore; do
+		systemd-hwdb-update systemd-journal-catalog-update systemd-update-done ldconfig systemd-pstore \
+		systemd-logind dbus dbus.socket systemd-binfmt proc-sys-fs-binfmt_misc.automount \
+		modprobe@{drm,dm_mod,fuse,loop,efi_pstore} dev-hugepages.mount dev-mqueue.mount sys-kernel-{debug,tracing}.mount \
+		sys-fs-fuse-connections.mount systemd-{sysusers,user-sessions,sysctl,tmpfiles-setup-dev,update-utmp-runlevel} \
+		kmod-static-nodes systemd-initctl.socket systemd-ask-password-{console,wall}.path; do
 		case $unit in *.*) ;; *) unit+=.service ;; esac
 		ln -s /dev/null "/etc/systemd/system/$unit"
 	done
+	# What was there before udev has its name from the kernel, but for the DLM's device: not a hundred events at each boot.
+	mkdir -p /etc/systemd/system/systemd-udev-trigger.service.d
+	printf '[Service]\nExecStart=\nExecStart=udevadm trigger --action=add --subsystem-match=misc\n' \
+		>/etc/systemd/system/systemd-udev-trigger.service.d/lab.conf
 	mkdir -p /etc/systemd/system-generators # all of them run at each reload
 	for unit in /lib/systemd/system-generators/*; do
 		case $unit in *-fstab-generator) ;; *) ln -s /dev/null "/etc/systemd/system-generators/${unit##*/}" ;; esac

@@ -19,10 +19,10 @@ LAB_MEMORY=${LAB_MEMORY:-768}
 LAB_PORT=4001 # lab-run's, of each machine
 CLUSTER_SLOWER=${CLUSTER_SLOWER:-3}
 CLUSTER_POLL_MS=${CLUSTER_POLL_MS:-400} # each poll takes a tenth of a second of the node
-HEARTBEAT=${HEARTBEAT:-350ms}     # and these, three nodes' and five in a second, a tenth of each
+HEARTBEAT=${HEARTBEAT:-$((CLUSTER_TOKEN_MS / 8))ms} # and these, three nodes' and five in a second, a tenth of each; fewer are too few
 LOAD_SLOWER=${LOAD_SLOWER:-30}
 ROUND_RATE=${ROUND_RATE:-4000}
-export LOAD_READS=${LOAD_READS:-5}
+export LOAD_READS=${LOAD_READS:-3}
 export LOAD_BURST=${LOAD_BURST:-16} # so that there are several in flight now and then, nevertheless
 # A folder of lab-image's that is there, instead of the one in LAB_CACHE, which is made.
 LAB_GIVEN_IMAGE=${LAB_IMAGE:-}
@@ -41,6 +41,7 @@ lab_requires() {
 }
 
 lab_image() {
+	[ -z "${LAB_PREPARED:-}" ] || return 0
 	if [ -n "$LAB_GIVEN_IMAGE" ]; then
 		[ -e "$LAB_IMAGE/made" ] || { cluster_say "LAB_IMAGE=$LAB_IMAGE: no image of tests/lib/lab-image is there"; return 1; }
 		return 0
@@ -60,8 +61,37 @@ lab_kdir() {
 # Builds the driver for the lab's kernel: top_builddir/kmod/ddraid.ko.
 lab_driver() {
 	local kdir
+	[ "${LAB_PREPARED:-}" != driver ] || return 0
 	lab_image && kdir=$(lab_kdir) || return 1
 	(flock 8 && make -C "$top_builddir" -s kmod "KDIR=$kdir" >/dev/null) 8>"$top_builddir/kmod.lock" 9>&-
+}
+
+# Once for a whole run what each of its scenarios would look after. What fails here they try again, and say why.
+lab_prepare() {
+	if lab_image >/dev/null 2>&1; then
+		export LAB_PREPARED=image
+		if lab_driver >/dev/null 2>&1; then LAB_PREPARED=driver; fi
+	fi
+}
+
+# lab_often: files that are read at almost each command, and all links on the way to them. A machine has them in its memory from its
+# boot on (lab-init.sh, lab-systemd.sh): the host's are asked for by 9p, some twenty requests for an exec, which then takes more
+# than twice the time. Of the build only where nobody builds meanwhile (run.sh), since it stays as it was.
+lab_often() {
+	local programs=(bash dash cat chmod cp dd env grep head insmod ip kill ls mkdir mount mountpoint nice readlink rm rmmod sed
+		setsid sleep sort sync tail tar test timeout touch true umount uname wc dmesg modprobe mawk cmp md5sum
+		socat corosync corosync-quorumtool dlm_controld dlm_tool)
+	[ -z "${LAB_PREPARED:-}" ] || programs+=("$top_builddir"/{ddraidd,ddraidctl,tests/lib/lab-run})
+	[ "${LAB_INIT:-}" != systemd ] || programs+=(systemctl udevadm journalctl hostname /lib/systemd/systemd{,-journald,-udevd,-modules-load})
+	mapfile -t programs < <(type -P "${programs[@]}")
+	mapfile -t programs < <(
+		ldd "${programs[@]}" 2>/dev/null | sed -n 's|^\t\([^/]* => \)\?\(/[^ ]*\) .*|\2|p'
+		printf '%s\n' /etc/ld.so.cache /etc/nsswitch.conf /etc/passwd "${programs[@]}"
+	)
+	{
+		printf '%s\n' /bin /sbin /lib /lib64 "${programs[@]}"
+		readlink -f "${programs[@]}"
+	} | sort -u | xargs -d '\n' stat -L -c '%s %n' | awk '$1 < 4000000 { print $2 }'
 }
 
 # What is there before the first node: the management network, keys, the service for the nodes' fence requests.
@@ -92,6 +122,7 @@ lab_up() {
 	done
 	bash "$CLUSTER_SRC/cluster-conf/generate" --dlm "$CLUSTER_SRC/tests/lib/fence_lab" --post-join-delay 5 "${nodes[@]}" \
 		>"$CLUSTER_DIR/dlm.conf" || return 1
+	lab_often >"$CLUSTER_DIR/often"
 	# Not in a pid namespace of its own: it ends machines.
 	CLUSTER_MARK=$CLUSTER_NAME setsid ip netns exec "$CLUSTER_NAME-br" "$CLUSTER_SRC/tests/lib/lab-host" serve "$CLUSTER_DIR" \
 		</dev/null >>"$CLUSTER_DIR/host.log" 2>&1 9>&- &
