@@ -118,7 +118,7 @@ class Writer:
 				what()
 				longest = max(longest, time.monotonic() - began)
 			self.rounds += 1
-			time.sleep(0.1) # there may be several machines to a processor
+			time.sleep(0.4) # there may be several machines to a processor
 		print("node %d: %d rounds, the longest step took %.1f s" % (self.node, self.rounds, longest), flush=True)
 
 

@@ -101,6 +101,10 @@ daemon_up() {
 	within 15 "ddraidd of node $1 answers" answers "$1"
 }
 
+dlm_runs() {
+	within 15 "dlm_controld of node $1" node_exec "$1" test -e /sys/kernel/config/dlm/cluster
+}
+
 daemon_gone() {
 	! node_alive "$1" ddraidd
 }
@@ -162,14 +166,15 @@ active() {
 
 # All of these nodes serve and nothing is left to recover or to rebuild; degraded is all right.
 serve() {
-	local n
-	for n; do
-		within 30 "node $n serves" active "$n"
-	done
-	for n; do
-		ctl "$n" status vol0 --wait --timeout "$(patience 30)" >/dev/null 2>&1
-		case $? in 0 | 5) ;; *) fail "node $n: still something to recover" ;; esac
-	done
+	at_once serves "$@"
+	at_once recovered "$@"
+}
+serves() {
+	within 30 "node $1 serves" active "$1"
+}
+recovered() {
+	ctl "$1" status vol0 --wait --timeout "$(patience 30)" >/dev/null 2>&1
+	case $? in 0 | 5) ;; *) fail "node $1: still something to recover" ;; esac
 }
 
 # full_fence N: N was fenced by cutting it off, since fences_forget.
@@ -219,13 +224,14 @@ load_fits() {
 # array_up NODES ORDER [SPARES]: vol0 on the exporters 1 to 2^ORDER + 1; spares follow. `create` must
 # choose the DLM for its locks where the nodes have one.
 array_up() {
-	local n i want=cpg uris=() nodes=() count=$(((1 << $2) + 1))
+	local n i want=cpg uris=() nodes=() members=() count=$(((1 << $2) + 1))
 	[ "$CLUSTER_FLAVOUR" != lab ] || [ "${LAB_DLM:-yes}" = no ] || want=dlm
 	cluster_up "$1" || exit 1
 	ARRAY_NODES=$1
 	for ((i = 1; i <= count + ${3:-0}; i++)); do
-		member_up "$i"
+		members+=("$i")
 	done
+	at_once member_up "${members[@]}"
 	for ((i = 1; i <= count; i++)); do
 		uris+=("$(exporter_uri "$i")")
 		ARRAY_MEMBERS+=("$i")
@@ -237,14 +243,8 @@ array_up() {
 			>"$CLUSTER_DIR/node$n/etc-ddraid/ddraid.conf"
 		[[ " $LATE_NODES " = *" $n "* ]] || nodes+=("$n")
 	done
-	for n in "${nodes[@]}"; do
-		[ "$want" = cpg ] ||
-			within 15 "dlm_controld of node $n" node_exec "$n" test -e /sys/kernel/config/dlm/cluster
-		daemon_start "$n"
-	done
-	for n in "${nodes[@]}"; do
-		within 15 "ddraidd of node $n answers" answers "$n"
-	done
+	[ "$want" = cpg ] || at_once dlm_runs "${nodes[@]}"
+	at_once daemon_up "${nodes[@]}"
 	ctl 1 create vol0 --order "$2" "${uris[@]}" >"$CLUSTER_DIR/create" 2>&1 ||
 		fail "create: $(cat "$CLUSTER_DIR/create")"
 	step "vol0 is created"
@@ -259,9 +259,8 @@ array_up_led_by_1() {
 	local n
 	LATE_NODES=$(seq -s " " 2 "$1")
 	array_up "$@"
-	for n in $LATE_NODES; do
-		daemon_up "$n"
-	done
+	# shellcheck disable=SC2086 # words
+	at_once daemon_up $LATE_NODES
 	# shellcheck disable=SC2086 # words
 	serve 1 $LATE_NODES
 	holds 1 'a["leading"]' || fail "node 1 does not lead"

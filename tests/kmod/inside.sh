@@ -582,7 +582,7 @@ t_dying_consumer() {
 
 # All at once, at random: errors are nothing here, but it must go on, and the kernel have nothing to say.
 t_races() {
-	local end=$((SECONDS + 30)) late=$((SECONDS + limit_all * 5 / 8)) pids=() n p d seen over=0 requests=0
+	local end=$((SECONDS + 15)) late=$((SECONDS + limit_all * 5 / 8)) pids=() n p d seen over=0 requests=0
 	for n in 1 2 3; do
 		(set +e; trap - ERR; while [ ! -e "$work/enough" ]; do
 			for d in /dev/ddraid[0-9]*; do
@@ -638,7 +638,7 @@ t_races() {
 
 t_reload() {
 	local i
-	for ((i = 0; i < 50; i++)); do
+	for ((i = 0; i < 24; i++)); do
 		rmmod ddraid
 		insmod "$module"
 		server 1

@@ -8,7 +8,7 @@ set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 top_builddir=${top_builddir:-$top_srcdir}
 programs=$(cd "$top_builddir/tests/port" 2>/dev/null && pwd)
-export CLUSTER_FLAVOUR=lab CLUSTER_TOKEN_MS=${CLUSTER_TOKEN_MS:-3000}
+export CLUSTER_FLAVOUR=lab CLUSTER_TOKEN_MS=${CLUSTER_TOKEN_MS:-4000}
 # shellcheck source=tests/lib/cluster.sh
 . "$top_srcdir/tests/lib/cluster.sh"
 # shellcheck disable=SC2119 # no further programs

@@ -29,7 +29,7 @@ both_serve
 second 1 'a["lock_backend"] == "'"$(tells 1 'a["lock_backend"]')"'"' || fail "the arrays' locks are of two kinds"
 step "two arrays"
 longest=0
-for ((i = 1; i <= 4; i++)); do
+for ((i = 1; i <= 3; i++)); do
 	fences_forget
 	stopped=${EPOCHREALTIME/[.,]/}
 	for n in 1 2 3; do

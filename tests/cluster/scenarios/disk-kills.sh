@@ -38,10 +38,10 @@ fi
 [ "$(node_exec 1 nproc)" = 2 ] || fail "not two processors"
 
 step "fio, and ddraidd is killed 20 times"
-disk_fio 1
+FIO_RATE=--rate=256k,256k disk_fio 1
 node_exec 1 sh -c 'while [ ! -e /run/fio-end ]; do "$@" || exit; done' sh \
 	nice -n 10 fio --name=v --filename=/dev/ddraid/vol1 --direct=1 --ioengine=libaio --iodepth=4 --rw=randrw --bsrange=4k-64k --blockalign=4k \
-	--size=4m --io_size=3m --rate=256k,256k --verify=crc32c --verify_fatal=1 --fsync=16 --randrepeat=0 >"$CLUSTER_DIR/fio.vol1" 2>&1 &
+	--size=4m --io_size=3m --rate=128k,128k --verify=crc32c --verify_fatal=1 --fsync=16 --randrepeat=0 >"$CLUSTER_DIR/fio.vol1" 2>&1 &
 other=$!
 disk_kills 1 20
 disk_fio_end 1

@@ -11,7 +11,7 @@ set -u
 . "$(dirname "$0")/../disk.sh"
 disk_requires
 via=${1:-shim}
-KILLS=4
+KILLS=2 # disk-kills.sh has more
 AWAY=3 # s
 MEMBER_SIZE=32M
 [ "$via" = shim ] || MEMBER_SIZE=80M # for btrfs

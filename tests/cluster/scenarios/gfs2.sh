@@ -23,9 +23,21 @@ MEMBER_SIZE=64M
 mnt=/mnt/vol0
 declare -A loads=()
 
+disk_up() { # N
+	disk_driver "$1" shim
+	disk_attach "$1"
+}
+disk_down() { # N
+	disk_detach "$1"
+	kernel_is_fine "$1"
+}
 mount_on() { # N
 	node_exec "$1" sh -c "modprobe gfs2 && mkdir -p $mnt && mount -t gfs2 -o noatime /dev/ddraid/vol0 $mnt" ||
 		fail "node $1 does not mount it"
+}
+
+umount_on() { # N
+	node_exec "$1" umount "$mnt" || fail "umount on node $1"
 }
 
 # All of the load lets the daemons go first: it is endless, and they are what is waited for.
@@ -37,7 +49,7 @@ load_start() { # N...
 			>>"$CLUSTER_DIR/fs.out.$n" 2>&1 &
 		loads[$n]=$!
 	done
-	load_goes_on 5 "$@"
+	load_goes_on 3 "$@"
 }
 durable() { # N
 	cat "$CLUSTER_DIR/fs.$1" 2>/dev/null | grep -c '^A append'
@@ -91,9 +103,10 @@ unpack_start() { # N
 		while nice -n 10 tar --overwrite -C $mnt/src.$1 -xf $CLUSTER_DIR/src.tar || exit; [ ! -e $CLUSTER_DIR/fault ]; do sleep 1; done && sync -f $mnt && touch $CLUSTER_DIR/unpacked.$1" \
 		>"$CLUSTER_DIR/tar.out.$1" 2>&1 &
 }
-unpacked_is_whole() { # N ON
-	node_exec "$2" tar -C "$mnt/src.$1" -df "$CLUSTER_DIR/src.tar" >"$CLUSTER_DIR/tar.out" 2>&1 ||
-		fail "the tree of node $1, read on node $2: $(head -n 3 "$CLUSTER_DIR/tar.out")"
+unpacked_is_whole() { # N: read on another
+	local on=$(($1 % 3 + 1)) out=$CLUSTER_DIR/compared.$1
+	node_exec $on tar -C "$mnt/src.$1" -df "$CLUSTER_DIR/src.tar" >"$out" 2>&1 ||
+		fail "the tree of node $1, read on node $on: $(head -n 3 "$out")"
 }
 
 # Three things GFS2 itself may leave of a node that dies, whatever its disk does; fsck.gfs2 may find nothing else. Journal
@@ -137,7 +150,7 @@ fsck_clean() {
 	node_exec 2 fsck.gfs2 -n /dev/ddraid/vol0 >"$logs/fsck" 2>&1 || fail "fsck.gfs2: $(tail -n 40 "$logs/fsck")"
 	mount_on 2
 	compare_files 2
-	node_exec 2 umount "$mnt" || fail "umount after fsck.gfs2"
+	umount_on 2
 }
 # Node 3 and the others: what they send to each other goes nowhere; exporters are as before.
 nowhere=02:00:00:00:00:fe
@@ -193,16 +206,11 @@ in_the_middle() {
 }
 
 array_up 3 1
-tar -C /usr/include -cf "$CLUSTER_DIR/src.tar" asm-generic linux/byteorder linux/netfilter linux/usb || fail "no tree to unpack"
-for n in 1 2 3; do
-	disk_driver $n shim
-	disk_attach $n
-done
+tar -C /usr/include -cf "$CLUSTER_DIR/src.tar" asm-generic linux/byteorder linux/usb || fail "no tree to unpack"
+at_once disk_up 1 2 3
 step "three nodes have it as /dev/ddraid/vol0"
 node_exec 1 mkfs.gfs2 -O -q -p lock_dlm -t "$CLUSTER_NAME:vol0" -j 3 -J 8 /dev/ddraid/vol0 || fail "mkfs.gfs2"
-for n in 1 2 3; do
-	mount_on $n
-done
+at_once mount_on 1 2 3
 step "three nodes have it mounted"
 load_start 1 2 3
 for n in 1 2 3; do
@@ -227,7 +235,7 @@ both) exporter_kill 2; node_kill 3; step "exporter 2 is killed, and node 3 power
 cut) part; reached=$(grep -c . "$CLUSTER_DIR/reached"); step "node 3 is cut off from the other nodes" ;;
 esac
 : >"$CLUSTER_DIR/fault"
-load_goes_on 5 "${survivors[@]}"
+load_goes_on 3 "${survivors[@]}"
 measured "$fault: the others went on $(((${EPOCHREALTIME/[.,]/} - began) / 1000)) ms after the fault"
 if [ -n "$victim" ]; then
 	within 20 "the fence of node 3" full_fence 3
@@ -252,7 +260,7 @@ fi
 if [ "$fault" = member ]; then
 	daemon_kill 1
 	daemon_up 1
-	load_goes_on 5 1 2 3
+	load_goes_on 3 1 2 3
 	step "ddraidd of node 1 was killed, and is back"
 	exporter_restart 2 || fail "exporter 2"
 fi
@@ -276,9 +284,7 @@ if [ -n "$victim" ]; then
 	within 20 "its disk" disk_is_there 3
 	mount_on 3
 fi
-for n in "${survivors[@]}"; do
-	unpacked_is_whole "$n" $((n % 3 + 1))
-done
+at_once unpacked_is_whole "${survivors[@]}"
 if [ "$fault" = member ]; then
 	# It is given up after member_retry; then an operator takes it back.
 	! holds 1 'a["members"][1]["state"] == "missing"' || ctl 1 re-add vol0 1 >"$CLUSTER_DIR/re-add" 2>&1 || fail "re-add: $(cat "$CLUSTER_DIR/re-add")"
@@ -288,13 +294,10 @@ fi
 load_start 1 2 3
 load_stop 1 2 3
 compare_files 3
-for n in 1 2 3; do
-	node_exec $n umount "$mnt" || fail "umount on node $n"
+for n in 1 2 3; do # in turn: of two lock spaces that are left at once each may wait for the other for minutes, in the kernel
+	umount_on $n
 done
 fsck_clean
 step "fsck.gfs2 finds nothing"
-for n in 1 2 3; do
-	disk_detach $n
-	kernel_is_fine $n
-done
+at_once disk_down 1 2 3
 finish 1 2 3
