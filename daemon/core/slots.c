@@ -422,10 +422,13 @@ static bool stale_written(struct engine *e)
 	return true;
 }
 
-/* R11, for a member that was added: all slots of nobody are written to it. True when they are. */
+/* R11, for a member that was added: all slots of nobody are written to it. True when they are. What
+ * is stale already comes before: its first pages may have been written without this member. */
 bool slots_rewrite(struct engine *e)
 {
 	if (!e->rec.rewriting) {
+		if (!stale_written(e))
+			return false;
 		e->rec.rewriting = true;
 		for (uint32_t i = 0; i <= e->geo.p.slots; i++)
 			e->ld.slot[i].stale |= !slot_is_owned(e, i);
