@@ -49,7 +49,8 @@ wait $other || fail "fio on vol1: $(tail -n 25 "$CLUSTER_DIR/fio.vol1")"
 ! grep -q "err=[^ ]* *[1-9]" "$CLUSTER_DIR/fio.vol1" || fail "fio on vol1: $(grep err= "$CLUSTER_DIR/fio.vol1")"
 for array in vol0 vol1; do
 	taken=$(grep -c "$array.* is taken over" "$CLUSTER_DIR/node1/log/ddraidd.out")
-	[ "$taken" -ge 20 ] || fail "the device of $array was taken over $taken times"
+	# It is vol0 that is waited for: now and then the next kill comes before vol1.
+	[ "$taken" -ge 20 ] || [ $array = vol1 ] && [ "$taken" -ge 15 ] || fail "the device of $array was taken over $taken times"
 done
 taken=$(grep -c 'is taken over' "$CLUSTER_DIR/node1/log/ddraidd.out")
 measured "$taken times taken over; $(disk_fio_did 1)"
