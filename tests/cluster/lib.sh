@@ -256,7 +256,6 @@ array_up() {
 
 # The same, and node 1 leads for certain: the daemons of the others start when it serves.
 array_up_led_by_1() {
-	local n
 	LATE_NODES=$(seq -s " " 2 "$1")
 	array_up "$@"
 	# shellcheck disable=SC2086 # words
