@@ -121,7 +121,8 @@ struct coro {
 
 	cpg_handle_t cpg;
 	quorum_handle_t quorum;
-	bool cpg_open, cpg_watched, quorum_open, quorum_watched;
+	cmap_handle_t cmap; /* kept: for each connection corosync maps and locks 3 MiB */
+	bool cpg_open, cpg_watched, quorum_open, quorum_watched, cmap_open;
 	bool cpg_left; /* set within a dispatch, as lost_err */
 	struct loop_fd cpg_fd, quorum_fd;
 	struct group_self self;
@@ -207,7 +208,9 @@ static void disconnect(struct coro *c)
 		cpg_finalize(c->cpg);
 	if (c->quorum_open)
 		quorum_finalize(c->quorum);
-	c->cpg_open = c->quorum_open = c->cpg_left = false;
+	if (c->cmap_open)
+		cmap_finalize(c->cmap);
+	c->cpg_open = c->quorum_open = c->cmap_open = c->cpg_left = false;
 	c->ring_known = c->ring_change = c->greeted = c->greeting_due = c->viewed = false;
 	c->handed = c->returned = c->barrier = c->handed_bytes = 0;
 	c->regreets = 0;
@@ -563,14 +566,12 @@ static void on_totem(cpg_handle_t h, struct cpg_ring_id ring, uint32_t count, co
 /* A reload of corosync.conf may change it. */
 static cs_error_t read_two_node(struct coro *c)
 {
-	cmap_handle_t h;
-	cs_error_t err = cmap_initialize(&h);
-	uint8_t on;
+	uint8_t on = 0;
+	cs_error_t err = cmap_get_uint8(c->cmap, "runtime.votequorum.two_node", &on);
 
-	if (err != CS_OK)
+	if (err != CS_OK && err != CS_ERR_NOT_EXIST)
 		return err;
-	c->self.two_node = cmap_get_uint8(h, "runtime.votequorum.two_node", &on) == CS_OK && on;
-	cmap_finalize(h);
+	c->self.two_node = on != 0;
 	return CS_OK;
 }
 
@@ -717,18 +718,18 @@ static void read_name(cmap_handle_t h, struct group_self *self)
 	snprintf(self->name, sizeof(self->name), "node %" PRIu32, self->node);
 }
 
-static cs_error_t read_cmap(struct coro *c)
+static cs_error_t open_cmap(struct coro *c)
 {
-	cmap_handle_t h;
-	cs_error_t err = cmap_initialize(&h);
+	cs_error_t err = cmap_initialize(&c->cmap);
 
 	if (err != CS_OK)
 		return err;
-	err = cmap_get_uint32(h, "runtime.config.totem.token", &c->self.token_ms);
-	if (err == CS_OK)
-		read_name(h, &c->self);
-	cmap_finalize(h);
-	return err == CS_OK ? read_two_node(c) : err;
+	c->cmap_open = true;
+	err = cmap_get_uint32(c->cmap, "runtime.config.totem.token", &c->self.token_ms);
+	if (err != CS_OK)
+		return err;
+	read_name(c->cmap, &c->self);
+	return read_two_node(c);
 }
 
 /* 0 or -errno. */
@@ -755,7 +756,7 @@ static void connect_corosync(struct coro *c)
 	if (cs == CS_OK)
 		cs = open_quorum(c, &why);
 	if (cs == CS_OK)
-		cs = read_cmap(c);
+		cs = open_cmap(c);
 	err = cs == CS_OK ? watch(c) : errno_of(cs);
 	if (err) {
 		if (strcmp(c->said, why) != 0)
