@@ -10,7 +10,7 @@
 #
 #	tests/sim/bugs.sh [NAME...]	all, or those named
 #
-# Needs a built tree. The control at the start shows that the seeds are green without a bug.
+# Needs a built tree, with the simulator. The control at the start shows that the seeds are green without a bug.
 #
 # top_srcdir, top_builddir: as `make check` sets them; default: here.
 
@@ -30,7 +30,7 @@ for need in patch "$cc" ar; do
 done
 objects=$(find "$build/tests/sim" -name 'ddraid_sim-*.o')
 [ -f "$build/libddraidcore.a" ] && [ -n "$objects" ] || {
-	echo "bugs.sh: $build has no libddraidcore.a and tests/sim/*.o; run make first"
+	echo "bugs.sh: $build has no libddraidcore.a and tests/sim/*.o; run make simulator first"
 	exit 1
 }
 flags="-std=gnu11 -D_GNU_SOURCE -O2 -g -fno-tree-dse"
