@@ -90,8 +90,14 @@ wait_until() {
 		((rest > ${CLUSTER_POLL_MS:-50})) || rest=${CLUSTER_POLL_MS:-50}
 		((now - start < 2000000)) || rest=$((3 * rest))
 		printf -v rest '%d.%03d' $((rest / 1000)) $((rest % 1000))
-		sleep "$rest"
+		cluster_rest "$rest"
 	done
+}
+
+# cluster_rest SECONDS: sleep, without a process: nobody writes there.
+exec {CLUSTER_REST}<> <(:)
+cluster_rest() {
+	read -rt "$1" -u "$CLUSTER_REST" || :
 }
 
 # ---- processes, by id ----

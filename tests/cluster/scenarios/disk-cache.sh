@@ -11,7 +11,7 @@ set -u
 disk_requires
 cluster_volatile || { echo "skipped: no nbdkit-plugin.h (tools/deps)"; exit 77; }
 via=${1:-shim}
-MEMBER_SIZE=80M
+MEMBER_SIZE=48M
 export EXPORTER_VOLATILE=yes
 mnt=/run/mnt
 

@@ -14,7 +14,7 @@ via=${1:-shim}
 KILLS=2 # disk-kills.sh has more
 AWAY=3 # s
 MEMBER_SIZE=32M
-[ "$via" = shim ] || MEMBER_SIZE=80M # for btrfs
+[ "$via" = shim ] || MEMBER_SIZE=60M # for btrfs
 
 array_up 1 1
 

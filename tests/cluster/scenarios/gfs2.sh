@@ -19,7 +19,7 @@ disk_requires
 command -v mkfs.gfs2 >/dev/null || { echo "skipped: no mkfs.gfs2 (tools/deps --lab)"; exit 77; }
 
 fault=$1
-MEMBER_SIZE=64M
+MEMBER_SIZE=40M
 mnt=/mnt/vol0
 declare -A loads=()
 

@@ -10,6 +10,7 @@ set -u
 
 FENCE_CONF='fence = command\nfence_command = %s\n[members]\nrequest_timeout = 2s'
 region=$((4 << 20))
+MEMBER_SIZE=24M # for ten regions
 
 member_is() { # STATE N...
 	local n state=$1

@@ -10,7 +10,7 @@ set -u
 # dlm_controld would cut this machine's power, and nothing of it would wake up (dlm-fence does that).
 LAB_DLM=no
 
-FIRST=$((16 << 20)) BYTES=$((24 << 20)) # behind what the writers use
+FIRST=$((16 << 20)) BYTES=$((12 << 20)) # behind what the writers use
 
 # write_all N FILE: through node N, to these blocks. blocks_are_new N: so they read through node N.
 write_all() {

@@ -19,7 +19,7 @@ for p in dkms mkfs.gfs2 /usr/lib/sftp-server /lib/systemd/systemd; do
 done
 guide=$CLUSTER_SRC/doc/operating.md
 ARRAY_MEMBERS=(1 2 3)
-MEMBER_SIZE=64M
+MEMBER_SIZE=36M
 names=(- a b c)
 
 eval "lib_$(declare -f fail)"
