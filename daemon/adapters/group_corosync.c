@@ -563,7 +563,9 @@ static void on_totem(cpg_handle_t h, struct cpg_ring_id ring, uint32_t count, co
 		install(c, id_of_ring(&c->ring), &c->group);
 }
 
-/* A reload of corosync.conf may change it. */
+/* A reload of corosync.conf may change it. That it can't be read is not a no: of two nodes, each
+ * half has quorum, and the engine must know before it takes a quorum for a majority. Who calls this
+ * loses the group then. */
 static cs_error_t read_two_node(struct coro *c)
 {
 	uint8_t on = 0;

@@ -18,8 +18,9 @@ dir=$lab_dir/node$lab_node
 mapfile -t often <"$lab_dir/often"
 touch -cah "${often[@]}"
 
-# It would take a tenth of what an idle machine takes.
-echo 600000 >/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs
+# It would take a tenth of what an idle machine takes. A kernel of another build may not have it.
+khugepaged=/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs
+[ ! -e "$khugepaged" ] || echo 600000 >"$khugepaged"
 
 paths=(/etc/dlm /root/.ssh)
 while read -r path _; do

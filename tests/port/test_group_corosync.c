@@ -35,7 +35,9 @@ static struct {
 	int cpg_fd, quorum_fd;
 	struct fake_event event[64];
 	int first, count;
-	cs_error_t mcast_answer, dispatch_answer, init_answer;
+	cs_error_t mcast_answer, dispatch_answer, init_answer, two_node_answer;
+	bool quorum_told; /* quorum_notify_fn is due */
+	int cmaps;        /* open */
 	/* what the adapter sent */
 	struct {
 		uint8_t data[256];
@@ -195,20 +197,37 @@ cs_error_t quorum_trackstart(quorum_handle_t h, unsigned int flags)
 
 cs_error_t quorum_dispatch(quorum_handle_t h, cs_dispatch_flags_t flags)
 {
-	(void)h;
+	const uint32_t nodes[] = {1, 2};
+	uint64_t told;
+
 	(void)flags;
-	return CS_ERR_TRY_AGAIN;
+	if (!fake.quorum_told)
+		return CS_ERR_TRY_AGAIN;
+	fake.quorum_told = false;
+	CHECK(read(fake.quorum_fd, &told, sizeof(told)) == sizeof(told));
+	fake.quorum.quorum_notify_fn(h, 1, (struct quorum_ring_id){1, 8}, 2, nodes);
+	return CS_OK;
+}
+
+static void tell_quorum(void)
+{
+	uint64_t one = 1;
+
+	fake.quorum_told = true;
+	CHECK(write(fake.quorum_fd, &one, sizeof(one)) == sizeof(one));
 }
 
 cs_error_t cmap_initialize(cmap_handle_t *h)
 {
 	*h = 1;
+	fake.cmaps++;
 	return CS_OK;
 }
 
 cs_error_t cmap_finalize(cmap_handle_t h)
 {
 	(void)h;
+	fake.cmaps--;
 	return CS_OK;
 }
 
@@ -223,6 +242,9 @@ cs_error_t cmap_get_uint8(cmap_handle_t h, const char *key, uint8_t *v)
 {
 	(void)h;
 	CHECK_EQ_STR(key, "runtime.votequorum.two_node");
+	CHECK_EQ_INT(fake.cmaps, 1);
+	if (fake.two_node_answer != CS_OK)
+		return fake.two_node_answer;
 	*v = 1;
 	return CS_OK;
 }
@@ -242,7 +264,8 @@ static struct {
 	struct group *group;
 	struct group_self self;
 	struct group_view view;
-	int ups, views, msgs, losses, writables, lost_err;
+	int ups, views, msgs, losses, writables, lost_err, quorums;
+	bool quorum_two_node;
 	uint32_t from;
 	char text[64];
 } n;
@@ -264,7 +287,8 @@ static void on_view(void *arg, const struct group_view *view)
 static void on_quorum(void *arg, const struct group_quorum *q)
 {
 	(void)arg;
-	(void)q;
+	n.quorums++;
+	n.quorum_two_node = q->two_node;
 }
 
 static void on_msg(void *arg, uint32_t from, const void *data, size_t bytes)
@@ -383,7 +407,7 @@ static void start(void)
 
 	memset(&n, 0, sizeof(n));
 	memset(&fake, 0, sizeof(fake));
-	fake.mcast_answer = fake.dispatch_answer = fake.init_answer = CS_OK;
+	fake.mcast_answer = fake.dispatch_answer = fake.init_answer = fake.two_node_answer = CS_OK;
 	CHECK_EQ_INT(loop_new(&n.loop), 0);
 	cfg.loop = n.loop;
 	CHECK_EQ_INT(group_open("corosync", &cfg, &n.group), 0);
@@ -423,6 +447,7 @@ static void start_member(void)
 static void stop(void)
 {
 	group_close(n.group);
+	CHECK_EQ_INT(fake.cmaps, 0);
 	while (fake.count) {
 		free(fake.event[fake.first].data);
 		fake.first = (fake.first + 1) % 64;
@@ -769,5 +794,38 @@ TEST(being_thrown_out_is_a_loss)
 	turn();
 	CHECK_EQ_INT(n.losses, 1);
 	CHECK_EQ_INT(n.views, 1);
+	stop();
+}
+
+TEST(two_node_is_read_anew_with_each_quorum)
+{
+	start_member();
+	tell_quorum();
+	turn();
+	CHECK_EQ_INT(n.quorums, 1);
+	CHECK(n.quorum_two_node);
+	fake.two_node_answer = CS_ERR_NOT_EXIST; /* off */
+	tell_quorum();
+	turn();
+	CHECK_EQ_INT(n.quorums, 2);
+	CHECK(!n.quorum_two_node);
+	CHECK_EQ_INT(n.losses, 0);
+	stop();
+}
+
+TEST(two_node_that_cannot_be_read_is_a_loss)
+{
+	start_member();
+	fake.two_node_answer = CS_ERR_LIBRARY;
+	tell_quorum();
+	turn();
+	CHECK_EQ_INT(n.quorums, 0);
+	CHECK_EQ_INT(n.losses, 1);
+	CHECK_EQ_INT(n.lost_err, -ENOTCONN);
+	CHECK_EQ_INT(fake.cmaps, 0);
+	fake.two_node_answer = CS_OK;
+	turn_for(1200000);
+	CHECK_EQ_INT(n.ups, 2);
+	CHECK(n.self.two_node);
 	stop();
 }
