@@ -177,7 +177,7 @@ interrupts() {
 	for sig in INT TERM; do
 		# shellcheck disable=SC2016 # the inner shell's
 		env --default-signal=INT bash -c '. "$1"; cluster_up 2; exporter_up 1 1M; echo "$CLUSTER_DIR"
-			while :; do sleep 0.1; done' bash "$top_srcdir/tests/lib/cluster.sh" >"$tmp/$sig" &
+			wait_until 60 "an interrupt" false' bash "$top_srcdir/tests/lib/cluster.sh" >"$tmp/$sig" &
 		wait_until 30 "a cluster" test -s "$tmp/$sig"
 		dir=$(cat "$tmp/$sig")
 		kill -"$sig" $!

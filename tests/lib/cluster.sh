@@ -94,10 +94,11 @@ wait_until() {
 	done
 }
 
-# cluster_rest SECONDS: sleep, without a process: nobody writes there.
+# cluster_rest SECONDS: sleep, without a program's start: nobody writes there. In a process of its own: a shell that
+# a trap ends in the middle of read -t takes its time limit along, and crashes in what it cleans up (bash 5.2).
 exec {CLUSTER_REST}<> <(:)
 cluster_rest() {
-	read -rt "$1" -u "$CLUSTER_REST" || :
+	(read -rt "$1" -u "$CLUSTER_REST") || :
 }
 
 # ---- processes, by id ----
