@@ -514,7 +514,10 @@ exporter_up() {
 		cp "${top_builddir:-$CLUSTER_SRC}/tests/lib/volatile.so" "$CLUSTER_DIR/" && : >"$dir/unflushed" &&
 			exporter_lose_cache "$i" >/dev/null || return 1
 	fi
-	ip netns add "$ns" && cluster_port "$ns" "x$i" "10.77.1.$i" && exporter_restart "$i"
+	if [ ! -e "/run/netns/$ns" ]; then
+		ip netns add "$ns" && cluster_port "$ns" "x$i" "10.77.1.$i" || return 1
+	fi
+	exporter_restart "$i"
 }
 
 exporter_answers() {
@@ -550,9 +553,9 @@ exporter_power_cut() {
 	exporter_kill "$1" && exporter_lose_cache "$1"
 }
 
-# It and its disk are gone for good. Its port at once: that of a namespace that goes is there for a while.
+# It and its disk are gone for good. Its namespace stays, for the next one of this number.
 exporter_remove() {
-	exporter_kill "$1" && ip -n "$CLUSTER_NAME-br" link del "x$1" && ip netns del "$CLUSTER_NAME-x$1" && rm -rf "$CLUSTER_DIR/exporter$1"
+	exporter_kill "$1" && exporter_heal "$1" && rm -rf "$CLUSTER_DIR/exporter$1"
 }
 
 # Freezes and thaws an exporter: connections stay, nothing is answered.

@@ -153,6 +153,9 @@ node_power() {
 		words+=" no_timer_check tsc=reliable"
 		# ACPI's programs that find each device's interrupt, which no device here has (MSI), and tests of ciphers: a quarter of a boot.
 		words+=" acpi=noirq cryptomgr.notests"
+		# String instructions (rep movs) are emulated one word at a time: the kernel's loops, for processors where they are slow, are
+		# faster, in boot and under load a twentieth. And what it does now and then of itself.
+		words+=" clearcpuid=rep_good sysctl.vm.compaction_proactiveness=0 sysctl.vm.stat_interval=600"
 		# Where there can be one processor only, qemu makes locked instructions plain ones. But Linux takes them for barriers between
 		# itself and qemu's own threads, too: without, each can miss that the other waits, and a network card is deaf from then on.
 		[ "$cpus" != 1 ] || cpus=1,maxcpus=2 words+=" nr_cpus=1"
