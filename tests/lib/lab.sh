@@ -156,6 +156,8 @@ node_power() {
 		# String instructions (rep movs) are emulated one word at a time: the kernel's loops, for processors where they are slow, are
 		# faster, in boot and under load a twentieth. And what it does now and then of itself.
 		words+=" clearcpuid=rep_good sysctl.vm.compaction_proactiveness=0 sysctl.vm.stat_interval=600"
+		# And a look at all of its page tables before it starts init, with those of each module: where no driver is tried for itself.
+		[ "${LAB_BARE:-no}" = yes ] || words+=" rodata=off"
 		# Where there can be one processor only, qemu makes locked instructions plain ones. But Linux takes them for barriers between
 		# itself and qemu's own threads, too: without, each can miss that the other waits, and a network card is deaf from then on.
 		[ "$cpus" != 1 ] || cpus=1,maxcpus=2 words+=" nr_cpus=1"
