@@ -154,7 +154,7 @@ node_power() {
 		# ACPI's programs that find each device's interrupt, which no device here has (MSI), and tests of ciphers: a quarter of a boot.
 		words+=" acpi=noirq cryptomgr.notests"
 		# String instructions (rep movs) are emulated one word at a time: the kernel's loops, for processors where they are slow, are
-		# faster, in boot and under load a twentieth. And what it does now and then of itself.
+		# faster, some hundredths of all. And without what it does now and then of itself.
 		words+=" clearcpuid=rep_good sysctl.vm.compaction_proactiveness=0 sysctl.vm.stat_interval=600"
 		# And a look at all of its page tables before it starts init, with those of each module: where no driver is tried for itself.
 		[ "${LAB_BARE:-no}" = yes ] || words+=" rodata=off"
