@@ -207,6 +207,8 @@ declare -A EXPORTER_ARGS=()
 # Nodes whose daemons do not run yet when the array is made.
 LATE_NODES=
 
+# Further lines of ddraid.conf's [cluster].
+CLUSTER_CONF=''
 # The last lines of ddraid.conf, from within [fence] on.
 FENCE_CONF='fence = command\nfence_command = %s'
 
@@ -243,7 +245,7 @@ array_up() {
 	for ((n = 1; n <= ARRAY_NODES; n++)); do
 		mkdir -p "$CLUSTER_DIR/node$n/etc-ddraid"
 		# shellcheck disable=SC2059 # a format
-		printf "[cluster]\nheartbeat = ${HEARTBEAT:-200ms}\n[members]\nzombie_timeout = 2s\n[fence]\nrestart_wait = $(patience 6)s\n$FENCE_CONF\n" "$CLUSTER_DIR/fence" \
+		printf "[cluster]\nheartbeat = ${HEARTBEAT:-200ms}\n$CLUSTER_CONF[members]\nzombie_timeout = 2s\n[fence]\nrestart_wait = $(patience 6)s\n$FENCE_CONF\n" "$CLUSTER_DIR/fence" \
 			>"$CLUSTER_DIR/node$n/etc-ddraid/ddraid.conf"
 		[[ " $LATE_NODES " = *" $n "* ]] || nodes+=("$n")
 	done

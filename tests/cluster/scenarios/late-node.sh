@@ -11,6 +11,8 @@ export CLUSTER_TOKEN_MS=8000
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
 
+# Longer than the daemons of nodes 1 and 2 are: a slow host takes seconds for a signal.
+CLUSTER_CONF='evict = 20s\n'
 known=var-lib-ddraid/vol0.array
 
 # uris URI...: the members' as node 3 knows them, in this order; its daemon starts with these.
