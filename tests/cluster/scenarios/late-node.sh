@@ -8,6 +8,7 @@
 set -u
 # Longer than corosync of node 3 is held still.
 export CLUSTER_TOKEN_MS=8000
+unset LAB_KEPT # machines that stay have another one
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
 
