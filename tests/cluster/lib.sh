@@ -27,7 +27,9 @@ done
 ARRAY_NODES=0
 ARRAY_MEMBERS=()   # the exporter of each member
 MEMBER_SIZE=24M
-[ "$CLUSTER_FLAVOUR" != lab ] || MEMBER_SIZE=16M # all of it is read for each new array, and at the end
+CREATE_OPTIONS=
+# Emulated machines take seconds to sync a new array. lab-tool, operating and forgotten have one synced there, too.
+[ "$CLUSTER_FLAVOUR" != lab ] || MEMBER_SIZE=16M CREATE_OPTIONS=--zeroed
 declare -A writers=() readers=()
 
 # ---- saying ----
@@ -186,6 +188,21 @@ full_fence() {
 	grep -q "answered $1 .* full" "$CLUSTER_DIR/fence.log"
 }
 
+# token_is MS: corosync's token timeout on all nodes, which all run, from now on.
+token_is() {
+	sed -i "s/^\ttoken: .*/\ttoken: $1/" "$CLUSTER_DIR"/node*/etc-corosync/corosync.conf
+	node_exec 1 corosync-cfgtool -R >"$CLUSTER_DIR/cfgtool" 2>&1 || fail "corosync does not reload: $(cat "$CLUSTER_DIR/cfgtool")"
+	token_ms=$1
+	# shellcheck disable=SC2046 # words
+	at_once token_was_told $(seq "$ARRAY_NODES")
+}
+token_was_told() { # N
+	within 5 "node $1 has a token timeout of $token_ms ms" token_of_node_is "$1" "$token_ms"
+}
+token_of_node_is() { # N MS
+	[ "$(node_exec "$1" corosync-cmapctl -g runtime.config.totem.token)" = "runtime.config.totem.token (u32) = $2" ]
+}
+
 fences_forget() {
 	: >"$CLUSTER_DIR/fence.log"
 }
@@ -251,7 +268,8 @@ array_up() {
 	done
 	[ "$want" = cpg ] || at_once dlm_runs "${nodes[@]}"
 	at_once daemon_up "${nodes[@]}"
-	ctl 1 create vol0 --order "$2" "${uris[@]}" >"$CLUSTER_DIR/create" 2>&1 ||
+	# shellcheck disable=SC2086 # words
+	ctl 1 create vol0 --order "$2" $CREATE_OPTIONS "${uris[@]}" >"$CLUSTER_DIR/create" 2>&1 ||
 		fail "create: $(cat "$CLUSTER_DIR/create")"
 	step "vol0 is created"
 	[ "$CLUSTER_FLAVOUR" = lab ] || load_fits

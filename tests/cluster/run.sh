@@ -14,7 +14,7 @@
 #	run.sh --no-skip ...		what is skipped has failed
 #
 # With CLUSTER_FLAVOUR=lab the nodes are virtual machines (tools/lab run), and there are further scenarios. Of the many
-# with a leader that dies at a named step a run there takes two, and of those with a node that is removed under a block device
+# with a leader that dies at a named step a run there takes one, and of those with a node that is removed under a block device
 # one, each day others; elsewhere it takes all with a leader, last, and begins each day with others, so that a slow host with
 # little time comes to each of them some day.
 #
@@ -28,7 +28,7 @@ export top_srcdir top_builddir=${top_builddir:-$top_srcdir}
 . "$top_srcdir/tests/lib/cluster.sh"
 
 # name, limit in seconds, where, script with its arguments. Where: netns, lab, both; one: in the lab, one of those
-# that have this script; turn: the same, and elsewhere all; named: in the lab, by its name only. In the lab first those that load
+# that have this script; turn: in the lab, one of all these, and elsewhere all; named: in the lab, by its name only. In the lab first those that load
 # the processors, last those that mostly wait, short ones between (next_end). all-nodes waits for a moment of
 # milliseconds, which machines that are emulated do not meet.
 SCENARIOS='
@@ -128,7 +128,7 @@ line_of() {
 names() {
 	awk -v f="$CLUSTER_FLAVOUR" -v whole="${1:-}" -v day=$(($(date -u +%s) / 86400)) '
 		NF {
-			name[++count] = $1; where[count] = $3; script[count] = $4; number[count] = of[$4]++
+			name[++count] = $1; where[count] = $3; among[count] = $3 == "turn" ? $3 : $4; number[count] = of[among[count]]++
 		}
 		END {
 			for (i = 1; i <= count; i++) {
@@ -136,7 +136,7 @@ names() {
 				if (where[i] == "turn" && f == "netns")
 					turn[turns++] = name[i]
 				else if (f == "lab" && (where[i] == "turn" || where[i] == "one"))
-					take = whole || number[i] == day % of[script[i]]
+					take = whole || number[i] == day % of[among[i]]
 				if (where[i] == "named")
 					take = f == "lab" && whole
 				if (take)

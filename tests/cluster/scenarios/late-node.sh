@@ -6,14 +6,11 @@
 # again then without an operator. Before all that, somebody who creates an array there at once, before corosync has said
 # whether there is a quorum, of the members of the array that this node has not heard of, by --force: it waits until it has.
 set -u
-# Longer than corosync of node 3 is held still.
-export CLUSTER_TOKEN_MS=8000
-unset LAB_KEPT # machines that stay have another one
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
 
 # Longer than the daemons of nodes 1 and 2 are: a slow host takes seconds for a signal.
-CLUSTER_CONF='evict = 20s\n'
+CLUSTER_CONF='evict = 10s\n'
 known=var-lib-ddraid/vol0.array
 
 # uris URI...: the members' as node 3 knows them, in this order; its daemon starts with these.
@@ -35,6 +32,7 @@ array_up 3 1 1
 ctl 1 set vol0 member_retry=10min >/dev/null || fail "set" # the member comes back in time on a slow host, too
 writers_start 1 2
 step "corosync of node 3 is slow to answer its daemon"
+token_is 8000 # longer than it is held still
 node_signal 3 corosync STOP
 daemon_up 3
 ctl 3 create other --force --order 1 "$(exporter_uri 1)" "$(exporter_uri 2)" "$(exporter_uri 3)" >"$CLUSTER_DIR/other" 2>&1 &
@@ -55,6 +53,7 @@ grep -q "vol0.*which this cluster has" "$CLUSTER_DIR/other" || fail "create does
 daemon_stop 3
 rm -r "$CLUSTER_DIR"/node3/var-lib-ddraid/*
 
+token_is "$CLUSTER_TOKEN_MS"
 step "node 3 starts its daemon"
 began=${EPOCHREALTIME/[.,]/}
 daemon_up 3
