@@ -33,6 +33,10 @@ export top_srcdir top_builddir=${top_builddir:-$top_srcdir}
 # milliseconds, which machines that are emulated do not meet.
 SCENARIOS='
 operating		150	lab	tests/cluster/scenarios/operating.sh
+gfs2-node		120	lab	tests/cluster/scenarios/gfs2.sh node
+gfs2-member		120	lab	tests/cluster/scenarios/gfs2.sh member
+gfs2-both		120	lab	tests/cluster/scenarios/gfs2.sh both
+gfs2-cut		120	lab	tests/cluster/scenarios/gfs2.sh cut
 kmod			300	lab	tests/kmod/run.sh
 disk			100	lab	tests/cluster/scenarios/disk.sh shim
 disk-nbd		100	lab	tests/cluster/scenarios/disk.sh nbd
@@ -46,10 +50,6 @@ leader-node-3		75	turn	tests/cluster/scenarios/leader-node.sh propose-sent
 leader-node-4		75	turn	tests/cluster/scenarios/leader-node.sh superblock-done
 leader-node-5		75	turn	tests/cluster/scenarios/leader-node.sh commit-sent
 leader-node-6		75	turn	tests/cluster/scenarios/leader-node.sh resync
-gfs2-node		120	lab	tests/cluster/scenarios/gfs2.sh node
-gfs2-member		120	lab	tests/cluster/scenarios/gfs2.sh member
-gfs2-both		120	lab	tests/cluster/scenarios/gfs2.sh both
-gfs2-cut		120	lab	tests/cluster/scenarios/gfs2.sh cut
 selftest		150	netns	tests/cluster/selftest.sh
 group-port		150	netns	tests/port/group.sh
 kmod-check		60	lab	tests/kmod/check.sh
@@ -284,7 +284,7 @@ for name in "${todo[@]}"; do
 	names whole | grep -qx -- "$name" || { echo "no scenario $name for $CLUSTER_FLAVOUR; run.sh --list prints them" >&2; exit 2; }
 done
 
-[ "$CLUSTER_FLAVOUR" != lab ] || lab_prepare
+[ "$CLUSTER_FLAVOUR" != lab ] || lab_prepare "$work/often"
 for ((i = 1; i <= jobs; i++)); do
 	labs+=("$(mktemp -d "$work/lab.XXX")")
 done
@@ -321,6 +321,7 @@ for dir in "${labs[@]}"; do
 		rm -rf "$dir"
 	fi
 done
+rm -f "$work/often"
 rmdir "$work" 2>/dev/null || echo "logs: $work"
 [ -z "$recap" ] || echo "again, what failed:$recap"
 printf '%d passed, %d failed' $passed $failed

@@ -66,11 +66,13 @@ lab_driver() {
 	(flock 8 && make -C "$top_builddir" -s kmod "KDIR=$kdir" >/dev/null) 8>"$top_builddir/kmod.lock" 9>&-
 }
 
-# Once for a whole run what each of its scenarios would look after. What fails here they try again, and say why.
+# lab_prepare FILE: once for a whole run what each of its scenarios would look after; lab_often's list to FILE, since ldd
+# takes as long as half a boot. What fails here they try again, and say why.
 lab_prepare() {
 	if lab_image >/dev/null 2>&1; then
 		export LAB_PREPARED=image
 		if lab_driver >/dev/null 2>&1; then LAB_PREPARED=driver; fi
+		lab_often >"$1" && export LAB_OFTEN=$1
 	fi
 }
 
@@ -122,7 +124,11 @@ lab_up() {
 	done
 	bash "$CLUSTER_SRC/cluster-conf/generate" --dlm "$CLUSTER_SRC/tests/lib/fence_lab" --post-join-delay 5 "${nodes[@]}" \
 		>"$CLUSTER_DIR/dlm.conf" || return 1
-	lab_often >"$CLUSTER_DIR/often"
+	if [ -n "${LAB_OFTEN:-}" ] && [ "${LAB_INIT:-}" != systemd ]; then
+		cp "$LAB_OFTEN" "$CLUSTER_DIR/often"
+	else
+		lab_often >"$CLUSTER_DIR/often"
+	fi || return 1
 	# Not in a pid namespace of its own: it ends machines.
 	CLUSTER_MARK=$CLUSTER_NAME setsid ip netns exec "$CLUSTER_NAME-br" "$CLUSTER_SRC/tests/lib/lab-host" serve "$CLUSTER_DIR" \
 		</dev/null >>"$CLUSTER_DIR/host.log" 2>&1 9>&- &
