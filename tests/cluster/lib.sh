@@ -82,10 +82,11 @@ at_once() {
 
 # ---- daemons ----
 
+CTL_SECONDS=$(patience 40)
 ctl() {
 	local n=$1
 	shift
-	node_exec "$n" timeout "$(patience 40)" "$top_builddir/ddraidctl" "$@"
+	node_exec_within "$CTL_SECONDS" "$n" "$top_builddir/ddraidctl" "$@"
 }
 
 answers() {
@@ -149,18 +150,18 @@ node_back() {
 	daemon_up "$1"
 }
 
+# JSON is Python but for three words, and the module that reads it takes as long to load as all of Python.
+STATUS_CODE='import sys
+a = eval(sys.stdin.read(), {"true": True, "false": False, "null": None})["arrays"][0]
+'
 # holds N EXPRESSION: EXPRESSION, in Python, about the array as node N sees it (status --json), as a.
 holds() {
-	ctl "$1" status vol0 --json 2>/dev/null | /usr/bin/python3 -IS -c 'import json, sys
-a = json.load(sys.stdin)["arrays"][0]
-sys.exit(0 if eval(sys.argv[1]) else 1)' "$2" 2>/dev/null
+	ctl "$1" status vol0 --json 2>/dev/null | /usr/bin/python3 -IS -c "$STATUS_CODE"'sys.exit(0 if eval(sys.argv[1]) else 1)' "$2" 2>/dev/null
 }
 
 # tells N EXPRESSION: prints it.
 tells() {
-	ctl "$1" status vol0 --json | /usr/bin/python3 -IS -c 'import json, sys
-a = json.load(sys.stdin)["arrays"][0]
-print(eval(sys.argv[1]))' "$2"
+	ctl "$1" status vol0 --json | /usr/bin/python3 -IS -c "$STATUS_CODE"'print(eval(sys.argv[1]))' "$2"
 }
 
 # By the first line of the table: it is asked for often, and takes no Python.
@@ -188,7 +189,7 @@ full_fence() {
 	grep -q "answered $1 .* full" "$CLUSTER_DIR/fence.log"
 }
 
-# token_is MS: corosync's token timeout on all nodes, which all run, from now on.
+# token_is MS: corosync's token timeout on all nodes, which all run, from now on. It stalls as it takes it over: not beside a load.
 token_is() {
 	sed -i "s/^\ttoken: .*/\ttoken: $1/" "$CLUSTER_DIR"/node*/etc-corosync/corosync.conf
 	node_exec 1 corosync-cfgtool -R >"$CLUSTER_DIR/cfgtool" 2>&1 || fail "corosync does not reload: $(cat "$CLUSTER_DIR/cfgtool")"

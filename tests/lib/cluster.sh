@@ -394,6 +394,13 @@ node_exec() {
 	CLUSTER_MARK=$CLUSTER_NAME nsenter --target "$init" --net --mount --pid --uts --wdns="$PWD" "$@" 9>&-
 }
 
+# node_exec_within SECONDS N COMMAND...: and its end, by a signal, if it takes longer.
+node_exec_within() {
+	local seconds=$1 n=$2
+	shift 2
+	node_exec "$n" timeout "$seconds" "$@"
+}
+
 # node_use N COMMAND...: COMMAND uses what ddraidd of node N exports, by node_uri. It ends with the node. node_uri N ARRAY.
 node_use() {
 	node_exec "$@"

@@ -327,7 +327,7 @@ node_kill() {
 
 # lab_client N: sets client, a command that runs its arguments in machine N. With LAB_USER as in node_exec it ends with the machine.
 lab_client() {
-	client=("${top_builddir:-$CLUSTER_SRC}/tests/lib/lab-run" exec "$CLUSTER_NAME-br" "10.78.0.$1" "$LAB_PORT" "CLUSTER_MARK=$CLUSTER_NAME" "CLUSTER_DIR=$CLUSTER_DIR" --)
+	client=("${top_builddir:-$CLUSTER_SRC}/tests/lib/lab-run" exec "$CLUSTER_NAME-br" "10.78.0.$1" "$LAB_PORT" "CLUSTER_MARK=$CLUSTER_NAME" "CLUSTER_DIR=$CLUSTER_DIR" ${LAB_ALARM:+"LAB_ALARM=$LAB_ALARM"} --)
 }
 
 node_exec() {
@@ -340,6 +340,10 @@ node_exec() {
 	else
 		LAB_USER=$CLUSTER_NAME.$n "${client[@]}" "$@" </dev/null 9>&-
 	fi
+}
+
+node_exec_within() {
+	LAB_ALARM=$1 node_exec "${@:2}"
 }
 
 node_use() {

@@ -11,6 +11,7 @@
  *      leads to, in this directory and with these variables besides the machine's own. Standard
  *      input, output and error output are the command's. Ends when all of them are closed there,
  *      with the command's exit status, 128 + its signal, or 255 and a sentence if there was none.
+ * With LAB_ALARM=SECONDS among the variables the command has SIGALRM to come after so long.
  *
  * A command and its descendants have sockets for them, from which nobody in the machine has to
  * copy: one for input and output, one for error output. They lead back to the host's side, which
@@ -126,6 +127,7 @@ static int back_to(struct sockaddr_in host, uint16_t port)
 __attribute__((noreturn)) static void command_run(char **word, uint32_t words, int io, int err)
 {
 	uint32_t vars = (uint32_t)strtoul(word[2], NULL, 10);
+	const char *seconds;
 	int failed;
 
 	signal(SIGPIPE, SIG_DFL);
@@ -138,6 +140,8 @@ __attribute__((noreturn)) static void command_run(char **word, uint32_t words, i
 		putenv(word[3 + i]);
 	if (chdir(word[1]))
 		die("%s", word[1]);
+	if ((seconds = getenv("LAB_ALARM")))
+		alarm((unsigned)strtoul(seconds, NULL, 10));
 	execvp(word[3 + vars], word + 3 + vars);
 	failed = errno;
 	fprintf(stderr, "lab-run: %s: %s\n", word[3 + vars], strerror(failed));

@@ -6,6 +6,9 @@
 # again then without an operator. Before all that, somebody who creates an array there at once, before corosync has said
 # whether there is a quorum, of the members of the array that this node has not heard of, by --force: it waits until it has.
 set -u
+# Longer than corosync of node 3 is held still. Machines that stay up have a shorter one, and are told.
+token=8000
+[ "${CLUSTER_FLAVOUR:-}" = lab ] || export CLUSTER_TOKEN_MS=$token
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
 
@@ -30,9 +33,9 @@ uris() {
 LATE_NODES=3
 array_up 3 1 1
 ctl 1 set vol0 member_retry=10min >/dev/null || fail "set" # the member comes back in time on a slow host, too
+[ $token = "$CLUSTER_TOKEN_MS" ] || token_is $token
 writers_start 1 2
 step "corosync of node 3 is slow to answer its daemon"
-token_is 8000 # longer than it is held still
 node_signal 3 corosync STOP
 daemon_up 3
 ctl 3 create other --force --order 1 "$(exporter_uri 1)" "$(exporter_uri 2)" "$(exporter_uri 3)" >"$CLUSTER_DIR/other" 2>&1 &
@@ -53,7 +56,6 @@ grep -q "vol0.*which this cluster has" "$CLUSTER_DIR/other" || fail "create does
 daemon_stop 3
 rm -r "$CLUSTER_DIR"/node3/var-lib-ddraid/*
 
-token_is "$CLUSTER_TOKEN_MS"
 step "node 3 starts its daemon"
 began=${EPOCHREALTIME/[.,]/}
 daemon_up 3
@@ -124,4 +126,5 @@ done
 writers_start 3
 writers_stop 1 2 3
 compare_on 1 2 3
+[ $token = "$CLUSTER_TOKEN_MS" ] || token_is "$CLUSTER_TOKEN_MS"
 finish 1 2 3

@@ -72,7 +72,7 @@ says() {
 ctl() {
 	local n=$1
 	shift
-	node_exec "$n" timeout "$(patience 40)" ddraidctl "${@//vol0/data}"
+	node_exec_within "$CTL_SECONDS" "$n" ddraidctl "${@//vol0/data}"
 }
 mounted() {
 	node_exec "$1" mountpoint -q /srv 2>/dev/null
