@@ -20,8 +20,8 @@ LAB_PORT=4001 # lab-run's, of each machine
 CLUSTER_SLOWER=${CLUSTER_SLOWER:-3}
 CLUSTER_POLL_MS=${CLUSTER_POLL_MS:-400} # each poll takes a tenth of a second of the node
 HEARTBEAT=${HEARTBEAT:-$((CLUSTER_TOKEN_MS / 8))ms} # and these, three nodes' and five in a second, a tenth of each; fewer are too few
-LOAD_SLOWER=${LOAD_SLOWER:-30}
-ROUND_RATE=${ROUND_RATE:-4000}
+LOAD_SLOWER=${LOAD_SLOWER:-60} # with 30, an array of three nodes takes a tenth of a processor more
+ROUND_RATE=${ROUND_RATE:-$((133 * LOAD_SLOWER))}
 export LOAD_READS=${LOAD_READS:-3}
 export LOAD_BURST=${LOAD_BURST:-16} # so that there are several in flight now and then, nevertheless
 # A folder of lab-image's that is there, instead of the one in LAB_CACHE, which is made.

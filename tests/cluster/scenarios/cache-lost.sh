@@ -4,6 +4,7 @@
 # once, then after a while, then without a node that has written there. What it lost is rebuilt each time: no byte is missing, and
 # in the end the disks alone have all of it.
 set -u
+LOAD_SLOWER=30 # in the lab: what is under way at the fault is what this is about
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
 cluster_volatile || { echo "skipped: no nbdkit-plugin.h (tools/deps)"; exit 77; }

@@ -5,6 +5,7 @@
 # anybody is told of the death (corosync stands still on the others just then). But a grant counts for the others only when it is
 # fenced (R4, R10): nobody writes in that region, and nobody reads where its writes may still land, before that.
 set -u
+LOAD_SLOWER=30 # in the lab: what is under way at the fault is what this is about
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
 

@@ -39,7 +39,7 @@ rm "$CLUSTER_DIR"/load.*
 nbd_do 1 'for at in range(0, 12 << 20, 1 << 20): h.zero(1 << 20, at)' || fail "it can't be written"
 new=$(tells 1 'a["uuid"]')
 [ "$new" != "$old" ] || fail "the new array has the old UUID"
-writers_start 1 2
+LOAD_RATE=$ROUND_RATE writers_start 1 2
 step "node 3 comes back"
 node_back 3
 within 30 "node 3 serves" active 3

@@ -6,6 +6,7 @@
 # node they read the same, and after the rebuild of a new member, and on the raw members; and they are right when
 # their writer has written them again.
 set -u
+LOAD_SLOWER=30 # in the lab: what is under way at the fault is what this is about
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
 

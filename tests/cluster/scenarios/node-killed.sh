@@ -8,6 +8,7 @@
 # raw disks. The fence fails until these are copied, so no resync can come before; and nothing more of the node can land,
 # since its connection to the slow member is frozen until the fence ends it.
 set -u
+LOAD_SLOWER=30 # in the lab: what is under way at the fault is what this is about
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
 

@@ -3,6 +3,7 @@
 # All nodes and all machines of members lose power at once in the middle of writes, and the members what was in their caches. What
 # a flush had been answered for, and what had FUA, is there when all are back, and the parity is right everywhere; in namespaces twice.
 set -u
+LOAD_SLOWER=30 # in the lab: what is under way at the fault is what this is about
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
 cluster_volatile || { echo "skipped: no nbdkit-plugin.h (tools/deps)"; exit 77; }

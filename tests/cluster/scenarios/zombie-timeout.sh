@@ -6,6 +6,7 @@
 # status says for whom and how long. Then it is recovered, the late writes included. When the node
 # comes back, it waits for its own last life as well.
 set -u
+LOAD_SLOWER=30 # in the lab: what is under way at the fault is what this is about
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
 
