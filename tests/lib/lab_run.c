@@ -11,7 +11,7 @@
  *      leads to, in this directory and with these variables besides the machine's own. Standard
  *      input, output and error output are the command's. Ends when all of them are closed there,
  *      with the command's exit status, 128 + its signal, or 255 and a sentence if there was none.
- * With LAB_ALARM=SECONDS among the variables the command has SIGALRM to come after so long.
+ *      With LAB_ALARM=SECONDS among the variables it has SIGALRM to come after so long.
  *
  * A command and its descendants have sockets for them, from which nobody in the machine has to
  * copy: one for input and output, one for error output. They lead back to the host's side, which
