@@ -28,9 +28,9 @@ export top_srcdir top_builddir=${top_builddir:-$top_srcdir}
 . "$top_srcdir/tests/lib/cluster.sh"
 
 # name, limit in seconds, where, script with its arguments. Where: netns, lab, both; one: in the lab, one of those
-# that have this script; turn: in the lab, one of all these, and elsewhere all; named: in the lab, by its name only. In the lab first those that load
-# the processors, last those that mostly wait, short ones between (next_end). all-nodes waits for a moment of
-# milliseconds, which machines that are emulated do not meet.
+# that have this script; turn: in the lab, one of all these, and elsewhere all; named: in the lab, by its name only. In the
+# lab first those that load the processors, last those that mostly wait, short ones between (next_end). all-nodes waits for
+# a moment of milliseconds, which machines that are emulated do not meet.
 SCENARIOS='
 operating		150	lab	tests/cluster/scenarios/operating.sh
 gfs2-node		120	lab	tests/cluster/scenarios/gfs2.sh node
