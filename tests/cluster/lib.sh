@@ -154,14 +154,14 @@ node_back() {
 STATUS_CODE='import sys
 a = eval(sys.stdin.read(), {"true": True, "false": False, "null": None})["arrays"][0]
 '
-# holds N EXPRESSION: EXPRESSION, in Python, about the array as node N sees it (status --json), as a.
+# holds N EXPRESSION: EXPRESSION, in Python, about vol0, or ARRAY, as node N sees it (status --json), as a.
 holds() {
-	ctl "$1" status vol0 --json 2>/dev/null | /usr/bin/python3 -IS -c "$STATUS_CODE"'sys.exit(0 if eval(sys.argv[1]) else 1)' "$2" 2>/dev/null
+	ctl "$1" status "${ARRAY:-vol0}" --json 2>/dev/null | /usr/bin/python3 -IS -c "$STATUS_CODE"'sys.exit(0 if eval(sys.argv[1]) else 1)' "$2" 2>/dev/null
 }
 
 # tells N EXPRESSION: prints it.
 tells() {
-	ctl "$1" status vol0 --json | /usr/bin/python3 -IS -c "$STATUS_CODE"'print(eval(sys.argv[1]))' "$2"
+	ctl "$1" status "${ARRAY:-vol0}" --json | /usr/bin/python3 -IS -c "$STATUS_CODE"'print(eval(sys.argv[1]))' "$2"
 }
 
 # By the first line of the table: it is asked for often, and takes no Python.

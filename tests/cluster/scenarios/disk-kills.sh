@@ -32,8 +32,7 @@ if [ "$via" = shim ]; then # each has the limits of its own geometry
 	disk_limit_is 1 "$other" optimal_io_size 65536
 	disk_limit_is 1 "$other" logical_block_size 4096
 	disk_limit_is 1 "$other" physical_block_size 4096
-	[ "$(node_exec 1 blockdev --getsize64 /dev/ddraid/vol1)" = "$(ctl 1 status vol1 --json | /usr/bin/python3 -IS -c 'import json, sys
-print(json.load(sys.stdin)["arrays"][0]["geometry"]["size_bytes"])')" ] || fail "the size of vol1"
+	[ "$(node_exec 1 blockdev --getsize64 /dev/ddraid/vol1)" = "$(ARRAY=vol1 tells 1 'a["geometry"]["size_bytes"]')" ] || fail "the size of vol1"
 fi
 [ "$(node_exec 1 nproc)" = 2 ] || fail "not two processors"
 

@@ -23,9 +23,7 @@ uris=("$(exporter_uri 4)" "$(exporter_uri 5)" "$(exporter_uri 6)")
 grep -q "node 3 has no dlm_controld" "$CLUSTER_DIR/refused" || fail "create says $(cat "$CLUSTER_DIR/refused")"
 ctl 1 create vol1 --order 1 "${uris[@]}" >"$CLUSTER_DIR/create" 2>&1 || fail "create: $(cat "$CLUSTER_DIR/create")"
 vol1() { # N: it serves there
-	ctl "$1" status vol1 --json | /usr/bin/python3 -IS -c 'import json, sys
-a = json.load(sys.stdin)["arrays"][0]
-sys.exit(a["state"] != "active" or a["lock_backend"] != "cpg")'
+	ARRAY=vol1 holds "$1" 'a["state"] == "active" and a["lock_backend"] == "cpg"'
 }
 for n in 1 2 3; do
 	within 15 "node $n serves vol1, with locks over corosync" vol1 $n
