@@ -111,44 +111,21 @@ unpacked_is_whole() { # N: read on another
 		fail "the tree of node $1, read on node $on: $(head -n 3 "$out")"
 }
 
-# Three things GFS2 itself may leave of a node that dies, whatever its disk does; fsck.gfs2 may find nothing else. Journal
-# recovery adds the dead node's counts of free blocks to the common ones without their lock (fs/gfs2/recovery.c,
-# update_statfs_inode). And an inode's block is allocated in one transaction, written in another and linked in a third (fs/gfs2/inode.c,
-# alloc_dinode, init_dinode and link_dinode): it is marked, but no inode yet, or one of size 0; and in no directory.
-#
-# fsck_rest: of what fsck.gfs2 -y says, all but that, and what it says of a file system in which nothing is wrong.
-fsck_rest() {
-	tr '\r' '\n' | awk '
-		/^ *$/ { next }
-		/^Found invalid inode at block [0-9]+ \(0x[0-9a-f]+\)$/ { unborn = $6; next }
-		/^Found unlinked inode at [0-9]+ \(0x[0-9a-f]+\)$/ { unlinked = $5; next }
-		unlinked && /^Unlinked inode has zero size$/ { unborn = unlinked; unlinked = ""; next }
-		unborn && $0 ~ "^Block " unborn " .* was .inode., should be free\\.$" { of = unborn; unborn = ""; next }
-		of && /^The bitmap was fixed\.$/ { of = ""; next }
-		/^The statfs file is wrong:$/ { counts = 8; next }
-		counts == 8 && /^Current statfs values:$/ || counts == 4 && /^Calculated statfs values:$/ { counts--; next }
-		counts && /^(blocks|free|dinodes): +[0-9]+ \(0x[0-9a-f]+\)$/ { counts--; next }
-		/^The statfs file was fixed\.$/ { next }
-		/^(Initializing fsck|Validating resource group index\.|Reconciling bitmaps\.|Writing changes to disk|fsck\.gfs2 complete)$/ { next }
-		/^Level 1 resource group check: Checking if all rgrp and rindex values are good\.$/ || /^\(level 1 passed\)$/ { next }
-		/^Starting (pass[1-4]|pass1b|check_statfs)$/ || /^(pass[1-4]|pass1b|check_statfs|reconcile_bitmaps) completed in [0-9hms.]+ *$/ { next }
-		/^ *[0-9]+ percent complete\. *$/ { next }
-		{ print }
-		END { if (unlinked || unborn || of || counts) print "fsck.gfs2 ended in the middle of a line of its own" }'
-}
+# What GFS2 itself may leave of a node that dies fsck.gfs2 may find, and nothing else: gfs2_rest.awk.
 fsck_clean() {
-	local logs=$CLUSTER_DIR/node2/log unborn counts rest status
+	local logs=$CLUSTER_DIR/node2/log unborn unlinked counts rest status
 	! node_exec 2 fsck.gfs2 -n /dev/ddraid/vol0 >"$logs/fsck" 2>&1 || return 0
 	node_exec 2 gfs2_edit savemeta /dev/ddraid/vol0 "$logs/savemeta" >"$logs/savemeta.out" 2>&1
 	# Its two streams in one, line by line.
 	node_exec 2 sh -c 'exec stdbuf -oL fsck.gfs2 -y /dev/ddraid/vol0 2>&1' >"$logs/fsck.y"
 	status=$? # 1: all was corrected
-	rest=$(fsck_rest <"$logs/fsck.y")
-	unborn=$(grep -cE '^Found (invalid inode at block|unlinked inode at) ' "$logs/fsck.y")
-	counts=$(grep -c '^The statfs file was fixed' "$logs/fsck.y")
-	[ "$victim" = 3 ] && [ $status = 1 ] && [ -z "$rest" ] && [ "$unborn" -le 3 ] ||
-		fail "fsck.gfs2 -y, status $status, says what it should not: $rest; all of it: $(tail -n 60 "$logs/fsck.y")"
-	measured "left by GFS2: $unborn blocks of inodes to be, $counts counts off"
+	tr '\r' '\n' <"$logs/fsck.y" | awk -f "$SCENARIO_LIB/gfs2_rest.awk" >"$logs/fsck.rest"
+	read -r unborn unlinked counts <"$logs/fsck.rest"
+	rest=$(tail -n +2 "$logs/fsck.rest")
+	# Three programs were writing on node 3.
+	[ "$victim" = 3 ] && [ $status = 1 ] && [ -z "$rest" ] && [ $((unborn + unlinked)) -le 3 ] ||
+		fail "fsck.gfs2 -y, status $status, says what it should not ($unborn inodes to be, $unlinked unlinked): $rest; all of it: $(tail -n 60 "$logs/fsck.y")"
+	measured "left by GFS2: $unborn blocks of inodes to be, $unlinked unlinked inodes, $counts counts off"
 	node_exec 2 fsck.gfs2 -n /dev/ddraid/vol0 >"$logs/fsck" 2>&1 || fail "fsck.gfs2: $(tail -n 40 "$logs/fsck")"
 	mount_on 2
 	compare_files 2
