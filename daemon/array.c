@@ -314,23 +314,28 @@ void array_run(struct array *a)
 	pump_tick(a);
 }
 
+static void stop_late(struct array *a)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		if (a->dev[i].used && a->dev[i].zombie)
+			array_say(a, LOG_WARNING,
+				  "%s went away with writes under way and did not come back: they "
+				  "may still land there",
+				  a->dev[i].uri);
+	}
+	array_say(a, LOG_WARNING,
+		  "not drained within %u ms: what is under way is dropped, and this life is fenced "
+		  "at the next start",
+		  a->env.conf->stop_ms);
+	array_close(a);
+}
+
 static void limit_fired(void *arg)
 {
 	struct array *a = arg;
 
 	if (a->phase == ARRAY_PHASE_STOP) {
-		for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-			if (a->dev[i].used && a->dev[i].zombie)
-				array_say(a, LOG_WARNING,
-					  "%s went away with writes under way and did not come "
-					  "back: they may still land there",
-					  a->dev[i].uri);
-		}
-		array_say(a, LOG_WARNING,
-			  "not drained within %u ms: what is under way is dropped, and this life "
-			  "is fenced at the next start",
-			  a->env.conf->stop_ms);
-		array_close(a);
+		stop_late(a);
 		return;
 	}
 	if (a->joined)
@@ -379,19 +384,28 @@ static void stop_kept(struct task *t)
 	free(s);
 }
 
-/* Who has the device open is being found out. */
-static bool stop_again(struct stop *s)
+static bool stop_again(struct stop *s, uint32_t within_ms)
 {
 	struct array *a = s->a;
 	uint64_t now_us = loop_now_us(a->loop);
 
 	if (!s->until_us)
-		s->until_us = now_us + DISK_LOOK_MS * 1000ull;
+		s->until_us = now_us + within_ms * 1000ull;
 	if (now_us > s->until_us || a->stop_waits)
 		return false;
 	a->stop_waits = s;
 	loop_timer_set(a->loop, &a->stop_timer, now_us + DISK_AGAIN_MS * 1000ull);
 	return true;
+}
+
+/* As with a forced detach (array_disk.c, cut_off): what is under way when consumers are told. */
+static uint32_t stop_hold(struct array *a)
+{
+	struct front_stats st;
+
+	front_hold(a->front);
+	front_stats(a->front, &st);
+	return st.inflight + disk_hold(a);
 }
 
 static void stop_run(struct task *t)
@@ -400,18 +414,29 @@ static void stop_run(struct task *t)
 	struct array *a = s->a;
 	struct front_stats front = {0};
 	char why[FRONT_WHY_BYTES];
+	bool late = false;
 	int err = 0;
 
 	if (s->until_us && a->phase >= ARRAY_PHASE_STOP) {
 		free(s);
 		return;
 	}
+	if (s->how == ARRAY_STOP_FORCED && a->stop_waits) {
+		loop_timer_clear(a->loop, &a->stop_timer);
+		free(a->stop_waits); /* one that was asked for */
+		a->stop_waits = NULL;
+	}
+	if (a->phase == ARRAY_PHASE_RUN && s->how == ARRAY_STOP_FORCED) {
+		late = stop_hold(a);
+		if (late && stop_again(s, a->env.conf->stop_ms))
+			return;
+	}
 	if (a->phase == ARRAY_PHASE_RUN && s->how == ARRAY_STOP_ASKED)
 		front_stats(a->front, &front);
 	/* Last, for it can't be taken back: a device that nobody has open goes away by it. */
 	if (!front.clients)
 		err = disk_stop(a, s->how, why);
-	if (err == -EAGAIN && stop_again(s))
+	if (err == -EAGAIN && stop_again(s, DISK_LOOK_MS)) /* who has it open is being found out */
 		return;
 	if (err == -EBUSY || err == -EAGAIN)
 		front.clients = disk_opens(a) ? disk_opens(a) : 1;
@@ -422,7 +447,9 @@ static void stop_run(struct task *t)
 		mailbox_post(a->env.main, &s->task, stop_kept);
 		return;
 	}
-	if (a->phase == ARRAY_PHASE_RUN)
+	if (late)
+		stop_late(a);
+	else if (a->phase == ARRAY_PHASE_RUN)
 		stop_begin(a, s->how);
 	else if (a->phase < ARRAY_PHASE_STOP)
 		array_close(a);

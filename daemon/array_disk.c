@@ -41,6 +41,7 @@
  *   there before they can't land any more: not this node's next life, which fences the last one
  *   first, nor another node, which must fence the departed incarnation before it is granted what
  *   that had locked or marked (R4, R5).
+ * - A daemon that lives writes nothing of a device that it has taken away: see cut_off.
  * - A FLUSH that failed promises nothing, and one that is answered later covers what was answered
  *   before it, in whichever life. That a file system may have dropped the pages of a write that
  *   failed is its own rule, as with a disk that errs.
@@ -125,6 +126,12 @@ static void note_write(struct array *a)
 static bool is_there(const struct disk *d)
 {
 	return d->front && front_device(d->front);
+}
+
+/* It may be held, and then its front-end may say that it has none. */
+static bool is_ours(const struct disk *d)
+{
+	return is_there(d) || d->held;
 }
 
 /* What is left of a device that nobody is to go on with; tried until it works. */
@@ -273,7 +280,7 @@ static void front_drop(struct disk *d)
 {
 	struct front_stats st;
 
-	if (!d->front || is_there(d))
+	if (!d->front || is_ours(d))
 		return;
 	front_stats(d->front, &st);
 	if (st.inflight)
@@ -423,7 +430,7 @@ void disk_advance(struct array *a)
 		disk_failed(a, -ETIMEDOUT, "the array does not serve on this node: see its status");
 		return;
 	}
-	if (a->removed || (is_there(d) && ring_same(&d->ring, &d->noted)))
+	if (a->removed || d->held || (is_there(d) && ring_same(&d->ring, &d->noted)))
 		return;
 	if (!is_there(d) && loop_now_us(a->loop) < d->retry_us)
 		return;
@@ -444,7 +451,7 @@ void disk_advance(struct array *a)
 void disk_removed(struct array *a)
 {
 	struct disk *d = &a->disk;
-	bool there = is_there(d);
+	bool there = is_ours(d);
 
 	/* The note first, as in heir_none. */
 	heir_forget(a, "it was removed");
@@ -453,10 +460,23 @@ void disk_removed(struct array *a)
 	if (d->front) {
 		link_remove(a);
 		front_reset(d->front);
+		d->held = false;
 	}
 	/* One that this life has not served yet, or has lost: its consumers are as removed. */
 	if (!there)
 		left_end(a);
+}
+
+uint32_t disk_hold(struct array *a)
+{
+	struct front_stats st;
+
+	if (!is_ours(&a->disk))
+		return 0;
+	front_hold(a->disk.front);
+	a->disk.held = true;
+	front_stats(a->disk.front, &st);
+	return st.inflight;
 }
 
 int disk_stop(struct array *a, enum array_stop_how how, char why[FRONT_WHY_BYTES])
@@ -470,7 +490,7 @@ int disk_stop(struct array *a, enum array_stop_how how, char why[FRONT_WHY_BYTES
 			front_hold(d->front);
 		return 0;
 	}
-	if (!d->front || !is_there(d)) {
+	if (!is_ours(d)) {
 		/* One that an earlier life left, if any. */
 		err = attach_discard(&a->live, how == ARRAY_STOP_FORCED, why);
 		if (err)
@@ -491,6 +511,7 @@ int disk_stop(struct array *a, enum array_stop_how how, char why[FRONT_WHY_BYTES
 		    "try again, or --force");
 	if (err)
 		return err;
+	d->held = false;
 	link_remove(a);
 	note_remove(a);
 	return 0;
@@ -503,6 +524,8 @@ void disk_close(struct array *a)
 	disk_answer(a, -ESHUTDOWN, "the array was stopped meanwhile");
 	loop_timer_clear(a->loop, &a->disk.detach_timer);
 	a->disk.detach = NULL;
+	a->disk.held = false;
+	a->disk.cut_us = 0;
 	if (q)
 		answer(a, q, -ESHUTDOWN, "the array was stopped meanwhile");
 	front_close(a->disk.front);
@@ -553,11 +576,11 @@ static void attach_run(struct array *a, struct array_attach *q)
 	struct disk *d = &a->disk;
 
 	front_drop(d);
-	if (a->live.attach == q->via && is_there(d)) {
+	if (a->live.attach == q->via && is_there(d) && !d->held) {
 		patience_run(a, q);
 		return;
 	}
-	if (d->asked || d->loading || (!a->live.attach && d->front)) {
+	if (d->asked || d->loading || d->held || (!a->live.attach && d->front)) {
 		answer(a, q, -EAGAIN, "another attach or detach is under way; try again");
 		return;
 	}
@@ -572,17 +595,51 @@ static void attach_run(struct array *a, struct array_attach *q)
 	disk_advance(a);
 }
 
+static bool detach_later(struct array *a, struct array_attach *q)
+{
+	struct disk *d = &a->disk;
+
+	if (d->detach)
+		return false;
+	d->detach = q;
+	loop_timer_set(a->loop, &d->detach_timer, loop_now_us(a->loop) + DISK_AGAIN_MS * 1000ull);
+	return true;
+}
+
 /* Who has the device open is being found out; the array is served meanwhile. */
 static bool detach_again(struct array *a, struct array_attach *q)
 {
+	return loop_now_us(a->loop) <= a->disk.detach_until_us && detach_later(a, q);
+}
+
+/*
+ * Before a consumer that has it open is told EIO. None of its writes may be at the sink then: one
+ * that waits there for members would be written when they are back, over what has been written and
+ * answered since, by another node maybe. True: none is. What does not end, as nothing does while
+ * too few members answer, ends with this incarnation: OUT_REMOVED, and the device with it.
+ */
+static bool cut_off(struct array *a)
+{
 	struct disk *d = &a->disk;
 	uint64_t now_us = loop_now_us(a->loop);
+	uint32_t n = disk_hold(a);
+	struct event ev = {.type = EV_GIVE_UP};
 
-	if (d->detach || now_us > d->detach_until_us)
+	if (!n) {
+		d->cut_us = 0;
+		return true;
+	}
+	if (!d->cut_us)
+		d->cut_us = now_us + DISK_CUT_MS * 1000ull;
+	if (now_us < d->cut_us)
 		return false;
-	d->detach = q;
-	loop_timer_set(a->loop, &d->detach_timer, now_us + DISK_AGAIN_MS * 1000ull);
-	return true;
+	array_say(a, LOG_WARNING,
+		  "%u requests of its device have not ended within %u ms of detach --force: this "
+		  "incarnation gives up, so that none of them is written later",
+		  n, DISK_CUT_MS);
+	d->cut_us = now_us + DISK_CUT_MS * 1000ull;
+	pump_push(a, &ev);
+	return false;
 }
 
 static void detach_run(struct array *a, struct array_attach *q)
@@ -590,8 +647,14 @@ static void detach_run(struct array *a, struct array_attach *q)
 	struct disk *d = &a->disk;
 	char why[FRONT_WHY_BYTES];
 	uint32_t n = disk_opens(a);
-	int err = disk_stop(a, q->force ? ARRAY_STOP_FORCED : ARRAY_STOP_ASKED, why);
+	int err;
 
+	if (q->force && !cut_off(a)) {
+		if (!detach_later(a, q))
+			answer(a, q, -EAGAIN, "another detach is under way; try again");
+		return;
+	}
+	err = disk_stop(a, q->force ? ARRAY_STOP_FORCED : ARRAY_STOP_ASKED, why);
 	if (err == -EAGAIN && detach_again(a, q))
 		return;
 	if (err && err != -EBUSY) {

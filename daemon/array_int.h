@@ -39,6 +39,7 @@
 #define ARRAY_WATCH_US 500000ull   /* how often changes are looked for */
 #define DISK_LOOK_MS 5000u /* how long a stop or detach waits to know who has the device open */
 #define DISK_AGAIN_MS 20u
+#define DISK_CUT_MS 5000u /* how long a forced detach waits for what is under way */
 /* libcpg takes a megabyte of it for each dispatch; only what was touched is locked. */
 #define ARRAY_STACK_BYTES (8u << 20)
 
@@ -82,8 +83,10 @@ struct disk {
 	struct array_attach *detach; /* one that waits to know who has it open */
 	uint64_t detach_until_us;
 	struct loop_timer detach_timer;
-	bool undo;               /* it was not attached before that was asked */
-	uint32_t undo_away_ms;   /* what live.away_ms was then */
+	bool held;             /* takes in nothing more: it is about to be cut off */
+	uint64_t cut_us;       /* when that has had its time, with a forced detach; 0: not begun */
+	bool undo;             /* it was not attached before that was asked */
+	uint32_t undo_away_ms; /* what live.away_ms was then */
 	struct ring ring, noted; /* the group's; the one that the note has */
 	/* Whose opens may go on, and what must be true for that. */
 	struct {
@@ -234,7 +237,8 @@ void disk_loaded(struct array *a); /* the record is read, and not yet written an
 /* After each step of the engine, before its outs are done. */
 void disk_step(struct array *a, const struct event *ev);
 void disk_advance(struct array *a);
-void disk_removed(struct array *a); /* R6 */
+void disk_removed(struct array *a);  /* R6 */
+uint32_t disk_hold(struct array *a); /* takes in nothing more; how much is under way */
 /* -EBUSY: it is open, and was only asked; -EAGAIN: ask again soon; -errno: it is there still for
  * another reason. But for EBUSY, why. */
 int disk_stop(struct array *a, enum array_stop_how how, char why[FRONT_WHY_BYTES]);

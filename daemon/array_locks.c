@@ -5,7 +5,7 @@
  *
  *	none -(locks_open)-> joining -(up: life_ready)-> up -(OUT_REMOVED, the end)-> none
  *	  ^			|			 |
- *	  |			+-- lost: again soon	 +-- lost: EV_LOCK_LOST, so that the
+ *	  |			+-- lost: again soon	 +-- lost: EV_GIVE_UP, so that the
  *	  +---- what it needs is missing: again soon	     incarnation ends: OUT_REMOVED
  */
 #include <errno.h>
@@ -74,7 +74,7 @@ static void locks_lost(void *arg, int err, const char *why)
 	life_say_once(a, why);
 	locks_wait(a, why);
 	if (a->locks_up)
-		locks_event(a, EV_LOCK_LOST, 0, LOCK_MODE_NONE);
+		locks_event(a, EV_GIVE_UP, 0, LOCK_MODE_NONE);
 	else
 		loop_timer_set(a->loop, &a->locks_again,
 			       loop_now_us(a->loop) + LOCKS_AGAIN_MS * 1000ull);

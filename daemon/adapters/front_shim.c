@@ -595,11 +595,20 @@ static void answer_what_is_done(struct front_shim *f)
 	}
 }
 
+static void front_shim_hold(struct front *front)
+{
+	struct front_shim *f = shim_of(front);
+
+	if (f->state == SHIM_SERVING)
+		f->state = SHIM_HELD;
+}
+
 static void front_shim_reset(struct front *front)
 {
 	struct front_shim *f = shim_of(front);
 	struct ddraid_status st;
 
+	front_shim_hold(front); /* what is fetched now is not submitted any more */
 	answer_what_is_done(f);
 	if (f->state == SHIM_SHUT)
 		return;
@@ -611,14 +620,6 @@ static void front_shim_reset(struct front *front)
 	if (ioctl(f->watch.fd, DDRAID_IOC_REVOKE) < 0)
 		shim_log(f, LOG_ERR, "%s can't be revoked: %s", f->device, strerror(errno));
 	session_end(f);
-}
-
-static void front_shim_hold(struct front *front)
-{
-	struct front_shim *f = shim_of(front);
-
-	if (f->state == SHIM_SERVING)
-		f->state = SHIM_HELD;
 }
 
 static int front_shim_remove(struct front *front)

@@ -304,7 +304,7 @@ static void event_take(struct engine *e, const struct event *ev)
 	case EV_LOCK_CALLBACK:
 		region_called_back(e, ev->lock.id, ev->lock.mode);
 		break;
-	case EV_LOCK_LOST:
+	case EV_GIVE_UP:
 		round_removed(e);
 		break;
 	case EV_RESTART:

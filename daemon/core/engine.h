@@ -98,8 +98,9 @@ enum ev_type {
 	EV_LOCK_GRANTED, /* LOCK_EXTERNAL only, as the two that follow */
 	EV_LOCK_REFUSED,
 	EV_LOCK_CALLBACK,
-	EV_LOCK_LOST, /* LOCK_EXTERNAL: nothing is known of what is held: this incarnation ends */
-	EV_RESTART,   /* after OUT_REMOVED: go on under the new incarnation */
+	EV_GIVE_UP, /* this incarnation ends: nothing is known of what its LOCK_EXTERNAL holds, or
+		     * a consumer is cut off whose requests don't end. OUT_REMOVED follows */
+	EV_RESTART, /* after OUT_REMOVED: go on under the new incarnation */
 };
 
 enum io_op { IO_READ, IO_WRITE, IO_FLUSH, IO_ZEROES };

@@ -75,7 +75,7 @@
  *
  *	OUT_LOCK		lock_request		granted()	EV_LOCK_GRANTED
  *	OUT_UNLOCK		lock_release		refused()	EV_LOCK_REFUSED
- *	OUT_REMOVED, the end	lock_close		lost()		EV_LOCK_LOST
+ *	OUT_REMOVED, the end	lock_close		lost()		EV_GIVE_UP
  *
  * A new handle is opened, and is up(), before the first event and before EV_RESTART.
  *

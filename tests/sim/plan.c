@@ -84,6 +84,7 @@ const char *const fault_name[F_COUNT] = {
     [F_STORAGE_CUT] = "node-cut-off-from-members",
     [F_FENCES_OTHERWISE] = "fences-otherwise",
     [F_LEADER_BETWEEN] = "leader-dies-between-members",
+    [F_GIVES_UP] = "gives-up",
 };
 
 static bool allowed(const struct sim *s, enum fault f)
@@ -158,6 +159,7 @@ void plan_init(struct sim *s)
 	votes_init(s);
 	breaks_init(s);
 	storage_init(s);
+	givesup_init(s);
 	differs_init(s);
 	between_init(s);
 	if (s->o.faultless)

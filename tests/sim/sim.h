@@ -19,8 +19,9 @@
  *   checks.c  everything else that must hold
  *   plan.c    which faults when; faults.c: the faults; rebuilds.c: those that meet a rebuild;
  *             breaks.c: of members while the map changes or lacks one; spot.c: bad spots;
- *             storage.c: nodes without members; differs.c: nodes that fence otherwise;
- *             between.c: leaders that die with a page on one member; operator.c: the administrator
+ *             storage.c: nodes without members; givesup.c: daemons that end a life themselves;
+ *             differs.c: nodes that fence otherwise; between.c: leaders that die with a page on
+ *             one member; operator.c: the administrator
  *   trace.c, stats.c
  *
  * Rules: no wall clock, no address in any decision or line of trace, all randomness from s->rng.
@@ -637,6 +638,7 @@ enum fault {
 	F_STORAGE_CUT,
 	F_FENCES_OTHERWISE,
 	F_LEADER_BETWEEN,
+	F_GIVES_UP,
 	F_COUNT
 };
 struct planner {
@@ -684,6 +686,7 @@ void breaks_init(struct sim *s);
 void breaks_event(struct sim *s);
 bool breaks_unharmed(const struct sim *s);
 void storage_init(struct sim *s);
+void givesup_init(struct sim *s);
 void between_init(struct sim *s);
 void between_landed(struct sim *s, const struct req *r);
 uint64_t between_late_us(struct sim *s, const struct req *r); /* so much later it arrives */

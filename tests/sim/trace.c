@@ -172,8 +172,8 @@ static void event_text(const struct event *ev, char *text, size_t bytes)
 	case EV_LOCK_CALLBACK:
 		lock_text("callback", ev->lock.id, ev->lock.mode, false, text, bytes);
 		break;
-	case EV_LOCK_LOST:
-		snprintf(text, bytes, "the lock space is lost");
+	case EV_GIVE_UP:
+		snprintf(text, bytes, "give up");
 		break;
 	case EV_RESTART:
 		snprintf(text, bytes, "restart as inc %lu", ev->restart.inc);

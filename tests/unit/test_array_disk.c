@@ -24,10 +24,12 @@ static char device[] = "/dev/null-disk";
 static struct {
 	struct front front;
 	bool serving, held, lost;
+	bool hides;     /* while it is held, its device, as knbd's */
 	uint64_t life;  /* of what is open, 0 = nothing */
 	uint64_t first; /* of what the first life made */
 	unsigned ended; /* opens that failed */
 	unsigned opens;
+	unsigned inflight;
 	unsigned discards;
 	int discard_err, remove_err, patience_err;
 	uint32_t away_ms;
@@ -41,6 +43,7 @@ static int fake_open(const struct front_cfg *cfg, struct front **out, char *why)
 	(void)cfg;
 	(void)why;
 	fake.front.ops = &fake_ops;
+	fake.held = false;
 	*out = &fake.front;
 	return 0;
 }
@@ -49,7 +52,7 @@ static int fake_serve(struct front *f, const struct front_export *ex, char *why)
 {
 	(void)f;
 	(void)why;
-	CHECK(ex->life);
+	CHECK(ex->life && !fake.held);
 	if (fake.life && fake.life != ex->life)
 		fake.ended++;
 	fake.life = ex->life;
@@ -72,7 +75,7 @@ static void fake_reset(struct front *f)
 		return;
 	fake.ended += fake.life != 0;
 	fake.life = 0;
-	fake.serving = false;
+	fake.serving = fake.held = false;
 }
 
 static void fake_hold(struct front *f)
@@ -92,6 +95,7 @@ static void fake_stats(const struct front *f, struct front_stats *st)
 	(void)f;
 	memset(st, 0, sizeof(*st));
 	st->clients = fake.opens;
+	st->inflight = fake.inflight;
 }
 
 static int fake_remove(struct front *f)
@@ -109,7 +113,7 @@ static int fake_remove(struct front *f)
 static const char *fake_device(const struct front *f)
 {
 	(void)f;
-	return fake.serving ? device : NULL;
+	return fake.serving && !(fake.held && fake.hides) ? device : NULL;
 }
 
 static int fake_patience(struct front *f, uint32_t away_ms, char *why)
@@ -163,6 +167,15 @@ void pump_export(const struct array *x, const struct geo *g, struct front_export
 	(void)x;
 	(void)g;
 	memset(ex, 0, sizeof(*ex));
+}
+
+static unsigned give_ups;
+
+void pump_push(struct array *array, const struct event *ev)
+{
+	CHECK(array == a);
+	CHECK_EQ_INT(ev->type, EV_GIVE_UP);
+	give_ups++;
 }
 
 void engine_status(const struct engine *e, struct engine_status *st)
@@ -828,4 +841,74 @@ TEST(a_detach_that_waits_is_answered_when_the_array_stops)
 	CHECK_EQ_INT(attach_err, -ESHUTDOWN);
 	CHECK(!a->disk.detach);
 	end();
+}
+
+/* With requests under way, of somebody who has it open. */
+static void detach_forced(bool hides)
+{
+	first_life();
+	fake.hides = hides;
+	fake.discards = 0;
+	fake.opens = 1;
+	fake.inflight = 3;
+	give_ups = 0;
+	detach_q = (struct array_attach){.via = ATTACH_NONE, .force = true, .done = attach_done};
+	attach_err = 1;
+	array_attach(a, &detach_q);
+	answered();
+	CHECK_EQ_INT(attach_err, 1);
+	CHECK(fake.held && fake.serving && a->disk.detach == &detach_q);
+	CHECK_EQ_U64(fake.ended, 0);
+}
+
+static void drained(bool hides)
+{
+	detach_forced(hides);
+	fake.inflight = 1;
+	detach_fires();
+	CHECK_EQ_INT(attach_err, 1);
+	CHECK_EQ_U64(fake.ended, 0);
+	CHECK_EQ_INT(give_ups, 0);
+	ask(ATTACH_SHIM, false); /* meanwhile */
+	CHECK_EQ_INT(attach_err, -EAGAIN);
+	attach_err = 1;
+	fake.inflight = 0;
+	detach_fires();
+	CHECK_EQ_INT(attach_err, 0);
+	CHECK_EQ_U64(fake.ended, 1);
+	CHECK(!fake.serving && !note_there() && a->live.attach == ATTACH_NONE);
+	CHECK_EQ_INT(fake.discards, 0);
+	end();
+}
+
+TEST(who_has_it_open_is_told_only_when_nothing_of_theirs_is_under_way)
+{
+	drained(false);
+	drained(true);
+}
+
+/* R6. Or else it would be written when the members are back. */
+static void given_up(bool hides)
+{
+	detach_forced(hides);
+	a->disk.cut_us = 1;
+	detach_fires();
+	CHECK_EQ_INT(give_ups, 1);
+	CHECK_EQ_INT(attach_err, 1);
+	CHECK_EQ_U64(fake.ended, 0);
+	detach_fires(); /* once is enough */
+	CHECK_EQ_INT(give_ups, 1);
+	disk_removed(a);
+	CHECK_EQ_U64(fake.ended, 1);
+	detach_fires();
+	CHECK_EQ_INT(attach_err, 0);
+	CHECK(!note_there() && a->live.attach == ATTACH_NONE);
+	CHECK(!a->disk.cut_us);
+	end();
+}
+
+TEST(what_does_not_end_when_it_is_cut_off_ends_with_the_incarnation)
+{
+	given_up(false);
+	given_up(true);
 }

@@ -70,7 +70,7 @@ TEST(between_two_lives_nothing_is_sent_though_a_device_comes_up)
 	io(1, IO_WRITE, 0, sizeof(out), out);
 	CHECK_EQ_INT(w.io_err[1], 0);
 	dev_down(1);
-	step((struct event){.type = EV_LOCK_LOST});
+	step((struct event){.type = EV_GIVE_UP});
 	run_ms(1);
 	CHECK(w.removed);
 	memset(w.counts, 0, sizeof(w.counts));

@@ -229,6 +229,7 @@ if [ "$via" = nbd ]; then
 		--size=32m >"$CLUSTER_DIR/fio.w" 2>&1 &
 	fio=$!
 	within 20 "more requests than NBD_CLIENT_REQS" node_exec 1 awk '{ exit !($1 + $2 > 64) }' "/sys/block/$dev/inflight"
+	log_mark 1
 	ctl 1 detach vol0 --force >"$CLUSTER_DIR/detach" 2>&1 &
 	detach=$!
 	detach_ended() {
@@ -237,6 +238,7 @@ if [ "$via" = nbd ]; then
 	within 20 "detach --force" detach_ended
 	wait $detach || fail "detach --force: $(cat "$CLUSTER_DIR/detach")"
 	! wait $fio || fail "fio has written to no device"
+	log_has 1 "this incarnation gives up, so that none of them is written later" || fail "what it had is written later"
 	holds 1 'len(a["front_ends"]) == 1' || fail "a detached disk is in the status"
 	exporter_restart 1 && exporter_restart 2 || fail "the exporters"
 	within 40 "the array" active 1
