@@ -10,7 +10,7 @@
  * last descriptor is closed, so open it O_CLOEXEC and don't let children keep it.
  *
  * All numbers are of the host's byte order; all pointers are of the calling process, as __u64.
- * Reserved fields must be 0. Calls of one session are served one after the other.
+ * Calls of one session are served one after the other.
  */
 #ifndef _UAPI_DDRAID_H
 #define _UAPI_DDRAID_H

@@ -79,7 +79,8 @@ disk-removed-2		70	one	tests/cluster/scenarios/disk-removed.sh shim fenced cut
 disk-removed-3		70	one	tests/cluster/scenarios/disk-removed.sh shim frozen cut-killed
 disk-removed-4		70	one	tests/cluster/scenarios/disk-removed.sh shim away
 disk-removed-nbd	70	one	tests/cluster/scenarios/disk-removed.sh nbd fenced cut
-dlm-fence		70	lab	tests/cluster/scenarios/dlm-fence.sh
+dlm-fence-cut		70	one	tests/cluster/scenarios/dlm-fence.sh cut
+dlm-fence-killed	70	one	tests/cluster/scenarios/dlm-fence.sh killed
 dlm-freed		60	lab	tests/cluster/scenarios/dlm-freed.sh
 zombie-timeout		45	both	tests/cluster/scenarios/zombie-timeout.sh
 zombie-cut		45	both	tests/cluster/scenarios/zombie-cut.sh
@@ -165,13 +166,13 @@ interrupted() {
 }
 trap interrupted INT TERM HUP
 
-# What a scenario that was ended hard left behind: 1, and 2 if not all of it could be ended.
-swept() { # DIR
+# What a scenario that was ended hard left behind: 1, and 2 if not all of it could be ended. Its logs, if LOGS is given, go there.
+swept() { # DIR [LOGS]
 	local d clean=0
 	for d in "$1"/ddraid-*; do
 		[ -e "$d/name" ] || continue
 		[ $clean != 0 ] || clean=1
-		(cluster_attach "$d" && cluster_down) || clean=2
+		(cluster_attach "$d" && { [ -z "${2:-}" ] || [ -e "$2" ] || cluster_logs "$2"; } && cluster_down) || clean=2
 		echo "$d was left behind"
 	done
 	return $clean
@@ -183,7 +184,7 @@ begin() { # END NAME LIMIT WHERE SCRIPT ARGUMENT...
 	limit=$((5 * limit)) # of emulated machines, which boot; elsewhere of hosts in a slow hour
 	dir=$(mktemp -d "$work/$name.XXX")
 	labs=("${labs[@]:1}")
-	LAB_KEPT=$lab CLUSTER_TMP=$dir CLUSTER_KEEP_LOGS=$dir/logs timeout --kill-after=30 "$limit" \
+	LAB_KEPT=$lab CLUSTER_TMP=$dir CLUSTER_KEEP_LOGS=$dir/logs timeout --kill-after=60 "$limit" \
 		bash "$top_srcdir/$script" "$@" >"$dir/out" 2>&1 </dev/null &
 	running[$!]=$name dir_of[$!]=$dir lab_of[$!]=$lab since[$!]=$SECONDS limit_of[$!]=$limit end_of[$!]=$end
 }
@@ -196,8 +197,8 @@ end_one() {
 	name=${running[$pid]} dir=${dir_of[$pid]} seconds=$((SECONDS - since[$pid]))
 	[ $status != 124 ] || echo "stopped after its limit of ${limit_of[$pid]} s" >>"$dir/out"
 	unset "running[$pid]" "end_of[$pid]"
-	swept "$dir" >>"$dir/out" 2>&1 || [ $status != 0 ] || status=1
-	[ $status = 0 ] || swept "${lab_of[$pid]}" >>"$dir/out" 2>&1
+	swept "$dir" "$dir/logs" >>"$dir/out" 2>&1 || [ $status != 0 ] || status=1
+	[ $status = 0 ] || swept "${lab_of[$pid]}" "$dir/logs" >>"$dir/out" 2>&1
 	labs+=("${lab_of[$pid]}")
 	[ "$status$no_skip" != 77yes ] || status=1
 	case $status in

@@ -13,6 +13,8 @@ export CLUSTER_FLAVOUR=lab LAB_BARE=yes LAB_CPUS=${LAB_CPUS:-2} LAB_MEMORY=${LAB
 # The bug's name, the test, and what is there instead of what (Python's strings).
 bugs='
 any-pass	malformed	"|| r->pass != a->pass)"				")"
+pass-kept	answered_late	"r->pass = atomic64_inc_return(&dd_pass);"	"r->pass = r->pass ?: atomic64_inc_return(&dd_pass);"
+one-at-a-time	several		"while (got < room && !list_empty(&q->waiting)) {"	"if (got < room && !list_empty(&q->waiting)) {"
 any-result	malformed	"a->result > 0 || "					""
 no-fault	malformed	"if (n != bv.bv_len)"					"if (0)"
 no-fua		flags		"rq->cmd_flags & REQ_FUA ? DDRAID_FUA : 0"		"0"

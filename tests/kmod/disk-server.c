@@ -8,8 +8,8 @@
  *					"key value"
  *
  * It prints "attached ddraidN waiting W cookie C" when it is ready. SIGTERM: leaves, the disk
- * stays. SIGUSR1: detaches, or prints "busy". SIGUSR2: revokes the disk and ends. SIGHUP:
- * answers what it holds.
+ * stays, and prints how many requests and answers one call had at most. SIGUSR1: detaches, or
+ * prints "busy". SIGUSR2: revokes the disk and ends. SIGHUP: answers what it holds.
  */
 #include <assert.h>
 #include <errno.h>
@@ -55,6 +55,7 @@ static FILE *log_file;
 static bool probe, hold, reverse;
 static long die_after = -1, delay_us, fail_errno;
 static const char *die_when = "done", *stale_path;
+static unsigned int most_requests, most_answers; /* in one call */
 static uint64_t served;
 static volatile sig_atomic_t got_signal;
 
@@ -311,6 +312,31 @@ static unsigned int free_slots(void)
 	return n;
 }
 
+/* Answers that another life of the server owed: each "tag pass" of the file. */
+static void answer_stale(void)
+{
+	FILE *f = fopen(stale_path, "r");
+	char line[256], *words[8];
+	unsigned int n, tried = 0;
+
+	if (!f)
+		die("%s: %s", stale_path, strerror(errno));
+	while (fgets(line, sizeof(line), f)) {
+		for (n = 0, words[0] = strtok(line, " \n"); words[n] && n < 7;)
+			words[++n] = strtok(NULL, " \n");
+		if (n < 5)
+			continue;
+		struct ddraid_action a = {.tag = (uint32_t)strtoul(words[n - 2], NULL, 10),
+					  .pass = strtoull(words[n - 1], NULL, 10),
+					  .data = (uintptr_t)slots[0].data};
+		expect("an earlier life's answer", act(a), -ESTALE);
+		tried++;
+	}
+	fclose(f);
+	printf("stale %u\n", tried);
+	fflush(stdout);
+}
+
 static void serve_once(void)
 {
 	struct ddraid_action done[DDRAID_BATCH_MAX];
@@ -325,6 +351,13 @@ static void serve_once(void)
 	if (err)
 		die("EXCHANGE: %s", strerror(-err));
 	settle(done, count);
+	most_answers = count > most_answers ? count : most_answers;
+	most_requests = got_count > most_requests ? got_count : most_requests;
+	/* Again, now that the tags of these answers have been handed out anew. */
+	if (stale_path && got_count) {
+		answer_stale();
+		stale_path = NULL;
+	}
 	for (i = 0; i < got_count; i++)
 		take(&got[i]);
 }
@@ -365,31 +398,6 @@ static void print_status(const char *word)
 	       st.away_ms, st.pid, st.size, st.cookie, st.requests, st.rejected);
 }
 
-/* Answers that another life of the server owed: each "tag pass" of the file. */
-static void answer_stale(void)
-{
-	FILE *f = fopen(stale_path, "r");
-	char line[256], *words[8];
-	unsigned int n, tried = 0;
-
-	if (!f)
-		die("%s: %s", stale_path, strerror(errno));
-	while (fgets(line, sizeof(line), f)) {
-		for (n = 0, words[0] = strtok(line, " \n"); words[n] && n < 7;)
-			words[++n] = strtok(NULL, " \n");
-		if (n < 5)
-			continue;
-		struct ddraid_action a = {.tag = (uint32_t)strtoul(words[n - 2], NULL, 10),
-					  .pass = strtoull(words[n - 1], NULL, 10),
-					  .data = (uintptr_t)slots[0].data};
-		expect("an earlier life's answer", act(a), -ESTALE);
-		tried++;
-	}
-	fclose(f);
-	printf("stale %u\n", tried);
-	fflush(stdout);
-}
-
 static void on_signal(int number)
 {
 	got_signal = number;
@@ -403,6 +411,7 @@ static bool obey(int number)
 	got_signal = 0;
 	switch (number) {
 	case SIGTERM:
+		printf("at once %u requests, %u answers\n", most_requests, most_answers);
 		return true;
 	case SIGUSR1:
 		if (!ioctl(control, DDRAID_IOC_DETACH, NULL)) {

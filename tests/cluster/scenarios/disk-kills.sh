@@ -35,6 +35,7 @@ if [ "$via" = shim ]; then # each has the limits of its own geometry
 	[ "$(node_exec 1 blockdev --getsize64 /dev/ddraid/vol1)" = "$(ARRAY=vol1 tells 1 'a["geometry"]["size_bytes"]')" ] || fail "the size of vol1"
 fi
 [ "$(node_exec 1 nproc)" = 2 ] || fail "not two processors"
+[ "$via" != shim ] || [ "$(node_exec 1 ls "/sys/block/$(disk_of 1)/mq" | wc -l)" = 2 ] || fail "not a queue for each"
 
 step "fio, and ddraidd is killed 20 times"
 FIO_RATE=--rate=256k,256k disk_fio 1

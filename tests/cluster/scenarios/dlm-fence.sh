@@ -1,10 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# A node whose locks are the DLM's is cut off, and the power switch that dlm_controld fences it by does not work at
-# first. ddraid's own fence of it succeeds. The DLM grants nothing of what it held; the status says
-# what it waits for. The node's own daemon, with all members out of reach, waits. When the switch works the
-# node is off, and the others go on; started again, it serves again.
+# The others' dlm_controld have to fence a node, and its power switch does not work at first: dlm-fence.sh cut|killed.
+#
+#	cut	it is cut off
+#	killed	its dlm_controld is killed, upon which the others' end its corosync
+#
+# ddraid's own fence of it succeeds; its own daemon, with all members out of reach, waits. The DLM grants nothing of what it held;
+# the status says what it waits for. When the switch works the node is off, and the others go on; started
+# again, it serves again.
 set -u
+what=$1
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
 
@@ -13,8 +18,16 @@ writers_start 1 2 3
 fences_forget
 touch "$CLUSTER_DIR/power-broken"
 began=${EPOCHREALTIME/[.,]/}
-node_cut 3
-step "node 3 is cut off, and its power switch does not work"
+case $what in
+cut)
+	node_cut 3
+	step "node 3 is cut off, and its power switch does not work"
+	;;
+killed)
+	node_signal 3 dlm_controld KILL
+	step "dlm_controld of node 3 is killed, and its power switch does not work"
+	;;
+esac
 within 20 "ddraid's fence of node 3" full_fence 3
 for n in 1 2; do
 	within 30 "node $n says that the DLM waits for the fencing of node 3" holds $n \
@@ -29,6 +42,7 @@ writer=$!
 sleep "$(patience 4)"
 kill -0 $writer 2>/dev/null || fail "a lock was granted before the DLM's fence: $(cat "$CLUSTER_DIR/write.out")"
 node_alive 3 ddraidd || fail "ddraidd of node 3 has ended: $(tail -n 3 "$CLUSTER_DIR/node3/log/ddraidd.out")"
+! active 3 || fail "node 3 serves"
 ctl 1 status vol0 | grep -E "locks +dlm, waits for: .*fencing" || fail "the status does not say it: $(ctl 1 status vol0)"
 measured "held for $(((${EPOCHREALTIME/[.,]/} - began) / 1000)) ms"
 
@@ -43,7 +57,7 @@ writers_go_on 300 1 2
 writers_stop 1 2
 compare_on 1 2
 step "node 3 comes back"
-node_heal 3
+[ "$what" != cut ] || node_heal 3
 node_back 3
 serve 1 2 3
 compare_on 3

@@ -98,6 +98,11 @@ done
 says "Linux" lab shell 2 uname
 lab shell 2 sh -c 'exit 7'
 [ $? = 7 ] || fail "shell loses the exit status"
+out=$(echo 'echo "in $(uname -n), $PWD"' | lab shell 2 2>&1) || fail "a shell: $out"
+[[ $out = *"in node2, $PWD"* ]] || fail "a shell: $out"
+# What it writes is its own.
+lab shell 2 touch "/usr/lib/$marked" || fail "the root of machine 2 can't be written to"
+[ ! -e "/usr/lib/$marked" ] && ! lab shell 1 test -e "/usr/lib/$marked" || fail "what machine 2 writes is not its own"
 refused "there is no machine '4'" shell 4
 refused "there is no machine 'x'" kill x
 
