@@ -110,6 +110,12 @@ static void attach_begin(struct task *t)
 		job_end(j, -ENODEV, "the array was forgotten meanwhile");
 		return;
 	}
+	if (j->k->desc.attach && j->k->desc.attach != j->via) { /* while drivers were looked for */
+		snprintf(text, sizeof(text), "%s was attached by %s meanwhile", j->k->desc.name,
+			 attach_via_name(j->k->desc.attach));
+		job_end(j, -EEXIST, text);
+		return;
+	}
 	j->was = j->k->desc.attach;
 	j->was_away_ms = j->k->desc.away_ms;
 	if (!j->q.patience)

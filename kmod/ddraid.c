@@ -927,10 +927,10 @@ static bool dd_fits(const struct dd_disk *disk, const struct ddraid_attach *is)
 }
 
 /*
- * Under dd_mutex: the disk for this session, which is there (*made false) or not yet added.
- * One that is there and is not wanted is *killed.
+ * Under dd_mutex: the disk for this session, which is there, or is this fresh one, not yet added.
+ * One that is there and is not wanted is *killed. NULL: a fresh one is needed.
  */
-static struct dd_disk *dd_choose(const struct ddraid_attach *is, bool *made,
+static struct dd_disk *dd_choose(const struct ddraid_attach *is, struct dd_disk *fresh,
 				 struct dd_disk **killed)
 {
 	struct dd_disk *disk, *there = NULL;
@@ -945,16 +945,14 @@ static struct dd_disk *dd_choose(const struct ddraid_attach *is, bool *made,
 		return ERR_PTR(-EBUSY);
 	if (there && !(is->flags & DDRAID_FRESH))
 		return dd_fits(there, is) ? there : ERR_PTR(-EINVAL);
+	if (!fresh)
+		return NULL;
 	if (there) {
 		dd_forget(there);
 		*killed = there;
 	}
-	disk = dd_new(is);
-	if (!IS_ERR(disk)) {
-		list_add_tail(&disk->entry, &dd_disks);
-		*made = true;
-	}
-	return disk;
+	list_add_tail(&fresh->entry, &dd_disks);
+	return fresh;
 }
 
 static void dd_go_on(struct dd_disk *disk, const struct ddraid_attach *is)
@@ -975,9 +973,8 @@ static void dd_go_on(struct dd_disk *disk, const struct ddraid_attach *is)
 
 static int dd_attach(struct dd_session *s, struct ddraid_attach __user *arg)
 {
-	struct dd_disk *disk, *killed = NULL;
+	struct dd_disk *disk, *fresh = NULL, *killed = NULL;
 	struct ddraid_attach is, out;
-	bool made = false;
 	u64 cookie = 0;
 	int err;
 
@@ -989,7 +986,16 @@ static int dd_attach(struct dd_session *s, struct ddraid_attach __user *arg)
 	if (err)
 		return err;
 	mutex_lock(&dd_mutex);
-	disk = dd_choose(&is, &made, &killed);
+	disk = dd_choose(&is, NULL, &killed);
+	if (!disk) {
+		/* Not under the mutex: it may wait for memory that another disk's daemon frees. */
+		mutex_unlock(&dd_mutex);
+		fresh = dd_new(&is);
+		if (IS_ERR(fresh))
+			return PTR_ERR(fresh);
+		mutex_lock(&dd_mutex);
+		disk = dd_choose(&is, fresh, &killed);
+	}
 	if (!IS_ERR(disk)) {
 		cookie = disk->cookie;
 		dd_bind(s, disk, &is);
@@ -999,10 +1005,12 @@ static int dd_attach(struct dd_session *s, struct ddraid_attach __user *arg)
 		pr_warn("ddraid: %s: revoked\n", killed->is.name);
 		dd_kill(killed, false);
 	}
+	if (fresh && disk != fresh)
+		dd_free(fresh);
 	if (IS_ERR(disk))
 		return PTR_ERR(disk);
 
-	if (made) {
+	if (disk == fresh) {
 		err = dd_add_disk(disk);
 		if (err) {
 			mutex_lock(&dd_mutex);

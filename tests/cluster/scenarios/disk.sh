@@ -220,30 +220,28 @@ node_exec 1 sh -c 'modprobe ext4; mkdir -p /mnt/t && mount /dev/ddraid/vol0 /mnt
 	>"$CLUSTER_DIR/sum2" 2>"$CLUSTER_DIR/fs" || fail "the file system: $(cat "$CLUSTER_DIR/fs")"
 cmp "$CLUSTER_DIR/sum" "$CLUSTER_DIR/sum2" || fail "a file that was synced is not there"
 
-if [ "$via" = nbd ]; then
-	step "more is written than ddraidd takes in, while the array can't run: detached all the same"
-	dev=$(disk_of 1)
-	exporter_kill 1
-	exporter_kill 2
-	node_exec 1 fio --name=w --filename=/dev/ddraid/vol0 --rw=write --bs=128k --iodepth=128 --direct=1 --ioengine=libaio \
-		--size=32m >"$CLUSTER_DIR/fio.w" 2>&1 &
-	fio=$!
-	within 20 "more requests than NBD_CLIENT_REQS" node_exec 1 awk '{ exit !($1 + $2 > 64) }' "/sys/block/$dev/inflight"
-	log_mark 1
-	ctl 1 detach vol0 --force >"$CLUSTER_DIR/detach" 2>&1 &
-	detach=$!
-	detach_ended() {
-		! kill -0 $detach 2>/dev/null
-	}
-	within 20 "detach --force" detach_ended
-	wait $detach || fail "detach --force: $(cat "$CLUSTER_DIR/detach")"
-	! wait $fio || fail "fio has written to no device"
-	log_has 1 "this incarnation gives up, so that none of them is written later" || fail "what it had is written later"
-	holds 1 'len(a["front_ends"]) == 1' || fail "a detached disk is in the status"
-	exporter_restart 1 && exporter_restart 2 || fail "the exporters"
-	within 40 "the array" active 1
-	disk_attach 1 --via nbd
-fi
+step "more is written than ddraidd takes in, while the array can't run: detached all the same"
+dev=$(disk_of 1)
+exporter_kill 1
+exporter_kill 2
+node_exec 1 fio --name=w --filename=/dev/ddraid/vol0 --rw=write --bs=128k --iodepth=128 --direct=1 --ioengine=libaio \
+	--size=32m >"$CLUSTER_DIR/fio.w" 2>&1 &
+fio=$!
+within 20 "more requests than NBD_CLIENT_REQS" node_exec 1 awk '{ exit !($1 + $2 > 64) }' "/sys/block/$dev/inflight"
+log_mark 1
+ctl 1 detach vol0 --force >"$CLUSTER_DIR/detach" 2>&1 &
+detach=$!
+detach_ended() {
+	! kill -0 $detach 2>/dev/null
+}
+within 20 "detach --force" detach_ended
+wait $detach || fail "detach --force: $(cat "$CLUSTER_DIR/detach")"
+! wait $fio || fail "fio has written to no device"
+log_has 1 "this incarnation gives up, so that none of them is written later" || fail "what it had is written later"
+holds 1 'len(a["front_ends"]) == 1' || fail "a detached disk is in the status"
+exporter_restart 1 && exporter_restart 2 || fail "the exporters"
+within 40 "the array" active 1
+disk_attach 1 --via "$via"
 
 step "its daemon is dead, its array can't run: detached all the same"
 disk_hold 1
