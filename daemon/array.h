@@ -174,7 +174,9 @@ struct array_attach {
 void array_attach(struct array *a, struct array_attach *q);
 
 /* Ends what is left of a device of an array that does not run; as front_ops.discard. */
-int attach_discard(const struct store_array *desc, bool force, char why[FRONT_WHY_BYTES]);
+#define ATTACH_LOOK_MS 1000u /* for the main thread; an engine's asks again */
+int attach_discard(const struct store_array *desc, bool force, uint32_t wait_ms,
+		   char why[FRONT_WHY_BYTES]);
 
 /* Loads what the kernel needs for it. Blocks: the worker's. 0, or -errno with a sentence. */
 int attach_driver(enum attach_via via, char why[FRONT_WHY_BYTES]);

@@ -139,7 +139,7 @@ static void left_end(struct array *a)
 {
 	struct disk *d = &a->disk;
 	char why[FRONT_WHY_BYTES] = "";
-	int err = attach_discard(&a->live, true, why);
+	int err = attach_discard(&a->live, true, 0, why);
 
 	d->left = err != 0;
 	/* BUSY: the earlier daemon has not quite ended. */
@@ -492,7 +492,7 @@ int disk_stop(struct array *a, enum array_stop_how how, char why[FRONT_WHY_BYTES
 	}
 	if (!is_ours(d)) {
 		/* One that an earlier life left, if any. */
-		err = attach_discard(&a->live, how == ARRAY_STOP_FORCED, why);
+		err = attach_discard(&a->live, how == ARRAY_STOP_FORCED, 0, why);
 		if (err)
 			return err;
 	}

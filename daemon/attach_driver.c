@@ -58,11 +58,12 @@ int attach_driver(enum attach_via via, char why[FRONT_WHY_BYTES])
 	return -EOPNOTSUPP;
 }
 
-int attach_discard(const struct store_array *desc, bool force, char why[FRONT_WHY_BYTES])
+int attach_discard(const struct store_array *desc, bool force, uint32_t wait_ms,
+		   char why[FRONT_WHY_BYTES])
 {
 	const struct front_ops *ops = front_find(desc->attach == ATTACH_NBD ? "knbd" : "shim");
 
 	if (!desc->attach || !ops || !ops->discard)
 		return 0;
-	return ops->discard(desc->name, desc->uuid, force, why);
+	return ops->discard(desc->name, desc->uuid, force, wait_ms, why);
 }

@@ -206,7 +206,7 @@ static void detach_done(struct array_attach *q, int err, const char *why)
 	}
 	/* Of an array that does not run there may still be one that waits for it. */
 	if (err == -ESHUTDOWN)
-		err = attach_discard(&j->k->desc, q->force, q->why);
+		err = attach_discard(&j->k->desc, q->force, ATTACH_LOOK_MS, q->why);
 	if (!err)
 		manager_attach(j->k, ATTACH_NONE, AWAY_HOLD);
 	job_end(j, err, why);

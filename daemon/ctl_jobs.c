@@ -480,7 +480,7 @@ static void stop_now(struct job *j)
 		int err = 0;
 
 		if (!array_running(j->k->array))
-			err = attach_discard(&j->k->desc, j->force, why);
+			err = attach_discard(&j->k->desc, j->force, ATTACH_LOOK_MS, why);
 		if (!err)
 			err = manager_forget(j->k, why);
 

@@ -58,9 +58,6 @@
 #define SERVER_FLAGS (1u << 0 | 1u << 2 | 1u << 3 | 1u << 5)
 #define IO_TIMEOUT_MS 10000u
 #define BUFFER_BYTES (1 << 20) /* of the sockets */
-/* So long whoever discards waits for who has it open. The engine's thread does not: it asks again.
- */
-#define LOOK_DISCARD_MS 1000u
 
 enum knbd_state { KNBD_SHUT, KNBD_SERVING, KNBD_HELD };
 
@@ -533,7 +530,7 @@ static bool netlink_open(struct front_knbd *f)
 }
 
 static int front_knbd_discard(const char *name, const uint8_t uuid[DDR_UUID_BYTES], bool force,
-			      char *why)
+			      uint32_t wait_ms, char *why)
 {
 	struct front_knbd f = {0};
 	char id[ID_BYTES], found[ID_BYTES];
@@ -543,13 +540,14 @@ static int front_knbd_discard(const char *name, const uint8_t uuid[DDR_UUID_BYTE
 
 	while (!err && device_next(dir, id, prefix, &f.index, found)) {
 		snprintf(f.device, sizeof(f.device), "/dev/nbd%u", f.index);
-		if (!force && dev_open_look(f.device, LOOK_DISCARD_MS)) {
-			snprintf(
-			    why, FRONT_WHY_BYTES,
-			    "%s is open, and waits for the array; close it, or --force to make "
-			    "all of its requests fail",
-			    f.device);
-			err = -EBUSY;
+		err = force ? 0 : dev_open_look(f.device, wait_ms);
+		if (err) {
+			snprintf(why, FRONT_WHY_BYTES,
+				 "%s is open%s; close it, or --force to make all of its requests "
+				 "fail",
+				 f.device,
+				 err == -EBUSY ? ", and waits for the array"
+					       : ", as far as is known yet");
 			continue;
 		}
 		err = f.nl || netlink_open(&f) ? disconnect(&f, f.index) : -EIO;

@@ -717,10 +717,11 @@ static int discard(int fd, const char *name, const uint8_t uuid[DDR_UUID_BYTES],
 }
 
 static int front_shim_discard(const char *name, const uint8_t uuid[DDR_UUID_BYTES], bool force,
-			      char *why)
+			      uint32_t wait_ms, char *why)
 {
 	int fd = open(DDRAID_CONTROL, O_RDWR | O_NONBLOCK | O_CLOEXEC), err = -errno;
 
+	(void)wait_ms; /* the driver knows who has it open */
 	if (fd < 0) {
 		if (err == -ENOENT || err == -ENXIO || err == -ENODEV)
 			return 0; /* no driver, no disk */

@@ -155,10 +155,11 @@ struct front_ops {
 	/*
 	 * For what outlived a daemon and has no front-end that serves it: the array does not run,
 	 * or can't. Ends it, as front_reset (force) or front_remove. 0 also if there is nothing;
-	 * -EBUSY: it is open and not forced, or another daemon serves it; -errno, with a sentence.
-	 * Any thread.
+	 * -EBUSY: it is open and not forced, or another daemon serves it; -EAGAIN: whether it is
+	 * open was not known within wait_ms, ask again; -errno, with a sentence. Any thread.
 	 */
-	int (*discard)(const char *name, const uint8_t uuid[DDR_UUID_BYTES], bool force, char *why);
+	int (*discard)(const char *name, const uint8_t uuid[DDR_UUID_BYTES], bool force,
+		       uint32_t wait_ms, char *why);
 	struct front_ops *next; /* the registry's */
 };
 

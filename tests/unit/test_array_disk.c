@@ -197,8 +197,10 @@ int attach_driver(enum attach_via via, char why[FRONT_WHY_BYTES])
 	return 0;
 }
 
-int attach_discard(const struct store_array *desc, bool force, char why[FRONT_WHY_BYTES])
+int attach_discard(const struct store_array *desc, bool force, uint32_t wait_ms,
+		   char why[FRONT_WHY_BYTES])
 {
+	CHECK_EQ_INT(wait_ms, 0); /* not on the engine's thread */
 	(void)desc;
 	fake.discards++;
 	/* Never one that is served, nor before it is known for good that nobody goes on with it. */
@@ -824,6 +826,22 @@ TEST(a_detach_waits_until_it_is_known_who_has_it_open)
 	detach_fires();
 	CHECK_EQ_INT(attach_err, 0);
 	CHECK(!fake.serving && !note_there() && a->live.attach == ATTACH_NONE);
+	end();
+}
+
+TEST(a_detach_waits_for_that_of_what_an_earlier_life_left_too)
+{
+	first_life();
+	killed();
+	life(101, false, 5);
+	ring(7);
+	fake.discard_err = -EAGAIN;
+	detach_waits();
+	fake.remove_err = 0;
+	fake.discard_err = 0;
+	detach_fires();
+	CHECK_EQ_INT(attach_err, 0);
+	CHECK(!note_there() && a->live.attach == ATTACH_NONE);
 	end();
 }
 
