@@ -398,7 +398,12 @@ static bool stop_again(struct stop *s, uint32_t within_ms)
 	return true;
 }
 
-/* As with a forced detach (array_disk.c, cut_off): what is under way when consumers are told. */
+/*
+ * By force: the device's consumers are told when nothing is under way, as with a forced detach
+ * (array_disk.c, cut_off). What has not ended after stop_ms does not go on: the device is revoked
+ * and the array closed in one go, without a step of the engine between that could send it again;
+ * and as this node has not left cleanly, the others fence it before they write there.
+ */
 static uint32_t stop_hold(struct array *a)
 {
 	struct front_stats st;

@@ -173,8 +173,8 @@ struct array_attach {
 };
 void array_attach(struct array *a, struct array_attach *q);
 
+#define ATTACH_LOOK_MS 1000u /* wait_ms of the main thread; an engine's says 0, and asks again */
 /* Ends what is left of a device of an array that does not run; as front_ops.discard. */
-#define ATTACH_LOOK_MS 1000u /* for the main thread; an engine's asks again */
 int attach_discard(const struct store_array *desc, bool force, uint32_t wait_ms,
 		   char why[FRONT_WHY_BYTES]);
 

@@ -6,7 +6,7 @@
 set -u
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
-# dlm_controld would cut this machine's power, and nothing of it would wake up (dlm-fence does that).
+# dlm_controld would cut this machine's power, and nothing of it would wake up (dlm-fence-cut does that).
 LAB_DLM=no
 
 # Longer than request_timeout, or the daemon does not start.

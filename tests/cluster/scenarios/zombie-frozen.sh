@@ -7,7 +7,7 @@
 set -u
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
-# dlm_controld would cut this machine's power, and nothing of it would wake up (dlm-fence does that).
+# dlm_controld would cut this machine's power, and nothing of it would wake up (dlm-fence-cut does that).
 LAB_DLM=no
 
 FENCE_CONF="fence = zombie_timeout\nzombie_timeout = 9s\n[members]\nrequest_timeout = 3s"
