@@ -72,7 +72,7 @@ bool rings_agree(const struct engine *e)
 /* R2, R7: group and quorum agree, we have it, and our own heartbeat came back lately. */
 bool quorum_gate(const struct engine *e)
 {
-	return rings_agree(e) && e->quorate && e->hb_any &&
+	return rings_agree(e) && e->quorate && e->hb_any && !e->give_up_us &&
 	       e->now - e->hb_sent_us < e->cfg.tun.heartbeat_limit_ms * 1000ull &&
 	       (e->state == ENGINE_ACTIVE || e->state == ENGINE_JOINING);
 }
@@ -305,7 +305,7 @@ static void event_take(struct engine *e, const struct event *ev)
 		region_called_back(e, ev->lock.id, ev->lock.mode);
 		break;
 	case EV_GIVE_UP:
-		round_removed(e);
+		round_give_up(e);
 		break;
 	case EV_RESTART:
 		engine_restart(e, ev->restart.inc);
@@ -428,6 +428,8 @@ static void status_waits(const struct engine *e, struct engine_status *st)
 	st->waits_since_us = e->round_us ? e->round_us : e->now;
 	if (e->ld.refused)
 		st->waits = e->ld.why;
+	else if (e->give_up_us)
+		st->waits = "the other nodes to hear that this incarnation ends";
 	else if (!e->view_known || !e->quorate)
 		st->waits = "quorum";
 	else if (!gate_open(e))

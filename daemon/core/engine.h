@@ -99,7 +99,8 @@ enum ev_type {
 	EV_LOCK_REFUSED,
 	EV_LOCK_CALLBACK,
 	EV_GIVE_UP, /* this incarnation ends: nothing is known of what its LOCK_EXTERNAL holds, or
-		     * a consumer is cut off whose requests don't end. OUT_REMOVED follows */
+		     * a consumer is cut off whose requests don't end. From now on no request is
+		     * begun; OUT_REMOVED follows when the others have been told */
 	EV_RESTART, /* after OUT_REMOVED: go on under the new incarnation */
 };
 

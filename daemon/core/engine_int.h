@@ -309,6 +309,7 @@ struct engine {
 	uint32_t buried_next;
 	struct term term;
 	uint64_t term_num, round_us, view_us;
+	uint64_t give_up_us; /* 0, or it gives up, and waits no longer to hear its own Evict */
 	enum phase phase;
 	bool queried;
 	uint32_t leader;
@@ -569,6 +570,7 @@ void round_quorum(struct engine *e, const struct event *ev);
 void round_message(struct engine *e, uint32_t from, const nodemsg *m);
 void round_advance(struct engine *e);
 void round_removed(struct engine *e);
+void round_give_up(struct engine *e);
 bool yields(const struct engine *e);
 struct peer *peer_find(struct engine *e, uint32_t node);
 struct peer *peer_get(struct engine *e, uint32_t node);

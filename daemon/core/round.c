@@ -18,7 +18,8 @@
  * sender saw delivered: nothing that was granted or committed in an old round counts in the next
  * but what its receiver brings along in Hello and Claim.
  *
- * A node learns of its own removal by Evict, by another's Hello (departed), or by State.
+ * A node learns of its own removal by Evict, by another's Hello (departed), or by State. One that
+ * gives up sends the Evict itself.
  */
 #include <assert.h>
 #include <errno.h>
@@ -92,6 +93,24 @@ void round_removed(struct engine *e)
 			out_add(e, OUT_DEV_CANCEL)->cancel.dev = i;
 	io_abort_all(e, -EIO);
 	out_add(e, OUT_REMOVED);
+}
+
+/*
+ * The others first: what is under way here may land until this incarnation is fenced, and a
+ * consumer that is told EIO may go on elsewhere in the next moment. They begin a round without us
+ * by Evict, and write nothing from there to the fence that ours could come over (R5). Our own Evict
+ * comes back when it has its place in the order. Who can't be heard any more is given up anyway.
+ */
+void round_give_up(struct engine *e)
+{
+	pb_inc who = pb_inc_of(e->cfg.node, e->inc, NO_SLOT, false);
+	NODEMSG(m, b, EVICT, Evict, evict);
+
+	if (e->give_up_us || e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED)
+		return;
+	e->give_up_us = e->now + e->cfg.tun.evict_ms * 1000ull;
+	b.who = &who;
+	msg_send(e, &m);
 }
 
 /* ---- views and rounds ----------------------------------------------------------------------- */
@@ -682,6 +701,10 @@ void round_advance(struct engine *e)
 {
 	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED)
 		return;
+	if (e->give_up_us && e->now >= e->give_up_us) {
+		round_removed(e);
+		return;
+	}
 	heartbeat_advance(e);
 	claims_end_advance(e);
 	if (!quorum_gate(e))

@@ -5,6 +5,22 @@
  */
 #include "sim.h"
 
+#define TOLD_US (20 * MS) /* how much later than the first node the last one hears a message */
+
+static void on_all_told(struct sim *s, struct hev *ev)
+{
+	s->inc[ev->a].told_all = sim_stamp(s);
+}
+
+/* Its own Evict has come back, unless it waited for that in vain; the others have it soon. */
+void givesup_removed(struct sim *s, uint32_t ii)
+{
+	const struct incn *in = &s->inc[ii];
+
+	if (in->gave_up_us && s->now < in->gave_up_us + s->o.tun.evict_ms * MS)
+		sim_at(s, TOLD_US, on_all_told, ii, 0, NULL);
+}
+
 static void on_give_up(struct sim *s, struct hev *ev)
 {
 	uint64_t r = mix64(s->seed ^ s->now ^ 0x676976657570);
@@ -19,6 +35,7 @@ static void on_give_up(struct sim *s, struct hev *ev)
 		return;
 	}
 	stats_look(s);
+	s->inc[n->ii].gave_up_us = s->now;
 	stats_fault(s, F_GIVES_UP);
 	trace(s, "f  n%u gives up", n->id);
 	node_post(s, n, 0, &up);

@@ -277,6 +277,7 @@ static void out_removed(struct sim *s, struct simnode *n)
 	stats_fault(s, F_EVICTED);
 	n->removing = true;
 	s->inc[n->ii].removed = true;
+	givesup_removed(s, n->ii);
 	n->front.open = false;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS && s->o.fence_cuts; i++)
 		dev_break(s, n, i, -ESHUTDOWN);

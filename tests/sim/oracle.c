@@ -172,9 +172,9 @@ static uint64_t sector_count(const struct wop *w)
 	return (uint64_t)w->blocks * BLOCK_SECTORS;
 }
 
-/* R5: the writer was out of a quorate view that w's node had seen before w was issued. So w was not
- * to start before that one's fence; if w is through, nothing that was under way then comes after
- * it. */
+/* R5: the writer was out of a quorate view that w's node had seen before w was issued, or had given
+ * up, and said so before its consumers were told. So w was not to start before that one's fence; if
+ * w is through, nothing that was under way then comes after it. */
 static bool gone_before(const struct sim *s, const struct wop *w, const struct val *v)
 {
 	const struct incn *in;
@@ -182,7 +182,8 @@ static bool gone_before(const struct sim *s, const struct wop *w, const struct v
 	if (!v->wid || v->wid >= s->oracle.wops)
 		return false;
 	in = &s->inc[s->oracle.wop[v->wid].ii];
-	return in->left_at >> w->node & 1 && in->told_stamp[w->node] < w->issue;
+	return (in->left_at >> w->node & 1 && in->told_stamp[w->node] < w->issue) ||
+	       (in->told_all && in->told_all < w->issue);
 }
 
 /* Another node's open write, or a dead one's, on the same block: the consumers' race. */

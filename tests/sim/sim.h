@@ -267,6 +267,8 @@ struct incn {
 	uint32_t own_fence_fails; /* of its node's next daemon */
 	uint64_t gen;             /* its daemon's life */
 	uint32_t fences;
+	uint64_t gave_up_us; /* by itself; 0: it did not */
+	uint64_t told_all;   /* stamp: since then all have heard that it gave up; 0: not known */
 };
 uint32_t inc_new(struct sim *s, uint32_t node);
 uint32_t inc_find(const struct sim *s, uint64_t inc);
@@ -687,6 +689,7 @@ void breaks_event(struct sim *s);
 bool breaks_unharmed(const struct sim *s);
 void storage_init(struct sim *s);
 void givesup_init(struct sim *s);
+void givesup_removed(struct sim *s, uint32_t ii); /* OUT_REMOVED */
 void between_init(struct sim *s);
 void between_landed(struct sim *s, const struct req *r);
 uint64_t between_late_us(struct sim *s, const struct req *r); /* so much later it arrives */
