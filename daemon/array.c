@@ -441,9 +441,11 @@ static void stop_run(struct task *t)
 	/* Last, for it can't be taken back: a device that nobody has open goes away by it. */
 	if (!front.clients)
 		err = disk_stop(a, s->how, why);
-	if (err == -EAGAIN && stop_again(s, DISK_LOOK_MS)) /* who has it open is being found out */
+	/* Who has it open is being found out, or an earlier daemon has not quite ended. */
+	if ((err == -EAGAIN || (err == -EBUSY && s->how == ARRAY_STOP_FORCED)) &&
+	    stop_again(s, DISK_LOOK_MS))
 		return;
-	if (err == -EBUSY || err == -EAGAIN)
+	if (s->how == ARRAY_STOP_ASKED && (err == -EBUSY || err == -EAGAIN))
 		front.clients = disk_opens(a) ? disk_opens(a) : 1;
 	else if (err)
 		array_say(a, LOG_ERR, "stops, and its device stays: %s", why);

@@ -469,13 +469,17 @@ void disk_removed(struct array *a)
 
 uint32_t disk_hold(struct array *a)
 {
+	struct disk *d = &a->disk;
 	struct front_stats st;
 
-	if (!is_ours(&a->disk))
+	if (!d->front)
 		return 0;
-	front_hold(a->disk.front);
-	a->disk.held = true;
-	front_stats(a->disk.front, &st);
+	/* Of a device that was lost meanwhile there may still be requests at the sink, too. */
+	if (is_ours(d)) {
+		front_hold(d->front);
+		d->held = true;
+	}
+	front_stats(d->front, &st);
 	return st.inflight;
 }
 
@@ -491,7 +495,9 @@ int disk_stop(struct array *a, enum array_stop_how how, char why[FRONT_WHY_BYTES
 		return 0;
 	}
 	if (!is_ours(d)) {
-		/* One that an earlier life left, if any. */
+		/* One that an earlier life left, or that this one has lost, if any. */
+		if (how == ARRAY_STOP_FORCED)
+			note_remove(a);
 		err = attach_discard(&a->live, how == ARRAY_STOP_FORCED, 0, why);
 		if (err)
 			return err;
@@ -595,10 +601,15 @@ static void attach_run(struct array *a, struct array_attach *q)
 	disk_advance(a);
 }
 
+/* One by force takes the place of one that waits to know who has the device open. */
 static bool detach_later(struct array *a, struct array_attach *q)
 {
 	struct disk *d = &a->disk;
 
+	if (d->detach && q->force && !d->detach->force) {
+		answer(a, d->detach, -ECANCELED, "a detach by force came meanwhile");
+		d->detach = NULL;
+	}
 	if (d->detach)
 		return false;
 	d->detach = q;
@@ -687,7 +698,7 @@ void disk_detach_fired(void *arg)
 
 	a->disk.detach = NULL;
 	if (a->phase >= ARRAY_PHASE_STOP)
-		answer(a, q, -ESHUTDOWN, "it does not run");
+		answer(a, q, -ESHUTDOWN, "the array is being stopped");
 	else
 		detach_run(a, q);
 }
@@ -698,7 +709,8 @@ static void attach_task(struct task *t)
 	struct array *a = q->array;
 
 	if (!a->running || a->phase >= ARRAY_PHASE_STOP)
-		answer(a, q, -ESHUTDOWN, "it does not run");
+		answer(a, q, -ESHUTDOWN,
+		       a->running ? "the array is being stopped" : "it does not run");
 	else if (q->via)
 		attach_run(a, q);
 	else {

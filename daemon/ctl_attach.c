@@ -83,6 +83,7 @@ static void attach_done(struct array_attach *q, int err, const char *why)
 	char text[FRONT_WHY_BYTES + DDR_NAME_BYTES + 64];
 
 	if (!err) {
+		manager_attach(j->k, j->via, q->away_ms); /* a detach before it may end just now */
 		j->look.done = attached;
 		array_query(j->k->array, &j->look);
 		return;
@@ -199,6 +200,9 @@ static void detach_done(struct array_attach *q, int err, const char *why)
 	struct attach_job *j = q->arg;
 	qb_loop_timer_handle timer;
 
+	/* What its engine has under way still goes to the members: nobody is told EIO before. */
+	if (err == -ESHUTDOWN && array_running(j->k->array))
+		err = -EAGAIN;
 	if ((err == -EBUSY || err == -EAGAIN) && ++j->tries < BUSY_TRIES) {
 		qb_loop_timer_add(ctl_env.loop, QB_LOOP_MED, BUSY_MS * 1000000ull, j, detach_again,
 				  &timer);

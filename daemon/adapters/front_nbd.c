@@ -8,7 +8,7 @@
  *   state	listeners				next
  *   SHUT	bound, not accepting: clients wait	SERVING (serve), freed (close)
  *		in the backlog, not yet greeted
- *   SERVING	accepting; with the table full of	SHUT (reset), freed (close)
+ *   SERVING	accepting; with the table full of	SHUT (reset, hold), freed (close)
  *		clients, a further one is closed at once
  *
  * A client that waits in the backlog has opened nothing, so accepting it after a reset is the
@@ -313,6 +313,19 @@ static void front_nbd_reset(struct front *front)
 			clients == 1 ? "" : "s");
 }
 
+/* No connection outlives the daemon: each ends with its last answer. */
+static void front_nbd_hold(struct front *front)
+{
+	struct front_nbd *f = nbd_of(front);
+
+	f->serving = false;
+	accept_set(f, false);
+	for (int i = 0; i < NBD_MAX_CLIENTS; i++) {
+		if (f->client[i])
+			nbd_client_drain(f->client[i]);
+	}
+}
+
 static void front_nbd_stats(const struct front *front, struct front_stats *st)
 {
 	*st = ((const struct front_nbd *)(const void *)front)->shared.stats;
@@ -343,7 +356,7 @@ static struct front_ops nbd_ops = {
     .serve = front_nbd_serve,
     .complete = front_nbd_complete,
     .reset = front_nbd_reset,
-    .hold = front_nbd_reset, /* no connection outlives the daemon */
+    .hold = front_nbd_hold,
     .close = front_nbd_close,
     .stats = front_nbd_stats,
     .clients = front_nbd_clients,

@@ -556,6 +556,11 @@ static int front_shim_serve(struct front *front, const struct front_export *ex, 
 		    ex->name, block, page);
 		return -EINVAL;
 	}
+	/* The driver would hand them out again, and both would be written, in any order. */
+	if (f->stats.inflight) {
+		snprintf(why, FRONT_WHY_BYTES, "requests of its last session have not ended");
+		return -EBUSY;
+	}
 	if (f->watch.fd < 0) {
 		err = session_open(f, why);
 		if (err)

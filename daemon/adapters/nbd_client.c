@@ -347,8 +347,10 @@ static void client_close(struct nbd_client *c)
 	attend(c);
 }
 
-static void client_drain(struct nbd_client *c)
+void nbd_client_drain(struct nbd_client *c)
 {
+	if (c->state != NBD_C_OPEN)
+		return;
 	c->state = NBD_C_DRAINING;
 	c->blocked = NBD_B_NOT;
 	c->progress_us = loop_now_us(c->s->loop);
@@ -516,7 +518,7 @@ static void client_goodbye(struct nbd_client *c)
 	if (c->proto.violation)
 		client_violation(c);
 	else if (c->state == NBD_C_OPEN)
-		client_drain(c);
+		nbd_client_drain(c);
 }
 
 static void client_parse(struct nbd_client *c)
@@ -570,7 +572,7 @@ static void client_hung_up(struct nbd_client *c, int err)
 	if (err)
 		client_close(c);
 	else
-		client_drain(c); /* it may have closed its sending half only */
+		nbd_client_drain(c); /* it may have closed its sending half only */
 }
 
 static void client_receive(struct nbd_client *c)

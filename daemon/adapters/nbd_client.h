@@ -113,7 +113,8 @@ struct nbd_shared {
 /*
  *   state	what it means					next
  *   OPEN	negotiates and serves				DRAINING, CLOSED
- *   DRAINING	goodbye or end of input: answers what runs	CLOSED
+ *   DRAINING	goodbye, end of input, or a hold: answers what	CLOSED
+ *		runs
  *   CLOSED	no socket; buffers are still at the sink	(freed)
  */
 enum nbd_client_state { NBD_C_OPEN, NBD_C_DRAINING, NBD_C_CLOSED };
@@ -161,6 +162,8 @@ struct nbd_client *nbd_client_connected(struct nbd_shared *s, uint16_t index, in
 void nbd_client_cut(struct nbd_client *c);
 /* The sink is done with one request. */
 void nbd_client_complete(struct nbd_client *c, uint8_t slot, uint32_t generation, int err);
+/* Takes nothing more in; answers what runs as it ends, and closes then. */
+void nbd_client_drain(struct nbd_client *c);
 /* R6: answers what runs with EIO if the client takes it at once, and closes. */
 void nbd_client_reset(struct nbd_client *c);
 /* Nothing ran here for `us`: that doesn't count against the client. */

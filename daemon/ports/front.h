@@ -12,7 +12,7 @@
  *   front_open    ------> shut
  *   front_serve   shut -> serving    the array is assembled: its size is known
  *   front_reset   any  -> shut       R6: this node was removed; every open ends
- *   front_hold    any  -> shut       the daemon is about to end; opens stay where they can
+ *   front_hold    any  -> shut       the daemon is about to end, or consumers are to be cut off
  *   front_remove  any  -> shut       consumers are to have no array here, if none has it open
  *   front_close   any  -> closed
  *
@@ -207,9 +207,11 @@ static inline void front_reset(struct front *f)
 }
 
 /*
- * Takes in nothing more. What is in flight is answered as the sink completes it, but for errors:
- * the end of the daemon is no reason to fail a request that the next one will take over. Where
- * opens can't outlive the daemon it is front_reset.
+ * Takes in nothing more, and says nothing of what the sink has: a consumer that is told EIO may run
+ * elsewhere in the next moment, and what the sink still does then would come over what it writes
+ * there. What is in flight is answered as the sink completes it; where opens outlive the daemon,
+ * but for errors: its end is no reason to fail a request that the next one will take over. Where
+ * they don't, each ends when all that it had in flight is answered. Again, or when shut: nothing.
  */
 static inline void front_hold(struct front *f)
 {

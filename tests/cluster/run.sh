@@ -74,6 +74,7 @@ late-node		45	both	tests/cluster/scenarios/late-node.sh
 forgotten		45	both	tests/cluster/scenarios/forgotten.sh
 two-nodes		45	netns	tests/cluster/scenarios/two-nodes.sh
 all-nodes		45	netns	tests/cluster/scenarios/all-nodes.sh
+stop-forced		60	netns	tests/cluster/scenarios/stop-forced.sh
 disk-removed-1		70	one	tests/cluster/scenarios/disk-removed.sh shim killed
 disk-removed-2		70	one	tests/cluster/scenarios/disk-removed.sh shim fenced cut
 disk-removed-3		70	one	tests/cluster/scenarios/disk-removed.sh shim frozen cut-killed

@@ -429,6 +429,54 @@ def reset():
     connect().shutdown()
 
 
+def held():
+    """Nobody is told an error of what the sink still has; each open ends with its last answer."""
+    rs = [Raw() for _ in range(3)]
+    say("hold")
+    write = rs[1].send(WRITE, MIB, 8192, data=b"h" * 8192)
+    zeroes = rs[1].send(ZEROES, 64 * MIB, 96 * MIB)
+    wait_for(lambda: stats()["inflight"] == 2)
+    lost = rs[2].send(WRITE, 2 * MIB, 4096, data=b"l" * 4096)
+    rs[2].s.sendall(request(WRITE, 3 * MIB, 65536) + b"half")
+    wait_for(lambda: stats()["inflight"] == 3)
+    say("end")
+    say("end")
+    assert rs[0].closed()
+    late = Raw(serve=False)
+    for r in [late] + rs[1:]:
+        r.s.settimeout(0.3)
+        try:
+            r.recv(1)
+            assert False, "answered before it had ended"
+        except TimeoutError:
+            pass
+        r.s.settimeout(20)
+    rs[1].send(READ, 0, 4096)  # not taken in any more
+    s = stats()
+    assert s["clients"] == 2 and s["inflight"] == 3, s
+    say("fail 1")  # the last that was submitted is answered first
+    say("release")
+    assert sorted(rs[1].reply()[:2] for _ in range(2)) == [(write, 0), (zeroes, 0)]
+    cookie, err, _ = rs[2].reply()
+    assert cookie == lost and err == errno.ENOSPC
+    assert rs[1].closed() and rs[2].closed()
+    wait_for(lambda: stats()["clients"] == 0)
+    s = stats()
+    assert s["inflight"] == 0 and s["buffers"] == 0, s
+    say("serve")
+    late.greeted()
+    late.go()
+    late.send(READ, MIB, 8192)
+    assert late.reply(8192)[2] == b"h" * 8192
+    late.send(READ, 3 * MIB, 4096)
+    assert late.reply(4096)[2] == bytes(4096)
+    late.send(DISC)
+    assert late.closed()
+    say("reset")
+    say("serve")
+    connect().shutdown()
+
+
 def write_and_read(h, n):
     """n times a MiB; the seconds that each took."""
     took = []

@@ -235,6 +235,7 @@ case_disconnect_waits() { start --size $((64 * mib)); python_case disconnect_wai
 case_half_close() { start --size $((64 * mib)); python_case half_close; stop; }
 case_killed_client() { start --size $((64 * mib)); python_case killed_client; stop; }
 case_reset() { start --size $((64 * mib)); python_case reset; stop; }
+case_held() { start --size $((256 * mib)); python_case held; stop; }
 case_stalled_client() { start --size $((64 * mib)); python_case stalled_client; stop; }
 case_half_a_request() { start --size $((64 * mib)); python_case half_a_request; stop; }
 case_slow_handshake() { start --size $((64 * mib)); python_case slow_handshake; stop; }

@@ -11,6 +11,7 @@
  *	release		answer what was held, and go on
  *	fail N		the next N requests get ENOSPC
  *	reset		front_reset
+ *	end		front_hold
  *	serve		front_serve
  *	stats		one line of "name value" pairs to the standard output
  *	quit		front_reset, front_close, exit 0
@@ -165,6 +166,8 @@ static void command(struct ram *r, const char *line)
 		r->fail = strtoul(line + 5, NULL, 10);
 	else if (strcmp(line, "reset") == 0)
 		front_reset(r->front);
+	else if (strcmp(line, "end") == 0)
+		front_hold(r->front);
 	else if (strcmp(line, "serve") == 0)
 		assert(front_serve(r->front, &r->ex, (char[FRONT_WHY_BYTES]){0}) == 0);
 	else if (strcmp(line, "stats") == 0)

@@ -918,10 +918,76 @@ static void given_up(bool hides)
 	CHECK_EQ_INT(give_ups, 1);
 	disk_removed(a);
 	CHECK_EQ_U64(fake.ended, 1);
+	fake.inflight = 0; /* the engine has dropped them */
 	detach_fires();
 	CHECK_EQ_INT(attach_err, 0);
 	CHECK(!note_there() && a->live.attach == ATTACH_NONE);
 	CHECK(!a->disk.cut_us);
+	end();
+}
+
+static void lose_device(void)
+{
+	fake.lost = true;
+	fake.serving = false;
+}
+
+/* The driver refused a call, or the kernel's NBD client ended the connection: the device waits. */
+TEST(what_a_lost_device_has_under_way_ends_before_its_consumers_are_told)
+{
+	first_life();
+	fake.inflight = 3;
+	lose_device();
+	give_ups = 0;
+	CHECK_EQ_INT(disk_hold(a), 3); /* a stop waits, too */
+	detach_q = (struct array_attach){.via = ATTACH_NONE, .force = true, .done = attach_done};
+	attach_err = 1;
+	array_attach(a, &detach_q);
+	answered();
+	CHECK_EQ_INT(attach_err, 1);
+	CHECK_EQ_U64(fake.ended, 0);
+	a->disk.cut_us = 1;
+	detach_fires();
+	CHECK_EQ_INT(give_ups, 1);
+	CHECK_EQ_U64(fake.ended, 0);
+	fake.inflight = 0;
+	detach_fires();
+	CHECK_EQ_INT(attach_err, 0);
+	CHECK_EQ_U64(fake.ended, 1);
+	CHECK(!note_there() && a->live.attach == ATTACH_NONE);
+	end();
+}
+
+static int second_err;
+
+static void second_done(struct array_attach *q, int err, const char *why)
+{
+	(void)q;
+	(void)why;
+	second_err = err;
+}
+
+TEST(a_detach_by_force_does_not_wait_for_one_without)
+{
+	struct array_attach forced = {.via = ATTACH_NONE, .force = true, .done = second_done};
+
+	first_life();
+	detach_waits();
+	fake.inflight = 2;
+	second_err = 1;
+	array_attach(a, &forced);
+	answered();
+	CHECK_EQ_INT(attach_err, -ECANCELED);
+	CHECK_EQ_INT(second_err, 1);
+	CHECK(a->disk.detach == &forced && fake.held);
+	ask(ATTACH_NONE, true); /* a second one */
+	CHECK_EQ_INT(attach_err, -EAGAIN);
+	CHECK_EQ_INT(second_err, 1);
+	fake.inflight = 0;
+	detach_fires();
+	CHECK_EQ_INT(second_err, 0);
+	CHECK_EQ_U64(fake.ended, 1);
+	CHECK(!note_there() && a->live.attach == ATTACH_NONE);
 	end();
 }
 
