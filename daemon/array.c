@@ -391,7 +391,7 @@ static bool stop_again(struct stop *s, uint32_t within_ms)
 
 	if (!s->until_us)
 		s->until_us = now_us + within_ms * 1000ull;
-	if (now_us > s->until_us || a->stop_waits)
+	if (now_us > s->until_us || a->stop_waits || a->phase >= ARRAY_PHASE_STOP)
 		return false;
 	a->stop_waits = s;
 	loop_timer_set(a->loop, &a->stop_timer, now_us + DISK_AGAIN_MS * 1000ull);
@@ -399,10 +399,11 @@ static bool stop_again(struct stop *s, uint32_t within_ms)
 }
 
 /*
- * By force: the device's consumers are told when nothing is under way, as with a forced detach
- * (array_disk.c, cut_off). What has not ended after stop_ms does not go on: the device is revoked
- * and the array closed in one go, without a step of the engine between that could send it again;
- * and as this node has not left cleanly, the others fence it before they write there.
+ * By force: consumers are told when nothing of theirs is under way, as with a forced detach
+ * (array_disk.c, cut_off). What has not ended after stop_ms does not go on: the array is closed
+ * without a step of the engine that could send it again, and consumers hear of it when the members
+ * are closed and the group is left (thread_main): as that was not a clean end, the others write
+ * nothing from then on that it could come over before they have fenced this life (R5).
  */
 static uint32_t stop_hold(struct array *a)
 {
@@ -419,7 +420,6 @@ static void stop_run(struct task *t)
 	struct array *a = s->a;
 	struct front_stats front = {0};
 	char why[FRONT_WHY_BYTES];
-	bool late = false;
 	int err = 0;
 
 	if (s->until_us && a->phase >= ARRAY_PHASE_STOP) {
@@ -431,10 +431,13 @@ static void stop_run(struct task *t)
 		free(a->stop_waits); /* one that was asked for */
 		a->stop_waits = NULL;
 	}
-	if (a->phase == ARRAY_PHASE_RUN && s->how == ARRAY_STOP_FORCED) {
-		late = stop_hold(a);
-		if (late && stop_again(s, a->env.conf->stop_ms))
+	if (a->phase == ARRAY_PHASE_RUN && s->how == ARRAY_STOP_FORCED && stop_hold(a)) {
+		if (stop_again(s, a->env.conf->stop_ms))
 			return;
+		a->revoke = true;
+		stop_late(a);
+		free(s);
+		return;
 	}
 	if (a->phase == ARRAY_PHASE_RUN && s->how == ARRAY_STOP_ASKED)
 		front_stats(a->front, &front);
@@ -454,9 +457,7 @@ static void stop_run(struct task *t)
 		mailbox_post(a->env.main, &s->task, stop_kept);
 		return;
 	}
-	if (late)
-		stop_late(a);
-	else if (a->phase == ARRAY_PHASE_RUN)
+	if (a->phase == ARRAY_PHASE_RUN)
 		stop_begin(a, s->how);
 	else if (a->phase < ARRAY_PHASE_STOP)
 		array_close(a);
@@ -484,8 +485,8 @@ void array_close(struct array *a)
 	loop_timer_clear(a->loop, &a->again);
 	loop_timer_clear(a->loop, &a->locks_again);
 	locks_close(a, !a->e || (a->stopped_cleanly && !a->under_way));
-	if (a->front && a->serving)
-		front_reset(a->front);
+	if (a->front)
+		front_hold(a->front); /* front_close ends it, when the group is left */
 	disk_stop(a, ARRAY_STOP_LEAVE, why);
 	life_serving(a, false);
 	if (a->joined && group_leave(a->group))
@@ -568,7 +569,7 @@ static void ended_run(struct task *t)
 static void *thread_main(void *arg)
 {
 	struct array *a = arg;
-	char name[16];
+	char name[16], why[FRONT_WHY_BYTES] = "";
 
 	snprintf(name, sizeof(name), "ddr:%.11s", a->live.name);
 	prctl(PR_SET_NAME, name);
@@ -586,6 +587,8 @@ static void *thread_main(void *arg)
 	free(a->stop_waits);
 	a->stop_waits = NULL;
 	group_close(a->group);
+	if (a->revoke && disk_stop(a, ARRAY_STOP_FORCED, why))
+		array_say(a, LOG_ERR, "stops, and its device stays: %s", why);
 	disk_close(a);
 	front_close(a->front);
 	if (a->e)

@@ -144,6 +144,7 @@ struct array {
 	struct front *front; /* NBD */
 	struct disk disk;
 	bool serving;
+	bool revoke;      /* what has the device open fails at the end */
 	uint32_t clients; /* as the main thread was told */
 	bool removed;     /* OUT_REMOVED came, EV_RESTART has not gone */
 	bool restarting, record_waits;
