@@ -329,8 +329,10 @@ static void dio_end(struct engine *e, struct dio *d)
 	struct batch *b = d->b;
 	uint32_t bit = 1u << (d->member == NO_MEMBER ? d->dev : d->member);
 
-	if (d->err && d->sent && (d->op == DEV_WRITE || d->op == DEV_ZEROES))
+	if (d->err && d->sent && (d->op == DEV_WRITE || d->op == DEV_ZEROES)) {
 		e->dev[d->dev].zombie = true;
+		e->dev[d->dev].zombie_us = e->now;
+	}
 	if (d->err) {
 		dio_failed(e, d);
 		b->failed |= bit;

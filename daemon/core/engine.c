@@ -429,7 +429,7 @@ static void status_waits(const struct engine *e, struct engine_status *st)
 	if (e->ld.refused)
 		st->waits = e->ld.why;
 	else if (e->give_up_us)
-		st->waits = "the other nodes to hear that this incarnation ends";
+		st->waits = "the other nodes to know that this incarnation ends";
 	else if (!e->view_known || !e->quorate)
 		st->waits = "quorum";
 	else if (!gate_open(e))

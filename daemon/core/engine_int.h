@@ -70,10 +70,11 @@ struct dev {
 	bool fresh; /* sb was read since it was asked for last; until then the old one binds */
 	bool flush_failed; /* R14, and the map does not say so yet; outlives an incarnation */
 	uint8_t failed_uuid[DDR_UUID_BYTES]; /* the member that the device was then */
-	bool zombie;       /* a write ended without an answer and may still land: R5 */
-	bool stale_read;   /* connected anew while the read of the old connection was ending */
-	uint64_t retry_us; /* when to read the superblock again after an error, 0 = not */
-	uint8_t member;    /* NO_MEMBER until the map names it */
+	bool zombie;        /* a write ended without an answer and may still land: R5 */
+	uint64_t zombie_us; /* when the last one did */
+	bool stale_read;    /* connected anew while the read of the old connection was ending */
+	uint64_t retry_us;  /* when to read the superblock again after an error, 0 = not */
+	uint8_t member;     /* NO_MEMBER until the map names it */
 	uint32_t under_way;
 	uint64_t bytes, instance;
 	uint64_t read_num;    /* number of the map's epoch when the superblock was read last */
@@ -309,7 +310,8 @@ struct engine {
 	uint32_t buried_next;
 	struct term term;
 	uint64_t term_num, round_us, view_us;
-	uint64_t give_up_us; /* 0, or it gives up, and waits no longer to hear its own Evict */
+	uint64_t give_up_us; /* 0, or this incarnation gives up: then it is removed */
+	bool give_up_heard;  /* its own Evict came */
 	enum phase phase;
 	bool queried;
 	uint32_t leader;
@@ -363,10 +365,10 @@ struct engine {
 		struct batch sb_batch;
 		struct iovec sb_iov[DDR_MAX_MEMBERS];
 		uint8_t (*sb_buf)[DDR_BLOCK_BYTES];
-		uint8_t wanted[DDR_MAX_MEMBERS]; /* states that somebody asked for, 0 = none */
-		bool misread[DDR_MAX_MEMBERS];   /* wanted MISSING, but only for a read error */
-		bool full[DDR_MAX_MEMBERS];      /* REBUILDING from nothing */
-		uint64_t wanted_us[DDR_MAX_MEMBERS];
+		uint8_t wanted[DDR_MAX_MEMBERS];     /* states that somebody asked for, 0 = none */
+		bool misread[DDR_MAX_MEMBERS];       /* wanted MISSING, but only for a read error */
+		bool full[DDR_MAX_MEMBERS];          /* REBUILDING from nothing */
+		uint64_t unlike_us[DDR_MAX_MEMBERS]; /* some reach it, and some don't; 0: not so */
 		uint8_t new_uuid[DDR_MAX_MEMBERS][DDR_UUID_BYTES]; /* of a member to add */
 		const char *why;
 		struct slotinfo *slot; /* slots + 1 */

@@ -197,7 +197,6 @@ void epoch_want_out(struct engine *e, uint32_t i, uint32_t want, bool misread)
 		return;
 	e->ld.misread[i] = misread;
 	e->ld.wanted[i] = (uint8_t)want;
-	e->ld.wanted_us[i] = e->now;
 }
 
 /* Its last heartbeat said otherwise: without this the member would come back by that, and leave
@@ -784,7 +783,6 @@ bool assemble(struct engine *e)
 			e->ld.wanted[i] = MEMBER_SUSPECT;
 		else if (needed && !fresh)
 			e->ld.wanted[i] = MEMBER_FAULTY; /* rolled back: only a full rebuild */
-		e->ld.wanted_us[i] = e->now;
 		absent += needed && !fresh;
 		insync += map.member[i].state == MEMBER_IN_SYNC && fresh;
 	}

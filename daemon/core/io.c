@@ -141,11 +141,17 @@ static void write_send(struct engine *e, struct op *op, uint32_t mask)
 }
 
 /* Policy EIO: fewer than k members have been usable for so long that no change of the map is going
- * to help. */
+ * to help, and that nothing lands any more of what was on its way to those that are lost (R5). */
 static bool members_lost(const struct engine *e)
 {
-	return e->cfg.tun.eio_when_lost && e->few_us && e->phase == PH_READY &&
-	       e->now - e->few_us > e->cfg.tun.evict_ms * 1000ull;
+	if (!e->cfg.tun.eio_when_lost || !e->few_us || e->phase != PH_READY ||
+	    e->now - e->few_us <= e->cfg.tun.evict_ms * 1000ull)
+		return false;
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (e->dev[i].zombie &&
+		    e->now - e->dev[i].zombie_us <= e->cfg.tun.reach_ms * 1000ull)
+			return false;
+	return true;
 }
 
 static void write_try(struct engine *e, struct op *op)

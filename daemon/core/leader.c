@@ -343,7 +343,7 @@ static void outdone_look(struct engine *e)
 
 /*
  * R7: who is to assemble the array yields to a node that reaches more of it. One that serves
- * removes itself: it is the one whose network is broken, or nobody is left to tell it that it was
+ * gives up: it is the one whose network is broken, or nobody is left to tell it that it was
  * fenced. Its consumers have no array here; the others' shall.
  */
 static void outdone_advance(struct engine *e)
@@ -359,7 +359,7 @@ static void outdone_advance(struct engine *e)
 	if (!e->outdone_us)
 		return;
 	if (e->state == ENGINE_ACTIVE && e->now - e->outdone_us >= reach_us(e))
-		round_removed(e);
+		round_give_up(e);
 	if (e->state == ENGINE_JOINING && e->now - e->outdone_us >= e->cfg.tun.evict_ms * 1000ull) {
 		e->yields = true;
 		e->yield_reach = members_reached(e);
@@ -467,13 +467,14 @@ static void suspects_advance(struct engine *e)
 
 /*
  * A wish that would leave fewer than k members in sync is not granted; it waits. If only some nodes
- * have lost the member, those nodes are the problem: after a while they are evicted (R7). If all of
- * them reach it again, what it had in its cache may be gone on more than m members: parity of all
+ * have lost the member, those nodes are the problem: after a while they are evicted (R7). It counts
+ * from when they became unlike: of a member that comes back to all one hears first. If all of them
+ * reach it again, what it had in its cache may be gone on more than m members: parity of all
  * dirty regions is computed anew (R17). A member that answers with errors stays out of use.
  */
 static void stuck_member(struct engine *e, uint8_t i, bool *all_back)
 {
-	bool some = false;
+	bool some = false, all = true;
 
 	for (uint32_t j = 0; j < e->peer_count; j++) {
 		const struct peer *p = &e->peer[j];
@@ -481,15 +482,26 @@ static void stuck_member(struct engine *e, uint8_t i, bool *all_back)
 		if (!p->member || peer_aside(e, p))
 			continue;
 		some |= p->raw_mask >> i & 1;
-		*all_back &= p->raw_mask >> i & 1;
+		all &= p->raw_mask >> i & 1;
 	}
-	if (!some || *all_back || e->now - e->ld.wanted_us[i] < reach_us(e))
+	*all_back &= all;
+	if (!some || all)
+		e->ld.unlike_us[i] = 0;
+	else if (!e->ld.unlike_us[i])
+		e->ld.unlike_us[i] = e->now;
+	if (!e->ld.unlike_us[i] || e->now - e->ld.unlike_us[i] < reach_us(e))
 		return;
-	e->ld.wanted_us[i] = e->now;
-	for (uint32_t j = 0; j < e->peer_count; j++)
-		if (e->peer[j].member && !peer_aside(e, &e->peer[j]) &&
-		    !(e->peer[j].raw_mask >> i & 1))
-			evict(e, &e->peer[j]);
+	e->ld.unlike_us[i] = e->now;
+	for (uint32_t j = 0; j < e->peer_count; j++) {
+		const struct peer *p = &e->peer[j];
+
+		if (!p->member || peer_aside(e, p) || p->raw_mask >> i & 1)
+			continue;
+		if (p->node == e->cfg.node)
+			round_give_up(e);
+		else
+			evict(e, p);
+	}
 }
 
 static void stuck_advance(struct engine *e)
@@ -505,8 +517,10 @@ static void stuck_advance(struct engine *e)
 			e->ld.misread[i] = false;
 		}
 		if (e->ld.wanted[i] < MEMBER_SUSPECT || e->ld.wanted[i] > MEMBER_FAULTY ||
-		    m->member[i].state != MEMBER_IN_SYNC || map_count_insync(m) > e->geo.k)
+		    m->member[i].state != MEMBER_IN_SYNC || map_count_insync(m) > e->geo.k) {
+			e->ld.unlike_us[i] = 0;
 			continue;
+		}
 		stuck |= 1u << i;
 		back &= e->ld.wanted[i] == MEMBER_SUSPECT;
 		stuck_member(e, i, &back);

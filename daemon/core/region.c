@@ -332,7 +332,8 @@ void region_settle(struct engine *e, uint32_t from, const nodemsg *m)
 	struct peer *p = peer_find(e, from);
 
 	if (m->body_case == DDRAID__NODE_MSG__BODY_SETTLE) {
-		if (from == e->cfg.node)
+		/* Who gives up may have lost what the lock manager is to know of it. */
+		if (from == e->cfg.node || e->give_up_us)
 			return;
 		b.node = from;
 		b.num = m->settle->num;
@@ -358,13 +359,26 @@ static bool overlaps(const struct list *l, const struct op *op)
 	return false;
 }
 
+/* Somebody who may have been writing is gone, or has said that it gives up, or is here as another
+ * incarnation: if no round has settled that yet, the next one will. */
+static bool lost_unfenced(const struct engine *e)
+{
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		const struct peer *p = &e->peer[i];
+
+		if (p->member && p->node != e->cfg.node && (p->evicted || p->inc != p->member_inc))
+			return true;
+	}
+	return gone_unfenced(e);
+}
+
 /*
  * R5: under CW a node that is dead now may have been writing here, and what it has sent may land
  * until it is fenced: over what is written now and answered before that. And see quiet.c.
  */
 static bool writes_wait(struct engine *e, const struct region *r)
 {
-	bool wait = (r->held != LOCK_MODE_EX && gone_unfenced(e)) || writes_held(e);
+	bool wait = (r->held != LOCK_MODE_EX && lost_unfenced(e)) || writes_held(e);
 
 	e->writes_waited |= wait;
 	return wait;
@@ -415,7 +429,7 @@ void region_marked(struct engine *e, struct region *r)
 void regions_advance(struct engine *e)
 {
 	settle_advance(e);
-	if (!e->writes_waited || gone_unfenced(e) || writes_held(e) || e->state == ENGINE_REMOVED)
+	if (!e->writes_waited || lost_unfenced(e) || writes_held(e) || e->state == ENGINE_REMOVED)
 		return;
 	e->writes_waited = false;
 	list_for_each(it, tmp, &e->regions)

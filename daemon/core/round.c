@@ -97,20 +97,40 @@ void round_removed(struct engine *e)
 
 /*
  * The others first: what is under way here may land until this incarnation is fenced, and a
- * consumer that is told EIO may go on elsewhere in the next moment. They begin a round without us
- * by Evict, and write nothing from there to the fence that ours could come over (R5). Our own Evict
- * comes back when it has its place in the order. Who can't be heard any more is given up anyway.
+ * consumer that is told EIO may go on elsewhere in the next moment. From Evict to the fence they
+ * write nothing that ours could come over (region.c, lost_unfenced). It is sent until it comes: a
+ * view takes away what was sent before. That it came here does not say that it came elsewhere (R9);
+ * but after heartbeat_limit it has, or who has not heard it does no I/O (R7). Who can't be heard
+ * any more is given up anyway, after evict.
  */
-void round_give_up(struct engine *e)
+static void evict_self(struct engine *e)
 {
 	pb_inc who = pb_inc_of(e->cfg.node, e->inc, NO_SLOT, false);
 	NODEMSG(m, b, EVICT, Evict, evict);
 
+	if (!e->give_up_us || e->give_up_heard)
+		return;
+	b.who = &who;
+	msg_send(e, &m);
+}
+
+void round_give_up(struct engine *e)
+{
 	if (e->give_up_us || e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED)
 		return;
 	e->give_up_us = e->now + e->cfg.tun.evict_ms * 1000ull;
-	b.who = &who;
-	msg_send(e, &m);
+	evict_self(e);
+}
+
+static void give_up_heard(struct engine *e)
+{
+	uint64_t at = e->now + e->cfg.tun.heartbeat_limit_ms * 1000ull;
+
+	if (e->view_count < 2)
+		round_removed(e);
+	else if (!e->give_up_heard)
+		e->give_up_us = at;
+	e->give_up_heard = true;
 }
 
 /* ---- views and rounds ----------------------------------------------------------------------- */
@@ -159,6 +179,9 @@ void round_view(struct engine *e, const struct event *ev)
 	departed_note(e);
 	if (e->state == ENGINE_ACTIVE || e->state == ENGINE_JOINING)
 		round_end(e);
+	if (e->give_up_us && !e->give_up_heard)
+		e->give_up_us = e->now + e->cfg.tun.evict_ms * 1000ull;
+	evict_self(e);
 }
 
 void round_quorum(struct engine *e, const struct event *ev)
@@ -539,7 +562,9 @@ static void take_evict(struct engine *e, uint32_t from, const nodemsg *m)
 		return;
 	/* Incarnation 0: whoever it is; nobody had heard of it when it was evicted. */
 	if (who->node == e->cfg.node) {
-		if (!who->inc || who->inc == e->inc)
+		if (from == e->cfg.node && e->give_up_us)
+			give_up_heard(e);
+		else if (!who->inc || who->inc == e->inc)
 			round_removed(e);
 		return;
 	}
@@ -675,6 +700,7 @@ static void heartbeat_advance(struct engine *e)
 		if (e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].up)
 			b.raw_mask |= 1u << i;
 	msg_send(e, &m);
+	evict_self(e);
 }
 
 static void silence_advance(struct engine *e)

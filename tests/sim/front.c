@@ -193,6 +193,24 @@ static void issue(struct sim *s, struct simnode *n)
 	}
 }
 
+/* The consumer of node `was` writes this again, on the next node where it has the array. */
+void front_elsewhere(struct sim *s, const struct simnode *was, uint64_t block, uint32_t blocks)
+{
+	for (uint32_t i = 1; i < s->o.nodes; i++) {
+		struct simnode *n = &s->node[(was->idx + i) % s->o.nodes];
+		struct fop *f =
+		    n->proc && n->front.open && !n->frozen && !n->removing ? fop_get(n) : NULL;
+
+		if (!f)
+			continue;
+		*f = (struct fop){.op = IO_WRITE,
+				  .offset = block * DDR_BLOCK_BYTES,
+				  .bytes = blocks * DDR_BLOCK_BYTES};
+		submit(s, n, f);
+		return;
+	}
+}
+
 static void mode_draw(struct sim *s, struct simnode *n)
 {
 	n->front.mode = (enum front_mode)rng_below(&s->rng, FRONT_MODES);

@@ -5,20 +5,36 @@
  */
 #include "sim.h"
 
-#define TOLD_US (20 * MS) /* how much later than the first node the last one hears a message */
+#define ELSEWHERE 8u /* writes */
 
-static void on_all_told(struct sim *s, struct hev *ev)
+static void on_elsewhere(struct sim *s, struct hev *ev)
 {
-	s->inc[ev->a].told_all = sim_stamp(s);
+	const struct wop *w = &s->oracle.wop[ev->a];
+
+	if (s->phase == PHASE_SAFETY)
+		front_elsewhere(s, &s->node[w->node], w->block, w->blocks);
 }
 
-/* Its own Evict has come back, unless it waited for that in vain; the others have it soon. */
+/*
+ * Unless it waited in vain for its own Evict, all have heard it, or do no I/O before they have. Its
+ * consumer was told that these writes have failed, and goes on elsewhere with them.
+ */
 void givesup_removed(struct sim *s, uint32_t ii)
 {
-	const struct incn *in = &s->inc[ii];
+	struct incn *in = &s->inc[ii];
+	uint32_t n = 0;
 
-	if (in->gave_up_us && s->now < in->gave_up_us + s->o.tun.evict_ms * MS)
-		sim_at(s, TOLD_US, on_all_told, ii, 0, NULL);
+	if (!in->gave_up_us || s->now >= in->gave_up_us + s->o.tun.evict_ms * MS)
+		return;
+	in->told_all = sim_stamp(s);
+	for (uint32_t i = s->oracle.wops; i-- > 1 && n < ELSEWHERE;) {
+		const struct wop *w = &s->oracle.wop[i];
+
+		if (w->ii != ii || !w->cut || w->end != NEVER)
+			continue;
+		n++;
+		sim_at(s, mix64(s->seed ^ i) % (2 * MS), on_elsewhere, i, 0, NULL);
+	}
 }
 
 static void on_give_up(struct sim *s, struct hev *ev)
@@ -35,7 +51,8 @@ static void on_give_up(struct sim *s, struct hev *ev)
 		return;
 	}
 	stats_look(s);
-	s->inc[n->ii].gave_up_us = s->now;
+	if (!s->inc[n->ii].gave_up_us)
+		s->inc[n->ii].gave_up_us = s->now;
 	stats_fault(s, F_GIVES_UP);
 	trace(s, "f  n%u gives up", n->id);
 	node_post(s, n, 0, &up);
@@ -49,7 +66,7 @@ void givesup_init(struct sim *s)
 {
 	uint64_t r = mix64(s->seed ^ 0x67697665732d7570ull);
 
-	if (s->o.faultless || (s->cli && s->cli->only) || r % 100 >= 25)
+	if (s->o.faultless || (s->cli && s->cli->only) || r % 100 >= 40)
 		return;
 	sim_at(s, (r / 100 % 3000) * MS, on_give_up, r / 1000000 % 3, 0, NULL);
 }

@@ -12,8 +12,8 @@
  *                            same prefix, the longest that one of them has received; then the view
  *
  * What a node received and delivered before the break may be more than others ever deliver:
- * agreed, not safe delivery. A message that was handed over but not ordered before the break is
- * ordered in the next ring, or dies with its sender.
+ * agreed, not safe delivery. A message comes in the view that its sender had been delivered when it
+ * sent it, or nowhere.
  *
  * A ring without a member that is still up forms a token time-out after the break at the earliest:
  * R7 rests on that. Quorum events come by another way, in any order with the views.
@@ -171,9 +171,11 @@ static void on_deliver(struct sim *s, struct hev *ev)
 	r->ptr[node] = idx + 1;
 	if (r->first[node] == NONE || idx < r->first[node] || !s->node[node].proc)
 		return;
-	if (r->item[idx].view)
+	if (r->item[idx].view) {
+		s->group.seen_ring[node] = ring;
+		s->group.seen_view[node] = idx;
 		post_view(s, node, ring, idx);
-	else
+	} else
 		post_msg(s, node, &r->item[idx]);
 	check_solo(s, r, node, idx);
 }
@@ -212,6 +214,7 @@ static void append_view(struct sim *s, uint32_t ring, uint32_t procs, const uint
 	struct gitem *it = append(s, ring);
 
 	it->view = true;
+	r->view = r->count - 1;
 	it->mask = r->procs = procs;
 	memcpy(it->in_ii, s->group.member_ii, sizeof(it->in_ii));
 	it->left_count = left_count;
@@ -223,8 +226,14 @@ static void append_view(struct sim *s, uint32_t ring, uint32_t procs, const uint
 
 static void append_msg(struct sim *s, uint32_t node, struct gmsg *m)
 {
-	struct gitem *it = append(s, s->group.cur[node]);
+	uint32_t ring = s->group.cur[node];
+	struct gitem *it;
 
+	if (m->ring != ring || m->view != s->group.ring[ring]->view) {
+		stats_fault(s, F_MSG_LOST);
+		return;
+	}
+	it = append(s, ring);
 	it->from = node;
 	it->sent_us = m->sent_us;
 	it->from_ii = m->ii;
@@ -281,7 +290,11 @@ void group_send(struct sim *s, struct simnode *n, const uint8_t *data, size_t by
 	struct group *g = &s->group;
 	struct gmsg *m = xmalloc(sizeof(*m) + bytes);
 
-	*m = (struct gmsg){.ii = n->ii, .sent_us = s->now, .bytes = bytes};
+	*m = (struct gmsg){.ii = n->ii,
+			   .ring = g->seen_ring[n->idx],
+			   .view = g->seen_view[n->idx],
+			   .sent_us = s->now,
+			   .bytes = bytes};
 	memcpy(m->data, data, bytes);
 	*(g->tail[n->idx] ? &g->tail[n->idx]->next : &g->head[n->idx]) = m;
 	g->tail[n->idx] = m;

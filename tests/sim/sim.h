@@ -300,6 +300,7 @@ struct gring {
 	bool broken, quorate;
 	struct gitem *item;
 	uint32_t count, cap;
+	uint32_t view;                 /* item: the newest view */
 	uint32_t ptr[SIM_MAX_NODES];   /* next to be delivered */
 	uint32_t limit[SIM_MAX_NODES]; /* nothing from here on is delivered */
 	uint32_t got[SIM_MAX_NODES];   /* broken: what it has received */
@@ -309,6 +310,7 @@ struct gmsg {
 	struct gmsg *next;
 	uint64_t sent_us;
 	uint32_t ii;
+	uint32_t ring, view; /* in which it was sent, and comes, or nowhere */
 	size_t bytes;
 	uint8_t data[];
 };
@@ -316,7 +318,8 @@ struct group {
 	struct gring **ring;
 	uint32_t count, cap;
 	uint64_t next_seq;
-	uint32_t cur[SIM_MAX_NODES]; /* ring index or NONE */
+	uint32_t cur[SIM_MAX_NODES];                                 /* ring index or NONE */
+	uint32_t seen_ring[SIM_MAX_NODES], seen_view[SIM_MAX_NODES]; /* delivered last */
 	uint32_t comp[SIM_MAX_NODES];
 	uint64_t last_us[SIM_MAX_NODES]; /* of the last scheduled delivery */
 	uint64_t quorum_us[SIM_MAX_NODES];
@@ -382,6 +385,7 @@ void front_open(struct sim *s, struct simnode *n);
 void front_done(struct sim *s, struct simnode *n, uint64_t tag, int err);
 void front_removed(struct sim *s, struct simnode *n); /* at EV_RESTART: nothing may be left */
 void front_abort(struct sim *s, struct simnode *n);   /* the daemon is gone */
+void front_elsewhere(struct sim *s, const struct simnode *was, uint64_t block, uint32_t blocks);
 bool front_read_all(struct sim *s, struct simnode *n);
 uint32_t front_inflight(const struct sim *s);
 bool front_in_parts(const struct sim *s);

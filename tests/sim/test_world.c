@@ -8,6 +8,7 @@
 #include "tests/sim/sim.h"
 
 #define MOST_LOG 6000u
+#define MOST_SENT 1000u
 #define WORLD_SEEDS 60u
 
 /* One daemon's life, as it was told: views (by ring and count of views in it) and messages. */
@@ -20,7 +21,8 @@ struct life {
 	uint64_t gen;
 	struct heard log[MOST_LOG];
 	uint32_t count;
-	uint64_t sent, heard_own; /* messages */
+	uint64_t sent, heard_own;    /* messages */
+	uint64_t sent_in[MOST_SENT]; /* the view of each, from 1 on */
 	bool alive;
 };
 
@@ -82,6 +84,9 @@ static void say(struct simnode *n)
 	struct life *l = life_of(n);
 	uint64_t text[4] = {n->gen << 40 | (uint64_t)n->idx << 32 | ++l->sent};
 
+	CHECK(l->sent < MOST_SENT);
+	l->sent_in[l->sent] =
+	    (uint64_t)sim.group.seen_ring[n->idx] << 32 | sim.group.seen_view[n->idx];
 	group_send(&sim, n, (const uint8_t *)text, sizeof(text));
 }
 
@@ -216,17 +221,56 @@ TEST(all_nodes_are_told_the_same_in_one_order)
 	CHECK(stats.seeds == 0);
 }
 
-TEST(who_lives_hears_all_that_it_said)
+static const struct life *life_of_message(uint64_t id)
 {
+	for (uint32_t i = 0; i < lives; i++)
+		if (life[i].node == (id >> 32 & 0xff) && life[i].gen == id >> 40)
+			return &life[i];
+	FAIL("message %lx is nobody's", id);
+}
+
+static void check_views(const struct life *l)
+{
+	uint64_t view = 0;
+
+	for (uint32_t i = 0; i < l->count; i++) {
+		if (l->log[i].view)
+			view = l->log[i].id;
+		else
+			CHECK_EQ_U64(
+			    life_of_message(l->log[i].id)->sent_in[l->log[i].id & UINT32_MAX],
+			    view);
+	}
+}
+
+TEST(a_message_comes_in_the_view_in_which_it_was_sent_or_nowhere)
+{
+	uint64_t lost = 0;
+
 	for (uint64_t seed = 1; seed <= WORLD_SEEDS; seed++) {
+		uint64_t sent[SIM_MAX_NODES], heard[SIM_MAX_NODES];
+
 		open_world(seed, 0);
 		run_for(500 * MS);
 		chat(200, true);
 		settle_down();
-		for (uint32_t i = 0; i < sim.o.nodes; i++)
-			CHECK_EQ_U64(life_of(&sim.node[i])->heard_own, life_of(&sim.node[i])->sent);
+		for (uint32_t i = 0; i < lives; i++)
+			check_views(&life[i]);
+		for (uint32_t i = 0; i < sim.o.nodes; i++) {
+			sent[i] = life_of(&sim.node[i])->sent;
+			heard[i] = life_of(&sim.node[i])->heard_own;
+			lost += sent[i] - heard[i];
+		}
+		chat(50, false); /* all are in one view, and it stays */
+		run_for(200 * MS);
+		for (uint32_t i = 0; i < sim.o.nodes; i++) {
+			const struct life *l = life_of(&sim.node[i]);
+
+			CHECK_EQ_U64(l->heard_own - heard[i], l->sent - sent[i]);
+		}
 		sim_teardown(&sim);
 	}
+	CHECK(lost > 0);
 }
 
 /* R7 rests on it: half a token time-out lies between the last own message that a cut off node could

@@ -426,6 +426,49 @@ TEST(a_leader_gets_its_time_after_an_outage)
 	finish();
 }
 
+static void members_lost(uint32_t node, uint32_t mask)
+{
+	w.node[node].cut = mask;
+	for (uint32_t i = 0; i < MEMBERS; i++)
+		if (mask >> i & 1)
+			push(node, (struct event){.type = EV_DEV_DOWN, .dev = {.dev = i}});
+}
+
+static void members_back(uint32_t node)
+{
+	for (uint32_t i = 0; i < MEMBERS; i++)
+		if (w.node[node].cut >> i & 1)
+			push(node,
+			     (struct event){.type = EV_DEV_UP,
+					    .dev = {.dev = i, .bytes = DISK_BYTES, .uri = "mem:"}});
+	w.node[node].cut = 0;
+}
+
+/* All have lost them, for long; to one node they come back a little sooner. */
+TEST(who_reaches_a_member_a_little_later_than_others_is_not_evicted)
+{
+	for (uint32_t first = 1; first <= 2; first++) {
+		create();
+		start(1);
+		start(2);
+		run_ms(5000);
+		CHECK(status(1).io_allowed && status(2).io_allowed);
+		members_lost(1, 3);
+		members_lost(2, 3);
+		run_ms(20000);
+		CHECK(!status(1).io_allowed && !status(2).io_allowed);
+		members_back(first);
+		run_ms(1000);
+		members_back(3 - first);
+		run_ms(10000);
+		CHECK(!w.node[1].stopped && !w.node[2].stopped);
+		CHECK(status(1).io_allowed && status(2).io_allowed);
+		CHECK_EQ_INT(status(1).map.member[0].state, MEMBER_IN_SYNC);
+		CHECK_EQ_INT(status(1).map.member[1].state, MEMBER_IN_SYNC);
+		finish();
+	}
+}
+
 /* What breaks off from who can't use the array is the others' to judge: they have it. */
 TEST(who_is_aside_takes_no_member_from_the_others)
 {
