@@ -50,8 +50,8 @@ struct ddraid_version {
  *
  * EPROTO: another api. EINVAL: a value is out of bounds; or the disk is there, and its name, its
  * logical_block or READ_ONLY is another one, or its size, io_max or zeroes_max is larger (it may
- * have requests of that size). With FRESH the disk that is there is revoked even if the new one
- * can't be made then. EBUSY: the disk has a session: its daemon lives, or has not
+ * have requests of that size). With FRESH the disk that is there may be revoked although the new
+ * one can't be made then. EBUSY: the disk has a session: its daemon lives, or has not
  * ended yet. EEXIST: another disk has the name. EISCONN: this session has a disk. ENOMEM.
  *
  * When the disk is without a session for away_ms, the requests that wait and all that come fail
