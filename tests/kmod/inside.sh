@@ -312,7 +312,7 @@ t_several() {
 	fio --name=s --filename="$dev" --rw=randread --bs=4k --direct=1 --ioengine=libaio --iodepth=8 --iodepth_batch_submit=8 \
 		--number_ios=8 --output="$work/fio.several" &
 	pid=$!
-	within 5 waits 1 8
+	within 30 waits 1 8
 	kill -s CONT "$(cat "$work/1.pid")"
 	wait "$pid"
 	tell 1 TERM
