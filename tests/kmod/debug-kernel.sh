@@ -32,5 +32,5 @@ bash "$top_srcdir/tests/lib/lab-image" "$dir/image" "$dir/build"
 # All of it is several times slower; KASAN does what slub_debug would. ACPI's interpreter of interrupt routes runs out of its
 # time there; the MP table tells of interrupts and CPUs instead.
 export LAB_IMAGE=$dir/image LAB_MEMORY=${LAB_MEMORY:-3072} LAB_APPEND=${LAB_APPEND:-"log_buf_len=16M kmemleak=on acpi=noirq"}
-export CLUSTER_SLOWER=${CLUSTER_SLOWER:-6} KMOD_LIMIT=${KMOD_LIMIT:-400}
+export CLUSTER_SLOWER=${CLUSTER_SLOWER:-6} KMOD_LIMIT=${KMOD_LIMIT:-400} KMOD_LEAKS=yes
 exec bash "$top_srcdir/tests/kmod/run.sh" "$@"

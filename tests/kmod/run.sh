@@ -23,7 +23,7 @@ cluster_trap
 cluster_up 1 || { cluster_say "FAILED: the machine did not come up"; exit 1; }
 # A copy, which an edit doesn't change under the shell that reads it.
 cp "$top_srcdir/tests/kmod/inside.sh" "$CLUSTER_DIR/inside.sh" || exit 1
-node_exec 1 env "top_srcdir=$top_srcdir" "top_builddir=$top_builddir" "KMOD_LIMIT=${KMOD_LIMIT:-120}" \
+node_exec 1 env "top_srcdir=$top_srcdir" "top_builddir=$top_builddir" "KMOD_LIMIT=${KMOD_LIMIT:-120}" "KMOD_LEAKS=${KMOD_LEAKS:-}" \
 	bash "$CLUSTER_DIR/inside.sh" "$module" "$@" || {
 	status=$?
 	[ $status != 77 ] || exit 77
