@@ -74,6 +74,22 @@ void array_again(struct array *a, uint32_t ms, void (*do_it)(struct array *a))
 	loop_timer_set(a->loop, &a->again, loop_now_us(a->loop) + ms * 1000ull);
 }
 
+static void limit_in(struct array *a, uint32_t ms)
+{
+	loop_timer_set(a->loop, &a->limit, loop_now_us(a->loop) + ms * 1000ull);
+}
+
+/*
+ * In CLOSE, when the group is left. Unless that was a clean end, what this life had sent may still
+ * land: consumers are told when all others have heard, or do no I/O since they have heard nothing
+ * (R7, R9), as with a node that gives up (core/round.c).
+ */
+static void tell_soon(struct array *a)
+{
+	if (!a->told)
+		limit_in(a, a->stopped_cleanly ? 0 : a->tell_ms);
+}
+
 /* ---- the group ------------------------------------------------------------------------------ */
 
 static const char two_node_waits[] =
@@ -169,7 +185,7 @@ static void group_lost(void *arg, int err, const char *why)
 	if (a->e)
 		pump_push(a, &ev);
 	if (a->phase == ARRAY_PHASE_CLOSE)
-		array_close_check(a);
+		tell_soon(a);
 }
 
 static void group_left(void *arg)
@@ -178,7 +194,7 @@ static void group_left(void *arg)
 
 	a->group_up = a->joined = false;
 	if (a->phase == ARRAY_PHASE_CLOSE)
-		array_close_check(a);
+		tell_soon(a);
 }
 
 static void group_writable(void *arg)
@@ -297,6 +313,7 @@ void array_run(struct array *a)
 
 	a->lease_ms = lease_ms(a->env.conf);
 	engine_cfg_fill(a, &cfg);
+	a->tell_ms = cfg.tun.heartbeat_limit_ms;
 	a->e = engine_new(&cfg);
 	if (!a->e) {
 		array_fail(a, "memory is short: the engine can't start");
@@ -312,6 +329,18 @@ void array_run(struct array *a)
 	if (a->group_up)
 		group_up(a, &a->self);
 	pump_tick(a);
+}
+
+/* A device that is not revoked waits for the next daemon. */
+static void tell(struct array *a)
+{
+	char why[FRONT_WHY_BYTES] = "";
+
+	a->told = true;
+	if (a->front)
+		front_reset(a->front);
+	if (a->revoke && disk_stop(a, ARRAY_STOP_FORCED, why))
+		array_say(a, LOG_ERR, "stops, and its device stays: %s", why);
 }
 
 static void stop_late(struct array *a)
@@ -338,15 +367,15 @@ static void limit_fired(void *arg)
 		stop_late(a);
 		return;
 	}
-	if (a->joined)
+	if (a->joined) {
 		array_say(a, LOG_WARNING, "the group did not confirm that this node left");
-	a->joined = false;
+		a->joined = false;
+		tell_soon(a);
+		return;
+	}
+	if (!a->told)
+		tell(a);
 	array_close_check(a);
-}
-
-static void limit_in(struct array *a, uint32_t ms)
-{
-	loop_timer_set(a->loop, &a->limit, loop_now_us(a->loop) + ms * 1000ull);
 }
 
 struct stop {
@@ -401,9 +430,9 @@ static bool stop_again(struct stop *s, uint32_t within_ms)
 /*
  * By force: consumers are told when nothing of theirs is under way, as with a forced detach
  * (array_disk.c, cut_off). What has not ended after stop_ms does not go on: the array is closed
- * without a step of the engine that could send it again, and consumers hear of it when the members
- * are closed and the group is left (thread_main): as that was not a clean end, the others write
- * nothing from then on that it could come over before they have fenced this life (R5).
+ * without a step of the engine that could send it again, and consumers hear of it when the others
+ * have (tell_soon): from then on these write nothing that it could come over before they have
+ * fenced this life (R5).
  */
 static uint32_t stop_hold(struct array *a)
 {
@@ -432,9 +461,9 @@ static void stop_run(struct task *t)
 		a->stop_waits = NULL;
 	}
 	if (a->phase == ARRAY_PHASE_RUN && s->how == ARRAY_STOP_FORCED && stop_hold(a)) {
+		a->revoke = true;
 		if (stop_again(s, a->env.conf->stop_ms))
 			return;
-		a->revoke = true;
 		stop_late(a);
 		free(s);
 		return;
@@ -486,19 +515,21 @@ void array_close(struct array *a)
 	loop_timer_clear(a->loop, &a->locks_again);
 	locks_close(a, !a->e || (a->stopped_cleanly && !a->under_way));
 	if (a->front)
-		front_hold(a->front); /* front_close ends it, when the group is left */
+		front_hold(a->front);
 	disk_stop(a, ARRAY_STOP_LEAVE, why);
 	life_serving(a, false);
 	if (a->joined && group_leave(a->group))
 		a->joined = false;
 	dev_close_all(a);
-	limit_in(a, LEAVE_MS);
-	array_close_check(a);
+	if (a->joined)
+		limit_in(a, LEAVE_MS);
+	else
+		tell_soon(a);
 }
 
 void array_close_check(struct array *a)
 {
-	if (a->joined || a->devs_open || a->under_way || a->tasks)
+	if (a->joined || !a->told || a->devs_open || a->under_way || a->tasks)
 		return;
 	if (a->stopped_cleanly && !a->clean_written) {
 		a->clean_written = true;
@@ -569,7 +600,7 @@ static void ended_run(struct task *t)
 static void *thread_main(void *arg)
 {
 	struct array *a = arg;
-	char name[16], why[FRONT_WHY_BYTES] = "";
+	char name[16];
 
 	snprintf(name, sizeof(name), "ddr:%.11s", a->live.name);
 	prctl(PR_SET_NAME, name);
@@ -587,8 +618,6 @@ static void *thread_main(void *arg)
 	free(a->stop_waits);
 	a->stop_waits = NULL;
 	group_close(a->group);
-	if (a->revoke && disk_stop(a, ARRAY_STOP_FORCED, why))
-		array_say(a, LOG_ERR, "stops, and its device stays: %s", why);
 	disk_close(a);
 	front_close(a->front);
 	if (a->e)

@@ -145,6 +145,8 @@ struct array {
 	struct disk disk;
 	bool serving;
 	bool revoke;      /* what has the device open fails at the end */
+	bool told;        /* consumers were, of the end */
+	uint32_t tell_ms; /* how long until all others have heard of it */
 	uint32_t clients; /* as the main thread was told */
 	bool removed;     /* OUT_REMOVED came, EV_RESTART has not gone */
 	bool restarting, record_waits;

@@ -311,7 +311,7 @@ struct engine {
 	struct term term;
 	uint64_t term_num, round_us, view_us;
 	uint64_t give_up_us; /* 0, or this incarnation gives up: then it is removed */
-	bool give_up_heard;  /* its own Evict came */
+	bool give_up_heard;  /* the Evict of it came */
 	enum phase phase;
 	bool queried;
 	uint32_t leader;
@@ -369,6 +369,7 @@ struct engine {
 		bool misread[DDR_MAX_MEMBERS];       /* wanted MISSING, but only for a read error */
 		bool full[DDR_MAX_MEMBERS];          /* REBUILDING from nothing */
 		uint64_t unlike_us[DDR_MAX_MEMBERS]; /* some reach it, and some don't; 0: not so */
+		uint64_t unlike_seen_us[DDR_MAX_MEMBERS];
 		uint8_t new_uuid[DDR_MAX_MEMBERS][DDR_UUID_BYTES]; /* of a member to add */
 		const char *why;
 		struct slotinfo *slot; /* slots + 1 */

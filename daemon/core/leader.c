@@ -487,8 +487,10 @@ static void stuck_member(struct engine *e, uint8_t i, bool *all_back)
 	*all_back &= all;
 	if (!some || all)
 		e->ld.unlike_us[i] = 0;
-	else if (!e->ld.unlike_us[i])
+	else if (!e->ld.unlike_us[i] ||
+		 e->now - e->ld.unlike_seen_us[i] > 2000ull * e->cfg.tun.evict_ms)
 		e->ld.unlike_us[i] = e->now;
+	e->ld.unlike_seen_us[i] = e->now;
 	if (!e->ld.unlike_us[i] || e->now - e->ld.unlike_us[i] < reach_us(e))
 		return;
 	e->ld.unlike_us[i] = e->now;

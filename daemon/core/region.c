@@ -360,9 +360,12 @@ static bool overlaps(const struct list *l, const struct op *op)
 }
 
 /* Somebody who may have been writing is gone, or has said that it gives up, or is here as another
- * incarnation: if no round has settled that yet, the next one will. */
+ * incarnation: if no round has settled that yet, the next one will. Or may be all that, and this
+ * node has not heard of it, since its gate is closed. */
 static bool lost_unfenced(const struct engine *e)
 {
+	if (!gate_open(e))
+		return true;
 	for (uint32_t i = 0; i < e->peer_count; i++) {
 		const struct peer *p = &e->peer[i];
 

@@ -122,14 +122,13 @@ void round_give_up(struct engine *e)
 	evict_self(e);
 }
 
-static void give_up_heard(struct engine *e)
+/* Its own Evict, or another's. */
+static void evict_heard(struct engine *e)
 {
-	uint64_t at = e->now + e->cfg.tun.heartbeat_limit_ms * 1000ull;
-
-	if (e->view_count < 2)
+	if (e->view_count < 2 || e->state != ENGINE_ACTIVE)
 		round_removed(e);
 	else if (!e->give_up_heard)
-		e->give_up_us = at;
+		e->give_up_us = e->now + e->cfg.tun.heartbeat_limit_ms * 1000ull;
 	e->give_up_heard = true;
 }
 
@@ -329,7 +328,7 @@ static void take_query(struct engine *e, uint32_t from, const nodemsg *m)
 	}
 	/* A round without us: the one that we were in is over; we ask for another. */
 	round_end(e);
-	if (!me)
+	if (!me || e->give_up_us)
 		return;
 	e->queried = true;
 	e->term = (struct term){m->term_inc, m->term_num};
@@ -562,10 +561,8 @@ static void take_evict(struct engine *e, uint32_t from, const nodemsg *m)
 		return;
 	/* Incarnation 0: whoever it is; nobody had heard of it when it was evicted. */
 	if (who->node == e->cfg.node) {
-		if (from == e->cfg.node && e->give_up_us)
-			give_up_heard(e);
-		else if (!who->inc || who->inc == e->inc)
-			round_removed(e);
+		if (!who->inc || who->inc == e->inc)
+			evict_heard(e);
 		return;
 	}
 	if (who->inc && p->inc && who->inc != p->inc)

@@ -315,9 +315,10 @@ void front_done(struct sim *s, struct simnode *n, uint64_t tag, int err)
 		check_failure(s, n, f, err);
 	else
 		check_success(s, n, f);
-	if (f->wid && err)
+	if (f->wid && err) {
 		oracle_cut(s, f->wid);
-	else if (f->wid)
+		givesup_cut(s, f->wid);
+	} else if (f->wid)
 		oracle_acked(s, f->wid, f->flags & IO_F_FUA);
 	else if (f->op == IO_READ && !err)
 		oracle_read(s, n, f);

@@ -15,6 +15,13 @@ static void on_elsewhere(struct sim *s, struct hev *ev)
 		front_elsewhere(s, &s->node[w->node], w->block, w->blocks);
 }
 
+/* A write has failed. */
+void givesup_cut(struct sim *s, uint32_t wid)
+{
+	if (s->inc[s->oracle.wop[wid].ii].told_all)
+		sim_at(s, mix64(s->seed ^ wid) % (2 * MS), on_elsewhere, wid, 0, NULL);
+}
+
 /*
  * Unless it waited in vain for its own Evict, all have heard it, or do no I/O before they have. Its
  * consumer was told that these writes have failed, and goes on elsewhere with them.
@@ -33,7 +40,7 @@ void givesup_removed(struct sim *s, uint32_t ii)
 		if (w->ii != ii || !w->cut || w->end != NEVER)
 			continue;
 		n++;
-		sim_at(s, mix64(s->seed ^ i) % (2 * MS), on_elsewhere, i, 0, NULL);
+		givesup_cut(s, i);
 	}
 }
 

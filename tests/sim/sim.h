@@ -694,6 +694,7 @@ bool breaks_unharmed(const struct sim *s);
 void storage_init(struct sim *s);
 void givesup_init(struct sim *s);
 void givesup_removed(struct sim *s, uint32_t ii); /* OUT_REMOVED */
+void givesup_cut(struct sim *s, uint32_t wid);
 void between_init(struct sim *s);
 void between_landed(struct sim *s, const struct req *r);
 uint64_t between_late_us(struct sim *s, const struct req *r); /* so much later it arrives */
