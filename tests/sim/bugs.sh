@@ -5,7 +5,8 @@
 # and the simulator must go red on it within SEEDS seeds: with one node for tests/sim/bugs/*.patch, with several
 # for tests/sim/bugs/cluster/*.patch, with two for tests/sim/bugs/two/*.patch. The patch's line "Expect:" names the check that is meant to
 # catch it, and what it says (an extended regular expression): one of the seeds must fail by that. Others
-# may fail by another check that sees the same bug first, but a bug that only others see fails.
+# may fail by another check that sees the same bug first, but a bug that only others see fails. A line "From:" names the seed to
+# begin with, for a bug that takes a rare one.
 # So does a patch that no longer applies or doesn't compile. The core itself carries no switch for it.
 #
 #	tests/sim/bugs.sh [NAME...]	all, or those named
@@ -72,16 +73,18 @@ one() { # NAME PATCH OPTIONS -> prints why it failed
 	patch -s -p1 -d "$dir" <"$2" >"$dir/log" 2>&1 || { echo "the patch no longer applies"; return 1; }
 	# shellcheck disable=SC2046
 	relink "$dir" "$build/libddraidcore.a" $(sed -n 's,^+++ b/,,p' "$2") || return 1
-	hunt "$dir" "$expect" "$3" || return 1
+	hunt "$dir" "$expect" "$3" "$(sed -n '/^---/q; s/^From: *//p' "$2")" || return 1
 }
 
 # Runs more and more seeds, until one fails by the check that is meant to. A bug may make an engine
 # eat memory without end: that is a failing seed like any other.
-hunt() { # DIR EXPECT OPTIONS
-	local dir=$1 from=1 to status end=$((SECONDS + ${LIMIT:-300}))
+hunt() { # DIR EXPECT OPTIONS [FIRST-SEED]
+	local dir=$1 first=${4:-1} from to status end=$((SECONDS + ${LIMIT:-300}))
+	from=$first
 	: >"$dir/all"
 	for to in 20 60 150 300 500 "$seeds"; do
 		[ "$to" -le "$seeds" ] || to=$seeds
+		to=$((first - 1 + to))
 		[ "$from" -le "$to" ] || break
 		[ "$SECONDS" -lt "$end" ] || { echo "nothing of the kind in ${LIMIT:-300} s"; return 1; }
 		# shellcheck disable=SC2086
