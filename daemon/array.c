@@ -19,7 +19,9 @@
 #include "daemon/array_int.h"
 #include "daemon/units.h"
 
-#define LEAVE_MS 5000u /* how long the end waits for the group */
+/* How long the end waits for the group; which says after 5 s that it is lost, if it can't be left.
+ */
+#define LEAVE_MS 5500u
 
 void array_say(const struct array *a, int priority, const char *format, ...)
 {
@@ -175,6 +177,7 @@ static void group_lost(void *arg, int err, const char *why)
 {
 	struct array *a = arg;
 	struct event ev = {.type = EV_QUORUM};
+	bool leaves = a->phase == ARRAY_PHASE_CLOSE && a->joined;
 
 	array_say(a, LOG_ERR, "the cluster stack is lost: %s (%s)", why, strerror(-err));
 	a->group_up = a->joined = false;
@@ -184,16 +187,17 @@ static void group_lost(void *arg, int err, const char *why)
 	a->quorum = ev;
 	if (a->e)
 		pump_push(a, &ev);
-	if (a->phase == ARRAY_PHASE_CLOSE)
+	if (leaves)
 		tell_soon(a);
 }
 
 static void group_left(void *arg)
 {
 	struct array *a = arg;
+	bool leaves = a->phase == ARRAY_PHASE_CLOSE && a->joined;
 
 	a->group_up = a->joined = false;
-	if (a->phase == ARRAY_PHASE_CLOSE)
+	if (leaves)
 		tell_soon(a);
 }
 
@@ -331,16 +335,22 @@ void array_run(struct array *a)
 	pump_tick(a);
 }
 
-/* A device that is not revoked waits for the next daemon. */
-static void tell(struct array *a)
+static void revoke_device(struct array *a)
 {
 	char why[FRONT_WHY_BYTES] = "";
 
+	if (disk_stop(a, ARRAY_STOP_FORCED, why))
+		array_say(a, LOG_ERR, "stops, and its device stays: %s", why);
+}
+
+/* A device that is not revoked waits for the next daemon. */
+static void tell(struct array *a)
+{
 	a->told = true;
 	if (a->front)
 		front_reset(a->front);
-	if (a->revoke && disk_stop(a, ARRAY_STOP_FORCED, why))
-		array_say(a, LOG_ERR, "stops, and its device stays: %s", why);
+	if (a->revoke)
+		revoke_device(a);
 }
 
 static void stop_late(struct array *a)
@@ -448,10 +458,14 @@ static void stop_run(struct task *t)
 	struct stop *s = (struct stop *)(void *)t;
 	struct array *a = s->a;
 	struct front_stats front = {0};
-	char why[FRONT_WHY_BYTES];
+	char why[FRONT_WHY_BYTES] = "it is open";
 	int err = 0;
 
-	if (s->until_us && a->phase >= ARRAY_PHASE_STOP) {
+	/* It ends already, and tells its consumers when that harms nobody (tell_soon). */
+	if (a->phase >= ARRAY_PHASE_STOP && (s->until_us || s->how == ARRAY_STOP_FORCED)) {
+		a->revoke |= s->how == ARRAY_STOP_FORCED;
+		if (a->told && s->how == ARRAY_STOP_FORCED)
+			revoke_device(a);
 		free(s);
 		return;
 	}
@@ -477,7 +491,8 @@ static void stop_run(struct task *t)
 	if ((err == -EAGAIN || (err == -EBUSY && s->how == ARRAY_STOP_FORCED)) &&
 	    stop_again(s, DISK_LOOK_MS))
 		return;
-	if (s->how == ARRAY_STOP_ASKED && (err == -EBUSY || err == -EAGAIN))
+	if (s->how == ARRAY_STOP_ASKED && a->phase < ARRAY_PHASE_STOP &&
+	    (err == -EBUSY || err == -EAGAIN))
 		front.clients = disk_opens(a) ? disk_opens(a) : 1;
 	else if (err)
 		array_say(a, LOG_ERR, "stops, and its device stays: %s", why);

@@ -46,7 +46,7 @@
 
 _Static_assert(FENCE_WHY_BYTES >= CONFIG_WHY_BYTES, "for either's sentence");
 
-#define STOP_SPARE_MS 8000u /* beyond stop_timeout, for the group and the members to let go */
+#define STOP_SPARE_MS 8000u /* for the group and the members to let go */
 
 static struct config conf;
 static struct qb_loop *loop;
@@ -348,6 +348,14 @@ static void out_of_time(void *data)
 	_exit(1);
 }
 
+/* An array that did not drain waits for heartbeat_limit before it tells its consumers. */
+static uint64_t end_ms(void)
+{
+	uint64_t limit_ms = conf.heartbeat_limit_ms ? conf.heartbeat_limit_ms : conf.evict_ms / 2;
+
+	return conf.stop_ms + limit_ms + STOP_SPARE_MS;
+}
+
 static int32_t on_signal(int32_t sig, void *data)
 {
 	qb_loop_timer_handle timer;
@@ -357,8 +365,7 @@ static int32_t on_signal(int32_t sig, void *data)
 		return 0;
 	stopping = true;
 	say(LOG_NOTICE, "%s: stopping", strsignal(sig));
-	qb_loop_timer_add(loop, QB_LOOP_HIGH, (conf.stop_ms + STOP_SPARE_MS) * 1000000ull, NULL,
-			  out_of_time, &timer);
+	qb_loop_timer_add(loop, QB_LOOP_HIGH, end_ms() * 1000000ull, NULL, out_of_time, &timer);
 	lock_managers_ending();
 	daemon_stop(all_stopped);
 	return 0;

@@ -417,7 +417,7 @@ static void status_waits(const struct engine *e, struct engine_status *st)
 		st->waits_since_us = e->round_us;
 		return;
 	}
-	for (uint32_t i = 0; i < e->gone_count; i++) {
+	for (uint32_t i = 0; i < e->gone_count && !e->give_up_us; i++) {
 		if (e->gone[i].fenced)
 			continue;
 		st->waits = "the fence of a departed node";

@@ -573,6 +573,7 @@ void round_quorum(struct engine *e, const struct event *ev);
 void round_message(struct engine *e, uint32_t from, const nodemsg *m);
 void round_advance(struct engine *e);
 void round_removed(struct engine *e);
+void round_put_out(struct engine *e);
 void round_give_up(struct engine *e);
 bool yields(const struct engine *e);
 struct peer *peer_find(struct engine *e, uint32_t node);

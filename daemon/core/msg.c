@@ -147,7 +147,7 @@ static void msg_dispatch(struct engine *e, uint32_t from, const nodemsg *m)
 		/* Of a round that is over, or that goes on without us. Nobody has counted us in
 		 * since the view changed, and somebody knows why: R6. */
 		if (!e->confirmed && names_me(e, m))
-			round_removed(e);
+			round_put_out(e);
 		return;
 	}
 	round_message(e, from, m);

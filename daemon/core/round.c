@@ -98,17 +98,17 @@ void round_removed(struct engine *e)
 /*
  * The others first: what is under way here may land until this incarnation is fenced, and a
  * consumer that is told EIO may go on elsewhere in the next moment. From Evict to the fence they
- * write nothing that ours could come over (region.c, lost_unfenced). It is sent until it comes: a
- * view takes away what was sent before. That it came here does not say that it came elsewhere (R9);
- * but after heartbeat_limit it has, or who has not heard it does no I/O (R7). Who can't be heard
- * any more is given up anyway, after evict.
+ * write nothing that ours could come over (region.c, lost_unfenced). It is sent until it comes, and
+ * in each new view, where its part in rounds would be waited for. That it came here does not say
+ * that it came elsewhere (R9); but after heartbeat_limit it has, or who has not heard it does no
+ * I/O (R7). Who can't be heard any more is given up anyway, after evict.
  */
 static void evict_self(struct engine *e)
 {
 	pb_inc who = pb_inc_of(e->cfg.node, e->inc, NO_SLOT, false);
 	NODEMSG(m, b, EVICT, Evict, evict);
 
-	if (!e->give_up_us || e->give_up_heard)
+	if (!e->give_up_us)
 		return;
 	b.who = &who;
 	msg_send(e, &m);
@@ -122,16 +122,6 @@ void round_give_up(struct engine *e)
 	evict_self(e);
 }
 
-/* Its own Evict, or another's. */
-static void evict_heard(struct engine *e)
-{
-	if (e->view_count < 2 || e->state != ENGINE_ACTIVE)
-		round_removed(e);
-	else if (!e->give_up_heard)
-		e->give_up_us = e->now + e->cfg.tun.heartbeat_limit_ms * 1000ull;
-	e->give_up_heard = true;
-}
-
 /* ---- views and rounds ----------------------------------------------------------------------- */
 
 static void round_end(struct engine *e)
@@ -143,6 +133,34 @@ static void round_end(struct engine *e)
 	e->view_us = e->now;
 	e->joined_sent = e->left_sent = false;
 	leader_reset(e);
+}
+
+/* Its own Evict came, or another's. */
+static void evict_heard(struct engine *e)
+{
+	if (e->view_count < 2 || e->state != ENGINE_ACTIVE) {
+		round_removed(e);
+		return;
+	}
+	round_end(e);
+	if (!e->give_up_heard)
+		e->give_up_us = e->now + e->cfg.tun.heartbeat_limit_ms * 1000ull;
+	e->give_up_heard = true;
+}
+
+/*
+ * Others went on without this incarnation, and say so: they were in a view without it. A third node
+ * may not have seen that view yet; so consumers are told as when it gives up. With its Evict the
+ * others need not wait for its part in their rounds.
+ */
+void round_put_out(struct engine *e)
+{
+	if (e->state != ENGINE_ACTIVE) {
+		round_removed(e);
+		return;
+	}
+	round_end(e);
+	round_give_up(e);
 }
 
 void round_view(struct engine *e, const struct event *ev)
@@ -416,7 +434,8 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 	memset(p->bad, 0, sizeof(p->bad));
 	for (size_t i = 0; i < h->n_bad && i < DDR_MAX_MEMBERS; i++)
 		p->bad[i] = h->bad[i] <= MEMBER_FAULTY ? (uint8_t)h->bad[i] : 0;
-	/* An epoch is committed that this node did not acknowledge: it was removed meanwhile. */
+	/* An epoch is committed that this node did not acknowledge: it was removed meanwhile, and
+	 * is fenced. */
 	if (takes_part(e) && epoch_unknown(e, &p->known_epoch)) {
 		round_removed(e);
 		return;
@@ -426,7 +445,7 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 		if (departed_void(e, h->departed[i]))
 			continue;
 		if (departed_is_me(e, h->departed[i])) {
-			round_removed(e);
+			round_put_out(e);
 			return;
 		}
 		departed_take(e, p, h->departed[i]);
@@ -531,7 +550,7 @@ static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 	}
 	record_removed(e);
 	if (!me) {
-		round_removed(e);
+		round_put_out(e);
 		return;
 	}
 	e->phase = PH_STATE;
@@ -697,7 +716,8 @@ static void heartbeat_advance(struct engine *e)
 		if (e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].up)
 			b.raw_mask |= 1u << i;
 	msg_send(e, &m);
-	evict_self(e);
+	if (!e->give_up_heard)
+		evict_self(e);
 }
 
 static void silence_advance(struct engine *e)

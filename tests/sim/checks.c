@@ -433,6 +433,7 @@ void checks_exec(struct sim *s, const struct req *r)
 	if (in->left)
 		sim_fail(s, "C5", "a write of (%u, %lu) lands after it had left: nobody fences it",
 			 s->node[in->node].id, in->inc);
+	oracle_lands(s, r);
 }
 
 /* ---- acknowledgements ----------------------------------------------------------------------- */

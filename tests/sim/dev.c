@@ -194,7 +194,11 @@ static void on_exec(struct sim *s, struct hev *ev)
 {
 	struct req *r = req_get(s, ev->a >> 1, ev->b);
 
-	if (r && may_land(r) && !(ev->a & 1 && r->exec == EXEC_HALF))
+	if (!r || !may_land(r) || (ev->a & 1 && r->exec == EXEC_HALF))
+		return;
+	if (s->now < r->lingers_until_us)
+		sim_at(s, r->lingers_until_us - s->now, on_exec, ev->a, ev->b, NULL);
+	else
 		land(s, r, ev->a & 1);
 }
 
@@ -218,6 +222,10 @@ static void on_answer(struct sim *s, struct hev *ev)
 
 	if (!r || r->answered || r->orphan)
 		return;
+	if (s->now < r->lingers_until_us) {
+		sim_at(s, r->lingers_until_us - s->now, on_answer, ev->a, ev->b, NULL);
+		return;
+	}
 	if (may_land(r))
 		land(s, r, false); /* not given yet, so it isn't freed */
 	said_done(s, r);
@@ -517,6 +525,18 @@ uint32_t dev_writes_at(const struct sim *s, const struct simnode *n)
 			 (r->op == DEV_WRITE || r->op == DEV_ZEROES);
 	}
 	return count;
+}
+
+void dev_linger(struct sim *s, const struct simnode *n, uint64_t us)
+{
+	for (uint32_t i = 0; i < s->reqs; i++) {
+		struct req *r = s->req[i];
+		uint64_t last = r->issued_us + s->o.zombie_us * 4 / 5;
+
+		if (r->used && r->node == n->idx && r->gen == n->gen && may_land(r) &&
+		    (r->op == DEV_WRITE || r->op == DEV_ZEROES))
+			r->lingers_until_us = s->now + us < last ? s->now + us : last;
+	}
 }
 
 bool dev_under_way(const struct sim *s, const struct simnode *n)

@@ -193,21 +193,27 @@ static void issue(struct sim *s, struct simnode *n)
 	}
 }
 
-/* The consumer of node `was` writes this again, on the next node where it has the array. */
+static bool elsewhere(struct sim *s, struct simnode *n, uint64_t block, uint32_t blocks)
+{
+	struct fop *f = n->proc && n->front.open && !n->frozen && !n->removing ? fop_get(n) : NULL;
+
+	if (!f)
+		return false;
+	*f = (struct fop){
+	    .op = IO_WRITE, .offset = block * DDR_BLOCK_BYTES, .bytes = blocks * DDR_BLOCK_BYTES};
+	submit(s, n, f);
+	return true;
+}
+
+/* The consumer of node `was` writes this again, on another node where it has the array: first on
+ * one that stands still, which may know least. */
 void front_elsewhere(struct sim *s, const struct simnode *was, uint64_t block, uint32_t blocks)
 {
-	for (uint32_t i = 1; i < s->o.nodes; i++) {
+	for (uint32_t i = 1; i < 2 * s->o.nodes; i++) {
 		struct simnode *n = &s->node[(was->idx + i) % s->o.nodes];
-		struct fop *f =
-		    n->proc && n->front.open && !n->frozen && !n->removing ? fop_get(n) : NULL;
 
-		if (!f)
-			continue;
-		*f = (struct fop){.op = IO_WRITE,
-				  .offset = block * DDR_BLOCK_BYTES,
-				  .bytes = blocks * DDR_BLOCK_BYTES};
-		submit(s, n, f);
-		return;
+		if (n != was && (n->stopped || i > s->o.nodes) && elsewhere(s, n, block, blocks))
+			return;
 	}
 }
 

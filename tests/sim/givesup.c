@@ -22,18 +22,29 @@ void givesup_cut(struct sim *s, uint32_t wid)
 		sim_at(s, mix64(s->seed ^ wid) % (2 * MS), on_elsewhere, wid, 0, NULL);
 }
 
+static void on_lag_end(struct sim *s, struct hev *ev)
+{
+	struct simnode *n = &s->node[ev->a];
+
+	if (n->gen == ev->b && n->lags && !n->frozen)
+		node_thaw(s, n);
+}
+
 /*
- * Unless it waited in vain for its own Evict, all have heard it, or do no I/O before they have. Its
- * consumer was told that these writes have failed, and goes on elsewhere with them.
+ * Unless it waited in vain for its own Evict, all know, or do no I/O before they do: so it is with
+ * who is removed by others, too. Its consumer was told that these writes have failed, and goes on
+ * elsewhere with them.
  */
 void givesup_removed(struct sim *s, uint32_t ii)
 {
 	struct incn *in = &s->inc[ii];
 	uint32_t n = 0;
 
-	if (!in->gave_up_us || s->now >= in->gave_up_us + s->o.tun.evict_ms * MS)
+	if (in->gave_up_us && s->now >= in->gave_up_us + s->o.tun.evict_ms * MS)
 		return;
 	in->told_all = sim_stamp(s);
+	for (uint32_t i = 0; i < s->o.nodes; i++)
+		sim_at(s, 3 * MS, on_lag_end, i, s->node[i].gen, NULL);
 	for (uint32_t i = s->oracle.wops; i-- > 1 && n < ELSEWHERE;) {
 		const struct wop *w = &s->oracle.wop[i];
 
@@ -42,6 +53,26 @@ void givesup_removed(struct sim *s, uint32_t ii)
 		n++;
 		givesup_cut(s, i);
 	}
+}
+
+/*
+ * Node n hears that its incarnation is over, or is about to; what it writes takes a while longer,
+ * and of those that are to hear it too one stands still for a moment, of about heartbeat_limit.
+ */
+void givesup_third_lags(struct sim *s, const struct simnode *n, uint64_t least_us)
+{
+	uint64_t r = mix64(s->seed ^ s->now ^ 0x6c616773);
+	struct simnode *o = &s->node[(n->idx + 1 + r / 2 % (s->o.nodes - 1)) % s->o.nodes];
+
+	if (r % 4 == 0 || s->o.faultless || (s->cli && s->cli->only) || s->planner.healing ||
+	    !n->front.open || !o->front.open || !o->proc || o->frozen || o->stopped)
+		return;
+	stats_fault(s, F_THIRD_LAGS);
+	trace(s, "f  n%u lags", o->id);
+	dev_linger(s, n, 2 * least_us + r / 4096 % (300 * MS));
+	o->lags = true;
+	node_stop_daemon(s, o,
+			 least_us + r / 64 % (s->o.tun.heartbeat_limit_ms * MS * 3 / 2 - least_us));
 }
 
 static void on_give_up(struct sim *s, struct hev *ev)

@@ -177,6 +177,8 @@ static void on_deliver(struct sim *s, struct hev *ev)
 		post_view(s, node, ring, idx);
 	} else
 		post_msg(s, node, &r->item[idx]);
+	if (r->item[idx].evicts == s->node[node].id && s->o.nodes > 2)
+		givesup_third_lags(s, &s->node[node], 1 * MS);
 	check_solo(s, r, node, idx);
 }
 
@@ -237,6 +239,7 @@ static void append_msg(struct sim *s, uint32_t node, struct gmsg *m)
 	it->from = node;
 	it->sent_us = m->sent_us;
 	it->from_ii = m->ii;
+	it->evicts = trace_evicts(m->data, m->bytes);
 	it->bytes = m->bytes;
 	it->data = xmalloc(m->bytes + 1);
 	memcpy(it->data, m->data, m->bytes);
@@ -545,6 +548,62 @@ void votes_init(struct sim *s)
 	if (s->o.faultless || s->o.nodes == 1 || (s->cli && s->cli->only) || r % 100 >= 20)
 		return;
 	sim_at(s, (300 + r / 100 % 3000) * MS, on_votes_lost, r / 1000000 % s->o.nodes, 0, NULL);
+}
+
+/* ---- a daemon's connection ------------------------------------------------------------------ */
+
+static void on_regroup(struct sim *s, struct hev *ev)
+{
+	struct simnode *n = &s->node[ev->a];
+
+	if (!n->proc || n->gen != ev->b)
+		return;
+	if (n->frozen || n->stopped)
+		sim_at(s, 2 * MS, on_regroup, ev->a, ev->b, NULL);
+	else
+		group_join(s, n->idx);
+}
+
+/*
+ * A daemon and its corosync lose each other, and it is back soon after, as the same incarnation and
+ * in the same ring: nothing that takes a token time-out lies between what the others see, and it.
+ */
+static void on_group_lost(struct sim *s, struct hev *ev)
+{
+	uint64_t r = mix64(s->seed ^ s->now ^ 0x6c6f7374);
+	struct simnode *n = &s->node[r % s->o.nodes];
+	struct event lost = {.type = EV_QUORUM};
+
+	if (s->planner.healing)
+		return;
+	if (!n->proc || n->frozen || n->stopped || n->removing || n->stopped_itself ||
+	    !operational(s, n->idx) || !s->group.joined[n->idx] || stalled(s, ring_of(s, n->idx)) ||
+	    s->group.quorum_us[n->idx] >= s->now || (r / 8 % 4 && !dev_writes_at(s, n))) {
+		sim_at(s, 1 * MS + r / 32 % (5 * MS), on_group_lost, ev->a, 0, NULL);
+		return;
+	}
+	stats_look(s);
+	stats_fault(s, F_GROUP_LOST);
+	trace(s, "f  n%u loses the group", n->id);
+	if (s->o.nodes > 2)
+		givesup_third_lags(s, n, 80 * MS);
+	group_leave(s, n->idx);
+	node_post(s, n, 0, &lost);
+	sim_at(s, 50 * MS + r / 32 % (r / 256 % 4 ? 5 * MS : 300 * MS), on_regroup, n->idx, n->gen,
+	       NULL);
+	stats_look_end(s);
+	if (ev->a)
+		sim_at(s, 10 * MS + r / 512 % (900 * MS), on_group_lost, ev->a - 1, 0, NULL);
+}
+
+/* Of its own randomness. */
+void group_loss_init(struct sim *s)
+{
+	uint64_t r = mix64(s->seed ^ 0x67726f75706c6f73ull);
+
+	if (s->o.faultless || (s->cli && s->cli->only) || r % 100 >= 30)
+		return;
+	sim_at(s, (200 + r / 100 % 3000) * MS, on_group_lost, r / 1000000 % 3, 0, NULL);
 }
 
 /* A new ring of exactly these nodes. */

@@ -172,9 +172,10 @@ static uint64_t sector_count(const struct wop *w)
 	return (uint64_t)w->blocks * BLOCK_SECTORS;
 }
 
-/* R5: the writer was out of a quorate view that w's node had seen before w was issued, or had given
- * up, and said so before its consumers were told. So w was not to start before that one's fence; if
- * w is through, nothing that was under way then comes after it. */
+/* R5: the writer was out of a quorate view that w's node had seen before w was issued, or its
+ * consumers had been told that its incarnation is over: all others were to know by then. So w was
+ * not to start before that one's fence; if w is through, nothing that was under way then comes
+ * after it. */
 static bool gone_before(const struct sim *s, const struct wop *w, const struct val *v)
 {
 	const struct incn *in;
@@ -184,6 +185,32 @@ static bool gone_before(const struct sim *s, const struct wop *w, const struct v
 	in = &s->inc[s->oracle.wop[v->wid].ii];
 	return (in->left_at >> w->node & 1 && in->told_stamp[w->node] < w->issue) ||
 	       (in->told_all && in->told_all < w->issue);
+}
+
+/*
+ * What lands of an incarnation whose consumers have been told that it is over comes over nothing
+ * that another wrote since, and was answered. Most of it would be written over again before anybody
+ * reads it, so this is asked where it lands.
+ */
+void oracle_lands(struct sim *s, const struct req *r)
+{
+	const struct oracle *o = &s->oracle;
+	uint64_t told_all = s->inc[r->ii].told_all, stripe, last;
+
+	if (!told_all || r->kind != KIND_DATA || r->op == DEV_READ ||
+	    !checks_data_span(s, r->offset, r->bytes, &stripe, &last))
+		return;
+	for (uint32_t i = o->wops; i-- > 1 && o->wop[i].issue > told_all;) {
+		const struct wop *w = &o->wop[i];
+
+		if (w->ii == r->ii || w->ack == NEVER || w->block > last ||
+		    w->block + w->blocks <= stripe)
+			continue;
+		sim_fail(s, "C1",
+			 "a write of (%u, %lu) lands over write %u of node %u, which was "
+			 "acknowledged, and began after the former's consumers had been told",
+			 s->node[r->node].id, s->inc[r->ii].inc, i, s->node[w->node].id);
+	}
 }
 
 /* Another node's open write, or a dead one's, on the same block: the consumers' race. */

@@ -85,6 +85,8 @@ const char *const fault_name[F_COUNT] = {
     [F_FENCES_OTHERWISE] = "fences-otherwise",
     [F_LEADER_BETWEEN] = "leader-dies-between-members",
     [F_GIVES_UP] = "gives-up",
+    [F_GROUP_LOST] = "group-lost",
+    [F_THIRD_LAGS] = "third-node-lags",
 };
 
 static bool allowed(const struct sim *s, enum fault f)
@@ -160,6 +162,7 @@ void plan_init(struct sim *s)
 	breaks_init(s);
 	storage_init(s);
 	givesup_init(s);
+	group_loss_init(s);
 	differs_init(s);
 	between_init(s);
 	if (s->o.faultless)

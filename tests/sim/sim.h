@@ -205,7 +205,7 @@ struct req {
 	const struct iovec *iov;
 	uint32_t iov_count;
 	uint8_t *buf;
-	uint64_t issued_us, wseq[2];
+	uint64_t issued_us, lingers_until_us, wseq[2];
 	int err;
 };
 struct devslot { /* the runtime's number for a device, on one node */
@@ -226,6 +226,7 @@ void dev_try_disk(struct sim *s, uint32_t disk);
 void dev_orphan_all(struct sim *s, struct simnode *n);
 void dev_unsent(struct sim *s, struct simnode *n); /* what has not arrived never will */
 uint32_t dev_writes_at(const struct sim *s, const struct simnode *n); /* not on the medium yet */
+void dev_linger(struct sim *s, const struct simnode *n, uint64_t us); /* what it writes now */
 bool dev_under_way(const struct sim *s, const struct simnode *n);     /* EV_DEV_DONE is owed */
 void dev_finish_inc(struct sim *s, uint32_t ii); /* the fence: nothing of it is left */
 /* `trusted`: of all members at once, with all nodes: what is left counts as true. */
@@ -268,7 +269,7 @@ struct incn {
 	uint64_t gen;             /* its daemon's life */
 	uint32_t fences;
 	uint64_t gave_up_us; /* by itself; 0: it did not */
-	uint64_t told_all;   /* stamp: since then all have heard that it gave up; 0: not known */
+	uint64_t told_all;   /* stamp: since then all know that it is over; 0: not known */
 };
 uint32_t inc_new(struct sim *s, uint32_t node);
 uint32_t inc_find(const struct sim *s, uint64_t inc);
@@ -287,6 +288,7 @@ struct gitem {
 	uint32_t from_ii;
 	uint32_t mask; /* view: nodes whose daemon is a member */
 	uint32_t in_ii[SIM_MAX_NODES];
+	uint32_t evicts;                 /* message: a node, or 0 */
 	uint32_t left_ii[SIM_MAX_NODES]; /* view: incarnations that are not in it any more */
 	uint32_t left_count;
 	uint64_t sent_us;
@@ -433,6 +435,7 @@ void content_fill(uint8_t *data, uint32_t wid, uint64_t sector, uint32_t sectors
 struct content content_of(const uint8_t *data, uint64_t sector);
 uint32_t oracle_write(struct sim *s, struct simnode *n, uint64_t offset, uint32_t bytes,
 		      bool zeroes);
+void oracle_lands(struct sim *s, const struct req *r); /* on a member */
 void oracle_acked(struct sim *s, uint32_t wid, bool fua);
 void oracle_cut(struct sim *s, uint32_t wid);  /* EIO, or its daemon is gone */
 void oracle_ended(struct sim *s, uint32_t ii); /* nothing of this incarnation lands any more */
@@ -531,6 +534,7 @@ struct simnode {
 	uint64_t gen;
 	uint64_t clock_us; /* offset of its clock */
 	struct record record;
+	bool lags; /* stopped, for a moment */
 	struct nev *bl_head, *bl_tail;
 	uint64_t tick_at;
 	uint64_t own_msg_sent_us; /* R7: when the newest own message that came back was sent */
@@ -645,6 +649,8 @@ enum fault {
 	F_FENCES_OTHERWISE,
 	F_LEADER_BETWEEN,
 	F_GIVES_UP,
+	F_GROUP_LOST,
+	F_THIRD_LAGS,
 	F_COUNT
 };
 struct planner {
@@ -676,6 +682,7 @@ void spot_init(struct sim *s);
 void faults_init(struct sim *s);
 void oldcopy_init(struct sim *s);
 void votes_init(struct sim *s);
+void group_loss_init(struct sim *s);
 void spot_heal(struct sim *s);
 void spot_written(struct disk *d, uint64_t offset, uint64_t bytes);
 void spot_check(struct sim *s, const struct simnode *n);
@@ -695,6 +702,7 @@ void storage_init(struct sim *s);
 void givesup_init(struct sim *s);
 void givesup_removed(struct sim *s, uint32_t ii); /* OUT_REMOVED */
 void givesup_cut(struct sim *s, uint32_t wid);
+void givesup_third_lags(struct sim *s, const struct simnode *n, uint64_t least_us);
 void between_init(struct sim *s);
 void between_landed(struct sim *s, const struct req *r);
 uint64_t between_late_us(struct sim *s, const struct req *r); /* so much later it arrives */
@@ -713,6 +721,7 @@ bool operator_kick(struct sim *s, enum admin_cmd cmd);
 
 void trace_event(struct sim *s, const struct simnode *n, const struct nev *nev);
 bool trace_is_commit(const uint8_t *data, size_t bytes);
+uint32_t trace_evicts(const uint8_t *data, size_t bytes);
 void trace_out(struct sim *s, const struct simnode *n, const struct out *o);
 __attribute__((format(printf, 2, 3))) void trace(struct sim *s, const char *fmt, ...);
 void trace_tail(struct sim *s);

@@ -191,6 +191,19 @@ bool trace_is_commit(const uint8_t *data, size_t bytes)
 	return is;
 }
 
+/* Whom it evicts, or 0. */
+uint32_t trace_evicts(const uint8_t *data, size_t bytes)
+{
+	Ddraid__NodeMsg *m = ddraid__node_msg__unpack(NULL, bytes, data);
+	uint32_t node = 0;
+
+	if (m && m->body_case == DDRAID__NODE_MSG__BODY_EVICT && m->evict->who)
+		node = m->evict->who->node;
+	if (m)
+		ddraid__node_msg__free_unpacked(m, NULL);
+	return node;
+}
+
 void trace_event(struct sim *s, const struct simnode *n, const struct nev *nev)
 {
 	char text[200];

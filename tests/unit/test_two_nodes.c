@@ -106,6 +106,51 @@ static void new_ring(void)
 		view(1, i, NODES);
 }
 
+/* Node 2's daemon and its corosync lose each other; node 1 sees it leave, and come back. */
+static void loses_the_group(void)
+{
+	struct event lost = {.type = EV_QUORUM};
+
+	push(2, lost);
+	w.away = 2;
+	view(1, 1, 1);
+	run_ms(20);
+	w.away = 0;
+	quorum_of(2);
+	view(1, 1, 2);
+	view(1, 2, 2);
+}
+
+/* R9: node 1 says that it was away, and knows. A third node may hear of that a moment later. */
+TEST(who_learns_that_it_was_put_out_tells_when_all_know)
+{
+	struct event fenced = {.type = EV_FENCE_DONE};
+
+	start_both();
+	w.restarts = w.fence_hangs = true;
+	loses_the_group();
+	run_ms(200);
+	CHECK(status(2).waits && !status(2).io_allowed);
+	CHECK_EQ_STR(status(2).waits, "the other nodes to know that this incarnation ends");
+	CHECK_EQ_STR(status(1).waits, "the fence of a departed node");
+	fenced.fence.node = 2;
+	fenced.fence.inc = 102;
+	push(1, fenced);
+	run_ms(200);
+	CHECK(status(1).io_allowed); /* it need not wait for that */
+	run_ms(800);
+	CHECK_EQ_U64(w.node[2].lives, 0);
+	new_ring();
+	run_ms(200);
+	CHECK(status(1).io_allowed);
+	CHECK_EQ_U64(w.node[2].lives, 0);
+	run_ms(1000);
+	CHECK_EQ_U64(w.node[2].lives, 1);
+	run_ms(3000);
+	CHECK(status(1).io_allowed && status(2).io_allowed);
+	finish();
+}
+
 /* R6, R7: whom it should ask whether the array is still its own, it can't; another could go on. It
  * has longer for that than a round may take. */
 TEST(a_leader_that_no_member_answers_makes_way)

@@ -60,6 +60,7 @@ static struct {
 	bool fence_waits;
 	bool split; /* each is alone with itself, in a ring of its own */
 	uint64_t ring;
+	uint32_t away; /* a node that is out of the group: it hears nobody, and nobody hears it */
 	uint32_t reach_ms;
 	uint64_t fenced_inc; /* who starts has fenced its own life up to here */
 } w;
@@ -157,7 +158,7 @@ static inline void do_out(uint32_t node, const struct out *o)
 		ev.msg.data = w.msg[w.msg_next++ % MSGS];
 		ev.msg.bytes = o->send.bytes;
 		for (uint32_t i = 1; i <= NODES; i++)
-			if (!w.split || i == node)
+			if ((!w.split || i == node) && w.away != i && w.away != node)
 				push(i, ev);
 		break;
 	case OUT_FENCE:
