@@ -411,13 +411,15 @@ const char *leader_differs(const struct engine *e)
 
 static void status_waits(const struct engine *e, struct engine_status *st)
 {
+	bool gives_up = e->give_up_us && e->state != ENGINE_REMOVED;
+
 	if (e->phase == PH_HELLO && e->leader == e->cfg.node && !e->ld.begun && quorum_gate(e) &&
 	    e->ld.why) {
 		st->waits = e->ld.why;
 		st->waits_since_us = e->round_us;
 		return;
 	}
-	for (uint32_t i = 0; i < e->gone_count && !e->give_up_us; i++) {
+	for (uint32_t i = 0; i < e->gone_count && !gives_up; i++) {
 		if (e->gone[i].fenced)
 			continue;
 		st->waits = "the fence of a departed node";
@@ -428,7 +430,7 @@ static void status_waits(const struct engine *e, struct engine_status *st)
 	st->waits_since_us = e->round_us ? e->round_us : e->now;
 	if (e->ld.refused)
 		st->waits = e->ld.why;
-	else if (e->give_up_us)
+	else if (gives_up)
 		st->waits = "the other nodes to know that this incarnation ends";
 	else if (!e->view_known || !e->quorate)
 		st->waits = "quorum";

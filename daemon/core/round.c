@@ -19,7 +19,7 @@
  * but what its receiver brings along in Hello and Claim.
  *
  * A node learns of its own removal by Evict, by another's Hello (departed), or by State. One that
- * gives up sends the Evict itself.
+ * gives up, or was put out by the others, sends the Evict itself.
  */
 #include <assert.h>
 #include <errno.h>
@@ -135,10 +135,11 @@ static void round_end(struct engine *e)
 	leader_reset(e);
 }
 
-/* Its own Evict came, or another's. */
+/* Its own Evict came, or another's. Also in a view of one: who was dropped from it by its corosync
+ * may not know yet. */
 static void evict_heard(struct engine *e)
 {
-	if (e->view_count < 2 || e->state != ENGINE_ACTIVE) {
+	if (e->state != ENGINE_ACTIVE || !e->met) {
 		round_removed(e);
 		return;
 	}

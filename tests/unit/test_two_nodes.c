@@ -140,7 +140,7 @@ TEST(who_learns_that_it_was_put_out_tells_when_all_know)
 	CHECK(status(1).io_allowed); /* it need not wait for that */
 	run_ms(800);
 	CHECK_EQ_U64(w.node[2].lives, 0);
-	new_ring();
+	loses_the_group(); /* nor in a new view for its Hello */
 	run_ms(200);
 	CHECK(status(1).io_allowed);
 	CHECK_EQ_U64(w.node[2].lives, 0);
@@ -149,6 +149,34 @@ TEST(who_learns_that_it_was_put_out_tells_when_all_know)
 	run_ms(3000);
 	CHECK(status(1).io_allowed && status(2).io_allowed);
 	finish();
+}
+
+static void gives_up_alone(bool heard)
+{
+	struct event ev = {.type = EV_GIVE_UP};
+
+	start_both();
+	w.restarts = true;
+	if (heard) {
+		push(2, ev);
+		run_ms(200);
+	}
+	view(2, 2, 2);
+	if (!heard)
+		push(2, ev);
+	run_ms(1000);
+	CHECK_EQ_U64(w.node[2].lives, 0);
+	run_ms(700);
+	CHECK_EQ_U64(w.node[2].lives, 1);
+	finish();
+}
+
+/* R9. Whom its corosync has dropped from the group is gone from the view at once, and may not have
+ * read that yet. */
+TEST(who_gives_up_waits_in_a_view_of_one_too)
+{
+	gives_up_alone(true);
+	gives_up_alone(false);
 }
 
 /* R6, R7: whom it should ask whether the array is still its own, it can't; another could go on. It
