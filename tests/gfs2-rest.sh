@@ -56,6 +56,14 @@ sizeless="Found unlinked inode at 7180 (0x1c0c)
 Unlinked inode has zero size
 Block 7180 (0x1c0c) was 'inode', should be free.
 The bitmap was fixed."
+# A directory to be, as pass3 finds it, and pass4 its parent's links and lost+found's.
+homeless='Found unlinked directory at block 6997 (0x1b55)
+Added inode #6997 (0x1b55) to lost+found
+Directory relinked to lost+found'
+parent='Link count inconsistent for inode 6994 (0x1b52) has 1 but fsck found 2.
+Link count updated to 2 for inode 6994 (0x1b52)'
+lost_found='Link count inconsistent for inode 7027 (0x1b73) has 0 but fsck found 3.
+Link count updated to 3 for inode 7027 (0x1b73)'
 end='check_statfs completed in 0.002s
 Writing changes to disk
 fsck.gfs2 complete'
@@ -84,6 +92,11 @@ says '0 2 0' '' "$cleaned" "$pass1" "${inodes/215/214}" "$updated" "$passes"
 # In two groups, with blocks in one.
 says '0 2 0' '' "${cleaned/Cleaned: 1/Cleaned: 2}" "$owed" "$pass1" "$freed" "$free" "$inodes" "$updated" "${inodes//6188/18}" "$updated" "$passes"
 
+says '1 0 1' '' "$pass1" "$homeless" "$parent" "$lost_found" "$passes" "$statfs"
+# Two: in one directory, in two.
+says '2 0 0' '' "$pass1" "$homeless" "${homeless//6997/17}" "${parent//2/3}" "${lost_found//3/4}" "$passes"
+says '2 0 0' '' "$pass1" "$homeless" "${homeless//6997/17}" "$parent" "${parent//6994/14}" "${lost_found//3/4}" "$passes"
+
 says '0 0 0' 'Entry at block 1 is bad' "$pass1" 'Entry at block 1 is bad' "$passes"
 says '1 0 0' 'it ended in the middle of lines that belong together' "$pass1" "${invalid%$'\n'*}" "$passes"
 says '1 0 0' '*' "$pass1" "${invalid/Block 7180/Block 7181}" "$passes"
@@ -102,4 +115,12 @@ says '0 1 0' '*' "$cleaned" "$owed" "$pass1" "${freed/1 (data)/3 (inode)}" "$fre
 says '0 1 0' '*' "$cleaned" "$owed" "$pass1" "${freed/0 (free)/1 (data)}" "$free" "$inodes" "$updated" "$passes"
 says '0 0 0' '*' "${cleaned/Inconsistent: 0/Inconsistent: 1}" "$pass1" "$inodes" "$updated" "$passes"
 says '0 1 0' '*' "$cleaned" "$owed" "$pass1" "$freed" "$free" "$inodes" "$passes"
+# A directory whose entry was lost: its parent had counted it. Links that are missing, or too many, elsewhere; without one at all.
+says '1 0 0' '*' "$pass1" "$homeless" "$lost_found" "$passes"
+says '1 0 0' '*' "$pass1" "$homeless" "$parent" "${parent//6994/14}" "$lost_found" "$passes"
+says '1 0 0' '*' "$pass1" "$homeless" "$parent" "${lost_found//3/4}" "$passes"
+says '1 0 0' '*' "$pass1" "$homeless" "$parent" "$passes"
+says '0 0 0' '*' "$pass1" "$parent" "$lost_found" "$passes"
+says '0 0 0' '*' "$pass1" "${homeless%$'\n'*}" "$parent" "$lost_found" "$passes"
+says '1 0 0' '*' "$pass1" "$homeless" "${parent%$'\n'*}" "$lost_found" "$passes"
 [ $failed = 0 ]
