@@ -19,8 +19,7 @@
 #include "daemon/array_int.h"
 #include "daemon/units.h"
 
-/* How long the end waits for the group; which says after 5 s that it is lost, if it can't be left.
- */
+/* How long the end waits for the group. One that can't be left says after 5 s that it is lost. */
 #define LEAVE_MS 5500u
 
 void array_say(const struct array *a, int priority, const char *format, ...)

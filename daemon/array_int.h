@@ -19,8 +19,8 @@
  * Phases: GROUP -(up)-> RECORD -(loaded)-> FENCE, if the last life did not end cleanly -> RECORD
  * (a new incarnation is made durable) -> RUN -(array_stop)-> STOP -(OUT_STOPPED or out of time)->
  * CLOSE -(group left, consumers told, members closed)-> the thread ends. Stop and errors lead from
- *everywhere to CLOSE. The members are opened in RUN, not before: then nothing of the last life can
- *land any more, and the fence command may end all of this node's connections.
+ * everywhere to CLOSE. The members are opened in RUN, not before: then nothing of the last life can
+ * land any more, and the fence command may end all of this node's connections.
  */
 #ifndef DDRAID_ARRAY_INT_H
 #define DDRAID_ARRAY_INT_H

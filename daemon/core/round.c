@@ -135,8 +135,11 @@ static void round_end(struct engine *e)
 	leader_reset(e);
 }
 
-/* Its own Evict came, or another's. Also in a view of one: who was dropped from it by its corosync
- * may not know yet. */
+/*
+ * Its own Evict came, or another's. In a view of one the others are waited for as well: whom its
+ * corosync has dropped from the group is gone from the view, and may not have read that yet. Who
+ * has met no other in this life has nobody to wait for.
+ */
 static void evict_heard(struct engine *e)
 {
 	if (e->state != ENGINE_ACTIVE || !e->met) {
