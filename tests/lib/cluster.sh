@@ -74,10 +74,11 @@ patience() {
 }
 
 # wait_until SECONDS WHAT COMMAND...: 0 as soon as COMMAND is, 1 and a sentence after SECONDS (patience), and as many
-# again: hosts have slow hours, and what hangs still hangs then. It rests at least as long as COMMAND took, and after two seconds
-# three times as long, so that a slow host has time for what is waited for.
+# again: hosts have slow hours, and what hangs still hangs then. It rests CLUSTER_POLL_TIMES (1) as long as COMMAND took, and after
+# two seconds three times as long, so that a slow host has time for what is waited for; CLUSTER_POLL_MS (50) at least, or
+# three times that.
 wait_until() {
-	local limit what=$2 start=${EPOCHREALTIME/[.,]/} asked rest now
+	local limit what=$2 start=${EPOCHREALTIME/[.,]/} asked rest least now
 	limit=$((2 * $(patience "$1")))
 	shift 2
 	while asked=${EPOCHREALTIME/[.,]/}; ! "$@"; do
@@ -86,9 +87,13 @@ wait_until() {
 			cluster_say "not within $limit s: $what"
 			return 1
 		fi
-		rest=$(((now - asked) / 1000))
-		((rest > ${CLUSTER_POLL_MS:-50})) || rest=${CLUSTER_POLL_MS:-50}
-		((now - start < 2000000)) || rest=$((3 * rest))
+		rest=$(((now - asked) / 1000)) least=${CLUSTER_POLL_MS:-50}
+		if ((now - start < 2000000)); then
+			rest=$((rest * ${CLUSTER_POLL_TIMES:-1}))
+		else
+			rest=$((3 * rest)) least=$((3 * least))
+		fi
+		((rest > least)) || rest=$least
 		printf -v rest '%d.%03d' $((rest / 1000)) $((rest % 1000))
 		cluster_rest "$rest"
 	done

@@ -76,7 +76,7 @@ fence_break
 ! rebuilds || fail "the requests of a rebuild are not what is looked for"
 ctl 1 add vol0 2 "$(exporter_uri 3)" --force >"$CLUSTER_DIR/add" 2>&1 &
 add=$!
-CLUSTER_POLL_MS=50 within 20 "the rebuild" rebuilds
+CLUSTER_POLL_TIMES=1 CLUSTER_POLL_MS=50 within 20 "the rebuild" rebuilds
 exporter_stall $SLOW 3 || fail "stall"
 wait $add || fail "add: $(cat "$CLUSTER_DIR/add")"
 within 3 "the rebuild waits for a region of node 3" one_waits
