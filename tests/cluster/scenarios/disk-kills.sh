@@ -38,7 +38,7 @@ fi
 [ "$via" != shim ] || [ "$(node_exec 1 ls "/sys/block/$(disk_of 1)/mq" | wc -l)" = 2 ] || fail "not a queue for each"
 
 step "fio, and ddraidd is killed 20 times"
-FIO_SIZE=4m FIO_RATE=--rate=256k,256k disk_fio 1 # its last round is waited for
+FIO_RATE=--rate=256k,256k disk_fio 1
 node_exec 1 sh -c 'while [ ! -e /run/fio-end ]; do "$@" || exit; done' sh \
 	nice -n 10 fio --name=v --filename=/dev/ddraid/vol1 --direct=1 --ioengine=libaio --iodepth=4 --rw=randrw --bsrange=4k-64k --blockalign=4k \
 	--size=4m --io_size=3m --rate=128k,128k --verify=crc32c --verify_fatal=1 --fsync=16 --randrepeat=0 >"$CLUSTER_DIR/fio.vol1" 2>&1 &

@@ -6,7 +6,7 @@
 # one is switched off in the usual way, and the array is stopped.
 #
 # Not as there: packages come from this machine; ddraid and, by DKMS, the driver are built on this machine, by the guide's commands,
-# and installed in each; one machine more offers all three disks, at three addresses.
+# and installed in each; one machine more offers all three disks, at three addresses; and heartbeats are fewer.
 set -u
 export LAB_BARE=yes LAB_INIT=systemd
 # shellcheck source=tests/cluster/lib.sh
