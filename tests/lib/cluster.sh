@@ -268,8 +268,12 @@ cluster_attach() {
 	CLUSTER_DIR=$(cd "$1" && pwd) && read -r CLUSTER_NAME <"$CLUSTER_DIR/name"
 }
 
+# The exporters' programs, once for a cluster: its exporters may be started at the same time.
 cluster_exporter_program() {
 	local built=${DDRAID_EXPORTER:-${top_builddir:-$CLUSTER_SRC}/tests/lib/exporter}
+	if cluster_volatile; then
+		cp "${top_builddir:-$CLUSTER_SRC}/tests/lib/volatile.so" "$CLUSTER_DIR/" || return 1
+	fi
 	if [ -x "$built" ]; then
 		cp "$built" "$CLUSTER_DIR/exporter"
 	else
@@ -523,8 +527,7 @@ exporter_up() {
 	: >"$dir/args"
 	[ $# = 0 ] || printf '%s\0' "$@" >"$dir/args"
 	if [ "${EXPORTER_VOLATILE:-}" = yes ]; then
-		cp "${top_builddir:-$CLUSTER_SRC}/tests/lib/volatile.so" "$CLUSTER_DIR/" && : >"$dir/unflushed" &&
-			exporter_lose_cache "$i" >/dev/null || return 1
+		: >"$dir/unflushed" && exporter_lose_cache "$i" >/dev/null || return 1
 	fi
 	if [ ! -e "/run/netns/$ns" ]; then
 		ip netns add "$ns" && cluster_port "$ns" "x$i" "10.77.1.$i" || return 1
