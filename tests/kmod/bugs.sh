@@ -68,10 +68,20 @@ top_builddir=$(cd "$top_builddir" && pwd)
 cluster_trap
 cluster_up 1 || { cluster_say "FAILED: the machine did not come up"; exit 1; }
 cp "$top_srcdir/tests/kmod/inside.sh" "$CLUSTER_DIR/inside.sh" || exit 1
+console=$CLUSTER_DIR/node1/log/console.log console_from=0
+
+# panicked: the kernel has died since the test began, with the driver in it. Prints of what.
+panicked() {
+	local said
+	said=$(tail -c "+$((console_from + 1))" "$console" | tr -d '\r')
+	grep -q "Kernel panic" <<<"$said" && grep -q "Modules linked in:.* ddraid" <<<"$said" &&
+		grep -E "Kernel panic" <<<"$said" | tail -n 1
+}
 
 # test_run MODULE TEST OUT: what inside.sh says is in OUT. A machine that has died says nothing more.
 test_run() {
 	local limit=40 end pid
+	console_from=$(wc -c <"$console")
 	case $2 in
 	away) limit=90 ;;
 	races | filesystems) limit=120 ;;
@@ -80,7 +90,7 @@ test_run() {
 	node_exec 1 env "top_srcdir=$top_srcdir" "top_builddir=$top_builddir" KMOD_LIMIT=$limit \
 		bash "$CLUSTER_DIR/inside.sh" "$1" "$2" >"$3" 2>&1 &
 	pid=$!
-	while kill -0 $pid 2>/dev/null && ((SECONDS < end)); do
+	while kill -0 $pid 2>/dev/null && ((SECONDS < end)) && ! panicked >/dev/null; do
 		sleep 0.2
 	done
 	! kill -0 $pid 2>/dev/null || kill_all $pid
@@ -130,9 +140,12 @@ while read -r name test change <&3; do
 		continue
 	fi
 	test_run "$dir/ddraid.ko" "$test" "$dir/out"
-	# Its own verdict: a machine that is dead, or never took the module, has not caught anything.
+	# Its own verdict, or the kernel's: a machine that never took the module has not caught anything.
 	if grep -qE "^(FAILED|HUNG) *$test\b" "$dir/out" && ! grep -q "can't be loaded anew" "$dir/out"; then
 		echo "caught $name by $test: $(grep -E "^HUNG|^    \|" "$dir/out" | tail -n 1)"
+		good=$((good + 1))
+	elif died=$(panicked); then
+		echo "caught $name by $test: $died"
 		good=$((good + 1))
 	elif grep -qE "^ok *$test\b" "$dir/out"; then
 		echo "MISSED $name by $test"
