@@ -253,6 +253,8 @@ void disk_status(const struct array *a, struct array_status *st);
 
 /* array_locks.c */
 bool locks_external(const struct array *a);
+/* False: this incarnation has lost what it holds, and is to give up before it hears a message. */
+bool locks_kept(const struct array *a);
 /* For a new incarnation; life_ready when it is there. */
 void locks_open(struct array *a);
 void locks_close(struct array *a, bool ended);

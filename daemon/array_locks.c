@@ -6,7 +6,8 @@
  *	none -(locks_open)-> joining -(up: life_ready)-> up -(OUT_REMOVED, the end)-> none
  *	  ^			|			 |
  *	  |			+-- lost: again soon	 +-- lost: EV_GIVE_UP, so that the
- *	  +---- what it needs is missing: again soon	     incarnation ends: OUT_REMOVED
+ *	  +---- what it needs is missing: again soon	     incarnation ends: OUT_REMOVED;
+ *							     so before a message, if not kept
  */
 #include <errno.h>
 #include <stdio.h>
@@ -87,6 +88,12 @@ static const struct lock_cb locks_cb = {
     .callback = locks_callback,
     .lost = locks_lost,
 };
+
+/* Else others may be granted what this node holds, and ask about it. */
+bool locks_kept(const struct array *a)
+{
+	return !a->locks_up || lock_kept(a->locks);
+}
 
 /* Of the array's UUID: a node that was away may still know another array by its name. */
 void locks_open(struct array *a)

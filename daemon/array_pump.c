@@ -206,6 +206,10 @@ static void do_out(struct array *a, const struct out *o)
 
 static void step(struct array *a, struct event *ev)
 {
+	if (!a->e || a->phase == ARRAY_PHASE_CLOSE) {
+		event_release(ev);
+		return;
+	}
 	failpoint_event(ev);
 	ev->now_us = loop_clock_us(a->loop);
 	a->q.count = 0;
@@ -287,10 +291,9 @@ bool pump_turn(void *arg)
 
 		a->q_first = (a->q_first + 1) & (a->q_cap - 1);
 		a->q_count--;
-		if (a->e && a->phase != ARRAY_PHASE_CLOSE)
-			step(a, &ev);
-		else
-			event_release(&ev);
+		if (ev.type == EV_MSG && !locks_kept(a))
+			step(a, &(struct event){.type = EV_GIVE_UP});
+		step(a, &ev);
 	}
 	if (a->e && a->phase != ARRAY_PHASE_CLOSE)
 		pump_end(a);

@@ -32,6 +32,8 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -55,6 +57,7 @@
 #define STACK_BYTES (256u << 10)
 #define WATCH_MOST 64u /* lock spaces that are asked about at a time */
 #define NAME_BYTES 17  /* of a lock, with its NUL */
+#define KEPT_MS 1000   /* so often a thread looks whether its lock space was left */
 #define LEAVE_NAME "leave"
 #define LEAVE_TURN_S 8 /* a node waits for its turn to leave, at most */
 #define LEAVE_PAUSE_MS                                                                             \
@@ -113,7 +116,8 @@ struct handle {
 	time_t answered;               /* when `waiting` last became 0, or an answer came */
 	char reason[LOCK_WAITS_BYTES]; /* what dlm_controld says, "" = nothing */
 
-	int kick; /* eventfd: there are asks, or it is closed */
+	int kick;   /* eventfd: there are asks, it is closed, or the lock space was left */
+	int device; /* of the lock space: its attribute in sysfs, from before up() to the end; -1 */
 
 	/* the handle's thread */
 	dlm_lshandle_t space;
@@ -362,28 +366,31 @@ static bool fencing_is_off(void)
 	return off;
 }
 
-/* It may be there: a daemon that was killed did not leave it. */
-static bool space_open(struct handle *h)
+/*
+ * Anybody may make this node leave, as by `dlm_tool leave`: our descriptor stays open then, and
+ * nothing wakes who polls it. But the device of the lock space is gone before dlm_controld hears of
+ * the leave, and so before any other node frees our locks (fs/dlm/lockspace.c, release_lockspace).
+ */
+static bool space_kept(const struct handle *h)
 {
-	begin(h, "dlm_controld to tell its configuration");
-	if (fencing_is_off()) {
-		begin(h, NULL);
-		tell_lost(h, ENOLCK,
-			  "dlm_controld fences nobody here (enable_fencing=0), and gives a node's "
-			  "locks away while that still writes; set enable_fencing=1 and a fence "
-			  "agent in dlm.conf and restart it, or set locks=cpg for the array");
-		return false;
-	}
-	begin(h, "the nodes of the lock space to let this one in");
-	h->space = dlm_open_lockspace(h->name);
-	if (!h->space)
-		h->space = dlm_create_lockspace(h->name, 0600);
-	begin(h, NULL);
-	if (!h->space)
-		space_refused(h, errno);
-	else
-		tell(h, TELL_UP, 0, LOCK_MODE_NONE);
-	return h->space;
+	char c;
+
+	return pread(h->device, &c, 1, 0) >= 0 || errno != ENODEV;
+}
+
+static bool device_path(const struct handle *h, const char *format, char path[PATH_MAX])
+{
+	snprintf(path, PATH_MAX, format, h->name);
+	return !access(path, F_OK);
+}
+
+/* The lock space without its device: it is being left, or joined. */
+static bool half_there(const struct handle *h)
+{
+	char path[PATH_MAX];
+
+	return device_path(h, "/sys/kernel/dlm/%s", path) &&
+	       !device_path(h, "/sys/class/misc/dlm_%s", path);
 }
 
 static bool closed(struct handle *h)
@@ -394,6 +401,52 @@ static bool closed(struct handle *h)
 	yes = h->closed;
 	pthread_mutex_unlock(&h->mutex);
 	return yes;
+}
+
+/* Until the kernel is through, a call that joins blocks, and nothing could end it. */
+static void wait_for_left(struct handle *h)
+{
+	begin(h, "this node's earlier part in the lock space to end");
+	while (half_there(h) && !closed(h))
+		poll(NULL, 0, 100);
+	begin(h, NULL);
+}
+
+/* It may be there: a daemon that was killed did not leave it. */
+static bool space_open(struct handle *h)
+{
+	char path[PATH_MAX], c;
+
+	begin(h, "dlm_controld to tell its configuration");
+	if (fencing_is_off()) {
+		begin(h, NULL);
+		tell_lost(h, ENOLCK,
+			  "dlm_controld fences nobody here (enable_fencing=0), and gives a node's "
+			  "locks away while that still writes; set enable_fencing=1 and a fence "
+			  "agent in dlm.conf and restart it, or set locks=cpg for the array");
+		return false;
+	}
+	wait_for_left(h);
+	if (closed(h))
+		return false;
+	begin(h, "the nodes of the lock space to let this one in");
+	h->space = dlm_open_lockspace(h->name);
+	if (!h->space)
+		h->space = dlm_create_lockspace(h->name, 0600);
+	begin(h, NULL);
+	if (!h->space) {
+		space_refused(h, errno);
+		return false;
+	}
+	device_path(h, "/sys/class/misc/dlm_%s/dev", path);
+	h->device = open(path, O_RDONLY | O_CLOEXEC);
+	/* The first read allocates. */
+	if (h->device < 0 || pread(h->device, &c, 1, 0) != 1)
+		tell_lost(h, errno, "the lock space %s was left as it was opened: %s: %s", h->name,
+			  path, strerror(errno));
+	else
+		tell(h, TELL_UP, 0, LOCK_MODE_NONE);
+	return true;
 }
 
 static struct ask *asks_take(struct handle *h)
@@ -431,7 +484,7 @@ static void serve(struct handle *h)
 	uint64_t kicks;
 
 	while (!closed(h)) {
-		if (poll(p, h->failed ? 1 : 2, -1) < 0 && errno != EINTR) {
+		if (poll(p, h->failed ? 1 : 2, h->failed ? -1 : KEPT_MS) < 0 && errno != EINTR) {
 			tell_lost(h, errno, "poll of the lock space %s: %s", h->name,
 				  strerror(errno));
 			continue;
@@ -440,6 +493,12 @@ static void serve(struct handle *h)
 			assert(errno == EAGAIN || errno == EINTR);
 		if (!h->failed && p[1].revents && dlm_dispatch(p[1].fd) < 0)
 			tell_lost(h, errno, "the lock space %s: %s", h->name, strerror(errno));
+		if (!h->failed && !space_kept(h))
+			tell_lost(h, ENOLCK,
+				  "somebody made this node leave the lock space %s while the array "
+				  "was served ('dlm_tool leave'?), and others got its locks; stop "
+				  "the array first",
+				  h->name);
 		asks_do(h);
 	}
 }
@@ -453,6 +512,8 @@ static void handle_free(struct handle *h)
 		free(a);
 	}
 	list_for_each(it, next, &h->klocks) free(list_entry(it, struct klock, entry));
+	if (h->device >= 0)
+		close(h->device);
 	close(h->kick);
 	pthread_mutex_destroy(&h->mutex);
 	free(h);
@@ -519,10 +580,12 @@ static void space_close(struct handle *h)
 	pthread_mutex_unlock(&all_mutex);
 	pthread_mutex_lock(&leaving); /* one space after the other as well */
 	h->space = dlm_open_lockspace(h->name);
-	if (h->space && !h->failed)
+	if (h->space && !h->failed && space_kept(h))
 		leave_turn(h);
-	if (h->space)
+	if (h->space && space_kept(h))
 		dlm_release_lockspace(h->name, h->space, 1);
+	else if (h->space) /* the kernel is about to free it, and must not be told to do so again */
+		dlm_close_lockspace(h->space);
 	pthread_mutex_unlock(&leaving);
 }
 
@@ -744,6 +807,19 @@ static void dlm_waits(struct lockspace *ls, char text[LOCK_WAITS_BYTES])
 	pthread_mutex_unlock(&h->mutex);
 }
 
+/* The thread is told, so that it says so. */
+static bool dlm_kept(struct lockspace *ls)
+{
+	static const uint64_t one = 1;
+	struct handle *h = handle_of(ls);
+
+	if (space_kept(h))
+		return true;
+	if (write(h->kick, &one, sizeof(one)) < 0)
+		assert(errno == EAGAIN);
+	return false;
+}
+
 static void dlm_close(struct lockspace *ls, bool ended)
 {
 	static const uint64_t one = 1;
@@ -848,6 +924,7 @@ static int dlm_open(const struct lock_cfg *cfg, struct lockspace **out)
 	pthread_mutex_init(&h->mutex, NULL);
 	h->wake.woken = woken;
 	h->wake.arg = h;
+	h->device = -1;
 	h->kick = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	err = h->kick < 0 ? -errno : loop_wake_add(h->loop, &h->wake);
 	if (!err) {
@@ -872,6 +949,7 @@ static struct lock_ops dlm_ops = {
     .request = dlm_request,
     .release = dlm_release,
     .close = dlm_close,
+    .kept = dlm_kept,
     .waits = dlm_waits,
     .missing = dlm_missing,
     .ending = dlm_ending,

@@ -76,6 +76,7 @@
  *	OUT_LOCK		lock_request		granted()	EV_LOCK_GRANTED
  *	OUT_UNLOCK		lock_release		refused()	EV_LOCK_REFUSED
  *	OUT_REMOVED, the end	lock_close		lost()		EV_GIVE_UP
+ *				lock_kept is false, before any EV_MSG	EV_GIVE_UP
  *
  * A new handle is opened, and is up(), before the first event and before EV_RESTART.
  *
@@ -142,6 +143,7 @@ struct lock_ops {
 	void (*release)(struct lockspace *ls, uint64_t id);
 	void (*close)(struct lockspace *ls, bool ended);
 	/* Optional. */
+	bool (*kept)(struct lockspace *ls);
 	void (*waits)(struct lockspace *ls, char text[LOCK_WAITS_BYTES]);
 	const char *(*missing)(void);
 	void (*ending)(void);
@@ -191,6 +193,17 @@ static inline void lock_request(struct lockspace *ls, uint64_t id, enum lock_mod
 static inline void lock_release(struct lockspace *ls, uint64_t id)
 {
 	ls->ops->release(ls, id);
+}
+
+/*
+ * False: this node was made to leave the lock space behind the handle's back, and others get what
+ * it holds. It is false before any of them is granted that, so who asks as a message comes, before
+ * he heeds it, does not answer a Settle of such a grant. lost() follows. Only after up(); never
+ * blocks.
+ */
+static inline bool lock_kept(struct lockspace *ls)
+{
+	return !ls->ops->kept || ls->ops->kept(ls);
 }
 
 /* What the manager itself waits for, as a part of a sentence; "" if for nothing. Never blocks. */

@@ -424,7 +424,8 @@ resynced() {
 # ---- the end ----
 
 # kernel_unknown: a kernel's log without the two warnings that Debian's DLM gives by itself: of a message that came within a
-# recovery, and when its own scan for unused resources would tell a node to which the connection is closed already.
+# recovery, and when its own scan for unused resources would tell a node to which the connection is closed already. So would
+# who frees the locks of a lock space that was left by hand, LEFT_BY_HAND: a thread's name.
 kernel_unknown() {
 	awk '
 		/WARNING: / { if (!inside) { block = ""; warnings = 0 } inside = 1; warnings++ }
@@ -433,7 +434,7 @@ kernel_unknown() {
 		inside && /end trace/ {
 			inside = 0
 			if (warnings > 1 || (block !~ /at fs\/dlm\/requestqueue\.c/ &&
-			    (block !~ /dlm_midcomms_get_mhandle/ || block !~ /Comm: dlm_scand /)))
+			    (block !~ /dlm_midcomms_get_mhandle/ || block !~ "Comm: (dlm_scand|'"${LEFT_BY_HAND:-dlm_scand}"') ")))
 				printf "%s", block
 		}
 		END { if (inside) printf "%s", block }'

@@ -86,6 +86,7 @@ dlm-freed		60	lab	tests/cluster/scenarios/dlm-freed.sh
 zombie-timeout		45	both	tests/cluster/scenarios/zombie-timeout.sh
 zombie-cut		45	both	tests/cluster/scenarios/zombie-cut.sh
 zombie-frozen		45	both	tests/cluster/scenarios/zombie-frozen.sh
+dlm-left		60	lab	tests/cluster/scenarios/dlm-left.sh
 lock-port-nodes		100	lab	tests/port/lock_dlm.sh nodes
 leader-join-1		45	turn	tests/cluster/scenarios/leader.sh join query query-sent hello-sent state state-sent
 leader-join-2		45	turn	tests/cluster/scenarios/leader.sh join claim-sent ready ready-sent assign assign-sent

@@ -7,9 +7,9 @@
  *
  * stdin, to the agent itself:		to its daemon, a child:
  *	start	a new daemon			open SPACE
- *	kill	SIGKILL to the daemon		request ID MODE 0|1, release ID, close 0|1
+ *	kill	SIGKILL to the daemon		request ID MODE 0|1, release ID, close 0|1, kept
  * stdout:	killed				up, granted ID MODE, refused ID MODE, callback ID
- *MODE, lost ERR WHY
+ *MODE, lost ERR WHY, kept 0|1
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -89,6 +89,8 @@ static void obey(const char *command)
 		lock_request(space, id, (enum lock_mode)mode, flag);
 	} else if (sscanf(command, "release %" SCNu64, &id) == 1) {
 		lock_release(space, id);
+	} else if (!strcmp(command, "kept")) {
+		SAY("kept %d\n", lock_kept(space));
 	} else if (sscanf(command, "close %d", &flag) == 1) {
 		lock_close(space, flag);
 		space = NULL;

@@ -30,6 +30,7 @@ enum {
 	LOCKS_CALL_ONCE = 32,     /* a callback stands for whoever waits next in the same mode */
 	LOCKS_GRANT_ALONE = 64,   /* to who is cut off, too, until its own group tells */
 	LOCKS_IN_REAL_TIME = 128, /* a machine may stand still for a while */
+	LOCKS_LEFT_BY_HAND = 256, /* leave() is there */
 };
 
 struct lock_subject {
@@ -53,6 +54,8 @@ struct lock_subject {
 	void (*crash)(uint32_t node);
 	/* No node hears it any more, nor does it hear them; it runs on, and so does its handle. */
 	void (*cut)(uint32_t node);
+	/* Somebody makes it leave the lock space, behind the back of its handle. */
+	void (*leave)(uint32_t node);
 	void (*restart)(uint32_t node); /* of a killed daemon */
 	/* Whether fences are answered. If not, they are when they may be again. */
 	void (*fences)(bool answered);

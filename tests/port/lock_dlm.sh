@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
 # The lock port's conformance suite on the kernel's DLM: three machines of the lab, a lock_agent on each, and the
-# suite (lock_conformance, subject `remote`) here. lock_dlm.sh nodes: with machines that lose their power, or the network.
+# suite (lock_conformance, subject `remote`) here. lock_dlm.sh nodes: with machines that lose their power, or the network, or that are
+# made to leave the lock space.
 set -u
 
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
@@ -20,7 +21,7 @@ fi
 (flock 8 && make -C "$top_builddir" -s tests/port/lock_agent tests/port/lock_conformance) 8>"$top_builddir/lock_port.lock" >/dev/null || exit 1
 
 subject=(remote)
-[ "${1:-}" != nodes ] || subject=(remote-nodes a_crashed_node cut_off_is_granted)
+[ "${1:-}" != nodes ] || subject=(remote-nodes a_crashed_node cut_off_is_granted made_to_leave)
 
 cluster_trap
 cluster_up 3 || exit 1
@@ -40,6 +41,7 @@ obey() { # WHAT N: what the suite asks for, of the lab
 	case $1 in
 	crash) node_kill "$2" ;;
 	cut) node_cut "$2" ;;
+	leave) node_exec "$2" dlm_tool leave conformance & ;; # through when the daemon has closed it
 	back)
 		node_kill "$2"
 		wait "${agents[$2]}"

@@ -4,7 +4,7 @@
  * real time. lock_dlm.sh makes the machines, and two named pipes for each of them in the folder
  * LOCK_AGENTS: in.N to the agent of node N, out.N from it. Subject `remote-nodes` loses machines,
  * too, which takes long: by two more pipes, host and answer, the script cuts their power or their
- * cable, and starts them again.
+ * cable, starts them again, and makes them leave the lock space.
  *
  * All worlds are in one lock space: a new one has new daemons, and what the last one's held is
  * free.
@@ -34,6 +34,7 @@ static struct agent {
 	char text[4096];
 	size_t bytes;
 	bool running, up, killed, passed, open;
+	bool said, kept;
 	bool cut; /* its machine, and so it ends when that is fenced */
 	const struct lock_cb *cb;
 	void *arg;
@@ -74,6 +75,11 @@ static void hear(struct agent *g, const char *line)
 	} else if (sscanf(line, "callback %" SCNu64 " %d", &id, &mode) == 2) {
 		if (g->open)
 			g->cb->callback(g->arg, id, (enum lock_mode)mode);
+	} else if (sscanf(line, "kept %d", &mode) == 1) {
+		g->said = true;
+		g->kept = mode;
+	} else if (!strncmp(line, "lost ", 5) && g->open) {
+		g->cb->lost(g->arg, -ENOLCK, line + 5);
 	} else {
 		printf("node %u: %s\n", g->node, line);
 		HOLDS(!"a line that is expected");
@@ -211,6 +217,11 @@ static void remote_cut(uint32_t node)
 	host("cut", node);
 }
 
+static void remote_leave(uint32_t node)
+{
+	host("leave", node);
+}
+
 static void connect_all(void)
 {
 	static bool connected;
@@ -307,12 +318,23 @@ static void remote_close(struct lockspace *ls, bool ended)
 	tell(agent_of(ls), "close %d\n", ended);
 }
 
+static bool remote_kept(struct lockspace *ls)
+{
+	struct agent *g = agent_of(ls);
+
+	g->said = false;
+	tell(g, "kept\n");
+	await(&g->said);
+	return g->kept;
+}
+
 static const struct lock_ops remote_ops = {
     .name = "remote",
     .open = remote_open,
     .request = remote_request,
     .release = remote_release,
     .close = remote_close,
+    .kept = remote_kept,
 };
 
 #define REMOTE(name_, traits_)                                                                     \
@@ -324,7 +346,8 @@ static const struct lock_ops remote_ops = {
 
 const struct lock_subject lock_remote = {REMOTE("remote", 0)};
 const struct lock_subject lock_remote_nodes = {
-    REMOTE("remote-nodes", LOCKS_LOSE_NODES | LOCKS_GRANT_ALONE),
+    REMOTE("remote-nodes", LOCKS_LOSE_NODES | LOCKS_GRANT_ALONE | LOCKS_LEFT_BY_HAND),
     .crash = remote_crash,
     .cut = remote_cut,
+    .leave = remote_leave,
 };

@@ -75,11 +75,39 @@ void givesup_third_lags(struct sim *s, const struct simnode *n, uint64_t least_u
 			 least_us + r / 64 % (s->o.tun.heartbeat_limit_ms * MS * 3 / 2 - least_us));
 }
 
+static void on_lost(struct sim *s, struct hev *ev)
+{
+	struct simnode *n = &s->node[ev->a];
+	struct event up = {.type = EV_GIVE_UP};
+
+	if (n->proc && n->ii == ev->b)
+		node_post(s, n, 0, &up);
+}
+
+/*
+ * As when somebody makes a node leave the lock space by hand: others have its locks at once. It
+ * hears of that before it hears what they say then (lock_kept), or within a second.
+ */
+static uint64_t locks_left(struct sim *s, struct simnode *n, uint64_t r)
+{
+	if (s->o.locks != LOCK_EXTERNAL || s->inc[n->ii].locks_left || r % 2)
+		return 0;
+	stats_fault(s, F_LOCKS_LEFT);
+	s->inc[n->ii].locks_left = true;
+	dlm_ended(s, n->ii, r / 2 % (5 * MS));
+	return r / 65536 % (1000 * MS);
+}
+
+void givesup_heard(struct sim *s, struct simnode *n)
+{
+	if (!s->inc[n->ii].gave_up_us)
+		s->inc[n->ii].gave_up_us = s->now;
+}
+
 static void on_give_up(struct sim *s, struct hev *ev)
 {
 	uint64_t r = mix64(s->seed ^ s->now ^ 0x676976657570);
 	struct simnode *n = &s->node[r % s->o.nodes];
-	struct event up = {.type = EV_GIVE_UP};
 
 	if (s->planner.healing)
 		return;
@@ -89,11 +117,9 @@ static void on_give_up(struct sim *s, struct hev *ev)
 		return;
 	}
 	stats_look(s);
-	if (!s->inc[n->ii].gave_up_us)
-		s->inc[n->ii].gave_up_us = s->now;
 	stats_fault(s, F_GIVES_UP);
 	trace(s, "f  n%u gives up", n->id);
-	node_post(s, n, 0, &up);
+	sim_at(s, locks_left(s, n, mix64(r)), on_lost, n->idx, n->ii, NULL);
 	stats_look_end(s);
 	if (ev->a)
 		sim_at(s, 10 * MS + r / 32 % (900 * MS), on_give_up, ev->a - 1, 0, NULL);

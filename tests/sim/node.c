@@ -81,6 +81,9 @@ static void complete_event(struct sim *s, struct simnode *n, struct nev *nev)
 	case EV_IO:
 		front_given(n, ev->io.tag);
 		break;
+	case EV_GIVE_UP:
+		givesup_heard(s, n);
+		break;
 	case EV_ADMIN:
 		s->inc[n->ii].stopping |= ev->admin.cmd == ADMIN_STOP;
 		ev->admin.uri = nev->bytes ? (const char *)nev->data : NULL;
@@ -120,6 +123,12 @@ static void on_left(struct sim *s, struct hev *ev)
 		end_stopped(s, n);
 }
 
+/* As the runtime does before it lets the engine hear a message. */
+static bool locks_kept(const struct sim *s, const struct simnode *n)
+{
+	return !s->inc[n->ii].locks_left || s->inc[n->ii].gave_up_us;
+}
+
 static void node_step(struct sim *s, struct simnode *n, struct nev *nev)
 {
 	complete_event(s, n, nev);
@@ -157,7 +166,10 @@ static void node_take(struct sim *s, struct simnode *n, struct nev *nev)
 		*(n->bl_tail ? &n->bl_tail->next : &n->bl_head) = nev;
 		n->bl_tail = nev;
 	} else {
-		node_step(s, n, nev);
+		if (nev->ev.type == EV_MSG && !locks_kept(s, n))
+			node_step(s, n, &(struct nev){.ev.type = EV_GIVE_UP, .req = NONE});
+		if (n->proc && nev->gen == n->gen)
+			node_step(s, n, nev);
 		nev_free(s, nev);
 	}
 }

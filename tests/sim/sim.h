@@ -269,6 +269,7 @@ struct incn {
 	uint64_t gen;             /* its daemon's life */
 	uint32_t fences;
 	uint64_t gave_up_us; /* by itself; 0: it did not */
+	bool locks_left;     /* it has lost its locks, and hears that before the next message */
 	uint64_t told_all;   /* stamp: since then all know that it is over; 0: not known */
 };
 uint32_t inc_new(struct sim *s, uint32_t node);
@@ -649,6 +650,7 @@ enum fault {
 	F_FENCES_OTHERWISE,
 	F_LEADER_BETWEEN,
 	F_GIVES_UP,
+	F_LOCKS_LEFT,
 	F_GROUP_LOST,
 	F_THIRD_LAGS,
 	F_COUNT
@@ -700,6 +702,7 @@ void breaks_event(struct sim *s);
 bool breaks_unharmed(const struct sim *s);
 void storage_init(struct sim *s);
 void givesup_init(struct sim *s);
+void givesup_heard(struct sim *s, struct simnode *n);
 void givesup_removed(struct sim *s, uint32_t ii); /* OUT_REMOVED */
 void givesup_cut(struct sim *s, uint32_t wid);
 void givesup_third_lags(struct sim *s, const struct simnode *n, uint64_t least_us);
