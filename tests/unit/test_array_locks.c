@@ -8,6 +8,7 @@
 #include "daemon/array_int.h"
 #include "daemon/failpoint.h"
 #include "daemon/ports/lock.h"
+#include "tests/lib/fake.h"
 #include "tests/lib/test.h"
 
 static struct array *a;
@@ -20,15 +21,6 @@ static struct {
 	unsigned asked, closed, ready;
 	char heard[16]; /* by the engine: a letter for each event */
 } fake;
-
-/* Most fakes look at nothing that they are given. */
-#pragma GCC diagnostic ignored "-Wunused-parameter"
-#define FAKE(head_, does_)                                                                         \
-	head_                                                                                      \
-	{                                                                                          \
-		does_;                                                                             \
-	}
-#define NOTHING
 
 /* ---- a lock manager ------------------------------------------------------------------------- */
 

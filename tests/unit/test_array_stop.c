@@ -9,6 +9,7 @@
 
 #include "daemon/array_int.h"
 #include "daemon/units.h"
+#include "tests/lib/fake.h"
 #include "tests/lib/test.h"
 
 #define TELL_MS 200u
@@ -29,15 +30,6 @@ static struct {
 	uint32_t kept;
 	bool ended;
 } fake;
-
-/* Most fakes look at nothing that they are given. */
-#pragma GCC diagnostic ignored "-Wunused-parameter"
-#define FAKE(head_, does_)                                                                         \
-	head_                                                                                      \
-	{                                                                                          \
-		does_;                                                                             \
-	}
-#define NOTHING
 
 /* ---- a loop --------------------------------------------------------------------------------- */
 
