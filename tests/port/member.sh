@@ -67,7 +67,7 @@ serve() {
 	local name=$1
 	shift
 	rm -f "$dir/$name.sock"
-	$nbdkit -P "$dir/$name.pid" -U "$dir/$name.sock" "$@" </dev/null || return 1
+	TMPDIR=$dir $nbdkit -P "$dir/$name.pid" -U "$dir/$name.sock" "$@" </dev/null || return 1
 	uri="nbd+unix:///?socket=$dir/$name.sock"
 	wait_pid "$name"
 }

@@ -26,7 +26,12 @@ eval "lib_$(declare -f fail)"
 fail() {
 	local n
 	for n in 1 2 3 4; do
-		! cluster_alive "node$n.init" || node_exec "$n" journalctl -b --no-pager >"$CLUSTER_DIR/node$n/log/journal" 2>&1
+		cluster_alive "node$n.init" || continue
+		{
+			date "+it is %F %T.%N"
+			node_exec "$n" sh -c 'date "+and there %F %T.%N, %s"; cat /proc/uptime /sys/devices/system/clocksource/*/current_clocksource
+				systemctl list-jobs --no-pager; journalctl -b -o short-precise --no-pager'
+		} >"$CLUSTER_DIR/node$n/log/journal" 2>&1
 	done
 	lib_fail "$@"
 }
