@@ -173,8 +173,16 @@ struct array_attach {
 };
 void array_attach(struct array *a, struct array_attach *q);
 
+/* Once, when no other daemon of this node can be there any more: how long it may take until all
+ * other nodes know of the end of the last one (config_heard_ms). */
+void attach_daemon_began(uint32_t ms);
+
 #define ATTACH_LOOK_MS 1000u /* wait_ms of the main thread; an engine's says 0, and asks again */
-/* Ends what is left of a device of an array that does not run; as front_ops.discard. */
+/*
+ * Ends what is left of a device of an array that does not run; as front_ops.discard. By force, one
+ * that is open stays, -EAGAIN, until the others know that the daemon is gone whose writes may still
+ * land.
+ */
 int attach_discard(const struct store_array *desc, bool force, uint32_t wait_ms,
 		   char why[FRONT_WHY_BYTES]);
 

@@ -28,7 +28,11 @@
  * A life that can't know ends what was open.
  *
  * What EIO means while no daemon serves (live.away_ms). The driver fails what waits, which is what
- * no daemon was given and what a dead one was and has not answered. It is safe at any moment:
+ * no daemon was given and what a dead one was and has not answered. It is safe as soon as all other
+ * nodes know that the daemon is gone, or do no I/O since they hear nothing (config_heard_ms): a
+ * consumer that has given up this node may go on by another, which must not answer what a late
+ * write would come over. So no shorter time is set, and a daemon that has just come up ends nothing
+ * that is open by force before (attach_discard). Then:
  *
  * - A write that failed so is old, new, or some of both by sector, as after any EIO: the dead
  *   daemon may have sent some of it. No parity is wrong for good by that: before it sent the first
@@ -142,9 +146,9 @@ static void left_end(struct array *a)
 	int err = attach_discard(&a->live, true, 0, why);
 
 	d->left = err != 0;
-	/* BUSY: the earlier daemon has not quite ended. */
-	d->left_us = loop_now_us(a->loop) + (err == -EBUSY ? BUSY_US : AGAIN_US);
-	if (err && strcmp(d->left_why, why) != 0)
+	/* BUSY: the earlier daemon has not quite ended. AGAIN: not all know of it. */
+	d->left_us = loop_now_us(a->loop) + (err == -EBUSY || err == -EAGAIN ? BUSY_US : AGAIN_US);
+	if (err && err != -EAGAIN && strcmp(d->left_why, why) != 0)
 		array_say(a, LOG_ERR, "whoever has its last device open goes on waiting: %s", why);
 	snprintf(d->left_why, sizeof(d->left_why), "%s", err ? why : "");
 }
@@ -383,6 +387,14 @@ static uint64_t life_name(void)
 	return name;
 }
 
+/* See above. */
+static uint32_t patience(const struct array *a, uint32_t away_ms)
+{
+	uint32_t least_ms = config_heard_ms(a->env.conf);
+
+	return away_ms == AWAY_HOLD || away_ms > least_ms ? away_ms : least_ms;
+}
+
 static void disk_serve(struct array *a)
 {
 	struct disk *d = &a->disk;
@@ -398,7 +410,7 @@ static void disk_serve(struct array *a)
 	d->heir.ours = d->heir.judged = true;
 	pump_export(a, engine_geo(a->e), &ex);
 	ex.life = d->heir.life;
-	ex.away_ms = a->live.away_ms;
+	ex.away_ms = patience(a, a->live.away_ms);
 	err = front_serve(d->front, &ex, why);
 	if (err) {
 		disk_failed(a, err, why);
@@ -581,6 +593,7 @@ static void attach_run(struct array *a, struct array_attach *q)
 {
 	struct disk *d = &a->disk;
 
+	q->away_ms = patience(a, q->away_ms);
 	front_drop(d);
 	if (a->live.attach == q->via && is_there(d) && !d->held) {
 		patience_run(a, q);

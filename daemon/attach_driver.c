@@ -6,12 +6,28 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "daemon/array.h"
 #include "kmod/ddraid_uapi.h"
 
 extern char **environ;
+
+static uint64_t heard_ms; /* when all know of the end of the last daemon; CLOCK_MONOTONIC */
+
+static uint64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+void attach_daemon_began(uint32_t ms)
+{
+	heard_ms = now_ms() + ms;
+}
 
 static int modprobe(const char *module)
 {
@@ -63,7 +79,19 @@ int attach_discard(const struct store_array *desc, bool force, uint32_t wait_ms,
 {
 	const struct front_ops *ops = front_find(desc->attach == ATTACH_NBD ? "knbd" : "shim");
 
+	uint64_t now = now_ms();
+	int err;
+
 	if (!desc->attach || !ops || !ops->discard)
 		return 0;
-	return ops->discard(desc->name, desc->uuid, force, wait_ms, why);
+	if (!force || now >= heard_ms)
+		return ops->discard(desc->name, desc->uuid, force, wait_ms, why);
+	err = ops->discard(desc->name, desc->uuid, false, wait_ms, why);
+	if (err != -EBUSY && err != -EAGAIN)
+		return err;
+	snprintf(why, FRONT_WHY_BYTES,
+		 "its device is open, and other nodes may not know yet that the last ddraidd here "
+		 "has ended, which may have been writing; try again in %llu s",
+		 (unsigned long long)(heard_ms - now) / 1000 + 1);
+	return -EAGAIN;
 }

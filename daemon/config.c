@@ -86,6 +86,16 @@ const char *fence_policy_name(uint32_t policy)
 	return policy < sizeof(fences) / sizeof(fences[0]) ? fences[policy] : "?";
 }
 
+uint32_t config_limit_ms(const struct config *c)
+{
+	return c->heartbeat_limit_ms ? c->heartbeat_limit_ms : c->evict_ms / 2;
+}
+
+uint32_t config_heard_ms(const struct config *c)
+{
+	return strcmp(c->cluster, "alone") != 0 ? 2 * config_limit_ms(c) : 0;
+}
+
 static int choice_find(const struct key *k, const char *value, uint32_t *index)
 {
 	for (uint32_t i = (uint32_t)k->min; i < k->choices; i++) {

@@ -73,5 +73,13 @@ void config_overruled(struct config *c, const char *key, enum config_origin orig
 const char *config_get(const struct config *c, uint32_t i, char name[64],
 		       char value[CONFIG_PATH_BYTES], const char **origin);
 const char *fence_policy_name(uint32_t policy);
+/* heartbeat_limit, or the most that it is by itself. ms */
+uint32_t config_limit_ms(const struct config *c);
+/*
+ * So long after a daemon of this node has ended, in whatever way, all other nodes have heard of it,
+ * or do no I/O since they hear nothing (R7): twice the limit, for corosync has to find out first.
+ * 0: there are no others. ms
+ */
+uint32_t config_heard_ms(const struct config *c);
 
 #endif

@@ -351,9 +351,7 @@ static void out_of_time(void *data)
 /* An array that did not drain waits for heartbeat_limit before it tells its consumers. */
 static uint64_t end_ms(void)
 {
-	uint64_t limit_ms = conf.heartbeat_limit_ms ? conf.heartbeat_limit_ms : conf.evict_ms / 2;
-
-	return conf.stop_ms + limit_ms + STOP_SPARE_MS;
+	return conf.stop_ms + config_limit_ms(&conf) + STOP_SPARE_MS;
 }
 
 static int32_t on_signal(int32_t sig, void *data)
@@ -403,6 +401,7 @@ static int run(void)
 	if (err)
 		return start_failed("the fence helper can't be watched: %s", strerror(-err));
 	clock_gettime(CLOCK_MONOTONIC, &env.began);
+	attach_daemon_began(config_heard_ms(&conf));
 	err = daemon_start(&env, why);
 	if (err)
 		return start_failed("%s", why);

@@ -6,30 +6,30 @@
  *
  * Each look is a thread, since it may have to wait for others: the open for who is closing the
  * device, whose requests the asker may be the one to serve; the list of what a process has mapped
- * for that process. It keeps none of the daemon's descriptors: one that hangs must not keep them
- * from being closed when the daemon dies, for that is how the kernel knows.
+ * for that process; the list of mounts for each file system that is mounted (btrfs reads its trees
+ * for it). So has who counts. It keeps none of the daemon's descriptors: one that hangs must not
+ * keep them from being closed when the daemon dies, for that is how the kernel knows.
  */
 #include <assert.h>
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/close_range.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "daemon/adapters/aside.h"
 #include "daemon/adapters/dev_open.h"
 
 #define LOOKS_MAX 8u  /* at once: of so many devices */
-#define FRESH_MS 500u /* so long the outcome of a look counts for who did not wait for it */
-#define STACK_BYTES (256u << 10)
+#define FRESH_MS 500u /* so long a count counts, and a look for who did not wait for it */
 #define NAME_BYTES 32u
 
 struct look {
@@ -89,12 +89,11 @@ static uint32_t entries(const char *path)
 	return n;
 }
 
-uint32_t dev_open_count(const char *device)
+static uint32_t count(const char *device)
 {
 	char path[64], number[32] = "";
 	struct stat st;
 
-	assert(!strncmp(device, "/dev/", 5) && strlen(device) < NAME_BYTES);
 	snprintf(path, sizeof(path), "/sys/block/%s/holders", device + 5);
 	if (!stat(device, &st))
 		snprintf(number, sizeof(number), "%u:%u", major(st.st_rdev), minor(st.st_rdev));
@@ -227,8 +226,7 @@ static uint64_t now_ms(void)
 /* What may have to wait comes last. */
 static int look(const char *device)
 {
-	if (in_flight(device) || dev_open_count(device) || loop_has(device) ||
-	    processes_have(device, false))
+	if (in_flight(device) || count(device) || loop_has(device) || processes_have(device, false))
 		return -EBUSY;
 	return claimed(device) ? -EBUSY : processes_have(device, true) ? -EBUSY : 0;
 }
@@ -237,9 +235,8 @@ static void *look_thread(void *arg)
 {
 	struct look *l = arg;
 	char device[NAME_BYTES];
-	/* Alone with its own descriptors, or not at all: who can't be told not to have it open has.
-	 */
-	int outcome = close_range(3, ~0u, CLOSE_RANGE_UNSHARE) < 0 ? -EBUSY : 0;
+	/* Else not at all: who can't be told not to have it open has. */
+	int outcome = aside_alone() ? 0 : -EBUSY;
 
 	memcpy(device, l->device, sizeof(device)); /* it stays as long as the look runs */
 	if (!outcome)
@@ -263,24 +260,6 @@ static void looks_init(void)
 	pthread_condattr_destroy(&attr);
 }
 
-static int thread_start(struct look *l)
-{
-	sigset_t all, old;
-	pthread_attr_t attr;
-	pthread_t thread;
-	int err;
-
-	sigfillset(&all);
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&thread, &attr, look_thread, l);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
-	return err;
-}
-
 /* The one that runs, or has just ended; or a new one. NULL: there can be none. */
 static struct look *look_get(const char *device)
 {
@@ -300,7 +279,7 @@ static struct look *look_get(const char *device)
 		return NULL;
 	*room = (struct look){.used = true, .runs = true};
 	snprintf(room->device, sizeof(room->device), "%s", device);
-	room->used = room->runs = !thread_start(room);
+	room->used = room->runs = !aside_start(look_thread, room);
 	return room->used ? room : NULL;
 }
 
@@ -329,4 +308,77 @@ int dev_open_look(const char *device, uint32_t wait_ms)
 	}
 	pthread_mutex_unlock(&looks_lock);
 	return outcome;
+}
+
+/* ---- counts --------------------------------------------------------------------------------- */
+
+struct dev_count {
+	pthread_mutex_t lock; /* all below */
+	uint32_t count;
+	bool runs, dropped;
+	uint64_t end_ms;
+	char device[NAME_BYTES]; /* never changes */
+};
+
+static void count_free(struct dev_count *c)
+{
+	pthread_mutex_destroy(&c->lock);
+	free(c);
+}
+
+static void *count_thread(void *arg)
+{
+	struct dev_count *c = arg;
+	uint32_t n = aside_alone() ? count(c->device) : 0;
+	bool dropped;
+
+	pthread_mutex_lock(&c->lock);
+	c->count = n;
+	c->runs = false;
+	c->end_ms = now_ms();
+	dropped = c->dropped;
+	pthread_mutex_unlock(&c->lock);
+	if (dropped)
+		count_free(c);
+	return NULL;
+}
+
+struct dev_count *dev_count_new(const char *device)
+{
+	struct dev_count *c = calloc(1, sizeof(*c));
+
+	assert(!strncmp(device, "/dev/", 5) && strlen(device) < NAME_BYTES);
+	if (!c)
+		return NULL;
+	pthread_mutex_init(&c->lock, NULL);
+	strcpy(c->device, device);
+	return c;
+}
+
+uint32_t dev_count_get(struct dev_count *c)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&c->lock);
+	if (!c->runs && (!c->end_ms || now_ms() - c->end_ms >= FRESH_MS)) {
+		c->runs = !aside_start(count_thread, c);
+		if (!c->runs)
+			c->end_ms = now_ms();
+	}
+	n = c->count;
+	pthread_mutex_unlock(&c->lock);
+	return n;
+}
+
+void dev_count_free(struct dev_count *c)
+{
+	bool runs;
+
+	if (!c)
+		return;
+	pthread_mutex_lock(&c->lock);
+	runs = c->dropped = c->runs;
+	pthread_mutex_unlock(&c->lock);
+	if (!runs)
+		count_free(c);
 }

@@ -12,8 +12,13 @@
  */
 int dev_open_look(const char *device, uint32_t wait_ms);
 
-/* What can be counted without waiting for anything: mounts of this namespace, swap, devices on top.
+/*
+ * How many have it open, of those that can be counted: mounts of this namespace, swap, devices on
+ * top. That may have to wait, and a thread does it: dev_count_get starts one now and then, and says
+ * what the last one has found, 0 before the first. NULL: out of memory. Each is of one thread.
  */
-uint32_t dev_open_count(const char *device);
+struct dev_count *dev_count_new(const char *device);
+uint32_t dev_count_get(struct dev_count *c);
+void dev_count_free(struct dev_count *c);
 
 #endif

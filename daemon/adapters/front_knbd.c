@@ -46,6 +46,7 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include "daemon/adapters/aside.h"
 #include "daemon/adapters/dev_open.h"
 #include "daemon/adapters/nbd_client.h"
 #include "daemon/ports/front.h"
@@ -72,6 +73,7 @@ struct front_knbd {
 	uint32_t index;
 	char id[ID_BYTES]; /* of the device that we have */
 	char device[32];
+	struct dev_count *count; /* of its opens, while it is ours; or memory was short */
 };
 
 static struct front_knbd *knbd_of(struct front *front)
@@ -320,19 +322,22 @@ static int client_make(struct front_knbd *f, int *kernel_fd)
 
 /* ---- the port's hooks ----------------------------------------------------------------------- */
 
-/* When what the last connection did not answer is sent again. */
-static void io_timeout_set(struct front_knbd *f)
+/*
+ * When what the last connection did not answer is sent again; 30 s, if this fails. By a thread: the
+ * kernel lets one at a time change a queue, and who changes its scheduler waits for our answers.
+ */
+static void *io_timeout_set(void *arg)
 {
 	char path[64];
 	int fd;
 
-	snprintf(path, sizeof(path), "/sys/block/nbd%u/queue/io_timeout", f->index);
-	fd = open(path, O_WRONLY | O_CLOEXEC);
-	if (fd < 0 || dprintf(fd, "%u", IO_TIMEOUT_MS) < 0)
-		nbd_log(&f->shared, NULL, LOG_WARNING,
-			"%s can't be set: after a restart of ddraidd requests wait for 30 s", path);
-	if (fd >= 0)
+	snprintf(path, sizeof(path), "/sys/block/nbd%u/queue/io_timeout", (uint32_t)(uintptr_t)arg);
+	fd = aside_alone() ? open(path, O_WRONLY | O_CLOEXEC) : -1;
+	if (fd >= 0) {
+		dprintf(fd, "%u", IO_TIMEOUT_MS);
 		close(fd);
+	}
+	return NULL;
 }
 
 /* Names the device that is to be ours; true: it is there already. Others of this array end. */
@@ -383,10 +388,12 @@ static int device_take(struct front_knbd *f, const struct front_export *ex, char
 		return err;
 	}
 	snprintf(f->device, sizeof(f->device), "/dev/nbd%u", f->index);
+	dev_count_free(f->count);
+	f->count = dev_count_new(f->device);
 	if (heir)
 		nbd_log(&f->shared, NULL, LOG_NOTICE, "%s is taken over", f->device);
 	else
-		io_timeout_set(f);
+		aside_start(io_timeout_set, (void *)(uintptr_t)f->index);
 	return 0;
 }
 
@@ -453,6 +460,8 @@ static void front_knbd_reset(struct front *front)
 	if (f->state == KNBD_SHUT)
 		return;
 	f->state = KNBD_SHUT;
+	dev_count_free(f->count);
+	f->count = NULL;
 	/*
 	 * First our end. The kernel's disconnect waits for the mutex of whoever sends to us, and
 	 * that one for room in a socket that we don't read while all slots are taken: for ever. The
@@ -490,6 +499,7 @@ static void front_knbd_close(struct front *front)
 		nbd_client_cut(f->client);
 		nbd_client_free(f->client);
 	}
+	dev_count_free(f->count);
 	loop_hook_del(f->shared.loop, &f->hook);
 	nbd_shared_fini(&f->shared);
 	nl_socket_free(f->nl);
@@ -501,7 +511,7 @@ static void front_knbd_stats(const struct front *front, struct front_stats *st)
 	const struct front_knbd *f = (const struct front_knbd *)(const void *)front;
 
 	*st = f->shared.stats;
-	st->clients = f->state == KNBD_SHUT ? 0 : dev_open_count(f->device);
+	st->clients = f->state == KNBD_SHUT || !f->count ? 0 : dev_count_get(f->count);
 }
 
 static const char *front_knbd_device(const struct front *front)

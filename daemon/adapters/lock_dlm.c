@@ -36,7 +36,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,16 +47,17 @@
 #include <libdlm.h>
 #include <libdlmcontrol.h>
 
+#include "daemon/adapters/aside.h"
 #include "daemon/core/limits.h"
 #include "daemon/core/list.h"
 #include "daemon/ports/lock.h"
 #include "daemon/ports/loop.h"
 
-#define BUCKETS 1024u /* of the table of locks; a power of two */
-#define STACK_BYTES (256u << 10)
+#define BUCKETS 1024u  /* of the table of locks; a power of two */
 #define WATCH_MOST 64u /* lock spaces that are asked about at a time */
 #define NAME_BYTES 17  /* of a lock, with its NUL */
 #define KEPT_MS 1000   /* so often a thread looks whether its lock space was left */
+#define HOLDER_S 5     /* without an answer for so long, a request waits for who has the lock */
 #define LEAVE_NAME "leave"
 #define LEAVE_TURN_S 8 /* a node waits for its turn to leave, at most */
 #define LEAVE_PAUSE_MS                                                                             \
@@ -792,7 +792,11 @@ static void dlm_release(struct lockspace *ls, uint64_t id)
 	ask(handle_of(ls), ASK_RELEASE, id, LOCK_MODE_NONE);
 }
 
-/* A request without an answer may wait for its holder: that is no business of the DLM's. */
+/*
+ * Who has a lock is called back, and lets go of it when its own requests there have ended. One that
+ * doesn't, when all that we ask for has gone unanswered for a while, may be a daemon that stands
+ * still: nothing but its end takes its locks from it.
+ */
 static void dlm_waits(struct lockspace *ls, char text[LOCK_WAITS_BYTES])
 {
 	struct handle *h = handle_of(ls);
@@ -804,6 +808,11 @@ static void dlm_waits(struct lockspace *ls, char text[LOCK_WAITS_BYTES])
 	if (s > 1 && (h->doing || h->reason[0]))
 		snprintf(text, LOCK_WAITS_BYTES, "the kernel's DLM, for %lld s: %.200s",
 			 (long long)s, h->reason[0] ? h->reason : h->doing);
+	else if (s >= HOLDER_S)
+		snprintf(text, LOCK_WAITS_BYTES,
+			 "another node to let go of a lock, for %lld s ('dlm_tool lockdebug %s' "
+			 "tells which)",
+			 (long long)s, h->name);
 	pthread_mutex_unlock(&h->mutex);
 }
 
@@ -842,34 +851,16 @@ static void dlm_close(struct lockspace *ls, bool ended)
 	}
 }
 
-static int thread_start(void *(*run)(void *), void *arg)
-{
-	sigset_t block, old;
-	pthread_attr_t attr;
-	pthread_t thread;
-	int err;
-
-	sigfillset(&block);
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	pthread_sigmask(SIG_SETMASK, &block, &old);
-	err = pthread_create(&thread, &attr, run, arg);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
-	return -err;
-}
-
 static int handle_start(struct handle *h)
 {
 	int err = 0;
 
 	pthread_mutex_lock(&all_mutex);
 	if (!watching)
-		err = thread_start(watch_thread, NULL);
+		err = aside_start(watch_thread, NULL);
 	watching |= !err;
 	if (!err)
-		err = thread_start(handle_thread, h);
+		err = aside_start(handle_thread, h);
 	if (!err) {
 		h->next = all;
 		all = h;

@@ -214,6 +214,14 @@ int attach_discard(const struct store_array *desc, bool force, uint32_t wait_ms,
 	return 0;
 }
 
+static uint32_t heard_ms;
+
+uint32_t config_heard_ms(const struct config *c)
+{
+	CHECK(c == &conf);
+	return heard_ms;
+}
+
 const char *attach_via_name(enum attach_via via)
 {
 	(void)via;
@@ -649,6 +657,29 @@ static void ask(enum attach_via via, bool force)
 static void ask_patience(uint32_t away_ms)
 {
 	ask_for((struct array_attach){.via = ATTACH_SHIM, .patience = true, .away_ms = away_ms});
+}
+
+TEST(it_waits_at_least_until_all_others_know_of_the_daemons_end)
+{
+	heard_ms = 4000;
+	first_life();
+	CHECK_EQ_U64(fake.away_ms, 0); /* for ever */
+	ask_patience(1000);
+	CHECK_EQ_INT(attach_err, 0);
+	CHECK_EQ_U64(fake.away_ms, 4000);
+	CHECK_EQ_U64(a->live.away_ms, 4000);
+	ask_patience(4001);
+	CHECK_EQ_U64(fake.away_ms, 4001);
+	heard_ms = 5000; /* another configuration */
+	killed();
+	life_of(101, true, (struct epoch){5, 1});
+	a->live.away_ms = 4001;
+	ring(7);
+	map_is(5, 1);
+	serves();
+	CHECK(fake.serving);
+	CHECK_EQ_U64(fake.away_ms, 5000);
+	heard_ms = 0;
 }
 
 TEST(how_long_it_waits_is_told_to_what_is_there_and_at_each_serve)

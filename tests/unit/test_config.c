@@ -109,3 +109,15 @@ TEST(a_file_that_is_not_there_is_told_apart)
 	config_init(&conf);
 	CHECK_EQ_INT(config_load(&conf, "/nonexistent/ddraid.conf", why), -ENOENT);
 }
+
+TEST(how_long_until_all_know_goes_by_the_limit)
+{
+	TAKEN("[cluster]\nevict = 5s");
+	CHECK_EQ_U64(config_limit_ms(&conf), 2500);
+	CHECK_EQ_U64(config_heard_ms(&conf), 5000);
+	TAKEN("[cluster]\nheartbeat_limit = 700ms");
+	CHECK_EQ_U64(config_limit_ms(&conf), 700);
+	CHECK_EQ_U64(config_heard_ms(&conf), 1400);
+	TAKEN("[cluster]\ncluster = alone");
+	CHECK_EQ_U64(config_heard_ms(&conf), 0);
+}

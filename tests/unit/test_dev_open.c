@@ -48,7 +48,6 @@ static void begin(void)
 			      "losetup -f --show $f 2>/dev/null; s=$?; rm -f $f; exit $s"))
 		SKIP("no loop devices here");
 	nobody();
-	CHECK_EQ_INT(dev_open_count(device), 0);
 }
 
 static void end(void)
@@ -100,6 +99,38 @@ TEST(a_process_that_has_it_open_is_found)
 	pid = child(opens);
 	CHECK_EQ_INT(dev_open_look(device, WAIT_MS), -EBUSY);
 	child_end(pid);
+	end();
+}
+
+static void counts(struct dev_count *c, uint32_t n)
+{
+	for (int i = 0; i < 1000 && dev_count_get(c) != n; i++)
+		usleep(10000);
+	CHECK_EQ_U64(dev_count_get(c), n);
+}
+
+TEST(mounts_are_counted_and_nobody_waits_for_it)
+{
+	char at[] = "/tmp/ddraid-open-XXXXXX", command[128];
+	struct dev_count *c;
+
+	begin();
+	snprintf(command, sizeof(command), "mkfs.ext4 -q %s >/dev/null 2>&1", device);
+	if (system(command))
+		SKIP("no ext4 here");
+	CHECK(mkdtemp(at) && !unshare(CLONE_NEWNS));
+	CHECK(!mount("", "/", "", MS_REC | MS_PRIVATE, ""));
+	c = dev_count_new(device);
+	CHECK(c && !mount(device, at, "ext4", 0, ""));
+	CHECK_EQ_U64(dev_count_get(c), 0); /* a thread is about it */
+	counts(c, 1);
+	CHECK(!umount(at));
+	counts(c, 0);
+	dev_count_free(c);
+	c = dev_count_new(device);
+	dev_count_get(c);
+	dev_count_free(c); /* while it is counted */
+	rmdir(at);
 	end();
 }
 
@@ -165,7 +196,6 @@ TEST(a_mount_in_another_namespace_is_found)
 	if (system(command))
 		SKIP("no ext4 here");
 	pid = child(claims);
-	CHECK_EQ_INT(dev_open_count(device), 0);
 	CHECK_EQ_INT(dev_open_look(device, WAIT_MS), -EBUSY);
 	child_end(pid);
 	end();

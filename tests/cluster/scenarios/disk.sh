@@ -12,7 +12,7 @@ set -u
 disk_requires
 via=${1:-shim}
 KILLS=2 # disk-kills.sh has more
-AWAY=3 # s
+AWAY=5 # s
 MEMBER_SIZE=32M
 [ "$via" = shim ] || MEMBER_SIZE=60M # for btrfs
 
@@ -161,6 +161,8 @@ read_direct() {
 
 step "ddraidd stays away for more than $AWAY s: EIO then, and not before"
 away_is hold 0
+# Not before the other nodes, if there were any, would know: twice heartbeat_limit.
+[[ $(ctl 1 attach vol0 --away 1s) = "/dev/ddraid/vol0 (/dev/$dev, by $via, away 4s)" ]] || fail "attach --away 1s: $(ctl 1 attach vol0)"
 [[ $(ctl 1 attach vol0 --away ${AWAY}s) = "/dev/ddraid/vol0 (/dev/$dev, by $via, away ${AWAY}s)" ]] || fail "attach --away"
 disk_attach 1 # and changes nothing
 away_is ${AWAY}s ${AWAY}000
