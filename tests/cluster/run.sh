@@ -43,7 +43,7 @@ disk-nbd		100	lab	tests/cluster/scenarios/disk.sh nbd
 disk-kills		110	lab	tests/cluster/scenarios/disk-kills.sh shim
 disk-cache		110	lab	tests/cluster/scenarios/disk-cache.sh shim
 disk-cache-nbd		110	named	tests/cluster/scenarios/disk-cache.sh nbd
-disk-memory		90	named	tests/cluster/scenarios/disk-memory.sh
+disk-memory		90	lab	tests/cluster/scenarios/disk-memory.sh
 leader-node-1		75	turn	tests/cluster/scenarios/leader-node.sh fenced
 leader-node-2		75	turn	tests/cluster/scenarios/leader-node.sh slot-read-done
 leader-node-3		75	turn	tests/cluster/scenarios/leader-node.sh propose-sent
@@ -72,9 +72,9 @@ all-stopped		75	both	tests/cluster/scenarios/all-stopped.sh
 stale-member		45	both	tests/cluster/scenarios/stale-member.sh
 late-node		45	both	tests/cluster/scenarios/late-node.sh
 forgotten		45	both	tests/cluster/scenarios/forgotten.sh
-two-nodes		45	netns	tests/cluster/scenarios/two-nodes.sh
+two-nodes		45	both	tests/cluster/scenarios/two-nodes.sh
 all-nodes		45	netns	tests/cluster/scenarios/all-nodes.sh
-stop-forced		60	netns	tests/cluster/scenarios/stop-forced.sh
+stop-forced		60	both	tests/cluster/scenarios/stop-forced.sh
 disk-removed-1		70	one	tests/cluster/scenarios/disk-removed.sh shim killed
 disk-removed-2		70	one	tests/cluster/scenarios/disk-removed.sh shim fenced cut
 disk-removed-3		70	one	tests/cluster/scenarios/disk-removed.sh shim frozen cut-killed
@@ -87,6 +87,8 @@ zombie-timeout		45	both	tests/cluster/scenarios/zombie-timeout.sh
 zombie-cut		45	both	tests/cluster/scenarios/zombie-cut.sh
 zombie-frozen		45	both	tests/cluster/scenarios/zombie-frozen.sh
 dlm-left		60	lab	tests/cluster/scenarios/dlm-left.sh
+dlm-frozen-killed	60	one	tests/cluster/scenarios/dlm-frozen.sh killed
+dlm-frozen-goes-on	60	one	tests/cluster/scenarios/dlm-frozen.sh goes-on
 lock-port-nodes		100	lab	tests/port/lock_dlm.sh nodes
 leader-join-1		45	turn	tests/cluster/scenarios/leader.sh join query query-sent hello-sent state state-sent
 leader-join-2		45	turn	tests/cluster/scenarios/leader.sh join claim-sent ready ready-sent assign assign-sent

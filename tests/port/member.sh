@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Every member adapter keeps the port's promises, on members that work and on members that don't.
-# Exporters are ended with SIGKILL, by their process ids: after SIGTERM nbdkit waits for clients.
+# Exporters are ended by their process ids, with SIGKILL if they don't end within a second: nbdkit waits for clients.
 # Names as arguments run only those cases. Exit: 0 passed, 1 failed, 77 a case could not be run and none failed.
 set -u
 
@@ -18,12 +18,16 @@ loops=()
 
 # Each exporter has a pid file in $dir.
 kill_exporters() {
-	local f
-	for f in "$dir"/*.pid; do
-		[ -s "$f" ] || continue
-		kill -KILL "$(cat "$f")" 2>/dev/null
-		rm -f "$f"
+	local i pids=()
+	mapfile -t pids < <(cat "$dir"/*.pid 2>/dev/null)
+	[ ${#pids[@]} != 0 ] || return 0
+	rm -f "$dir"/*.pid
+	kill -TERM "${pids[@]}" 2>/dev/null
+	for ((i = 0; i < 50; i++)); do
+		kill -0 "${pids[@]}" 2>/dev/null || return 0
+		sleep 0.02
 	done
+	kill -KILL "${pids[@]}" 2>/dev/null
 }
 cleanup() {
 	kill_exporters
@@ -67,7 +71,7 @@ serve() {
 	local name=$1
 	shift
 	rm -f "$dir/$name.sock"
-	TMPDIR=$dir $nbdkit -P "$dir/$name.pid" -U "$dir/$name.sock" "$@" </dev/null || return 1
+	$nbdkit -P "$dir/$name.pid" -U "$dir/$name.sock" "$@" </dev/null || return 1
 	uri="nbd+unix:///?socket=$dir/$name.sock"
 	wait_pid "$name"
 }

@@ -43,7 +43,7 @@ sleep "$(patience 4)"
 kill -0 $writer 2>/dev/null || fail "a lock was granted before the DLM's fence: $(cat "$CLUSTER_DIR/write.out")"
 node_alive 3 ddraidd || fail "ddraidd of node 3 has ended: $(tail -n 3 "$CLUSTER_DIR/node3/log/ddraidd.out")"
 ! active 3 || fail "node 3 serves"
-ctl 1 status vol0 | grep -E "locks +dlm, waits for: .*fencing" || fail "the status does not say it: $(ctl 1 status vol0)"
+CTL_SECONDS=10 ctl 1 status vol0 | grep -E "locks +dlm, waits for: .*fencing" || fail "the status does not say it: $(ctl 1 status vol0)"
 measured "held for $(((${EPOCHREALTIME/[.,]/} - began) / 1000)) ms"
 
 step "the power switch works again"
