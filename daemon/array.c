@@ -392,7 +392,9 @@ struct stop {
 	struct array *a;
 	enum array_stop_how how;
 	uint32_t clients;
-	uint64_t until_us; /* it is tried again; 0: it is the first time */
+	bool tried;        /* once at least */
+	uint64_t drain_us; /* until when, 0 = not begun: what it waits for may end, */
+	uint64_t look_us;  /* or who has the device open be known, or the others know */
 };
 
 static void stop_begin(struct array *a, enum array_stop_how how)
@@ -422,14 +424,15 @@ static void stop_kept(struct task *t)
 	free(s);
 }
 
-static bool stop_again(struct stop *s, uint32_t within_ms)
+static bool stop_again(struct stop *s, uint64_t *until_us, uint32_t within_ms)
 {
 	struct array *a = s->a;
 	uint64_t now_us = loop_now_us(a->loop);
 
-	if (!s->until_us)
-		s->until_us = now_us + within_ms * 1000ull;
-	if (now_us > s->until_us || a->stop_waits || a->phase >= ARRAY_PHASE_STOP)
+	s->tried = true;
+	if (!*until_us)
+		*until_us = now_us + within_ms * 1000ull;
+	if (now_us > *until_us || a->stop_waits || a->phase >= ARRAY_PHASE_STOP)
 		return false;
 	a->stop_waits = s;
 	loop_timer_set(a->loop, &a->stop_timer, now_us + DISK_AGAIN_MS * 1000ull);
@@ -461,7 +464,7 @@ static void stop_run(struct task *t)
 	int err = 0;
 
 	/* It ends already, and tells its consumers when that harms nobody (tell_soon). */
-	if (a->phase >= ARRAY_PHASE_STOP && (s->until_us || s->how == ARRAY_STOP_FORCED)) {
+	if (a->phase >= ARRAY_PHASE_STOP && (s->tried || s->how == ARRAY_STOP_FORCED)) {
 		a->revoke |= s->how == ARRAY_STOP_FORCED;
 		if (a->told && s->how == ARRAY_STOP_FORCED)
 			revoke_device(a);
@@ -475,7 +478,7 @@ static void stop_run(struct task *t)
 	}
 	if (a->phase == ARRAY_PHASE_RUN && s->how == ARRAY_STOP_FORCED && stop_hold(a)) {
 		a->revoke = true;
-		if (stop_again(s, a->env.conf->stop_ms))
+		if (stop_again(s, &s->drain_us, a->env.conf->stop_ms))
 			return;
 		stop_late(a);
 		free(s);
@@ -486,9 +489,12 @@ static void stop_run(struct task *t)
 	/* Last, for it can't be taken back: a device that nobody has open goes away by it. */
 	if (!front.clients)
 		err = disk_stop(a, s->how, why);
-	/* Who has it open is being found out, or an earlier daemon has not quite ended. */
+	/* Who has it open is being found out, or an earlier daemon has not quite ended, or not all
+	 * other nodes know of that. */
 	if ((err == -EAGAIN || (err == -EBUSY && s->how == ARRAY_STOP_FORCED)) &&
-	    stop_again(s, DISK_LOOK_MS))
+	    stop_again(s, &s->look_us,
+		       DISK_LOOK_MS +
+			   (s->how == ARRAY_STOP_FORCED ? config_heard_ms(a->env.conf) : 0)))
 		return;
 	if (s->how == ARRAY_STOP_ASKED && a->phase < ARRAY_PHASE_STOP &&
 	    (err == -EBUSY || err == -EAGAIN))

@@ -502,8 +502,7 @@ int disk_stop(struct array *a, enum array_stop_how how, char why[FRONT_WHY_BYTES
 
 	disk_answer(a, -ESHUTDOWN, "the array was stopped meanwhile");
 	if (how == ARRAY_STOP_LEAVE) {
-		if (d->front)
-			front_hold(d->front);
+		disk_hold(a); /* for the next daemon, unless it is revoked meanwhile */
 		return 0;
 	}
 	if (!is_ours(d)) {
@@ -761,7 +760,7 @@ void disk_status(const struct array *a, struct array_status *st)
 	const struct disk *d = &a->disk;
 
 	st->attach = a->live.attach;
-	st->away_ms = a->live.away_ms;
+	st->away_ms = patience(a, a->live.away_ms);
 	strcpy(st->disk_why, d->why);
 	if (d->front)
 		front_stats(d->front, &st->disk);

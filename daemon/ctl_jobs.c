@@ -370,7 +370,8 @@ static bool stop_kept(struct job *j, const struct array_status *st)
 
 static void stop_look(struct job *j, const struct array_status *st)
 {
-	uint64_t limit = ctl_env.conf->stop_ms + OTHERS_MS;
+	uint64_t limit =
+	    ctl_env.conf->stop_ms + OTHERS_MS + (j->force ? config_heard_ms(ctl_env.conf) : 0);
 	char text[256 + NODES_BYTES], nodes[NODES_BYTES];
 	bool forgetting = j->kind == JOB_FORGET && j->k->desc.forgotten && !j->k->gone;
 
@@ -534,6 +535,12 @@ static void stop_asked(struct array_query *q, int err)
 	uint32_t clients = err ? 0 : q->status.front.clients + q->status.disk.clients;
 	char text[256], device[96] = "";
 
+	/* Who has a device of the kernel's NBD client open is known a little later (dev_open.h). */
+	if (clients && !j->force && q->status.attach == ATTACH_NBD && !q->status.front.clients &&
+	    now_ms() - j->began_ms < IN_USE_MS) {
+		after(LOOK_MS, stop_begin, j);
+		return;
+	}
 	if (clients && !j->force) {
 		if (q->status.disk.clients)
 			snprintf(device, sizeof(device), ", %u of them as %s",

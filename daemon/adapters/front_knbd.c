@@ -9,7 +9,9 @@
  *	SHUT	not ours				SERVING (serve)
  *	SERVING	connected				SHUT (reset, remove), HELD (hold, or the
  *							connection broke)
- *	HELD	ours, without a connection: it waits	SHUT (reset, remove), SERVING (serve)
+ *	HELD	ours: it waits. The connection stays	SHUT (reset, remove), SERVING (serve)
+ *		until nothing is under way on it, and
+ *		takes nothing more
  *
  * The device is found again by the identifier that it was connected with, "ddraid UUID LIFE NAME",
  * which the kernel shows in /sys/block/nbdN/backend and asks for when the connection is replaced.
@@ -22,10 +24,11 @@
  * hold requests for longer.
  *
  * away_ms is the kernel's dead connection timeout, in seconds, rounded up. Each request that finds
- * no connection waits so long; when the first has, the rest fails at once, until there is a
- * connection again. What was sent on the old one is no part of this: it waits until it can be sent
- * again, or the device is disconnected. To have that fail as well takes a request timeout, see
- * above.
+ * no connection waits so long, so there is one for as long as this daemon may still write for its
+ * consumers, who hear of an error only after that (array_disk.c); when the first has, the rest
+ *fails at once, until there is a connection again. What was sent on the old one is no part of this:
+ *it waits until it can be sent again, or the device is disconnected. To have that fail as well
+ *takes a request timeout, see above.
  *
  * The kernel does not tell who has the device open. front_remove looks for who that may be
  * (dev_open.h). One that opens it in that very moment finds it gone.
@@ -50,6 +53,7 @@
 #include "daemon/adapters/dev_open.h"
 #include "daemon/adapters/nbd_client.h"
 #include "daemon/ports/front.h"
+#include "daemon/units.h"
 
 #define ID_BYTES (64 + DDR_NAME_BYTES)
 /* How long the kernel waits for a new connection, for ever: its timer takes no more. */
@@ -292,6 +296,8 @@ static bool turn_end(void *arg)
 		nbd_log(&f->shared, NULL, LOG_ERR,
 			"%s: the kernel has ended the connection; it gets another one", f->device);
 		f->state = KNBD_HELD;
+		/* Until serve, which waits for what is under way, says otherwise. */
+		reconfigure(f, AWAY_HOLD, -1);
 	}
 	return again;
 }
@@ -369,6 +375,7 @@ static bool others_end(struct front_knbd *f, const struct front_export *ex)
 
 static int device_take(struct front_knbd *f, const struct front_export *ex, char *why)
 {
+	char device[sizeof(f->device)];
 	bool heir = others_end(f, ex);
 	int fd = -1, err = client_make(f, &fd);
 
@@ -387,13 +394,18 @@ static int device_take(struct front_knbd *f, const struct front_export *ex, char
 			 strerror(-err));
 		return err;
 	}
-	snprintf(f->device, sizeof(f->device), "/dev/nbd%u", f->index);
-	dev_count_free(f->count);
-	f->count = dev_count_new(f->device);
+	snprintf(device, sizeof(device), "/dev/nbd%u", f->index);
+	if (!f->count || strcmp(device, f->device) != 0) {
+		strcpy(f->device, device);
+		dev_count_free(f->count);
+		f->count = dev_count_new(device);
+	}
 	if (heir)
 		nbd_log(&f->shared, NULL, LOG_NOTICE, "%s is taken over", f->device);
-	else
-		aside_start(io_timeout_set, (void *)(uintptr_t)f->index);
+	else if (aside_start(io_timeout_set, (void *)(uintptr_t)f->index))
+		nbd_log(&f->shared, NULL, LOG_WARNING,
+			"%s: after a restart of ddraidd requests wait for 30 s: no thread",
+			f->device);
 	return 0;
 }
 
@@ -440,7 +452,7 @@ static void front_knbd_complete(struct front *front, uint64_t tag, int err)
 	nbd_client_complete(f->client, tag >> 32 & 0xff, (uint32_t)tag, err);
 }
 
-/* The kernel keeps what was not answered, and sends it again. */
+/* The kernel keeps what is not answered, and sends it again. */
 static void front_knbd_hold(struct front *front)
 {
 	struct front_knbd *f = knbd_of(front);
@@ -449,7 +461,7 @@ static void front_knbd_hold(struct front *front)
 		return;
 	f->state = KNBD_HELD;
 	if (f->client)
-		nbd_client_cut(f->client);
+		nbd_client_hold(f->client);
 }
 
 static void front_knbd_reset(struct front *front)

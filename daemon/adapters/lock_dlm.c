@@ -810,8 +810,8 @@ static void dlm_waits(struct lockspace *ls, char text[LOCK_WAITS_BYTES])
 			 (long long)s, h->reason[0] ? h->reason : h->doing);
 	else if (s >= HOLDER_S)
 		snprintf(text, LOCK_WAITS_BYTES,
-			 "another node to let go of a lock, for %lld s ('dlm_tool lockdebug %s' "
-			 "tells which)",
+			 "an answer of the kernel's DLM, for %lld s; maybe another node does not "
+			 "let go of a lock: 'dlm_tool lockdebug %s'",
 			 (long long)s, h->name);
 	pthread_mutex_unlock(&h->mutex);
 }

@@ -304,7 +304,7 @@ void nbd_client_complete(struct nbd_client *c, uint8_t slot, uint32_t generation
 	io->done_bytes += io->piece_bytes;
 	if (err)
 		c->s->stats.failed++;
-	if (c->state == NBD_C_CLOSED) {
+	if (c->state == NBD_C_CLOSED || (c->held && (err || io->done_bytes < io->req.bytes))) {
 		io->state = NBD_IO_FREE;
 		io_free(c, io);
 		attend(c);
@@ -357,6 +357,15 @@ void nbd_client_drain(struct nbd_client *c)
 	free_list(c, &c->filling);
 	wait_no_more(c);
 	attend(c);
+}
+
+void nbd_client_hold(struct nbd_client *c)
+{
+	if (c->state == NBD_C_CLOSED)
+		return;
+	c->held = true;
+	free_list(c, &c->again);
+	nbd_client_drain(c);
 }
 
 static void client_violation(struct nbd_client *c)

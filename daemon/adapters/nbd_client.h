@@ -133,6 +133,7 @@ struct nbd_client {
 	uint64_t requests;    /* taken in */
 	uint64_t progress_us; /* bytes moved, or the first reply was queued */
 	bool reject_logged;
+	bool held; /* what fails or is not whole is not answered: it is sent again elsewhere */
 	uint32_t at_sink;
 	uint64_t held_bytes; /* of its requests' buffers */
 	struct nbd_io *free_ios, *again, *filling;
@@ -164,6 +165,8 @@ void nbd_client_cut(struct nbd_client *c);
 void nbd_client_complete(struct nbd_client *c, uint8_t slot, uint32_t generation, int err);
 /* Takes nothing more in; answers what runs as it ends, and closes then. */
 void nbd_client_drain(struct nbd_client *c);
+/* The same, but what runs is answered only if it succeeds. */
+void nbd_client_hold(struct nbd_client *c);
 /* R6: answers what runs with EIO if the client takes it at once, and closes. */
 void nbd_client_reset(struct nbd_client *c);
 /* Nothing ran here for `us`: that doesn't count against the client. */

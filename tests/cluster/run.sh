@@ -12,6 +12,7 @@
 #	run.sh --turns-within S ...	after S seconds, no more of those that take turns: skipped
 #	run.sh --whole			in the lab: all that there is for it
 #	run.sh --no-skip ...		what is skipped has failed
+#	run.sh --keep-logs ...		of those that come through, too
 #
 # With CLUSTER_FLAVOUR=lab the nodes are virtual machines (tools/lab run), and there are further scenarios. Of the many
 # with a leader that dies at a named step a run there takes one, and of those with a node that is removed under a block device
@@ -19,7 +20,7 @@
 # little time comes to each of them some day.
 #
 # One line per scenario: its seconds, and what it measured. When one fails, the end of its output follows, with the
-# daemons' logs; all logs are kept then. The last line counts. A scenario is a script in
+# daemons' logs; all of its logs are kept, in one folder of the run, whose name is printed. The last line counts. A scenario is a script in
 # scenarios/ on top of lib.sh; it is ended after LIMIT seconds. It must leave nothing behind.
 set -u
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
@@ -215,7 +216,7 @@ end_one() {
 		tail -n 120 "$dir/out" | sed 's/^/    | /'
 		echo "    all of it: $dir"
 		recap+=$(printf '\nFAIL %s\n' "$name"; grep -v '^measured' "$dir/out" | tail -n 8 | sed 's/^/    | /')
-	else
+	elif [ -z "$keep_logs" ]; then
 		rm -rf "$dir"
 	fi
 	[ $result != FAIL ]
@@ -249,7 +250,7 @@ too_late() {
 	printf 'skip %-20s        not begun: %d s were over\n' "$1" "$turns_within"
 }
 
-todo=() repeat=1 jobs=1 turns_within='' whole='' list=no no_skip=''
+todo=() repeat=1 jobs=1 turns_within='' whole='' list=no no_skip='' keep_logs=''
 while [ $# -gt 0 ]; do
 	case $1 in
 	--list) list=yes ;;
@@ -263,6 +264,7 @@ while [ $# -gt 0 ]; do
 		;;
 	--whole) whole=yes ;;
 	--no-skip) no_skip=yes ;;
+	--keep-logs) keep_logs=yes ;;
 	--jobs | --turns-within)
 		if ! [[ ${2:-} =~ ^[1-9][0-9]*$ ]]; then
 			usage >&2

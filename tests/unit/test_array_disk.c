@@ -680,6 +680,7 @@ TEST(it_waits_at_least_until_all_others_know_of_the_daemons_end)
 	CHECK(fake.serving);
 	CHECK_EQ_U64(fake.away_ms, 5000);
 	heard_ms = 0;
+	end();
 }
 
 TEST(how_long_it_waits_is_told_to_what_is_there_and_at_each_serve)

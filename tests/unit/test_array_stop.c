@@ -14,6 +14,7 @@
 
 #define TELL_MS 200u
 #define STOP_MS 300u
+#define HEARD_MS (2 * TELL_MS)
 #define LEAVE_MS 5500u /* array.c's */
 
 static struct array *a;
@@ -120,6 +121,7 @@ int group_open(const char *adapter, const struct group_cfg *cfg, struct group **
 	return 0;
 }
 
+FAKE(uint32_t config_heard_ms(const struct config *c), return HEARD_MS)
 FAKE(static int join(struct group *g, const char *name), return 0)
 FAKE(static int leave(struct group *g), fake.leaves++; return fake.leave_err)
 FAKE(static void let_go(struct group *g), NOTHING)
@@ -550,6 +552,28 @@ TEST(a_forced_stop_overtakes_one_that_was_asked_for)
 	pass(DISK_AGAIN_MS);
 	group_cb->left(a);
 	told_in(TELL_MS, true);
+}
+
+/* An earlier daemon's device is open, and not all other nodes may know of its end. */
+TEST(a_forced_stop_waits_until_all_know_of_an_earlier_end)
+{
+	begin();
+	fake.disk_err = -EAGAIN;
+	stop(ARRAY_STOP_FORCED);
+	pass(DISK_LOOK_MS + HEARD_MS - DISK_AGAIN_MS);
+	CHECK(a->phase == ARRAY_PHASE_RUN && fake.disk_stops[ARRAY_STOP_FORCED] > 1);
+	fake.inflight = 1; /* served meanwhile: it has its whole time to drain */
+	pass(DISK_AGAIN_MS);
+	pass(STOP_MS - DISK_AGAIN_MS);
+	CHECK(a->phase == ARRAY_PHASE_RUN);
+	fake.inflight = 0;
+	fake.disk_err = 0;
+	pass(DISK_AGAIN_MS);
+	CHECK(a->phase == ARRAY_PHASE_STOP && fake.drains == 1);
+	drained();
+	group_cb->left(a);
+	pass(0);
+	end();
 }
 
 /* Its consumers have been told, but members take their time; or the thread has ended already. */

@@ -180,6 +180,23 @@ within 30 "the device" disk_serves 1
 read_direct 2>"$CLUSTER_DIR/away" || fail "a read after ddraidd's return: $(cat "$CLUSTER_DIR/away")"
 away_is ${AWAY}s ${AWAY}000
 
+step "no error while a daemon that ends has a write under way"
+exporter_kill 2
+exporter_kill 3
+node_exec 1 dd if=/dev/zero of=/dev/ddraid/vol0 bs=4096 count=1 oflag=direct >"$CLUSTER_DIR/away.write" 2>&1 &
+write=$!
+within 10 "the write waits" holds 1 'a["requests"] > 0'
+node_signal 1 ddraidd TERM # it waits for ten seconds
+read_direct >"$CLUSTER_DIR/away" 2>&1 &
+read=$!
+sleep $((AWAY + 2))
+kill -0 $read 2>/dev/null || fail "a read that came while a write was under way: $(cat "$CLUSTER_DIR/away")"
+exporter_restart 2 && exporter_restart 3 || fail "an exporter does not start"
+within 20 "the end of ddraidd" daemon_gone 1
+daemon_up 1
+within 30 "the device" disk_serves 1
+wait $write $read # which may have waited for too long after its end
+
 step "a file system, and ddraidd stays away for more than $AWAY s, but --away hold"
 [[ $(ctl 1 attach vol0 --away hold) = "/dev/ddraid/vol0 (/dev/$dev, by $via)" ]] || fail "attach --away hold"
 away_is hold 0

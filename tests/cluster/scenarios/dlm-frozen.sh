@@ -20,7 +20,7 @@ step "ddraidd of node 3 is stopped"
 within 20 "the fence of node 3" full_fence 3
 measured "evicted and fenced after $(((${EPOCHREALTIME/[.,]/} - began) / 1000)) ms"
 unfence 3 # at once: else the DLM's fencing takes its power off, and its locks are free
-within 20 "node 1 says what it waits for" holds 1 '"another node to let go of a lock" in a["lock_waits"]'
+within 20 "node 1 says what it waits for" holds 1 '"another node does not let go of a lock" in a["lock_waits"]'
 holds 1 'a["regions_to_resync"] > 0' || fail "the resync did not wait for the locks of node 3"
 case $how in
 killed)
