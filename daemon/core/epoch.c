@@ -418,6 +418,25 @@ static bool wishes_apply(struct engine *e, struct map *next)
 	return any;
 }
 
+/*
+ * Whether a member comes back partially was judged by who proposed it, maybe by another leader, of
+ * the device that was there then. Until that is committed, one that has gone and come back may be
+ * an older copy (R15).
+ */
+static void entries_judge(const struct engine *e, struct map *next)
+{
+	for (uint8_t i = 0; i < next->n; i++) {
+		struct map_member *mm = &next->member[i];
+
+		if (mm->state != MEMBER_REBUILDING || !(mm->flags & MEMBER_F_PARTIAL) ||
+		    (e->map.n && e->map.member[i].state == MEMBER_REBUILDING) ||
+		    !member_older(e, i, mm->reached))
+			continue;
+		mm->flags = 0;
+		mm->left = mm->reached = mm->rebuilt_upto = 0;
+	}
+}
+
 static bool next_map(struct engine *e, struct map *next)
 {
 	const struct map *base =
@@ -431,6 +450,7 @@ static bool next_map(struct engine *e, struct map *next)
 		num = e->want_record.acked.num;
 	*next = *base;
 	next->epoch = (struct epoch){num + 1, e->inc};
+	entries_judge(e, next);
 	for (uint8_t i = 0; i < next->n; i++) {
 		if (e->ld.wanted[i] == MEMBER_IN_SYNC &&
 		    (e->rb.state != RB_PROMOTE || !e->quiet.wanted ||

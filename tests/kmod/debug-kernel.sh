@@ -10,6 +10,9 @@ cache=${LAB_CACHE:-/var/cache/ddraid-lab}
 dir=$cache/debug-kernel
 tar=/usr/src/linux-source-6.1.tar.xz
 
+for need in flex bison bc; do
+	command -v $need >/dev/null || { echo "debug-kernel: $need is missing: install flex bison bc libelf-dev libssl-dev" >&2; exit 1; }
+done
 [ -e "$tar" ] || { echo "debug-kernel: $tar is missing: install linux-source-6.1 flex bison bc libelf-dev libssl-dev" >&2; exit 1; }
 mkdir -p "$dir"
 # The source that it was unpacked from, and how it was configured.

@@ -5,7 +5,7 @@
 # get out, is killed meanwhile. What must not be: a time of more than STALL seconds without a request done while some are under
 # way, or without one done and a page dirtied; a complaint of the kernel, or other data than was written.
 set -u
-export LAB_MEMORY=512
+export LAB_MEMORY=${LAB_MEMORY:-512}
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
 # shellcheck source=tests/cluster/disk.sh
