@@ -626,8 +626,10 @@ static void map_commit(struct sim *s, struct simnode *n, const struct map *map)
 		sim_fail(s, "C6", "map %lu has %u members in sync", map->epoch.num, insync);
 	/* A leader that assembles the array takes a proposal from the members before it knows whom
 	 * to fence: slots name their owners. It serves nobody before an epoch of its own. */
-	if (n && (!n->st.leading || map->epoch.inc == s->inc[n->ii].inc))
+	if (n && (!n->st.leading || map->epoch.inc == s->inc[n->ii].inc)) {
+		fences_remembered(s, n);
 		check_fenced(s, n, map);
+	}
 	for (uint32_t i = 0; i < s->incs; i++)
 		s->inc[i].gone_on |= checks_left(s, &s->inc[i]) && map->epoch.inc != s->inc[i].inc;
 	checks_bind(s);

@@ -400,6 +400,7 @@ void dev_submit(struct sim *s, struct simnode *n, const struct out *o)
 		s->inc[r->ii].outstanding++;
 		s->inc[r->ii].ended = false;
 		s->inc[r->ii].wrote = true;
+		s->inc[r->ii].wrote_us = s->now;
 	}
 	pending_count(s, r, 1);
 	schedule(s, idx);

@@ -94,6 +94,26 @@ void fences_forgotten(struct sim *s)
 		trace(s, "w  nobody knows that inc %lu was fenced", in->inc);
 		in->fenced = false;
 		in->fenced_stamp = NEVER;
+		in->forgot_us = s->now;
+	}
+}
+
+/*
+ * n commits a map in the ring in which it heard of such a fence: the rest of a broken ring reaches
+ * those who were in it, a commit among it. So the fence counts, unless he has written since.
+ */
+void fences_remembered(struct sim *s, const struct simnode *n)
+{
+	for (uint32_t ii = 0; ii < s->incs; ii++) {
+		struct incn *in = &s->inc[ii];
+
+		if (in->fenced || !in->forgot_us || in->wrote_us >= in->forgot_us ||
+		    in->outstanding || in->fence_known[n->idx] != n->ii + 1 ||
+		    in->fence_ring[n->idx] != n->view_ring)
+			continue;
+		trace(s, "w  n%u remembers that inc %lu was fenced", n->id, in->inc);
+		in->fenced = true;
+		in->fenced_stamp = sim_stamp(s);
 	}
 }
 
@@ -105,6 +125,7 @@ static void fence_done(struct sim *s, uint32_t ii)
 	if (s->o.fence_cuts)
 		dev_finish_inc(s, ii);
 	in->fenced = true;
+	in->forgot_us = 0;
 	in->fenced_stamp = sim_stamp(s);
 	in->fenced_epoch = s->checks.map.epoch.num;
 	for (uint32_t i = 0; i < s->o.nodes; i++) {

@@ -262,6 +262,8 @@ struct incn {
 	uint64_t fenced_epoch;               /* the newest committed then */
 	uint32_t fence_known[SIM_MAX_NODES]; /* 1 + who may know of it, 0 = nobody */
 	uint32_t fence_ring[SIM_MAX_NODES];  /* in which ring he was */
+	uint64_t forgot_us;                  /* when nobody could know any more; 0: not so */
+	uint64_t wrote_us;                   /* when its engine last sent what changes a member */
 	bool ended;                          /* not live, nothing outstanding */
 	uint32_t outstanding;                /* requests that may still take effect */
 	uint32_t fence_fails;
@@ -279,6 +281,7 @@ void inc_dead(struct sim *s, uint32_t ii);
 bool fence_itself_fails(struct sim *s, struct simnode *n); /* this time */
 uint64_t fence_itself(struct sim *s, struct simnode *n);   /* up to which incarnation; 0 = none */
 void fences_forgotten(struct sim *s);
+void fences_remembered(struct sim *s, const struct simnode *n);
 void fence_ask(struct sim *s, struct simnode *n, uint32_t node, uint64_t inc);
 
 /* ---- group.c -------------------------------------------------------------------------------- */
