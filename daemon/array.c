@@ -392,9 +392,10 @@ struct stop {
 	struct array *a;
 	enum array_stop_how how;
 	uint32_t clients;
-	bool tried;        /* once at least */
-	uint64_t drain_us; /* until when, 0 = not begun: what it waits for may end, */
-	uint64_t look_us;  /* or who has the device open be known, or the others know */
+	/* Tried again until then, 0: not for that. */
+	uint64_t drain_us; /* what is under way may end */
+	uint64_t look_us;  /* it may be known who has the device open, or to all others that an
+			      earlier daemon has ended */
 };
 
 static void stop_begin(struct array *a, enum array_stop_how how)
@@ -429,7 +430,6 @@ static bool stop_again(struct stop *s, uint64_t *until_us, uint32_t within_ms)
 	struct array *a = s->a;
 	uint64_t now_us = loop_now_us(a->loop);
 
-	s->tried = true;
 	if (!*until_us)
 		*until_us = now_us + within_ms * 1000ull;
 	if (now_us > *until_us || a->stop_waits || a->phase >= ARRAY_PHASE_STOP)
@@ -464,7 +464,8 @@ static void stop_run(struct task *t)
 	int err = 0;
 
 	/* It ends already, and tells its consumers when that harms nobody (tell_soon). */
-	if (a->phase >= ARRAY_PHASE_STOP && (s->tried || s->how == ARRAY_STOP_FORCED)) {
+	if (a->phase >= ARRAY_PHASE_STOP &&
+	    (s->drain_us || s->look_us || s->how == ARRAY_STOP_FORCED)) {
 		a->revoke |= s->how == ARRAY_STOP_FORCED;
 		if (a->told && s->how == ARRAY_STOP_FORCED)
 			revoke_device(a);

@@ -26,9 +26,9 @@
  * away_ms is the kernel's dead connection timeout, in seconds, rounded up. Each request that finds
  * no connection waits so long, so there is one for as long as this daemon may still write for its
  * consumers, who hear of an error only after that (array_disk.c); when the first has, the rest
- *fails at once, until there is a connection again. What was sent on the old one is no part of this:
- *it waits until it can be sent again, or the device is disconnected. To have that fail as well
- *takes a request timeout, see above.
+ * fails at once, until there is a connection again. What was sent on the old one is no part of
+ * this: it waits until it can be sent again, or the device is disconnected. To have that fail as
+ * well takes a request timeout, see above.
  *
  * The kernel does not tell who has the device open. front_remove looks for who that may be
  * (dev_open.h). One that opens it in that very moment finds it gone.

@@ -37,8 +37,7 @@ static bool all_well(const struct sim *s, uint32_t but, bool in_change)
 		if (s->checks.lossy[i] || d->cache_lost || d->read_errs || d->write_errs ||
 		    d->flush_errs || d->dead || !d->powered || d->hidden)
 			return false;
-		/* By a leader that died before anybody heard its commit: who finds it goes by it.
-		 */
+		/* Of a leader that died before anybody heard its commit: it may count. */
 		if (d->sb_valid && epoch_cmp(&d->sb.map.epoch, &s->checks.map.epoch) > 0 &&
 		    map_degraded(&d->sb.map))
 			return false;
