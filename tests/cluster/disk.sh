@@ -138,6 +138,16 @@ disk_hold_end() {
 	[ -z "${holder[$1]:-}" ] || { node_exec "$1" touch /run/hold-end; wait "${holder[$1]}"; unset "holder[$1]"; }
 }
 
+# disk_leaks_nothing N: on a kernel with kmemleak, and KMOD_LEAKS set. What is found for the first time may be a pointer on its way.
+disk_leaks_nothing() {
+	[ -n "${KMOD_LEAKS:-}" ] || return 0
+	# shellcheck disable=SC2016 # the node's shell
+	node_exec "$1" sh -ec 'mountpoint -q /sys/kernel/debug || mount -t debugfs none /sys/kernel/debug
+		echo scan >/sys/kernel/debug/kmemleak; echo scan >/sys/kernel/debug/kmemleak; cat /sys/kernel/debug/kmemleak; echo asked' \
+		>"$CLUSTER_DIR/leaks.$1" 2>&1 && [ "$(tail -n 1 "$CLUSTER_DIR/leaks.$1")" = asked ] || fail "kmemleak: $(cat "$CLUSTER_DIR/leaks.$1")"
+	! grep -qE '\[ddraid\]' "$CLUSTER_DIR/leaks.$1" || fail "the driver leaks: $(cat "$CLUSTER_DIR/leaks.$1")"
+}
+
 # disk_finish N...: as finish, and the raw members have what the device of the first of these nodes read last.
 disk_finish() {
 	local n
@@ -147,6 +157,7 @@ disk_finish() {
 	for n; do
 		daemon_stop "$n"
 		kernel_is_fine "$n"
+		disk_leaks_nothing "$n"
 		! node_exec "$n" test -d /sys/module/ddraid || node_exec "$n" rmmod ddraid || fail "the driver of node $n can't be unloaded"
 	done
 	members_check --strict --compare-left-out --extract "$CLUSTER_DIR/user" || fail "the members: $(raw 'r["problems"]')"

@@ -225,8 +225,8 @@ declare -A EXPORTER_ARGS=()
 # Nodes whose daemons do not run yet when the array is made.
 LATE_NODES=
 
-# Further lines of ddraid.conf's [cluster].
-CLUSTER_CONF=''
+# Further lines of ddraid.conf's [cluster]; slow machines bring theirs (tests/kmod/debug-kernel.sh).
+CLUSTER_CONF=${CLUSTER_CONF:-}
 # The last lines of ddraid.conf, from within [fence] on.
 FENCE_CONF='fence = command\nfence_command = %s'
 

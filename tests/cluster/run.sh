@@ -186,7 +186,7 @@ swept() { # DIR [LOGS]
 begin() { # END NAME LIMIT WHERE SCRIPT ARGUMENT...
 	local end=$1 name=$2 limit=$3 script=$5 dir lab=${labs[0]}
 	shift 5
-	limit=$((5 * limit)) # of emulated machines, which boot; elsewhere of hosts in a slow hour
+	limit=$((${SCENARIO_TIMES:-5} * limit)) # of emulated machines, which boot; elsewhere of hosts in a slow hour
 	dir=$(mktemp -d "$work/$name.XXX")
 	labs=("${labs[@]:1}")
 	LAB_KEPT=$lab CLUSTER_TMP=$dir CLUSTER_KEEP_LOGS=$dir/logs timeout --kill-after=60 "$limit" \

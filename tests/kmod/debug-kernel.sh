@@ -1,9 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# The tests of the kernel driver on a kernel that looks for faults: KASAN, lockdep, kmemleak, debug objects
-# (tests/kmod/debug.config): debug-kernel.sh [TEST...]. Builds it from Debian's linux-source-6.1 in LAB_CACHE, which takes
-# 20 to 60 minutes once and 5 GB, then runs tests/kmod/run.sh. As root. --build: builds only.
+# The tests of the kernel driver, with its stand-in server and with ddraidd, on a kernel that looks for faults: KASAN, lockdep,
+# kmemleak, debug objects (tests/kmod/debug.config). Builds it from Debian's linux-source-6.1 in LAB_CACHE, which takes
+# 20 to 60 minutes once and 5 GB. As root.
+#
+#	debug-kernel.sh [SCENARIO...]	of the lab's (tests/cluster/run.sh); without one, those of the driver
+#	debug-kernel.sh --test TEST...	of tests/kmod/run.sh
+#	debug-kernel.sh --build		builds only
 set -eu
 export top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 cache=${LAB_CACHE:-/var/cache/ddraid-lab}
@@ -34,6 +38,16 @@ bash "$top_srcdir/tests/lib/lab-image" "$dir/image" "$dir/build"
 
 # All of it is several times slower; KASAN does what slub_debug would. ACPI's interpreter of interrupt routes runs out of its
 # time there; the MP table tells of interrupts and CPUs instead.
-export LAB_IMAGE=$dir/image LAB_MEMORY=${LAB_MEMORY:-3072} LAB_APPEND=${LAB_APPEND:-"log_buf_len=16M kmemleak=on acpi=noirq"}
+export LAB_IMAGE=$dir/image LAB_CPUS=2 LAB_MEMORY=${LAB_MEMORY:-3072} LAB_APPEND=${LAB_APPEND:-"log_buf_len=16M kmemleak=on acpi=noirq"}
 export CLUSTER_SLOWER=${CLUSTER_SLOWER:-6} KMOD_LIMIT=${KMOD_LIMIT:-400} KMOD_LEAKS=yes
-exec bash "$top_srcdir/tests/kmod/run.sh" "$@"
+if [ "${1:-}" = --test ]; then
+	shift
+	exec bash "$top_srcdir/tests/kmod/run.sh" "$@"
+fi
+# ddraidd's heartbeats, and the answers of its members, may be late by seconds. A tenth of the memory is KASAN's, and as much
+# kmemleak's; of what is left, what was written is more.
+export CLUSTER_FLAVOUR=lab SCENARIO_TIMES=20 CLUSTER_TOKEN_MS=20000 HEARTBEAT=2s EVICT=20
+export CLUSTER_CONF="evict = ${EVICT}s\nstop_timeout = 30s\n[members]\nrequest_timeout = 60s\n"
+export DISK_MEMORY=1024 DISK_SECONDS=300 DISK_WRITTEN=400
+[ $# != 0 ] || set -- kmod disk disk-nbd disk-kills disk-cache disk-memory
+exec bash "$top_srcdir/tests/cluster/run.sh" --no-skip --keep-logs "$@"

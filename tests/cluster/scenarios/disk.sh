@@ -11,8 +11,9 @@ set -u
 . "$(dirname "$0")/../disk.sh"
 disk_requires
 via=${1:-shim}
-KILLS=2 # disk-kills.sh has more
-AWAY=5 # s
+KILLS=2             # disk-kills.sh has more
+EVICT=${EVICT:-4}   # s; as in ddraid.conf
+AWAY=$((EVICT + 1)) # s
 MEMBER_SIZE=32M
 [ "$via" = shim ] || MEMBER_SIZE=60M # for btrfs
 
@@ -161,8 +162,8 @@ read_direct() {
 
 step "ddraidd stays away for more than $AWAY s: EIO then, and not before"
 away_is hold 0
-# Not before the other nodes, if there were any, would know: twice heartbeat_limit.
-[[ $(ctl 1 attach vol0 --away 1s) = "/dev/ddraid/vol0 (/dev/$dev, by $via, away 4s)" ]] || fail "attach --away 1s: $(ctl 1 attach vol0)"
+# Not before the other nodes, if there were any, would know: twice heartbeat_limit, which is half of evict.
+[[ $(ctl 1 attach vol0 --away 1s) = "/dev/ddraid/vol0 (/dev/$dev, by $via, away ${EVICT}s)" ]] || fail "attach --away 1s: $(ctl 1 attach vol0)"
 [[ $(ctl 1 attach vol0 --away ${AWAY}s) = "/dev/ddraid/vol0 (/dev/$dev, by $via, away ${AWAY}s)" ]] || fail "attach --away"
 disk_attach 1 # and changes nothing
 away_is ${AWAY}s ${AWAY}000
@@ -172,7 +173,7 @@ daemon_kill 1
 took=$(((${EPOCHREALTIME/[.,]/} - began) / 1000))
 grep -q "Input/output error" "$CLUSTER_DIR/away" || fail "a read without ddraidd: $(cat "$CLUSTER_DIR/away")"
 [ $took -ge ${AWAY}000 ] || fail "a read without ddraidd failed after $took ms"
-[ $took -le "$(patience 15)000" ] || fail "a read without ddraidd waited $took ms"
+[ $took -le "$(patience $((AWAY + 10)))000" ] || fail "a read without ddraidd waited $took ms"
 ! read_direct 2>/dev/null || fail "another read without ddraidd was answered"
 measured "failed after $took ms"
 daemon_up 1
@@ -186,7 +187,7 @@ exporter_kill 3
 node_exec 1 dd if=/dev/zero of=/dev/ddraid/vol0 bs=4096 count=1 oflag=direct >"$CLUSTER_DIR/away.write" 2>&1 &
 write=$!
 within 10 "the write waits" holds 1 'a["requests"] > 0'
-node_signal 1 ddraidd TERM # it waits for ten seconds
+node_signal 1 ddraidd TERM # it waits for stop_timeout
 read_direct >"$CLUSTER_DIR/away" 2>&1 &
 read=$!
 sleep $((AWAY + 2))
