@@ -136,6 +136,15 @@ void dev_reread(struct engine *e, uint32_t dev)
 		sb_read(e, dev);
 }
 
+/* The superblock of the device that is the member was read by the connection that is there now; by
+ * an earlier one it may have been another device's. */
+bool member_sb_read(const struct engine *e, uint8_t i)
+{
+	const struct dev *d = e->dev_of[i] == NO_DEV ? NULL : &e->dev[e->dev_of[i]];
+
+	return d && d->up && d->sb_ok && !d->reading;
+}
+
 /* R15: member i, which is not in the map, is connected here, and what is known of its superblock is
  * from after it left. Else that is read again. */
 bool member_sb_current(struct engine *e, uint8_t i)
@@ -143,19 +152,20 @@ bool member_sb_current(struct engine *e, uint8_t i)
 	const struct map_member *mm = &e->map.member[i];
 	struct dev *d = e->dev_of[i] == NO_DEV ? NULL : &e->dev[e->dev_of[i]];
 
-	if (!d)
+	if (!d || !d->up)
 		return false;
-	if (!d->reading && (d->read_num >= mm->left || d->sb.map.epoch.num >= mm->reached))
+	if (member_sb_read(e, i) && (d->read_num >= mm->left || d->sb.map.epoch.num >= mm->reached))
 		return true;
 	if (!d->reading && !d->retry_us)
 		sb_read(e, e->dev_of[i]);
 	return false;
 }
 
-/* R15: nothing says that the device still has what the member had when it left. */
+/* R15: the device is an older copy of what the member was when it left. Known for certain only as
+ * long as member_sb_read. */
 bool member_older(const struct engine *e, uint8_t i, uint64_t reached)
 {
-	return e->dev_of[i] == NO_DEV || e->dev[e->dev_of[i]].sb.map.epoch.num < reached;
+	return member_sb_read(e, i) && e->dev[e->dev_of[i]].sb.map.epoch.num < reached;
 }
 
 void dev_up(struct engine *e, const struct event *ev)

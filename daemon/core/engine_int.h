@@ -536,6 +536,7 @@ void devs_reread(struct engine *e);
 void devs_look_again(struct engine *e);
 bool devs_looking(const struct engine *e);
 void dev_reread(struct engine *e, uint32_t dev);
+bool member_sb_read(const struct engine *e, uint8_t member);
 bool member_sb_current(struct engine *e, uint8_t member);
 bool member_older(const struct engine *e, uint8_t member, uint64_t reached);
 void dev_up(struct engine *e, const struct event *ev);

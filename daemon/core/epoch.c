@@ -349,8 +349,6 @@ static void member_enters(struct engine *e, struct map *next, uint8_t i)
 	struct map_member *mm = &next->member[i];
 	bool covered = mm->left && next->missed_from && mm->left >= next->missed_from;
 
-	covered &= !member_older(e, i, mm->reached);
-
 	if (e->ld.full[i])
 		memcpy(mm->uuid, e->ld.new_uuid[i], DDR_UUID_BYTES);
 	mm->state = MEMBER_REBUILDING;
@@ -419,22 +417,35 @@ static bool wishes_apply(struct engine *e, struct map *next)
 }
 
 /*
- * Whether a member comes back partially was judged by who proposed it, maybe by another leader, of
- * the device that was there then. Until that is committed, one that has gone and come back may be
- * an older copy (R15).
+ * R15: member i comes back partially by this map, and is an older copy of itself. Who proposes
+ * judges it, maybe another leader, of the device that is there then; one that has gone since, and
+ * come back, may be another. So it is judged once more before the proposal's superblocks are
+ * written, by what the connection has read that takes them: of a copy that carries this epoch
+ * nothing could be told any more.
  */
-static void entries_judge(const struct engine *e, struct map *next)
+static bool entry_older(const struct engine *e, const struct map *map, uint8_t i)
 {
+	const struct map_member *mm = &map->member[i];
+
+	return mm->state == MEMBER_REBUILDING && mm->flags & MEMBER_F_PARTIAL &&
+	       !(e->map.n && e->map.member[i].state == MEMBER_REBUILDING) &&
+	       member_older(e, i, mm->reached);
+}
+
+static bool entries_judge(const struct engine *e, struct map *next)
+{
+	bool any = false;
+
 	for (uint8_t i = 0; i < next->n; i++) {
 		struct map_member *mm = &next->member[i];
 
-		if (mm->state != MEMBER_REBUILDING || !(mm->flags & MEMBER_F_PARTIAL) ||
-		    (e->map.n && e->map.member[i].state == MEMBER_REBUILDING) ||
-		    !member_older(e, i, mm->reached))
+		if (!entry_older(e, next, i))
 			continue;
 		mm->flags = 0;
 		mm->left = mm->reached = mm->rebuilt_upto = 0;
+		any = true;
 	}
+	return any;
 }
 
 static bool next_map(struct engine *e, struct map *next)
@@ -450,7 +461,6 @@ static bool next_map(struct engine *e, struct map *next)
 		num = e->want_record.acked.num;
 	*next = *base;
 	next->epoch = (struct epoch){num + 1, e->inc};
-	entries_judge(e, next);
 	for (uint8_t i = 0; i < next->n; i++) {
 		if (e->ld.wanted[i] == MEMBER_IN_SYNC &&
 		    (e->rb.state != RB_PROMOTE || !e->quiet.wanted ||
@@ -461,6 +471,7 @@ static bool next_map(struct engine *e, struct map *next)
 		e->ld.misread[i] &= e->ld.wanted[i] == MEMBER_MISSING;
 	}
 	any |= wishes_apply(e, next);
+	any |= entries_judge(e, next);
 	if (e->rb.state == RB_COPY && !e->rb.partial && e->rb.checkpoint &&
 	    next->member[e->rb.member].state == MEMBER_REBUILDING &&
 	    e->rb.checkpoint > next->member[e->rb.member].rebuilt_upto) {
@@ -479,6 +490,8 @@ static bool newer_wish(struct engine *e)
 	for (uint8_t i = 0; i < e->prop.n; i++) {
 		struct map next = e->prop;
 
+		if (entry_older(e, &e->prop, i))
+			return true;
 		if (e->ld.wanted[i] && !wish_moot(&e->prop, i, e->ld.wanted[i]) &&
 		    wish_apply(e, &next, i))
 			return true;
@@ -511,16 +524,27 @@ static void sb_written(struct engine *e, struct batch *b)
 	e->ld.committing = true; /* nothing more until the commit comes back */
 }
 
-/* Every member of the new map must take its superblock; one that this node can't reach is reported.
+/*
+ * Every member of the new map must take its superblock; one that this node can't reach is reported.
+ * Of what enters the map, the connection that is there now must have read it: it may have been
+ * another, or none, when it was proposed.
  */
 static bool sb_targets_ready(struct engine *e)
 {
-	uint32_t mask = map_write_mask(&e->prop);
+	uint32_t mask = map_write_mask(&e->prop), enter = mask & ~map_write_mask(&e->map);
+	bool reading = false;
 
-	for (uint8_t i = 0; i < e->prop.n; i++)
-		if (mask >> i & 1 && !member_usable(e, i) && !e->bad[i])
+	for (uint8_t i = 0; i < e->prop.n; i++) {
+		bool unread = enter >> i & 1 && e->dev_of[i] != NO_DEV && !member_sb_read(e, i);
+
+		if (!(mask >> i & 1))
+			continue;
+		if (unread && e->dev[e->dev_of[i]].up && e->dev[e->dev_of[i]].reading)
+			reading = true;
+		else if ((unread || !member_usable(e, i)) && !e->bad[i])
 			member_bad(e, i, MEMBER_SUSPECT);
-	return members_ready(e, mask);
+	}
+	return !reading && members_ready(e, mask);
 }
 
 static void sb_write(struct engine *e)

@@ -243,7 +243,8 @@ static void out_record(struct sim *s, struct simnode *n, const struct record *r)
 	struct record *copy = xmalloc(sizeof(*copy));
 
 	*copy = *r;
-	sim_at(s, rng_range(&s->rng, 100, 8 * MS), on_record, n->idx, n->gen, copy);
+	sim_at(s, rng_range(&s->rng, 100, 8 * MS) + oldcopy_late_us(s), on_record, n->idx, n->gen,
+	       copy);
 }
 
 static void on_renewed(struct sim *s, struct hev *ev)
@@ -343,6 +344,7 @@ static void node_out(struct sim *s, struct simnode *n, const struct out *o)
 		dev_cancel(s, n, o->cancel.dev);
 		break;
 	case OUT_SEND:
+		oldcopy_sent(s, o->send.data, o->send.bytes);
 		group_send(s, n, o->send.data, o->send.bytes);
 		break;
 	case OUT_FENCE:

@@ -6,11 +6,15 @@
  * its exporter goes away for so long that it leaves the map, and comes back with the copy. What was
  * written between the copy and its leaving is in no missed set.
  *
+ * It comes while the member is away, or is back as it was; then best while a leader has it enter
+ * the map again, by what it was a moment ago. The records of that proposal take long.
+ *
  * Of its own randomness: what else happens does not depend on it.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "daemon/core/msg.h"
 #include "sim.h"
 
 #define LOOK_US (10 * MS)
@@ -20,14 +24,6 @@ static void on_look(struct sim *s, struct hev *ev);
 static void look_again(struct sim *s)
 {
 	sim_at(s, LOOK_US, on_look, 0, 0, NULL);
-}
-
-static bool quiet(const struct sim *s)
-{
-	for (uint32_t i = 0; i < s->o.nodes; i++)
-		if (s->node[i].st.proposing)
-			return false;
-	return true;
 }
 
 static void copy_take(struct sim *s)
@@ -52,6 +48,67 @@ static void copy_drop(struct sim *s)
 	s->copy.image = NULL;
 }
 
+static bool may_come(struct sim *s)
+{
+	const struct map_member *mm = &s->checks.map.member[s->copy.member];
+
+	return s->copy.image && s->checks.disk_of[s->copy.member] == s->copy.disk &&
+	       !s->disk[s->copy.disk].dead && mm->left && mm->reached > s->copy.epoch &&
+	       (mm->state == MEMBER_SUSPECT || mm->state == MEMBER_MISSING);
+}
+
+static void comes(struct sim *s, uint64_t off_us)
+{
+	struct disk *d = &s->disk[s->copy.disk];
+
+	stats_fault(s, F_OLD_COPY);
+	trace(s, "w  disk %u is an older copy of itself, of epoch %lu", d->idx, s->copy.epoch);
+	if (d->powered)
+		fault_exporter_power(s, d->idx, off_us, false);
+	disk_restore(s, d, s->copy.image);
+	copy_drop(s);
+}
+
+static void on_enters(struct sim *s, struct hev *ev)
+{
+	(void)ev;
+	if (!s->planner.healing && may_come(s))
+		comes(s, MS + mix64(s->seed ^ s->now) % (10 * MS));
+}
+
+/* In every other seed it waits for a proposal that has the member enter. */
+static bool when_it_enters(const struct sim *s)
+{
+	return mix64(s->seed ^ 0x656e746572) % 2;
+}
+
+/* A message of the group is on its way. */
+void oldcopy_sent(struct sim *s, const void *data, size_t bytes)
+{
+	Ddraid__NodeMsg *m;
+	struct map map;
+
+	if (!when_it_enters(s) || !may_come(s))
+		return;
+	m = ddraid__node_msg__unpack(NULL, bytes, data);
+	if (m && m->body_case == DDRAID__NODE_MSG__BODY_PROPOSE &&
+	    pb_map_read(&map, m->propose->map) &&
+	    map.member[s->copy.member].state == MEMBER_REBUILDING &&
+	    map.member[s->copy.member].flags & MEMBER_F_PARTIAL) {
+		sim_at(s, mix64(s->seed + s->now) % (mix64(s->seed) % 3 ? 2 * MS : 10 * MS),
+		       on_enters, 0, 0, NULL);
+		s->copy.slow_until_us = s->now + 15 * MS;
+	}
+	if (m)
+		ddraid__node_msg__free_unpacked(m, NULL);
+}
+
+/* How much longer a node's record takes that is written now. */
+uint64_t oldcopy_late_us(struct sim *s)
+{
+	return s->now < s->copy.slow_until_us ? mix64(s->seed ^ s->now) % (80 * MS) : 0;
+}
+
 static void on_look(struct sim *s, struct hev *ev)
 {
 	struct disk *d = &s->disk[s->copy.disk];
@@ -67,17 +124,9 @@ static void on_look(struct sim *s, struct hev *ev)
 		copy_take(s);
 	} else if (s->checks.disk_of[s->copy.member] != s->copy.disk || d->dead) {
 		copy_drop(s); /* another device is the member now */
-	} else if (mm->left && mm->reached > s->copy.epoch && quiet(s) &&
-		   (mm->state == MEMBER_SUSPECT || mm->state == MEMBER_MISSING)) {
-		if (mix64(s->seed ^ s->now) % 8)
-			return; /* at some moment while it is away */
-		stats_fault(s, F_OLD_COPY);
-		trace(s, "w  disk %u is an older copy of itself, of epoch %lu", d->idx,
-		      s->copy.epoch);
-		if (d->powered)
-			fault_exporter_power(s, d->idx, 20 * MS, false);
-		disk_restore(s, d, s->copy.image);
-		copy_drop(s);
+	} else if (may_come(s)) {
+		if (!when_it_enters(s) && mix64(s->seed ^ s->now) % 8 == 0)
+			comes(s, 20 * MS);
 	} else if (s->checks.map.epoch.num > s->copy.epoch && !s->copy.hidden &&
 		   s->now > s->copy.until_us && fault_may_strike(s, s->copy.disk) &&
 		   mm->state == MEMBER_IN_SYNC && !d->hidden) {

@@ -686,6 +686,8 @@ void fault_cluster_power(struct sim *s, bool exporters);
 void spot_init(struct sim *s);
 void faults_init(struct sim *s);
 void oldcopy_init(struct sim *s);
+void oldcopy_sent(struct sim *s, const void *data, size_t bytes);
+uint64_t oldcopy_late_us(struct sim *s);
 void votes_init(struct sim *s);
 void group_loss_init(struct sim *s);
 void spot_heal(struct sim *s);
@@ -816,7 +818,8 @@ struct sim {
 		uint64_t epoch;    /* of the superblock in the image */
 		uint64_t until_us; /* by then it is old enough: regions written since are clean */
 		bool hidden;       /* so that it may leave: done once */
-	} copy;                    /* oldcopy.c */
+		uint64_t slow_until_us;
+	} copy; /* oldcopy.c */
 	struct {
 		uint32_t left;     /* leaders that are still to die */
 		bool seen;         /* one has */
