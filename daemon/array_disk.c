@@ -27,6 +27,12 @@
  * judgement against it removes the note, so that it holds for all later lives as well.
  * A life that can't know ends what was open.
  *
+ * - It has not been alone for as long as --away, by the kernel's NBD client. That fails what finds
+ *   no connection for so long, and keeps what had been sent on the last one, to send it again: the
+ *   consumer has an error, may go on by another node, and what it wrote before would be written
+ *   after that. So all of it fails. The note says when there was a connection last. Our own driver
+ *   fails both (away_ms, below).
+ *
  * What EIO means while no daemon serves (live.away_ms). The driver fails what waits, which is what
  * no daemon was given and what a dead one was and has not answered. It is safe as soon as all other
  * nodes know that the daemon is gone, or do no I/O since they hear nothing (config_heard_ms): a
@@ -69,8 +75,10 @@
 #define AGAIN_US 5000000ull  /* after a failure */
 #define BUSY_US 200000ull    /* after one that passes: an earlier daemon has not ended yet */
 #define LOST_US 1000000ull   /* after a device that was lost at once */
+#define ALIVE_US 1000000ull  /* how often the note says so, where --away asks */
 #define ASKED_US 20000000ull /* how long `attach` waits for the array to serve */
 #define LINKS "/dev/ddraid"
+#define ALONE "it was away for longer than --away, and some of its requests may have failed"
 
 static void disk_answer(struct array *a, int err, const char *why);
 static void answer(struct array *a, struct array_attach *q, int err, const char *why);
@@ -84,6 +92,14 @@ struct load {
 	int err;
 	char why[FRONT_WHY_BYTES];
 };
+
+/* See above. */
+static uint32_t patience(const struct array *a, uint32_t away_ms)
+{
+	uint32_t least_ms = config_heard_ms(a->env.conf);
+
+	return away_ms == AWAY_HOLD || away_ms > least_ms ? away_ms : least_ms;
+}
 
 /* ---- the note ------------------------------------------------------------------------------- */
 
@@ -103,19 +119,22 @@ static void note_remove(const struct array *a)
 }
 
 /* It need not outlast the machine: the device does not either. */
-static void note_write(struct array *a)
+static void note_put(struct array *a)
 {
 	char path[STORE_PATH_BYTES], fresh[STORE_PATH_BYTES];
+	struct disk *d = &a->disk;
 	FILE *f;
 	int bad;
 
-	a->disk.noted = a->disk.ring;
+	d->heir.away_ms = a->live.attach == ATTACH_NBD ? patience(a, a->live.away_ms) : AWAY_HOLD;
+	d->heir.alone_us = loop_now_us(a->loop);
 	note_path(a, path, "");
 	note_path(a, fresh, ".new");
 	f = fopen(fresh, "we");
 	if (f) {
-		bad = fprintf(f, "%" PRIu64 " %" PRIu32 " %" PRIu64 "\n", a->disk.heir.life,
-			      a->disk.ring.rep, a->disk.ring.seq) < 0;
+		bad = fprintf(f, "%" PRIu64 " %" PRIu32 " %" PRIu64 " %" PRIu32 " %" PRIu64 "\n",
+			      d->heir.life, d->noted.rep, d->noted.seq, d->heir.away_ms,
+			      d->heir.alone_us) < 0;
 		if (!(fclose(f) || bad) && !rename(fresh, path))
 			return;
 	}
@@ -125,6 +144,22 @@ static void note_write(struct array *a)
 	    "anew",
 	    path, strerror(errno), a->live.name);
 	note_remove(a);
+}
+
+/* This life serves in the ring that there is now. */
+static void note_write(struct array *a)
+{
+	a->disk.noted = a->disk.ring;
+	note_put(a);
+}
+
+/* There is a connection. */
+static void note_alive(struct array *a)
+{
+	const struct disk *d = &a->disk;
+
+	if (d->heir.away_ms != AWAY_HOLD && loop_now_us(a->loop) - d->heir.alone_us >= ALIVE_US)
+		note_put(a);
 }
 
 static bool is_there(const struct disk *d)
@@ -170,8 +205,8 @@ void disk_loaded(struct array *a)
 	f = fopen(path, "re");
 	if (!f)
 		return;
-	if (fscanf(f, "%" SCNu64 " %" SCNu32 " %" SCNu64, &d->heir.life, &d->heir.ring.rep,
-		   &d->heir.ring.seq) != 3)
+	if (fscanf(f, "%" SCNu64 " %" SCNu32 " %" SCNu64 " %" SCNu32 " %" SCNu64, &d->heir.life,
+		   &d->heir.ring.rep, &d->heir.ring.seq, &d->heir.away_ms, &d->heir.alone_us) != 5)
 		d->heir.life = 0;
 	fclose(f);
 	d->left = !d->heir.life;
@@ -387,12 +422,13 @@ static uint64_t life_name(void)
 	return name;
 }
 
-/* See above. */
-static uint32_t patience(const struct array *a, uint32_t away_ms)
+/* Some of what waits may have failed. */
+static bool alone_too_long(const struct array *a)
 {
-	uint32_t least_ms = config_heard_ms(a->env.conf);
+	const struct disk *d = &a->disk;
 
-	return away_ms == AWAY_HOLD || away_ms > least_ms ? away_ms : least_ms;
+	return d->heir.away_ms != AWAY_HOLD &&
+	       loop_clock_us(a->loop) - d->heir.alone_us >= d->heir.away_ms * 1000ull;
 }
 
 static void disk_serve(struct array *a)
@@ -400,12 +436,16 @@ static void disk_serve(struct array *a)
 	struct disk *d = &a->disk;
 	struct front_export ex;
 	char why[FRONT_WHY_BYTES];
+	bool last;
 	int err;
 
 	if (d->heir.life && !d->heir.ours && !ring_same(&d->heir.ring, &d->ring))
 		heir_none(a, "the cluster's membership has changed since, and whether without this "
 			     "node is not known");
-	if (!d->heir.life)
+	if (d->heir.life && alone_too_long(a))
+		heir_forget(a, ALONE);
+	last = d->heir.life != 0;
+	if (!last)
 		d->heir.life = life_name();
 	d->heir.ours = d->heir.judged = true;
 	pump_export(a, engine_geo(a->e), &ex);
@@ -414,6 +454,12 @@ static void disk_serve(struct array *a)
 	err = front_serve(d->front, &ex, why);
 	if (err) {
 		disk_failed(a, err, why);
+		return;
+	}
+	if (last && alone_too_long(a)) { /* nothing has been taken from it yet */
+		front_reset(d->front);
+		heir_forget(a, ALONE);
+		d->retry_us = loop_now_us(a->loop) + BUSY_US;
 		return;
 	}
 	d->why[0] = '\0';
@@ -436,6 +482,8 @@ void disk_advance(struct array *a)
 		front_drop(d);
 		return;
 	}
+	if (is_there(d) && !d->held)
+		note_alive(a);
 	if (d->left && !is_there(d) && loop_now_us(a->loop) >= d->left_us)
 		left_end(a);
 	if (d->asked && loop_now_us(a->loop) - d->asked_us > ASKED_US) {
@@ -492,6 +540,8 @@ uint32_t disk_hold(struct array *a)
 		d->held = true;
 	}
 	front_stats(d->front, &st);
+	if (is_ours(d) && st.inflight)
+		note_alive(a); /* it ends with the last of them */
 	return st.inflight;
 }
 
@@ -574,15 +624,27 @@ static void disk_answer(struct array *a, int err, const char *why)
 		answer(a, q, err, why);
 }
 
-/* Of a device that is there. */
+/* Of a device that is there. The note never has a longer time than the kernel. */
+static int patience_set(struct array *a, uint32_t away_ms, char *why)
+{
+	uint32_t was_ms = a->live.away_ms;
+	int err;
+
+	if (was_ms == AWAY_HOLD || (away_ms != AWAY_HOLD && away_ms < was_ms))
+		a->live.away_ms = away_ms;
+	note_put(a);
+	err = front_patience(a->disk.front, away_ms, why);
+	a->live.away_ms = err ? was_ms : away_ms;
+	note_put(a);
+	return err;
+}
+
 static void patience_run(struct array *a, struct array_attach *q)
 {
 	char why[FRONT_WHY_BYTES] = "", text[FRONT_WHY_BYTES];
-	int err = q->patience ? front_patience(a->disk.front, q->away_ms, why) : 0;
+	int err = q->patience ? patience_set(a, q->away_ms, why) : 0;
 
 	q->there = true;
-	if (!err && q->patience)
-		a->live.away_ms = q->away_ms;
 	snprintf(text, sizeof(text), "%.240s; detach it first, and attach it anew with --away",
 		 why);
 	answer(a, q, err, err ? text : "");

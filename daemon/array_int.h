@@ -93,6 +93,8 @@ struct disk {
 		uint64_t life; /* front_export's; 0: nobody's */
 		struct ring ring;
 		struct epoch acked, proposed;
+		uint32_t away_ms;  /* what fails then is not all that waits; or AWAY_HOLD */
+		uint64_t alone_us; /* since when at the earliest nobody serves it */
 		bool clean, judged;
 		bool ours; /* this life has decided */
 	} heir;
