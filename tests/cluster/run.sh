@@ -15,7 +15,7 @@
 #	run.sh --keep-logs ...		of those that come through, too
 #
 # With CLUSTER_FLAVOUR=lab the nodes are virtual machines (tools/lab run), and there are further scenarios. Of the many
-# with a leader that dies at a named step a run there takes one, and of those with a node that is removed under a block device
+# with a leader that dies at a named step a run there takes one, with two of its steps, and of those with a node that is removed under a block device
 # one, each day others; elsewhere it takes all with a leader, last, and begins each day with others, so that a slow host with
 # little time comes to each of them some day.
 #
@@ -281,7 +281,10 @@ while [ $# -gt 0 ]; do
 	esac
 	shift
 done
-[ ${#todo[@]} -gt 0 ] || mapfile -t todo < <(names $whole)
+if [ ${#todo[@]} = 0 ]; then
+	mapfile -t todo < <(names $whole)
+	[ "$CLUSTER_FLAVOUR$whole" != lab ] || export LEADER_STEPS=2
+fi
 if [ $list = yes ]; then
 	printf '%s\n' "${todo[@]}"
 	rmdir "$work"

@@ -167,6 +167,16 @@ away_is hold 0
 [[ $(ctl 1 attach vol0 --away ${AWAY}s) = "/dev/ddraid/vol0 (/dev/$dev, by $via, away ${AWAY}s)" ]] || fail "attach --away"
 disk_attach 1 # and changes nothing
 away_is ${AWAY}s ${AWAY}000
+# What had been sent to a daemon before its end fails too, then or when the next one is there, and is not written.
+read_block() {
+	node_exec 1 dd if=/dev/ddraid/vol0 bs=4096 skip=100 count=1 iflag=direct status=none
+}
+read_block >"$CLUSTER_DIR/block" || fail "can't read"
+node_signal 1 ddraidd STOP
+# shellcheck disable=SC2016 # the node's shell
+node_exec 1 sh -c 'head -c 4096 /dev/urandom | dd of=/dev/ddraid/vol0 bs=4096 seek=100 oflag=direct iflag=fullblock status=none' >"$CLUSTER_DIR/away.sent" 2>&1 &
+sent=$!
+within 10 "a write under way" node_exec 1 awk '{ exit !$2 }' "/sys/block/$dev/inflight"
 began=${EPOCHREALTIME/[.,]/}
 daemon_kill 1
 ! read_direct >"$CLUSTER_DIR/away" 2>&1 || fail "a read without ddraidd was answered"
@@ -179,6 +189,10 @@ measured "failed after $took ms"
 daemon_up 1
 within 30 "the device" disk_serves 1
 read_direct 2>"$CLUSTER_DIR/away" || fail "a read after ddraidd's return: $(cat "$CLUSTER_DIR/away")"
+! wait $sent || fail "a write that had been sent before others failed was done"
+grep -q "Input/output error" "$CLUSTER_DIR/away.sent" || fail "a write that had been sent: $(cat "$CLUSTER_DIR/away.sent")"
+read_block | cmp - "$CLUSTER_DIR/block" || fail "a write that has failed is there"
+dev=$(disk_of 1)
 away_is ${AWAY}s ${AWAY}000
 
 step "no error while a daemon that ends has a write under way"
