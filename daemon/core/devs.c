@@ -72,6 +72,16 @@ bool devs_looking(const struct engine *e)
 	return any && e->look_us && e->now - e->look_us < e->cfg.tun.evict_ms * 1000ull;
 }
 
+/*
+ * R1, R15: a member in sync that this node had lost, and that is connected again, may be an older
+ * copy of itself: one whose epoch is from before what had been committed when it was read, which
+ * all members in sync carried.
+ */
+static bool dev_older(const struct dev *d)
+{
+	return d->sb.map.epoch.num < d->read_all;
+}
+
 static void sb_read_done(struct engine *e, struct batch *b)
 {
 	struct dev *d = list_entry(b, struct dev, batch);
@@ -97,6 +107,11 @@ static void sb_read_done(struct engine *e, struct batch *b)
 		geo_adopt(e, &d->sb);
 	devs_bind(e);
 	devs_look_again(e);
+	/* Also one that this node has not lost, since it had never reached it. */
+	if (d->member < e->map.n && e->map.member[d->member].state == MEMBER_IN_SYNC &&
+	    !memcmp(d->sb.member_uuid, e->map.member[d->member].uuid, DDR_UUID_BYTES) &&
+	    dev_older(d) && !e->bad[d->member])
+		member_bad(e, d->member, MEMBER_SUSPECT);
 }
 
 void sb_read(struct engine *e, uint32_t i)
@@ -105,6 +120,7 @@ void sb_read(struct engine *e, uint32_t i)
 
 	d->reading = true;
 	d->read_num = e->map.epoch.num;
+	d->read_all = e->committed.num;
 	d->fresh = d->stale_read = false;
 	d->retry_us = 0;
 	batch_init(&d->batch, sb_read_done);
@@ -115,6 +131,19 @@ void sb_read(struct engine *e, uint32_t i)
 			      &d->iov[c], 1);
 	}
 	batch_close(e, &d->batch);
+}
+
+/* This node goes by its first map, and knew of no epoch when it read what they carry. Until it has
+ * done so again they are nobody's. */
+void devs_judge(struct engine *e)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		struct dev *d = &e->dev[i];
+
+		if (d->up && (d->reading || d->sb.map.epoch.num < e->committed.num))
+			dev_reread(e, i);
+	}
+	devs_bind(e);
 }
 
 /* The fresh leader reads all superblocks anew: what was read at connecting may be old. */
@@ -143,6 +172,23 @@ bool member_sb_read(const struct engine *e, uint8_t i)
 	const struct dev *d = e->dev_of[i] == NO_DEV ? NULL : &e->dev[e->dev_of[i]];
 
 	return d && d->up && d->sb_ok && !d->reading;
+}
+
+bool member_back(const struct engine *e, uint8_t i)
+{
+	if (i >= e->map.n || e->map.member[i].state != MEMBER_IN_SYNC ||
+	    e->bad[i] != MEMBER_SUSPECT)
+		return e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].up;
+	return member_sb_read(e, i) && !dev_older(&e->dev[e->dev_of[i]]);
+}
+
+/* One is connected, and is an older copy of itself. */
+bool members_older(const struct engine *e)
+{
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (member_sb_read(e, i) && !member_back(e, i))
+			return true;
+	return false;
 }
 
 /* R15: member i, which is not in the map, is connected here, and what is known of its superblock is

@@ -443,7 +443,9 @@ static void status_waits(const struct engine *e, struct engine_status *st)
 	else if (leader_differs(e))
 		st->waits = leader_differs(e);
 	else if (e->few_us) {
-		st->waits = "members: fewer can be used than the data needs";
+		st->waits = members_older(e) ? "members: one that the data needs is an older copy "
+					       "of itself; connect the right one"
+					     : "members: fewer can be used than the data needs";
 		st->waits_since_us = e->few_us;
 	} else if (e->proposing) {
 		st->waits = "a change of the map";

@@ -78,6 +78,7 @@ struct dev {
 	uint32_t under_way;
 	uint64_t bytes, instance;
 	uint64_t read_num;    /* number of the map's epoch when the superblock was read last */
+	uint64_t read_all;    /* ... of the newest that was known to be committed then */
 	struct superblock sb; /* valid if sb_ok */
 	struct batch batch;
 	struct iovec iov[SB_COPIES];
@@ -534,9 +535,12 @@ void plan_free(struct plan *p);
 void sb_read(struct engine *e, uint32_t dev);
 void devs_reread(struct engine *e);
 void devs_look_again(struct engine *e);
+void devs_judge(struct engine *e);
 bool devs_looking(const struct engine *e);
 void dev_reread(struct engine *e, uint32_t dev);
 bool member_sb_read(const struct engine *e, uint8_t member);
+bool member_back(const struct engine *e, uint8_t member);
+bool members_older(const struct engine *e);
 bool member_sb_current(struct engine *e, uint8_t member);
 bool member_older(const struct engine *e, uint8_t member, uint64_t reached);
 void dev_up(struct engine *e, const struct event *ev);

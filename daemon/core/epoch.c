@@ -138,8 +138,8 @@ static void gone_prune(struct engine *e)
 static void revive(struct engine *e)
 {
 	for (uint8_t i = 0; i < e->map.n; i++)
-		if (e->bad[i] == MEMBER_SUSPECT && e->dev_of[i] != NO_DEV &&
-		    e->dev[e->dev_of[i]].up && e->prop.member[i].state == MEMBER_IN_SYNC)
+		if (e->bad[i] == MEMBER_SUSPECT && member_back(e, i) &&
+		    e->prop.member[i].state == MEMBER_IN_SYNC)
 			e->bad[i] = 0; /* R14: not what answered with an error */
 	list_for_each(it, tmp, &e->regions) region_doubt(list_entry(it, struct region, all));
 	slots_doubt(e);
@@ -174,11 +174,15 @@ static void take_propose(struct engine *e, uint32_t from, const nodemsg *m)
 
 static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
 {
+	bool first = !e->have_map;
+
 	if (from != e->leader || !e->proposing || !epoch_is(m->commit->epoch, &e->prop.epoch))
 		return;
 	epoch_adopt(e, &e->prop);
 	quiet_end(e);
 	e->committed = e->want_record.committed = e->map.epoch;
+	if (first)
+		devs_judge(e);
 	gone_prune(e);
 	departed_committed(e);
 	if (from == e->cfg.node)

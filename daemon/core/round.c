@@ -505,8 +505,12 @@ static void claims_end_advance(struct engine *e)
 /* R1, R3: who takes the map from State knows its epoch as well as who acknowledged it. */
 static void state_adopt(struct engine *e, const struct map *m)
 {
+	bool first = !e->have_map;
+
 	epoch_adopt(e, m);
 	e->committed = m->epoch;
+	if (first)
+		devs_judge(e);
 	if (epoch_cmp(&m->epoch, &e->want_record.acked) > 0)
 		e->want_record.acked = m->epoch;
 	if (epoch_cmp(&m->epoch, &e->want_record.committed) > 0)
@@ -717,7 +721,7 @@ static void heartbeat_advance(struct engine *e)
 	b.yields = yields(e);
 	/* Bound by the proposed map, if there is one: a joiner may not have another. */
 	for (uint8_t i = 0; i < DDR_MAX_MEMBERS; i++)
-		if (e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].up)
+		if (member_back(e, i))
 			b.raw_mask |= 1u << i;
 	msg_send(e, &m);
 	if (!e->give_up_heard)

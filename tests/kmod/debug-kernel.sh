@@ -48,6 +48,7 @@ fi
 # kmemleak's; of what is left, what was written is more.
 export CLUSTER_FLAVOUR=lab SCENARIO_TIMES=20 CLUSTER_TOKEN_MS=20000 HEARTBEAT=2s EVICT=20
 export CLUSTER_CONF="evict = ${EVICT}s\nstop_timeout = 30s\n[members]\nrequest_timeout = 60s\n"
-export DISK_MEMORY=1024 DISK_SECONDS=300 DISK_WRITTEN=400
+# After a kill the writes wait for what is resynced, a MiB in a second.
+export DISK_MEMORY=1024 DISK_SECONDS=400 DISK_WRITTEN=300 DISK_STALL=200
 [ $# != 0 ] || set -- kmod disk disk-nbd disk-kills disk-cache disk-memory
 exec bash "$top_srcdir/tests/cluster/run.sh" --no-skip --keep-logs "$@"

@@ -176,7 +176,9 @@ static void land(struct sim *s, struct req *r, bool half)
 		      : r->op == DEV_FLUSH ? "flush "
 					   : "write ",
 		      half ? "first half " : "", to - from, r->orphan ? " LATE" : "");
-	if (r->op == DEV_READ)
+	if (oldcopy_lands(s, r, from, to))
+		;
+	else if (r->op == DEV_READ)
 		disk_read(d, r->offset + from, to - from, r->buf + from);
 	else if (r->op == DEV_FLUSH)
 		disk_flush(s, d, r->issued_us);

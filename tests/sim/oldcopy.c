@@ -9,6 +9,11 @@
  * It comes while the member is away, or is back as it was; then best while a leader has it enter
  * the map again, by what it was a moment ago. The records of that proposal take long.
  *
+ * Or the member does not leave, since the data needs it: another is away. Then the copy stands in
+ * for it for a while, and is replaced by the right one. Nobody may write to it, nor go by what is
+ * there. It is older than the last two commits: after a death of all nodes nobody knows of more
+ * than the last but one.
+ *
  * Of its own randomness: what else happens does not depend on it.
  */
 #include <stdlib.h>
@@ -48,6 +53,18 @@ static void copy_drop(struct sim *s)
 	s->copy.image = NULL;
 }
 
+/* In every other seed it waits for a proposal that has the member enter. */
+static bool when_it_enters(const struct sim *s)
+{
+	return mix64(s->seed ^ 0x656e746572) % 2;
+}
+
+/* In most of the others. */
+static bool stands_in(const struct sim *s)
+{
+	return !when_it_enters(s) && mix64(s->seed ^ 0x7374616e64) % 3;
+}
+
 static bool may_come(struct sim *s)
 {
 	const struct map_member *mm = &s->checks.map.member[s->copy.member];
@@ -76,12 +93,6 @@ static void on_enters(struct sim *s, struct hev *ev)
 		comes(s, MS + mix64(s->seed ^ s->now) % (10 * MS));
 }
 
-/* In every other seed it waits for a proposal that has the member enter. */
-static bool when_it_enters(const struct sim *s)
-{
-	return mix64(s->seed ^ 0x656e746572) % 2;
-}
-
 /* A message of the group is on its way. */
 void oldcopy_sent(struct sim *s, const void *data, size_t bytes)
 {
@@ -95,7 +106,7 @@ void oldcopy_sent(struct sim *s, const void *data, size_t bytes)
 	    pb_map_read(&map, m->propose->map) &&
 	    map.member[s->copy.member].state == MEMBER_REBUILDING &&
 	    map.member[s->copy.member].flags & MEMBER_F_PARTIAL) {
-		sim_at(s, mix64(s->seed + s->now) % (mix64(s->seed) % 3 ? 2 * MS : 10 * MS),
+		sim_at(s, mix64(s->seed + s->now) % (mix64(s->seed) % 3 ? MS / 5 : 10 * MS),
 		       on_enters, 0, 0, NULL);
 		s->copy.slow_until_us = s->now + 15 * MS;
 	}
@@ -109,6 +120,61 @@ uint64_t oldcopy_late_us(struct sim *s)
 	return s->now < s->copy.slow_until_us ? mix64(s->seed ^ s->now) % (80 * MS) : 0;
 }
 
+/* It is another exporter then. */
+static void replaced(struct sim *s, bool stands)
+{
+	struct disk *d = &s->disk[s->copy.disk];
+
+	trace(s, "w  disk %u: %s", d->idx,
+	      stands ? "an older copy stands in for it" : "the right one is back");
+	s->copy.stands = stands;
+	s->copy.since_us = s->now;
+	s->copy.until_us = s->now + (200 + mix64(s->seed ^ s->now) % 700) * MS;
+	d->instance = s->o.instance_known ? mix64(++s->next_uid) | 1 : 0;
+	fault_hide(s, s->copy.disk, (1 + mix64(s->seed + s->now) % 30) * MS);
+}
+
+static bool may_stand_in(struct sim *s)
+{
+	const struct map *map = &s->checks.map;
+	const struct disk *d = &s->disk[s->copy.disk];
+	uint32_t in_sync = 0;
+
+	for (uint8_t i = 0; i < map->n; i++)
+		in_sync += map->member[i].state == MEMBER_IN_SYNC;
+	for (uint32_t i = 0; i < s->o.nodes; i++)
+		if (s->node[i].st.proposing)
+			return false;
+	return s->copy.commits >= 2 && in_sync == s->geo.k && d->powered && !d->hidden &&
+	       map->member[s->copy.member].state == MEMBER_IN_SYNC;
+}
+
+static void stand_in_look(struct sim *s)
+{
+	if (s->copy.num != s->checks.map.epoch.num)
+		s->copy.commits++;
+	s->copy.num = s->checks.map.epoch.num;
+	if (s->copy.stands && s->now >= s->copy.until_us) {
+		replaced(s, false);
+		copy_drop(s);
+	} else if (!s->copy.stands && may_stand_in(s)) {
+		stats_fault(s, F_OLD_COPY);
+		replaced(s, true);
+	}
+}
+
+bool oldcopy_lands(struct sim *s, struct req *r, uint32_t from, uint32_t to)
+{
+	if (!s->copy.stands || r->disk != s->copy.disk || r->issued_us < s->copy.since_us)
+		return false;
+	if (r->op == DEV_READ)
+		memcpy(r->buf + from, s->copy.image + r->offset + from, to - from);
+	else if (r->op == DEV_WRITE)
+		sim_fail(s, "C1", "node %u writes to an older copy of member %u",
+			 s->node[r->node].id, s->copy.member);
+	return true;
+}
+
 static void on_look(struct sim *s, struct hev *ev)
 {
 	struct disk *d = &s->disk[s->copy.disk];
@@ -116,12 +182,18 @@ static void on_look(struct sim *s, struct hev *ev)
 
 	(void)ev;
 	if (s->planner.healing) {
+		if (s->copy.stands)
+			replaced(s, false);
 		copy_drop(s);
 		return;
 	}
 	look_again(s);
 	if (!s->copy.image) {
 		copy_take(s);
+		s->copy.commits = 0;
+		s->copy.num = s->checks.map.epoch.num;
+	} else if (stands_in(s) && s->checks.disk_of[s->copy.member] == s->copy.disk && !d->dead) {
+		stand_in_look(s);
 	} else if (s->checks.disk_of[s->copy.member] != s->copy.disk || d->dead) {
 		copy_drop(s); /* another device is the member now */
 	} else if (may_come(s)) {

@@ -688,6 +688,8 @@ void faults_init(struct sim *s);
 void oldcopy_init(struct sim *s);
 void oldcopy_sent(struct sim *s, const void *data, size_t bytes);
 uint64_t oldcopy_late_us(struct sim *s);
+/* True: it was that one which took the request. */
+bool oldcopy_lands(struct sim *s, struct req *r, uint32_t from, uint32_t to);
 void votes_init(struct sim *s);
 void group_loss_init(struct sim *s);
 void spot_heal(struct sim *s);
@@ -819,7 +821,10 @@ struct sim {
 		uint64_t until_us; /* by then it is old enough: regions written since are clean */
 		bool hidden;       /* so that it may leave: done once */
 		uint64_t slow_until_us;
-	} copy; /* oldcopy.c */
+		bool stands; /* in for the member, for what is sent from since_us on */
+		uint64_t since_us, num;
+		uint32_t commits; /* since it was taken */
+	} copy;                   /* oldcopy.c */
 	struct {
 		uint32_t left;     /* leaders that are still to die */
 		bool seen;         /* one has */

@@ -431,3 +431,63 @@ TEST(an_old_copy_of_a_member_is_not_re_added)
 		free(copy);
 	}
 }
+
+static uint8_t *image_of(uint32_t dev)
+{
+	uint8_t *image = malloc(DISK_BYTES);
+
+	CHECK(image);
+	memcpy(image, w.disk[dev], DISK_BYTES);
+	return image;
+}
+
+/* R1, R15: another member is away, so the data needs this one, and the map can't drop it. */
+TEST(an_old_copy_of_a_member_that_the_data_needs_is_not_used)
+{
+	static uint8_t out[4096], in[4096];
+	uint8_t *copy, *right;
+
+	create(1);
+	start();
+	run_ms(2000);
+	fill(out, sizeof(out), 1);
+	io(2, IO_WRITE, 0, sizeof(out), out);
+	run_ms(1000);
+	copy = image_of(1);
+	dev_down(2);
+	run_ms(600);
+	CHECK_EQ_INT(status().map.member[2].state, MEMBER_SUSPECT);
+	fill(out, sizeof(out), 2);
+	io(3, IO_WRITE, 0, sizeof(out), out);
+	run_ms(1000);
+	CHECK_EQ_INT(w.io_err[3], 0);
+	CHECK(w.io_done[3]);
+	right = image_of(1);
+
+	dev_down(1);
+	run_ms(600);
+	CHECK(!status().io_allowed);
+	memcpy(w.disk[1], copy, DISK_BYTES);
+	dev_up(1);
+	run_ms(5000);
+	CHECK(!status().io_allowed);
+	CHECK(strstr(status().waits, "older copy"));
+	CHECK(!memcmp(w.disk[1], copy, DISK_BYTES));
+	io(4, IO_READ, 0, sizeof(in), in);
+	run_ms(1000);
+	CHECK(!w.io_done[4]);
+
+	dev_down(1);
+	memcpy(w.disk[1], right, DISK_BYTES);
+	dev_up(1);
+	run_ms(3000);
+	CHECK(status().io_allowed);
+	CHECK(w.io_done[4]);
+	CHECK(!memcmp(in, out, sizeof(in)));
+	dev_up(2);
+	run_ms(3000);
+	CHECK_EQ_INT(status().map.member[2].state, MEMBER_IN_SYNC);
+	finish();
+	free(copy);
+	free(right);
+}

@@ -4,7 +4,7 @@
 # seconds, through the page cache, while somebody else wants what memory there is left. Its ddraidd, which dirty pages need to
 # get out, is killed meanwhile. What must not be: a time of more than STALL seconds without a request done while some are under
 # way, or without one done and a page dirtied; a complaint of the kernel, or other data than was written.
-# DISK_MEMORY, DISK_SECONDS, DISK_WRITTEN (MiB at least): other ones (tests/kmod/debug-kernel.sh).
+# DISK_MEMORY, DISK_SECONDS, DISK_WRITTEN (MiB at least), DISK_STALL: other ones (tests/kmod/debug-kernel.sh).
 set -u
 export LAB_MEMORY=${DISK_MEMORY:-512} # MiB
 # shellcheck source=tests/cluster/lib.sh
@@ -13,7 +13,7 @@ export LAB_MEMORY=${DISK_MEMORY:-512} # MiB
 . "$(dirname "$0")/../disk.sh"
 disk_requires
 seconds=${1:-${DISK_SECONDS:-30}} kills=${2:-2}
-STALL=$(patience 7)
+STALL=${DISK_STALL:-20}
 MEMBER_SIZE=420M
 
 array_up 1 1
