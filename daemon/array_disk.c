@@ -21,17 +21,17 @@
  *   finds committed is one that the earlier lives acknowledged: the others fence a departed
  *   incarnation and then commit an epoch, before they grant anything (leader.c). So they waited
  *   all the time. What a full fence after restart_wait comes to is such an epoch.
- *
- * The ring is compared when the device is served. The epoch is judged by each proposal up to the
- * first map that a life goes by, before anything that it acknowledges itself can be on disk; a
- * judgement against it removes the note, so that it holds for all later lives as well.
- * A life that can't know ends what was open.
- *
  * - It has not been alone for as long as --away, by the kernel's NBD client. That fails what finds
  *   no connection for so long, and keeps what had been sent on the last one, to send it again: the
  *   consumer has an error, may go on by another node, and what it wrote before would be written
  *   after that. So all of it fails. The note says when there was a connection last. Our own driver
  *   fails both (away_ms, below).
+ *
+ * The ring and the time are compared when the device is served. The epoch is judged by each
+ * proposal up to the first map that a life goes by, before anything that it acknowledges itself
+ * can be on disk; a judgement against it removes the note, so that it holds for all later lives as
+ * well.
+ * A life that can't know ends what was open.
  *
  * What EIO means while no daemon serves (live.away_ms). The driver fails what waits, which is what
  * no daemon was given and what a dead one was and has not answered. It is safe as soon as all other

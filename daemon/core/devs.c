@@ -174,6 +174,7 @@ bool member_sb_read(const struct engine *e, uint8_t i)
 	return d && d->up && d->sb_ok && !d->reading;
 }
 
+/* Connected; and what this node had lost is what it was. */
 bool member_back(const struct engine *e, uint8_t i)
 {
 	if (i >= e->map.n || e->map.member[i].state != MEMBER_IN_SYNC ||

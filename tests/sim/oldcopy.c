@@ -51,6 +51,7 @@ static void copy_drop(struct sim *s)
 {
 	free(s->copy.image);
 	s->copy.image = NULL;
+	s->copy.stands = false;
 }
 
 /* In every other seed it waits for a proposal that has the member enter. */

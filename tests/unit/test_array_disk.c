@@ -328,7 +328,7 @@ TEST(a_stop_that_was_asked_for_leaves_what_is_open)
 	end();
 }
 
-/* ---- --away, and the kernel's NBD client ------------------------------------------------------
+/* ---- --away, by the kernel's NBD client --------------------------------------------------------
  */
 
 /* What it was attached with, in a life that has served it for a while. */

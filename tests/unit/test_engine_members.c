@@ -305,16 +305,25 @@ TEST(a_device_that_is_no_member_is_told_of)
 	finish();
 }
 
+static uint8_t *image_of(uint32_t dev)
+{
+	uint8_t *image = malloc(DISK_BYTES);
+
+	CHECK(image);
+	memcpy(image, w.disk[dev], DISK_BYTES);
+	return image;
+}
+
 /* Member 2 has an older copy of itself in store, from before a change of the map that it was in. */
 static uint8_t *copy_of_member_2(void)
 {
 	static uint8_t out[4096];
-	uint8_t *copy = malloc(DISK_BYTES);
+	uint8_t *copy;
 
 	create(1);
 	start();
 	run_ms(3000);
-	memcpy(copy, w.disk[2], DISK_BYTES);
+	copy = image_of(2);
 	fill(out, sizeof(out), 21);
 	io(1, IO_WRITE, 5 * (256 << 10), sizeof(out), out);
 	dev_event(EV_DEV_DOWN, 1);
@@ -430,15 +439,6 @@ TEST(an_old_copy_of_a_member_is_not_re_added)
 		finish();
 		free(copy);
 	}
-}
-
-static uint8_t *image_of(uint32_t dev)
-{
-	uint8_t *image = malloc(DISK_BYTES);
-
-	CHECK(image);
-	memcpy(image, w.disk[dev], DISK_BYTES);
-	return image;
 }
 
 /* R1, R15: another member is away, so the data needs this one, and the map can't drop it. */
