@@ -73,13 +73,62 @@ bool devs_looking(const struct engine *e)
 }
 
 /*
- * R1, R15: a member in sync that this node had lost, and that is connected again, may be an older
- * copy of itself: one whose epoch is from before what had been committed when it was read, which
- * all members in sync carried.
+ * R1, R15: what is connected as a member that the map writes to may be an older copy of it: one
+ * whose epoch is from before what had been committed when it was read, which all such members
+ * carry.
  */
 static bool dev_older(const struct dev *d)
 {
 	return d->sb.map.epoch.num < d->read_all;
+}
+
+/* The superblock of a member that the map writes to has been read. */
+static void dev_judge(struct engine *e, struct dev *d)
+{
+	uint8_t m = d->member;
+
+	if (!dev_older(d)) {
+		d->stranger = false;
+		/* R17: an exporter that never went away has lost nothing. It is what it was when
+		 * the member was lost first: the last connection may have been to another one. */
+		if (d->instance && d->instance == e->bad_instance[m] &&
+		    e->bad[m] == MEMBER_SUSPECT && write_targets(e) >> m & 1)
+			e->bad[m] = 0;
+		return;
+	}
+	d->stranger |= d->entered;
+	if (!e->bad[m])
+		member_bad(e, m, MEMBER_SUSPECT);
+}
+
+/*
+ * R1, R15: by this commit the member has entered the map, and carries the commit's superblock: it
+ * took that by the leader's connection. If what is connected here lacks it, that is another device
+ * under the same UUID, an older copy, and this node must not go on with it: it is given up here,
+ * and not said to be there any more until it is connected anew, or the member is no longer
+ * expected back by itself. Nothing is read from the member
+ * before it is promoted, which waits for this (ack_ready); what a node writes to a wrong one until
+ * then is brought up when it enters again, like all that it has missed.
+ */
+void member_entered(struct engine *e, uint8_t i)
+{
+	struct dev *d = e->dev_of[i] == NO_DEV ? NULL : &e->dev[e->dev_of[i]];
+
+	for (uint32_t j = 0; j < DDR_MAX_DEVS && !d; j++)
+		e->dev[j].stale_read |= e->dev[j].reading; /* may be it, as it was before */
+	if (!d || !d->up)
+		return; /* whatever connects is judged */
+	d->entered = true;
+	if (d->reading)
+		d->stale_read = true;
+	else
+		sb_read(e, e->dev_of[i]);
+}
+
+/* What it carries is not known yet. */
+bool member_looking(const struct engine *e, uint8_t i)
+{
+	return e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].up && e->dev[e->dev_of[i]].entered;
 }
 
 static void sb_read_done(struct engine *e, struct batch *b)
@@ -90,10 +139,15 @@ static void sb_read_done(struct engine *e, struct batch *b)
 
 	d->reading = false;
 	if (b->failed || d->stale_read) {
+		/* Who enters has nobody who waits for him longer than that. */
+		if (!d->stale_read && d->entered && d->member != NO_MEMBER && !e->bad[d->member])
+			member_bad(e, d->member, MEMBER_SUSPECT);
 		d->retry_us = d->stale_read ? e->now : e->now + SB_RETRY_US;
 		d->stale_read = false;
 		return;
 	}
+	d->read_num = d->asked_num;
+	d->read_all = d->asked_all;
 	for (uint32_t c = 0; c < SB_COPIES; c++) {
 		if (sb_decode(&sb, d->buf[c], NULL) ||
 		    memcmp(sb.array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES))
@@ -108,10 +162,10 @@ static void sb_read_done(struct engine *e, struct batch *b)
 	devs_bind(e);
 	devs_look_again(e);
 	/* Also one that this node has not lost, since it had never reached it. */
-	if (d->member < e->map.n && e->map.member[d->member].state == MEMBER_IN_SYNC &&
-	    !memcmp(d->sb.member_uuid, e->map.member[d->member].uuid, DDR_UUID_BYTES) &&
-	    dev_older(d) && !e->bad[d->member])
-		member_bad(e, d->member, MEMBER_SUSPECT);
+	if (d->member < e->map.n && map_write_mask(&e->map) >> d->member & 1 &&
+	    !memcmp(d->sb.member_uuid, e->map.member[d->member].uuid, DDR_UUID_BYTES))
+		dev_judge(e, d);
+	d->entered = false;
 }
 
 void sb_read(struct engine *e, uint32_t i)
@@ -119,8 +173,8 @@ void sb_read(struct engine *e, uint32_t i)
 	struct dev *d = &e->dev[i];
 
 	d->reading = true;
-	d->read_num = e->map.epoch.num;
-	d->read_all = e->committed.num;
+	d->asked_num = e->map.epoch.num;
+	d->asked_all = e->committed.num;
 	d->fresh = d->stale_read = false;
 	d->retry_us = 0;
 	batch_init(&d->batch, sb_read_done);
@@ -133,10 +187,11 @@ void sb_read(struct engine *e, uint32_t i)
 	batch_close(e, &d->batch);
 }
 
-/* This node goes by its first map, and knew of no epoch when it read what they carry. Until it has
- * done so again they are nobody's. */
+/* This life goes by its first map that is committed, and knew of no such epoch when it read what
+ * they carry. Until it has done so again they are nobody's. */
 void devs_judge(struct engine *e)
 {
+	e->judged = true;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		struct dev *d = &e->dev[i];
 
@@ -177,17 +232,20 @@ bool member_sb_read(const struct engine *e, uint8_t i)
 /* Connected; and what this node had lost is what it was. */
 bool member_back(const struct engine *e, uint8_t i)
 {
-	if (i >= e->map.n || e->map.member[i].state != MEMBER_IN_SYNC ||
-	    e->bad[i] != MEMBER_SUSPECT)
-		return e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].up;
-	return member_sb_read(e, i) && !dev_older(&e->dev[e->dev_of[i]]);
+	const struct dev *d = e->dev_of[i] == NO_DEV ? NULL : &e->dev[e->dev_of[i]];
+
+	if (!d || !d->up || d->stranger)
+		return false;
+	if (!(map_write_mask(&e->map) >> i & 1) || e->bad[i] != MEMBER_SUSPECT)
+		return true;
+	return member_sb_read(e, i) && !dev_older(d);
 }
 
-/* One is connected, and is an older copy of itself. */
+/* One that the map writes to is connected, and is an older copy of itself. */
 bool members_older(const struct engine *e)
 {
 	for (uint8_t i = 0; i < e->map.n; i++)
-		if (member_sb_read(e, i) && !member_back(e, i))
+		if (map_write_mask(&e->map) >> i & 1 && member_sb_read(e, i) && !member_back(e, i))
 			return true;
 	return false;
 }
@@ -218,23 +276,16 @@ bool member_older(const struct engine *e, uint8_t i, uint64_t reached)
 void dev_up(struct engine *e, const struct event *ev)
 {
 	struct dev *d = &e->dev[ev->dev.dev];
-	uint8_t m = 0;
 
 	assert(ev->dev.dev < DDR_MAX_DEVS && !d->up);
 	d->up = true;
+	d->entered = d->stranger = false;
 	d->zombie = false;
 	e->outcasts = 0;
 	d->bytes = ev->dev.bytes;
 	d->instance = ev->dev.instance;
 	if (ev->dev.uri)
 		strncpy(d->uri, ev->dev.uri, sizeof(d->uri) - 1);
-	/* R17: an exporter that never went away has lost nothing. It is what it was when the member
-	 * was lost first: the last connection may have been to another one already. */
-	while (m < e->map.n && memcmp(d->sb.member_uuid, e->map.member[m].uuid, DDR_UUID_BYTES))
-		m++;
-	if (d->sb_ok && d->instance && m < e->map.n && d->instance == e->bad_instance[m] &&
-	    e->bad[m] == MEMBER_SUSPECT && write_musts(e) & write_targets(e) & 1u << m)
-		e->bad[m] = 0;
 	d->sb_ok = d->fresh = false;
 	if (!d->reading)
 		sb_read(e, ev->dev.dev);
@@ -248,6 +299,11 @@ void dev_down(struct engine *e, const struct event *ev)
 	uint8_t m = 0;
 
 	d->up = false;
+	/* Another way to it, if there is one, was read when it was connected. */
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (e->dev[i].up && e->dev[i].sb_ok && d->member != NO_MEMBER &&
+		    !memcmp(e->dev[i].sb.member_uuid, d->sb.member_uuid, DDR_UUID_BYTES))
+			dev_reread(e, i);
 	/* Also one that is not bound just now, because its superblock is being read again. */
 	while (m < e->map.n && memcmp(d->sb.member_uuid, e->map.member[m].uuid, DDR_UUID_BYTES))
 		m++;
@@ -312,6 +368,9 @@ const char *engine_dev_stranger(const struct engine *e, uint32_t dev)
 	const struct dev *d = &e->dev[dev];
 	const struct map *map = e->proposing ? &e->prop : &e->map;
 
+	if (d->up && d->stranger)
+		return "it is an older copy of the member: it lacks what another node wrote to "
+		       "that when it came back; connect the same device here";
 	if (!d->up || d->reading || d->retry_us || d->member != NO_MEMBER)
 		return NULL;
 	if (!d->sb_ok)

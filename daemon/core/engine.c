@@ -222,7 +222,7 @@ static void engine_restart(struct engine *e, uint64_t inc)
 	memcpy(n->fence_ask, old->fence_ask, sizeof(n->fence_ask));
 	n->buried_next = old->buried_next;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		n->dev[i].reading = n->dev[i].sb_ok = n->dev[i].fresh = false;
+		n->dev[i].reading = n->dev[i].sb_ok = n->dev[i].fresh = n->dev[i].entered = false;
 	engine_setup(n);
 	memcpy(n->recovery, old->recovery, sizeof(n->recovery));
 	n->recovery_count = old->recovery_count;

@@ -73,12 +73,15 @@ struct dev {
 	bool zombie;        /* a write ended without an answer and may still land: R5 */
 	uint64_t zombie_us; /* when the last one did */
 	bool stale_read;    /* connected anew while the read of the old connection was ending */
+	bool entered;       /* its member has entered the map, and the superblock is read since */
+	bool stranger;      /* ... and did not have what a leader wrote to the member's then */
 	uint64_t retry_us;  /* when to read the superblock again after an error, 0 = not */
 	uint8_t member;     /* NO_MEMBER until the map names it */
 	uint32_t under_way;
 	uint64_t bytes, instance;
-	uint64_t read_num;    /* number of the map's epoch when the superblock was read last */
-	uint64_t read_all;    /* ... of the newest that was known to be committed then */
+	/* When sb was read last, and the read that is under way or has failed: the number of the
+	 * map's epoch, and of the newest that was known to be committed. */
+	uint64_t read_num, read_all, asked_num, asked_all;
 	struct superblock sb; /* valid if sb_ok */
 	struct batch batch;
 	struct iovec iov[SB_COPIES];
@@ -332,6 +335,7 @@ struct engine {
 
 	/* map */
 	bool have_geo, have_map;
+	bool judged; /* by the epoch that was committed when this life went by a committed map */
 	struct geo geo;
 	struct superblock base; /* the array's constants; map and seq are not used */
 	struct map map; /* committed; from an assembly on, what the newest superblock says */
@@ -536,6 +540,8 @@ void sb_read(struct engine *e, uint32_t dev);
 void devs_reread(struct engine *e);
 void devs_look_again(struct engine *e);
 void devs_judge(struct engine *e);
+void member_entered(struct engine *e, uint8_t member);
+bool member_looking(const struct engine *e, uint8_t member);
 bool devs_looking(const struct engine *e);
 void dev_reread(struct engine *e, uint32_t dev);
 bool member_sb_read(const struct engine *e, uint8_t member);

@@ -77,6 +77,10 @@ static void commit_effects(struct engine *e, const struct map *old)
 			flush_forget(e, &e->map.member[i]);
 		if (!is || (!was && old->n))
 			e->bad[i] = 0;
+		/* An operator is going to see to it. */
+		for (uint32_t d = 0; d < DDR_MAX_DEVS && !is; d++)
+			if (e->dev[d].member == i && e->map.member[i].state != MEMBER_SUSPECT)
+				e->dev[d].stranger = false;
 		if (is && !was)
 			added = true;
 		if (e->map.member[i].state == MEMBER_REBUILDING)
@@ -94,6 +98,9 @@ static void commit_effects(struct engine *e, const struct map *old)
 		    !member_usable(e, i) && !aside(e) &&
 		    !(e->dev_of[i] == NO_DEV && devs_looking(e)))
 			member_bad(e, i, MEMBER_SUSPECT);
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (map_write_mask(&e->map) >> i & 1 && old->n && !(map_write_mask(old) >> i & 1))
+			member_entered(e, i);
 	if (!map_degraded(&e->map))
 		dlog_release_missed(e);
 	if (added)
@@ -174,14 +181,14 @@ static void take_propose(struct engine *e, uint32_t from, const nodemsg *m)
 
 static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
 {
-	bool first = !e->have_map;
-
 	if (from != e->leader || !e->proposing || !epoch_is(m->commit->epoch, &e->prop.epoch))
 		return;
+	e->committed = e->want_record.committed = e->prop.epoch;
 	epoch_adopt(e, &e->prop);
 	quiet_end(e);
-	e->committed = e->want_record.committed = e->map.epoch;
-	if (first)
+	if (from == e->cfg.node)
+		e->judged = true; /* when it assembled the array */
+	else if (!e->judged)
 		devs_judge(e);
 	gone_prune(e);
 	departed_committed(e);
@@ -247,8 +254,13 @@ static bool ack_ready(struct engine *e)
 		return false;
 	for (uint8_t i = 0; i < e->prop.n; i++)
 		if (drops >> i & 1 && e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].under_way)
-			return false;                   /* cancelled, but not yet ended */
-	return !epoch_promotes(e) || dlog_rewritten(e); /* R11 */
+			return false; /* cancelled, and not yet ended */
+	if (!epoch_promotes(e))
+		return true;
+	for (uint8_t i = 0; i < e->prop.n; i++)
+		if (member_looking(e, i))
+			return false;
+	return dlog_rewritten(e); /* R11 */
 }
 
 static bool flush_failed(const struct engine *e, const struct map_member *mm)
@@ -539,7 +551,8 @@ static bool sb_targets_ready(struct engine *e)
 	bool reading = false;
 
 	for (uint8_t i = 0; i < e->prop.n; i++) {
-		bool unread = enter >> i & 1 && e->dev_of[i] != NO_DEV && !member_sb_read(e, i);
+		bool unread = (enter >> i & 1 || member_looking(e, i)) && e->dev_of[i] != NO_DEV &&
+			      !member_sb_read(e, i);
 
 		if (!(mask >> i & 1))
 			continue;

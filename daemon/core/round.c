@@ -505,11 +505,9 @@ static void claims_end_advance(struct engine *e)
 /* R1, R3: who takes the map from State knows its epoch as well as who acknowledged it. */
 static void state_adopt(struct engine *e, const struct map *m)
 {
-	bool first = !e->have_map;
-
-	epoch_adopt(e, m);
 	e->committed = m->epoch;
-	if (first)
+	epoch_adopt(e, m);
+	if (!e->judged)
 		devs_judge(e);
 	if (epoch_cmp(&m->epoch, &e->want_record.acked) > 0)
 		e->want_record.acked = m->epoch;

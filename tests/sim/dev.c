@@ -392,6 +392,7 @@ void dev_submit(struct sim *s, struct simnode *n, const struct out *o)
 	r = s->req[idx];
 	req_fill(r, n, o);
 	r->issued_us = s->now;
+	oldcopy_issued(s, r);
 	if (!slot->up || (s->inc[n->ii].fenced && s->o.fence_cuts)) {
 		r->exec = EXEC_NEVER;
 		answer(s, idx, rng_range(&s->rng, 10, 500), -ENOTCONN);

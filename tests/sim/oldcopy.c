@@ -14,8 +14,13 @@
  * there. It is older than the last two commits: after a death of all nodes nobody knows of more
  * than the last but one.
  *
+ * In other seeds one node's way leads to the copy for a while, the others' to the member: an
+ * address of its own, say. The map drops the member, and all say that it is back. That node may
+ * write to the copy only while the member is out or is rebuilt.
+ *
  * Of its own randomness: what else happens does not depend on it.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,6 +50,16 @@ static void copy_take(struct sim *s)
 	s->copy.member = m;
 	s->copy.epoch = d->sb.map.epoch.num;
 	s->copy.until_us = s->now + 5 * s->o.tun.release_delay_ms * MS;
+}
+
+static uint32_t dice(const struct sim *s)
+{
+	return (uint32_t)(mix64(s->seed ^ 0x6f6c64) % 100);
+}
+
+static bool wrong_way(const struct sim *s)
+{
+	return dice(s) >= 50;
 }
 
 static void copy_drop(struct sim *s)
@@ -94,22 +109,79 @@ static void on_enters(struct sim *s, struct hev *ev)
 		comes(s, MS + mix64(s->seed ^ s->now) % (10 * MS));
 }
 
+/* ---- one node's way ------------------------------------------------------------------------- */
+
+static void way_changes(struct sim *s, bool wrong)
+{
+	uint64_t r = mix64(s->seed ^ s->now ^ 0x776179);
+	struct simnode *n = &s->node[s->copy.node];
+	uint32_t dev = dev_slot_of_disk(n, s->copy.disk);
+
+	trace(s, "w  n%u's way to disk %u leads to %s", n->id, s->copy.disk,
+	      wrong ? "an older copy" : "it again");
+	s->copy.stands = wrong;
+	s->copy.way += wrong;
+	s->copy.until_us = s->now + (300 + r % 2500) * MS;
+	if (wrong && n->powered && r / 4096 % 3 == 0) {
+		node_crash(s, n);
+		node_power_on_later(s, n, 30 * MS + r / 16384 % (500 * MS));
+	} else if (dev != NONE) {
+		dev_break(s, n, dev, -ECONNRESET);
+		dev_try(s, n, dev, 1 * MS + r / 16384 % (40 * MS));
+	}
+}
+
+/* Another node serves with that one as its leader, and reaches the member itself. */
+static bool another_looks(const struct sim *s)
+{
+	const struct simnode *n = &s->node[s->copy.node];
+
+	for (uint32_t i = 0; i < s->o.nodes; i++)
+		if (i != n->idx && s->node[i].proc && s->node[i].st.state == ENGINE_ACTIVE &&
+		    s->node[i].st.leader == n->id)
+			return true;
+	return false;
+}
+
+/*
+ * It leads. What it reaches may enter the map as the member, and is rebuilt: the others see that it
+ * is not what they reach. Where nobody else looks it would be the member, and sound; so far this
+ * does not go.
+ */
+static void way_proposed(struct sim *s, uint64_t inc, uint8_t state)
+{
+	if (s->inc[s->node[s->copy.node].ii].inc == inc &&
+	    (state == MEMBER_IN_SYNC || (state == MEMBER_REBUILDING && !another_looks(s)))) {
+		way_changes(s, false);
+		copy_drop(s);
+	}
+}
+
+static void enters(struct sim *s)
+{
+	sim_at(s, mix64(s->seed + s->now) % (mix64(s->seed) % 3 ? MS / 5 : 10 * MS), on_enters, 0,
+	       0, NULL);
+	s->copy.slow_until_us = s->now + 15 * MS;
+}
+
 /* A message of the group is on its way. */
 void oldcopy_sent(struct sim *s, const void *data, size_t bytes)
 {
+	bool may = when_it_enters(s) && may_come(s);
 	Ddraid__NodeMsg *m;
 	struct map map;
 
-	if (!when_it_enters(s) || !may_come(s))
+	if (!may && !(s->copy.stands && s->copy.node != NONE))
 		return;
 	m = ddraid__node_msg__unpack(NULL, bytes, data);
 	if (m && m->body_case == DDRAID__NODE_MSG__BODY_PROPOSE &&
-	    pb_map_read(&map, m->propose->map) &&
-	    map.member[s->copy.member].state == MEMBER_REBUILDING &&
-	    map.member[s->copy.member].flags & MEMBER_F_PARTIAL) {
-		sim_at(s, mix64(s->seed + s->now) % (mix64(s->seed) % 3 ? MS / 5 : 10 * MS),
-		       on_enters, 0, 0, NULL);
-		s->copy.slow_until_us = s->now + 15 * MS;
+	    pb_map_read(&map, m->propose->map)) {
+		const struct map_member *mm = &map.member[s->copy.member];
+
+		if (s->copy.stands && s->copy.node != NONE)
+			way_proposed(s, m->inc, mm->state);
+		else if (may && mm->state == MEMBER_REBUILDING && mm->flags & MEMBER_F_PARTIAL)
+			enters(s);
 	}
 	if (m)
 		ddraid__node_msg__free_unpacked(m, NULL);
@@ -164,12 +236,63 @@ static void stand_in_look(struct sim *s)
 	}
 }
 
+/* ---- requests ------------------------------------------------------------------------------ */
+
+static bool may_go_wrong(const struct sim *s)
+{
+	const struct disk *d = &s->disk[s->copy.disk];
+
+	return s->copy.commits >= 2 && s->checks.map_full && breaks_unharmed(s) && d->powered &&
+	       !d->hidden && s->checks.map.member[s->copy.member].state == MEMBER_IN_SYNC;
+}
+
+static void way_look(struct sim *s)
+{
+	if (s->copy.num != s->checks.map.epoch.num)
+		s->copy.commits++;
+	s->copy.num = s->checks.map.epoch.num;
+	if (s->copy.stands && s->now >= s->copy.until_us) {
+		way_changes(s, false);
+		copy_drop(s);
+	} else if (!s->copy.stands && may_go_wrong(s)) {
+		stats_fault(s, F_WRONG_WAY);
+		s->copy.node = (uint32_t)(mix64(s->seed ^ s->now) % s->o.nodes);
+		way_changes(s, true);
+	}
+}
+
+/* It has no content but what is written to it. */
+static void way_written(struct sim *s, const struct req *r, uint32_t from, uint32_t to)
+{
+	const struct map_member *mm = &s->checks.map.member[s->copy.member];
+
+	if (mm->state == MEMBER_IN_SYNC && s->checks.disk_of[s->copy.member] == s->copy.disk)
+		sim_fail(s, "C1", "node %u writes to an older copy of member %u, which is in sync",
+			 s->node[r->node].id, s->copy.member);
+	else if (r->op == DEV_WRITE)
+		memcpy(s->copy.image + r->offset + from, r->buf + from, to - from);
+	else
+		memset(s->copy.image + r->offset + from, 0, to - from);
+}
+
+void oldcopy_issued(const struct sim *s, struct req *r)
+{
+	if (s->copy.stands && s->copy.node == r->node && r->disk == s->copy.disk)
+		r->way = s->copy.way;
+}
+
 bool oldcopy_lands(struct sim *s, struct req *r, uint32_t from, uint32_t to)
 {
-	if (!s->copy.stands || r->disk != s->copy.disk || r->issued_us < s->copy.since_us)
-		return false;
+	bool stands =
+	    s->copy.stands && r->disk == s->copy.disk &&
+	    (s->copy.node == NONE ? r->issued_us >= s->copy.since_us : r->way == s->copy.way);
+
+	if (!stands)
+		return r->way; /* what was sent to a copy which is no more */
 	if (r->op == DEV_READ)
 		memcpy(r->buf + from, s->copy.image + r->offset + from, to - from);
+	else if (r->op != DEV_FLUSH && s->copy.node != NONE)
+		way_written(s, r, from, to);
 	else if (r->op == DEV_WRITE)
 		sim_fail(s, "C1", "node %u writes to an older copy of member %u",
 			 s->node[r->node].id, s->copy.member);
@@ -183,7 +306,9 @@ static void on_look(struct sim *s, struct hev *ev)
 
 	(void)ev;
 	if (s->planner.healing) {
-		if (s->copy.stands)
+		if (s->copy.stands && wrong_way(s))
+			way_changes(s, false);
+		else if (s->copy.stands)
 			replaced(s, false);
 		copy_drop(s);
 		return;
@@ -193,6 +318,12 @@ static void on_look(struct sim *s, struct hev *ev)
 		copy_take(s);
 		s->copy.commits = 0;
 		s->copy.num = s->checks.map.epoch.num;
+	} else if (wrong_way(s)) {
+		if (s->copy.stands ||
+		    (s->checks.disk_of[s->copy.member] == s->copy.disk && !d->dead))
+			way_look(s);
+		else
+			copy_drop(s);
 	} else if (stands_in(s) && s->checks.disk_of[s->copy.member] == s->copy.disk && !d->dead) {
 		stand_in_look(s);
 	} else if (s->checks.disk_of[s->copy.member] != s->copy.disk || d->dead) {
@@ -211,6 +342,7 @@ static void on_look(struct sim *s, struct hev *ev)
 
 void oldcopy_init(struct sim *s)
 {
-	if (!s->o.faultless && !(s->cli && s->cli->only) && mix64(s->seed ^ 0x6f6c64) % 100 < 50)
+	s->copy.node = NONE;
+	if (!s->o.faultless && !(s->cli && s->cli->only) && dice(s) < (s->o.nodes > 1 ? 75 : 50))
 		sim_at(s, 300 * MS + mix64(s->seed) % (700 * MS), on_look, 0, 0, NULL);
 }

@@ -81,6 +81,7 @@ const char *const fault_name[F_COUNT] = {
     [F_EXPORTERS_POWER] = "all-exporters",
     [F_VOTES_LOST] = "votes-lost",
     [F_OLD_COPY] = "old-copy-of-a-member",
+    [F_WRONG_WAY] = "node-reaches-an-older-copy",
     [F_STORAGE_CUT] = "node-cut-off-from-members",
     [F_FENCES_OTHERWISE] = "fences-otherwise",
     [F_LEADER_BETWEEN] = "leader-dies-between-members",

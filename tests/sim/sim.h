@@ -206,6 +206,7 @@ struct req {
 	uint32_t iov_count;
 	uint8_t *buf;
 	uint64_t issued_us, lingers_until_us, wseq[2];
+	uint32_t way; /* to an older copy, 0 = not (oldcopy.c) */
 	int err;
 };
 struct devslot { /* the runtime's number for a device, on one node */
@@ -649,6 +650,7 @@ enum fault {
 	F_EXPORTERS_POWER,
 	F_VOTES_LOST,
 	F_OLD_COPY,
+	F_WRONG_WAY,
 	F_STORAGE_CUT,
 	F_FENCES_OTHERWISE,
 	F_LEADER_BETWEEN,
@@ -688,6 +690,7 @@ void faults_init(struct sim *s);
 void oldcopy_init(struct sim *s);
 void oldcopy_sent(struct sim *s, const void *data, size_t bytes);
 uint64_t oldcopy_late_us(struct sim *s);
+void oldcopy_issued(const struct sim *s, struct req *r);
 /* True: it was that one which took the request. */
 bool oldcopy_lands(struct sim *s, struct req *r, uint32_t from, uint32_t to);
 void votes_init(struct sim *s);
@@ -824,6 +827,8 @@ struct sim {
 		bool stands; /* in for the member, for what is sent from since_us on */
 		uint64_t since_us, num;
 		uint32_t commits; /* since it was taken */
+		uint32_t node;    /* for this one alone, or NONE */
+		uint32_t way;     /* how often that has been */
 	} copy;                   /* oldcopy.c */
 	struct {
 		uint32_t left;     /* leaders that are still to die */

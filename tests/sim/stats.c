@@ -36,6 +36,8 @@ static const struct {
     {F_EXPORTERS_POWER, IN(REBUILDING) | IN(DEGRADED), NEVER},
     /* The member is out, and no proposal has it; the only one that may be missing. */
     {F_OLD_COPY, IN(PROPOSING) | IN(REBUILDING), NEVER},
+    /* It takes that member from the map. */
+    {F_WRONG_WAY, IN(REBUILDING) | IN(DEGRADED), NEVER},
     /* The only member that may be missing is there already. */
     {F_ADMIN_READD, IN(REBUILDING), NEVER},
     /* Seldom: there is little I/O at the members while a fence is awaited, and no commit. */
@@ -52,6 +54,7 @@ static const struct {
     {F_LEADER_ALONE, IN(FENCING), MANY_SEEDS},
     {F_FLUSH_ERROR_BREAK, IN(FENCING), MANY_SEEDS},
     {F_OLD_COPY, IN(FENCING), MANY_SEEDS},
+    {F_WRONG_WAY, IN(FENCING) | IN(PROPOSING), MANY_SEEDS},
     {F_BAD_SPOT, IN(FENCING), MANY_SEEDS},
     {F_LOCK_CALLBACK_IO, IN(FENCING), MANY_SEEDS},
     {F_LOCK_REFUSED, IN(FENCING), MANY_SEEDS},

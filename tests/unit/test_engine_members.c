@@ -491,3 +491,44 @@ TEST(an_old_copy_of_a_member_that_the_data_needs_is_not_used)
 	free(copy);
 	free(right);
 }
+
+/* R1, R15: what the leader's connection takes must be on the device that this node reaches. */
+TEST(a_device_that_lacks_what_the_leader_wrote_when_the_member_entered_is_another)
+{
+	for (uint32_t again = 0; again < 2; again++) {
+		struct event ev = {.type = EV_ADMIN};
+		uint64_t num;
+
+		create(1);
+		start();
+		run_ms(2000);
+		dev_down(2);
+		run_ms(600);
+		CHECK_EQ_INT(status().map.member[2].state, MEMBER_SUSPECT);
+		w.sb_elsewhere = 1u << 2;
+		dev_up(2);
+		run_ms(1000);
+		CHECK_EQ_INT(status().map.member[2].state, MEMBER_SUSPECT);
+		CHECK(strstr(engine_dev_stranger(w.e, 2), "older copy"));
+		num = status().map.epoch.num;
+		run_ms(1000); /* it is not tried over and over */
+		CHECK_EQ_U64(status().map.epoch.num, num);
+		w.sb_elsewhere = 0;
+		if (again) { /* the right one */
+			dev_down(2);
+			dev_up(2);
+		} else {
+			for (uint32_t n = 0; status().map.member[2].state != MEMBER_MISSING; n++) {
+				CHECK(n < 100000);
+				run_event();
+			}
+			CHECK(!engine_dev_stranger(w.e, 2));
+			ev.admin.cmd = ADMIN_READD;
+			ev.admin.member = 2;
+			step(ev);
+		}
+		rebuilt(true);
+		CHECK(!engine_dev_stranger(w.e, 2));
+		finish();
+	}
+}
