@@ -119,15 +119,13 @@ static void note_remove(const struct array *a)
 }
 
 /* It need not outlast the machine: the device does not either. */
-static void note_put(struct array *a)
+static void note_store(struct array *a)
 {
 	char path[STORE_PATH_BYTES], fresh[STORE_PATH_BYTES];
 	struct disk *d = &a->disk;
 	FILE *f;
 	int bad;
 
-	d->heir.away_ms = a->live.attach == ATTACH_NBD ? patience(a, a->live.away_ms) : AWAY_HOLD;
-	d->heir.alone_us = loop_now_us(a->loop);
 	note_path(a, path, "");
 	note_path(a, fresh, ".new");
 	f = fopen(fresh, "we");
@@ -146,20 +144,41 @@ static void note_put(struct array *a)
 	note_remove(a);
 }
 
+/* How long the kernel waits for the next daemon. */
+static uint32_t kernel_away_ms(const struct array *a)
+{
+	return a->live.attach == ATTACH_NBD ? patience(a, a->live.away_ms) : AWAY_HOLD;
+}
+
+static void note_put(struct array *a)
+{
+	a->disk.heir.away_ms = kernel_away_ms(a);
+	a->disk.heir.alone_us = loop_now_us(a->loop);
+	note_store(a);
+}
+
+/* The kernel is about to hear of a time, for a device that the note is of already. If that is
+ * shorter the note has it first; all else in it stays as it is until the device is served. */
+static void note_shorten(struct array *a)
+{
+	uint32_t away_ms = kernel_away_ms(a);
+	struct disk *d = &a->disk;
+
+	if (away_ms == AWAY_HOLD || (d->heir.away_ms != AWAY_HOLD && d->heir.away_ms <= away_ms))
+		return;
+	if (d->heir.away_ms == AWAY_HOLD)
+		d->heir.alone_us = loop_now_us(a->loop); /* nothing has failed yet */
+	d->heir.away_ms = away_ms;
+	if (!d->heir.ours)
+		d->noted = d->heir.ring;
+	note_store(a);
+}
+
 /* This life serves in the ring that there is now. */
 static void note_write(struct array *a)
 {
 	a->disk.noted = a->disk.ring;
 	note_put(a);
-}
-
-/* There is a connection. */
-static void note_alive(struct array *a)
-{
-	const struct disk *d = &a->disk;
-
-	if (d->heir.away_ms != AWAY_HOLD && loop_now_us(a->loop) - d->heir.alone_us >= ALIVE_US)
-		note_put(a);
 }
 
 static bool is_there(const struct disk *d)
@@ -171,6 +190,26 @@ static bool is_there(const struct disk *d)
 static bool is_ours(const struct disk *d)
 {
 	return is_there(d) || d->held;
+}
+
+/* There is a connection; one that is held ends with the last request on it. */
+static bool is_connected(const struct disk *d)
+{
+	struct front_stats st;
+
+	if (!d->held)
+		return is_there(d);
+	front_stats(d->front, &st);
+	return st.inflight;
+}
+
+static void note_alive(struct array *a)
+{
+	const struct disk *d = &a->disk;
+
+	if (d->heir.life && d->heir.away_ms != AWAY_HOLD &&
+	    loop_now_us(a->loop) - d->heir.alone_us >= ALIVE_US && is_connected(d))
+		note_put(a);
 }
 
 /* What is left of a device that nobody is to go on with; tried until it works. */
@@ -445,7 +484,9 @@ static void disk_serve(struct array *a)
 	if (d->heir.life && alone_too_long(a))
 		heir_forget(a, ALONE);
 	last = d->heir.life != 0;
-	if (!last)
+	if (last)
+		note_shorten(a);
+	else
 		d->heir.life = life_name();
 	d->heir.ours = d->heir.judged = true;
 	pump_export(a, engine_geo(a->e), &ex);
@@ -476,14 +517,13 @@ void disk_advance(struct array *a)
 	struct disk *d = &a->disk;
 	struct engine_status st;
 
+	note_alive(a); /* also while it ends */
 	if (a->phase != ARRAY_PHASE_RUN || !a->e)
 		return;
 	if (!a->live.attach) {
 		front_drop(d);
 		return;
 	}
-	if (is_there(d) && !d->held)
-		note_alive(a);
 	if (d->left && !is_there(d) && loop_now_us(a->loop) >= d->left_us)
 		left_end(a);
 	if (d->asked && loop_now_us(a->loop) - d->asked_us > ASKED_US) {
@@ -540,8 +580,7 @@ uint32_t disk_hold(struct array *a)
 		d->held = true;
 	}
 	front_stats(d->front, &st);
-	if (is_ours(d) && st.inflight)
-		note_alive(a); /* it ends with the last of them */
+	note_alive(a);
 	return st.inflight;
 }
 

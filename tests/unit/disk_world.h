@@ -36,6 +36,7 @@ static struct {
 	unsigned inflight;
 	unsigned discards;
 	int discard_err, remove_err, patience_err;
+	int serve_err; /* the next time */
 	uint32_t away_ms;
 	uint64_t serve_takes_us; /* the next one */
 } fake;
@@ -55,9 +56,14 @@ static int fake_open(const struct front_cfg *cfg, struct front **out, char *why)
 
 static int fake_serve(struct front *f, const struct front_export *ex, char *why)
 {
+	int err = fake.serve_err;
+
 	(void)f;
 	(void)why;
 	CHECK(ex->life && !fake.held);
+	fake.serve_err = 0;
+	if (err)
+		return err;
 	if (fake.life && fake.life != ex->life)
 		fake.ended++;
 	fake.life = ex->life;
@@ -326,14 +332,19 @@ static inline void map_is(uint64_t num, uint64_t inc)
 	tick();
 }
 
-static inline void serves(void)
+static inline void disk_settles(void)
 {
-	now.io_allowed = true;
 	for (int i = 0; i < 4; i++) {
 		disk_advance(a);
 		while (mailbox_run(&worker.box) | mailbox_run(&a->box) | mailbox_run(&main_box))
 			;
 	}
+}
+
+static inline void serves(void)
+{
+	now.io_allowed = true;
+	disk_settles();
 	CHECK(fake.serving);
 }
 

@@ -439,11 +439,7 @@ TEST(what_it_is_too_late_for_is_ended_before_anything_is_taken_from_it)
 	back_by(ATTACH_NBD, 0);
 	fake.serve_takes_us = 6000000;
 	now.io_allowed = true;
-	for (int i = 0; i < 4; i++) {
-		disk_advance(a);
-		mailbox_run(&worker.box);
-		mailbox_run(&a->box);
-	}
+	disk_settles();
 	CHECK_EQ_U64(fake.ended, 1);
 	CHECK(!fake.serving && !note_there());
 	a->disk.retry_us = 0;
@@ -467,6 +463,19 @@ static uint64_t noted_us(void)
 	return at_us;
 }
 
+static uint64_t noted_away_ms(void)
+{
+	char path[CONFIG_PATH_BYTES + 32];
+	uint64_t away_ms;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/vol0.life", conf.run_dir);
+	f = fopen(path, "r");
+	CHECK(f && fscanf(f, "%*u %*u %*u %" SCNu64, &away_ms) == 1);
+	fclose(f);
+	return away_ms;
+}
+
 TEST(the_note_says_when_there_was_a_connection_last)
 {
 	uint64_t at_us;
@@ -486,10 +495,53 @@ TEST(the_note_says_when_there_was_a_connection_last)
 	disk_hold(a);
 	at_us = noted_us();
 	CHECK_EQ_U64(at_us, a->disk.heir.alone_us);
+	/* Also while the array is being stopped. */
+	a->phase = ARRAY_PHASE_STOP;
+	a->disk.heir.alone_us -= 2000000;
+	disk_advance(a);
+	CHECK(noted_us() >= at_us);
+	CHECK_EQ_U64(noted_us(), a->disk.heir.alone_us);
+	at_us = noted_us();
 	fake.inflight = 0;
 	a->disk.heir.alone_us -= 2000000;
 	disk_hold(a);
 	disk_advance(a);
 	CHECK_EQ_U64(noted_us(), at_us);
+	end();
+}
+
+/* `attach --away` came while nobody served it: the kernel hears of the time when it is served, and
+ * the daemon dies there. */
+TEST(the_note_has_a_shorter_time_before_the_kernel_has)
+{
+	first_by(ATTACH_NBD, AWAY_HOLD);
+	back_by(ATTACH_NBD, 50000000);
+	a->live.away_ms = 5000;
+	fake.serve_err = -EIO;
+	CHECK_EQ_U64(noted_away_ms(), AWAY_HOLD);
+	now.io_allowed = true;
+	a->disk.retry_us = 0;
+	disk_settles();
+	CHECK(!fake.serve_err);
+	CHECK_EQ_U64(noted_away_ms(), 5000);
+	CHECK(loop_clock_us(a->loop) - noted_us() < 4000000);
+	CHECK_EQ_U64(fake.life, fake.first);
+	a->live.away_ms = AWAY_HOLD;
+	next_by(ATTACH_NBD, 5000);
+	CHECK(fake.life != fake.first);
+	end();
+	/* A longer one holds when the device is served. */
+	first_by(ATTACH_NBD, 5000);
+	back_by(ATTACH_NBD, 1000);
+	a->live.away_ms = 9000;
+	fake.serve_err = -EIO;
+	now.io_allowed = true;
+	a->disk.retry_us = 0;
+	disk_settles();
+	CHECK_EQ_U64(noted_away_ms(), 5000);
+	a->disk.retry_us = 0;
+	serves();
+	CHECK_EQ_U64(noted_away_ms(), 9000);
+	CHECK_EQ_U64(fake.life, fake.first);
 	end();
 }
