@@ -20,6 +20,12 @@ bool dev_failed_flush(const struct dev *d, const struct map_member *mm)
 	return d->flush_failed && !memcmp(d->failed_uuid, mm->uuid, DDR_UUID_BYTES);
 }
 
+/* It was in the member's place here, and lacks what that carries. */
+static bool dev_is_copy(const struct engine *e, const struct dev *d, uint8_t m)
+{
+	return d->sb.map.epoch.num < e->lacked[m];
+}
+
 void devs_bind(struct engine *e)
 {
 	const struct map *map = e->proposing ? &e->prop : &e->map;
@@ -28,6 +34,7 @@ void devs_bind(struct engine *e)
 		e->dev_of[m] = NO_DEV;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		struct dev *d = &e->dev[i];
+		uint8_t was = d->member;
 
 		d->member = NO_MEMBER;
 		if (!d->up || !d->sb_ok)
@@ -35,6 +42,9 @@ void devs_bind(struct engine *e)
 		for (uint8_t m = 0; m < map->n; m++) {
 			if (memcmp(d->sb.member_uuid, map->member[m].uuid, DDR_UUID_BYTES) ||
 			    e->dev_of[m] != NO_DEV)
+				continue;
+			/* What it was sent is waited for first, like a member's (ack_ready). */
+			if (dev_is_copy(e, d, m) && !(was == m && d->under_way))
 				continue;
 			d->member = m;
 			e->dev_of[m] = i;
@@ -88,7 +98,6 @@ static void dev_judge(struct engine *e, struct dev *d)
 	uint8_t m = d->member;
 
 	if (!dev_older(d)) {
-		d->stranger = false;
 		/* R17: an exporter that never went away has lost nothing. It is what it was when
 		 * the member was lost first: the last connection may have been to another one. */
 		if (d->instance && d->instance == e->bad_instance[m] &&
@@ -96,7 +105,8 @@ static void dev_judge(struct engine *e, struct dev *d)
 			e->bad[m] = 0;
 		return;
 	}
-	d->stranger |= d->entered;
+	if (d->entered)
+		e->lacked[m] = d->read_all;
 	if (!e->bad[m])
 		member_bad(e, m, MEMBER_SUSPECT);
 }
@@ -105,30 +115,31 @@ static void dev_judge(struct engine *e, struct dev *d)
  * R1, R15: by this commit the member has entered the map, and carries the commit's superblock: it
  * took that by the leader's connection. If what is connected here lacks it, that is another device
  * under the same UUID, an older copy, and this node must not go on with it: it is given up here,
- * and not said to be there any more until it is connected anew, or the member is no longer
- * expected back by itself. Nothing is read from the member
- * before it is promoted, which waits for this (ack_ready); what a node writes to a wrong one until
- * then is brought up when it enters again, like all that it has missed.
+ * and is not the member any more, until a superblock says otherwise, or the member is not expected
+ * back by itself (commit_effects). Nothing is read from the member before it is promoted, which
+ * waits for this (quiet_advance); what a node writes to a wrong one until then is brought up when
+ * the member enters again, like all that it has missed.
  */
 void member_entered(struct engine *e, uint8_t i)
 {
 	struct dev *d = e->dev_of[i] == NO_DEV ? NULL : &e->dev[e->dev_of[i]];
 
-	for (uint32_t j = 0; j < DDR_MAX_DEVS && !d; j++)
+	for (uint32_t j = 0; j < DDR_MAX_DEVS; j++)
 		e->dev[j].stale_read |= e->dev[j].reading; /* may be it, as it was before */
 	if (!d || !d->up)
 		return; /* whatever connects is judged */
 	d->entered = true;
-	if (d->reading)
-		d->stale_read = true;
-	else
+	if (!d->reading)
 		sb_read(e, e->dev_of[i]);
 }
 
-/* What it carries is not known yet. */
-bool member_looking(const struct engine *e, uint8_t i)
+/* What a member that has entered carries here is not known yet. */
+bool devs_entering(const struct engine *e)
 {
-	return e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].up && e->dev[e->dev_of[i]].entered;
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (e->dev[i].up && e->dev[i].entered)
+			return true;
+	return false;
 }
 
 static void sb_read_done(struct engine *e, struct batch *b)
@@ -139,9 +150,12 @@ static void sb_read_done(struct engine *e, struct batch *b)
 
 	d->reading = false;
 	if (b->failed || d->stale_read) {
-		/* Who enters has nobody who waits for him longer than that. */
-		if (!d->stale_read && d->entered && d->member != NO_MEMBER && !e->bad[d->member])
-			member_bad(e, d->member, MEMBER_SUSPECT);
+		if (!d->stale_read && d->entered && d->member != NO_MEMBER) {
+			e->lacked[d->member] = d->asked_all; /* for all that is known */
+			if (!e->bad[d->member])
+				member_bad(e, d->member, MEMBER_SUSPECT);
+		}
+		d->entered &= d->stale_read;
 		d->retry_us = d->stale_read ? e->now : e->now + SB_RETRY_US;
 		d->stale_read = false;
 		return;
@@ -234,7 +248,7 @@ bool member_back(const struct engine *e, uint8_t i)
 {
 	const struct dev *d = e->dev_of[i] == NO_DEV ? NULL : &e->dev[e->dev_of[i]];
 
-	if (!d || !d->up || d->stranger)
+	if (!d || !d->up)
 		return false;
 	if (!(map_write_mask(&e->map) >> i & 1) || e->bad[i] != MEMBER_SUSPECT)
 		return true;
@@ -279,7 +293,7 @@ void dev_up(struct engine *e, const struct event *ev)
 
 	assert(ev->dev.dev < DDR_MAX_DEVS && !d->up);
 	d->up = true;
-	d->entered = d->stranger = false;
+	d->entered = false;
 	d->zombie = false;
 	e->outcasts = 0;
 	d->bytes = ev->dev.bytes;
@@ -368,16 +382,16 @@ const char *engine_dev_stranger(const struct engine *e, uint32_t dev)
 	const struct dev *d = &e->dev[dev];
 	const struct map *map = e->proposing ? &e->prop : &e->map;
 
-	if (d->up && d->stranger)
-		return "it is an older copy of the member: it lacks what another node wrote to "
-		       "that when it came back; connect the same device here";
 	if (!d->up || d->reading || d->retry_us || d->member != NO_MEMBER)
 		return NULL;
 	if (!d->sb_ok)
 		return "it carries no superblock of this array";
 	for (uint8_t m = 0; m < map->n; m++)
 		if (!memcmp(d->sb.member_uuid, map->member[m].uuid, DDR_UUID_BYTES))
-			return NULL; /* reached in another way, too */
+			return dev_is_copy(e, d, m)
+				   ? "it is an older copy of the member: it lacks what another "
+				     "node wrote to that when it came back"
+				   : NULL; /* reached in another way, too */
 	return map->n ? "it was a member of this array once, and is none now" : NULL;
 }
 

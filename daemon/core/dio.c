@@ -91,7 +91,6 @@ uint32_t devs_up_mask(const struct engine *e)
 
 	for (uint8_t i = 0; i < DDR_MAX_MEMBERS; i++)
 		if (e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].up &&
-		    !e->dev[e->dev_of[i]].stranger &&
 		    (!e->bad[i] || !(map_write_mask(&e->map) >> i & 1)))
 			mask |= 1u << i;
 	return mask;

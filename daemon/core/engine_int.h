@@ -74,7 +74,6 @@ struct dev {
 	uint64_t zombie_us; /* when the last one did */
 	bool stale_read;    /* connected anew while the read of the old connection was ending */
 	bool entered;       /* its member has entered the map, and the superblock is read since */
-	bool stranger;      /* ... and did not have what a leader wrote to the member's then */
 	uint64_t retry_us;  /* when to read the superblock again after an error, 0 = not */
 	uint8_t member;     /* NO_MEMBER until the map names it */
 	uint32_t under_way;
@@ -291,7 +290,9 @@ struct engine {
 	uint64_t bad_us[DDR_MAX_MEMBERS]; /* when it was last reported */
 	uint64_t bad_instance[DDR_MAX_MEMBERS]; /* of its exporter, when it was lost (R17); 0 =
 						   unknown */
-	uint64_t lost_us[DDR_MAX_MEMBERS];      /* SUSPECT since, on the leader */
+	uint64_t lacked[DDR_MAX_MEMBERS];  /* number of an epoch that the member carries, and what
+					      was reached in its place does not; 0 = none */
+	uint64_t lost_us[DDR_MAX_MEMBERS]; /* SUSPECT since, on the leader */
 
 	bool wrote;        /* this incarnation, to a member */
 	uint64_t aside_us; /* when this node was aside last */
@@ -541,7 +542,7 @@ void devs_reread(struct engine *e);
 void devs_look_again(struct engine *e);
 void devs_judge(struct engine *e);
 void member_entered(struct engine *e, uint8_t member);
-bool member_looking(const struct engine *e, uint8_t member);
+bool devs_entering(const struct engine *e);
 bool devs_looking(const struct engine *e);
 void dev_reread(struct engine *e, uint32_t dev);
 bool member_sb_read(const struct engine *e, uint8_t member);

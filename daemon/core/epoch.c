@@ -77,10 +77,8 @@ static void commit_effects(struct engine *e, const struct map *old)
 			flush_forget(e, &e->map.member[i]);
 		if (!is || (!was && old->n))
 			e->bad[i] = 0;
-		/* An operator is going to see to it. */
-		for (uint32_t d = 0; d < DDR_MAX_DEVS && !is; d++)
-			if (e->dev[d].member == i && e->map.member[i].state != MEMBER_SUSPECT)
-				e->dev[d].stranger = false;
+		if (!is && e->map.member[i].state != MEMBER_SUSPECT)
+			e->lacked[i] = 0; /* an operator is going to see to it */
 		if (is && !was)
 			added = true;
 		if (e->map.member[i].state == MEMBER_REBUILDING)
@@ -254,13 +252,8 @@ static bool ack_ready(struct engine *e)
 		return false;
 	for (uint8_t i = 0; i < e->prop.n; i++)
 		if (drops >> i & 1 && e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].under_way)
-			return false; /* cancelled, and not yet ended */
-	if (!epoch_promotes(e))
-		return true;
-	for (uint8_t i = 0; i < e->prop.n; i++)
-		if (member_looking(e, i))
-			return false;
-	return dlog_rewritten(e); /* R11 */
+			return false;                   /* cancelled, but not yet ended */
+	return !epoch_promotes(e) || dlog_rewritten(e); /* R11 */
 }
 
 static bool flush_failed(const struct engine *e, const struct map_member *mm)
@@ -551,12 +544,13 @@ static bool sb_targets_ready(struct engine *e)
 	bool reading = false;
 
 	for (uint8_t i = 0; i < e->prop.n; i++) {
-		bool unread = (enter >> i & 1 || member_looking(e, i)) && e->dev_of[i] != NO_DEV &&
-			      !member_sb_read(e, i);
+		uint32_t d = e->dev_of[i];
+		bool unread =
+		    d != NO_DEV && (enter >> i & 1 || e->dev[d].entered) && !member_sb_read(e, i);
 
 		if (!(mask >> i & 1))
 			continue;
-		if (unread && e->dev[e->dev_of[i]].up && e->dev[e->dev_of[i]].reading)
+		if (unread && e->dev[d].up && e->dev[d].reading)
 			reading = true;
 		else if ((unread || !member_usable(e, i)) && !e->bad[i])
 			member_bad(e, i, MEMBER_SUSPECT);

@@ -15,6 +15,9 @@
  * dies in between, and whether or not its proposal goes on (R3), nothing was torn when it was made.
  * If a write takes too long the leader takes the Quiet back, and tries again later.
  *
+ * Nor does a node answer before it knows that what it reaches is the member (member_entered): what
+ * it wrote elsewhere would be taken for written if it died.
+ *
  * A stripe that two writers have raced for, or whose write failed, is in doubt until its region is
  * checked, before and after the promotion (R12, R19); that is not waited for.
  */
@@ -108,7 +111,8 @@ void quiet_advance(struct engine *e)
 {
 	NODEMSG(m, b, QUIETED, Quieted, quieted);
 
-	if (!e->quiet.on || e->quiet.answered || e->phase != PH_READY || writing(e))
+	if (!e->quiet.on || e->quiet.answered || e->phase != PH_READY || writing(e) ||
+	    devs_entering(e))
 		return;
 	e->quiet.answered = true;
 	b.num = e->quiet.num;

@@ -121,6 +121,7 @@ static void way_changes(struct sim *s, bool wrong)
 	      wrong ? "an older copy" : "it again");
 	s->copy.stands = wrong;
 	s->copy.way += wrong;
+	s->copy.entries = 0;
 	s->copy.until_us = s->now + (300 + r % 2500) * MS;
 	if (wrong && n->powered && r / 4096 % 3 == 0) {
 		node_crash(s, n);
@@ -246,8 +247,27 @@ static bool may_go_wrong(const struct sim *s)
 	       !d->hidden && s->checks.map.member[s->copy.member].state == MEMBER_IN_SYNC;
 }
 
+/* Once it is known for a copy, it is not tried again. An operator may. */
+static void entries_count(struct sim *s)
+{
+	const struct simnode *n = &s->node[s->copy.node];
+	bool in = s->checks.map.member[s->copy.member].state == MEMBER_REBUILDING;
+
+	if (n->ii != s->copy.entries_ii || n->st.state != ENGINE_ACTIVE)
+		s->copy.entries = 0;
+	s->copy.entries_ii = n->ii;
+	s->copy.entries += in && !s->copy.entered;
+	s->copy.entered = in;
+	if (s->copy.entries > 4)
+		sim_fail(s, "LIVENESS",
+			 "member %u enters the map again and again, and node %u reaches a copy",
+			 s->copy.member, n->id);
+}
+
 static void way_look(struct sim *s)
 {
+	if (s->copy.stands)
+		entries_count(s);
 	if (s->copy.num != s->checks.map.epoch.num)
 		s->copy.commits++;
 	s->copy.num = s->checks.map.epoch.num;

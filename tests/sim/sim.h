@@ -829,7 +829,10 @@ struct sim {
 		uint32_t commits; /* since it was taken */
 		uint32_t node;    /* for this one alone, or NONE */
 		uint32_t way;     /* how often that has been */
-	} copy;                   /* oldcopy.c */
+		uint32_t entries; /* of the member, while it is so and that node has one life */
+		uint32_t entries_ii;
+		bool entered;
+	} copy; /* oldcopy.c */
 	struct {
 		uint32_t left;     /* leaders that are still to die */
 		bool seen;         /* one has */

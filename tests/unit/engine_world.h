@@ -34,10 +34,10 @@ struct world {
 	uint32_t hung;      /* members whose superblock writes don't land before land_hung() */
 	struct out hung_out[16];
 	uint32_t hung_count;
-	bool mute;             /* what is sent is lost */
-	uint32_t sb_elsewhere; /* members whose superblock writes land on another device */
-	uint32_t slow;         /* members whose answers to consumers' writes are held back */
-	uint64_t slow_from;    /* ... that lie there or above */
+	bool mute;          /* what is sent is lost */
+	uint8_t *elsewhere; /* where superblock writes to member 2 land, NULL = there */
+	uint32_t slow;      /* members whose answers to consumers' writes are held back */
+	uint64_t slow_from; /* ... that lie there or above */
 	uint64_t slow_id[64];
 	uint32_t slow_count;
 	uint64_t instance;     /* of the exporters */
@@ -131,6 +131,8 @@ static inline void do_io(const struct out *o)
 		w.hung_out[w.hung_count++] = *o;
 		return;
 	}
+	if (o->io.kind == KIND_SB && o->io.op == DEV_WRITE && o->io.dev == 2 && w.elsewhere)
+		p = w.elsewhere + o->io.offset;
 	w.counts[o->io.kind][o->io.op]++;
 	if (w.window_kind && o->io.kind == w.window_kind &&
 	    (o->io.kind == KIND_REBUILD ? o->io.op == DEV_WRITE
@@ -149,7 +151,7 @@ static inline void do_io(const struct out *o)
 		for (uint32_t i = 0; i < o->io.iov_count; i++) {
 			if (o->io.op == DEV_READ)
 				memcpy(o->io.iov[i].iov_base, p, o->io.iov[i].iov_len);
-			else if (o->io.kind != KIND_SB || !(w.sb_elsewhere >> o->io.dev & 1))
+			else
 				memcpy(p, o->io.iov[i].iov_base, o->io.iov[i].iov_len);
 			p += o->io.iov[i].iov_len;
 		}

@@ -505,17 +505,24 @@ TEST(a_device_that_lacks_what_the_leader_wrote_when_the_member_entered_is_anothe
 		dev_down(2);
 		run_ms(600);
 		CHECK_EQ_INT(status().map.member[2].state, MEMBER_SUSPECT);
-		w.sb_elsewhere = 1u << 2;
+		w.elsewhere = image_of(2);
 		dev_up(2);
 		run_ms(1000);
 		CHECK_EQ_INT(status().map.member[2].state, MEMBER_SUSPECT);
 		CHECK(strstr(engine_dev_stranger(w.e, 2), "older copy"));
 		num = status().map.epoch.num;
-		run_ms(1000); /* it is not tried over and over */
+		run_ms(500); /* it is not tried over and over, nor when it is connected anew */
+		dev_down(2);
+		dev_up(2);
+		run_ms(500);
 		CHECK_EQ_U64(status().map.epoch.num, num);
-		w.sb_elsewhere = 0;
+		CHECK(strstr(engine_dev_stranger(w.e, 2), "older copy"));
+		CHECK_EQ_INT(engine_member_of_dev(w.e, 2), 0xff);
 		if (again) { /* the right one */
 			dev_down(2);
+			free(w.disk[2]);
+			w.disk[2] = w.elsewhere;
+			w.elsewhere = NULL;
 			dev_up(2);
 		} else {
 			for (uint32_t n = 0; status().map.member[2].state != MEMBER_MISSING; n++) {
@@ -523,6 +530,8 @@ TEST(a_device_that_lacks_what_the_leader_wrote_when_the_member_entered_is_anothe
 				run_event();
 			}
 			CHECK(!engine_dev_stranger(w.e, 2));
+			free(w.elsewhere);
+			w.elsewhere = NULL;
 			ev.admin.cmd = ADMIN_READD;
 			ev.admin.member = 2;
 			step(ev);
