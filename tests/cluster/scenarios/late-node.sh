@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # A node whose daemon did not run when the array was made learns of it when it joins, and serves. Then it has URIs of
 # its own, in another order too: what counts is the UUID that is read back. Then one of its URIs leads to another
-# device: it says so and touches nothing there. The member is out of use for all until that is put right, and whole
-# again then without an operator. Before all that, somebody who creates an array there at once, before corosync has said
-# whether there is a quorum, of the members of the array that this node has not heard of, by --force: it waits until it has.
+# device: it says so and touches nothing there, and then to an older copy of the member. The member is out of use for all
+# until that is put right, and whole again then without an operator. Before all that, somebody who creates an array there at
+# once, before corosync has said whether there is a quorum, of the members of the array that this node has not heard of, by
+# --force: it waits until it has.
 set -u
 # Longer than corosync of node 3 is held still. Machines that stay up have a shorter one, and are told.
 token=8000
@@ -32,6 +33,7 @@ uris() {
 
 LATE_NODES=3
 array_up 3 1 1
+cp "$(exporter_disk 2)" "$CLUSTER_DIR/copy" || fail "a copy of member 1"
 ctl 1 set vol0 member_retry=10min >/dev/null || fail "set" # the member comes back in time on a slow host, too
 [ $token = "$CLUSTER_TOKEN_MS" ] || token_is $token
 writers_start 1 2
@@ -114,6 +116,22 @@ for n in 1 2 3; do
 done
 [ "$(exporter_requests 4 3 Write)" = 0 ] || fail "node 3 wrote to a device that is no member"
 measured "refused: $(tells 3 'a["members"][1]["error"]')"
+writers_stop 1 2 3
+compare_on 1 3
+step "it leads to an older copy of the member"
+cp "$CLUSTER_DIR/copy" "$(exporter_disk 4)" || fail "the copy"
+writers_start 1 2
+uris "$(exporter_uri 1)" "$(exporter_uri 4)" "$(exporter_uri 3)"
+within 30 "node 3 says so" log_has 3 "$(exporter_uri 4) is not member 1: it is an older copy of the member"
+holds 3 'not a["members"][1]["connected"] and "older copy" in a["members"][1]["error"]' || fail "the status does not say it: $(ctl 3 status vol0)"
+within 20 "node 3 serves" active 3
+for n in 1 2 3; do
+	within 10 "node $n uses no member that node 3 does not reach" holds $n 'a["members"][1]["state"] == "suspect"'
+done
+epoch=$(tells 1 'a["epoch"]["number"]')
+sleep 5
+[ "$(tells 1 'a["epoch"]["number"]')" = "$epoch" ] || fail "it is tried again and again: epoch $epoch, then $(tells 1 'a["epoch"]["number"]')"
+writers_start 3
 writers_stop 1 2 3
 compare_on 1 3
 step "it is right again"
