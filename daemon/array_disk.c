@@ -158,7 +158,8 @@ static void note_put(struct array *a)
 }
 
 /* The kernel is about to hear of a time, for a device that the note is of already. If that is
- * shorter the note has it first; all else in it stays as it is until the device is served. */
+ * shorter the note has it first; all else in it stays as it is until the device is served. Where
+ * that fails, nobody says whether the kernel has heard: the time runs from here. */
 static void note_shorten(struct array *a)
 {
 	uint32_t away_ms = kernel_away_ms(a);
@@ -461,13 +462,11 @@ static uint64_t life_name(void)
 	return name;
 }
 
-/* Some of what waits may have failed. */
-static bool alone_too_long(const struct array *a)
+/* Some of what waits may have failed, as the kernel waits for so long. */
+static bool alone_too_long(const struct array *a, uint32_t away_ms)
 {
-	const struct disk *d = &a->disk;
-
-	return d->heir.away_ms != AWAY_HOLD &&
-	       loop_clock_us(a->loop) - d->heir.alone_us >= d->heir.away_ms * 1000ull;
+	return away_ms != AWAY_HOLD &&
+	       loop_clock_us(a->loop) - a->disk.heir.alone_us >= away_ms * 1000ull;
 }
 
 static void disk_serve(struct array *a)
@@ -475,13 +474,14 @@ static void disk_serve(struct array *a)
 	struct disk *d = &a->disk;
 	struct front_export ex;
 	char why[FRONT_WHY_BYTES];
+	uint32_t away_ms = d->heir.away_ms;
 	bool last;
 	int err;
 
 	if (d->heir.life && !d->heir.ours && !ring_same(&d->heir.ring, &d->ring))
 		heir_none(a, "the cluster's membership has changed since, and whether without this "
 			     "node is not known");
-	if (d->heir.life && alone_too_long(a))
+	if (d->heir.life && alone_too_long(a, away_ms))
 		heir_forget(a, ALONE);
 	last = d->heir.life != 0;
 	if (last)
@@ -497,7 +497,7 @@ static void disk_serve(struct array *a)
 		disk_failed(a, err, why);
 		return;
 	}
-	if (last && alone_too_long(a)) { /* nothing has been taken from it yet */
+	if (last && alone_too_long(a, away_ms)) { /* nothing has been taken from it yet */
 		front_reset(d->front);
 		heir_forget(a, ALONE);
 		d->retry_us = loop_now_us(a->loop) + BUSY_US;

@@ -92,21 +92,36 @@ static bool dev_older(const struct dev *d)
 	return d->sb.map.epoch.num < d->read_all;
 }
 
-/* The superblock of a member that the map writes to has been read. */
-static void dev_judge(struct engine *e, struct dev *d)
+/* What else is connected under its UUID, and not used, was read when it was connected. */
+static void ways_reread(struct engine *e, const struct dev *d)
 {
-	uint8_t m = d->member;
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (&e->dev[i] != d && e->dev[i].member == NO_MEMBER && e->dev[i].up &&
+		    e->dev[i].sb_ok &&
+		    !memcmp(e->dev[i].sb.member_uuid, d->sb.member_uuid, DDR_UUID_BYTES))
+			dev_reread(e, i);
+}
 
+/* It lacks an epoch that member m carries. */
+static void dev_lacks(struct engine *e, const struct dev *d, uint8_t m, uint64_t num)
+{
+	e->lacked[m] = num;
+	ways_reread(e, d);
+}
+
+/* The superblock of what is connected as a member that the map writes to has been read. */
+static void dev_judge(struct engine *e, struct dev *d, uint8_t m)
+{
 	if (!dev_older(d)) {
 		/* R17: an exporter that never went away has lost nothing. It is what it was when
 		 * the member was lost first: the last connection may have been to another one. */
-		if (d->instance && d->instance == e->bad_instance[m] &&
+		if (d->member == m && d->instance && d->instance == e->bad_instance[m] &&
 		    e->bad[m] == MEMBER_SUSPECT && write_targets(e) >> m & 1)
 			e->bad[m] = 0;
 		return;
 	}
 	if (d->entered)
-		e->lacked[m] = d->read_all;
+		dev_lacks(e, d, m, d->read_all);
 	if (!e->bad[m])
 		member_bad(e, m, MEMBER_SUSPECT);
 }
@@ -150,8 +165,9 @@ static void sb_read_done(struct engine *e, struct batch *b)
 
 	d->reading = false;
 	if (b->failed || d->stale_read) {
-		if (!d->stale_read && d->entered && d->member != NO_MEMBER) {
-			e->lacked[d->member] = d->asked_all; /* for all that is known */
+		if (!d->stale_read && d->entered && d->member != NO_MEMBER &&
+		    map_write_mask(&e->map) >> d->member & 1) {
+			dev_lacks(e, d, d->member, d->asked_all); /* for all that is known */
 			if (!e->bad[d->member])
 				member_bad(e, d->member, MEMBER_SUSPECT);
 		}
@@ -176,9 +192,10 @@ static void sb_read_done(struct engine *e, struct batch *b)
 	devs_bind(e);
 	devs_look_again(e);
 	/* Also one that this node has not lost, since it had never reached it. */
-	if (d->member < e->map.n && map_write_mask(&e->map) >> d->member & 1 &&
-	    !memcmp(d->sb.member_uuid, e->map.member[d->member].uuid, DDR_UUID_BYTES))
-		dev_judge(e, d);
+	for (uint8_t m = 0; m < e->map.n; m++)
+		if (map_write_mask(&e->map) >> m & 1 && (d->member == m || d->entered) &&
+		    !memcmp(d->sb.member_uuid, e->map.member[m].uuid, DDR_UUID_BYTES))
+			dev_judge(e, d, m);
 	d->entered = false;
 }
 
@@ -313,11 +330,7 @@ void dev_down(struct engine *e, const struct event *ev)
 	uint8_t m = 0;
 
 	d->up = false;
-	/* Another way to it, if there is one, was read when it was connected. */
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->dev[i].up && e->dev[i].sb_ok && d->member != NO_MEMBER &&
-		    !memcmp(e->dev[i].sb.member_uuid, d->sb.member_uuid, DDR_UUID_BYTES))
-			dev_reread(e, i);
+	ways_reread(e, d);
 	/* Also one that is not bound just now, because its superblock is being read again. */
 	while (m < e->map.n && memcmp(d->sb.member_uuid, e->map.member[m].uuid, DDR_UUID_BYTES))
 		m++;

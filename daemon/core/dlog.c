@@ -402,8 +402,11 @@ static void release_advance(struct engine *e)
 	uint64_t every = e->cfg.tun.release_delay_ms * 250ull;
 	bool any = false;
 
+	/* What was written to a member that has entered may have gone elsewhere (member_entered).
+	 */
 	if (e->flush.busy || !members_ready(e, write_musts(e) | write_targets(e)) ||
-	    e->phase != PH_READY || !gate_open(e) || (e->now < e->scan_us && !e->stopping))
+	    devs_entering(e) || e->phase != PH_READY || !gate_open(e) ||
+	    (e->now < e->scan_us && !e->stopping))
 		return;
 	e->scan_us = e->now + (every > 1000 ? every : 1000);
 	list_for_each(it, tmp, &e->regions)

@@ -9,7 +9,11 @@
 
 #define MOST_LOG 6000u
 #define MOST_SENT 1000u
+#ifdef __SANITIZE_ADDRESS__
+#define WORLD_SEEDS 15u /* some minutes' worth otherwise */
+#else
 #define WORLD_SEEDS 60u
+#endif
 
 /* One daemon's life, as it was told: views (by ring and count of views in it) and messages. */
 struct heard {

@@ -530,6 +530,14 @@ TEST(the_note_has_a_shorter_time_before_the_kernel_has)
 	next_by(ATTACH_NBD, 5000);
 	CHECK(fake.life != fake.first);
 	end();
+	/* The longer one that held until then counts for what waits. */
+	first_by(ATTACH_NBD, 60000);
+	back_by(ATTACH_NBD, 10000);
+	a->live.away_ms = 5000;
+	serves();
+	CHECK_EQ_U64(fake.life, fake.first);
+	CHECK_EQ_U64(noted_away_ms(), 5000);
+	end();
 	/* A longer one holds when the device is served. */
 	first_by(ATTACH_NBD, 5000);
 	back_by(ATTACH_NBD, 1000);
