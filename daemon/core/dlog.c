@@ -402,8 +402,7 @@ static void release_advance(struct engine *e)
 	uint64_t every = e->cfg.tun.release_delay_ms * 250ull;
 	bool any = false;
 
-	/* What was written to a member that has entered may have gone elsewhere (member_entered).
-	 */
+	/* What was written to one that has entered may have gone elsewhere (member_entered). */
 	if (e->flush.busy || !members_ready(e, write_musts(e) | write_targets(e)) ||
 	    devs_entering(e) || e->phase != PH_READY || !gate_open(e) ||
 	    (e->now < e->scan_us && !e->stopping))

@@ -225,9 +225,6 @@ static bool may_stand_in(struct sim *s)
 
 static void stand_in_look(struct sim *s)
 {
-	if (s->copy.num != s->checks.map.epoch.num)
-		s->copy.commits++;
-	s->copy.num = s->checks.map.epoch.num;
 	if (s->copy.stands && s->now >= s->copy.until_us) {
 		replaced(s, false);
 		copy_drop(s);
@@ -236,8 +233,6 @@ static void stand_in_look(struct sim *s)
 		replaced(s, true);
 	}
 }
-
-/* ---- requests ------------------------------------------------------------------------------ */
 
 static bool may_go_wrong(const struct sim *s)
 {
@@ -268,9 +263,6 @@ static void way_look(struct sim *s)
 {
 	if (s->copy.stands)
 		entries_count(s);
-	if (s->copy.num != s->checks.map.epoch.num)
-		s->copy.commits++;
-	s->copy.num = s->checks.map.epoch.num;
 	if (s->copy.stands && s->now >= s->copy.until_us) {
 		way_changes(s, false);
 		copy_drop(s);
@@ -281,7 +273,9 @@ static void way_look(struct sim *s)
 	}
 }
 
-/* It has no content but what is written to it. */
+/* ---- requests ------------------------------------------------------------------------------- */
+
+/* Its own node's alone. */
 static void way_written(struct sim *s, const struct req *r, uint32_t from, uint32_t to)
 {
 	const struct map_member *mm = &s->checks.map.member[s->copy.member];
@@ -334,10 +328,11 @@ static void on_look(struct sim *s, struct hev *ev)
 		return;
 	}
 	look_again(s);
+	s->copy.commits += s->copy.num != s->checks.map.epoch.num;
+	s->copy.num = s->checks.map.epoch.num;
 	if (!s->copy.image) {
 		copy_take(s);
 		s->copy.commits = 0;
-		s->copy.num = s->checks.map.epoch.num;
 	} else if (wrong_way(s)) {
 		if (s->copy.stands ||
 		    (s->checks.disk_of[s->copy.member] == s->copy.disk && !d->dead))

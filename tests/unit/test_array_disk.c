@@ -450,29 +450,30 @@ TEST(what_it_is_too_late_for_is_ended_before_anything_is_taken_from_it)
 	end();
 }
 
-static uint64_t noted_us(void)
+static void noted(uint64_t *away_ms, uint64_t *at_us)
 {
 	char path[CONFIG_PATH_BYTES + 32];
-	uint64_t at_us;
 	FILE *f;
 
 	snprintf(path, sizeof(path), "%s/vol0.life", conf.run_dir);
 	f = fopen(path, "r");
-	CHECK(f && fscanf(f, "%*u %*u %*u %*u %" SCNu64, &at_us) == 1);
+	CHECK(f && fscanf(f, "%*u %*u %*u %" SCNu64 " %" SCNu64, away_ms, at_us) == 2);
 	fclose(f);
+}
+
+static uint64_t noted_us(void)
+{
+	uint64_t away_ms, at_us;
+
+	noted(&away_ms, &at_us);
 	return at_us;
 }
 
 static uint64_t noted_away_ms(void)
 {
-	char path[CONFIG_PATH_BYTES + 32];
-	uint64_t away_ms;
-	FILE *f;
+	uint64_t away_ms, at_us;
 
-	snprintf(path, sizeof(path), "%s/vol0.life", conf.run_dir);
-	f = fopen(path, "r");
-	CHECK(f && fscanf(f, "%*u %*u %*u %" SCNu64, &away_ms) == 1);
-	fclose(f);
+	noted(&away_ms, &at_us);
 	return away_ms;
 }
 
