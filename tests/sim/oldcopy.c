@@ -295,6 +295,12 @@ void oldcopy_issued(const struct sim *s, struct req *r)
 		r->way = s->copy.way;
 }
 
+bool oldcopy_met(const struct sim *s, const struct simnode *n, uint32_t disk)
+{
+	return s->copy.disk == disk &&
+	       (s->copy.since_us || (s->copy.way && s->copy.node == n->idx));
+}
+
 bool oldcopy_lands(struct sim *s, struct req *r, uint32_t from, uint32_t to)
 {
 	bool stands =

@@ -693,6 +693,8 @@ uint64_t oldcopy_late_us(struct sim *s);
 void oldcopy_issued(const struct sim *s, struct req *r);
 /* True: it was that one which took the request. */
 bool oldcopy_lands(struct sim *s, struct req *r, uint32_t from, uint32_t to);
+/* This node may have read the copy: a reason to give the member up. */
+bool oldcopy_met(const struct sim *s, const struct simnode *n, uint32_t disk);
 void votes_init(struct sim *s);
 void group_loss_init(struct sim *s);
 void spot_heal(struct sim *s);
