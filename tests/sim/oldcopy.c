@@ -11,8 +11,9 @@
  *
  * Or the member does not leave, since the data needs it: another is away. Then the copy stands in
  * for it for a while, and is replaced by the right one. Nobody may write to it, nor go by what is
- * there. It is older than the last two commits: after a death of all nodes nobody knows of more
- * than the last but one.
+ * there; but once the data does not need it any more it may enter, and be rebuilt as a whole. It is
+ * older than the last two commits: after a death of all nodes nobody knows of more than the last
+ * but one.
  *
  * In other seeds one node's way leads to the copy for a while, the others' to the member: an
  * address of its own, say. The map drops the member, and all say that it is back. That node may
@@ -158,6 +159,29 @@ static void way_proposed(struct sim *s, uint64_t inc, uint8_t state)
 	}
 }
 
+/* It is another exporter then. */
+static void replaced(struct sim *s, bool stands)
+{
+	struct disk *d = &s->disk[s->copy.disk];
+
+	trace(s, "w  disk %u: %s", d->idx,
+	      stands ? "an older copy stands in for it" : "the right one is back");
+	s->copy.stands = stands;
+	s->copy.since_us = s->now;
+	s->copy.until_us = s->now + (200 + mix64(s->seed ^ s->now) % 700) * MS;
+	d->instance = s->o.instance_known ? mix64(++s->next_uid) | 1 : 0;
+	fault_hide(s, s->copy.disk, (1 + mix64(s->seed + s->now) % 30) * MS);
+}
+
+/* The other has been rebuilt meanwhile, and this one left the map. */
+static void stand_in_proposed(struct sim *s, const struct map_member *mm)
+{
+	if (mm->state == MEMBER_REBUILDING && !(mm->flags & MEMBER_F_PARTIAL)) {
+		replaced(s, false);
+		copy_drop(s);
+	}
+}
+
 static void enters(struct sim *s)
 {
 	sim_at(s, mix64(s->seed + s->now) % (mix64(s->seed) % 3 ? MS / 5 : 10 * MS), on_enters, 0,
@@ -172,7 +196,7 @@ void oldcopy_sent(struct sim *s, const void *data, size_t bytes)
 	Ddraid__NodeMsg *m;
 	struct map map;
 
-	if (!may && !(s->copy.stands && s->copy.node != NONE))
+	if (!may && !s->copy.stands)
 		return;
 	m = ddraid__node_msg__unpack(NULL, bytes, data);
 	if (m && m->body_case == DDRAID__NODE_MSG__BODY_PROPOSE &&
@@ -181,6 +205,8 @@ void oldcopy_sent(struct sim *s, const void *data, size_t bytes)
 
 		if (s->copy.stands && s->copy.node != NONE)
 			way_proposed(s, m->inc, mm->state);
+		else if (s->copy.stands)
+			stand_in_proposed(s, mm);
 		else if (may && mm->state == MEMBER_REBUILDING && mm->flags & MEMBER_F_PARTIAL)
 			enters(s);
 	}
@@ -192,20 +218,6 @@ void oldcopy_sent(struct sim *s, const void *data, size_t bytes)
 uint64_t oldcopy_late_us(struct sim *s)
 {
 	return s->now < s->copy.slow_until_us ? mix64(s->seed ^ s->now) % (80 * MS) : 0;
-}
-
-/* It is another exporter then. */
-static void replaced(struct sim *s, bool stands)
-{
-	struct disk *d = &s->disk[s->copy.disk];
-
-	trace(s, "w  disk %u: %s", d->idx,
-	      stands ? "an older copy stands in for it" : "the right one is back");
-	s->copy.stands = stands;
-	s->copy.since_us = s->now;
-	s->copy.until_us = s->now + (200 + mix64(s->seed ^ s->now) % 700) * MS;
-	d->instance = s->o.instance_known ? mix64(++s->next_uid) | 1 : 0;
-	fault_hide(s, s->copy.disk, (1 + mix64(s->seed + s->now) % 30) * MS);
 }
 
 static bool may_stand_in(struct sim *s)
