@@ -101,11 +101,10 @@ lab_often() {
 lab_up() {
 	local n nodes=()
 	lab_image || return 1
-	# Corosync lets the token go round 30 times after each message before it holds it: a fifth of each emulated processor, idle. And
-	# knet's threads take as much as the rest of it; `operating` and the clusters in namespaces have it. Its thread that writes the
-	# log, by 9p here, has the lock for which its other one spins: in real time, on the only processor, until that is throttled, a
-	# second and more (sched_rr).
-	[ "$(cat "$LAB_IMAGE/accel")" != tcg ] || sed -i 's/transport: knet/transport: udpu/; /^\ttoken:/a\	seqno_unchanged_const: 1
+	# Knet's threads take as much as the rest of corosync; `operating` and the clusters in namespaces have it. Its thread that writes
+	# the log, by 9p here, has the lock for which its other one spins: in real time, on the only processor, until that is throttled,
+	# a second and more (sched_rr).
+	[ "$(cat "$LAB_IMAGE/accel")" != tcg ] || sed -i 's/transport: knet/transport: udpu/
 		$a\system {\n\tsched_rr: no\n}' "$CLUSTER_DIR"/node*/etc-corosync/corosync.conf
 	ip -n "$CLUSTER_NAME-br" link add br1 type bridge forward_delay 0 stp_state 0 mcast_snooping 0 &&
 		ip -n "$CLUSTER_NAME-br" addr add 10.78.0.254/16 dev br1 &&
