@@ -173,7 +173,8 @@ static void replaced(struct sim *s, bool stands)
 	fault_hide(s, s->copy.disk, (1 + mix64(s->seed + s->now) % 30) * MS);
 }
 
-/* The other has been rebuilt meanwhile, and this one left the map. */
+/* The other has been rebuilt meanwhile, and this one left the map (else that is C6). So nobody goes
+ * by what is there; to take it back partially would be to, and is not let through. */
 static void stand_in_proposed(struct sim *s, const struct map_member *mm)
 {
 	if (mm->state == MEMBER_REBUILDING && !(mm->flags & MEMBER_F_PARTIAL)) {

@@ -138,7 +138,7 @@ step "ddraid is built"
 cluster_up 4 || exit 1
 ARRAY_NODES=3
 step "four machines have booted"
-# As lab_up does, and why.
+# As cluster_up does, and why.
 sed -i '/seqno_unchanged_const/d; /^\ttoken:/a\	seqno_unchanged_const: 1' "$sources/cluster-conf/corosync.conf.in" || fail "corosync.conf.in"
 shims="mkdir -p /usr/local/sbin; { echo '#!/bin/sh'; echo 'shift; dpkg-query -W \"\$@\" || exit; for p; do [ \$p != dlm-controld ] || systemctl enable --now dlm || :; done'; } >/usr/local/sbin/apt-get; chmod +x /usr/local/sbin/apt-get"
 ssh-keygen -q -t ed25519 -N '' -f "$CLUSTER_DIR/nodes_key" || fail "ssh-keygen"
