@@ -17,7 +17,9 @@
  *
  * In other seeds one node's way leads to the copy for a while, the others' to the member: an
  * address of its own, say. The map drops the member, and all say that it is back. That node may
- * write to the copy only while the member is out or is rebuilt.
+ * write to the copy only while the member is out or is rebuilt. In every other of these seeds it is
+ * long before it can read what it reaches, from when the member is to enter on, and then it may
+ * die.
  *
  * Of its own randomness: what else happens does not depend on it.
  */
@@ -145,6 +147,27 @@ static bool another_looks(const struct sim *s)
 	return false;
 }
 
+static void on_dies(struct sim *s, struct hev *ev)
+{
+	struct simnode *n = &s->node[s->copy.node];
+
+	if (s->planner.healing || !s->copy.stands || s->copy.way != ev->a || !n->powered)
+		return;
+	node_crash(s, n);
+	node_power_on_later(s, n, 30 * MS + mix64(s->seed ^ s->now) % (500 * MS));
+}
+
+static void way_enters(struct sim *s)
+{
+	uint64_t r = mix64(s->seed ^ s->now ^ 0x726561647ull), late_us = r % (2000 * MS);
+
+	if (mix64(s->seed ^ 0x736c6f77) % 2 || s->now < s->copy.unread_until_us)
+		return;
+	s->copy.unread_until_us = s->now + late_us;
+	if (r / 4096 % 2)
+		sim_at(s, late_us * (r / 8192 % 1024) / 1024, on_dies, s->copy.way, 0, NULL);
+}
+
 /*
  * It leads. What it reaches may enter the map as the member, and is rebuilt: the others see that it
  * is not what they reach. Where nobody else looks it would be the member, and sound; so far this
@@ -156,6 +179,8 @@ static void way_proposed(struct sim *s, uint64_t inc, uint8_t state)
 	    (state == MEMBER_IN_SYNC || (state == MEMBER_REBUILDING && !another_looks(s)))) {
 		way_changes(s, false);
 		copy_drop(s);
+	} else if (state == MEMBER_REBUILDING) {
+		way_enters(s);
 	}
 }
 
@@ -306,6 +331,15 @@ void oldcopy_issued(const struct sim *s, struct req *r)
 {
 	if (s->copy.stands && s->copy.node == r->node && r->disk == s->copy.disk)
 		r->way = s->copy.way;
+}
+
+/* How much longer it takes to read what its own node takes for the member. */
+uint64_t oldcopy_unread_us(const struct sim *s, const struct req *r)
+{
+	return r->way && r->op == DEV_READ && r->offset <= geo_sb_offset(SB_COPIES - 1) &&
+		       !s->planner.healing && s->now < s->copy.unread_until_us
+		   ? s->copy.unread_until_us - s->now
+		   : 0;
 }
 
 bool oldcopy_met(const struct sim *s, const struct simnode *n, uint32_t disk)

@@ -691,6 +691,7 @@ void oldcopy_init(struct sim *s);
 void oldcopy_sent(struct sim *s, const void *data, size_t bytes);
 uint64_t oldcopy_late_us(struct sim *s);
 void oldcopy_issued(const struct sim *s, struct req *r);
+uint64_t oldcopy_unread_us(const struct sim *s, const struct req *r);
 /* True: it was that one which took the request. */
 bool oldcopy_lands(struct sim *s, struct req *r, uint32_t from, uint32_t to);
 /* This node may have read the copy: a reason to give the member up. */
@@ -825,7 +826,7 @@ struct sim {
 		uint64_t epoch;    /* of the superblock in the image */
 		uint64_t until_us; /* by then it is old enough: regions written since are clean */
 		bool hidden;       /* so that it may leave: done once */
-		uint64_t slow_until_us;
+		uint64_t slow_until_us, unread_until_us;
 		bool stands; /* in for the member, for what is sent from since_us on */
 		uint64_t since_us, num;
 		uint32_t commits; /* since it was taken */
