@@ -9,7 +9,7 @@
 #	run.sh --repeat N SCENARIO	one, N times; stops at the first failure
 #	run.sh --list			those that a run without names takes
 #	run.sh --jobs N ...		so many at a time
-#	run.sh --turns-within S ...	after S seconds, no more of those that take turns: skipped
+#	run.sh --turns-within S ...	after S seconds, no more of those that take turns, but one in any case: skipped
 #	run.sh --whole			in the lab: all that there is for it
 #	run.sh --no-skip ...		what is skipped has failed
 #	run.sh --keep-logs ...		of those that come through, too
@@ -242,10 +242,12 @@ next_end() {
 }
 
 # too_late NAME: there is no time left for it, which is said.
+turns=0
 too_late() {
 	# shellcheck disable=SC2046 # words
 	set -- "$1" $(line_of "$1")
-	[ -n "$turns_within" ] && [ "$3" = turn ] && [ "$SECONDS" -gt "$turns_within" ] || return 1
+	[ -n "$turns_within" ] && [ "$3" = turn ] || return 1
+	[ "$SECONDS" -gt "$turns_within" ] && [ $turns != 0 ] || { turns=$((turns + 1)); return 1; }
 	skipped=$((skipped + 1))
 	printf 'skip %-20s        not begun: %d s were over\n' "$1" "$turns_within"
 }
