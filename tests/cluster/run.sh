@@ -241,7 +241,8 @@ next_end() {
 	fi
 }
 
-# too_late NAME: there is no time left for it, which is said.
+# too_late NAME: there is no time left for it, which is said. For the first of those that take turns there is: what is always run may
+# take longer than that time on a slow host, which would come to none of them.
 turns=0
 too_late() {
 	# shellcheck disable=SC2046 # words

@@ -114,6 +114,12 @@ static void on_enters(struct sim *s, struct hev *ev)
 
 /* ---- one node's way ------------------------------------------------------------------------- */
 
+static void dies(struct sim *s, struct simnode *n, uint64_t r)
+{
+	node_crash(s, n);
+	node_power_on_later(s, n, 30 * MS + r % (500 * MS));
+}
+
 static void way_changes(struct sim *s, bool wrong)
 {
 	uint64_t r = mix64(s->seed ^ s->now ^ 0x776179);
@@ -127,8 +133,7 @@ static void way_changes(struct sim *s, bool wrong)
 	s->copy.entries = 0;
 	s->copy.until_us = s->now + (300 + r % 2500) * MS;
 	if (wrong && n->powered && r / 4096 % 3 == 0) {
-		node_crash(s, n);
-		node_power_on_later(s, n, 30 * MS + r / 16384 % (500 * MS));
+		dies(s, n, r / 16384);
 	} else if (dev != NONE) {
 		dev_break(s, n, dev, -ECONNRESET);
 		dev_try(s, n, dev, 1 * MS + r / 16384 % (40 * MS));
@@ -151,12 +156,11 @@ static void on_dies(struct sim *s, struct hev *ev)
 {
 	struct simnode *n = &s->node[s->copy.node];
 
-	if (s->planner.healing || !s->copy.stands || s->copy.way != ev->a || !n->powered)
-		return;
-	node_crash(s, n);
-	node_power_on_later(s, n, 30 * MS + mix64(s->seed ^ s->now) % (500 * MS));
+	if (!s->planner.healing && s->copy.stands && s->copy.way == ev->a && n->powered)
+		dies(s, n, mix64(s->seed ^ s->now));
 }
 
+/* The member is to enter. A superblock is read so fast that nothing would come in between. */
 static void way_enters(struct sim *s)
 {
 	uint64_t r = mix64(s->seed ^ s->now ^ 0x726561647ull), late_us = r % (2000 * MS);
