@@ -54,7 +54,7 @@ for line in sys.stdin:
     m = re.match(r"(\S+ \S+) .*connection=\d+ (?:Write|Zero|Trim) id=\d+ offset=(\w+) count=(\w+)", line)
     if m and first < m[1] < last and at - int(m[3], 0) < int(m[2], 0) < at + size:
         print(line, end="")
-' "$2" "$3" $(($(raw 'r["geometry"]["data_offset"]') + $1 * part)) $part
+' "$2" "$3" $((data + $1 * part)) $part
 }
 
 # not_written UNTIL
@@ -76,6 +76,10 @@ acknowledged() {
 
 array_up_led_by_1 3 1
 part=$(($(tells 1 'a["geometry"]["region_bytes"]') / 2)) # of a region, on a member
+members_check
+[ $? -lt 2 ] || fail "the members: $(raw 'r["problems"]')"
+data=$(raw 'r["geometry"]["data_offset"]')
+[ "$data" -gt 0 ] || fail "where the members' data begins is not known"
 writers_start 1 2 3
 ctl 1 fail vol0 2 >/dev/null || fail "fail"
 within 10 "member 2 has left" holds 1 "a['members'][2]['state'] == 'faulty'"
