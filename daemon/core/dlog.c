@@ -443,8 +443,23 @@ void dlog_release_missed(struct engine *e)
 	}
 }
 
+/*
+ * R15: a node that has been given a slot and has not read it yet says nothing about it. What stands
+ * there may be all that is known of what a member missed; an answer of zeros would lose it for
+ * ever. The leader waits for the answer (gathered), or for the round that begins when this node is
+ * gone.
+ */
+static bool slot_unread(const struct engine *e)
+{
+	const struct peer *me = peer_find((struct engine *)e, e->cfg.node);
+
+	if (e->slot == NO_SLOT)
+		return me && me->member && me->slot != NO_SLOT;
+	return e->slot_wanted;
+}
+
 /* For a partial rebuild: what the member may lack because of us. */
-void dlog_send_missed(struct engine *e)
+static void missed_send(struct engine *e)
 {
 	uint8_t plane[LOG_PLANE_BYTES];
 	Ddraid__Epoch ep = DDRAID__EPOCH__INIT;
@@ -469,6 +484,20 @@ void dlog_send_missed(struct engine *e)
 	msg_send(e, &m);
 }
 
+/* A commit let a member in that is to be rebuilt from what all slots have missed. */
+void dlog_tell_missed(struct engine *e)
+{
+	e->missed_due = true;
+}
+
+static void missed_advance(struct engine *e)
+{
+	if (!e->missed_due || e->phase < PH_STATE || slot_unread(e))
+		return;
+	e->missed_due = false;
+	missed_send(e);
+}
+
 uint64_t dlog_count(const struct engine *e, bool missed)
 {
 	uint64_t n = 0;
@@ -486,14 +515,16 @@ void dlog_advance(struct engine *e)
 {
 	struct peer *me = peer_find(e, e->cfg.node);
 
-	if (e->state == ENGINE_REMOVED || !e->have_map || !e->page)
+	if (e->state == ENGINE_REMOVED || !e->have_map)
 		return;
-	if (e->slot == NO_SLOT && e->phase == PH_READY && me && me->member &&
+	if (e->page && e->slot == NO_SLOT && e->phase == PH_READY && me && me->member &&
 	    me->slot < e->geo.p.slots)
 		dlog_acquire(e, me->slot);
-	if (e->slot == NO_SLOT)
+	if (e->page && e->slot != NO_SLOT)
+		slot_advance(e);
+	missed_advance(e);
+	if (!e->page || e->slot == NO_SLOT)
 		return;
-	slot_advance(e);
 	if (e->slot_wanted)
 		return;
 	pages_advance(e);

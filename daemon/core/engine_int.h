@@ -436,6 +436,7 @@ struct engine {
 	/* own slot */
 	uint32_t slot;
 	bool slot_owned, slot_wanted, joined_sent, left_sent;
+	bool missed_due;    /* the leader waits for what this node's slot has missed: R15 */
 	bool leaving;       /* ADMIN_STOP: only what is under way as leader is waited for */
 	struct lpage *page; /* log_pages */
 	struct {
@@ -662,7 +663,7 @@ bool dlog_settled(const struct engine *e);
 bool dlog_rewritten(const struct engine *e);
 void dlog_acquire(struct engine *e, uint32_t slot);
 void dlog_release_missed(struct engine *e);
-void dlog_send_missed(struct engine *e);
+void dlog_tell_missed(struct engine *e);
 uint64_t dlog_count(const struct engine *e, bool missed);
 void dlog_reset(struct engine *e);
 

@@ -104,7 +104,7 @@ static void commit_effects(struct engine *e, const struct map *old)
 	if (added)
 		dlog_rewrite_all(e);
 	if (partial)
-		dlog_send_missed(e);
+		dlog_tell_missed(e);
 }
 
 /* This node goes by the map from now on. */

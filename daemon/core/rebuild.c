@@ -39,12 +39,26 @@ void rebuild_reset(struct engine *e)
 	e->rb.quiet_tries = 0;
 }
 
-static bool slot_active(const struct engine *e, uint32_t slot)
+/*
+ * R15: what is missed in the slots that this leader speaks for: those of nobody, and those that it
+ * has given away since it read them, whose new owners may have answered before they got them. All
+ * other slots have an owner that answers once it has read its slot (dlog.c, missed_advance); what
+ * this leader remembers of them is not what stands there.
+ */
+static void slots_missed(struct engine *e)
 {
-	for (uint32_t i = 0; i < e->peer_count; i++)
-		if (e->peer[i].member && e->peer[i].active && e->peer[i].slot == slot)
-			return true;
-	return false;
+	size_t bytes = planes_bytes(e);
+
+	for (uint32_t s = 0; s <= e->geo.p.slots; s++) {
+		const struct slotinfo *slot = &e->ld.slot[s];
+		bool given = s < e->geo.p.slots && e->ld.assigned[s];
+
+		if (!given && slot_is_owned(e, s))
+			continue;
+		for (size_t k = 0; k < bytes; k++)
+			e->rb.set[k] |=
+			    given || slot->known ? slot->dirty[k] | slot->missed[k] : 0xff;
+	}
 }
 
 static uint64_t set_count(struct engine *e)
@@ -81,10 +95,7 @@ static void rebuild_begin(struct engine *e, uint8_t m)
 	memset(e->rb.set, 0, planes_bytes(e));
 	for (uint32_t i = 0; i < e->peer_count; i++)
 		e->peer[i].sent_missed = false;
-	/* Also slots given away whose new owner does not serve yet: he may not have read it. */
-	for (uint32_t s = 0; s <= e->geo.p.slots; s++)
-		for (size_t k = 0; !slot_active(e, s) && k < planes_bytes(e); k++)
-			e->rb.set[k] |= e->ld.slot[s].dirty[k] | e->ld.slot[s].missed[k];
+	slots_missed(e);
 }
 
 static bool rebuild_current(struct engine *e)

@@ -132,6 +132,7 @@ static void round_end(struct engine *e)
 	e->leader = 0;
 	e->view_us = e->now;
 	e->joined_sent = e->left_sent = false;
+	e->missed_due = false; /* the next round commits, and asks, anew */
 	leader_reset(e);
 }
 

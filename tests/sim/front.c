@@ -244,7 +244,7 @@ static void on_front(struct sim *s, struct hev *ev)
 		mode_draw(s, n);
 	if (s->phase > PHASE_HEAL)
 		return;
-	if (may_issue(s) && !n->frozen && f->mode != FRONT_IDLE)
+	if (may_issue(s) && !n->frozen && f->mode != FRONT_IDLE && !slotread_rests(s, n))
 		for (uint32_t i = 1 + rng_below(&s->rng, 4); i-- && f->inflight < s->o.depth;)
 			issue(s, n);
 	arm(s, n, rng_range(&s->rng, 1, 2 * s->o.think_us));

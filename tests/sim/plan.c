@@ -89,6 +89,7 @@ const char *const fault_name[F_COUNT] = {
     [F_LOCKS_LEFT] = "dlm-left-by-hand",
     [F_GROUP_LOST] = "group-lost",
     [F_THIRD_LAGS] = "third-node-lags",
+    [F_SLOT_UNREAD] = "leader-dies-slot-unread",
 };
 
 static bool allowed(const struct sim *s, enum fault f)
@@ -145,7 +146,7 @@ static void on_plan(struct sim *s, struct hev *ev)
 	if (!p->left && p->done < LEAST_FAULTS && p->armed == F_COUNT)
 		p->left = 1;
 	stats_look(s);
-	if (p->left && start_one(s))
+	if (p->left && s->now >= s->slotread.rest_until_us && start_one(s))
 		p->left--;
 	stats_look_end(s);
 	sim_at(s, rng_range(&s->rng, 10 * MS, rng_chance(&s->rng, 300) ? 100 * MS : p->gap_us),
@@ -167,6 +168,7 @@ void plan_init(struct sim *s)
 	group_loss_init(s);
 	differs_init(s);
 	between_init(s);
+	slotread_init(s);
 	if (s->o.faultless)
 		return;
 	p->left = s->o.faults;

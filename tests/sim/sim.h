@@ -21,7 +21,7 @@
  *             breaks.c: of members while the map changes or lacks one; spot.c: bad spots;
  *             storage.c: nodes without members; givesup.c: daemons that end a life themselves;
  *             differs.c: nodes that fence otherwise; between.c: leaders that die with a page on
- *             one member; operator.c: the administrator
+ *             one member; slotread.c: slots that are read late; operator.c: the administrator
  *   trace.c, stats.c
  *
  * Rules: no wall clock, no address in any decision or line of trace, all randomness from s->rng.
@@ -658,6 +658,7 @@ enum fault {
 	F_LOCKS_LEFT,
 	F_GROUP_LOST,
 	F_THIRD_LAGS,
+	F_SLOT_UNREAD,
 	F_COUNT
 };
 struct planner {
@@ -722,6 +723,9 @@ void givesup_third_lags(struct sim *s, const struct simnode *n, uint64_t least_u
 void between_init(struct sim *s);
 void between_landed(struct sim *s, const struct req *r);
 uint64_t between_late_us(struct sim *s, const struct req *r); /* so much later it arrives */
+void slotread_init(struct sim *s);
+bool slotread_rests(const struct sim *s, const struct simnode *n); /* its consumers do */
+uint64_t slotread_late_us(struct sim *s, const struct req *r);     /* likewise */
 void differs_init(struct sim *s);
 void differs_heal(struct sim *s);
 void rebuild_arm(struct sim *s);
@@ -844,6 +848,12 @@ struct sim {
 		uint32_t slot, page;
 		uint64_t until_us;
 	} between; /* between.c */
+	struct {
+		bool armed, met; /* met: its first read has begun */
+		uint32_t node, tries;
+		uint64_t until_us;      /* its reads end then */
+		uint64_t rest_until_us; /* the others' consumers do */
+	} slotread;                     /* slotread.c */
 	struct breaks breaks;
 	struct outq outq;
 	enum phase_of_seed phase;
