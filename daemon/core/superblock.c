@@ -98,16 +98,55 @@ static const char *check_member(const struct map_member *mm, const struct map *m
 				const struct geo *g)
 {
 	if (mm->state < MEMBER_IN_SYNC || mm->state > MEMBER_REBUILDING)
-		return "a member's state in the superblock is unknown";
-	if (mm->flags & ~MEMBER_F_PARTIAL)
-		return "a member's flags in the superblock are unknown";
+		return "a member's state in the map is unknown";
+	if (mm->flags & ~MEMBER_F_PARTIAL || (mm->flags && mm->state != MEMBER_REBUILDING))
+		return "a member's flags in the map are unknown";
 	if (mm->state == MEMBER_REBUILDING && mm->rebuilt_upto > g->regions)
-		return "a member in the superblock is rebuilt beyond the end of the array";
+		return "a member in the map is rebuilt beyond the end of the array";
 	if (mm->left > map->epoch.num)
-		return "a member in the superblock left in an epoch that is still to come";
+		return "a member in the map left in an epoch that is still to come";
 	if (mm->reached > map->epoch.num)
-		return "a member in the superblock had reached an epoch that is still to come";
+		return "a member in the map had reached an epoch that is still to come";
+	for (const struct map_member *other = map->member; other != mm; other++)
+		if (!memcmp(other->uuid, mm->uuid, DDR_UUID_BYTES))
+			return "two members in the map have one UUID";
 	return NULL;
+}
+
+static const char *map_fields(const struct map *m, const struct geo *g)
+{
+	const char *bad = NULL;
+
+	if (m->n != g->n)
+		return "the number of members in the map does not fit the geometry";
+	if (m->epoch.num > EPOCH_NUM_MAX)
+		return "the map's epoch is beyond all that an array can reach";
+	if (m->missed_from > m->epoch.num)
+		return "the map's missed set starts in an epoch that is still to come";
+	for (unsigned i = 0; i < m->n && !bad; i++)
+		bad = check_member(&m->member[i], m, g);
+	return bad;
+}
+
+const char *map_check(const struct map *m, const struct geo *g)
+{
+	const char *bad = map_fields(m, g);
+
+	if (bad)
+		return bad;
+	if (!m->epoch.num || !m->epoch.inc)
+		return "the map has no epoch";
+	if (__builtin_popcount(map_insync_mask(m)) < g->k)
+		return "the map has fewer members in sync than the data needs";
+	return NULL;
+}
+
+/* What `add` puts on a device before a map names it: nobody is in sync by it. */
+static const char *check_placeholder(const struct map *m, const struct geo *g)
+{
+	if (m->epoch.inc || map_write_mask(m))
+		return "the map has no epoch, and members that are in use";
+	return map_fields(m, g);
 }
 
 /* What holds for every superblock, whoever made it. NULL, or what does not hold. */
@@ -123,10 +162,7 @@ static const char *check_fields(const struct superblock *sb, const struct geo *g
 		return "the member index in the superblock is out of range";
 	if (sb->committed.num > sb->map.epoch.num)
 		return "the committed epoch in the superblock is newer than the superblock's own";
-	if (sb->map.missed_from > sb->map.epoch.num)
-		return "the missed set in the superblock starts in an epoch that is still to come";
-	for (unsigned i = 0; i < sb->map.n && !bad; i++)
-		bad = check_member(&sb->map.member[i], &sb->map, g);
+	bad = sb->map.epoch.num ? map_check(&sb->map, g) : check_placeholder(&sb->map, g);
 	if (bad)
 		return bad;
 	if (memcmp(sb->member_uuid, sb->map.member[sb->index].uuid, DDR_UUID_BYTES) != 0)

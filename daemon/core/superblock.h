@@ -18,6 +18,12 @@ struct epoch {
 	uint64_t inc;
 };
 
+/* The log's sequence numbers begin with the epoch's number in their upper 28 bits (slots.c), and
+ * the next epoch's must not wrap. An array that changes its map each second lives for eight years.
+ */
+#define EPOCH_NUM_BITS 28
+#define EPOCH_NUM_MAX ((1ull << EPOCH_NUM_BITS) - 2)
+
 enum member_state {
 	MEMBER_IN_SYNC = 1, /* read and written */
 	MEMBER_SUSPECT = 2, /* connection broke: neither read nor written; comes back by itself */
@@ -70,6 +76,14 @@ void sb_encode(const struct superblock *sb, uint8_t out[DDR_BLOCK_BYTES]);
  * range. *why (if not NULL) gets a static sentence.
  */
 int sb_decode(struct superblock *sb, const uint8_t in[DDR_BLOCK_BYTES], const char **why);
+
+/*
+ * What holds for every map that was ever proposed, wherever it comes from: a member or a message.
+ * NULL, or what does not hold, in a static sentence. The epoch's number is from 1 to EPOCH_NUM_MAX,
+ * n fits the geometry, no two members have one UUID, at least k are in sync (R3), and nothing in it
+ * is newer than it is itself.
+ */
+const char *map_check(const struct map *m, const struct geo *g);
 
 /* Members that a write must reach / may be read / of which the array consists at present. */
 uint32_t map_write_mask(const struct map *m); /* IN_SYNC, REBUILDING */

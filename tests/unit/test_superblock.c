@@ -41,7 +41,7 @@ static void fill_uuid(uint8_t *uuid, uint8_t first)
 		uuid[i] = (uint8_t)(first + i);
 }
 
-/* Five members, one in each state. */
+/* Five members, the last is being rebuilt. */
 static void sample(struct superblock *sb)
 {
 	memset(sb, 0, sizeof(*sb));
@@ -65,7 +65,7 @@ static void sample(struct superblock *sb)
 		struct map_member *mm = &sb->map.member[i];
 
 		fill_uuid(mm->uuid, (uint8_t)(0x10 * (i + 1)));
-		mm->state = (uint8_t)(MEMBER_IN_SYNC + i);
+		mm->state = i < 4 ? MEMBER_IN_SYNC : MEMBER_REBUILDING;
 		mm->left = i ? 37u + i : 0;
 		mm->reached = i ? 35u + i : 0;
 	}
@@ -118,19 +118,20 @@ TEST(what_is_encoded_is_decoded_for_every_geometry)
 		sb.geo = w.p;
 		sb.seq = prng_next(&r);
 		sb.map.n = g.n;
-		sb.map.epoch = (struct epoch){prng_next(&r) | 1ull << 63, prng_next(&r)};
-		sb.committed = (struct epoch){prng_next(&r) >> 1, prng_next(&r)};
-		sb.map.missed_from = prng_next(&r) >> 1;
+		sb.map.epoch =
+		    (struct epoch){EPOCH_NUM_MAX - (prng_next(&r) & 0xffff), prng_next(&r) | 1};
+		sb.committed = (struct epoch){prng_next(&r) >> 38, prng_next(&r)};
+		sb.map.missed_from = prng_next(&r) >> 38;
 		sb.writer_node = (uint32_t)prng_next(&r);
 		for (unsigned i = 0; i < g.n; i++) {
 			struct map_member *mm = &sb.map.member[i];
 
 			prng_fill(&r, mm->uuid, DDR_UUID_BYTES);
-			mm->state = (uint8_t)(1 + prng_below(&r, MEMBER_REBUILDING));
-			mm->flags = (uint8_t)prng_below(&r, 2);
+			mm->state = (uint8_t)(i ? 1 : 1 + prng_below(&r, MEMBER_REBUILDING));
+			mm->flags = mm->state == MEMBER_REBUILDING ? (uint8_t)prng_below(&r, 2) : 0;
 			mm->rebuilt_upto = prng_below(&r, (uint32_t)g.regions + 1);
-			mm->left = prng_next(&r) >> 1;
-			mm->reached = prng_next(&r) >> 1;
+			mm->left = prng_next(&r) >> 38;
+			mm->reached = prng_next(&r) >> 38;
 		}
 		for (sb.index = 0; sb.index < g.n; sb.index++) {
 			memcpy(sb.member_uuid, sb.map.member[sb.index].uuid, DDR_UUID_BYTES);
@@ -258,6 +259,10 @@ TEST(each_field_out_of_range_is_refused)
 	refused(AT_N, 1, 255, -EINVAL, "number of members");
 	refused(AT_COMMITTED, 8, 43, -EINVAL, "committed");
 	refused(AT_MISSED_FROM, 8, 43, -EINVAL, "missed");
+	refused(AT_EPOCH, 8, EPOCH_NUM_MAX + 1, -EINVAL, "epoch");
+	refused(AT_EPOCH, 8, ~0ull, -EINVAL, "epoch");
+	refused(AT_EPOCH, 8, 0, -EINVAL, "committed");
+	refused(AT_EPOCH + 8, 8, 0, -EINVAL, "no epoch");
 	for (unsigned i = 0; i < 5; i++) {
 		unsigned at = AT_MEMBER + i * MEMBER_BYTES;
 
@@ -269,6 +274,9 @@ TEST(each_field_out_of_range_is_refused)
 		refused(at + 32, 8, 43, -EINVAL, "left");
 		refused(at + 40, 8, 43, -EINVAL, "reached");
 	}
+	for (uint64_t state = MEMBER_SUSPECT; state <= MEMBER_REBUILDING; state++)
+		refused(AT_MEMBER + 16, 1, state, -EINVAL, "fewer members in sync");
+	refused(AT_MEMBER + 17, 1, 1, -EINVAL, "flags"); /* it is in sync, not rebuilt partially */
 	refused(AT_MEMBER + MEMBER_BYTES, 1, 0, -EINVAL, "own UUID");
 	/* 256 regions; the cursor may stand behind the last one. */
 	accepted(last + 24, 8, 256);
@@ -278,6 +286,71 @@ TEST(each_field_out_of_range_is_refused)
 	accepted(AT_MISSED_FROM, 8, 42);
 	accepted(AT_MEMBER + 32, 8, 42);
 	accepted(AT_NAME, 8, 0);
+}
+
+static void same_uuid(struct map *m, unsigned a, unsigned b)
+{
+	memcpy(m->member[a].uuid, m->member[b].uuid, DDR_UUID_BYTES);
+}
+
+/* The same check for what a member and what a message says. */
+TEST(a_map_is_checked_as_a_whole)
+{
+	struct superblock sb;
+	struct geo g;
+
+	sample(&sb);
+	CHECK_EQ_INT(geo_init(&g, &sb.geo, NULL), 0);
+	CHECK(!map_check(&sb.map, &g));
+	for (unsigned a = 0; a < 5; a++)
+		for (unsigned b = 0; b < 5; b++) {
+			sample(&sb);
+			same_uuid(&sb.map, a, b);
+			CHECK_EQ_INT(!map_check(&sb.map, &g), a == b);
+		}
+	sample(&sb);
+	sb.map.n = 4;
+	CHECK(map_check(&sb.map, &g));
+	sample(&sb);
+	sb.map.member[2].state = MEMBER_FAULTY;
+	CHECK(strstr(map_check(&sb.map, &g), "fewer members in sync"));
+	sample(&sb);
+	sb.map.epoch.num = 0;
+	sb.map.missed_from = 0;
+	for (unsigned i = 0; i < 5; i++)
+		sb.map.member[i].left = sb.map.member[i].reached = 0;
+	CHECK(strstr(map_check(&sb.map, &g), "no epoch"));
+}
+
+/* What `add` puts on a device before a map names it. */
+TEST(a_placeholder_has_epoch_0_and_nobody_in_use)
+{
+	uint8_t block[DDR_BLOCK_BYTES];
+	struct superblock sb, back;
+	const char *why = NULL;
+
+	sample(&sb);
+	memset(&sb.committed, 0, sizeof(sb.committed));
+	memset(&sb.map.epoch, 0, sizeof(sb.map.epoch));
+	sb.map.missed_from = 0;
+	for (unsigned i = 0; i < 5; i++) {
+		struct map_member *mm = &sb.map.member[i];
+
+		mm->state = MEMBER_MISSING;
+		mm->flags = 0;
+		mm->left = mm->reached = mm->rebuilt_upto = 0;
+	}
+	sb_encode(&sb, block);
+	CHECK_EQ_INT(sb_decode(&back, block, NULL), 0);
+	CHECK_EQ_MEM(&back, &sb, sizeof(sb));
+	block[AT_MEMBER + 16] = MEMBER_IN_SYNC;
+	seal(block);
+	CHECK_EQ_INT(sb_decode(&back, block, &why), -EINVAL);
+	CHECK(strstr(why, "in use"));
+	block[AT_MEMBER + 16] = MEMBER_MISSING;
+	block[AT_EPOCH + 8] = 1;
+	seal(block);
+	CHECK_EQ_INT(sb_decode(&back, block, NULL), -EINVAL);
 }
 
 TEST(a_name_without_an_end_is_refused)
@@ -435,8 +508,8 @@ TEST(masks_of_the_map)
 	struct superblock sb;
 
 	sample(&sb);
-	CHECK_EQ_U64(map_insync_mask(&sb.map), 1 << 0);
-	CHECK_EQ_U64(map_write_mask(&sb.map), 1 << 0 | 1 << 4);
+	CHECK_EQ_U64(map_insync_mask(&sb.map), 0xf);
+	CHECK_EQ_U64(map_write_mask(&sb.map), 0x1f);
 	for (uint8_t n = 3; n <= DDR_MAX_MEMBERS; n++)
 		for (uint8_t odd = 0; odd < n; odd++)
 			for (uint8_t s = MEMBER_IN_SYNC; s <= MEMBER_REBUILDING; s++)
