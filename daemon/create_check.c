@@ -400,13 +400,16 @@ static int check_superblock(struct job *j, uint32_t i)
 	struct superblock sb;
 	char uuid[UUID_TEXT_BYTES], name[DDR_NAME_BYTES];
 	const char *known;
-	int err = j->dev[i].read(j->dev[i].arg, SB_OFFSET, j->buf, SB_BYTES);
-	int none = 0, worst = 0;
+	int none = 0, worst = 0, unread = 0;
 
-	if (err)
-		return refuse_io(j, err, i, "read");
 	for (uint32_t c = 0; c < SB_COPIES; c++) {
-		err = sb_decode(&sb, j->buf + c * DDR_BLOCK_BYTES, NULL);
+		int err = j->dev[i].read(j->dev[i].arg, geo_sb_offset(c), j->buf, DDR_BLOCK_BYTES);
+
+		if (err) { /* the other copy tells whose it is, and that goes first */
+			unread = err;
+			continue;
+		}
+		err = sb_decode(&sb, j->buf, NULL);
 		if (err == -ENOENT) {
 			none++;
 			continue;
@@ -431,6 +434,8 @@ static int check_superblock(struct job *j, uint32_t i)
 			      sb.index, text_clean(name, sizeof(name), sb.name),
 			      uuid_format(uuid, sb.array_uuid));
 	}
+	if (unread)
+		return refuse_io(j, unread, i, "read");
 	if (none == SB_COPIES || j->ask->force)
 		return 0;
 	return refuse(j, -EEXIST, (int)i,

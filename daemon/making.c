@@ -249,12 +249,15 @@ static int look_at_superblock(struct making *m, uint8_t *block)
 	char what[300];
 	struct superblock sb;
 	const char *of;
+	int unread = 0;
 
 	for (uint32_t c = 0; c < SB_COPIES; c++) {
 		int err = dev_read(&m->dev[0], geo_sb_offset(c), block, DDR_BLOCK_BYTES);
 
-		if (err)
-			return refuse(m, err, "can't be read; see to the exporter");
+		if (err) { /* the other copy tells whose it is, and that goes first */
+			unread = err;
+			continue;
+		}
 		err = sb_decode(&sb, block, NULL);
 		if (err == -ENOENT)
 			continue;
@@ -277,6 +280,8 @@ static int look_at_superblock(struct making *m, uint8_t *block)
 				      "carries a ddraid superblock; name another device, or "
 				      "--force to overwrite it");
 	}
+	if (unread)
+		return refuse(m, unread, "can't be read; see to the exporter");
 	return 0;
 }
 

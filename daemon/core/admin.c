@@ -173,6 +173,7 @@ static void sb_place(struct engine *e, uint32_t dev)
 	memcpy(sb.map.member[sb.index].uuid, e->admin.uuid, DDR_UUID_BYTES);
 	memcpy(sb.member_uuid, e->admin.uuid, DDR_UUID_BYTES);
 	e->placing.busy = true;
+	e->dev[dev].copies_known = false;
 	batch_init(&e->placing.batch, sb_placed);
 	batch_open(&e->placing.batch);
 	for (uint32_t c = 0; c < SB_COPIES; c++) {

@@ -157,38 +157,120 @@ bool devs_entering(const struct engine *e)
 	return false;
 }
 
-static void sb_read_done(struct engine *e, struct batch *b)
+/*
+ * Both copies can be told apart only by reading them: which is the newest intact one, so that the
+ * next write goes to the other. A copy that answers with an error is one that is not intact: the
+ * next write mends it. So one bad sector, or a torn write, takes nothing from a member.
+ *
+ * A read that was under way at the same time as a write of ours may have seen the copy before or
+ * after it. Then they are read once more.
+ */
+static bool copy_usable(const struct engine *e, const struct dev *d, uint32_t c,
+			struct superblock *sb)
 {
-	struct dev *d = list_entry(b, struct dev, batch);
+	return !d->copy[c].err && !sb_decode(sb, d->buf[c], NULL) &&
+	       !memcmp(sb->array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES);
+}
+
+static bool copies_take(struct engine *e, struct dev *d)
+{
 	struct superblock sb;
-	bool any = false;
+
+	d->newest_copy = NO_COPY;
+	d->newest_seq = 0;
+	for (uint8_t c = 0; c < SB_COPIES; c++) {
+		if (!copy_usable(e, d, c, &sb) ||
+		    (d->newest_copy != NO_COPY && !sb_newer(&sb, &d->sb)))
+			continue;
+		d->sb = sb;
+		d->newest_copy = c;
+		d->newest_seq = sb.seq;
+	}
+	d->copies_known = !d->copies_raced;
+	return d->newest_copy != NO_COPY;
+}
+
+void copies_forget(struct engine *e)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		e->dev[i].copies_known = false;
+}
+
+/* If not, they are read, unless that has just failed. */
+bool copies_known(struct engine *e, uint32_t i)
+{
+	struct dev *d = &e->dev[i];
+
+	if (!d->copies_known && !d->reading && !d->retry_us)
+		sb_read(e, i);
+	return d->copies_known && !d->reading;
+}
+
+uint8_t copy_to_write(const struct dev *d)
+{
+	return d->newest_copy == 0 ? 1 : 0;
+}
+
+void copy_write_begins(struct dev *d)
+{
+	d->sb_writing = true;
+	d->copies_raced |= d->reading;
+}
+
+/* After a write that failed, that copy may be anything: the other one is still the newest that is
+ * known to be intact, and the next write goes to the same copy again. */
+void copy_written(struct dev *d, uint8_t copy, uint64_t seq, bool ok)
+{
+	d->sb_writing = false;
+	if (!ok || !d->copies_known)
+		return;
+	d->newest_copy = copy;
+	d->newest_seq = seq;
+}
+
+/* The read says nothing of what the device carries. */
+static void sb_read_failed(struct engine *e, struct dev *d)
+{
+	if (!d->stale_read && d->entered && d->member != NO_MEMBER &&
+	    map_write_mask(&e->map) >> d->member & 1) {
+		dev_lacks(e, d, d->member, d->asked_all); /* for all that is known */
+		if (!e->bad[d->member])
+			member_bad(e, d->member, MEMBER_SUSPECT);
+	}
+	d->entered &= d->stale_read;
+	d->retry_us = d->stale_read ? e->now : e->now + SB_RETRY_US;
+	d->stale_read = false;
+}
+
+static void sb_read_done(struct engine *e, struct dev *d)
+{
+	bool failed = !d->up || e->state == ENGINE_REMOVED, any;
 
 	d->reading = false;
-	if (b->failed || d->stale_read) {
-		if (!d->stale_read && d->entered && d->member != NO_MEMBER &&
-		    map_write_mask(&e->map) >> d->member & 1) {
-			dev_lacks(e, d, d->member, d->asked_all); /* for all that is known */
-			if (!e->bad[d->member])
-				member_bad(e, d->member, MEMBER_SUSPECT);
+	d->unreadable = 0;
+	for (uint8_t c = 0; c < SB_COPIES; c++) {
+		int err = d->copy[c].err;
+
+		failed |= is_connection_error(err) || err == -ECANCELED;
+		if (err) {
+			d->unreadable |= (uint8_t)(1u << c);
+			d->unreadable_err = err;
 		}
-		d->entered &= d->stale_read;
-		d->retry_us = d->stale_read ? e->now : e->now + SB_RETRY_US;
-		d->stale_read = false;
+	}
+	if (failed || d->stale_read || d->unreadable == (1u << SB_COPIES) - 1) {
+		if (failed || d->stale_read)
+			d->unreadable = 0;
+		sb_read_failed(e, d);
 		return;
 	}
 	d->read_num = d->asked_num;
 	d->read_all = d->asked_all;
-	for (uint32_t c = 0; c < SB_COPIES; c++) {
-		if (sb_decode(&sb, d->buf[c], NULL) ||
-		    memcmp(sb.array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES))
-			continue;
-		if (!any || sb.seq > d->sb.seq)
-			d->sb = sb;
-		any = true;
-	}
+	any = copies_take(e, d);
 	d->sb_ok = d->fresh = any;
 	if (any)
 		geo_adopt(e, &d->sb);
+	else if (d->unreadable) /* maybe only for now */
+		d->retry_us = e->now + SB_RETRY_US;
 	devs_bind(e);
 	devs_look_again(e);
 	/* Also one that this node has not lost, since it had never reached it. */
@@ -197,6 +279,15 @@ static void sb_read_done(struct engine *e, struct batch *b)
 		    !memcmp(d->sb.member_uuid, e->map.member[m].uuid, DDR_UUID_BYTES))
 			dev_judge(e, d, m);
 	d->entered = false;
+}
+
+static void sb_copy_read(struct engine *e, struct batch *b)
+{
+	struct sb_copy *c = list_entry(b, struct sb_copy, batch);
+
+	c->err = b->failed ? b->err : 0;
+	if (!--c->dev->to_read)
+		sb_read_done(e, c->dev);
 }
 
 void sb_read(struct engine *e, uint32_t i)
@@ -208,14 +299,20 @@ void sb_read(struct engine *e, uint32_t i)
 	d->asked_all = e->committed.num;
 	d->fresh = d->stale_read = false;
 	d->retry_us = 0;
-	batch_init(&d->batch, sb_read_done);
-	batch_open(&d->batch);
+	d->copies_known = false;
+	d->copies_raced = d->sb_writing;
+	d->to_read = SB_COPIES;
 	for (uint32_t c = 0; c < SB_COPIES; c++) {
-		d->iov[c] = (struct iovec){d->buf[c], DDR_BLOCK_BYTES};
-		dio_start_raw(e, &d->batch, i, DEV_READ, geo_sb_offset(c), DDR_BLOCK_BYTES,
-			      &d->iov[c], 1);
+		struct sb_copy *k = &d->copy[c];
+
+		k->dev = d;
+		k->iov = (struct iovec){d->buf[c], DDR_BLOCK_BYTES};
+		batch_init(&k->batch, sb_copy_read);
+		batch_open(&k->batch);
+		dio_start_raw(e, &k->batch, i, DEV_READ, geo_sb_offset(c), DDR_BLOCK_BYTES, &k->iov,
+			      1);
+		batch_close(e, &k->batch);
 	}
-	batch_close(e, &d->batch);
 }
 
 /* This life goes by its first map that is committed, and knew of no such epoch when it read what
@@ -317,7 +414,8 @@ void dev_up(struct engine *e, const struct event *ev)
 	d->instance = ev->dev.instance;
 	if (ev->dev.uri)
 		strncpy(d->uri, ev->dev.uri, sizeof(d->uri) - 1);
-	d->sb_ok = d->fresh = false;
+	d->sb_ok = d->fresh = d->copies_known = false;
+	d->unreadable = 0;
 	if (!d->reading)
 		sb_read(e, ev->dev.dev);
 	else
@@ -395,7 +493,13 @@ const char *engine_dev_stranger(const struct engine *e, uint32_t dev)
 	const struct dev *d = &e->dev[dev];
 	const struct map *map = e->proposing ? &e->prop : &e->map;
 
-	if (!d->up || d->reading || d->retry_us || d->member != NO_MEMBER)
+	if (!d->up || d->member != NO_MEMBER)
+		return NULL;
+	if (d->unreadable && !d->sb_ok) /* also while it is tried again */
+		return d->unreadable == (1u << SB_COPIES) - 1
+			   ? "neither copy of its superblock can be read"
+			   : "one copy of its superblock can't be read, and the other is damaged";
+	if (d->reading || d->retry_us)
 		return NULL;
 	if (!d->sb_ok)
 		return "it carries no superblock of this array";

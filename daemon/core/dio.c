@@ -234,7 +234,7 @@ void plan_free(struct plan *p)
  * What the member port says of a connection, no more: a local device may answer -ETIMEDOUT, -ENXIO
  * or the like, and then it is that request that failed (R14).
  */
-static bool is_connection_error(int err)
+bool is_connection_error(int err)
 {
 	return err == -ECONNRESET || err == -ENOTCONN || err == -ESHUTDOWN;
 }

@@ -34,6 +34,7 @@
 #define NO_SLOT UINT32_MAX
 #define NO_MEMBER 0xff
 #define NO_DEV UINT32_MAX
+#define NO_COPY 0xff
 #define DIO_MAX 8192u
 #define REGION_BUCKETS 1024u
 #define LOCK_BUCKETS 1024u
@@ -65,6 +66,13 @@ struct dio {
 	int err; /* of a request that ends without having been sent */
 };
 
+struct sb_copy { /* one of a device's two superblock copies, while it is read */
+	struct batch batch;
+	struct iovec iov;
+	struct dev *dev;
+	int err;
+};
+
 struct dev {
 	bool up, sb_ok, reading;
 	bool fresh; /* sb was read since it was asked for last; until then the old one binds */
@@ -82,8 +90,15 @@ struct dev {
 	 * map's epoch, and of the newest that was known to be committed. */
 	uint64_t read_num, read_all, asked_num, asked_all;
 	struct superblock sb; /* valid if sb_ok */
-	struct batch batch;
-	struct iovec iov[SB_COPIES];
+	/* Of its two copies: which one is the newest intact, and that one's number. Known from the
+	 * connection that is there, and as long as nobody else writes them: see sb_written. */
+	bool copies_known, copies_raced, sb_writing;
+	uint8_t newest_copy; /* or NO_COPY */
+	uint64_t newest_seq;
+	uint8_t unreadable; /* mask of the copies that answered the last read with an error, */
+	int unreadable_err; /* this one */
+	uint8_t to_read;    /* copies that are being read */
+	struct sb_copy copy[SB_COPIES];
 	uint8_t (*buf)[DDR_BLOCK_BYTES]; /* SB_COPIES blocks */
 	char uri[DDR_URI_BYTES];
 };
@@ -353,9 +368,8 @@ struct engine {
 	bool proposing, acked_proposal;
 	struct map prop;
 	uint64_t proposing_us; /* since when */
-	uint64_t sb_seq;
-	bool sb_names_us;    /* the newest superblocks that it wrote, as without a slot */
-	uint64_t uuid_count; /* of members added by this incarnation */
+	bool sb_names_us;      /* the newest superblocks that it wrote, as without a slot */
+	uint64_t uuid_count;   /* of members added by this incarnation */
 
 	/* leader */
 	struct {
@@ -369,6 +383,10 @@ struct engine {
 		uint64_t state_us, assemble_us, propose_us, refused_us;
 		uint64_t max_num; /* newest epoch number seen anywhere */
 		struct batch sb_batch;
+		bool sb_second; /* of the two copies of each member */
+		uint32_t sb_dev[DDR_MAX_MEMBERS];
+		uint8_t sb_copy[DDR_MAX_MEMBERS];
+		uint64_t sb_seq[DDR_MAX_MEMBERS];
 		struct iovec sb_iov[DDR_MAX_MEMBERS];
 		uint8_t (*sb_buf)[DDR_BLOCK_BYTES];
 		uint8_t wanted[DDR_MAX_MEMBERS];     /* states that somebody asked for, 0 = none */
@@ -531,6 +549,7 @@ bool dev_failed_flush(const struct dev *d, const struct map_member *mm);
 bool aside(const struct engine *e);
 bool peer_aside(const struct engine *e, const struct peer *p);
 void flush_members(struct engine *e, struct batch *b, uint32_t mask);
+bool is_connection_error(int err);
 void misread_advance(struct engine *e); /* who was given up for a read error, and is needed now */
 void dio_done(struct engine *e, const struct event *ev);
 void dio_advance(struct engine *e);
@@ -539,6 +558,11 @@ void plan_free(struct plan *p);
 
 /* devs.c */
 void sb_read(struct engine *e, uint32_t dev);
+void copies_forget(struct engine *e);
+bool copies_known(struct engine *e, uint32_t dev);
+uint8_t copy_to_write(const struct dev *d);
+void copy_write_begins(struct dev *d);
+void copy_written(struct dev *d, uint8_t copy, uint64_t seq, bool ok);
 void devs_reread(struct engine *e);
 void devs_look_again(struct engine *e);
 void devs_judge(struct engine *e);

@@ -508,12 +508,27 @@ static bool newer_wish(struct engine *e)
 	return false;
 }
 
+static void sb_write(struct engine *e, bool second);
+
+/* One copy of each is written. A device that has come back meanwhile reads both anew. */
+static void sb_copies_written(struct engine *e, const struct batch *b)
+{
+	for (uint8_t i = 0; i < DDR_MAX_MEMBERS; i++) {
+		if (e->ld.sb_dev[i] == NO_DEV)
+			continue;
+		copy_written(&e->dev[e->ld.sb_dev[i]], e->ld.sb_copy[i], e->ld.sb_seq[i],
+			     b->ok >> i & 1);
+		e->ld.sb_dev[i] = NO_DEV;
+	}
+}
+
 static void sb_written(struct engine *e, struct batch *b)
 {
 	Ddraid__Epoch ep = DDRAID__EPOCH__INIT;
 	NODEMSG(m, c, COMMIT, Commit, commit);
 
 	e->ld.sb_writing = false;
+	sb_copies_written(e, b);
 	if (!leading(e) || !e->ld.own_prop || !e->proposing ||
 	    epoch_cmp(&e->prop.epoch, &e->ld.prop_epoch))
 		return;
@@ -526,6 +541,10 @@ static void sb_written(struct engine *e, struct batch *b)
 	}
 	if (gone_unfenced(e) || !gate_open(e))
 		return; /* R4; a round will take it up */
+	if (!e->ld.sb_second) {
+		sb_write(e, true);
+		return;
+	}
 	ep.num = e->prop.epoch.num;
 	ep.inc = e->prop.epoch.inc;
 	c.epoch = &ep;
@@ -545,12 +564,14 @@ static bool sb_targets_ready(struct engine *e)
 
 	for (uint8_t i = 0; i < e->prop.n; i++) {
 		uint32_t d = e->dev_of[i];
-		bool unread =
-		    d != NO_DEV && (enter >> i & 1 || e->dev[d].entered) && !member_sb_read(e, i);
+		bool unread;
 
 		if (!(mask >> i & 1))
 			continue;
-		if (unread && e->dev[d].up && e->dev[d].reading)
+		unread = d != NO_DEV && e->dev[d].up &&
+			 (!copies_known(e, d) ||
+			  ((enter >> i & 1 || e->dev[d].entered) && !member_sb_read(e, i)));
+		if (unread && e->dev[d].reading)
 			reading = true;
 		else if ((unread || !member_usable(e, i)) && !e->bad[i])
 			member_bad(e, i, MEMBER_SUSPECT);
@@ -558,32 +579,50 @@ static bool sb_targets_ready(struct engine *e)
 	return !reading && members_ready(e, mask);
 }
 
-static void sb_write(struct engine *e)
+/*
+ * A map is on both copies of each of its members before it is committed: first on the one that is
+ * not the newest intact one, and when all members have that, on the other.
+ *
+ * 1. No write hits the newest copy that is known to be intact. If it is torn, that one is left; if
+ *    it fails, nobody knows what it did, and the next goes to the same copy again. So the copies
+ *    don't take turns by their number: what was written last is known for each member alone, and a
+ *    new connection, or a new leader, learns it by reading.
+ * 2. After the commit either copy tells of it. So a sector that can't be read, or has rotted, makes
+ *    no member look older than it is; and R1, which goes by what the members that are there do not
+ *    carry, need not ask whether one of them hides a newer map in the copy that can't be read.
+ */
+static void sb_write(struct engine *e, bool second)
 {
 	struct superblock sb = e->base;
 	uint32_t mask = map_write_mask(&e->prop);
 
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->dev[i].sb_ok && e->dev[i].sb.seq > e->sb_seq)
-			e->sb_seq = e->dev[i].sb.seq;
-	sb.seq = ++e->sb_seq;
 	sb.committed = e->committed;
 	sb.map = e->prop;
 	e->sb_names_us = !e->slot_owned;
 	sb.writer_node = e->sb_names_us ? e->cfg.node : 0;
 	e->ld.sb_writing = true;
+	e->ld.sb_second = second;
 	batch_init(&e->ld.sb_batch, sb_written);
 	batch_open(&e->ld.sb_batch);
+	for (uint8_t i = 0; i < DDR_MAX_MEMBERS; i++)
+		e->ld.sb_dev[i] = NO_DEV;
 	for (uint8_t i = 0; i < e->prop.n; i++) {
+		struct dev *d = e->dev_of[i] == NO_DEV ? NULL : &e->dev[e->dev_of[i]];
+
 		if (!(mask >> i & 1))
 			continue;
+		e->ld.sb_copy[i] = d ? copy_to_write(d) : 0;
+		if (d) {
+			e->ld.sb_dev[i] = e->dev_of[i];
+			e->ld.sb_seq[i] = sb.seq = SB_SEQ_NEXT(d->newest_seq);
+			copy_write_begins(d);
+		}
 		sb.index = i;
 		memcpy(sb.member_uuid, e->prop.member[i].uuid, DDR_UUID_BYTES);
 		sb_encode(&sb, e->ld.sb_buf[i]);
 		e->ld.sb_iov[i] = (struct iovec){e->ld.sb_buf[i], DDR_BLOCK_BYTES};
 		dio_start(e, &e->ld.sb_batch, i, DEV_WRITE, KIND_SB, DEV_F_FUA,
-			  geo_sb_offset((uint32_t)(sb.seq & 1)), DDR_BLOCK_BYTES, &e->ld.sb_iov[i],
-			  1, 0);
+			  geo_sb_offset(e->ld.sb_copy[i]), DDR_BLOCK_BYTES, &e->ld.sb_iov[i], 1, 0);
 	}
 	batch_close(e, &e->ld.sb_batch);
 }
@@ -627,7 +666,7 @@ bool epoch_propose_wanted(struct engine *e)
 			return true;
 		if (!e->ld.revive && !newer_wish(e)) {
 			if (all_acked(e) && !gone_unfenced(e) && sb_targets_ready(e))
-				sb_write(e);
+				sb_write(e, false);
 			return true;
 		}
 	}

@@ -96,6 +96,7 @@ static void leader_begin(struct engine *e)
 {
 	e->ld.begun = true;
 	e->ld.state_us = e->now;
+	copies_forget(e); /* another leader may have written them */
 	/* Who does not serve yet has told nobody a map: it assembles, and commits, anew. */
 	if (e->state != ENGINE_ACTIVE)
 		e->ld.knows = e->ld.rereading = false; /* and reads them after the fences */

@@ -82,6 +82,13 @@ int epoch_cmp(const struct epoch *a, const struct epoch *b)
 	return 0;
 }
 
+bool sb_newer(const struct superblock *a, const struct superblock *b)
+{
+	if (a->seq != b->seq)
+		return a->seq > b->seq;
+	return epoch_cmp(&a->map.epoch, &b->map.epoch) > 0;
+}
+
 static const char *check_name(const char *name)
 {
 	size_t len = strnlen(name, DDR_NAME_BYTES);

@@ -58,13 +58,18 @@ struct superblock {
 	char name[DDR_NAME_BYTES];
 	struct geo_params geo;
 	uint8_t index;          /* which member of the map this device is */
-	uint64_t seq;           /* newer copy wins; copy = seq & 1 */
+	uint64_t seq;           /* of the two copies on one member the newer wins */
 	struct epoch committed; /* the last epoch known committed when this was written */
 	struct map map;         /* map.epoch is this superblock's epoch */
 	/* The node whose incarnation map.epoch.inc wrote this, if it had no slot of the dirty log
 	 * then, else 0: nothing else on the members says whom to fence (R4). */
 	uint32_t writer_node;
 };
+
+/* Of two intact copies on one member: was a written after b? The numbers of two members say nothing
+ * of each other. Where they are used up (nobody gets there but by a lie) the epoch says it. */
+bool sb_newer(const struct superblock *a, const struct superblock *b);
+#define SB_SEQ_NEXT(seq) ((seq) + ((seq) != UINT64_MAX))
 
 /* <0, 0, >0 as strcmp. */
 int epoch_cmp(const struct epoch *a, const struct epoch *b);

@@ -99,4 +99,27 @@ if command -v nbdkit >/dev/null; then
 	expect 0 "nbd+unix:///?socket=$tmp/nbd.sock" --json
 	kill %1
 	holds 'd[0]["index"] == 3'
+	# A sector that can't be read is a damaged copy, and hides nothing else: of the superblock, of a log page.
+	for at in 4096 8192 65536; do
+		rm -f nbd.sock
+		nbdkit --exit-with-parent -U nbd.sock sh - 2>nbd.log <<-END &
+			case \$1 in
+			get_size) stat -c %s "$tmp/members/m3" ;;
+			pread)
+				if [ "\$4" -le $at ] && [ $at -lt \$((\$4 + \$3)) ]; then
+					echo EIO a bad sector >&2
+					exit 1
+				fi
+				dd if="$tmp/members/m3" iflag=skip_bytes,count_bytes bs=4096 skip="\$4" count="\$3" status=none ;;
+			*) exit 2 ;;
+			esac
+		END
+		for _ in $(seq 100); do [ -S nbd.sock ] && break; sleep 0.05; done
+		expect $((at == 65536)) "nbd+unix:///?socket=$tmp/nbd.sock" --json
+		kill $!
+		case $at in
+		65536) holds 'd[0]["error"] is None and [s["pages_lost"] for s in d[0]["slots"]] == [1, 0, 0, 0, 0]' ;;
+		*) holds 'd[0]["index"] == 3 and [s["good"] for s in d[0]["superblocks"]] == '"$([ $at = 4096 ] && echo '[False, True]' || echo '[True, False]')" ;;
+		esac
+	done
 fi

@@ -8,6 +8,7 @@
  *   test_engine_lives.c    what it finds of earlier lives
  *   test_engine_members.c  members that leave, come back, are replaced
  *   test_engine_caches.c   members that may have lost their caches
+ *   test_engine_superblocks.c  copies that are torn, or can't be read
  */
 #ifndef DDRAID_TESTS_UNIT_ENGINE_WORLD_H
 #define DDRAID_TESTS_UNIT_ENGINE_WORLD_H
@@ -34,8 +35,11 @@ struct world {
 	uint32_t hung;      /* members whose superblock writes don't land before land_hung() */
 	struct out hung_out[16];
 	uint32_t hung_count;
-	bool mute;          /* what is sent is lost */
-	uint8_t *elsewhere; /* where superblock writes to member 2 land, NULL = there */
+	uint32_t tear; /* members whose next superblock write is torn, and cuts them off */
+	uint8_t bad_copy[MEMBERS + 1]; /* masks of superblock copies that can't be read until they
+					* are written */
+	bool mute;                     /* what is sent is lost */
+	uint8_t *elsewhere;            /* where superblock writes to member 2 land, NULL = there */
 	uint32_t slow;      /* members whose answers to consumers' writes are held back */
 	uint64_t slow_from; /* ... that lie there or above */
 	uint64_t slow_id[64];
@@ -120,6 +124,38 @@ static inline void create(uint8_t order)
 	create_regions(order, 256 << 10);
 }
 
+/* Its power fails within the write: some sectors are new, one is neither. */
+static inline void torn(const struct out *o)
+{
+	struct event ev = {.type = EV_DEV_DONE};
+	uint32_t dev = o->io.dev;
+
+	memcpy(w.disk[dev] + o->io.offset, o->io.iov[0].iov_base, 512);
+	memset(w.disk[dev] + o->io.offset + 512, 0x5a, 512);
+	w.tear &= ~(1u << dev);
+	w.dead[dev] = true;
+	ev.done.id = o->io.id;
+	ev.done.err = -ECONNRESET;
+	push(ev);
+	ev = (struct event){.type = EV_DEV_DOWN};
+	ev.dev.dev = dev;
+	ev.dev.err = -ECONNRESET;
+	push(ev);
+}
+
+/* True: the request ends with an error. */
+static inline bool bad_copy(const struct out *o)
+{
+	uint8_t *bad = &w.bad_copy[o->io.dev], bit = 0;
+
+	for (uint8_t c = 0; c < SB_COPIES; c++)
+		if (o->io.kind == KIND_SB && o->io.offset == geo_sb_offset(c))
+			bit = (uint8_t)(1u << c);
+	if (o->io.op == DEV_WRITE)
+		*bad &= (uint8_t)~bit;
+	return *bad & bit;
+}
+
 static inline void do_io(const struct out *o)
 {
 	struct event ev = {.type = EV_DEV_DONE};
@@ -133,6 +169,10 @@ static inline void do_io(const struct out *o)
 	}
 	if (o->io.kind == KIND_SB && o->io.op == DEV_WRITE && o->io.dev == 2 && w.elsewhere)
 		p = w.elsewhere + o->io.offset;
+	if (o->io.kind == KIND_SB && o->io.op == DEV_WRITE && w.tear >> o->io.dev & 1) {
+		torn(o);
+		return;
+	}
 	w.counts[o->io.kind][o->io.op]++;
 	if (w.window_kind && o->io.kind == w.window_kind &&
 	    (o->io.kind == KIND_REBUILD ? o->io.op == DEV_WRITE
@@ -140,7 +180,7 @@ static inline void do_io(const struct out *o)
 		w.windows++;
 		w.now += w.window_us;
 	}
-	if (w.dead[o->io.dev]) {
+	if (w.dead[o->io.dev] || bad_copy(o)) {
 		ev.done.err = -EIO;
 	} else if (o->io.op == DEV_ZEROES) {
 		memset(p, 0, o->io.bytes);

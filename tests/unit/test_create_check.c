@@ -25,6 +25,7 @@ struct file {
 	unsigned reads, writes, flushes;
 	int fail_write_at; /* the write of this number fails, 0 = none */
 	int fail_read;
+	uint64_t fail_read_at; /* 0: everywhere */
 	uint64_t written_upto;
 };
 
@@ -45,7 +46,7 @@ static int file_read(void *arg, uint64_t offset, void *buf, uint32_t bytes)
 
 	CHECK(bytes <= CREATE_IO_BYTES && ((uintptr_t)buf & 4095) == 0);
 	f->reads++;
-	if (f->fail_read)
+	if (f->fail_read && (!f->fail_read_at || f->fail_read_at == offset))
 		return -f->fail_read;
 	return pread(f->fd, buf, bytes, (off_t)offset) == (ssize_t)bytes ? 0 : -EIO;
 }
@@ -406,6 +407,32 @@ static const char *knows_all(void *arg, const uint8_t uuid[DDR_UUID_BYTES])
 	(void)arg;
 	(void)uuid;
 	return "production";
+}
+
+static void empty(unsigned i)
+{
+	CHECK(ftruncate(fx.file[i].fd, 0) == 0 &&
+	      ftruncate(fx.file[i].fd, (off_t)MEMBER_BYTES) == 0);
+}
+
+/* The copy that can be read says whose it is. */
+TEST(a_member_of_another_array_is_known_by_either_copy)
+{
+	for (uint32_t c = 0; c < SB_COPIES; c++) {
+		setup();
+		created();
+		for (unsigned i = 0; i < MEMBERS; i++) {
+			fx.file[i].writes = 0;
+			if (i != 3)
+				empty(i);
+		}
+		fx.file[3].fail_read = EIO;
+		fx.file[3].fail_read_at = geo_sb_offset(c);
+		refused(-EEXIST, 3, "is member 3 of the ddraid array vol0");
+	}
+	/* Of an empty device with a bad sector there nobody knows. */
+	empty(3);
+	refused(-EIO, 3, "can't be read");
 }
 
 TEST(a_known_arrays_member_is_refused_by_force_too)

@@ -54,20 +54,50 @@ struct exam {
 
 /* --- reading --- */
 
+/*
+ * Both copies of a superblock or log page, in one read or, where that fails, each by itself: a copy
+ * that can't be read is a damaged one. Only if neither can be read that is told in x->why. Returns
+ * a mask of the copies that were read.
+ */
+static unsigned read_copies(struct exam *x, uint64_t offset, uint8_t *block, int *err)
+{
+	unsigned got = 0;
+
+	*err = device_read(&x->dev, offset, block, 2 * DDR_BLOCK_BYTES, x->why, sizeof(x->why));
+	if (!*err)
+		return 3;
+	for (uint32_t c = 0; c < 2; c++) {
+		uint64_t at = (uint64_t)c * DDR_BLOCK_BYTES;
+		int e = device_read(&x->dev, offset + at, block + at, DDR_BLOCK_BYTES, x->why,
+				    sizeof(x->why));
+
+		if (e)
+			*err = e;
+		else
+			got |= 1u << c;
+	}
+	if (got)
+		x->why[0] = '\0';
+	return got;
+}
+
 static int read_superblocks(struct exam *x)
 {
 	static uint8_t block[SB_COPIES * DDR_BLOCK_BYTES];
-	int err = device_read(&x->dev, SB_OFFSET, block, sizeof(block), x->why, sizeof(x->why));
+	int err;
+	unsigned got = read_copies(x, SB_OFFSET, block, &err);
 	const char *why;
 
 	x->best = -1;
-	if (err)
+	if (!got)
 		return err;
 	for (int c = 0; c < (int)SB_COPIES; c++) {
 		struct copy *k = &x->copy[c];
 
+		if (!(got >> c & 1)) /* as examine() has it */
+			continue;
 		k->err = sb_decode(&k->sb, block + c * DDR_BLOCK_BYTES, &k->why);
-		if (!k->err && (x->best < 0 || k->sb.seq > x->copy[x->best].sb.seq))
+		if (!k->err && (x->best < 0 || sb_newer(&k->sb, &x->copy[x->best].sb)))
 			x->best = c;
 	}
 	if (x->best < 0)
@@ -80,13 +110,13 @@ static int read_superblocks(struct exam *x)
 
 /* The newer good copy of a page; how many of the two are good. */
 static unsigned page_best(const struct exam *x, uint32_t slot, uint32_t page, const uint8_t *block,
-			  struct logpage *best)
+			  unsigned got, struct logpage *best)
 {
 	struct logpage lp;
 	unsigned good = 0;
 
 	for (uint32_t c = 0; c < 2; c++) {
-		if (logpage_decode(&lp, block + c * DDR_BLOCK_BYTES) ||
+		if (!(got >> c & 1) || logpage_decode(&lp, block + c * DDR_BLOCK_BYTES) ||
 		    memcmp(lp.array_uuid, x->copy[x->best].sb.array_uuid, DDR_UUID_BYTES) ||
 		    lp.slot != slot || lp.page != page)
 			continue;
@@ -119,13 +149,14 @@ static int read_slot(struct exam *x, uint32_t slot, uint8_t *any)
 	struct slot *s = &x->slot[slot];
 
 	for (uint32_t p = 0; p < x->geo.log_pages; p++) {
-		int err = device_read(&x->dev, geo_log_offset(&x->geo, slot, p, 0), block,
-				      sizeof(block), x->why, sizeof(x->why));
+		int err;
+		unsigned got = read_copies(x, geo_log_offset(&x->geo, slot, p, 0), block, &err);
 		unsigned good;
 
-		if (err)
+		if (!got && err != -EIO)
 			return err;
-		good = page_best(x, slot, p, block, &lp);
+		x->why[0] = '\0';
+		good = page_best(x, slot, p, block, got, &lp);
 		if (!good)
 			s->lost++;
 		else
@@ -433,7 +464,7 @@ static int examine(struct exam *x, const char *uri)
 	x->uri = uri;
 	x->best = -1;
 	for (int c = 0; c < (int)SB_COPIES; c++)
-		x->copy[c] = (struct copy){.err = -EIO, .why = "it can't be read"};
+		x->copy[c] = (struct copy){.err = -EIO, .why = "can't be read"};
 	err = device_open(&x->dev, uri, x->why, sizeof(x->why));
 	if (err)
 		return err;
