@@ -116,13 +116,30 @@ static void dio_send(struct engine *e, struct dio *d)
 	o->io.region = d->region;
 }
 
+/* A plan has at most one request for each band and member beside one for each member. */
+_Static_assert(DIO_MAX > DIO_SINGLE + DIO_NOT_CONSUMERS + DDR_MAX_MEMBERS +
+			     DDR_MAX_PARITY * (DDR_MAX_IO_BYTES / DDR_BLOCK_BYTES),
+	       "the largest request of a consumer finds room, if it is alone");
+
+/*
+ * How many requests a read, a window or the pages of a slot come to depends on the geometry: on
+ * the band (a read has a request for each band and member), on the number of log pages and of
+ * regions with a job. No product of these is small enough to have them all, so they are counted.
+ */
+bool dio_room(const struct engine *e, uint32_t count, bool consumer)
+{
+	return e->dio_free_count >= count + DIO_SINGLE + (consumer ? DIO_NOT_CONSUMERS : 0);
+}
+
 static struct dio *dio_get(struct engine *e, struct batch *b)
 {
 	struct dio *d;
 
-	assert(!list_empty(&e->dio_free)); /* bounded by MAX_ACTIVE_OPS and the jobs */
+	/* What is not bounded by DIO_SINGLE has asked dio_room. */
+	assert(!list_empty(&e->dio_free));
 	d = list_first(&e->dio_free, struct dio, link);
 	list_del(&d->link);
+	e->dio_free_count--;
 	d->gen++;
 	d->used = true;
 	d->sent = false;
@@ -343,6 +360,7 @@ static void dio_end(struct engine *e, struct dio *d)
 	}
 	d->used = false;
 	list_add_tail(&e->dio_free, &d->link);
+	e->dio_free_count++;
 	batch_ref_drop(e, b);
 }
 

@@ -164,10 +164,11 @@ static void pages_advance(struct engine *e)
 		if (p->writing && p->waiting) {
 			if (!missing)
 				page_done(e, p);
-			else if (usable_of(e, missing))
+			else if (usable_of(e, missing) && dio_room(e, e->geo.n, false))
 				page_send(e, p, usable_of(e, missing));
 		}
-		if (p->need && !p->writing && (p->urgent || e->now - p->need_us >= CLEAR_DELAY_US))
+		if (p->need && !p->writing && dio_room(e, e->geo.n, false) &&
+		    (p->urgent || e->now - p->need_us >= CLEAR_DELAY_US))
 			page_start(e, p);
 	}
 }

@@ -103,6 +103,7 @@ static int engine_setup(struct engine *e)
 		list_init(&e->locks[i]);
 	for (uint32_t i = 0; i < DIO_MAX; i++)
 		list_add_tail(&e->dio_free, &e->dio[i].link);
+	e->dio_free_count = DIO_MAX;
 	for (uint32_t i = 0; i < REGION_BUCKETS; i++)
 		list_init(&e->region_hash[i]);
 	for (uint8_t m = 0; m < DDR_MAX_MEMBERS; m++)

@@ -36,6 +36,15 @@
 #define NO_DEV UINT32_MAX
 #define NO_COPY 0xff
 #define DIO_MAX 8192u
+/*
+ * Member requests that anybody may make without asking for room (dio_room): each kind has one batch
+ * under way. At most 2 reads of each device's superblocks, 2 superblocks of an `add`, and of each
+ * member: a superblock, 2 copies of a page that is read, a page or FLUSH of a slot of nobody, a
+ * FLUSH of a rebuild, a FLUSH of a release.
+ */
+#define DIO_SINGLE (2u * DDR_MAX_DEVS + 2u + 6u * DDR_MAX_MEMBERS)
+/* Consumers leave so much to windows and marks: what they wait for. */
+#define DIO_NOT_CONSUMERS 1024u
 #define REGION_BUCKETS 1024u
 #define LOCK_BUCKETS 1024u
 #define MAX_ACTIVE_OPS 256u /* writes and reads under way at the members at once */
@@ -298,6 +307,7 @@ struct engine {
 	struct dev dev[DDR_MAX_DEVS];
 	struct dio *dio;
 	struct list dio_free, dio_held, dio_gone;
+	uint32_t dio_free_count;
 	uint32_t dio_under_way;
 	uint32_t dev_of[DDR_MAX_MEMBERS];
 	uint8_t bad[DDR_MAX_MEMBERS];     /* state that this node wants for a member, 0 = none */
@@ -532,6 +542,9 @@ void dio_start_raw(struct engine *e, struct batch *b, uint32_t dev, enum dev_op 
 		   uint32_t bytes, const struct iovec *iov, uint32_t iov_count);
 void dio_start_plan(struct engine *e, struct batch *b, const struct plan *p, enum dev_op op,
 		    enum dev_kind kind, uint32_t flags, uint64_t region);
+/* Room for `count` more requests of a consumer, or of a window or a mark? Whoever has none waits:
+ * the end of any request lets him try again. */
+bool dio_room(const struct engine *e, uint32_t count, bool consumer);
 void batch_open(struct batch *b);
 void batch_close(struct engine *e, struct batch *b);
 bool member_usable(const struct engine *e, uint8_t member);

@@ -116,6 +116,10 @@ static void write_send(struct engine *e, struct op *op, uint32_t mask)
 {
 	uint32_t flags = op->f->flags & IO_F_FUA ? DEV_F_FUA : 0;
 
+	if (!dio_room(e, e->geo.n, true)) {
+		op->state = OPS_RETRY;
+		return;
+	}
 	op->state = OPS_IO;
 	batch_init(&op->batch, write_ended);
 	batch_open(&op->batch);
@@ -347,6 +351,8 @@ static void read_try(struct engine *e, struct op *op)
 		plan_read(&e->geo, op->stripe, op->count, op->data, &op->plan);
 	else if (!read_degraded(e, op, rows))
 		return;
+	if (!dio_room(e, op->plan.req_count, true))
+		return;
 	list_del(&op->link);
 	if (op->want)
 		list_add_tail(&e->decoding, &op->link);
@@ -386,7 +392,7 @@ static void flush_try(struct engine *e, struct fio *f)
 	for (uint8_t i = 0; i < e->map.n; i++)
 		if (missing & write_targets(e) & 1u << i && member_usable(e, i))
 			now |= 1u << i;
-	if (!now)
+	if (!now || !dio_room(e, e->geo.n, true))
 		return;
 	f->flushing = true;
 	batch_init(&f->batch, flush_ended);

@@ -123,6 +123,10 @@ static enum dev_kind kind_of(const struct job *j)
 
 static void window_write(struct engine *e, struct job *j, uint32_t rows)
 {
+	if (!dio_room(e, e->geo.n, false)) {
+		window_wait(e, j); /* and is read again */
+		return;
+	}
 	j->wrote = rows;
 	j->plan.req_count = j->plan.iov_count = 0;
 	plan_window(&e->geo, j->stripe, j->count, j->win, rows, &j->plan);
@@ -232,7 +236,7 @@ void window_start(struct engine *e, struct job *j)
 		job_end(e, j);
 		return;
 	}
-	if (!rows || !gate_open(e) || writes_held(e)) {
+	if (!rows || !gate_open(e) || writes_held(e) || !dio_room(e, e->geo.n, false)) {
 		window_wait(e, j);
 		return;
 	}
@@ -269,7 +273,8 @@ void jobs_advance(struct engine *e)
 		struct job *j = list_entry(it, struct job, wait);
 		bool skip;
 
-		if (j->r && gate_open(e) && !writes_held(e) && (window_rows(e, j, &skip) || skip)) {
+		if (j->r && gate_open(e) && !writes_held(e) && dio_room(e, e->geo.n, false) &&
+		    (window_rows(e, j, &skip) || skip)) {
 			window_start(e, j);
 			return; /* the list may have changed; the next pass takes the next */
 		}
