@@ -18,10 +18,12 @@ mount --bind "$work/bin" /usr/local/sbin && mount --bind "$work/lib" /var/lib &&
 install "$top_srcdir/cluster-conf/ddraid-export" "$top_srcdir/cluster-conf/fence-exports" /usr/local/sbin/
 
 # systemctl: connections are lines of $work/units, one that can't be ended has "stuck"; ssh: HOST COMMAND..., as sshd would by the
-# line in authorized_keys, from the address in $work/own, unless $work/down.HOST is there; sync: says so; pidof: ddraidd runs if
-# $work/runs is there, whatever else runs on this machine.
+# line in authorized_keys, with the addresses in $work/key, from the address in $work/own or, if that is there, $work/from, unless
+# $work/down.HOST is there, with a /var/lib of its own if $work/lib.HOST is; sync: says so; pidof: ddraidd runs if $work/runs is there,
+# whatever else runs on this machine. OWN_ADDRESS stands for $work/own and $work/key.
 cat >/usr/local/sbin/systemctl <<END
 #!/bin/bash
+[ "\$1" != --quiet ] || shift
 verb=\$1
 shift
 pattern=\${!#}
@@ -45,8 +47,13 @@ cat >/usr/local/sbin/ssh <<END
 #!/bin/bash
 while [ "\$1" = -o ]; do shift 2; done
 [ ! -e "$work/down.\$1" ] || exit 255
+host=\${1#root@}
 shift
-SSH_CONNECTION="\$(cat $work/own) 40000 10.0.1.1 22" SSH_ORIGINAL_COMMAND="\$*" exec ddraid-export ssh
+export SSH_CONNECTION="\${OWN_ADDRESS:-\$(cat $work/from 2>/dev/null || cat $work/own)} 40000 10.0.1.1 22" SSH_ORIGINAL_COMMAND="\$*"
+key=\${OWN_ADDRESS:-\$(cat $work/key)}
+[ -d "$work/lib.\$host" ] || exec ddraid-export ssh \$key
+echo "\$key asks \$host: \$*" >>$work/asked
+exec unshare --mount sh -c "mount --bind $work/lib.\$host /var/lib && exec ddraid-export ssh \$key"
 END
 cat >/usr/local/sbin/sync <<END
 #!/bin/bash
@@ -55,7 +62,7 @@ echo "sync \$*" >>$work/did
 END
 cat >/usr/local/sbin/ip <<END
 #!/bin/bash
-echo "2: eth0    inet \$(cat $work/own)/24 brd 10.0.0.255 scope global eth0"
+echo "2: eth0    inet \${OWN_ADDRESS:-\$(cat $work/own)}/24 brd 10.0.0.255 scope global eth0"
 END
 cat >/usr/local/sbin/systemd-run <<END
 #!/bin/bash
@@ -82,7 +89,8 @@ same() { # WHAT GOT WANTED
 	[ "$2" = "$3" ] || { echo "FAILED: $1: '$2', not '$3'"; failed=1; }
 }
 begin() {
-	rm -rf /var/lib/ddraid-export /var/lib/ddraid "$work"/down.* "$work/did" "$work/no-systemd" "$work/no-flush"
+	rm -rf /var/lib/ddraid-export /var/lib/ddraid "$work"/down.* "$work"/lib.* "$work"/{did,asked,no-systemd,no-flush,from,runs}
+	cp "$work/own" "$work/key"
 	mkdir -p /var/lib/ddraid-export/disks
 	echo /dev/null >/var/lib/ddraid-export/disks/sdb
 	: >"$work/did"
@@ -100,6 +108,8 @@ left() {
 mark() {
 	cat "/var/lib/ddraid-export/$1" 2>/dev/null || echo none
 }
+
+echo 10.0.0.9 >"$work/own"
 
 # ---- ddraid-export ----
 
@@ -121,21 +131,56 @@ same "ends what there is, and refuses nobody" "$(grep -c ^stop "$work/did") $(ma
 ok "IPv6" ddraid-export fence fd00::1 7
 same "IPv6 is ended" "$(left)" "2 3 4 "
 
+# A node that was installed anew, with its clock behind: whatever was fenced before, a life is over if that was said of it.
+begin
+ok "a fence" ddraid-export fence 10.0.0.1 2000
+ok "that is over" ddraid-export admit 10.0.0.1 2000
+sed -i '1i\\ddraid-export-sdb@6-10.0.1.1:10809-10.0.0.1:4002.service up' "$work/units"
+ok "a fence of a smaller life" ddraid-export fence 10.0.0.1 1000
+same "ends its connections" "$(left)" "2 3 4 5 "
+same "refuses it" "$(mark refused/10.0.0.1)" 1000
+refused "that is not over by less" ddraid-export admit 10.0.0.1 999
+ok "it has ended, says the node" ddraid-export own 10.0.0.1 1000
+same "and is let in" "$(mark refused/10.0.0.1)" none
+ok "the fence comes late" ddraid-export fence 10.0.0.1 1000
+same "and refuses nobody" "$(mark refused/10.0.0.1)" none
+begin
+ok "a fence" ddraid-export fence 10.0.0.1 2000
+ok "that is over" ddraid-export admit 10.0.0.1 2000
+sed -i '1i\\ddraid-export-sdb@6-10.0.1.1:10809-10.0.0.1:4002.service up' "$work/units"
+ok "a smaller life has ended" ddraid-export own 10.0.0.1 1000
+same "so do its connections" "$(left)" "2 3 4 5 "
+same "the greatest life" "$(ddraid-export last 10.0.0.1)" 2000
+ok "a fence" ddraid-export fence 10.0.0.1 3000
+same "the greatest life, if it is refused" "$(ddraid-export last 10.0.0.1)" 3000
+same "of a node that nobody named" "$(ddraid-export last 10.0.0.2)" 0
+
+# What is remembered has a bound: a life that was forgotten is refused rather than let in.
+begin
+for ((life = 1; life <= 70; life++)); do
+	ok "life $life" ddraid-export own 10.0.0.1 $life
+done
+same "so many are remembered" "$(wc -l </var/lib/ddraid-export/over/10.0.0.1)" 64
+ok "a fence of the last" ddraid-export fence 10.0.0.1 70
+same "refuses nobody" "$(mark refused/10.0.0.1)" none
+ok "a fence of one that is forgotten" ddraid-export fence 10.0.0.1 1
+same "refuses it" "$(mark refused/10.0.0.1)" 1
+
 # A node in two arrays: lives 7 and 9. What it says of one is no word on the other.
 begin
 mkdir -p /var/lib/ddraid-export/over && echo 5 >/var/lib/ddraid-export/over/10.0.0.1
 ok "its own life 9" ddraid-export own 10.0.0.1 9
 same "ends what there is" "$(left)" "2 3 4 5 "
-same "is not the end of 7" "$(mark over/10.0.0.1)" 5
+same "is not the end of 7" "$(mark over/10.0.0.1 | tr '\n' ' ')" "5 9 "
 ok "a fence of 7" ddraid-export fence 10.0.0.1 7
 same "refuses it" "$(mark refused/10.0.0.1)" 7
-ok "a fence of 9" ddraid-export fence 10.0.0.1 9
-same "as well" "$(mark refused/10.0.0.1 | tr '\n' ' ')" "7 9 "
+ok "a fence of 9 comes late" ddraid-export fence 10.0.0.1 9
+same "and refuses nothing more" "$(mark refused/10.0.0.1)" 7
 ok "its own life 9, once more" ddraid-export own 10.0.0.1 9
 same "leaves 7 refused" "$(mark refused/10.0.0.1)" 7
 refused "an admission up to 6" ddraid-export admit 10.0.0.1 6
 ok "its own life 7" ddraid-export own 10.0.0.1 7
-same "nothing is left" "$(mark refused/10.0.0.1) $(mark over/10.0.0.1)" "none 6"
+same "nothing is left" "$(mark refused/10.0.0.1) $(mark over/10.0.0.1 | tr '\n' ' ')" "none 5 9 6 7 "
 : >"$work/did"
 ok "a life that is over" ddraid-export own 10.0.0.1 6
 same "has no connections" "$(cat "$work/did")" ''
@@ -146,7 +191,11 @@ begin
 for life in '' 08 07 -1 1.0 x 0x10 9223372036854775808 9999999999999999999 18446744073709551615 '7 8' '7;8'; do
 	refused "the life '$life'" ddraid-export fence 10.0.0.1 "$life"
 	refused "the life '$life' over" ddraid-export admit 10.0.0.1 "$life"
+	refused "the life '$life' over, too" ddraid-export admit 10.0.0.1 7 "$life"
+	refused "the life '$life' of its own" ddraid-export own 10.0.0.1 "$life"
 done
+refused "the life 0" ddraid-export fence 10.0.0.1 0
+refused "the life 0 of its own" ddraid-export own 10.0.0.1 0
 for address in '' . 10.0.0 010.0.0.1 10.0.0.1. '10.0.0.*' '*' 1 FD00::1 fd00:0::1 ::ffff:10.0.0.1 host ../x 10.0.0.1:4001; do
 	refused "the address '$address'" ddraid-export fence "$address" 7
 done
@@ -193,9 +242,47 @@ begin
 ok "what there is" ddraid-export list
 same "what there is" "$(cat "$work/out")" "disk sdb: /dev/null, connections from: 10.0.0.1 (1) 10.0.0.11 (1) 10.0.0.2 (1) 110.0.0.1 (1) fd00::1 (1)"
 
-for word in '' list 'add a /dev/sda 1' 'remove sdb' 'fence' 'fence 10.0.0.1' 'ddraid-export list' 'sh -c true'; do
+# The key speaks for its node's addresses, and for no others.
+by_key() { # KEY-ADDRESSES FROM COMMAND
+	local key
+	read -ra key <<<"$1"
+	SSH_CONNECTION="$2 40000 10.0.1.1 22" SSH_ORIGINAL_COMMAND="$3" ddraid-export ssh "${key[@]}"
+}
+begin
+ok "who the machine is" by_key 10.0.0.2 10.0.0.2 'ddraid-export id'
+id=$(cat "$work/out")
+same "it stays who it is" "$(ddraid-export id)" "$id"
+sed -i 's/ .*/ ofanothermachine/' /var/lib/ddraid-export/id
+[ "$(ddraid-export id)" != "$id" ] || { echo "FAILED: a copied machine is who the first one is"; failed=1; }
+for word in 'own 10.0.0.1 9' 'admit 10.0.0.1 9' 'admit 10.0.0.1 0' 'last 10.0.0.1' 'own  9' 'own * 9' "admit '' 9" 'own 10.0.0.2 9 10.0.0.1'; do
+	refused "another's life: '$word'" by_key '10.0.0.2 10.9.0.2' 10.0.0.2 "ddraid-export $word"
+	refused "another's life, by a key for its own address only: '$word'" by_key '' 10.0.0.2 "ddraid-export $word"
+done
+same "nothing came of it" "$(left)$(mark over/10.0.0.1)" "1 2 3 4 5 none"
+ok "its own life" by_key '10.0.0.2 10.9.0.2' 192.168.0.2 'ddraid-export own 10.0.0.2 9'
+ok "its own, at another of its addresses" by_key '10.0.0.2 10.9.0.2' 192.168.0.2 'ddraid-export admit 10.9.0.2 9'
+same "one address, as the line says none" "$(by_key '' 10.0.0.2 'ddraid-export last 10.0.0.2')" 9
+for key in 10.0.0 host ::ffff:10.0.0.2 '10.0.0.2 x'; do
+	refused "a key for '$key'" by_key "$key" 10.0.0.2 'ddraid-export last 10.0.0.2'
+	grep -q authorized_keys "$work/out" || { echo "FAILED: it doesn't say where: $(cat "$work/out")"; failed=1; }
+done
+# Who is refused at one of its addresses fences nobody, from wherever it asks, until it is admitted.
+begin
+ok "a fence" by_key 10.0.0.1 10.0.0.1 'ddraid-export fence 10.0.0.2 22'
+for from in 10.0.0.2 10.9.0.2 192.168.0.2; do
+	refused "a fence by who is refused, from $from" by_key '10.9.0.2 10.0.0.2' $from 'ddraid-export fence 10.0.0.1 11'
+	refused "likewise, and it says that it is another" by_key '10.9.0.2 10.0.0.2' $from 'ddraid-export fence 10.0.0.1 11 10.0.0.3'
+	refused "likewise, without a key that says who it is" by_key '' $from 'ddraid-export fence 10.0.0.1 11'
+	refused "likewise, and says so itself" by_key '' $from 'ddraid-export fence 10.0.0.1 11 10.9.0.2 10.0.0.2'
+done
+same "nobody is refused" "$(mark refused/10.0.0.1)" none
+ok "it is admitted" by_key '10.9.0.2 10.0.0.2' 10.9.0.2 'ddraid-export admit 10.0.0.2 22'
+ok "and may fence" by_key '10.9.0.2 10.0.0.2' 10.9.0.2 'ddraid-export fence 10.0.0.1 11'
+same "by that" "$(mark refused/10.0.0.1)" 11
+
+for word in '' list 'serve sdb' 'add a /dev/sda 1' 'remove sdb' 'fence' 'fence 10.0.0.1' 'ddraid-export list' 'sh -c true'; do
 	begin
-	is "by ssh: '$word'" 1 env "SSH_ORIGINAL_COMMAND=$word" sh -c 'ddraid-export ssh || { echo "x: "; exit 1; }'
+	is "by ssh: '$word'" 1 env "SSH_ORIGINAL_COMMAND=$word" sh -c 'ddraid-export ssh 10.0.0.1 || { echo "x: "; exit 1; }'
 	same "by ssh: '$word' does nothing" "$(cat "$work/did")" ''
 done
 
@@ -206,7 +293,6 @@ conf() {
 	printf "$1" >"$DDRAID_FENCE_CONF"
 }
 whole='node 1 10.0.0.1\nnode 2 10.0.0.2\nnode 5 fd00::1\n# text\n\ndisks 10.0.1.1\ndisks 10.0.1.2 other\n'
-echo 10.0.0.9 >"$work/own"
 
 begin
 conf "$whole"
@@ -233,16 +319,56 @@ refused "off without a machine" fence-exports 1 7 nbd://10.0.1.1
 conf "${whole}off 10.0.1.1 10.0.1.2\n"
 refused "off with two" fence-exports 1 7 nbd://10.0.1.1 nbd://10.0.1.2
 
-# Two halves of a cluster fence each other: the one that comes second to the first machine gets nowhere.
+# Two halves of a cluster fence each other: the one that comes second to the first machine gets nowhere. Which is the first is said by the
+# machines, not by what a node calls them: here each node has names of its own, which sort the other way round.
+machine() { # NAME ID
+	mkdir -p "$work/lib.$1/ddraid-export/disks"
+	echo /dev/null >"$work/lib.$1/ddraid-export/disks/sdb"
+	echo "$2 $(cat /etc/machine-id 2>/dev/null || echo none)" >"$work/lib.$1/ddraid-export/id"
+}
+a=aaaaaaaa-0000-4000-8000-000000000000 b=bbbbbbbb-0000-4000-8000-000000000000
+refused_at() {
+	cat "$work/lib.$1/ddraid-export/refused/$2" 2>/dev/null || echo none
+}
+for ids in "$a $b" "$b $a"; do
+	read -r id1 id2 <<<"$ids"
+	begin
+	machine d1 "$id1"
+	machine d2 "$id2"
+	conf 'node 1 10.0.0.1\nnode 2 10.0.0.2\ndisks da d1\ndisks db d2\ndisks x1 d2\ndisks x2 d1\n'
+	ok "the first of two" env OWN_ADDRESS=10.0.0.1 fence-exports 2 22 nbd://da nbd://db
+	: >"$work/asked"
+	refused "the second" env OWN_ADDRESS=10.0.0.2 fence-exports 1 11 nbd://x1 nbd://x2
+	same "it fences nowhere" "$(refused_at d1 10.0.0.1) $(refused_at d2 10.0.0.1)" "none none"
+	first=d1
+	[ "$id1" = $a ] || first=d2
+	same "and asked the first only" "$(sed -n 's/^10.0.0.2 asks \(.*\): ddraid-export fence.*/\1/p' "$work/asked")" $first
+	ok "the first, once more" env OWN_ADDRESS=10.0.0.1 fence-exports 2 22 nbd://db nbd://da
+	# Both at once: one wins, at both machines, and wins again.
+	begin
+	machine d1 "$id1"
+	machine d2 "$id2"
+	env OWN_ADDRESS=10.0.0.1 fence-exports 2 22 nbd://da nbd://db >"$work/out1" 2>&1 &
+	env OWN_ADDRESS=10.0.0.2 fence-exports 1 11 nbd://x1 nbd://x2 >"$work/out2" 2>&1
+	r2=$? r1=0
+	wait $! || r1=$?
+	same "one of two wins" "$(((r1 == 0) + (r2 == 0)))" 1
+	loser=10.0.0.1 winner=10.0.0.2 its=11
+	[ $r1 != 0 ] || loser=10.0.0.2 winner=10.0.0.1 its=22
+	same "the other is refused everywhere" "$(refused_at d1 $loser) $(refused_at d2 $loser)" "$its $its"
+	same "and it nowhere" "$(refused_at d1 $winner) $(refused_at d2 $winner)" "none none"
+done
 begin
-conf "$whole"
-ok "the first of two" fence-exports 2 7 nbd://10.0.1.2 nbd://10.0.1.1
-: >"$work/did"
-echo 10.0.0.2 >"$work/own"
-refused "the second" fence-exports 1 7 nbd://10.0.1.2 nbd://10.0.1.1
-same "is not marked, and the other machine not asked" "$(mark refused/10.0.0.1)$(cat "$work/did")" none
-grep -q '10\.0\.1\.2' "$work/out" && { echo "FAILED: it asked the other machine: $(cat "$work/out")"; failed=1; }
-echo 10.0.0.9 >"$work/own"
+machine d1 $a
+machine d2 $b
+touch "$work/down.root@d2" "$work/down.d2"
+conf 'node 1 10.0.0.1\nnode 2 10.0.0.2\ndisks d1\ndisks d2\n'
+refused "one machine says nothing" env OWN_ADDRESS=10.0.0.1 fence-exports 2 22 nbd://d1 nbd://d2
+same "then none is asked to fence, since another may be the first" "$(refused_at d1 10.0.0.2)" none
+conf 'node 1 10.0.0.1\nnode 2 10.0.0.2\ndisks D1.\n'
+for uri in nbd://d1 nbd://D1/x nbd://d1.:10809; do
+	ok "the same name: $uri" env OWN_ADDRESS=10.0.0.1 fence-exports 2 22 $uri
+done
 
 # Of all the addresses that a node has.
 for lines in 'node 1 10.0.0.1 10.0.0.11\n' 'node 1 10.0.0.11\nnode 1 10.0.0.1\n'; do
@@ -272,20 +398,48 @@ rm "$DDRAID_FENCE_CONF"
 refused "no file" fence-exports 1 7 nbd://10.0.1.1
 same "none of these ended anything" "$(left)" "1 2 3 4 5 "
 
-# Itself: its last life has ended.
+# What could not be fenced is known before it has to be.
 begin
 conf "$whole"
 echo 10.0.0.1 >"$work/own"
+check() { # STATUS URI...
+	local want=$1 status=0
+	shift
+	fence-exports --check "$@" >"$work/out" 2>&1 || status=$?
+	same "a check of $*" "$status" "$want"
+}
+check 0 nbd://10.0.1.1 nbd://10.0.1.2:10809/x
+check 0
+check 78 nbd://10.0.1.1 nbd://10.0.1.3
+grep -q "no line 'disks 10.0.1.3', which nbd://10.0.1.3" "$work/out" || { echo "FAILED: it doesn't say why: $(cat "$work/out")"; failed=1; }
+for uri in /dev/sda nbd+unix:///x?socket=/run/x iscsi://10.0.1.1/x/1 'nbd://x@10.0.1.1/'; do
+	check 78 "$uri" nbd://10.0.1.1 nbd://10.0.1.9
+	same "each is named" "$(wc -l <"$work/out")" 2
+done
+echo 10.0.0.77 >"$work/own"
+check 78 nbd://10.0.1.1
+echo 10.0.0.1 >"$work/own"
+conf 'nodes 1 10.0.0.1\n'
+check 78 nbd://10.0.1.1
+rm "$DDRAID_FENCE_CONF"
+check 78 nbd://10.0.1.1
+same "nothing was asked of the machines" "$(cat "$work/did")" ''
+
+# Itself: its last life has ended.
+begin
+conf "$whole"
 ok "its own last life" fence-exports 1 7 nbd://10.0.1.1
 same "what was ended" "$(left)" "2 3 4 5 "
-same "no mark is left, and no life counts as over" "$(mark refused/10.0.0.1) $(mark over/10.0.0.1)" "none none"
+same "no mark is left, and that life is over" "$(mark refused/10.0.0.1) $(mark over/10.0.0.1)" "none 7"
 mkdir -p /var/lib/ddraid
 echo 9 >/var/lib/ddraid/incarnation
 ok "all disks admit it" fence-exports --admit
-same "up to that life" "$(mark over/10.0.0.1)" 9
+same "up to that life" "$(mark over/10.0.0.1 | tr '\n' ' ')" "7 9 "
 touch "$work/runs"
 rm /var/lib/ddraid-export/over/10.0.0.1
+: >"$work/did"
 ok "while ddraidd runs" fence-exports --admit
+same "ends nothing" "$(grep -c '^stop' "$work/did")" 0
 same "no life is over by that" "$(mark over/10.0.0.1)" 0
 rm "$work/runs"
 
@@ -303,4 +457,41 @@ rm "$work"/down.*
 rm -r /var/lib/ddraid-export/over
 ok "in the background, later" fence-exports --admit 9
 same "and then it is admitted" "$(mark over/10.0.0.1)" 9
+
+# The state directory is lost, or the machine was installed anew and its clock is behind: numbers go on after what the disks know.
+begin
+conf "$whole"
+ok "it was fenced" ddraid-export fence 10.0.0.1 2000
+: >"$work/did"
+ok "a start without a state directory" fence-exports --admit
+same "numbers go on" "$(cat /var/lib/ddraid/incarnation)" 2000
+same "it is let in" "$(mark refused/10.0.0.1) $(mark over/10.0.0.1)" "none 2000"
+same "requests of earlier starts have ended before" "$(head -n 1 "$work/did")" "stop ddraid-admit-*.service"
+ok "once more" fence-exports --admit
+same "that changes nothing" "$(cat /var/lib/ddraid/incarnation; cat "$work/out")" 2000
+echo 3000 >/var/lib/ddraid/incarnation
+ok "a greater one" fence-exports --admit
+same "stays" "$(cat /var/lib/ddraid/incarnation)" 3000
+touch "$work/runs"
+ok "it is fenced" ddraid-export fence 10.0.0.1 4000
+ok "it asks to be admitted while it runs" fence-exports --admit
+same "it stays refused" "$(mark refused/10.0.0.1) $(cat /var/lib/ddraid/incarnation)" "4000 3000"
+rm "$work/runs"
+for text in '' x 08 '-1'; do
+	echo "$text" >/var/lib/ddraid/incarnation
+	refused "a number that is none: '$text'" fence-exports --admit
+done
+
+# The last life of each array is over by name: a fence that comes late finds it so.
+begin
+conf "$whole"
+mkdir -p /var/lib/ddraid
+echo 9 >/var/lib/ddraid/incarnation
+{ printf DDRAIDRC; head -c 24 /dev/zero; printf '\007\0\0\0\0\0\0\0'; head -c 984 /dev/zero; } >/var/lib/ddraid/a.record
+{ printf WHATELSE; head -c 24 /dev/zero; printf '\006\0\0\0\0\0\0\0'; head -c 984 /dev/zero; } >/var/lib/ddraid/b.record
+: >/var/lib/ddraid/c.record
+ok "a start" fence-exports --admit
+same "its lives" "$(mark over/10.0.0.1 | tr '\n' ' ')" "9 7 "
+ok "a late fence" ddraid-export fence 10.0.0.1 7
+same "refuses nobody" "$(mark refused/10.0.0.1)" none
 [ $failed = 0 ]
