@@ -106,17 +106,18 @@ static void status_next(struct status_job *j)
 void request_status(struct ipc_req *r)
 {
 	const char *name = ipc_request(r)->status->array;
-	struct known *one = name[0] ? ctl_array_known(r, name) : NULL;
+	bool all = !name[0];
+	struct known *one = all ? NULL : ctl_array_known(r, name);
 	struct status_job *j;
 
-	if (name[0] && !one)
+	if (!all && !one)
 		return;
 	j = calloc(1, sizeof(*j));
 	assert(j);
 	j->r = r;
 	if (one)
 		j->k[j->count++] = manager_hold(one);
-	for (uint32_t i = 0; !one && i < manager_count(); i++) {
+	for (uint32_t i = 0; all && i < manager_count(); i++) {
 		if (!manager_at(i)->desc.forgotten)
 			j->k[j->count++] = manager_hold(manager_at(i));
 	}
@@ -162,11 +163,10 @@ static void created(struct job *j)
 	c.stripe_why = j->stripe_why;
 	c.lock_backend = (char *)(uintptr_t)locks_of(j->k, NULL);
 	c.node = node;
+	/* Once for each node, however often that names the array in what it tells. */
 	for (uint32_t i = 0; i < s->count; i++) {
-		for (uint32_t n = 0; s->node[i].here && n < s->node[i].count; n++) {
-			if (!memcmp(s->node[i].running[n].uuid, j->k->desc.uuid, DDR_UUID_BYTES))
-				node[c.n_node++] = s->node[i].node;
-		}
+		if (announce_runs(&s->node[i], j->k->desc.uuid))
+			node[c.n_node++] = s->node[i].node;
 	}
 	reply.body_case = DDRAID__CTL__REPLY__BODY_CREATED;
 	reply.created = &c;
@@ -789,6 +789,27 @@ static void create_done(struct making *m, int err, const char *why)
 	look(wait);
 }
 
+/* The message's numbers are wider than ours: what does not fit must not become another number. */
+static int create_numbers(struct ipc_req *r, const Ddraid__Ctl__Create *c)
+{
+	const struct {
+		const char *name;
+		uint32_t value;
+	} n[] = {{"order", c->order},
+		 {"number of parity members", c->parity},
+		 {"number of the layout", c->layout},
+		 {"number of slots", c->slots}};
+
+	for (size_t i = 0; i < sizeof(n) / sizeof(n[0]); i++) {
+		if (n[i].value <= UINT8_MAX)
+			continue;
+		ipc_fail(r, -EINVAL, "%s can't be made: %u is out of range for the %s", c->name,
+			 n[i].value, n[i].name);
+		return -EINVAL;
+	}
+	return 0;
+}
+
 static int create_options(struct making_job *j, const Ddraid__Ctl__Create *c, char *why)
 {
 	for (size_t i = 0; i < c->n_option; i++) {
@@ -849,6 +870,8 @@ static void create_begin(struct ipc_req *r)
 			     : "corosync does not answer here; start it, or look into its log");
 		return;
 	}
+	if (create_numbers(r, c))
+		return;
 	j = making_new(r);
 	strcpy(j->m.desc.name, c->name);
 	if (create_options(j, c, text)) {

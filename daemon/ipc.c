@@ -52,6 +52,8 @@ struct ipc_req {
 	Request *request;
 	char *warning[WARNINGS_MAX];
 	size_t warnings;
+	bool taking;   /* ctl_take looks at it */
+	bool answered; /* while it does: freed when that returns */
 };
 
 static struct qb_loop *loop;
@@ -199,11 +201,18 @@ void ipc_progress(struct ipc_req *r, Ddraid__Ctl__Progress *p)
 	reply_send(r, &reply);
 }
 
+static void req_free(struct ipc_req *r)
+{
+	ddraid__ctl__request__free_unpacked(r->request, NULL);
+	free(r);
+}
+
 void ipc_final(struct ipc_req *r, Reply *reply)
 {
 	struct client *c = r->client;
 	Reply empty = REPLY_INIT;
 
+	assert(!r->answered);
 	if (!reply)
 		reply = &empty;
 	reply->final = true;
@@ -211,8 +220,10 @@ void ipc_final(struct ipc_req *r, Reply *reply)
 	reply_send(r, reply);
 	for (size_t i = 0; i < r->warnings; i++)
 		free(r->warning[i]);
-	ddraid__ctl__request__free_unpacked(r->request, NULL);
-	free(r);
+	r->warnings = 0;
+	r->answered = true;
+	if (!r->taking)
+		req_free(r);
 	client_free(c);
 }
 
@@ -281,7 +292,11 @@ static int32_t on_message(qb_ipcs_connection_t *conn, void *data, size_t bytes)
 		return violation(c, "its request can't be decoded");
 	}
 	c->req = r;
+	r->taking = true;
 	ctl_take(r);
+	r->taking = false;
+	if (r->answered)
+		req_free(r);
 	return 0;
 }
 

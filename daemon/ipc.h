@@ -4,7 +4,8 @@
  * in ctl.c. The main thread's.
  *
  * A request lives from ipc's call of ctl_take to ipc_final, also when its client is gone: then
- * replies go nowhere.
+ * replies go nowhere. One that is answered within ctl_take lives until that returns, so that
+ * whoever has just refused it may still look at its fields.
  */
 #ifndef DDRAID_IPC_H
 #define DDRAID_IPC_H
@@ -31,7 +32,7 @@ bool ipc_gone(const struct ipc_req *r);                         /* nobody listen
 void ipc_warn(struct ipc_req *r, const char *text);             /* a warning in the next reply */
 void ipc_send(struct ipc_req *r, Reply *reply);                 /* not the last one */
 void ipc_progress(struct ipc_req *r, Ddraid__Ctl__Progress *p); /* dropped if the client is slow */
-/* The last one; r is gone after it. reply may be NULL. */
+/* The last one, and r's end: see above. reply may be NULL. */
 void ipc_final(struct ipc_req *r, Reply *reply);
 void ipc_fail(struct ipc_req *r, int err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -19,7 +19,7 @@
 #include "daemon/log.h"
 #include "tests/lib/test.h"
 
-enum { DO_ANSWER = 1, DO_OVERFLOW, DO_HOLD, DO_END };
+enum { DO_ANSWER = 1, DO_OVERFLOW, DO_HOLD, DO_LOOK_BACK, DO_END };
 
 /* ---- the server ----------------------------------------------------------------------------- */
 
@@ -58,6 +58,12 @@ void ctl_take(struct ipc_req *r)
 		ipc_final(r, &big);
 		return;
 	case DO_HOLD:
+		return;
+	case DO_LOOK_BACK:
+		ipc_final(r, NULL);
+		if (ipc_request(r)->version != DO_LOOK_BACK || !ipc_request(r)->status ||
+		    strcmp(ipc_request(r)->status->array, "vol0"))
+			abort();
 		return;
 	case DO_END:
 		qb_loop_job_add(loop, QB_LOOP_LOW, NULL, end);
@@ -191,6 +197,27 @@ TEST(a_client_that_breaks_the_protocol_is_disconnected)
 	ask(c, DO_ANSWER);
 	ask(c, DO_ANSWER);
 	disconnected(c, "before it is answered");
+	end_server();
+}
+
+TEST(a_request_that_was_refused_can_be_looked_at_until_its_function_returns)
+{
+	Ddraid__Ctl__StatusAsk status = DDRAID__CTL__STATUS_ASK__INIT;
+	Request r = DDRAID__CTL__REQUEST__INIT;
+	qb_ipcc_connection_t *c;
+	uint8_t m[64];
+
+	begin();
+	c = client();
+	status.array = "vol0";
+	r.version = DO_LOOK_BACK;
+	r.body_case = DDRAID__CTL__REQUEST__BODY_STATUS;
+	r.status = &status;
+	for (int i = 0; i < 3; i++) {
+		send_bytes(c, CTL_REQUEST, m, ddraid__ctl__request__pack(&r, m));
+		CHECK(answer(c) > 0);
+	}
+	qb_ipcc_disconnect(c);
 	end_server();
 }
 
