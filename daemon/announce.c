@@ -22,6 +22,7 @@
 
 #define GROUP_NAME "ddraid"
 #define AGAIN_US 100000ull
+#define OPTIONS_MAX 64 /* of an array that another node tells of: it may have a later version's */
 #define STACK_BYTES (8u << 20) /* libcpg takes a megabyte of it for each dispatch */
 
 typedef Ddraid__Announce__Word Word;
@@ -204,9 +205,19 @@ static struct announce_node *node_get(uint32_t node)
 {
 	struct announce_node *n = (struct announce_node *)announce_find(node);
 
-	if (n || state.count == DDR_MAX_NODES)
+	if (n)
 		return n;
-	n = &state.node[state.count++];
+	/* There is no room for more: the place of that which is away for longest, if one is. */
+	for (uint32_t i = 0; state.count == DDR_MAX_NODES && i < state.count; i++) {
+		struct announce_node *old = &state.node[i];
+
+		if (!old->here && (!n || old->since_ms < n->since_ms))
+			n = old;
+	}
+	if (!n && state.count == DDR_MAX_NODES)
+		return NULL;
+	if (!n)
+		n = &state.node[state.count++];
 	memset(n, 0, sizeof(*n));
 	n->node = node;
 	return n;
@@ -258,8 +269,8 @@ static bool desc_read(struct store_array *d, const Ddraid__Announce__Array *a)
 
 	memset(d, 0, sizeof(*d));
 	options_init(&d->options);
-	if (a->uuid.len != DDR_UUID_BYTES || array_name_check(a->name, NULL) ||
-	    a->n_uri > DDR_MAX_MEMBERS || !a->version)
+	if (a->uuid.len != DDR_UUID_BYTES || strlen(a->name) >= DDR_NAME_BYTES ||
+	    a->n_uri > DDR_MAX_MEMBERS || a->n_option > OPTIONS_MAX)
 		return false;
 	strcpy(d->name, a->name);
 	memcpy(d->uuid, a->uuid.data, DDR_UUID_BYTES);
@@ -269,17 +280,27 @@ static bool desc_read(struct store_array *d, const Ddraid__Announce__Array *a)
 	d->said = a->said;
 	d->count = (uint32_t)a->n_uri;
 	for (uint32_t i = 0; i < d->count; i++) {
-		if (!a->uri[i][0] || strlen(a->uri[i]) >= DDR_URI_BYTES ||
-		    strpbrk(a->uri[i], "\n\r"))
+		if (strlen(a->uri[i]) >= DDR_URI_BYTES)
 			return false;
 		strcpy(d->uri[i], a->uri[i]);
 		strcpy(d->agreed[i], a->uri[i]);
 	}
+	if (store_array_wrong(d))
+		return false;
 	for (size_t i = 0; i < a->n_option; i++) {
 		if (options_set(&d->options, a->option[i]->key, a->option[i]->value, why))
 			say(LOG_WARNING, "%s: %s; another node knows it", d->name, why);
 	}
 	return true;
+}
+
+static bool names(const struct announce_node *n, const uint8_t uuid[DDR_UUID_BYTES])
+{
+	for (uint32_t i = 0; i < n->count; i++) {
+		if (!memcmp(n->running[i].uuid, uuid, DDR_UUID_BYTES))
+			return true;
+	}
+	return false;
 }
 
 static void take_node(uint32_t from, const Ddraid__Announce__Node *a)
@@ -294,7 +315,7 @@ static void take_node(uint32_t from, const Ddraid__Announce__Node *a)
 	n->dlm = a->dlm;
 	snprintf(n->name, sizeof(n->name), "%s", a->name);
 	for (size_t i = 0; i < a->n_running && n->count < STORE_MAX_ARRAYS; i++) {
-		if (a->running[i]->uuid.len != DDR_UUID_BYTES)
+		if (a->running[i]->uuid.len != DDR_UUID_BYTES || names(n, a->running[i]->uuid.data))
 			continue;
 		memcpy(n->running[n->count].uuid, a->running[i]->uuid.data, DDR_UUID_BYTES);
 		n->running[n->count].clients = a->running[i]->clients;

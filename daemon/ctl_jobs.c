@@ -824,10 +824,10 @@ static int create_options(struct making_job *j, const Ddraid__Ctl__Create *c, ch
 		return -EINVAL;
 	}
 	for (size_t i = 0; i < c->n_uri; i++) {
-		if (strlen(c->uri[i]) >= DDR_URI_BYTES || strpbrk(c->uri[i], "\n\r")) {
+		if (!store_uri_ok(c->uri[i])) {
 			snprintf(why, OPTION_WHY_BYTES,
-				 "the URI of member %zu is longer than %d characters, or not one "
-				 "line",
+				 "the URI of member %zu is empty, longer than %d characters, or "
+				 "has control characters",
 				 i, DDR_URI_BYTES - 1);
 			return -EINVAL;
 		}
@@ -999,8 +999,9 @@ void request_add(struct ipc_req *r)
 
 	if (!k)
 		return;
-	if (strlen(a->uri) >= DDR_URI_BYTES || strpbrk(a->uri, "\n\r") || !a->uri[0]) {
-		ipc_fail(r, -EINVAL, "the URI is empty, not one line, or longer than %d characters",
+	if (!store_uri_ok(a->uri)) {
+		ipc_fail(r, -EINVAL,
+			 "the URI is empty, longer than %d characters, or has control characters",
 			 DDR_URI_BYTES - 1);
 		return;
 	}

@@ -41,5 +41,5 @@ bool forgotten_add(struct forgotten *f, const struct store_forgotten *e, bool ke
 bool forgotten_room(const struct forgotten *f, uint64_t now_s)
 {
 	return f->count < STORE_MAX_FORGOTTEN ||
-	       f->entry[0].at_s + FORGOTTEN_DAYS * 86400ull < now_s;
+	       (now_s > f->entry[0].at_s && now_s - f->entry[0].at_s > FORGOTTEN_DAYS * 86400ull);
 }

@@ -263,12 +263,16 @@ int manager_forget(struct known *k, char why[STORE_WHY_BYTES])
 
 void manager_forgotten(const struct store_forgotten *list, uint32_t n)
 {
-	uint64_t before = list_version;
+	uint64_t before = list_version, now = now_s();
 
 	for (uint32_t i = 0; i < n; i++) {
 		struct known *k = manager_find_uuid(list[i].uuid);
+		struct store_forgotten f = list[i];
 
-		if (!forgotten_add(&forgotten, &list[i], k))
+		/* From a clock that is ahead: it would be on the list after all others are gone. */
+		if (f.at_s > now)
+			f.at_s = now;
+		if (!forgotten_add(&forgotten, &f, k))
 			continue;
 		list_version++;
 		if (!k)
@@ -549,6 +553,21 @@ static void desc_take(struct store_array *known, const struct store_array *desc)
 	}
 }
 
+/* What can't be, or would stay for ever if it were taken: another node tells nonsense. */
+static bool wrong_news(const struct known *k, const struct store_array *desc)
+{
+	const char *wrong = store_array_wrong(desc);
+
+	if (!wrong && desc->version - (k ? k->desc.version : 0) > STORE_VERSION_STEP)
+		wrong = "its version is too far ahead of what is known here";
+	if (!wrong && k && desc->count != k->desc.count)
+		wrong = "the number of its members never changes";
+	if (wrong)
+		say(LOG_ERR, "%.63s: version %llu of it is ignored: %s; see to who tells it",
+		    desc->name, (unsigned long long)desc->version, wrong);
+	return wrong;
+}
+
 int manager_apply(const struct store_array *desc, bool force)
 {
 	struct known *k = manager_find_uuid(desc->uuid), *same = manager_find(desc->name, true);
@@ -557,6 +576,8 @@ int manager_apply(const struct store_array *desc, bool force)
 		return 0;
 	if (k && desc_order(desc, &k->desc) <= 0)
 		return 0;
+	if (wrong_news(k, desc))
+		return -EINVAL;
 	if (k && desc->version == k->desc.version && !k->desc.guessed)
 		say(LOG_WARNING,
 		    "%s: version %llu was made here and elsewhere, with different content; that of "

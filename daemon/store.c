@@ -167,6 +167,34 @@ void store_close(void)
 
 /* --- arrays --- */
 
+bool store_uri_ok(const char *uri)
+{
+	size_t n = strlen(uri);
+
+	for (size_t i = 0; i < n; i++) {
+		if ((unsigned char)uri[i] < ' ' || uri[i] == 0x7f)
+			return false;
+	}
+	return n && n < DDR_URI_BYTES;
+}
+
+const char *store_array_wrong(const struct store_array *a)
+{
+	if (array_name_check(a->name, NULL))
+		return "its name can't be one";
+	if (!a->version || a->version > STORE_VERSION_MAX)
+		return "its version is no count of changes";
+	if (a->said > a->version)
+		return "its start was said in a later version";
+	if (!a->count || a->count > DDR_MAX_MEMBERS)
+		return "an array has members";
+	for (uint32_t i = 0; i < a->count; i++) {
+		if (!store_uri_ok(a->uri[i]) || !store_uri_ok(a->agreed[i]))
+			return "the URI of a member can't be one";
+	}
+	return NULL;
+}
+
 int store_put_array(const struct store_array *a, char why[STORE_WHY_BYTES])
 {
 	char name[STORE_PATH_BYTES], uuid[UUID_TEXT_BYTES], value[OPTION_VALUE_BYTES];
@@ -251,7 +279,7 @@ static uint32_t agreed_count(const struct store_array *a)
 
 static int take_uri(char list[DDR_MAX_MEMBERS][DDR_URI_BYTES], uint32_t *count, const char *value)
 {
-	if (*count == DDR_MAX_MEMBERS || strlen(value) >= DDR_URI_BYTES)
+	if (*count == DDR_MAX_MEMBERS || !store_uri_ok(value))
 		return -EINVAL;
 	strcpy(list[(*count)++], value);
 	return 0;
@@ -325,8 +353,8 @@ static int array_parse(struct store_array *a, char *text, const char *file, char
 		memcpy(a->agreed, a->uri, sizeof(a->agreed));
 		a->guessed = true;
 	}
-	if (!end || !a->name[0] || (!a->count && !a->forgotten) || !a->version ||
-	    agreed_count(a) != a->count)
+	if (!end || agreed_count(a) != a->count || (!a->forgotten && store_array_wrong(a)) ||
+	    !a->name[0])
 		return complain(-EBADMSG, why, "%s/%s is damaged: it is not whole; " REMEDY,
 				dir_path, file);
 	return 0;

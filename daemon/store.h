@@ -58,6 +58,17 @@ struct store_array {
 	struct options options;
 };
 
+/* A later version of an array may be so many changes ahead of the one that is known: a number
+ * beyond that, which could never be outdone again, is no count of changes. */
+#define STORE_VERSION_STEP (UINT64_C(1) << 32)
+#define STORE_VERSION_MAX (UINT64_C(1) << 62)
+
+/* One line of 1 to DDR_URI_BYTES - 1 bytes, without control characters. */
+bool store_uri_ok(const char *uri);
+/* Why there can be no such array, as a phrase, or NULL. Whatever another node tells, and whatever a
+ * file says, passes through this. */
+const char *store_array_wrong(const struct store_array *a);
+
 struct store_forgotten {
 	uint8_t uuid[DDR_UUID_BYTES];
 	uint64_t at_s; /* since 1970, by the node that was asked to forget it */

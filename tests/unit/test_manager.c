@@ -390,6 +390,56 @@ TEST(what_others_have_forgotten_is_forgotten_here)
 	remove_dir();
 }
 
+/* What a node with a broken memory might tell. Each would be there for ever if it were taken. */
+static void others_tell_nonsense(void)
+{
+	struct store_forgotten f = {.at_s = UINT64_MAX};
+	struct store_array d = desc_of(1, "vol0");
+	const struct store_forgotten *list;
+	uint32_t n;
+
+	create(1, "vol0");
+	d.version = UINT64_MAX;
+	CHECK_EQ_INT(manager_apply(&d, false), -EINVAL);
+	d.version = STORE_VERSION_STEP + 2;
+	CHECK_EQ_INT(manager_apply(&d, false), -EINVAL);
+	d.version = 2;
+	d.count = 2;
+	CHECK_EQ_INT(manager_apply(&d, false), -EINVAL);
+	d.count = 0;
+	CHECK_EQ_INT(manager_apply(&d, false), -EINVAL);
+	d = desc_of(2, "other");
+	d.said = 2;
+	CHECK_EQ_INT(manager_apply(&d, false), -EINVAL);
+	d.version = 2;
+	strcpy(d.uri[1], "nbd://two\nlines");
+	CHECK_EQ_INT(manager_apply(&d, false), -EINVAL);
+	strcpy(d.uri[1], "nbd://one\tline");
+	CHECK_EQ_INT(manager_apply(&d, false), -EINVAL);
+	CHECK_EQ_U64(manager_count(), 1);
+	CHECK_EQ_U64(manager_find("vol0", false)->desc.version, 1);
+	create(1, "vol0"); /* the next change is taken */
+	CHECK_EQ_U64(manager_find("vol0", false)->desc.version, 2);
+	manager_forgotten(&f, 1);
+	settle();
+	list = manager_forgotten_list(&n);
+	CHECK(n == 1 && list[0].at_s <= (uint64_t)time(NULL) && list[0].at_s > 1000000000);
+}
+
+static void it_was_all_stored_well(void)
+{
+	CHECK_EQ_U64(manager_count(), 1);
+	CHECK(!manager_at(0)->damaged && manager_at(0)->desc.version == 2);
+}
+
+TEST(what_can_not_be_is_not_taken_from_others)
+{
+	fresh_dir();
+	life(others_tell_nonsense);
+	life(it_was_all_stored_well);
+	remove_dir();
+}
+
 static void power_cut_after_the_list(void)
 {
 	char why[STORE_WHY_BYTES];
