@@ -170,6 +170,8 @@ struct array {
 	uint64_t locks_us;               /* since when */
 	struct loop_timer locks_again;
 
+	char record_why[STORE_WHY_BYTES]; /* why it can't be made durable; "" = it can */
+	uint64_t record_us;
 	uint64_t inc;
 	uint64_t engine_inc; /* the engine's; behind `inc` while the next one waits for its locks */
 	uint64_t fenced_inc; /* this node's lives up to here are fenced */

@@ -398,17 +398,26 @@ void life_fence(struct array *a, uint32_t node, uint64_t inc)
 
 static void record_put(struct array *a);
 
+/* Whatever the engine waits for then, the status says this. */
+static void record_fails(struct array *a, const char *why)
+{
+	life_say_once(a, why);
+	if (!a->record_why[0])
+		a->record_us = loop_now_us(a->loop);
+	strcpy(a->record_why, why);
+}
+
 static void recorded(struct array *a, struct life_task *t)
 {
 	struct event ev = {.type = EV_RECORD_DONE};
 
 	if (t->err) {
-		life_say_once(a, t->why);
+		record_fails(a, t->why);
 		if (a->phase < ARRAY_PHASE_CLOSE)
 			array_again(a, AGAIN_MS, record_put);
 		return;
 	}
-	a->life_said[0] = '\0';
+	a->life_said[0] = a->record_why[0] = '\0';
 	pump_push(a, &ev);
 }
 
@@ -441,10 +450,10 @@ static void renewed(struct array *a, struct life_task *t)
 		record_put(a);
 	a->record_waits = false;
 	if (t->err) {
-		life_say_once(a, t->why);
+		record_fails(a, t->why);
 		return; /* pump_end asks again */
 	}
-	a->life_said[0] = '\0';
+	a->life_said[0] = a->record_why[0] = '\0';
 	if (a->phase != ARRAY_PHASE_CLOSE)
 		locks_open(a);
 }

@@ -58,6 +58,8 @@ void status_fill(struct array *a, struct array_status *st)
 	locks_fill(a, st);
 	st->fence_node = a->fence_node;
 	strcpy(st->fence_why, a->fence_why);
+	strcpy(st->record_why, a->record_why);
+	st->record_us = a->record_us;
 	strcpy(st->waits, a->waits);
 	st->waits_us = a->waits_us;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Requests of ddraidctl: the short ones are answered here, the others become jobs (ctl_jobs.c). */
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -170,31 +172,46 @@ static void get(struct ipc_req *r, const Ddraid__Ctl__Get *g)
 		array_settings(r, k, g->key);
 }
 
+struct set_job {
+	struct ipc_req *r;
+	struct manager_change change;
+};
+
+static void set_done(struct manager_change *c, int err, const char *why)
+{
+	struct set_job *j = c->arg;
+	struct settings *own;
+
+	if (err == -EINVAL) {
+		ipc_fail(j->r, err, "%s", why);
+	} else if (err) {
+		ipc_fail(j->r, err, "%s of %s is not changed: %s", c->key, c->k->desc.name, why);
+	} else {
+		own = settings_new();
+		if (settings_fill(own, c->k, c->key))
+			ipc_warn(j->r, "it counts from the array's next start on each node");
+		settings_send(j->r, own, c->key);
+	}
+	free(j);
+}
+
+/* What the change points to lives as long as the request. */
 static void set(struct ipc_req *r, const Ddraid__Ctl__Set *s)
 {
-	char why[OPTION_WHY_BYTES];
-	struct store_array desc;
-	struct settings *own;
-	struct known *k;
-	int err;
+	struct known *k = ctl_array(r, s->array);
+	struct set_job *j;
 
-	k = ctl_array(r, s->array);
 	if (!k)
 		return;
-	desc = k->desc;
-	if (options_set(&desc.options, s->key, s->value, why)) {
-		ipc_fail(r, -EINVAL, "%s", why);
-		return;
-	}
-	err = manager_change(&desc, false);
-	if (err) {
-		ipc_fail(r, err, "%s can't be changed: %s", k->desc.name, strerror(-err));
-		return;
-	}
-	own = settings_new();
-	if (settings_fill(own, k, s->key))
-		ipc_warn(r, "it counts from the array's next start on each node");
-	settings_send(r, own, s->key);
+	j = calloc(1, sizeof(*j));
+	assert(j);
+	j->r = r;
+	j->change.what = CHANGE_OPTION;
+	j->change.key = s->key;
+	j->change.value = s->value;
+	j->change.done = set_done;
+	j->change.arg = j;
+	manager_change(k, &j->change);
 }
 
 /* ---- dispatch ------------------------------------------------------------------------------- */

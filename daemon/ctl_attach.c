@@ -23,6 +23,7 @@ struct attach_job {
 	uint32_t was_away_ms;
 	int err;
 	char why[FRONT_WHY_BYTES];
+	struct manager_change change;
 	struct array_query look;
 	struct array_attach q;
 	unsigned tries;
@@ -96,6 +97,33 @@ static void attach_done(struct array_attach *q, int err, const char *why)
 	job_end(j, err == -ESHUTDOWN ? -EAGAIN : err, text);
 }
 
+static void change(struct attach_job *j, enum attach_via via, uint32_t away_ms,
+		   void (*done)(struct manager_change *c, int err, const char *why))
+{
+	j->change.what = CHANGE_ATTACH;
+	j->change.via = via;
+	j->change.away_ms = away_ms;
+	j->change.done = done;
+	j->change.arg = j;
+	manager_change(j->k, &j->change);
+}
+
+/* It is durable: now it is done. */
+static void attach_put(struct manager_change *c, int err, const char *why)
+{
+	struct attach_job *j = c->arg;
+	char text[STORE_WHY_BYTES + DDR_NAME_BYTES + 64];
+
+	if (err) {
+		snprintf(text, sizeof(text), "%s is not attached: %s", j->k->desc.name, why);
+		job_end(j, err, text);
+		return;
+	}
+	j->q.done = attach_done;
+	j->q.via = j->via;
+	array_attach(j->k->array, &j->q);
+}
+
 static void attach_begin(struct task *t)
 {
 	struct attach_job *j = (struct attach_job *)(void *)t;
@@ -123,10 +151,7 @@ static void attach_begin(struct task *t)
 		j->q.away_ms = j->was ? j->was_away_ms : AWAY_HOLD;
 	else if (j->via == ATTACH_NBD) /* whose kernel counts in seconds */
 		j->q.away_ms = (j->q.away_ms + 999) / 1000 * 1000;
-	manager_attach(j->k, j->via, j->q.away_ms);
-	j->q.done = attach_done;
-	j->q.via = j->via;
-	array_attach(j->k->array, &j->q);
+	change(j, j->via, j->q.away_ms, attach_put);
 }
 
 /* On the worker. */
@@ -195,6 +220,24 @@ static void detach_again(void *data)
 	array_attach(j->k->array, &j->q);
 }
 
+/* The device is gone. */
+static void detach_put(struct manager_change *c, int err, const char *why)
+{
+	struct attach_job *j = c->arg;
+	char text[STORE_WHY_BYTES + DDR_NAME_BYTES + 128];
+
+	if (!err) {
+		job_end(j, 0, "");
+		return;
+	}
+	manager_attach(j->k, ATTACH_NONE, AWAY_HOLD);
+	snprintf(text, sizeof(text),
+		 "the device of %s is gone, but a restart of ddraidd may bring it back until this "
+		 "is put right: %s",
+		 j->k->desc.name, why);
+	job_end(j, err, text);
+}
+
 static void detach_done(struct array_attach *q, int err, const char *why)
 {
 	struct attach_job *j = q->arg;
@@ -211,9 +254,23 @@ static void detach_done(struct array_attach *q, int err, const char *why)
 	/* Of an array that does not run there may still be one that waits for it. */
 	if (err == -ESHUTDOWN)
 		err = attach_discard(&j->k->desc, q->force, ATTACH_LOOK_MS, q->why);
-	if (!err)
-		manager_attach(j->k, ATTACH_NONE, AWAY_HOLD);
-	job_end(j, err, why);
+	if (err)
+		job_end(j, err, why);
+	else
+		change(j, ATTACH_NONE, AWAY_HOLD, detach_put);
+}
+
+static void detach_probed(void *arg, int err, const char *why)
+{
+	struct attach_job *j = arg;
+	char text[STORE_WHY_BYTES + DDR_NAME_BYTES + 64];
+
+	if (!err) {
+		array_attach(j->k->array, &j->q);
+		return;
+	}
+	snprintf(text, sizeof(text), "%s is not detached: %s", j->k->desc.name, why);
+	job_end(j, err, text);
 }
 
 void request_detach(struct ipc_req *r)
@@ -232,5 +289,5 @@ void request_detach(struct ipc_req *r)
 	j->q.done = detach_done;
 	j->q.via = ATTACH_NONE;
 	j->q.force = d->force;
-	array_attach(k->array, &j->q);
+	manager_probe(detach_probed, j);
 }

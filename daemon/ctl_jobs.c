@@ -43,6 +43,7 @@ struct job {
 	uint64_t size_bytes; /* JOB_CREATE, and the next two */
 	uint32_t stripe_bytes;
 	char stripe_why[CREATE_WHY_BYTES];
+	struct manager_change change; /* JOB_START, JOB_STOP, JOB_FORGET */
 	struct array_query q;
 	qb_loop_timer_handle timer;
 };
@@ -452,49 +453,75 @@ void request_watch(struct ipc_req *r)
 
 /* ---- start, stop, forget -------------------------------------------------------------------- */
 
+static void start_put(struct manager_change *c, int err, const char *why)
+{
+	struct job *j = c->arg;
+	char text[STORE_WHY_BYTES + 128];
+
+	if (!err) {
+		look(j);
+		return;
+	}
+	snprintf(text, sizeof(text), "%s is not started: %s", j->k->desc.name, why);
+	job_end(j, err, text);
+}
+
 void request_start(struct ipc_req *r)
 {
 	const Ddraid__Ctl__Start *s = ipc_request(r)->start;
 	struct known *k = ctl_array(r, s->array);
 	struct job *j;
-	int err = 0;
 
 	if (!k)
 		return;
-	if (s->all_nodes)
-		err = manager_say(k, true, s->force);
-	if (err) {
-		ipc_fail(r, err, "%s can't be started: %s", k->desc.name, strerror(-err));
-		return;
-	}
-	manager_start(k, s->force);
 	j = job_new(r, k, JOB_START);
 	j->all_nodes = s->all_nodes;
-	look(j);
+	j->change.what = CHANGE_START;
+	j->change.all = s->all_nodes;
+	j->change.force = s->force;
+	j->change.done = start_put;
+	j->change.arg = j;
+	manager_change(k, &j->change);
+}
+
+static void stop_put(struct manager_change *c, int err, const char *why)
+{
+	struct job *j = c->arg;
+	char text[STORE_WHY_BYTES + 128];
+
+	if (!err) {
+		if (c->what == CHANGE_STOP && c->all)
+			j->said = j->k->desc.said;
+		look(j);
+		return;
+	}
+	snprintf(text, sizeof(text), "%s is not %s: %s", j->k->desc.name,
+		 c->what == CHANGE_STOP ? "stopped" : "forgotten", why);
+	job_end(j, err, text);
 }
 
 static void stop_now(struct job *j)
 {
 	char why[STORE_WHY_BYTES];
+	int err = 0;
 
-	if (j->kind == JOB_FORGET) {
-		int err = 0;
-
-		if (!array_running(j->k->array))
-			err = attach_discard(&j->k->desc, j->force, ATTACH_LOOK_MS, why);
-		if (!err)
-			err = manager_forget(j->k, why);
-
-		if (err)
-			job_end(j, err, why);
-		else
-			look(j);
+	j->change.all = j->all_nodes;
+	j->change.force = j->force;
+	j->change.done = stop_put;
+	j->change.arg = j;
+	if (j->kind == JOB_STOP) {
+		j->change.what = CHANGE_STOP;
+		manager_change(j->k, &j->change);
 		return;
 	}
-	if (j->all_nodes && !manager_say(j->k, false, j->force))
-		j->said = j->k->desc.said;
-	manager_stop(j->k, j->force);
-	look(j);
+	if (!array_running(j->k->array))
+		err = attach_discard(&j->k->desc, j->force, ATTACH_LOOK_MS, why);
+	if (err) {
+		job_end(j, err, why);
+		return;
+	}
+	j->change.what = CHANGE_FORGET;
+	manager_forget(j->k, &j->change);
 }
 
 static void stop_begin(void *data);
@@ -606,8 +633,24 @@ struct admin_job {
 	struct ipc_req *r;
 	struct known *k; /* held */
 	uint64_t began_ms;
+	qb_loop_timer_handle tell;
 	struct array_admin q;
 };
+
+/* Why it takes so long, if it is the state directory of this node. */
+static void admin_tell(void *data)
+{
+	struct admin_job *j = data;
+	Ddraid__Ctl__Progress p = DDRAID__CTL__PROGRESS__INIT;
+	char why[STORE_WHY_BYTES];
+
+	manager_trouble(why);
+	p.text = "waiting for the change of the map";
+	p.waits = why;
+	ipc_progress(j->r, &p);
+	qb_loop_timer_add(ctl_env.loop, QB_LOOP_MED, PROGRESS_MS * 1000000ull, j, admin_tell,
+			  &j->tell);
+}
 
 static void admin_again(void *data)
 {
@@ -619,18 +662,39 @@ static void admin_again(void *data)
 static void admin_done(struct array_admin *q, int err, const char *why)
 {
 	struct admin_job *j = q->arg;
+	char trouble[STORE_WHY_BYTES];
 
 	if (err == -EAGAIN && now_ms() - j->began_ms < ADMIN_PATIENCE_MS) {
 		after(ADMIN_AGAIN_MS, admin_again, j);
 		return;
 	}
+	manager_trouble(trouble);
 	if (err == -ESHUTDOWN)
 		ipc_fail(j->r, -EAGAIN, "%s does not run here; start it first", j->k->desc.name);
 	else if (err)
-		ipc_fail(j->r, err, "member %u of %s: %s", q->member, j->k->desc.name,
-			 why[0] ? why : strerror(-err));
+		ipc_fail(j->r, err, "member %u of %s: %s%s%s", q->member, j->k->desc.name,
+			 why[0] ? why : strerror(-err), trouble[0] ? "; " : "", trouble);
 	else
 		ipc_final(j->r, NULL);
+	qb_loop_timer_del(ctl_env.loop, j->tell);
+	manager_let_go(j->k);
+	free(j);
+}
+
+/* A change of the map is in the record before it is acknowledged (R1): so nothing is begun while
+ * that could not be written. */
+static void admin_probed(void *arg, int err, const char *why)
+{
+	struct admin_job *j = arg;
+
+	if (!err) {
+		qb_loop_timer_add(ctl_env.loop, QB_LOOP_MED, PROGRESS_MS * 1000000ull, j,
+				  admin_tell, &j->tell);
+		array_admin(j->k->array, &j->q);
+		return;
+	}
+	ipc_fail(j->r, err, "member %u of %s: nothing is changed: %s", j->q.member, j->k->desc.name,
+		 why);
 	manager_let_go(j->k);
 	free(j);
 }
@@ -655,7 +719,7 @@ void request_admin(struct ipc_req *r, struct known *k, enum admin_cmd cmd, uint3
 	j->q.cmd = cmd;
 	j->q.member = (uint8_t)member;
 	snprintf(j->q.uri, sizeof(j->q.uri), "%s", uri);
-	array_admin(k->array, &j->q);
+	manager_probe(admin_probed, j);
 }
 
 /* ---- create, and the check of add ----------------------------------------------------------- */
@@ -665,7 +729,8 @@ struct making_job {
 	struct ipc_req *r;
 	struct known *k; /* add; held */
 	uint32_t member;
-	bool locks_said;      /* create: by --set locks= */
+	bool locks_said; /* create: by --set locks= */
+	struct manager_change change;
 	struct array_query q; /* add: for its geometry */
 };
 
@@ -756,37 +821,44 @@ static void locks_choose(struct making_job *j)
 		    strcmp(ctl_env.conf->cluster, "alone") && !dlm_refused(unused);
 }
 
+static void create_put(struct manager_change *c, int err, const char *why)
+{
+	struct making_job *j = c->arg;
+	struct job *wait;
+
+	if (err) {
+		ipc_fail(j->r, err,
+			 "the devices are ready, but the array %s is not taken: %s; create it "
+			 "again with --force",
+			 j->m.desc.name, why);
+		free(j);
+		return;
+	}
+	say(LOG_NOTICE, "%s: created", c->k->desc.name);
+	wait = job_new(j->r, c->k, JOB_CREATE);
+	wait->all_nodes = true;
+	wait->size_bytes = j->m.result.geo.size_bytes;
+	wait->stripe_bytes = j->m.result.geo.p.stripe_bytes;
+	strcpy(wait->stripe_why, j->m.result.stripe_why);
+	free(j);
+	look(wait);
+}
+
 static void create_done(struct making *m, int err, const char *why)
 {
 	struct making_job *j = m->arg;
-	char text[DDR_NAME_BYTES + 160];
-	struct known *k;
-	struct job *wait;
 
-	if (!err) {
-		m->desc.started = true;
-		locks_choose(j);
-		err = manager_change(&m->desc, false);
-		snprintf(text, sizeof(text),
-			 "the devices are ready, but the array %s is not taken: %s; see why, and "
-			 "create it again with --force",
-			 m->desc.name, strerror(-err));
-		why = text;
-	}
 	if (err) {
 		ipc_fail(j->r, err, "%s", why);
 		free(j);
 		return;
 	}
-	k = manager_find_uuid(m->desc.uuid);
-	say(LOG_NOTICE, "%s: created", k->desc.name);
-	wait = job_new(j->r, k, JOB_CREATE);
-	wait->all_nodes = true;
-	wait->size_bytes = m->result.geo.size_bytes;
-	wait->stripe_bytes = m->result.geo.p.stripe_bytes;
-	strcpy(wait->stripe_why, m->result.stripe_why);
-	free(j);
-	look(wait);
+	m->desc.started = true;
+	locks_choose(j);
+	j->change.what = CHANGE_CREATE;
+	j->change.done = create_put;
+	j->change.arg = j;
+	manager_create(&m->desc, &j->change);
 }
 
 /* The message's numbers are wider than ours: what does not fit must not become another number. */

@@ -212,6 +212,11 @@ static const char *waits_of(const struct array_status *st, uint32_t *node, uint6
 		why = st->engine.waits ? st->engine.waits : st->locks_wait;
 		*node = st->engine.waits_node;
 		since = st->engine.waits ? st->engine.waits_since_us : st->now_us;
+		if (st->record_why[0]) {
+			why = st->record_why; /* whatever the engine waits for, it is behind this */
+			since = st->record_us;
+			*node = 0;
+		}
 		if (st->engine.state == ENGINE_REMOVED && st->locks_us) {
 			why = st->locks_wait;
 			*node = 0;
@@ -283,6 +288,7 @@ static Ddraid__Ctl__Node *node_make(struct status_msg *m, uint32_t id)
 	const struct announce_state *s = announce_state();
 	const struct announce_node *a = announce_find(id);
 	Ddraid__Ctl__Node *p = keep(m, malloc(sizeof(*p)));
+	char trouble[STORE_WHY_BYTES];
 
 	*p = (Ddraid__Ctl__Node)DDRAID__CTL__NODE__INIT;
 	p->id = id;
@@ -298,6 +304,9 @@ static Ddraid__Ctl__Node *node_make(struct status_msg *m, uint32_t id)
 		return p;
 	p->name = (char *)a->name;
 	p->since_ms = now_ms() - a->since_ms;
+	manager_trouble(trouble);
+	if (p->self && trouble[0])
+		p->detail = keep_text(m, trouble);
 	return p;
 }
 
@@ -407,7 +416,12 @@ static void warnings(struct status_msg *m, const struct known *k, const struct a
 {
 	const char *text;
 
-	m->msg.warning = keep(m, calloc(DAEMON_WARNINGS + 4, sizeof(char *)));
+	char trouble[STORE_WHY_BYTES];
+
+	m->msg.warning = keep(m, calloc(DAEMON_WARNINGS + 5, sizeof(char *)));
+	manager_trouble(trouble);
+	if (trouble[0])
+		m->msg.warning[m->msg.n_warning++] = keep_text(m, trouble);
 	for (uint32_t i = 0; (text = daemon_warning(i)); i++)
 		m->msg.warning[m->msg.n_warning++] = (char *)text;
 	if (k->error[0])

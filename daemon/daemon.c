@@ -97,8 +97,21 @@ static void forgot(const struct store_forgotten *f)
 	announce_forgotten(f, 1);
 }
 
+static void again_fired(void *arg)
+{
+	(void)arg;
+	manager_again();
+}
+
+static void again(uint32_t ms)
+{
+	qb_loop_timer_handle timer;
+
+	qb_loop_timer_add(ctl_env.loop, QB_LOOP_MED, ms * 1000000ull, NULL, again_fired, &timer);
+}
+
 static const struct manager_cb manager_cb = {
-    .news = announce_array, .forgot = forgot, .moved = tell_running};
+    .news = announce_array, .forgot = forgot, .moved = tell_running, .again = again};
 static const struct announce_cb announce_cb = {
     .array = heard, .forgotten = manager_forgotten, .fresh = tell_all};
 

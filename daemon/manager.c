@@ -34,11 +34,14 @@ static void (*all_stopped)(void);
 static bool closing;
 static struct forgotten forgotten;
 static uint64_t list_version, list_put; /* in memory; on disk */
-static bool list_storing;
+static bool list_storing, again_asked;
+static struct manager_change *forgets, **forgets_tail = &forgets;
 
 struct put_task {
 	struct task task;
-	struct known *k;
+	struct known *k;               /* NULL: of an array that is being created */
+	struct manager_change *change; /* NULL: desc is what memory has */
+	uint64_t generation;
 	struct store_array desc;
 	int err;
 	char why[STORE_WHY_BYTES];
@@ -47,6 +50,8 @@ struct put_task {
 struct list_task {
 	struct task task;
 	uint64_t version;
+	struct manager_change *change; /* NULL: the list is what memory has */
+	struct store_forgotten entry;
 	struct forgotten list;
 	int err;
 	char why[STORE_WHY_BYTES];
@@ -56,27 +61,161 @@ static void follow(struct known *k);
 
 /* ---- storing -------------------------------------------------------------------------------- */
 
+#define AGAIN_MS 1000u
+
+static void again(void)
+{
+	if (again_asked || closing)
+		return;
+	again_asked = true;
+	cb.again(AGAIN_MS);
+}
+
+static void put_work(struct task *t);
+static void put_back(struct task *t);
+
+static void change_end(struct manager_change *c, int err, const char *why)
+{
+	c->done(c, err, why);
+}
+
+/* What desc becomes. False: `why` says that it can't. */
+static bool change_edit(struct store_array *desc, const struct manager_change *c, char *why)
+{
+	bool start = c->what == CHANGE_START;
+
+	switch (c->what) {
+	case CHANGE_OPTION:
+		if (options_set(&desc->options, c->key, c->value, why))
+			return false;
+		break;
+	case CHANGE_START:
+	case CHANGE_STOP:
+		desc->here = start ? HERE_ON : HERE_OFF;
+		if (!c->all)
+			return true;
+		desc->started = start;
+		desc->stop_forced = !start && c->force;
+		desc->said = desc->version + 1;
+		break;
+	case CHANGE_ATTACH:
+		desc->attach = c->via;
+		desc->away_ms = c->away_ms;
+		return true;
+	default:
+		return true;
+	}
+	desc->version++;
+	desc->guessed = false;
+	return true;
+}
+
+/* It is durable, and k->desc has it. */
+static void change_takes_effect(struct known *k, const struct manager_change *c, bool news)
+{
+	if (c->what == CHANGE_START) {
+		k->kept_clients = 0;
+		k->force = c->force;
+		k->error[0] = '\0';
+	} else if (c->what == CHANGE_STOP) {
+		k->kept_clients = 0;
+		k->stop_force = c->force;
+	}
+	if (c->what != CHANGE_ATTACH)
+		array_learn(k->array, &k->desc);
+	if (news)
+		cb.news(&k->desc);
+}
+
+/* Writes what is to be written next, if anything. */
+static void put(struct known *k)
+{
+	struct put_task *p;
+
+	if (k->storing || k->damaged)
+		return;
+	while (k->changes && k->desc.forgotten) {
+		struct manager_change *c = k->changes;
+
+		k->changes = c->next;
+		change_end(c, -ENODEV, "the array was forgotten meanwhile");
+	}
+	if (!k->changes)
+		k->changes_tail = &k->changes;
+	if (k->desc.forgotten || (k->stored && !k->changes))
+		return;
+	p = calloc(1, sizeof(*p));
+	assert(p);
+	p->k = manager_hold(k);
+	p->generation = k->generation;
+	p->desc = k->desc;
+	p->change = k->changes;
+	if (p->change && !change_edit(&p->desc, p->change, p->why)) {
+		p->err = -EINVAL;
+		k->storing = true;
+		mailbox_post(env.main, &p->task, put_back);
+		return;
+	}
+	k->storing = true;
+	mailbox_post(&env.worker->box, &p->task, put_work);
+}
+
+static void put_changed(struct put_task *p)
+{
+	struct known *k = p->k;
+	struct manager_change *c = p->change;
+	bool news = p->desc.version != k->desc.version;
+
+	if (!p->err && p->generation != k->generation) {
+		k->stored = false; /* what was heard meanwhile is not in it: once more */
+		return;
+	}
+	k->changes = c->next;
+	if (!k->changes)
+		k->changes_tail = &k->changes;
+	if (k->desc.forgotten) {
+		change_end(c, -ENODEV, "the array was forgotten meanwhile");
+		return;
+	}
+	if (p->err) {
+		/* The file may be the new one already, if only its directory could not be synced */
+		k->stored = k->stored && p->err == -EINVAL;
+		change_end(c, p->err, p->why);
+		return;
+	}
+	k->desc = p->desc;
+	k->generation++;
+	k->stored = true;
+	change_takes_effect(k, c, news);
+	follow(k);
+	change_end(c, 0, "");
+}
+
 static void put_back(struct task *t)
 {
 	struct put_task *p = (struct put_task *)(void *)t;
 	struct known *k = p->k;
 
 	k->storing = false;
-	if (p->err) {
-		say(LOG_ERR, "%s: %s", k->desc.name, p->why);
-		strcpy(k->error, p->why);
-	} else if (k->desc.version == p->desc.version && !k->again) {
+	if (p->change) {
+		put_changed(p);
+	} else if (p->err) {
+		if (strcmp(k->put_said, p->why))
+			say(LOG_ERR, "%s: %s; it is tried again", k->desc.name, p->why);
+		strcpy(k->put_said, p->why);
+	} else if (p->generation == k->generation) {
 		k->stored = true;
+		k->put_said[0] = '\0';
 	}
+	if (p->err && p->err != -EINVAL)
+		again();
+	/* After a failure it is only tried again at once for a change that waits behind it. */
+	if (!k->gone && (!p->err || k->changes || k->stored))
+		put(k);
+	if (!k->gone && (!p->change || k->desc.forgotten))
+		follow(k);
+	manager_let_go(k);
 	free(p);
-	if (k->desc.forgotten) {
-		follow(k);
-	} else if (!k->stored && k->again) {
-		k->again = false;
-		follow(k);
-	} else if (k->stored) {
-		follow(k);
-	}
 }
 
 static void put_work(struct task *t)
@@ -87,26 +226,87 @@ static void put_work(struct task *t)
 	mailbox_post(env.main, &p->task, put_back);
 }
 
-static void put(struct known *k)
+void manager_change(struct known *k, struct manager_change *c)
 {
-	struct put_task *p;
+	c->k = k;
+	c->next = NULL;
+	if (k->gone || k->desc.forgotten || k->damaged) {
+		change_end(c, k->damaged ? -EBADMSG : -ENODEV,
+			   k->damaged ? k->error : "the array was forgotten meanwhile");
+		return;
+	}
+	*k->changes_tail = c;
+	k->changes_tail = &c->next;
+	put(k);
+}
 
-	if (k->desc.forgotten || k->damaged)
-		return;
-	if (k->storing) {
-		k->again = true;
-		return;
-	}
-	p = calloc(1, sizeof(*p));
-	if (!p) {
-		strcpy(k->error, "memory is short");
-		return;
-	}
-	k->storing = true;
-	k->again = false;
-	p->k = k;
-	p->desc = k->desc;
-	mailbox_post(&env.worker->box, &p->task, put_work);
+/* k->desc has changed in memory, and that counts. */
+static void altered(struct known *k)
+{
+	k->generation++;
+	k->stored = false;
+	put(k);
+}
+
+/* ---- trying it ------------------------------------------------------------------------------ */
+
+struct probe_task {
+	struct task task;
+	void (*done)(void *arg, int err, const char *why);
+	void *arg;
+	int err;
+	char why[STORE_WHY_BYTES];
+};
+
+static void probe_back(struct task *t)
+{
+	struct probe_task *p = (struct probe_task *)(void *)t;
+
+	if (p->err)
+		again();
+	if (p->done)
+		p->done(p->arg, p->err, p->why);
+	free(p);
+}
+
+static void probe_work(struct task *t)
+{
+	struct probe_task *p = (struct probe_task *)(void *)t;
+
+	p->err = store_probe(p->why);
+	mailbox_post(env.main, &p->task, probe_back);
+}
+
+void manager_probe(void (*done)(void *arg, int err, const char *why), void *arg)
+{
+	struct probe_task *p = calloc(1, sizeof(*p));
+
+	assert(p);
+	p->done = done;
+	p->arg = arg;
+	mailbox_post(&env.worker->box, &p->task, probe_work);
+}
+
+void manager_trouble(char why[STORE_WHY_BYTES])
+{
+	store_trouble(why);
+}
+
+static void list_store(void);
+
+/* Arrays' threads try their records again themselves. */
+void manager_again(void)
+{
+	char why[STORE_WHY_BYTES];
+
+	again_asked = false;
+	for (uint32_t i = 0; i < count; i++)
+		put(table[i]);
+	if (list_version > list_put)
+		list_store();
+	store_trouble(why);
+	if (why[0])
+		manager_probe(NULL, NULL);
 }
 
 /* ---- forgetting ----------------------------------------------------------------------------- */
@@ -146,10 +346,12 @@ static void removed(struct task *t)
 		say(LOG_WARNING, "%s: forgotten, but %s", p->desc.name, p->why);
 	free(p);
 	k->removing = false;
-	if (k->desc.forgotten)
+	if (k->desc.forgotten) {
 		table_remove(k);
-	else
-		follow(k); /* the name has a new array */
+		return;
+	}
+	k->stored = false; /* the name has a new array, and its file may be what was removed */
+	put(k);
 }
 
 static void remove_work(struct task *t)
@@ -175,28 +377,53 @@ static void forget_step(struct known *k)
 	mailbox_post(&env.worker->box, &p->task, remove_work);
 }
 
-static void list_store(void);
+/* It is on the list, or has been: then the list is written again. */
+static void forget(struct known *k, uint64_t version)
+{
+	k->desc.forgotten = true;
+	k->forgotten_put = version;
+	k->error[0] = '\0';
+	put(k); /* ends what was asked for */
+	follow(k);
+}
+
+/* The list with this one is on disk. */
+static void forgotten_now(struct list_task *l)
+{
+	struct known *k = l->change->k;
+
+	if (forgotten_add(&forgotten, &l->entry, true))
+		cb.forgot(&l->entry);
+	if (!k->gone && !k->desc.forgotten)
+		forget(k, l->version);
+}
 
 static void list_back(struct task *t)
 {
 	struct list_task *l = (struct list_task *)(void *)t;
+	struct manager_change *c = l->change;
 
 	list_storing = false;
-	if (l->err)
+	if (l->err) {
 		say(LOG_ERR, "%s", l->why);
-	else
+		again();
+	} else {
 		list_put = l->version;
-	for (uint32_t i = count; i--;) {
-		struct known *k = table[i];
-
-		if (!k->desc.forgotten || k->forgotten_put > l->version)
-			continue;
-		if (l->err)
-			strcpy(k->error, l->why);
-		forget_step(k);
+		if (c)
+			forgotten_now(l);
 	}
-	if (list_version > l->version)
+	for (uint32_t i = count; i-- && !l->err;) {
+		if (table[i]->desc.forgotten && table[i]->forgotten_put <= l->version)
+			forget_step(table[i]);
+	}
+	if (forgets || (list_version > l->version && !l->err))
 		list_store();
+	if (c) {
+		struct known *k = c->k;
+
+		change_end(c, l->err, l->why);
+		manager_let_go(k);
+	}
 	free(l);
 }
 
@@ -207,6 +434,8 @@ static void list_work(struct task *t)
 	l->err = store_put_forgotten(l->list.entry, l->list.count, l->why);
 	mailbox_post(env.main, &l->task, list_back);
 }
+
+static uint64_t now_s(void);
 
 static void list_store(void)
 {
@@ -219,16 +448,16 @@ static void list_store(void)
 	list_storing = true;
 	l->version = list_version;
 	l->list = forgotten;
+	l->change = forgets;
+	if (l->change) {
+		forgets = l->change->next;
+		if (!forgets)
+			forgets_tail = &forgets;
+		l->entry.at_s = now_s();
+		memcpy(l->entry.uuid, l->change->k->desc.uuid, DDR_UUID_BYTES);
+		forgotten_add(&l->list, &l->entry, true);
+	}
 	mailbox_post(&env.worker->box, &l->task, list_work);
-}
-
-/* It is on the list, or has been: then the list is written again. */
-static void forget(struct known *k)
-{
-	k->desc.forgotten = true;
-	k->forgotten_put = ++list_version;
-	k->error[0] = '\0';
-	follow(k);
 }
 
 static uint64_t now_s(void)
@@ -239,26 +468,29 @@ static uint64_t now_s(void)
 	return (uint64_t)ts.tv_sec;
 }
 
-int manager_forget(struct known *k, char why[STORE_WHY_BYTES])
+void manager_forget(struct known *k, struct manager_change *c)
 {
-	struct store_forgotten f = {.at_s = now_s()};
+	char why[STORE_WHY_BYTES];
 
-	if (k->gone)
-		return 0;
-	memcpy(f.uuid, k->desc.uuid, DDR_UUID_BYTES);
-	if (!k->desc.forgotten && !forgotten_room(&forgotten, f.at_s)) {
+	c->k = k;
+	c->next = NULL;
+	if (k->gone) {
+		change_end(c, 0, "");
+		return;
+	}
+	if (!k->desc.forgotten && !forgotten_room(&forgotten, now_s())) {
 		snprintf(why, STORE_WHY_BYTES,
 			 "%d arrays were forgotten within the last %u days, and each is kept in "
 			 "mind for so long, lest a node that was away brings it back; try again "
 			 "later",
 			 STORE_MAX_FORGOTTEN, FORGOTTEN_DAYS);
-		return -ENOSPC;
+		change_end(c, -ENOSPC, why);
+		return;
 	}
-	if (forgotten_add(&forgotten, &f, true))
-		cb.forgot(&f);
-	forget(k);
+	manager_hold(k);
+	*forgets_tail = c;
+	forgets_tail = &c->next;
 	list_store();
-	return 0;
 }
 
 void manager_forgotten(const struct store_forgotten *list, uint32_t n)
@@ -278,7 +510,7 @@ void manager_forgotten(const struct store_forgotten *list, uint32_t n)
 		if (!k)
 			continue;
 		say(LOG_NOTICE, "%s: another node has forgotten it", k->desc.name);
-		forget(k);
+		forget(k, list_version);
 	}
 	if (list_version > before)
 		list_store();
@@ -295,12 +527,12 @@ const struct store_forgotten *manager_forgotten_list(uint32_t *n)
 /* What was said, for all nodes or for this one. */
 static bool to_run(const struct known *k)
 {
-	return k->here == HERE_ON || (k->here == HERE_FOLLOWS && k->desc.started);
+	return k->desc.here == HERE_ON || (k->desc.here == HERE_FOLLOWS && k->desc.started);
 }
 
 static enum array_stop_how stop_how(const struct known *k)
 {
-	bool force = k->here == HERE_OFF ? k->stop_force : k->desc.stop_forced;
+	bool force = k->desc.here == HERE_OFF ? k->stop_force : k->desc.stop_forced;
 
 	if (k->desc.forgotten)
 		return ARRAY_STOP_FORCED;
@@ -327,11 +559,8 @@ static void follow(struct known *k)
 		forget_step(k);
 		return;
 	}
-	if (!k->stored) {
-		if (!k->storing)
-			put(k);
-		return;
-	}
+	if (!k->stored)
+		return; /* put is called again until it is */
 	if (!want || array_running(k->array) || k->error[0])
 		return;
 	array_set_desc(k->array, &k->desc);
@@ -389,8 +618,9 @@ static void on_kept(struct array *a, uint32_t clients)
 
 	if (k->desc.forgotten || closing || to_run(k))
 		return; /* it was said otherwise meanwhile */
-	k->here = k->desc.started ? HERE_FOLLOWS : HERE_ON;
+	k->desc.here = k->desc.started ? HERE_FOLLOWS : HERE_ON;
 	k->kept_clients = k->clients = clients; /* the others hear of both in one word */
+	altered(k);
 	say(LOG_WARNING,
 	    "%s: not stopped here, %u client%s open; close what uses it and stop it here, or stop "
 	    "it "
@@ -419,13 +649,12 @@ static void on_changed(struct array *a, const struct store_array *live, uint32_t
 		shared = true;
 	}
 	k->desc.ran = live->ran;
-	k->stored = false;
 	if (shared) {
 		k->desc.version++;
 		k->desc.guessed = false;
 		cb.news(&k->desc);
 	}
-	put(k);
+	altered(k);
 }
 
 /* ---- the table ------------------------------------------------------------------------------ */
@@ -477,6 +706,7 @@ static struct known *known_new(const struct store_array *desc)
 	}
 	k->desc = *desc;
 	k->refs = 1;
+	k->changes_tail = &k->changes;
 	while (at && strcmp(table[at - 1]->desc.name, desc->name) > 0) {
 		table[at] = table[at - 1];
 		at--;
@@ -544,6 +774,7 @@ static void desc_take(struct store_array *known, const struct store_array *desc)
 
 	*known = *desc;
 	known->ran = was.ran;
+	known->here = was.here;
 	known->attach = was.attach;
 	known->away_ms = was.away_ms;
 	for (uint32_t i = 0; i < desc->count && i < was.count; i++) {
@@ -589,7 +820,7 @@ int manager_apply(const struct store_array *desc, bool force)
 		/* The name is free again: the new array gets the place and the file. */
 		same->desc = *desc;
 		same->desc.ran = false;
-		same->here = HERE_FOLLOWS; /* not what was said of the old one */
+		same->desc.here = HERE_FOLLOWS; /* not what was said of the old one */
 		same->kept_clients = 0;
 		k = same;
 	} else if (!k) {
@@ -598,34 +829,91 @@ int manager_apply(const struct store_array *desc, bool force)
 			return -ENOMEM;
 		k->desc.ran = false;
 	} else {
-		if (k->desc.started != desc->started || k->desc.said != desc->said) {
-			k->here = HERE_FOLLOWS;
+		bool said = k->desc.started != desc->started || k->desc.said != desc->said;
+
+		desc_take(&k->desc, desc);
+		if (said) {
+			k->desc.here = HERE_FOLLOWS;
 			k->kept_clients = 0;
 		}
-		desc_take(&k->desc, desc);
 	}
-	k->stored = false;
 	k->force = force;
 	k->error[0] = '\0';
-	put(k);
+	altered(k);
 	array_learn(k->array, &k->desc);
 	follow(k);
 	return 1;
 }
 
-int manager_change(struct store_array *desc, bool force)
-{
-	struct known *k = manager_find_uuid(desc->uuid);
-	int err;
+/* ---- a new one ------------------------------------------------------------------------------ */
 
-	desc->version = k ? k->desc.version + 1 : 1;
-	desc->guessed = false;
-	if (!k)
-		memcpy(desc->agreed, desc->uri, sizeof(desc->agreed));
-	err = manager_apply(desc, force);
-	if (err > 0)
-		cb.news(desc);
-	return err < 0 ? err : 0;
+static void unmade(struct task *t)
+{
+	struct put_task *p = (struct put_task *)(void *)t;
+	struct known *same = manager_find(p->desc.name, true);
+
+	if (same) {
+		same->stored = false;
+		put(same);
+	}
+	free(p);
+}
+
+static void unmake_work(struct task *t)
+{
+	struct put_task *p = (struct put_task *)(void *)t;
+
+	store_remove(p->desc.name, p->why);
+	mailbox_post(env.main, &p->task, unmade);
+}
+
+/* A file that could not be written whole may be there all the same. */
+static void created(struct task *t)
+{
+	struct put_task *p = (struct put_task *)(void *)t;
+	struct manager_change *c = p->change;
+	struct known *same = manager_find(p->desc.name, true);
+	int err = p->err;
+
+	if (!err && same && !same->desc.forgotten) {
+		err = -EEXIST;
+		snprintf(p->why, sizeof(p->why), "another node has made an array of that name");
+	}
+	if (!err)
+		err = manager_apply(&p->desc, false);
+	if (err < 0 && !p->why[0])
+		snprintf(p->why, sizeof(p->why), "%s", strerror(-err));
+	if (err >= 0) {
+		c->k = manager_find_uuid(p->desc.uuid);
+		cb.news(&p->desc);
+		change_end(c, 0, "");
+		free(p);
+		return;
+	}
+	again();
+	change_end(c, err, p->why);
+	mailbox_post(&env.worker->box, &p->task, unmake_work);
+}
+
+static void create_work(struct task *t)
+{
+	struct put_task *p = (struct put_task *)(void *)t;
+
+	p->err = store_put_array(&p->desc, p->why);
+	mailbox_post(env.main, &p->task, created);
+}
+
+void manager_create(const struct store_array *desc, struct manager_change *c)
+{
+	struct put_task *p = calloc(1, sizeof(*p));
+
+	assert(p);
+	p->change = c;
+	p->desc = *desc;
+	p->desc.version = 1;
+	p->desc.guessed = false;
+	memcpy(p->desc.agreed, p->desc.uri, sizeof(p->desc.agreed));
+	mailbox_post(&env.worker->box, &p->task, create_work);
 }
 
 void manager_attach(struct known *k, enum attach_via via, uint32_t away_ms)
@@ -634,35 +922,7 @@ void manager_attach(struct known *k, enum attach_via via, uint32_t away_ms)
 		return;
 	k->desc.attach = via;
 	k->desc.away_ms = away_ms;
-	k->stored = false;
-	put(k);
-}
-
-int manager_say(struct known *k, bool start, bool force)
-{
-	struct store_array desc = k->desc;
-
-	desc.started = start;
-	desc.stop_forced = !start && force;
-	desc.said = desc.version + 1;
-	return manager_change(&desc, start && force);
-}
-
-void manager_start(struct known *k, bool force)
-{
-	k->here = HERE_ON;
-	k->kept_clients = 0;
-	k->force = force;
-	k->error[0] = '\0';
-	follow(k);
-}
-
-void manager_stop(struct known *k, bool force)
-{
-	k->here = HERE_OFF;
-	k->stop_force = force;
-	k->kept_clients = 0;
-	follow(k);
+	altered(k);
 }
 
 uint32_t manager_running(void)

@@ -13,20 +13,22 @@
 struct known {
 	struct store_array desc; /* newest */
 	struct array *array;
-	enum { HERE_FOLLOWS, HERE_ON, HERE_OFF } here; /* what was said for this node alone */
-	bool force;                                    /* of the next start */
-	bool stop_force;                               /* of the stop here alone */
-	bool serving;                                  /* consumers are let in here */
-	uint32_t clients;                              /* that have it open here */
+	bool force;            /* of the next start */
+	bool stop_force;       /* of the stop here alone */
+	bool serving;          /* consumers are let in here */
+	uint32_t clients;      /* that have it open here */
 	uint32_t kept_clients; /* it was to stop and runs on, since so many had; else 0 */
 	bool stored;           /* desc is on disk */
-	bool storing, again;
-	bool damaged;                /* its file is; nothing but desc.name and error is known */
-	bool removing;               /* forgotten: its files */
-	bool gone;                   /* it was forgotten, and its place is another's */
-	uint64_t forgotten_put;      /* desc.forgotten: the write of the list that has it */
-	uint32_t refs;               /* of the table, and of those who hold it */
-	char error[STORE_WHY_BYTES]; /* why it does not run although it is to, or "" */
+	bool storing;          /* the worker writes it, or a change of it */
+	uint64_t generation;   /* of desc: counts what has altered it */
+	struct manager_change *changes, **changes_tail; /* asked for, and not durable yet */
+	bool damaged;                   /* its file is; nothing but desc.name and error is known */
+	bool removing;                  /* forgotten: its files */
+	bool gone;                      /* it was forgotten, and its place is another's */
+	uint64_t forgotten_put;         /* desc.forgotten: the write of the list that has it */
+	uint32_t refs;                  /* of the table, and of those who hold it */
+	char error[STORE_WHY_BYTES];    /* why it does not run although it is to, or "" */
+	char put_said[STORE_WHY_BYTES]; /* logged once */
 };
 
 struct manager_cb {
@@ -36,6 +38,41 @@ struct manager_cb {
 	void (*forgot)(const struct store_forgotten *f);
 	/* An array started, ended, serves, or does not any more, has other clients, was kept. */
 	void (*moved)(void);
+	/* The state directory could not be written: call manager_again in ms. */
+	void (*again)(uint32_t ms);
+};
+
+/*
+ * A change that is asked for here. It is made durable first, then it counts in memory, then the
+ * others are told, then `done` is called. If it can't be made durable, nothing has changed
+ * anywhere, and `why` says what is the matter with the state directory. So what was answered
+ * outlives a restart, and what was refused does not come to pass later.
+ *
+ * What is heard from other nodes, or learnt from members, counts at once; it is written again and
+ * again until it is on disk, and the status warns meanwhile.
+ */
+struct manager_change {
+	enum {
+		CHANGE_OPTION, /* key, value; all nodes */
+		CHANGE_START,  /* force: assemble although R1 says no */
+		/* Not forced: it runs on where consumers have it open, see k->kept_clients. */
+		CHANGE_STOP,
+		CHANGE_ATTACH, /* via, away_ms; this node's own */
+		CHANGE_CREATE,
+		CHANGE_FORGET, /* for good */
+	} what;
+	bool all; /* START, STOP: on all nodes; else here, until one of them is said for all */
+	bool force;
+	const char *key, *value;
+	enum attach_via via;
+	uint32_t away_ms;
+	/* On the main thread, maybe from within the call that begins it. */
+	void (*done)(struct manager_change *c, int err, const char *why);
+	void *arg;
+	struct known *k; /* filled in */
+	/* the manager's */
+	struct manager_change *next;
+	const struct store_array *desc;
 };
 
 /* Reads the state directory and starts what is to run. 0 or -errno with a sentence. */
@@ -53,25 +90,28 @@ struct known *manager_at(uint32_t i); /* by name */
  * or another array has the name.
  */
 int manager_apply(const struct store_array *desc, bool force);
-/* A change that begins here: desc->version is made the next one, then as manager_apply, and news.
+/* `c` is the caller's until done; what it points to, too. */
+void manager_change(struct known *k, struct manager_change *c);
+/* A new array. *desc may go when this returns. -EEXIST: the name was taken meanwhile. */
+void manager_create(const struct store_array *desc, struct manager_change *c);
+/*
+ * As what it is a block device here, in memory at once: to take back an attach that could not be
+ * done.
  */
-int manager_change(struct store_array *desc, bool force);
-/* As what it is a block device here, and how long that waits for a ddraidd (AWAY_HOLD: for ever),
- * is kept over restarts of this node; others are not told. */
 void manager_attach(struct known *k, enum attach_via via, uint32_t away_ms);
 /*
- * Start or stop it on all nodes. A start is forced as in manager_start. A stop that is not forced
- * leaves it running where consumers have it open: each node decides that for itself
- * (k->kept_clients) and tells it with desc.said, which is the version that this makes.
- */
-int manager_say(struct known *k, bool start, bool force);
-/*
  * Forgetting is for good: the array's UUID goes on the list of the forgotten, which no description
- * gets past, whatever its version. Only when the list is on disk, and the array has stopped, its
- * files and its place in the table are given up; then k->gone. -ENOSPC: the list is full of
+ * gets past, whatever its version. When the list is on disk, it counts; when the array has stopped,
+ * its files and its place in the table are given up; then k->gone. -ENOSPC: the list is full of
  * younger ones than FORGOTTEN_DAYS.
  */
-int manager_forget(struct known *k, char why[STORE_WHY_BYTES]);
+void manager_forget(struct known *k, struct manager_change *c);
+/* Can anything be made durable now? 0, or -errno with a sentence; on the main thread, later. */
+void manager_probe(void (*done)(void *arg, int err, const char *why), void *arg);
+/* What the state directory lacks; "" = nothing. */
+void manager_trouble(char why[STORE_WHY_BYTES]);
+/* Writes again what could not be written. */
+void manager_again(void);
 /* Others have forgotten these. */
 void manager_forgotten(const struct store_forgotten *list, uint32_t n);
 const struct store_forgotten *manager_forgotten_list(uint32_t *n);
@@ -79,11 +119,6 @@ const struct store_forgotten *manager_forgotten_list(uint32_t *n);
 /* k stays valid until it is let go as often, even when it is gone. */
 struct known *manager_hold(struct known *k);
 void manager_let_go(struct known *k);
-
-/* Here only, until start or stop is said for all; the description stays as it is. */
-void manager_start(struct known *k, bool force);
-/* Not forced: it runs on if consumers have it open, see k->kept_clients. */
-void manager_stop(struct known *k, bool force);
 
 /* Stops all; calls done on the main thread when nothing runs any more. */
 void manager_stop_all(void (*done)(void));

@@ -9,6 +9,7 @@
  *	said = 3			the version in which that was last said; only if it was
  *	stop_forced = yes		only if it was
  *	ran = yes
+ *	here = off			this node's: stopped (off) or started (on) here alone
  *	attach = shim			this node's: by what it is a block device; only if it is
  *	away = 30s			how long that waits for a ddraidd; only if not for ever
  *	member = nbd://...		each member, in the order of their index: this node's URI
@@ -67,6 +68,9 @@ static const char record_magic[BLOCK_MAGIC_BYTES] = "DDRAIDRC";
 static char dir_path[STORE_PATH_BYTES / 2];
 static int dir_fd = -1, lock_fd = -1;
 static pthread_mutex_t inc_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t trouble_lock = PTHREAD_MUTEX_INITIALIZER;
+static char trouble[STORE_WHY_BYTES];
+static size_t trouble_bytes; /* of the file that could not be written */
 
 static int complain(int err, char *why, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -99,6 +103,44 @@ static int write_all(int fd, const void *data, size_t bytes)
 	return fsync(fd) < 0 ? -errno : 0;
 }
 
+/* What an operator can do about it. */
+static const char *remedy_of(int err)
+{
+	switch (err) {
+	case -ENOSPC:
+	case -EDQUOT:
+		return "it is full: make room there";
+	case -EROFS:
+		return "it is read-only: see in the kernel's log why, and mount it writable";
+	case -EACCES:
+	case -EPERM:
+		return "give ddraidd the right to write there";
+	default:
+		return "see to its disk";
+	}
+}
+
+void store_trouble(char why[STORE_WHY_BYTES])
+{
+	pthread_mutex_lock(&trouble_lock);
+	strcpy(why, trouble);
+	pthread_mutex_unlock(&trouble_lock);
+}
+
+/* Returns err. */
+static int written(int err, const char *name, size_t bytes, char *why)
+{
+	if (err)
+		complain(err, why, "the state directory %s can't be written: %s (%s); %s", dir_path,
+			 strerror(-err), name, remedy_of(err));
+	pthread_mutex_lock(&trouble_lock);
+	strcpy(trouble, err ? why : "");
+	if (err)
+		trouble_bytes = bytes;
+	pthread_mutex_unlock(&trouble_lock);
+	return err;
+}
+
 static int file_put(const char *name, const void *data, size_t bytes, char *why)
 {
 	char fresh[STORE_PATH_BYTES];
@@ -111,11 +153,36 @@ static int file_put(const char *name, const void *data, size_t bytes, char *why)
 		close(fd);
 	if (!err && renameat(dir_fd, fresh, dir_fd, name) < 0)
 		err = -errno;
+	if (err && fd >= 0)
+		unlinkat(dir_fd, fresh, 0); /* half a file only takes room */
 	if (!err && fsync(dir_fd) < 0)
 		err = -errno;
-	return err ? complain(err, why, "%s/%s can't be written: %s; see to the disk", dir_path,
-			      name, strerror(-err))
-		   : 0;
+	return written(err, name, bytes, why);
+}
+
+int store_probe(char why[STORE_WHY_BYTES])
+{
+	static const char name[] = "probe.new";
+	char *data;
+	size_t bytes;
+	int fd, err;
+
+	pthread_mutex_lock(&trouble_lock);
+	bytes = trouble[0] && trouble_bytes > RECORD_BYTES ? trouble_bytes : RECORD_BYTES;
+	pthread_mutex_unlock(&trouble_lock);
+	data = calloc(1, bytes);
+	if (!data)
+		return complain(-ENOMEM, why, "out of memory");
+	fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	err = fd < 0 ? -errno : write_all(fd, data, bytes);
+	if (fd >= 0)
+		close(fd);
+	if (fd >= 0 && unlinkat(dir_fd, name, 0) < 0 && !err)
+		err = -errno;
+	if (!err && fsync(dir_fd) < 0)
+		err = -errno;
+	free(data);
+	return written(err, "a file to try it", bytes, why);
 }
 
 /* The length, or -errno. */
@@ -214,6 +281,8 @@ int store_put_array(const struct store_array *a, char why[STORE_WHY_BYTES])
 		fprintf(f, "said = %" PRIu64 "\n", a->said);
 	if (a->stop_forced)
 		fprintf(f, "stop_forced = yes\n");
+	if (a->here != HERE_FOLLOWS)
+		fprintf(f, "here = %s\n", a->here == HERE_ON ? "on" : "off");
 	if (a->attach)
 		fprintf(f, "attach = %s\n", attach_via_name(a->attach));
 	if (a->attach && a->away_ms != AWAY_HOLD)
@@ -256,6 +325,12 @@ static int take_flag(const char *value, bool *flag)
 {
 	*flag = !strcmp(value, "yes");
 	return *flag || !strcmp(value, "no") ? 0 : -EINVAL;
+}
+
+static int take_here(const char *value, enum here *here)
+{
+	*here = !strcmp(value, "on") ? HERE_ON : HERE_OFF;
+	return *here == HERE_ON || !strcmp(value, "off") ? 0 : -EINVAL;
 }
 
 static int take_away(const char *value, uint32_t *ms, char *why)
@@ -304,6 +379,8 @@ static int take_key(struct store_array *a, const char *key, const char *value, c
 		return take_flag(value, &a->forgotten);
 	if (!strcmp(key, "ran"))
 		return take_flag(value, &a->ran);
+	if (!strcmp(key, "here"))
+		return take_here(value, &a->here);
 	if (!strcmp(key, "attach"))
 		return attach_via_parse(value, &a->attach);
 	if (!strcmp(key, "away"))
@@ -520,14 +597,17 @@ int store_remove(const char *name, char why[STORE_WHY_BYTES])
 {
 	static const char *const suffix[] = {"array", "record"};
 	char file[STORE_PATH_BYTES];
+	int err = 0;
 
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 2 && !err; i++) {
 		snprintf(file, sizeof(file), "%s.%s", name, suffix[i]);
 		if (unlinkat(dir_fd, file, 0) < 0 && errno != ENOENT)
-			return complain(-errno, why, "%s/%s can't be removed: %s", dir_path, file,
-					strerror(errno));
+			err = -errno;
 	}
-	return fsync(dir_fd) < 0 ? complain(-errno, why, "%s: %s", dir_path, strerror(errno)) : 0;
+	if (!err && fsync(dir_fd) < 0)
+		err = -errno;
+	/* That a file could be removed does not say that one can be written. */
+	return err ? written(err, file, RECORD_BYTES, why) : 0;
 }
 
 /* --- the forgotten --- */

@@ -29,6 +29,9 @@
 #define STORE_MAX_ARRAYS 64
 #define STORE_MAX_FORGOTTEN 1024
 
+/* What was said of an array for this node alone. */
+enum here { HERE_FOLLOWS, HERE_ON, HERE_OFF };
+
 /* How an array is a block device of this node. */
 enum attach_via { ATTACH_NONE, ATTACH_SHIM, ATTACH_NBD };
 
@@ -47,7 +50,8 @@ struct store_array {
 	bool forgotten;   /* never again: its UUID is in the list of the forgotten. Not written */
 	bool ran;         /* was started on this node: there must be a record */
 	bool guessed;     /* its file has no `agreed`, which is what this node has. Not written */
-	enum attach_via attach; /* on this node; told nobody */
+	enum here here;   /* for this node; told nobody */
+	enum attach_via attach; /* likewise: as what it is a block device here */
 	uint32_t away_ms;       /* likewise: how long that waits for a ddraidd, or AWAY_HOLD */
 	uint32_t count;
 	/* By index of the member: where this node reaches it, and where the cluster says it is.
@@ -102,6 +106,15 @@ int store_put_forgotten(const struct store_forgotten *list, uint32_t count,
 /* No file is an empty list. -EBADMSG: part of it is damaged; the list has the rest. */
 int store_get_forgotten(struct store_forgotten list[STORE_MAX_FORGOTTEN], uint32_t *count,
 			char why[STORE_WHY_BYTES]);
+
+/*
+ * Whether what was written last got to the disk. "": it did; else the sentence that said why not.
+ * Any thread.
+ */
+void store_trouble(char why[STORE_WHY_BYTES]);
+/* Writes a file as large as the one that failed last, or as a record, and removes it: so it is
+ * known whether the next change can be made durable. */
+int store_probe(char why[STORE_WHY_BYTES]);
 
 /*
  * A new incarnation: greater than every one before in this directory, durable before it is given

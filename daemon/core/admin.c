@@ -248,6 +248,17 @@ static bool all_reach_it(const struct engine *e, uint8_t member)
 	return true;
 }
 
+/*
+ * What was asked for is part of the proposal under way. Nothing proposed is dropped (R3), so it
+ * comes to pass, however long the nodes' records take to become durable: whoever asked is not told
+ * that it failed.
+ */
+static bool admin_proposed(const struct engine *e)
+{
+	return e->proposing && e->prop.member[e->admin.member].state ==
+				   (e->admin.cmd == ADMIN_FAIL ? MEMBER_FAULTY : MEMBER_REBUILDING);
+}
+
 void admin_advance(struct engine *e)
 {
 	uint8_t m = e->admin.member, s;
@@ -261,7 +272,7 @@ void admin_advance(struct engine *e)
 		   (e->admin.cmd == ADMIN_READD || e->admin.entered)) {
 		e->ld.full[m] = false;
 		admin_end(e, 0, NULL);
-	} else if (e->now - e->admin.since > 2000ull * e->cfg.tun.evict_ms) {
+	} else if (e->now - e->admin.since > 2000ull * e->cfg.tun.evict_ms && !admin_proposed(e)) {
 		e->ld.full[m] = false;
 		/* Who was told that it came to nothing can rely on it. One whose flush failed is
 		 * reported again. */

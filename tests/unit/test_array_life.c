@@ -102,12 +102,21 @@ void fence_run(struct fence_ask *ask)
 	asked[asked_count++] = ask;
 }
 
+static const char full[] = "the state directory is full";
+
+uint64_t loop_now_us(const struct loop *l)
+{
+	(void)l;
+	return 77;
+}
+
 int store_put_record(const char *name, const struct store_record *r, char why[STORE_WHY_BYTES])
 {
 	(void)name;
-	(void)why;
 	if (!disk_err)
 		disk = *r;
+	else
+		strcpy(why, full);
 	return disk_err;
 }
 
@@ -197,10 +206,14 @@ TEST(a_record_is_tried_again_until_it_is_on_disk)
 	record(5);
 	settle();
 	CHECK(again && !records_done);
+	/* The status says so until then. */
+	CHECK_EQ_STR(a->record_why, full);
+	CHECK_EQ_U64(a->record_us, 77);
 	disk_err = 0;
 	again(a);
 	settle();
 	CHECK(records_done == 1 && disk.record.acked.num == 5);
+	CHECK_EQ_STR(a->record_why, "");
 	end();
 }
 

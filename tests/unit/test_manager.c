@@ -123,7 +123,16 @@ static void moved(void)
 {
 }
 
-static const struct manager_cb callbacks = {.news = news, .forgot = forgot, .moved = moved};
+static unsigned again_asked;
+
+static void again(uint32_t ms)
+{
+	CHECK(ms);
+	again_asked++;
+}
+
+static const struct manager_cb callbacks = {
+    .news = news, .forgot = forgot, .moved = moved, .again = again};
 
 /* Until nothing is under way: a task goes to the worker and comes back. */
 struct mark {
@@ -245,22 +254,91 @@ static struct store_array desc_of(unsigned i, const char *name)
 	return d;
 }
 
+/* How a change ended: 1 = it has not yet. */
+static int ended;
+static char ended_why[STORE_WHY_BYTES];
+
+static void change_done(struct manager_change *c, int err, const char *why)
+{
+	(void)c;
+	CHECK_EQ_INT(ended, 1);
+	ended = err;
+	snprintf(ended_why, sizeof(ended_why), "%s", why);
+}
+
+static struct manager_change change;
+
+static int change_ends(void)
+{
+	settle();
+	CHECK(ended <= 0);
+	return ended;
+}
+
+static struct manager_change *change_begin(int what)
+{
+	memset(&change, 0, sizeof(change));
+	change.what = what;
+	change.done = change_done;
+	ended = 1;
+	return &change;
+}
+
+static int create_desc(const struct store_array *d)
+{
+	manager_create(d, change_begin(CHANGE_CREATE));
+	return change_ends();
+}
+
 static void create(unsigned i, const char *name)
 {
 	struct store_array d = desc_of(i, name);
 
-	CHECK_EQ_INT(manager_change(&d, false), 0);
-	settle();
+	CHECK_EQ_INT(create_desc(&d), 0);
+}
+
+static int set(struct known *k, const char *key, const char *value)
+{
+	struct manager_change *c = change_begin(CHANGE_OPTION);
+
+	c->key = key;
+	c->value = value;
+	manager_change(k, c);
+	return change_ends();
+}
+
+static int say_for(struct known *k, bool start, bool all, bool force)
+{
+	struct manager_change *c = change_begin(start ? CHANGE_START : CHANGE_STOP);
+
+	c->all = all;
+	c->force = force;
+	manager_change(k, c);
+	return change_ends();
+}
+
+static int attach(struct known *k, enum attach_via via, uint32_t away_ms)
+{
+	struct manager_change *c = change_begin(CHANGE_ATTACH);
+
+	c->via = via;
+	c->away_ms = away_ms;
+	manager_change(k, c);
+	return change_ends();
+}
+
+static int forget_it(struct known *k)
+{
+	manager_forget(k, change_begin(CHANGE_FORGET));
+	return change_ends();
 }
 
 static void forget(const char *name)
 {
-	char why[STORE_WHY_BYTES] = "";
 	struct known *k = manager_find(name, false);
 
 	CHECK(k);
-	CHECK_MSG(!manager_forget(k, why), "%s", why);
-	settle();
+	CHECK_MSG(!forget_it(k), "%s", ended_why);
 }
 
 /* ---- forgetting ----------------------------------------------------------------------------- */
@@ -315,7 +393,7 @@ static void forget_while_it_runs(void)
 
 	create(1, "vol0");
 	k = manager_hold(manager_find("vol0", false));
-	manager_start(k, false);
+	CHECK_EQ_INT(say_for(k, true, false, false), 0);
 	a = k->array;
 	CHECK(a->running);
 	forget("vol0");
@@ -343,7 +421,7 @@ static void name_taken_over(void)
 
 	create(1, "vol0");
 	k = manager_find("vol0", false);
-	manager_start(k, false);
+	CHECK_EQ_INT(say_for(k, true, false, false), 0);
 	forget("vol0");
 	CHECK_EQ_INT(manager_apply(&d, false), 1);
 	k->array->running = false;
@@ -516,7 +594,7 @@ static void own_uri_is_not_told(void)
 	struct store_array d = k->desc;
 
 	CHECK_EQ_STR(k->desc.uri[1], "/dev/own");
-	CHECK_EQ_INT(manager_change(&d, false), 0);
+	CHECK_EQ_INT(set(k, "release_delay", "7s"), 0);
 	CHECK(told_count == 1 && told.version == 3);
 	CHECK_EQ_STR(told.agreed[1], "/dev/m1");
 	reached(k, 2, "/dev/new", true);
@@ -591,9 +669,8 @@ static void both_are_kept(void)
 static void changed_here_first(void)
 {
 	struct known *k = manager_find("vol0", false);
-	struct store_array d = k->desc;
 
-	CHECK_EQ_INT(manager_change(&d, false), 0);
+	CHECK_EQ_INT(set(k, "release_delay", "7s"), 0);
 	CHECK(!k->desc.guessed && told_count == 1);
 	CHECK_EQ_STR(told.agreed[1], "/dev/b");
 }
@@ -740,7 +817,7 @@ static void a_forced_stop_is_remembered(void)
 	CHECK(!k_used->array->running && k_used->desc.stop_forced);
 	CHECK_EQ_U64(k_used->desc.said, k_used->desc.version);
 	told_count = 0;
-	CHECK_EQ_INT(manager_say(k_used, true, false), 0);
+	CHECK_EQ_INT(say_for(k_used, true, true, false), 0);
 	settle();
 	CHECK(k_used->array->running && told_count == 1);
 	CHECK(told.started && !told.stop_forced && told.said == told.version);
@@ -758,26 +835,27 @@ static void stopped_here_in_use(void)
 {
 	create(1, "vol0");
 	k_used = manager_find("vol0", false);
-	CHECK_EQ_INT(manager_say(k_used, true, false), 0);
+	CHECK_EQ_INT(say_for(k_used, true, true, false), 0);
 	settle();
-	manager_stop(k_used, false);
+	CHECK_EQ_INT(say_for(k_used, false, false, false), 0);
 	used_by(1); /* it was opened in the same moment */
-	CHECK(k_used->array->running && k_used->kept_clients == 1 && k_used->here == HERE_FOLLOWS);
+	CHECK(k_used->array->running && k_used->kept_clients == 1 &&
+	      k_used->desc.here == HERE_FOLLOWS);
 	/* An answer that comes when it is to run again is an old one. */
-	manager_stop(k_used, false);
+	CHECK_EQ_INT(say_for(k_used, false, false, false), 0);
 	CHECK(!k_used->kept_clients);
-	manager_start(k_used, false);
+	CHECK_EQ_INT(say_for(k_used, true, false, false), 0);
 	env.kept(k_used->array, 1);
 	CHECK(!k_used->kept_clients);
 	/* A stop for all reaches a node that was started by itself, too. */
-	CHECK_EQ_INT(manager_say(k_used, false, false), 0);
+	CHECK_EQ_INT(say_for(k_used, false, true, false), 0);
 	CHECK(k_used->array->stops && told.said == told.version && !told.stop_forced);
 	used_by(0);
 	CHECK(!k_used->array->running);
-	manager_start(k_used, false);
+	CHECK_EQ_INT(say_for(k_used, true, false, false), 0);
 	settle();
 	CHECK(k_used->array->running && !k_used->desc.started);
-	CHECK_EQ_INT(manager_say(k_used, false, true), 0);
+	CHECK_EQ_INT(say_for(k_used, false, true, true), 0);
 	CHECK(k_used->array->forced && told.stop_forced);
 	used_by(1);
 	CHECK(!k_used->array->running);
@@ -828,10 +906,9 @@ static void attach_it(void)
 	struct store_array d = desc_of(1, "vol0");
 
 	d.started = true;
-	CHECK_EQ_INT(manager_change(&d, false), 0);
-	settle();
+	CHECK_EQ_INT(create_desc(&d), 0);
 	told_count = 0;
-	manager_attach(manager_find("vol0", false), ATTACH_SHIM, 30000);
+	CHECK_EQ_INT(attach(manager_find("vol0", false), ATTACH_SHIM, 30000), 0);
 	CHECK_EQ_INT((int)told_count, 0);
 }
 
@@ -856,7 +933,7 @@ static void waits_for_ever(void)
 	struct known *k = manager_find("vol0", false);
 
 	CHECK_EQ_U64(k->desc.away_ms, 30000);
-	manager_attach(k, ATTACH_SHIM, AWAY_HOLD);
+	CHECK_EQ_INT(attach(k, ATTACH_SHIM, AWAY_HOLD), 0);
 }
 
 static void detach_it(void)
@@ -866,7 +943,7 @@ static void detach_it(void)
 	CHECK_EQ_INT((int)k->desc.attach, ATTACH_SHIM);
 	CHECK_EQ_U64(k->desc.away_ms, AWAY_HOLD);
 	CHECK_EQ_U64(k->desc.version, 9);
-	manager_attach(k, ATTACH_NONE, AWAY_HOLD);
+	CHECK_EQ_INT(attach(k, ATTACH_NONE, AWAY_HOLD), 0);
 }
 
 static void not_attached(void)
@@ -960,6 +1037,167 @@ TEST(a_damaged_file_refuses_one_array_only)
 	snprintf(path, sizeof(path), "%s/two.array", dir);
 	CHECK(unlink(path) == 0);
 	life(damage_is_gone);
+	remove_dir();
+}
+
+/* ---- a state directory that can't be written ------------------------------------------------- */
+
+/*
+ * Its files can be read, and no new one can be made: by their names, which are taken by
+ * directories, also for root.
+ */
+static void dir_blocks(const char *name, bool yes)
+{
+	char path[160];
+
+	snprintf(path, sizeof(path), "%s/%s.new", dir, name);
+	CHECK(yes ? !mkdir(path, 0700) : !rmdir(path));
+}
+
+static void change_names_the_directory(void)
+{
+	char why[STORE_WHY_BYTES];
+
+	CHECK_MSG(strstr(ended_why, dir) && strstr(ended_why, "can't be written"), "%s", ended_why);
+	manager_trouble(why);
+	CHECK_EQ_STR(why, ended_why);
+}
+
+static void nothing_is_changed_that_is_not_durable(void)
+{
+	struct store_array was, d = desc_of(9, "vol9");
+	struct known *k;
+	char why[STORE_WHY_BYTES];
+
+	create(1, "vol0");
+	k = manager_find("vol0", false);
+	CHECK_EQ_INT(say_for(k, true, true, false), 0);
+	CHECK(k->array->running);
+	was = k->desc;
+	told_count = told_forgotten = again_asked = 0;
+	dir_blocks("vol0.array", true);
+	dir_blocks("vol9.array", true);
+	dir_blocks("forgotten", true);
+	CHECK_EQ_INT(set(k, "release_delay", "7s"), -EISDIR);
+	change_names_the_directory();
+	CHECK_EQ_INT(say_for(k, false, true, true), -EISDIR);
+	change_names_the_directory();
+	CHECK_EQ_INT(say_for(k, false, false, true), -EISDIR);
+	CHECK_EQ_INT(say_for(k, true, false, true), -EISDIR);
+	CHECK_EQ_INT(attach(k, ATTACH_SHIM, 30000), -EISDIR);
+	CHECK_EQ_INT(forget_it(k), -EISDIR);
+	change_names_the_directory();
+	CHECK_EQ_INT(create_desc(&d), -EISDIR);
+	change_names_the_directory();
+	CHECK_EQ_MEM(&k->desc, &was, sizeof(was));
+	CHECK(k->array->running && !k->array->stops && !k->force);
+	CHECK(told_count == 0 && told_forgotten == 0 && manager_count() == 1);
+	CHECK(again_asked > 0);
+	/* And then it is. */
+	dir_blocks("vol0.array", false);
+	dir_blocks("vol9.array", false);
+	dir_blocks("forgotten", false);
+	manager_again();
+	settle();
+	manager_trouble(why);
+	CHECK_EQ_STR(why, "");
+	CHECK_EQ_MEM(&k->desc, &was, sizeof(was));
+	CHECK_EQ_INT(set(k, "release_delay", "7s"), 0);
+	CHECK(told_count == 1 && file_has("vol0.array", "release_delay = 7"));
+	CHECK_EQ_INT(say_for(k, false, false, true), 0);
+	CHECK(k->array->stops == 1);
+}
+
+/* What was answered is there after a restart, and nothing else is. */
+static void what_was_answered(void)
+{
+	struct known *k = manager_find("vol0", false);
+
+	CHECK(manager_count() == 1 && k->desc.version == 3);
+	CHECK(!k->array->running && k->desc.started && k->desc.here == HERE_OFF);
+	CHECK_EQ_INT(k->desc.attach, ATTACH_NONE);
+}
+
+TEST(a_change_that_cannot_be_made_durable_is_refused_and_leaves_nothing_behind)
+{
+	fresh_dir();
+	life(nothing_is_changed_that_is_not_durable);
+	life(what_was_answered);
+	remove_dir();
+}
+
+/* What others tell, and what members turn out to be, counts at once, and is written when it can be.
+ */
+static void heard_while_it_is_full(void)
+{
+	struct store_array d = desc_of(1, "vol0");
+	struct known *k;
+
+	create(1, "vol0");
+	k = manager_find("vol0", false);
+	dir_blocks("vol0.array", true);
+	d.version = 5;
+	strcpy(d.agreed[1], "/dev/moved");
+	CHECK_EQ_INT(manager_apply(&d, false), 1);
+	settle();
+	CHECK(!k->stored && again_asked == 1 && k->desc.version == 5);
+	CHECK(strstr(said, "vol0: the state directory ") && strstr(said, "it is tried again"));
+	manager_again();
+	settle();
+	CHECK(!k->stored && again_asked == 2);
+	/* A change waits for its turn, and is refused by itself alone. */
+	CHECK_EQ_INT(set(k, "release_delay", "7s"), -EISDIR);
+	CHECK(k->desc.version == 5);
+	dir_blocks("vol0.array", false);
+	manager_again();
+	settle();
+	CHECK(k->stored && file_has("vol0.array", "version = 5\n"));
+	CHECK(file_has("vol0.array", "agreed = /dev/moved\n"));
+}
+
+TEST(what_is_heard_while_the_directory_is_full_is_written_later)
+{
+	fresh_dir();
+	life(heard_while_it_is_full);
+	remove_dir();
+}
+
+/* The worker has the change when the news comes: it is made again, of what was heard. */
+static void heard_meanwhile(void)
+{
+	struct store_array d = desc_of(1, "vol0");
+	struct known *k;
+	struct manager_change *c;
+
+	create(1, "vol0");
+	k = manager_find("vol0", false);
+	c = change_begin(CHANGE_OPTION);
+	c->key = "release_delay";
+	c->value = "7s";
+	told_count = 0;
+	manager_change(k, c);
+	d.version = 2;
+	strcpy(d.agreed[1], "/dev/moved");
+	CHECK_EQ_INT(manager_apply(&d, false), 1);
+	CHECK_EQ_INT(change_ends(), 0);
+	CHECK(k->desc.version == 3 && told_count == 1 && told.version == 3);
+	CHECK_EQ_STR(k->desc.agreed[1], "/dev/moved");
+	CHECK_EQ_U64(k->desc.options.release_delay_ms, 7000);
+}
+
+static void both_count(void)
+{
+	struct known *k = manager_find("vol0", false);
+
+	CHECK_EQ_STR(k->desc.agreed[1], "/dev/moved");
+	CHECK_EQ_U64(k->desc.options.release_delay_ms, 7000);
+}
+
+TEST(a_change_and_what_is_heard_meanwhile_both_count)
+{
+	fresh_dir();
+	life(heard_meanwhile);
+	life(both_count);
 	remove_dir();
 }
 
