@@ -14,9 +14,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 
 #include "daemon/array_int.h"
+#include "daemon/process.h"
 #include "daemon/units.h"
 
 /* How long the end waits for the group. One that can't be left says after 5 s that it is lost. */
@@ -248,6 +250,21 @@ static int front_start(struct array *a, char why[FRONT_WHY_BYTES])
 
 /* ---- phases --------------------------------------------------------------------------------- */
 
+/* Who this is, for others that would use the same members. */
+static void use_cfg_fill(struct array *a, struct engine_cfg *cfg)
+{
+	if (getrandom(&cfg->nonce, sizeof(cfg->nonce), 0) != sizeof(cfg->nonce))
+		cfg->nonce = a->inc;
+	snprintf(cfg->cluster, sizeof(cfg->cluster), "%.*s", DDR_NAME_BYTES - 1, a->self.cluster);
+	snprintf(cfg->host, sizeof(cfg->host), "%.*s", DDR_NAME_BYTES - 1, a->self.name);
+	process_self(&cfg->process);
+	cfg->take_over = a->take_over;
+	/* In a cluster nobody renews it before a lost leader was noticed: that takes the token and
+	 * consensus time-outs, or `evict`. */
+	if (a->self.cluster[0])
+		cfg->tun.patience_ms += 3 * a->self.token_ms + a->env.conf->evict_ms;
+}
+
 static void engine_cfg_fill(struct array *a, struct engine_cfg *cfg)
 {
 	const struct config *c = a->env.conf;
@@ -263,6 +280,7 @@ static void engine_cfg_fill(struct array *a, struct engine_cfg *cfg)
 	cfg->fence_waits = c->fence != FENCE_COMMAND;
 	cfg->fence_ms = c->fence == FENCE_ZOMBIE_TIMEOUT ? c->zombie_timeout_ms : 0;
 	cfg->two_node = a->self.two_node;
+	use_cfg_fill(a, cfg);
 	cfg->tun.restart_wait_ms = c->restart_wait_ms;
 	options_apply(&a->live.options, &cfg->tun);
 	cfg->tun.heartbeat_ms = c->heartbeat_ms;

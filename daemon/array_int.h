@@ -108,7 +108,7 @@ struct array {
 	struct array_env env;
 	struct store_array desc;
 	bool running;
-	bool force;
+	bool force, take_over;
 	enum array_stop_how stop; /* 0: was not told to */
 	char failed[ARRAY_WHY_BYTES];
 	struct mailbox box; /* to the engine thread */
@@ -229,6 +229,7 @@ void life_load(struct array *a);
 void life_renew(struct array *a); /* a new incarnation for an engine that was removed */
 void life_record(struct array *a, const struct record *r);
 void life_fence(struct array *a, uint32_t node, uint64_t inc);
+void life_probe(struct array *a, const struct out *o);
 void life_clean(struct array *a);
 /* All that the new incarnation needs is there. */
 void life_ready(struct array *a);

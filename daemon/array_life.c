@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "daemon/array_int.h"
+#include "daemon/process.h"
 
 #define AGAIN_MS 1000u
 
@@ -433,6 +434,15 @@ static void record_put(struct array *a)
 	t = task_new(a, recorded);
 	t->put = true;
 	send_work(a, t);
+}
+
+void life_probe(struct array *a, const struct out *o)
+{
+	struct event ev = {.type = EV_PROBED};
+
+	ev.probed.claim = o->probe.claim;
+	ev.probed.dead = process_ended(&o->probe.process);
+	pump_push(a, &ev);
 }
 
 void life_record(struct array *a, const struct record *r)

@@ -198,6 +198,9 @@ static void do_out(struct array *a, const struct out *o)
 	case OUT_REMOVED:
 		out_removed(a);
 		break;
+	case OUT_PROBE:
+		life_probe(a, o);
+		break;
 	case OUT_STOPPED:
 		a->stopped_cleanly = a->phase == ARRAY_PHASE_STOP;
 		break;

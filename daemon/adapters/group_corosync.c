@@ -720,6 +720,18 @@ static void read_name(cmap_handle_t h, struct group_self *self)
 	snprintf(self->name, sizeof(self->name), "node %" PRIu32, self->node);
 }
 
+static void read_cluster(cmap_handle_t h, struct group_self *self)
+{
+	char *name;
+
+	snprintf(self->cluster, sizeof(self->cluster), "(without a name)");
+	if (cmap_get_string(h, "totem.cluster_name", &name) != CS_OK)
+		return;
+	if (name[0])
+		snprintf(self->cluster, sizeof(self->cluster), "%s", name);
+	free(name);
+}
+
 static cs_error_t open_cmap(struct coro *c)
 {
 	cs_error_t err = cmap_initialize(&c->cmap);
@@ -731,6 +743,7 @@ static cs_error_t open_cmap(struct coro *c)
 	if (err != CS_OK)
 		return err;
 	read_name(c->cmap, &c->self);
+	read_cluster(c->cmap, &c->self);
 	return read_two_node(c);
 }
 

@@ -757,7 +757,8 @@ static bool export_drop(struct base *b, int err)
 		struct job *j = job_of(c->req);
 
 		next = c->next;
-		if (c->req->op == DEV_WRITE || c->req->op == DEV_ZEROES)
+		if ((c->req->op == DEV_WRITE || c->req->op == DEV_ZEROES) &&
+		    !(c->req->flags & DEV_F_LATE))
 			b->zombie = true;
 		if (--j->pending == 0 && j->started)
 			base_complete(b, c->req, err);

@@ -160,6 +160,7 @@ static void sb_place(struct engine *e, uint32_t dev)
 	struct superblock sb = e->base;
 
 	memset(&sb.committed, 0, sizeof(sb.committed));
+	memset(&sb.past, 0, sizeof(sb.past));
 	memset(&sb.map, 0, sizeof(sb.map));
 	sb.map.n = e->map.n;
 	for (uint8_t i = 0; i < sb.map.n; i++) {
@@ -180,8 +181,8 @@ static void sb_place(struct engine *e, uint32_t dev)
 		sb.seq = c;
 		sb_encode(&sb, e->placing.block[c]);
 		e->placing.iov[c] = (struct iovec){e->placing.block[c], DDR_BLOCK_BYTES};
-		dio_start_raw(e, &e->placing.batch, dev, DEV_WRITE, geo_sb_offset(c),
-			      DDR_BLOCK_BYTES, &e->placing.iov[c], 1);
+		dio_start_raw(e, &e->placing.batch, dev, DEV_WRITE, KIND_SB, geo_sb_offset(c),
+			      &e->placing.iov[c]);
 	}
 	batch_close(e, &e->placing.batch);
 }

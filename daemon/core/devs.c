@@ -26,6 +26,13 @@ static bool dev_is_copy(const struct engine *e, const struct dev *d, uint8_t m)
 	return d->sb.map.epoch.num < e->lacked[m];
 }
 
+/* Somebody else has used it, and it has a history of its own: nothing of it is ours, and nothing
+ * of ours overwrites it before a person says so, by `add`. */
+static bool dev_differs(const struct engine *e, const struct dev *d)
+{
+	return lineage_differs(&e->past, &d->sb);
+}
+
 void devs_bind(struct engine *e)
 {
 	const struct map *map = e->proposing ? &e->prop : &e->map;
@@ -44,7 +51,8 @@ void devs_bind(struct engine *e)
 			    e->dev_of[m] != NO_DEV)
 				continue;
 			/* What it was sent is waited for first, like a member's (ack_ready). */
-			if (dev_is_copy(e, d, m) && !(was == m && d->under_way))
+			if ((dev_is_copy(e, d, m) || dev_differs(e, d)) &&
+			    !(was == m && d->under_way))
 				continue;
 			d->member = m;
 			e->dev_of[m] = i;
@@ -309,8 +317,7 @@ void sb_read(struct engine *e, uint32_t i)
 		k->iov = (struct iovec){d->buf[c], DDR_BLOCK_BYTES};
 		batch_init(&k->batch, sb_copy_read);
 		batch_open(&k->batch);
-		dio_start_raw(e, &k->batch, i, DEV_READ, geo_sb_offset(c), DDR_BLOCK_BYTES, &k->iov,
-			      1);
+		dio_start_raw(e, &k->batch, i, DEV_READ, KIND_SB, geo_sb_offset(c), &k->iov);
 		batch_close(e, &k->batch);
 	}
 }
@@ -505,7 +512,10 @@ const char *engine_dev_stranger(const struct engine *e, uint32_t dev)
 		return "it carries no superblock of this array";
 	for (uint8_t m = 0; m < map->n; m++)
 		if (!memcmp(d->sb.member_uuid, map->member[m].uuid, DDR_UUID_BYTES))
-			return dev_is_copy(e, d, m)
+			return dev_differs(e, d)
+				   ? "it has another history than the array: it was used by "
+				     "somebody else; add it as a new member if that does not count"
+			       : dev_is_copy(e, d, m)
 				   ? "it is an older copy of the member: it lacks what another "
 				     "node wrote to that when it came back"
 				   : NULL; /* reached in another way, too */

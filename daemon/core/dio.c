@@ -101,7 +101,7 @@ static void dio_send(struct engine *e, struct dio *d)
 	struct out *o = out_add(e, OUT_DEV_IO);
 
 	d->sent = true;
-	e->wrote |= d->op != DEV_READ;
+	e->wrote |= d->op != DEV_READ && d->kind != KIND_USE;
 	e->dev[d->dev].under_way++;
 	e->dio_under_way++;
 	o->io.id = (uint64_t)d->gen << 32 | (uint64_t)(d - e->dio);
@@ -188,20 +188,23 @@ void dio_start(struct engine *e, struct batch *b, uint8_t member, enum dev_op op
 		dio_send(e, d);
 }
 
-void dio_start_raw(struct engine *e, struct batch *b, uint32_t dev, enum dev_op op, uint64_t offset,
-		   uint32_t bytes, const struct iovec *iov, uint32_t iov_count)
+/* One block, whatever the device is, and whether or not the gate is open. */
+void dio_start_raw(struct engine *e, struct batch *b, uint32_t dev, enum dev_op op,
+		   enum dev_kind kind, uint64_t offset, const struct iovec *iov)
 {
 	struct dio *d = dio_get(e, b);
 
 	d->member = NO_MEMBER;
 	d->dev = dev;
 	d->op = op;
-	d->kind = KIND_SB;
-	d->flags = op == DEV_WRITE ? DEV_F_FUA : 0;
+	d->kind = kind;
+	d->flags = 0;
+	if (op == DEV_WRITE)
+		d->flags = kind == KIND_USE ? DEV_F_LATE : DEV_F_FUA;
 	d->offset = offset;
-	d->bytes = bytes;
+	d->bytes = DDR_BLOCK_BYTES;
 	d->iov = iov;
-	d->iov_count = iov_count;
+	d->iov_count = 1;
 	d->region = 0;
 	/* R6: between two lives nothing is sent, though devices come up: when this one's last
 	 * request has ended, the next life is on its way, and it reads all superblocks. */
@@ -346,7 +349,8 @@ static void dio_end(struct engine *e, struct dio *d)
 	struct batch *b = d->b;
 	uint32_t bit = 1u << (d->member == NO_MEMBER ? d->dev : d->member);
 
-	if (d->err && d->sent && (d->op == DEV_WRITE || d->op == DEV_ZEROES)) {
+	if (d->err && d->sent && (d->op == DEV_WRITE || d->op == DEV_ZEROES) &&
+	    !(d->flags & DEV_F_LATE)) {
 		e->dev[d->dev].zombie = true;
 		e->dev[d->dev].zombie_us = e->now;
 	}

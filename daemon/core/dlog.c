@@ -305,7 +305,7 @@ static void leave_advance(struct engine *e)
 		return;
 	/* A leader has more under way than its consumers' requests; it begins nothing new now. */
 	e->leaving = true;
-	if (e->dio_under_way || !list_empty(&e->dio_held))
+	if (e->dio_under_way || !list_empty(&e->dio_held) || !use_given_back(e))
 		return;
 	b.me = &me;
 	e->left_sent = true;

@@ -23,6 +23,9 @@ void engine_cfg_init(struct engine_cfg *cfg)
 	    .evict_ms = 4000,
 	    .member_retry_ms = 30000,
 	    .checkpoint_regions = 64,
+	    .renew_ms = 1000,
+	    .patience_ms = 5000,
+	    .claim_ms = 250,
 	    .mark_ahead = true,
 	};
 }
@@ -78,10 +81,11 @@ bool quorum_gate(const struct engine *e)
 }
 
 /* And a State has named us since the ring last changed or quorum was lost: else the others may have
- * gone on without us meanwhile, and this view is only where we are going to hear of it (R6). */
+ * gone on without us meanwhile, and this view is only where we are going to hear of it (R6). And
+ * who renews the use blocks has done so lately: else others may have taken the members (use.c). */
 bool gate_open(const struct engine *e)
 {
-	return e->confirmed && quorum_gate(e);
+	return e->confirmed && quorum_gate(e) && use_lease(e);
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */
@@ -134,7 +138,7 @@ struct engine *engine_new(const struct engine_cfg *cfg)
 		e->dev[i].buf = calloc(SB_COPIES, DDR_BLOCK_BYTES);
 	assert(cfg->node && cfg->inc);
 	if (!e->dio || !e->region_hash || !e->ld.sb_buf || !e->ld.rd_buf ||
-	    !e->dev[DDR_MAX_DEVS - 1].buf || engine_setup(e)) {
+	    !e->dev[DDR_MAX_DEVS - 1].buf || use_alloc(e) || engine_setup(e)) {
 		engine_free(e);
 		return NULL;
 	}
@@ -168,6 +172,7 @@ void engine_free(struct engine *e)
 	free(e->garbage);
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		free(e->dev[i].buf);
+	use_free(e);
 	free(e->dio);
 	free(e->region_hash);
 	free(e->ld.sb_buf);
@@ -210,6 +215,7 @@ static void engine_restart(struct engine *e, uint64_t inc)
 	n->region_hash = old->region_hash;
 	n->ld.sb_buf = old->ld.sb_buf;
 	n->ld.rd_buf = old->ld.rd_buf;
+	use_restart(n, old);
 	n->view_ring = old->view_ring;
 	n->quorum_ring = old->quorum_ring;
 	n->quorate = old->quorate;
@@ -308,6 +314,9 @@ static void event_take(struct engine *e, const struct event *ev)
 	case EV_GIVE_UP:
 		round_give_up(e);
 		break;
+	case EV_PROBED:
+		use_probed(e, ev);
+		break;
 	case EV_RESTART:
 		engine_restart(e, ev->restart.inc);
 		break;
@@ -332,6 +341,7 @@ void engine_step(struct engine *e, const struct event *ev, struct outq *q)
 		devs_advance(e);
 		record_advance(e);
 		round_advance(e);
+		use_advance(e);
 		epoch_advance(e);
 		leader_advance(e);
 		dlog_advance(e);
@@ -420,7 +430,7 @@ static void status_waits(const struct engine *e, struct engine_status *st)
 		st->waits_since_us = e->round_us;
 		return;
 	}
-	for (uint32_t i = 0; i < e->gone_count && !gives_up; i++) {
+	for (uint32_t i = 0; i < e->gone_count && !gives_up && e->ld.why != e->use.why; i++) {
 		if (e->gone[i].fenced)
 			continue;
 		st->waits = "the fence of a departed node";
@@ -429,13 +439,15 @@ static void status_waits(const struct engine *e, struct engine_status *st)
 		return;
 	}
 	st->waits_since_us = e->round_us ? e->round_us : e->now;
-	if (e->ld.refused)
-		st->waits = e->ld.why;
+	if (e->use.refused || e->ld.refused)
+		st->waits = e->use.refused ? e->use.why : e->ld.why;
 	else if (gives_up)
 		st->waits = "the other nodes to know that this incarnation ends";
 	else if (!e->view_known || !e->quorate)
 		st->waits = "quorum";
-	else if (!gate_open(e))
+	else if (e->state == ENGINE_ACTIVE && e->confirmed && quorum_gate(e) && !use_lease(e))
+		st->waits = "the members to take this node's sign that it uses them";
+	else if (!gate_open(e) && !(e->confirmed && quorum_gate(e)))
 		st->waits = "the own heartbeat, or group and quorum to agree";
 	else if (e->phase != PH_READY)
 		st->waits = leading(e) && e->ld.why ? e->ld.why : "the leader's recovery";
@@ -466,7 +478,7 @@ void engine_status(const struct engine *e, struct engine_status *st)
 	st->state = e->state;
 	if (e->state == ENGINE_JOINING && !(rings_agree(e) && e->quorate))
 		st->state = ENGINE_WAIT_QUORUM;
-	if (e->state == ENGINE_JOINING && e->ld.refused)
+	if (e->state == ENGINE_JOINING && (e->ld.refused || e->use.refused))
 		st->state = ENGINE_REFUSED;
 	st->io_allowed =
 	    gate_open(e) && e->state == ENGINE_ACTIVE && e->phase == PH_READY && !e->few_us;
@@ -504,4 +516,8 @@ void engine_status(const struct engine *e, struct engine_status *st)
 	memcpy(st->recovery, e->recovery, sizeof(st->recovery));
 	if (!st->io_allowed || e->proposing || e->lacks_us)
 		status_waits(e, st);
+	if (st->waits == e->use.why || st->waits == e->ld.text) { /* which go on changing */
+		strncpy(st->waits_text, st->waits, sizeof(st->waits_text) - 1);
+		st->waits = st->waits_text;
+	}
 }

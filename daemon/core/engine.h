@@ -22,6 +22,7 @@
 #include "daemon/ports/lock.h" /* modes and names of locks */
 #include "limits.h"
 #include "superblock.h"
+#include "useblock.h"
 
 struct engine;
 
@@ -60,8 +61,13 @@ struct tunables {
 	uint32_t restart_wait_ms;    /* how long a node that lost its daemon only is not fenced: its
 				      * restart may see to it (0) */
 	uint32_t checkpoint_regions; /* a rebuild's cursor goes into the map every so many (64) */
-	bool eio_when_lost;          /* fewer than k fragments: EIO, else hold */
-	bool mark_ahead;             /* mark the next region of a sequential writer (true) */
+	uint32_t renew_ms;           /* so often the use block is written (1000) */
+	uint32_t patience_ms; /* a user whose use block did not change for so long is gone (5000);
+			       * more than it takes to notice a lost leader */
+	uint32_t claim_ms;    /* how long a claim may take: who claims at the same time is
+			       * waited for twice as long (250). 0: nobody else can, in tests */
+	bool eio_when_lost;   /* fewer than k fragments: EIO, else hold */
+	bool mark_ahead;      /* mark the next region of a sequential writer (true) */
 };
 
 struct engine_cfg {
@@ -76,7 +82,14 @@ struct engine_cfg {
 	uint8_t array_uuid[DDR_UUID_BYTES];
 	struct record record; /* as last persisted, zero at first */
 	enum lock_backend lock_backend;
-	bool force;       /* assemble although R1 says no */
+	bool force; /* assemble although R1 says no */
+	/* Who this is, for others that would use the same members (use.c). */
+	uint64_t nonce;               /* random, another one in each daemon; 0: inc */
+	char cluster[DDR_NAME_BYTES]; /* name of the cluster, "" = a daemon alone */
+	char host[DDR_NAME_BYTES];    /* of this node */
+	struct use_process process;
+	/* Assemble an array of a cluster although this is another one, or a daemon alone. */
+	bool take_over;
 	uint32_t max_ios; /* front-end requests at once (256); more wait in the engine's queue */
 	struct tunables tun;
 };
@@ -101,6 +114,7 @@ enum ev_type {
 	EV_GIVE_UP, /* this incarnation ends: nothing is known of what its LOCK_EXTERNAL holds, or
 		     * a consumer is cut off whose requests don't end. From now on no request is
 		     * begun; OUT_REMOVED follows when the others have been told */
+	EV_PROBED,  /* OUT_PROBE answered */
 	EV_RESTART, /* after OUT_REMOVED: go on under the new incarnation */
 };
 
@@ -165,13 +179,18 @@ struct event {
 			enum lock_mode mode; /* CALLBACK: what somebody else wants */
 		} lock;
 		struct {
+			uint64_t claim;
+			bool dead; /* for certain; else it is not known */
+		} probed;
+		struct {
 			uint64_t inc;
 		} restart;
 	};
 };
 
 enum dev_op { DEV_READ, DEV_WRITE, DEV_FLUSH, DEV_ZEROES };
-enum { DEV_F_FUA = 1, DEV_F_UNMAP = 2 };
+/* LATE: it does no harm whenever it lands, so nobody need wait for it (R5). */
+enum { DEV_F_FUA = 1, DEV_F_UNMAP = 2, DEV_F_LATE = 4 };
 
 /* Why a member request was made; for traces, statistics and the simulator's checks. */
 enum dev_kind {
@@ -182,6 +201,7 @@ enum dev_kind {
 	KIND_REBUILD,
 	KIND_CHECK,
 	KIND_FLUSH,
+	KIND_USE, /* use block: R4 and R5 are not for it, late ones only make somebody wait */
 	KIND_COUNT
 };
 
@@ -201,6 +221,7 @@ enum out_type {
 	OUT_REMOVED, /* this incarnation was removed (R6): drop every front-end open, and come
 		      * back with EV_RESTART, any time after no request of it is under way at a
 		      * device: none is begun until then */
+	OUT_PROBE,   /* has this process ended, for certain? EV_PROBED must follow */
 	OUT_STOPPED, /* ADMIN_STOP is through, the slot is free */
 };
 
@@ -232,6 +253,10 @@ struct out {
 		} fence;
 		struct record record;
 		struct {
+			uint64_t claim;
+			struct use_process process;
+		} probe;
+		struct {
 			uint64_t tag;
 			int err;
 		} io_done;
@@ -261,7 +286,7 @@ enum engine_state {
 	ENGINE_JOINING,     /* waits for the leader, or assembles as leader */
 	ENGINE_ACTIVE,      /* serves */
 	ENGINE_REMOVED,     /* waits for EV_RESTART */
-	ENGINE_REFUSED,     /* assembly refused by R1; status says why */
+	ENGINE_REFUSED,     /* assembly refused: R1, or others use the array; status says why */
 	ENGINE_STOPPED,
 };
 
@@ -302,9 +327,10 @@ struct unreadable {
 struct engine_status {
 	enum engine_state state;
 	bool io_allowed;     /* quorate, own heartbeat fresh, enough members, not held */
-	const char *waits;   /* why I/O waits, or NULL; static sentence */
+	const char *waits;   /* why I/O waits, or NULL: a static sentence, or waits_text here */
 	uint32_t waits_node; /* the node it speaks of, or 0 */
 	uint64_t waits_since_us;
+	char waits_text[1024];
 	uint32_t leader;
 	bool leading;
 	struct map map; /* committed */

@@ -17,6 +17,7 @@
  *   window.c    windows: resync, check, rebuild
  *   rebuild.c   the rebuild of a member (leader)
  *   quiet.c     a moment without writes, before it is promoted
+ *   use.c       nobody else uses the members: another cluster, a daemon by itself
  *
  * Conventions: a function that ends in _advance is level-triggered: it looks at the state and
  * does what can be done next; calling it once too often is harmless. engine_step calls them all
@@ -38,11 +39,11 @@
 #define DIO_MAX 8192u
 /*
  * Member requests that anybody may make without asking for room (dio_room): each kind has one batch
- * under way. At most 2 reads of each device's superblocks, 2 superblocks of an `add`, and of each
- * member: a superblock, 2 copies of a page that is read, a page or FLUSH of a slot of nobody, a
- * FLUSH of a rebuild, a FLUSH of a release.
+ * under way. At most 2 reads of each device's superblocks and one of its use block, 2 superblocks
+ * of an `add`, and of each member: a superblock, 2 copies of a page that is read, a page or FLUSH
+ * of a slot of nobody, a FLUSH of a rebuild, a FLUSH of a release.
  */
-#define DIO_SINGLE (2u * DDR_MAX_DEVS + 2u + 6u * DDR_MAX_MEMBERS)
+#define DIO_SINGLE (3u * DDR_MAX_DEVS + 2u + 6u * DDR_MAX_MEMBERS)
 /* Consumers leave so much to windows and marks: what they wait for. */
 #define DIO_NOT_CONSUMERS 1024u
 #define REGION_BUCKETS 1024u
@@ -143,7 +144,10 @@ struct peer { /* one node of the group */
 	struct map committed, proposed; /* of its Hello */
 	struct epoch acked_epoch, known_epoch;
 	uint8_t bad[DDR_MAX_MEMBERS]; /* as told in Hello */
-	uint64_t fenced_inc;          /* its lives up to here are fenced, by itself */
+	uint64_t use_nonce,
+	    use_claim;       /* likewise; claim: of this run, or an earlier one; 0 = none */
+	bool use_held;       /* of this one, for certain */
+	uint64_t fenced_inc; /* its lives up to here are fenced, by itself */
 };
 
 struct departed {
@@ -294,6 +298,59 @@ struct slotinfo { /* a slot, as the leader has read it */
 	uint8_t *dirty, *missed; /* log_pages planes each */
 };
 
+#define FEWER_INSYNC "fewer members in sync are reachable than the data needs; connect the others"
+
+/* use.c */
+enum use_state {
+	USE_NONE,   /* this node does not assemble the array, nor takes part in it */
+	USE_LOOK,   /* reads who uses the array, again and again until nobody does */
+	USE_CLAIM,  /* writes that it does */
+	USE_VERIFY, /* waits for who may have claimed at the same time, then reads again */
+	USE_HELD,   /* may use it, as long as it is renewed */
+	USE_GIVEN,  /* has written that nobody uses it any more */
+};
+
+#define USE_WATCHED 4u /* claims of others that are watched at once */
+struct use_watch {
+	struct useblock last;
+	uint64_t since_us;  /* nothing of it has changed since */
+	bool shown;         /* by a device, in the last round of reads */
+	bool alive;         /* something has changed while we looked */
+	bool probed, ended; /* asked; its process has ended for certain */
+};
+
+struct use_dev {
+	bool busy, in_round, wrote; /* wrote: our claim, in the last round of writes */
+	uint64_t sent_us;           /* when the request under way began */
+	uint64_t held_us;         /* when the last write of our claim began that landed; 0 = none */
+	struct useblock got, was; /* as read last, and before */
+	struct batch batch;
+	struct iovec iov;
+	uint8_t (*buf)[DDR_BLOCK_BYTES];
+};
+
+struct use {
+	enum use_state state;
+	uint64_t claim;      /* names this run of the array; 0 = not known yet */
+	uint32_t pending;    /* requests of the round under way */
+	bool reads;          /* that is of reads */
+	bool round_over;     /* its end was not looked at yet */
+	uint64_t round_us;   /* when it began */
+	uint64_t began_us;   /* this node is to assemble the array since then */
+	uint64_t look_us;    /* the reads that found nobody began then */
+	uint64_t lease_us;   /* until then I/O may go on */
+	uint64_t next_us;    /* the next one is not due before */
+	uint32_t tries;      /* claims that came to nothing */
+	bool checked;        /* HELD: since the lease ran out last nobody else's claim was found, */
+	uint64_t checked_us; /* by reads that began then */
+	struct use_dev dev[DDR_MAX_DEVS];
+	struct use_watch watch[USE_WATCHED];
+	uint32_t watches;
+	bool too_many; /* claims, to watch them all */
+	bool refused;
+	char why[400];
+};
+
 enum rebuild_state { RB_IDLE, RB_GATHER, RB_COPY, RB_FLUSH, RB_LOG, RB_QUIET, RB_PROMOTE };
 
 struct engine {
@@ -406,7 +463,8 @@ struct engine {
 		uint64_t unlike_seen_us[DDR_MAX_MEMBERS];
 		uint8_t new_uuid[DDR_MAX_MEMBERS][DDR_UUID_BYTES]; /* of a member to add */
 		const char *why;
-		struct slotinfo *slot; /* slots + 1 */
+		char text[DDR_URI_BYTES * 2 + 256]; /* what `why` may point to */
+		struct slotinfo *slot;              /* slots + 1 */
 		uint32_t rd_slot, rd_page;
 		uint8_t (*rd_buf)[DDR_BLOCK_BYTES];
 		struct iovec rd_iov[2 * DDR_MAX_MEMBERS];
@@ -456,6 +514,9 @@ struct engine {
 		bool wanted;              /* leader: */
 		uint64_t asked, asked_us; /* the newest that it has sent */
 	} quiet;
+	struct use use;
+	struct lineage
+	    past;         /* epochs that were committed: what the members carry is of this line */
 	uint8_t *foreign; /* (slots + 1) * log_pages planes: dirty in slots of nobody */
 	struct recovery recovery[DDR_RECOVERIES];
 	uint32_t recovery_count;
@@ -538,8 +599,8 @@ void batch_init(struct batch *b, void (*done)(struct engine *, struct batch *));
 void dio_start(struct engine *e, struct batch *b, uint8_t member, enum dev_op op,
 	       enum dev_kind kind, uint32_t flags, uint64_t offset, uint32_t bytes,
 	       const struct iovec *iov, uint32_t iov_count, uint64_t region);
-void dio_start_raw(struct engine *e, struct batch *b, uint32_t dev, enum dev_op op, uint64_t offset,
-		   uint32_t bytes, const struct iovec *iov, uint32_t iov_count);
+void dio_start_raw(struct engine *e, struct batch *b, uint32_t dev, enum dev_op op,
+		   enum dev_kind kind, uint64_t offset, const struct iovec *iov);
 void dio_start_plan(struct engine *e, struct batch *b, const struct plan *p, enum dev_op op,
 		    enum dev_kind kind, uint32_t flags, uint64_t region);
 /* Room for `count` more requests of a consumer, or of a window or a mark? Whoever has none waits:
@@ -766,6 +827,18 @@ void admin_message(struct engine *e, uint32_t from, const nodemsg *m);
 void rebuild_advance(struct engine *e);
 void rebuild_reset(struct engine *e);
 void rebuild_missed(struct engine *e, uint32_t from, const nodemsg *m);
+
+/* use.c */
+int use_alloc(struct engine *e);
+void use_free(struct engine *e);
+void use_restart(struct engine *e, const struct engine *old);
+void use_begin(struct engine *e);       /* leads a round: has somebody in it a claim? */
+bool use_taken(struct engine *e);       /* this node, which assembles the array, may go on */
+bool use_lease(const struct engine *e); /* as far as the use blocks go, I/O may go on */
+void use_adopt(struct engine *e, uint64_t claim); /* the leader's */
+bool use_given_back(struct engine *e);            /* the last node leaves */
+void use_advance(struct engine *e);
+void use_probed(struct engine *e, const struct event *ev);
 
 /* quiet.c */
 bool epoch_promotes(const struct engine *e); /* the proposal under way does */

@@ -12,6 +12,7 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "msg.h"
@@ -182,6 +183,7 @@ static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
 	if (from != e->leader || !e->proposing || !epoch_is(m->commit->epoch, &e->prop.epoch))
 		return;
 	e->committed = e->want_record.committed = e->prop.epoch;
+	lineage_add(&e->past, &e->committed);
 	epoch_adopt(e, &e->prop);
 	quiet_end(e);
 	if (from == e->cfg.node)
@@ -598,6 +600,11 @@ static void sb_write(struct engine *e, bool second)
 
 	sb.committed = e->committed;
 	sb.map = e->prop;
+	sb.past = e->past;
+	if (e->cfg.cluster[0]) {
+		sb.clustered = true;
+		memcpy(sb.cluster, e->cfg.cluster, DDR_NAME_BYTES);
+	}
 	e->sb_names_us = !e->slot_owned;
 	sb.writer_node = e->sb_names_us ? e->cfg.node : 0;
 	e->ld.sb_writing = true;
@@ -693,6 +700,15 @@ static bool refuse(struct engine *e, const char *why)
 	return false;
 }
 
+static uint32_t sb_device(const struct engine *e, const struct superblock *sb)
+{
+	uint32_t i = 0;
+
+	while (&e->dev[i].sb != sb)
+		i++;
+	return i;
+}
+
 static const struct superblock *newest_sb(struct engine *e)
 {
 	const struct superblock *best = NULL;
@@ -730,15 +746,21 @@ static const struct superblock *sb_of_member(struct engine *e, const struct map 
  */
 static bool records_agree(struct engine *e, const struct map *map, uint32_t absent)
 {
-	bool behind_known = false;
+	bool behind_known = false, other_line = false;
 
 	for (uint32_t i = 0; i < e->peer_count; i++) {
 		const struct peer *p = &e->peer[i];
 
 		behind_known |= p->member && epoch_cmp(&p->known_epoch, &map->epoch) > 0;
+		other_line |=
+		    p->member && p->known_epoch.num && lineage_denies(&e->past, &p->known_epoch);
 	}
 	if (e->cfg.force)
 		return true;
+	if (other_line)
+		return refuse(e, "these members have another history than a node that takes part: "
+				 "the array was run twice at once; connect the members that this "
+				 "node used last, or start with --force to go on with these");
 	if (behind_known)
 		return refuse(e,
 			      "only stale members are reachable: a node knows a newer epoch than "
@@ -767,6 +789,32 @@ static struct epoch committed_once(const struct engine *e, const struct superblo
 			best = p->known_epoch;
 	}
 	return best;
+}
+
+/*
+ * The members are of two histories: the array was run twice at once, once by each of two parties
+ * that knew nothing of one another. A higher number says only which of them changed its map more
+ * often. So neither is taken for newer than the other, and an operator has to say which one counts;
+ * what is of the other is rebuilt as a whole then.
+ */
+static bool histories_agree(struct engine *e, const struct superblock *sb)
+{
+	e->past = sb->past;
+	lineage_add(&e->past, &sb->committed);
+	for (uint32_t i = 0; i < DDR_MAX_DEVS && !e->cfg.force; i++) {
+		const struct dev *d = &e->dev[i];
+
+		if (!d->up || !d->fresh || !lineage_differs(&e->past, &d->sb))
+			continue;
+		snprintf(
+		    e->ld.text, sizeof(e->ld.text),
+		    "the members are of two histories: the array was run twice at once, and "
+		    "%s has changes that %s knows nothing of; disconnect those that are not to "
+		    "count, start the array, then add them as new ones",
+		    d->uri, e->dev[sb_device(e, sb)].uri);
+		return refuse(e, e->ld.text);
+	}
+	return true;
 }
 
 /* True: all superblocks have been read since the round began, or can't be. */
@@ -864,12 +912,15 @@ bool assemble(struct engine *e)
 		e->ld.max_num = sb->map.epoch.num;
 	if (writer_departed(e, sb))
 		return false;
+	if (!histories_agree(e, sb))
+		return false;
 	map = sb->map;
 	committed = committed_once(e, sb);
 	for (uint8_t i = 0; i < map.n; i++) {
 		const struct superblock *own = sb_of_member(e, &map, i);
 		bool needed = map_write_mask(&map) >> i & 1;
-		bool fresh = own && epoch_cmp(&own->map.epoch, &committed) >= 0;
+		bool fresh = own && epoch_cmp(&own->map.epoch, &committed) >= 0 &&
+			     !lineage_differs(&e->past, own);
 
 		e->ld.wanted[i] = 0;
 		e->ld.misread[i] = false;
@@ -883,14 +934,16 @@ bool assemble(struct engine *e)
 	if (absent && e->now - e->ld.assemble_us < e->cfg.tun.evict_ms * 1000ull)
 		return false; /* they may still be connecting */
 	if (insync < e->geo.k)
-		return refuse(e, "fewer members in sync are reachable than the data needs; connect "
-				 "the others");
+		return refuse(e, FEWER_INSYNC);
 	if (!records_agree(e, &map, absent))
 		return false;
 	e->ld.refused = false;
 	/* Not the map's own epoch: that may be a proposal which some members have never got. Called
 	 * committed, it would make them stale if this leader died while it wrote the next one. */
 	e->committed = committed;
+	lineage_add(&e->past, &committed);
+	e->base.clustered = sb->clustered;
+	memcpy(e->base.cluster, sb->cluster, DDR_NAME_BYTES);
 	epoch_adopt(e, &map);
 	return true;
 }

@@ -2,7 +2,8 @@
 /*
  * What the leader does, step by step, each waiting for the one before:
  *
- *   State sent -> record of the removed durable -> all departed fenced (R4) -> lock claims in ->
+ *   State sent -> record of the removed durable -> nobody else uses the members (use.c; whoever
+ *   assembles the array) -> all departed fenced (R4) -> lock claims in ->
  *   superblocks read, map known (R1, R3) -> slots of nobody read (their unknown owners are departed
  *   too: back to the fence) -> an epoch of this round's own, if anybody left or the leader is new
  * -> dirty sets of dead slots told (R18) -> Ready
@@ -96,6 +97,7 @@ static void leader_begin(struct engine *e)
 {
 	e->ld.begun = true;
 	e->ld.state_us = e->now;
+	use_begin(e);
 	copies_forget(e); /* another leader may have written them */
 	/* Who does not serve yet has told nobody a map: it assembles, and commits, anew. */
 	if (e->state != ENGINE_ACTIVE)
@@ -369,11 +371,33 @@ static void outdone_advance(struct engine *e)
 	}
 }
 
-static void leader_recover(struct engine *e)
+/* The round is through. Whoever takes part learns by which claim the array runs, and where its map
+ * comes from. */
+static void ready_send(struct engine *e)
 {
+	Ddraid__Epoch past[LINEAGE_MAX], *pp[LINEAGE_MAX];
 	NODEMSG(m, b, READY, Ready, ready);
 
+	b.use_claim = e->use.claim;
+	b.past = pp;
+	for (; b.n_past < e->past.count; b.n_past++) {
+		Ddraid__Epoch *ep = pp[b.n_past] = &past[b.n_past];
+
+		*ep = (Ddraid__Epoch)DDRAID__EPOCH__INIT;
+		ep->num = e->past.epoch[b.n_past].num;
+		ep->inc = e->past.epoch[b.n_past].inc;
+	}
+	msg_send(e, &m);
+}
+
+static void leader_recover(struct engine *e)
+{
+
 	if (memcmp(&e->want_record, &e->record, sizeof(e->record)))
+		return;
+	/* Before the fence: it would hit those who use the array rightly. */
+	e->ld.why = e->use.why;
+	if (e->state == ENGINE_JOINING && !use_taken(e))
 		return;
 	e->ld.why = "the fence of a departed node";
 	if (!fences_done(e))
@@ -409,7 +433,7 @@ static void leader_recover(struct engine *e)
 		return;
 	e->ld.announced = e->ld.knows = true;
 	slots_announce(e);
-	msg_send(e, &m);
+	ready_send(e);
 }
 
 /* ---- after Ready ---------------------------------------------------------------------------- */
@@ -569,7 +593,11 @@ void leader_advance(struct engine *e)
 		e->ld.knows = e->ld.assembled = false;
 		return;
 	}
-	if (!leading(e) || !gate_open(e) || e->left_sent)
+	if (!leading(e) || e->left_sent)
+		return;
+	/* Who assembles the array has no lease yet: use_taken is the first that it waits for. */
+	if (!gate_open(e) && !(e->phase == PH_STATE && e->state == ENGINE_JOINING && e->confirmed &&
+			       quorum_gate(e) && !use_taken(e)))
 		return;
 	if (e->phase == PH_STATE) {
 		leader_recover(e);

@@ -288,6 +288,9 @@ static void hello_send(struct engine *e)
 	b.yields = yields(e);
 	b.reach = members_reached(e);
 	b.idle_inc = e->idle_inc;
+	b.use_nonce = e->cfg.nonce ? e->cfg.nonce : e->cfg.inc;
+	b.use_claim = e->use.claim;
+	b.use_held = e->use.state == USE_HELD;
 	b.locks = (uint32_t)e->cfg.lock_backend + 1;
 	b.fence = fence_kind(e);
 	known.num = e->record.committed.num;
@@ -432,6 +435,9 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 	p->yields = p->hello_yields = h->yields;
 	p->reach = h->reach;
 	p->idle_inc = h->idle_inc;
+	p->use_nonce = h->use_nonce;
+	p->use_claim = h->use_claim;
+	p->use_held = h->use_held;
 	p->other_locks = h->locks && h->locks != (uint32_t)e->cfg.lock_backend + 1;
 	p->other_fence = h->fence && h->fence != fence_kind(e);
 	if (h->known)
@@ -507,6 +513,7 @@ static void claims_end_advance(struct engine *e)
 static void state_adopt(struct engine *e, const struct map *m)
 {
 	e->committed = m->epoch;
+	lineage_add(&e->past, &m->epoch);
 	epoch_adopt(e, m);
 	if (!e->judged)
 		devs_judge(e);
@@ -666,6 +673,17 @@ static void take_fenced(struct engine *e, uint32_t from, const pb_inc *who)
 		bury(e, d);
 }
 
+static void take_ready(struct engine *e, const Ddraid__Ready *r)
+{
+	e->phase = PH_READY;
+	use_adopt(e, r->use_claim);
+	for (size_t i = 0; i < r->n_past && i < LINEAGE_MAX; i++)
+		lineage_add(&e->past, &(struct epoch){r->past[i]->num, r->past[i]->inc});
+	quiet_end(e);
+	recovery_told(e);
+	region_resend_locks(e);
+}
+
 void round_message(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	switch ((int)m->body_case) {
@@ -697,12 +715,8 @@ void round_message(struct engine *e, uint32_t from, const nodemsg *m)
 		take_joined(e, from, m->left->me, false);
 		break;
 	case DDRAID__NODE_MSG__BODY_READY:
-		if (from == e->leader && e->phase == PH_STATE) {
-			e->phase = PH_READY;
-			quiet_end(e);
-			recovery_told(e);
-			region_resend_locks(e);
-		}
+		if (from == e->leader && e->phase == PH_STATE)
+			take_ready(e, m->ready);
 		break;
 	}
 }

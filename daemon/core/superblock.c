@@ -42,13 +42,19 @@ enum {
 	SB_OFF_DATA_OFFSET = 168,  /* u64: follows from the above, stored to be compared */
 	SB_OFF_LOG_PAGES = 176,    /* u32: likewise */
 	SB_OFF_INDEX = 180,        /* u8 */
-	SB_OFF_N = 181,            /* u8; 182..183 reserved */
+	SB_OFF_N = 181,            /* u8 */
+	SB_OFF_USE = 182,          /* u8: SB_USE_...; 183 reserved */
 	SB_OFF_COMMITTED = 184,    /* u64 number, u64 incarnation */
 	SB_OFF_EPOCH = 200,        /* u64 number, u64 incarnation */
 	SB_OFF_MISSED_FROM = 216,  /* u64 */
 	SB_OFF_WRITER_NODE = 224,  /* u32; 228..255 reserved */
-	SB_OFF_MEMBERS = 256,      /* SB_MEMBER_BYTES each */
+	SB_OFF_MEMBERS = 256,      /* SB_MEMBER_BYTES each; 896..1023 reserved */
+	SB_OFF_CLUSTER = 1024,     /* 64 bytes, padded with NUL */
+	SB_OFF_PAST_COUNT = 1088,  /* u32; 1092..1103 reserved */
+	SB_OFF_PAST = 1104,        /* u64 number, u64 incarnation each */
 };
+
+enum { SB_USE_CLUSTERED = 1 };
 
 /* Offsets in a member's entry. */
 enum {
@@ -62,8 +68,10 @@ enum {
 };
 
 _Static_assert(SB_OFF_NAME + DDR_NAME_BYTES == SB_OFF_ORDER, "superblock name");
-_Static_assert(SB_OFF_MEMBERS + DDR_MAX_MEMBERS * SB_MEMBER_BYTES <= DDR_BLOCK_BYTES,
+_Static_assert(SB_OFF_MEMBERS + DDR_MAX_MEMBERS * SB_MEMBER_BYTES <= SB_OFF_CLUSTER,
 	       "superblock members");
+_Static_assert(SB_OFF_CLUSTER + DDR_NAME_BYTES == SB_OFF_PAST_COUNT, "superblock cluster");
+_Static_assert(SB_OFF_PAST + 16 * LINEAGE_MAX <= DDR_BLOCK_BYTES, "superblock past");
 _Static_assert(sizeof(SB_MAGIC) == BLOCK_MAGIC_BYTES + 1, "superblock magic");
 
 static int refuse(const char **why, int err, const char *text)
@@ -89,15 +97,57 @@ bool sb_newer(const struct superblock *a, const struct superblock *b)
 	return epoch_cmp(&a->map.epoch, &b->map.epoch) > 0;
 }
 
+void lineage_add(struct lineage *l, const struct epoch *ep)
+{
+	uint32_t at = 0;
+
+	while (at < l->count && l->epoch[at].num > ep->num)
+		at++;
+	if (!ep->num || at == LINEAGE_MAX || (at < l->count && l->epoch[at].num == ep->num))
+		return;
+	if (l->count < LINEAGE_MAX)
+		l->count++;
+	memmove(&l->epoch[at + 1], &l->epoch[at], (l->count - 1 - at) * sizeof(*ep));
+	l->epoch[at] = *ep;
+}
+
+bool lineage_denies(const struct lineage *l, const struct epoch *ep)
+{
+	for (uint32_t i = 0; i < l->count; i++)
+		if (l->epoch[i].num == ep->num)
+			return l->epoch[i].inc != ep->inc;
+	return false;
+}
+
+bool lineage_differs(const struct lineage *l, const struct superblock *sb)
+{
+	bool differs = sb->committed.num && lineage_denies(l, &sb->committed);
+
+	for (uint32_t i = 0; i < sb->past.count; i++)
+		differs |= lineage_denies(l, &sb->past.epoch[i]);
+	return differs;
+}
+
 static const char *check_name(const char *name)
 {
 	size_t len = strnlen(name, DDR_NAME_BYTES);
 
 	if (len == DDR_NAME_BYTES)
-		return "the array name in the superblock has no end";
+		return "a name in the superblock has no end";
 	for (size_t i = 0; i < len; i++)
 		if ((unsigned char)name[i] < ' ' || name[i] == 0x7f)
-			return "the array name in the superblock has control characters";
+			return "a name in the superblock has control characters";
+	return NULL;
+}
+
+static const char *check_past(const struct superblock *sb)
+{
+	if (sb->past.count > LINEAGE_MAX)
+		return "the superblock remembers too many epochs";
+	for (uint32_t i = 0; i < sb->past.count; i++)
+		if (!sb->past.epoch[i].num || sb->past.epoch[i].num > sb->map.epoch.num ||
+		    (i && sb->past.epoch[i].num >= sb->past.epoch[i - 1].num))
+			return "the epochs that the superblock remembers are in no order";
 	return NULL;
 }
 
@@ -161,6 +211,10 @@ static const char *check_fields(const struct superblock *sb, const struct geo *g
 {
 	const char *bad = check_name(sb->name);
 
+	if (!bad)
+		bad = check_name(sb->cluster);
+	if (!bad)
+		bad = check_past(sb);
 	if (bad)
 		return bad;
 	if (sb->map.n != g->n)
@@ -255,6 +309,11 @@ void sb_encode(const struct superblock *sb, uint8_t out[DDR_BLOCK_BYTES])
 	put_epoch(out + SB_OFF_EPOCH, &sb->map.epoch);
 	put_le64(out + SB_OFF_MISSED_FROM, sb->map.missed_from);
 	put_le32(out + SB_OFF_WRITER_NODE, sb->writer_node);
+	out[SB_OFF_USE] = sb->clustered ? SB_USE_CLUSTERED : 0;
+	memcpy(out + SB_OFF_CLUSTER, sb->cluster, strnlen(sb->cluster, DDR_NAME_BYTES));
+	put_le32(out + SB_OFF_PAST_COUNT, sb->past.count);
+	for (size_t i = 0; i < sb->past.count; i++)
+		put_epoch(out + SB_OFF_PAST + 16 * i, &sb->past.epoch[i]);
 	for (size_t i = 0; i < sb->map.n; i++)
 		put_member(out + SB_OFF_MEMBERS + i * SB_MEMBER_BYTES, &sb->map.member[i]);
 	block_seal(out);
@@ -307,6 +366,14 @@ int sb_decode(struct superblock *sb, const uint8_t in[DDR_BLOCK_BYTES], const ch
 	get_epoch(&out.map.epoch, in + SB_OFF_EPOCH);
 	out.map.missed_from = get_le64(in + SB_OFF_MISSED_FROM);
 	out.writer_node = get_le32(in + SB_OFF_WRITER_NODE);
+	if (in[SB_OFF_USE] & ~SB_USE_CLUSTERED)
+		return refuse(why, -EINVAL, "the superblock is used in a way that is unknown");
+	out.clustered = in[SB_OFF_USE] & SB_USE_CLUSTERED;
+	memcpy(out.cluster, in + SB_OFF_CLUSTER,
+	       strnlen((const char *)in + SB_OFF_CLUSTER, DDR_NAME_BYTES));
+	out.past.count = get_le32(in + SB_OFF_PAST_COUNT);
+	for (size_t i = 0; i < out.past.count && i < LINEAGE_MAX; i++)
+		get_epoch(&out.past.epoch[i], in + SB_OFF_PAST + 16 * i);
 	/* g.n, not the untrusted map.n; check_fields compares them. */
 	for (size_t i = 0; i < g.n; i++)
 		get_member(&out.map.member[i], in + SB_OFF_MEMBERS + i * SB_MEMBER_BYTES);

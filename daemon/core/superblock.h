@@ -52,15 +52,29 @@ struct map {
 	struct map_member member[DDR_MAX_MEMBERS];
 };
 
+/*
+ * Where a map comes from: the epochs that were committed before it, as far as they are remembered,
+ * newest first. Two superblocks that know one number with two incarnations are of two histories:
+ * the array was run twice at once, and a larger number says nothing about which of them is right.
+ */
+#define LINEAGE_MAX 32u
+struct lineage {
+	uint32_t count;
+	struct epoch epoch[LINEAGE_MAX];
+};
+
 struct superblock {
 	uint8_t array_uuid[DDR_UUID_BYTES];
 	uint8_t member_uuid[DDR_UUID_BYTES];
 	char name[DDR_NAME_BYTES];
 	struct geo_params geo;
-	uint8_t index;          /* which member of the map this device is */
-	uint64_t seq;           /* of the two copies on one member the newer wins */
-	struct epoch committed; /* the last epoch known committed when this was written */
-	struct map map;         /* map.epoch is this superblock's epoch */
+	uint8_t index;                /* which member of the map this device is */
+	uint64_t seq;                 /* of the two copies on one member the newer wins */
+	struct epoch committed;       /* the last epoch known committed when this was written */
+	struct map map;               /* map.epoch is this superblock's epoch */
+	bool clustered;               /* used by a cluster: a daemon alone keeps off */
+	char cluster[DDR_NAME_BYTES]; /* its name, if clustered */
+	struct lineage past;          /* epochs that were committed before */
 	/* The node whose incarnation map.epoch.inc wrote this, if it had no slot of the dirty log
 	 * then, else 0: nothing else on the members says whom to fence (R4). */
 	uint32_t writer_node;
@@ -70,6 +84,14 @@ struct superblock {
  * of each other. Where they are used up (nobody gets there but by a lie) the epoch says it. */
 bool sb_newer(const struct superblock *a, const struct superblock *b);
 #define SB_SEQ_NEXT(seq) ((seq) + ((seq) != UINT64_MAX))
+
+/* In its place by number; the oldest makes room. One of that number that is there already stays. */
+void lineage_add(struct lineage *l, const struct epoch *ep);
+/* Does it know another epoch of this number? */
+bool lineage_denies(const struct lineage *l, const struct epoch *ep);
+/* Are these of two histories, whichever is newer? What a superblock only proposes counts for
+ * nothing: many proposals come to nothing. */
+bool lineage_differs(const struct lineage *l, const struct superblock *sb);
 
 /* <0, 0, >0 as strcmp. */
 int epoch_cmp(const struct epoch *a, const struct epoch *b);

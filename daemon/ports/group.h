@@ -80,7 +80,8 @@ struct group_self {
 	uint32_t token_ms; /* the token time-out in force: silence that costs membership; 0: there
 			    * is no such thing here */
 	bool two_node;     /* one node has quorum: two that lose sight of each other both do */
-	char name[GROUP_NAME_BYTES]; /* of the node, for people */
+	char name[GROUP_NAME_BYTES];    /* of the node, for people */
+	char cluster[GROUP_NAME_BYTES]; /* of the cluster; "" = there is none */
 };
 
 struct group_view {

@@ -487,6 +487,19 @@ static void do_send(uint32_t node, const struct out *o)
 	multicast(node, o->send.data, o->send.bytes, alone);
 }
 
+/* Did the daemon of this incarnation end? */
+static void do_probe(uint32_t node, const struct out *o)
+{
+	struct event ev = {.type = EV_PROBED};
+
+	ev.probed.claim = o->probe.claim;
+	ev.probed.dead = true;
+	for (uint32_t i = 1; i <= SUBJECT_NODES; i++)
+		if (w.node[i].e && w.node[i].alive && w.node[i].inc == o->probe.process.pid)
+			ev.probed.dead = false;
+	push(node, ev);
+}
+
 static void do_fence(uint32_t node, const struct out *o)
 {
 	struct event ev = {.type = EV_FENCE_DONE};
@@ -520,6 +533,9 @@ static void do_out(uint32_t node, const struct out *o)
 	case OUT_IO_DONE:
 		HOLDS(!o->io_done.err);
 		n->writes_done++;
+		break;
+	case OUT_PROBE:
+		do_probe(node, o);
 		break;
 	case OUT_RECORD:
 		n->record = o->record;
@@ -632,6 +648,8 @@ static void boot(uint32_t node)
 	cfg.inc = n->inc;
 	cfg.record = record;
 	memcpy(cfg.array_uuid, w.array_uuid, DDR_UUID_BYTES);
+	cfg.tun.claim_ms = 0;
+	cfg.process.pid = (uint32_t)n->inc;
 	cfg.tun.release_delay_ms = 60000; /* a region's lock is given up when called back only */
 	cfg.lock_backend = w.external ? LOCK_EXTERNAL : LOCK_TABLE;
 	n->e = engine_new(&cfg);

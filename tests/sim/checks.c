@@ -220,7 +220,7 @@ static void check_heartbeat(struct sim *s, const struct simnode *n, const struct
 {
 	uint64_t limit = s->o.tun.heartbeat_limit_ms * MS;
 
-	if (r->kind == KIND_SB && r->op == DEV_READ)
+	if ((r->kind == KIND_SB && r->op == DEV_READ) || r->kind == KIND_USE)
 		return;
 	if (!n->own_msg || s->now - n->own_msg_sent_us > limit)
 		sim_fail(s, "C8 R7", "node %u starts I/O (kind %d) with a heartbeat %lu us old",
@@ -289,7 +289,7 @@ static void check_map(struct sim *s, struct simnode *n, const struct req *r)
 	uint8_t state;
 
 	if (m == NONE || s->inc[n->ii].fenced || r->kind == KIND_SB || r->kind == KIND_FLUSH ||
-	    r->kind == KIND_LOG)
+	    r->kind == KIND_LOG || r->kind == KIND_USE)
 		return;
 	state = s->checks.map.member[m].state;
 	/* What a proposal adds gets all new writes before the commit, what it drops none. */
@@ -426,7 +426,8 @@ void checks_exec(struct sim *s, const struct req *r)
 	const struct incn *in = &s->inc[r->ii];
 
 	check_page_number(s, r);
-
+	if (r->kind == KIND_USE)
+		return;
 	if (in->fenced)
 		sim_fail(s, "C5", "a write of (%u, %lu) lands after its fence was answered",
 			 s->node[in->node].id, in->inc);
@@ -924,7 +925,7 @@ void checks_final(struct sim *s)
 		const struct disk *d = &s->disk[s->checks.disk_of[m]];
 
 		for (const struct dwrite *w = d->head; w; w = w->next)
-			if (w->lost)
+			if (w->lost && w->offset / DDR_BLOCK_BYTES != USE_OFFSET / DDR_BLOCK_BYTES)
 				sim_fail(s, "C3",
 					 "at the end member %u is in sync, but lost data "
 					 "in a failed flush (R14)",

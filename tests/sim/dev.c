@@ -20,9 +20,10 @@
 static void on_exec(struct sim *s, struct hev *ev);
 static void on_answer(struct sim *s, struct hev *ev);
 
+/* In a way that R4 and R5 are for. */
 static bool changes_medium(const struct req *r)
 {
-	return r->op != DEV_READ;
+	return r->op != DEV_READ && r->kind != KIND_USE;
 }
 
 static bool may_land(const struct req *r)
@@ -131,7 +132,8 @@ static bool land_error(struct sim *s, struct req *r)
 		r->err = -EIO;
 		return true;
 	}
-	if (!*errs || r->orphan || r->kind == KIND_SB || !fault_may_strike(s, r->disk))
+	if (!*errs || r->orphan || r->kind == KIND_SB || r->kind == KIND_USE ||
+	    !fault_may_strike(s, r->disk))
 		return false;
 	--*errs;
 	r->err = -EIO;

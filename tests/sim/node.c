@@ -227,6 +227,17 @@ static void plan_tick(struct sim *s, struct simnode *n)
 
 /* ---- outs ----------------------------------------------------------------------------------- */
 
+/* A process of this node, since it was booted. */
+static void answer_probe(struct sim *s, struct simnode *n, const struct out *o)
+{
+	struct event ev = {.type = EV_PROBED};
+	uint32_t ii = o->probe.process.pid - 1;
+
+	ev.probed.claim = o->probe.claim;
+	ev.probed.dead = ii < s->incs && ii < n->ii && s->inc[ii].node == n->idx;
+	node_post(s, n, rng_range(&s->rng, 1, MS), &ev);
+}
+
 static void on_record(struct sim *s, struct hev *ev)
 {
 	struct simnode *n = &s->node[ev->a];
@@ -349,6 +360,9 @@ static void node_out(struct sim *s, struct simnode *n, const struct out *o)
 		break;
 	case OUT_FENCE:
 		fence_ask(s, n, o->fence.node, o->fence.inc);
+		break;
+	case OUT_PROBE:
+		answer_probe(s, n, o);
 		break;
 	case OUT_RECORD:
 		out_record(s, n, &o->record);
@@ -489,6 +503,10 @@ static void engine_make(struct sim *s, struct simnode *n)
 	cfg.two_node = s->o.two_node;
 	memcpy(cfg.array_uuid, s->array_uuid, DDR_UUID_BYTES);
 	cfg.record = n->record;
+	strcpy(cfg.cluster, "sim");
+	cfg.process.pid = n->ii + 1;
+	cfg.process.pid_space = n->id;
+	memcpy(cfg.process.boot, &n->clock_us, sizeof(n->clock_us)); /* each boot has another */
 	cfg.lock_backend = s->o.locks;
 	cfg.max_ios = s->o.max_ios;
 	cfg.tun = s->o.tun;

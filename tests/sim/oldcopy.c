@@ -362,6 +362,8 @@ bool oldcopy_lands(struct sim *s, struct req *r, uint32_t from, uint32_t to)
 		return r->way; /* what was sent to a copy which is no more */
 	if (r->op == DEV_READ)
 		memcpy(r->buf + from, s->copy.image + r->offset + from, to - from);
+	else if (r->kind == KIND_USE) /* whoever is told so uses it */
+		memcpy(s->copy.image + r->offset + from, r->buf + from, to - from);
 	else if (r->op != DEV_FLUSH && s->copy.node != NONE)
 		way_written(s, r, from, to);
 	else if (r->op == DEV_WRITE)

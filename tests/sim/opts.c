@@ -52,6 +52,9 @@ static void draw_tunables(struct sim *s)
 	t->evict_ms = 400;
 	t->reach_ms = mix64(s->seed ^ 0x7265616368) % 3 ? 0 : 1000;
 	t->member_retry_ms = 500;
+	t->renew_ms = 100;
+	t->patience_ms = 1200; /* the token, `evict`, and what a fence of them takes */
+	t->claim_ms = 20;
 	t->checkpoint_regions = draw(s, 2, 8);
 	t->eio_when_lost = rng_chance(&s->rng, 300);
 	t->mark_ahead = rng_chance(&s->rng, 700);

@@ -124,8 +124,8 @@ bool spot_strikes(struct sim *s, const struct req *r)
 	uint32_t m = s->checks.member_of[r->disk];
 	bool drops;
 
-	if (!d->spot || r->op != DEV_READ || r->orphan || r->kind == KIND_SB || m == NONE ||
-	    !overlaps(d, r->offset, r->bytes))
+	if (!d->spot || r->op != DEV_READ || r->orphan || r->kind == KIND_SB ||
+	    r->kind == KIND_USE || m == NONE || !overlaps(d, r->offset, r->bytes))
 		return false;
 	if (s->checks.map.member[m].state != MEMBER_IN_SYNC)
 		return false;

@@ -16,7 +16,8 @@
 #define TAIL_LINE 256
 
 static const char *const op_name[] = {"read", "write", "flush", "zeroes"};
-static const char *const kind_name[] = {"data", "log", "sb", "resync", "rebuild", "check", "flush"};
+static const char *const kind_name[] = {"data",    "log",   "sb",    "resync",
+					"rebuild", "check", "flush", "use"};
 static const char *const mode_name[] = {"none", "cw", "ex"};
 
 static void line(struct sim *s, const char *text)
@@ -175,6 +176,10 @@ static void event_text(const struct event *ev, char *text, size_t bytes)
 	case EV_GIVE_UP:
 		snprintf(text, bytes, "give up");
 		break;
+	case EV_PROBED:
+		snprintf(text, bytes, "user of claim %lu %s", ev->probed.claim,
+			 ev->probed.dead ? "has ended" : "may live");
+		break;
 	case EV_RESTART:
 		snprintf(text, bytes, "restart as inc %lu", ev->restart.inc);
 		break;
@@ -262,6 +267,9 @@ static void out_text(const struct sim *s, const struct simnode *n, const struct 
 		break;
 	case OUT_REMOVED:
 		snprintf(text, bytes, "removed");
+		break;
+	case OUT_PROBE:
+		snprintf(text, bytes, "does the user of claim %lu live?", o->probe.claim);
 		break;
 	case OUT_STOPPED:
 		snprintf(text, bytes, "stopped");

@@ -274,6 +274,12 @@ static inline void do_out(const struct out *o)
 		ev.fence.inc = o->fence.inc;
 		push(ev);
 		break;
+	case OUT_PROBE: /* of the engine before */
+		ev.type = EV_PROBED;
+		ev.probed.claim = o->probe.claim;
+		ev.probed.dead = true;
+		push(ev);
+		break;
 	case OUT_RECORD:
 		w.record = o->record;
 		ev.type = EV_RECORD_DONE;
@@ -387,6 +393,8 @@ static inline void start_cold(void)
 	cfg.force = w.force;
 	memcpy(cfg.array_uuid, w.array_uuid, DDR_UUID_BYTES);
 	cfg.tun.release_delay_ms = 100;
+	cfg.tun.claim_ms = 0;
+	cfg.process.pid = (uint32_t)cfg.inc;
 	if (w.external)
 		cfg.lock_backend = LOCK_EXTERNAL;
 	w.e = engine_new(&cfg);

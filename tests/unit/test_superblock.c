@@ -392,7 +392,8 @@ TEST(reserved_bytes_are_ignored)
 {
 	static const struct {
 		unsigned at, bytes;
-	} reserved[] = {{182, 2}, {228, 28}, {256 + 18, 6}, {256 + 48, 16}, {256 + 5 * 64, 3520}};
+	} reserved[] = {{183, 1},   {228, 28},   {256 + 18, 6}, {256 + 48, 16}, {256 + 5 * 64, 448},
+			{1092, 12}, {1616, 2480}};
 
 	for (unsigned i = 0; i < sizeof(reserved) / sizeof(*reserved); i++)
 		for (unsigned b = 0; b < reserved[i].bytes; b++)

@@ -191,7 +191,7 @@ TEST(who_was_waited_for_and_serves_since_is_waited_for_again)
 	CHECK(status(1).io_allowed && !status(2).io_allowed);
 	CHECK_EQ_U64(w.node[1].record.removed_count, 0);
 	rings_apart(2);
-	run_ms(3000);
+	run_ms(8000); /* it waits until node 1 has shown for a while that it is not there */
 	CHECK(!status(1).io_allowed && status(2).io_allowed);
 	write_block(2, 0);
 	run_ms(20);

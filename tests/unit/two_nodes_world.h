@@ -38,6 +38,10 @@ struct node {
 	uint32_t cut;  /* mask: members that it does not reach */
 	uint32_t lives;
 	uint64_t inc; /* of its next daemon, 0 = the first */
+	uint32_t pid; /* of the present one */
+	bool paused;  /* its daemon stands still */
+	bool alone;   /* it is in no cluster */
+	bool take_over, force;
 	uint32_t fence_ms;
 };
 
@@ -57,6 +61,8 @@ static struct {
 	bool fence_hangs;
 	uint64_t watched; /* an incarnation, and how often its fence was asked for */
 	uint32_t watched_fences;
+	bool io_may_fail;
+	bool others_look;   /* who uses the members is found out as in life, with its waits */
 	bool resync_hangs;  /* so a region stays dirty */
 	uint32_t log_hangs; /* a node whose reads of log pages are held back */
 	struct out held[64];
@@ -181,8 +187,18 @@ static inline void do_out(uint32_t node, const struct out *o)
 		if (!w.fence_hangs && !w.node[node].fences_nobody)
 			push(node, ev);
 		break;
+	case OUT_PROBE:
+		ev.type = EV_PROBED;
+		ev.probed.claim = o->probe.claim;
+		ev.probed.dead = true;
+		for (uint32_t i = 1; i <= NODES; i++)
+			if (w.node[i].e && !w.node[i].stopped &&
+			    w.node[i].pid == o->probe.process.pid)
+				ev.probed.dead = false;
+		push(node, ev);
+		break;
 	case OUT_IO_DONE:
-		CHECK_EQ_INT(o->io_done.err, 0);
+		CHECK(!o->io_done.err || w.io_may_fail);
 		w.node[node].ios_done++;
 		break;
 	case OUT_RECORD:
@@ -201,6 +217,8 @@ static inline void do_out(uint32_t node, const struct out *o)
 	case OUT_STOPPED:
 		/* Its daemon leaves the group at once, before anybody's answer to its Left. */
 		w.node[node].stopped = true;
+		if (w.split)
+			break;
 		CHECK(node == 1 || (NODES > 2 && node == NODES));
 		for (uint32_t i = node == 1 ? 2 : 1; i <= NODES; i++)
 			if (i != node)
@@ -222,17 +240,30 @@ static inline void step(uint32_t node, struct event ev)
 		do_out(node, &w.q.v[i]);
 }
 
+/* What is left in the queue waits for a daemon that stands still. */
+static inline bool only_paused(void)
+{
+	for (uint32_t i = w.first; i != w.last; i++)
+		if (!w.node[w.queue[i % QUEUE].to].paused)
+			return false;
+	return true;
+}
+
 static inline void run_ms(uint32_t ms)
 {
 	uint64_t end = w.now + ms * 1000ull;
 
 	while (w.now < end) {
 		for (uint32_t i = 1; i <= NODES; i++)
-			step(i, (struct event){.type = EV_TICK});
-		while (w.first != w.last) {
+			if (!w.node[i].paused)
+				step(i, (struct event){.type = EV_TICK});
+		while (!only_paused()) {
 			uint32_t at = w.first++ % QUEUE;
 
-			step(w.queue[at].to, w.queue[at].ev);
+			if (!w.node[w.queue[at].to].paused)
+				step(w.queue[at].to, w.queue[at].ev);
+			else
+				push(w.queue[at].to, w.queue[at].ev);
 		}
 		w.now += 1000;
 	}
@@ -285,6 +316,14 @@ static inline void start(uint32_t node)
 	cfg.inc = w.node[node].inc ? w.node[node].inc : 100 + node;
 	memcpy(cfg.array_uuid, w.array_uuid, DDR_UUID_BYTES);
 	cfg.tun.release_delay_ms = 100;
+	if (!w.others_look)
+		cfg.tun.claim_ms = 0;
+	cfg.process.pid = w.node[node].pid = (uint32_t)cfg.inc;
+	cfg.process.pid_space = w.others_look ? node : 1; /* each on a machine of its own */
+	strcpy(cfg.cluster, w.node[node].alone ? "" : "two");
+	snprintf(cfg.host, sizeof(cfg.host), "host%u", node);
+	cfg.take_over = w.node[node].take_over;
+	cfg.force = w.node[node].force;
 	cfg.tun.reach_ms = w.reach_ms;
 	cfg.two_node = w.two_node;
 	cfg.fenced_inc = w.fenced_inc;

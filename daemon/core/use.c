@@ -1,0 +1,758 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Nobody else uses the members. R2 to R9 keep the nodes of one cluster from each other. They say
+ * nothing of a daemon that takes no part in it: one that was set to `cluster = alone` by mistake,
+ * one with a copied state directory, another cluster with the same members in its configuration.
+ * So each member carries a use block: who uses the array. As long as the array runs, one node
+ * renews it (multi-mount protection, as ext4 and ZFS have it).
+ *
+ *   LOOK   the node that is to assemble the array reads the use block of every member, before it
+ *          fences anybody and before it writes anything. A claim that changes has a user that
+ *          lives: the array is refused, and he is named. One that does not change for the patience
+ *          that it asks for is left by a user that is gone; so is one whose process has ended, as
+ *          this machine can tell (OUT_PROBE).
+ *   CLAIM  it writes its own claim to all members.
+ *   VERIFY it waits for whoever may have found the array free at the same moment, and reads again.
+ *   HELD   its claim is on all members; from now on it is renewed by the node that leads, and in
+ *          between two leaders by the lowest one that serves. The claim is the run's, not the
+ *          node's: State tells it.
+ *
+ * Two never hold the array at once. Let A and B both come to HELD, and let T be the time that a
+ * claim may take, from the issue of the reads that found nobody to the answer of the last write
+ * (LOOK again if it took longer).
+ *
+ *  1. Each of them wrote to at least k members in sync; any two such sets share a member (k > m;
+ *     see R1). Look at that one.
+ *  2. B's reads saw A's claim: then B waited until it had not changed for the patience. A's lease
+ *     was over by then: A does no I/O when its last renewal began longer than the lease ago, and
+ *     the lease is shorter than the patience. When A wakes up it reads before it writes, finds B's
+ *     claim, and gives up. The same with A and B exchanged.
+ *  3. Neither saw the other's: each read before the other's write landed, so both writes landed
+ *     within T of each other's reads. Each waits for 2 T after its own, then reads again. One of
+ *     the two claims was overwritten by then, and its owner finds that.
+ *
+ * A use block that lands late, after a fence or a reconnection, hides nobody's for longer than
+ * until the next renewal, and makes at most somebody wait: R4 and R5 are not for it.
+ *
+ * What it does not see: a lone exporter that lies; two users that share no member.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "msg.h"
+
+#define LOOK_AGAIN_US 250000ull
+#define LEASE_RENEWALS 3u /* the lease is so many of them */
+#define TRIES_MAX 4u      /* from then on a claim's time does not grow */
+#define PATIENCE_MAX_MS 600000u
+
+int use_alloc(struct engine *e)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		e->use.dev[i].buf = calloc(1, DDR_BLOCK_BYTES);
+		if (!e->use.dev[i].buf)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+void use_free(struct engine *e)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		free(e->use.dev[i].buf);
+}
+
+/* The next incarnation looks anew. It knows the claim again, so it need not wait for itself. */
+void use_restart(struct engine *e, const struct engine *old)
+{
+	e->use.claim = old->use.claim;
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		e->use.dev[i].buf = old->use.dev[i].buf;
+}
+
+static uint64_t nonce(const struct engine *e)
+{
+	return e->cfg.nonce ? e->cfg.nonce : e->cfg.inc;
+}
+
+static void state_move(struct use *u, enum use_state to)
+{
+	static const uint8_t legal[] = {
+	    [USE_NONE] = 1 << USE_LOOK | 1 << USE_HELD,
+	    [USE_LOOK] = 1 << USE_NONE | 1 << USE_CLAIM | 1 << USE_HELD,
+	    [USE_CLAIM] = 1 << USE_NONE | 1 << USE_LOOK | 1 << USE_VERIFY | 1 << USE_HELD,
+	    [USE_VERIFY] = 1 << USE_NONE | 1 << USE_LOOK | 1 << USE_HELD,
+	    [USE_HELD] = 1 << USE_NONE | 1 << USE_LOOK | 1 << USE_GIVEN,
+	    [USE_GIVEN] = 1 << USE_HELD,
+	};
+
+	assert(legal[u->state] >> to & 1);
+	u->state = to;
+	u->round_over = false;
+}
+
+/* ---- which devices -------------------------------------------------------------------------- */
+
+/* What this node goes by: before the array is assembled, the newest map on the members. */
+static const struct map *map_of(const struct engine *e)
+{
+	const struct map *m = NULL;
+
+	if (e->state == ENGINE_ACTIVE)
+		return map_next(e);
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (e->dev[i].up && e->dev[i].sb_ok &&
+		    (!m || epoch_cmp(&e->dev[i].sb.map.epoch, &m->epoch) > 0))
+			m = &e->dev[i].sb.map;
+	return m;
+}
+
+static const struct superblock *newest(const struct engine *e)
+{
+	const struct superblock *sb = NULL;
+
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (e->dev[i].up && e->dev[i].sb_ok &&
+		    (!sb || epoch_cmp(&e->dev[i].sb.map.epoch, &sb->map.epoch) > 0))
+			sb = &e->dev[i].sb;
+	return sb;
+}
+
+/*
+ * Its member, if the map writes to that; else NO_MEMBER. One that this node has lost for a moment
+ * counts once it is back (R17 needs the lease for that), an older copy of it does not.
+ */
+static uint8_t member_on(const struct engine *e, uint32_t dev, const struct map *map)
+{
+	const struct dev *d = &e->dev[dev];
+
+	for (uint8_t m = 0; map && d->up && d->sb_ok && m < map->n; m++) {
+		if (!(map_write_mask(map) >> m & 1) ||
+		    memcmp(d->sb.member_uuid, map->member[m].uuid, DDR_UUID_BYTES))
+			continue;
+		if (e->state == ENGINE_ACTIVE && (e->dev_of[m] != dev || !member_back(e, m)))
+			continue;
+		return m;
+	}
+	return NO_MEMBER;
+}
+
+/* ---- requests ------------------------------------------------------------------------------- */
+
+static void block_read(struct engine *e, struct use_dev *d)
+{
+	struct useblock *g = &d->got;
+	int err = useblock_decode(g, (const uint8_t *)d->buf);
+
+	if (err != -EBADMSG) {
+		if (err || memcmp(g->array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES))
+			memset(g, 0, sizeof(*g));
+		return;
+	}
+	/* Somebody wrote it, and may be writing it. */
+	memset(g, 0, sizeof(*g));
+	g->claim = USE_UNKNOWN;
+	memcpy(&g->seq, *d->buf + 8, sizeof(g->seq));
+}
+
+static uint64_t lease_end(const struct engine *e);
+
+static void use_done(struct engine *e, struct batch *b)
+{
+	struct use_dev *d = list_entry(b, struct use_dev, batch);
+
+	d->busy = false;
+	if (d->in_round && !--e->use.pending)
+		e->use.round_over = true;
+	if (e->state == ENGINE_REMOVED)
+		return;
+	if (!d->in_round || !e->use.reads) {
+		d->wrote &= !b->failed;
+		if (d->wrote) {
+			d->held_us = d->sent_us;
+			e->use.lease_us = lease_end(e);
+		}
+		return;
+	}
+	if (!b->failed) {
+		block_read(e, d);
+		return;
+	}
+	/* A sector that can't be read says nothing. It counts like one that is damaged: the next
+	 * write may mend it. */
+	memset(&d->got, 0, sizeof(d->got));
+	if (!is_connection_error(b->err) && b->err != -ECANCELED)
+		d->got.claim = USE_UNKNOWN;
+}
+
+static void dev_start(struct engine *e, uint32_t i, bool read, bool in_round)
+{
+	struct use_dev *d = &e->use.dev[i];
+
+	d->busy = true;
+	d->in_round = in_round;
+	d->sent_us = e->now;
+	d->iov = (struct iovec){d->buf, DDR_BLOCK_BYTES};
+	if (in_round)
+		e->use.pending++;
+	if (read)
+		d->was = d->got;
+	batch_init(&d->batch, use_done);
+	batch_open(&d->batch);
+	dio_start_raw(e, &d->batch, i, read ? DEV_READ : DEV_WRITE, KIND_USE, USE_OFFSET, &d->iov);
+	batch_close(e, &d->batch);
+}
+
+static void dev_write(struct engine *e, uint32_t i, uint64_t claim, bool in_round)
+{
+	struct useblock u = {.claim = claim,
+			     .seq = e->now + e->cfg.node,
+			     .inc = e->inc,
+			     .node = e->cfg.node,
+			     .patience_ms = e->cfg.tun.patience_ms,
+			     .process = e->cfg.process};
+	struct use_dev *d = &e->use.dev[i];
+
+	memcpy(u.array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES);
+	memcpy(u.cluster, e->cfg.cluster, DDR_NAME_BYTES);
+	memcpy(u.host, e->cfg.host, DDR_NAME_BYTES);
+	useblock_encode(&u, *d->buf);
+	d->wrote = claim != 0;
+	dev_start(e, i, false, in_round);
+}
+
+/* All at once. False: an earlier request of one is still under way. */
+static bool round_start(struct engine *e, bool reads, uint64_t claim)
+{
+	const struct map *map = map_of(e);
+	struct use *u = &e->use;
+
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (u->dev[i].busy)
+			return false;
+	u->reads = reads;
+	u->round_us = e->now;
+	u->round_over = false;
+	u->pending = 1; /* until all are begun */
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		bool member = member_on(e, i, map) != NO_MEMBER;
+
+		if (!reads)
+			u->dev[i].wrote = false;
+		if (reads && e->dev[i].up && e->dev[i].sb_ok)
+			dev_start(e, i, true, true);
+		else if (!reads && member)
+			dev_write(e, i, claim, true);
+	}
+	if (!--u->pending)
+		u->round_over = true;
+	return true;
+}
+
+/* ---- whose are the claims ------------------------------------------------------------------- */
+
+/* Of this daemon, or of a node that takes part in this round: it goes by what is agreed here. */
+static bool is_ours(const struct engine *e, uint64_t claim)
+{
+	if (claim == nonce(e) || claim == e->use.claim)
+		return true;
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		const struct peer *p = &e->peer[i];
+
+		if (p->in_round && p->hello && (claim == p->use_nonce || claim == p->use_claim))
+			return true;
+	}
+	return false;
+}
+
+static struct use_watch *watch_of(struct use *u, uint64_t claim)
+{
+	for (uint32_t i = 0; i < u->watches; i++)
+		if (u->watch[i].last.claim == claim)
+			return &u->watch[i];
+	return NULL;
+}
+
+static void watch_look(struct engine *e, const struct use_dev *d)
+{
+	const struct useblock *got = &d->got;
+	struct use *u = &e->use;
+	struct use_watch *w = watch_of(u, got->claim);
+	bool changed = d->was.claim == got->claim && d->was.seq != got->seq;
+
+	if (!w) {
+		u->too_many |= u->watches == USE_WATCHED;
+		if (u->watches == USE_WATCHED)
+			return;
+		w = &u->watch[u->watches++];
+		*w = (struct use_watch){.last = *got, .since_us = e->now};
+	}
+	w->shown = true;
+	if (!changed)
+		return;
+	w->last = *got;
+	w->alive = true;
+	w->ended = false;
+	w->since_us = e->now;
+}
+
+static uint64_t patience_us(const struct engine *e, const struct use_watch *w)
+{
+	uint32_t ms = w->last.patience_ms;
+
+	if (w->last.claim == USE_UNKNOWN || ms < e->cfg.tun.renew_ms)
+		ms = e->cfg.tun.patience_ms;
+	return (ms > PATIENCE_MAX_MS ? PATIENCE_MAX_MS : ms) * 1000ull;
+}
+
+static bool watch_over(const struct engine *e, const struct use_watch *w)
+{
+	return w->ended || e->now - w->since_us >= patience_us(e, w);
+}
+
+/* A process of this machine, since it was started last: the daemon can see whether it lives. */
+static void watch_probe(struct engine *e, struct use_watch *w)
+{
+	const struct use_process *p = &w->last.process, *own = &e->cfg.process;
+	struct out *o;
+
+	if (w->probed || !p->pid || p->pid_space != own->pid_space ||
+	    memcmp(p->boot, own->boot, USE_BOOT_BYTES))
+		return;
+	w->probed = true;
+	o = out_add(e, OUT_PROBE);
+	o->probe.claim = w->last.claim;
+	o->probe.process = *p;
+}
+
+void use_probed(struct engine *e, const struct event *ev)
+{
+	struct use_watch *w = watch_of(&e->use, ev->probed.claim);
+
+	if (!w)
+		return;
+	w->ended = ev->probed.dead;
+	e->use.next_us = e->now;
+}
+
+/* The reads of a round are in: what others claim, as far as it was seen. */
+static void watches_look(struct engine *e)
+{
+	struct use *u = &e->use;
+	uint32_t n = 0;
+
+	u->too_many = false;
+	for (uint32_t i = 0; i < u->watches; i++)
+		u->watch[i].shown = false;
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (e->dev[i].up && u->dev[i].got.claim && !is_ours(e, u->dev[i].got.claim))
+			watch_look(e, &u->dev[i]);
+	for (uint32_t i = 0; i < u->watches; i++)
+		if (u->watch[i].shown)
+			u->watch[n++] = u->watch[i];
+	u->watches = n;
+	for (uint32_t i = 0; i < n; i++)
+		watch_probe(e, &u->watch[i]);
+}
+
+/* ---- in words ------------------------------------------------------------------------------- */
+
+static void user_name(char *text, size_t bytes, const struct useblock *b)
+{
+	if (b->claim == USE_UNKNOWN)
+		snprintf(text, bytes, "somebody whose use block can't be read");
+	else if (b->cluster[0])
+		snprintf(text, bytes, "node %u (%s) of cluster %s", b->node, b->host, b->cluster);
+	else
+		snprintf(text, bytes, "a daemon by itself on %s, process %u", b->host,
+			 b->process.pid);
+}
+
+/* An array of a cluster, and this is another, or none. */
+static bool foreign_cluster(struct engine *e)
+{
+	const struct superblock *sb = newest(e);
+	struct use *u = &e->use;
+
+	if (!sb || !sb->clustered || e->cfg.take_over || !strcmp(sb->cluster, e->cfg.cluster))
+		return false;
+	if (e->cfg.cluster[0])
+		snprintf(u->why, sizeof(u->why),
+			 "it belongs to cluster %s, and this is cluster %s; if it is to be this "
+			 "cluster's from now on, start it once with --take-over",
+			 sb->cluster, e->cfg.cluster);
+	else
+		snprintf(u->why, sizeof(u->why),
+			 "it belongs to cluster %s, and this daemon is alone (cluster = alone in "
+			 "ddraid.conf); start it on that cluster's nodes, or here with --alone if "
+			 "none of them uses it",
+			 sb->cluster);
+	return true;
+}
+
+static void look_why(struct engine *e)
+{
+	const struct use_watch *w = NULL;
+	struct use *u = &e->use;
+	char name[220];
+
+	for (uint32_t i = 0; i < u->watches; i++)
+		if (!watch_over(e, &u->watch[i]) && (!w || u->watch[i].alive))
+			w = &u->watch[i];
+	u->refused = w && w->alive;
+	if (!w)
+		return;
+	user_name(name, sizeof(name), &w->last);
+	if (w->alive)
+		snprintf(u->why, sizeof(u->why),
+			 "its members are in use by %s; stop it there first, or disconnect these "
+			 "members from one of the two",
+			 name);
+	else
+		snprintf(u->why, sizeof(u->why),
+			 "%s to be gone: it used the members last and did not give them back; %u s "
+			 "without a sign of it are enough",
+			 name, (unsigned)(patience_us(e, w) / 1000000));
+}
+
+/* ---- assembling ----------------------------------------------------------------------------- */
+
+/* Members in sync, of those whose device satisfies `what`. */
+static uint32_t insync_of(const struct engine *e, bool (*what)(const struct use_dev *))
+{
+	const struct map *map = map_of(e);
+	uint32_t mask = 0;
+
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		uint8_t m = member_on(e, i, map);
+
+		if (m != NO_MEMBER && what(&e->use.dev[i]))
+			mask |= 1u << m;
+	}
+	return map ? (uint32_t)__builtin_popcount(mask & map_insync_mask(map)) : 0;
+}
+
+static bool any(const struct use_dev *d)
+{
+	(void)d;
+	return true;
+}
+
+static bool wrote(const struct use_dev *d)
+{
+	return d->wrote;
+}
+
+static uint64_t claim_us(const struct engine *e)
+{
+	uint32_t tries = e->use.tries < TRIES_MAX ? e->use.tries : TRIES_MAX;
+
+	return (e->cfg.tun.claim_ms * 1000ull) << tries;
+}
+
+static void look_again(struct engine *e, uint64_t after_us)
+{
+	struct use *u = &e->use;
+
+	if (u->state != USE_LOOK)
+		state_move(u, USE_LOOK);
+	u->next_us = e->now + after_us;
+	u->round_over = false;
+}
+
+/* LOOK: a round of reads is over. */
+static void looked(struct engine *e)
+{
+	struct use *u = &e->use;
+
+	u->refused = e->ld.refused = false;
+	snprintf(u->why, sizeof(u->why), "members to assemble the array from");
+	if (!e->have_geo || insync_of(e, any) < e->geo.k) {
+		e->ld.refused =
+		    e->have_geo && e->now - u->began_us >= e->cfg.tun.evict_ms * 1000ull;
+		if (e->ld.refused)
+			snprintf(u->why, sizeof(u->why), FEWER_INSYNC);
+		look_again(e, LOOK_AGAIN_US);
+		return;
+	}
+	u->refused = foreign_cluster(e);
+	if (!u->refused)
+		look_why(e);
+	for (uint32_t i = 0; i < u->watches; i++)
+		if (!watch_over(e, &u->watch[i])) {
+			look_again(e, LOOK_AGAIN_US);
+			return;
+		}
+	if (u->refused || u->too_many) {
+		look_again(e, LOOK_AGAIN_US);
+		return;
+	}
+	snprintf(u->why, sizeof(u->why), "the members to be claimed");
+	u->look_us = u->round_us;
+	u->claim = nonce(e);
+	state_move(u, USE_CLAIM);
+	round_start(e, false, u->claim);
+}
+
+/* CLAIM: the writes are over. */
+static void claimed(struct engine *e)
+{
+	struct use *u = &e->use;
+
+	if (insync_of(e, wrote) < e->geo.k || (claim_us(e) && e->now - u->look_us > claim_us(e))) {
+		u->tries++;
+		look_again(e, LOOK_AGAIN_US);
+		return;
+	}
+	state_move(u, USE_VERIFY);
+	u->next_us = e->now + 2 * claim_us(e);
+}
+
+/* VERIFY: the claim is read again. */
+static void verified(struct engine *e)
+{
+	struct use *u = &e->use;
+	bool lost = u->too_many;
+
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		u->dev[i].wrote &= u->dev[i].got.claim == u->claim;
+	for (uint32_t i = 0; i < u->watches; i++)
+		lost |= !watch_over(e, &u->watch[i]);
+	if (!lost && insync_of(e, wrote) >= e->geo.k) {
+		state_move(u, USE_HELD);
+		u->checked = true;
+		u->checked_us = u->round_us;
+		u->tries = 0;
+		return;
+	}
+	/* Two that take turns at this would do so for ever. */
+	u->tries++;
+	look_again(e, claim_us(e) * (1 + u->claim % 4));
+}
+
+/* This node is to lead a round. A node in it may hold a claim, by an earlier round. */
+void use_begin(struct engine *e)
+{
+	struct use *u = &e->use;
+
+	if (e->state == ENGINE_ACTIVE || u->state == USE_HELD)
+		return;
+	for (uint32_t i = 0; i < e->peer_count; i++)
+		if (e->peer[i].in_round && e->peer[i].use_held && e->peer[i].node != e->cfg.node)
+			use_adopt(e, e->peer[i].use_claim);
+}
+
+bool use_taken(struct engine *e)
+{
+	return e->use.state == USE_HELD;
+}
+
+/* Another node holds it for all. */
+void use_adopt(struct engine *e, uint64_t claim)
+{
+	struct use *u = &e->use;
+
+	if (!claim || (u->state == USE_HELD && u->claim == claim))
+		return;
+	if (u->state != USE_HELD)
+		state_move(u, USE_HELD);
+	u->claim = claim;
+	u->checked = u->refused = false;
+	u->next_us = u->lease_us = 0;
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		u->dev[i].held_us = 0;
+}
+
+/* ---- holding -------------------------------------------------------------------------------- */
+
+/* Who renews it: the leader; in between two, the lowest node that serves. */
+static bool renews(const struct engine *e)
+{
+	if (e->phase >= PH_STATE)
+		return leading(e);
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		const struct peer *p = &e->peer[i];
+
+		if (in_effective_view(e, p) && p->active && p->node < e->cfg.node)
+			return false;
+	}
+	return e->state == ENGINE_ACTIVE;
+}
+
+static uint64_t lease_length(const struct engine *e)
+{
+	return LEASE_RENEWALS * 1000ull * e->cfg.tun.renew_ms;
+}
+
+/*
+ * Until when the lease runs. Whoever reaches k members in sync must meet the claim, so it has to be
+ * on all of them but k - 1; the lease counts from the oldest write of the newest so many.
+ */
+static uint64_t lease_end(const struct engine *e)
+{
+	const struct map *map = map_of(e);
+	uint64_t best[DDR_MAX_MEMBERS] = {0}, least = UINT64_MAX;
+	uint32_t insync = map ? map_insync_mask(map) : 0;
+	int need = __builtin_popcount(insync) - e->geo.k + 1;
+
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		uint8_t m = member_on(e, i, map);
+
+		if (m != NO_MEMBER && insync >> m & 1 && e->use.dev[i].held_us > best[m])
+			best[m] = e->use.dev[i].held_us;
+	}
+	for (; need > 0; need--) {
+		uint8_t newest = 0;
+
+		for (uint8_t m = 1; m < DDR_MAX_MEMBERS; m++)
+			if (best[m] > best[newest])
+				newest = m;
+		least = best[newest] < least ? best[newest] : least;
+		best[newest] = 0;
+	}
+	if (!insync || !least || least == UINT64_MAX)
+		return 0;
+	return least + lease_length(e);
+}
+
+static bool lease_runs(const struct engine *e)
+{
+	return e->use.state == USE_HELD && e->use.checked &&
+	       (e->now < e->use.lease_us || !e->cfg.tun.claim_ms);
+}
+
+/* Asked for each request: the lease itself is worked out when a write of the claim has landed. */
+bool use_lease(const struct engine *e)
+{
+	return lease_runs(e) || !e->cfg.tun.claim_ms || !renews(e);
+}
+
+static void renew(struct engine *e)
+{
+	const struct map *map = map_of(e);
+
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (!e->use.dev[i].busy && member_on(e, i, map) != NO_MEMBER)
+			dev_write(e, i, e->use.claim, false);
+}
+
+/* The lease had run out, or was never this node's: has somebody else taken the array meanwhile? */
+static void checked(struct engine *e)
+{
+	struct use *u = &e->use;
+	char name[220];
+
+	if (!u->watches && !u->too_many) {
+		u->checked = insync_of(e, any) > 0;
+		u->checked_us = u->round_us; /* the writes that follow begin a new lease */
+		u->next_us = u->checked ? e->now : e->now + LOOK_AGAIN_US;
+		u->lease_us = 0;
+		return;
+	}
+	user_name(name, sizeof(name), &u->watch[0].last);
+	snprintf(u->why, sizeof(u->why),
+		 "its members were taken by %s while this node did not show that it uses them",
+		 name);
+	if (e->state == ENGINE_ACTIVE)
+		round_give_up(e);
+	else
+		look_again(e, LOOK_AGAIN_US);
+}
+
+static void hold_advance(struct engine *e)
+{
+	struct use *u = &e->use;
+
+	if (!renews(e) || !quorum_gate(e))
+		return;
+	if (u->checked && !lease_runs(e))
+		u->lease_us = lease_end(e); /* the map may have changed */
+	if (u->checked && !lease_runs(e) && e->now - u->checked_us >= lease_length(e)) {
+		u->checked = false;
+		u->next_us = e->now;
+	}
+	if (e->now < u->next_us || u->pending)
+		return;
+	if (!u->checked) {
+		round_start(e, true, 0);
+		return;
+	}
+	u->next_us = e->now + e->cfg.tun.renew_ms * 1000ull;
+	renew(e);
+}
+
+/*
+ * The last node of the run leaves, nothing of it is under way any more, and it begins nothing: the
+ * next one need not wait. What fails here only costs that wait.
+ */
+bool use_given_back(struct engine *e)
+{
+	struct use *u = &e->use;
+
+	if (!alone(e) || (u->state != USE_HELD && u->state != USE_GIVEN))
+		return true;
+	if (u->state == USE_HELD) {
+		if (!round_start(e, false, 0))
+			return false;
+		u->state = USE_GIVEN;
+	}
+	return !u->pending;
+}
+
+/* ---- each step ------------------------------------------------------------------------------ */
+
+static void round_look(struct engine *e)
+{
+	struct use *u = &e->use;
+
+	u->round_over = false;
+	if (u->reads)
+		watches_look(e);
+	switch (u->state) {
+	case USE_LOOK:
+		looked(e);
+		break;
+	case USE_CLAIM:
+		claimed(e);
+		break;
+	case USE_VERIFY:
+		verified(e);
+		break;
+	case USE_HELD:
+		if (u->reads)
+			checked(e);
+		break;
+	case USE_NONE:
+	case USE_GIVEN:
+		break;
+	}
+}
+
+void use_advance(struct engine *e)
+{
+	struct use *u = &e->use;
+	bool assembles = e->state == ENGINE_JOINING && leading(e);
+
+	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED)
+		return;
+	if (u->state == USE_GIVEN && !u->pending && !e->leaving && !e->left_sent)
+		use_adopt(e, u->claim); /* somebody has come, and the array goes on */
+	if (u->state >= USE_LOOK && u->state <= USE_VERIFY && !assembles && !u->pending)
+		state_move(u, USE_NONE);
+	if (u->state == USE_NONE && assembles && !u->pending) {
+		u->began_us = e->now;
+		look_again(e, 0);
+	}
+	if (u->round_over)
+		round_look(e);
+	if (u->state == USE_CLAIM && !u->pending && !u->round_over)
+		look_again(e, LOOK_AGAIN_US); /* an earlier request of a device had not ended */
+	if (u->state == USE_HELD)
+		hold_advance(e);
+	if ((u->state == USE_LOOK || u->state == USE_VERIFY) && !u->pending && !u->round_over &&
+	    e->now >= u->next_us && quorum_gate(e))
+		round_start(e, true, 0);
+}

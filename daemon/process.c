@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+#include "daemon/process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Reads a small file as text. -errno: which tells a process that is gone from one that can't be
+ * looked at. */
+static int text_of(const char *path, char *text, size_t bytes)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC), err = 0;
+	ssize_t n;
+
+	if (fd < 0)
+		return -errno;
+	n = read(fd, text, bytes - 1);
+	if (n <= 0)
+		err = n < 0 ? -errno : -EIO;
+	text[n > 0 ? n : 0] = '\0';
+	close(fd);
+	return err;
+}
+
+/* -ESRCH, -ENOENT: there is no such process. */
+static int start_of(const char *pid, uint64_t *start)
+{
+	char path[64], text[1024], *at;
+	unsigned long long ticks;
+	int err;
+
+	snprintf(path, sizeof(path), "/proc/%s/stat", pid);
+	err = text_of(path, text, sizeof(text));
+	if (err)
+		return err;
+	/* The program's name, in parentheses, may have anything in it; what follows has not. The
+	 * state is the third field of all, the start the 22nd. */
+	at = strrchr(text, ')');
+	if (!at || sscanf(at + 1,
+			  " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
+			  "%*d %*d %llu",
+			  &ticks) != 1)
+		return -EBADMSG;
+	*start = ticks;
+	return 0;
+}
+
+static bool boot_of(uint8_t boot[USE_BOOT_BYTES])
+{
+	char text[64];
+	unsigned n = 0, byte;
+
+	if (text_of("/proc/sys/kernel/random/boot_id", text, sizeof(text)))
+		return false;
+	for (const char *c = text; *c && n < USE_BOOT_BYTES; c++) {
+		if (*c == '-')
+			continue;
+		if (sscanf(c, "%2x", &byte) != 1 || !c[1])
+			break;
+		boot[n++] = (uint8_t)byte;
+		c++;
+	}
+	return n == USE_BOOT_BYTES;
+}
+
+void process_self(struct use_process *p)
+{
+	struct stat st;
+
+	memset(p, 0, sizeof(*p));
+	if (stat("/proc/self/ns/pid", &st) || !boot_of(p->boot) || start_of("self", &p->start)) {
+		memset(p, 0, sizeof(*p));
+		return;
+	}
+	p->pid_space = st.st_ino;
+	p->pid = (uint32_t)getpid();
+}
+
+bool process_ended(const struct use_process *p)
+{
+	char pid[16];
+	uint64_t start;
+	int err;
+
+	if (!p->pid || p->pid > INT32_MAX)
+		return false;
+	snprintf(pid, sizeof(pid), "%u", p->pid);
+	err = start_of(pid, &start);
+	if (err == -ENOENT || err == -ESRCH)
+		return true;
+	return !err && start != p->start;
+}

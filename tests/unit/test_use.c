@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Nobody else uses the members (core/use.c): two daemons that know nothing of each other, each in a
+ * group of its own, on the same members.
+ */
+#include "two_nodes_world.h"
+
+#include "daemon/core/superblock.h"
+#include "daemon/core/useblock.h"
+
+static uint8_t data[DDR_BLOCK_BYTES];
+
+/* Both alone, with real waits. */
+static void begin(bool alone)
+{
+	create();
+	w.split = w.others_look = true;
+	w.node[1].alone = w.node[2].alone = alone;
+	memset(data, 0x5a, sizeof(data));
+}
+
+static void stop(uint32_t node)
+{
+	struct event ev = {.type = EV_ADMIN};
+
+	ev.admin.cmd = ADMIN_STOP;
+	step(node, ev);
+	run_ms(3000);
+	CHECK(w.node[node].stopped);
+}
+
+static bool serves(uint32_t node)
+{
+	return w.node[node].e && !w.node[node].stopped && status(node).io_allowed;
+}
+
+static void again(uint32_t node, uint64_t inc)
+{
+	engine_free(w.node[node].e);
+	w.node[node].stopped = false;
+	w.node[node].inc = inc;
+	start(node);
+}
+
+/* All that is not renewed anyway. */
+static uint64_t sum(void)
+{
+	uint64_t h = 0;
+
+	for (uint32_t m = 0; m < MEMBERS; m++)
+		for (uint32_t i = 0; i < DISK_BYTES; i++)
+			if (i / DDR_BLOCK_BYTES != USE_OFFSET / DDR_BLOCK_BYTES)
+				h = (h ^ w.disk[m][i]) * 0x100000001b3u;
+	return h;
+}
+
+static const char *waits(uint32_t node)
+{
+	static struct engine_status st;
+
+	engine_status(w.node[node].e, &st);
+	return st.waits ? st.waits : "nothing";
+}
+
+static void refused(uint32_t node, const char *why)
+{
+	CHECK_EQ_INT(status(node).state, ENGINE_REFUSED);
+	CHECK_MSG(strstr(waits(node), why), "\"%s\" in \"%s\"", why, waits(node));
+}
+
+TEST(a_second_daemon_is_refused_and_writes_nothing)
+{
+	uint64_t before;
+
+	begin(true);
+	start(1);
+	run_ms(3000);
+	CHECK(serves(1));
+	write_block(1, 0);
+	run_ms(3000);
+	before = sum();
+	start(2);
+	run_ms(30000);
+	refused(2, "in use by a daemon by itself on host1");
+	CHECK(serves(1) && !serves(2));
+	CHECK_EQ_U64(sum(), before);
+	CHECK_EQ_U64(w.node[2].fences, 0);
+	/* It is the second's once the first has given it back, and at once. */
+	stop(1);
+	run_ms(1500);
+	CHECK(serves(2));
+	finish();
+}
+
+/* Names, numbers and configuration are all the same: the clusters are two nevertheless. */
+TEST(so_is_a_cluster_of_the_same_name)
+{
+	uint64_t before;
+
+	begin(false);
+	start(1);
+	run_ms(3000);
+	CHECK(serves(1));
+	run_ms(3000);
+	before = sum();
+	start(2);
+	run_ms(30000);
+	refused(2, "in use by node 1 (host1) of cluster two");
+	CHECK(serves(1));
+	CHECK_EQ_U64(w.node[2].fences, 0);
+	CHECK_EQ_U64(sum(), before);
+	finish();
+}
+
+TEST(one_that_is_gone_is_waited_for)
+{
+	begin(true);
+	start(1);
+	run_ms(3000);
+	w.node[1].stopped = true; /* its machine has lost its power */
+	start(2);
+	run_ms(3000);
+	CHECK(!serves(2));
+	CHECK_MSG(strstr(waits(2), "to be gone"), "%s", waits(2));
+	run_ms(5000);
+	CHECK(serves(2));
+	finish();
+}
+
+TEST(a_process_that_has_ended_is_not_waited_for)
+{
+	begin(true);
+	start(1);
+	run_ms(3000);
+	w.node[1].stopped = true;
+	again(1, 200); /* on the same machine */
+	run_ms(1500);
+	CHECK(serves(1));
+	finish();
+}
+
+TEST(of_two_that_begin_at_once_one_gets_it)
+{
+	for (uint32_t ms = 0; ms < 1200; ms += 50) {
+		begin(true);
+		start(1);
+		run_ms(ms);
+		start(2);
+		for (uint32_t i = 0; i < 40; i++) {
+			run_ms(500);
+			CHECK(!serves(1) || !serves(2));
+		}
+		CHECK(serves(1) || serves(2));
+		finish();
+	}
+}
+
+/* Its claim has run out, and another one has the array: it finds that before it writes. */
+TEST(one_that_stood_still_writes_nothing_when_it_wakes_up)
+{
+	uint32_t writes;
+
+	begin(true);
+	w.restarts = true;
+	start(1);
+	run_ms(3000);
+	CHECK(serves(1));
+	write_block(1, 0);
+	run_ms(20);
+	w.node[1].paused = true;
+	start(2);
+	run_ms(10000);
+	CHECK(serves(2));
+	writes = w.node[1].data_writes;
+	w.node[1].paused = false;
+	for (uint32_t i = 0; i < 8; i++) /* while it wakes up */
+		push(1, (struct event){.type = EV_IO,
+				       .io = {.tag = 7 + i,
+					      .op = IO_WRITE,
+					      .offset = i * 4096ull,
+					      .bytes = 4096,
+					      .data = data}});
+	w.io_may_fail = true;
+	run_ms(10000);
+	CHECK_EQ_U64(w.node[1].data_writes, writes);
+	CHECK(serves(2) && !serves(1));
+	refused(1, "in use by a daemon by itself on host2");
+	finish();
+}
+
+TEST(an_array_of_a_cluster_is_not_started_by_a_daemon_alone)
+{
+	begin(false);
+	w.node[2].alone = true;
+	start(1);
+	run_ms(3000);
+	CHECK(serves(1));
+	start(2);
+	run_ms(8000);
+	refused(2, "belongs to cluster two");
+	stop(1);
+	run_ms(8000);
+	refused(2, "belongs to cluster two");
+	/* It was said that it may. */
+	w.node[2].take_over = true;
+	again(2, 300);
+	run_ms(3000);
+	CHECK(serves(2));
+	/* It is the cluster's still. */
+	stop(2);
+	w.node[2].take_over = false;
+	again(2, 400);
+	run_ms(8000);
+	refused(2, "belongs to cluster two");
+	finish();
+}
+
+TEST(nor_is_it_taken_over_while_it_is_used)
+{
+	begin(false);
+	w.node[2].alone = w.node[2].take_over = true;
+	start(1);
+	run_ms(3000);
+	start(2);
+	run_ms(20000);
+	refused(2, "in use by node 1 (host1) of cluster two");
+	CHECK(serves(1));
+	finish();
+}
+
+/* The members were copied, or each half was used by itself: both went on from one map. */
+static void two_histories(void)
+{
+	uint8_t *before[MEMBERS], *other = malloc(DISK_BYTES);
+
+	begin(true);
+	start(1);
+	run_ms(3000);
+	stop(1);
+	for (uint32_t m = 0; m < MEMBERS; m++) {
+		before[m] = malloc(DISK_BYTES);
+		memcpy(before[m], w.disk[m], DISK_BYTES);
+	}
+	again(1, 300);
+	run_ms(3000);
+	stop(1);
+	memcpy(other, w.disk[2], DISK_BYTES);
+	for (uint32_t m = 0; m < MEMBERS; m++)
+		memcpy(w.disk[m], before[m], DISK_BYTES);
+	/* This one changes its map more often: its numbers are higher. */
+	for (uint32_t i = 0; i < 3; i++) {
+		start(2);
+		run_ms(3000);
+		CHECK(serves(2));
+		stop(2);
+		engine_free(w.node[2].e);
+		w.node[2].e = NULL;
+		w.node[2].stopped = false;
+		w.node[2].inc = 400 + i;
+	}
+	memcpy(w.disk[2], other, DISK_BYTES);
+	for (uint32_t m = 0; m < MEMBERS; m++)
+		free(before[m]);
+	free(other);
+	memset(&w.node[2].record, 0, sizeof(w.node[2].record));
+	w.node[2].inc = 500;
+}
+
+TEST(members_of_two_histories_are_not_merged)
+{
+	two_histories();
+	start(2);
+	run_ms(8000);
+	refused(2, "two histories");
+	CHECK_EQ_U64(w.node[2].data_writes, 0);
+	/* Who says that he knows it keeps the newer one; the other is rebuilt as a whole. */
+	w.node[2].force = true;
+	again(2, 600);
+	run_ms(8000);
+	CHECK_MSG(serves(2), "%s", waits(2));
+	CHECK_EQ_U64(status(2).map.member[2].state, MEMBER_FAULTY);
+	finish();
+}
+
+/* One of them comes when the array runs. */
+TEST(a_member_of_another_history_does_not_come_back_by_itself)
+{
+	two_histories();
+	w.node[2].cut = 1u << 2;
+	start(2);
+	run_ms(6000);
+	CHECK(serves(2));
+	CHECK_EQ_U64(status(2).map.member[2].state, MEMBER_SUSPECT);
+	member_cut(2, 2, false);
+	run_ms(8000);
+	CHECK(serves(2));
+	CHECK(status(2).map.member[2].state != MEMBER_IN_SYNC);
+	finish();
+}
+
+TEST(the_use_block_is_what_doc_ondisk_says)
+{
+	struct useblock u = {.claim = 0x1112131415161718,
+			     .seq = 2,
+			     .inc = 3,
+			     .at_s = 4,
+			     .node = 5,
+			     .patience_ms = 6,
+			     .cluster = "c",
+			     .host = "h"};
+	uint8_t block[DDR_BLOCK_BYTES], zero[DDR_BLOCK_BYTES] = {0};
+	struct useblock out;
+
+	memset(u.array_uuid, 0x77, sizeof(u.array_uuid));
+	u.process = (struct use_process){.pid_space = 7, .start = 8, .pid = 9};
+	memset(u.process.boot, 0x66, sizeof(u.process.boot));
+	useblock_encode(&u, block);
+	CHECK_EQ_MEM(block, "ddraidus", 8);
+	CHECK_EQ_INT(block[12], 1);
+	CHECK_EQ_INT(block[32], 0x18);
+	CHECK_EQ_INT(block[40], 2);
+	CHECK_EQ_INT(block[64], 5);
+	CHECK_EQ_INT(block[68], 6);
+	CHECK_EQ_INT(block[104], 9);
+	CHECK_EQ_INT(block[128], 'c');
+	CHECK_EQ_INT(block[192], 'h');
+	CHECK_EQ_INT(useblock_decode(&out, block), 0);
+	CHECK_EQ_MEM(&out, &u, sizeof(u));
+	block[200] ^= 1;
+	CHECK_EQ_INT(useblock_decode(&out, block), -EBADMSG);
+	CHECK_EQ_INT(useblock_decode(&out, zero), -ENOENT);
+}
