@@ -17,6 +17,7 @@
 #include "daemon/announce.h"
 #include "daemon/log.h"
 #include "daemon/ports/lock.h"
+#include "daemon/reserve.h"
 #include "daemon/units.h"
 #include "proto/announce.pb-c.h"
 
@@ -141,6 +142,12 @@ void announce_forgotten(const struct store_forgotten *list, uint32_t count)
 	tell(&w);
 }
 
+void announce_word(const Word *w)
+{
+	if (loop && state.up)
+		tell(w);
+}
+
 bool announce_dlm(void)
 {
 	const struct lock_ops *ops = lock_manager_find("dlm");
@@ -242,6 +249,14 @@ static void set_here(struct announce_node *n, bool here)
 	}
 }
 
+static void tell_quorum(void)
+{
+	bool settled = state.view_ring.rep == state.quorum_ring.rep &&
+		       state.view_ring.seq == state.quorum_ring.seq;
+
+	reserve_quorum(state.quorate, settled);
+}
+
 static void take_view(const struct group_view *v)
 {
 	for (uint32_t i = 0; i < state.count; i++) {
@@ -260,7 +275,10 @@ static void take_view(const struct group_view *v)
 		if (n)
 			set_here(n, true);
 	}
+	state.view_ring = v->ring;
+	reserve_view(state.self.node, v->count, v->node, v->fresh);
 	cb.fresh();
+	tell_quorum();
 }
 
 static bool desc_read(struct store_array *d, const Ddraid__Announce__Array *a)
@@ -309,6 +327,7 @@ static void take_node(uint32_t from, const Ddraid__Announce__Node *a)
 
 	if (!n)
 		return;
+	reserve_node(from, a->version, a->all);
 	n->told = true;
 	n->all |= a->all;
 	n->count = 0;
@@ -351,6 +370,7 @@ static void take_word(uint32_t from, const uint8_t *data, size_t bytes)
 		take_node(from, w->node);
 	if (w->body_case == DDRAID__ANNOUNCE__WORD__BODY_FORGOTTEN)
 		take_forgotten(w->forgotten);
+	reserve_heard(from, w);
 	desc = w->body_case == DDRAID__ANNOUNCE__WORD__BODY_ARRAY ? malloc(sizeof(*desc)) : NULL;
 	if (desc && desc_read(desc, w->array))
 		cb.array(desc);
@@ -374,6 +394,8 @@ static void at_main(struct task *t)
 		state.quorum_count = 0;
 		for (uint32_t i = 0; i < state.count; i++)
 			set_here(&state.node[i], false);
+		reserve_view(state.self.node, 0, NULL, NULL);
+		tell_quorum();
 		break;
 	case NOTE_VIEW:
 		take_view(&n->view);
@@ -383,6 +405,8 @@ static void at_main(struct task *t)
 		state.quorate = n->quorum.quorate;
 		state.quorum_count = n->quorum.count;
 		memcpy(state.quorum, n->quorum.node, sizeof(state.quorum));
+		state.quorum_ring = n->quorum.ring;
+		tell_quorum();
 		break;
 	case NOTE_WORD:
 		take_word(n->from, n->data, n->bytes);

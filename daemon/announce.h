@@ -12,8 +12,9 @@
 #include "daemon/mailbox.h"
 #include "daemon/ports/group.h"
 #include "daemon/store.h"
+#include "proto/announce.pb-c.h"
 
-#define ANNOUNCE_VERSION 1u
+#define ANNOUNCE_VERSION 2u
 
 struct announce_running {
 	uint8_t uuid[DDR_UUID_BYTES];
@@ -40,6 +41,7 @@ struct announce_state {
 	struct group_self self;
 	bool counted; /* the cluster has told, since it is up, whether it is quorate */
 	bool quorate;
+	struct ring view_ring, quorum_ring;           /* R2: they fit together if they are equal */
 	uint32_t quorum_count, quorum[DDR_MAX_NODES]; /* nodes, with a daemon or not */
 	uint32_t count;
 	struct announce_node node[DDR_MAX_NODES];
@@ -67,6 +69,8 @@ const struct announce_node *announce_find(uint32_t node);
 /* What that node said of the array; NULL: it does not run there, as far as it is known here. */
 const struct announce_running *announce_runs(const struct announce_node *n,
 					     const uint8_t uuid[DDR_UUID_BYTES]);
+/* A word of reserve.c. */
+void announce_word(const Ddraid__Announce__Word *w);
 void announce_stop(void);
 
 #endif

@@ -15,19 +15,22 @@
  *	signature	file system, LVM, RAID, partitions, swap	yes
  *	blocks		fragments below the device's own block		yes
  *	---- from here on it writes ----
- *	nonce		one device under two URIs			no (put back as it was)
+ *	claim		another create or add on this device		no
+ *			one device under two URIs			no (put back as it was)
  *	logs		then superblocks
  *
  * One device under two URIs can't be told by names: a host has many, and an exporter offers one
- * file under many. So each device gets a nonce of its own where its superblocks will be, and all
- * are read back through their own connections: a device that was named twice shows the later nonce.
- * What was there is put back then, since no check before had anything against keeping it.
+ * file under many. So each device gets a claim of its own where its superblocks will be, and all
+ * are read back through their own connections: a device that was named twice shows the other claim.
+ * What was there is put back then, since no check before had anything against keeping it. The same
+ * claims decide between this and another create or add on the same device; claim.h has the rules
+ * and says why they suffice.
  *
  * Blocks come last of what reads: who gives --force for them as the refusal tells him has been
  * told of all that is on the devices before.
  *
- * The nonce also wipes old superblocks. So whenever this stops half-way, a device either carries
- * what it did before, or no superblock, or one of the new array; and the new array's superblocks
+ * The claim also wipes old superblocks. So whenever this stops half-way, a device either carries
+ * what it did before, or a claim, or a superblock of the new array; and the new array's superblocks
  * are written only when the logs of all members are flushed.
  */
 #include "daemon/create_check.h"
@@ -57,13 +60,17 @@ struct job {
 	uint32_t count;
 	struct create_result *r;
 	struct create_error *e;
-	uint8_t *old;   /* count * SB_BYTES: what was there */
-	uint8_t *nonce; /* count * SB_BYTES */
-	uint8_t *buf;   /* CREATE_IO_BYTES */
-	uint32_t at;    /* writing: the member, */
-	bool sb_pass;   /* the pass, */
-	uint64_t from;  /* and the run of blocks in buf: from here on the member, */
-	uint32_t bytes; /* so long */
+	uint8_t *old;  /* count * SB_BYTES: what was there */
+	uint8_t *mine; /* count * SB_BYTES: what was put there last */
+	uint8_t *buf;  /* CREATE_IO_BYTES */
+	uint8_t *look; /* SB_BYTES: what is there */
+	uint32_t claimed, settle_ms;
+	bool logs;        /* their place has been written */
+	bool backing_out; /* it only makes good */
+	uint32_t at;      /* writing: the member, */
+	bool sb_pass;     /* the pass, */
+	uint64_t from;    /* and the run of blocks in buf: from here on the member, */
+	uint32_t bytes;   /* so long */
 };
 
 /* member < 0: not about one device. Returns err. */
@@ -395,6 +402,28 @@ static int check_blocks(struct job *j)
 
 /* --- what it carries --- */
 
+/* A claim: of this create, of another one that goes on or was cut off. */
+static int check_claim(struct job *j, uint32_t i, const uint8_t *block)
+{
+	const uint8_t *own = j->r->params.array_uuid;
+	char name[DDR_NAME_BYTES];
+	struct claim c;
+
+	if (claim_decode(&c, block))
+		return 0;
+	if (j->claimed && !memcmp(c.array_uuid, own, DDR_UUID_BYTES))
+		return refuse(j, -ENOTUNIQ, (int)i,
+			      "and member %u (%s) are one and the same device: name a different "
+			      "device for each member",
+			      c.index, c.index < j->count ? j->dev[c.index].uri : "?");
+	if (j->ask->force)
+		return 0;
+	return refuse(j, -EBUSY, (int)i,
+		      "is being made a member of an array %s, or that was cut off: wait for it, "
+		      "name another device, or, if nobody works on it, --force",
+		      text_clean(name, sizeof(name), c.name));
+}
+
 static int check_superblock(struct job *j, uint32_t i)
 {
 	struct superblock sb;
@@ -403,13 +432,18 @@ static int check_superblock(struct job *j, uint32_t i)
 	int none = 0, worst = 0, unread = 0;
 
 	for (uint32_t c = 0; c < SB_COPIES; c++) {
-		int err = j->dev[i].read(j->dev[i].arg, geo_sb_offset(c), j->buf, DDR_BLOCK_BYTES);
+		uint8_t *block = j->buf + c * DDR_BLOCK_BYTES;
+		int err =
+		    j->dev[i].read(j->dev[i].arg, geo_sb_offset(c), block, DDR_BLOCK_BYTES);
 
 		if (err) { /* the other copy tells whose it is, and that goes first */
 			unread = err;
 			continue;
 		}
-		err = sb_decode(&sb, j->buf, NULL);
+		err = check_claim(j, i, block);
+		if (err)
+			return err;
+		err = sb_decode(&sb, block, NULL);
 		if (err == -ENOENT) {
 			none++;
 			continue;
@@ -540,97 +574,203 @@ static int check_all(struct job *j)
 	return err ? err : params_fill(j);
 }
 
-/* --- nonces --- */
+/* --- claims: read before write, wait before trust (claim.h) --- */
 
-static int put(struct job *j, uint32_t i, const uint8_t *sb_area)
+static uint64_t now_us(const struct job *j)
+{
+	return j->ask->now_us ? j->ask->now_us(j->ask->arg) : 0;
+}
+
+static void settle(struct job *j)
+{
+	if (j->ask->pause)
+		j->ask->pause(j->ask->arg, j->settle_ms);
+}
+
+static uint8_t *mine(const struct job *j, uint32_t i)
+{
+	return j->mine + (size_t)i * SB_BYTES;
+}
+
+/* Who has it now, for a person. */
+static void whose(const uint8_t *area, char text[128])
+{
+	char name[DDR_NAME_BYTES];
+	struct superblock sb;
+	struct claim c;
+
+	strcpy(text, "something else");
+	for (uint32_t n = 0; n < SB_COPIES; n++) {
+		if (!claim_decode(&c, area + n * DDR_BLOCK_BYTES))
+			snprintf(text, 128, "another create, of an array %s",
+				 text_clean(name, sizeof(name), c.name));
+		else if (!sb_decode(&sb, area + n * DDR_BLOCK_BYTES, NULL))
+			snprintf(text, 128, "the array %s",
+				 text_clean(name, sizeof(name), sb.name));
+	}
+}
+
+/* Does it show what was put there? */
+static int holds(struct job *j, uint32_t i)
 {
 	const struct create_dev *d = &j->dev[i];
-	int err = d->write(d->arg, SB_OFFSET, sb_area, SB_BYTES);
+	int err = d->read(d->arg, SB_OFFSET, j->look, SB_BYTES);
+	char text[128];
 
-	return err ? err : d->flush(d->arg);
+	if (err)
+		return refuse_io(j, err, i, "read");
+	if (!memcmp(j->look, mine(j, i), SB_BYTES))
+		return 0;
+	for (uint32_t n = 0; n < SB_COPIES; n++) {
+		err = check_claim(j, i, j->look + n * DDR_BLOCK_BYTES);
+		if (err == -ENOTUNIQ)
+			return err; /* this create's, of another member */
+	}
+	whose(j->look, text);
+	return refuse(j, -ENOTUNIQ, (int)i,
+		      "was taken at the same time by %s: name another device; or, if nothing else "
+		      "uses it, see whether its exporter really writes",
+		      text);
 }
 
-static void put_back(struct job *j, uint32_t upto)
+static int hold_all(struct job *j)
 {
-	for (uint32_t i = 0; i < upto; i++)
-		put(j, i, j->old + (size_t)i * SB_BYTES);
+	int err = 0;
+
+	for (uint32_t i = 0; i < j->count && !err; i++)
+		err = holds(j, i);
+	return err;
 }
 
-/* Which nonce is in buf; count: none. */
-static uint32_t nonce_of(const struct job *j, const uint8_t *buf)
+/* A write that followed a read of `began_us`. */
+static int write_in_time(struct job *j, uint32_t i, uint64_t began_us, uint64_t offset,
+			 const void *data, uint32_t bytes)
 {
-	uint32_t i = 0;
+	const struct create_dev *d = &j->dev[i];
+	char why[STORE_WHY_BYTES];
+	uint64_t took_ms;
+	int err;
 
-	while (i < j->count && memcmp(buf, j->nonce + (size_t)i * SB_BYTES, SB_BYTES))
-		i++;
-	return i;
+	err = j->ask->allowed && !j->backing_out ? j->ask->allowed(j->ask->arg, why) : 0;
+	if (err)
+		return refuse(j, err, -1, "%s", why);
+	err = d->write(d->arg, offset, data, bytes);
+	if (err)
+		return refuse_io(j, err, i, "written");
+	took_ms = (now_us(j) - began_us) / 1000;
+	if (took_ms < j->settle_ms)
+		return 0;
+	return refuse(j, -ETIMEDOUT, (int)i,
+		      "took %" PRIu64
+		      " ms to be written, and another create or add of it would not "
+		      "have waited for that long: see to it, then create again",
+		      took_ms);
 }
 
-static int nonces_compare(struct job *j)
+static int guarded(struct job *j, uint32_t i, uint64_t offset, const void *data, uint32_t bytes)
 {
-	for (uint32_t i = 0; i < j->count; i++) {
-		const struct create_dev *d = &j->dev[i];
-		int err = d->read(d->arg, SB_OFFSET, j->buf, SB_BYTES);
-		uint32_t whose;
+	uint64_t began_us = now_us(j);
+	int err = holds(j, i);
 
-		if (err)
-			return refuse_io(j, err, i, "read");
-		whose = nonce_of(j, j->buf);
-		if (whose < j->count && whose != i)
-			return refuse(j, -ENOTUNIQ, (int)i,
-				      "and member %u (%s) are one and the same device: name a "
-				      "different device for each member",
-				      whose, j->dev[whose].uri);
-		if (whose != i)
-			return refuse(j, -EIO, (int)i,
-				      "does not give back what was written to it: see whether its "
-				      "exporter really writes, or something else writes to it");
+	return err ? err : write_in_time(j, i, began_us, offset, data, bytes);
+}
+
+/* The new content of the superblocks' place, by a guarded write; once it was sent, either is there.
+ */
+static int put_area(struct job *j, uint32_t i, const uint8_t *area)
+{
+	const struct create_dev *d = &j->dev[i];
+	int err = guarded(j, i, SB_OFFSET, area, SB_BYTES);
+
+	if (err)
+		return err;
+	memcpy(mine(j, i), area, SB_BYTES);
+	err = d->flush(d->arg);
+	return err ? refuse_io(j, err, i, "written") : 0;
+}
+
+/* The device is looked at once more: since the checks it may have been taken. */
+static int claim(struct job *j, uint32_t i)
+{
+	const struct create_dev *d = &j->dev[i];
+	uint64_t began_us = now_us(j), took_ms;
+	struct claim c = {.index = i};
+	int err = check_superblock(j, i);
+
+	if (err)
+		return err;
+	memcpy(j->old + (size_t)i * SB_BYTES, j->buf, SB_BYTES);
+	memcpy(c.array_uuid, j->r->params.array_uuid, DDR_UUID_BYTES);
+	memcpy(c.member_uuid, j->r->params.member_uuid[i], DDR_UUID_BYTES);
+	memcpy(c.name, j->r->params.name, DDR_NAME_BYTES);
+	for (uint32_t n = 0; n < SB_COPIES; n++)
+		claim_encode(&c, mine(j, i) + n * DDR_BLOCK_BYTES);
+	j->claimed = i + 1;
+	err = write_in_time(j, i, began_us, SB_OFFSET, mine(j, i), SB_BYTES);
+	took_ms = (now_us(j) - began_us) / 1000;
+	if (!err && d->flush(d->arg))
+		err = refuse_io(j, -EIO, i, "flushed");
+	/* A slow device may be as slow for whoever else wants it. */
+	if (took_ms * 8 > j->settle_ms)
+		j->settle_ms =
+		    took_ms * 8 < CLAIM_SETTLE_MAX_MS ? (uint32_t)took_ms * 8 : CLAIM_SETTLE_MAX_MS;
+	return err;
+}
+
+/* Case 5 of claim.h: by force over an array that was nobody's, and is known by now. */
+static int replaced_is_known(struct job *j)
+{
+	struct superblock sb;
+	const char *known;
+
+	for (uint32_t n = 0; n < j->count * SB_COPIES && j->ask->known; n++) {
+		if (sb_decode(&sb, j->old + (size_t)n * DDR_BLOCK_BYTES, NULL))
+			continue;
+		known = j->ask->known(j->ask->arg, sb.array_uuid);
+		if (known)
+			return refuse(j, -ENOTUNIQ, (int)(n / SB_COPIES),
+				      "was made a member of the array %s at the same time: name "
+				      "another device",
+				      known);
 	}
 	return 0;
 }
 
-static int nonces_try(struct job *j)
+static int claim_all(struct job *j)
 {
-	uint32_t upto = 0;
 	int err = 0;
 
+	j->settle_ms = CLAIM_SETTLE_MS;
 	for (uint32_t i = 0; i < j->count && !err; i++) {
-		err = j->dev[i].read(j->dev[i].arg, SB_OFFSET, j->old + (size_t)i * SB_BYTES,
-				     SB_BYTES);
-		if (err)
-			return refuse_io(j, err, i, "read");
+		tell(j, "claiming member", i);
+		err = claim(j, i);
 	}
-	while (upto < j->count && !err) {
-		err = put(j, upto, j->nonce + (size_t)upto * SB_BYTES);
-		if (err)
-			refuse_io(j, err, upto, "written");
-		upto++;
-	}
-	if (!err)
-		err = nonces_compare(j);
 	if (err)
-		put_back(j, upto);
-	return err;
+		return err;
+	settle(j);
+	err = hold_all(j);
+	return err ? err : replaced_is_known(j);
 }
 
 /* --- writing --- */
 
 static int run_write(struct job *j)
 {
-	const struct create_dev *d = &j->dev[j->at];
 	uint32_t bytes = j->bytes;
 
 	j->bytes = 0;
-	return bytes ? d->write(d->arg, j->from, j->buf, bytes) : 0;
+	if (!bytes)
+		return 0;
+	return guarded(j, j->at, j->from, j->buf, bytes);
 }
 
-/* create_member's emit: neighbouring blocks of the wanted pass become one write. */
+/* create_member's emit: neighbouring blocks of the log become one write. */
 static int collect(void *arg, uint64_t offset, const uint8_t *block)
 {
 	struct job *j = arg;
 	int err = 0;
 
-	if ((offset < LOG_OFFSET) != j->sb_pass)
+	if (offset < LOG_OFFSET)
 		return 0;
 	if (j->bytes && (offset != j->from + j->bytes || j->bytes == CREATE_IO_BYTES))
 		err = run_write(j);
@@ -641,40 +781,100 @@ static int collect(void *arg, uint64_t offset, const uint8_t *block)
 	return err;
 }
 
-static int write_pass(struct job *j, bool sb_pass)
+/* Likewise: the superblocks, into the front of buf. */
+static int collect_sb(void *arg, uint64_t offset, const uint8_t *block)
 {
-	j->sb_pass = sb_pass;
-	for (j->at = 0; j->at < j->count; j->at++) {
-		const struct create_dev *d = &j->dev[j->at];
-		int err;
+	struct job *j = arg;
 
-		tell(j, sb_pass ? "writing the superblock of member" : "writing the log of member",
-		     j->at);
+	if (offset < LOG_OFFSET)
+		memcpy(j->buf + (offset - SB_OFFSET), block, DDR_BLOCK_BYTES);
+	return 0;
+}
+
+static int write_logs(struct job *j)
+{
+	int err = 0;
+
+	for (j->at = 0; j->at < j->count && !err; j->at++) {
+		const struct create_dev *d = &j->dev[j->at];
+
+		tell(j, "writing the log of member", j->at);
 		j->bytes = 0;
+		j->logs = true;
 		err = create_member(&j->r->params, (uint8_t)j->at, collect, j);
 		if (!err)
 			err = run_write(j);
-		if (!err)
-			err = d->flush(d->arg);
-		if (err)
-			return refuse_io(j, err, j->at, "written");
+		if (!err && d->flush(d->arg))
+			err = refuse_io(j, -EIO, j->at, "flushed");
 	}
-	return 0;
+	return err;
 }
 
 static int write_all(struct job *j)
 {
-	int err = write_pass(j, false);
+	int err = write_logs(j);
 
+	for (uint32_t i = 0; i < j->count && !err; i++) {
+		tell(j, "writing the superblock of member", i);
+		memset(j->buf, 0, SB_BYTES);
+		err = create_member(&j->r->params, (uint8_t)i, collect_sb, j);
+		if (!err)
+			err = put_area(j, i, j->buf);
+	}
 	if (err)
 		return err;
-	err = write_pass(j, true);
-	if (!err)
+	settle(j);
+	return hold_all(j);
+}
+
+/* --- giving up --- */
+
+static bool of_array(const uint8_t *block, const uint8_t array_uuid[DDR_UUID_BYTES])
+{
+	struct superblock sb;
+	struct claim c;
+
+	if (!claim_decode(&c, block))
+		return !memcmp(c.array_uuid, array_uuid, DDR_UUID_BYTES);
+	return !sb_decode(&sb, block, NULL) && !memcmp(sb.array_uuid, array_uuid, DDR_UUID_BYTES);
+}
+
+/* If it carries this array's claim or superblock, and only then, it gets that area back; NULL:
+ * nothing. A write that failed may have been done all the same. */
+static int give_back(struct job *j, uint32_t i, const uint8_t *area)
+{
+	const struct create_dev *d = &j->dev[i];
+	bool ours = false;
+	struct claim c;
+	int err;
+
+	if (d->open_err)
+		return refuse(j, d->open_err, (int)i, "can't be reached: %s",
+			      strerror(-d->open_err));
+	err = d->read(d->arg, SB_OFFSET, mine(j, i), SB_BYTES);
+	if (err)
+		return refuse_io(j, err, i, "read");
+	for (uint32_t n = 0; n < SB_COPIES; n++)
+		ours |= of_array(mine(j, i) + n * DDR_BLOCK_BYTES, j->r->params.array_uuid);
+	if (!ours)
 		return 0;
-	/* Nobody's again: nonces are no superblocks. */
-	for (uint32_t i = 0; i < j->count; i++)
-		put(j, i, j->nonce + (size_t)i * SB_BYTES);
-	return err;
+	memset(j->buf, 0, SB_BYTES);
+	for (uint32_t n = 0; area && n < SB_COPIES; n++, area += DDR_BLOCK_BYTES)
+		if (claim_decode(&c, area)) /* whose claim that was may have given up since */
+			memcpy(j->buf + n * DDR_BLOCK_BYTES, area, DDR_BLOCK_BYTES);
+	err = put_area(j, i, j->buf);
+	return err == -ENOTUNIQ ? 0 : err; /* it was taken in this moment */
+}
+
+/* The error that led here stays; e->left says whether anything may be left. */
+static void back_out(struct job *j)
+{
+	struct create_error why = *j->e;
+
+	j->backing_out = true;
+	for (uint32_t i = 0; i < j->claimed; i++)
+		why.left |= give_back(j, i, j->logs ? NULL : j->old + (size_t)i * SB_BYTES) != 0;
+	*j->e = why;
 }
 
 /* --- the way in --- */
@@ -682,7 +882,6 @@ static int write_all(struct job *j)
 static int job_open(struct job *j)
 {
 	size_t area = (size_t)DDR_MAX_MEMBERS * SB_BYTES;
-	int err;
 
 	memset(j->r, 0, sizeof(*j->r));
 	memset(j->e, 0, sizeof(*j->e));
@@ -692,18 +891,19 @@ static int job_open(struct job *j)
 			      DDR_MAX_MEMBERS, j->count);
 	j->buf = aligned_alloc(DDR_BLOCK_BYTES, CREATE_IO_BYTES);
 	j->old = aligned_alloc(DDR_BLOCK_BYTES, area);
-	j->nonce = aligned_alloc(DDR_BLOCK_BYTES, area);
-	if (!j->buf || !j->old || !j->nonce)
+	j->mine = aligned_alloc(DDR_BLOCK_BYTES, area);
+	j->look = aligned_alloc(DDR_BLOCK_BYTES, SB_BYTES);
+	if (!j->buf || !j->old || !j->mine || !j->look)
 		return refuse(j, -ENOMEM, -1, "there is no memory left to create the array");
-	err = random_fill(j->nonce, area);
-	return err ? refuse(j, err, -1, "no random numbers: %s", strerror(-err)) : 0;
+	return 0;
 }
 
 static void job_close(struct job *j)
 {
 	free(j->buf);
 	free(j->old);
-	free(j->nonce);
+	free(j->mine);
+	free(j->look);
 }
 
 int create_check(const struct create_ask *ask, const struct create_dev *dev, uint32_t count,
@@ -726,10 +926,44 @@ int create_run(const struct create_ask *ask, const struct create_dev *dev, uint3
 
 	if (!err)
 		err = check_all(&j);
+	if (!err && ask->begin) {
+		char why[STORE_WHY_BYTES];
+
+		err = ask->begin(ask->arg, &r->params, why);
+		if (err)
+			refuse(&j, err, -1, "%s", why);
+	}
 	if (!err)
-		err = nonces_try(&j);
+		err = claim_all(&j);
 	if (!err)
 		err = write_all(&j);
+	if (err && j.claimed)
+		back_out(&j);
+	job_close(&j);
+	return err;
+}
+
+/* --- what was cut off --- */
+
+/* Twice: a write of the process that was cut off may land in between. */
+int create_undo(const struct create_ask *ask, const struct create_dev *dev, uint32_t count,
+		const uint8_t array_uuid[DDR_UUID_BYTES], struct create_error *e)
+{
+	struct create_result r;
+	struct job j = {.ask = ask, .dev = dev, .count = count, .r = &r, .e = e};
+	int err = job_open(&j);
+
+	memcpy(r.params.array_uuid, array_uuid, DDR_UUID_BYTES);
+	j.settle_ms = CLAIM_SETTLE_MS;
+	for (int pass = 0; pass < 2 && !err; pass++) {
+		if (pass)
+			settle(&j);
+		for (uint32_t i = 0; i < count; i++) {
+			int one = give_back(&j, i, NULL);
+
+			err = err ? err : one;
+		}
+	}
 	job_close(&j);
 	return err;
 }

@@ -12,7 +12,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "daemon/claim.h"
 #include "daemon/core/engine.h"
+#include "daemon/store.h"
 
 /* What `create` takes when nothing else is asked for. */
 #define CREATE_STRIPE_BYTES 4096u           /* or more, as the members' blocks want it; */
@@ -57,7 +59,16 @@ struct create_ask {
 	/* Optional. The name of a known array with this UUID, or NULL: its members are refused, by
 	 * force too. Called on this thread. */
 	const char *(*known)(void *arg, const uint8_t array_uuid[DDR_UUID_BYTES]);
-	/* Optional. "checking member 3 of 5". */
+	/* Optional, as all that follow. Before the first write, with the array's UUID: what was
+	 * begun can be undone from now on, whatever happens to this process. 0, or -errno and a
+	 * sentence. */
+	int (*begin)(void *arg, const struct create_params *p, char why[STORE_WHY_BYTES]);
+	/* Before each write: may it go on? 0, or -errno and a sentence. */
+	int (*allowed)(void *arg, char why[STORE_WHY_BYTES]);
+	/* Time passes (claim.h): CLOCK_MONOTONIC, and a pause. */
+	uint64_t (*now_us)(void *arg);
+	void (*pause)(void *arg, uint32_t ms);
+	/* "checking member 3 of 5". */
 	void (*progress)(void *arg, const char *text, uint32_t done, uint32_t total);
 };
 
@@ -74,6 +85,7 @@ struct create_result {
 struct create_error {
 	int err;                       /* -errno, as returned */
 	int member;                    /* whose fault, or -1 */
+	bool left;                     /* something of the new array may be on a device */
 	char text[CREATE_ERROR_BYTES]; /* object, cause, remedy: one sentence */
 };
 
@@ -93,10 +105,20 @@ int create_check(const struct create_ask *ask, const struct create_dev *dev, uin
 		 struct create_result *r, struct create_error *e);
 
 /*
- * create_check(), then writes. On an error before the first superblock was written, the devices
- * carry no array; on one after it they are made so again if they can be reached.
+ * create_check(), then writes, by the rules of claim.h: of two that want one device at most one
+ * succeeds. On an error the devices are made what they were, or, once the log was written,
+ * nobody's, where they still carry what this has put there; e->left: one could not be reached for
+ * that. -ENOTUNIQ: another one has taken a device. -EBUSY: a claim is on it (force helps).
  */
 int create_run(const struct create_ask *ask, const struct create_dev *dev, uint32_t count,
 	       struct create_result *r, struct create_error *e);
+
+/*
+ * Makes devices nobody's again on which a create of this array was cut off: where they carry its
+ * claim or superblock, and only there. 0, or -errno and *e. Of `ask` the UUID's array is asked for
+ * by nothing; now_us, pause and allowed are used.
+ */
+int create_undo(const struct create_ask *ask, const struct create_dev *dev, uint32_t count,
+		const uint8_t array_uuid[DDR_UUID_BYTES], struct create_error *e);
 
 #endif

@@ -19,6 +19,7 @@
 #include "daemon/ctl.h"
 #include "daemon/making.h"
 #include "daemon/ports/lock.h"
+#include "daemon/unmake.h"
 
 #define LOOK_MS 200u
 #define PROGRESS_MS 1000u
@@ -27,6 +28,7 @@
 #define IN_USE_MS 2000u     /* `stop --all-nodes`: what others tell of their clients is that old */
 #define COUNTED_MS 5000u    /* `create`: until the cluster has told whether it is quorate */
 #define HEARD_MS 15000u     /* and until all daemons have told which arrays they know */
+#define RESERVE_MS 20000u   /* how long "ask again" is asked again for a reservation */
 #define ADMIN_AGAIN_MS 500u
 #define ADMIN_PATIENCE_MS 15000u /* how long "ask again" is asked again */
 
@@ -43,6 +45,7 @@ struct job {
 	uint64_t size_bytes; /* JOB_CREATE, and the next two */
 	uint32_t stripe_bytes;
 	char stripe_why[CREATE_WHY_BYTES];
+	struct asked *asked;          /* JOB_CREATE */
 	struct manager_change change; /* JOB_START, JOB_STOP, JOB_FORGET */
 	struct array_query q;
 	qb_loop_timer_handle timer;
@@ -130,9 +133,92 @@ void request_status(struct ipc_req *r)
 	ipc_final(r, NULL);
 }
 
+/* ---- creates whose answer nobody heard ------------------------------------------------------ */
+
+/*
+ * Who asks for a create and is killed does not know what became of it, and asks once more for the
+ * very same. So that goes on, or is answered, in the place of the first.
+ */
+struct asked {
+	struct asked *next;
+	struct ipc_req **r; /* of whoever works on it; NULL: it is made */
+	size_t bytes;
+	uint8_t *create; /* the request, but for `force` */
+	/* the answer that nobody heard */
+	uint8_t uuid[DDR_UUID_BYTES];
+	uint64_t size_bytes;
+	uint32_t stripe_bytes;
+	char stripe_why[CREATE_WHY_BYTES];
+};
+
+#define ASKED_MAX 64u /* that are made; older ones are answered by what there is */
+
+static struct asked *all_asked;
+
+static void asked_free(struct asked *a)
+{
+	struct asked **at = &all_asked;
+
+	while (*at != a)
+		at = &(*at)->next;
+	*at = a->next;
+	free(a->create);
+	free(a);
+}
+
+static struct asked *asked_find(const struct asked *like)
+{
+	struct asked *a = all_asked;
+
+	while (a && (a->bytes != like->bytes || memcmp(a->create, like->create, a->bytes) ||
+		     (a->r && !ipc_gone(*a->r))))
+		a = a->next;
+	return a;
+}
+
+static struct asked *asked_new(struct ipc_req **r)
+{
+	Ddraid__Ctl__Create c = *ipc_request(*r)->create;
+	struct asked *a = calloc(1, sizeof(*a));
+
+	assert(a);
+	c.force = false;
+	a->r = r;
+	a->bytes = ddraid__ctl__create__get_packed_size(&c);
+	a->create = malloc(a->bytes + 1);
+	assert(a->create);
+	ddraid__ctl__create__pack(&c, a->create);
+	return a;
+}
+
 /* ---- waiting for an array ------------------------------------------------------------------- */
 
 static void look(void *data);
+
+/* Whoever asked has been answered, or has gone: then the next who asks the same is told. */
+static void asked_end(struct job *j)
+{
+	struct asked *a = j->asked, *oldest = NULL;
+	uint32_t n = 0;
+
+	if (!a)
+		return;
+	if (!ipc_gone(j->r)) {
+		asked_free(a);
+		return;
+	}
+	a->r = NULL;
+	memcpy(a->uuid, j->k->desc.uuid, DDR_UUID_BYTES);
+	a->size_bytes = j->size_bytes;
+	a->stripe_bytes = j->stripe_bytes;
+	strcpy(a->stripe_why, j->stripe_why);
+	for (struct asked *b = all_asked; b; b = b->next) {
+		n += !b->r;
+		oldest = b->r ? oldest : b;
+	}
+	if (n > ASKED_MAX)
+		asked_free(oldest);
+}
 
 static void job_free(struct job *j)
 {
@@ -142,6 +228,7 @@ static void job_free(struct job *j)
 
 static void job_end(struct job *j, int err, const char *why)
 {
+	asked_end(j);
 	if (err)
 		ipc_fail(j->r, err, "%s", why);
 	else
@@ -171,6 +258,7 @@ static void created(struct job *j)
 	}
 	reply.body_case = DDRAID__CTL__REPLY__BODY_CREATED;
 	reply.created = &c;
+	asked_end(j);
 	ipc_final(j->r, &reply);
 	job_free(j);
 }
@@ -634,8 +722,11 @@ struct admin_job {
 	struct known *k; /* held */
 	uint64_t began_ms;
 	qb_loop_timer_handle tell;
+	struct making_job *making; /* add: it has the device reserved; or NULL */
 	struct array_admin q;
 };
+
+static void making_free(struct making_job *j);
 
 /* Why it takes so long, if it is the state directory of this node. */
 static void admin_tell(void *data)
@@ -650,6 +741,14 @@ static void admin_tell(void *data)
 	ipc_progress(j->r, &p);
 	qb_loop_timer_add(ctl_env.loop, QB_LOOP_MED, PROGRESS_MS * 1000000ull, j, admin_tell,
 			  &j->tell);
+}
+
+static void admin_free(struct admin_job *j)
+{
+	manager_let_go(j->k);
+	if (j->making)
+		making_free(j->making);
+	free(j);
 }
 
 static void admin_again(void *data)
@@ -677,8 +776,7 @@ static void admin_done(struct array_admin *q, int err, const char *why)
 	else
 		ipc_final(j->r, NULL);
 	qb_loop_timer_del(ctl_env.loop, j->tell);
-	manager_let_go(j->k);
-	free(j);
+	admin_free(j);
 }
 
 /* A change of the map is in the record before it is acknowledged (R1): so nothing is begun while
@@ -695,22 +793,25 @@ static void admin_probed(void *arg, int err, const char *why)
 	}
 	ipc_fail(j->r, err, "member %u of %s: nothing is changed: %s", j->q.member, j->k->desc.name,
 		 why);
-	manager_let_go(j->k);
-	free(j);
+	admin_free(j);
 }
 
-void request_admin(struct ipc_req *r, struct known *k, enum admin_cmd cmd, uint32_t member,
-		   const char *uri)
+static bool member_there(struct ipc_req *r, const struct known *k, uint32_t member)
+{
+	if (member < k->desc.count)
+		return true;
+	ipc_fail(r, -EINVAL, "%s has members 0 to %u, and no member %u", k->desc.name,
+		 k->desc.count - 1, member);
+	return false;
+}
+
+static void admin_begin(struct ipc_req *r, struct known *k, enum admin_cmd cmd, uint32_t member,
+			const char *uri, struct making_job *making)
 {
 	struct admin_job *j = calloc(1, sizeof(*j));
 
 	assert(j);
-	if (member >= k->desc.count) {
-		free(j);
-		ipc_fail(r, -EINVAL, "%s has members 0 to %u, and no member %u", k->desc.name,
-			 k->desc.count - 1, member);
-		return;
-	}
+	j->making = making;
 	j->r = r;
 	j->k = manager_hold(k);
 	j->began_ms = now_ms();
@@ -722,6 +823,13 @@ void request_admin(struct ipc_req *r, struct known *k, enum admin_cmd cmd, uint3
 	manager_probe(admin_probed, j);
 }
 
+void request_admin(struct ipc_req *r, struct known *k, enum admin_cmd cmd, uint32_t member,
+		   const char *uri)
+{
+	if (member_there(r, k, member))
+		admin_begin(r, k, cmd, member, uri, NULL);
+}
+
 /* ---- create, and the check of add ----------------------------------------------------------- */
 
 struct making_job {
@@ -730,6 +838,9 @@ struct making_job {
 	struct known *k; /* add; held */
 	uint32_t member;
 	bool locks_said; /* create: by --set locks= */
+	uint64_t began_ms;
+	bool asking;         /* for the reservation */
+	struct asked *asked; /* create */
 	struct manager_change change;
 	struct array_query q; /* add: for its geometry */
 };
@@ -750,26 +861,112 @@ static void making_progress(struct making *m)
 	ipc_progress(j->r, &p);
 }
 
+static const char *making_known(struct making *m, const uint8_t uuid[DDR_UUID_BYTES])
+{
+	struct known *k = manager_find_uuid(uuid);
+
+	(void)m;
+	return k && !k->desc.forgotten ? k->desc.name : NULL;
+}
+
+static void reserve_again(void *data)
+{
+	struct making_job *j = data;
+
+	reserve_ask(&j->m.reserve);
+}
+
+/* Until it is known. */
+static void reserve_look(void *data)
+{
+	struct making_job *j = data;
+
+	if (!j->asking)
+		return;
+	after(LOOK_MS, reserve_look, j);
+	reserve_tick();
+}
+
+static void reserve_done(struct reserve *r, int err, int key, const char *why)
+{
+	struct making_job *j = r->arg;
+	Ddraid__Ctl__Progress p = DDRAID__CTL__PROGRESS__INIT;
+	char text[RESERVE_WHY_BYTES + DDR_URI_BYTES + 64];
+
+	if (key >= 0 && key < RESERVE_NAME)
+		snprintf(text, sizeof(text), "member %u (%s) %s",
+			 j->m.what == MAKING_ADD ? j->member : j->m.key_member[key],
+			 j->m.desc.uri[j->m.key_member[key]], why);
+	else
+		snprintf(text, sizeof(text), "%s%s%s%s", key == RESERVE_NAME ? "the name " : "",
+			 key == RESERVE_NAME ? r->name : "", key == RESERVE_NAME ? " " : "", why);
+	if (err == -EAGAIN && now_ms() - j->began_ms < RESERVE_MS) {
+		p.text = "waiting";
+		p.waits = text;
+		ipc_progress(j->r, &p);
+		after(ADMIN_AGAIN_MS, reserve_again, j);
+		return;
+	}
+	j->asking = false;
+	making_go(&j->m, err, text);
+}
+
+static void reserve_lost(struct reserve *r, const char *why)
+{
+	struct making_job *j = r->arg;
+
+	making_lost(&j->m, why);
+}
+
+static void making_reserving(struct making *m)
+{
+	struct making_job *j = m->arg;
+	struct reserve *r = &m->reserve;
+
+	if (m->what == MAKING_CREATE)
+		strcpy(r->name, m->desc.name);
+	snprintf(r->what, sizeof(r->what), "%s %.63s",
+		 m->what == MAKING_CREATE ? "create of" : "add to", m->desc.name);
+	r->done = reserve_done;
+	r->lost = reserve_lost;
+	r->arg = j;
+	j->asking = true;
+	reserve_ask(r);
+	after(LOOK_MS, reserve_look, j);
+}
+
 static struct making_job *making_new(struct ipc_req *r)
 {
 	struct making_job *j = calloc(1, sizeof(*j));
 
 	assert(j);
 	j->r = r;
+	j->began_ms = now_ms();
 	j->m.conf = ctl_env.conf;
 	j->m.main = ctl_env.main;
+	j->m.node = announce_state()->self.node;
 	j->m.arg = j;
 	j->m.progress = making_progress;
+	j->m.known = making_known;
+	j->m.reserving = making_reserving;
 	options_init(&j->m.desc.options);
-	for (uint32_t i = 0; i < manager_count(); i++) {
-		const struct store_array *d = &manager_at(i)->desc;
-
-		if (d->forgotten || manager_at(i)->damaged)
-			continue;
-		memcpy(j->m.known[j->m.known_count].uuid, d->uuid, DDR_UUID_BYTES);
-		strcpy(j->m.known[j->m.known_count++].name, d->name);
-	}
 	return j;
+}
+
+static void making_free_later(void *data)
+{
+	free(data);
+}
+
+/* Once what it asked for is known to all, or undone. */
+static void making_free(struct making_job *j)
+{
+	reserve_release(&j->m.reserve);
+	if (j->asked)
+		asked_free(j->asked);
+	if (j->k)
+		manager_let_go(j->k);
+	after(2 * LOOK_MS, making_free_later, j); /* reserve_look looks once more */
 }
 
 static void making_begin(struct making_job *j)
@@ -779,9 +976,7 @@ static void making_begin(struct making_job *j)
 	if (!err)
 		return;
 	ipc_fail(j->r, err, "no thread could be started for it: %s", strerror(-err));
-	if (j->k)
-		manager_let_go(j->k);
-	free(j);
+	making_free(j);
 }
 
 /* `locks = dlm`: a node that lacks what that needs could never serve. */
@@ -821,26 +1016,53 @@ static void locks_choose(struct making_job *j)
 		    strcmp(ctl_env.conf->cluster, "alone") && !dlm_refused(unused);
 }
 
+struct making_file {
+	struct task task;
+	char name[DDR_NAME_BYTES];
+};
+
+static void making_file_done(struct task *t)
+{
+	free(t);
+}
+
+static void making_file_remove(struct task *t)
+{
+	struct making_file *f = (struct making_file *)(void *)t;
+	char why[STORE_WHY_BYTES];
+
+	if (store_remove_making(f->name, why))
+		say(LOG_WARNING, "%s", why); /* the next start finds that it had come to its end */
+	mailbox_post(ctl_env.main, t, making_file_done);
+}
+
 static void create_put(struct manager_change *c, int err, const char *why)
 {
 	struct making_job *j = c->arg;
+	struct making_file *f;
 	struct job *wait;
 
 	if (err) {
-		ipc_fail(j->r, err,
-			 "the devices are ready, but the array %s is not taken: %s; create it "
-			 "again with --force",
+		ipc_fail(j->r, err, "the array %s is not made, and its members are given back: %s",
 			 j->m.desc.name, why);
-		free(j);
+		unmake_add(&j->m.desc);
+		making_free(j);
 		return;
 	}
 	say(LOG_NOTICE, "%s: created", c->k->desc.name);
+	f = calloc(1, sizeof(*f));
+	assert(f);
+	strcpy(f->name, j->m.desc.name);
+	mailbox_post(&ctl_env.worker->box, &f->task, making_file_remove);
 	wait = job_new(j->r, c->k, JOB_CREATE);
 	wait->all_nodes = true;
 	wait->size_bytes = j->m.result.geo.size_bytes;
 	wait->stripe_bytes = j->m.result.geo.p.stripe_bytes;
 	strcpy(wait->stripe_why, j->m.result.stripe_why);
-	free(j);
+	wait->asked = j->asked;
+	wait->asked->r = &wait->r;
+	j->asked = NULL;
+	making_free(j);
 	look(wait);
 }
 
@@ -848,9 +1070,17 @@ static void create_done(struct making *m, int err, const char *why)
 {
 	struct making_job *j = m->arg;
 
+	/* The members are this array's; but on this side of a cut nothing is told any more. */
+	if (!err && m->lost) {
+		err = -ECANCELED;
+		why = m->lost_why;
+		m->error.left = true;
+	}
 	if (err) {
 		ipc_fail(j->r, err, "%s", why);
-		free(j);
+		if (m->error.left)
+			unmake_add(&m->desc);
+		making_free(j);
 		return;
 	}
 	m->desc.started = true;
@@ -908,47 +1138,51 @@ static int create_options(struct making_job *j, const Ddraid__Ctl__Create *c, ch
 	return 0;
 }
 
-static void create_begin(struct ipc_req *r)
+/* What can be said against it at once. True: it was. */
+static bool create_refused(struct ipc_req *r)
 {
 	const Ddraid__Ctl__Create *c = ipc_request(r)->create;
 	const struct announce_state *s = announce_state();
-	struct making_job *j;
-	char text[OPTION_WHY_BYTES];
 	const char *why = NULL;
 
-	if (array_name_check(c->name, &why)) {
+	if (array_name_check(c->name, &why))
 		ipc_fail(r, -EINVAL, "%.80s can't be an array's name: %s", c->name, why);
-		return;
-	}
-	if (manager_find(c->name, false)) {
+	else if (manager_find(c->name, false))
 		ipc_fail(r, -EEXIST, "there is an array %s already; take another name", c->name);
-		return;
-	}
-	if (manager_find(c->name, true)) {
+	else if (manager_find(c->name, true))
 		ipc_fail(r, -EAGAIN, "the array that was named %s is still being forgotten",
 			 c->name);
-		return;
-	}
-	if (manager_count() == STORE_MAX_ARRAYS) {
+	else if (manager_count() == STORE_MAX_ARRAYS)
 		ipc_fail(r, -ENOSPC,
 			 "%u arrays are known here, and there is no room for more; forget one",
 			 STORE_MAX_ARRAYS);
-		return;
-	}
-	if (!s->quorate) {
+	else if (!s->quorate)
 		ipc_fail(r, -EAGAIN, "%s",
 			 s->counted
 			     ? "the cluster has no quorum here; see that enough nodes run corosync"
 			     : "corosync does not answer here; start it, or look into its log");
+	else
+		return false;
+	return true;
+}
+
+static void create_begin(struct ipc_req *r, struct asked *asked)
+{
+	const Ddraid__Ctl__Create *c = ipc_request(r)->create;
+	struct making_job *j;
+	char text[OPTION_WHY_BYTES];
+
+	if (create_refused(r) || create_numbers(r, c)) {
+		asked_free(asked);
 		return;
 	}
-	if (create_numbers(r, c))
-		return;
 	j = making_new(r);
+	j->asked = asked;
+	asked->r = &j->r;
 	strcpy(j->m.desc.name, c->name);
 	if (create_options(j, c, text)) {
 		ipc_fail(r, -EINVAL, "%s", text);
-		free(j);
+		making_free(j);
 		return;
 	}
 	j->m.ask.geo = (struct geo_params){.order = (uint8_t)c->order,
@@ -966,6 +1200,7 @@ static void create_begin(struct ipc_req *r)
 
 struct early {
 	struct ipc_req *r;
+	struct asked *asked;
 	uint64_t began_ms;
 };
 
@@ -980,6 +1215,9 @@ static bool early_waits(char text[NODES_BYTES])
 	const struct announce_node *self = announce_find(s->self.node);
 
 	text[0] = '\0';
+	if (unmake_busy())
+		snprintf(text, NODES_BYTES, "a create of %s that was cut off to be undone",
+			 unmake_busy());
 	if (!s->counted) {
 		snprintf(text, NODES_BYTES, "corosync to tell whether there is a quorum");
 	} else if (s->quorate && (!self || !self->here)) {
@@ -1001,7 +1239,7 @@ static void early_look(void *data)
 	char text[NODES_BYTES], line[NODES_BYTES + 32];
 
 	if (!early_waits(text)) {
-		create_begin(e->r);
+		create_begin(e->r, e->asked);
 		free(e);
 		return;
 	}
@@ -1012,15 +1250,46 @@ static void early_look(void *data)
 		after(LOOK_MS, early_look, e);
 		return;
 	}
-	if (counted)
-		ipc_fail(
-		    e->r, -EAGAIN,
-		    "nothing is made before it is known which arrays there are: this waits for "
-		    "%s; look into the log of ddraidd there, and try again",
-		    text);
-	else
-		create_begin(e->r);
+	if (!counted) {
+		create_begin(e->r, e->asked);
+		free(e);
+		return;
+	}
+	ipc_fail(e->r, -EAGAIN,
+		 "nothing is made before it is known which arrays there are: this waits for "
+		 "%s; look into the log of ddraidd there, and try again",
+		 text);
+	asked_free(e->asked);
 	free(e);
+}
+
+/* A repeated one takes the place of the first, whose client is gone. True: it has. */
+static bool create_repeated(struct ipc_req *r, struct asked *like)
+{
+	struct asked *a = asked_find(like);
+	struct known *k = a && !a->r ? manager_find_uuid(a->uuid) : NULL;
+	struct job *j;
+
+	if (a && a->r) {
+		ipc_final(*a->r, NULL);
+		*a->r = r;
+		return true;
+	}
+	if (a && (!k || k->desc.forgotten)) {
+		asked_free(a);
+		return false;
+	}
+	if (!a)
+		return false;
+	j = job_new(r, k, JOB_CREATE);
+	j->all_nodes = true;
+	j->size_bytes = a->size_bytes;
+	j->stripe_bytes = a->stripe_bytes;
+	strcpy(j->stripe_why, a->stripe_why);
+	j->asked = a;
+	a->r = &j->r;
+	look(j);
+	return true;
 }
 
 /* A daemon that has just started answers before the cluster has told it anything. */
@@ -1031,6 +1300,15 @@ void request_create(struct ipc_req *r)
 	assert(e);
 	e->r = r;
 	e->began_ms = now_ms();
+	e->asked = asked_new(&e->r);
+	if (create_repeated(r, e->asked)) {
+		free(e->asked->create);
+		free(e->asked);
+		free(e);
+		return;
+	}
+	e->asked->next = all_asked;
+	all_asked = e->asked;
 	early_look(e);
 }
 
@@ -1038,12 +1316,15 @@ static void add_checked(struct making *m, int err, const char *why)
 {
 	struct making_job *j = m->arg;
 
-	if (err)
-		ipc_fail(j->r, err, "%s", why);
+	if (!err) {
+		admin_begin(j->r, j->k, ADMIN_ADD, j->member, m->desc.uri[0], j);
+		return;
+	}
+	if (err == -EALREADY)
+		ipc_final(j->r, NULL);
 	else
-		request_admin(j->r, j->k, ADMIN_ADD, j->member, m->desc.uri[0]);
-	manager_let_go(j->k);
-	free(j);
+		ipc_fail(j->r, err, "%s", why);
+	making_free(j);
 }
 
 static void add_asked(struct array_query *q, int err)
@@ -1052,6 +1333,7 @@ static void add_asked(struct array_query *q, int err)
 
 	if (!err && q->status.have_geo) {
 		j->m.geo = q->status.geo;
+		j->m.map = q->status.engine.map;
 		making_begin(j);
 		return;
 	}
@@ -1059,8 +1341,7 @@ static void add_asked(struct array_query *q, int err)
 		ipc_fail(j->r, -EAGAIN, "%s does not run here; start it first", j->k->desc.name);
 	else
 		ipc_fail(j->r, -EAGAIN, "%s is not assembled yet; try again", j->k->desc.name);
-	manager_let_go(j->k);
-	free(j);
+	making_free(j);
 }
 
 void request_add(struct ipc_req *r)
@@ -1077,10 +1358,13 @@ void request_add(struct ipc_req *r)
 			 DDR_URI_BYTES - 1);
 		return;
 	}
+	if (!member_there(r, k, a->member))
+		return;
 	j = making_new(r);
 	j->k = manager_hold(k);
 	j->member = a->member;
-	j->m.add = true;
+	j->m.what = MAKING_ADD;
+	j->m.member = a->member;
 	j->m.ask.force = a->force;
 	strcpy(j->m.desc.name, k->desc.name);
 	j->m.desc.options = k->desc.options;

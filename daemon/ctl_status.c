@@ -13,6 +13,7 @@
 
 #include "daemon/ctl.h"
 #include "daemon/fence.h"
+#include "daemon/unmake.h"
 #include "daemon/units.h"
 
 static void *keep(struct status_msg *m, void *p)
@@ -414,11 +415,15 @@ static char *unreadable(struct status_msg *m, const struct array_status *st)
 
 static void warnings(struct status_msg *m, const struct known *k, const struct array_status *st)
 {
+	char trouble[STORE_WHY_BYTES];
+	uint32_t undone = 0;
 	const char *text;
 
-	char trouble[STORE_WHY_BYTES];
-
-	m->msg.warning = keep(m, calloc(DAEMON_WARNINGS + 5, sizeof(char *)));
+	while (unmake_warning(undone))
+		undone++;
+	m->msg.warning = keep(m, calloc(DAEMON_WARNINGS + 5 + undone, sizeof(char *)));
+	for (uint32_t i = 0; i < undone; i++)
+		m->msg.warning[m->msg.n_warning++] = keep_text(m, unmake_warning(i));
 	manager_trouble(trouble);
 	if (trouble[0])
 		m->msg.warning[m->msg.n_warning++] = keep_text(m, trouble);

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* The daemon's parts, in the order in which they start and end. */
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include <qb/qbloop.h>
 
 #include "daemon/ctl.h"
+#include "daemon/reserve.h"
+#include "daemon/unmake.h"
 
 static char warnings[DAEMON_WARNINGS][512];
 static uint32_t warning_count;
@@ -82,7 +87,54 @@ static void tell_all(void)
 		if (!k->desc.forgotten && !k->damaged && !k->desc.guessed)
 			announce_array(&k->desc);
 	}
+	reserve_tell();
 	tell_node(true);
+}
+
+/* ---- reservations --------------------------------------------------------------------------- */
+
+static uint64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
+static uint64_t draw(void)
+{
+	uint64_t n;
+
+	if (getrandom(&n, sizeof(n), 0) != sizeof(n))
+		abort();
+	return n;
+}
+
+static int name_free(const char *name, char why[RESERVE_WHY_BYTES])
+{
+	const struct known *k = manager_find(name, true);
+	uint32_t self = announce_state()->self.node;
+
+	if (!k)
+		return 0;
+	if (k->desc.forgotten)
+		snprintf(why, RESERVE_WHY_BYTES, "is still being forgotten on node %u; try again",
+			 self);
+	else
+		snprintf(why, RESERVE_WHY_BYTES,
+			 "is that of an array which node %u knows already; take another name",
+			 self);
+	return k->desc.forgotten ? -EAGAIN : -EEXIST;
+}
+
+/* What a node that left may still do: until it sees that it is out, and then in its sockets. */
+static void reserve_begin(const struct config *conf)
+{
+	struct reserve_env r = {
+	    .send = announce_word, .now_ms = now_ms, .random = draw, .name_free = name_free};
+
+	r.linger_ms = config_heard_ms(conf) + conf->member_zombie_ms;
+	reserve_init(&r);
 }
 
 static void heard(const struct store_array *desc)
@@ -123,8 +175,11 @@ int daemon_start(const struct daemon_env *env, char why[STORE_WHY_BYTES])
 
 	ctl_env = *env;
 	err = ipc_open(env->loop, env->conf->ipc_name, why, STORE_WHY_BYTES);
+	reserve_begin(env->conf);
 	if (!err)
 		err = manager_open(env->conf, env->main, env->worker, &manager_cb, why);
+	if (!err)
+		err = unmake_open(why);
 	if (err)
 		return err;
 	err = announce_start(env->conf->cluster, env->main, &announce_cb);

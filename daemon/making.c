@@ -162,15 +162,76 @@ static int dev_flush(void *arg)
 	return request(arg, DEV_FLUSH, 0, NULL, 0);
 }
 
+static struct making *of_ask(struct task *t)
+{
+	return (struct making *)((char *)t - offsetof(struct making, ask_task));
+}
+
+static void known_run(struct task *t)
+{
+	struct making *m = of_ask(t);
+	const char *name = m->known(m, m->ask_uuid);
+
+	snprintf(m->ask_name, sizeof(m->ask_name), "%s", name ? name : "");
+	sem_post(&m->told);
+}
+
+static void wait_for(sem_t *sem)
+{
+	while (sem_wait(sem) < 0)
+		;
+}
+
+/* As it is now, not as it was when this began. */
 static const char *known(void *arg, const uint8_t uuid[DDR_UUID_BYTES])
 {
 	struct making *m = arg;
 
-	for (uint32_t i = 0; i < m->known_count; i++) {
-		if (!memcmp(m->known[i].uuid, uuid, DDR_UUID_BYTES))
-			return m->known[i].name;
-	}
-	return NULL;
+	m->ask_uuid = uuid;
+	mailbox_post(m->main, &m->ask_task, known_run);
+	wait_for(&m->told);
+	return m->ask_name[0] ? m->ask_name : NULL;
+}
+
+static int begin(void *arg, const struct create_params *p, char why[STORE_WHY_BYTES])
+{
+	struct making *m = arg;
+
+	memcpy(m->desc.uuid, p->array_uuid, DDR_UUID_BYTES);
+	memcpy(m->desc.agreed, m->desc.uri, sizeof(m->desc.agreed));
+	m->desc.version = 1;
+	return store_put_making(&m->desc, why);
+}
+
+static int allowed(void *arg, char why[STORE_WHY_BYTES])
+{
+	struct making *m = arg;
+	bool lost;
+
+	pthread_mutex_lock(&m->lock);
+	lost = m->lost;
+	if (lost)
+		snprintf(why, STORE_WHY_BYTES, "%s is given up: %.600s", m->reserve.what,
+			 m->lost_why);
+	pthread_mutex_unlock(&m->lock);
+	return lost ? -ECANCELED : 0;
+}
+
+static uint64_t now_us(void *arg)
+{
+	struct making *m = arg;
+
+	return loop_now_us(m->loop);
+}
+
+/* The connections live meanwhile. */
+static void pause_ms(void *arg, uint32_t ms)
+{
+	struct making *m = arg;
+	uint64_t now = loop_now_us(m->loop), end = now + ms * 1000ull;
+
+	for (; now < end; now = loop_now_us(m->loop))
+		loop_turn(m->loop, end - now);
 }
 
 static void progress_run(struct task *t)
@@ -202,11 +263,9 @@ static void progress(void *arg, const char *text, uint32_t done, uint32_t total)
 
 /* ---- the two jobs --------------------------------------------------------------------------- */
 
-static int create_array(struct making *m)
+static void create_devs(struct making *m, struct create_dev dev[DDR_MAX_MEMBERS])
 {
-	struct create_dev dev[DDR_MAX_MEMBERS] = {0};
-	int err;
-
+	memset(dev, 0, DDR_MAX_MEMBERS * sizeof(dev[0]));
 	for (uint32_t i = 0; i < m->desc.count; i++) {
 		struct making_dev *d = &m->dev[i];
 
@@ -225,10 +284,38 @@ static int create_array(struct making *m)
 	m->ask.name = m->desc.name;
 	m->ask.arg = m;
 	m->ask.known = known;
+	m->ask.begin = begin;
+	m->ask.allowed = allowed;
+	m->ask.now_us = now_us;
+	m->ask.pause = pause_ms;
 	m->ask.progress = progress;
+}
+
+static int create_array(struct making *m)
+{
+	struct create_dev dev[DDR_MAX_MEMBERS];
+	char why[STORE_WHY_BYTES];
+	int err;
+
+	create_devs(m, dev);
 	err = create_run(&m->ask, dev, m->desc.count, &m->result, &m->error);
+	if (err && !m->error.left)
+		store_remove_making(m->desc.name, why); /* if it stays, there is nothing to undo */
+	return err;
+}
+
+static int undo(struct making *m)
+{
+	struct create_dev dev[DDR_MAX_MEMBERS];
+	char why[STORE_WHY_BYTES];
+	int err;
+
+	create_devs(m, dev);
+	err = create_undo(&m->ask, dev, m->desc.count, m->desc.uuid, &m->error);
 	if (!err)
-		memcpy(m->desc.uuid, m->result.params.array_uuid, DDR_UUID_BYTES);
+		err = store_remove_making(m->desc.name, why);
+	if (err && !m->error.text[0])
+		snprintf(m->error.text, sizeof(m->error.text), "%s", why);
 	return err;
 }
 
@@ -237,6 +324,27 @@ static int refuse(struct making *m, int err, const char *what)
 	m->error.err = err;
 	snprintf(m->error.text, sizeof(m->error.text), "%s %.500s", m->desc.uri[0], what);
 	return err;
+}
+
+/* An `add` of this array put it there, and came to nothing before the map named it: nothing of the
+ * array's data was ever on it. */
+static bool never_entered(const struct making *m, const struct superblock *sb)
+{
+	if (sb->map.epoch.num)
+		return false;
+	for (uint8_t i = 0; i < m->map.n; i++)
+		if (!memcmp(m->map.member[i].uuid, sb->member_uuid, DDR_UUID_BYTES))
+			return false;
+	return true;
+}
+
+/* An `add` of the very same has succeeded, and its answer may have got lost. */
+static bool is_member(const struct making *m, const struct superblock *sb)
+{
+	const struct map_member *mm = &m->map.member[m->member];
+
+	return m->member < m->map.n && !memcmp(mm->uuid, sb->member_uuid, DDR_UUID_BYTES) &&
+	       (mm->state == MEMBER_REBUILDING || mm->state == MEMBER_IN_SYNC);
 }
 
 /*
@@ -248,6 +356,7 @@ static int look_at_superblock(struct making *m, uint8_t *block)
 {
 	char what[300];
 	struct superblock sb;
+	struct claim claim;
 	const char *of;
 	int unread = 0;
 
@@ -258,10 +367,19 @@ static int look_at_superblock(struct making *m, uint8_t *block)
 			unread = err;
 			continue;
 		}
+		if (!claim_decode(&claim, block) && !m->ask.force)
+			return refuse(m, -EBUSY,
+				      "is being made a member of another array, or that was cut "
+				      "off: wait for it, name another device, or, if nobody works "
+				      "on it, --force");
 		err = sb_decode(&sb, block, NULL);
 		if (err == -ENOENT)
 			continue;
 		of = err ? NULL : known(m, sb.array_uuid);
+		if (of && !strcmp(of, m->desc.name) && never_entered(m, &sb))
+			continue;
+		if (of && !strcmp(of, m->desc.name) && is_member(m, &sb))
+			return refuse(m, -EALREADY, "is that member of this array already");
 		if (of && !strcmp(of, m->desc.name)) {
 			if (!m->ask.force)
 				return refuse(m, -EEXIST,
@@ -370,23 +488,82 @@ static void finished(struct task *t)
 	struct making *m = (struct making *)((char *)t - offsetof(struct making, task));
 
 	pthread_join(m->thread, NULL);
+	sem_destroy(&m->go);
+	sem_destroy(&m->told);
 	if (m->error.err && !m->error.text[0])
 		snprintf(m->error.text, sizeof(m->error.text), "%s", strerror(-m->error.err));
 	m->done(m, m->error.err, m->error.text);
+}
+
+/* ---- the thread ----------------------------------------------------------------------------- */
+
+static void reserving_run(struct task *t)
+{
+	struct making *m = of_ask(t);
+
+	m->reserving(m);
+}
+
+/* Names and devices are this request's from here on, or it ends. */
+static int reserved(struct making *m)
+{
+	struct reserve *r = &m->reserve;
+
+	for (uint32_t i = 0; i < m->desc.count; i++) {
+		uint32_t n = identity_keys(m->desc.uri[i], m->node, &r->key[r->key_count]);
+
+		memset(&m->key_member[r->key_count], (int)i, n);
+		r->key_count += n;
+	}
+	mailbox_post(m->main, &m->ask_task, reserving_run);
+	wait_for(&m->go);
+	if (m->go_err)
+		snprintf(m->error.text, sizeof(m->error.text), "%s", m->go_why);
+	return m->go_err;
+}
+
+void making_go(struct making *m, int err, const char *why)
+{
+	m->go_err = err;
+	snprintf(m->go_why, sizeof(m->go_why), "%s", why);
+	sem_post(&m->go);
+}
+
+void making_lost(struct making *m, const char *why)
+{
+	pthread_mutex_lock(&m->lock);
+	m->lost = true;
+	snprintf(m->lost_why, sizeof(m->lost_why), "%s", why);
+	pthread_mutex_unlock(&m->lock);
+}
+
+static int work(struct making *m)
+{
+	switch (m->what) {
+	case MAKING_CREATE:
+		return create_array(m);
+	case MAKING_ADD:
+		return check_added(m);
+	default:
+		return undo(m);
+	}
 }
 
 static void *thread_main(void *arg)
 {
 	struct making *m = arg;
 	char why[STORE_WHY_BYTES];
-	int err = m->add ? 0 : store_incarnation(&m->ask.inc, why);
+	int err = reserved(m);
 
-	if (err)
-		snprintf(m->error.text, sizeof(m->error.text), "%.700s", why);
+	if (!err && m->what == MAKING_CREATE) {
+		err = store_incarnation(&m->ask.inc, why);
+		if (err)
+			snprintf(m->error.text, sizeof(m->error.text), "%.700s", why);
+	}
 	if (!err) {
 		progress(m, "connecting to the members", 0, m->desc.count);
 		open_all(m);
-		err = m->add ? check_added(m) : create_array(m);
+		err = work(m);
 		close_all(m);
 	}
 	m->error.err = err;
@@ -403,6 +580,8 @@ int making_start(struct making *m)
 	int err;
 
 	pthread_mutex_init(&m->lock, NULL);
+	sem_init(&m->go, 0, 0);
+	sem_init(&m->told, 0, 0);
 	m->dev = calloc(DDR_MAX_MEMBERS, sizeof(*m->dev));
 	if (!m->dev)
 		return -ENOMEM;

@@ -1,37 +1,46 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * `create` and the check of `add`: what opens devices outside of a running array. Each has a thread
- * and a loop of its own, since checking blocks (libblkid); it is the main thread's from
- * making_start to `done`.
+ * `create`, the check of `add`, and the end of a create that was cut off: what opens devices
+ * outside of a running array. Each has a thread and a loop of its own, since checking blocks
+ * (libblkid); it is the main thread's from making_start to `done`.
+ *
+ * The thread first finds out what the devices are known by (m->reserve.key) and then waits for the
+ * main thread to reserve that (`reserving`, making_go). From the first write of a create until
+ * the array is known, or nothing is left of it, NAME.making is in the state directory.
  */
 #ifndef DDRAID_MAKING_H
 #define DDRAID_MAKING_H
 
 #include <pthread.h>
+#include <semaphore.h>
 
 #include "daemon/config.h"
 #include "daemon/create_check.h"
+#include "daemon/identity.h"
 #include "daemon/mailbox.h"
 #include "daemon/store.h"
-
-struct making_known {
-	uint8_t uuid[DDR_UUID_BYTES];
-	char name[DDR_NAME_BYTES];
-};
 
 struct making {
 	/* the asker's, before making_start */
 	const struct config *conf;
 	struct mailbox *main;
-	bool add;                /* only look whether desc.uri[0] carries anything */
+	enum { MAKING_CREATE, MAKING_ADD, MAKING_UNDO } what;
+	uint32_t node;
 	struct store_array desc; /* name, URIs, options; `create` fills in the UUID */
 	struct create_ask ask;   /* but for name, inc, arg and the callbacks */
 	struct geo geo;          /* add: of the array */
-	uint32_t known_count;
-	struct making_known known[STORE_MAX_ARRAYS]; /* arrays whose members are refused */
-	void (*progress)(struct making *m);          /* on the main thread; see `text` */
+	struct map map;          /* likewise */
+	uint32_t member;         /* likewise: which one it is to be */
+	/* On the main thread: the name of the array that has this UUID, whose members are refused;
+	 * or NULL. */
+	const char *(*known)(struct making *m, const uint8_t uuid[DDR_UUID_BYTES]);
+	/* On the main thread: m->reserve has its keys; making_go is to follow. */
+	void (*reserving)(struct making *m);
+	void (*progress)(struct making *m); /* on the main thread; see `text` */
 	void (*done)(struct making *m, int err, const char *why); /* likewise; the last */
 	void *arg;
+	struct reserve reserve;
+	uint8_t key_member[RESERVE_KEYS]; /* whose each key is */
 	/* the answer */
 	struct create_result result;
 	struct create_error error;
@@ -39,9 +48,15 @@ struct making {
 	pthread_mutex_t lock;
 	char text[128];
 	uint32_t step, steps;
-	bool progress_posted;
+	bool progress_posted, lost;
+	char lost_why[RESERVE_WHY_BYTES];
 	/* making.c's */
-	struct task task, progress_task;
+	struct task task, progress_task, ask_task;
+	sem_t go, told;
+	int go_err;
+	char go_why[CREATE_ERROR_BYTES];
+	const uint8_t *ask_uuid;
+	char ask_name[DDR_NAME_BYTES];
 	pthread_t thread;
 	struct loop *loop;
 	struct making_dev *dev;
@@ -49,5 +64,9 @@ struct making {
 
 /* 0 or -errno. */
 int making_start(struct making *m);
+/* It is reserved, and may go on; or err and a sentence, with which it ends. */
+void making_go(struct making *m, int err, const char *why);
+/* It is reserved no more: no further write is begun. */
+void making_lost(struct making *m, const char *why);
 
 #endif

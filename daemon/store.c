@@ -262,7 +262,7 @@ const char *store_array_wrong(const struct store_array *a)
 	return NULL;
 }
 
-int store_put_array(const struct store_array *a, char why[STORE_WHY_BYTES])
+static int array_put(const struct store_array *a, const char *suffix, char *why)
 {
 	char name[STORE_PATH_BYTES], uuid[UUID_TEXT_BYTES], value[OPTION_VALUE_BYTES];
 	char away[UNITS_TEXT_BYTES], *text = NULL;
@@ -298,10 +298,20 @@ int store_put_array(const struct store_array *a, char why[STORE_WHY_BYTES])
 		free(text);
 		return complain(-ENOMEM, why, "out of memory");
 	}
-	snprintf(name, sizeof(name), "%s.array", a->name);
+	snprintf(name, sizeof(name), "%s%s", a->name, suffix);
 	err = file_put(name, text, bytes, why);
 	free(text);
 	return err;
+}
+
+int store_put_array(const struct store_array *a, char why[STORE_WHY_BYTES])
+{
+	return array_put(a, ".array", why);
+}
+
+int store_put_making(const struct store_array *a, char why[STORE_WHY_BYTES])
+{
+	return array_put(a, ".making", why);
 }
 
 const char *attach_via_name(enum attach_via via)
@@ -443,15 +453,15 @@ static void array_name(struct store_array *a, const char *file)
 	memset(a, 0, sizeof(*a));
 	options_init(&a->options);
 	text_clean(a->name, sizeof(a->name), file);
-	if (strlen(file) < sizeof(a->name) + strlen(".array"))
-		a->name[strlen(file) - strlen(".array")] = '\0';
+	if (strrchr(file, '.') < file + sizeof(a->name))
+		a->name[strrchr(file, '.') - file] = '\0';
 }
 
 static int array_load(const char *file, struct store_array *a, char *why)
 {
 	char text[TEXT_BYTES];
 	ssize_t n = file_get(file, text, sizeof(text) - 1, why);
-	size_t stem = strlen(file) - strlen(".array");
+	size_t stem = (size_t)(strrchr(file, '.') - file);
 	int err;
 
 	if (n < 0)
@@ -467,20 +477,31 @@ static int array_load(const char *file, struct store_array *a, char *why)
 	return err;
 }
 
-static int is_array_file(const struct dirent *d)
+static bool ends_with(const char *text, const char *suffix)
 {
-	size_t n = strlen(d->d_name);
+	size_t n = strlen(text), m = strlen(suffix);
 
-	return n > 6 && !strcmp(d->d_name + n - 6, ".array");
+	return n > m && !strcmp(text + n - m, suffix);
 }
 
-int store_scan(void (*take)(void *arg, const struct store_array *a, const char *damage), void *arg,
-	       char why[STORE_WHY_BYTES])
+static int is_array_file(const struct dirent *d)
+{
+	return ends_with(d->d_name, ".array");
+}
+
+static int is_making_file(const struct dirent *d)
+{
+	return ends_with(d->d_name, ".making");
+}
+
+static int scan(int (*filter)(const struct dirent *d),
+		void (*take)(void *arg, const struct store_array *a, const char *damage), void *arg,
+		char why[STORE_WHY_BYTES])
 {
 	struct store_array *a = malloc(sizeof(*a));
 	struct dirent **list = NULL;
 	char damage[STORE_WHY_BYTES];
-	int n = scandir(dir_path, &list, is_array_file, alphasort), err = 0;
+	int n = scandir(dir_path, &list, filter, alphasort), err = 0;
 
 	if (n < 0 || !a)
 		err = complain(n < 0 ? -errno : -ENOMEM, why, "%s can't be read: %s", dir_path,
@@ -502,6 +523,18 @@ int store_scan(void (*take)(void *arg, const struct store_array *a, const char *
 	free(list);
 	free(a);
 	return err;
+}
+
+int store_scan(void (*take)(void *arg, const struct store_array *a, const char *damage), void *arg,
+	       char why[STORE_WHY_BYTES])
+{
+	return scan(is_array_file, take, arg, why);
+}
+
+int store_scan_making(void (*take)(void *arg, const struct store_array *a, const char *damage),
+		      void *arg, char why[STORE_WHY_BYTES])
+{
+	return scan(is_making_file, take, arg, why);
 }
 
 /* --- records --- */
@@ -593,14 +626,13 @@ int store_get_record(const char *name, struct store_record *r, char why[STORE_WH
 	return 0;
 }
 
-int store_remove(const char *name, char why[STORE_WHY_BYTES])
+static int remove_files(const char *name, const char *const *suffix, char *why)
 {
-	static const char *const suffix[] = {"array", "record"};
-	char file[STORE_PATH_BYTES];
+	char file[STORE_PATH_BYTES] = "";
 	int err = 0;
 
-	for (int i = 0; i < 2 && !err; i++) {
-		snprintf(file, sizeof(file), "%s.%s", name, suffix[i]);
+	for (; *suffix && !err; suffix++) {
+		snprintf(file, sizeof(file), "%s.%s", name, *suffix);
 		if (unlinkat(dir_fd, file, 0) < 0 && errno != ENOENT)
 			err = -errno;
 	}
@@ -608,6 +640,20 @@ int store_remove(const char *name, char why[STORE_WHY_BYTES])
 		err = -errno;
 	/* That a file could be removed does not say that one can be written. */
 	return err ? written(err, file, RECORD_BYTES, why) : 0;
+}
+
+int store_remove(const char *name, char why[STORE_WHY_BYTES])
+{
+	static const char *const suffix[] = {"array", "record", NULL};
+
+	return remove_files(name, suffix, why);
+}
+
+int store_remove_making(const char *name, char why[STORE_WHY_BYTES])
+{
+	static const char *const suffix[] = {"making", NULL};
+
+	return remove_files(name, suffix, why);
 }
 
 /* --- the forgotten --- */

@@ -5,6 +5,7 @@
  *	NAME.array	the array as the cluster agreed on it: UUID, members, options; text, key =
  *value NAME.record	what the engine must not forget (struct record), and this node's life in the
  *			array; binary, crc32c
+ *	NAME.making	a create that goes on, or was cut off; text, as NAME.array
  *	forgotten	UUIDs of arrays that the cluster has forgotten, and when; text
  *	incarnation	the last incarnation given out; text
  *	lock		held by the daemon that uses the directory
@@ -98,6 +99,15 @@ int store_put_array(const struct store_array *a, char why[STORE_WHY_BYTES]);
 int store_put_record(const char *name, const struct store_record *r, char why[STORE_WHY_BYTES]);
 /* -ENOENT: there is none; -EBADMSG: damaged; -EPROTONOSUPPORT: of another version. */
 int store_get_record(const char *name, struct store_record *r, char why[STORE_WHY_BYTES]);
+/*
+ * A create that goes on: its name, UUID and members. It is there from before the first write to a
+ * member until the array's own file is, or nothing of it is left on the members. What is found at
+ * the daemon's start was cut off.
+ */
+int store_put_making(const struct store_array *a, char why[STORE_WHY_BYTES]);
+int store_scan_making(void (*take)(void *arg, const struct store_array *a, const char *damage),
+		      void *arg, char why[STORE_WHY_BYTES]);
+int store_remove_making(const char *name, char why[STORE_WHY_BYTES]);
 /* Both files. */
 int store_remove(const char *name, char why[STORE_WHY_BYTES]);
 

@@ -7,6 +7,12 @@
  * A new member comes in three steps, so that each node is known to reach the same device: OPEN (all
  * open the URI), CHECK (the leader has put a superblock with a fresh UUID on it; all read it back),
  * SEEN from every node; then it is proposed as REBUILDING.
+ *
+ * Another array may want the same device at the same time, and `create` too. daemon/claim.h has the
+ * rules by which one of them at most gets it, and the argument. Here they are: the leader reads the
+ * superblocks anew just before it writes, and does not write over those of another array; it gives
+ * up if read and write took `settle_ms` or longer; it says CHECK only so long after the write is
+ * durable; and then every node reads the device anew, whatever it has read before.
  */
 #include <assert.h>
 #include <errno.h>
@@ -15,6 +21,11 @@
 #include "msg.h"
 
 enum { CMD_OPEN = 16, CMD_CHECK, CMD_SEEN };
+
+static uint64_t settle_us(const struct engine *e)
+{
+	return e->cfg.tun.settle_ms * 1000ull;
+}
 
 static void admin_tell(struct engine *e, uint32_t node, uint64_t tag, int err, const char *why)
 {
@@ -147,9 +158,9 @@ static void sb_placed(struct engine *e, struct batch *b)
 {
 	e->placing.busy = false;
 	if (e->state != ENGINE_REMOVED && leading(e) && e->admin.used && e->admin.placed && b->ok &&
-	    !e->admin.checked) {
-		e->admin.checked = true;
-		step_send(e, CMD_CHECK, e->admin.uri, e->admin.uuid);
+	    !e->admin.written) {
+		e->admin.written = true;
+		e->admin.written_us = e->now;
 	}
 }
 
@@ -206,6 +217,51 @@ static bool dev_in_use(const struct engine *e, uint32_t dev)
 	return false;
 }
 
+static bool dev_of_another(const struct engine *e, uint32_t dev)
+{
+	struct superblock sb;
+
+	for (uint32_t c = 0; c < SB_COPIES; c++)
+		if (!sb_decode(&sb, e->dev[dev].buf[c], NULL) &&
+		    memcmp(sb.array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES))
+			return true;
+	return false;
+}
+
+/* Read before write. */
+static void add_place(struct engine *e, uint32_t dev)
+{
+	if (!e->admin.looked) {
+		e->admin.looked = true;
+		e->admin.looked_us = e->now;
+		dev_reread(e, dev);
+	} else if (e->dev[dev].retry_us) {
+		return; /* it could not be read; it is tried again */
+	} else if (dev_in_use(e, dev)) {
+		admin_end(e, -ENOTUNIQ, "the device is a member of this array already");
+	} else if (dev_of_another(e, dev)) {
+		admin_end(e, -ENOTUNIQ,
+			  "the device is a member of another array, maybe since this moment; name "
+			  "another one");
+	} else {
+		e->admin.placed = true;
+		sb_place(e, dev);
+	}
+}
+
+/* Wait before trust. */
+static void add_check(struct engine *e)
+{
+	if (e->admin.written_us - e->admin.looked_us >= settle_us(e)) {
+		admin_end(e, -ETIMEDOUT,
+			  "the device took a second or longer to be written: somebody else may "
+			  "have taken it meanwhile; see to it, and ask again");
+	} else if (e->now - e->admin.written_us >= settle_us(e)) {
+		e->admin.checked = true;
+		step_send(e, CMD_CHECK, e->admin.uri, e->admin.uuid);
+	}
+}
+
 static void add_advance(struct engine *e)
 {
 	uint32_t dev = dev_of_uri(e, e->admin.uri);
@@ -221,15 +277,11 @@ static void add_advance(struct engine *e)
 			  "the new member is smaller than the others; use a larger one");
 		return;
 	}
-	if (dev != NO_DEV && !e->admin.placed && !e->dev[dev].reading) {
-		if (dev_in_use(e, dev)) {
-			admin_end(e, -ENOTUNIQ, "the device is a member of this array already");
-			return;
-		}
-		e->admin.placed = true;
-		sb_place(e, dev);
-	}
-	if (!e->admin.checked || e->admin.entered)
+	if (dev != NO_DEV && !e->admin.placed && !e->dev[dev].reading)
+		add_place(e, dev);
+	if (e->admin.used && e->admin.written && !e->admin.checked)
+		add_check(e);
+	if (!e->admin.used || !e->admin.checked || e->admin.entered)
 		return;
 	for (uint32_t i = 0; i < e->peer_count; i++)
 		if (e->peer[i].member && !peer_aside(e, &e->peer[i]) && !(e->admin.seen >> i & 1))
@@ -260,6 +312,11 @@ static bool admin_proposed(const struct engine *e)
 				   (e->admin.cmd == ADMIN_FAIL ? MEMBER_FAULTY : MEMBER_REBUILDING);
 }
 
+static uint64_t admin_limit_us(const struct engine *e)
+{
+	return 2000ull * e->cfg.tun.evict_ms + (e->admin.cmd == ADMIN_ADD ? settle_us(e) : 0);
+}
+
 void admin_advance(struct engine *e)
 {
 	uint8_t m = e->admin.member, s;
@@ -273,7 +330,7 @@ void admin_advance(struct engine *e)
 		   (e->admin.cmd == ADMIN_READD || e->admin.entered)) {
 		e->ld.full[m] = false;
 		admin_end(e, 0, NULL);
-	} else if (e->now - e->admin.since > 2000ull * e->cfg.tun.evict_ms && !admin_proposed(e)) {
+	} else if (e->now - e->admin.since > admin_limit_us(e) && !admin_proposed(e)) {
 		e->ld.full[m] = false;
 		/* Who was told that it came to nothing can rely on it. One whose flush failed is
 		 * reported again. */
@@ -305,13 +362,20 @@ void admin_look(struct engine *e)
 	if (dev == NO_DEV || e->dev[dev].reading || e->adding.term.inc != e->term.inc ||
 	    e->adding.term.num != e->term.num)
 		return;
-	if (e->dev[dev].sb_ok &&
-	    !memcmp(e->dev[dev].sb.member_uuid, e->adding.uuid, DDR_UUID_BYTES)) {
-		e->adding.used = false;
-		step_send(e, CMD_SEEN, e->adding.uri, e->adding.uuid);
-	} else if (!e->adding.reread) {
+	if (!e->adding.reread) {
 		e->adding.reread = true;
 		dev_reread(e, dev);
+	} else if (e->dev[dev].sb_ok &&
+		   !memcmp(e->dev[dev].sb.member_uuid, e->adding.uuid, DDR_UUID_BYTES)) {
+		e->adding.used = false;
+		step_send(e, CMD_SEEN, e->adding.uri, e->adding.uuid);
+	} else if (leading(e) && e->admin.used && e->admin.checked && !e->admin.entered &&
+		   !memcmp(e->admin.uuid, e->adding.uuid, DDR_UUID_BYTES)) {
+		e->adding.used = false;
+		admin_end(e, -ENOTUNIQ,
+			  "the device does not carry any more what was written to it: somebody "
+			  "else has taken it at the same time, or its exporter does not really "
+			  "write; name another one");
 	}
 }
 

@@ -21,6 +21,7 @@ void engine_cfg_init(struct engine_cfg *cfg)
 	    .heartbeat_ms = 200,
 	    .heartbeat_limit_ms = 1500,
 	    .evict_ms = 4000,
+	    .settle_ms = 1000,
 	    .member_retry_ms = 30000,
 	    .checkpoint_regions = 64,
 	    .renew_ms = 1000,

@@ -55,6 +55,8 @@ struct tunables {
 	uint32_t heartbeat_limit_ms; /* no I/O when the own heartbeat was sent longer ago (1500):
 				      * half a token time-out, R7 */
 	uint32_t evict_ms;           /* silence, or no answer to the leader, that evicts (4000) */
+	uint32_t settle_ms;          /* how long `add` waits to see whether another array took
+				      * the device; the same on all nodes, CLAIM_SETTLE_MS (1000) */
 	uint32_t reach_ms;           /* how long a node may take to reach again a member that no
 				      * other can stand in for, if that is longer (0) */
 	uint32_t member_retry_ms;    /* how long a suspect member may come back by itself (30000) */

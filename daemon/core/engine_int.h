@@ -552,7 +552,8 @@ struct engine {
 	struct { /* the leader's */
 		uint64_t tag, since;
 		uint32_t node, seen; /* seen: mask by index in peer */
-		bool used, opened, placed, checked, entered;
+		bool used, opened, looked, placed, written, checked, entered;
+		uint64_t looked_us, written_us;
 		uint8_t member, cmd;
 		char uri[DDR_URI_BYTES];
 		uint8_t uuid[DDR_UUID_BYTES];

@@ -50,6 +50,7 @@ static void draw_tunables(struct sim *s)
 	t->heartbeat_ms = 20;
 	t->heartbeat_limit_ms = 150;
 	t->evict_ms = 400;
+	t->settle_ms = 50;
 	t->reach_ms = mix64(s->seed ^ 0x7265616368) % 3 ? 0 : 1000;
 	t->member_retry_ms = 500;
 	t->renew_ms = 100;
