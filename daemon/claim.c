@@ -6,9 +6,12 @@
 
 #include "daemon/core/codec.h"
 
-/* magic 8 | crc32c 4 | index 4 | array UUID 16 | member UUID 16 | name 64 | zero */
+/* magic 8 | crc32c 4 | version 4 | index 4 | array UUID 16 | member UUID 16 | name 64 | zero */
+#define CLAIM_VERSION 1u
+
 enum {
-	OFF_INDEX = BLOCK_OFF_CRC + 4,
+	OFF_VERSION = BLOCK_OFF_CRC + 4,
+	OFF_INDEX = OFF_VERSION + 4,
 	OFF_ARRAY = OFF_INDEX + 4,
 	OFF_MEMBER = OFF_ARRAY + DDR_UUID_BYTES,
 	OFF_NAME = OFF_MEMBER + DDR_UUID_BYTES,
@@ -17,12 +20,13 @@ enum {
 
 _Static_assert(OFF_END <= DDR_BLOCK_BYTES, "a claim fits");
 
-static const char magic[BLOCK_MAGIC_BYTES] = "DDRAIDCL";
+static const char magic[BLOCK_MAGIC_BYTES] = "ddraidcl";
 
 void claim_encode(const struct claim *c, uint8_t block[DDR_BLOCK_BYTES])
 {
 	memset(block, 0, DDR_BLOCK_BYTES);
 	memcpy(block, magic, BLOCK_MAGIC_BYTES);
+	put_le32(block + OFF_VERSION, CLAIM_VERSION);
 	put_le32(block + OFF_INDEX, c->index);
 	memcpy(block + OFF_ARRAY, c->array_uuid, DDR_UUID_BYTES);
 	memcpy(block + OFF_MEMBER, c->member_uuid, DDR_UUID_BYTES);
@@ -40,6 +44,8 @@ int claim_decode(struct claim *c, const uint8_t block[DDR_BLOCK_BYTES])
 	put_le32(copy + BLOCK_OFF_CRC, 0);
 	if (crc32c(copy, sizeof(copy)) != get_le32(block + BLOCK_OFF_CRC))
 		return -EBADMSG;
+	if (get_le32(block + OFF_VERSION) != CLAIM_VERSION)
+		return -EPROTONOSUPPORT;
 	c->index = get_le32(block + OFF_INDEX);
 	memcpy(c->array_uuid, block + OFF_ARRAY, DDR_UUID_BYTES);
 	memcpy(c->member_uuid, block + OFF_MEMBER, DDR_UUID_BYTES);

@@ -74,7 +74,7 @@ struct claim {
 };
 
 void claim_encode(const struct claim *c, uint8_t block[DDR_BLOCK_BYTES]);
-/* 0; -ENOENT: it is none; -EBADMSG: it is damaged. */
+/* 0; -ENOENT: it is none; -EBADMSG: it is damaged; -EPROTONOSUPPORT: of another version. */
 int claim_decode(struct claim *c, const uint8_t block[DDR_BLOCK_BYTES]);
 
 #endif

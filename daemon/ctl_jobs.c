@@ -40,7 +40,9 @@ struct job {
 	enum job_kind kind;
 	Ddraid__Ctl__Until until; /* JOB_WATCH */
 	bool all_nodes, force;
-	uint64_t began_ms, here_ms, told_ms;
+	bool was_running; /* JOB_START, when it was asked */
+	bool forced;      /* JOB_START: it was not active, and was told to whoever leads */
+	uint64_t began_ms, here_ms, told_ms, forced_ms;
 	uint64_t said;       /* JOB_STOP of all nodes: the version that says so */
 	uint64_t size_bytes; /* JOB_CREATE, and the next two */
 	uint32_t stripe_bytes;
@@ -379,6 +381,47 @@ static void others_run(const struct job *j, char text[NODES_BYTES])
 	}
 }
 
+/*
+ * --force for one that runs and is not active, as after a boot at which R1 refused it: the engine
+ * of whoever leads is told, again and again, since a round may swallow it.
+ */
+struct force {
+	struct known *k; /* held */
+	struct array_admin q;
+};
+
+#define FORCE_AGAIN_MS 1000u
+
+static void force_done(struct array_admin *q, int err, const char *why)
+{
+	struct force *f = q->arg;
+
+	if (err && err != -EALREADY && err != -ESHUTDOWN)
+		say(LOG_WARNING, "%s: it can't be forced: %s", f->k->desc.name, why);
+	manager_let_go(f->k);
+	free(f);
+}
+
+static void start_force(struct job *j, const struct array_status *st)
+{
+	struct force *f;
+
+	if (!j->force || !st || st->phase != ARRAY_PHASE_RUN || st->engine.state == ENGINE_ACTIVE ||
+	    now_ms() - j->forced_ms < FORCE_AGAIN_MS)
+		return;
+	if (!j->forced)
+		say(LOG_WARNING, "%s: is assembled by force, as an operator says", j->k->desc.name);
+	j->forced = true;
+	j->forced_ms = now_ms();
+	f = calloc(1, sizeof(*f));
+	assert(f);
+	f->k = manager_hold(j->k);
+	f->q.cmd = ADMIN_FORCE;
+	f->q.done = force_done;
+	f->q.arg = f;
+	array_admin(j->k->array, &f->q);
+}
+
 static void start_look(struct job *j, const struct array_status *st)
 {
 	uint64_t now = now_ms();
@@ -404,6 +447,7 @@ static void start_look(struct job *j, const struct array_status *st)
 		return;
 	}
 	if (!here) {
+		start_force(j, st);
 		rest(j, st, NULL);
 		return;
 	}
@@ -421,6 +465,8 @@ static void start_look(struct job *j, const struct array_status *st)
 	}
 	if (st->have_geo)
 		j->size_bytes = st->geo.size_bytes;
+	if (j->force && j->was_running && !j->forced)
+		ipc_warn(j->r, "it was active, or became so by itself: nothing was forced");
 	if (j->kind == JOB_CREATE)
 		created(j);
 	else
@@ -564,6 +610,9 @@ void request_start(struct ipc_req *r)
 		return;
 	j = job_new(r, k, JOB_START);
 	j->all_nodes = s->all_nodes;
+	j->force = s->force;
+	j->forced_ms = j->began_ms; /* one that starts by itself needs no force */
+	j->was_running = array_running(k->array);
 	j->change.what = CHANGE_START;
 	j->change.all = s->all_nodes;
 	j->change.force = s->force;
@@ -723,6 +772,7 @@ struct admin_job {
 	uint64_t began_ms;
 	qb_loop_timer_handle tell;
 	struct making_job *making; /* add: it has the device reserved; or NULL */
+	struct manager_change change;
 	struct array_admin q;
 };
 
@@ -758,6 +808,29 @@ static void admin_again(void *data)
 	array_admin(j->k->array, &j->q);
 }
 
+static void admin_synced(struct manager_change *c, int err, const char *why)
+{
+	struct admin_job *j = c->arg;
+
+	if (err)
+		ipc_fail(j->r, err,
+			 "member %u of %s is replaced, but a restart of this node may not know yet "
+			 "where it is: %s",
+			 j->q.member, j->k->desc.name, why);
+	else
+		ipc_final(j->r, NULL);
+	admin_free(j);
+}
+
+/* The new member's URI has come from the array's thread, and is to be on disk. */
+static void admin_sync(struct admin_job *j)
+{
+	j->change.what = CHANGE_SYNC;
+	j->change.done = admin_synced;
+	j->change.arg = j;
+	manager_change(j->k, &j->change);
+}
+
 static void admin_done(struct array_admin *q, int err, const char *why)
 {
 	struct admin_job *j = q->arg;
@@ -765,6 +838,11 @@ static void admin_done(struct array_admin *q, int err, const char *why)
 
 	if (err == -EAGAIN && now_ms() - j->began_ms < ADMIN_PATIENCE_MS) {
 		after(ADMIN_AGAIN_MS, admin_again, j);
+		return;
+	}
+	qb_loop_timer_del(ctl_env.loop, j->tell);
+	if (!err && q->cmd == ADMIN_ADD) {
+		admin_sync(j);
 		return;
 	}
 	manager_trouble(trouble);
@@ -775,7 +853,6 @@ static void admin_done(struct array_admin *q, int err, const char *why)
 			 why[0] ? why : strerror(-err), trouble[0] ? "; " : "", trouble);
 	else
 		ipc_final(j->r, NULL);
-	qb_loop_timer_del(ctl_env.loop, j->tell);
 	admin_free(j);
 }
 

@@ -60,6 +60,7 @@ struct manager_change {
 		CHANGE_ATTACH, /* via, away_ms; this node's own */
 		CHANGE_CREATE,
 		CHANGE_FORGET, /* for good */
+		CHANGE_SYNC,   /* nothing: what has been learnt so far is durable when it is done */
 	} what;
 	bool all; /* START, STOP: on all nodes; else here, until one of them is said for all */
 	bool force;

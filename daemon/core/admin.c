@@ -20,7 +20,7 @@
 
 #include "msg.h"
 
-enum { CMD_OPEN = 16, CMD_CHECK, CMD_SEEN };
+enum { CMD_OPEN = 16, CMD_CHECK, CMD_SEEN, CMD_FORCE };
 
 static uint64_t settle_us(const struct engine *e)
 {
@@ -52,9 +52,42 @@ static void admin_answer(struct engine *e, uint64_t tag, int err, const char *wh
 	}
 }
 
+static void step_send(struct engine *e, uint32_t cmd, const char *uri, const uint8_t *uuid)
+{
+	NODEMSG(m, b, ADMIN, Admin, admin);
+
+	b.cmd = cmd;
+	b.uri = (char *)uri;
+	b.uuid.data = (uint8_t *)uuid;
+	b.uuid.len = DDR_UUID_BYTES;
+	msg_send(e, &m);
+}
+
+/*
+ * Who leads decides whether the array may be assembled (R1), and that may be another node. It looks
+ * again whenever something happens, so it is enough that it knows. Nobody keeps that beyond the
+ * next commit (departed_committed). A message that a round swallows is sent again by who asked.
+ */
+static void admin_force(struct engine *e, uint64_t tag)
+{
+	if (e->state == ENGINE_ACTIVE || e->state == ENGINE_STOPPED) {
+		admin_answer(e, tag, -EALREADY, "there is nothing to be forced");
+		return;
+	}
+	e->cfg.force = true;
+	if (e->phase >= PH_STATE && e->state != ENGINE_REMOVED)
+		step_send(e, CMD_FORCE, "", e->cfg.array_uuid);
+	admin_answer(e, tag, 0, NULL);
+}
+
 void admin_submit(struct engine *e, const struct event *ev)
 {
 	NODEMSG(m, b, ADMIN, Admin, admin);
+
+	if (ev->admin.cmd == ADMIN_FORCE) {
+		admin_force(e, ev->admin.tag);
+		return;
+	}
 
 	if (ev->admin.cmd == ADMIN_STOP) {
 		e->stopping = true;
@@ -141,17 +174,6 @@ static uint32_t dev_of_uri(const struct engine *e, const char *uri)
 		if (e->dev[i].up && !strcmp(e->dev[i].uri, uri))
 			return i;
 	return NO_DEV;
-}
-
-static void step_send(struct engine *e, uint32_t cmd, const char *uri, const uint8_t *uuid)
-{
-	NODEMSG(m, b, ADMIN, Admin, admin);
-
-	b.cmd = cmd;
-	b.uri = (char *)uri;
-	b.uuid.data = (uint8_t *)uuid;
-	b.uuid.len = DDR_UUID_BYTES;
-	msg_send(e, &m);
 }
 
 static void sb_placed(struct engine *e, struct batch *b)
@@ -385,6 +407,10 @@ static void take_step(struct engine *e, uint32_t from, const Ddraid__Admin *a)
 
 	if (a->uuid.len != DDR_UUID_BYTES || len >= DDR_URI_BYTES)
 		return;
+	if (a->cmd == CMD_FORCE) {
+		e->cfg.force |= e->state == ENGINE_JOINING;
+		return;
+	}
 	if (a->cmd == CMD_SEEN) {
 		struct peer *p = peer_find(e, from);
 

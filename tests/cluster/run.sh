@@ -73,6 +73,8 @@ all-stopped		75	both	tests/cluster/scenarios/all-stopped.sh
 stale-member		45	both	tests/cluster/scenarios/stale-member.sh
 late-node		45	both	tests/cluster/scenarios/late-node.sh
 forgotten		45	both	tests/cluster/scenarios/forgotten.sh
+creates			120	netns	tests/cluster/scenarios/creates.sh
+start-forced		60	netns	tests/cluster/scenarios/start-forced.sh
 two-nodes		45	both	tests/cluster/scenarios/two-nodes.sh
 all-nodes		45	netns	tests/cluster/scenarios/all-nodes.sh
 stop-forced		60	both	tests/cluster/scenarios/stop-forced.sh

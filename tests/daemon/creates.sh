@@ -1,0 +1,209 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Two at once who want one device, on one node. By one name for it, the daemon decides; by two (an exporter that offers a file
+# on two sockets), the device itself: `create` against `create`, and against `add`. One has it at most, and keeps its data. Then a
+# create whose client is killed, and one whose daemon is, at several moments: the same create, asked for again, works.
+set -eu
+export LC_ALL=C
+
+top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
+top_builddir=${top_builddir:-$top_srcdir}
+for p in nbdkit /usr/bin/python3; do
+	command -v "$p" >/dev/null || { echo "skipped: $p is missing (tools/deps)"; exit 77; }
+done
+/usr/bin/python3 -c 'import nbd' 2>/dev/null || { echo "skipped: no python3-libnbd (tools/deps)"; exit 77; }
+[ -x "$top_builddir/ddraidd" ] && [ -x "$top_builddir/ddraidctl" ] || { echo "skipped: not built"; exit 77; }
+
+tmp=$(mktemp -d /tmp/ddraid-creates-XXXXXX)
+name=ddraid-creates-$$
+daemon=
+kits=()
+daemon_end() { # SIGNAL
+	[ -n "$daemon" ] || return 0
+	kill -s "$1" "$daemon" 2>/dev/null || true
+	wait "$daemon" 2>/dev/null || true
+	rm -rf /dev/shm/qb-"$daemon"-*
+	daemon=
+}
+finish() {
+	local status=$? p
+	trap '' INT TERM
+	[ "$status" = 0 ] || { echo "--- the daemon's log"; cat "$tmp/log" 2>/dev/null || true; }
+	daemon_end KILL
+	for p in "${kits[@]}"; do
+		kill -KILL "$p" 2>/dev/null || true
+	done
+	rm -rf "$tmp"
+	exit "$status"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+fail() {
+	echo "FAILED: $*"
+	exit 1
+}
+until_true() { # SECONDS COMMAND...
+	local limit=$(($1 * 20)) i
+	shift
+	for ((i = 0; i < limit; i++)); do
+		! "$@" >/dev/null 2>&1 || return 0
+		sleep 0.05
+	done
+	fail "not within $((limit / 20)) s: $*"
+}
+ctl() {
+	timeout 50 "$top_builddir/ddraidctl" --ipc "$name" "$@"
+}
+daemon_up() {
+	"$top_builddir/ddraidd" --foreground --config "$tmp/conf" 2>>"$tmp/log" &
+	daemon=$!
+	until_true 10 ctl version
+}
+holds() { # ARRAY EXPRESSION
+	{ ctl status "$1" --json || true; } | /usr/bin/python3 -c 'import json, sys
+a = json.load(sys.stdin)["arrays"][0]
+sys.exit(0 if eval(sys.argv[1]) else 1)' "$2"
+}
+nbd() { # ARRAY CODE
+	timeout 20 /usr/bin/python3 -c 'import nbd, sys
+h = nbd.NBD()
+h.connect_uri(sys.argv[1])
+exec(sys.argv[2])' "nbd+unix:///$1?socket=$tmp/run/$1.nbd" "$2"
+}
+# Each disk is offered on two sockets, by two servers that know nothing of each other.
+uri() { # DISK WAY
+	echo "nbd+unix:///?socket=$tmp/m$1.$2.sock"
+}
+disk_up() {
+	local way
+	truncate -s 32M "$tmp/m$1"
+	for way in a b; do
+		nbdkit -f -U "$tmp/m$1.$way.sock" --filter=delay file "$tmp/m$1" wdelay=20ms 2>>"$tmp/nbdkit.log" &
+		kits+=($!)
+		until_true 5 test -S "$tmp/m$1.$way.sock"
+	done
+}
+disk_clear() {
+	local i
+	for i; do
+		truncate -s 0 "$tmp/m$i"
+		truncate -s 32M "$tmp/m$i"
+	done
+}
+away() { # ARRAY...
+	local a
+	for a; do
+		! ctl get "$a" >/dev/null 2>&1 || ctl forget "$a" --force >/dev/null 2>&1 || fail "forget $a"
+	done
+}
+whole() { # ARRAY
+	until_true 10 holds "$1" 'a["io_allowed"] and all(m["state"] == "in-sync" for m in a["members"])'
+	nbd "$1" 'h.pwrite(b"x" * (1 << 20), 0); h.flush(); assert h.pread(1 << 20, 0) == b"x" * (1 << 20)' || fail "I/O to $1"
+}
+
+mkdir "$tmp/state" "$tmp/run"
+cat >"$tmp/conf" <<-EOC
+	[daemon]
+	state_dir = $tmp/state
+	run_dir = $tmp/run
+	ipc_name = $name
+	[cluster]
+	cluster = alone
+	[fence]
+	fence = none
+	[members]
+	zombie_timeout = 500ms
+EOC
+for i in 0 1 2 3 4 5 6; do
+	disk_up $i
+done
+daemon_up
+
+race() { # WAY of the second
+	local a b
+	ctl create one --order 1 --stripe 4K --zeroed --force "$(uri 0 a)" "$(uri 1 a)" "$(uri 2 a)" >"$tmp/out.1" 2>&1 &
+	a=$!
+	ctl create two --order 1 --stripe 4K --zeroed --force "$(uri 2 "$1")" "$(uri 3 a)" "$(uri 4 a)" >"$tmp/out.2" 2>&1 &
+	b=$!
+	ra=0 rb=0
+	wait $a || ra=$?
+	wait $b || rb=$?
+	[ $ra != 0 ] || whole one
+	[ $rb != 0 ] || whole two
+}
+# By one name: exactly one, and the other hears who has it.
+race a
+[ $((ra == 0)) != $((rb == 0)) ] || fail "exit $ra and $rb: $(tail -qn1 "$tmp"/out.[12])"
+grep -q "is wanted by the create of \(one\|two\) on node 1" "$tmp"/out.[12] || fail "who has it: $(tail -qn1 "$tmp"/out.[12])"
+away one two
+# By two: at most one; and nobody's data is another's.
+for k in 1 2 3; do
+	disk_clear 0 1 2 3 4
+	race b
+	[ $ra != 0 ] || [ $rb != 0 ] || fail "both have disk 2"
+	[ $ra = 0 ] || grep -q "taken at the same time\|being made a member\|which this cluster has" "$tmp/out.1" ||
+		fail "one: $(cat "$tmp/out.1")"
+	[ $rb = 0 ] || grep -q "taken at the same time\|being made a member\|which this cluster has" "$tmp/out.2" ||
+		fail "two: $(cat "$tmp/out.2")"
+	[ -z "$(ls "$tmp/state" | grep making)" ] || fail "left: $(ls "$tmp/state")"
+	away one two
+done
+
+# add against create, by two names.
+for k in 1 2 3; do
+	disk_clear 0 1 2 3 4 5
+	ctl create w --order 1 --stripe 4K --zeroed --force "$(uri 0 a)" "$(uri 1 a)" "$(uri 2 a)" >"$tmp/out" 2>&1 || fail "w: $(cat "$tmp/out")"
+	whole w
+	ctl fail w 1 >/dev/null 2>&1 || fail "fail"
+	ctl add w 1 "$(uri 3 a)" --force >"$tmp/out.1" 2>&1 &
+	a=$!
+	ctl create y --order 1 --stripe 4K --zeroed --force "$(uri 3 b)" "$(uri 4 a)" "$(uri 5 a)" >"$tmp/out.2" 2>&1 &
+	b=$!
+	ra=0 rb=0
+	wait $a || ra=$?
+	wait $b || rb=$?
+	[ $ra != 0 ] || [ $rb != 0 ] || fail "both have disk 3"
+	if [ $ra = 0 ]; then
+		ctl status w --wait --timeout 40 >/dev/null 2>&1 || fail "w is not rebuilt: $(ctl status w)"
+		whole w
+	fi
+	if [ $rb = 0 ]; then
+		whole y
+	fi
+	nbd w 'assert h.pread(1 << 20, 0) == b"x" * (1 << 20)' || fail "w has lost data"
+	away w y
+done
+
+# A client, then a daemon, that is killed; asked for again, without --force.
+disk_clear 0 1 2
+create_v=(create v --order 1 --stripe 4K --zeroed)
+for i in 0 1 2; do
+	create_v+=("$(uri $i a)")
+done
+# The blocks are larger than the fragments, which --force is for too.
+for who in client daemon; do
+	for at in 0.02 0.3 0.9 1.5 2.2; do
+		disk_clear 0 1 2
+		"$top_builddir/ddraidctl" --ipc "$name" "${create_v[@]}" --force >"$tmp/out" 2>&1 &
+		a=$!
+		sleep $at
+		case $who in
+		client) kill -KILL $a 2>/dev/null || true ;;
+		daemon)
+			daemon_end KILL
+			daemon_up
+			;;
+		esac
+		wait $a 2>/dev/null || true
+		if ! ctl get v >/dev/null 2>&1 || [ $who = client ]; then
+			ctl "${create_v[@]}" --force >"$tmp/out" 2>&1 || grep -q "there is an array v already" "$tmp/out" ||
+				fail "$who killed after $at s, again: $(cat "$tmp/out")"
+		fi
+		whole v
+		until_true 5 test ! -e "$tmp/state/v.making"
+		away v
+	done
+done
+echo "ok"
