@@ -341,17 +341,20 @@ static void removed(struct task *t)
 {
 	struct put_task *p = (struct put_task *)(void *)t;
 	struct known *k = p->k;
+	bool same = !memcmp(p->desc.uuid, k->desc.uuid, DDR_UUID_BYTES);
 
 	if (p->err)
 		say(LOG_WARNING, "%s: forgotten, but %s", p->desc.name, p->why);
 	free(p);
 	k->removing = false;
-	if (k->desc.forgotten) {
+	if (k->desc.forgotten && same) {
 		table_remove(k);
-		return;
+	} else if (k->desc.forgotten) {
+		follow(k); /* the next array of that name was forgotten, too */
+	} else {
+		k->stored = false; /* it has a new array, and its file may be what was removed */
+		put(k);
 	}
-	k->stored = false; /* the name has a new array, and its file may be what was removed */
-	put(k);
 }
 
 static void remove_work(struct task *t)
@@ -394,7 +397,8 @@ static void forgotten_now(struct list_task *l)
 
 	if (forgotten_add(&forgotten, &l->entry, true))
 		cb.forgot(&l->entry);
-	if (!k->gone && !k->desc.forgotten)
+	/* Its place may be another's by now: others have forgotten it, too, and made that one. */
+	if (!k->gone && !k->desc.forgotten && !memcmp(k->desc.uuid, l->entry.uuid, DDR_UUID_BYTES))
 		forget(k, l->version);
 }
 
@@ -546,8 +550,8 @@ static void follow(struct known *k)
 	bool want = to_run(k);
 	int err;
 
-	if (k->damaged)
-		return;
+	if (k->damaged || k->gone)
+		return; /* what is gone has no files: those of its name are another's */
 	if (k->desc.forgotten || closing)
 		want = false;
 
@@ -793,6 +797,8 @@ static bool wrong_news(const struct known *k, const struct store_array *desc)
 		wrong = "its version is too far ahead of what is known here";
 	if (!wrong && k && desc->count != k->desc.count)
 		wrong = "the number of its members never changes";
+	if (!wrong && k && strcmp(desc->name, k->desc.name) != 0)
+		wrong = "its UUID is that of an array with another name";
 	if (wrong)
 		say(LOG_ERR, "%.63s: version %llu of it is ignored: %s; see to who tells it",
 		    desc->name, (unsigned long long)desc->version, wrong);
@@ -879,8 +885,10 @@ static void created(struct task *t)
 		err = -EEXIST;
 		snprintf(p->why, sizeof(p->why), "another node has made an array of that name");
 	}
-	if (!err)
+	if (!err) {
 		err = manager_apply(&p->desc, false);
+		err = err ? err : -ENODEV; /* it is forgotten already */
+	}
 	if (err < 0 && !p->why[0])
 		snprintf(p->why, sizeof(p->why), "%s", strerror(-err));
 	if (err >= 0) {
@@ -949,12 +957,20 @@ void manager_stop_all(void (*done)(void))
 static void take_stored(void *arg, const struct store_array *desc, const char *damage)
 {
 	struct store_forgotten f = {.at_s = now_s()};
-	struct known *k = known_new(desc);
+	struct known *twin = damage ? NULL : manager_find_uuid(desc->uuid), *k = known_new(desc);
+	char copy[STORE_WHY_BYTES];
 
 	(void)arg;
 	if (!k)
 		return;
 	k->stored = true;
+	if (twin) {
+		snprintf(copy, sizeof(copy),
+			 "its file has the UUID of array %s: it is a copy; remove the wrong one of "
+			 "the two while ddraidd is stopped",
+			 twin->desc.name);
+		damage = copy;
+	}
 	if (damage) {
 		k->damaged = true;
 		snprintf(k->error, sizeof(k->error), "%s", damage);

@@ -438,6 +438,62 @@ TEST(a_name_is_free_as_soon_as_its_array_is_forgotten)
 	remove_dir();
 }
 
+/* And that one is forgotten while the files of the first are removed. */
+static void both_are_forgotten(void)
+{
+	struct store_array d = desc_of(2, "vol0");
+	struct store_forgotten f = {.at_s = 5};
+	struct known *k;
+
+	memcpy(f.uuid, d.uuid, sizeof(f.uuid));
+	create(1, "vol0");
+	k = manager_hold(manager_find("vol0", false));
+	manager_forget(k, change_begin(CHANGE_FORGET));
+	while (!k->removing)
+		mailbox_run(&box);
+	CHECK_EQ_INT(manager_apply(&d, false), 1);
+	manager_forgotten(&f, 1);
+	CHECK_EQ_INT(change_ends(), 0);
+	CHECK(k->gone && k->refs == 1 && manager_count() == 0 && !file_there("vol0.array"));
+	manager_let_go(k);
+}
+
+TEST(a_name_can_be_forgotten_twice_in_a_row)
+{
+	fresh_dir();
+	life(both_are_forgotten);
+	remove_dir();
+}
+
+/* Who holds it, as a stop that waits does, may still ask for something. */
+static void asked_when_it_is_gone(void)
+{
+	struct known *k;
+
+	create(1, "vol0");
+	k = manager_hold(manager_find("vol0", false));
+	forget("vol0");
+	CHECK(k->gone);
+	create(2, "vol0");
+	CHECK_EQ_INT(say_for(k, false, false, true), -ENODEV);
+	CHECK_EQ_INT(say_for(k, true, true, false), -ENODEV);
+	CHECK_EQ_INT(set(k, "release_delay", "7s"), -ENODEV);
+	CHECK_EQ_INT(forget_it(k), 0);
+	manager_attach(k, ATTACH_NBD, AWAY_HOLD);
+	settle();
+	CHECK(k->refs == 1 && !k->array->running);
+	CHECK(manager_count() == 1 && file_there("vol0.array") &&
+	      !file_has("vol0.array", "attach"));
+	manager_let_go(k);
+}
+
+TEST(what_is_gone_stays_gone_whatever_it_is_asked)
+{
+	fresh_dir();
+	life(asked_when_it_is_gone);
+	remove_dir();
+}
+
 static void others_forget(void)
 {
 	struct store_array one = desc_of(1, "one"), two = desc_of(2, "two");
@@ -486,6 +542,9 @@ static void others_tell_nonsense(void)
 	CHECK_EQ_INT(manager_apply(&d, false), -EINVAL);
 	d.count = 0;
 	CHECK_EQ_INT(manager_apply(&d, false), -EINVAL);
+	d = desc_of(1, "renamed");
+	d.version = 2;
+	CHECK_EQ_INT(manager_apply(&d, false), -EINVAL);
 	d = desc_of(2, "other");
 	d.said = 2;
 	CHECK_EQ_INT(manager_apply(&d, false), -EINVAL);
@@ -496,7 +555,7 @@ static void others_tell_nonsense(void)
 	CHECK_EQ_INT(manager_apply(&d, false), -EINVAL);
 	CHECK_EQ_U64(manager_count(), 1);
 	CHECK_EQ_U64(manager_find("vol0", false)->desc.version, 1);
-	create(1, "vol0"); /* the next change is taken */
+	CHECK_EQ_INT(set(manager_find("vol0", false), "release_delay", "7"), 0); /* as any change */
 	CHECK_EQ_U64(manager_find("vol0", false)->desc.version, 2);
 	manager_forgotten(&f, 1);
 	settle();
@@ -515,6 +574,32 @@ TEST(what_can_not_be_is_not_taken_from_others)
 	fresh_dir();
 	life(others_tell_nonsense);
 	life(it_was_all_stored_well);
+	remove_dir();
+}
+
+static void copy_a_file(void)
+{
+	struct store_array d = desc_of(1, "vol0");
+	char why[STORE_WHY_BYTES];
+
+	create(1, "vol0");
+	strcpy(d.name, "vol1");
+	CHECK_MSG(!store_put_array(&d, why), "%s", why);
+}
+
+static void one_of_them_is_damaged(void)
+{
+	CHECK_EQ_U64(manager_count(), 2);
+	CHECK(!manager_find("vol0", false)->damaged && manager_find("vol1", false)->damaged);
+	CHECK(strstr(manager_find("vol1", false)->error, "has the UUID of array vol0"));
+	CHECK(manager_find_uuid(manager_find("vol0", false)->desc.uuid)->desc.name[3] == '0');
+}
+
+TEST(a_copied_file_is_no_second_array)
+{
+	fresh_dir();
+	life(copy_a_file);
+	life(one_of_them_is_damaged);
 	remove_dir();
 }
 
