@@ -148,17 +148,17 @@ static void choose_stripe(struct job *j, struct geo_params *p)
 	size_format(stripe, p->stripe_bytes);
 	size_format(block, create_block_bytes(&j->dev[largest]));
 	if (p->stripe_bytes > CREATE_STRIPE_BYTES)
-		n = (size_t)snprintf(why, CREATE_WHY_BYTES,
-				     "stripe %s: member %u (%s) has blocks of %s; the array's "
-				     "block is as large as its stripe: what needs 4 KiB, as the "
-				     "kernel's nbd does, wants --stripe 4K --force",
-				     stripe, largest, j->dev[largest].uri, block);
+		snprintf(why, CREATE_WHY_BYTES,
+			 "stripe %s: member %u (%.200s) has blocks of %s; the array's "
+			 "block is as large as its stripe: what needs 4 KiB, as the "
+			 "kernel's nbd does, wants --stripe 4K --force",
+			 stripe, largest, j->dev[largest].uri, block);
 	else
-		n = (size_t)snprintf(
-		    why, CREATE_WHY_BYTES,
-		    "stripe %s: the smallest, and no member has larger blocks than "
-		    "its fragments",
-		    stripe);
+		snprintf(why, CREATE_WHY_BYTES,
+			 "stripe %s: the smallest, and no member has larger blocks than "
+			 "its fragments",
+			 stripe);
+	n = strlen(why);
 	for (uint32_t i = 0; i < j->count; i++) {
 		if (j->dev[i].preferred_block_bytes <= CREATE_BLOCK_MAX_BYTES)
 			continue;
