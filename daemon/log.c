@@ -41,6 +41,11 @@ void say(int priority, const char *format, ...)
 	va_start(ap, format);
 	vsnprintf(text, sizeof(text), format, ap);
 	va_end(ap);
+	/* What others told may be in it: they must not write lines of their own. */
+	for (char *c = text; *c; c++) {
+		if ((unsigned char)*c < ' ' || *c == 0x7f)
+			*c = '?';
+	}
 	pthread_mutex_lock(&lock);
 	qb_log_from_external_source(__func__, __FILE__, "%s", (uint8_t)priority, __LINE__, 0, text);
 	pthread_mutex_unlock(&lock);

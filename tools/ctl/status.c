@@ -85,13 +85,14 @@ static int status_of(const Array *s)
 /* One line of an array: "  word        ...". printf's arguments; cleaned. */
 __attribute__((format(printf, 2, 3))) static void line(const char *word, const char *format, ...)
 {
-	char text[TABLE_CELL_BYTES], clean[TABLE_CELL_BYTES];
+	char text[TABLE_CELL_BYTES], clean[TABLE_CELL_BYTES], clean_word[32];
 	va_list ap;
 
 	va_start(ap, format);
 	vsnprintf(text, sizeof(text), format, ap);
 	va_end(ap);
-	printf("  %-10s  %s\n", word, text_clean(clean, sizeof(clean), text));
+	printf("  %-10s  %s\n", text_clean(clean_word, sizeof(clean_word), word),
+	       text_clean(clean, sizeof(clean), text));
 }
 
 static const char *node_name(const Array *s, uint32_t id)
