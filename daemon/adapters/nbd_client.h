@@ -33,6 +33,11 @@
  * Free buffers kept for the next request, so that not each request faults in fresh pages (seen:
  * 3/4 of the CPU time of 1 MiB requests). Under AddressSanitizer none, so that it sees late uses.
  */
+#if defined(__has_feature) /* clang's way to say it */
+#if __has_feature(address_sanitizer)
+#define __SANITIZE_ADDRESS__ 1
+#endif
+#endif
 #ifdef __SANITIZE_ADDRESS__
 #define NBD_CACHE_BYTES 0u
 #else

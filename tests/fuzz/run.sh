@@ -49,20 +49,21 @@ build() {
 			{ tail -n 20 configure.log >&2; exit 1; }
 	)
 	# What clang warns of that gcc does not is no business of a fuzzer.
-	env -u MAKEFLAGS -u MFLAGS make -s -C "$TREE" -j"$(nproc)" WARN_CFLAGS=-w fuzzers >&2
+	env -u MAKEFLAGS -u MFLAGS make -C "$TREE" -j"$(nproc)" WARN_CFLAGS=-w fuzzers >"$TREE/make.log" 2>&1 ||
+		{ tail -n 20 "$TREE/make.log" >&2; exit 1; }
 }
 
 # Prints how it went; fails with its target.
 fuzz_one() { # NAME
-	local name=$1 log=$TREE/$1.log status=0 found args=()
+	local name=$1 log=$TREE/$1.log status=0 found tmp args=()
 	mkdir -p "$TREE/corpus/$name"
 	[ ! -e "$top_srcdir/tests/fuzz/$name.dict" ] || args+=("-dict=$top_srcdir/tests/fuzz/$name.dict")
 	# A target's own files go to a folder that goes with it.
-	mkdir -p "$TREE/tmp/$name"
-	(cd "$TREE/tmp/$name" && TMPDIR=$PWD "$TREE/tests/fuzz/fuzz_$name" "${args[@]}" -max_total_time="$SECONDS_EACH" -timeout=20 \
+	tmp=$(mktemp -d -p "$([ -w /dev/shm ] && echo /dev/shm || echo "${TMPDIR:-/tmp}")")
+	(cd "$tmp" && TMPDIR=$tmp "$TREE/tests/fuzz/fuzz_$name" "${args[@]}" -max_total_time="$SECONDS_EACH" -timeout=20 \
 		-rss_limit_mb=1500 -artifact_prefix="$TREE/findings/$name-" -print_final_stats=1 \
 		"$TREE/corpus/$name" "$SEEDS/$name") >"$log" 2>&1 || status=$?
-	rm -rf "$TREE/tmp/$name"
+	rm -rf "$tmp"
 	awk -v name="$name" -v status="$status" '
 		/ cov: / { for (i = 1; i < NF; i++) if ($i == "cov:") cov = $(i + 1) }
 		/number_of_executed_units/ { runs = $2 }
@@ -84,19 +85,24 @@ fuzz_one() { # NAME
 
 # Files of the corpus with names of their own were put there by hand and stay.
 minimise() { # NAME
-	local name=$1 out file files hash='.*/[0-9a-f]{40}'
+	local name=$1 out file files most hash='.*/[0-9a-f]{40}'
 	out=$(mktemp -d "$TREE/minimised.XXXXXX")
 	mkdir -p "$TREE/corpus/$name"
-	"$TREE/tests/fuzz/fuzz_$name" -set_cover_merge=1 "$out" "$SEEDS/$name" "$TREE/corpus/$name" >"$TREE/$name-merge.log" 2>&1
+	# A copy: a run that goes on replaces files.
+	cp -r "$TREE/corpus/$name" "$out.all" 2>/dev/null || true
+	"$TREE/tests/fuzz/fuzz_$name" -set_cover_merge=1 "$out" "$SEEDS/$name" "$out.all" >"$TREE/$name-merge.log" 2>&1 ||
+		{ echo "run.sh: the corpus of $name can't be minimised; see $TREE/$name-merge.log" >&2; exit 1; }
 	files=$(find "$out" -type f | wc -l)
 	find "$SEEDS/$name" -regextype posix-extended -type f -regex "$hash" -delete
 	find "$SEEDS/$name" -type f | while read -r file; do
 		rm -f "$out/$(sha1sum <"$file" | cut -d' ' -f1)"
 	done
-	find "$out" -type f -size -8k -printf '%s %p\n' | sort -n | head -n $MOST_FILES | while read -r _ file; do
+	# Their names are hashes: in this order small and large ones are mixed.
+	most=$((MOST_FILES - $(find "$SEEDS/$name" -type f | wc -l)))
+	find "$out" -type f -size -8k | sort | head -n "$most" | while read -r file; do
 		cp "$file" "$SEEDS/$name/"
 	done
-	rm -rf "$out"
+	rm -rf "$out" "$out.all"
 	echo "$name: $files files reach all, $(find "$SEEDS/$name" -type f | wc -l) are in the corpus, $(du -sb "$SEEDS/$name" | cut -f1) bytes"
 }
 

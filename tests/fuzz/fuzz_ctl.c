@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * ddraidctl: any command line, any replies, any device that it examines. The first byte chooses a
+ * command; for `examine` a device follows, for all others replies, either as bytes or as messages
+ * whose fields are drawn.
+ *
+ * Beyond memory errors and asserts: what people see has no control characters, and what programs
+ * read is JSON, whatever strings come in.
+ */
+#include <errno.h>
+#include <qb/qbipcc.h>
+
+#include "daemon/core/codec.h"
+#include "daemon/core/superblock.h"
+#include "tests/fuzz/fuzz_proto.h"
+#include "tools/ctl/ctl.h"
+#include "tools/ctl/device.h"
+
+int ctl_main(int argc, char **argv); /* tools/ddraidctl.c */
+
+static struct fuzz_in in;
+
+/* ---- the daemon ----------------------------------------------------------------------------- */
+
+qb_ipcc_connection_t *qb_ipcc_connect(const char *name, size_t bytes)
+{
+	static int one;
+
+	(void)bytes;
+	assert(name[0]);
+	return (qb_ipcc_connection_t *)(void *)&one;
+}
+
+void qb_ipcc_disconnect(qb_ipcc_connection_t *c)
+{
+	(void)c;
+}
+
+int32_t qb_ipcc_get_buffer_size(qb_ipcc_connection_t *c)
+{
+	(void)c;
+	return CTL_MAX_BYTES;
+}
+
+int32_t qb_ipcc_is_connected(qb_ipcc_connection_t *c)
+{
+	(void)c;
+	return 0;
+}
+
+/* What it asks can be decoded. */
+ssize_t qb_ipcc_send(qb_ipcc_connection_t *c, const void *data, size_t bytes)
+{
+	const struct qb_ipc_request_header *head = data;
+	Request *r;
+
+	(void)c;
+	assert(bytes >= sizeof(*head) && bytes <= CTL_MAX_BYTES && head->size == (int32_t)bytes);
+	r = ddraid__ctl__request__unpack(NULL, bytes - sizeof(*head),
+					 (const uint8_t *)data + sizeof(*head));
+	assert(r && r->version == CTL_VERSION && r->body_case);
+	ddraid__ctl__request__free_unpacked(r, NULL);
+	return (ssize_t)bytes;
+}
+
+static size_t drawn(uint8_t *to, size_t room)
+{
+	Reply *r = fuzz_alloc(sizeof(*r));
+	size_t bytes;
+
+	ddraid__ctl__reply__init(r);
+	fuzz_proto(&in, &r->base, 0);
+	bytes = ddraid__ctl__reply__get_packed_size(r);
+	assert(bytes <= room);
+	ddraid__ctl__reply__pack(r, to);
+	ddraid__ctl__reply__free_unpacked(r, NULL);
+	return bytes;
+}
+
+ssize_t qb_ipcc_recv(qb_ipcc_connection_t *c, void *data, size_t room, int32_t ms)
+{
+	struct qb_ipc_response_header *head = data;
+	const uint8_t *from;
+	uint8_t how;
+	size_t n;
+
+	(void)c, (void)ms;
+	if (!in.left)
+		return -ENOTCONN;
+	how = fuzz_u8(&in);
+	memset(head, 0, sizeof(*head));
+	if (how & 1) {
+		n = drawn((uint8_t *)data + sizeof(*head), room - sizeof(*head));
+	} else {
+		from = fuzz_take(&in, how & 2 ? fuzz_u16(&in) & 2047 : fuzz_u8(&in), &n);
+		if (n)
+			memcpy((uint8_t *)data + sizeof(*head), from, n);
+	}
+	head->id = how >= 252 ? how : CTL_REPLY;
+	head->size = (int32_t)(n + sizeof(*head) + (how == 250));
+	return how == 251 ? (ssize_t)(how & 15) : (ssize_t)(n + sizeof(*head));
+}
+
+/* ---- the device ----------------------------------------------------------------------------- */
+
+/* Blocks of the input, each at a place; the rest is zeros. */
+#define PATCHES 8
+static struct {
+	uint64_t offset;
+	uint8_t block[DDR_BLOCK_BYTES];
+} patch[PATCHES];
+static unsigned patches;
+static uint64_t device_bytes;
+static uint32_t reads;
+
+static void device_draw(void)
+{
+	static const char *const magic[] = {"ddraidsb", "ddraidlg"};
+	const uint8_t *from;
+	size_t n;
+
+	device_bytes = (uint64_t)fuzz_u16(&in) << 12;
+	for (patches = 0; patches < PATCHES && in.left; patches++) {
+		uint8_t how = fuzz_u8(&in);
+		uint8_t *b = patch[patches].block;
+
+		patch[patches].offset = SB_OFFSET + (uint64_t)fuzz_u8(&in) * DDR_BLOCK_BYTES;
+		memset(b, 0, DDR_BLOCK_BYTES);
+		from = fuzz_take(&in, fuzz_u16(&in) & 1023, &n);
+		if (n)
+			memcpy(b, from, n);
+		if (how & 1)
+			memcpy(b, magic[how >> 1 & 1], BLOCK_MAGIC_BYTES);
+		if (how & 4)
+			block_seal(b);
+	}
+}
+
+int device_open(struct device *d, const char *uri, char *why, size_t why_bytes)
+{
+	*d = (struct device){.fd = -1};
+	reads = 0;
+	if (!strncmp(uri, "nbd://", 6)) {
+		snprintf(why, why_bytes, "nobody is there");
+		return -ECONNREFUSED;
+	}
+	device_draw();
+	d->size_bytes = device_bytes;
+	return 0;
+}
+
+int device_read(struct device *d, uint64_t offset, void *buf, uint32_t bytes, char *why,
+		size_t why_bytes)
+{
+	if (offset > d->size_bytes || bytes > d->size_bytes - offset || reads++ > 600) {
+		snprintf(why, why_bytes, "it ends before");
+		return -ENXIO;
+	}
+	memset(buf, 0, bytes);
+	for (unsigned i = 0; i < patches; i++) {
+		if (patch[i].offset >= offset &&
+		    patch[i].offset + DDR_BLOCK_BYTES <= offset + bytes)
+			memcpy((uint8_t *)buf + (patch[i].offset - offset), patch[i].block,
+			       DDR_BLOCK_BYTES);
+	}
+	return 0;
+}
+
+void device_close(struct device *d)
+{
+	*d = (struct device){.fd = -1};
+}
+
+/* ---- what is printed ------------------------------------------------------------------------ */
+
+static const char *json_value(const char *s, unsigned depth);
+
+static const char *space(const char *s)
+{
+	return s + strspn(s, " \n");
+}
+
+static const char *json_string(const char *s)
+{
+	assert(*s == '"');
+	for (s++; *s != '"'; s++) {
+		assert((unsigned char)*s >= ' ' && *s != 0x7f);
+		if (*s != '\\')
+			continue;
+		s++;
+		assert(strchr("\"\\u", *s));
+		if (*s == 'u') {
+			assert(strspn(s + 1, "0123456789abcdef") >= 4);
+			s += 4;
+		}
+	}
+	return s + 1;
+}
+
+static const char *json_list(const char *s, char end, unsigned depth)
+{
+	s = space(s + 1);
+	if (*s == end)
+		return s + 1;
+	for (;;) {
+		if (end == '}') {
+			s = space(json_string(s));
+			assert(*s == ':');
+			s++;
+		}
+		s = space(json_value(s, depth + 1));
+		if (*s == end)
+			return s + 1;
+		assert(*s == ',');
+		s = space(s + 1);
+	}
+}
+
+static const char *json_value(const char *s, unsigned depth)
+{
+	size_t n;
+
+	s = space(s);
+	assert(depth < 16);
+	if (*s == '{' || *s == '[')
+		return json_list(s, *s == '{' ? '}' : ']', depth);
+	if (*s == '"')
+		return json_string(s);
+	if (!strncmp(s, "null", 4) || !strncmp(s, "true", 4))
+		return s + 4;
+	if (!strncmp(s, "false", 5))
+		return s + 5;
+	n = strspn(s, "0123456789");
+	assert(n);
+	return s + n;
+}
+
+static void check_printed(const char *text, bool json)
+{
+	if (json) {
+		for (text = space(text); *text; text = space(text))
+			text = json_value(text, 0);
+		return;
+	}
+	for (; *text; text++)
+		assert((*text >= ' ' && *text <= '~') || *text == '\n');
+}
+
+/* ---- a run ---------------------------------------------------------------------------------- */
+
+#define WORDS 24
+
+static const char *const commands[][8] = {
+    {"status"},
+    {"status", "--json", "--ranges"},
+    {"status", "vol0", "--wait"},
+    {"nodes"},
+    {"nodes", "--json"},
+    {"create", "vol0", "--order", "1", "/a", "/b", "nbd://c"},
+    {"create", "vol0", "--order=1", "--json", "/a", "/b", "/c"},
+    {"attach", "vol0"},
+    {"attach", "vol0", "--json", "--away=10s"},
+    {"get", "vol0"},
+    {"get", "--daemon", "--json"},
+    {"set", "vol0", "key=value"},
+    {"version"},
+    {"version", "--json"},
+    {"fail", "vol0", "nbd://x"},
+    {"add", "vol0", "1", "/dev/x"},
+    {"start", "vol0", "--wait", "--all-nodes"},
+    {"examine", "/dev/x"},
+    {"examine", "--json", "--ranges", "/dev/x"},
+};
+#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+/* Words of the input, each to its NUL. */
+static int words_drawn(char *argv[WORDS + 2])
+{
+	int n = 1;
+
+	while (n <= WORDS && in.left) {
+		const uint8_t *end = memchr(in.at, 0, in.left);
+		size_t bytes = end ? (size_t)(end - in.at) : in.left;
+
+		argv[n++] = fuzz_string(in.at, bytes);
+		in.at += bytes + (end ? 1 : 0);
+		in.left -= bytes + (end ? 1 : 0);
+	}
+	return n;
+}
+
+static int words_given(char *argv[WORDS + 2], size_t which)
+{
+	int n = 1;
+
+	for (int i = 0; i < 8 && commands[which][i]; i++)
+		argv[n++] =
+		    fuzz_string((const uint8_t *)commands[which][i], strlen(commands[which][i]));
+	return n;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+	FILE *out = stdout, *err = stderr;
+	char *argv[WORDS + 2] = {(char *)"ddraidctl"}, *printed[2] = {NULL, NULL};
+	size_t room[2];
+	bool json = false;
+	int argc, status;
+	uint8_t which;
+
+	in = (struct fuzz_in){data, bytes};
+	which = fuzz_u8(&in) % (COMMANDS + 1);
+	argc = which < COMMANDS ? words_given(argv, which) : words_drawn(argv);
+	for (int i = 1; i < argc; i++)
+		json |= !strcmp(argv[i], "--json");
+	stdout = open_memstream(&printed[0], &room[0]);
+	stderr = open_memstream(&printed[1], &room[1]);
+	assert(stdout && stderr);
+	status = ctl_main(argc, argv);
+	fclose(stdout);
+	fclose(stderr);
+	stdout = out;
+	stderr = err;
+	assert(status >= EXIT_OK && status <= EXIT_UNKNOWN);
+	if (which < COMMANDS)
+		check_printed(printed[0], json);
+	check_printed(printed[1], false);
+	free(printed[0]);
+	free(printed[1]);
+	for (int i = 1; i < argc; i++)
+		free(argv[i]);
+	return 0;
+}

@@ -1,0 +1,1217 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * The main thread of ddraidd between its clients, the other daemons and its state directory. An
+ * input is a script: requests of three clients, as bytes or with fields of their own; words of
+ * other nodes, likewise; views, quorum, time that passes, what arrays, members and disks answer.
+ * IPC, requests, manager, announcements and store are the daemon's; arrays and the making of new
+ * ones are stubs that answer what the script says.
+ *
+ * Beyond memory errors and asserts it holds that
+ *	every request is answered once, in whole replies that can be decoded,
+ *	what this node tells can be decoded, and it takes it from itself,
+ *	the next daemon finds each array in the state directory whole.
+ */
+#include "tests/fuzz/daemon_world.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <qb/qbipcs.h>
+#include <qb/qbloop.h>
+#include <stdarg.h>
+#include <sys/stat.h>
+
+#include "daemon/adapters/nbd_listen.h"
+#include "daemon/ctl.h"
+#include "daemon/making.h"
+#include "daemon/ports/lock.h"
+#include "proto/announce.pb-c.h"
+#include "tests/fuzz/fuzz.h"
+
+#define CLIENTS 3
+#define NODE 2u
+#define EVENTS_MAX 400
+#define TURNS_MAX 20000
+
+static struct fuzz_in in;
+static struct config conf;
+static struct mailbox main_box;
+static struct worker worker;
+static char dir[64];
+
+/* ---- time, threads, disk -------------------------------------------------------------------- */
+
+static uint64_t now_ns;
+
+int world_clock_gettime(clockid_t clock, struct timespec *ts)
+{
+	uint64_t ns = now_ns + (clock == CLOCK_REALTIME ? UINT64_C(1700000000000000000) : 0);
+
+	ts->tv_sec = (time_t)(ns / 1000000000);
+	ts->tv_nsec = (long)(ns % 1000000000);
+	return 0;
+}
+
+int world_pthread_create(pthread_t *t, const pthread_attr_t *attr, void *(*run)(void *), void *arg)
+{
+	(void)attr;
+	(void)run;
+	(void)arg;
+	memset(t, 0, sizeof(*t));
+	return 0;
+}
+
+int world_pthread_join(pthread_t t, void **result)
+{
+	(void)t;
+	(void)result;
+	return 0;
+}
+
+static bool disk_fails;
+
+int world_fsync(int fd)
+{
+	(void)fd;
+	errno = EIO;
+	return disk_fails ? -1 : 0;
+}
+
+static void kick(void *arg)
+{
+	(void)arg;
+}
+
+/* What comes later: first in, first out. */
+struct later {
+	struct later *next;
+	void (*run)(void *data);
+	void *data;
+};
+
+static struct later *later, **later_last = &later;
+
+static void do_later(void (*run)(void *data), void *data)
+{
+	struct later *l = malloc(sizeof(*l));
+
+	assert(l);
+	*l = (struct later){NULL, run, data};
+	*later_last = l;
+	later_last = &l->next;
+}
+
+static bool later_run(void)
+{
+	struct later *l = later;
+
+	if (!l)
+		return false;
+	later = l->next;
+	if (!later)
+		later_last = &later;
+	l->run(l->data);
+	free(l);
+	return true;
+}
+
+/* Until nothing is under way but timers. */
+static void settle(void)
+{
+	bool any = true;
+
+	for (int i = 0; any; i++) {
+		any = later_run();
+		any |= mailbox_run(&main_box);
+		any |= mailbox_run(&worker.box);
+		any |= world_group_turn();
+		assert(i < TURNS_MAX);
+	}
+}
+
+/* ---- libqb's loop --------------------------------------------------------------------------- */
+
+struct timer {
+	struct timer *next;
+	uint64_t id, due_ns;
+	qb_loop_timer_dispatch_fn run;
+	void *data;
+};
+
+static struct timer *timers;
+static uint64_t last_id;
+
+int32_t qb_loop_timer_add(qb_loop_t *l, enum qb_loop_priority p, uint64_t ns, void *data,
+			  qb_loop_timer_dispatch_fn run, qb_loop_timer_handle *out)
+{
+	struct timer *t = malloc(sizeof(*t)), **at = &timers;
+
+	(void)l;
+	(void)p;
+	assert(t);
+	*t = (struct timer){NULL, ++last_id, now_ns + ns, run, data};
+	while (*at && (*at)->due_ns <= t->due_ns)
+		at = &(*at)->next;
+	t->next = *at;
+	*at = t;
+	*out = t->id;
+	return 0;
+}
+
+int32_t qb_loop_timer_del(qb_loop_t *l, qb_loop_timer_handle id)
+{
+	struct timer **at = &timers, *t;
+
+	(void)l;
+	while (*at && (*at)->id != id)
+		at = &(*at)->next;
+	t = *at;
+	if (!t)
+		return -ENOENT;
+	*at = t->next;
+	free(t);
+	return 0;
+}
+
+static bool timer_fire(void)
+{
+	struct timer *t = timers;
+
+	if (!t)
+		return false;
+	timers = t->next;
+	if (t->due_ns > now_ns)
+		now_ns = t->due_ns;
+	t->run(t->data);
+	free(t);
+	settle();
+	return true;
+}
+
+int32_t qb_loop_job_add(qb_loop_t *l, enum qb_loop_priority p, void *data,
+			qb_loop_job_dispatch_fn run)
+{
+	(void)l;
+	(void)p;
+	do_later(run, data);
+	return 0;
+}
+
+int32_t qb_loop_poll_add(qb_loop_t *l, enum qb_loop_priority p, int32_t fd, int32_t events,
+			 void *data, qb_loop_poll_dispatch_fn run)
+{
+	(void)l, (void)p, (void)fd, (void)events, (void)data, (void)run;
+	return 0;
+}
+
+int32_t qb_loop_poll_mod(qb_loop_t *l, enum qb_loop_priority p, int32_t fd, int32_t events,
+			 void *data, qb_loop_poll_dispatch_fn run)
+{
+	(void)l, (void)p, (void)fd, (void)events, (void)data, (void)run;
+	return 0;
+}
+
+int32_t qb_loop_poll_del(qb_loop_t *l, int32_t fd)
+{
+	(void)l, (void)fd;
+	return 0;
+}
+
+/* ---- libqb's IPC ---------------------------------------------------------------------------- */
+
+struct qb_ipcs_connection {
+	void *context;
+	bool connected, full, watches;
+	unsigned asked, answered;
+};
+
+static struct qb_ipcs_service_handlers handlers;
+static struct qb_ipcs_connection clients[CLIENTS];
+
+qb_ipcs_service_t *qb_ipcs_create(const char *name, int32_t id, enum qb_ipc_type type,
+				  struct qb_ipcs_service_handlers *h)
+{
+	(void)name, (void)id, (void)type;
+	handlers = *h;
+	return (qb_ipcs_service_t *)&handlers;
+}
+
+void qb_ipcs_enforce_buffer_size(qb_ipcs_service_t *s, uint32_t bytes)
+{
+	(void)s;
+	assert(bytes == CTL_MAX_BYTES);
+}
+
+void qb_ipcs_poll_handlers_set(qb_ipcs_service_t *s, struct qb_ipcs_poll_handlers *h)
+{
+	(void)s, (void)h;
+}
+
+int32_t qb_ipcs_run(qb_ipcs_service_t *s)
+{
+	(void)s;
+	return 0;
+}
+
+static void client_leave(struct qb_ipcs_connection *c)
+{
+	if (!c->connected)
+		return;
+	c->connected = false;
+	handlers.connection_closed(c);
+	handlers.connection_destroyed(c);
+}
+
+void qb_ipcs_destroy(qb_ipcs_service_t *s)
+{
+	(void)s;
+	for (int i = 0; i < CLIENTS; i++)
+		client_leave(&clients[i]);
+}
+
+void qb_ipcs_disconnect(qb_ipcs_connection_t *c)
+{
+	client_leave(c);
+}
+
+void qb_ipcs_context_set(qb_ipcs_connection_t *c, void *context)
+{
+	c->context = context;
+}
+
+void *qb_ipcs_context_get(qb_ipcs_connection_t *c)
+{
+	return c->context;
+}
+
+ssize_t qb_ipcs_response_send(qb_ipcs_connection_t *c, const void *data, size_t bytes)
+{
+	const struct qb_ipc_response_header *head = data;
+	Reply *reply;
+
+	assert(c->connected && bytes >= sizeof(*head) && bytes <= CTL_MAX_BYTES);
+	if (c->full)
+		return -EAGAIN;
+	assert(head->id == CTL_REPLY && head->size == (int32_t)bytes && !head->error);
+	reply = ddraid__ctl__reply__unpack(NULL, bytes - sizeof(*head),
+					   (const uint8_t *)data + sizeof(*head));
+	assert(reply && reply->version == CTL_VERSION);
+	assert(c->answered < c->asked);
+	assert(reply->final || !reply->err);
+	assert(!reply->err == !reply->error[0] || reply->err == -ENOSYS);
+	c->answered += reply->final;
+	ddraid__ctl__reply__free_unpacked(reply, NULL);
+	return (ssize_t)bytes;
+}
+
+static void client_come(struct qb_ipcs_connection *c)
+{
+	if (c->connected)
+		return;
+	*c = (struct qb_ipcs_connection){.connected = true};
+	assert(!handlers.connection_accept(c, 0, 0));
+	handlers.connection_created(c);
+}
+
+/* In memory that is no better aligned than libqb's, and not longer. */
+static void client_send(struct qb_ipcs_connection *c, const void *data, size_t bytes)
+{
+	struct qb_ipc_request_header head = {.id = CTL_REQUEST};
+	Request *r = ddraid__ctl__request__unpack(NULL, bytes, data);
+	uint8_t *m = malloc(sizeof(head) + bytes + 1);
+
+	assert(m);
+	client_come(c);
+	c->watches |= r && r->body_case == DDRAID__CTL__REQUEST__BODY_WATCH;
+	if (r)
+		ddraid__ctl__request__free_unpacked(r, NULL);
+	head.size = (int32_t)(sizeof(head) + bytes);
+	memcpy(m + 1, &head, sizeof(head));
+	if (bytes)
+		memcpy(m + 1 + sizeof(head), data, bytes);
+	c->asked++;
+	handlers.msg_process(c, m + 1, sizeof(head) + bytes);
+	free(m);
+}
+
+/* ---- the daemons' group --------------------------------------------------------------------- */
+
+static const struct group_cb *group_cb;
+static bool told_view;
+
+static int fake_open(const struct group_cfg *cfg, struct group **out);
+
+static int fake_join(struct group *g, const char *name)
+{
+	(void)g, (void)name;
+	return 0;
+}
+
+/* Everybody hears it, its sender too. */
+static int fake_send(struct group *g, const void *data, size_t bytes)
+{
+	Ddraid__Announce__Word *w = ddraid__announce__word__unpack(NULL, bytes, data);
+
+	(void)g;
+	assert(w && w->body_case != DDRAID__ANNOUNCE__WORD__BODY__NOT_SET);
+	ddraid__announce__word__free_unpacked(w, NULL);
+	if (!told_view)
+		return -ENOTCONN;
+	group_cb->msg(NULL, NODE, data, bytes);
+	return 0;
+}
+
+static int fake_leave(struct group *g)
+{
+	(void)g;
+	return -ENOTCONN;
+}
+
+static void fake_close(struct group *g)
+{
+	(void)g;
+}
+
+static void fake_stats(const struct group *g, struct group_stats *st)
+{
+	(void)g;
+	memset(st, 0, sizeof(*st));
+}
+
+static struct group_ops fake_group = {.name = "corosync",
+				      .open = fake_open,
+				      .join = fake_join,
+				      .send = fake_send,
+				      .leave = fake_leave,
+				      .close = fake_close,
+				      .stats = fake_stats};
+GROUP_REGISTER(fake_group)
+
+static int fake_open(const struct group_cfg *cfg, struct group **out)
+{
+	static struct group g = {.ops = &fake_group};
+
+	group_cb = cfg->cb;
+	*out = &g;
+	return 0;
+}
+
+int loop_new(struct loop **out)
+{
+	static int one;
+
+	*out = (struct loop *)(void *)&one;
+	return 0;
+}
+
+void loop_free(struct loop *l)
+{
+	(void)l;
+}
+
+int loop_run(struct loop *l)
+{
+	(void)l;
+	return 0;
+}
+
+void loop_stop(struct loop *l)
+{
+	(void)l;
+}
+
+uint64_t loop_now_us(const struct loop *l)
+{
+	(void)l;
+	return now_ns / 1000;
+}
+
+int loop_wake_add(struct loop *l, struct loop_wake *w)
+{
+	(void)l, (void)w;
+	return 0;
+}
+
+void loop_wake_del(struct loop *l, struct loop_wake *w)
+{
+	(void)l, (void)w;
+}
+
+void loop_wake_kick(const struct loop_wake *w)
+{
+	(void)w;
+}
+
+void loop_timer_set(struct loop *l, struct loop_timer *t, uint64_t deadline_us)
+{
+	(void)l, (void)t, (void)deadline_us;
+}
+
+void loop_timer_clear(struct loop *l, struct loop_timer *t)
+{
+	(void)l, (void)t;
+}
+
+/* ---- arrays --------------------------------------------------------------------------------- */
+
+struct array {
+	struct store_array desc;
+	bool running, ends;
+	uint32_t clients;
+};
+
+static struct array_env env;
+static struct {
+	uint8_t state, phase, err, clients, flags;
+} mood; /* what arrays, and the making of new ones, answer */
+
+static int mood_err(void)
+{
+	static const int errs[] = {0, 0, -EAGAIN, -EIO, -EBUSY, -ESHUTDOWN, -EEXIST, -ETIMEDOUT};
+
+	return errs[mood.err & 7];
+}
+
+struct array *array_new(const struct array_env *e, const struct store_array *desc)
+{
+	struct array *a = calloc(1, sizeof(*a));
+
+	assert(a);
+	env = *e;
+	a->desc = *desc;
+	return a;
+}
+
+void array_free(struct array *a)
+{
+	assert(!a->running);
+	free(a);
+}
+
+const struct store_array *array_desc(const struct array *a)
+{
+	return &a->desc;
+}
+
+void array_set_desc(struct array *a, const struct store_array *desc)
+{
+	assert(!a->running);
+	a->desc = *desc;
+}
+
+void array_learn(struct array *a, const struct store_array *desc)
+{
+	(void)a, (void)desc;
+}
+
+bool array_running(const struct array *a)
+{
+	return a->running;
+}
+
+static void serving(void *data)
+{
+	struct array *a = data;
+
+	if (a->running)
+		env.serving(a, mood.state & 1, a->clients);
+}
+
+int array_start(struct array *a, bool force)
+{
+	assert(!a->running);
+	if (mood.flags & 1 && !force)
+		return -EIO;
+	a->running = true;
+	a->ends = false;
+	a->clients = mood.clients & 3;
+	do_later(serving, a);
+	return 0;
+}
+
+static void ended(void *data)
+{
+	struct array *a = data;
+
+	a->running = a->ends = false;
+	env.ended(a, mood.flags & 2 ? "a member was lost" : "");
+}
+
+static void kept(void *data)
+{
+	struct array *a = data;
+
+	if (a->running && !a->ends)
+		env.kept(a, a->clients);
+}
+
+void array_stop(struct array *a, enum array_stop_how how)
+{
+	if (!a->running || a->ends)
+		return;
+	if (how == ARRAY_STOP_ASKED && a->clients) {
+		do_later(kept, a);
+		return;
+	}
+	a->ends = true;
+	do_later(ended, a);
+}
+
+static void status_fill(struct array *a, struct array_status *st)
+{
+	struct geo_params p = {.order = 1,
+			       .m = 1,
+			       .slots = 4,
+			       .stripe_bytes = 4096,
+			       .band_bytes = 65536,
+			       .region_bytes = 4 << 20,
+			       .member_bytes = 64 << 20};
+
+	memset(st, 0, sizeof(*st));
+	st->phase = ARRAY_PHASE_GROUP + mood.phase % ARRAY_PHASE_CLOSE;
+	st->engine.state = mood.state % (ENGINE_STOPPED + 1);
+	st->engine.io_allowed = mood.flags & 4;
+	st->engine.waits = mood.flags & 8 ? "the fence of a departed node" : NULL;
+	st->engine.waits_node = mood.flags & 16 ? 1 : 0;
+	st->engine.unfenced = mood.flags & 16 ? 1 : 0;
+	st->engine.rebuild_total = mood.flags & 32 ? 10 : 0;
+	st->engine.map.n = (uint8_t)a->desc.count;
+	st->slot = mood.flags & 64 ? UINT32_MAX : 1;
+	st->have_geo = mood.flags & 128 && !geo_init(&st->geo, &p, NULL);
+	st->now_us = now_ns / 1000;
+	st->front.clients = a->clients;
+	st->locks = "cpg";
+	for (uint32_t i = 0; i < a->desc.count && i < DDR_MAX_DEVS; i++) {
+		st->dev[i].used = true;
+		st->dev[i].member = (uint8_t)i;
+		strcpy(st->dev[i].uri, a->desc.uri[i]);
+	}
+}
+
+static void query_answer(void *data)
+{
+	struct array_query *q = data;
+	bool running = q->array->running;
+
+	if (running)
+		status_fill(q->array, &q->status);
+	q->done(q, running ? 0 : -ESHUTDOWN);
+}
+
+void array_query(struct array *a, struct array_query *q)
+{
+	q->array = a;
+	do_later(query_answer, q);
+}
+
+static void admin_answer(void *data)
+{
+	struct array_admin *q = data;
+
+	q->done(q, q->array->running ? mood_err() : -ESHUTDOWN, "");
+}
+
+void array_admin(struct array *a, struct array_admin *q)
+{
+	q->array = a;
+	assert(q->member < a->desc.count);
+	do_later(admin_answer, q);
+}
+
+static void attach_answer(void *data)
+{
+	struct array_attach *q = data;
+	int err = q->array->running ? mood_err() : -ESHUTDOWN;
+
+	q->there = mood.flags & 1;
+	q->done(q, err, err ? "it is in use" : "");
+}
+
+void array_attach(struct array *a, struct array_attach *q)
+{
+	q->array = a;
+	do_later(attach_answer, q);
+}
+
+int attach_discard(const struct store_array *desc, bool force, uint32_t wait_ms,
+		   char why[FRONT_WHY_BYTES])
+{
+	(void)desc, (void)force, (void)wait_ms;
+	snprintf(why, FRONT_WHY_BYTES, "it is open");
+	return mood.flags & 2 ? -EBUSY : 0;
+}
+
+int attach_driver(enum attach_via via, char why[FRONT_WHY_BYTES])
+{
+	snprintf(why, FRONT_WHY_BYTES, "there is no driver");
+	return mood.err >> (3 + via) & 1 ? -ENOENT : 0;
+}
+
+const char *fence_describe(void)
+{
+	return "none";
+}
+
+static const struct lock_ops dlm = {.name = "dlm"};
+
+const struct lock_ops *lock_manager_find(const char *name)
+{
+	return mood.phase & 128 && !strcmp(name, "dlm") ? &dlm : NULL;
+}
+
+void say(int priority, const char *format, ...)
+{
+	char text[LOG_TEXT_BYTES];
+	va_list ap;
+
+	(void)priority;
+	va_start(ap, format);
+	vsnprintf(text, sizeof(text), format, ap);
+	va_end(ap);
+	if (getenv("FUZZ_SAY"))
+		fprintf(stderr, "%s\n", text);
+}
+
+int nbd_listen_check_tcp(const char *address, char *why)
+{
+	snprintf(why, FRONT_WHY_BYTES, "%.40s is not on loopback", address);
+	return strstr(address, "127.") ? 0 : -EINVAL;
+}
+
+/* ---- making --------------------------------------------------------------------------------- */
+
+static void made(void *data)
+{
+	struct making *m = data;
+	int err = mood_err();
+
+	for (uint32_t i = 0; i < DDR_UUID_BYTES && !m->add; i++)
+		m->desc.uuid[i] = (uint8_t)(i + (mood.phase & 7));
+	if (mood.flags & 4)
+		m->progress(m);
+	snprintf(m->error.text, sizeof(m->error.text), "a member can't be reached");
+	m->done(m, err, m->error.text);
+}
+
+int making_start(struct making *m)
+{
+	assert(m->desc.count <= DDR_MAX_MEMBERS && m->known_count <= STORE_MAX_ARRAYS);
+	if (mood.flags & 64)
+		return -ENOMEM;
+	pthread_mutex_init(&m->lock, NULL);
+	do_later(made, m);
+	return 0;
+}
+
+/* ---- the script ----------------------------------------------------------------------------- */
+
+/* Texts of requests and words: those that mean something, or bytes of the input. */
+static char *arena[4096];
+static size_t arena_used;
+
+static char *text(void)
+{
+	static const char *const known[] = {
+	    "",
+	    "vol0",
+	    "vol1",
+	    "vol2",
+	    "00010203-0405-0607-0809-0a0b0c0d0e0f",
+	    "/dev/m0",
+	    "/dev/m1",
+	    "/dev/m2",
+	    "nbd://127.0.0.1:10809/x",
+	    "release_delay",
+	    "2s",
+	    "listen",
+	    "tcp:127.0.0.1:10809,tcp:127.0.0.2:10809",
+	    "locks",
+	    "dlm",
+	    "cpg",
+	    "when_lost",
+	    "eio",
+	    "shim",
+	    "nbd",
+	    "hold",
+	    "cluster.evict",
+	};
+	uint8_t which = fuzz_u8(&in);
+	const uint8_t *at;
+	char *s;
+	size_t bytes;
+
+	if (which < sizeof(known) / sizeof(known[0]))
+		return (char *)known[which];
+	if (which >= 250) { /* about as long as a URI may be */
+		s = malloc(520);
+		assert(s);
+		memset(s, 'x', 520);
+		s[DDR_URI_BYTES - 252 + which] = '\0';
+	} else {
+		at = fuzz_take(&in, which % 80, &bytes);
+		s = fuzz_string(at, bytes);
+	}
+	assert(arena_used < sizeof(arena) / sizeof(arena[0]));
+	arena[arena_used++] = s;
+	return s;
+}
+
+static void arena_clear(void)
+{
+	while (arena_used)
+		free(arena[--arena_used]);
+}
+
+static uint32_t number(void)
+{
+	uint8_t which = fuzz_u8(&in);
+
+	return which < 250 ? which % 40 : fuzz_u32(&in);
+}
+
+static void send_request(struct qb_ipcs_connection *c, Request *r)
+{
+	size_t bytes = ddraid__ctl__request__get_packed_size(r);
+	uint8_t *m = malloc(bytes + 1);
+
+	assert(m);
+	ddraid__ctl__request__pack(r, m);
+	client_send(c, m, bytes);
+	free(m);
+}
+
+static void ask_create(struct qb_ipcs_connection *c, Request *r)
+{
+	Ddraid__Ctl__Create q = DDRAID__CTL__CREATE__INIT;
+	Ddraid__Ctl__Option option[4], *option_at[4];
+	char *uri[16];
+
+	q.name = text();
+	q.order = number();
+	q.parity = number();
+	q.layout = number();
+	q.slots = number();
+	q.stripe_bytes = number();
+	q.force = fuzz_u8(&in) & 1;
+	q.n_uri = fuzz_u8(&in) & 15;
+	for (size_t i = 0; i < q.n_uri; i++)
+		uri[i] = text();
+	q.uri = uri;
+	q.n_option = fuzz_u8(&in) & 3;
+	for (size_t i = 0; i < q.n_option; i++) {
+		option[i] = (Ddraid__Ctl__Option)DDRAID__CTL__OPTION__INIT;
+		option[i].key = text();
+		option[i].value = text();
+		option_at[i] = &option[i];
+	}
+	q.option = option_at;
+	r->create = &q;
+	send_request(c, r);
+}
+
+#define ASK(body_, type_, INIT_, field_, ...)                                                      \
+	case DDRAID__CTL__REQUEST__BODY_##body_: {                                                 \
+		Ddraid__Ctl__##type_ q = DDRAID__CTL__##INIT_##__INIT;                             \
+		__VA_ARGS__;                                                                       \
+		r.field_ = &q;                                                                     \
+		send_request(c, &r);                                                               \
+		break;                                                                             \
+	}
+
+static void ask(struct qb_ipcs_connection *c)
+{
+	Request r = DDRAID__CTL__REQUEST__INIT;
+	uint8_t flags;
+
+	r.version = CTL_VERSION;
+	r.body_case = DDRAID__CTL__REQUEST__BODY_VERSION_ASK + fuzz_u8(&in) % 16;
+	flags = fuzz_u8(&in);
+	switch ((int)r.body_case) {
+		ASK(VERSION_ASK, VersionAsk, VERSION_ASK, version_ask, (void)flags)
+		ASK(STATUS, StatusAsk, STATUS_ASK, status, q.array = text())
+		ASK(START, Start, START, start, q.array = text(); q.force = flags & 1;
+		    q.all_nodes = flags & 2)
+		ASK(STOP, Stop, STOP, stop, q.array = text(); q.force = flags & 1;
+		    q.all_nodes = flags & 2)
+		ASK(FAIL, Fail, FAIL, fail, q.array = text(); q.member = number())
+		ASK(ADD, Add, ADD, add, q.array = text(); q.member = number(); q.uri = text();
+		    q.force = flags & 1)
+		ASK(RE_ADD, ReAdd, RE_ADD, re_add, q.array = text(); q.member = number())
+		ASK(FORGET, Forget, FORGET, forget, q.array = text(); q.force = flags & 1)
+		ASK(NODES, NodesAsk, NODES_ASK, nodes, (void)flags)
+		ASK(SET, Set, SET, set, q.array = text(); q.key = text(); q.value = text())
+		ASK(GET, Get, GET, get, q.array = text(); q.key = text())
+		ASK(WATCH, Watch, WATCH, watch, q.array = text(); q.until = flags & 3)
+		ASK(ATTACH, Attach, ATTACH, attach, q.array = text(); q.via = text();
+		    q.away = text())
+		ASK(DETACH, Detach, DETACH, detach, q.array = text(); q.force = flags & 1)
+	case DDRAID__CTL__REQUEST__BODY_CREATE:
+		ask_create(c, &r);
+		break;
+	default:
+		r.body_case = DDRAID__CTL__REQUEST__BODY__NOT_SET;
+		r.version = flags;
+		send_request(c, &r);
+	}
+}
+
+static void hear(uint32_t from, const Ddraid__Announce__Word *w)
+{
+	size_t bytes = ddraid__announce__word__get_packed_size(w);
+	uint8_t *m = malloc(bytes + 1);
+
+	assert(m);
+	ddraid__announce__word__pack(w, m);
+	group_cb->msg(NULL, from, m, bytes);
+	free(m);
+}
+
+static void uuid_make(ProtobufCBinaryData *b, uint8_t uuid[DDR_UUID_BYTES])
+{
+	uint8_t which = fuzz_u8(&in);
+
+	for (uint8_t i = 0; i < DDR_UUID_BYTES; i++)
+		uuid[i] = (uint8_t)(i + (which & 7));
+	b->data = uuid;
+	b->len = which < 250 ? DDR_UUID_BYTES : which - 250;
+}
+
+static uint64_t version(void)
+{
+	uint8_t which = fuzz_u8(&in);
+
+	return which < 250 ? which : fuzz_u64(&in);
+}
+
+static void hear_array(uint32_t from)
+{
+	Ddraid__Announce__Word w = DDRAID__ANNOUNCE__WORD__INIT;
+	Ddraid__Announce__Array a = DDRAID__ANNOUNCE__ARRAY__INIT;
+	Ddraid__Announce__Option option[4], *option_at[4];
+	uint8_t uuid[DDR_UUID_BYTES], flags = fuzz_u8(&in);
+	char *uri[16];
+
+	a.name = text();
+	uuid_make(&a.uuid, uuid);
+	a.version = version();
+	a.said = flags & 8 ? version() : 0;
+	a.started = flags & 1;
+	a.stop_forced = flags & 2;
+	a.n_uri = flags & 4 ? 3 : fuzz_u8(&in) & 15;
+	for (size_t i = 0; i < a.n_uri; i++)
+		uri[i] = text();
+	a.uri = uri;
+	a.n_option = flags >> 4 & 3;
+	for (size_t i = 0; i < a.n_option; i++) {
+		option[i] = (Ddraid__Announce__Option)DDRAID__ANNOUNCE__OPTION__INIT;
+		option[i].key = text();
+		option[i].value = text();
+		option_at[i] = &option[i];
+	}
+	a.option = option_at;
+	w.body_case = DDRAID__ANNOUNCE__WORD__BODY_ARRAY;
+	w.array = &a;
+	hear(from, &w);
+}
+
+static void hear_node(uint32_t from)
+{
+	Ddraid__Announce__Word w = DDRAID__ANNOUNCE__WORD__INIT;
+	Ddraid__Announce__Node a = DDRAID__ANNOUNCE__NODE__INIT;
+	Ddraid__Announce__Running run[80], *at[80];
+	uint8_t uuid[80][DDR_UUID_BYTES], flags = fuzz_u8(&in);
+
+	a.version = 1;
+	a.name = text();
+	a.dlm = flags & 1;
+	a.all = flags & 2;
+	a.n_running = flags & 4 ? fuzz_u8(&in) % 80 : flags >> 4 & 3;
+	for (size_t i = 0; i < a.n_running; i++) {
+		run[i] = (Ddraid__Announce__Running)DDRAID__ANNOUNCE__RUNNING__INIT;
+		uuid_make(&run[i].uuid, uuid[i]);
+		run[i].serving = flags & 8;
+		run[i].clients = number();
+		run[i].kept = number();
+		at[i] = &run[i];
+	}
+	a.running = at;
+	w.body_case = DDRAID__ANNOUNCE__WORD__BODY_NODE;
+	w.node = &a;
+	hear(from, &w);
+}
+
+static void hear_forgotten(uint32_t from)
+{
+	Ddraid__Announce__Word w = DDRAID__ANNOUNCE__WORD__INIT;
+	Ddraid__Announce__Forgotten a = DDRAID__ANNOUNCE__FORGOTTEN__INIT;
+	Ddraid__Announce__Tombstone stone[8], *at[8];
+	uint8_t uuid[8][DDR_UUID_BYTES];
+
+	a.n_tombstone = fuzz_u8(&in) & 7;
+	for (size_t i = 0; i < a.n_tombstone; i++) {
+		stone[i] = (Ddraid__Announce__Tombstone)DDRAID__ANNOUNCE__TOMBSTONE__INIT;
+		uuid_make(&stone[i].uuid, uuid[i]);
+		stone[i].at_s = version();
+		at[i] = &stone[i];
+	}
+	a.tombstone = at;
+	w.body_case = DDRAID__ANNOUNCE__WORD__BODY_FORGOTTEN;
+	w.forgotten = &a;
+	hear(from, &w);
+}
+
+static void view(void)
+{
+	struct group_view v = {.id = 1};
+	uint32_t first = fuzz_u8(&in), others = fuzz_u8(&in) % DDR_MAX_NODES;
+
+	v.node[v.count] = NODE;
+	v.fresh[v.count++] = !told_view;
+	for (uint32_t i = 0; i < others; i++) {
+		v.node[v.count] = 3 + first + i;
+		v.fresh[v.count++] = first & 1;
+	}
+	told_view = true;
+	group_cb->view(NULL, &v);
+}
+
+static void quorum(void)
+{
+	struct group_quorum q = {.count = 1, .node = {NODE}};
+	uint8_t flags = fuzz_u8(&in);
+
+	q.quorate = flags & 1;
+	for (; q.count < (uint32_t)(flags >> 3); q.count++)
+		q.node[q.count] = 2 + q.count;
+	group_cb->quorum(NULL, &q);
+}
+
+static void up(void)
+{
+	struct group_self self = {.node = NODE, .name = "n2"};
+
+	group_cb->up(NULL, &self);
+}
+
+static void moods(void)
+{
+	mood.state = fuzz_u8(&in);
+	mood.phase = fuzz_u8(&in);
+	mood.err = fuzz_u8(&in);
+	mood.clients = fuzz_u8(&in);
+	mood.flags = fuzz_u8(&in);
+}
+
+static void event(uint8_t what)
+{
+	struct qb_ipcs_connection *c = &clients[what >> 5 & 3 ? (what >> 5 & 3) - 1 : 0];
+	uint32_t from = 1 + (what >> 5);
+	const uint8_t *at;
+	size_t bytes;
+
+	switch (what & 15) {
+	case 0:
+	case 1:
+	case 2:
+		ask(c);
+		break;
+	case 3:
+		at = fuzz_take(&in, fuzz_u8(&in), &bytes);
+		client_send(c, at, bytes);
+		break;
+	case 4:
+		client_leave(c);
+		break;
+	case 5:
+		c->full = !c->full;
+		break;
+	case 6:
+		at = fuzz_take(&in, fuzz_u8(&in), &bytes);
+		group_cb->msg(NULL, from, at, bytes);
+		break;
+	case 7:
+	case 8:
+		hear_array(from);
+		break;
+	case 9:
+		hear_node(from);
+		break;
+	case 10:
+		hear_forgotten(from);
+		break;
+	case 11:
+		view();
+		break;
+	case 12:
+		quorum();
+		break;
+	case 13:
+		moods();
+		break;
+	case 14:
+		for (int n = fuzz_u8(&in); n-- && timer_fire();)
+			;
+		break;
+	default:
+		if (what & 16)
+			disk_fails = !disk_fails;
+		else if (what & 32)
+			group_cb->lost(NULL, -EIO, "corosync ended");
+		else
+			up();
+	}
+	arena_clear();
+	if (!(what & 128))
+		settle();
+}
+
+/* ---- begin and end -------------------------------------------------------------------------- */
+
+static void clean_dir(void)
+{
+	DIR *d = opendir(dir);
+	struct dirent *e;
+	char path[400];
+
+	assert(d);
+	while ((e = readdir(d))) {
+		snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
+		if (strcmp(e->d_name, "lock") && strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
+			unlink(path);
+	}
+	closedir(d);
+}
+
+static void remove_dir(void)
+{
+	char path[96];
+
+	clean_dir();
+	snprintf(path, sizeof(path), "%s/lock", dir);
+	unlink(path);
+	rmdir(dir);
+}
+
+static void prepare(void)
+{
+	const char *tmp = getenv("TMPDIR");
+	char why[STORE_WHY_BYTES];
+
+	if (dir[0])
+		return;
+	snprintf(dir, sizeof(dir), "%.40s/fuzz-XXXXXX", tmp ? tmp : "/tmp");
+	if (!mkdtemp(dir) || store_open(dir, why)) {
+		perror(dir);
+		exit(1);
+	}
+	atexit(remove_dir);
+}
+
+static void daemon_begin(void)
+{
+	struct daemon_env e = {.conf = &conf, .main = &main_box, .worker = &worker};
+	char why[STORE_WHY_BYTES] = "";
+	int err;
+
+	config_init(&conf);
+	mailbox_init(&main_box, kick, NULL);
+	mailbox_init(&worker.box, kick, NULL);
+	memset(&mood, 0, sizeof(mood));
+	memset(clients, 0, sizeof(clients));
+	disk_fails = told_view = false;
+	err = daemon_start(&e, why);
+	assert(!err);
+	world_group_open();
+	settle();
+}
+
+static void stopped(void)
+{
+}
+
+/* Half an hour, or until there is none but the daemon's own, which never ends. */
+static void timers_end(void)
+{
+	uint64_t end_ns = now_ns + UINT64_C(1800000000000);
+
+	while (timers && timers->next && now_ns < end_ns)
+		timer_fire();
+}
+
+/* Whoever asked is answered: each wait has an end, if only arrays end when they are told to. */
+static void finish(void)
+{
+	memset(&mood, 0, sizeof(mood));
+	disk_fails = false;
+	for (int i = 0; i < CLIENTS; i++)
+		clients[i].full = false;
+	timers_end();
+	for (int i = 0; i < CLIENTS; i++) {
+		const struct qb_ipcs_connection *c = &clients[i];
+
+		assert(!c->connected || c->watches || c->asked == c->answered);
+		client_leave(&clients[i]);
+	}
+	timers_end();
+	assert(!timers->next);
+	for (uint32_t i = 0; i < manager_count(); i++)
+		manager_at(i)->array->clients = 0;
+	daemon_stop(stopped);
+	settle();
+	assert(!manager_running());
+	world_group_close();
+	daemon_end();
+	settle();
+	while (timers) {
+		struct timer *t = timers;
+
+		timers = t->next;
+		free(t);
+	}
+}
+
+static void next_daemon_finds_all(void)
+{
+	static struct store_array was[STORE_MAX_ARRAYS];
+	uint32_t stored = 0, gone = 0;
+
+	for (uint32_t i = 0; i < manager_count(); i++) {
+		const struct known *k = manager_at(i);
+
+		gone += k->desc.forgotten;
+		if (k->stored && !k->desc.forgotten)
+			was[stored++] = k->desc;
+	}
+	world_manager_reset();
+	world_announce_reset();
+	daemon_begin();
+	for (uint32_t i = 0; i < manager_count(); i++)
+		assert(!manager_at(i)->damaged);
+	assert(gone || manager_count() >= stored);
+	for (uint32_t i = 0; i < stored; i++) {
+		const struct known *k = manager_find_uuid(was[i].uuid);
+
+		assert(k && !strcmp(k->desc.name, was[i].name));
+		assert(k->desc.version == was[i].version && k->desc.count == was[i].count);
+		for (uint32_t m = 0; m < was[i].count; m++)
+			assert(!strcmp(k->desc.uri[m], was[i].uri[m]) &&
+			       !strcmp(k->desc.agreed[m], was[i].agreed[m]));
+	}
+	finish();
+	world_manager_reset();
+	world_announce_reset();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+	prepare();
+	in = (struct fuzz_in){data, bytes};
+	now_ns = 0;
+	daemon_begin();
+	for (int i = 0; i < EVENTS_MAX && in.left; i++)
+		event(fuzz_u8(&in));
+	settle();
+	finish();
+	next_daemon_finds_all();
+	clean_dir();
+	return 0;
+}
