@@ -258,7 +258,6 @@ static void use_cfg_fill(struct array *a, struct engine_cfg *cfg)
 	snprintf(cfg->cluster, sizeof(cfg->cluster), "%.*s", DDR_NAME_BYTES - 1, a->self.cluster);
 	snprintf(cfg->host, sizeof(cfg->host), "%.*s", DDR_NAME_BYTES - 1, a->self.name);
 	process_self(&cfg->process);
-	cfg->take_over = a->take_over;
 	/* In a cluster nobody renews it before a lost leader was noticed: that takes the token and
 	 * consensus time-outs, or `evict`. */
 	if (a->self.cluster[0])

@@ -108,7 +108,7 @@ struct array {
 	struct array_env env;
 	struct store_array desc;
 	bool running;
-	bool force, take_over;
+	bool force;
 	enum array_stop_how stop; /* 0: was not told to */
 	char failed[ARRAY_WHY_BYTES];
 	struct mailbox box; /* to the engine thread */

@@ -433,8 +433,7 @@ static int check_superblock(struct job *j, uint32_t i)
 
 	for (uint32_t c = 0; c < SB_COPIES; c++) {
 		uint8_t *block = j->buf + c * DDR_BLOCK_BYTES;
-		int err =
-		    j->dev[i].read(j->dev[i].arg, geo_sb_offset(c), block, DDR_BLOCK_BYTES);
+		int err = j->dev[i].read(j->dev[i].arg, geo_sb_offset(c), block, DDR_BLOCK_BYTES);
 
 		if (err) { /* the other copy tells whose it is, and that goes first */
 			unread = err;

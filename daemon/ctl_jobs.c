@@ -39,7 +39,7 @@ struct job {
 	struct known *k; /* held */
 	enum job_kind kind;
 	Ddraid__Ctl__Until until; /* JOB_WATCH */
-	bool all_nodes, force;
+	bool all_nodes, force, take;
 	bool was_running; /* JOB_START, when it was asked */
 	bool forced;      /* JOB_START: it was not active, and was told to whoever leads */
 	uint64_t began_ms, here_ms, told_ms, forced_ms;
@@ -382,8 +382,9 @@ static void others_run(const struct job *j, char text[NODES_BYTES])
 }
 
 /*
- * --force for one that runs and is not active, as after a boot at which R1 refused it: the engine
- * of whoever leads is told, again and again, since a round may swallow it.
+ * --force, --alone and --take-over are for one that runs and is not active, as after a boot at
+ * which it was refused: the engine of whoever leads is told, again and again, since a round may
+ * swallow it.
  */
 struct force {
 	struct known *k; /* held */
@@ -402,24 +403,32 @@ static void force_done(struct array_admin *q, int err, const char *why)
 	free(f);
 }
 
-static void start_force(struct job *j, const struct array_status *st)
+static void force_send(struct job *j, enum admin_cmd cmd)
 {
-	struct force *f;
+	struct force *f = calloc(1, sizeof(*f));
 
-	if (!j->force || !st || st->phase != ARRAY_PHASE_RUN || st->engine.state == ENGINE_ACTIVE ||
-	    now_ms() - j->forced_ms < FORCE_AGAIN_MS)
-		return;
-	if (!j->forced)
-		say(LOG_WARNING, "%s: is assembled by force, as an operator says", j->k->desc.name);
-	j->forced = true;
-	j->forced_ms = now_ms();
-	f = calloc(1, sizeof(*f));
 	assert(f);
 	f->k = manager_hold(j->k);
-	f->q.cmd = ADMIN_FORCE;
+	f->q.cmd = cmd;
 	f->q.done = force_done;
 	f->q.arg = f;
 	array_admin(j->k->array, &f->q);
+}
+
+static void start_force(struct job *j, const struct array_status *st)
+{
+	if ((!j->force && !j->take) || !st || st->phase != ARRAY_PHASE_RUN ||
+	    st->engine.state == ENGINE_ACTIVE || now_ms() - j->forced_ms < FORCE_AGAIN_MS)
+		return;
+	if (!j->forced)
+		say(LOG_WARNING, "%s: is assembled %s, as an operator says", j->k->desc.name,
+		    j->force ? "by force" : "although it is another cluster's");
+	j->forced = true;
+	j->forced_ms = now_ms();
+	if (j->force)
+		force_send(j, ADMIN_FORCE);
+	if (j->take)
+		force_send(j, ADMIN_TAKE);
 }
 
 static void start_look(struct job *j, const struct array_status *st)
@@ -465,7 +474,7 @@ static void start_look(struct job *j, const struct array_status *st)
 	}
 	if (st->have_geo)
 		j->size_bytes = st->geo.size_bytes;
-	if (j->force && j->was_running && !j->forced)
+	if ((j->force || j->take) && j->was_running && !j->forced)
 		ipc_warn(j->r, "it was active, or became so by itself: nothing was forced");
 	if (j->kind == JOB_CREATE)
 		created(j);
@@ -608,9 +617,23 @@ void request_start(struct ipc_req *r)
 
 	if (!k)
 		return;
+	if (s->alone && strcmp(ctl_env.conf->cluster, "alone") != 0) {
+		ipc_fail(r, -EINVAL,
+			 "this daemon takes part in a cluster: --alone is for one with cluster = "
+			 "alone in ddraid.conf; for an array of another cluster say --take-over");
+		return;
+	}
+	if (s->take_over && !strcmp(ctl_env.conf->cluster, "alone")) {
+		ipc_fail(
+		    r, -EINVAL,
+		    "this daemon is in no cluster (cluster = alone in ddraid.conf), so an array "
+		    "can't be this cluster's from now on; to use it here say --alone");
+		return;
+	}
 	j = job_new(r, k, JOB_START);
 	j->all_nodes = s->all_nodes;
 	j->force = s->force;
+	j->take = s->alone || s->take_over;
 	j->forced_ms = j->began_ms; /* one that starts by itself needs no force */
 	j->was_running = array_running(k->array);
 	j->change.what = CHANGE_START;

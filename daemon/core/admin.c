@@ -20,7 +20,7 @@
 
 #include "msg.h"
 
-enum { CMD_OPEN = 16, CMD_CHECK, CMD_SEEN, CMD_FORCE };
+enum { CMD_OPEN = 16, CMD_CHECK, CMD_SEEN, CMD_FORCE, CMD_TAKE };
 
 static uint64_t settle_us(const struct engine *e)
 {
@@ -68,27 +68,29 @@ static void step_send(struct engine *e, uint32_t cmd, const char *uri, const uin
  * again whenever something happens, so it is enough that it knows. Nobody keeps that beyond the
  * next commit (departed_committed). A message that a round swallows is sent again by who asked.
  */
-static void admin_force(struct engine *e, uint64_t tag)
+static void admin_force(struct engine *e, const struct event *ev)
 {
+	bool take = ev->admin.cmd == ADMIN_TAKE;
+
 	if (e->state == ENGINE_ACTIVE || e->state == ENGINE_STOPPED) {
-		admin_answer(e, tag, -EALREADY, "there is nothing to be forced");
+		admin_answer(e, ev->admin.tag, -EALREADY, "there is nothing to be forced");
 		return;
 	}
-	e->cfg.force = true;
+	e->cfg.take_over |= take;
+	e->cfg.force |= !take;
 	if (e->phase >= PH_STATE && e->state != ENGINE_REMOVED)
-		step_send(e, CMD_FORCE, "", e->cfg.array_uuid);
-	admin_answer(e, tag, 0, NULL);
+		step_send(e, take ? CMD_TAKE : CMD_FORCE, "", e->cfg.array_uuid);
+	admin_answer(e, ev->admin.tag, 0, NULL);
 }
 
 void admin_submit(struct engine *e, const struct event *ev)
 {
 	NODEMSG(m, b, ADMIN, Admin, admin);
 
-	if (ev->admin.cmd == ADMIN_FORCE) {
-		admin_force(e, ev->admin.tag);
+	if (ev->admin.cmd == ADMIN_FORCE || ev->admin.cmd == ADMIN_TAKE) {
+		admin_force(e, ev);
 		return;
 	}
-
 	if (ev->admin.cmd == ADMIN_STOP) {
 		e->stopping = true;
 		e->stop_tag = ev->admin.tag;
@@ -407,8 +409,9 @@ static void take_step(struct engine *e, uint32_t from, const Ddraid__Admin *a)
 
 	if (a->uuid.len != DDR_UUID_BYTES || len >= DDR_URI_BYTES)
 		return;
-	if (a->cmd == CMD_FORCE) {
-		e->cfg.force |= e->state == ENGINE_JOINING;
+	if (a->cmd == CMD_FORCE || a->cmd == CMD_TAKE) {
+		e->cfg.force |= e->state == ENGINE_JOINING && a->cmd == CMD_FORCE;
+		e->cfg.take_over |= e->state == ENGINE_JOINING && a->cmd == CMD_TAKE;
 		return;
 	}
 	if (a->cmd == CMD_SEEN) {

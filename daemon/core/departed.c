@@ -204,7 +204,7 @@ bool may_go_alone(const struct engine *e)
  */
 void departed_committed(struct engine *e)
 {
-	e->cfg.force = false; /* said for this once */
+	e->cfg.force = e->cfg.take_over = false; /* said for this once */
 	if (!half_alone(e))
 		return;
 	e->want_record.alone.rep = e->view_ring.rep;

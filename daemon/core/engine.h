@@ -128,6 +128,7 @@ enum admin_cmd {
 	ADMIN_ADD,   /* device `uri` becomes member `member` (MISSING or FAULTY), full rebuild */
 	ADMIN_READD, /* member's own device is back: partial if R15 allows, else refused */
 	ADMIN_STOP,  /* stop the array on this node: drain, clear, leave */
+	ADMIN_TAKE,  /* as engine_cfg.take_over, likewise */
 	ADMIN_FORCE, /* as engine_cfg.force, of one that is not active; for whoever leads */
 };
 

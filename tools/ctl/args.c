@@ -38,7 +38,8 @@ static const struct {
 		    "[--band SIZE] [--region-size SIZE] [--slots N] [--set KEY=VALUE]... "
 		    "[--zeroed] [--force] [--wait] [--json] URI...",
 		    "make an array of 2^N + 1 members and start it on all nodes"},
-    [CMD_START] = {"start", 1, 1, "start NAME [--all-nodes] [--force] [--wait]",
+    [CMD_START] = {"start", 1, 1,
+		   "start NAME [--all-nodes] [--force] [--alone|--take-over] [--wait]",
 		   "start a known array"},
     [CMD_STOP] = {"stop", 1, 1, "stop NAME [--all-nodes] [--force] [--wait]",
 		  "stop an array that nobody has open"},
@@ -185,6 +186,8 @@ static const struct option options[] = {
     {"zeroed", BIT(CMD_CREATE), FLAG(zeroed)},
     {"force", FORCES, FLAG(force)},
     {"all-nodes", BIT(CMD_START) | BIT(CMD_STOP), FLAG(all_nodes)},
+    {"alone", BIT(CMD_START), FLAG(alone)},
+    {"take-over", BIT(CMD_START), FLAG(take_over)},
     {"via", BIT(CMD_ATTACH), set_via, 0},
     {"away", BIT(CMD_ATTACH), set_away, 0},
     {"ranges", BIT(CMD_STATUS) | BIT(CMD_EXAMINE), FLAG(ranges)},

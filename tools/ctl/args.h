@@ -43,7 +43,7 @@ struct args {
 	const char *ipc;  /* libqb's service name */
 	const char *via;  /* attach; NULL = whatever the kernel has */
 	const char *away; /* attach; NULL = as it is */
-	bool json, wait, force, all_nodes, ranges, daemon, zeroed;
+	bool json, wait, force, all_nodes, alone, take_over, ranges, daemon, zeroed;
 	bool version;       /* --version: nothing else counts */
 	uint64_t timeout_s; /* 0 = none */
 	/* create; 0 = the daemon's default */

@@ -244,6 +244,8 @@ static int array_change(struct ipc *c, const struct args *a, Request *request)
 	start.array = stop.array = forget.array = a->word[0];
 	start.force = stop.force = forget.force = a->force;
 	start.all_nodes = stop.all_nodes = a->all_nodes;
+	start.alone = a->alone;
+	start.take_over = a->take_over;
 	if (a->cmd == CMD_START) {
 		request->body_case = DDRAID__CTL__REQUEST__BODY_START;
 		request->start = &start;
