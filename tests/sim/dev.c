@@ -109,6 +109,7 @@ static void land_write(struct sim *s, struct req *r, uint32_t from, uint32_t to)
 	seq = disk_write(s, d, r->offset + from, to - from, r->buf + from, r->flags & DEV_F_FUA);
 	r->wseq[from ? 1 : 0] = seq;
 	checks_exec(s, r);
+	sbcopies_written(s, r, to - from < r->bytes);
 	if (r->orphan && !r->late) {
 		r->late = true;
 		stats_fault(s, F_LATE_WRITE);
@@ -128,7 +129,7 @@ static bool land_error(struct sim *s, struct req *r)
 		r->err = -EIO;
 		return true;
 	}
-	if (spot_strikes(s, r)) {
+	if (spot_strikes(s, r) || sbcopies_unreadable(s, r)) {
 		r->err = -EIO;
 		return true;
 	}
@@ -164,6 +165,10 @@ static void land(struct sim *s, struct req *r, bool half)
 	uint32_t from = r->exec == EXEC_HALF ? r->half : 0, to = half ? r->half : r->bytes;
 
 	if (!d->powered) {
+		exec_final(s, r, EXEC_NEVER);
+		return;
+	}
+	if (sbcopies_torn(s, r)) {
 		exec_final(s, r, EXEC_NEVER);
 		return;
 	}

@@ -250,6 +250,19 @@ uint64_t oldcopy_late_us(struct sim *s)
 	return s->now < s->copy.slow_until_us ? mix64(s->seed ^ s->now) % (80 * MS) : 0;
 }
 
+/* Of a map that a new leader took from the members, and nobody has committed, all may be gone but
+ * the superblocks that name an older one as committed. */
+static bool older_than_known(const struct sim *s)
+{
+	uint64_t known = 0;
+
+	for (uint32_t i = 0; i < s->o.disks; i++)
+		if (s->checks.member_of[i] != NONE && s->disk[i].sb_valid &&
+		    s->disk[i].sb.committed.num > known)
+			known = s->disk[i].sb.committed.num;
+	return s->copy.commits >= 2 && s->copy.epoch < known;
+}
+
 static bool may_stand_in(struct sim *s)
 {
 	const struct map *map = &s->checks.map;
@@ -261,7 +274,7 @@ static bool may_stand_in(struct sim *s)
 	for (uint32_t i = 0; i < s->o.nodes; i++)
 		if (s->node[i].st.proposing)
 			return false;
-	return s->copy.commits >= 2 && in_sync == s->geo.k && d->powered && !d->hidden &&
+	return older_than_known(s) && in_sync == s->geo.k && d->powered && !d->hidden &&
 	       map->member[s->copy.member].state == MEMBER_IN_SYNC;
 }
 
@@ -280,7 +293,7 @@ static bool may_go_wrong(const struct sim *s)
 {
 	const struct disk *d = &s->disk[s->copy.disk];
 
-	return s->copy.commits >= 2 && s->checks.map_full && breaks_unharmed(s) && d->powered &&
+	return older_than_known(s) && s->checks.map_full && breaks_unharmed(s) && d->powered &&
 	       !d->hidden && s->checks.map.member[s->copy.member].state == MEMBER_IN_SYNC;
 }
 

@@ -90,6 +90,8 @@ const char *const fault_name[F_COUNT] = {
     [F_GROUP_LOST] = "group-lost",
     [F_THIRD_LAGS] = "third-node-lags",
     [F_SLOT_UNREAD] = "leader-dies-slot-unread",
+    [F_SB_TORN] = "superblock-torn-by-flapping-power",
+    [F_SB_UNREADABLE] = "superblock-copy-unreadable",
 };
 
 static bool allowed(const struct sim *s, enum fault f)
@@ -169,6 +171,7 @@ void plan_init(struct sim *s)
 	differs_init(s);
 	between_init(s);
 	slotread_init(s);
+	sbcopies_init(s);
 	if (s->o.faultless)
 		return;
 	p->left = s->o.faults;

@@ -20,6 +20,7 @@
  *   plan.c    which faults when; faults.c: the faults; rebuilds.c: those that meet a rebuild;
  *             breaks.c: of members while the map changes or lacks one; spot.c: bad spots;
  *             storage.c: nodes without members; givesup.c: daemons that end a life themselves;
+ *             sbcopies.c: superblocks that are torn or can't be read;
  *             differs.c: nodes that fence otherwise; between.c: leaders that die with a page on
  *             one member; slotread.c: slots that are read late; operator.c: the administrator
  *   trace.c, stats.c
@@ -163,6 +164,7 @@ struct disk {
 	bool spot; /* spot.c: these bytes can't be read */
 	uint32_t spot_no;
 	uint64_t spot_from, spot_to, spot_hit_us;
+	uint8_t sb_bad;      /* sbcopies.c: mask of superblock copies that can't be read */
 	bool err_in_rebuild; /* the error waits for the member's rebuild */
 	bool err_in_change;  /* it strikes while a proposal is under way */
 	char uri[32];
@@ -659,6 +661,8 @@ enum fault {
 	F_GROUP_LOST,
 	F_THIRD_LAGS,
 	F_SLOT_UNREAD,
+	F_SB_TORN,
+	F_SB_UNREADABLE,
 	F_COUNT
 };
 struct planner {
@@ -726,6 +730,10 @@ uint64_t between_late_us(struct sim *s, const struct req *r); /* so much later i
 void slotread_init(struct sim *s);
 bool slotread_rests(const struct sim *s, const struct simnode *n); /* its consumers do */
 uint64_t slotread_late_us(struct sim *s, const struct req *r);     /* likewise */
+void sbcopies_init(struct sim *s);
+bool sbcopies_torn(struct sim *s, struct req *r);
+bool sbcopies_unreadable(struct sim *s, const struct req *r);
+void sbcopies_written(struct sim *s, const struct req *r, bool half);
 void differs_init(struct sim *s);
 void differs_heal(struct sim *s);
 void rebuild_arm(struct sim *s);
@@ -854,6 +862,12 @@ struct sim {
 		uint64_t until_us;      /* its reads end then */
 		uint64_t rest_until_us; /* the others' consumers do */
 	} slotread;                     /* slotread.c */
+	struct {
+		struct rng rng;
+		uint32_t cuts; /* that are still to come */
+		uint64_t from_us;
+		bool due;
+	} sb; /* sbcopies.c */
 	struct breaks breaks;
 	struct outq outq;
 	enum phase_of_seed phase;
