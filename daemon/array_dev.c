@@ -133,6 +133,7 @@ static void member_up(void *arg, const struct member_info *info)
 	d->why[0] = '\0';
 	ev.dev.dev = d->index;
 	ev.dev.bytes = info->size_bytes;
+	ev.dev.multiple = info->min_block_bytes;
 	ev.dev.instance = info->instance;
 	ev.dev.uri = d->uri;
 	pump_push(d->a, &ev);
@@ -353,14 +354,21 @@ static bool uri_known(const struct array *a, const char *uri)
 	return member_of_uri(a, uri) < a->live.count;
 }
 
-/* A URI that leads to another device, here or on all nodes: it is not used, and is told of. */
+/* A URI that leads to another device, here or on all nodes, or to one that has changed: it is not
+ * used, and is told of. */
 static void stranger_tell(struct array *a, struct dev *d)
 {
 	const char *what = engine_dev_stranger(a->e, d->index);
 	uint32_t i = member_of_uri(a, d->uri);
 	bool is = what && i < a->live.count && !member_is_up(a, i);
 
-	if (is && !d->stranger) {
+	if (is && !d->stranger && engine_dev_misfit(a->e, d->index)) {
+		snprintf(d->why, sizeof(d->why), "it can't be member %u: %s", i, what);
+		array_say(a, LOG_ERR,
+			  "%s can't be member %u: %s; it is not used. See what has become of the "
+			  "device; connect the right one, or replace it with 'ddraidctl add'",
+			  d->uri, i, what);
+	} else if (is && !d->stranger) {
 		snprintf(d->why, sizeof(d->why), "this is not member %u: %s", i, what);
 		array_say(a, LOG_ERR,
 			  "%s is not member %u: %s; it is not used. See where this URI leads to "

@@ -16,6 +16,7 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "msg.h"
@@ -286,19 +287,36 @@ static void add_check(struct engine *e)
 	}
 }
 
+static void misfit_end(struct engine *e, int err, uint32_t dev, const char *remedy)
+{
+	char why[256];
+
+	snprintf(why, sizeof(why), "the device can't be a member: %s; %s", e->dev[dev].misfit,
+		 remedy);
+	admin_end(e, err, why);
+}
+
+/* What carries the member's superblock is connected, and is no such device any more. */
+static uint32_t misfit_of(const struct engine *e, uint8_t member)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (e->dev[i].up && e->dev[i].sb_ok && e->dev[i].misfit[0] &&
+		    !memcmp(e->dev[i].sb.member_uuid, e->map.member[member].uuid, DDR_UUID_BYTES))
+			return i;
+	return NO_DEV;
+}
+
 static void add_advance(struct engine *e)
 {
 	uint32_t dev = dev_of_uri(e, e->admin.uri);
-	uint64_t need = e->geo.data_offset + e->geo.stripes * e->geo.frag_bytes;
 
 	if (!e->admin.opened) {
 		e->admin.opened = true;
 		step_send(e, CMD_OPEN, e->admin.uri, e->admin.uuid);
 		return;
 	}
-	if (dev != NO_DEV && e->dev[dev].bytes < need) {
-		admin_end(e, -ENOSPC,
-			  "the new member is smaller than the others; use a larger one");
+	if (dev != NO_DEV && e->dev[dev].misfit[0]) {
+		misfit_end(e, -ENOSPC, dev, "use another device");
 		return;
 	}
 	if (dev != NO_DEV && !e->admin.placed && !e->dev[dev].reading)
@@ -367,6 +385,9 @@ void admin_advance(struct engine *e)
 			      : "not every node reaches the device; see that all do");
 	} else if (e->admin.cmd == ADMIN_ADD) {
 		add_advance(e);
+	} else if (e->admin.cmd == ADMIN_READD && e->dev_of[m] == NO_DEV &&
+		   misfit_of(e, m) != NO_DEV) {
+		misfit_end(e, -ENOSPC, misfit_of(e, m), "connect the right one, or add another");
 	} else if (e->admin.cmd == ADMIN_READD && !e->ld.wanted[m] && all_reach_it(e, m) &&
 		   member_sb_current(e, m)) {
 		if (member_older(e, m, e->map.member[m].reached))

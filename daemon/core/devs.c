@@ -8,6 +8,8 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "engine_int.h"
@@ -18,6 +20,45 @@
 bool dev_failed_flush(const struct dev *d, const struct map_member *mm)
 {
 	return d->flush_failed && !memcmp(d->failed_uuid, mm->uuid, DDR_UUID_BYTES);
+}
+
+/*
+ * A device that has shrunk, or takes only larger requests than ours, is no member, though it
+ * carries a member's superblock: what lies beyond its end is lost, and what is written there would
+ * be, too. It counts as a member that is not there. What it carries it tells nevertheless
+ * (newest_sb).
+ */
+static void dev_fit(const struct engine *e, struct dev *d)
+{
+	const struct geo *g = &e->geo;
+	uint32_t least = g->frag_bytes < DDR_BLOCK_BYTES ? g->frag_bytes : DDR_BLOCK_BYTES;
+	uint64_t need;
+
+	d->misfit[0] = '\0';
+	if (!d->up || !e->have_geo)
+		return;
+	need = g->data_offset + g->stripes * g->frag_bytes;
+	if (d->bytes < need)
+		snprintf(d->misfit, sizeof(d->misfit),
+			 "it has %" PRIu64 " bytes, and the array needs %" PRIu64 " of each member",
+			 d->bytes, need);
+	else if (d->multiple > least)
+		snprintf(d->misfit, sizeof(d->misfit),
+			 "it takes only requests in multiples of %u bytes, and the array makes "
+			 "some of %u",
+			 d->multiple, least);
+}
+
+/* The geometry is known now. */
+void devs_fit(struct engine *e)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		dev_fit(e, &e->dev[i]);
+}
+
+const char *engine_dev_misfit(const struct engine *e, uint32_t dev)
+{
+	return e->dev[dev].misfit[0] ? e->dev[dev].misfit : NULL;
 }
 
 /* It was in the member's place here, and lacks what that carries. */
@@ -44,7 +85,7 @@ void devs_bind(struct engine *e)
 		uint8_t was = d->member;
 
 		d->member = NO_MEMBER;
-		if (!d->up || !d->sb_ok)
+		if (!d->up || !d->sb_ok || d->misfit[0])
 			continue;
 		for (uint8_t m = 0; m < map->n; m++) {
 			if (memcmp(d->sb.member_uuid, map->member[m].uuid, DDR_UUID_BYTES) ||
@@ -418,11 +459,15 @@ void dev_up(struct engine *e, const struct event *ev)
 	d->zombie = false;
 	e->outcasts = 0;
 	d->bytes = ev->dev.bytes;
+	d->multiple = ev->dev.multiple;
 	d->instance = ev->dev.instance;
 	if (ev->dev.uri)
 		strncpy(d->uri, ev->dev.uri, sizeof(d->uri) - 1);
 	d->sb_ok = d->fresh = d->copies_known = false;
 	d->unreadable = 0;
+	dev_fit(e, d);
+	if (d->misfit[0])
+		devs_bind(e); /* it may be in a member's place, from its last connection */
 	if (!d->reading)
 		sb_read(e, ev->dev.dev);
 	else
@@ -453,7 +498,7 @@ void dev_down(struct engine *e, const struct event *ev)
 static bool member_connected(const struct engine *e, const struct map_member *mm)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->dev[i].up && e->dev[i].sb_ok &&
+		if (e->dev[i].up && e->dev[i].sb_ok && !e->dev[i].misfit[0] &&
 		    !memcmp(e->dev[i].sb.member_uuid, mm->uuid, DDR_UUID_BYTES))
 			return true;
 	return false;
@@ -502,6 +547,8 @@ const char *engine_dev_stranger(const struct engine *e, uint32_t dev)
 
 	if (!d->up || d->member != NO_MEMBER)
 		return NULL;
+	if (d->misfit[0])
+		return d->misfit;
 	if (d->unreadable && !d->sb_ok) /* also while it is tried again */
 		return d->unreadable == (1u << SB_COPIES) - 1
 			   ? "neither copy of its superblock can be read"

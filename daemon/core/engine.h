@@ -139,6 +139,8 @@ struct event {
 		struct {
 			uint32_t dev;      /* 0..DDR_MAX_DEVS-1, the runtime's number for it */
 			uint64_t bytes;    /* DEV_UP: its size */
+			uint32_t multiple; /* DEV_UP: of what offsets and lengths must be multiples,
+					    * 0 = of what sectors are */
 			uint64_t instance; /* DEV_UP: exporter instance id, 0 = unknown */
 			const char *uri;   /* DEV_UP: as configured, valid during the call */
 			int err;           /* DEV_DOWN: why, -errno */
@@ -393,6 +395,9 @@ uint32_t engine_slot(const struct engine *e);                       /* UINT32_MA
 uint8_t engine_member_of_dev(const struct engine *e, uint32_t dev); /* 0xff = none */
 /* Why a device that was read is no member, in words. NULL: it is one, or it is not known yet. */
 const char *engine_dev_stranger(const struct engine *e, uint32_t dev);
+/* Why a device can't be a member of this array, whatever it carries: its size, or the requests that
+ * it takes; with the numbers. NULL: it can, or the geometry is not known yet. */
+const char *engine_dev_misfit(const struct engine *e, uint32_t dev);
 const char *engine_state_name(enum engine_state s);
 
 /*

@@ -96,6 +96,8 @@ struct dev {
 	uint8_t member;     /* NO_MEMBER until the map names it */
 	uint32_t under_way;
 	uint64_t bytes, instance;
+	uint32_t multiple;
+	char misfit[128]; /* why it can't be a member, empty: it can */
 	/* When sb was read last, and the read that is under way or has failed: the number of the
 	 * map's epoch, and of the newest that was known to be committed. */
 	uint64_t read_num, read_all, asked_num, asked_all;
@@ -633,6 +635,7 @@ void plan_free(struct plan *p);
 
 /* devs.c */
 void sb_read(struct engine *e, uint32_t dev);
+void devs_fit(struct engine *e);
 void copies_forget(struct engine *e);
 bool copies_known(struct engine *e, uint32_t dev);
 uint8_t copy_to_write(const struct dev *d);

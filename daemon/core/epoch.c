@@ -30,6 +30,7 @@ int geo_adopt(struct engine *e, const struct superblock *sb)
 		return err;
 	e->base = *sb;
 	e->have_geo = true;
+	devs_fit(e);
 	err = dlog_alloc(e);
 	if (!err)
 		err = slots_alloc(e);
@@ -726,7 +727,7 @@ static const struct superblock *newest_sb(struct engine *e)
 static const struct superblock *sb_of_member(struct engine *e, const struct map *m, uint8_t i)
 {
 	for (uint32_t d = 0; d < DDR_MAX_DEVS; d++)
-		if (e->dev[d].up && e->dev[d].fresh &&
+		if (e->dev[d].up && e->dev[d].fresh && !e->dev[d].misfit[0] &&
 		    !memcmp(e->dev[d].sb.member_uuid, m->member[i].uuid, DDR_UUID_BYTES))
 			return &e->dev[d].sb;
 	return NULL;

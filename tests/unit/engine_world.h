@@ -9,6 +9,7 @@
  *   test_engine_members.c  members that leave, come back, are replaced
  *   test_engine_caches.c   members that may have lost their caches
  *   test_engine_superblocks.c  copies that are torn, or can't be read
+ *   test_engine_misfits.c  members whose device has changed while it was away
  */
 #ifndef DDRAID_TESTS_UNIT_ENGINE_WORLD_H
 #define DDRAID_TESTS_UNIT_ENGINE_WORLD_H
@@ -36,10 +37,12 @@ struct world {
 	struct out hung_out[16];
 	uint32_t hung_count;
 	uint32_t tear; /* members whose next superblock write is torn, and cuts them off */
-	uint8_t bad_copy[MEMBERS + 1]; /* masks of superblock copies that can't be read until they
-					* are written */
-	bool mute;                     /* what is sent is lost */
-	uint8_t *elsewhere;            /* where superblock writes to member 2 land, NULL = there */
+	uint8_t bad_copy[MEMBERS + 1];  /* masks of superblock copies that can't be read until they
+					 * are written */
+	uint64_t shrunk[MEMBERS + 1];   /* a device's size, 0 = DISK_BYTES */
+	uint32_t multiple[MEMBERS + 1]; /* of what its requests must be multiples */
+	bool mute;                      /* what is sent is lost */
+	uint8_t *elsewhere;             /* where superblock writes to member 2 land, NULL = there */
 	uint32_t slow;      /* members whose answers to consumers' writes are held back */
 	uint64_t slow_from; /* ... that lie there or above */
 	uint64_t slow_id[64];
@@ -73,6 +76,7 @@ struct world {
 	bool removed, stopped;
 	int admin_err;
 	bool admin_done;
+	char admin_why[256];
 	uint8_t array_uuid[DDR_UUID_BYTES];
 };
 
@@ -292,13 +296,15 @@ static inline void do_out(const struct out *o)
 	case OUT_ADMIN_DONE:
 		w.admin_done = true;
 		w.admin_err = o->admin_done.err;
+		snprintf(w.admin_why, sizeof(w.admin_why), "%s",
+			 o->admin_done.why ? o->admin_done.why : "");
 		break;
 	case OUT_OPEN:
 		if (w.placed_at)
 			break;
 		ev.type = EV_DEV_UP;
 		ev.dev.dev = MEMBERS;
-		ev.dev.bytes = DISK_BYTES;
+		ev.dev.bytes = w.shrunk[MEMBERS] ? w.shrunk[MEMBERS] : DISK_BYTES;
 		ev.dev.uri = "mem:new";
 		push(ev);
 		break;
@@ -359,7 +365,8 @@ static inline void dev_event(enum ev_type type, uint32_t dev)
 	struct event ev = {.type = type};
 
 	ev.dev.dev = dev;
-	ev.dev.bytes = DISK_BYTES;
+	ev.dev.bytes = w.shrunk[dev] ? w.shrunk[dev] : DISK_BYTES;
+	ev.dev.multiple = w.multiple[dev];
 	ev.dev.uri = dev == MEMBERS ? "mem:new" : "mem:";
 	ev.dev.err = type == EV_DEV_DOWN ? -ECONNRESET : 0;
 	ev.dev.instance = w.instance;

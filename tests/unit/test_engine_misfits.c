@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Members whose device has changed while it was away: it has shrunk, or takes only larger requests.
+ * Such a one is never used, and is told of with its numbers. */
+#include "tests/unit/engine_world.h"
+
+#include "daemon/core/superblock.h"
+
+#define SHRUNK (4u << 20)
+
+static uint32_t writes(void)
+{
+	uint32_t n = 0;
+
+	for (uint32_t k = 0; k < KIND_COUNT; k++)
+		n += w.counts[k][DEV_WRITE];
+	return n;
+}
+
+/* Nothing was written to it since. */
+static void untouched(uint32_t dev, const uint8_t *image)
+{
+	CHECK_EQ_MEM(w.disk[dev], image, DISK_BYTES);
+}
+
+static uint8_t *image_of(uint32_t dev)
+{
+	uint8_t *image = malloc(DISK_BYTES);
+
+	memcpy(image, w.disk[dev], DISK_BYTES);
+	return image;
+}
+
+static void change(uint32_t dev, bool shrinks)
+{
+	w.shrunk[dev] = shrinks ? SHRUNK : 0;
+	w.multiple[dev] = shrinks ? 0 : 8192;
+}
+
+static void told(uint32_t dev, bool shrinks)
+{
+	const char *why = engine_dev_misfit(w.e, dev);
+
+	CHECK(why);
+	CHECK_EQ_STR(engine_dev_stranger(w.e, dev), why);
+	if (shrinks)
+		CHECK(strstr(why, "4194304 bytes") && strstr(why, "8388608"));
+	else
+		CHECK(strstr(why, "multiples of 8192") && strstr(why, "some of 2048"));
+	CHECK_EQ_U64(engine_member_of_dev(w.e, dev), 0xff);
+}
+
+static void start_again(void)
+{
+	engine_free(w.e);
+	w.fenced_inc = w.next_inc - 1;
+	start();
+	run_ms(6000);
+}
+
+static void write_some(uint64_t tag)
+{
+	static uint8_t buf[65536];
+
+	fill(buf, sizeof(buf), (uint8_t)tag);
+	io(tag, IO_WRITE, 4u << 20, sizeof(buf), buf);
+	run_ms(500);
+	CHECK_EQ_U64(w.io_done[tag], 1);
+	CHECK_EQ_INT(w.io_err[tag], 0);
+}
+
+/* While the array was stopped. */
+TEST(a_device_that_has_changed_is_not_the_member_at_the_start)
+{
+	for (int shrinks = 0; shrinks < 2; shrinks++) {
+		struct engine_status st;
+		uint8_t *image;
+
+		create(1);
+		start();
+		run_ms(3000);
+		change(1, shrinks);
+		image = image_of(1);
+		start_again();
+		st = status();
+		CHECK(st.io_allowed);
+		CHECK_EQ_INT(st.map.member[1].state, MEMBER_SUSPECT);
+		told(1, shrinks);
+		write_some(1);
+		run_ms(40000); /* longer than member_retry */
+		CHECK_EQ_INT(status().map.member[1].state, MEMBER_MISSING);
+		CHECK_EQ_U64(status().rebuild_total, 0);
+		untouched(1, image);
+		/* Nor by hand. */
+		step((struct event){.type = EV_ADMIN,
+				    .admin = {.tag = 1, .cmd = ADMIN_READD, .member = 1}});
+		run_ms(1000);
+		CHECK(w.admin_done);
+		CHECK_EQ_INT(w.admin_err, -ENOSPC);
+		CHECK(strstr(w.admin_why, engine_dev_misfit(w.e, 1)));
+		untouched(1, image);
+		/* The right one is taken. */
+		dev_down(1);
+		w.shrunk[1] = w.multiple[1] = 0;
+		dev_up(1);
+		w.admin_done = false;
+		step((struct event){.type = EV_ADMIN,
+				    .admin = {.tag = 2, .cmd = ADMIN_READD, .member = 1}});
+		run_ms(10000);
+		CHECK_EQ_INT(w.admin_err, 0);
+		CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
+		CHECK(!engine_dev_misfit(w.e, 1));
+		CHECK_EQ_U64(parity_wrong(1), 0);
+		free(image);
+		finish();
+	}
+}
+
+/* While the array serves: the right one comes back by itself. */
+TEST(a_device_that_has_changed_is_not_the_member_when_it_is_back)
+{
+	for (int shrinks = 0; shrinks < 2; shrinks++) {
+		uint8_t *image;
+
+		create(1);
+		start();
+		run_ms(3000);
+		dev_down(2);
+		run_ms(50);
+		image = image_of(2);
+		change(2, shrinks);
+		dev_up(2);
+		run_ms(3000);
+		CHECK_EQ_INT(status().map.member[2].state, MEMBER_SUSPECT);
+		told(2, shrinks);
+		write_some(1);
+		CHECK_EQ_U64(status().rebuild_total, 0);
+		untouched(2, image);
+		dev_down(2);
+		w.shrunk[2] = w.multiple[2] = 0;
+		dev_up(2);
+		run_ms(3000);
+		CHECK_EQ_INT(status().map.member[2].state, MEMBER_IN_SYNC);
+		CHECK_EQ_U64(parity_wrong(1), 0);
+		free(image);
+		finish();
+	}
+}
+
+/* More than the redundancy: nothing is served, and nothing is written. */
+TEST(two_devices_that_have_changed_stop_the_array)
+{
+	uint8_t *image[2];
+	uint32_t before;
+
+	create(1);
+	start();
+	run_ms(3000);
+	engine_free(w.e);
+	w.fenced_inc = w.next_inc - 1;
+	for (uint32_t i = 0; i < 2; i++) {
+		change(i, true);
+		image[i] = image_of(i);
+	}
+	before = writes();
+	start();
+	run_ms(6000);
+	CHECK(!status().io_allowed);
+	for (uint32_t i = 0; i < 2; i++) {
+		told(i, true);
+		untouched(i, image[i]);
+	}
+	CHECK_EQ_U64(writes(), before);
+	dev_down(0);
+	w.shrunk[0] = 0;
+	dev_up(0);
+	run_ms(6000);
+	CHECK(status().io_allowed);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_SUSPECT);
+	free(image[0]);
+	free(image[1]);
+	finish();
+}
+
+TEST(a_device_that_is_too_small_is_not_added)
+{
+	create(1);
+	start();
+	run_ms(3000);
+	w.disk[MEMBERS] = calloc(1, DISK_BYTES);
+	w.shrunk[MEMBERS] = SHRUNK;
+	step((struct event){.type = EV_ADMIN, .admin = {.tag = 1, .cmd = ADMIN_FAIL, .member = 1}});
+	run_ms(1000);
+	w.admin_done = false;
+	step((struct event){.type = EV_ADMIN,
+			    .admin = {.tag = 2, .cmd = ADMIN_ADD, .member = 1, .uri = "mem:new"}});
+	run_ms(1000);
+	CHECK(w.admin_done);
+	CHECK_EQ_INT(w.admin_err, -ENOSPC);
+	CHECK(strstr(w.admin_why, "4194304 bytes"));
+	for (uint32_t i = 0; i < DISK_BYTES; i++)
+		CHECK(!w.disk[MEMBERS][i]);
+	finish();
+}
