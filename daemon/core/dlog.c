@@ -241,8 +241,8 @@ static void slot_take(struct engine *e)
 		p->want.seq = s->seq[i];
 		/* Nothing is dirty (R16: the leader gives away only clean slots); were a bit set,
 		 * no region of ours would ever clear it. What could not be read only counts as
-		 * dirty, and the leader knows better. */
-		if (!s->lost)
+		 * dirty, or what only some members say, and the leader knows better. */
+		if (!s->lost && !s->unlike)
 			memcpy(p->want.dirty, s->dirty + (size_t)i * LOG_PLANE_BYTES,
 			       LOG_PLANE_BYTES);
 		memcpy(p->want.missed, s->missed + (size_t)i * LOG_PLANE_BYTES, LOG_PLANE_BYTES);

@@ -294,7 +294,11 @@ struct slotinfo { /* a slot, as the leader has read it */
 	bool known;
 	uint32_t owner_node;
 	uint64_t owner_inc;
+	uint32_t hear_node;      /* whom too few members name to be its owner, 0 = nobody: */
+	uint64_t hear_inc;       /* it is not given away */
 	bool stale;              /* planes here are newer than on some member */
+	bool cleared;            /* ... since bits were cleared */
+	bool unlike;             /* members told different things of it */
 	bool lost;               /* a page could not be read as a whole: see page_take */
 	uint64_t *seq;           /* per page */
 	uint8_t *dirty, *missed; /* log_pages planes each */
@@ -703,6 +707,7 @@ bool alone(const struct engine *e);
 void record_advance(struct engine *e);
 
 /* leader.c */
+bool fenced_by_itself(const struct engine *e, uint32_t node, uint64_t inc);
 void leader_advance(struct engine *e);
 void leader_reset(struct engine *e);
 void leader_message(struct engine *e, uint32_t from, const nodemsg *m);
@@ -774,6 +779,7 @@ int slots_alloc(struct engine *e);
 void slot_read(struct engine *e, uint32_t slot);
 uint64_t log_seq_next(const struct engine *e, uint64_t seq);
 bool slots_read(struct engine *e); /* true: all slots of nobody are known */
+void hearsay_advance(struct engine *e, bool wanted);
 void slots_forget(struct engine *e);
 void slots_announce(struct engine *e);
 void slots_advance(struct engine *e);

@@ -141,13 +141,13 @@ static bool restart_awaited(const struct engine *e, const struct departed *d)
 	return false;
 }
 
-static bool fenced_by_itself(const struct engine *e, const struct departed *d)
+bool fenced_by_itself(const struct engine *e, uint32_t node, uint64_t inc)
 {
-	const struct peer *p = peer_find((struct engine *)e, d->node);
+	const struct peer *p = peer_find((struct engine *)e, node);
 
 	/* Another fence than ours may be no fence of a life that had ours. */
-	return p && p->in_round && p->inc > d->inc &&
-	       ((d->inc <= p->fenced_inc && !p->other_fence) || d->inc == p->idle_inc);
+	return p && p->in_round && p->inc > inc &&
+	       ((inc <= p->fenced_inc && !p->other_fence) || inc == p->idle_inc);
 }
 
 static struct fence_ask *ask_find(struct engine *e, uint32_t node, uint64_t inc)
@@ -211,7 +211,7 @@ static bool fences_done(struct engine *e)
 		if (d->asked || e->now < d->retry_us || restart_awaited(e, d))
 			continue;
 		d->asked = true;
-		if (fenced_by_itself(e, d)) {
+		if (fenced_by_itself(e, d->node, d->inc)) {
 			fenced_send(e, d->node, d->inc);
 			continue;
 		}
@@ -440,6 +440,8 @@ static void leader_recover(struct engine *e)
 
 static void slots_assign(struct engine *e)
 {
+	bool waits = false;
+
 	for (uint32_t i = 0; i < e->peer_count; i++) {
 		struct peer *p = &e->peer[i];
 		NODEMSG(m, b, ASSIGN, Assign, assign);
@@ -449,6 +451,7 @@ static void slots_assign(struct engine *e)
 		if (!p->member || p->active || p->slot != NO_SLOT || peer_aside(e, p) ||
 		    peer_differs(p))
 			continue;
+		waits = true;
 		for (uint32_t s = 0; s < e->geo.p.slots; s++) {
 			pb_inc who = pb_inc_of(p->node, p->inc, s, false);
 
@@ -460,9 +463,11 @@ static void slots_assign(struct engine *e)
 			p->slot = s;
 			b.who = &who;
 			msg_send(e, &m);
+			waits = false;
 			break;
 		}
 	}
+	hearsay_advance(e, waits);
 }
 
 static bool all_reach(const struct engine *e, uint8_t member)

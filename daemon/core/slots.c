@@ -114,7 +114,7 @@ bool slot_clean(const struct engine *e, uint32_t slot)
 	const struct slotinfo *s = &e->ld.slot[slot];
 
 	/* A page of it under way would land on the new owner's. */
-	return s->known && !s->owner_inc && !slot_dirty(e, s) && !s->stale &&
+	return s->known && !s->owner_inc && !s->hear_inc && !slot_dirty(e, s) && !s->stale &&
 	       !(e->rec.writing && e->rec.slot == slot);
 }
 
@@ -170,57 +170,186 @@ uint64_t log_seq_next(const struct engine *e, uint64_t seq)
 	return seq + 1 >= least ? seq + 1 : least + !(seq & 1);
 }
 
-/* A mark is durable on every member of the map: one that could be read as a whole is enough. If
- * none could, the newest page may be one that can't be read: all its regions are dirty (R11), and
- * what the others say is looked at for the owner. */
+/* What the members say of one page of a slot. */
+struct votes {
+	uint32_t valid;                /* mask: members with an intact image of it */
+	uint32_t top;                  /* of those whose images count: see page_vote */
+	uint8_t copy[DDR_MAX_MEMBERS]; /* the newer one of each */
+	uint64_t seq[DDR_MAX_MEMBERS];
+	uint64_t newest, least; /* of the numbers of these */
+	bool unlike;            /* they differ */
+};
+
+/* No page has a number beyond the newest epoch's that this node can know of, and the next one's
+ * (SEQ_UNREAD may have used up the first's). One that has was written by nobody. */
+static bool seq_possible(const struct engine *e, uint64_t seq)
+{
+	uint64_t num = e->map.epoch.num;
+
+	if (e->proposing && e->prop.epoch.num > num)
+		num = e->prop.epoch.num;
+	if (e->ld.max_num > num)
+		num = e->ld.max_num;
+	if (e->want_record.acked.num > num)
+		num = e->want_record.acked.num;
+	return seq >> SEQ_EPOCH_SHIFT <= num + 1;
+}
+
+static bool image_of(const struct engine *e, uint8_t i, uint32_t c, uint32_t slot, uint32_t page,
+		     struct logpage *lp)
+{
+	return !logpage_decode(lp, e->ld.rd_buf[2 * i + c]) && lp->slot == slot &&
+	       lp->page == page && !memcmp(lp->array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES) &&
+	       !lp->owner_node == !lp->owner_inc && seq_possible(e, lp->seq);
+}
+
+/*
+ * Which images count. A member's exporter may return anything; no more than m do, else the data is
+ * lost as well. So one image alone never decides, if there are m + 1 that do not agree with it:
+ *
+ * 1. What was durable is on every member in sync (R11). So each honest one has that image, or one
+ *    that was written after it and is not durable: that has no mark on which a write relies, and
+ *    lacks only bits whose regions are in order. Either will do.
+ * 2. Of the m + 1 members with the highest numbers one is honest. Its number is not below the
+ *    (m + 1)th highest. So the bits that are set in any image with such a number or a higher one
+ *    are all that must count. What a liar adds costs a resync; it can take nothing away.
+ * 3. A node is named on all members before it serves, until the leader has recovered its slot. So
+ *    it must be named by all honest ones, all but m of those that were read: see name_vote.
+ *
+ * With no more than m members to read, what they say counts.
+ */
+static void page_vote(struct engine *e, uint32_t slot, uint32_t page, uint32_t rows,
+		      struct votes *v)
+{
+	struct logpage lp;
+
+	memset(v, 0, sizeof(*v));
+	for (uint8_t i = 0; i < e->map.n; i++) {
+		for (uint8_t c = 0; c < 2 && rows >> i & 1; c++) {
+			if (!image_of(e, i, c, slot, page, &lp) ||
+			    (v->valid >> i & 1 && lp.seq <= v->seq[i]))
+				continue;
+			v->valid |= 1u << i;
+			v->copy[i] = c;
+			v->seq[i] = lp.seq;
+		}
+	}
+	v->least = UINT64_MAX;
+	for (uint8_t i = 0; i < e->map.n; i++) {
+		uint32_t higher = 0;
+
+		if (!(v->valid >> i & 1))
+			continue;
+		for (uint8_t j = 0; j < e->map.n; j++)
+			higher += v->valid >> j & 1 && v->seq[j] > v->seq[i];
+		if (v->seq[i] > v->newest)
+			v->newest = v->seq[i];
+		if (higher > e->geo.p.m)
+			continue;
+		v->top |= 1u << i;
+		if (v->seq[i] < v->least)
+			v->least = v->seq[i];
+	}
+}
+
+/* Ors their planes; the images are looked at once more, being large. */
+static void votes_merge(struct engine *e, struct slotinfo *s, uint32_t slot, uint32_t page,
+			struct votes *v)
+{
+	uint8_t *dirty = s->dirty + (size_t)page * LOG_PLANE_BYTES;
+	uint8_t *missed = s->missed + (size_t)page * LOG_PLANE_BYTES;
+	uint32_t first = NO_MEMBER;
+	struct logpage lp;
+
+	memset(dirty, 0, LOG_PLANE_BYTES);
+	memset(missed, 0, LOG_PLANE_BYTES);
+	for (uint8_t i = 0; i < e->map.n; i++) {
+		if (!(v->top >> i & 1) || !image_of(e, i, v->copy[i], slot, page, &lp))
+			continue;
+		if (first == NO_MEMBER)
+			first = 2u * i + v->copy[i];
+		v->unlike |= memcmp(e->ld.rd_buf[first], e->ld.rd_buf[2 * i + v->copy[i]],
+				    DDR_BLOCK_BYTES) != 0;
+		for (uint32_t k = 0; k < LOG_PLANE_BYTES; k++) {
+			dirty[k] |= lp.dirty[k];
+			missed[k] |= lp.missed[k];
+		}
+	}
+}
+
+/*
+ * Whom the slot belongs to. R4: whoever is named by as many as must name an owner is the owner, and
+ * is fenced before anything else. A name that fewer tell is hearsay: of a node that was joining and
+ * had not served when it was lost, or of nobody. On that word nobody is fenced. But pages of a
+ * joining node may still land, over those of whoever has the slot by then. So it is not given away:
+ * see hearsay_over.
+ */
+static void name_vote(struct engine *e, struct slotinfo *s, uint32_t slot, const struct votes *v)
+{
+	uint32_t most = 0, read = (uint32_t)__builtin_popcount(v->valid);
+	struct logpage lp, other;
+
+	s->owner_node = s->hear_node = 0;
+	s->owner_inc = s->hear_inc = 0;
+	for (uint8_t i = 0; i < e->map.n; i++) {
+		uint32_t same = 0;
+
+		if (!(v->top >> i & 1) || !image_of(e, i, v->copy[i], slot, 0, &lp) ||
+		    !lp.owner_inc)
+			continue;
+		for (uint8_t j = 0; j < e->map.n; j++)
+			same += v->valid >> j & 1 && image_of(e, j, v->copy[j], slot, 0, &other) &&
+				other.owner_node == lp.owner_node &&
+				other.owner_inc == lp.owner_inc;
+		if (same <= most)
+			continue;
+		most = same;
+		s->hear_node = lp.owner_node;
+		s->hear_inc = lp.owner_inc;
+	}
+	if (!most || most + e->geo.p.m < read)
+		return;
+	s->owner_node = s->hear_node;
+	s->owner_inc = s->hear_inc;
+	s->hear_node = 0;
+	s->hear_inc = 0;
+}
+
+/* If none could be read as a whole, the newest page may be one that can't be read: all its regions
+ * are dirty (R11), and what the others say is looked at for the owner. */
 static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint32_t page,
 		      const struct batch *b)
 {
-	uint32_t rows = b->ok ? b->ok : b->unreadable;
+	uint32_t rows = b->ok ? b->ok : b->unreadable, newest = 0;
 	uint64_t gap = write_musts(e) & ~b->ok ? SEQ_UNREAD : 0;
 	bool lost = !b->ok;
-	struct logpage best, lp;
-	uint32_t newest = 0; /* members that have it */
-	bool any = false;
+	struct votes v;
 
-	memset(&best, 0, sizeof(best));
-	for (uint8_t i = 0; i < e->map.n; i++) {
-		for (uint32_t c = 0; c < 2 && rows >> i & 1; c++) {
-			if (logpage_decode(&lp, e->ld.rd_buf[2 * i + c]) || lp.slot != slot ||
-			    lp.page != page ||
-			    memcmp(lp.array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES))
-				continue;
-			if (!any || lp.seq > best.seq) {
-				best = lp;
-				newest = 0;
-			}
-			if (lp.seq == best.seq)
-				newest |= 1u << i;
-			any = true;
-		}
-	}
-	/* A leader died between its members: who takes the slot may read another of them (R16), or
-	 * one that can't be read now. So it is written to all, in a Ready round: whoever had it is
-	 * fenced by then, and if this leader dies first, the older page marks more, and is resynced
-	 * once more. A member that is being rebuilt gets all pages at the end of that (R11). */
-	s->stale |= ((rows | map_insync_mask(&e->map)) & ~newest) != 0;
-	if (any && !lost) {
-		memcpy(s->dirty + (size_t)page * LOG_PLANE_BYTES, best.dirty, LOG_PLANE_BYTES);
-		memcpy(s->missed + (size_t)page * LOG_PLANE_BYTES, best.missed, LOG_PLANE_BYTES);
-		s->seq[page] = best.seq + gap;
+	page_vote(e, slot, page, rows, &v);
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (v.valid >> i & 1 && v.seq[i] == v.newest)
+			newest |= 1u << i;
+	if (v.valid && !lost) {
+		votes_merge(e, s, slot, page, &v);
+		/* A liar's number is not gone on from: see log_seq_next for the others'. */
+		s->seq[page] = (v.newest - v.least < 2 * SEQ_UNREAD ? v.newest : v.least) + gap;
 	} else {
 		/* R11: a page readable nowhere means that all its regions are dirty. */
 		memset(s->dirty + (size_t)page * LOG_PLANE_BYTES, 0xff, LOG_PLANE_BYTES);
 		memset(s->missed + (size_t)page * LOG_PLANE_BYTES, 0xff, LOG_PLANE_BYTES);
 		s->seq[page] = lost ? (e->map.epoch.num << SEQ_EPOCH_SHIFT) + SEQ_LOST : gap;
 	}
+	/* A leader died between its members: who takes the slot may read another of them (R16), or
+	 * one that can't be read now. So it is written to all, in a Ready round: whoever had it is
+	 * fenced by then, and if this leader dies first, the older page marks more, and is resynced
+	 * once more. A member that is being rebuilt gets all pages at the end of that (R11). */
+	s->stale |= ((rows | map_insync_mask(&e->map)) & ~newest) != 0 || v.unlike;
+	s->unlike = v.unlike || (page && s->unlike);
 	plane_trim(e, s->dirty, page);
 	plane_trim(e, s->missed, page);
 	s->lost = lost || (page && s->lost);
-	if (page == 0) {
-		s->owner_node = any ? best.owner_node : 0;
-		s->owner_inc = any ? best.owner_inc : 0;
-	}
+	if (page == 0)
+		name_vote(e, s, slot, &v);
 }
 
 static void page_read_start(struct engine *e);
@@ -273,6 +402,55 @@ void slot_read(struct engine *e, uint32_t slot)
 	page_read_start(e);
 }
 
+/* An incarnation that takes part knows itself which slot it has, and none of its node's is younger:
+ * whatever else a member says of it is not so. */
+static bool name_false(const struct engine *e, uint32_t node, uint64_t inc)
+{
+	const struct peer *p = peer_find((struct engine *)e, node);
+
+	return p && p->in_round && p->hello && inc >= p->inc;
+}
+
+/* Nothing of whom only few members name lands in this slot any more. */
+static bool hearsay_over(struct engine *e, const struct slotinfo *s)
+{
+	const struct departed *d = gone_find(e, s->hear_node, s->hear_inc);
+
+	return name_false(e, s->hear_node, s->hear_inc) || (d && d->fenced) ||
+	       fence_stands(e, s->hear_node, s->hear_inc) ||
+	       fenced_by_itself(e, s->hear_node, s->hear_inc);
+}
+
+/*
+ * Slots that may be given away again. If somebody waits for a slot, and nothing but hearsay keeps
+ * all those that nobody has, then it is a lie: with as many slots as nodes there is one for each
+ * that is here, beside one for each that was joining when it was lost.
+ */
+void hearsay_advance(struct engine *e, bool wanted)
+{
+	bool all = wanted;
+
+	for (uint32_t i = 0; i < e->geo.p.slots; i++) {
+		struct slotinfo *s = &e->ld.slot[i];
+
+		if (slot_is_owned(e, i) || e->ld.assigned[i])
+			continue;
+		if (s->hear_inc && hearsay_over(e, s)) {
+			s->hear_inc = 0;
+			s->stale = true;
+		}
+		all &= s->hear_inc != 0;
+	}
+	for (uint32_t i = 0; i < e->geo.p.slots && all; i++) {
+		struct slotinfo *s = &e->ld.slot[i];
+
+		if (!s->hear_inc || slot_is_owned(e, i) || e->ld.assigned[i])
+			continue;
+		s->hear_inc = 0;
+		s->stale = true;
+	}
+}
+
 bool slots_read(struct engine *e)
 {
 	bool all = true, unknown = false;
@@ -288,6 +466,11 @@ bool slots_read(struct engine *e)
 		if (!s->known) {
 			slot_read(e, i);
 			return false;
+		}
+		if (s->owner_inc && name_false(e, s->owner_node, s->owner_inc)) {
+			s->owner_node = 0;
+			s->owner_inc = 0;
+			s->stale = true;
 		}
 		if (!s->owner_inc)
 			continue;
@@ -346,7 +529,7 @@ void slots_announce(struct engine *e)
 void slots_unknow(struct engine *e)
 {
 	for (uint32_t i = 0; e->ld.slot && i <= e->geo.p.slots; i++)
-		e->ld.slot[i].known = e->ld.slot[i].stale = false;
+		e->ld.slot[i].known = e->ld.slot[i].stale = e->ld.slot[i].cleared = false;
 }
 
 void slots_forget(struct engine *e)
@@ -368,6 +551,7 @@ static void page_cleared(struct engine *e, struct batch *b)
 	if (e->rec.again)
 		return;
 	s->stale = e->rec.page + 1 < e->geo.log_pages;
+	s->cleared &= s->stale;
 	if (!s->stale)
 		slot_announce(e, e->rec.slot, true);
 	e->rec.page++;
@@ -409,7 +593,10 @@ static bool stale_written(struct engine *e)
 	    !members_ready(e, write_musts(e) | write_targets(e)))
 		return false;
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
-		if (!e->ld.slot[i].stale || slot_is_owned(e, i))
+		/* What only few say is left as it is, unless it has bits: the next leader is to see
+		 * it, too. */
+		if (!e->ld.slot[i].stale || slot_is_owned(e, i) ||
+		    (e->ld.slot[i].hear_inc && !e->rec.rewriting && !e->ld.slot[i].cleared))
 			continue;
 		if (e->rec.slot != i || e->rec.page >= e->geo.log_pages || e->rec.from_first) {
 			e->rec.slot = i;
@@ -490,6 +677,7 @@ static void bits_clear(struct engine *e)
 			if (missing)
 				s->missed[k] |= gone;
 			s->stale |= gone != 0;
+			s->cleared |= gone != 0;
 		}
 	}
 	memset(e->rec.done, 0, planes_bytes(e));

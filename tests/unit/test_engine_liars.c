@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* A member whose exporter returns anything: log pages and superblocks that nobody wrote. The others
+ * are honest, and more than m. Nobody is fenced for it, nothing is taken from the redundancy. */
+#include "tests/unit/engine_world.h"
+
+#include "daemon/core/logpage.h"
+#include "daemon/core/superblock.h"
+
+#define EPOCH_SEQ(num) ((uint64_t)(num) << 36)
+
+static struct geo geometry(void)
+{
+	return *engine_geo(w.e);
+}
+
+/* On member `dev`, with a number of its own. */
+static void forge(const struct geo *g, uint32_t dev, uint16_t slot, uint64_t seq, uint32_t node,
+		  uint64_t inc, uint8_t bits)
+{
+	struct logpage lp;
+
+	memset(&lp, 0, sizeof(lp));
+	memcpy(lp.array_uuid, w.array_uuid, DDR_UUID_BYTES);
+	lp.slot = slot;
+	lp.seq = seq;
+	lp.owner_node = node;
+	lp.owner_inc = inc;
+	memset(lp.dirty, bits, sizeof(lp.dirty));
+	memset(lp.missed, bits, sizeof(lp.missed));
+	logpage_encode(&lp, w.disk[dev] + geo_log_offset(g, slot, 0, (uint32_t)(seq & 1)));
+}
+
+static void stop_dead(void)
+{
+	engine_free(w.e);
+	w.fenced_inc = w.next_inc - 1;
+	w.fences = 0;
+}
+
+static void serves(void)
+{
+	static uint8_t in[4096], out[4096];
+
+	CHECK(status().io_allowed);
+	fill(out, sizeof(out), 9);
+	io(900, IO_WRITE, 0, sizeof(out), out);
+	run_ms(100);
+	CHECK_EQ_INT(w.io_err[900], 0);
+	io(901, IO_READ, 0, sizeof(in), in);
+	run_ms(100);
+	CHECK_EQ_MEM(in, out, sizeof(in));
+}
+
+/* In each slot, by one member: of a node that never was, and of this one; with numbers that could
+ * be, and with one that could not. */
+TEST(names_that_one_member_tells_fence_nobody)
+{
+	static const uint64_t seqs[] = {UINT64_MAX, EPOCH_SEQ(4) + 5, EPOCH_SEQ(4) + 6};
+
+	for (uint32_t i = 0; i < 3; i++)
+		for (uint32_t node = 1; node < 3; node++)
+			for (uint32_t liar = 0; liar < MEMBERS; liar++) {
+				struct geo g;
+
+				create(1);
+				start();
+				run_ms(3000);
+				g = geometry();
+				stop_dead();
+				for (uint16_t s = 0; s < g.p.slots; s++)
+					forge(&g, liar, s, seqs[i], node, 900000 + s, 0);
+				start();
+				run_ms(3000);
+				serves();
+				CHECK_EQ_U64(w.fences, 0);
+				/* And after a further life. */
+				stop_dead();
+				start();
+				run_ms(3000);
+				serves();
+				CHECK_EQ_U64(w.fences, 0);
+				finish();
+			}
+}
+
+/* Where only two can be read each counts, but for a number that nobody can have written. */
+TEST(a_number_that_can_not_be_is_no_page)
+{
+	struct geo g;
+
+	create(1);
+	start();
+	run_ms(3000);
+	g = geometry();
+	stop_dead();
+	w.dead[2] = true;
+	for (uint16_t s = 0; s < g.p.slots; s++)
+		forge(&g, 0, s, UINT64_MAX - s % 2, 2, 900000 + s, 0);
+	start();
+	run_ms(8000);
+	serves();
+	CHECK_EQ_U64(w.fences, 0);
+	finish();
+}
+
+/* It may have been joining, and its pages may land: the slot stays free as long as there is
+ * another, also for the next leader. */
+TEST(a_slot_that_one_member_gives_a_name_is_not_given_away)
+{
+	struct geo g;
+	uint8_t page[DDR_BLOCK_BYTES];
+
+	create(1);
+	start();
+	run_ms(3000);
+	CHECK_EQ_U64(engine_slot(w.e), 0);
+	g = geometry();
+	step((struct event){.type = EV_ADMIN, .admin = {.cmd = ADMIN_STOP}});
+	run_ms(3000);
+	CHECK(w.stopped);
+	stop_dead();
+	forge(&g, 0, 0, EPOCH_SEQ(4) + 1, 2, 77, 0);
+	memcpy(page, w.disk[0] + geo_log_offset(&g, 0, 0, 1), sizeof(page));
+	for (uint32_t life = 0; life < 3; life++) {
+		w.stopped = false;
+		start();
+		run_ms(3000);
+		serves();
+		CHECK_EQ_U64(engine_slot(w.e), 1);
+		CHECK_EQ_U64(w.fences, 0);
+		CHECK_EQ_MEM(page, w.disk[0] + geo_log_offset(&g, 0, 0, 1), sizeof(page));
+		step((struct event){.type = EV_ADMIN, .admin = {.cmd = ADMIN_STOP}});
+		run_ms(3000);
+		CHECK(w.stopped);
+		stop_dead();
+	}
+	start();
+	finish();
+}
+
+/* As many as name each owner: he is fenced (R4). */
+TEST(a_name_that_all_but_one_member_tell_is_the_owner)
+{
+	for (uint32_t other = 0; other < MEMBERS; other++) {
+		struct geo g;
+
+		create(1);
+		start();
+		run_ms(3000);
+		g = geometry();
+		stop_dead();
+		for (uint32_t i = 0; i < MEMBERS; i++)
+			if (i != other)
+				forge(&g, i, 2, EPOCH_SEQ(3) + 9, 5, 77, 0);
+		start();
+		run_ms(3000);
+		serves();
+		CHECK_EQ_U64(w.fences, 1);
+		CHECK_EQ_U64(w.fence_node, 5);
+		finish();
+	}
+}
+
+/* The redundancy: its page says that nothing is dirty, with a higher number than the others'. */
+TEST(one_member_can_not_take_marks_away)
+{
+	static uint8_t out[65536];
+
+	for (uint32_t liar = 0; liar < MEMBERS; liar++) {
+		struct geo g;
+
+		create(1);
+		start();
+		run_ms(3000);
+		g = geometry();
+		CHECK_EQ_U64(parity_wrong(1), 0);
+		fill(out, sizeof(out), 3);
+		io(1, IO_WRITE, 1 << 20, sizeof(out), out); /* marked, and not cleared yet */
+		CHECK_EQ_U64(w.io_done[1], 1);
+		stop_dead();
+		/* What was under way at the death. */
+		memset(w.disk[2] + geo_offset(&g, (1 << 20) / 4096), 0x77, 2048);
+		forge(&g, liar, 0, EPOCH_SEQ(4) + 3, 0, 0, 0);
+		start();
+		run_ms(6000);
+		CHECK(status().io_allowed);
+		CHECK_EQ_U64(parity_wrong(1), 0);
+		finish();
+	}
+}
+
+/* Nor can it add any for ever. */
+TEST(marks_that_one_member_adds_cost_a_resync_and_no_more)
+{
+	for (uint32_t liar = 0; liar < MEMBERS; liar++) {
+		struct geo g;
+
+		create(1);
+		start();
+		run_ms(3000);
+		g = geometry();
+		stop_dead();
+		for (uint16_t s = 0; s <= g.p.slots; s++)
+			forge(&g, liar, s, EPOCH_SEQ(4) + 2, 0, 0, 0xff);
+		start();
+		run_ms(10000);
+		serves();
+		CHECK_EQ_U64(status().regions_to_resync, 0);
+		run_ms(3000);
+		CHECK_EQ_U64(status().regions_dirty, 0);
+		CHECK_EQ_U64(w.fences, 0);
+		finish();
+	}
+}
