@@ -471,6 +471,11 @@ static bool next_map(struct engine *e, struct map *next)
 		num = base->epoch.num;
 	if (e->want_record.acked.num > num)
 		num = e->want_record.acked.num;
+	if (num >= EPOCH_NUM_MAX) {
+		e->ld.why = "nothing: the array has used up all epochs of its map; copy it to "
+			    "another one";
+		return false;
+	}
 	*next = *base;
 	next->epoch = (struct epoch){num + 1, e->inc};
 	for (uint8_t i = 0; i < next->n; i++) {
@@ -710,27 +715,102 @@ static uint32_t sb_device(const struct engine *e, const struct superblock *sb)
 	return i;
 }
 
-static const struct superblock *newest_sb(struct engine *e)
-{
-	const struct superblock *best = NULL;
+/* A member may say any epoch. What nobody else confirms does not drag the array's own numbers up by
+ * more than this, and is no sign that others went on without this node if it is beyond that. */
+#define EPOCH_DRAG 1024ull
+#define EPOCH_AHEAD (1ull << 20)
 
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-		const struct dev *d = &e->dev[i];
-
-		if (d->up && d->fresh &&
-		    (!best || epoch_cmp(&d->sb.map.epoch, &best->map.epoch) > 0))
-			best = &d->sb;
-	}
-	return best;
-}
-
-static const struct superblock *sb_of_member(struct engine *e, const struct map *m, uint8_t i)
+static const struct superblock *sb_of_member(const struct engine *e, const struct map *m, uint8_t i)
 {
 	for (uint32_t d = 0; d < DDR_MAX_DEVS; d++)
 		if (e->dev[d].up && e->dev[d].fresh && !e->dev[d].misfit[0] &&
 		    !memcmp(e->dev[d].sb.member_uuid, m->member[i].uuid, DDR_UUID_BYTES))
 			return &e->dev[d].sb;
 	return NULL;
+}
+
+/* A node's record says that this was proposed, or something later. */
+static bool epoch_recorded(const struct engine *e, const struct epoch *ep)
+{
+	if (epoch_cmp(&e->want_record.acked, ep) >= 0 ||
+	    epoch_cmp(&e->want_record.committed, ep) >= 0)
+		return true;
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		const struct peer *p = &e->peer[i];
+
+		if (p->in_round && p->hello &&
+		    (epoch_cmp(&p->acked_epoch, ep) >= 0 || epoch_cmp(&p->known_epoch, ep) >= 0))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Whether a map that a member carries was ever proposed. Its exporter may return anything; no more
+ * than m do (and no more than m members are rolled back), else the data is lost as well.
+ *
+ * 1. More than m carry it, or a later one: one of them is honest.
+ * 2. All that are here of those to which it was to be written carry it: nobody contradicts.
+ * 3. Some of these do not carry it. So it was not committed (sb_write), or they were rolled back.
+ *    Before the leader wrote it anywhere every node of its round had acknowledged it, durably. A
+ *    node's record knows it: it is completed, and keeps its demotions (R3).
+ * 4. No record knows it, and more than m do not carry it: it was not committed. Nobody who could
+ *    have seen it is here, and no write was answered by it. It is a lie, or as good as none.
+ * 5. No record knows it, and those few that do not carry it carry what it calls committed: it was
+ *    not committed, unless they were rolled back to the moment before it, which nothing can tell.
+ *    If they lack that, they may well be rolled back: it counts, and they don't.
+ */
+static bool map_believed(const struct engine *e, const struct superblock *sb)
+{
+	const struct map *m = &sb->map;
+	uint32_t carry = 0, lack = 0, old = 0;
+
+	for (uint8_t i = 0; i < m->n; i++) {
+		const struct superblock *own =
+		    map_write_mask(m) >> i & 1 ? sb_of_member(e, m, i) : NULL;
+
+		if (!own)
+			continue;
+		carry += epoch_cmp(&own->map.epoch, &m->epoch) >= 0;
+		lack += epoch_cmp(&own->map.epoch, &m->epoch) < 0;
+		old += epoch_cmp(&own->map.epoch, &sb->committed) < 0;
+	}
+	if (carry > e->geo.p.m || !lack || epoch_recorded(e, &m->epoch))
+		return true;
+	return lack <= e->geo.p.m && old;
+}
+
+/* The newest map that counts; and, if asked for, the newest that any member tells. */
+static const struct superblock *newest_sb(const struct engine *e, const struct superblock **told)
+{
+	const struct superblock *best = NULL;
+	struct epoch below = {UINT64_MAX, UINT64_MAX};
+
+	if (told)
+		*told = NULL;
+	do {
+		best = NULL;
+		for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+			const struct dev *d = &e->dev[i];
+
+			if (d->up && d->fresh && epoch_cmp(&d->sb.map.epoch, &below) < 0 &&
+			    (!best || epoch_cmp(&d->sb.map.epoch, &best->map.epoch) > 0))
+				best = &d->sb;
+		}
+		if (!best)
+			return NULL;
+		if (told && !*told)
+			*told = best;
+		below = best->map.epoch;
+	} while (e->have_geo && !map_believed(e, best));
+	return best;
+}
+
+/* Numbers go on from what any member tells, within reason. */
+static void max_num_raise(struct engine *e, const struct superblock *told, uint64_t known)
+{
+	if (told->map.epoch.num > e->ld.max_num && told->map.epoch.num <= known + EPOCH_DRAG)
+		e->ld.max_num = told->map.epoch.num;
 }
 
 /*
@@ -856,19 +936,22 @@ bool takes_part(const struct engine *e)
  */
 bool array_still_ours(struct engine *e)
 {
-	const struct superblock *sb;
+	const struct superblock *sb, *told;
+	uint64_t known = e->want_record.acked.num;
 	uint32_t n = 0;
 
 	e->ld.why = "enough members to see that no other node went on without this one";
 	superblocks_read(e); /* not all of them: one may hang */
 	for (uint8_t i = 0; i < e->map.n; i++)
 		n += sb_of_member(e, &e->map, i) != NULL;
-	sb = newest_sb(e);
+	sb = newest_sb(e, &told);
 	if (n <= e->geo.p.m || !sb)
 		return false;
-	if (sb->map.epoch.num > e->ld.max_num)
-		e->ld.max_num = sb->map.epoch.num;
-	if (epoch_unknown(e, &sb->map.epoch))
+	if (e->map.epoch.num > known)
+		known = e->map.epoch.num;
+	max_num_raise(e, told, known);
+	if (epoch_unknown(e, &sb->map.epoch) ||
+	    (epoch_unknown(e, &told->map.epoch) && told->map.epoch.num <= known + EPOCH_AHEAD))
 		round_removed(e);
 	e->ld.assembled = e->state == ENGINE_ACTIVE;
 	return e->state != ENGINE_REMOVED;
@@ -897,20 +980,21 @@ static bool writer_departed(struct engine *e, const struct superblock *sb)
  */
 bool assemble(struct engine *e)
 {
-	const struct superblock *sb;
+	const struct superblock *sb, *told;
 	uint32_t absent = 0, insync = 0;
 	struct epoch committed;
 	struct map map;
 
 	if (!superblocks_read(e))
 		return false;
-	sb = newest_sb(e);
+	sb = newest_sb(e, &told);
 	e->ld.refused = false;
 	e->ld.why = "members to assemble the array from";
 	if (!sb || !e->have_geo)
 		return false;
 	if (sb->map.epoch.num > e->ld.max_num)
 		e->ld.max_num = sb->map.epoch.num;
+	max_num_raise(e, told, sb->map.epoch.num);
 	if (writer_departed(e, sb))
 		return false;
 	if (!histories_agree(e, sb))
@@ -920,7 +1004,10 @@ bool assemble(struct engine *e)
 	for (uint8_t i = 0; i < map.n; i++) {
 		const struct superblock *own = sb_of_member(e, &map, i);
 		bool needed = map_write_mask(&map) >> i & 1;
+		/* Not either what tells of a commit that no other has seen: of another history,
+		 * or of none. */
 		bool fresh = own && epoch_cmp(&own->map.epoch, &committed) >= 0 &&
+			     epoch_cmp(&own->committed, &map.epoch) <= 0 &&
 			     !lineage_differs(&e->past, own);
 
 		e->ld.wanted[i] = 0;

@@ -212,3 +212,107 @@ TEST(marks_that_one_member_adds_cost_a_resync_and_no_more)
 		finish();
 	}
 }
+
+static struct superblock superblock_of(uint32_t dev)
+{
+	struct superblock sb, other;
+
+	CHECK_EQ_INT(sb_decode(&sb, w.disk[dev] + geo_sb_offset(0), NULL), 0);
+	if (!sb_decode(&other, w.disk[dev] + geo_sb_offset(1), NULL) && sb_newer(&other, &sb))
+		sb = other;
+	return sb;
+}
+
+static void put(uint32_t dev, struct superblock *sb)
+{
+	for (uint32_t c = 0; c < SB_COPIES; c++) {
+		sb->seq++;
+		sb_encode(sb, w.disk[dev] + geo_sb_offset(c));
+	}
+}
+
+/* An array of which member 0 tells of a map `ahead` of the others', and maybe of its commit. */
+static void tell(uint64_t ahead, bool committed, uint8_t second)
+{
+	struct superblock sb;
+
+	create(1);
+	start();
+	run_ms(3000);
+	stop_dead();
+	sb = superblock_of(0);
+	sb.map.epoch.num =
+	    ahead < EPOCH_NUM_MAX - sb.map.epoch.num ? sb.map.epoch.num + ahead : EPOCH_NUM_MAX;
+	sb.map.epoch.inc = 999999;
+	sb.map.member[1].state = second;
+	sb.map.missed_from = second == MEMBER_IN_SYNC ? 0 : sb.map.epoch.num;
+	if (committed)
+		sb.committed = sb.map.epoch;
+	sb.writer_node = 7; /* whom nobody can fence */
+	put(0, &sb);
+}
+
+/* It is not followed, whatever it says; numbers are not dragged up; nobody is fenced for it. */
+TEST(a_map_that_one_member_tells_is_not_followed)
+{
+	static const uint64_t ahead[] = {1, 2, 5000, EPOCH_NUM_MAX};
+
+	for (uint32_t i = 0; i < 4; i++)
+		for (int committed = 0; committed < 2; committed++) {
+			uint64_t num;
+
+			tell(ahead[i], committed, MEMBER_IN_SYNC);
+			num = superblock_of(1).map.epoch.num;
+			start();
+			run_ms(6000);
+			serves();
+			CHECK_EQ_U64(w.fences, 0);
+			CHECK(status().map.epoch.num < num + 20);
+			CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
+			CHECK_EQ_INT(status().map.member[2].state, MEMBER_IN_SYNC);
+			/* What tells of a commit that no other knows is no member in sync. */
+			CHECK_EQ_INT(status().map.member[0].state,
+				     committed ? MEMBER_FAULTY : MEMBER_IN_SYNC);
+			finish();
+		}
+}
+
+/* Nor when it has another member leave the map. */
+TEST(one_member_can_not_put_another_out)
+{
+	for (uint8_t state = MEMBER_SUSPECT; state <= MEMBER_REBUILDING; state++) {
+		tell(1, false, state);
+		start();
+		run_ms(6000);
+		serves();
+		for (uint32_t i = 0; i < MEMBERS; i++)
+			CHECK_EQ_INT(status().map.member[i].state, MEMBER_IN_SYNC);
+		finish();
+	}
+}
+
+/* Where nothing can tell who is right, it does not start, and does with that member away. */
+TEST(what_can_not_be_told_is_refused_until_the_member_is_away)
+{
+	tell(1, true, MEMBER_FAULTY);
+	start();
+	run_ms(8000);
+	CHECK_EQ_INT(status().state, ENGINE_REFUSED);
+	dev_down(0);
+	run_ms(20000);
+	serves();
+	finish();
+}
+
+/* R3: one that a node's record knows is completed, and keeps its demotions. */
+TEST(a_proposal_that_a_record_knows_is_completed)
+{
+	tell(1, false, MEMBER_FAULTY);
+	w.record.acked = superblock_of(0).map.epoch;
+	start();
+	run_ms(6000);
+	CHECK(status().io_allowed);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_FAULTY);
+	CHECK_EQ_U64(w.fence_node, 7);
+	finish();
+}
