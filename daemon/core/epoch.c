@@ -756,6 +756,8 @@ static bool epoch_recorded(const struct engine *e, const struct epoch *ep)
  *    node's record knows it: it is completed, and keeps its demotions (R3).
  * 4. No record knows it, and more than m do not carry it: it was not committed. Nobody who could
  *    have seen it is here, and no write was answered by it. It is a lie, or as good as none.
+ *    The same of one that carries a map's epoch with another content than more members carry, also
+ *    if a record knows the epoch.
  * 5. No record knows it, and those few that do not carry it carry what it calls committed: it was
  *    not committed, unless they were rolled back to the moment before it, which nothing can tell.
  *    If they lack that, they may well be rolled back: it counts, and they don't.
@@ -763,28 +765,34 @@ static bool epoch_recorded(const struct engine *e, const struct epoch *ep)
 static bool map_believed(const struct engine *e, const struct superblock *sb)
 {
 	const struct map *m = &sb->map;
-	uint32_t carry = 0, lack = 0, old = 0;
+	uint32_t same = 0, later = 0, twins = 0, lack = 0, old = 0;
 
 	for (uint8_t i = 0; i < m->n; i++) {
-		const struct superblock *own =
-		    map_write_mask(m) >> i & 1 ? sb_of_member(e, m, i) : NULL;
+		const struct superblock *own = sb_of_member(e, m, i);
+		int cmp = own ? epoch_cmp(&own->map.epoch, &m->epoch) : 0;
 
 		if (!own)
 			continue;
-		carry += epoch_cmp(&own->map.epoch, &m->epoch) >= 0;
-		lack += epoch_cmp(&own->map.epoch, &m->epoch) < 0;
+		twins += !cmp && !map_same(&own->map, m);
+		if (!(map_write_mask(m) >> i & 1))
+			continue;
+		same += !cmp && map_same(&own->map, m);
+		later += cmp > 0;
+		lack += cmp < 0;
 		old += epoch_cmp(&own->map.epoch, &sb->committed) < 0;
 	}
-	if (carry > e->geo.p.m || !lack || epoch_recorded(e, &m->epoch))
+	if (twins > same)
+		return false;
+	if (same + later > e->geo.p.m || !(lack + twins) || epoch_recorded(e, &m->epoch))
 		return true;
-	return lack <= e->geo.p.m && old;
+	return lack + twins <= e->geo.p.m && old;
 }
 
 /* The newest map that counts; and, if asked for, the newest that any member tells. */
 static const struct superblock *newest_sb(const struct engine *e, const struct superblock **told)
 {
-	const struct superblock *best = NULL;
-	struct epoch below = {UINT64_MAX, UINT64_MAX};
+	const struct superblock *best;
+	uint32_t out = 0, at = 0;
 
 	if (told)
 		*told = NULL;
@@ -793,16 +801,16 @@ static const struct superblock *newest_sb(const struct engine *e, const struct s
 		for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 			const struct dev *d = &e->dev[i];
 
-			if (d->up && d->fresh && epoch_cmp(&d->sb.map.epoch, &below) < 0 &&
-			    (!best || epoch_cmp(&d->sb.map.epoch, &best->map.epoch) > 0))
-				best = &d->sb;
+			if (!d->up || !d->fresh || out >> i & 1 ||
+			    (best && epoch_cmp(&d->sb.map.epoch, &best->map.epoch) <= 0))
+				continue;
+			best = &d->sb;
+			at = i;
 		}
-		if (!best)
-			return NULL;
-		if (told && !*told)
+		if (best && told && !*told)
 			*told = best;
-		below = best->map.epoch;
-	} while (e->have_geo && !map_believed(e, best));
+		out |= 1u << at;
+	} while (best && e->have_geo && !map_believed(e, best));
 	return best;
 }
 

@@ -404,6 +404,21 @@ uint32_t map_insync_mask(const struct map *m)
 	return mask;
 }
 
+bool map_same(const struct map *a, const struct map *b)
+{
+	if (epoch_cmp(&a->epoch, &b->epoch) || a->missed_from != b->missed_from || a->n != b->n)
+		return false;
+	for (unsigned i = 0; i < a->n; i++) {
+		const struct map_member *x = &a->member[i], *y = &b->member[i];
+
+		if (memcmp(x->uuid, y->uuid, DDR_UUID_BYTES) || x->state != y->state ||
+		    x->flags != y->flags || x->rebuilt_upto != y->rebuilt_upto ||
+		    x->left != y->left || x->reached != y->reached)
+			return false;
+	}
+	return true;
+}
+
 bool map_degraded(const struct map *m)
 {
 	return map_insync_mask(m) != (1u << m->n) - 1;

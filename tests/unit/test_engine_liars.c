@@ -291,6 +291,29 @@ TEST(one_member_can_not_put_another_out)
 	}
 }
 
+/* The same epoch, and another content than the others', which is as many members' word. */
+TEST(one_member_can_not_tell_of_another_map_with_an_epoch_of_the_others)
+{
+	for (uint8_t state = MEMBER_SUSPECT; state <= MEMBER_REBUILDING; state++)
+		for (uint32_t liar = 0; liar < MEMBERS; liar++) {
+			struct superblock sb;
+
+			create(1);
+			start();
+			run_ms(3000);
+			stop_dead();
+			sb = superblock_of(liar);
+			sb.map.member[liar == 1 ? 2 : 1].state = state;
+			put(liar, &sb);
+			start();
+			run_ms(6000);
+			serves();
+			for (uint32_t i = 0; i < MEMBERS; i++)
+				CHECK_EQ_INT(status().map.member[i].state, MEMBER_IN_SYNC);
+			finish();
+		}
+}
+
 /* Where nothing can tell who is right, it does not start, and does with that member away. */
 TEST(what_can_not_be_told_is_refused_until_the_member_is_away)
 {
