@@ -22,7 +22,12 @@
 #include "daemon/core/geometry.h"
 
 #define MEMBERS 3
+#ifndef DISK_BYTES /* fuzz_members has smaller ones */
 #define DISK_BYTES (8u << 20)
+#endif
+#ifndef TICK_US
+#define TICK_US 1000u
+#endif
 #define QUEUE 65536u
 
 struct world {
@@ -337,7 +342,7 @@ static inline void run_ms(uint32_t ms)
 		step((struct event){.type = EV_TICK});
 		while (w.first != w.last)
 			step(w.pending[w.first++ % QUEUE]);
-		w.now += 1000;
+		w.now += TICK_US;
 	}
 }
 
