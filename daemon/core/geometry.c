@@ -26,6 +26,11 @@
  * regions, or 63 TiB of user data with the smallest region that ddraidctl offers.
  */
 #define GEO_MAX_LOG_PAGES 1024u
+/*
+ * And on the pages of all slots, the array's own included: 128 MiB of log on each member. An engine
+ * has three planes of each page in memory, 98 MiB then, and reads all of them before it serves.
+ */
+#define GEO_MAX_LOG_ALL 16384u
 
 #define GEO_DEFAULT_LOG_PAGES 4u
 #define GEO_DEFAULT_REGION_MIN (4u << 20)
@@ -107,6 +112,10 @@ int geo_init(struct geo *g, const struct geo_params *p, const char **why)
 		return refuse(why, -EINVAL,
 			      "the region size is too small for these members: choose a larger");
 	out.log_pages = pages ? (uint32_t)pages : 1;
+	if ((p->slots + 1u) * out.log_pages > GEO_MAX_LOG_ALL)
+		return refuse(why, -EINVAL,
+			      "the region size is too small for these members and so many log "
+			      "slots: choose larger regions, or fewer slots");
 	log_bytes = (uint64_t)(p->slots + 1u) * out.log_pages * 2 * DDR_BLOCK_BYTES;
 	out.data_offset = div_up(LOG_OFFSET + log_bytes, DATA_ALIGN) * DATA_ALIGN;
 

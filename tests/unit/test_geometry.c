@@ -117,6 +117,7 @@ TEST(log_pages_have_a_bound)
 	const char *why = NULL;
 	struct geo g;
 
+	p.slots = 15;
 	p.member_bytes = 1024ull * LOG_REGIONS_PER_PAGE * 1024 * 1024; /* a region: 1 MiB of it */
 	CHECK_EQ_INT(geo_init(&g, &p, NULL), 0);
 	CHECK_EQ_U64(g.log_pages, 1024);
@@ -124,6 +125,11 @@ TEST(log_pages_have_a_bound)
 	p.member_bytes += 1024;
 	CHECK_EQ_INT(geo_init(&g, &p, &why), -EINVAL);
 	CHECK(why && strstr(why, "region size is too small"));
+	/* And all slots together. */
+	p.member_bytes -= 1024;
+	p.slots = 16;
+	CHECK_EQ_INT(geo_init(&g, &p, &why), -EINVAL);
+	CHECK(why && strstr(why, "fewer slots"));
 }
 
 TEST(a_member_must_hold_one_whole_region)
