@@ -190,7 +190,8 @@ void life_ready(struct array *a)
 		array_run(a);
 		return;
 	}
-	a->removed = false;
+	a->removed = a->had_slot = false;
+	a->waits[0] = '\0';
 	ev.restart.inc = a->engine_inc = a->inc;
 	pump_push(a, &ev);
 	array_say(a, LOG_NOTICE, "joins again as incarnation %llu", (unsigned long long)a->inc);
@@ -291,10 +292,16 @@ static void fence_own_again(struct array *a)
 	life_fence(a, a->self.node, a->rec.inc);
 }
 
+static void own_fenced(struct array *a, int err, const char *why);
+
 static void fence_answer(struct array *a, uint32_t node, uint64_t inc, int err, const char *why)
 {
 	struct event ev = {.type = EV_FENCE_DONE};
 
+	if (a->own_fence && node == a->self.node && inc == a->inc) {
+		own_fenced(a, err, why);
+		return;
+	}
 	if (a->phase == ARRAY_PHASE_FENCE) {
 		if (err) {
 			array_waits(a, "the fence of this node's last life in the array: %s", why);
@@ -468,12 +475,65 @@ static void renewed(struct array *a, struct life_task *t)
 		locks_open(a);
 }
 
-void life_renew(struct array *a)
+static void renew(struct array *a)
 {
 	struct life_task *t = task_new(a, renewed);
 
 	t->new_inc = t->put = true;
 	send_work(a, t);
+}
+
+/* Others may have fenced this incarnation, or may do so yet: it was part of the array, or has proposed a
+ * map. */
+static bool life_was_in(const struct array *a)
+{
+	return a->had_slot || a->rec.record.acked.inc == a->inc;
+}
+
+static bool any_dev_up(const struct array *a)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (a->dev[i].used && a->dev[i].up)
+			return true;
+	return false;
+}
+
+/*
+ * An incarnation that was removed has its own fence run before the next one joins, as a daemon that
+ * starts does: exporters refuse this node for the life that the others fenced, until the node
+ * itself says there that it has ended. The command ends the connections of all arrays of this node.
+ * So one that was never let in, which nobody fences, asks for that only if no exporter has it
+ * connected: then they may refuse it. It does not depend on the answer.
+ */
+void life_renew(struct array *a)
+{
+	if (a->env.conf->fence != FENCE_COMMAND || (!life_was_in(a) && any_dev_up(a))) {
+		renew(a);
+		return;
+	}
+	a->own_fence = true;
+	if (!a->waits[0]) {
+		a->waits_us = loop_now_us(a->loop);
+		array_waits(a, "the fence of this node's last incarnation in the array");
+	}
+	life_fence(a, a->self.node, a->inc);
+}
+
+static void own_fenced(struct array *a, int err, const char *why)
+{
+	a->own_fence = false;
+	if (!err)
+		a->fenced_inc = a->inc;
+	if (!err || !life_was_in(a)) {
+		renew(a);
+		return;
+	}
+	array_waits(a, "the fence of this node's last incarnation in the array: %s", why);
+	a->restarting = false; /* pump_end asks again */
+	a->renew_us = loop_now_us(a->loop) + AGAIN_MS * 1000ull;
+	if (a->record_waits)
+		record_put(a);
+	a->record_waits = false;
 }
 
 static void cleaned(struct array *a, struct life_task *t)

@@ -217,6 +217,7 @@ static void step(struct array *a, struct event *ev)
 	ev->now_us = loop_clock_us(a->loop);
 	a->q.count = 0;
 	engine_step(a->e, ev, &a->q);
+	a->had_slot |= engine_slot(a->e) != UINT32_MAX;
 	disk_step(a, ev);
 	dev_lease(a);
 	for (uint32_t i = 0; i < a->q.count; i++)
@@ -269,7 +270,8 @@ void pump_tick(struct array *a)
 
 static void pump_end(struct array *a)
 {
-	if (a->removed && !a->under_way && !a->restarting && a->inc == a->engine_inc) {
+	if (a->removed && !a->under_way && !a->restarting && a->inc == a->engine_inc &&
+	    loop_now_us(a->loop) >= a->renew_us) {
 		a->restarting = true;
 		life_renew(a);
 	}

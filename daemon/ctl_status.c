@@ -222,6 +222,10 @@ static const char *waits_of(const struct array_status *st, uint32_t *node, uint6
 			why = st->locks_wait;
 			*node = 0;
 			since = st->locks_us;
+		} else if (st->engine.state == ENGINE_REMOVED && st->waits[0]) {
+			why = st->waits; /* the fence of that life */
+			*node = 0;
+			since = st->waits_us;
 		}
 	}
 	*ms = why[0] && st->now_us > since ? (st->now_us - since) / 1000 : 0;

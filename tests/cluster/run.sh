@@ -67,6 +67,7 @@ node-killed		45	both	tests/cluster/scenarios/node-killed.sh
 node-killed-degraded	45	both	tests/cluster/scenarios/node-killed-degraded.sh
 storage-cut		45	both	tests/cluster/scenarios/storage-cut.sh
 daemon-frozen		45	both	tests/cluster/scenarios/daemon-frozen.sh
+corosync-restarted	60	netns	tests/cluster/scenarios/corosync-restarted.sh
 daemon-killed		45	both	tests/cluster/scenarios/daemon-killed.sh
 all-killed		45	both	tests/cluster/scenarios/all-killed.sh
 all-stopped		75	both	tests/cluster/scenarios/all-stopped.sh

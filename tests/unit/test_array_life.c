@@ -160,6 +160,7 @@ static void begin(void)
 	disk_err = 0;
 	memset(&disk, 0, sizeof(disk));
 	disk.clean = true;
+	conf.fence = FENCE_ZOMBIE_TIMEOUT;
 	records_done = restarts = fences_done = asked_count = 0;
 	again = NULL;
 	a = mmap(NULL, sizeof(*a), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -284,4 +285,109 @@ TEST(the_end_does_not_wait_for_fences)
 	CHECK(!fences_done);
 	end();
 	asked[2]->done(asked[2], -EIO, "");
+}
+
+/* ---- an incarnation that was removed -------------------------------------------------------- */
+
+static void answer(unsigned i, int err)
+{
+	asked[i]->done(asked[i], err, "so it is");
+	settle();
+}
+
+static void removed(bool was_in)
+{
+	begin();
+	conf.fence = FENCE_COMMAND;
+	a->e = (struct engine *)(void *)a;
+	a->removed = true;
+	a->had_slot = was_in;
+	renew();
+	settle();
+}
+
+TEST(a_removed_incarnation_is_fenced_by_its_own_node_before_the_next)
+{
+	uint64_t was;
+
+	removed(true);
+	was = a->inc;
+	CHECK(asked_count == 1 && asked[0]->node == 1 && asked[0]->inc == was);
+	CHECK(!restarts && a->restarting && last_inc == was);
+	answer(0, 0);
+	CHECK(restarts == 1 && a->inc > was && !a->removed && !a->restarting && !a->had_slot);
+	CHECK(!fences_done); /* the engine did not ask */
+	end();
+}
+
+TEST(it_is_asked_again_until_it_succeeds)
+{
+	uint64_t was;
+
+	removed(true);
+	was = a->inc;
+	answer(0, -EIO);
+	CHECK(!restarts && !a->restarting && a->renew_us > 77 && a->inc == was);
+	record(5); /* is not kept back */
+	settle();
+	CHECK(records_done == 1);
+	renew();
+	settle();
+	CHECK(asked_count == 2 && asked[1]->inc == was);
+	record(6); /* waits for the new incarnation */
+	settle();
+	CHECK(records_done == 1);
+	answer(1, 0);
+	CHECK(restarts == 1 && a->inc > was && records_done == 2 && disk.inc == a->inc);
+	end();
+}
+
+/* Without a slot: if it has proposed a map it may be fenced, else it goes on whatever is answered. */
+TEST(one_that_was_never_let_in_does_not_depend_on_it)
+{
+	removed(false);
+	CHECK(asked_count == 1 && !restarts);
+	answer(0, -EIO);
+	CHECK(restarts == 1);
+	end();
+
+	begin();
+	conf.fence = FENCE_COMMAND;
+	a->rec.record.acked.inc = a->inc;
+	renew();
+	settle();
+	answer(0, -EIO);
+	CHECK(!restarts);
+	end();
+}
+
+/* It would end the connections of all arrays of this node. */
+TEST(one_that_was_never_let_in_and_reaches_members_is_not_fenced)
+{
+	begin();
+	conf.fence = FENCE_COMMAND;
+	a->dev[1].used = a->dev[1].up = true;
+	renew();
+	settle();
+	CHECK(!asked_count && restarts == 1);
+	end();
+}
+
+TEST(a_wait_lets_nobody_in_and_is_not_asked_for)
+{
+	begin();
+	a->had_slot = true;
+	renew();
+	settle();
+	CHECK(!asked_count && restarts == 1);
+	end();
+}
+
+TEST(the_end_comes_while_its_fence_is_asked_for)
+{
+	removed(true);
+	a->phase = ARRAY_PHASE_CLOSE;
+	life_ended(a);
+	end();
+	asked[0]->done(asked[0], 0, "");
 }
