@@ -152,9 +152,9 @@ struct array {
 	uint32_t clients; /* as the main thread was told */
 	bool removed;     /* OUT_REMOVED came, EV_RESTART has not gone */
 	bool restarting, record_waits;
-	bool had_slot;     /* this incarnation, at any time */
-	bool own_fence;    /* its own is asked for */
-	uint64_t renew_us; /* its successor is asked for again then */
+	bool had_slot;       /* this incarnation, at any time */
+	bool own_fence;      /* its own is asked for */
+	uint64_t renew_us;   /* its successor is asked for again then */
 	uint32_t fence_node; /* whose fence failed, here where the leader is */
 	char fence_why[FENCE_WHY_BYTES];
 

@@ -370,15 +370,6 @@ void life_ended(struct array *a)
 	a->fences = NULL;
 }
 
-static void fence_add(struct fence_ask *ask, const char *uri)
-{
-	for (uint32_t i = 0; i < ask->count; i++)
-		if (!strcmp(ask->uri[i], uri))
-			return;
-	if (ask->count < FENCE_URIS)
-		strcpy(ask->uri[ask->count++], uri);
-}
-
 void life_fence(struct array *a, uint32_t node, uint64_t inc)
 {
 	struct life_fence *f;
@@ -394,11 +385,11 @@ void life_fence(struct array *a, uint32_t node, uint64_t inc)
 	f->ask.inc = inc;
 	f->ask.done = fence_done;
 	for (uint32_t i = 0; i < a->live.count; i++)
-		fence_add(&f->ask, a->live.uri[i]);
+		fence_ask_uri(&f->ask, a->live.uri[i]);
 	/* A member that was added a moment ago is not among these yet. */
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		if (a->dev[i].used && a->e && engine_member_of_dev(a->e, i) != 0xff)
-			fence_add(&f->ask, a->dev[i].uri);
+			fence_ask_uri(&f->ask, a->dev[i].uri);
 	mailbox_post(a->env.main, &f->task, fence_main);
 }
 
@@ -483,8 +474,8 @@ static void renew(struct array *a)
 	send_work(a, t);
 }
 
-/* Others may have fenced this incarnation, or may do so yet: it was part of the array, or has proposed a
- * map. */
+/* Others may have fenced this incarnation, or may do so yet: it was part of the array, or has
+ * proposed a map. */
 static bool life_was_in(const struct array *a)
 {
 	return a->had_slot || a->rec.record.acked.inc == a->inc;

@@ -942,6 +942,7 @@ struct making_job {
 	bool asking;         /* for the reservation */
 	struct asked *asked; /* create */
 	struct manager_change change;
+	struct fence_ask check;
 	struct array_query q; /* add: for its geometry */
 };
 
@@ -1069,14 +1070,50 @@ static void making_free(struct making_job *j)
 	after(2 * LOOK_MS, making_free_later, j); /* reserve_look looks once more */
 }
 
-static void making_begin(struct making_job *j)
+static void making_refused(struct making_job *j, int err, const char *format, const char *why)
+    __attribute__((format(printf, 3, 0)));
+static void making_refused(struct making_job *j, int err, const char *format, const char *why)
+{
+	ipc_fail(j->r, err, format, why);
+	making_free(j);
+}
+
+static void making_run(struct making_job *j)
 {
 	int err = making_start(&j->m);
 
-	if (!err)
+	if (err)
+		making_refused(j, err, "no thread could be started for it: %s", strerror(-err));
+}
+
+static void making_checked(struct fence_ask *ask, int err, const char *why)
+{
+	struct making_job *j =
+	    (struct making_job *)(void *)((char *)ask - offsetof(struct making_job, check));
+
+	if (err == -ENXIO)
+		making_refused(
+		    j, err,
+		    "if a node died, it could not be fenced at these members, and I/O would wait "
+		    "for that for ever; the fence_command says: %s",
+		    why);
+	else
+		making_run(j);
+}
+
+/* The members, of which it is better known now than at the first death that nothing can be fenced
+ * there. */
+static void making_begin(struct making_job *j)
+{
+	if (!fence_checks()) {
+		making_run(j);
 		return;
-	ipc_fail(j->r, err, "no thread could be started for it: %s", strerror(-err));
-	making_free(j);
+	}
+	j->check.check = true;
+	j->check.done = making_checked;
+	for (uint32_t i = 0; i < j->m.desc.count; i++)
+		fence_ask_uri(&j->check, j->m.desc.uri[i]);
+	fence_run(&j->check);
 }
 
 /* `locks = dlm`: a node that lacks what that needs could never serve. */

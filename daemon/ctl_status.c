@@ -13,6 +13,7 @@
 
 #include "daemon/ctl.h"
 #include "daemon/fence.h"
+#include "daemon/fence_members.h"
 #include "daemon/unmake.h"
 #include "daemon/units.h"
 
@@ -425,7 +426,7 @@ static void warnings(struct status_msg *m, const struct known *k, const struct a
 
 	while (unmake_warning(undone))
 		undone++;
-	m->msg.warning = keep(m, calloc(DAEMON_WARNINGS + 5 + undone, sizeof(char *)));
+	m->msg.warning = keep(m, calloc(DAEMON_WARNINGS + 6 + undone, sizeof(char *)));
 	for (uint32_t i = 0; i < undone; i++)
 		m->msg.warning[m->msg.n_warning++] = keep_text(m, unmake_warning(i));
 	manager_trouble(trouble);
@@ -435,6 +436,9 @@ static void warnings(struct status_msg *m, const struct known *k, const struct a
 		m->msg.warning[m->msg.n_warning++] = (char *)text;
 	if (k->error[0])
 		m->msg.warning[m->msg.n_warning++] = (char *)k->error;
+	text = fence_members_why(k->desc.uuid);
+	if (text)
+		m->msg.warning[m->msg.n_warning++] = keep_text(m, text);
 	if (st && k->kept_clients)
 		m->msg.warning[m->msg.n_warning++] =
 		    "it was to be stopped and goes on here, since clients had it open; stop it "

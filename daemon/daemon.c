@@ -10,6 +10,7 @@
 #include <qb/qbloop.h>
 
 #include "daemon/ctl.h"
+#include "daemon/fence_members.h"
 #include "daemon/reserve.h"
 #include "daemon/unmake.h"
 
@@ -182,6 +183,7 @@ int daemon_start(const struct daemon_env *env, char why[STORE_WHY_BYTES])
 		err = unmake_open(why);
 	if (err)
 		return err;
+	fence_members_start(env->loop);
 	err = announce_start(env->conf->cluster, env->main, &announce_cb);
 	if (err)
 		snprintf(why, STORE_WHY_BYTES, "the daemons' group can't be started: %s",
@@ -200,6 +202,7 @@ void daemon_end(void)
 {
 	if (dlm_timer)
 		qb_loop_timer_del(ctl_env.loop, dlm_timer);
+	fence_members_stop();
 	announce_stop();
 	ipc_close();
 }

@@ -73,16 +73,26 @@ int fence_helper_start(const struct config *c)
 	return helper_fd < 0 ? helper_fd : 0;
 }
 
-static void finish(uint64_t id, int err, const char *why)
+static struct fence_ask **find(uint64_t id)
 {
-	struct fence_ask **at = &asks, *ask;
+	struct fence_ask **at = &asks;
 
 	while (*at && (*at)->id != id)
 		at = &(*at)->next;
-	ask = *at;
+	return at;
+}
+
+static void finish(uint64_t id, int err, const char *why)
+{
+	struct fence_ask **at = find(id), *ask = *at;
+
 	if (!ask)
 		return;
 	*at = ask->next;
+	if (ask->check) {
+		ask->done(ask, err, why);
+		return;
+	}
 	say(err ? LOG_ERR : LOG_NOTICE, "fence of node %u, incarnation %" PRIu64 ": %s", ask->node,
 	    ask->inc, why);
 	ask->done(ask, err, why);
@@ -92,6 +102,7 @@ static void finish(uint64_t id, int err, const char *why)
 
 static int32_t helper_ready(int32_t fd, int32_t revents, void *data)
 {
+	struct fence_ask *ask;
 	struct fence_answer a;
 	char why[FENCE_WHY_BYTES];
 	ssize_t n = recv(fd, &a, sizeof(a), MSG_DONTWAIT);
@@ -109,7 +120,11 @@ static int32_t helper_ready(int32_t fd, int32_t revents, void *data)
 		return -1;
 	}
 	a.output[sizeof(a.output) - 1] = '\0';
-	if (!a.err)
+	ask = *find(a.id);
+	if (ask && ask->check && a.err == -ENXIO)
+		snprintf(why, sizeof(why), "%.300s",
+			 a.output[0] ? a.output : "the command does not say why");
+	else if (!a.err)
 		snprintf(why, sizeof(why), "succeeded after %u ms%s%.300s", a.ms,
 			 a.output[0] ? ": " : "", a.output);
 	else
@@ -134,6 +149,23 @@ static void no_helper(void *id)
 
 /* --- asking --- */
 
+/* A command that does not know it may do anything with it; nobody waits for that as for a fence. */
+#define CHECK_TIMEOUT_MS 15000u
+
+bool fence_checks(void)
+{
+	return conf->fence == FENCE_COMMAND;
+}
+
+void fence_ask_uri(struct fence_ask *ask, const char *uri)
+{
+	for (uint32_t i = 0; i < ask->count; i++)
+		if (!strcmp(ask->uri[i], uri))
+			return;
+	if (ask->count < FENCE_URIS)
+		strcpy(ask->uri[ask->count++], uri);
+}
+
 static int helper_ask(const struct fence_ask *ask)
 {
 	static struct fence_request r;
@@ -141,6 +173,9 @@ static int helper_ask(const struct fence_ask *ask)
 	memset(&r, 0, sizeof(r));
 	r.id = ask->id;
 	r.timeout_ms = conf->fence_timeout_ms;
+	r.check = ask->check;
+	if (r.check && r.timeout_ms > CHECK_TIMEOUT_MS)
+		r.timeout_ms = CHECK_TIMEOUT_MS;
 	snprintf(r.command, sizeof(r.command), "%s", conf->fence_command);
 	r.node = ask->node;
 	r.inc = ask->inc;
@@ -161,8 +196,9 @@ void fence_run(struct fence_ask *ask)
 	ask->next = asks;
 	asks = ask;
 	if (conf->fence == FENCE_COMMAND) {
-		say(LOG_NOTICE, "fencing node %u, incarnation %" PRIu64 ": running %s", ask->node,
-		    ask->inc, conf->fence_command);
+		if (!ask->check)
+			say(LOG_NOTICE, "fencing node %u, incarnation %" PRIu64 ": running %s",
+			    ask->node, ask->inc, conf->fence_command);
 		if (helper_fd >= 0 && !helper_ask(ask))
 			return;
 		qb_loop_timer_add(loop, QB_LOOP_MED, 0, id, no_helper, &timer);

@@ -39,6 +39,7 @@ struct run {
 	uint64_t id;
 	pid_t pid; /* 0 = free */
 	int out;
+	bool check;
 	bool ended, timed_out, stuck;
 	int status;
 	bool lost; /* its status */
@@ -75,6 +76,7 @@ static int spawn(const struct fence_request *r, int out, pid_t *pid)
 {
 	char node[16], inc[24];
 	const char *argv[FENCE_URIS + 4] = {r->command, node, inc};
+	uint32_t args = 3;
 	posix_spawn_file_actions_t fa;
 	posix_spawnattr_t attr;
 	sigset_t all;
@@ -82,8 +84,13 @@ static int spawn(const struct fence_request *r, int out, pid_t *pid)
 
 	snprintf(node, sizeof(node), "%u", r->node);
 	snprintf(inc, sizeof(inc), "%" PRIu64, r->inc);
+	if (r->check) {
+		argv[1] = "--check";
+		args = 2;
+	}
 	for (uint32_t i = 0; i < r->count; i++)
-		argv[3 + i] = r->uri[i];
+		argv[args + i] = r->uri[i];
+	argv[args + r->count] = NULL;
 	posix_spawn_file_actions_init(&fa);
 	posix_spawn_file_actions_addopen(&fa, 0, "/dev/null", O_RDONLY, 0);
 	posix_spawn_file_actions_adddup2(&fa, out, 1);
@@ -124,6 +131,7 @@ static void take_request(const struct fence_request *r)
 		return;
 	}
 	u->id = r->id;
+	u->check = r->check;
 	u->out = out[0];
 	u->began_ms = now_ms();
 	u->deadline_ms = u->began_ms + r->timeout_ms;
@@ -133,6 +141,9 @@ static int result(const struct run *u)
 {
 	if (u->timed_out)
 		return -ETIMEDOUT;
+	if (u->check && !u->lost && WIFEXITED(u->status) &&
+	    WEXITSTATUS(u->status) == FENCE_CHECK_NO)
+		return -ENXIO;
 	return !u->lost && WIFEXITED(u->status) && !WEXITSTATUS(u->status) ? 0 : -EIO;
 }
 

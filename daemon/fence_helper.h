@@ -8,13 +8,15 @@
 struct fence_request {
 	uint64_t id, inc;
 	uint32_t timeout_ms, node, count;
+	bool check; /* without node and incarnation */
 	char command[CONFIG_PATH_BYTES];
 	char uri[FENCE_URIS][DDR_URI_BYTES];
 };
 
 struct fence_answer {
 	uint64_t id;
-	int err;     /* 0; -EIO: exit status other than 0; -ETIMEDOUT; -errno of posix_spawn */
+	int err; /* 0; -ENXIO: exit status FENCE_CHECK_NO of a check; -EIO: exit status other than
+		    0; -ETIMEDOUT; -errno of posix_spawn */
 	uint32_t ms; /* how long it took */
 	char output[320];
 };

@@ -110,6 +110,12 @@ uint64_t loop_now_us(const struct loop *l)
 	return 77;
 }
 
+void fence_ask_uri(struct fence_ask *ask, const char *uri)
+{
+	(void)ask;
+	(void)uri;
+}
+
 int store_put_record(const char *name, const struct store_record *r, char why[STORE_WHY_BYTES])
 {
 	(void)name;
@@ -342,7 +348,8 @@ TEST(it_is_asked_again_until_it_succeeds)
 	end();
 }
 
-/* Without a slot: if it has proposed a map it may be fenced, else it goes on whatever is answered. */
+/* Without a slot: if it has proposed a map it may be fenced, else it goes on whatever is answered.
+ */
 TEST(one_that_was_never_let_in_does_not_depend_on_it)
 {
 	removed(false);

@@ -20,6 +20,8 @@ static struct config conf;
 static int helper; /* its end of the socket pair */
 static unsigned answers;
 static int last_err;
+static char last_why[FENCE_WHY_BYTES];
+static bool checks; /* the next one */
 
 void say(int priority, const char *format, ...)
 {
@@ -42,6 +44,7 @@ static void done(struct fence_ask *ask, int err, const char *why)
 	CHECK(why[0]);
 	answers++;
 	last_err = err;
+	snprintf(last_why, sizeof(last_why), "%s", why);
 	CHECK(!munmap(ask, sizeof(*ask)));
 }
 
@@ -54,6 +57,12 @@ static void ask(void)
 	f->node = 2;
 	f->inc = 3;
 	f->done = done;
+	f->check = checks;
+	if (checks) {
+		fence_ask_uri(f, "a");
+		fence_ask_uri(f, "b");
+		fence_ask_uri(f, "a");
+	}
 	fence_run(f);
 }
 
@@ -75,6 +84,7 @@ static void begin(enum fence_policy policy)
 {
 	memset(&conf, 0, sizeof(conf));
 	conf.fence = policy;
+	conf.fence_timeout_ms = 60000;
 	answers = 0;
 	last_err = 1;
 	loop = qb_loop_create();
@@ -118,6 +128,34 @@ TEST(the_helper_answers)
 	run(20);
 	CHECK(answers == 1 && last_err == -EIO);
 	close(helper);
+	end();
+}
+
+TEST(a_check_is_answered_in_the_words_of_the_command)
+{
+	static struct fence_request r;
+	struct fence_answer a = {.err = -ENXIO, .output = "not there"};
+
+	begin(FENCE_COMMAND);
+	CHECK(fence_checks());
+	checks = true;
+	ask();
+	checks = false;
+	CHECK(recv(helper, &r, sizeof(r), 0) == sizeof(r) && r.check && r.timeout_ms <= 15000);
+	CHECK(r.count == 2 && !strcmp(r.uri[0], "a") && !strcmp(r.uri[1], "b"));
+	a.id = r.id;
+	CHECK(send(helper, &a, sizeof(a), 0) == sizeof(a));
+	run(20);
+	CHECK(answers == 1 && last_err == -ENXIO && !strcmp(last_why, "not there"));
+	ask();
+	CHECK(recv(helper, &r, sizeof(r), 0) == sizeof(r) && !r.check);
+	a.id = r.id;
+	CHECK(send(helper, &a, sizeof(a), 0) == sizeof(a));
+	run(20);
+	CHECK(answers == 2 && strstr(last_why, "failed after"));
+	end();
+	begin(FENCE_ZOMBIE_TIMEOUT);
+	CHECK(!fence_checks());
 	end();
 }
 

@@ -6,6 +6,7 @@
 #include "daemon/fence_helper.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -69,6 +70,44 @@ TEST(the_exit_status_is_the_answer)
 	CHECK_EQ_INT(answer(2).err, -EIO);
 	ask(3, "/nonexistent", 1, 5000);
 	CHECK_EQ_INT(answer(3).err, -ENOENT);
+	end();
+}
+
+TEST(a_check_has_a_status_of_its_own)
+{
+	static struct fence_request r;
+	static const struct {
+		const char *script;
+		int err;
+		const char *says;
+	} is[] = {
+	    {"#!/bin/sh\necho \"$@\"\n", 0, "--check a b"},
+	    {"#!/bin/sh\necho no $3\nexit 78\n", -ENXIO, "no b"},
+	    {"#!/bin/sh\nexit 77\n", -EIO, ""},
+	};
+	char path[] = "/tmp/test_fence_helper-XXXXXX";
+	struct fence_answer a;
+
+	begin();
+	for (unsigned i = 0; i < sizeof(is) / sizeof(is[0]); i++) {
+		int fd = i ? open(path, O_WRONLY | O_TRUNC) : mkstemp(path);
+
+		CHECK(fd >= 0 && write(fd, is[i].script, strlen(is[i].script)) > 0);
+		CHECK(!fchmod(fd, 0700) && !close(fd));
+		memset(&r, 0, sizeof(r));
+		r.id = i + 1;
+		r.check = true;
+		r.node = 7;
+		r.timeout_ms = 5000;
+		snprintf(r.command, sizeof(r.command), "%s", path);
+		strcpy(r.uri[r.count++], "a");
+		strcpy(r.uri[r.count++], "b");
+		CHECK(send(helper, &r, sizeof(r), 0) == sizeof(r));
+		a = answer(i + 1);
+		CHECK_EQ_INT(a.err, is[i].err);
+		CHECK_EQ_STR(a.output, is[i].says);
+	}
+	CHECK(!unlink(path));
 	end();
 }
 
