@@ -137,12 +137,17 @@ static void take_request(const struct fence_request *r)
 	u->deadline_ms = u->began_ms + r->timeout_ms;
 }
 
+/* Also what a shell says of a program that is not there, or can't be run: that fences nobody. */
+static bool check_no(int status)
+{
+	return status == FENCE_CHECK_NO || status == 126 || status == 127;
+}
+
 static int result(const struct run *u)
 {
 	if (u->timed_out)
 		return -ETIMEDOUT;
-	if (u->check && !u->lost && WIFEXITED(u->status) &&
-	    WEXITSTATUS(u->status) == FENCE_CHECK_NO)
+	if (u->check && !u->lost && WIFEXITED(u->status) && check_no(WEXITSTATUS(u->status)))
 		return -ENXIO;
 	return !u->lost && WIFEXITED(u->status) && !WEXITSTATUS(u->status) ? 0 : -EIO;
 }

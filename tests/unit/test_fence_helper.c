@@ -84,6 +84,7 @@ TEST(a_check_has_a_status_of_its_own)
 	    {"#!/bin/sh\necho \"$@\"\n", 0, "--check a b"},
 	    {"#!/bin/sh\necho no $3\nexit 78\n", -ENXIO, "no b"},
 	    {"#!/bin/sh\nexit 77\n", -EIO, ""},
+	    {"#!/bin/sh\nexec /nonexistent/x 2>/dev/null\n", -ENXIO, ""},
 	};
 	char path[] = "/tmp/test_fence_helper-XXXXXX";
 	struct fence_answer a;
