@@ -122,22 +122,71 @@ static void down_push(struct dev *d, int err)
 	pump_push(d->a, &ev);
 }
 
-static void member_up(void *arg, const struct member_info *info)
+static void up_push(struct dev *d)
 {
-	struct dev *d = arg;
 	struct event ev = {.type = EV_DEV_UP};
 
-	d->info = *info;
 	d->up = true;
 	d->zombie = d->stranger = false;
 	d->why[0] = '\0';
 	ev.dev.dev = d->index;
-	ev.dev.bytes = info->size_bytes;
-	ev.dev.multiple = info->min_block_bytes;
-	ev.dev.instance = info->instance;
+	ev.dev.bytes = d->info.size_bytes;
+	ev.dev.multiple = d->info.min_block_bytes;
+	ev.dev.instance = d->info.instance;
 	ev.dev.uri = d->uri;
 	pump_push(d->a, &ev);
 	array_say(d->a, LOG_INFO, "%s is connected", d->uri);
+}
+
+/*
+ * Where the fence of this node is only a wait, the engine hears of a connection when a heartbeat
+ * came back that was sent after it was made (R7). That is for a virtual machine that is paused:
+ * when it goes on, no clock of its own says how long that was, and its last heartbeat looks fresh,
+ * while the others may have waited, and have gone on.
+ *
+ *  - What its kernel has, and what the engine sends on a connection from before the pause, is for
+ *    the exporter to stop: it ends connections whose node is silent, earlier than the others go on
+ *    (ddraid-export). Where it does not, nothing here can.
+ *  - So whatever lands is sent on a connection that was made after the pause. A heartbeat that was
+ *    sent after that comes back in a ring in which all its nodes have taken part after that: had
+ *    they gone on without this one they would be in another ring, and here it is the view that
+ *    changes first, which shuts the gate until a State names this node.
+ *  - A connection older than heartbeat_limit needs no look: the gate is open by younger
+ *    heartbeats only. So none is held for longer, and nobody who is no member yet waits for what
+ *    may need the device.
+ */
+static void held_look(struct array *a)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS && a->devs_held; i++) {
+		struct dev *d = &a->dev[i];
+
+		if (!d->held || (engine_heartbeat_us(a->e) <= d->held_us &&
+				 loop_now_us(a->loop) - d->held_us < a->tell_ms * 1000ull))
+			continue;
+		d->held = false;
+		a->devs_held--;
+		up_push(d);
+	}
+}
+
+static void held_end(struct dev *d)
+{
+	d->a->devs_held -= d->held;
+	d->held = false;
+}
+
+static void member_up(void *arg, const struct member_info *info)
+{
+	struct dev *d = arg;
+
+	d->info = *info;
+	if (!d->a->lease_ms) {
+		up_push(d);
+		return;
+	}
+	d->a->devs_held += !d->held;
+	d->held = true;
+	d->held_us = loop_now_us(d->a->loop);
 }
 
 static void member_down(void *arg, int err, const char *why)
@@ -145,6 +194,7 @@ static void member_down(void *arg, int err, const char *why)
 	struct dev *d = arg;
 
 	snprintf(d->why, sizeof(d->why), "%s", why);
+	held_end(d);
 	if (d->closing)
 		return;
 	array_say(d->a, LOG_WARNING, "%s", why);
@@ -167,6 +217,7 @@ static void member_closed(void *arg)
 	struct dev *d = arg;
 	struct array *a = d->a;
 
+	held_end(d);
 	if (d->up)
 		down_push(d, -ESHUTDOWN);
 	d->used = d->closing = false;
@@ -261,7 +312,11 @@ void dev_lease(struct array *a)
 	uint64_t heard_us = engine_heard_us(a->e);
 	uint64_t until_us = heard_us ? heard_us + a->lease_ms * 1000ull : 0;
 
-	if (!a->lease_ms || until_us == a->lease_us)
+	if (!a->lease_ms)
+		return;
+	if (a->devs_held)
+		held_look(a);
+	if (until_us == a->lease_us)
 		return;
 	a->lease_us = until_us;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)

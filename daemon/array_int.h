@@ -47,13 +47,14 @@ struct dev {
 	struct array *a;
 	uint32_t index;
 	bool used, up, closing;
+	bool held;     /* connected, and the engine is not told yet: dev_lease */
 	bool zombie;   /* a write of ours was cut off and may still land: R5 */
 	bool stranger; /* it is not what its URI says */
 	bool added;    /* `add` opened it: as a member it is news for all nodes */
 	struct member *m;
 	char uri[DDR_URI_BYTES];
 	struct member_info info;
-	uint64_t opened_us, down_us;
+	uint64_t opened_us, down_us, held_us;
 	char why[256];
 };
 
@@ -135,7 +136,7 @@ struct array {
 	uint32_t q_first, q_count, q_cap;
 
 	struct dev dev[DDR_MAX_DEVS];
-	uint32_t devs_open;
+	uint32_t devs_open, devs_held;
 	uint32_t lease_ms; /* 0: none */
 	uint64_t lease_us; /* writes may be sent until then */
 	struct dev_io *io_free;

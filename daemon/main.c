@@ -39,6 +39,7 @@
 #include "daemon/fence.h"
 #include "daemon/log.h"
 #include "daemon/units.h"
+#include "daemon/virt.h"
 
 #ifndef PR_SET_IO_FLUSHER
 #define PR_SET_IO_FLUSHER 57
@@ -184,6 +185,20 @@ static void protect_from_oom(void)
 		close(fd);
 }
 
+static void warn_of_pauses(void)
+{
+	char what[VIRT_BYTES];
+
+	if (conf.fence != FENCE_ZOMBIE_TIMEOUT || !strcmp(conf.cluster, "alone") ||
+	    !virt_machine("", what))
+		return;
+	daemon_warn("fence = zombie_timeout on a virtual machine (%s): one that is paused for "
+		    "longer than %.1f s, or goes on from a snapshot, may write over what the "
+		    "others wrote meanwhile, unless all exporters end the connections of a silent "
+		    "node before that; configure a fence_command, or see that nobody pauses it",
+		    what, conf.zombie_timeout_ms / 1000.0);
+}
+
 static void protect_process(void)
 {
 	protect_from_oom();
@@ -203,6 +218,7 @@ static void protect_process(void)
 	if (conf.fence == FENCE_NONE)
 		daemon_warn("fence = none: writes of a node that died may still land after its "
 			    "regions were recovered; configure a fence_command");
+	warn_of_pauses();
 	if (conf.fence == FENCE_ZOMBIE_TIMEOUT)
 		daemon_warn("fence = zombie_timeout: a node that died is not cut off, only waited "
 			    "for, %.1f s; what of its writes lands later destroys data; configure "

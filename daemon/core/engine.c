@@ -365,6 +365,11 @@ uint64_t engine_heard_us(const struct engine *e)
 	return e->heard_us;
 }
 
+uint64_t engine_heartbeat_us(const struct engine *e)
+{
+	return e->hb_any ? e->hb_sent_us : 0;
+}
+
 uint64_t engine_deadline_us(const struct engine *e)
 {
 	uint64_t d = e->hb_next_us ? e->hb_next_us : e->now + IDLE_TICK_US;

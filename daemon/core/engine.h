@@ -385,6 +385,8 @@ uint64_t engine_deadline_us(const struct engine *e);
  * send after that, never before.
  */
 uint64_t engine_heard_us(const struct engine *e);
+/* When this node sent the newest heartbeat that came back to it at all; 0 = none did. */
+uint64_t engine_heartbeat_us(const struct engine *e);
 
 void engine_status(const struct engine *e, struct engine_status *st);
 /* The geometry, or NULL before the array is assembled. */
