@@ -141,19 +141,21 @@ step "four machines have booted"
 # As cluster_up does, and why.
 sed -i '/seqno_unchanged_const/d; /^\ttoken:/a\	seqno_unchanged_const: 1' "$sources/cluster-conf/corosync.conf.in" || fail "corosync.conf.in"
 shims="mkdir -p /usr/local/sbin; { echo '#!/bin/sh'; echo 'shift; dpkg-query -W \"\$@\" || exit; for p; do [ \$p != dlm-controld ] || systemctl enable --now dlm || :; done'; } >/usr/local/sbin/apt-get; chmod +x /usr/local/sbin/apt-get"
-ssh-keygen -q -t ed25519 -N '' -f "$CLUSTER_DIR/nodes_key" || fail "ssh-keygen"
 for n in 1 2 3; do
+	ssh-keygen -q -t ed25519 -N '' -f "$CLUSTER_DIR/nodes_key.$n" || fail "ssh-keygen"
 	node_exec $n tar -C / -m --keep-directory-symlink -xf "$LAB_CACHE/guide/installed.tar" || fail "install"
 	node_exec $n sh -c "$shims; echo ${names[$n]} >/etc/hostname; hostname ${names[$n]}
 		printf '%s\n' '10.77.0.1 a' '10.77.0.2 b' '10.77.0.3 c' >>/etc/hosts
-		cp $CLUSTER_DIR/key /root/.ssh/id_harness; cp $CLUSTER_DIR/nodes_key /root/.ssh/id_ed25519; chmod go= /root/.ssh/*
+		cp $CLUSTER_DIR/key /root/.ssh/id_harness; cp $CLUSTER_DIR/nodes_key.$n /root/.ssh/id_ed25519; chmod go= /root/.ssh/*
 		printf '%s\n' 'Host b' 'HostName 10.78.0.2' 'IdentityFile /root/.ssh/id_harness' 'Host c' 'HostName 10.78.0.3' \
 			'IdentityFile /root/.ssh/id_harness' 'Host 10.77.1.*' 'HostName 10.78.0.4' 'Host *' 'StrictHostKeyChecking no' \
 			'LogLevel ERROR' >/root/.ssh/config
 		systemctl daemon-reload" || fail "node $n"
 done
 node_exec 4 sh -c "$shims; systemctl stop corosync; cp $CLUSTER_SRC/cluster-conf/ddraid-export /tmp/
-	printf 'restrict,command=\"/usr/local/sbin/ddraid-export ssh\" %s\n' '$(cat "$CLUSTER_DIR/nodes_key.pub")' >>/root/.ssh/authorized_keys" || fail "the disks' machine"
+	for n in 1 2 3; do
+		printf 'restrict,command=\"/usr/local/sbin/ddraid-export ssh %s\" %s\n' 10.77.0.\$n \"\$(cat $CLUSTER_DIR/nodes_key.\$n.pub)\"
+	done >>/root/.ssh/authorized_keys" || fail "the disks' machine"
 for i in "${ARRAY_MEMBERS[@]}"; do
 	mkdir "$CLUSTER_DIR/exporter$i" && truncate -s "$MEMBER_SIZE" "$(exporter_disk "$i")" || fail "disk $i"
 	block "1. Disks" 1 | sed "s|sdb|sd$i|; s|/dev/disk/by-id/DISK|$(exporter_disk "$i")|; s|10809|10.77.1.$i:10809|" >"$CLUSTER_DIR/disk.sh"

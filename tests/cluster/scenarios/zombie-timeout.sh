@@ -24,6 +24,9 @@ ctl 1 status vol0 >"$CLUSTER_DIR/status"
 for text in "fence .*only a wait.*zombie_timeout, 8.0 s" "WARNING .*zombie_timeout"; do
 	grep -q "$text" "$CLUSTER_DIR/status" || fail "the status does not say that the fence is only a wait: $(cat "$CLUSTER_DIR/status")"
 done
+if grep -q "^flags.* hypervisor" /proc/cpuinfo; then
+	grep -q "WARNING .*virtual machine" "$CLUSTER_DIR/status" || fail "the status does not warn of a machine that may be paused: $(cat "$CLUSTER_DIR/status")"
+fi
 writers_start 1 2 3
 exporter_stall $SLOW 3 || fail "stall"
 waits() {
