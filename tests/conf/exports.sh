@@ -431,6 +431,19 @@ conf "$whole"
 ok "its own last life" fence-exports 1 7 nbd://10.0.1.1
 same "what was ended" "$(left)" "2 3 4 5 "
 same "no mark is left, and that life is over" "$(mark refused/10.0.0.1) $(mark over/10.0.0.1)" "none 7"
+# A machine that is off may have refused it: it is told when it is back, of this life only.
+conf "${whole}off 10.0.1.2\n"
+ok "its own last life, and a machine is off" fence-exports 1 8 nbd://10.0.1.1 nbd://10.0.1.2
+same "it is told later" "$(grep -c '^run .*--admit 0 8$' "$work/did")" 1
+echo 8 >/var/lib/ddraid-export/refused/10.0.0.1
+echo 6 >>/var/lib/ddraid-export/refused/10.0.0.1
+sed -i '/8/d' /var/lib/ddraid-export/over/10.0.0.1
+refused "later, and another life was fenced" fence-exports --admit 0 8
+same "which stays" "$(mark refused/10.0.0.1)" 6
+ok "that is over, too" fence-exports --admit 0 6
+rm -r /var/lib/ddraid-export/{over,refused}
+conf "$whole"
+ok "its own last life" fence-exports 1 7 nbd://10.0.1.1
 mkdir -p /var/lib/ddraid
 echo 9 >/var/lib/ddraid/incarnation
 ok "all disks admit it" fence-exports --admit
@@ -477,6 +490,9 @@ ok "it is fenced" ddraid-export fence 10.0.0.1 4000
 ok "it asks to be admitted while it runs" fence-exports --admit
 same "it stays refused" "$(mark refused/10.0.0.1) $(cat /var/lib/ddraid/incarnation)" "4000 3000"
 rm "$work/runs"
+echo 9223372036854775807 >/var/lib/ddraid-export/refused/10.0.0.1
+ok "a number that no node has reached" fence-exports --admit
+same "is not taken over" "$(cat /var/lib/ddraid/incarnation)" 3000
 for text in '' x 08 '-1'; do
 	echo "$text" >/var/lib/ddraid/incarnation
 	refused "a number that is none: '$text'" fence-exports --admit
