@@ -96,7 +96,7 @@ static void member_done(void *arg, struct member_req *req, int err)
 	assert(a->under_way);
 	a->under_way--;
 	if ((err == -ECONNRESET || err == -ECANCELED) &&
-	    (req->op == DEV_WRITE || req->op == DEV_ZEROES))
+	    (req->op == DEV_WRITE || req->op == DEV_ZEROES) && !(req->flags & DEV_F_LATE))
 		d->zombie = true;
 	io->next = a->io_free;
 	a->io_free = io;
