@@ -127,6 +127,12 @@ static void change_takes_effect(struct known *k, const struct manager_change *c,
 		cb.news(&k->desc);
 }
 
+/* Its array is forgotten; its place may have another one since. */
+static bool change_is_over(const struct known *k, const struct manager_change *c)
+{
+	return k->desc.forgotten || memcmp(c->uuid, k->desc.uuid, DDR_UUID_BYTES) != 0;
+}
+
 /* Writes what is to be written next, if anything. */
 static void put(struct known *k)
 {
@@ -134,7 +140,7 @@ static void put(struct known *k)
 
 	if (k->storing || k->damaged)
 		return;
-	while (k->changes && k->desc.forgotten) {
+	while (k->changes && change_is_over(k, k->changes)) {
 		struct manager_change *c = k->changes;
 
 		k->changes = c->next;
@@ -173,7 +179,7 @@ static void put_changed(struct put_task *p)
 	k->changes = c->next;
 	if (!k->changes)
 		k->changes_tail = &k->changes;
-	if (k->desc.forgotten) {
+	if (change_is_over(k, c)) {
 		change_end(c, -ENODEV, "the array was forgotten meanwhile");
 		return;
 	}
@@ -235,6 +241,7 @@ void manager_change(struct known *k, struct manager_change *c)
 			   k->damaged ? k->error : "the array was forgotten meanwhile");
 		return;
 	}
+	memcpy(c->uuid, k->desc.uuid, DDR_UUID_BYTES);
 	*k->changes_tail = c;
 	k->changes_tail = &c->next;
 	put(k);

@@ -73,6 +73,7 @@ struct manager_change {
 	struct known *k; /* filled in */
 	/* the manager's */
 	struct manager_change *next;
+	uint8_t uuid[DDR_UUID_BYTES]; /* for this array: k may be another's place by now */
 	const struct store_array *desc;
 };
 

@@ -494,6 +494,35 @@ TEST(what_is_gone_stays_gone_whatever_it_is_asked)
 	remove_dir();
 }
 
+/* While it is written, others forget the array and make the next one of its name. */
+static void changed_too_late(void)
+{
+	struct store_array one = desc_of(1, "vol0"), two = desc_of(2, "vol0");
+	struct store_forgotten f = {.at_s = 5};
+	struct manager_change *c;
+	struct known *k;
+
+	create(1, "vol0");
+	k = manager_find("vol0", false);
+	memcpy(f.uuid, one.uuid, sizeof(f.uuid));
+	c = change_begin(CHANGE_OPTION);
+	c->key = "release_delay";
+	c->value = "7s";
+	manager_change(k, c);
+	manager_forgotten(&f, 1);
+	CHECK_EQ_INT(manager_apply(&two, false), 1);
+	CHECK_EQ_INT(change_ends(), -ENODEV);
+	CHECK(k->desc.uuid[0] == 2 && k->desc.version == 1 && k->stored);
+	CHECK(file_has("vol0.array", "release_delay = 1000ms\n"));
+}
+
+TEST(a_change_is_of_one_array_not_of_the_next_one_of_its_name)
+{
+	fresh_dir();
+	life(changed_too_late);
+	remove_dir();
+}
+
 static void others_forget(void)
 {
 	struct store_array one = desc_of(1, "one"), two = desc_of(2, "two");
