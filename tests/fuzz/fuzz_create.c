@@ -170,6 +170,32 @@ static void progress(void *arg, const char *text, uint32_t done, uint32_t total)
 	assert(text[0] && done <= total);
 }
 
+static uint64_t now_us;
+
+static uint64_t now(void *arg)
+{
+	(void)arg;
+	return now_us;
+}
+
+static void wait_ms(void *arg, uint32_t ms)
+{
+	(void)arg;
+	now_us += (uint64_t)ms * 1000;
+}
+
+static uint32_t allowed_until; /* calls; then it is reserved no more */
+
+static int allowed(void *arg, char why[STORE_WHY_BYTES])
+{
+	(void)arg;
+	snprintf(why, STORE_WHY_BYTES, "the reservation is lost");
+	if (calls < allowed_until)
+		return 0;
+	write_failed = true;
+	return -ECANCELED;
+}
+
 /* ---- a run ---------------------------------------------------------------------------------- */
 
 static bool one_twice(uint32_t count)
@@ -207,7 +233,13 @@ static void check_refused(const struct create_error *e, int err, uint32_t count)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-	struct create_ask ask = {.name = "vol0", .known = known, .progress = progress, .inc = 1};
+	struct create_ask ask = {.name = "vol0",
+				 .known = known,
+				 .progress = progress,
+				 .inc = 1,
+				 .now_us = now,
+				 .pause = wait_ms,
+				 .allowed = allowed};
 	static struct create_result r;
 	static struct create_error e;
 	uint32_t count;
@@ -218,6 +250,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	random_state = 1;
 	write_failed = false;
 	calls = 0;
+	now_us = 1;
 	for (uint32_t i = 0; i < DEVICES; i++) {
 		memset(disk[i].data, 0, disk[i].used);
 		disk[i].used = 0;
@@ -227,6 +260,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	ask.force = how & 1;
 	ask.zeroed = how & 2;
 	fails_at = how & 4 ? fuzz_u8(&in) : 2000; /* the log of a huge device takes its time */
+	allowed_until = how & 4 && fails_at & 1 ? fails_at / 2 : UINT32_MAX;
 	signatures = how & 8 ? fuzz_u8(&in) : 0;
 	ask.geo.order = fuzz_u8(&in);
 	ask.geo.m = how & 16 ? fuzz_u8(&in) : 0;

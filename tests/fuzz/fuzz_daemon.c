@@ -76,6 +76,20 @@ int world_fsync(int fd)
 	return disk_fails ? -1 : 0;
 }
 
+static uint64_t random_state;
+
+ssize_t world_getrandom(void *to, size_t bytes, unsigned flags)
+{
+	uint8_t *at = to;
+
+	(void)flags;
+	for (size_t i = 0; i < bytes; i++) {
+		random_state = random_state * UINT64_C(6364136223846793005) + 1442695040888963407;
+		at[i] = (uint8_t)(random_state >> 56);
+	}
+	return (ssize_t)bytes;
+}
+
 static void kick(void *arg)
 {
 	(void)arg;
@@ -337,6 +351,7 @@ static void client_send(struct qb_ipcs_connection *c, const void *data, size_t b
 
 static const struct group_cb *group_cb;
 static bool told_view;
+static uint64_t last_reserved;
 
 static int fake_open(const struct group_cfg *cfg, struct group **out);
 
@@ -353,6 +368,8 @@ static int fake_send(struct group *g, const void *data, size_t bytes)
 
 	(void)g;
 	assert(w && w->body_case != DDRAID__ANNOUNCE__WORD__BODY__NOT_SET);
+	if (w->body_case == DDRAID__ANNOUNCE__WORD__BODY_RESERVE)
+		last_reserved = w->reserve->id;
 	ddraid__announce__word__free_unpacked(w, NULL);
 	if (!told_view)
 		return -ENOTCONN;
@@ -682,23 +699,51 @@ int nbd_listen_check_tcp(const char *address, char *why)
 static void made(void *data)
 {
 	struct making *m = data;
-	int err = mood_err();
+	int err = m->go_err ? m->go_err : m->lost ? -ECANCELED : mood_err();
 
-	for (uint32_t i = 0; i < DDR_UUID_BYTES && !m->add; i++)
+	for (uint32_t i = 0; i < DDR_UUID_BYTES && m->what == MAKING_CREATE; i++)
 		m->desc.uuid[i] = (uint8_t)(i + (mood.phase & 7));
-	if (mood.flags & 4)
+	if (mood.flags & 4 && m->progress)
 		m->progress(m);
+	if (m->known)
+		m->known(m, m->desc.uuid);
+	m->error.left = err && mood.flags & 32;
 	snprintf(m->error.text, sizeof(m->error.text), "a member can't be reached");
 	m->done(m, err, m->error.text);
 }
 
+void making_go(struct making *m, int err, const char *why)
+{
+	m->go_err = err;
+	snprintf(m->go_why, sizeof(m->go_why), "%s", why);
+	do_later(made, m);
+}
+
+void making_lost(struct making *m, const char *why)
+{
+	m->lost = true;
+	snprintf(m->lost_why, sizeof(m->lost_why), "%s", why);
+}
+
+static void identified(void *data)
+{
+	struct making *m = data;
+
+	for (uint32_t i = 0; i < m->desc.count; i++) {
+		snprintf(m->reserve.key[i], RESERVE_KEY_BYTES, "uri:%s", m->desc.uri[i]);
+		m->key_member[i] = (uint8_t)i;
+	}
+	m->reserve.key_count = m->desc.count;
+	m->reserving(m);
+}
+
 int making_start(struct making *m)
 {
-	assert(m->desc.count <= DDR_MAX_MEMBERS && m->known_count <= STORE_MAX_ARRAYS);
+	assert(m->desc.count <= DDR_MAX_MEMBERS);
 	if (mood.flags & 64)
 		return -ENOMEM;
 	pthread_mutex_init(&m->lock, NULL);
-	do_later(made, m);
+	do_later(identified, m);
 	return 0;
 }
 
@@ -920,7 +965,7 @@ static void hear_node(uint32_t from)
 	Ddraid__Announce__Running run[80], *at[80];
 	uint8_t uuid[80][DDR_UUID_BYTES], flags = fuzz_u8(&in);
 
-	a.version = 1;
+	a.version = ANNOUNCE_VERSION - (flags >> 6 & 1);
 	a.name = text();
 	a.dlm = flags & 1;
 	a.all = flags & 2;
@@ -956,6 +1001,45 @@ static void hear_forgotten(uint32_t from)
 	a.tombstone = at;
 	w.body_case = DDRAID__ANNOUNCE__WORD__BODY_FORGOTTEN;
 	w.forgotten = &a;
+	hear(from, &w);
+}
+
+static void hear_reserve(uint32_t from)
+{
+	Ddraid__Announce__Word w = DDRAID__ANNOUNCE__WORD__INIT;
+	Ddraid__Announce__Reserve r = DDRAID__ANNOUNCE__RESERVE__INIT;
+	Ddraid__Announce__Answer a = DDRAID__ANNOUNCE__ANSWER__INIT;
+	Ddraid__Announce__Release end = DDRAID__ANNOUNCE__RELEASE__INIT;
+	uint8_t flags = fuzz_u8(&in);
+	char *key[80], uri[80][16];
+
+	r.id = end.id = version();
+	r.held = flags & 4;
+	r.brief = flags & 8;
+	r.name = flags & 16 ? text() : (char *)"vol0";
+	r.what = flags & 32 ? text() : (char *)"create";
+	r.n_key = flags & 64 ? fuzz_u8(&in) % 80 : 2;
+	for (size_t i = 0; i < r.n_key; i++) {
+		snprintf(uri[i], sizeof(uri[i]), "uri:/dev/m%u", (unsigned)(i + (flags >> 7)));
+		key[i] = uri[i];
+	}
+	r.key = key;
+	/* An answer to this node's own: its ids are known to whoever heard them. */
+	a.node = flags & 16 ? number() : NODE;
+	a.id = flags & 32 ? version() : last_reserved;
+	a.err = flags & 8 ? -EBUSY : 0;
+	a.why = flags & 4 ? text() : (char *)"";
+	a.key = number();
+	if ((flags & 3) == 0) {
+		w.body_case = DDRAID__ANNOUNCE__WORD__BODY_RELEASE;
+		w.release = &end;
+	} else if ((flags & 3) == 1) {
+		w.body_case = DDRAID__ANNOUNCE__WORD__BODY_ANSWER;
+		w.answer = &a;
+	} else {
+		w.body_case = DDRAID__ANNOUNCE__WORD__BODY_RESERVE;
+		w.reserve = &r;
+	}
 	hear(from, &w);
 }
 
@@ -1036,7 +1120,10 @@ static void event(uint8_t what)
 		hear_node(from);
 		break;
 	case 10:
-		hear_forgotten(from);
+		if (what & 16)
+			hear_reserve(from);
+		else
+			hear_forgotten(from);
 		break;
 	case 11:
 		view();
@@ -1118,6 +1205,7 @@ static void daemon_begin(void)
 	memset(&mood, 0, sizeof(mood));
 	memset(clients, 0, sizeof(clients));
 	disk_fails = told_view = false;
+	random_state = 1;
 	err = daemon_start(&e, why);
 	assert(!err);
 	world_group_open();
@@ -1126,6 +1214,19 @@ static void daemon_begin(void)
 
 static void stopped(void)
 {
+}
+
+/* The cluster is there, and nobody else: whatever waits for others goes on, or ends. */
+static void alone(void)
+{
+	struct group_view v = {.id = 1, .count = 1, .node = {NODE}, .fresh = {!told_view}};
+	struct group_quorum q = {.quorate = true, .count = 1, .node = {NODE}};
+
+	up();
+	told_view = true;
+	group_cb->view(NULL, &v);
+	group_cb->quorum(NULL, &q);
+	settle();
 }
 
 /* Half an hour, or until there is none but the daemon's own, which never ends. */
@@ -1144,6 +1245,7 @@ static void finish(void)
 	disk_fails = false;
 	for (int i = 0; i < CLIENTS; i++)
 		clients[i].full = false;
+	alone();
 	timers_end();
 	for (int i = 0; i < CLIENTS; i++) {
 		const struct qb_ipcs_connection *c = &clients[i];
@@ -1205,7 +1307,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	prepare();
 	in = (struct fuzz_in){data, bytes};
-	now_ns = 0;
+	now_ns = last_reserved = 0;
 	daemon_begin();
 	for (int i = 0; i < EVENTS_MAX && in.left; i++)
 		event(fuzz_u8(&in));
