@@ -129,7 +129,7 @@ static uint8_t member_on(const struct engine *e, uint32_t dev, const struct map 
 {
 	const struct dev *d = &e->dev[dev];
 
-	for (uint8_t m = 0; map && d->up && d->sb_ok && m < map->n; m++) {
+	for (uint8_t m = 0; map && d->up && d->sb_ok && !d->misfit[0] && m < map->n; m++) {
 		if (!(map_write_mask(map) >> m & 1) ||
 		    memcmp(d->sb.member_uuid, map->member[m].uuid, DDR_UUID_BYTES))
 			continue;

@@ -11,6 +11,8 @@
  *	what this node tells can be decoded, and it takes it from itself,
  *	the next daemon finds each array in the state directory whole.
  */
+#include "daemon/fence.h"
+#include "daemon/fence_members.h"
 #include "tests/fuzz/daemon_world.h"
 
 #include <dirent.h>
@@ -661,6 +663,40 @@ int attach_driver(enum attach_via via, char why[FRONT_WHY_BYTES])
 {
 	snprintf(why, FRONT_WHY_BYTES, "there is no driver");
 	return mood.err >> (3 + via) & 1 ? -ENOENT : 0;
+}
+
+/* The fence command is not asked: what it says goes through as it is, and tests/unit/test_fence.c
+ * and tests/conf/exports.sh look at that. */
+bool fence_checks(void)
+{
+	return false;
+}
+
+void fence_ask_uri(struct fence_ask *ask, const char *uri)
+{
+	(void)ask;
+	(void)uri;
+}
+
+void fence_run(struct fence_ask *ask)
+{
+	(void)ask;
+	abort();
+}
+
+void fence_members_start(struct qb_loop *loop)
+{
+	(void)loop;
+}
+
+void fence_members_stop(void)
+{
+}
+
+const char *fence_members_why(const uint8_t uuid[DDR_UUID_BYTES])
+{
+	(void)uuid;
+	return mood.flags & 16 ? "no exporter is known for member 2" : NULL;
 }
 
 const char *fence_describe(void)

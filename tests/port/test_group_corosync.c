@@ -252,6 +252,10 @@ cs_error_t cmap_get_uint8(cmap_handle_t h, const char *key, uint8_t *v)
 cs_error_t cmap_get_string(cmap_handle_t h, const char *key, char **v)
 {
 	(void)h;
+	if (!strcmp(key, "totem.cluster_name")) {
+		*v = strdup("alpha");
+		return CS_OK;
+	}
 	CHECK_EQ_STR(key, "nodelist.node.1.name");
 	*v = strdup("two");
 	return CS_OK;
@@ -414,6 +418,7 @@ static void start(void)
 	turn();
 	CHECK_EQ_INT(n.ups, 1);
 	CHECK_EQ_STR(n.self.name, "two");
+	CHECK_EQ_STR(n.self.cluster, "alpha");
 	CHECK(n.self.two_node);
 	CHECK_EQ_INT(group_join(n.group, "g"), 0);
 	turn();

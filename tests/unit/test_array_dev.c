@@ -56,6 +56,7 @@ FAKE(void array_say(const struct array *x, int priority, const char *format, ...
 FAKE(void life_changed(struct array *x, uint32_t found, uint32_t added), NOTHING)
 FAKE(uint8_t engine_member_of_dev(const struct engine *e, uint32_t dev), return 0xff)
 FAKE(const char *engine_dev_stranger(const struct engine *e, uint32_t dev), return NULL)
+FAKE(const char *engine_dev_misfit(const struct engine *e, uint32_t dev), return NULL)
 FAKE(void engine_status(const struct engine *e, struct engine_status *st), NOTHING)
 
 static void begin(uint32_t lease_ms)

@@ -844,6 +844,7 @@ static void racer_init(int i, int first, bool force)
 	}
 	x->ask.name = i ? "two" : "one";
 	x->ask.geo.order = 1;
+	x->ask.inc = 77 + (uint64_t)i;
 	x->ask.force = force;
 	x->ask.known = race_known;
 	x->ask.now_us = race_now;
@@ -1000,7 +1001,7 @@ TEST(a_create_that_dies_is_undone_and_can_be_repeated)
 	for (uint64_t seed = 1; seed <= 100; seed++) {
 		struct racer *a = &race.racer[0];
 		struct create_dev dev[RACE_MEMBERS];
-		struct create_ask ask = {.name = "one"};
+		struct create_ask ask = {.name = "one", .inc = 77};
 		uint8_t first[DDR_UUID_BYTES];
 
 		files_empty();

@@ -39,7 +39,7 @@ static const struct {
 		    "[--zeroed] [--force] [--wait] [--json] URI...",
 		    "make an array of 2^N + 1 members and start it on all nodes"},
     [CMD_START] = {"start", 1, 1,
-		   "start NAME [--all-nodes] [--force] [--alone|--take-over] [--wait]",
+		   "start NAME [--all-nodes] [--force] [--alone] [--take-over] [--wait]",
 		   "start a known array"},
     [CMD_STOP] = {"stop", 1, 1, "stop NAME [--all-nodes] [--force] [--wait]",
 		  "stop an array that nobody has open"},
