@@ -335,6 +335,8 @@ static void sb_copy_read(struct engine *e, struct batch *b)
 	struct sb_copy *c = list_entry(b, struct sb_copy, batch);
 
 	c->err = b->failed ? b->err : 0;
+	if (c->err) /* what an earlier read left there is not what it carries */
+		memset(c->dev->buf[c - c->dev->copy], 0, DDR_BLOCK_BYTES);
 	if (!--c->dev->to_read)
 		sb_read_done(e, c->dev);
 }
