@@ -316,7 +316,10 @@ enum use_state {
 	USE_GIVEN,  /* has written that nobody uses it any more */
 };
 
-#define USE_WATCHED 4u /* claims of others that are watched at once */
+/* Claims of others that are watched at once: each device has one now, and had one a moment ago.
+ * With a bound that they can reach, what lives that died one after the other have left would never
+ * be waited for to its end. */
+#define USE_WATCHED (2u * DDR_MAX_DEVS)
 struct use_watch {
 	struct useblock last;
 	uint64_t since_us;  /* nothing of it has changed since */
