@@ -145,11 +145,14 @@ uint32_t slots_unrecovered(const struct engine *e)
 /* Only regions that there are: nobody would ever clear the bits of others. */
 static void plane_trim(const struct engine *e, uint8_t *planes, uint32_t page)
 {
-	uint64_t first = (uint64_t)page * LOG_REGIONS_PER_PAGE;
+	uint64_t r = (uint64_t)page * LOG_REGIONS_PER_PAGE, end = r + LOG_PLANE_BYTES * 8;
 
-	for (uint64_t r = first; r < first + LOG_PLANE_BYTES * 8; r++)
-		if (r >= e->geo.regions)
-			plane_set(planes, r, false);
+	if (r < e->geo.regions)
+		r = e->geo.regions;
+	for (; r < end && r & 7; r++)
+		plane_set(planes, r, false);
+	if (r < end)
+		memset(planes + (r >> 3), 0, (end - r) >> 3);
 }
 
 /*
