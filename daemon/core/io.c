@@ -342,7 +342,8 @@ static void read_try(struct engine *e, struct op *op)
 	 * may have the new content, and this member the old: if all nodes die, too, it is in sync
 	 * again, and the old content would be read after the new one. The map is about to drop it.
 	 */
-	if (map_insync_mask(&e->map) & ~rows)
+	if (map_insync_mask(&e->map) & ~rows ||
+	    !dio_room(e, plan_max_reqs(&e->geo, op->count), true))
 		return;
 	op->plan.req_count = op->plan.iov_count = 0;
 	op->want = 0;
@@ -350,8 +351,6 @@ static void read_try(struct engine *e, struct op *op)
 	if (rows == all)
 		plan_read(&e->geo, op->stripe, op->count, op->data, &op->plan);
 	else if (!read_degraded(e, op, rows))
-		return;
-	if (!dio_room(e, op->plan.req_count, true))
 		return;
 	list_del(&op->link);
 	if (op->want)
@@ -493,8 +492,9 @@ static bool fio_bad(const struct engine *e, const struct fio *f)
 {
 	uint32_t s = e->geo.p.stripe_bytes;
 
-	return !f->bytes || f->offset % s || f->bytes % s || f->bytes > DDR_MAX_FRONT_IO_BYTES ||
-	       f->offset > e->geo.size_bytes || f->bytes > e->geo.size_bytes - f->offset;
+	return (!f->data && f->op != IO_ZEROES) || !f->bytes || f->offset % s || f->bytes % s ||
+	       f->bytes > DDR_MAX_FRONT_IO_BYTES || f->offset > e->geo.size_bytes ||
+	       f->bytes > e->geo.size_bytes - f->offset;
 }
 
 void io_submit(struct engine *e, const struct event *ev)
@@ -512,7 +512,7 @@ void io_submit(struct engine *e, const struct event *ev)
 	e->fio_count++;
 	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED || e->stopping)
 		f->err = e->state == ENGINE_REMOVED ? -EIO : -ESHUTDOWN;
-	else if (e->have_geo && f->op != IO_FLUSH && fio_bad(e, f))
+	else if ((unsigned)f->op > IO_ZEROES || (e->have_geo && f->op != IO_FLUSH && fio_bad(e, f)))
 		f->err = -EINVAL;
 	if (f->err) {
 		f->split_done = true;
