@@ -21,8 +21,6 @@
 
 #include "msg.h"
 
-enum { CMD_OPEN = 16, CMD_CHECK, CMD_SEEN, CMD_FORCE, CMD_TAKE };
-
 static uint64_t settle_us(const struct engine *e)
 {
 	return e->cfg.tun.settle_ms * 1000ull;
@@ -105,6 +103,16 @@ void admin_submit(struct engine *e, const struct event *ev)
 				 : "the cluster is settling; ask again");
 		return;
 	}
+	/* What the others would take for the message of a broken node is not sent. */
+	if (ev->admin.cmd > ADMIN_READD || ev->admin.member >= e->map.n) {
+		admin_answer(e, ev->admin.tag, -EINVAL,
+			     ev->admin.cmd > ADMIN_READD ? "unknown" : "there is no such member");
+		return;
+	}
+	if (ev->admin.uri && strlen(ev->admin.uri) >= DDR_URI_BYTES) {
+		admin_answer(e, ev->admin.tag, -EINVAL, "the URI is too long");
+		return;
+	}
 	e->asked.used = true;
 	e->asked.tag = ev->admin.tag;
 	e->asked.term = e->term;
@@ -117,8 +125,8 @@ void admin_submit(struct engine *e, const struct event *ev)
 
 static bool admin_possible(struct engine *e, const Ddraid__Admin *a, const char **why)
 {
-	uint8_t s = a->member < e->map.n ? e->map.member[a->member].state : 0;
-	const struct map_member *mm = &e->map.member[a->member];
+	const struct map_member *mm = &e->map.member[a->member < e->map.n ? a->member : 0];
+	uint8_t s = a->member < e->map.n ? mm->state : 0;
 
 	*why = NULL;
 	if (!s)
@@ -326,7 +334,8 @@ static void add_advance(struct engine *e)
 	if (!e->admin.used || !e->admin.checked || e->admin.entered)
 		return;
 	for (uint32_t i = 0; i < e->peer_count; i++)
-		if (e->peer[i].member && !peer_aside(e, &e->peer[i]) && !(e->admin.seen >> i & 1))
+		if (e->peer[i].member && !peer_aside(e, &e->peer[i]) &&
+		    !(e->admin.seen >> i & 1ull))
 			return;
 	e->admin.entered = true;
 	memcpy(e->ld.new_uuid[e->admin.member], e->admin.uuid, DDR_UUID_BYTES);
@@ -440,7 +449,7 @@ static void take_step(struct engine *e, uint32_t from, const Ddraid__Admin *a)
 
 		if (leading(e) && e->admin.used &&
 		    !memcmp(a->uuid.data, e->admin.uuid, DDR_UUID_BYTES))
-			e->admin.seen |= 1u << (uint32_t)(p - e->peer);
+			e->admin.seen |= 1ull << (p - e->peer);
 		return;
 	}
 	if (from != e->leader)

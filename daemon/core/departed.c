@@ -22,7 +22,6 @@
  * that had fenced whom it had to, and was not fenced itself, before it committed; the other half
  * can't have, and nobody can have met either without another ring.
  */
-#include <assert.h>
 #include <string.h>
 
 #include "msg.h"
@@ -44,18 +43,71 @@ uint32_t gone_unfenced(const struct engine *e)
 	return n;
 }
 
+/* The record has not room for all. What one node alone tells of goes last. */
+static uint32_t record_rank(const struct engine *e, const struct departed *d)
+{
+	if (d->by_node == e->cfg.node && d->by_inc == e->inc)
+		return 0;
+	return d->sure && peer_find((struct engine *)e, d->node) ? 1 : 2;
+}
+
 void record_removed(struct engine *e)
 {
 	struct record *r = &e->want_record;
 
 	r->removed_count = 0;
 	memset(r->removed, 0, sizeof(r->removed));
-	for (uint32_t i = 0; i < e->gone_count && r->removed_count < DDR_MAX_NODES; i++) {
-		r->removed[r->removed_count].node = e->gone[i].node;
-		r->removed[r->removed_count].inc = e->gone[i].inc;
-		r->removed[r->removed_count].by_node = e->gone[i].by_node;
-		r->removed[r->removed_count++].by_inc = e->gone[i].by_inc;
+	for (uint32_t rank = 0; rank <= 2; rank++) {
+		for (uint32_t i = 0; i < e->gone_count; i++) {
+			const struct departed *d = &e->gone[i];
+
+			if (r->removed_count == DDR_MAX_NODES)
+				return;
+			if (e->gone_count > DDR_MAX_NODES && record_rank(e, d) != rank)
+				continue;
+			r->removed[r->removed_count].node = d->node;
+			r->removed[r->removed_count].inc = d->inc;
+			r->removed[r->removed_count].by_node = d->by_node;
+			r->removed[r->removed_count++].by_inc = d->by_inc;
+		}
+		if (e->gone_count <= DDR_MAX_NODES)
+			return;
 	}
+}
+
+/*
+ * What others tell has bounds:
+ *
+ *  1. Whom a State has named departs. With GONE_JOINS lives of a node that are not fenced no State
+ *     names another (gone_waits). So no node that works tells of more than GONE_OF_NODE lives of
+ * one node.
+ *  2. Whom this node has never met, another knows from a slot of the log or from its own view.
+ * There are no more than GONE_STRANGERS slots.
+ *
+ * What is beyond that a broken node has made up. It is not taken, and nobody waits for its fence.
+ * The rest of the table is for what this node sees itself, and that it never forgets (R4): should
+ * even that be too much, it ends its own life (gone_full).
+ */
+static bool told_fits(struct engine *e, const struct departed *told)
+{
+	bool strange = !peer_find(e, told->node);
+	uint32_t same = 0, strangers = 0;
+
+	for (uint32_t i = 0; i < e->gone_count; i++) {
+		same += e->gone[i].node == told->node;
+		strangers += strange && !peer_find(e, e->gone[i].node);
+	}
+	return same < GONE_OF_NODE && strangers < GONE_STRANGERS && e->gone_count < GONE_TOLD;
+}
+
+/* So many lives of it wait for their fence that another has to wait until some have it. */
+bool gone_waits(const struct engine *e, uint32_t node)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < e->gone_count; i++)
+		n += e->gone[i].node == node && !e->gone[i].fenced;
+	return n >= GONE_JOINS;
 }
 
 static void gone_put(struct engine *e, const struct departed *told)
@@ -69,8 +121,12 @@ static void gone_put(struct engine *e, const struct departed *told)
 		d->by_node = told->by_node;
 		d->by_inc = told->by_inc;
 		d->sure = true;
+	} else if (!own && !told_fits(e, told)) {
+		return;
+	} else if (e->gone_count == GONE_MAX) {
+		e->gone_full = true;
+		return;
 	} else {
-		assert(e->gone_count < GONE_MAX);
 		e->gone[e->gone_count] = *told;
 		e->gone[e->gone_count++].since_us = e->now;
 	}
@@ -269,7 +325,7 @@ void departed_take(struct engine *e, const struct peer *from, const pb_inc *who)
 	struct departed *d;
 
 	gone_told(e, who, from->node, from->inc, false);
-	recovery_slot_is(e, who->node, who->inc, pb_slot(who));
+	recovery_slot_is(e, who->node, who->inc, pb_slot(e, who));
 	d = gone_find(e, who->node, who->inc);
 	if (d)
 		d->fenced |= who->active || fence_stands(e, who->node, who->inc);

@@ -517,6 +517,9 @@ void engine_status(const struct engine *e, struct engine_status *st)
 	st->read_resync_bytes = e->n_read_resync_bytes;
 	st->unreadable_reads = e->n_unreadable;
 	st->unreadable = e->unreadable;
+	st->rejected = e->n_rejected;
+	st->rejected_node = e->rejected_node;
+	st->rejected_why = e->rejected_why;
 	st->unreadable_waits = e->rb.again_us > e->now || e->rec.again_us > e->now;
 	st->recovery_count = e->recovery_count;
 	memcpy(st->recovery, e->recovery, sizeof(st->recovery));

@@ -358,8 +358,11 @@ struct engine_status {
 	uint64_t resync_bytes, read_resync_bytes; /* all of this node: of dead slots, for reads */
 	uint64_t unreadable_reads;                /* front-end reads answered with EIO, see there */
 	struct unreadable unreadable;             /* the last one that this node met */
-	bool unreadable_waits;                    /* this node's resync or rebuild waits for it */
-	uint32_t recovery_count;                  /* oldest first */
+	uint64_t rejected;        /* messages of nodes that are broken; the last one: */
+	uint32_t rejected_node;   /* whose */
+	const char *rejected_why; /* what was wrong with it, "names a member ..."; static */
+	bool unreadable_waits;    /* this node's resync or rebuild waits for it */
+	uint32_t recovery_count;  /* oldest first */
 	struct recovery recovery[DDR_RECOVERIES];
 };
 

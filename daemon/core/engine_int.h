@@ -48,8 +48,13 @@
 #define DIO_NOT_CONSUMERS 1024u
 #define REGION_BUCKETS 1024u
 #define LOCK_BUCKETS 1024u
-#define MAX_ACTIVE_OPS 256u /* writes and reads under way at the members at once */
-#define GONE_MAX 512u       /* departed incarnations between two commits */
+#define MAX_ACTIVE_OPS 256u           /* writes and reads under way at the members at once */
+#define PEERS_MAX (2 * DDR_MAX_NODES) /* nodes in view, and those that were and may be back */
+#define GONE_MAX 512u /* departed incarnations between two commits; of these at most */
+#define GONE_TOLD (GONE_MAX - 4 * DDR_MAX_NODES) /* when another tells of one more, */
+#define GONE_OF_NODE 16u                         /* that others tell of one node, */
+#define GONE_STRANGERS 64u                       /* that they tell of nodes never seen here */
+#define GONE_JOINS (GONE_OF_NODE / 2)            /* a node with so many unfenced has to wait */
 #define FENCE_ASKS_MAX (2 * DDR_MAX_NODES)
 #define MSG_IDS 2048u /* lock claims per message */
 
@@ -150,6 +155,9 @@ struct peer { /* one node of the group */
 	    use_claim;       /* likewise; claim: of this run, or an earlier one; 0 = none */
 	bool use_held;       /* of this one, for certain */
 	uint64_t fenced_inc; /* its lives up to here are fenced, by itself */
+	uint64_t reject_us;  /* it was asked to be evicted for a message; not before this */
+	uint64_t disputes;   /* whose claims conflict with its own; mask by index */
+	uint32_t mute;       /* Queries in a row that it did not answer */
 };
 
 struct departed {
@@ -397,10 +405,11 @@ struct engine {
 	bool confirmed;   /* named by a State since the ring changed or quorum was lost */
 	bool met;         /* named by a State together with another node */
 	uint32_t view_count, view[DDR_MAX_NODES];
-	struct peer peer[DDR_MAX_NODES];
+	struct peer peer[PEERS_MAX];
 	uint32_t peer_count;
 	struct departed gone[GONE_MAX];
 	uint32_t gone_count;
+	bool gone_full; /* it has seen one depart, and can't remember it */
 	struct fence_ask fence_ask[FENCE_ASKS_MAX];
 	struct buried buried[BURIED_MAX]; /* a ring of them */
 	uint32_t buried_next;
@@ -558,9 +567,9 @@ struct engine {
 	uint32_t lock_gen;
 	bool slot_lock;
 
-	struct { /* the leader's */
-		uint64_t tag, since;
-		uint32_t node, seen; /* seen: mask by index in peer */
+	struct {                           /* the leader's */
+		uint64_t tag, since, seen; /* seen: mask by index in peer */
+		uint32_t node;
 		bool used, opened, looked, placed, written, checked, entered;
 		uint64_t looked_us, written_us;
 		uint8_t member, cmd;
@@ -587,6 +596,9 @@ struct engine {
 
 	uint64_t n_marks, n_clears, n_page_writes, n_lock_requests, n_parity_fixed;
 	uint64_t n_resync_bytes, n_read_resync_bytes, n_unreadable;
+	uint64_t n_rejected; /* messages that broke a rule; the last one: */
+	uint32_t rejected_node;
+	const char *rejected_why;
 	struct unreadable unreadable; /* the last */
 };
 
@@ -674,6 +686,7 @@ struct departed *gone_find(struct engine *e, uint32_t node, uint64_t inc);
 void gone_add(struct engine *e, uint32_t node, uint64_t inc);
 void gone_recall(struct engine *e, const struct record *r);
 uint32_t gone_unfenced(const struct engine *e);
+bool gone_waits(const struct engine *e, uint32_t node);
 void record_removed(struct engine *e);
 void bury(struct engine *e, struct departed *d);
 bool is_buried(const struct engine *e, uint32_t node, uint64_t inc);
@@ -688,6 +701,7 @@ void admin_submit(struct engine *e, const struct event *ev);
 void nodemsg_join(struct engine *e);
 void msg_send(struct engine *e, nodemsg *m);
 void msg_receive(struct engine *e, const struct event *ev);
+void msg_rejected(struct engine *e, struct peer *p, uint64_t inc, const char *why, bool certain);
 
 /* round.c */
 void round_view(struct engine *e, const struct event *ev);
@@ -721,6 +735,10 @@ bool assemble(struct engine *e);
 bool array_still_ours(struct engine *e);
 bool takes_part(const struct engine *e);
 bool epoch_unknown(const struct engine *e, const struct epoch *ep);
+/* How far ahead of all that this node knows an epoch can be that it is told: proposals that came to
+ * nothing. Else one node that is broken could use up all numbers. */
+#define EPOCH_AHEAD_MAX 1024u
+uint64_t epoch_seen(const struct engine *e); /* the greatest number that it knows itself */
 uint8_t bad_told(const struct engine *e, const struct map *m, uint8_t member);
 bool flush_error_untold(const struct engine *e);
 void epoch_message(struct engine *e, uint32_t from, const nodemsg *m);

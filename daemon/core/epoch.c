@@ -38,6 +38,14 @@ int geo_adopt(struct engine *e, const struct superblock *sb)
 		e->have_geo = false;
 		return err;
 	}
+	/* A map that was told before anybody here could judge it. In another round it is told
+	 * again, and judged. */
+	if ((e->have_map && map_check(&e->map, &e->geo)) ||
+	    (e->proposing && map_check(&e->prop, &e->geo))) {
+		memset(&e->map, 0, sizeof(e->map));
+		e->have_map = e->proposing = false;
+		e->dirty_untold = true;
+	}
 	if (e->dirty_untold)
 		nodemsg_join(e); /* R18: in another round all is told again */
 	e->dirty_untold = false;
@@ -154,14 +162,56 @@ static void revive(struct engine *e)
 		rebuild_reset(e);
 }
 
+uint64_t epoch_seen(const struct engine *e)
+{
+	uint64_t num = e->have_map ? e->map.epoch.num : 0;
+
+	if (e->want_record.acked.num > num)
+		num = e->want_record.acked.num;
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (e->dev[i].sb_ok && e->dev[i].sb.map.epoch.num > num)
+			num = e->dev[i].sb.map.epoch.num;
+	return num;
+}
+
+/*
+ * What no leader proposes to a node that serves, for that has seen the map before. A member that
+ * was given up has to be rebuilt, and that be committed, before it is in sync; and so has a device
+ * that takes a member's place. Several proposals may have been superseded in between, so other
+ * moves may be two in one.
+ */
+static const char *propose_odd(const struct engine *e, const struct map *map)
+{
+	if (e->state != ENGINE_ACTIVE)
+		return NULL;
+	if (map->epoch.num > epoch_seen(e) + 2 * EPOCH_AHEAD_MAX)
+		return "proposes an epoch that is far ahead";
+	for (uint8_t i = 0; i < map->n && i < e->map.n; i++) {
+		const struct map_member *was = &e->map.member[i], *is = &map->member[i];
+
+		if (is->state == MEMBER_IN_SYNC &&
+		    (was->state == MEMBER_MISSING || was->state == MEMBER_FAULTY))
+			return "takes a member for in sync that was not rebuilt";
+		if (memcmp(is->uuid, was->uuid, DDR_UUID_BYTES) &&
+		    (is->state == MEMBER_IN_SYNC || is->flags & MEMBER_F_PARTIAL))
+			return "takes another device for a member";
+	}
+	return NULL;
+}
+
 static void take_propose(struct engine *e, uint32_t from, const nodemsg *m)
 {
+	const char *odd;
 	struct map map;
 
 	if (from != e->leader || !pb_map_read(&map, m->propose->map) ||
-	    (e->have_geo && map.n != e->geo.n) ||
 	    (e->have_map && epoch_cmp(&map.epoch, &e->map.epoch) <= 0))
 		return;
+	odd = propose_odd(e, &map);
+	if (odd) {
+		msg_rejected(e, peer_find(e, from), m->inc, odd, true);
+		return;
+	}
 	e->prop = map;
 	if (!e->proposing)
 		e->proposing_us = e->now;
@@ -183,6 +233,14 @@ static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	if (from != e->leader || !e->proposing || !epoch_is(m->commit->epoch, &e->prop.epoch))
 		return;
+	/* All see each Ack, and the leader saw them before it sent this. */
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		if (!e->peer[i].member || e->peer[i].acked)
+			continue;
+		msg_rejected(e, peer_find(e, from), m->inc,
+			     "commits what a node has not acknowledged", true);
+		return;
+	}
 	e->committed = e->want_record.committed = e->prop.epoch;
 	lineage_add(&e->past, &e->committed);
 	epoch_adopt(e, &e->prop);
@@ -460,24 +518,40 @@ static bool entries_judge(const struct engine *e, struct map *next)
 	return any;
 }
 
-static bool next_map(struct engine *e, struct map *next)
+/* The number of the next epoch is above all that anybody in the round has acknowledged. What is too
+ * far ahead of all that this node knows, none has. 0: no number is left. */
+static uint64_t next_num(const struct engine *e, const struct map *base)
 {
-	const struct map *base =
-	    e->proposing && epoch_cmp(&e->prop.epoch, &e->map.epoch) > 0 ? &e->prop : &e->map;
-	bool any = e->ld.need_epoch || e->ld.revive;
-	uint64_t num = e->ld.max_num;
+	uint64_t num = e->ld.max_num, most;
 
 	if (base->epoch.num > num)
 		num = base->epoch.num;
 	if (e->want_record.acked.num > num)
 		num = e->want_record.acked.num;
-	if (num >= EPOCH_NUM_MAX) {
+	most = num + EPOCH_AHEAD_MAX;
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		uint64_t told = e->peer[i].acked_epoch.num;
+
+		if (e->peer[i].in_round && told <= most && told > num)
+			num = told;
+	}
+	return num < EPOCH_NUM_MAX ? num + 1 : 0;
+}
+
+static bool next_map(struct engine *e, struct map *next)
+{
+	const struct map *base =
+	    e->proposing && epoch_cmp(&e->prop.epoch, &e->map.epoch) > 0 ? &e->prop : &e->map;
+	bool any = e->ld.need_epoch || e->ld.revive;
+	uint64_t num = next_num(e, base);
+
+	if (!num) {
 		e->ld.why = "nothing: the array has used up all epochs of its map; copy it to "
 			    "another one";
 		return false;
 	}
 	*next = *base;
-	next->epoch = (struct epoch){num + 1, e->inc};
+	next->epoch = (struct epoch){num, e->inc};
 	for (uint8_t i = 0; i < next->n; i++) {
 		if (e->ld.wanted[i] == MEMBER_IN_SYNC &&
 		    (e->rb.state != RB_PROMOTE || !e->quiet.wanted ||

@@ -55,6 +55,8 @@ static void state_send(struct engine *e)
 			gone_add(e, p->node, p->inc);
 		if (gone_find(e, p->node, p->inc))
 			continue;
+		if (!p->active && p->node != e->cfg.node && gone_waits(e, p->node))
+			continue;
 		node[b.n_node] = pb_inc_of(p->node, p->inc, p->slot, p->active);
 		np[b.n_node] = &node[b.n_node];
 		b.n_node++;
@@ -110,9 +112,6 @@ static void leader_begin(struct engine *e)
 		e->ld.need_epoch |= e->map.member[i].state == MEMBER_REBUILDING;
 	if (e->state == ENGINE_ACTIVE)
 		proposal_inherit(e);
-	for (uint32_t i = 0; i < e->peer_count; i++)
-		if (e->peer[i].in_round && e->peer[i].acked_epoch.num > e->ld.max_num)
-			e->ld.max_num = e->peer[i].acked_epoch.num;
 	state_send(e);
 }
 
@@ -617,21 +616,24 @@ void leader_advance(struct engine *e)
 	ack_ticks(e);
 }
 
+/* R9: whoever asks before Ready, or while somebody is not fenced, asks again at the next Ready. */
 static void take_lock(struct engine *e, uint32_t from, const nodemsg *m)
 {
-	if (m->lock->mode == LOCK_MODE_CW || m->lock->mode == LOCK_MODE_EX)
+	if (e->phase == PH_READY && !gone_unfenced(e) && e->have_geo)
 		locktab_request(e, from, m->lock->id, (enum lock_mode)m->lock->mode,
 				m->lock->try_only);
 }
 
+/* What is claimed after the end, or after Ready, nobody has been granted. */
 static void take_claim(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	struct peer *p = peer_find(e, from);
 
-	for (size_t i = 0; i < m->claim->n_id && i < m->claim->n_mode; i++)
-		if (m->claim->mode[i] == LOCK_MODE_CW || m->claim->mode[i] == LOCK_MODE_EX)
-			locktab_claim(e, from, m->claim->id[i], (enum lock_mode)m->claim->mode[i]);
-	p->claimed |= m->claim->end;
+	if (e->phase != PH_STATE || p->claimed)
+		return;
+	for (size_t i = 0; i < m->claim->n_id && e->have_geo; i++)
+		locktab_claim(e, from, m->claim->id[i], (enum lock_mode)m->claim->mode[i]);
+	p->claimed = m->claim->end;
 }
 
 static void take_dirty(struct engine *e, uint32_t from, const nodemsg *m)
@@ -639,8 +641,7 @@ static void take_dirty(struct engine *e, uint32_t from, const nodemsg *m)
 	const Ddraid__Dirty *d = m->dirty;
 
 	e->dirty_untold |= from == e->leader && !e->have_geo;
-	if (from != e->leader || !e->have_geo || d->slot > e->geo.p.slots ||
-	    d->page >= e->geo.log_pages || d->plane.len != LOG_PLANE_BYTES)
+	if (from != e->leader || !e->have_geo)
 		return;
 	memcpy(e->foreign + ((size_t)d->slot * e->geo.log_pages + d->page) * LOG_PLANE_BYTES,
 	       d->plane.data, LOG_PLANE_BYTES);
@@ -650,11 +651,15 @@ static void take_dirty(struct engine *e, uint32_t from, const nodemsg *m)
 
 static void take_assign(struct engine *e, uint32_t from, const pb_inc *who)
 {
-	struct peer *p = who && from == e->leader ? peer_find(e, who->node) : NULL;
+	struct peer *p = from == e->leader ? peer_find(e, who->node) : NULL;
+	uint32_t slot = pb_slot(e, who);
 
-	if (!p || p->inc != who->inc)
+	if (!p || !p->member || p->inc != who->inc)
 		return;
-	p->slot = pb_slot(who); /* dlog_advance takes it, once the geometry is known */
+	for (uint32_t i = 0; i < e->peer_count; i++)
+		if (&e->peer[i] != p && e->peer[i].member && e->peer[i].slot == slot)
+			return;    /* a broken leader: two would write one log */
+	p->slot = pb_slot(e, who); /* dlog_advance takes it, once the geometry is known */
 }
 
 void leader_message(struct engine *e, uint32_t from, const nodemsg *m)
@@ -677,12 +682,11 @@ void leader_message(struct engine *e, uint32_t from, const nodemsg *m)
 			take_lock(e, from, m);
 		break;
 	case DDRAID__NODE_MSG__BODY_UNLOCK:
-		if (leading(e))
+		if (leading(e) && e->phase >= PH_STATE)
 			locktab_release(e, from, m->unlock->id);
 		break;
 	case DDRAID__NODE_MSG__BODY_GRANT:
-		if (from == e->leader && g->to && g->to->node == e->cfg.node &&
-		    g->to->inc == e->inc)
+		if (from == e->leader && g->to->node == e->cfg.node && g->to->inc == e->inc)
 			region_granted(e, g->id, (enum lock_mode)g->mode, g->refused);
 		break;
 	case DDRAID__NODE_MSG__BODY_CALLBACK:

@@ -13,7 +13,6 @@
  * Modes: any number of CW, or one EX. A queued request calls the holders back. A holder of CW may
  * try EX; it is refused unless it is the only holder. Requests are served in order.
  */
-#include <assert.h>
 #include <stdlib.h>
 
 #include "msg.h"
@@ -28,8 +27,9 @@ struct lock {
 	struct list link;
 	uint64_t id;
 	uint32_t cw[DDR_MAX_NODES], cw_count;
-	uint32_t ex; /* node, 0 = nobody */
-	struct list queue;
+	uint32_t ex;       /* node, 0 = nobody */
+	bool disputed;     /* claimed by two that can't both have it: see locktab_claim */
+	struct list queue; /* at most one waiter of each node */
 };
 
 static struct list *bucket(struct engine *e, uint64_t id)
@@ -49,6 +49,7 @@ static struct lock *lock_find(struct engine *e, uint64_t id)
 	return NULL;
 }
 
+/* NULL: no memory. There is one lock for each region, so no node can ask for more than these. */
 static struct lock *lock_get(struct engine *e, uint64_t id)
 {
 	struct lock *l = lock_find(e, id);
@@ -56,7 +57,8 @@ static struct lock *lock_get(struct engine *e, uint64_t id)
 	if (l)
 		return l;
 	l = calloc(1, sizeof(*l));
-	assert(l);
+	if (!l)
+		return NULL;
 	l->id = id;
 	list_init(&l->queue);
 	list_add_tail(bucket(e, id), &l->link);
@@ -92,6 +94,7 @@ static void holder_remove(struct lock *l, uint32_t node)
 		if (l->cw[i] != node)
 			l->cw[n++] = l->cw[i];
 	l->cw_count = n;
+	l->disputed &= l->ex || n;
 }
 
 static bool holder_others(const struct lock *l, uint32_t node)
@@ -115,7 +118,8 @@ static void holder_add(struct lock *l, uint32_t node, enum lock_mode mode)
 
 static bool compatible(const struct lock *l, uint32_t node, enum lock_mode mode)
 {
-	return mode == LOCK_MODE_EX ? !holder_others(l, node) : !l->ex || l->ex == node;
+	return mode == LOCK_MODE_EX || l->disputed ? !holder_others(l, node)
+						   : !l->ex || l->ex == node;
 }
 
 static void answer(struct engine *e, uint32_t node, uint64_t id, enum lock_mode mode, bool refused)
@@ -162,13 +166,69 @@ static void serve(struct engine *e, struct lock *l)
 		lock_free(l);
 }
 
+/*
+ * What survivors hold was granted by one master, so it can't conflict. If it does, a node claims
+ * what it was never granted. Which one?
+ *
+ *  1. The leader's own engine knows what it holds itself: whoever claims against that is wrong.
+ *  2. Only one node is broken, and each dispute has it on one side. So whoever disputes with two
+ *     others is it.
+ *  3. Of two that dispute with nobody else nothing says which is wrong, and none is evicted: one
+ *     works. Both keep what they claim, for a node that works stops at nothing less than a
+ *     callback; and it is granted to nobody before all who claim it have given it up. So the one
+ *     that works has the region to itself among those that work, as it was granted.
+ */
+static void dispute(struct engine *e, const struct lock *l, uint32_t node)
+{
+	struct peer *p = peer_find(e, node);
+
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		struct peer *q = &e->peer[i];
+		bool holds = l->ex == q->node;
+
+		for (uint32_t c = 0; c < l->cw_count; c++)
+			holds |= l->cw[c] == q->node;
+		if (!holds || q == p)
+			continue;
+		p->disputes |= 1ull << i;
+		q->disputes |= 1ull << (p - e->peer);
+		if (p->node != e->cfg.node &&
+		    (q->node == e->cfg.node || p->disputes & (p->disputes - 1)))
+			msg_rejected(e, p, p->inc, "claims locks that others hold", true);
+		else if (p->node == e->cfg.node || q->disputes & (q->disputes - 1))
+			msg_rejected(e, q, q->inc, "claims locks that others hold", true);
+	}
+}
+
 void locktab_claim(struct engine *e, uint32_t node, uint64_t id, enum lock_mode mode)
 {
 	struct lock *l = lock_get(e, id);
 
-	/* What survivors hold was granted by one master: it can't conflict. */
-	assert(compatible(l, node, mode));
-	holder_add(l, node, mode);
+	if (!l) { /* what is not known as held would be granted to others */
+		round_give_up(e);
+		return;
+	}
+	if (compatible(l, node, mode)) {
+		holder_add(l, node, mode);
+		return;
+	}
+	dispute(e, l, node);
+	l->disputed = true;
+	/* As one of several, whatever its mode: while it is disputed that makes no difference. */
+	if (l->ex != node && mode == LOCK_MODE_EX && !l->ex)
+		l->ex = node;
+	else if (l->ex != node)
+		holder_add(l, node, LOCK_MODE_CW);
+}
+
+static bool waits(const struct lock *l, uint32_t node)
+{
+	list_for_each(it, tmp, &l->queue)
+	{
+		if (list_entry(it, struct waiter, link)->node == node)
+			return true;
+	}
+	return false;
 }
 
 void locktab_request(struct engine *e, uint32_t node, uint64_t id, enum lock_mode mode,
@@ -177,18 +237,18 @@ void locktab_request(struct engine *e, uint32_t node, uint64_t id, enum lock_mod
 	struct lock *l = lock_get(e, id);
 	struct waiter *w;
 
-	assert(!gone_unfenced(e)); /* R9 */
-	if (list_empty(&l->queue) && compatible(l, node, mode)) {
+	if (l && list_empty(&l->queue) && compatible(l, node, mode)) {
 		holder_add(l, node, mode);
 		answer(e, node, id, mode, false);
 		return;
 	}
-	if (try_only) {
+	if (l && waits(l, node))
+		return; /* a node that works has one request of a lock under way */
+	w = l && !try_only ? calloc(1, sizeof(*w)) : NULL;
+	if (!w) {
 		answer(e, node, id, mode, true);
 		return;
 	}
-	w = calloc(1, sizeof(*w));
-	assert(w);
 	w->node = node;
 	w->mode = mode;
 	list_add_tail(&l->queue, &w->link);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Node messages <-> bytes. Whatever a sender may have put into a message, it is checked here or
- * where it is used before it counts; a message that doesn't pass is dropped.
+ * Node messages <-> bytes. What comes in is checked as a whole (msgcheck.c) before any handler sees
+ * it; a message that doesn't pass is dropped, and is no sign of life. A sender that is broken for
+ * certain is evicted: else the others would wait for its answers for ever.
  */
 #include <assert.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "msg.h"
 
 #define MSG_VERSION 1
+#define REJECT_AGAIN_US 1000000ull
 
 void pb_map_fill(struct pb_map *p, const struct map *m)
 {
@@ -38,7 +40,7 @@ void pb_map_fill(struct pb_map *p, const struct map *m)
 bool pb_map_read(struct map *m, const Ddraid__Map *p)
 {
 	memset(m, 0, sizeof(*m));
-	if (!p || !p->epoch || p->n_member < 2 || p->n_member > DDR_MAX_MEMBERS)
+	if (!p || !p->epoch || !p->n_member || p->n_member > DDR_MAX_MEMBERS)
 		return false;
 	m->epoch = (struct epoch){p->epoch->num, p->epoch->inc};
 	m->missed_from = p->missed_from;
@@ -46,8 +48,8 @@ bool pb_map_read(struct map *m, const Ddraid__Map *p)
 	for (uint8_t i = 0; i < m->n; i++) {
 		const Ddraid__MapMember *mm = p->member[i];
 
-		if (mm->uuid.len != DDR_UUID_BYTES || mm->state < MEMBER_IN_SYNC ||
-		    mm->state > MEMBER_REBUILDING || mm->flags > MEMBER_F_PARTIAL)
+		if (mm->uuid.len != DDR_UUID_BYTES || mm->state > UINT8_MAX ||
+		    mm->flags > UINT8_MAX)
 			return false;
 		memcpy(m->member[i].uuid, mm->uuid.data, DDR_UUID_BYTES);
 		m->member[i].state = (uint8_t)mm->state;
@@ -79,9 +81,11 @@ pb_inc pb_departed(struct engine *e, const struct departed *d)
 	return i;
 }
 
-uint32_t pb_slot(const pb_inc *i)
+uint32_t pb_slot(const struct engine *e, const pb_inc *i)
 {
-	return i->slot && i->slot <= DDR_MAX_SLOTS ? i->slot - 1 : NO_SLOT;
+	uint32_t slots = e->have_geo ? e->geo.p.slots : DDR_MAX_SLOTS;
+
+	return i->slot && i->slot <= slots ? i->slot - 1 : NO_SLOT;
 }
 
 bool epoch_is(const Ddraid__Epoch *p, const struct epoch *e)
@@ -140,6 +144,35 @@ static bool names_me(const struct engine *e, const nodemsg *m)
 	return false;
 }
 
+/*
+ * Who breaks a rule that holds for all is evicted at once: it would keep the others waiting for a
+ * Hello or an Ack that counts, and they would not find it silent. What is only wrong for an array
+ * of this geometry is so for certain where this node serves: it has led or followed rounds by it.
+ */
+void msg_rejected(struct engine *e, struct peer *p, uint64_t inc, const char *why, bool certain)
+{
+	pb_inc who = pb_inc_of(p->node, inc, NO_SLOT, false);
+	NODEMSG(m, b, EVICT, Evict, evict);
+
+	e->n_rejected++;
+	e->rejected_node = p->node;
+	e->rejected_why = why;
+	if (p->node == e->cfg.node || (!certain && e->state != ENGINE_ACTIVE) ||
+	    !in_effective_view(e, p) || !quorum_gate(e) || e->now < p->reject_us)
+		return;
+	p->reject_us = e->now + REJECT_AGAIN_US;
+	b.who = &who;
+	msg_send(e, &m);
+}
+
+/* A message of a round counts from those who are in it, as who they are in it. */
+static bool of_a_member(struct engine *e, uint32_t from, const nodemsg *m)
+{
+	const struct peer *p = peer_find(e, from);
+
+	return p->member && p->member_inc == m->inc;
+}
+
 static void msg_dispatch(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	if (!of_any_term(m) &&
@@ -151,7 +184,8 @@ static void msg_dispatch(struct engine *e, uint32_t from, const nodemsg *m)
 		return;
 	}
 	round_message(e, from, m);
-	if (of_any_term(m) || e->phase < PH_STATE || e->state == ENGINE_REMOVED)
+	if (of_any_term(m) || e->phase < PH_STATE || e->state == ENGINE_REMOVED ||
+	    !of_a_member(e, from, m))
 		return;
 	epoch_message(e, from, m);
 	leader_message(e, from, m);
@@ -159,20 +193,26 @@ static void msg_dispatch(struct engine *e, uint32_t from, const nodemsg *m)
 
 void msg_receive(struct engine *e, const struct event *ev)
 {
+	struct peer *p = peer_find(e, ev->msg.from);
+	const char *bad;
+	bool certain;
 	nodemsg *m;
-	struct peer *p;
 
-	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED)
+	if (!p || e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED)
 		return;
 	m = ddraid__node_msg__unpack(NULL, ev->msg.bytes, ev->msg.data);
 	if (!m)
 		return;
-	p = peer_find(e, ev->msg.from);
-	if (m->version == MSG_VERSION && p && m->inc && !is_deaf_to(e, p->node, m->inc)) {
+	bad = m->version == MSG_VERSION ? msg_check(e, p->node, m, &certain) : NULL;
+	if (m->version != MSG_VERSION) {
+		/* A later one, which says nothing that this one could understand. */
+	} else if (bad) {
+		msg_rejected(e, p, m->inc, bad, certain);
+	} else if (!is_deaf_to(e, p->node, m->inc)) {
 		p->seen_us = e->now;
 		p->heard = m->inc;
 		msg_dispatch(e, ev->msg.from, m);
-	} else if (m->version == MSG_VERSION && p) {
+	} else {
 		/* Not listened to, but it is who is there: whom an eviction has to name. */
 		if (m->inc > p->inc)
 			p->inc = m->inc;

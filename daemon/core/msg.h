@@ -8,6 +8,8 @@
 
 typedef Ddraid__Incarnation pb_inc;
 
+enum { CMD_OPEN = 16, CMD_CHECK, CMD_SEEN, CMD_FORCE, CMD_TAKE }; /* steps of an `add`: Admin.cmd, beside admin_cmd */
+
 /* Declares nodemsg `m` whose body is the message `b` of type Type, field `field`. */
 #define NODEMSG(m, b, TYPE, Type, field)                                                           \
 	Ddraid__##Type b = DDRAID__##TYPE##__INIT;                                                 \
@@ -23,11 +25,14 @@ struct pb_map {
 };
 
 void pb_map_fill(struct pb_map *p, const struct map *m);
-/* false: a field is out of its range. */
+/* false: it doesn't fit. What it says is map_check's to judge. */
 bool pb_map_read(struct map *m, const Ddraid__Map *p);
 pb_inc pb_inc_of(uint32_t node, uint64_t inc, uint32_t slot, bool active);
 pb_inc pb_departed(struct engine *e, const struct departed *d);
-uint32_t pb_slot(const pb_inc *i); /* NO_SLOT if none */
+uint32_t pb_slot(const struct engine *e, const pb_inc *i); /* NO_SLOT if none, or not one of ours */
+/* msgcheck.c. NULL: every field is in its range. Else what is not, in words; `certain`: whoever
+ * sends that is broken, whatever this node knows of the array. */
+const char *msg_check(const struct engine *e, uint32_t from, const nodemsg *m, bool *certain);
 bool epoch_is(const Ddraid__Epoch *p, const struct epoch *e);
 
 /* departed.c */

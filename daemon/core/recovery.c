@@ -147,7 +147,7 @@ void recovery_told(struct engine *e)
 
 		if (r->done_us || (d && !d->fenced))
 			continue;
-		if (r->slot != NO_SLOT)
+		if (r->slot < e->geo.p.slots)
 			dirty = planes_count(e, e->foreign + r->slot * planes_bytes(e));
 		if (!r->read_us) {
 			r->read_us = e->now;

@@ -28,6 +28,8 @@
 
 #include "msg.h"
 
+#define MUTE_QUERIES 2u
+
 struct peer *peer_find(struct engine *e, uint32_t node)
 {
 	for (uint32_t i = 0; i < e->peer_count; i++)
@@ -36,13 +38,37 @@ struct peer *peer_find(struct engine *e, uint32_t node)
 	return NULL;
 }
 
+/*
+ * More node ids than the table has have come and gone in this life. Forgotten is who has been gone
+ * for longest, and owes nothing: he is in no view, takes part in nothing, and departed_note has
+ * seen to him. That a view left him behind (left) is forgotten too: if he serves when he is back,
+ * he did not serve with us, and is taken for removed for that (state_send).
+ */
+static struct peer *peer_spare(struct engine *e)
+{
+	struct peer *spare = NULL;
+
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		struct peer *p = &e->peer[i];
+
+		if (p->node == e->cfg.node || p->in_view || p->member || p->dropped)
+			continue;
+		if (!spare || p->left < spare->left ||
+		    (p->left == spare->left && p->seen_us < spare->seen_us))
+			spare = p;
+	}
+	return spare;
+}
+
 struct peer *peer_get(struct engine *e, uint32_t node)
 {
 	struct peer *p = peer_find(e, node);
 
-	if (p || e->peer_count == DDR_MAX_NODES)
+	if (p)
 		return p;
-	p = &e->peer[e->peer_count++];
+	p = e->peer_count < PEERS_MAX ? &e->peer[e->peer_count++] : peer_spare(e);
+	if (!p)
+		return NULL;
 	memset(p, 0, sizeof(*p));
 	p->node = node;
 	p->slot = NO_SLOT;
@@ -168,6 +194,19 @@ void round_put_out(struct engine *e)
 	round_give_up(e);
 }
 
+/* Who has no entry has to wait until another's is free: for it nobody is asked, nor answered. */
+static void view_peers(struct engine *e)
+{
+	for (uint32_t j = 0; j < e->view_count; j++) {
+		struct peer *p = peer_get(e, e->view[j]);
+
+		if (!p || p->in_view)
+			continue;
+		p->in_view = true;
+		p->seen_us = e->now;
+	}
+}
+
 void round_view(struct engine *e, const struct event *ev)
 {
 	assert(ev->view.count <= DDR_MAX_NODES);
@@ -189,16 +228,11 @@ void round_view(struct engine *e, const struct event *ev)
 			p->evicted = false;
 		p->dropped = !in && (p->dropped || p->in_view);
 		p->in_view = in;
+		p->seen_us = in ? e->now : p->seen_us;
 	}
-	for (uint32_t j = 0; j < e->view_count; j++) {
-		struct peer *p = peer_get(e, e->view[j]);
-
-		if (!p)
-			continue; /* more nodes than DDR_MAX_NODES: the last ones stay out */
-		p->in_view = true;
-		p->seen_us = e->now;
-	}
+	view_peers(e);
 	departed_note(e);
+	view_peers(e);
 	if (e->state == ENGINE_ACTIVE || e->state == ENGINE_JOINING)
 		round_end(e);
 	if (e->give_up_us && !e->give_up_heard)
@@ -218,6 +252,7 @@ void round_quorum(struct engine *e, const struct event *ev)
 	if (!e->quorate)
 		e->confirmed = e->ld.knows = false;
 	departed_note(e);
+	view_peers(e);
 	/* It came back without a view (votes, a quorum device): no round is going to say that we
 	 * are still in, unless it is asked for. */
 	if (e->quorate && rings_agree(e) && !e->confirmed && e->phase >= PH_STATE &&
@@ -364,6 +399,7 @@ static void take_query(struct engine *e, uint32_t from, const nodemsg *m)
 		struct peer *p = &e->peer[i];
 
 		p->hello = p->claimed = p->acked = p->sent_missed = p->in_round = false;
+		p->disputes = 0;
 		p->quieted = 0; /* another leader counts anew */
 		for (size_t j = 0; j < q->n_view; j++)
 			p->in_round |= q->view[j] == p->node;
@@ -410,11 +446,10 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 	const Ddraid__Hello *h = m->hello;
 	struct peer *p = peer_find(e, from);
 
-	if (e->phase != PH_HELLO || !p || !p->in_round || p->hello || !h->me || h->me->node != from)
+	if (e->phase != PH_HELLO || !p || !p->in_round || p->hello)
 		return;
-	if (h->n_departed + 2 * DDR_MAX_NODES > GONE_MAX - e->gone_count)
-		return; /* no node knows of so many: it will be evicted for its silence */
 	p->hello = true;
+	p->mute = 0;
 	if (p->member && p->member_inc != h->me->inc) {
 		gone_add(e, p->node, p->member_inc);
 		p->member = false;
@@ -424,10 +459,11 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 	if (p->left && p->active)
 		gone_add(e, p->node, p->inc);
 	p->left = false;
-	p->slot = pb_slot(h->me);
-	if (p->active && !pb_map_read(&p->committed, h->committed))
-		p->active = false;
-	if (!pb_map_read(&p->proposed, h->proposed))
+	p->slot = pb_slot(e, h->me);
+	/* Who does not serve may pass on a map that it could not check. */
+	if (p->active)
+		pb_map_read(&p->committed, h->committed);
+	if (!p->active || !pb_map_read(&p->proposed, h->proposed))
 		memset(&p->proposed, 0, sizeof(p->proposed));
 	if (h->acked)
 		p->acked_epoch = (struct epoch){h->acked->num, h->acked->inc};
@@ -444,7 +480,7 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 		p->known_epoch = (struct epoch){h->known->num, h->known->inc};
 	memset(p->bad, 0, sizeof(p->bad));
 	for (size_t i = 0; i < h->n_bad && i < DDR_MAX_MEMBERS; i++)
-		p->bad[i] = h->bad[i] <= MEMBER_FAULTY ? (uint8_t)h->bad[i] : 0;
+		p->bad[i] = (uint8_t)h->bad[i];
 	/* An epoch is committed that this node did not acknowledge: it was removed meanwhile, and
 	 * is fenced. */
 	if (takes_part(e) && epoch_unknown(e, &p->known_epoch)) {
@@ -523,38 +559,70 @@ static void state_adopt(struct engine *e, const struct map *m)
 		e->want_record.committed = m->epoch;
 }
 
+/* All have heard the same Hellos: who counts in what none of them said is broken. */
+static const char *state_odd(struct engine *e, const Ddraid__State *s)
+{
+	for (size_t i = 0; i < s->n_node; i++) {
+		const pb_inc *n = s->node[i];
+		const struct peer *p = peer_find(e, n->node);
+
+		if (!p || !p->in_round || !p->hello)
+			return "counts in a node that is not in the round";
+		if (p->inc != n->inc || p->active != n->active || p->slot != pb_slot(e, n))
+			return "counts in another than the node said that it is";
+	}
+	/* Whoever serves has acknowledged each epoch: so far ahead nobody can be with it. */
+	if (e->state == ENGINE_ACTIVE && s->committed &&
+	    s->committed->epoch->num > epoch_seen(e) + EPOCH_AHEAD_MAX)
+		return "has an epoch that nobody can have committed";
+	return NULL;
+}
+
+static bool state_names(const struct engine *e, const Ddraid__State *s)
+{
+	bool me = false;
+
+	for (size_t i = 0; i < s->n_node; i++)
+		me |= s->node[i]->node == e->cfg.node && s->node[i]->inc == e->inc;
+	return me;
+}
+
 static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	const Ddraid__State *s = m->state;
 	struct departed old[GONE_MAX], *d;
 	uint32_t old_count = e->gone_count;
+	bool me = state_names(e, s), gone = false;
+	const char *odd;
 	struct map map;
-	bool me = false;
 
 	if (e->phase != PH_HELLO || from != e->leader)
 		return;
+	odd = me ? state_odd(e, s) : NULL;
+	if (odd) {
+		msg_rejected(e, peer_find(e, from), m->inc, odd, true);
+		return;
+	}
 	memcpy(old, e->gone, sizeof(old));
 	for (uint32_t i = 0; i < e->peer_count; i++)
 		e->peer[i].member = e->peer[i].active = false;
 	for (size_t i = 0; i < s->n_node; i++) {
 		struct peer *p = peer_find(e, s->node[i]->node);
 
-		if (!p)
+		if (!p || !p->in_round)
 			continue;
 		p->member = true;
 		p->inc = p->member_inc = s->node[i]->inc;
 		p->active = s->node[i]->active;
-		p->slot = pb_slot(s->node[i]);
-		me |= p->node == e->cfg.node && p->inc == e->inc;
+		p->slot = pb_slot(e, s->node[i]);
 	}
 	/* The leader's list holds everybody's (Hello), and is everybody's now. */
 	e->gone_count = 0;
 	for (size_t i = 0; i < s->n_departed && i < GONE_MAX; i++) {
-		if (s->departed[i]->node == e->cfg.node && s->departed[i]->inc == e->inc)
-			me = false;
+		gone |= s->departed[i]->node == e->cfg.node && s->departed[i]->inc == e->inc;
 		gone_told(e, s->departed[i], from, m->inc, true);
 		recovery_slot_is(e, s->departed[i]->node, s->departed[i]->inc,
-				 pb_slot(s->departed[i]));
+				 pb_slot(e, s->departed[i]));
 		d = gone_find(e, s->departed[i]->node, s->departed[i]->inc);
 		for (uint32_t j = 0; d && j < old_count; j++)
 			if (old[j].node == d->node && old[j].inc == d->inc)
@@ -563,8 +631,13 @@ static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 			bury(e, d);
 	}
 	record_removed(e);
-	if (!me) {
+	if (gone || (!me && e->state == ENGINE_ACTIVE)) {
 		round_put_out(e);
+		return;
+	}
+	if (!me) { /* not yet (state_send); it asks again after a while */
+		round_end(e);
+		e->queried = true;
 		return;
 	}
 	e->phase = PH_STATE;
@@ -645,11 +718,15 @@ static void take_joined(struct engine *e, uint32_t from, const pb_inc *who, bool
 {
 	struct peer *p = peer_find(e, from);
 
-	if (!who || !p->member || who->inc != p->inc)
+	if (!p->member || who->inc != p->member_inc)
 		return;
+	if (joined && (p->slot == NO_SLOT || pb_slot(e, who) != p->slot)) {
+		msg_rejected(e, p, who->inc, "takes a slot that it was not given", false);
+		return;
+	}
 	p->active = joined;
 	p->member = joined;
-	p->slot = joined ? pb_slot(who) : NO_SLOT;
+	p->slot = joined ? pb_slot(e, who) : NO_SLOT;
 	if (from == e->cfg.node) {
 		e->state = joined ? ENGINE_ACTIVE : ENGINE_STOPPED;
 		e->yields = false;
@@ -673,12 +750,24 @@ static void take_fenced(struct engine *e, uint32_t from, const pb_inc *who)
 		bury(e, d);
 }
 
-static void take_ready(struct engine *e, const Ddraid__Ready *r)
+static void take_ready(struct engine *e, uint32_t from, const nodemsg *m)
 {
+	const Ddraid__Ready *r = m->ready;
+
+	if (from != e->leader || e->phase != PH_STATE)
+		return;
+	/* R4: all see the same Fenced. Here that is only State's departed; the leader may know
+	 * more. */
+	if (gone_unfenced(e)) {
+		msg_rejected(e, peer_find(e, from), m->inc,
+			     "goes on before all that departed are fenced", true);
+		return;
+	}
 	e->phase = PH_READY;
 	use_adopt(e, r->use_claim);
-	for (size_t i = 0; i < r->n_past && i < LINEAGE_MAX; i++)
-		lineage_add(&e->past, &(struct epoch){r->past[i]->num, r->past[i]->inc});
+	for (size_t i = 0; i < r->n_past; i++)
+		if (!e->have_map || r->past[i]->num <= e->map.epoch.num) /* else it is not past */
+			lineage_add(&e->past, &(struct epoch){r->past[i]->num, r->past[i]->inc});
 	quiet_end(e);
 	recovery_told(e);
 	region_resend_locks(e);
@@ -715,8 +804,7 @@ void round_message(struct engine *e, uint32_t from, const nodemsg *m)
 		take_joined(e, from, m->left->me, false);
 		break;
 	case DDRAID__NODE_MSG__BODY_READY:
-		if (from == e->leader && e->phase == PH_STATE)
-			take_ready(e, m->ready);
+		take_ready(e, from, m);
 		break;
 	}
 }
@@ -761,11 +849,30 @@ static void silence_advance(struct engine *e)
 	}
 }
 
+/* Who lives, and has not answered so many Queries in a row, will not answer the next. One may get
+ * lost, or come in a view that has ended since. */
+static void mute_evict(struct engine *e)
+{
+	for (uint32_t i = 0; e->phase == PH_HELLO && i < e->peer_count; i++) {
+		struct peer *p = &e->peer[i];
+		pb_inc who = pb_inc_of(p->node, p->inc, NO_SLOT, false);
+		NODEMSG(m, b, EVICT, Evict, evict);
+
+		if (p->node == e->cfg.node || !p->in_round || p->hello ||
+		    !in_effective_view(e, p) || ++p->mute < MUTE_QUERIES)
+			continue;
+		p->mute = 0;
+		b.who = &who;
+		msg_send(e, &m);
+	}
+}
+
 void round_advance(struct engine *e)
 {
 	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED)
 		return;
-	if (e->give_up_us && e->now >= e->give_up_us) {
+	/* R4: it must not go on with whom it would have to fence, and has forgotten. */
+	if (e->gone_full || (e->give_up_us && e->now >= e->give_up_us)) {
 		round_removed(e);
 		return;
 	}
@@ -784,6 +891,8 @@ void round_advance(struct engine *e)
 		return;
 	if (e->phase == PH_NONE && !e->queried)
 		query_send(e);
-	else if (e->phase < PH_STATE && e->now - e->round_us > e->cfg.tun.evict_ms * 1000ull)
+	else if (e->phase < PH_STATE && e->now - e->round_us > e->cfg.tun.evict_ms * 1000ull) {
+		mute_evict(e);
 		query_send(e); /* the round was lost on the way */
+	}
 }

@@ -158,7 +158,7 @@ static const char *check_member(const struct map_member *mm, const struct map *m
 		return "a member's state in the map is unknown";
 	if (mm->flags & ~MEMBER_F_PARTIAL || (mm->flags && mm->state != MEMBER_REBUILDING))
 		return "a member's flags in the map are unknown";
-	if (mm->state == MEMBER_REBUILDING && mm->rebuilt_upto > g->regions)
+	if (g && mm->state == MEMBER_REBUILDING && mm->rebuilt_upto > g->regions)
 		return "a member in the map is rebuilt beyond the end of the array";
 	if (mm->left > map->epoch.num)
 		return "a member in the map left in an epoch that is still to come";
@@ -174,7 +174,7 @@ static const char *map_fields(const struct map *m, const struct geo *g)
 {
 	const char *bad = NULL;
 
-	if (m->n != g->n)
+	if (g ? m->n != g->n : m->n <= DDR_MAX_PARITY || m->n > DDR_MAX_MEMBERS)
 		return "the number of members in the map does not fit the geometry";
 	if (m->epoch.num > EPOCH_NUM_MAX)
 		return "the map's epoch is beyond all that an array can reach";
@@ -193,7 +193,7 @@ const char *map_check(const struct map *m, const struct geo *g)
 		return bad;
 	if (!m->epoch.num || !m->epoch.inc)
 		return "the map has no epoch";
-	if (__builtin_popcount(map_insync_mask(m)) < g->k)
+	if (__builtin_popcount(map_insync_mask(m)) < (g ? g->k : m->n - DDR_MAX_PARITY))
 		return "the map has fewer members in sync than the data needs";
 	return NULL;
 }

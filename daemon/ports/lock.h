@@ -104,6 +104,7 @@ enum lock_mode { LOCK_MODE_NONE = 0, LOCK_MODE_CW = 1, LOCK_MODE_EX = 2 };
  */
 #define LOCK_KIND_REGION 2u /* region of the array, from 0 */
 #define LOCK_ID(kind, i) ((uint64_t)(kind) << 56 | (uint64_t)(i))
+#define LOCK_INDEX_MASK ((UINT64_C(1) << 56) - 1)
 
 #define LOCK_SPACE_BYTES 64 /* name of a lock space, with its NUL: all that the kernel's takes */
 

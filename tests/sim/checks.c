@@ -10,6 +10,7 @@
  *       has in sync again without a rebuild (R3)
  *   C8  requests answered once, none with success after removal; no I/O on a stale heartbeat (R7)
  *   C9  discipline at the device port (dev.c)
+ *   C10 nobody takes a message of a node that works for one of a broken node
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -143,6 +143,9 @@ static void node_step(struct sim *s, struct simnode *n, struct nev *nev)
 	engine_step(n->e, &nev->ev, &s->outq);
 	engine_status(n->e, &n->st);
 	s->inc[n->ii].left |= n->st.state == ENGINE_STOPPED;
+	if (n->st.rejected)
+		sim_fail(s, "C10", "n%u takes n%u for broken, whose message %s", n->id,
+			 n->st.rejected_node, n->st.rejected_why);
 	checks_map(s, n);
 	take_outs(s, n);
 	if (n->stopped_itself) {
