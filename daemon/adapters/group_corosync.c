@@ -51,6 +51,13 @@
  *    gets messages under another id than its own, REGREET_US after its view began (and later
  *    each time), greets again, and joins again if that does not help.
  *
+ * A view has DDR_MAX_NODES nodes at most. One more that joins waits without a greeting, and the
+ * others go on as if it were not there. Who is one too many all see alike: `group` is in the order
+ * in which its daemons joined. A daemon does not know in which order those before it did, but they
+ * are all before it; so it is in exactly if no more than DDR_MAX_NODES are in the group up to it,
+ * and then so are all of those. Two halves that merge have different orders. Should they be too
+ * many together, all take the order of the node ids, and the last ones wait.
+ *
  * ports/group.h says how a view gets its id. In short: `group` is CPG's list, greeted or not;
  * `cur` is the view; a greeting or a ring change makes cur = group, a departure takes one out
  * of cur.
@@ -86,6 +93,7 @@
 #define AGAIN_MAX_US 16000u
 #define LEAVE_US 5000000u       /* for corosync to confirm a leave */
 #define PREDECESSOR_US 5000000u /* for a dead daemon of this node to be out of the group */
+#define CROWDED_US 1000000u     /* to look again whether there is room */
 #define WINDOW_BYTES (256u << 10)
 #define WINDOW_MESSAGES 256u
 #ifndef REGREET_US
@@ -135,9 +143,10 @@ struct coro {
 	bool ring_known;
 	bool ring_change; /* NODEDOWN or NODEUP came, the totem confchg has not */
 	bool greeted;     /* our greeting was sent, or is due */
+	bool crowded;     /* it was said that there are too many nodes */
 	bool greeting_due;
-	bool viewed; /* cur and id are valid */
-	struct procs group, cur;
+	bool viewed;             /* cur and id are valid */
+	struct procs group, cur; /* group: in the order of joining */
 	uint64_t id;
 	uint64_t seq;          /* of our next message in this view */
 	uint64_t installed_us; /* when */
@@ -287,8 +296,8 @@ static uint64_t id_of_ring(const struct ring *r)
 
 /*
  * The view has another daemon of this node: a dead one that is still in the group, or one that was
- * started with another state directory. Once that is out of the group we greet, though we may have
- * done so before.
+ * started with another state directory. Or it has no room for this node. Once that is over we
+ * greet, though we may have done so before.
  */
 static void left_out(struct coro *c)
 {
@@ -302,6 +311,34 @@ static void left_out(struct coro *c)
 		c->give_up_us = loop_now_us(c->cfg.loop) + PREDECESSOR_US;
 }
 
+/* Of the nodes in the order of p, the first that a view has room for. */
+static void crowd_out(struct procs *p)
+{
+	uint32_t node[DDR_MAX_NODES], nodes = 0, n = 0;
+
+	for (uint32_t i = 0; i < p->count; i++) {
+		uint32_t k = 0;
+
+		while (k < nodes && node[k] != p->v[i].node)
+			k++;
+		if (k == DDR_MAX_NODES)
+			continue;
+		if (k == nodes)
+			node[nodes++] = p->v[i].node;
+		p->v[n++] = p->v[i];
+	}
+	p->count = n;
+}
+
+/* Does a view have room for us? */
+static bool has_room(const struct coro *c)
+{
+	struct procs seniors = c->group;
+
+	crowd_out(&seniors);
+	return find(&seniors, c->self.node, (uint32_t)getpid());
+}
+
 static void install(struct coro *c, uint64_t id, const struct procs *members)
 {
 	struct group_view view = {.ring = c->ring, .id = id};
@@ -309,6 +346,7 @@ static void install(struct coro *c, uint64_t id, const struct procs *members)
 	struct procs sorted = *members;
 	bool was_full;
 
+	crowd_out(&sorted);
 	qsort(sorted.v, sorted.count, sizeof(sorted.v[0]), by_node);
 	for (uint32_t i = 0; i < sorted.count; i++) {
 		const struct proc *p = &sorted.v[i];
@@ -316,10 +354,6 @@ static void install(struct coro *c, uint64_t id, const struct procs *members)
 		/* A second daemon on a node is on its way out, or waits for the first to be. */
 		if (next.count && next.v[next.count - 1].node == p->node)
 			continue;
-		if (view.count == DDR_MAX_NODES) {
-			lose_later(c, -E2BIG, "more nodes than an array can have joined the group");
-			return;
-		}
 		view.node[view.count] = p->node;
 		view.fresh[view.count] = !c->viewed || !find(&c->cur, p->node, p->pid);
 		view.count++;
@@ -409,6 +443,19 @@ static void greet(struct coro *c)
 {
 	if ((c->state != GREETING && c->state != MEMBER) || c->greeted || !c->ring_known)
 		return;
+	if (!has_room(c)) {
+		if (!c->crowded)
+			say(c, LOG_WARNING,
+			    "%u nodes are in this group already, and an array can't have more: "
+			    "this "
+			    "one waits until one of them has left",
+			    DDR_MAX_NODES);
+		c->crowded = true;
+		c->give_up_us = loop_now_us(c->cfg.loop) + PREDECESSOR_US;
+		work_in(c, CROWDED_US);
+		return;
+	}
+	c->crowded = false;
 	if (!predecessor(c)) {
 		c->greeted = c->greeting_due = true;
 		work_in(c, 0);
@@ -526,27 +573,60 @@ static void on_departures(struct coro *c, const struct cpg_address *left, size_t
 	}
 }
 
+/* c->group becomes these: who was in it, in the order as it was, then who is new, we last. */
+static void in_order(struct coro *c, const struct cpg_address *members, size_t count)
+{
+	struct procs all = {0}, next = {0};
+	struct proc *me;
+
+	for (size_t i = 0; i < count; i++)
+		all.v[all.count++] =
+		    (struct proc){.node = members[i].nodeid, .pid = members[i].pid};
+	qsort(all.v, all.count, sizeof(all.v[0]), by_node);
+	for (uint32_t i = 0; i < c->group.count; i++)
+		if (find(&all, c->group.v[i].node, c->group.v[i].pid))
+			next.v[next.count++] = c->group.v[i];
+	me = find(&next, c->self.node, (uint32_t)getpid())
+		 ? NULL
+		 : find(&all, c->self.node, (uint32_t)getpid());
+	for (uint32_t i = 0; i < all.count; i++)
+		if (&all.v[i] != me && !find(&next, all.v[i].node, all.v[i].pid))
+			next.v[next.count++] = all.v[i];
+	if (me)
+		next.v[next.count++] = *me;
+	c->group = next;
+}
+
+static bool fits(const struct procs *p)
+{
+	struct procs seniors = *p;
+
+	crowd_out(&seniors);
+	return seniors.count == p->count;
+}
+
 static void on_confchg(cpg_handle_t h, const struct cpg_name *name,
 		       const struct cpg_address *members, size_t member_count,
 		       const struct cpg_address *left, size_t left_count,
 		       const struct cpg_address *joined, size_t joined_count)
 {
 	struct coro *c = coro_of_cpg(h);
+	bool merged = false;
 
 	(void)name;
 	assert(member_count <= CPG_MEMBERS_MAX);
-	c->group.count = (uint32_t)member_count;
-	for (size_t i = 0; i < member_count; i++)
-		c->group.v[i] = (struct proc){.node = members[i].nodeid, .pid = members[i].pid};
+	in_order(c, members, member_count);
 	for (size_t i = 0; i < joined_count; i++) {
 		if (joined[i].reason == CPG_REASON_NODEUP)
-			c->ring_change = true;
+			c->ring_change = merged = true;
 		if (c->state == JOINING && joined[i].nodeid == c->self.node &&
 		    joined[i].pid == (uint32_t)getpid()) {
 			c->state = GREETING;
 			c->give_up_us = loop_now_us(c->cfg.loop) + PREDECESSOR_US;
 		}
 	}
+	if (merged && !fits(&c->group))
+		qsort(c->group.v, c->group.count, sizeof(c->group.v[0]), by_node);
 	on_departures(c, left, left_count);
 }
 

@@ -23,6 +23,8 @@
  *    both in view A and both in the view B that follows have got the same messages in A.
  *  - That a message came here does not say that it came elsewhere (no safe delivery, R9): the
  *    node may be about to be cut off, with this message seen by itself alone.
+ *  - A view has DDR_MAX_NODES nodes at most. One more that joins waits in [joining] until there is
+ *    room; the others do not notice it.
  *  - view() and quorum() each follow a ring of their own pace. Both name the ring that they speak
  *    of, and only when these are equal the two fit together (R2).
  *

@@ -24,7 +24,7 @@ struct fake_event {
 	uint32_t node, pid; /* DELIVER: from; TOTEM: ring */
 	size_t bytes;
 	uint8_t *data;
-	struct cpg_address members[8], left[4], joined[4];
+	struct cpg_address members[64], left[4], joined[64];
 	size_t member_count, left_count, joined_count;
 };
 
@@ -488,6 +488,134 @@ TEST(another_ones_greeting_makes_a_view_too)
 	turn();
 	CHECK_EQ_INT(n.views, 2);
 	CHECK(!n.view.fresh[0] && !n.view.fresh[1] && !n.view.fresh[2]);
+	stop();
+}
+
+/* ---- more nodes than a view has room for ---- */
+
+/* Node 2, which is us, joins when nodes from..upto are there; each has pid 10 times its id. */
+static void joined_among(uint32_t from, uint32_t upto)
+{
+	struct fake_event *e = put_event();
+
+	for (uint32_t i = from; i <= upto; i++)
+		add(e->members, &e->member_count, i, 10 * i, 0);
+	add(e->members, &e->member_count, 2, ME, 0);
+	add(e->joined, &e->joined_count, 2, ME, CPG_REASON_JOIN);
+	ring(1, 8);
+}
+
+static struct fake_event *members_now(const uint32_t *node, uint32_t count)
+{
+	struct fake_event *e = put_event();
+
+	for (uint32_t i = 0; i < count; i++)
+		add(e->members, &e->member_count, node[i], node[i] == 2 ? ME : 10 * node[i], 0);
+	return e;
+}
+
+static bool view_has(uint32_t node)
+{
+	for (uint32_t i = 0; i < n.view.count; i++)
+		if (n.view.node[i] == node)
+			return true;
+	return false;
+}
+
+TEST(a_33rd_node_costs_nobody_but_itself)
+{
+	uint32_t node[64], count = 0;
+	struct fake_event *e;
+
+	start();
+	joined_among(10, 40); /* 31, and us */
+	turn();
+	deliver_sent(0);
+	turn();
+	CHECK_EQ_INT(n.views, 1);
+	CHECK_EQ_U64(n.view.count, 32);
+	/* It has the lowest id of all, and is the last to come. It may even greet, as an older
+	 * version does. */
+	node[count++] = 1;
+	node[count++] = 2;
+	for (uint32_t i = 10; i <= 40; i++)
+		node[count++] = i;
+	e = members_now(node, count);
+	add(e->joined, &e->joined_count, 1, 10, CPG_REASON_JOIN);
+	deliver_as(1, 10, 1, 0xabcdef, 0, "");
+	turn();
+	CHECK_EQ_INT(n.losses, 0);
+	CHECK_EQ_U64(n.view.count, 32);
+	CHECK(!view_has(1) && view_has(2) && view_has(40));
+	/* Nor does a new ring change that. */
+	ring(2, 12);
+	turn();
+	CHECK_EQ_U64(n.view.ring.seq, 12);
+	CHECK_EQ_U64(n.view.count, 32);
+	CHECK(!view_has(1) && view_has(2));
+	/* One of them leaves: there is room. */
+	e = members_now(node, count - 1);
+	add(e->left, &e->left_count, 40, 400, CPG_REASON_LEAVE);
+	deliver_as(1, 10, 1, 0xabcd00, 0, "");
+	turn();
+	CHECK_EQ_U64(n.view.id, 0xabcd00);
+	CHECK_EQ_U64(n.view.count, 32);
+	CHECK(view_has(1) && view_has(2) && !view_has(40));
+	CHECK_EQ_INT(n.losses, 0);
+	stop();
+}
+
+TEST(who_is_the_33rd_waits_for_room)
+{
+	uint32_t node[64], count = 0;
+	struct fake_event *e;
+
+	start();
+	joined_among(10, 41); /* 32 without us */
+	turn();
+	CHECK_EQ_INT(fake.sent_count, 0);
+	deliver_as(10, 100, 1, 0xabcdef, 0, "");
+	ring(1, 12);
+	turn();
+	CHECK_EQ_INT(n.views, 0);
+	CHECK_EQ_INT(n.losses, 0);
+	for (uint32_t i = 10; i <= 40; i++)
+		node[count++] = i;
+	node[count++] = 2;
+	e = members_now(node, count);
+	add(e->left, &e->left_count, 41, 410, CPG_REASON_LEAVE);
+	turn();
+	CHECK_EQ_INT(fake.sent_count, 1);
+	deliver_sent(0);
+	turn();
+	CHECK_EQ_INT(n.views, 1);
+	CHECK_EQ_U64(n.view.count, 32);
+	CHECK(view_has(2));
+	stop();
+}
+
+/* Each half has its own order; by the ids both leave out the same. */
+TEST(two_halves_that_are_too_many_leave_out_the_same)
+{
+	struct fake_event *e;
+	uint32_t node[64], count = 0;
+
+	start();
+	joined_among(30, 49); /* 20, and us */
+	turn();
+	deliver_sent(0);
+	turn();
+	CHECK_EQ_U64(n.view.count, 21);
+	node[count++] = 2;
+	for (uint32_t i = 10; i <= 49; i++)
+		node[count++] = i;
+	e = members_now(node, count);
+	for (uint32_t i = 10; i <= 29; i++)
+		add(e->joined, &e->joined_count, i, 10 * i, CPG_REASON_NODEUP);
+	ring(1, 12);
+	turn();
+	CHECK_EQ_U64(n.view.count, 32);
+	CHECK(view_has(2) && view_has(10) && view_has(40) && !view_has(41));
 	stop();
 }
 
