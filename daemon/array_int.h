@@ -185,6 +185,7 @@ struct array {
 	struct array_admin *admins;
 	uint64_t admin_tag;
 	struct engine_status seen; /* what was logged last */
+	uint64_t rejected_say_us;  /* a broken node is not logged before */
 	char seen_waits[256];
 	bool waits_said;
 	char life_said[STORE_WHY_BYTES]; /* what is tried again and again is logged once */

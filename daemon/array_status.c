@@ -268,6 +268,24 @@ static void watch_unreadable(struct array *a, struct engine_status *st)
 	    u->members, u->bytes, u->offset);
 }
 
+/* A broken node may send any number of them. */
+#define REJECTED_SAY_US 10000000ull
+
+static void watch_rejected(struct array *a, const struct engine_status *st)
+{
+	uint64_t now_us = loop_now_us(a->loop);
+
+	if (st->rejected == a->seen.rejected || now_us < a->rejected_say_us)
+		return;
+	a->rejected_say_us = now_us + REJECTED_SAY_US;
+	array_say(
+	    a, LOG_ERR,
+	    "a message of node %u breaks a rule (%s), and is dropped: ddraidd of that node is "
+	    "broken, or its memory; stop it, and look into its log; %" PRIu64
+	    " such messages so far",
+	    st->rejected_node, st->rejected_why, st->rejected);
+}
+
 /* It stands still only, say while somebody who departed is not fenced. */
 static bool rebuilding(const struct map *map)
 {
@@ -290,6 +308,7 @@ void status_watch(struct array *a)
 	watch_waits(a, &st);
 	watch_recoveries(a, &st);
 	watch_unreadable(a, &st);
+	watch_rejected(a, &st);
 	if (st.leading && !a->seen.leading)
 		array_say(a, LOG_INFO, "this node leads");
 	if (!st.slots_unrecovered && a->seen.slots_unrecovered)

@@ -418,6 +418,19 @@ static char *unreadable(struct status_msg *m, const struct array_status *st)
 	return keep(m, strdup(text));
 }
 
+/* A node that is broken. */
+static char *rejected(struct status_msg *m, const struct array_status *st)
+{
+	char text[400];
+
+	snprintf(text, sizeof(text),
+		 "%" PRIu64
+		 " messages were dropped that no node may send, the last of node %u (%s): "
+		 "ddraidd of that node is broken, or its memory; stop it, and look into its log",
+		 st->engine.rejected, st->engine.rejected_node, st->engine.rejected_why);
+	return keep(m, strdup(text));
+}
+
 static void warnings(struct status_msg *m, const struct known *k, const struct array_status *st)
 {
 	char trouble[STORE_WHY_BYTES];
@@ -426,7 +439,7 @@ static void warnings(struct status_msg *m, const struct known *k, const struct a
 
 	while (unmake_warning(undone))
 		undone++;
-	m->msg.warning = keep(m, calloc(DAEMON_WARNINGS + 6 + undone, sizeof(char *)));
+	m->msg.warning = keep(m, calloc(DAEMON_WARNINGS + 7 + undone, sizeof(char *)));
 	for (uint32_t i = 0; i < undone; i++)
 		m->msg.warning[m->msg.n_warning++] = keep_text(m, unmake_warning(i));
 	manager_trouble(trouble);
@@ -448,6 +461,8 @@ static void warnings(struct status_msg *m, const struct known *k, const struct a
 		    "force_members is on: members may lack both FLUSH and FUA, or MULTI_CONN";
 	if (st && st->engine.unreadable.us)
 		m->msg.warning[m->msg.n_warning++] = unreadable(m, st);
+	if (st && st->engine.rejected)
+		m->msg.warning[m->msg.n_warning++] = rejected(m, st);
 }
 
 static void front_end(struct status_msg *m, const struct known *k, const struct array_status *st)
