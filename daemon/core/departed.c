@@ -196,13 +196,28 @@ bool is_buried(const struct engine *e, uint32_t node, uint64_t inc)
 	return buried_find((struct engine *)e, node, inc);
 }
 
+/* Free, else the oldest of a node that nobody here has met, else the oldest. */
+static struct buried *buried_room(struct engine *e)
+{
+	for (uint32_t i = 0; i < BURIED_MAX; i++)
+		if (!e->buried[i].inc)
+			return &e->buried[i];
+	for (uint32_t i = 0; i < BURIED_MAX; i++) {
+		struct buried *b = &e->buried[(e->buried_next + i) % BURIED_MAX];
+
+		if (!peer_find(e, b->node))
+			return b;
+	}
+	return &e->buried[e->buried_next++ % BURIED_MAX];
+}
+
 void bury(struct engine *e, struct departed *d)
 {
 	d->fenced = true;
 	recovery_fenced(e, d->node, d->inc);
 	if (is_buried(e, d->node, d->inc))
 		return;
-	e->buried[e->buried_next++ % BURIED_MAX] = (struct buried){.node = d->node, .inc = d->inc};
+	*buried_room(e) = (struct buried){.node = d->node, .inc = d->inc};
 }
 
 /*
@@ -327,8 +342,11 @@ void departed_take(struct engine *e, const struct peer *from, const pb_inc *who)
 	gone_told(e, who, from->node, from->inc, false);
 	recovery_slot_is(e, who->node, who->inc, pb_slot(e, who));
 	d = gone_find(e, who->node, who->inc);
+	/* Whether it is fenced, nobody takes from another's word but from its leader's: who led heard
+	 * the answer, and who was there heard Fenced. Else one broken node could have a slot read
+	 * that is still written. */
 	if (d)
-		d->fenced |= who->active || fence_stands(e, who->node, who->inc);
+		d->fenced |= fence_stands(e, who->node, who->inc);
 	if (who->inc || !p || p->node == e->cfg.node)
 		return;
 	if (!p->hello)
