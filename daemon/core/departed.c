@@ -342,9 +342,9 @@ void departed_take(struct engine *e, const struct peer *from, const pb_inc *who)
 	gone_told(e, who, from->node, from->inc, false);
 	recovery_slot_is(e, who->node, who->inc, pb_slot(e, who));
 	d = gone_find(e, who->node, who->inc);
-	/* Whether it is fenced, nobody takes from another's word but from its leader's: who led heard
-	 * the answer, and who was there heard Fenced. Else one broken node could have a slot read
-	 * that is still written. */
+	/* Whether it is fenced, nobody takes from another's word but from its leader's: who led
+	 * heard the answer, and who was there heard Fenced. Else one broken node could have a slot
+	 * read that is still written. */
 	if (d)
 		d->fenced |= fence_stands(e, who->node, who->inc);
 	if (who->inc || !p || p->node == e->cfg.node)
