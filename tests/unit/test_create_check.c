@@ -850,6 +850,7 @@ static void racer_init(int i, int first, bool force)
 	x->ask.now_us = race_now;
 	x->ask.pause = race_pause;
 	x->at_us = drawn(100000);
+	x->ask.inc = 77 + (uint64_t)i;
 	x->ask.geo.slots = 2;
 	CHECK(!getcontext(&x->context));
 	x->context.uc_stack.ss_sp = x->stack;
@@ -974,10 +975,10 @@ TEST(of_two_creates_of_one_device_at_most_one_has_it)
 	setup();
 	race.hasty = false;
 	both_won = one_won = none_won = 0;
-	for (uint64_t seed = 1; seed <= 400; seed++)
+	for (uint64_t seed = 1; seed <= 200; seed++)
 		CHECK_MSG(race_once(seed), "seed %llu", (unsigned long long)seed);
 	printf("  one has it: %u, nobody: %u\n", one_won, none_won);
-	CHECK(one_won > 200 && !both_won);
+	CHECK(one_won > 150 && !both_won);
 }
 
 /* The world above can tell: without the wait before trust it finds what goes wrong. */
@@ -987,10 +988,10 @@ TEST(without_the_wait_two_creates_get_one_device)
 
 	setup();
 	race.hasty = true;
-	for (uint64_t seed = 1; seed <= 400; seed++)
+	for (uint64_t seed = 1; seed <= 200; seed++)
 		bad += !race_once(seed);
 	race.hasty = false;
-	printf("  of 400 runs %u went wrong, in %u both believe to have it\n", bad, both_won);
+	printf("  of 200 runs %u went wrong, in %u both believe to have it\n", bad, both_won);
 	CHECK(bad > 0);
 }
 
