@@ -44,6 +44,9 @@ static bool ask(struct sim *s, enum admin_cmd cmd, uint8_t member, uint32_t disk
 	s->operator_gen = n->gen;
 	s->operator_busy_us = s->now + PATIENCE_US;
 	s->operator_fails = cmd == ADMIN_FAIL;
+	s->operator_adds = cmd == ADMIN_ADD;
+	if (s->operator_adds)
+		rival_add_asked(s, disk);
 	node_post_nev(s, n, s->now, nev);
 	return true;
 }
@@ -58,6 +61,8 @@ void operator_answer(struct sim *s, struct simnode *n, uint64_t tag, int err, co
 		return;
 	}
 	s->operator_refused = err != 0;
+	if (s->operator_adds)
+		rival_add_answered(s, err);
 	s->operator_last = tag;
 	s->operator_tag = 0;
 	s->operator_busy_us = 0;

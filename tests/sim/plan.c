@@ -161,6 +161,7 @@ void plan_init(struct sim *s)
 
 	p->armed = F_COUNT;
 	spot_init(s);
+	rival_init(s);
 	faults_init(s);
 	oldcopy_init(s);
 	votes_init(s);

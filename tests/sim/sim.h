@@ -167,6 +167,12 @@ struct disk {
 	uint8_t sb_bad;      /* sbcopies.c: mask of superblock copies that can't be read */
 	bool err_in_rebuild; /* the error waits for the member's rebuild */
 	bool err_in_change;  /* it strikes while a proposal is under way */
+	struct {             /* rival.c */
+		int state;
+		uint32_t no;
+		bool added; /* the administrator was told that it is our member */
+		uint8_t area[SB_COPIES * DDR_BLOCK_BYTES]; /* what it put there last */
+	} rival;
 	char uri[32];
 };
 int disk_init(struct sim *s, struct disk *d, uint32_t idx, uint64_t bytes);
@@ -691,6 +697,10 @@ void faults_heal(struct sim *s);
 void fault_exporter_power(struct sim *s, uint32_t disk, uint64_t off_us, bool trusted);
 void fault_cluster_power(struct sim *s, bool exporters);
 void spot_init(struct sim *s);
+void rival_init(struct sim *s);
+/* The administrator adds this disk, and was answered. */
+void rival_add_asked(struct sim *s, uint32_t disk);
+void rival_add_answered(struct sim *s, int err);
 void faults_init(struct sim *s);
 void oldcopy_init(struct sim *s);
 void oldcopy_sent(struct sim *s, const void *data, size_t bytes);
@@ -810,8 +820,9 @@ struct sim {
 	uint64_t seed;
 	const struct sim_cli *cli;
 	struct stats *stats;
-	struct rng rng, spot_rng;
-	uint64_t spot_us; /* when one last struck a full map */
+	struct rng rng, spot_rng, rival_rng;
+	uint32_t rival_disk; /* of the `add` under way */
+	uint64_t spot_us;    /* when one last struck a full map */
 	struct heap heap;
 	uint64_t now, stamp, events;
 	struct opts o;
@@ -886,6 +897,7 @@ struct sim {
 	uint8_t array_uuid[DDR_UUID_BYTES];
 	uint64_t operator_tag, operator_last, operator_busy_us, operator_gen;
 	uint32_t operator_node;
+	bool operator_adds;                    /* the one under way is ADMIN_ADD */
 	bool operator_refused, operator_fails; /* fails: the one under way is ADMIN_FAIL */
 	uint64_t garbage_reads, slot_reads_unfenced;
 	uint64_t shift; /* who owns which block changes with it */
