@@ -380,9 +380,10 @@ static void deliver(struct base *b)
 	}
 }
 
+/* One that the lease ends. */
 static bool is_write(const struct member_req *req)
 {
-	return req->op == DEV_WRITE || req->op == DEV_ZEROES;
+	return (req->op == DEV_WRITE || req->op == DEV_ZEROES) && !(req->flags & DEV_F_LATE);
 }
 
 static void start_queue(struct base *b)

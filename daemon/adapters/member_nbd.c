@@ -528,9 +528,11 @@ static int64_t chunk_command(struct export *x, struct chunk *c, uint64_t offset)
 	return nbd_aio_zero(h, c->bytes, offset, cb, flags);
 }
 
+/* What the lease ends: one that does no harm late may be sent before there is a lease, too. */
 static bool chunk_writes(const struct chunk *c)
 {
-	return !c->flush && (c->req->op == DEV_WRITE || c->req->op == DEV_ZEROES);
+	return !c->flush && (c->req->op == DEV_WRITE || c->req->op == DEV_ZEROES) &&
+	       !(c->req->flags & DEV_F_LATE);
 }
 
 /* Sends chunk c, off the free list and filled in but for these fields. */

@@ -165,7 +165,7 @@ struct member_ops {
 	 * What is submitted and not sent by then is not sent: the connection breaks, with
 	 * -ETIMEDOUT. Moved on again and again, before that; UINT64_MAX, as at open: no limit.
 	 * A local member has no time limit for what its kernel has either: it looks at a request's
-	 * start only. */
+	 * start only. Nothing of this is for a request with DEV_F_LATE. */
 	void (*lease)(struct member *m, uint64_t until_us);
 	/* Required if up() ever waits for it. The answer to fence_connection(), err = 0 or -errno.
 	 * One that is not asked for any more is ignored. */
