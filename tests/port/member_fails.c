@@ -207,6 +207,10 @@ void mode_overdue(const char *uri)
 	printf("  of %u writes, %u were sent in time\n", count, landed);
 	CHECK(landed < count);
 	CHECK(!holds(w, (uint64_t)(count - 1) * MIB, MIB, 9));
+	/* What does no harm late needs no lease, and there is still none. */
+	CHECK(w->is_up && w->downs == 1);
+	CHECK_INT(simple(w, DEV_WRITE, DEV_F_LATE, 0, 64 * KIB), 0);
+	CHECK(w->is_up && w->downs == 1);
 	world_close(w);
 }
 
