@@ -8,7 +8,13 @@
 
 typedef Ddraid__Incarnation pb_inc;
 
-enum { CMD_OPEN = 16, CMD_CHECK, CMD_SEEN, CMD_FORCE, CMD_TAKE }; /* steps of an `add`: Admin.cmd, beside admin_cmd */
+enum {
+	CMD_OPEN = 16,
+	CMD_CHECK,
+	CMD_SEEN,
+	CMD_FORCE,
+	CMD_TAKE
+}; /* steps of an `add`: Admin.cmd, beside admin_cmd */
 
 /* Declares nodemsg `m` whose body is the message `b` of type Type, field `field`. */
 #define NODEMSG(m, b, TYPE, Type, field)                                                           \

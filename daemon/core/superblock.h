@@ -106,9 +106,9 @@ int sb_decode(struct superblock *sb, const uint8_t in[DDR_BLOCK_BYTES], const ch
 
 /*
  * What holds for every map that was ever proposed, wherever it comes from: a member or a message.
- * g is NULL if the geometry is not known. NULL, or what does not hold, in a static sentence. The epoch's number is from 1 to EPOCH_NUM_MAX,
- * n fits the geometry, no two members have one UUID, at least k are in sync (R3), and nothing in it
- * is newer than it is itself.
+ * g is NULL if the geometry is not known. NULL, or what does not hold, in a static sentence. The
+ * epoch's number is from 1 to EPOCH_NUM_MAX, n fits the geometry, no two members have one UUID, at
+ * least k are in sync (R3), and nothing in it is newer than it is itself.
  */
 const char *map_check(const struct map *m, const struct geo *g);
 

@@ -11,28 +11,9 @@
  * changed; bytes are sent as they are; the broken node stops speaking for itself, leaves the view,
  * is back, or starts anew. Values of fields come from a pool in which are those that mean something
  * in this world.
- *
- * Without FUZZ_LIBFUZZER it has a main that replays the files it is given; `--seed DIRECTORY` makes
- * a first corpus.
  */
-#include <stdio.h>
-
+#include "tests/fuzz/fuzz.h"
 #include "tests/unit/hostile_world.h"
-
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes);
-
-struct input {
-	const uint8_t *p;
-	size_t left;
-};
-
-static uint8_t take(struct input *in)
-{
-	if (!in->left)
-		return 0;
-	in->left--;
-	return *in->p++;
-}
 
 static uint64_t pool(uint8_t pick)
 {
@@ -118,10 +99,10 @@ static size_t size_of(ProtobufCType type)
 }
 
 /* Up to 600 more elements of a list. */
-static void grow(struct input *in, const ProtobufCFieldDescriptor *f, void **list, size_t *n)
+static void grow(struct fuzz_in *in, const ProtobufCFieldDescriptor *f, void **list, size_t *n)
 {
-	size_t more = take(in) * 20u % 600u + 1, size = size_of(f->type);
-	uint64_t node = pool(take(in)), inc = pool(take(in));
+	size_t more = fuzz_u8(in) * 20u % 600u + 1, size = size_of(f->type);
+	uint64_t node = pool(fuzz_u8(in)), inc = pool(fuzz_u8(in));
 
 	if (f->type == PROTOBUF_C_TYPE_MESSAGE && f->descriptor != &ddraid__incarnation__descriptor)
 		return;
@@ -143,7 +124,7 @@ static void grow(struct input *in, const ProtobufCFieldDescriptor *f, void **lis
 }
 
 /* Every field below m, in order: with a 0 of the input it stays, else it changes. */
-static void mutate(struct input *in, ProtobufCMessage *m, unsigned depth)
+static void mutate(struct fuzz_in *in, ProtobufCMessage *m, unsigned depth)
 {
 	const ProtobufCMessageDescriptor *d = m->descriptor;
 
@@ -154,7 +135,7 @@ static void mutate(struct input *in, ProtobufCMessage *m, unsigned depth)
 
 		if (f->label == PROTOBUF_C_LABEL_REPEATED) {
 			void **list = (void **)(void *)at;
-			uint8_t how = take(in);
+			uint8_t how = fuzz_u8(in);
 
 			for (; how & 1 && *n > how / 2; --*n)
 				if (f->type == PROTOBUF_C_TYPE_MESSAGE)
@@ -167,7 +148,7 @@ static void mutate(struct input *in, ProtobufCMessage *m, unsigned depth)
 					mutate(in, ((ProtobufCMessage **)*list)[j], depth + 1);
 				else
 					set_number((uint8_t *)*list + j * size_of(f->type), f->type,
-						   pool(take(in)));
+						   pool(fuzz_u8(in)));
 			}
 		} else if (f->type == PROTOBUF_C_TYPE_MESSAGE) {
 			ProtobufCMessage *sub = *(ProtobufCMessage **)(void *)at;
@@ -179,14 +160,14 @@ static void mutate(struct input *in, ProtobufCMessage *m, unsigned depth)
 				mutate(in, sub, depth + 1);
 		} else if (f->type == PROTOBUF_C_TYPE_BYTES) {
 			ProtobufCBinaryData *b = (ProtobufCBinaryData *)(void *)at;
-			uint8_t how = take(in);
+			uint8_t how = fuzz_u8(in);
 
 			if (how & 1)
 				b->len = how / 2 < b->len ? how / 2 : b->len;
 			else if (how && b->len)
 				b->data[how % b->len] ^= how;
-		} else if (f->type != PROTOBUF_C_TYPE_STRING && take(in) & 1) {
-			set_number(at, f->type, pool(take(in)));
+		} else if (f->type != PROTOBUF_C_TYPE_STRING && fuzz_u8(in) & 1) {
+			set_number(at, f->type, pool(fuzz_u8(in)));
 		}
 	}
 }
@@ -231,12 +212,12 @@ static void own(nodemsg *m)
 static struct {
 	uint32_t body;
 	bool as_own, once;
-	struct input how;
+	struct fuzz_in how;
 } armed;
 
 static void twist(nodemsg *m)
 {
-	struct input in = armed.how;
+	struct fuzz_in in = armed.how;
 
 	if (m->body_case != armed.body)
 		return;
@@ -247,26 +228,26 @@ static void twist(nodemsg *m)
 		armed.body = 0;
 }
 
-static void arm(struct input *in)
+static void arm(struct fuzz_in *in)
 {
 	uint8_t how;
 
-	armed.body = 10 + take(in) % 28;
-	how = take(in);
+	armed.body = 10 + fuzz_u8(in) % 28;
+	how = fuzz_u8(in);
 	armed.as_own = how & 3;
 	armed.once = how & 4;
-	armed.how.left = take(in) % 64u;
+	armed.how.left = fuzz_u8(in) % 64u;
 	if (armed.how.left > in->left)
 		armed.how.left = in->left;
-	armed.how.p = in->p;
-	in->p += armed.how.left;
+	armed.how.at = in->at;
+	in->at += armed.how.left;
 	in->left -= armed.how.left;
 }
 
-static void send_changed(struct input *in)
+static void send_changed(struct fuzz_in *in)
 {
-	uint32_t body = 10 + take(in) % 28;
-	bool as_own = take(in) & 3;
+	uint32_t body = 10 + fuzz_u8(in) % 28;
+	bool as_own = fuzz_u8(in) & 3;
 	nodemsg *m;
 
 	if (!h.heard[body].data)
@@ -279,43 +260,43 @@ static void send_changed(struct input *in)
 	ddraid__node_msg__free_unpacked(m, NULL);
 }
 
-static void send_raw(struct input *in)
+static void send_raw(struct fuzz_in *in)
 {
-	size_t bytes = take(in) % 96u;
+	size_t bytes = fuzz_u8(in) % 96u;
 	nodemsg *m;
 
 	if (bytes > in->left)
 		bytes = in->left;
-	m = ddraid__node_msg__unpack(NULL, bytes, in->p);
+	m = ddraid__node_msg__unpack(NULL, bytes, in->at);
 	if (m && m->body_case) {
 		m->inc = m->inc ? m->inc : h.node[BAD].e->inc;
 		h_say(m);
 	} else {
-		h_multicast(BAD, in->p, bytes);
+		h_multicast(BAD, in->at, bytes);
 		h_drain();
 	}
 	if (m)
 		ddraid__node_msg__free_unpacked(m, NULL);
-	in->p += bytes;
+	in->at += bytes;
 	in->left -= bytes;
 }
 
-static void step(struct input *in)
+static void step(struct fuzz_in *in)
 {
-	uint8_t how = take(in);
+	uint8_t how = fuzz_u8(in);
 	uint32_t good = 1 + how / 16 % NODES;
 
 	switch (how % 16) {
 	case 0:
-		h_run_ms(10 + 10u * (take(in) % 64u));
+		h_run_ms(10 + 10u * (fuzz_u8(in) % 64u));
 		break;
 	case 1:
-		h_run_ms(1000 + 100u * (take(in) % 64u));
+		h_run_ms(1000 + 100u * (fuzz_u8(in) % 64u));
 		break;
 	case 2:
 	case 3:
 		if (good != BAD)
-			h_write(good, take(in) % (BLOCKS / 2), take(in) | 1);
+			h_write(good, fuzz_u8(in) % (BLOCKS / 2), fuzz_u8(in) | 1);
 		break;
 	case 4:
 		send_raw(in);
@@ -364,12 +345,12 @@ static void settle(void)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-	struct input in = {data, bytes};
+	struct fuzz_in in = {data, bytes};
 	const char *bad;
 
 	memset(&armed, 0, sizeof(armed));
 	h_twist = twist;
-	h_begin(take(&in) & 1 ? 1 : NODES);
+	h_begin(fuzz_u8(&in) & 1 ? 1 : NODES);
 	for (uint32_t n = 0; in.left && n < 64; n++)
 		step(&in);
 	settle();
@@ -381,52 +362,3 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	h_end();
 	return 0;
 }
-
-#ifndef FUZZ_LIBFUZZER
-static int replay(const char *path)
-{
-	static uint8_t data[1 << 20];
-	FILE *f = fopen(path, "rb");
-	size_t bytes;
-
-	if (!f) {
-		perror(path);
-		return 1;
-	}
-	bytes = fread(data, 1, sizeof(data), f);
-	fclose(f);
-	LLVMFuzzerTestOneInput(data, bytes);
-	return 0;
-}
-
-/* For each message one input that sends it again, unchanged but for who sends it. */
-static int seed(const char *folder)
-{
-	for (unsigned i = 0; i < 56; i++) {
-		uint8_t data[] = {(uint8_t)(i & 1), 2, 5, 9, 0, 20, 6, 0, 10, 22, 0, 10, 12,
-				  (uint8_t)(i / 2), 1, 0, 0, 0, 0,  0, 0, 0,  1,  30};
-		char path[4096];
-		FILE *f;
-
-		snprintf(path, sizeof(path), "%s/seed-%u", folder, i);
-		f = fopen(path, "wb");
-		if (!f || fwrite(data, 1, sizeof(data), f) != sizeof(data)) {
-			perror(path);
-			return 1;
-		}
-		fclose(f);
-	}
-	return 0;
-}
-
-int main(int argc, char **argv)
-{
-	int err = 0;
-
-	if (argc == 3 && !strcmp(argv[1], "--seed"))
-		return seed(argv[2]);
-	for (int i = 1; i < argc; i++)
-		err |= replay(argv[i]);
-	return err;
-}
-#endif
