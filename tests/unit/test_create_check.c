@@ -850,7 +850,6 @@ static void racer_init(int i, int first, bool force)
 	x->ask.now_us = race_now;
 	x->ask.pause = race_pause;
 	x->at_us = drawn(100000);
-	x->ask.inc = 77 + (uint64_t)i;
 	x->ask.geo.slots = 2;
 	CHECK(!getcontext(&x->context));
 	x->context.uc_stack.ss_sp = x->stack;
