@@ -75,6 +75,7 @@ stale-member		45	both	tests/cluster/scenarios/stale-member.sh
 late-node		45	both	tests/cluster/scenarios/late-node.sh
 forgotten		45	both	tests/cluster/scenarios/forgotten.sh
 creates			120	netns	tests/cluster/scenarios/creates.sh
+alone-beside		60	netns	tests/cluster/scenarios/alone-beside.sh
 start-forced		60	netns	tests/cluster/scenarios/start-forced.sh
 two-nodes		45	both	tests/cluster/scenarios/two-nodes.sh
 all-nodes		45	netns	tests/cluster/scenarios/all-nodes.sh
