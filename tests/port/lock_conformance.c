@@ -265,7 +265,7 @@ static bool waits_for_fence(void)
 	return subject->traits & LOCKS_WAIT_FOR_FENCE;
 }
 
-#define L(i_) LOCK_ID(LOCK_KIND_REGION, 100000u + (i_)) /* no region of the engines' array */
+#define L(i_) LOCK_ID(LOCK_KIND_REGION, 1000u + (i_)) /* regions that the engines do not use */
 #define CW LOCK_MODE_CW
 #define EX LOCK_MODE_EX
 #define NOTHING LOCK_MODE_NONE
