@@ -22,7 +22,7 @@
 #define MEMBERS 3
 #define DISK_BYTES (8u << 20)
 #define REGION_BYTES 4096u /* so that there are enough of them for the suite */
-#define QUEUE (1u << 13) /* events on their way to a node */
+#define QUEUE (1u << 13)   /* events on their way to a node */
 #define HANDLE_LOCKS 2100u
 /* How late a node gets what is sent to it: each world has other fast and slow nodes. */
 #define FAST_MS 1u

@@ -93,7 +93,7 @@ TEST(the_leader_changes_before_the_slot_is_read)
 	/* The rebuild waits for what stands in the slot, and I/O goes on. */
 	CHECK_EQ_U64(status(2).map.member[2].state, MEMBER_REBUILDING);
 	CHECK_EQ_U64(blocks_old(2), 0);
-	log_goes_on();
+	held_goes_on();
 	run_ms(6000);
 	CHECK_EQ_INT(status(3).state, ENGINE_ACTIVE);
 	member_2_is_back_whole(2);
@@ -104,7 +104,7 @@ TEST(the_leader_that_gave_it_away_still_knows)
 	slot_with_missed_bits();
 	member_2(false);
 	run_ms(6000);
-	log_goes_on();
+	held_goes_on();
 	run_ms(6000);
 	member_2_is_back_whole(1);
 }

@@ -155,6 +155,27 @@ TEST(of_two_that_begin_at_once_one_gets_it)
 	}
 }
 
+/* Its claim has been under way for so long that another one was through with it meanwhile. */
+TEST(a_claim_that_took_long_is_made_anew)
+{
+	for (uint32_t ms = 700; ms < 2700; ms += 100) {
+		begin(true);
+		w.claim_hangs = 2;
+		start(2);
+		run_ms(400);
+		CHECK(w.held_count > 0);
+		start(1);
+		run_ms(ms);
+		held_goes_on();
+		for (uint32_t i = 0; i < 40; i++) {
+			run_ms(250);
+			CHECK(!serves(1) || !serves(2));
+		}
+		CHECK(serves(1) && !serves(2));
+		finish();
+	}
+}
+
 /* Its claim has run out, and another one has the array: it finds that before it writes. */
 TEST(one_that_stood_still_writes_nothing_when_it_wakes_up)
 {

@@ -62,9 +62,10 @@ static struct {
 	uint64_t watched; /* an incarnation, and how often its fence was asked for */
 	uint32_t watched_fences;
 	bool io_may_fail;
-	bool others_look;   /* who uses the members is found out as in life, with its waits */
-	bool resync_hangs;  /* so a region stays dirty */
-	uint32_t log_hangs; /* a node whose reads of log pages are held back */
+	bool others_look;     /* who uses the members is found out as in life, with its waits */
+	bool resync_hangs;    /* so a region stays dirty */
+	uint32_t claim_hangs; /* a node whose writes of use blocks are held back */
+	uint32_t log_hangs;   /* a node whose reads of log pages are held back */
 	struct out held[64];
 	uint32_t held_count;
 	bool restarts; /* who is removed goes on as a new incarnation */
@@ -124,7 +125,8 @@ static inline void do_io(uint32_t node, const struct out *o)
 	ev.done.id = o->io.id;
 	if (w.resync_hangs && o->io.kind == KIND_RESYNC)
 		return;
-	if (w.log_hangs == node && o->io.kind == KIND_LOG && o->io.op == DEV_READ) {
+	if ((w.log_hangs == node && o->io.kind == KIND_LOG && o->io.op == DEV_READ) ||
+	    (w.claim_hangs == node && o->io.kind == KIND_USE && o->io.op == DEV_WRITE)) {
 		CHECK(w.held_count < 64);
 		w.held[w.held_count++] = *o;
 		return;
@@ -346,11 +348,11 @@ static inline struct engine_status status(uint32_t node)
 }
 
 /* What was held back is answered. */
-static inline void log_goes_on(void)
+static inline void held_goes_on(void)
 {
-	uint32_t node = w.log_hangs;
+	uint32_t node = w.log_hangs ? w.log_hangs : w.claim_hangs;
 
-	w.log_hangs = 0;
+	w.log_hangs = w.claim_hangs = 0;
 	for (uint32_t i = 0; i < w.held_count; i++)
 		do_io(node, &w.held[i]);
 	w.held_count = 0;
