@@ -220,6 +220,7 @@ static void renew_again(struct array *a)
 	struct life_task *t = task_new(a, begun);
 
 	t->new_inc = t->put = true;
+	t->rec.node = a->self.node;
 	send_work(a, t);
 }
 
@@ -246,6 +247,15 @@ static void life_begin(struct array *a)
 	mailbox_post(a->env.main, &t->task, ran_changed);
 }
 
+/*
+ * By the node id that this life had: a node that is set to `cluster = alone` is node 1 for itself
+ * only, and node 1 of its cluster is another one, which serves.
+ */
+static void fence_last(struct array *a)
+{
+	life_fence(a, a->rec.node ? a->rec.node : a->self.node, a->rec.inc);
+}
+
 static void loaded(struct array *a, struct life_task *t)
 {
 	if (a->phase == ARRAY_PHASE_CLOSE)
@@ -263,7 +273,7 @@ static void loaded(struct array *a, struct life_task *t)
 	}
 	array_phase(a, ARRAY_PHASE_FENCE);
 	array_waits(a, "the fence of this node's last life in the array");
-	life_fence(a, a->self.node, a->rec.inc);
+	fence_last(a);
 }
 
 void life_load(struct array *a)
@@ -287,11 +297,6 @@ struct life_fence {
 	char why[FENCE_WHY_BYTES];
 };
 
-static void fence_own_again(struct array *a)
-{
-	life_fence(a, a->self.node, a->rec.inc);
-}
-
 static void own_fenced(struct array *a, int err, const char *why);
 
 static void fence_answer(struct array *a, uint32_t node, uint64_t inc, int err, const char *why)
@@ -305,7 +310,7 @@ static void fence_answer(struct array *a, uint32_t node, uint64_t inc, int err, 
 	if (a->phase == ARRAY_PHASE_FENCE) {
 		if (err) {
 			array_waits(a, "the fence of this node's last life in the array: %s", why);
-			array_again(a, AGAIN_MS, fence_own_again);
+			array_again(a, AGAIN_MS, fence_last);
 			return;
 		}
 		a->fenced_inc = inc;
@@ -452,8 +457,10 @@ void life_record(struct array *a, const struct record *r)
 static void renewed(struct array *a, struct life_task *t)
 {
 	a->restarting = false;
-	if (!t->err)
+	if (!t->err) {
 		a->rec.inc = a->inc = t->rec.inc;
+		a->rec.node = t->rec.node;
+	}
 	if (a->record_waits)
 		record_put(a);
 	a->record_waits = false;
@@ -471,6 +478,7 @@ static void renew(struct array *a)
 	struct life_task *t = task_new(a, renewed);
 
 	t->new_inc = t->put = true;
+	t->rec.node = a->self.node;
 	send_work(a, t);
 }
 

@@ -59,7 +59,8 @@ enum {
 	REC_REMOVED = 80,
 	REC_REMOVED_BY = REC_REMOVED + 16 * DDR_MAX_NODES,
 	REC_ALONE = REC_REMOVED_BY + 8 * DDR_MAX_NODES,
-	REC_END = REC_ALONE + 16
+	REC_NODE = REC_ALONE + 16,
+	REC_END = REC_NODE + 8
 };
 
 _Static_assert(REC_END <= RECORD_BYTES, "the record fits");
@@ -548,6 +549,7 @@ int store_put_record(const char *name, const struct store_record *r, char why[ST
 	put_le32(b + REC_VERSION, RECORD_VERSION);
 	memcpy(b + REC_UUID, r->uuid, DDR_UUID_BYTES);
 	put_le64(b + REC_INC, r->inc);
+	put_le32(b + REC_NODE, r->node);
 	put_le32(b + REC_CLEAN, r->clean);
 	put_le32(b + REC_COUNT, r->record.removed_count);
 	put_le64(b + REC_ACKED, r->record.acked.num);
@@ -584,6 +586,7 @@ static int record_decode(const uint8_t b[RECORD_BYTES], struct store_record *r)
 	memset(r, 0, sizeof(*r));
 	memcpy(r->uuid, b + REC_UUID, DDR_UUID_BYTES);
 	r->inc = get_le64(b + REC_INC);
+	r->node = get_le32(b + REC_NODE);
 	r->clean = get_le32(b + REC_CLEAN) != 0;
 	r->record.removed_count = get_le32(b + REC_COUNT);
 	r->record.acked = (struct epoch){get_le64(b + REC_ACKED), get_le64(b + REC_ACKED + 8)};

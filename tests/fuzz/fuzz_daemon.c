@@ -766,7 +766,10 @@ static void identified(void *data)
 	struct making *m = data;
 
 	for (uint32_t i = 0; i < m->desc.count; i++) {
-		snprintf(m->reserve.key[i], RESERVE_KEY_BYTES, "uri:%s", m->desc.uri[i]);
+		char uri[DDR_URI_BYTES]; /* m is all one object, for gcc with ASan */
+
+		memcpy(uri, m->desc.uri[i], sizeof(uri));
+		snprintf(m->reserve.key[i], RESERVE_KEY_BYTES, "uri:%s", uri);
 		m->key_member[i] = (uint8_t)i;
 	}
 	m->reserve.key_count = m->desc.count;

@@ -101,7 +101,7 @@ void sbcopies_written(struct sim *s, const struct req *r, bool half)
 	int c = copy_at(r->offset);
 
 	if (c >= 0 && r->op == DEV_WRITE)
-		d->sb_bad = half ? 0 : (uint8_t)(d->sb_bad & ~(1u << c));
+		d->sb_bad = (uint8_t)(half ? 0 : d->sb_bad & ~(1u << c));
 }
 
 static bool both_intact(const struct disk *d)

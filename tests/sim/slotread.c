@@ -106,7 +106,8 @@ static void on_leaves(struct sim *s, struct hev *ev)
 		node_start_later(s, n, (1 + draw(s, 6, 100)) * MS);
 	} else {
 		stop.admin.cmd = ADMIN_STOP;
-		node_post(s, n, 0, &stop); /* it starts again by itself */
+		stop.admin.tag = mix64(++s->next_uid) | 1; /* nobody waits for the answer */
+		node_post(s, n, 0, &stop);                 /* it starts again by itself */
 	}
 }
 

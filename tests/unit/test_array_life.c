@@ -326,6 +326,21 @@ TEST(a_removed_incarnation_is_fenced_by_its_own_node_before_the_next)
 	end();
 }
 
+/* Since then the node was set to `cluster = alone`: it is node 1 for itself only. */
+TEST(the_last_life_is_fenced_by_the_node_id_that_it_had)
+{
+	begin();
+	CHECK_EQ_U64(disk.node, 1);
+	conf.fence = FENCE_COMMAND;
+	disk.node = 3;
+	life_load(a);
+	settle();
+	CHECK(asked_count == 1 && asked[0]->node == 3 && asked[0]->inc == disk.inc);
+	answer(0, 0);
+	CHECK_EQ_U64(disk.node, 1);
+	end();
+}
+
 TEST(it_is_asked_again_until_it_succeeds)
 {
 	uint64_t was;
