@@ -336,11 +336,23 @@ struct use_watch {
 	bool probed, ended; /* asked; its process has ended for certain */
 };
 
+/* HELD: on the way to a lease. */
+enum use_check {
+	CHECK_READ,  /* is somebody else there? */
+	CHECK_WRITE, /* claims anew */
+	CHECK_AGAIN, /* waits for who may have done so at the same time, then reads again */
+	CHECK_DONE,  /* renews */
+};
+
 struct use_dev {
-	bool busy, in_round, wrote; /* wrote: our claim, in the last round of writes */
-	uint64_t sent_us;           /* when the request under way began */
+	bool busy, in_round, reading;
+	bool seen, ours, taken;   /* read last: was it? The run's claim; another's, or none */
+	bool odd;                 /* it shows that another holds the array, or has held it */
+	bool wrote;               /* our claim, in the last round of writes */
+	uint64_t sent_us;         /* when the request under way began */
 	uint64_t held_us;         /* when the last write of our claim began that landed; 0 = none */
 	struct useblock got, was; /* as read last, and before */
+	struct useblock met;      /* another's, as it was renewed last */
 	struct batch batch;
 	struct iovec iov;
 	uint8_t (*buf)[DDR_BLOCK_BYTES];
@@ -348,18 +360,19 @@ struct use_dev {
 
 struct use {
 	enum use_state state;
-	uint64_t claim;      /* names this run of the array; 0 = not known yet */
-	uint32_t pending;    /* requests of the round under way */
-	bool reads;          /* that is of reads */
-	bool round_over;     /* its end was not looked at yet */
-	uint64_t round_us;   /* when it began */
-	uint64_t began_us;   /* this node is to assemble the array since then */
-	uint64_t look_us;    /* the reads that found nobody began then */
-	uint64_t lease_us;   /* until then I/O may go on */
-	uint64_t next_us;    /* the next one is not due before */
-	uint32_t tries;      /* claims that came to nothing */
-	bool checked;        /* HELD: since the lease ran out last nobody else's claim was found, */
-	uint64_t checked_us; /* by reads that began then */
+	uint64_t claim;    /* names this run of the array; 0 = not known yet */
+	uint32_t pending;  /* requests of the round under way */
+	bool reads;        /* that is of reads */
+	bool round_over;   /* its end was not looked at yet */
+	uint64_t round_us; /* when it began */
+	uint64_t began_us; /* this node is to assemble the array since then */
+	uint64_t look_us;  /* the reads that found nobody began then */
+	uint64_t lease_us; /* until then I/O may go on */
+	uint64_t next_us;  /* the next one is not due before */
+	uint32_t tries;    /* claims that came to nothing */
+	bool given;        /* this node wrote last that nobody uses it */
+	enum use_check check;
+	uint64_t checked_us; /* DONE: the reads that found the own claim began then */
 	struct use_dev dev[DDR_MAX_DEVS];
 	struct use_watch watch[USE_WATCHED];
 	uint32_t watches;
@@ -738,6 +751,7 @@ bool epoch_unknown(const struct engine *e, const struct epoch *ep);
 /* How far ahead of all that this node knows an epoch can be that it is told: proposals that came to
  * nothing. Else one node that is broken could use up all numbers. */
 #define EPOCH_AHEAD_MAX 1024u
+const struct superblock *sb_newest(const struct engine *e);
 uint64_t epoch_seen(const struct engine *e); /* the greatest number that it knows itself */
 uint8_t bad_told(const struct engine *e, const struct map *m, uint8_t member);
 bool flush_error_untold(const struct engine *e);

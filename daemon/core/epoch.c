@@ -888,6 +888,12 @@ static const struct superblock *newest_sb(const struct engine *e, const struct s
 	return best;
 }
 
+/* By what the members tell so far. */
+const struct superblock *sb_newest(const struct engine *e)
+{
+	return newest_sb(e, NULL);
+}
+
 /* Numbers go on from what any member tells, within reason. */
 static void max_num_raise(struct engine *e, const struct superblock *told, uint64_t known)
 {

@@ -601,8 +601,13 @@ void leader_advance(struct engine *e)
 		return;
 	/* Who assembles the array has no lease yet: use_taken is the first that it waits for. */
 	if (!gate_open(e) && !(e->phase == PH_STATE && e->state == ENGINE_JOINING && e->confirmed &&
-			       quorum_gate(e) && !use_taken(e)))
+			       quorum_gate(e) && !use_taken(e))) {
+		/* One that has no lease since it reaches too few members has to find out whether it
+		 * is alone with that (R7). What it proposes no member gets before it has one. */
+		if (e->phase == PH_READY && e->confirmed && quorum_gate(e))
+			ack_ticks(e);
 		return;
+	}
 	if (e->phase == PH_STATE) {
 		leader_recover(e);
 		return;

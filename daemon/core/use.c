@@ -13,9 +13,8 @@
  *          this machine can tell (OUT_PROBE).
  *   CLAIM  it writes its own claim to all members.
  *   VERIFY it waits for whoever may have found the array free at the same moment, and reads again.
- *   HELD   its claim is on all members; from now on it is renewed by the node that leads, and in
- *          between two leaders by the lowest one that serves. The claim is the run's, not the
- *          node's: State tells it.
+ *   HELD   its claim is on all members; from now on each node that serves renews it, and has a
+ *          lease by its own writes. The claim is the run's, not the node's: Ready tells it.
  *
  * Two never hold the array at once. Let A and B both come to HELD, and let T be the time that a
  * claim may take, from the issue of the reads that found nobody to the answer of the last write
@@ -23,13 +22,18 @@
  *
  *  1. Each of them wrote to at least k members in sync; any two such sets share a member (k > m;
  *     see R1). Look at that one.
- *  2. B's reads saw A's claim: then B waited until it had not changed for the patience. A's lease
- *     was over by then: A does no I/O when its last renewal began longer than the lease ago, and
- *     the lease is shorter than the patience. When A wakes up it reads before it writes, finds B's
- *     claim, and gives up. The same with A and B exchanged.
+ *  2. B's reads saw A's claim: then B waited until it had not changed for the patience. The lease
+ *     of each node of A's was over by then: none does I/O when its last renewal began longer than
+ *     the lease ago, and the lease is shorter than the patience. Who wakes up has to claim anew:
+ *     it reads, writes, waits and reads again like B. If its reads find B's claim, it gives up;
+ *     else see 3. The same with A and B exchanged.
  *  3. Neither saw the other's: each read before the other's write landed, so both writes landed
  *     within T of each other's reads. Each waits for 2 T after its own, then reads again. One of
  *     the two claims was overwritten by then, and its owner finds that.
+ *
+ * A machine whose clock stood still does not know that it has to claim anew (a virtual machine that
+ * was paused). So whoever renews reads first: two that hold the array find each other within two
+ * renewals, and give up.
  *
  * A use block that lands late, after a fence or a reconnection, hides nobody's for longer than
  * until the next renewal, and makes at most somebody wait: R4 and R5 are not for it.
@@ -96,29 +100,24 @@ static void state_move(struct use *u, enum use_state to)
 
 /* ---- which devices -------------------------------------------------------------------------- */
 
-/* What this node goes by: before the array is assembled, the newest map on the members. */
-static const struct map *map_of(const struct engine *e)
-{
-	const struct map *m = NULL;
-
-	if (e->state == ENGINE_ACTIVE)
-		return map_next(e);
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->dev[i].up && e->dev[i].sb_ok &&
-		    (!m || epoch_cmp(&e->dev[i].sb.map.epoch, &m->epoch) > 0))
-			m = &e->dev[i].sb.map;
-	return m;
-}
-
+/* Of what the members tell: see newest_sb in epoch.c. */
 static const struct superblock *newest(const struct engine *e)
 {
-	const struct superblock *sb = NULL;
+	const struct superblock *believed = sb_newest(e), *sb = believed;
 
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+	for (uint32_t i = 0; !believed && i < DDR_MAX_DEVS; i++)
 		if (e->dev[i].up && e->dev[i].sb_ok &&
 		    (!sb || epoch_cmp(&e->dev[i].sb.map.epoch, &sb->map.epoch) > 0))
 			sb = &e->dev[i].sb;
 	return sb;
+}
+
+/* What this node goes by: before the array is assembled, the newest map on the members. */
+static const struct map *map_of(const struct engine *e)
+{
+	const struct superblock *sb = e->state == ENGINE_ACTIVE ? NULL : newest(e);
+
+	return sb ? &sb->map : map_next(e);
 }
 
 /*
@@ -158,7 +157,9 @@ static void block_read(struct engine *e, struct use_dev *d)
 	memcpy(&g->seq, *d->buf + 8, sizeof(g->seq));
 }
 
+static bool is_ours(const struct engine *e, uint64_t claim);
 static uint64_t lease_end(const struct engine *e);
+static void renew_read(struct engine *e, struct use_dev *d);
 
 static void use_done(struct engine *e, struct batch *b)
 {
@@ -169,7 +170,7 @@ static void use_done(struct engine *e, struct batch *b)
 		e->use.round_over = true;
 	if (e->state == ENGINE_REMOVED)
 		return;
-	if (!d->in_round || !e->use.reads) {
+	if (!d->reading) {
 		d->wrote &= !b->failed;
 		if (d->wrote) {
 			d->held_us = d->sent_us;
@@ -179,13 +180,18 @@ static void use_done(struct engine *e, struct batch *b)
 	}
 	if (!b->failed) {
 		block_read(e, d);
-		return;
+	} else {
+		/* A sector that can't be read says nothing. It counts like one that is damaged: the
+		 * next write may mend it. */
+		memset(&d->got, 0, sizeof(d->got));
+		if (!is_connection_error(b->err) && b->err != -ECANCELED)
+			d->got.claim = USE_UNKNOWN;
 	}
-	/* A sector that can't be read says nothing. It counts like one that is damaged: the next
-	 * write may mend it. */
-	memset(&d->got, 0, sizeof(d->got));
-	if (!is_connection_error(b->err) && b->err != -ECANCELED)
-		d->got.claim = USE_UNKNOWN;
+	d->seen = !b->failed || d->got.claim;
+	d->ours = d->seen && (is_ours(e, d->got.claim) || (e->use.given && !d->got.claim));
+	d->taken = d->seen && !d->ours && d->got.claim != USE_UNKNOWN;
+	if (!d->in_round && d->seen)
+		renew_read(e, d);
 }
 
 static void dev_start(struct engine *e, uint32_t i, bool read, bool in_round)
@@ -194,25 +200,37 @@ static void dev_start(struct engine *e, uint32_t i, bool read, bool in_round)
 
 	d->busy = true;
 	d->in_round = in_round;
+	d->reading = read;
 	d->sent_us = e->now;
 	d->iov = (struct iovec){d->buf, DDR_BLOCK_BYTES};
 	if (in_round)
 		e->use.pending++;
-	if (read)
+	if (read) {
 		d->was = d->got;
+		d->seen = d->ours = d->taken = false;
+	}
 	batch_init(&d->batch, use_done);
 	batch_open(&d->batch);
 	dio_start_raw(e, &d->batch, i, read ? DEV_READ : DEV_WRITE, KIND_USE, USE_OFFSET, &d->iov);
 	batch_close(e, &d->batch);
 }
 
+static uint64_t claim_us(const struct engine *e)
+{
+	uint32_t tries = e->use.tries < TRIES_MAX ? e->use.tries : TRIES_MAX;
+
+	return (e->cfg.tun.claim_ms * 1000ull) << tries;
+}
+
+/* Who claims renews nothing until it has read again: for so long it asks for more patience. */
 static void dev_write(struct engine *e, uint32_t i, uint64_t claim, bool in_round)
 {
+	uint32_t waits_ms = in_round ? (uint32_t)(3 * claim_us(e) / 1000) : 0;
 	struct useblock u = {.claim = claim,
 			     .seq = e->now + e->cfg.node,
 			     .inc = e->inc,
 			     .node = e->cfg.node,
-			     .patience_ms = e->cfg.tun.patience_ms,
+			     .patience_ms = e->cfg.tun.patience_ms + waits_ms,
 			     .process = e->cfg.process};
 	struct use_dev *d = &e->use.dev[i];
 
@@ -240,7 +258,9 @@ static bool round_start(struct engine *e, bool reads, uint64_t claim)
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		bool member = member_on(e, i, map) != NO_MEMBER;
 
-		if (!reads)
+		if (reads)
+			u->dev[i].seen = u->dev[i].ours = u->dev[i].taken = false;
+		else
 			u->dev[i].wrote = false;
 		if (reads && e->dev[i].up && e->dev[i].sb_ok)
 			dev_start(e, i, true, true);
@@ -257,6 +277,8 @@ static bool round_start(struct engine *e, bool reads, uint64_t claim)
 /* Of this daemon, or of a node that takes part in this round: it goes by what is agreed here. */
 static bool is_ours(const struct engine *e, uint64_t claim)
 {
+	if (!claim)
+		return false;
 	if (claim == nonce(e) || claim == e->use.claim)
 		return true;
 	for (uint32_t i = 0; i < e->peer_count; i++) {
@@ -435,22 +457,29 @@ static uint32_t insync_of(const struct engine *e, bool (*what)(const struct use_
 	return map ? (uint32_t)__builtin_popcount(mask & map_insync_mask(map)) : 0;
 }
 
-static bool any(const struct use_dev *d)
+static bool seen(const struct use_dev *d)
 {
-	(void)d;
-	return true;
+	return d->seen;
+}
+
+static bool ours(const struct use_dev *d)
+{
+	return d->ours;
+}
+
+static bool taken(const struct use_dev *d)
+{
+	return d->taken;
+}
+
+static bool odd(const struct use_dev *d)
+{
+	return d->odd;
 }
 
 static bool wrote(const struct use_dev *d)
 {
 	return d->wrote;
-}
-
-static uint64_t claim_us(const struct engine *e)
-{
-	uint32_t tries = e->use.tries < TRIES_MAX ? e->use.tries : TRIES_MAX;
-
-	return (e->cfg.tun.claim_ms * 1000ull) << tries;
 }
 
 static void look_again(struct engine *e, uint64_t after_us)
@@ -470,7 +499,7 @@ static void looked(struct engine *e)
 
 	u->refused = e->ld.refused = false;
 	snprintf(u->why, sizeof(u->why), "members to assemble the array from");
-	if (!e->have_geo || insync_of(e, any) < e->geo.k) {
+	if (!e->have_geo || insync_of(e, seen) < e->geo.k) {
 		e->ld.refused =
 		    e->have_geo && e->now - u->began_us >= e->cfg.tun.evict_ms * 1000ull;
 		if (e->ld.refused)
@@ -511,21 +540,44 @@ static void claimed(struct engine *e)
 	u->next_us = e->now + 2 * claim_us(e);
 }
 
+/* The claim was read again: where it stands still. */
+static void still_ours(struct engine *e)
+{
+	struct use *u = &e->use;
+
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		u->dev[i].wrote &= u->dev[i].seen && u->dev[i].got.claim == u->claim;
+}
+
+static void check_ends(struct engine *e)
+{
+	struct use *u = &e->use;
+
+	u->check = CHECK_DONE;
+	u->given = false;
+	u->checked_us = u->round_us;
+	u->tries = 0;
+	u->next_us = e->now;
+}
+
 /* VERIFY: the claim is read again. */
 static void verified(struct engine *e)
 {
 	struct use *u = &e->use;
 	bool lost = u->too_many;
 
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		u->dev[i].wrote &= u->dev[i].got.claim == u->claim;
+	still_ours(e);
+	/* Nor may one be there that was not read before: whether it changes is not known. */
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		const struct use_dev *d = &u->dev[i];
+
+		lost |= d->got.claim && !d->was.claim && !is_ours(e, d->got.claim);
+	}
 	for (uint32_t i = 0; i < u->watches; i++)
 		lost |= !watch_over(e, &u->watch[i]);
 	if (!lost && insync_of(e, wrote) >= e->geo.k) {
 		state_move(u, USE_HELD);
-		u->checked = true;
-		u->checked_us = u->round_us;
-		u->tries = 0;
+		check_ends(e);
 		return;
 	}
 	/* Two that take turns at this would do so for ever. */
@@ -560,7 +612,8 @@ void use_adopt(struct engine *e, uint64_t claim)
 	if (u->state != USE_HELD)
 		state_move(u, USE_HELD);
 	u->claim = claim;
-	u->checked = u->refused = false;
+	u->check = CHECK_READ;
+	u->refused = false;
 	u->next_us = u->lease_us = 0;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		u->dev[i].held_us = 0;
@@ -568,18 +621,11 @@ void use_adopt(struct engine *e, uint64_t claim)
 
 /* ---- holding -------------------------------------------------------------------------------- */
 
-/* Who renews it: the leader; in between two, the lowest node that serves. */
+/* Each node that serves: none depends on another, whose way to the members may be broken. And who
+ * leads before it serves. */
 static bool renews(const struct engine *e)
 {
-	if (e->phase >= PH_STATE)
-		return leading(e);
-	for (uint32_t i = 0; i < e->peer_count; i++) {
-		const struct peer *p = &e->peer[i];
-
-		if (in_effective_view(e, p) && p->active && p->node < e->cfg.node)
-			return false;
-	}
-	return e->state == ENGINE_ACTIVE;
+	return e->state == ENGINE_ACTIVE || leading(e);
 }
 
 static uint64_t lease_length(const struct engine *e)
@@ -587,16 +633,18 @@ static uint64_t lease_length(const struct engine *e)
 	return LEASE_RENEWALS * 1000ull * e->cfg.tun.renew_ms;
 }
 
-/*
- * Until when the lease runs. Whoever reaches k members in sync must meet the claim, so it has to be
- * on all of them but k - 1; the lease counts from the oldest write of the newest so many.
+/* Whoever reaches k members in sync must meet the claim, so it has to be on all of them but k - 1.
  */
-static uint64_t lease_end(const struct engine *e)
+static int needed(const struct engine *e, const struct map *map)
 {
-	const struct map *map = map_of(e);
+	return map ? __builtin_popcount(map_insync_mask(map)) - e->geo.k + 1 : 0;
+}
+
+/* The lease counts from the oldest write of the newest so many. */
+static uint64_t lease_by(const struct engine *e, const struct map *map)
+{
 	uint64_t best[DDR_MAX_MEMBERS] = {0}, least = UINT64_MAX;
 	uint32_t insync = map ? map_insync_mask(map) : 0;
-	int need = __builtin_popcount(insync) - e->geo.k + 1;
 
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		uint8_t m = member_on(e, i, map);
@@ -604,7 +652,7 @@ static uint64_t lease_end(const struct engine *e)
 		if (m != NO_MEMBER && insync >> m & 1 && e->use.dev[i].held_us > best[m])
 			best[m] = e->use.dev[i].held_us;
 	}
-	for (; need > 0; need--) {
+	for (int need = needed(e, map); need > 0; need--) {
 		uint8_t newest = 0;
 
 		for (uint8_t m = 1; m < DDR_MAX_MEMBERS; m++)
@@ -618,9 +666,20 @@ static uint64_t lease_end(const struct engine *e)
 	return least + lease_length(e);
 }
 
+/* Until when the lease runs: as long as a map is proposed others may read it, or the one before. */
+static uint64_t lease_end(const struct engine *e)
+{
+	uint64_t end = lease_by(e, map_of(e)), before;
+
+	if (e->state != ENGINE_ACTIVE || !e->proposing)
+		return end;
+	before = lease_by(e, &e->map);
+	return before < end ? before : end;
+}
+
 static bool lease_runs(const struct engine *e)
 {
-	return e->use.state == USE_HELD && e->use.checked &&
+	return e->use.state == USE_HELD && e->use.check == CHECK_DONE &&
 	       (e->now < e->use.lease_us || !e->cfg.tun.claim_ms);
 }
 
@@ -630,29 +689,14 @@ bool use_lease(const struct engine *e)
 	return lease_runs(e) || !e->cfg.tun.claim_ms || !renews(e);
 }
 
-static void renew(struct engine *e)
-{
-	const struct map *map = map_of(e);
-
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (!e->use.dev[i].busy && member_on(e, i, map) != NO_MEMBER)
-			dev_write(e, i, e->use.claim, false);
-}
-
-/* The lease had run out, or was never this node's: has somebody else taken the array meanwhile? */
-static void checked(struct engine *e)
+static void give_up(struct engine *e)
 {
 	struct use *u = &e->use;
-	char name[220];
+	char name[220] = "somebody who is gone";
 
-	if (!u->watches && !u->too_many) {
-		u->checked = insync_of(e, any) > 0;
-		u->checked_us = u->round_us; /* the writes that follow begin a new lease */
-		u->next_us = u->checked ? e->now : e->now + LOOK_AGAIN_US;
-		u->lease_us = 0;
-		return;
-	}
-	user_name(name, sizeof(name), &u->watch[0].last);
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (u->dev[i].taken && u->dev[i].got.claim)
+			user_name(name, sizeof(name), &u->dev[i].got);
 	snprintf(u->why, sizeof(u->why),
 		 "its members were taken by %s while this node did not show that it uses them",
 		 name);
@@ -662,22 +706,110 @@ static void checked(struct engine *e)
 		look_again(e, LOOK_AGAIN_US);
 }
 
+/*
+ * Whoever renews has read the block. Another's claim may be an old write that has landed late, or
+ * that of somebody who has looked while this node stood still: it is written over, and finds that.
+ * If it comes back, somebody holds the array who does not look, like this node: both give up. And
+ * if the claim is gone, somebody had the array, and has given it back.
+ *
+ * A member alone says nothing: it may have come back with what it carried, and an exporter may
+ * return anything. Whoever takes the array takes k members.
+ */
+static void renew_read(struct engine *e, struct use_dev *d)
+{
+	const struct useblock *got = &d->got;
+	struct use *u = &e->use;
+
+	if (u->state != USE_HELD || u->check != CHECK_DONE || !renews(e) || !quorum_gate(e))
+		return;
+	d->odd =
+	    d->taken && (!got->claim || (d->met.claim == got->claim && d->met.seq != got->seq));
+	memset(&d->met, 0, sizeof(d->met));
+	if (d->taken)
+		d->met = *got;
+	if (d->odd && insync_of(e, odd) >= e->geo.k)
+		give_up(e);
+	else
+		dev_write(e, (uint32_t)(d - u->dev), u->claim, false);
+}
+
+static void renew(struct engine *e)
+{
+	const struct map *map = map_of(e);
+
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (!e->use.dev[i].busy && member_on(e, i, map) != NO_MEMBER)
+			dev_start(e, i, true, false);
+}
+
+/* Enough of them to meet any other's claim. */
+static bool enough(const struct engine *e, bool (*what)(const struct use_dev *))
+{
+	const struct map *map = map_of(e);
+	int n = (int)insync_of(e, what);
+
+	return n > 0 && n >= needed(e, map);
+}
+
+/*
+ * The lease had run out, or was never this node's: has somebody else taken the array meanwhile? If
+ * not, the run's claim stands where it was. It is claimed anew, as in LOOK, CLAIM and VERIFY, but
+ * that nobody is waited for: whoever is found has waited for us. Others may carry what they like,
+ * see renew_read.
+ */
+static void checked(struct engine *e)
+{
+	struct use *u = &e->use;
+	bool late;
+
+	u->next_us = e->now;
+	if (u->reads && u->check != CHECK_DONE && insync_of(e, taken) >= e->geo.k) {
+		give_up(e);
+		return;
+	}
+	switch (u->check) {
+	case CHECK_READ:
+		if (!u->reads || !enough(e, ours)) {
+			u->next_us = e->now + LOOK_AGAIN_US;
+			return;
+		}
+		u->look_us = u->round_us;
+		u->check = CHECK_WRITE;
+		return;
+	case CHECK_WRITE:
+		late = claim_us(e) && e->now - u->look_us > claim_us(e);
+		u->tries += late;
+		u->check = late || !enough(e, wrote) ? CHECK_READ : CHECK_AGAIN;
+		u->next_us = e->now + (u->check == CHECK_READ ? LOOK_AGAIN_US : 2 * claim_us(e));
+		return;
+	case CHECK_AGAIN:
+		still_ours(e);
+		if (enough(e, wrote))
+			check_ends(e);
+		else
+			u->check = CHECK_READ;
+		return;
+	case CHECK_DONE:
+		return;
+	}
+}
+
 static void hold_advance(struct engine *e)
 {
 	struct use *u = &e->use;
 
-	if (!renews(e) || !quorum_gate(e))
+	if (!renews(e) || !quorum_gate(e) || u->pending)
 		return;
-	if (u->checked && !lease_runs(e))
+	if (u->check == CHECK_DONE && !lease_runs(e))
 		u->lease_us = lease_end(e); /* the map may have changed */
-	if (u->checked && !lease_runs(e) && e->now - u->checked_us >= lease_length(e)) {
-		u->checked = false;
+	if (u->check == CHECK_DONE && !lease_runs(e) && e->now - u->checked_us >= lease_length(e)) {
+		u->check = CHECK_READ;
 		u->next_us = e->now;
 	}
-	if (e->now < u->next_us || u->pending)
+	if (e->now < u->next_us)
 		return;
-	if (!u->checked) {
-		round_start(e, true, 0);
+	if (u->check != CHECK_DONE) {
+		round_start(e, u->check != CHECK_WRITE, u->claim);
 		return;
 	}
 	u->next_us = e->now + e->cfg.tun.renew_ms * 1000ull;
@@ -698,6 +830,7 @@ bool use_given_back(struct engine *e)
 		if (!round_start(e, false, 0))
 			return false;
 		u->state = USE_GIVEN;
+		u->given = true;
 	}
 	return !u->pending;
 }
@@ -722,8 +855,7 @@ static void round_look(struct engine *e)
 		verified(e);
 		break;
 	case USE_HELD:
-		if (u->reads)
-			checked(e);
+		checked(e);
 		break;
 	case USE_NONE:
 	case USE_GIVEN:

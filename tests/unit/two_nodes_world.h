@@ -37,10 +37,14 @@ struct node {
 	uint32_t sent; /* messages */
 	uint32_t cut;  /* mask: members that it does not reach */
 	uint32_t lives;
-	uint64_t inc; /* of its next daemon, 0 = the first */
-	uint32_t pid; /* of the present one */
-	bool paused;  /* its daemon stands still */
-	bool alone;   /* it is in no cluster */
+	uint64_t inc;           /* of its next daemon, 0 = the first */
+	uint32_t pid;           /* of the present one */
+	bool paused;            /* its daemon stands still */
+	bool stopped_clock;     /* and so does its clock, as a virtual machine's */
+	uint64_t behind_us;     /* which is so much behind by now */
+	uint32_t use_writes_ms; /* so long a write of its use blocks takes */
+	bool io_hangs;          /* nothing that it sends to a member is answered */
+	bool alone;             /* it is in no cluster */
 	bool take_over, force;
 	uint32_t fence_ms;
 };
@@ -68,6 +72,12 @@ static struct {
 	uint32_t log_hangs;   /* a node whose reads of log pages are held back */
 	struct out held[64];
 	uint32_t held_count;
+	struct {
+		uint64_t at;
+		uint32_t node;
+		struct out o;
+	} late[64];
+	uint32_t late_count;
 	bool restarts; /* who is removed goes on as a new incarnation */
 	bool two_node; /* one has quorum */
 	bool fence_waits;
@@ -123,6 +133,8 @@ static inline void do_io(uint32_t node, const struct out *o)
 	uint8_t *p = w.disk[o->io.dev] + o->io.offset;
 
 	ev.done.id = o->io.id;
+	if (w.node[node].io_hangs)
+		return;
 	if (w.resync_hangs && o->io.kind == KIND_RESYNC)
 		return;
 	if ((w.log_hangs == node && o->io.kind == KIND_LOG && o->io.op == DEV_READ) ||
@@ -166,7 +178,15 @@ static inline void do_out(uint32_t node, const struct out *o)
 
 	switch (o->type) {
 	case OUT_DEV_IO:
-		do_io(node, o);
+		if (!w.node[node].use_writes_ms || o->io.kind != KIND_USE ||
+		    o->io.op != DEV_WRITE) {
+			do_io(node, o);
+			break;
+		}
+		CHECK(w.late_count < 64);
+		w.late[w.late_count].at = w.now + w.node[node].use_writes_ms * 1000ull;
+		w.late[w.late_count].node = node;
+		w.late[w.late_count++].o = *o;
 		break;
 	case OUT_SEND:
 		w.node[node].sent++;
@@ -235,7 +255,7 @@ static inline void step(uint32_t node, struct event ev)
 {
 	if (!w.node[node].e || w.node[node].stopped)
 		return;
-	ev.now_us = w.now;
+	ev.now_us = w.now - w.node[node].behind_us;
 	w.q.count = 0;
 	engine_step(w.node[node].e, &ev, &w.q);
 	for (uint32_t i = 0; i < w.q.count; i++)
@@ -251,11 +271,25 @@ static inline bool only_paused(void)
 	return true;
 }
 
+/* Also of one that stands still by now. */
+static inline void late_land(void)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < w.late_count; i++)
+		if (w.late[i].at > w.now)
+			w.late[n++] = w.late[i];
+		else
+			do_io(w.late[i].node, &w.late[i].o);
+	w.late_count = n;
+}
+
 static inline void run_ms(uint32_t ms)
 {
 	uint64_t end = w.now + ms * 1000ull;
 
 	while (w.now < end) {
+		late_land();
 		for (uint32_t i = 1; i <= NODES; i++)
 			if (!w.node[i].paused)
 				step(i, (struct event){.type = EV_TICK});
@@ -268,6 +302,9 @@ static inline void run_ms(uint32_t ms)
 				push(w.queue[at].to, w.queue[at].ev);
 		}
 		w.now += 1000;
+		for (uint32_t i = 1; i <= NODES; i++)
+			if (w.node[i].paused && w.node[i].stopped_clock)
+				w.node[i].behind_us += 1000;
 	}
 }
 

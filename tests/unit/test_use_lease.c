@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The lease that comes with the use blocks (core/use.c): it is never in the way of those that could
+ * go on, and two never hold the array at once, whenever one of them stood still.
+ */
+#include "two_nodes_world.h"
+
+#include "daemon/core/useblock.h"
+
+static bool serves(uint32_t node)
+{
+	return w.node[node].e && !w.node[node].stopped && status(node).io_allowed;
+}
+
+/* Nodes 1 and 2 of one cluster, with real waits. */
+static void both_up(void)
+{
+	create();
+	w.others_look = w.restarts = w.io_may_fail = true;
+	start(1);
+	run_ms(3000);
+	view(1, 1, 2);
+	start(2);
+	run_ms(6000);
+	CHECK(serves(1) && serves(2));
+	CHECK_EQ_U64(status(2).leader, 1);
+}
+
+/* R7: it is the leader, and its lease is over before it is sure that it alone has lost them. */
+TEST(a_leader_that_reaches_no_member_makes_way)
+{
+	both_up();
+	cut(1);
+	run_ms(20000);
+	CHECK(!serves(1));
+	CHECK(serves(2));
+	CHECK_EQ_U64(status(2).leader, 2);
+	finish();
+}
+
+static void stop(uint32_t node)
+{
+	step(node, (struct event){.type = EV_ADMIN, .admin.cmd = ADMIN_STOP});
+	run_ms(3000);
+	CHECK(w.node[node].stopped);
+}
+
+static void use_block(uint32_t member, struct useblock *u)
+{
+	CHECK_EQ_INT(useblock_decode(u, w.disk[member] + USE_OFFSET), 0);
+}
+
+/* What somebody wrote there once, and nobody renews. */
+static void claim_put(uint32_t member)
+{
+	struct useblock u = {.claim = 77, .seq = 1, .node = 9, .patience_ms = 5000};
+
+	memcpy(u.array_uuid, w.array_uuid, DDR_UUID_BYTES);
+	useblock_encode(&u, w.disk[member] + USE_OFFSET);
+}
+
+/* A follower writes as long as the array is in use for all who look, also if the leader's way to
+ * the members hangs. */
+TEST(each_node_that_serves_renews)
+{
+	struct useblock before, after;
+
+	both_up();
+	w.node[1].io_hangs = true;
+	run_ms(8000);
+	for (uint32_t i = 0; i < 10; i++) {
+		use_block(0, &before);
+		run_ms(3000);
+		use_block(0, &after);
+		CHECK(!serves(2) || before.seq != after.seq);
+	}
+	CHECK(serves(2));
+	finish();
+}
+
+/* It carries the claim of an earlier run, and the next leader sees it. */
+TEST(a_device_that_left_long_ago_takes_the_array_from_nobody)
+{
+	both_up();
+	step(1, (struct event){.type = EV_ADMIN, .admin = {.cmd = ADMIN_FAIL, .member = 2}});
+	run_ms(3000);
+	CHECK_EQ_U64(status(2).map.member[2].state, MEMBER_FAULTY);
+	claim_put(2);
+	stop(1);
+	run_ms(5000);
+	CHECK(serves(2));
+	CHECK_EQ_U64(w.node[2].lives, 0);
+	finish();
+}
+
+/* Its exporter returns anything, or it has just come back. */
+TEST(nor_does_one_member)
+{
+	both_up();
+	for (uint32_t i = 0; i < 20; i++) {
+		claim_put(1);
+		run_ms(100);
+	}
+	claim_put(1);
+	stop(1);
+	run_ms(5000);
+	CHECK(serves(2));
+	CHECK_EQ_U64(w.node[2].lives, 0);
+	finish();
+}
+
+/* Each by itself: 1 has stood still, and 2 takes the array. Returns with 1 awake. */
+static void asleep(bool stopped_clock, uint32_t ms)
+{
+	create();
+	w.split = w.others_look = w.restarts = w.io_may_fail = true;
+	w.node[1].alone = w.node[2].alone = true;
+	start(1);
+	run_ms(3000);
+	CHECK(serves(1));
+	w.node[1].stopped_clock = stopped_clock;
+	w.node[1].paused = true;
+	start(2);
+	run_ms(ms);
+	w.node[1].paused = false;
+}
+
+/* In all moments: before 2 has claimed, while it does, and after. */
+TEST(one_that_wakes_up_while_its_members_are_taken_is_not_the_second)
+{
+	for (uint32_t late = 0; late <= 200; late += 100)
+		for (uint32_t ms = 4900; ms < 6200; ms += 10) {
+			asleep(false, 0);
+			w.node[1].paused = true;
+			w.node[2].use_writes_ms = late;
+			run_ms(ms);
+			w.node[1].paused = false;
+			for (uint32_t i = 0; i < 60; i++) {
+				run_ms(50);
+				CHECK_MSG(!serves(1) || !serves(2), "%u ms, write %u ms", ms, late);
+			}
+			finish();
+		}
+}
+
+/* It believes for a while that it holds the array: nothing here says otherwise but the members. */
+TEST(two_that_hold_it_find_each_other)
+{
+	for (uint32_t ms = 7000; ms < 9000; ms += 100) {
+		asleep(true, ms);
+		CHECK(serves(2));
+		run_ms(4000);
+		CHECK_MSG(!serves(1) || !serves(2), "%u ms", ms);
+		run_ms(30000);
+		CHECK_MSG(serves(1) != serves(2), "%u ms", ms);
+		finish();
+	}
+}
+
+/* Another has had it, and has given it back: what this one knows of the array is old. */
+TEST(one_that_was_taken_and_given_back_is_looked_at_anew)
+{
+	asleep(true, 8000);
+	w.node[1].paused = true;
+	stop(2);
+	w.node[1].paused = false;
+	run_ms(2500);
+	CHECK(w.node[1].lives > 0);
+	run_ms(10000);
+	CHECK(serves(1));
+	finish();
+}
