@@ -828,22 +828,33 @@ static int write_all(struct job *j)
 
 /* --- giving up --- */
 
-static bool of_array(const uint8_t *block, const uint8_t array_uuid[DDR_UUID_BYTES])
+/* As `create` makes it: once the array was assembled, both copies have a later epoch. */
+#define EPOCH_OF_CREATE 1u
+
+static bool of_array(const uint8_t *block, const uint8_t array_uuid[DDR_UUID_BYTES], bool *used)
 {
 	struct superblock sb;
 	struct claim c;
 
 	if (!claim_decode(&c, block))
 		return !memcmp(c.array_uuid, array_uuid, DDR_UUID_BYTES);
-	return !sb_decode(&sb, block, NULL) && !memcmp(sb.array_uuid, array_uuid, DDR_UUID_BYTES);
+	if (sb_decode(&sb, block, NULL) || memcmp(sb.array_uuid, array_uuid, DDR_UUID_BYTES))
+		return false;
+	*used |= sb.map.epoch.num > EPOCH_OF_CREATE;
+	return true;
 }
 
-/* If it carries this array's claim or superblock, and only then, it gets that area back; NULL:
- * nothing. A write that failed may have been done all the same. */
+/*
+ * If it carries this array's claim or superblock, and only then, it gets that area back; NULL:
+ * nothing. A write that failed may have been done all the same.
+ *
+ * An array that was assembled since is nobody's to undo, whatever a file in the state directory
+ * says: that may have stayed there, or be in a copy of the directory that was made at that moment.
+ */
 static int give_back(struct job *j, uint32_t i, const uint8_t *area)
 {
 	const struct create_dev *d = &j->dev[i];
-	bool ours = false;
+	bool ours = false, used = false;
 	struct claim c;
 	int err;
 
@@ -854,8 +865,8 @@ static int give_back(struct job *j, uint32_t i, const uint8_t *area)
 	if (err)
 		return refuse_io(j, err, i, "read");
 	for (uint32_t n = 0; n < SB_COPIES; n++)
-		ours |= of_array(mine(j, i) + n * DDR_BLOCK_BYTES, j->r->params.array_uuid);
-	if (!ours)
+		ours |= of_array(mine(j, i) + n * DDR_BLOCK_BYTES, j->r->params.array_uuid, &used);
+	if (!ours || used)
 		return 0;
 	memset(j->buf, 0, SB_BYTES);
 	for (uint32_t n = 0; area && n < SB_COPIES; n++, area += DDR_BLOCK_BYTES)

@@ -1035,6 +1035,43 @@ TEST(a_create_that_dies_is_undone_and_can_be_repeated)
 	}
 }
 
+/* The file that says so stayed, or is in a copy of the state directory. */
+TEST(an_array_that_was_assembled_is_not_undone)
+{
+	struct racer *a = &race.racer[0];
+	struct create_ask ask = {.name = "one", .inc = 77};
+	struct create_dev dev[RACE_MEMBERS];
+	static uint8_t block[DDR_BLOCK_BYTES] __attribute__((aligned(DDR_BLOCK_BYTES)));
+	struct superblock sb;
+
+	setup();
+	files_empty();
+	race_setup(1, 0);
+	race.racer[1].over = true;
+	race.racer[1].err = -ECANCELED;
+	a->at_us = 0;
+	race_run();
+	CHECK_EQ_INT(a->err, 0);
+	for (int m = 0; m < RACE_MEMBERS; m++) {
+		dev[m] = fx.dev[m];
+		dev[m].uri = a->uri[m];
+		/* Its first leader has come as far as to one copy. */
+		CHECK_EQ_INT(dev[m].read(dev[m].arg, SB_OFFSET, block, sizeof(block)), 0);
+		CHECK_EQ_INT(sb_decode(&sb, block, NULL), 0);
+		CHECK_EQ_U64(sb.map.epoch.num, 1);
+		sb.map.epoch.num = 2;
+		sb.seq++;
+		sb_encode(&sb, block);
+		CHECK_EQ_INT(dev[m].write(dev[m].arg, SB_OFFSET, block, sizeof(block)), 0);
+	}
+	CHECK_EQ_INT(create_undo(&ask, dev, RACE_MEMBERS, a->r.params.array_uuid, &fx.e), 0);
+	for (int m = 0; m < RACE_MEMBERS; m++) {
+		CHECK_EQ_INT(dev[m].read(dev[m].arg, SB_OFFSET, block, sizeof(block)), 0);
+		CHECK_EQ_INT(sb_decode(&sb, block, NULL), 0);
+		CHECK_EQ_U64(sb.map.epoch.num, 2);
+	}
+}
+
 static int not_any_more(void *arg, char why[STORE_WHY_BYTES])
 {
 	int *left = arg;
