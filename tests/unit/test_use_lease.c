@@ -170,3 +170,42 @@ TEST(one_that_was_taken_and_given_back_is_looked_at_anew)
 	CHECK(serves(1));
 	finish();
 }
+
+/* All members are gone for longer than the lease, and than the patience, for all nodes. */
+TEST(members_that_are_back_are_used_again)
+{
+	for (uint32_t ms = 1000; ms <= 31000; ms += 5000) {
+		both_up();
+		for (uint32_t n = 1; n <= 2; n++)
+			for (uint32_t m = 0; m < MEMBERS; m++)
+				member_cut(n, m, true);
+		run_ms(ms);
+		for (uint32_t n = 1; n <= 2; n++)
+			for (uint32_t m = 0; m < MEMBERS; m++)
+				member_cut(n, m, false);
+		run_ms(8000);
+		CHECK_MSG(serves(1) && serves(2), "%u ms: %s", ms,
+			  status(1).waits ? status(1).waits : "");
+		CHECK_EQ_U64(w.node[1].lives + w.node[2].lives, 0);
+		write_block(1, 0);
+		run_ms(2000);
+		CHECK(w.node[1].ios_done > 0);
+		finish();
+	}
+}
+
+/* They only answer late, and healthy nodes stay. */
+TEST(slow_members_cost_time_and_no_node)
+{
+	for (uint32_t ms = 1000; ms <= 6000; ms += 500) {
+		both_up();
+		w.node[1].use_writes_ms = w.node[2].use_writes_ms = ms;
+		run_ms(40000);
+		CHECK_EQ_U64(w.node[1].lives + w.node[2].lives, 0);
+		w.node[1].use_writes_ms = w.node[2].use_writes_ms = 0;
+		run_ms(15000);
+		CHECK_MSG(serves(1) && serves(2), "%u ms", ms);
+		CHECK_EQ_U64(w.node[1].lives + w.node[2].lives, 0);
+		finish();
+	}
+}
