@@ -451,6 +451,18 @@ bool member_older(const struct engine *e, uint8_t i, uint64_t reached)
 	return member_sb_read(e, i) && e->dev[e->dev_of[i]].sb.map.epoch.num < reached;
 }
 
+/*
+ * R15: the device carries an epoch from after the member left, and that is not known to be one of
+ * this line. Either it had entered once more and that is long ago, or somebody else has used it. No
+ * common epoch has to be left that would tell (dev_differs): only so many are remembered.
+ */
+bool member_strange(const struct engine *e, uint8_t i, uint64_t left)
+{
+	const struct superblock *sb = member_sb_read(e, i) ? &e->dev[e->dev_of[i]].sb : NULL;
+
+	return sb && sb->map.epoch.num >= left && !lineage_shares(&e->past, sb, left);
+}
+
 void dev_up(struct engine *e, const struct event *ev)
 {
 	struct dev *d = &e->dev[ev->dev.dev];

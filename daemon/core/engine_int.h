@@ -685,6 +685,7 @@ bool member_back(const struct engine *e, uint8_t member);
 bool members_older(const struct engine *e);
 bool member_sb_current(struct engine *e, uint8_t member);
 bool member_older(const struct engine *e, uint8_t member, uint64_t reached);
+bool member_strange(const struct engine *e, uint8_t member, uint64_t left);
 void dev_up(struct engine *e, const struct event *ev);
 void dev_down(struct engine *e, const struct event *ev);
 void devs_bind(struct engine *e);

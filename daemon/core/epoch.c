@@ -487,7 +487,8 @@ static bool wishes_apply(struct engine *e, struct map *next)
 }
 
 /*
- * R15: member i comes back partially by this map, and is an older copy of itself. Who proposes
+ * R15: member i comes back partially by this map, and is an older copy of itself, or one that
+ * somebody else may have written: what it missed is not all that it lacks. Who proposes
  * judges it, maybe another leader, of the device that is there then; one that has gone since, and
  * come back, may be another. So it is judged once more before the proposal's superblocks are
  * written, by what the connection has read that takes them: of a copy that carries this epoch
@@ -499,7 +500,7 @@ static bool entry_older(const struct engine *e, const struct map *map, uint8_t i
 
 	return mm->state == MEMBER_REBUILDING && mm->flags & MEMBER_F_PARTIAL &&
 	       !(e->map.n && e->map.member[i].state == MEMBER_REBUILDING) &&
-	       member_older(e, i, mm->reached);
+	       (member_older(e, i, mm->reached) || member_strange(e, i, mm->left));
 }
 
 static bool entries_judge(const struct engine *e, struct map *next)

@@ -128,6 +128,23 @@ bool lineage_differs(const struct lineage *l, const struct superblock *sb)
 	return differs;
 }
 
+static bool lineage_has(const struct lineage *l, const struct epoch *ep)
+{
+	for (uint32_t i = 0; i < l->count; i++)
+		if (!epoch_cmp(&l->epoch[i], ep))
+			return true;
+	return false;
+}
+
+bool lineage_shares(const struct lineage *l, const struct superblock *sb, uint64_t num)
+{
+	bool shares = sb->committed.num >= num && lineage_has(l, &sb->committed);
+
+	for (uint32_t i = 0; i < sb->past.count; i++)
+		shares |= sb->past.epoch[i].num >= num && lineage_has(l, &sb->past.epoch[i]);
+	return shares;
+}
+
 static const char *check_name(const char *name)
 {
 	size_t len = strnlen(name, DDR_NAME_BYTES);

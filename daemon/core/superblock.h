@@ -93,6 +93,9 @@ bool lineage_denies(const struct lineage *l, const struct epoch *ep);
  * nothing: many proposals come to nothing. */
 bool lineage_differs(const struct lineage *l, const struct superblock *sb);
 
+/* Has the superblock an epoch that was committed in this line, of this number or later? */
+bool lineage_shares(const struct lineage *l, const struct superblock *sb, uint64_t num);
+
 /* <0, 0, >0 as strcmp. */
 int epoch_cmp(const struct epoch *a, const struct epoch *b);
 

@@ -319,6 +319,53 @@ TEST(a_member_of_another_history_does_not_come_back_by_itself)
 	finish();
 }
 
+/* So long after that neither remembers an epoch that the other has. */
+TEST(nor_does_it_come_back_partially_when_the_fork_is_forgotten)
+{
+	uint8_t *before[MEMBERS], *other = malloc(DISK_BYTES);
+
+	begin(true);
+	start(1);
+	run_ms(3000);
+	stop(1);
+	for (uint32_t m = 0; m < MEMBERS; m++) {
+		before[m] = malloc(DISK_BYTES);
+		memcpy(before[m], w.disk[m], DISK_BYTES);
+	}
+	for (uint32_t i = 0; i < 40; i++) {
+		again(1, 300 + i);
+		run_ms(3000);
+		write_block(1, 65536);
+		stop(1);
+	}
+	memcpy(other, w.disk[2], DISK_BYTES);
+	for (uint32_t m = 0; m < MEMBERS; m++) {
+		memcpy(w.disk[m], before[m], DISK_BYTES);
+		free(before[m]);
+	}
+	w.node[2].cut = 1u << 2;
+	w.node[2].inc = 500;
+	start(2);
+	for (uint32_t i = 0; i < 20; i++) {
+		run_ms(6000);
+		stop(2);
+		again(2, 501 + i);
+	}
+	run_ms(6000);
+	CHECK(serves(2));
+	CHECK_EQ_U64(status(2).map.member[2].state, MEMBER_SUSPECT);
+	CHECK(status(2).map.member[2].left);
+	memcpy(w.disk[2], other, DISK_BYTES);
+	free(other);
+	member_cut(2, 2, false);
+	run_ms(8000);
+	CHECK(serves(2));
+	CHECK_EQ_U64(status(2).map.member[2].state, MEMBER_IN_SYNC);
+	CHECK_MSG(w.node[2].rebuilt > DISK_BYTES / 2, "only %u bytes were copied",
+		  (unsigned)w.node[2].rebuilt);
+	finish();
+}
+
 TEST(the_use_block_is_what_doc_ondisk_says)
 {
 	struct useblock u = {.claim = 0x1112131415161718,

@@ -33,6 +33,7 @@ struct node {
 	uint32_t fences;
 	bool fences_nobody;   /* it never hears of one that it asks for */
 	uint32_t data_writes; /* of consumers' data, at the members */
+	uint64_t rebuilt;     /* bytes that a rebuild wrote */
 	uint32_t ios_done;
 	uint32_t sent; /* messages */
 	uint32_t cut;  /* mask: members that it does not reach */
@@ -148,6 +149,8 @@ static inline void do_io(uint32_t node, const struct out *o)
 		push(node, ev);
 		return;
 	}
+	if (o->io.kind == KIND_REBUILD && o->io.op == DEV_WRITE)
+		w.node[node].rebuilt += o->io.bytes;
 	w.node[node].data_writes += o->io.kind == KIND_DATA && o->io.op == DEV_WRITE;
 	if (o->io.op == DEV_ZEROES)
 		memset(p, 0, o->io.bytes);
