@@ -26,11 +26,17 @@ static int text_of(const char *path, char *text, size_t bytes)
 	return err;
 }
 
-/* -ESRCH, -ENOENT: there is no such process. */
-static int start_of(const char *pid, uint64_t *start)
+/*
+ * -ESRCH, -ENOENT: there is no such process. *ended: there is, but all that is left of it is its
+ * status, for a parent that has not asked for it yet. Its first thread alone being in that state
+ * says nothing: others may go on.
+ */
+static int start_of(const char *pid, uint64_t *start, bool *ended)
 {
 	char path[64], text[1024], *at;
 	unsigned long long ticks;
+	long threads;
+	char state;
 	int err;
 
 	snprintf(path, sizeof(path), "/proc/%s/stat", pid);
@@ -38,14 +44,15 @@ static int start_of(const char *pid, uint64_t *start)
 	if (err)
 		return err;
 	/* The program's name, in parentheses, may have anything in it; what follows has not. The
-	 * state is the third field of all, the start the 22nd. */
+	 * state is the third field of all, the number of threads the 20th, the start the 22nd. */
 	at = strrchr(text, ')');
 	if (!at || sscanf(at + 1,
-			  " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
-			  "%*d %*d %llu",
-			  &ticks) != 1)
+			  " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d "
+			  "%ld %*d %llu",
+			  &state, &threads, &ticks) != 3)
 		return -EBADMSG;
 	*start = ticks;
+	*ended = (state == 'Z' || state == 'X') && threads <= 1;
 	return 0;
 }
 
@@ -70,9 +77,11 @@ static bool boot_of(uint8_t boot[USE_BOOT_BYTES])
 void process_self(struct use_process *p)
 {
 	struct stat st;
+	bool ended;
 
 	memset(p, 0, sizeof(*p));
-	if (stat("/proc/self/ns/pid", &st) || !boot_of(p->boot) || start_of("self", &p->start)) {
+	if (stat("/proc/self/ns/pid", &st) || !boot_of(p->boot) ||
+	    start_of("self", &p->start, &ended)) {
 		memset(p, 0, sizeof(*p));
 		return;
 	}
@@ -84,13 +93,14 @@ bool process_ended(const struct use_process *p)
 {
 	char pid[16];
 	uint64_t start;
+	bool ended;
 	int err;
 
 	if (!p->pid || p->pid > INT32_MAX)
 		return false;
 	snprintf(pid, sizeof(pid), "%u", p->pid);
-	err = start_of(pid, &start);
+	err = start_of(pid, &start, &ended);
 	if (err == -ENOENT || err == -ESRCH)
 		return true;
-	return !err && start != p->start;
+	return !err && (ended || start != p->start);
 }
