@@ -16,6 +16,7 @@
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "daemon/array_int.h"
 #include "daemon/process.h"
@@ -253,11 +254,16 @@ static int front_start(struct array *a, char why[FRONT_WHY_BYTES])
 /* Who this is, for others that would use the same members. */
 static void use_cfg_fill(struct array *a, struct engine_cfg *cfg)
 {
+	struct timespec wall;
+
 	if (getrandom(&cfg->nonce, sizeof(cfg->nonce), 0) != sizeof(cfg->nonce))
 		cfg->nonce = a->inc;
 	snprintf(cfg->cluster, sizeof(cfg->cluster), "%.*s", DDR_NAME_BYTES - 1, a->self.cluster);
 	snprintf(cfg->host, sizeof(cfg->host), "%.*s", DDR_NAME_BYTES - 1, a->self.name);
 	process_self(&cfg->process);
+	clock_gettime(CLOCK_REALTIME, &wall);
+	if ((uint64_t)wall.tv_sec > loop_now_us(a->loop) / 1000000)
+		cfg->wall_s = (uint64_t)wall.tv_sec - loop_now_us(a->loop) / 1000000;
 	/* In a cluster nobody renews it before a lost leader was noticed: that takes the token and
 	 * consensus time-outs, or `evict`. */
 	if (a->self.cluster[0])

@@ -90,6 +90,9 @@ struct engine_cfg {
 	char cluster[DDR_NAME_BYTES]; /* name of the cluster, "" = a daemon alone */
 	char host[DDR_NAME_BYTES];    /* of this node */
 	struct use_process process;
+	/* Seconds since 1970 when the engine's time was 0, by this node's clock: for people who
+	 * look at a use block. 0: not said. */
+	uint64_t wall_s;
 	/* Assemble an array of a cluster although this is another one, or a daemon alone. */
 	bool take_over;
 	uint32_t max_ios; /* front-end requests at once (256); more wait in the engine's queue */

@@ -229,6 +229,7 @@ static void dev_write(struct engine *e, uint32_t i, uint64_t claim, bool in_roun
 	struct useblock u = {.claim = claim,
 			     .seq = e->now + e->cfg.node,
 			     .inc = e->inc,
+			     .at_s = e->cfg.wall_s ? e->cfg.wall_s + e->now / 1000000 : 0,
 			     .node = e->cfg.node,
 			     .patience_ms = e->cfg.tun.patience_ms + waits_ms,
 			     .process = e->cfg.process};

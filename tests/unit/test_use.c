@@ -68,6 +68,14 @@ static void refused(uint32_t node, const char *why)
 	CHECK_MSG(strstr(waits(node), why), "\"%s\" in \"%s\"", why, waits(node));
 }
 
+static uint64_t age_s(uint32_t member)
+{
+	struct useblock u;
+
+	CHECK_EQ_INT(useblock_decode(&u, w.disk[member] + USE_OFFSET), 0);
+	return 1000000 + w.now / 1000000 - u.at_s;
+}
+
 TEST(a_second_daemon_is_refused_and_writes_nothing)
 {
 	uint64_t before;
@@ -81,6 +89,8 @@ TEST(a_second_daemon_is_refused_and_writes_nothing)
 	before = sum();
 	start(2);
 	run_ms(30000);
+	for (uint32_t m = 0; m < MEMBERS; m++)
+		CHECK(age_s(m) <= 2); /* renewed, with the time */
 	refused(2, "in use by a daemon by itself on host1");
 	CHECK(serves(1) && !serves(2));
 	CHECK_EQ_U64(sum(), before);

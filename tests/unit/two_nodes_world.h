@@ -364,6 +364,7 @@ static inline void start(uint32_t node)
 	cfg.process.pid_space = w.others_look ? node : 1; /* each on a machine of its own */
 	strcpy(cfg.cluster, w.node[node].alone ? "" : "two");
 	snprintf(cfg.host, sizeof(cfg.host), "host%u", node);
+	cfg.wall_s = 1000000;
 	cfg.take_over = w.node[node].take_over;
 	cfg.force = w.node[node].force;
 	cfg.tun.reach_ms = w.reach_ms;
