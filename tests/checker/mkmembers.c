@@ -6,7 +6,8 @@
  *	mkmembers DIR [order=2] [layout=0] [stripe=4096] [band=65536] [region=1048576]
  *		[member_mib=4] [slots=4] [seed=1] [epoch=7] [array=0xdd] [ids=0x10]
  *		[state=INDEX:STATE[:REBUILT_UPTO]]... [dirty=SLOT:REGION]... [missed=SLOT:REGION]...
- *		[zero=1]
+ *		[zero=1] [cluster=NAME] [past=EPOCH:INCARNATION]... [used=NODE:AT_SECONDS]
+ *		[claimed=1]
  *
  * DIR/m0, m1, ... are the members, DIR/user is the user data. zero=1 leaves the data zero (and
  * the files sparse).
@@ -18,9 +19,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "daemon/claim.h"
 #include "daemon/core/logpage.h"
 #include "daemon/core/plan.h"
 #include "daemon/core/superblock.h"
+#include "daemon/core/useblock.h"
 #include "tests/unit/sweep.h"
 
 #define MAX_MARKS 64
@@ -37,9 +40,10 @@ struct maker {
 	struct superblock sb;
 	struct geo g;
 	struct prng prng;
+	struct useblock use; /* node 0: none */
 	struct mark mark[MAX_MARKS];
 	unsigned marks;
-	bool zero;
+	bool zero, claimed; /* by a create that was cut off */
 	int member[DDR_MAX_MEMBERS], user;
 };
 
@@ -92,6 +96,32 @@ static void add_mark(struct maker *m, bool missed, char *value)
 	k->region = strtoull(value + 1, NULL, 0);
 }
 
+static void set_used(struct maker *m, char *value)
+{
+	m->use = (struct useblock){
+	    .claim = 1, .seq = 2, .inc = 70, .patience_ms = 5000, .process.pid = 123, .host = "h1"};
+	m->use.node = (uint32_t)strtoul(value, &value, 0);
+	if (*value != ':')
+		die("used");
+	m->use.at_s = strtoull(value + 1, NULL, 0);
+}
+
+static void add_past(struct maker *m, char *value)
+{
+	struct epoch ep = {.num = strtoull(value, &value, 0)};
+
+	if (*value != ':')
+		die("past");
+	ep.inc = strtoull(value + 1, NULL, 0);
+	lineage_add(&m->sb.past, &ep);
+}
+
+static void set_cluster(struct maker *m, const char *value)
+{
+	m->sb.clustered = true;
+	snprintf(m->sb.cluster, sizeof(m->sb.cluster), "%s", value);
+}
+
 static void option(struct maker *m, char *text)
 {
 	char *value = strchr(text, '=');
@@ -125,6 +155,14 @@ static void option(struct maker *m, char *text)
 		m->ids = (uint8_t)number;
 	else if (strcmp(text, "zero") == 0)
 		m->zero = number;
+	else if (strcmp(text, "cluster") == 0)
+		set_cluster(m, value);
+	else if (strcmp(text, "claimed") == 0)
+		m->claimed = number;
+	else if (strcmp(text, "used") == 0)
+		set_used(m, value);
+	else if (strcmp(text, "past") == 0)
+		add_past(m, value);
 	else if (strcmp(text, "state") == 0)
 		set_state(m, value);
 	else if (strcmp(text, "dirty") == 0 || strcmp(text, "missed") == 0)
@@ -149,6 +187,33 @@ static void write_superblocks(struct maker *m)
 			put(m->member[i], block, sizeof(block), geo_sb_offset(m->sb.seq & 1));
 		}
 	}
+}
+
+static void write_claims(struct maker *m)
+{
+	struct claim claim = {.name = "claimed"};
+	uint8_t block[DDR_BLOCK_BYTES];
+
+	for (uint8_t i = 0; i < m->g.n && m->claimed; i++) {
+		memcpy(claim.array_uuid, m->sb.array_uuid, DDR_UUID_BYTES);
+		claim.index = i;
+		claim_encode(&claim, block);
+		for (uint32_t c = 0; c < SB_COPIES; c++)
+			put(m->member[i], block, sizeof(block), geo_sb_offset(c));
+	}
+}
+
+static void write_use(struct maker *m)
+{
+	uint8_t block[DDR_BLOCK_BYTES];
+
+	if (!m->use.node)
+		return;
+	memcpy(m->use.array_uuid, m->sb.array_uuid, DDR_UUID_BYTES);
+	memcpy(m->use.cluster, m->sb.cluster, DDR_NAME_BYTES);
+	useblock_encode(&m->use, block);
+	for (uint8_t i = 0; i < m->g.n; i++)
+		put(m->member[i], block, sizeof(block), USE_OFFSET);
 }
 
 /* Each page twice: an older one that has every bit, and the newest with the bits asked for. */
@@ -242,6 +307,8 @@ int main(int argc, char **argv)
 	}
 	m.user = create(&m, "user", m.g.size_bytes);
 	write_superblocks(&m);
+	write_use(&m);
+	write_claims(&m);
 	for (uint32_t slot = 0; slot <= m.g.p.slots; slot++)
 		for (uint32_t page = 0; page < m.g.log_pages; page++)
 			write_log(&m, slot, page);

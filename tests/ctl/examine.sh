@@ -57,6 +57,40 @@ holds 'd[0]["map"][1]["state"] == "rebuilding" and d[0]["map"][1]["rebuilt_upto"
 holds 'd[0]["dirty"] == [{"first": 2, "count": 2}, {"first": 9, "count": 1}]'
 holds 'd[0]["geometry"]["order"] == 2 and d[0]["geometry"]["regions"] == 12'
 
+# Who uses the array, since when nothing was heard of it, whose it is, and which epochs came before.
+expect 0 members/m0
+says "  cluster       none, a daemon by itself"
+says "  used by       nobody"
+mkdir used
+"$top_builddir/tests/checker/mkmembers" used cluster=main used=3:1000000000 past=2:5 past=3:5 past=4:5 past=6:70
+expect 0 used/m1
+says "  cluster       main"
+says "  used by       node 3 (h1) of cluster main, process 123, incarnation 0x0000000000000046"
+says "last sign of it 2001-09-09 01:46:40 UTC by its node's clock, "
+says "; without a sign for 5.0 s it is gone"
+says "  history       epoch 6 of incarnation 0x0000000000000046"
+says "                epochs 2 to 4 of incarnation 0x0000000000000005"
+expect 0 used/m1 --json
+holds 'd[0]["clustered"] and d[0]["cluster"] == "main"'
+holds '{k: d[0]["use"][k] for k in ("state", "node", "host", "cluster", "process", "written_at", "patience_ms")} == {
+	"state": "used", "node": 3, "host": "h1", "cluster": "main", "process": 123,
+	"written_at": "2001-09-09T01:46:40Z", "patience_ms": 5000}'
+holds '[e["epoch"] for e in d[0]["history"]] == [6, 4, 3, 2] and int(d[0]["history"][3]["incarnation"], 16) == 5'
+flip used/m1 12500
+expect 0 used/m1
+says "  used by       somebody who is not known: the use block is damaged"
+expect 0 used/m1 --json
+holds 'd[0]["use"] == {"state": "damaged"}'
+"$top_builddir/tests/checker/mkmembers" used array=0x11
+dd if=members/m0 of=used/m1 bs=4096 skip=3 seek=3 count=1 conv=notrunc status=none
+expect 0 used/m1 --json
+holds 'd[0]["use"] == {"state": "nobody"}'
+
+# A create that was cut off.
+"$top_builddir/tests/checker/mkmembers" used claimed=1
+expect 1 used/m1
+says "a claim: 'create' of the array claimed (dddddddd-dddd-dddd-dddd-dddddddddddd) is under way, or was cut off"
+
 # One bad copy of the superblock, then both; one bad copy of a log page, then both.
 flip members/m0 8300
 expect 0 members/m0 --json

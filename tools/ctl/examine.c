@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * `examine`: what a member says of itself, read from the device, without a daemon: both superblock
- * copies, the map of the newer one, and who holds which slot of the dirty log with how many regions
- * in it. It only reads; on a member in use, what it prints may be a moment old and a page may look
- * torn.
+ * copies, the map of the newer one, who uses the array, which epochs came before, and who holds
+ * which slot of the dirty log with how many regions in it. It only reads; on a member in use, what
+ * it prints may be a moment old and a page may look torn.
  *
  * Exit status 1 if one of the members has no good superblock, or a slot has a page without a good
  * copy.
@@ -12,9 +12,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "daemon/claim.h"
 #include "daemon/core/logpage.h"
 #include "daemon/core/superblock.h"
+#include "daemon/core/useblock.h"
 #include "daemon/units.h"
 #include "tools/ctl/ctl.h"
 #include "tools/ctl/device.h"
@@ -27,6 +30,7 @@ struct copy {
 	struct superblock sb;
 	int err;
 	const char *why;
+	char claim[160];
 };
 
 struct slot {
@@ -43,6 +47,8 @@ struct exam {
 	char why[256];
 	struct copy copy[SB_COPIES];
 	int best; /* copy that counts, -1 = none */
+	struct useblock use;
+	int use_err; /* 0: there is a use block of this array; -ENOENT: none; else it is damaged */
 	struct geo geo;
 	struct slot slot[DDR_MAX_SLOTS + 1];
 	uint32_t slots; /* with the array's own */
@@ -81,6 +87,36 @@ static unsigned read_copies(struct exam *x, uint64_t offset, uint8_t *block, int
 	return got;
 }
 
+/* What `create` leaves if it is cut off. */
+static void look_for_claim(struct copy *k, const uint8_t *block)
+{
+	char uuid[UUID_TEXT_BYTES], name[DDR_NAME_BYTES];
+	struct claim claim;
+
+	if (claim_decode(&claim, block))
+		return;
+	snprintf(k->claim, sizeof(k->claim),
+		 "a claim: 'create' of the array %s (%s) is under way, or was cut off",
+		 text_clean(name, sizeof(name), claim.name), uuid_format(uuid, claim.array_uuid));
+	k->why = k->claim;
+}
+
+static void read_use(struct exam *x)
+{
+	static uint8_t block[DDR_BLOCK_BYTES];
+	char why[sizeof(x->why)];
+
+	x->use_err = device_read(&x->dev, USE_OFFSET, block, sizeof(block), why, sizeof(why));
+	if (!x->use_err)
+		x->use_err = useblock_decode(&x->use, block);
+	else
+		x->use_err = -EIO;
+	if (!x->use_err &&
+	    (!x->use.claim ||
+	     memcmp(x->use.array_uuid, x->copy[x->best].sb.array_uuid, DDR_UUID_BYTES)))
+		x->use_err = -ENOENT;
+}
+
 static int read_superblocks(struct exam *x)
 {
 	static uint8_t block[SB_COPIES * DDR_BLOCK_BYTES];
@@ -97,6 +133,8 @@ static int read_superblocks(struct exam *x)
 		if (!(got >> c & 1)) /* as examine() has it */
 			continue;
 		k->err = sb_decode(&k->sb, block + c * DDR_BLOCK_BYTES, &k->why);
+		if (k->err == -ENOENT)
+			look_for_claim(k, block + c * DDR_BLOCK_BYTES);
 		if (!k->err && (x->best < 0 || sb_newer(&k->sb, &x->copy[x->best].sb)))
 			x->best = c;
 	}
@@ -238,6 +276,76 @@ static void show_head(const struct exam *x)
 	putchar('\n');
 }
 
+/* "2026-11-28 09:41:02", or "" */
+static char *when(char *text, size_t bytes, uint64_t s, const char *format)
+{
+	time_t t = (time_t)s;
+	struct tm tm;
+
+	text[0] = '\0';
+	if (s && s < 1ull << 40 && gmtime_r(&t, &tm))
+		strftime(text, bytes, format, &tm);
+	return text;
+}
+
+static void show_user(const struct useblock *u)
+{
+	char host[DDR_NAME_BYTES], cluster[DDR_NAME_BYTES], at[64], ago[UNITS_TEXT_BYTES];
+	uint64_t now = (uint64_t)time(NULL);
+
+	printf("  used by       node %u (%s) of %s%s, process %u, incarnation 0x%016" PRIx64 "\n",
+	       u->node, text_clean(host, sizeof(host), u->host),
+	       u->cluster[0] ? "cluster " : "no cluster",
+	       text_clean(cluster, sizeof(cluster), u->cluster), u->process.pid, u->inc);
+	printf("                ");
+	if (when(at, sizeof(at), u->at_s, "%F %T UTC")[0]) {
+		printf("last sign of it %s by its node's clock", at);
+		if (now >= u->at_s)
+			printf(", %s ago by this one's", time_format(ago, (now - u->at_s) * 1000));
+		printf("; ");
+	}
+	printf("without a sign for %s it is gone\n", time_format(ago, u->patience_ms));
+}
+
+static void show_use(const struct exam *x)
+{
+	const struct superblock *sb = &x->copy[x->best].sb;
+	char cluster[DDR_NAME_BYTES];
+
+	printf("  cluster       %s\n", sb->clustered
+					   ? text_clean(cluster, sizeof(cluster), sb->cluster)
+					   : "none, a daemon by itself");
+	if (!x->use_err)
+		show_user(&x->use);
+	else
+		printf("  used by       %s\n",
+		       x->use_err == -ENOENT ? "nobody"
+		       : x->use_err == -EIO
+			   ? "not known: the use block can't be read"
+			   : "somebody who is not known: the use block is damaged");
+}
+
+/* Epochs in a row that one incarnation made are one word. */
+static void show_history(const struct exam *x)
+{
+	const struct lineage *l = &x->copy[x->best].sb.past;
+
+	for (uint32_t i = 0, last; i < l->count; i = last + 1) {
+		const struct epoch *from, *to = &l->epoch[i];
+
+		for (last = i; last + 1 < l->count && l->epoch[last + 1].inc == to->inc &&
+			       l->epoch[last + 1].num + 1 == l->epoch[last].num;)
+			last++;
+		from = &l->epoch[last];
+		printf("  %-12s  epoch", i ? "" : "history");
+		if (from == to)
+			printf(" %" PRIu64, to->num);
+		else
+			printf("s %" PRIu64 " to %" PRIu64, from->num, to->num);
+		printf(" of incarnation 0x%016" PRIx64 "\n", to->inc);
+	}
+}
+
 static void show_map(const struct exam *x)
 {
 	const struct map *map = &x->copy[x->best].sb.map;
@@ -332,6 +440,8 @@ static void show(const struct exam *x, bool ranges)
 	if (x->best < 0)
 		return;
 	show_head(x);
+	show_use(x);
+	show_history(x);
 	show_map(x);
 	show_log(x);
 	for (uint32_t i = 0; ranges && i < x->ranges; i++)
@@ -390,6 +500,41 @@ static void json_head(struct json *j, const struct exam *x)
 	json_close(j, '}');
 }
 
+static void json_use(struct json *j, const struct exam *x)
+{
+	const struct superblock *sb = &x->copy[x->best].sb;
+	const struct useblock *u = &x->use;
+	char at[64];
+
+	json_bool(j, "clustered", sb->clustered);
+	json_text_or_null(j, "cluster", sb->clustered ? sb->cluster : NULL);
+	json_open(j, "use", '{');
+	json_text(j, "state",
+		  !x->use_err             ? "used"
+		  : x->use_err == -ENOENT ? "nobody"
+		  : x->use_err == -EIO    ? "unreadable"
+					  : "damaged");
+	if (!x->use_err) {
+		json_number(j, "node", u->node);
+		json_text(j, "host", u->host);
+		json_text_or_null(j, "cluster", u->cluster);
+		json_number(j, "process", u->process.pid);
+		json_hex(j, "incarnation", u->inc);
+		json_hex(j, "claim", u->claim);
+		json_text_or_null(j, "written_at", when(at, sizeof(at), u->at_s, "%FT%TZ"));
+		json_number(j, "patience_ms", u->patience_ms);
+	}
+	json_close(j, '}');
+	json_open(j, "history", '[');
+	for (uint32_t i = 0; i < sb->past.count; i++) {
+		json_open(j, NULL, '{');
+		json_number(j, "epoch", sb->past.epoch[i].num);
+		json_hex(j, "incarnation", sb->past.epoch[i].inc);
+		json_close(j, '}');
+	}
+	json_close(j, ']');
+}
+
 static void json_map(struct json *j, const struct map *map)
 {
 	json_open(j, "map", '[');
@@ -438,6 +583,7 @@ static void show_json(struct json *j, const struct exam *x, bool ranges)
 	json_copies(j, x);
 	if (x->best >= 0) {
 		json_head(j, x);
+		json_use(j, x);
 		json_map(j, &x->copy[x->best].sb.map);
 		json_log(j, x);
 	}
@@ -469,7 +615,10 @@ static int examine(struct exam *x, const char *uri)
 	if (err)
 		return err;
 	err = read_superblocks(x);
-	return err ? err : read_log(x);
+	if (err)
+		return err;
+	read_use(x);
+	return read_log(x);
 }
 
 static bool sound(const struct exam *x)
