@@ -184,7 +184,8 @@ static void watch_waits(struct array *a, const struct engine_status *st)
 	/* What lasts over two looks. */
 	if (!strcmp(text, a->seen_waits)) {
 		if (text[0] && !a->waits_said) {
-			array_say(a, LOG_NOTICE, "waits for %s", text);
+			array_say(a, LOG_NOTICE, "%s %s",
+				  st->state == ENGINE_REFUSED ? "is refused:" : "waits for", text);
 			a->waits_said = true;
 		}
 		return;

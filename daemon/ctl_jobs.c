@@ -446,8 +446,9 @@ static void start_look(struct job *j, const struct array_status *st)
 		snprintf(
 		    text, sizeof(text),
 		    "%s is not active after %u s, and goes on trying: 'ddraidctl status' tells "
-		    "how far it is; it waits for %s",
+		    "how far it is; it %s %s",
 		    j->k->desc.name, TAKE_PART_MS / 1000,
+		    st && st->engine.state == ENGINE_REFUSED ? "is refused:" : "waits for",
 		    !st                ? "its start"
 		    : st->waits[0]     ? st->waits
 		    : st->engine.waits ? st->engine.waits
@@ -475,7 +476,9 @@ static void start_look(struct job *j, const struct array_status *st)
 	if (st->have_geo)
 		j->size_bytes = st->geo.size_bytes;
 	if ((j->force || j->take) && j->was_running && !j->forced)
-		ipc_warn(j->r, "it was active, or became so by itself: nothing was forced");
+		ipc_warn(j->r, j->force
+				   ? "it was active, or became so by itself: nothing was forced"
+				   : "it was active, or became so by itself: it is whose it was");
 	if (j->kind == JOB_CREATE)
 		created(j);
 	else

@@ -188,6 +188,8 @@ static char *words_of(const struct array_status *st)
 
 	if (st->phase == ARRAY_PHASE_STOP || st->phase == ARRAY_PHASE_CLOSE)
 		return "stopping";
+	if (st->phase == ARRAY_PHASE_RUN && e->state == ENGINE_REFUSED)
+		return PROGRESS_REFUSED;
 	if (st->phase != ARRAY_PHASE_RUN || e->state != ENGINE_ACTIVE)
 		return "starting";
 	if (e->rebuild_total)
@@ -233,6 +235,22 @@ static const char *waits_of(const struct array_status *st, uint32_t *node, uint6
 	return why;
 }
 
+/* Users are served meanwhile. */
+static void rebuild_waits_fill(Ddraid__Ctl__Progress *p, const struct array_status *st)
+{
+	const struct engine_status *e = &st->engine;
+
+	p->waits = "";
+	p->waits_node = e->rebuild_waits_node;
+	p->waits_ms = 0;
+	if (!p->waits_node)
+		return;
+	p->waits = "a node to read its slot of the dirty log, and to tell what the member has "
+		   "missed";
+	if (st->now_us > e->rebuild_waits_us)
+		p->waits_ms = (st->now_us - e->rebuild_waits_us) / 1000;
+}
+
 void status_progress(Ddraid__Ctl__Progress *p, const struct array_status *st)
 {
 	const struct engine_status *e = &st->engine;
@@ -250,6 +268,8 @@ void status_progress(Ddraid__Ctl__Progress *p, const struct array_status *st)
 		p->total = e->resync_total;
 	}
 	p->waits = (char *)waits_of(st, &p->waits_node, &p->waits_ms);
+	if (!p->waits[0])
+		rebuild_waits_fill(p, st);
 }
 
 static void progress(struct status_msg *m, const struct array_status *st)
@@ -262,9 +282,7 @@ static void progress(struct status_msg *m, const struct array_status *st)
 		return;
 	p = keep(m, malloc(sizeof(*p)));
 	status_progress(p, st);
-	p->waits = "";
-	p->waits_node = 0;
-	p->waits_ms = 0;
+	rebuild_waits_fill(p, st); /* what users wait for is a line of its own */
 	m->msg.progress = keep(m, malloc(sizeof(p)));
 	m->msg.progress[0] = p;
 	m->msg.n_progress = 1;

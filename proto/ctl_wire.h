@@ -21,6 +21,7 @@
 #define CTL_MAX_BYTES (256u << 10) /* one message with its header, both ways */
 #define CTL_MAX_RANGES 1024u       /* ArrayStatus.unsynced */
 #define CTL_MAX_CLIENTS 64u        /* FrontEnd.client; more are only counted in a warning */
+#define PROGRESS_REFUSED "refused" /* Progress.text: then Progress.waits says why */
 
 _Static_assert(sizeof(struct qb_ipc_request_header) == 16, "doc/wire.md says 16");
 _Static_assert(sizeof(struct qb_ipc_response_header) == 24, "doc/wire.md says 24");

@@ -506,6 +506,8 @@ void engine_status(const struct engine *e, struct engine_status *st)
 	st->resync_total = e->resync_total;
 	st->rebuild_done = e->rb.done;
 	st->rebuild_total = e->rb.total;
+	st->rebuild_waits_node = rebuild_waits(e);
+	st->rebuild_waits_us = e->rb.gather_us;
 	st->ios = e->fio_count;
 	st->dev_ios = e->dio_under_way;
 	st->marks = e->n_marks;

@@ -534,6 +534,7 @@ struct engine {
 		uint64_t map_num;
 		uint64_t flush_num; /* map_num when the flush was issued */
 		uint64_t again_us;  /* a bad spot was in the way: not before this */
+		uint64_t gather_us; /* GATHER since */
 		uint64_t quiet_us;  /* a Quiet was taken back: not before this */
 		uint32_t quiet_tries;
 		struct batch batch;
@@ -873,6 +874,7 @@ void admin_message(struct engine *e, uint32_t from, const nodemsg *m);
 void rebuild_advance(struct engine *e);
 void rebuild_reset(struct engine *e);
 void rebuild_missed(struct engine *e, uint32_t from, const nodemsg *m);
+uint32_t rebuild_waits(const struct engine *e); /* GATHER: a node that has not told, or 0 */
 
 /* use.c */
 int use_alloc(struct engine *e);

@@ -87,6 +87,7 @@ static void rebuild_begin(struct engine *e, uint8_t m)
 	e->rb.done = e->rb.checkpoint = 0;
 	e->rb.next = mm->rebuilt_upto;
 	e->rb.state = partial ? RB_GATHER : RB_COPY;
+	e->rb.gather_us = e->now;
 	e->rb.done = e->rb.next;
 	e->rb.total = e->geo.regions;
 	if (!partial)
@@ -132,12 +133,12 @@ void rebuild_missed(struct engine *e, uint32_t from, const nodemsg *m)
 		peer_find(e, from)->sent_missed = true;
 }
 
-static bool gathered(struct engine *e)
+uint32_t rebuild_waits(const struct engine *e)
 {
-	for (uint32_t i = 0; i < e->peer_count; i++)
+	for (uint32_t i = 0; e->rb.state == RB_GATHER && i < e->peer_count; i++)
 		if (e->peer[i].member && !e->peer[i].sent_missed)
-			return false;
-	return true;
+			return e->peer[i].node;
+	return 0;
 }
 
 static void copied(struct engine *e, struct job *j)
@@ -233,7 +234,7 @@ void rebuild_advance(struct engine *e)
 	case RB_IDLE:
 		break;
 	case RB_GATHER:
-		if (gathered(e)) {
+		if (!rebuild_waits(e)) {
 			e->rb.total = set_count(e);
 			e->rb.state = RB_COPY;
 		}

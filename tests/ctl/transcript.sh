@@ -155,6 +155,23 @@ new "status of an array that is whole"
 reply "final: true status { $whole }"
 run status
 
+new "a rebuild that waits for a node says so, users are served"
+reply "final: true status { name: \"vol1\" uuid: \"fedcba9876543210\" state: ARRAY_ACTIVE io_allowed: true degraded: true
+	$geometry progress { text: \"rebuild\" total: 1023 unit: \"regions\" unit_bytes: 4194304
+		waits: \"a node to read its slot of the dirty log\" waits_node: 2 waits_ms: 4200 } $nodes }"
+run status vol1
+
+new "an array that is refused says because of what"
+reply 'final: true status { name: "vol0" uuid: "0123456789abcdef" state: ARRAY_REFUSED waits: "its members are in use by node 2 (x) of cluster other; stop it there first" waits_ms: 4200 }'
+run status vol0
+run status vol0 --json
+
+new "so does its start"
+reply 'progress { text: "starting" waits: "the leader'"'s"' recovery" waits_ms: 500 }'
+reply 'progress { text: "refused" waits: "its members are in use by node 2 (x) of cluster other; stop it there first" waits_ms: 4200 }'
+reply 'final: true err: -110 error: "vol0 is not active after 60 s"'
+run start vol0
+
 new "status says why something waits, and for whom"
 reply "final: true status { $held }"
 run status vol0 --ranges

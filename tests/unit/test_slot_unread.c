@@ -92,10 +92,13 @@ TEST(the_leader_changes_before_the_slot_is_read)
 	run_ms(6000);
 	/* The rebuild waits for what stands in the slot, and I/O goes on. */
 	CHECK_EQ_U64(status(2).map.member[2].state, MEMBER_REBUILDING);
+	CHECK_EQ_U64(status(2).rebuild_waits_node, 3);
+	CHECK(w.now - status(2).rebuild_waits_us > 1000000);
 	CHECK_EQ_U64(blocks_old(2), 0);
 	held_goes_on();
 	run_ms(6000);
 	CHECK_EQ_INT(status(3).state, ENGINE_ACTIVE);
+	CHECK_EQ_U64(status(2).rebuild_waits_node, 0);
 	member_2_is_back_whole(2);
 }
 

@@ -89,7 +89,7 @@ static void line_make(char line[LINE_BYTES], const Ddraid__Ctl__Progress *p)
 	if (p->total)
 		add_amount(raw, p);
 	if (p->waits && p->waits[0]) {
-		add(raw, ", waits for %s", p->waits);
+		add(raw, strcmp(p->text, PROGRESS_REFUSED) ? ", waits for %s" : ": %s", p->waits);
 		if (p->waits_node)
 			add(raw, " (node %u)", p->waits_node);
 		add(raw, ", %s", time_format(text, p->waits_ms));

@@ -115,18 +115,27 @@ static char *node_words(char *text, size_t bytes, const Array *s, uint32_t id)
 	return text;
 }
 
+/* ", node 3 (n3)", or "" */
+static char *of_node(char *text, size_t bytes, const Array *s, uint32_t id)
+{
+	text[0] = '\0';
+	if (id) {
+		text[0] = ',';
+		text[1] = ' ';
+		node_words(text + 2, bytes - 2, s, id);
+	}
+	return text;
+}
+
 static void show_waits(const Array *s)
 {
-	char time[UNITS_TEXT_BYTES], node[160] = "";
+	char time[UNITS_TEXT_BYTES], node[160];
 
 	if (!s->waits[0])
 		return;
-	if (s->waits_node) {
-		node[0] = ',';
-		node[1] = ' ';
-		node_words(node + 2, sizeof(node) - 2, s, s->waits_node);
-	}
-	line("waits for", "%s%s, %s", s->waits, node, time_format(time, s->waits_ms));
+	of_node(node, sizeof(node), s, s->waits_node);
+	line(s->state == DDRAID__CTL__ARRAY_STATE__ARRAY_REFUSED ? "because" : "waits for",
+	     "%s%s, %s", s->waits, node, time_format(time, s->waits_ms));
 }
 
 static void show_geometry(const Array *s)
@@ -198,6 +207,7 @@ static void show_traffic(const Array *s)
 static void show_progress(const Array *s)
 {
 	char done[UNITS_TEXT_BYTES], total[UNITS_TEXT_BYTES], left[UNITS_TEXT_BYTES];
+	char node[160];
 
 	for (size_t i = 0; i < s->n_progress; i++) {
 		const Ddraid__Ctl__Progress *p = s->progress[i];
@@ -217,6 +227,10 @@ static void show_progress(const Array *s)
 			line("running", "%s: %.1f %%, %s of %s", p->text,
 			     100.0 * (double)p->done / (double)p->total,
 			     size_format(done, p->done * unit), size_format(total, bytes));
+		if (p->waits[0])
+			line("", "waits for %s%s, %s", p->waits,
+			     of_node(node, sizeof(node), s, p->waits_node),
+			     time_format(left, p->waits_ms));
 	}
 }
 
