@@ -357,8 +357,8 @@ struct engine_status {
 	/* A partial rebuild waits for what this node's slot has missed (R15), 0 = it does not. */
 	uint32_t rebuild_waits_node;
 	uint64_t rebuild_waits_us; /* since */
-	uint32_t ios;                         /* front-end requests under way or queued */
-	uint32_t dev_ios;                     /* member requests under way */
+	uint32_t ios;              /* front-end requests under way or queued */
+	uint32_t dev_ios;          /* member requests under way */
 	uint64_t marks, clears, page_writes, lock_requests; /* counters since start */
 	uint64_t parity_fixed; /* stripes whose parity a resync or check changed */
 	uint64_t resync_bytes, read_resync_bytes; /* all of this node: of dead slots, for reads */
