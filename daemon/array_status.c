@@ -287,13 +287,19 @@ static void watch_rejected(struct array *a, const struct engine_status *st)
 	    st->rejected_node, st->rejected_why, st->rejected);
 }
 
-/* It stands still only, say while somebody who departed is not fenced. */
-static bool rebuilding(const struct map *map)
+/* A rebuild that is not under way any more may only stand still, while somebody who departed is
+ * not fenced, or have ended because its member left. */
+static bool rebuilt(const struct map *now, const struct map *was)
 {
-	for (uint8_t i = 0; i < map->n; i++)
-		if (map->member[i].state == MEMBER_REBUILDING)
-			return true;
-	return false;
+	bool through = false;
+
+	for (uint8_t i = 0; i < now->n; i++) {
+		if (now->member[i].state == MEMBER_REBUILDING)
+			return false;
+		through |= was->n && was->member[i].state == MEMBER_REBUILDING &&
+			   now->member[i].state == MEMBER_IN_SYNC;
+	}
+	return through;
 }
 
 void status_watch(struct array *a)
@@ -317,7 +323,7 @@ void status_watch(struct array *a)
 			  "all dead slots are recovered; parity of %" PRIu64
 			  " stripes was set right",
 			  st.parity_fixed);
-	if (a->seen.rebuild_total && !st.rebuild_total && !rebuilding(&st.map))
+	if (rebuilt(&st.map, &a->seen.map))
 		array_say(a, LOG_NOTICE, "the rebuild is through");
 	a->seen = st;
 	if (a->phase == ARRAY_PHASE_RUN)
