@@ -35,10 +35,12 @@ static void dev_fit(const struct engine *e, struct dev *d)
 	uint64_t need;
 
 	d->misfit[0] = '\0';
+	d->cut = false;
 	if (!d->up || !e->have_geo)
 		return;
 	need = g->data_offset + g->stripes * g->frag_bytes;
-	if (d->bytes < need)
+	d->cut = d->bytes < need;
+	if (d->cut)
 		snprintf(d->misfit, sizeof(d->misfit),
 			 "it has %" PRIu64 " bytes, and the array needs %" PRIu64 " of each member",
 			 d->bytes, need);
@@ -54,6 +56,19 @@ void devs_fit(struct engine *e)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		dev_fit(e, &e->dev[i]);
+}
+
+/* Its device is there, and ends before the member does. */
+bool member_cut(const struct engine *e, const struct map_member *mm)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		const struct dev *d = &e->dev[i];
+
+		if (d->up && d->sb_ok && d->cut &&
+		    !memcmp(d->sb.member_uuid, mm->uuid, DDR_UUID_BYTES))
+			return true;
+	}
+	return false;
 }
 
 const char *engine_dev_misfit(const struct engine *e, uint32_t dev)

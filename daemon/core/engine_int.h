@@ -103,6 +103,7 @@ struct dev {
 	uint64_t bytes, instance;
 	uint32_t multiple;
 	char misfit[128]; /* why it can't be a member, empty: it can */
+	bool cut;         /* because it has fewer bytes */
 	/* When sb was read last, and the read that is under way or has failed: the number of the
 	 * map's epoch, and of the newest that was known to be committed. */
 	uint64_t read_num, read_all, asked_num, asked_all;
@@ -656,6 +657,7 @@ const struct map *map_next(const struct engine *e); /* the proposed, else the co
 uint32_t devs_up_mask(const struct engine *e);
 uint32_t members_reached(const struct engine *e);
 bool dev_failed_flush(const struct dev *d, const struct map_member *mm);
+bool member_cut(const struct engine *e, const struct map_member *mm);
 bool aside(const struct engine *e);
 bool peer_aside(const struct engine *e, const struct peer *p);
 void flush_members(struct engine *e, struct batch *b, uint32_t mask);

@@ -333,7 +333,9 @@ uint8_t bad_told(const struct engine *e, const struct map *m, uint8_t i)
 
 /*
  * What this node has to say of a member, 0 = nothing. R14: one that failed a flush here may have
- * left the map for another reason before that was told; it must not come back partially.
+ * left the map for another reason before that was told; it must not come back partially. The same
+ * goes for one whose device was cut off: if it is extended again, what lay there reads as zeroes,
+ * and no missed set knows of it. It has left the map by then, so this takes nothing from anybody.
  */
 static uint8_t to_report(const struct engine *e, const struct map *m, uint8_t i)
 {
@@ -341,7 +343,7 @@ static uint8_t to_report(const struct engine *e, const struct map *m, uint8_t i)
 
 	if (map_write_mask(m) >> i & 1)
 		return bad_told(e, m, i);
-	if (mm->left && mm->state != MEMBER_FAULTY && flush_failed(e, mm))
+	if (mm->left && mm->state != MEMBER_FAULTY && (flush_failed(e, mm) || member_cut(e, mm)))
 		return MEMBER_FAULTY;
 	return 0;
 }
@@ -350,7 +352,7 @@ static uint8_t to_report(const struct engine *e, const struct map *m, uint8_t i)
 bool flush_error_untold(const struct engine *e)
 {
 	for (uint8_t i = 0; i < e->map.n; i++)
-		if (to_report(e, &e->map, i) == MEMBER_FAULTY)
+		if (flush_failed(e, &e->map.member[i]) && to_report(e, &e->map, i) == MEMBER_FAULTY)
 			return true;
 	return false;
 }
