@@ -42,6 +42,8 @@ void status_release(struct status_msg *m)
 
 /* ---- members -------------------------------------------------------------------------------- */
 
+/* The device that is the member, or the one that would be by its URI: not another member's, that
+ * has taken that place since. */
 static const struct array_dev_status *dev_of(const struct array_status *st, uint32_t member,
 					     const char *uri)
 {
@@ -50,7 +52,7 @@ static const struct array_dev_status *dev_of(const struct array_status *st, uint
 			return &st->dev[i];
 	}
 	for (uint32_t i = 0; st && i < DDR_MAX_DEVS; i++) {
-		if (st->dev[i].used && !strcmp(st->dev[i].uri, uri))
+		if (st->dev[i].used && st->dev[i].member == 0xff && !strcmp(st->dev[i].uri, uri))
 			return &st->dev[i];
 	}
 	return NULL;
