@@ -338,6 +338,7 @@ void array_run(struct array *a)
 	struct engine_cfg cfg;
 
 	a->lease_ms = lease_ms(a->env.conf);
+	a->alone = !strcmp(a->env.conf->cluster, "alone");
 	engine_cfg_fill(a, &cfg);
 	a->tell_ms = cfg.tun.heartbeat_limit_ms;
 	a->e = engine_new(&cfg);

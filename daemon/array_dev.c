@@ -291,7 +291,7 @@ static void dev_open_uri(struct array *a, const char *uri)
 	}
 	d->used = true;
 	a->devs_open++;
-	if (a->lease_ms)
+	if (a->lease_ms || a->alone)
 		member_lease(d->m, a->lease_us);
 }
 
@@ -305,15 +305,21 @@ void dev_open_added(struct array *a, const char *uri)
 		d->added = true;
 }
 
-/* R7, where nothing ends what this node has sent: what it has not sent by then, it must not send.
+/*
+ * R7, where nothing ends what this node has sent: what it has not sent by then, it must not send.
+ * Of a daemon alone that is its lease of the array (core/use.c): nobody fences it, and another one
+ * may use the members when it stood still for longer. The engine looks at that lease too, but what
+ * it has given to a member's queue by then it does not take back.
  */
 void dev_lease(struct array *a)
 {
 	uint64_t heard_us = engine_heard_us(a->e);
 	uint64_t until_us = heard_us ? heard_us + a->lease_ms * 1000ull : 0;
 
-	if (!a->lease_ms)
+	if (!a->lease_ms && !a->alone)
 		return;
+	if (a->alone)
+		until_us = engine_use_until_us(a->e);
 	if (a->devs_held)
 		held_look(a);
 	if (until_us == a->lease_us)

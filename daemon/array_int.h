@@ -138,6 +138,7 @@ struct array {
 	struct dev dev[DDR_MAX_DEVS];
 	uint32_t devs_open, devs_held;
 	uint32_t lease_ms; /* 0: none */
+	bool alone;        /* no cluster: the lease is that of the array's use */
 	uint64_t lease_us; /* writes may be sent until then */
 	struct dev_io *io_free;
 	struct dev_io **io_chunk;

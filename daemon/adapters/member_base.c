@@ -177,8 +177,8 @@ bool base_lease_over(struct base *b)
 	if (b->lease_us == UINT64_MAX || loop_clock_us(b->loop) < b->lease_us)
 		return false;
 	base_broken(b, -ETIMEDOUT,
-		    "%s: given up with writes that were not sent yet: this node has not heard from "
-		    "the cluster for so long that the others may go on without it",
+		    "%s: given up with writes that were not sent yet: this node stood still, or "
+		    "heard nothing from the cluster, for so long that others may go on without it",
 		    b->uri);
 	return true;
 }

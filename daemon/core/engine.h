@@ -394,6 +394,9 @@ uint64_t engine_deadline_us(const struct engine *e);
  * send after that, never before.
  */
 uint64_t engine_heard_us(const struct engine *e);
+/* Until when this node's own sign on the members keeps others from using them (use.c); 0: it has
+ * none, UINT64_MAX: for ever. */
+uint64_t engine_use_until_us(const struct engine *e);
 /* When this node sent the newest heartbeat that came back to it at all; 0 = none did. */
 uint64_t engine_heartbeat_us(const struct engine *e);
 

@@ -690,6 +690,11 @@ bool use_lease(const struct engine *e)
 	return lease_runs(e) || !e->cfg.tun.claim_ms || !renews(e);
 }
 
+uint64_t engine_use_until_us(const struct engine *e)
+{
+	return e->cfg.tun.claim_ms ? e->use.lease_us : UINT64_MAX;
+}
+
 static void give_up(struct engine *e)
 {
 	struct use *u = &e->use;

@@ -17,7 +17,7 @@ static struct config conf;
 static const struct member_cb *cb;
 static void *cb_arg;
 static struct {
-	uint64_t now_us, heartbeat_us, lease_us;
+	uint64_t now_us, heartbeat_us, lease_us, use_until_us;
 	unsigned ups, downs;
 	uint64_t bytes;
 } fake;
@@ -47,6 +47,7 @@ FAKE(void member_lease(struct member *m, uint64_t until_us), fake.lease_us = unt
 FAKE(uint64_t loop_now_us(const struct loop *l), return fake.now_us)
 FAKE(uint64_t engine_heartbeat_us(const struct engine *e), return fake.heartbeat_us)
 FAKE(uint64_t engine_heard_us(const struct engine *e), return fake.heartbeat_us)
+FAKE(uint64_t engine_use_until_us(const struct engine *e), return fake.use_until_us)
 FAKE(void member_cfg_init(struct member_cfg *cfg), NOTHING)
 FAKE(void member_submit(struct member *m, struct member_req *req), NOTHING)
 FAKE(void member_cancel(struct member *m), NOTHING)
@@ -157,5 +158,24 @@ TEST(one_that_breaks_meanwhile_was_never_there)
 	cb->closed(cb_arg);
 	step(LIMIT_MS * 1000);
 	CHECK(!fake.ups && !fake.downs);
+	end();
+}
+
+/* Nobody fences it: its lease of the array is all that ends what it has not sent. */
+TEST(a_daemon_alone_writes_as_long_as_its_sign_is_on_the_members)
+{
+	begin(0);
+	a->alone = true;
+	up();
+	CHECK_EQ_U64(fake.ups, 1); /* it waits for no heartbeat */
+	fake.use_until_us = fake.now_us + 3000000;
+	step(1000);
+	CHECK_EQ_U64(fake.lease_us, fake.use_until_us);
+	fake.use_until_us += 1000000; /* renewed */
+	step(1000);
+	CHECK_EQ_U64(fake.lease_us, fake.use_until_us);
+	fake.use_until_us = 0; /* it has to look first */
+	step(1000);
+	CHECK_EQ_U64(fake.lease_us, 0);
 	end();
 }
