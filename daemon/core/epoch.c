@@ -461,29 +461,42 @@ static bool wish_moot(const struct map *base, uint8_t i, uint8_t want)
 	       (want == MEMBER_SUSPECT && s == MEMBER_MISSING);
 }
 
-/* Every node that could use a member is connected to it. One that has no map yet names none. */
-static bool back_for_all(const struct engine *e, uint8_t i)
-{
-	uint32_t all = UINT32_MAX;
+/* In the order in which members that are wanted out leave, if not all of them can. */
+enum reach { REACH_AWAY, REACH_ALL, REACH_MOST };
 
-	for (uint32_t j = 0; j < e->peer_count; j++)
-		if (e->peer[j].member && !peer_aside(e, &e->peer[j]) && e->peer[j].raw_mask)
-			all &= e->peer[j].raw_mask;
-	return all >> i & 1;
+/* Of the nodes that could use the member. One that has no map yet names none. */
+static enum reach member_reach(const struct engine *e, uint8_t i)
+{
+	uint32_t nodes = 0, lack = 0;
+
+	for (uint32_t j = 0; j < e->peer_count; j++) {
+		const struct peer *p = &e->peer[j];
+
+		if (!p->member || peer_aside(e, p) || !p->raw_mask)
+			continue;
+		nodes++;
+		lack += !(p->raw_mask >> i & 1);
+	}
+	if (!lack)
+		return REACH_ALL;
+	return 2 * lack < nodes ? REACH_MOST : REACH_AWAY;
 }
 
 /*
  * If not all can leave: first who failed a flush, or answers with errors; then who is still away.
  * A suspect that is back may be unharmed (R14, R17), and the map may not be able to do without it.
+ *
+ * Last comes one that most nodes reach, and some don't. Those nodes are the problem (stuck_member),
+ * not the member: it has lost nothing. If it left, one that has lost its cache might have to stay.
  */
 static bool wishes_apply(struct engine *e, struct map *next)
 {
 	bool any = false;
 
 	for (uint8_t want = MEMBER_REBUILDING; want; want--)
-		for (uint8_t back = 0; back < 2; back++)
+		for (enum reach reach = REACH_AWAY; reach <= REACH_MOST; reach++)
 			for (uint8_t i = 0; i < next->n; i++)
-				if (e->ld.wanted[i] == want && back_for_all(e, i) == back)
+				if (e->ld.wanted[i] == want && member_reach(e, i) == reach)
 					any |= wish_apply(e, next, i);
 	return any;
 }
