@@ -680,6 +680,12 @@ static void check_epoch(struct sim *s, struct simnode *n)
 				 map->epoch.num, c->commit[i].epoch.inc, map->epoch.inc);
 		return;
 	}
+	/* A leader that assembles the array goes by what the members carry until it has an epoch of
+	 * its own. That may be a proposal which nobody has committed, and which the next leader
+	 * does not find any more: a commit is on both copies of all its members, a proposal need
+	 * not be. */
+	if (n->st.leading && n->st.state == ENGINE_JOINING && map->epoch.inc != s->inc[n->ii].inc)
+		return;
 	map_commit(s, n, map);
 }
 

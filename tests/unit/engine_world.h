@@ -350,7 +350,7 @@ static inline void run_ms(uint32_t ms)
 
 static inline struct engine_status status(void)
 {
-	struct engine_status st;
+	static struct engine_status st; /* `waits` may point into it */
 
 	engine_status(w.e, &st);
 	return st;

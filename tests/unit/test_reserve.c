@@ -169,6 +169,19 @@ static void leaves(uint32_t n)
 	view(0);
 }
 
+/* A process ends, and its memory with it. */
+static void forgets(uint32_t n)
+{
+	struct entry **list = n == g.runs ? &entries : &g.node[n].entries;
+
+	while (*list) {
+		struct entry *e = *list;
+
+		*list = e->next;
+		entry_free(e);
+	}
+}
+
 static void begin(void)
 {
 	static const struct reserve_env e = {.send = send,
@@ -178,6 +191,8 @@ static void begin(void)
 					     .linger_ms = 3000};
 
 	drop();
+	for (uint32_t n = 1; n <= NODES; n++)
+		forgets(n);
 	memset(&g, 0, sizeof(g));
 	g.now_ms = 1000;
 	entries = NULL;
@@ -318,7 +333,8 @@ TEST(a_daemon_that_was_started_anew_is_not_kept_from_what_it_had)
 	deliver();
 	leaves(1);
 	g.in_view[1] = true;
-	memset(&g.node[1], 0, sizeof(g.node[1])); /* a process that died; what it had leaks */
+	forgets(1);
+	memset(&g.node[1], 0, sizeof(g.node[1])); /* a process that died */
 	g.runs = g.runs == 1 ? 0 : g.runs;
 	view(1u << 1);
 	ask(2, &b, "vol1", "uri:m0");
@@ -338,6 +354,7 @@ TEST(a_newcomer_is_not_granted_what_it_has_not_heard_of)
 	deliver();
 	CHECK_EQ_INT(a.err, 0);
 	g.in_view[3] = true;
+	forgets(3);
 	memset(&g.node[3], 0, sizeof(g.node[3]));
 	g.runs = g.runs == 3 ? 0 : g.runs;
 	swap_in(3);

@@ -382,7 +382,7 @@ static inline void start(uint32_t node)
 
 static inline struct engine_status status(uint32_t node)
 {
-	struct engine_status st;
+	static struct engine_status st; /* `waits` may point into it */
 
 	engine_status(w.node[node].e, &st);
 	return st;
