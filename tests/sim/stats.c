@@ -226,8 +226,8 @@ int stats_missing(const struct stats *st, const struct sim_cli *cli)
 	if (cli->only || cli->nodes == 1)
 		return 0;
 	for (uint32_t f = 0; f < F_COUNT; f++) {
-		if (cli->nodes == 2 &&
-		    (f == F_PARTITION3 || f == F_QUORUM_LOST || f == F_THIRD_LAGS))
+		if (cli->nodes == 2 && (f == F_PARTITION3 || f == F_QUORUM_LOST ||
+					f == F_THIRD_LAGS || f == F_SLOT_UNREAD))
 			continue;
 		if (st->in_seeds[f] && (st->seeds < 1000 || st->in_seeds[f] * 100 >= st->seeds))
 			continue;
