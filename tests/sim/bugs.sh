@@ -7,6 +7,7 @@
 # catch it, and what it says (an extended regular expression): one of the seeds must fail by that. Others
 # may fail by another check that sees the same bug first, but a bug that only others see fails. A line "From:" names the seed to
 # begin with, for a bug that takes a rare one.
+# A line "Seldom:" says why so few seeds meet it: it is run by name, or with BUGS_SELDOM=yes (tools/check --all).
 # So does a patch that no longer applies or doesn't compile. The core itself carries no switch for it.
 #
 #	tests/sim/bugs.sh [NAME...]	all, or those named
@@ -21,7 +22,7 @@ build=${top_builddir:-$src}
 seeds=${SEEDS:-1000}
 cc=${CC:-gcc}
 jobs=$(nproc)
-passed=0 failed=0
+passed=0 failed=0 skipped=0
 work=$(mktemp -d "${TMPDIR:-/tmp}/ddraid-bugs.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
@@ -114,6 +115,10 @@ for p in "$src"/tests/sim/bugs/{,cluster/,two/}*.patch; do
 	if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then
 		continue
 	fi
+	if [ $# = 0 ] && [ "${BUGS_SELDOM:-no}" = no ] && sed '/^---/q' "$p" | grep -q '^Seldom:'; then
+		skipped=$((skipped + 1))
+		continue
+	fi
 	if why=$(one "$name" "$p" "$nodes"); then
 		passed=$((passed + 1))
 		printf 'caught  %-28s %s\n' "$name" "$why"
@@ -123,5 +128,7 @@ for p in "$src"/tests/sim/bugs/{,cluster/,two/}*.patch; do
 	fi
 	rm -rf "${work:?}/$name"
 done
-echo "$passed passed, $failed failed"
+printf '%d passed, %d failed' "$passed" "$failed"
+[ "$skipped" = 0 ] || printf ', %d skipped' "$skipped"
+echo
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
