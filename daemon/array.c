@@ -120,6 +120,7 @@ static void group_up(void *arg, const struct group_self *self)
 	a->self = *self;
 	a->group_up = true;
 	if (a->phase == ARRAY_PHASE_GROUP) {
+		a->alone = !strcmp(a->env.conf->cluster, "alone");
 		life_load(a);
 	} else if (a->e) {
 		/* Not by name: a node that was away may still know another array by it. */
@@ -338,7 +339,6 @@ void array_run(struct array *a)
 	struct engine_cfg cfg;
 
 	a->lease_ms = lease_ms(a->env.conf);
-	a->alone = !strcmp(a->env.conf->cluster, "alone");
 	engine_cfg_fill(a, &cfg);
 	a->tell_ms = cfg.tun.heartbeat_limit_ms;
 	a->e = engine_new(&cfg);

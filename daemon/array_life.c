@@ -215,12 +215,21 @@ static void begun(struct array *a, struct life_task *t)
 	locks_open(a);
 }
 
+/*
+ * The id by which the cluster knows the life that begins. Alone, a node is node 1 for itself only: that id
+ * is written down as none, and the life is fenced by the id that this machine has when it is.
+ */
+static uint32_t known_as(const struct array *a)
+{
+	return a->alone ? 0 : a->self.node;
+}
+
 static void renew_again(struct array *a)
 {
 	struct life_task *t = task_new(a, begun);
 
 	t->new_inc = t->put = true;
-	t->rec.node = a->self.node;
+	t->rec.node = known_as(a);
 	send_work(a, t);
 }
 
@@ -478,7 +487,7 @@ static void renew(struct array *a)
 	struct life_task *t = task_new(a, renewed);
 
 	t->new_inc = t->put = true;
-	t->rec.node = a->self.node;
+	t->rec.node = known_as(a);
 	send_work(a, t);
 }
 

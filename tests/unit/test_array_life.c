@@ -341,6 +341,26 @@ TEST(the_last_life_is_fenced_by_the_node_id_that_it_had)
 	end();
 }
 
+/* The id it had alone is another node's in the cluster that it joins: that one serves. */
+TEST(a_life_that_ran_alone_is_fenced_by_the_id_of_now)
+{
+	begin();
+	conf.fence = FENCE_COMMAND;
+	a->alone = true;
+	life_load(a);
+	settle();
+	answer(0, 0);
+	CHECK_EQ_U64(disk.node, 0);
+	a->alone = false;
+	a->self.node = 3;
+	life_load(a);
+	settle();
+	CHECK(asked_count == 2 && asked[1]->node == 3 && asked[1]->inc == disk.inc);
+	answer(1, 0);
+	CHECK_EQ_U64(disk.node, 3);
+	end();
+}
+
 TEST(it_is_asked_again_until_it_succeeds)
 {
 	uint64_t was;
