@@ -216,8 +216,9 @@ static void begun(struct array *a, struct life_task *t)
 }
 
 /*
- * The id by which the cluster knows the life that begins. Alone, a node is node 1 for itself only: that id
- * is written down as none, and the life is fenced by the id that this machine has when it is.
+ * The id by which the cluster knows the life that begins. Alone, a node is node 1 for itself only:
+ * that id is written down as none, and the life is fenced by the id that this machine has when it
+ * is.
  */
 static uint32_t known_as(const struct array *a)
 {

@@ -81,9 +81,10 @@ struct store_forgotten {
 
 struct store_record {
 	uint8_t uuid[DDR_UUID_BYTES];
-	uint64_t inc;  /* this node's last life in the array, 0 = none */
-	uint32_t node; /* by which node id the cluster knew it, 0 = it ran alone, or not written down */
-	bool clean;    /* that life ended with everything answered and its slot free */
+	uint64_t inc; /* this node's last life in the array, 0 = none */
+	uint32_t
+	    node; /* by which node id the cluster knew it, 0 = it ran alone, or not written down */
+	bool clean; /* that life ended with everything answered and its slot free */
 	struct record record;
 };
 

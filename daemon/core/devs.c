@@ -510,6 +510,7 @@ void dev_down(struct engine *e, const struct event *ev)
 
 	d->up = false;
 	ways_reread(e, d);
+	use_dev_down(e, ev->dev.dev);
 	/* Also one that is not bound just now, because its superblock is being read again. */
 	while (m < e->map.n && memcmp(d->sb.member_uuid, e->map.member[m].uuid, DDR_UUID_BYTES))
 		m++;
@@ -598,6 +599,18 @@ const char *engine_dev_stranger(const struct engine *e, uint32_t dev)
 	return map->n ? "it was a member of this array once, and is none now" : NULL;
 }
 
+/*
+ * How long a member that the map wants, and this node has never reached, may take. If a proposal
+ * waits for that (R11: the log can't be written anew), the leader must hear of it before its
+ * patience with this node ends, which began no sooner than the round.
+ */
+static uint64_t unreached_us(const struct engine *e)
+{
+	bool waits = e->proposing && !e->acked_proposal;
+
+	return e->cfg.tun.evict_ms * (waits ? 500ull : 1000ull);
+}
+
 void devs_advance(struct engine *e)
 {
 	uint64_t since;
@@ -614,10 +627,9 @@ void devs_advance(struct engine *e)
 		e->aside_us = e->now;
 		return;
 	}
-	/* A member that the map wants and this node has never reached. */
 	since = e->round_us > e->aside_us ? e->round_us : e->aside_us;
 	for (uint8_t m = 0; e->have_map && !devs_looking(e) && m < e->map.n; m++)
 		if (write_musts(e) >> m & 1 && !e->bad[m] && e->dev_of[m] == NO_DEV &&
-		    e->phase == PH_READY && e->now - since > e->cfg.tun.evict_ms * 1000ull)
+		    e->phase == PH_READY && e->now - since > unreached_us(e))
 			member_bad(e, m, MEMBER_SUSPECT);
 }

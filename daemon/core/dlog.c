@@ -277,22 +277,64 @@ static void slot_advance(struct engine *e)
 	msg_send(e, &m);
 }
 
-/* ADMIN_STOP: nothing is dirty any more; take our name off, then leave. */
-static void leave_advance(struct engine *e)
+static void left_send(struct engine *e)
 {
 	pb_inc me = pb_inc_of(e->cfg.node, e->inc, e->slot, false);
 	NODEMSG(m, b, LEFT, Left, left);
 
+	b.me = &me;
+	e->left_sent = true;
+	msg_send(e, &m);
+}
+
+/* R5: nobody fences who has left; so nothing of ours may still be on its way. */
+static bool zombies(const struct engine *e)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (e->dev[i].zombie)
+			return true;
+	return false;
+}
+
+static bool under_way(const struct engine *e)
+{
+	return e->dio_under_way || !list_empty(&e->dio_held);
+}
+
+/*
+ * ADMIN_STOP of a node that does not serve: it waits for quorum or for others, or is refused. Who
+ * has been in no round yet has nobody to tell. Whose name stands in superblocks is going to be
+ * fenced for it by the next to assemble the array (R4), so it does not say that it has left.
+ */
+static void leave_unserved(struct engine *e)
+{
+	const struct peer *me = peer_find(e, e->cfg.node);
+	bool known = me && me->member_inc == e->inc;
+
+	e->leaving = false;
+	if (e->left_sent || e->slot != NO_SLOT || (known && me->slot != NO_SLOT) ||
+	    e->sb_names_us || zombies(e) || flush_error_untold(e))
+		return;
+	e->leaving = true;
+	if (under_way(e) || !use_given_back(e))
+		return;
+	if (!known)
+		e->state = ENGINE_STOPPED;
+	else if (me->member && e->phase >= PH_STATE)
+		left_send(e);
+}
+
+/* ADMIN_STOP: nothing is dirty any more; take our name off, then leave. */
+static void leave_advance(struct engine *e)
+{
 	e->leaving = false;
 	if (!list_empty(&e->fios) || !list_empty(&e->regions) || e->phase != PH_READY)
 		return;
 	/* The next to assemble the array would have to fence us for it (R4). */
 	if (leading(e) && e->sb_names_us && e->map.epoch.inc == e->inc)
 		return;
-	/* R5: nobody fences who has left; so nothing of ours may still be on its way. */
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->dev[i].zombie)
-			return;
+	if (zombies(e))
+		return;
 	if (flush_error_untold(e))
 		return; /* R14: until the map says it */
 	if (e->page[0].want.owner_inc) {
@@ -305,11 +347,9 @@ static void leave_advance(struct engine *e)
 		return;
 	/* A leader has more under way than its consumers' requests; it begins nothing new now. */
 	e->leaving = true;
-	if (e->dio_under_way || !list_empty(&e->dio_held) || !use_given_back(e))
+	if (under_way(e) || !use_given_back(e))
 		return;
-	b.me = &me;
-	e->left_sent = true;
-	msg_send(e, &m);
+	left_send(e);
 }
 
 /* ---- release -------------------------------------------------------------------------------- */
@@ -516,10 +556,12 @@ void dlog_advance(struct engine *e)
 {
 	struct peer *me = peer_find(e, e->cfg.node);
 
-	if (e->state == ENGINE_REMOVED || !e->have_map)
+	if (e->state == ENGINE_JOINING && e->stopping)
+		leave_unserved(e);
+	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED || !e->have_map)
 		return;
 	if (e->page && e->slot == NO_SLOT && e->phase == PH_READY && me && me->member &&
-	    me->slot < e->geo.p.slots)
+	    !e->left_sent && me->slot < e->geo.p.slots)
 		dlog_acquire(e, me->slot);
 	if (e->page && e->slot != NO_SLOT)
 		slot_advance(e);

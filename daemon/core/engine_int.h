@@ -140,8 +140,9 @@ struct peer { /* one node of the group */
 	uint64_t heard;    /* whose message that was, until it left in good order; 0 = none */
 	uint32_t up_mask;  /* members that it reaches and can use */
 	uint32_t raw_mask; /* members whose devices are connected there */
-	bool up_known;
-	uint32_t reach;            /* how many members in sync are connected there */
+	uint64_t up_inc;   /* who told it */
+	uint64_t up_us;    /* and when that came here */
+	uint32_t reach;    /* how many members in sync are connected there */
 	bool hello_yields, yields; /* another should assemble the array: in this round, by now */
 	uint64_t settled;          /* the newest Settle of ours that it answered */
 	uint64_t quieted;          /* the newest Quiet of this round that it answered */
@@ -882,7 +883,8 @@ uint32_t rebuild_waits(const struct engine *e); /* GATHER: a node that has not t
 int use_alloc(struct engine *e);
 void use_free(struct engine *e);
 void use_restart(struct engine *e, const struct engine *old);
-void use_begin(struct engine *e);       /* leads a round: has somebody in it a claim? */
+void use_begin(struct engine *e); /* leads a round: has somebody in it a claim? */
+void use_dev_down(struct engine *e, uint32_t dev);
 bool use_taken(struct engine *e);       /* this node, which assembles the array, may go on */
 bool use_lease(const struct engine *e); /* as far as the use blocks go, I/O may go on */
 void use_adopt(struct engine *e, uint64_t claim); /* the leader's */

@@ -269,16 +269,12 @@ void epoch_want_out(struct engine *e, uint32_t i, uint32_t want, bool misread)
 	e->ld.wanted[i] = (uint8_t)want;
 }
 
-/* Its last heartbeat said otherwise: without this the member would come back by that, and leave
- * again by the next report, until the next heartbeat. */
-static void take_report(struct engine *e, struct peer *p, const nodemsg *m)
+static void take_report(struct engine *e, const nodemsg *m)
 {
 	uint32_t i = m->report->member;
 
 	if (!leading(e) || i >= e->map.n)
 		return;
-	if (m->report->state == MEMBER_SUSPECT && !m->report->misread)
-		p->up_mask &= ~(1u << i);
 	epoch_want_out(e, i, m->report->state, m->report->misread);
 }
 
@@ -298,7 +294,7 @@ void epoch_message(struct engine *e, uint32_t from, const nodemsg *m)
 		take_commit(e, from, m);
 		break;
 	case DDRAID__NODE_MSG__BODY_REPORT:
-		take_report(e, p, m);
+		take_report(e, m);
 		break;
 	}
 }

@@ -469,12 +469,18 @@ static void slots_assign(struct engine *e)
 	hearsay_advance(e, waits);
 }
 
+/* What a node, or its last life, told before the member was lost says nothing about it now: by that
+ * it would come back, and leave again by the node's report, as fast as messages go. */
 static bool all_reach(const struct engine *e, uint8_t member)
 {
 	for (uint32_t i = 0; i < e->peer_count; i++) {
 		const struct peer *p = &e->peer[i];
 
-		if (p->member && !peer_aside(e, p) && (!p->up_known || !(p->up_mask >> member & 1)))
+		if (!p->member)
+			continue;
+		if (p->up_inc != p->inc || p->up_us <= e->lost_us[member])
+			return false;
+		if (!peer_aside(e, p) && !(p->up_mask >> member & 1))
 			return false;
 	}
 	return true;

@@ -704,7 +704,8 @@ static void take_heartbeat(struct engine *e, uint32_t from, const nodemsg *m)
 	}
 	p->up_mask = m->heartbeat->up_mask;
 	p->raw_mask = m->heartbeat->raw_mask;
-	p->up_known = true;
+	p->up_inc = m->inc;
+	p->up_us = e->now;
 	p->reach = m->heartbeat->reach;
 	p->yields = m->heartbeat->yields;
 	/* The group passes several messages in a row at the price of one, and each wakes all nodes:

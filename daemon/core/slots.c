@@ -126,6 +126,12 @@ bool slots_dirty(const struct engine *e)
 	return false;
 }
 
+/* One that is only kept, on the word of a few members (name_vote), has nothing to recover. */
+static bool slot_kept(const struct engine *e, const struct slotinfo *s)
+{
+	return s->known && s->hear_inc && !slot_dirty(e, s);
+}
+
 uint32_t slots_unrecovered(const struct engine *e)
 {
 	uint32_t n = 0;
@@ -135,7 +141,7 @@ uint32_t slots_unrecovered(const struct engine *e)
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++)
 		n += !slot_is_owned(e, i) &&
 		     (leading(e)
-			  ? !slot_clean(e, i)
+			  ? !slot_clean(e, i) && !slot_kept(e, &e->ld.slot[i])
 			  : plane_next(e, e->foreign + i * planes_bytes(e), 0) < e->geo.regions);
 	return n;
 }

@@ -586,12 +586,57 @@ static void verified(struct engine *e)
 	look_again(e, claim_us(e) * (1 + u->claim % 4));
 }
 
+/* Members that carry the run's claim, as far as this node knows. */
+static uint32_t carriers(const struct engine *e)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		bool counted = !e->use.dev[i].wrote;
+
+		for (uint32_t j = 0; j < i && !counted; j++)
+			counted = e->use.dev[j].wrote &&
+				  !memcmp(e->dev[j].sb.member_uuid, e->dev[i].sb.member_uuid,
+					  DDR_UUID_BYTES);
+		n += !counted;
+	}
+	return n;
+}
+
+/*
+ * A node that is to assemble the array may get other members than it has claimed: their connections
+ * break, and lead to other devices when they are back. Nobody has looked at those, so it looks
+ * anew; but not for one member that comes and goes, or that would keep the array from being
+ * started. Who serves knows its members by their superblocks, and reads before it renews
+ * (renew_read).
+ */
+static void claim_judge(struct engine *e)
+{
+	struct use *u = &e->use;
+
+	if (u->state == USE_HELD && u->check == CHECK_DONE && carriers(e) < e->geo.k)
+		state_move(u, USE_NONE);
+}
+
+void use_dev_down(struct engine *e, uint32_t dev)
+{
+	if (e->state != ENGINE_JOINING)
+		return;
+	e->use.dev[dev].wrote = false;
+	e->use.dev[dev].held_us = 0;
+	if (leading(e) && e->phase == PH_STATE)
+		claim_judge(e);
+}
+
 /* This node is to lead a round. A node in it may hold a claim, by an earlier round. */
 void use_begin(struct engine *e)
 {
 	struct use *u = &e->use;
 
-	if (e->state == ENGINE_ACTIVE || u->state == USE_HELD)
+	if (e->state == ENGINE_ACTIVE)
+		return;
+	claim_judge(e);
+	if (u->state == USE_HELD)
 		return;
 	for (uint32_t i = 0; i < e->peer_count; i++)
 		if (e->peer[i].in_round && e->peer[i].use_held && e->peer[i].node != e->cfg.node)
@@ -874,9 +919,9 @@ void use_advance(struct engine *e)
 	struct use *u = &e->use;
 	bool assembles = e->state == ENGINE_JOINING && leading(e);
 
-	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED)
+	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED || e->left_sent)
 		return;
-	if (u->state == USE_GIVEN && !u->pending && !e->leaving && !e->left_sent)
+	if (u->state == USE_GIVEN && !u->pending && !e->leaving)
 		use_adopt(e, u->claim); /* somebody has come, and the array goes on */
 	if (u->state >= USE_LOOK && u->state <= USE_VERIFY && !assembles && !u->pending)
 		state_move(u, USE_NONE);

@@ -66,6 +66,137 @@ TEST(a_write_waits_for_the_fence_of_a_node_that_may_write_there)
 	finish();
 }
 
+/* One that serves without its member 2, which comes back. */
+static void member_comes_back(void)
+{
+	create();
+	start(1);
+	run_ms(3000);
+	write_block(1, 0);
+	member_cut(1, 2, true);
+	run_ms(500);
+	CHECK_EQ_U64(status(1).map.member[2].state, MEMBER_SUSPECT);
+	write_block(1, 65536);
+	run_ms(500);
+	w.rebuild_hangs = true;
+	member_cut(1, 2, false);
+	run_ms(500);
+	CHECK_EQ_U64(status(1).map.member[2].state, MEMBER_REBUILDING);
+	CHECK(w.held_count > 0);
+}
+
+/*
+ * It is about to be promoted, for which a node that has just joined has to write its log anew
+ * (R11); that does not reach the member. It says so before the others take it for broken.
+ */
+TEST(who_joins_without_a_member_that_comes_back_is_not_evicted)
+{
+	for (uint32_t ms = 0; ms < 60; ms++) {
+		member_comes_back();
+		w.node[2].cut = 1u << 2;
+		start(2);
+		run_ms(ms);
+		held_goes_on();
+		run_ms(8000);
+		CHECK(status(1).io_allowed);
+		CHECK_EQ_U64(w.node[1].fences + w.node[2].fences, 0);
+		CHECK_MSG(status(2).io_allowed, "it waits for %s", status(2).waits);
+		CHECK_EQ_U64(status(2).map.member[2].state, MEMBER_SUSPECT);
+		finish();
+	}
+}
+
+/* As fast as the messages go, if only the last heartbeat of the one that joins was asked. */
+TEST(a_member_that_a_node_does_not_reach_is_not_tried_over_and_over)
+{
+	for (uint32_t ms = 0; ms < 400; ms += 20) {
+		uint64_t before;
+
+		member_comes_back();
+		before = status(1).map.epoch.num;
+		held_goes_on();
+		run_ms(ms);
+		w.node[2].cut = 1u << 2;
+		start(2);
+		run_ms(10000);
+		CHECK_MSG(status(2).map.epoch.num < before + 8, "%u epochs",
+			  (unsigned)(status(2).map.epoch.num - before));
+		finish();
+	}
+}
+
+/* What it has in the member's place is an older copy, which it looks at once more when the member
+ * enters. */
+TEST(nor_one_that_joins_with_an_older_copy_of_it)
+{
+	for (uint32_t ms = 0; ms < 400; ms += 10) {
+		uint8_t *copy = malloc(DISK_BYTES);
+
+		create();
+		start(1);
+		run_ms(3000);
+		memcpy(copy, w.disk[2], DISK_BYTES);
+		write_block(1, 0);
+		member_cut(1, 2, true);
+		run_ms(500);
+		write_block(1, 65536);
+		member_cut(1, 2, false);
+		run_ms(ms);
+		w.node[2].other = copy;
+		start(2);
+		run_ms(8000);
+		CHECK(status(1).io_allowed);
+		CHECK_EQ_U64(w.node[1].fences + w.node[2].fences, 0);
+		CHECK_MSG(status(2).io_allowed, "it waits for %s", status(2).waits);
+		CHECK_EQ_U64(status(2).map.member[2].state, MEMBER_SUSPECT);
+		finish();
+		free(copy);
+	}
+}
+
+static void stop_joining(uint32_t ms)
+{
+	step(2, (struct event){.type = EV_ADMIN, .admin.cmd = ADMIN_STOP});
+	run_ms(ms);
+	CHECK_MSG(w.node[2].stopped, "it waits for %s", status(2).waits);
+}
+
+/* It can't take a slot, since it reaches none of the members. The other one does not fence it for
+ * that. */
+TEST(a_node_that_joins_and_is_stopped_leaves)
+{
+	for (uint32_t ms = 0; ms < 300; ms += 10) {
+		create();
+		start(1);
+		run_ms(3000);
+		w.node[2].cut = NONE_REACHED;
+		start(2);
+		run_ms(ms);
+		stop_joining(300);
+		run_ms(3000);
+		CHECK(status(1).io_allowed);
+		CHECK_EQ_U64(w.node[1].fences, 0);
+		write_block(1, 0);
+		run_ms(100);
+		CHECK_EQ_U64(w.node[1].ios_done, 1);
+		finish();
+	}
+}
+
+TEST(a_node_without_a_group_or_quorum_stops_at_once)
+{
+	struct event lost = {.type = EV_QUORUM};
+
+	create();
+	w.away = 2;
+	start(2);
+	run_ms(20);
+	push(2, lost);
+	run_ms(200);
+	stop_joining(20);
+	finish();
+}
+
 static void quorum(bool quorate)
 {
 	struct event ev = {.type = EV_QUORUM};

@@ -102,6 +102,54 @@ TEST(a_second_daemon_is_refused_and_writes_nothing)
 	finish();
 }
 
+/* Whatever it waits for: nothing of it is under way, so it needs no time, and nobody fences it. */
+TEST(one_that_is_refused_stops_at_once)
+{
+	uint64_t before;
+
+	for (uint32_t ms = 500; ms < 9000; ms += 130) {
+		begin(true);
+		start(1);
+		run_ms(3000);
+		before = sum();
+		start(2);
+		run_ms(ms);
+		CHECK(!serves(2));
+		step(2, (struct event){.type = EV_ADMIN, .admin.cmd = ADMIN_STOP});
+		run_ms(700);
+		CHECK_MSG(w.node[2].stopped, "after %u ms: it waits for %s", ms, waits(2));
+		CHECK(serves(1));
+		CHECK_EQ_U64(w.node[1].fences + w.node[2].fences, 0);
+		CHECK_EQ_U64(sum(), before);
+		finish();
+	}
+}
+
+/* It has claimed the members, and nobody serves: the next one need not wait for it. */
+TEST(one_that_has_claimed_and_stops_gives_it_back)
+{
+	struct useblock u;
+
+	begin(true);
+	start(1);
+	run_ms(3000);
+	stop(1);
+	w.node[2].record.acked.num = w.node[2].record.committed.num = 1000; /* so they are stale */
+	start(2);
+	run_ms(4000);
+	refused(2, "stale");
+	CHECK(age_s(0) <= 2);
+	step(2, (struct event){.type = EV_ADMIN, .admin.cmd = ADMIN_STOP});
+	run_ms(1500);
+	CHECK(w.node[2].stopped);
+	CHECK_EQ_INT(useblock_decode(&u, w.disk[0] + USE_OFFSET), 0);
+	CHECK_EQ_U64(u.claim, 0);
+	again(1, 300);
+	run_ms(1500);
+	CHECK(serves(1));
+	finish();
+}
+
 /* Names, numbers and configuration are all the same: the clusters are two nevertheless. */
 TEST(so_is_a_cluster_of_the_same_name)
 {
@@ -373,6 +421,62 @@ TEST(nor_does_it_come_back_partially_when_the_fork_is_forgotten)
 	CHECK_EQ_U64(status(2).map.member[2].state, MEMBER_IN_SYNC);
 	CHECK_MSG(w.node[2].rebuilt > DISK_BYTES / 2, "only %u bytes were copied",
 		  (unsigned)w.node[2].rebuilt);
+	finish();
+}
+
+/* It has claimed old copies of the members, which don't start. Then the right ones come in their
+ * place. */
+TEST(members_that_come_in_the_place_of_others_are_looked_at)
+{
+	uint8_t *old[MEMBERS];
+	uint64_t before;
+
+	begin(true);
+	start(1);
+	run_ms(3000);
+	stop(1);
+	for (uint32_t m = 0; m < MEMBERS; m++) {
+		old[m] = malloc(DISK_BYTES);
+		memcpy(old[m], w.disk[m], DISK_BYTES);
+	}
+	again(1, 300);
+	run_ms(3000);
+	CHECK(serves(1));
+	write_block(1, 0);
+	stop(1);
+	for (uint32_t m = 0; m < MEMBERS; m++) {
+		uint8_t *right = w.disk[m];
+
+		w.disk[m] = old[m];
+		old[m] = right;
+	}
+	again(1, 400);
+	run_ms(6000);
+	refused(1, "stale");
+	for (uint32_t m = 0; m < MEMBERS; m++)
+		CHECK(age_s(m) <= 2);
+	cut(1);
+	run_ms(1);
+	for (uint32_t m = 0; m < MEMBERS; m++) {
+		memcpy(w.disk[m], old[m], DISK_BYTES);
+		free(old[m]);
+	}
+	/* Somebody else is the first to use them. */
+	start(2);
+	run_ms(1500);
+	CHECK(serves(2));
+	before = sum();
+	w.node[1].cut = 0;
+	connect(1);
+	for (uint32_t i = 0; i < 40; i++) {
+		run_ms(250);
+		CHECK(serves(2) && !serves(1));
+	}
+	refused(1, "in use by a daemon by itself on host2");
+	CHECK_EQ_U64(sum(), before);
+	stop(2);
+	run_ms(3000);
+	CHECK(serves(1));
 	finish();
 }
 

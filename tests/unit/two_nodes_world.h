@@ -48,6 +48,7 @@ struct node {
 	bool alone;             /* it is in no cluster */
 	bool take_over, force;
 	uint32_t fence_ms;
+	uint8_t *other; /* its way to the last member leads to this instead */
 };
 
 static struct {
@@ -69,6 +70,7 @@ static struct {
 	bool io_may_fail;
 	bool others_look;     /* who uses the members is found out as in life, with its waits */
 	bool resync_hangs;    /* so a region stays dirty */
+	bool rebuild_hangs;   /* what a rebuild writes is held back */
 	uint32_t claim_hangs; /* a node whose writes of use blocks are held back */
 	uint32_t log_hangs;   /* a node whose reads of log pages are held back */
 	struct out held[64];
@@ -131,14 +133,16 @@ static inline void create(void)
 static inline void do_io(uint32_t node, const struct out *o)
 {
 	struct event ev = {.type = EV_DEV_DONE};
-	uint8_t *p = w.disk[o->io.dev] + o->io.offset;
+	bool other = w.node[node].other && o->io.dev == MEMBERS - 1;
+	uint8_t *p = (other ? w.node[node].other : w.disk[o->io.dev]) + o->io.offset;
 
 	ev.done.id = o->io.id;
 	if (w.node[node].io_hangs)
 		return;
 	if (w.resync_hangs && o->io.kind == KIND_RESYNC)
 		return;
-	if ((w.log_hangs == node && o->io.kind == KIND_LOG && o->io.op == DEV_READ) ||
+	if ((w.rebuild_hangs && o->io.kind == KIND_REBUILD && o->io.op == DEV_WRITE) ||
+	    (w.log_hangs == node && o->io.kind == KIND_LOG && o->io.op == DEV_READ) ||
 	    (w.claim_hangs == node && o->io.kind == KIND_USE && o->io.op == DEV_WRITE)) {
 		CHECK(w.held_count < 64);
 		w.held[w.held_count++] = *o;
@@ -244,7 +248,7 @@ static inline void do_out(uint32_t node, const struct out *o)
 		w.node[node].stopped = true;
 		if (w.split)
 			break;
-		CHECK(node == 1 || (NODES > 2 && node == NODES));
+		CHECK(node == 1 || node == NODES);
 		for (uint32_t i = node == 1 ? 2 : 1; i <= NODES; i++)
 			if (i != node)
 				view(node == 1 ? 2 : 1, i, node == 1 ? NODES : NODES - 1);
@@ -391,9 +395,10 @@ static inline struct engine_status status(uint32_t node)
 /* What was held back is answered. */
 static inline void held_goes_on(void)
 {
-	uint32_t node = w.log_hangs ? w.log_hangs : w.claim_hangs;
+	uint32_t node = w.log_hangs ? w.log_hangs : w.claim_hangs ? w.claim_hangs : 1;
 
 	w.log_hangs = w.claim_hangs = 0;
+	w.rebuild_hangs = false;
 	for (uint32_t i = 0; i < w.held_count; i++)
 		do_io(node, &w.held[i]);
 	w.held_count = 0;
