@@ -576,7 +576,7 @@ void array_close_check(struct array *a)
 {
 	if (a->joined || !a->told || a->devs_open || a->under_way || a->tasks)
 		return;
-	if (a->stopped_cleanly && !a->clean_written) {
+	if (a->stopped_cleanly && !a->clean_written && life_ends_clean(a)) {
 		a->clean_written = true;
 		life_clean(a);
 		return;

@@ -155,6 +155,7 @@ struct array {
 	bool removed;     /* OUT_REMOVED came, EV_RESTART has not gone */
 	bool restarting, record_waits;
 	bool had_slot;       /* this incarnation, at any time */
+	bool began_clean;    /* it is the process's first, and the one before ended cleanly */
 	bool own_fence;      /* its own is asked for */
 	uint64_t renew_us;   /* its successor is asked for again then */
 	uint32_t fence_node; /* whose fence failed, here where the leader is */
@@ -236,6 +237,7 @@ void life_renew(struct array *a); /* a new incarnation for an engine that was re
 void life_record(struct array *a, const struct record *r);
 void life_fence(struct array *a, uint32_t node, uint64_t inc);
 void life_probe(struct array *a, const struct out *o);
+bool life_ends_clean(const struct array *a);
 void life_clean(struct array *a);
 /* All that the new incarnation needs is there. */
 void life_ready(struct array *a);

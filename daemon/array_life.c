@@ -276,7 +276,8 @@ static void loaded(struct array *a, struct life_task *t)
 	}
 	a->rec = t->rec;
 	disk_loaded(a);
-	if (a->rec.clean || !a->rec.inc) {
+	a->began_clean = a->rec.clean || !a->rec.inc;
+	if (a->began_clean) {
 		a->fenced_inc = a->rec.inc;
 		life_begin(a);
 		return;
@@ -516,6 +517,7 @@ static bool any_dev_up(const struct array *a)
  */
 void life_renew(struct array *a)
 {
+	a->began_clean = false;
 	if (a->env.conf->fence != FENCE_COMMAND || (!life_was_in(a) && any_dev_up(a))) {
 		renew(a);
 		return;
@@ -543,6 +545,16 @@ static void own_fenced(struct array *a, int err, const char *why)
 	if (a->record_waits)
 		record_put(a);
 	a->record_waits = false;
+}
+
+/*
+ * A record that says so vouches for all earlier lives: they are fenced, and nobody has gone on
+ * without them. A life that served knows that (R4); one that never had a slot knows no more than
+ * the record that it began with.
+ */
+bool life_ends_clean(const struct array *a)
+{
+	return a->had_slot || a->began_clean;
 }
 
 static void cleaned(struct array *a, struct life_task *t)

@@ -486,6 +486,7 @@ void dev_up(struct engine *e, const struct event *ev)
 	d->up = true;
 	d->entered = false;
 	d->zombie = false;
+	use_dev_up(e, ev->dev.dev);
 	e->outcasts = 0;
 	d->bytes = ev->dev.bytes;
 	d->multiple = ev->dev.multiple;
@@ -510,7 +511,6 @@ void dev_down(struct engine *e, const struct event *ev)
 
 	d->up = false;
 	ways_reread(e, d);
-	use_dev_down(e, ev->dev.dev);
 	/* Also one that is not bound just now, because its superblock is being read again. */
 	while (m < e->map.n && memcmp(d->sb.member_uuid, e->map.member[m].uuid, DDR_UUID_BYTES))
 		m++;
@@ -606,9 +606,7 @@ const char *engine_dev_stranger(const struct engine *e, uint32_t dev)
  */
 static uint64_t unreached_us(const struct engine *e)
 {
-	bool waits = e->proposing && !e->acked_proposal;
-
-	return e->cfg.tun.evict_ms * (waits ? 500ull : 1000ull);
+	return e->cfg.tun.evict_ms * (epoch_promotes(e) && !e->acked_proposal ? 500ull : 1000ull);
 }
 
 void devs_advance(struct engine *e)

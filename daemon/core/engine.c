@@ -451,7 +451,7 @@ static void status_waits(const struct engine *e, struct engine_status *st)
 		st->waits = "the other nodes to know that this incarnation ends";
 	else if (!e->view_known || !e->quorate)
 		st->waits = "quorum";
-	else if (e->state == ENGINE_ACTIVE && e->confirmed && quorum_gate(e) && !use_lease(e))
+	else if (e->phase == PH_READY && e->confirmed && quorum_gate(e) && !use_lease(e))
 		st->waits = "the members to take this node's sign that it uses them";
 	else if (!gate_open(e) && !(e->confirmed && quorum_gate(e)))
 		st->waits = "the own heartbeat, or group and quorum to agree";

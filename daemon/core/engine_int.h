@@ -351,6 +351,7 @@ struct use_dev {
 	bool seen, ours, taken;   /* read last: was it? The run's claim; another's, or none */
 	bool odd;                 /* it shows that another holds the array, or has held it */
 	bool wrote;               /* our claim, in the last round of writes */
+	bool unread;              /* connected since the claim was verified */
 	uint64_t sent_us;         /* when the request under way began */
 	uint64_t held_us;         /* when the last write of our claim began that landed; 0 = none */
 	struct useblock got, was; /* as read last, and before */
@@ -884,7 +885,7 @@ int use_alloc(struct engine *e);
 void use_free(struct engine *e);
 void use_restart(struct engine *e, const struct engine *old);
 void use_begin(struct engine *e); /* leads a round: has somebody in it a claim? */
-void use_dev_down(struct engine *e, uint32_t dev);
+void use_dev_up(struct engine *e, uint32_t dev);
 bool use_taken(struct engine *e);       /* this node, which assembles the array, may go on */
 bool use_lease(const struct engine *e); /* as far as the use blocks go, I/O may go on */
 void use_adopt(struct engine *e, uint64_t claim); /* the leader's */

@@ -347,6 +347,9 @@ static uint8_t to_report(const struct engine *e, const struct map *m, uint8_t i)
 /* Somebody must know it before this node leaves. */
 bool flush_error_untold(const struct engine *e)
 {
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (e->dev[i].flush_failed && !e->have_map)
+			return true; /* of a former life; of which member only a map can tell */
 	for (uint8_t i = 0; i < e->map.n; i++)
 		if (flush_failed(e, &e->map.member[i]) && to_report(e, &e->map, i) == MEMBER_FAULTY)
 			return true;

@@ -112,10 +112,16 @@ static const struct superblock *newest(const struct engine *e)
 	return sb;
 }
 
+/* The round's leader has said that the array is assembled, and whose it is. */
+static bool told(const struct engine *e)
+{
+	return e->state == ENGINE_ACTIVE || e->phase == PH_READY;
+}
+
 /* What this node goes by: before the array is assembled, the newest map on the members. */
 static const struct map *map_of(const struct engine *e)
 {
-	const struct superblock *sb = e->state == ENGINE_ACTIVE ? NULL : newest(e);
+	const struct superblock *sb = told(e) ? NULL : newest(e);
 
 	return sb ? &sb->map : map_next(e);
 }
@@ -132,7 +138,7 @@ static uint8_t member_on(const struct engine *e, uint32_t dev, const struct map 
 		if (!(map_write_mask(map) >> m & 1) ||
 		    memcmp(d->sb.member_uuid, map->member[m].uuid, DDR_UUID_BYTES))
 			continue;
-		if (e->state == ENGINE_ACTIVE && (e->dev_of[m] != dev || !member_back(e, m)))
+		if (told(e) && (e->dev_of[m] != dev || !member_back(e, m)))
 			continue;
 		return m;
 	}
@@ -493,6 +499,19 @@ static void look_again(struct engine *e, uint64_t after_us)
 	u->round_over = false;
 }
 
+/*
+ * A node that is to assemble the array has lost it, or may have: somebody else may have used it
+ * meanwhile. What it has assembled, read of slots or proposed is of before: it begins as a new
+ * life.
+ */
+static void lost_before_told(struct engine *e, uint64_t again_us)
+{
+	if (e->ld.assembled || e->ld.own_prop || e->sb_names_us)
+		round_removed(e);
+	else
+		look_again(e, again_us);
+}
+
 /* LOOK: a round of reads is over. */
 static void looked(struct engine *e)
 {
@@ -556,6 +575,8 @@ static void check_ends(struct engine *e)
 
 	u->check = CHECK_DONE;
 	u->given = false;
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		u->dev[i].unread &= !u->dev[i].seen;
 	u->checked_us = u->round_us;
 	u->tries = 0;
 	u->next_us = e->now;
@@ -586,66 +607,41 @@ static void verified(struct engine *e)
 	look_again(e, claim_us(e) * (1 + u->claim % 4));
 }
 
-/* Members that carry the run's claim, as far as this node knows. */
-static uint32_t carriers(const struct engine *e)
-{
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-		bool counted = !e->use.dev[i].wrote;
-
-		for (uint32_t j = 0; j < i && !counted; j++)
-			counted = e->use.dev[j].wrote &&
-				  !memcmp(e->dev[j].sb.member_uuid, e->dev[i].sb.member_uuid,
-					  DDR_UUID_BYTES);
-		n += !counted;
-	}
-	return n;
-}
-
-/*
- * A node that is to assemble the array may get other members than it has claimed: their connections
- * break, and lead to other devices when they are back. Nobody has looked at those, so it looks
- * anew; but not for one member that comes and goes, or that would keep the array from being
- * started. Who serves knows its members by their superblocks, and reads before it renews
- * (renew_read).
- */
-static void claim_judge(struct engine *e)
-{
-	struct use *u = &e->use;
-
-	if (u->state == USE_HELD && u->check == CHECK_DONE && carriers(e) < e->geo.k)
-		state_move(u, USE_NONE);
-}
-
-void use_dev_down(struct engine *e, uint32_t dev)
-{
-	if (e->state != ENGINE_JOINING)
-		return;
-	e->use.dev[dev].wrote = false;
-	e->use.dev[dev].held_us = 0;
-	if (leading(e) && e->phase == PH_STATE)
-		claim_judge(e);
-}
-
 /* This node is to lead a round. A node in it may hold a claim, by an earlier round. */
 void use_begin(struct engine *e)
 {
 	struct use *u = &e->use;
 
-	if (e->state == ENGINE_ACTIVE)
-		return;
-	claim_judge(e);
-	if (u->state == USE_HELD)
+	if (e->state == ENGINE_ACTIVE || u->state == USE_HELD)
 		return;
 	for (uint32_t i = 0; i < e->peer_count; i++)
 		if (e->peer[i].in_round && e->peer[i].use_held && e->peer[i].node != e->cfg.node)
 			use_adopt(e, e->peer[i].use_claim);
 }
 
+/*
+ * What has connected since the claim was verified counts once its use block was read: a way that
+ * was set right leads to another device, which somebody else may be using.
+ */
 bool use_taken(struct engine *e)
 {
+	const struct map *map = map_of(e);
+
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (e->use.dev[i].unread && member_on(e, i, map) != NO_MEMBER)
+			return false;
 	return e->use.state == USE_HELD;
+}
+
+void use_dev_up(struct engine *e, uint32_t dev)
+{
+	struct use_dev *d = &e->use.dev[dev];
+
+	d->unread = true;
+	if (told(e))
+		return; /* it is told by its superblock, and a renewal reads first */
+	d->wrote = false;
+	d->held_us = 0;
 }
 
 /* Another node holds it for all. */
@@ -667,11 +663,11 @@ void use_adopt(struct engine *e, uint64_t claim)
 
 /* ---- holding -------------------------------------------------------------------------------- */
 
-/* Each node that serves: none depends on another, whose way to the members may be broken. And who
- * leads before it serves. */
+/* Each node that serves, or is about to: none depends on another, whose way to the members may be
+ * broken. And who leads before it serves. */
 static bool renews(const struct engine *e)
 {
-	return e->state == ENGINE_ACTIVE || leading(e);
+	return e->have_geo && (told(e) || leading(e));
 }
 
 static uint64_t lease_length(const struct engine *e)
@@ -717,7 +713,7 @@ static uint64_t lease_end(const struct engine *e)
 {
 	uint64_t end = lease_by(e, map_of(e)), before;
 
-	if (e->state != ENGINE_ACTIVE || !e->proposing)
+	if (!told(e) || !e->proposing)
 		return end;
 	before = lease_by(e, &e->map);
 	return before < end ? before : end;
@@ -729,10 +725,11 @@ static bool lease_runs(const struct engine *e)
 	       (e->now < e->use.lease_us || !e->cfg.tun.claim_ms);
 }
 
-/* Asked for each request: the lease itself is worked out when a write of the claim has landed. */
+/* Asked for each request, of every node: one that joins writes its slot of the log. The lease
+ * itself is worked out when a write of the claim has landed. */
 bool use_lease(const struct engine *e)
 {
-	return lease_runs(e) || !e->cfg.tun.claim_ms || !renews(e);
+	return lease_runs(e) || !e->cfg.tun.claim_ms;
 }
 
 uint64_t engine_use_until_us(const struct engine *e)
@@ -751,10 +748,10 @@ static void give_up(struct engine *e)
 	snprintf(u->why, sizeof(u->why),
 		 "its members were taken by %s while this node did not show that it uses them",
 		 name);
-	if (e->state == ENGINE_ACTIVE)
+	if (told(e))
 		round_give_up(e);
 	else
-		look_again(e, LOOK_AGAIN_US);
+		lost_before_told(e, LOOK_AGAIN_US);
 }
 
 /*
@@ -773,6 +770,11 @@ static void renew_read(struct engine *e, struct use_dev *d)
 
 	if (u->state != USE_HELD || u->check != CHECK_DONE || !renews(e) || !quorum_gate(e))
 		return;
+	if (d->unread && !told(e) && d->taken && got->claim) {
+		lost_before_told(e, 0);
+		return;
+	}
+	d->unread = false;
 	d->odd =
 	    d->taken && (!got->claim || (d->met.claim == got->claim && d->met.seq != got->seq));
 	memset(&d->met, 0, sizeof(d->met));
@@ -818,6 +820,11 @@ static void checked(struct engine *e)
 		give_up(e);
 		return;
 	}
+	for (uint32_t i = 0; i < DDR_MAX_DEVS && u->reads && !told(e); i++)
+		if (u->dev[i].unread && u->dev[i].taken && u->dev[i].got.claim) {
+			lost_before_told(e, 0);
+			return;
+		}
 	switch (u->check) {
 	case CHECK_READ:
 		if (!u->reads || !enough(e, ours)) {
@@ -857,6 +864,9 @@ static void hold_advance(struct engine *e)
 		u->check = CHECK_READ;
 		u->next_us = e->now;
 	}
+	for (uint32_t i = 0; i < DDR_MAX_DEVS && u->check == CHECK_DONE && !told(e); i++)
+		if (u->dev[i].unread && !u->dev[i].busy && member_on(e, i, map_of(e)) != NO_MEMBER)
+			dev_start(e, i, true, false);
 	if (e->now < u->next_us)
 		return;
 	if (u->check != CHECK_DONE) {

@@ -6,11 +6,14 @@
 # for tests/sim/bugs/cluster/*.patch, with two for tests/sim/bugs/two/*.patch. The patch's line "Expect:" names the check that is meant to
 # catch it, and what it says (an extended regular expression): one of the seeds must fail by that. Others
 # may fail by another check that sees the same bug first, but a bug that only others see fails. A line "From:" names the seed to
-# begin with, for a bug that takes a rare one.
+# begin with.
 # A line "Seldom:" says why so few seeds meet it: it is run by name, or with BUGS_SELDOM=yes (tools/check --all).
 # So does a patch that no longer applies or doesn't compile. The core itself carries no switch for it.
 #
-#	tests/sim/bugs.sh [NAME...]	all, or those named
+#	tests/sim/bugs.sh [NAME...]		all, or those named; as many at a time as there are processors
+#	tests/sim/bugs.sh --settle [NAME...]	the same, and writes the seed that caught it into each patch's line "From:"
+#
+# A change of the core shifts what the seeds meet. Then a patch is hunted from its old seed on, which takes its time: settle anew.
 #
 # Needs a built tree, with the simulator. The control at the start shows that the seeds are green without a bug.
 #
@@ -83,14 +86,14 @@ hunt() { # DIR EXPECT OPTIONS [FIRST-SEED]
 	local dir=$1 first=${4:-1} from to status end=$((SECONDS + ${LIMIT:-300}))
 	from=$first
 	: >"$dir/all"
-	for to in 20 60 150 300 500 "$seeds"; do
+	for to in 1 20 60 150 300 500 "$seeds"; do
 		[ "$to" -le "$seeds" ] || to=$seeds
 		to=$((first - 1 + to))
 		[ "$from" -le "$to" ] || break
 		[ "$SECONDS" -lt "$end" ] || { echo "nothing of the kind in ${LIMIT:-300} s"; return 1; }
 		# shellcheck disable=SC2086
 		(ulimit -v 4000000
-		exec timeout $((end - SECONDS)) "$dir/sim" --quiet --keep-going --jobs "$jobs" $3 \
+		exec timeout $((end - SECONDS)) "$dir/sim" --quiet --keep-going $3 \
 			--seeds "$from..$to") >"$dir/out" 2>&1
 		status=$?
 		cat "$dir/out" >>"$dir/all"
@@ -106,6 +109,27 @@ hunt() { # DIR EXPECT OPTIONS [FIRST-SEED]
 	return 1
 }
 
+# One line of what became of it, and its status for the end.
+report() { # NAME PATCH OPTIONS
+	local why status=0 word=caught
+	why=$(one "$1" "$2" "$3") || status=1 word=MISSED
+	printf '%s  %-28s %s\n' "$word" "$1" "$why"
+	[ $status = 1 ] || [ "$settle" = no ] || settle_from "$2" "$(sed -n 's/^seed \([0-9]*\):.*/\1/p' <<<"$why")"
+	echo $status >"$work/$1.status"
+	rm -rf "${work:?}/$1"
+}
+
+# A patch's seed is the one that catches it: the next run begins with that.
+settle_from() { # PATCH SEED
+	sed -i '/^From: /d' "$1" && sed -i "0,/^Expect:/{/^Expect:/a From: $2
+}" "$1"
+}
+
+settle=no
+if [ "${1:-}" = --settle ]; then
+	settle=yes
+	shift
+fi
 why=$(control) || { echo "bugs.sh: $why"; exit 1; }
 for p in "$src"/tests/sim/bugs/{,cluster/,two/}*.patch; do
 	name=$(basename "$p" .patch)
@@ -119,14 +143,15 @@ for p in "$src"/tests/sim/bugs/{,cluster/,two/}*.patch; do
 		skipped=$((skipped + 1))
 		continue
 	fi
-	if why=$(one "$name" "$p" "$nodes"); then
-		passed=$((passed + 1))
-		printf 'caught  %-28s %s\n' "$name" "$why"
-	else
-		failed=$((failed + 1))
-		printf 'MISSED  %-28s %s\n' "$name" "$why"
-	fi
-	rm -rf "${work:?}/$name"
+	while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do
+		wait -n
+	done
+	report "$name" "$p" "$nodes" &
+done
+wait
+for p in "$work"/*.status; do
+	[ -e "$p" ] || continue
+	if [ "$(cat "$p")" = 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
 done
 printf '%d passed, %d failed' "$passed" "$failed"
 [ "$skipped" = 0 ] || printf ', %d skipped' "$skipped"

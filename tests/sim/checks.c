@@ -377,6 +377,7 @@ void checks_issue(struct sim *s, struct simnode *n, const struct req *r)
 
 	if (s->hook)
 		return;
+	outsider_issue(s, n, r);
 	check_heartbeat(s, n, r);
 	check_slot(s, n, r);
 	check_map(s, n, r);

@@ -89,6 +89,8 @@ const char *const fault_name[F_COUNT] = {
     [F_LOCKS_LEFT] = "dlm-left-by-hand",
     [F_GROUP_LOST] = "group-lost",
     [F_THIRD_LAGS] = "third-node-lags",
+    [F_RIVAL] = "rival-array",
+    [F_OUTSIDER] = "outsider-has-the-array",
     [F_SLOT_UNREAD] = "leader-dies-slot-unread",
     [F_SB_TORN] = "superblock-torn-by-flapping-power",
     [F_SB_UNREADABLE] = "superblock-copy-unreadable",
@@ -173,6 +175,7 @@ void plan_init(struct sim *s)
 	between_init(s);
 	slotread_init(s);
 	sbcopies_init(s);
+	outsider_init(s);
 	if (s->o.faultless)
 		return;
 	p->left = s->o.faults;

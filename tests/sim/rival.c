@@ -121,6 +121,9 @@ static void on_rival(struct sim *s, struct hev *ev)
 		break;
 	case RIVAL_CLAIM:
 		trace(s, "f  rival claims disk %u", d->idx);
+		stats_look(s);
+		stats_fault(s, F_RIVAL);
+		stats_look_end(s);
 		claims(s, d);
 		break;
 	case RIVAL_TRUST_CLAIM:

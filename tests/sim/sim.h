@@ -22,7 +22,9 @@
  *             storage.c: nodes without members; givesup.c: daemons that end a life themselves;
  *             sbcopies.c: superblocks that are torn or can't be read;
  *             differs.c: nodes that fence otherwise; between.c: leaders that die with a page on
- *             one member; slotread.c: slots that are read late; operator.c: the administrator
+ *             one member; slotread.c: slots that are read late; operator.c: the administrator;
+ *             rival.c: another array that is given a disk of ours; outsider.c: another user of
+ *             the array
  *   trace.c, stats.c
  *
  * Rules: no wall clock, no address in any decision or line of trace, all randomness from s->rng.
@@ -669,6 +671,8 @@ enum fault {
 	F_SLOT_UNREAD,
 	F_SB_TORN,
 	F_SB_UNREADABLE,
+	F_RIVAL,
+	F_OUTSIDER,
 	F_COUNT
 };
 struct planner {
@@ -737,6 +741,8 @@ void givesup_third_lags(struct sim *s, const struct simnode *n, uint64_t least_u
 void between_init(struct sim *s);
 void between_landed(struct sim *s, const struct req *r);
 uint64_t between_late_us(struct sim *s, const struct req *r); /* so much later it arrives */
+void outsider_init(struct sim *s);
+void outsider_issue(struct sim *s, const struct simnode *n, const struct req *r); /* C11 */
 void slotread_init(struct sim *s);
 bool slotread_rests(const struct sim *s, const struct simnode *n); /* its consumers do */
 uint64_t slotread_late_us(struct sim *s, const struct req *r);     /* likewise */
@@ -879,6 +885,15 @@ struct sim {
 		uint64_t from_us;
 		bool due;
 	} sb; /* sbcopies.c */
+	struct {
+		struct rng rng;
+		int state;
+		bool armed; /* it begins as the first node looks */
+		uint32_t tries;
+		uint64_t seq, until_us;
+		uint64_t claim[SIM_MAX_DISKS], seen[SIM_MAX_DISKS]; /* as read last, and its seq */
+		uint64_t since_us[SIM_MAX_DISKS];                   /* when that was new */
+	} outsider;                                                 /* outsider.c */
 	struct breaks breaks;
 	struct outq outq;
 	enum phase_of_seed phase;

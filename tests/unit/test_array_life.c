@@ -361,6 +361,32 @@ TEST(a_life_that_ran_alone_is_fenced_by_the_id_of_now)
 	end();
 }
 
+/* It never had a slot, so it does not know whether others have gone on without the lives before it.
+ */
+TEST(a_life_that_never_served_vouches_for_no_other)
+{
+	begin();
+	conf.fence = FENCE_COMMAND;
+	CHECK(!disk.clean);
+	life_load(a);
+	settle();
+	answer(0, 0);
+	CHECK(!life_ends_clean(a));
+	a->had_slot = true;
+	CHECK(life_ends_clean(a));
+	end();
+
+	begin();
+	disk.clean = true;
+	life_load(a);
+	settle();
+	CHECK(life_ends_clean(a));
+	renew();
+	settle();
+	CHECK(!life_ends_clean(a));
+	end();
+}
+
 TEST(it_is_asked_again_until_it_succeeds)
 {
 	uint64_t was;

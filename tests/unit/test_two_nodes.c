@@ -142,7 +142,7 @@ TEST(nor_one_that_joins_with_an_older_copy_of_it)
 		write_block(1, 65536);
 		member_cut(1, 2, false);
 		run_ms(ms);
-		w.node[2].other = copy;
+		w.node[2].ways[2] = copy;
 		start(2);
 		run_ms(8000);
 		CHECK(status(1).io_allowed);
@@ -181,6 +181,107 @@ TEST(a_node_that_joins_and_is_stopped_leaves)
 		CHECK_EQ_U64(w.node[1].ios_done, 1);
 		finish();
 	}
+}
+
+static bool next_event(void)
+{
+	uint32_t at;
+
+	if (w.first == w.last)
+		return false;
+	at = w.first++ % QUEUE;
+	step(w.queue[at].to, w.queue[at].ev);
+	return true;
+}
+
+/* Until so many events of its start are through; false: there are not so many. */
+static bool start_until(uint32_t node, uint32_t events)
+{
+	start(node);
+	for (uint32_t done = 0; done < events && w.now < 4000000;) {
+		if (next_event()) {
+			done++;
+			continue;
+		}
+		w.now += 1000;
+		for (uint32_t i = 1; i <= NODES; i++)
+			step(i, (struct event){.type = EV_TICK});
+	}
+	return w.now < 4000000;
+}
+
+/* Also between two messages, so that others count it in at that moment. */
+TEST(a_node_that_is_stopped_as_it_joins_is_not_fenced_for_it)
+{
+	for (uint32_t reach = 0; reach < 2; reach++) {
+		bool more = true;
+
+		for (uint32_t n = 1; more; n++) {
+			create();
+			start(1);
+			run_ms(1500);
+			w.node[2].cut = reach ? 0 : NONE_REACHED;
+			more = start_until(2, n);
+			step(2, (struct event){.type = EV_ADMIN, .admin.cmd = ADMIN_STOP});
+			run_ms(2500);
+			CHECK_MSG(!w.node[1].fences, "after %u events", n);
+			CHECK(w.node[2].stopped && status(1).io_allowed);
+			finish();
+		}
+	}
+}
+
+/*
+ * R14: one of its flushes has failed, which it could not tell, and the others have gone on without
+ * it. Its next life knows of it, and not yet of which member.
+ */
+static void flush_error_untold(bool stops)
+{
+	create();
+	w.restarts = true;
+	start(1);
+	start(2);
+	run_ms(3000);
+	write_block(2, 0);
+	run_ms(30);
+	w.away = 2;
+	w.node[2].flush_fails = 1;
+	run_ms(1000);
+	CHECK_EQ_U64(w.node[2].flush_fails, 0);
+	view(1, 1, 1);
+	run_ms(5000);
+	CHECK(status(1).io_allowed);
+	w.away = 0;
+	view(1, 1, 2);
+	view(1, 2, 2);
+	while (w.node[2].lives == 0) {
+		while (w.node[2].lives == 0 && next_event())
+			;
+		w.now += 1000;
+		for (uint32_t i = 1; i <= NODES; i++)
+			step(i, (struct event){.type = EV_TICK});
+	}
+	if (stops) {
+		w.away = 2; /* nobody hears it yet */
+		run_ms(300);
+		step(2, (struct event){.type = EV_ADMIN, .admin.cmd = ADMIN_STOP});
+		run_ms(3000);
+		CHECK_MSG(!w.node[2].stopped, "it alone knows that a flush of member 1 failed");
+	} else {
+		run_ms(4000);
+		CHECK_EQ_U64(status(1).map.member[1].state, MEMBER_FAULTY);
+	}
+	finish();
+}
+
+TEST(a_flush_error_is_told_by_the_next_life)
+{
+	flush_error_untold(false);
+}
+
+TEST(who_has_not_told_a_flush_error_does_not_stop_at_once)
+{
+	flush_error_untold(true);
 }
 
 TEST(a_node_without_a_group_or_quorum_stops_at_once)

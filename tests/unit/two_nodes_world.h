@@ -48,7 +48,9 @@ struct node {
 	bool alone;             /* it is in no cluster */
 	bool take_over, force;
 	uint32_t fence_ms;
-	uint8_t *other; /* its way to the last member leads to this instead */
+	uint8_t *ways[MEMBERS]; /* where its way to a member leads instead */
+	uint32_t flush_fails;   /* so many of its flushes of member 1 do */
+	bool other_locks;       /* it takes them elsewhere, so it may not serve beside others */
 };
 
 static struct {
@@ -133,8 +135,8 @@ static inline void create(void)
 static inline void do_io(uint32_t node, const struct out *o)
 {
 	struct event ev = {.type = EV_DEV_DONE};
-	bool other = w.node[node].other && o->io.dev == MEMBERS - 1;
-	uint8_t *p = (other ? w.node[node].other : w.disk[o->io.dev]) + o->io.offset;
+	uint8_t *way = w.node[node].ways[o->io.dev];
+	uint8_t *p = (way ? way : w.disk[o->io.dev]) + o->io.offset;
 
 	ev.done.id = o->io.id;
 	if (w.node[node].io_hangs)
@@ -146,6 +148,12 @@ static inline void do_io(uint32_t node, const struct out *o)
 	    (w.claim_hangs == node && o->io.kind == KIND_USE && o->io.op == DEV_WRITE)) {
 		CHECK(w.held_count < 64);
 		w.held[w.held_count++] = *o;
+		return;
+	}
+	if (o->io.op == DEV_FLUSH && o->io.dev == 1 && w.node[node].flush_fails) {
+		w.node[node].flush_fails--;
+		ev.done.err = -EIO;
+		push(node, ev);
 		return;
 	}
 	if (w.node[node].cut >> o->io.dev & 1) {
@@ -373,6 +381,8 @@ static inline void start(uint32_t node)
 	cfg.force = w.node[node].force;
 	cfg.tun.reach_ms = w.reach_ms;
 	cfg.two_node = w.two_node;
+	if (w.node[node].other_locks)
+		cfg.lock_backend = LOCK_EXTERNAL;
 	cfg.fenced_inc = w.fenced_inc;
 	cfg.fence_waits = w.fence_waits;
 	cfg.fence_ms = w.node[node].fence_ms;
