@@ -13,8 +13,11 @@
  *          this machine can tell (OUT_PROBE).
  *   CLAIM  it writes its own claim to all members.
  *   VERIFY it waits for whoever may have found the array free at the same moment, and reads again.
- *   HELD   its claim is on all members; from now on each node that serves renews it, and has a
+ *   HELD   its claim is on all members; from Ready on each node of the round renews it, and has a
  *          lease by its own writes. The claim is the run's, not the node's: Ready tells it.
+ *          A connection that is made between VERIFY and Ready may lead to another device: what that
+ *          carries is read before anything goes on. Whoever finds then that the array is somebody
+ *          else's, or was, begins anew with all that it has assembled.
  *
  * Two never hold the array at once. Let A and B both come to HELD, and let T be the time that a
  * claim may take, from the issue of the reads that found nobody to the answer of the last write

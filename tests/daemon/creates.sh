@@ -3,74 +3,17 @@
 # Two at once who want one device, on one node. By one name for it, the daemon decides; by two (an exporter that offers a file
 # on two sockets), the device itself: `create` against `create`, and against `add`. One has it at most, and keeps its data. Then a
 # create whose client is killed, and one whose daemon is, at several moments: the same create, asked for again, works.
-set -eu
-export LC_ALL=C
+# shellcheck source=tests/daemon/lib.sh
+. "$(dirname "$0")/lib.sh"
 
-top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
-top_builddir=${top_builddir:-$top_srcdir}
-for p in nbdkit /usr/bin/python3; do
-	command -v "$p" >/dev/null || { echo "skipped: $p is missing (tools/deps)"; exit 77; }
-done
-/usr/bin/python3 -c 'import nbd' 2>/dev/null || { echo "skipped: no python3-libnbd (tools/deps)"; exit 77; }
-[ -x "$top_builddir/ddraidd" ] && [ -x "$top_builddir/ddraidctl" ] || { echo "skipped: not built"; exit 77; }
-
-tmp=$(mktemp -d /tmp/ddraid-creates-XXXXXX)
-name=ddraid-creates-$$
-daemon=
+needs nbdkit nbd
+begin creates
 kits=()
-daemon_end() { # SIGNAL
-	[ -n "$daemon" ] || return 0
-	kill -s "$1" "$daemon" 2>/dev/null || true
-	wait "$daemon" 2>/dev/null || true
-	rm -rf /dev/shm/qb-"$daemon"-*
-	daemon=
-}
-finish() {
-	local status=$? p
-	trap '' INT TERM
-	[ "$status" = 0 ] || { echo "--- the daemon's log"; cat "$tmp/log" 2>/dev/null || true; }
-	daemon_end KILL
+at_end() {
+	local p
 	for p in "${kits[@]}"; do
 		kill -KILL "$p" 2>/dev/null || true
 	done
-	rm -rf "$tmp"
-	exit "$status"
-}
-trap finish EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-fail() {
-	echo "FAILED: $*"
-	exit 1
-}
-until_true() { # SECONDS COMMAND...
-	local limit=$(($1 * 20)) i
-	shift
-	for ((i = 0; i < limit; i++)); do
-		! "$@" >/dev/null 2>&1 || return 0
-		sleep 0.05
-	done
-	fail "not within $((limit / 20)) s: $*"
-}
-ctl() {
-	timeout 50 "$top_builddir/ddraidctl" --ipc "$name" "$@"
-}
-daemon_up() {
-	"$top_builddir/ddraidd" --foreground --config "$tmp/conf" 2>>"$tmp/log" &
-	daemon=$!
-	until_true 10 ctl version
-}
-holds() { # ARRAY EXPRESSION
-	{ ctl status "$1" --json || true; } | /usr/bin/python3 -c 'import json, sys
-a = json.load(sys.stdin)["arrays"][0]
-sys.exit(0 if eval(sys.argv[1]) else 1)' "$2"
-}
-nbd() { # ARRAY CODE
-	timeout 20 /usr/bin/python3 -c 'import nbd, sys
-h = nbd.NBD()
-h.connect_uri(sys.argv[1])
-exec(sys.argv[2])' "nbd+unix:///$1?socket=$tmp/run/$1.nbd" "$2"
 }
 # Each disk is offered on two sockets, by two servers that know nothing of each other.
 uri() { # DISK WAY
@@ -103,7 +46,6 @@ whole() { # ARRAY
 	nbd "$1" 'h.pwrite(b"x" * (1 << 20), 0); h.flush(); assert h.pread(1 << 20, 0) == b"x" * (1 << 20)' || fail "I/O to $1"
 }
 
-mkdir "$tmp/state" "$tmp/run"
 cat >"$tmp/conf" <<-EOC
 	[daemon]
 	state_dir = $tmp/state

@@ -3,56 +3,14 @@
 # The fence command is asked whether it could fence at the members before it has to: by `create` and `add`, which refuse
 # what it could not, and from the daemon's start on, which tells. A command that does not know the question works as before.
 # On plain files, as any user.
-set -eu
-export LC_ALL=C
+# shellcheck source=tests/daemon/lib.sh
+. "$(dirname "$0")/lib.sh"
 
-top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
-top_builddir=${top_builddir:-$top_srcdir}
-[ -x "$top_builddir/ddraidd" ] && [ -x "$top_builddir/ddraidctl" ] || { echo "skipped: not built"; exit 77; }
-
-tmp=$(mktemp -d /tmp/ddraid-fence-check-XXXXXX)
-name=ddraid-fence-check-$$
-daemon=
-daemon_end() { # SIGNAL
-	[ -n "$daemon" ] || return 0
-	kill -s "$1" "$daemon" 2>/dev/null || true
-	wait "$daemon" 2>/dev/null || true
-	rm -rf /dev/shm/qb-"$daemon"-*
-	daemon=
-}
-finish() {
-	local status=$?
-	trap '' INT TERM
-	[ "$status" = 0 ] || { echo "--- the daemon's log"; cat "$tmp/log" 2>/dev/null || true; }
-	daemon_end KILL
-	rm -rf "$tmp"
-	exit "$status"
-}
-trap finish EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-fail() {
-	echo "FAILED: $*"
-	exit 1
-}
-until_true() { # SECONDS COMMAND...
-	local limit=$(($1 * 20)) i
-	shift
-	for ((i = 0; i < limit; i++)); do
-		! "$@" >/dev/null 2>&1 || return 0
-		sleep 0.05
-	done
-	fail "not within $((limit / 20)) s: $*"
-}
-ctl() {
-	timeout 40 "$top_builddir/ddraidctl" --ipc "$name" "$@"
-}
-daemon_up() {
+needs
+begin fence-check
+daemon_anew() {
 	: >"$tmp/log"
-	"$top_builddir/ddraidd" --foreground --config "$tmp/conf" 2>>"$tmp/log" &
-	daemon=$!
-	until_true 10 ctl version
+	daemon_up
 }
 warns() {
 	ctl status vol0 | grep "WARNING.*could not be fenced at all members.*$1"
@@ -67,7 +25,6 @@ refused() { # WORDS COMMAND...
 	grep -q -- "$words" "$tmp/out" || fail "$* is refused, but not with '$words': $(cat "$tmp/out")"
 }
 
-mkdir "$tmp/state" "$tmp/run"
 cat >"$tmp/conf" <<-EOC
 	[daemon]
 	state_dir = $tmp/state
@@ -103,7 +60,7 @@ echo "$tmp/mbad" >"$tmp/no"
 cp "$tmp/knows" "$tmp/fence"
 : >"$tmp/asked"
 
-daemon_up
+daemon_anew
 refused "could not be fenced at these members.*nothing is known of $tmp/mbad" create vol0 --order 1 "$tmp/m0" "$tmp/m1" "$tmp/mbad"
 refused "nothing is known of $tmp/mbad" create vol0 --order 1 --force "$tmp/m0" "$tmp/m1" "$tmp/mbad"
 [ -z "$(tr -d '\0' <"$tmp/mbad" | head -c 1)$(tr -d '\0' <"$tmp/m0" | head -c 1)" ] || fail "something was written to a member"
@@ -119,7 +76,7 @@ warns_not || fail "it warns"
 ctl status vol0 --wait --timeout 20 >"$tmp/out" || fail "it is not synced: $(cat "$tmp/out")"
 daemon_end TERM
 echo "$tmp/m3" >>"$tmp/no"
-daemon_up
+daemon_anew
 until_true 10 warns "nothing is known of $tmp/m3"
 grep -q "could not be fenced at all members.*nothing is known of $tmp/m3" "$tmp/log" || fail "the log does not say it"
 echo none >"$tmp/no"
@@ -130,7 +87,7 @@ grep -q "could be fenced at all members now" "$tmp/log" || fail "the log does no
 daemon_end TERM
 cp "$tmp/knows-not" "$tmp/fence"
 : >"$tmp/asked"
-daemon_up
+daemon_anew
 until_true 10 grep -q "does not answer --check" "$tmp/log"
 warns_not || fail "it warns of what it does not know"
 truncate -s 0 "$tmp/m1" && truncate -s 24M "$tmp/m1"
@@ -140,6 +97,6 @@ ctl forget vol1 --force || fail "forget"
 # The fence itself goes on as before: a life that was not ended well is fenced at the next start.
 daemon_end KILL
 : >"$tmp/asked"
-daemon_up
+daemon_anew
 until_true 10 grep -q "^1 [1-9][0-9]* $tmp/m0" "$tmp/asked"
 daemon_end TERM

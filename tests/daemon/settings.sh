@@ -2,68 +2,17 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Settings of an array that runs, on plain files, as any user: what counts at once, what from its next start on, and that
 # `set` and `get` say which. A restart changes nothing.
-set -eu
-export LC_ALL=C
+# shellcheck source=tests/daemon/lib.sh
+. "$(dirname "$0")/lib.sh"
 
-top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
-top_builddir=${top_builddir:-$top_srcdir}
-/usr/bin/python3 -c 'import nbd' 2>/dev/null || { echo "skipped: no python3-libnbd (tools/deps)"; exit 77; }
-[ -x "$top_builddir/ddraidd" ] && [ -x "$top_builddir/ddraidctl" ] || { echo "skipped: not built"; exit 77; }
-
-tmp=$(mktemp -d /tmp/ddraid-settings-XXXXXX)
-name=ddraid-settings-$$
-daemon=
-daemon_end() { # SIGNAL
-	[ -n "$daemon" ] || return 0
-	kill -s "$1" "$daemon" 2>/dev/null || true
-	wait "$daemon" 2>/dev/null || true
-	rm -rf /dev/shm/qb-"$daemon"-*
-	daemon=
-}
-finish() {
-	local status=$?
-	trap '' INT TERM
-	[ "$status" = 0 ] || { echo "--- the daemon's log"; cat "$tmp/log" 2>/dev/null || true; }
-	daemon_end KILL
-	rm -rf "$tmp"
-	exit "$status"
-}
-trap finish EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-fail() {
-	echo "FAILED: $*"
-	exit 1
-}
-until_true() { # SECONDS COMMAND...
-	local limit=$(($1 * 20)) i
-	shift
-	for ((i = 0; i < limit; i++)); do
-		! "$@" >/dev/null 2>&1 || return 0
-		sleep 0.05
-	done
-	fail "not within $((limit / 20)) s: $*"
-}
-ctl() {
-	timeout 20 "$top_builddir/ddraidctl" --ipc "$name" "$@"
-}
-daemon_up() {
-	"$top_builddir/ddraidd" --foreground --config "$tmp/conf" 2>>"$tmp/log" &
-	daemon=$!
-	until_true 10 ctl version
-	until_true 10 holds 'a["io_allowed"]'
-}
-holds() {
-	{ ctl status vol0 --json || true; } | /usr/bin/python3 -c 'import json, sys
-a = json.load(sys.stdin)["arrays"][0]
-sys.exit(0 if eval(sys.argv[1]) else 1)' "$1"
+needs nbd
+begin settings
+serves() {
+	daemon_up
+	until_true 10 holds vol0 'a["io_allowed"]'
 }
 write_some() {
-	timeout 20 /usr/bin/python3 -c 'import nbd, sys
-h = nbd.NBD()
-h.connect_uri(sys.argv[1])
-h.pwrite(b"x" * 65536, 0)' "nbd+unix:///vol0?socket=$tmp/run/vol0.nbd"
+	nbd vol0 'h.pwrite(b"x" * 65536, 0)'
 }
 # set_says WORDS SETTING..., set_is_quiet SETTING...: whether it has to wait for the next start.
 set_says() {
@@ -75,7 +24,6 @@ set_is_quiet() {
 	! grep -q "start" "$tmp/out" || fail "set $1 is said to count later: $(cat "$tmp/out")"
 }
 
-mkdir "$tmp/state" "$tmp/run"
 cat >"$tmp/conf" <<-EOC
 	[daemon]
 	state_dir = $tmp/state
@@ -97,9 +45,9 @@ ctl create vol0 --order 1 --stripe 4K --zeroed --force --set release_delay=10min
 
 write_some
 sleep 0.3
-holds 'a["regions_dirty"] > 0' || fail "a mark is cleared before the release delay"
+holds vol0 'a["regions_dirty"] > 0' || fail "a mark is cleared before the release delay"
 set_is_quiet release_delay=100ms
-until_true 3 holds 'a["regions_dirty"] == 0'
+until_true 3 holds vol0 'a["regions_dirty"] == 0'
 set_is_quiet member_retry=5s
 set_is_quiet checkpoint_regions=7
 set_is_quiet when_lost=eio
@@ -115,7 +63,7 @@ ctl get vol0 force_members | grep -q "yes.*set.*here it is no until then" || fai
 ! ctl status vol0 | grep "force_members is on" || fail "status warns of what does not count yet"
 
 daemon_end TERM
-daemon_up
+serves
 ctl get vol0 >"$tmp/out"
 grep -q "^release_delay = 100ms .*set" "$tmp/out" && grep -q "^member_retry = 5000ms .*set" "$tmp/out" ||
 	fail "lost by a restart: $(cat "$tmp/out")"
@@ -124,6 +72,6 @@ ctl status vol0 | grep -q "force_members is on" || fail "status does not warn of
 set_says "next start" force_members=no
 ctl status vol0 | grep -q "force_members is on" || fail "the warning ended before what it warns of"
 write_some
-until_true 3 holds 'a["regions_dirty"] == 0'
+until_true 3 holds vol0 'a["regions_dirty"] == 0'
 ctl stop vol0 >"$tmp/out" 2>&1 || fail "stop: $(cat "$tmp/out")"
 echo "ok"

@@ -265,7 +265,7 @@ void outsider_issue(struct sim *s, const struct simnode *n, const struct req *r)
 {
 	if (s->outsider.armed && r->kind == KIND_USE && r->op == DEV_READ) {
 		s->outsider.armed = false;
-		next(s, OUTSIDER_LOOK, draw(s, 1, 2 * s->o.tun.claim_ms * MS));
+		next(s, OUTSIDER_LOOK, draw(s, 1, MS)); /* before its claim is there */
 	}
 	if (s->outsider.state != OUTSIDER_HAS || r->kind == KIND_USE ||
 	    (r->op == DEV_READ && r->kind != KIND_DATA))
