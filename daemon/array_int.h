@@ -187,6 +187,7 @@ struct array {
 	struct array_admin *admins;
 	uint64_t admin_tag;
 	struct engine_status seen; /* what was logged last */
+	struct map logged;         /* of its map */
 	uint64_t rejected_say_us;  /* a broken node is not logged before */
 	char seen_waits[256];
 	bool waits_said;
@@ -275,6 +276,7 @@ void locks_again(void *arg); /* of the timer */
 
 /* array_status.c */
 void status_fill(struct array *a, struct array_status *st);
+void status_map(struct array *a); /* after each turn */
 void status_watch(struct array *a);
 
 #endif

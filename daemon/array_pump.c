@@ -277,6 +277,7 @@ static void pump_end(struct array *a)
 	}
 	if (!a->serving && !a->removed && a->phase == ARRAY_PHASE_RUN)
 		serve_check(a);
+	status_map(a);
 	disk_advance(a);
 	if (a->stopped_cleanly && !a->under_way)
 		array_close(a);

@@ -159,17 +159,17 @@ void array_admin(struct array *a, struct array_admin *q)
 
 /* ---- the log -------------------------------------------------------------------------------- */
 
-static void watch_members(struct array *a, const struct engine_status *st)
+static void watch_members(struct array *a, const struct map *map)
 {
-	for (uint8_t i = 0; i < st->map.n; i++) {
-		const struct map_member *now = &st->map.member[i], *was = &a->seen.map.member[i];
+	for (uint8_t i = 0; i < map->n; i++) {
+		const struct map_member *now = &map->member[i], *was = &a->logged.member[i];
 
-		if (!a->seen.map.n || now->state == was->state)
+		if (!a->logged.n || now->state == was->state)
 			continue;
 		array_say(a, now->state == MEMBER_IN_SYNC ? LOG_NOTICE : LOG_WARNING,
 			  "member %u: %s -> %s (epoch %" PRIu64 ")", i,
 			  member_state_name(was->state), member_state_name(now->state),
-			  st->map.epoch.num);
+			  map->epoch.num);
 	}
 }
 
@@ -302,6 +302,19 @@ static bool rebuilt(const struct map *now, const struct map *was)
 	return through;
 }
 
+/* A member may leave, and be back, between two looks at the status: each map is told of. */
+void status_map(struct array *a)
+{
+	const struct map *map = engine_map(a->e);
+
+	if (!epoch_cmp(&map->epoch, &a->logged.epoch))
+		return;
+	watch_members(a, map);
+	if (rebuilt(map, &a->logged))
+		array_say(a, LOG_NOTICE, "the rebuild is through");
+	a->logged = *map;
+}
+
 void status_watch(struct array *a)
 {
 	struct engine_status st;
@@ -311,7 +324,6 @@ void status_watch(struct array *a)
 	engine_status(a->e, &st);
 	if (st.state != a->seen.state)
 		array_say(a, LOG_INFO, "%s", engine_state_name(st.state));
-	watch_members(a, &st);
 	watch_waits(a, &st);
 	watch_recoveries(a, &st);
 	watch_unreadable(a, &st);
@@ -323,8 +335,6 @@ void status_watch(struct array *a)
 			  "all dead slots are recovered; parity of %" PRIu64
 			  " stripes was set right",
 			  st.parity_fixed);
-	if (rebuilt(&st.map, &a->seen.map))
-		array_say(a, LOG_NOTICE, "the rebuild is through");
 	a->seen = st;
 	if (a->phase == ARRAY_PHASE_RUN)
 		dev_settle(a);

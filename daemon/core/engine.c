@@ -386,6 +386,11 @@ const struct geo *engine_geo(const struct engine *e)
 	return e->have_geo && e->have_map ? &e->geo : NULL;
 }
 
+const struct map *engine_map(const struct engine *e)
+{
+	return &e->map;
+}
+
 uint32_t engine_slot(const struct engine *e)
 {
 	return e->slot_owned ? e->slot : NO_SLOT;
@@ -451,9 +456,10 @@ static void status_waits(const struct engine *e, struct engine_status *st)
 		st->waits = "the other nodes to know that this incarnation ends";
 	else if (!e->view_known || !e->quorate)
 		st->waits = "quorum";
-	else if (e->phase == PH_READY && e->confirmed && quorum_gate(e) && !use_lease(e))
+	else if (e->phase == PH_READY && !aside(e) && e->confirmed && quorum_gate(e) &&
+		 !use_lease(e))
 		st->waits = "the members to take this node's sign that it uses them";
-	else if (!gate_open(e) && !(e->confirmed && quorum_gate(e)))
+	else if (!(e->confirmed && quorum_gate(e)))
 		st->waits = "the own heartbeat, or group and quorum to agree";
 	else if (e->phase != PH_READY)
 		st->waits = leading(e) && e->ld.why ? e->ld.why : "the leader's recovery";

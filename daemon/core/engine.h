@@ -403,6 +403,7 @@ uint64_t engine_heartbeat_us(const struct engine *e);
 void engine_status(const struct engine *e, struct engine_status *st);
 /* The geometry, or NULL before the array is assembled. */
 const struct geo *engine_geo(const struct engine *e);
+const struct map *engine_map(const struct engine *e); /* the engine's; none yet: no members */
 /* For the simulator's checks: what this engine believes that it holds. */
 enum lock_mode engine_lock_held(const struct engine *e, uint64_t lock_id);
 uint32_t engine_slot(const struct engine *e);                       /* UINT32_MAX = none */

@@ -75,13 +75,18 @@ race() { # WAY of the second
 	[ $ra != 0 ] || whole one
 	[ $rb != 0 ] || whole two
 }
+# Each round of these takes half a minute: DDRAID_TEST_ROUNDS of them (tools/check --all). One dies at other moments each day.
+rounds=${DDRAID_TEST_ROUNDS:-1}
+moments=(0.02 0.3 0.9 1.5 2.2)
+day=$(($(date -u +%s) / 86400))
+[ "$rounds" -gt 1 ] || moments=("${moments[day % 5]}" "${moments[(day + 2) % 5]}")
 # By one name: exactly one, and the other hears who has it.
 race a
 [ $((ra == 0)) != $((rb == 0)) ] || fail "exit $ra and $rb: $(tail -qn1 "$tmp"/out.[12])"
 grep -q "is wanted by the create of \(one\|two\) on node 1" "$tmp"/out.[12] || fail "who has it: $(tail -qn1 "$tmp"/out.[12])"
 away one two
 # By two: at most one; and nobody's data is another's.
-for k in 1 2 3; do
+for ((k = 1; k <= rounds; k++)); do
 	disk_clear 0 1 2 3 4
 	race b
 	[ $ra != 0 ] || [ $rb != 0 ] || fail "both have disk 2"
@@ -94,7 +99,7 @@ for k in 1 2 3; do
 done
 
 # add against create, by two names.
-for k in 1 2 3; do
+for ((k = 1; k <= rounds; k++)); do
 	disk_clear 0 1 2 3 4 5
 	ctl create w --order 1 --stripe 4K --zeroed --force "$(uri 0 a)" "$(uri 1 a)" "$(uri 2 a)" >"$tmp/out" 2>&1 || fail "w: $(cat "$tmp/out")"
 	whole w
@@ -126,7 +131,7 @@ for i in 0 1 2; do
 done
 # The blocks are larger than the fragments, which --force is for too.
 for who in client daemon; do
-	for at in 0.02 0.3 0.9 1.5 2.2; do
+	for at in "${moments[@]}"; do
 		disk_clear 0 1 2
 		"$top_builddir/ddraidctl" --ipc "$name" "${create_v[@]}" --force >"$tmp/out" 2>&1 &
 		a=$!
