@@ -316,7 +316,9 @@ static void leave_unserved(struct engine *e)
 	    e->sb_names_us || zombies(e) || flush_error_untold(e))
 		return;
 	e->leaving = true;
-	if (under_way(e) || (!known && e->phase == PH_HELLO))
+	if (under_way(e))
+		return;
+	if (!known && e->phase == PH_HELLO && !(e->leader == e->cfg.node && !e->ld.begun))
 		return; /* a State may be on its way that counts this node in */
 	/* Whoever is not fenced yet may use the array by this claim. */
 	if (known && e->phase >= PH_STATE && !gone_unfenced(e) && !use_given_back(e))

@@ -142,6 +142,7 @@ struct peer { /* one node of the group */
 	uint32_t raw_mask; /* members whose devices are connected there */
 	uint64_t up_inc;   /* who told it */
 	uint64_t up_us;    /* and when that came here */
+	bool leased;       /* it may write to members (use.c) */
 	uint32_t reach;    /* how many members in sync are connected there */
 	bool hello_yields, yields; /* another should assemble the array: in this round, by now */
 	uint64_t settled;          /* the newest Settle of ours that it answered */
@@ -352,6 +353,7 @@ struct use_dev {
 	bool odd;                 /* it shows that another holds the array, or has held it */
 	bool wrote;               /* our claim, in the last round of writes */
 	bool unread;              /* connected since the claim was verified */
+	bool gone;                /* the request under way is of the connection before */
 	uint64_t sent_us;         /* when the request under way began */
 	uint64_t held_us;         /* when the last write of our claim began that landed; 0 = none */
 	struct useblock got, was; /* as read last, and before */
@@ -379,7 +381,9 @@ struct use {
 	struct use_dev dev[DDR_MAX_DEVS];
 	struct use_watch watch[USE_WATCHED];
 	uint32_t watches;
-	bool too_many; /* claims, to watch them all */
+	bool too_many;              /* claims, to watch them all */
+	uint64_t over[USE_WATCHED]; /* claims that the last look has waited for */
+	uint32_t overs;
 	bool refused;
 	char why[400];
 };
@@ -437,6 +441,7 @@ struct engine {
 	bool queried;
 	uint32_t leader;
 	uint64_t hb_sent_us; /* when the newest own heartbeat that came back was sent */
+	bool hb_leased;      /* what the newest one says */
 	uint64_t heard_us;   /* the same, of one that came back while the gate was open */
 	uint64_t hb_next_us;
 	bool hb_any;

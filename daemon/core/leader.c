@@ -446,9 +446,10 @@ static void slots_assign(struct engine *e)
 		NODEMSG(m, b, ASSIGN, Assign, assign);
 
 		/* Who locks by another manager locks nothing against us: it never serves. Nor who
-		 * stops writing later than we wait for, or waits for less than we need. */
+		 * stops writing later than we wait for, or waits for less than we need. Who may not
+		 * write yet could not take it, nor say what was missed in it. */
 		if (!p->member || p->active || p->slot != NO_SLOT || peer_aside(e, p) ||
-		    peer_differs(p))
+		    peer_differs(p) || !p->leased || p->up_inc != p->inc)
 			continue;
 		waits = true;
 		for (uint32_t s = 0; s < e->geo.p.slots; s++) {

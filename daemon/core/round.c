@@ -704,6 +704,7 @@ static void take_heartbeat(struct engine *e, uint32_t from, const nodemsg *m)
 	}
 	p->up_mask = m->heartbeat->up_mask;
 	p->raw_mask = m->heartbeat->raw_mask;
+	p->leased = m->heartbeat->leased;
 	p->up_inc = m->inc;
 	p->up_us = e->now;
 	p->reach = m->heartbeat->reach;
@@ -814,13 +815,16 @@ static void heartbeat_advance(struct engine *e)
 {
 	NODEMSG(m, b, HEARTBEAT, Heartbeat, heartbeat);
 
-	if (!e->view_known || e->now < e->hb_next_us)
+	/* Who has just got a lease waits for a slot. */
+	if (!e->view_known || (e->now < e->hb_next_us && use_lease(e) <= e->hb_leased))
 		return;
+	e->hb_leased = use_lease(e);
 	e->hb_next_us = e->now + e->cfg.tun.heartbeat_ms * 1000ull;
 	b.sent_us = e->now;
 	b.up_mask = devs_up_mask(e);
 	b.reach = members_reached(e);
 	b.yields = yields(e);
+	b.leased = e->hb_leased;
 	/* Bound by the proposed map, if there is one: a joiner may not have another. */
 	for (uint8_t i = 0; i < DDR_MAX_MEMBERS; i++)
 		if (member_back(e, i))

@@ -21,7 +21,7 @@
  *
  * Two never hold the array at once. Let A and B both come to HELD, and let T be the time that a
  * claim may take, from the issue of the reads that found nobody to the answer of the last write
- * (LOOK again if it took longer).
+ * (if it took longer: LOOK again, when whoever holds the array has had the time to renew).
  *
  *  1. Each of them wrote to at least k members in sync; any two such sets share a member (k > m;
  *     see R1). Look at that one.
@@ -53,7 +53,7 @@
 
 #define LOOK_AGAIN_US 250000ull
 #define LEASE_RENEWALS 3u /* the lease is so many of them */
-#define TRIES_MAX 4u      /* from then on a claim's time does not grow */
+#define TRIES_MAX 6u      /* from then on a claim's time does not grow */
 #define PATIENCE_MAX_MS 600000u
 
 int use_alloc(struct engine *e)
@@ -173,12 +173,18 @@ static void renew_read(struct engine *e, struct use_dev *d);
 static void use_done(struct engine *e, struct batch *b)
 {
 	struct use_dev *d = list_entry(b, struct use_dev, batch);
+	bool gone = d->gone;
 
-	d->busy = false;
+	d->busy = d->gone = false;
 	if (d->in_round && !--e->use.pending)
 		e->use.round_over = true;
 	if (e->state == ENGINE_REMOVED)
 		return;
+	if (gone) {
+		memset(&d->got, 0, sizeof(d->got));
+		d->wrote = false;
+		return;
+	}
 	if (!d->reading) {
 		d->wrote &= !b->failed;
 		if (d->wrote) {
@@ -274,8 +280,8 @@ static bool round_start(struct engine *e, bool reads, uint64_t claim)
 			u->dev[i].wrote = false;
 		if (reads && e->dev[i].up && e->dev[i].sb_ok)
 			dev_start(e, i, true, true);
-		else if (!reads && member)
-			dev_write(e, i, claim, true);
+		else if (!reads && member && (told(e) || !claim || u->dev[i].seen))
+			dev_write(e, i, claim, true); /* over what was looked at */
 	}
 	if (!--u->pending)
 		u->round_over = true;
@@ -504,15 +510,28 @@ static void look_again(struct engine *e, uint64_t after_us)
 
 /*
  * A node that is to assemble the array has lost it, or may have: somebody else may have used it
- * meanwhile. What it has assembled, read of slots or proposed is of before: it begins as a new
- * life.
+ * meanwhile. What it has assembled, read of slots, has in its own or has heard proposed is of
+ * before: it begins as a new life.
  */
 static void lost_before_told(struct engine *e, uint64_t again_us)
 {
-	if (e->ld.assembled || e->ld.own_prop || e->sb_names_us)
+	if (e->slot != NO_SLOT || e->proposing || e->ld.assembled || e->ld.own_prop ||
+	    e->sb_names_us)
 		round_removed(e);
 	else
 		look_again(e, again_us);
+}
+
+/* Found by who is to assemble the array where it has not looked: a claim, and not one of those that
+ * it has waited for. */
+static bool found_another(const struct engine *e, const struct use_dev *d)
+{
+	if (told(e) || !d->unread || !d->taken || !d->got.claim)
+		return false;
+	for (uint32_t i = 0; i < e->use.overs; i++)
+		if (e->use.over[i] == d->got.claim)
+			return false;
+	return true;
 }
 
 /* LOOK: a round of reads is over. */
@@ -543,10 +562,25 @@ static void looked(struct engine *e)
 		return;
 	}
 	snprintf(u->why, sizeof(u->why), "the members to be claimed");
+	u->overs = u->watches;
+	for (uint32_t i = 0; i < u->watches; i++)
+		u->over[i] = u->watch[i].last.claim;
 	u->look_us = u->round_us;
 	u->claim = nonce(e);
 	state_move(u, USE_CLAIM);
 	round_start(e, false, u->claim);
+}
+
+static uint64_t lease_length(const struct engine *e)
+{
+	return LEASE_RENEWALS * 1000ull * e->cfg.tun.renew_ms;
+}
+
+/* A claim that took too long may have landed over somebody's who has the array by now, and hides
+ * him until he has renewed his. */
+static bool claim_late(const struct engine *e)
+{
+	return claim_us(e) && e->now - e->use.look_us > claim_us(e);
 }
 
 /* CLAIM: the writes are over. */
@@ -554,9 +588,11 @@ static void claimed(struct engine *e)
 {
 	struct use *u = &e->use;
 
-	if (insync_of(e, wrote) < e->geo.k || (claim_us(e) && e->now - u->look_us > claim_us(e))) {
+	if (insync_of(e, wrote) < e->geo.k || claim_late(e)) {
+		uint64_t after_us = claim_late(e) ? lease_length(e) : LOOK_AGAIN_US;
+
 		u->tries++;
-		look_again(e, LOOK_AGAIN_US);
+		look_again(e, after_us);
 		return;
 	}
 	state_move(u, USE_VERIFY);
@@ -580,7 +616,10 @@ static void check_ends(struct engine *e)
 	u->given = false;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		u->dev[i].unread &= !u->dev[i].seen;
-	u->checked_us = u->round_us;
+	/* From the claim's write to the first renewal it takes less than the patience that it asked
+	 * for: it was read again 2 T later, within T more, and counts for a lease's length from
+	 * then on. */
+	u->checked_us = u->round_us + claim_us(e) < e->now ? u->round_us + claim_us(e) : e->now;
 	u->tries = 0;
 	u->next_us = e->now;
 }
@@ -641,6 +680,8 @@ void use_dev_up(struct engine *e, uint32_t dev)
 	struct use_dev *d = &e->use.dev[dev];
 
 	d->unread = true;
+	d->seen = d->ours = d->taken = false;
+	d->gone = d->busy; /* by the connection before, to another device maybe */
 	if (told(e))
 		return; /* it is told by its superblock, and a renewal reads first */
 	d->wrote = false;
@@ -671,11 +712,6 @@ void use_adopt(struct engine *e, uint64_t claim)
 static bool renews(const struct engine *e)
 {
 	return e->have_geo && (told(e) || leading(e));
-}
-
-static uint64_t lease_length(const struct engine *e)
-{
-	return LEASE_RENEWALS * 1000ull * e->cfg.tun.renew_ms;
 }
 
 /* Whoever reaches k members in sync must meet the claim, so it has to be on all of them but k - 1.
@@ -773,7 +809,7 @@ static void renew_read(struct engine *e, struct use_dev *d)
 
 	if (u->state != USE_HELD || u->check != CHECK_DONE || !renews(e) || !quorum_gate(e))
 		return;
-	if (d->unread && !told(e) && d->taken && got->claim) {
+	if (found_another(e, d)) {
 		lost_before_told(e, 0);
 		return;
 	}
@@ -823,25 +859,30 @@ static void checked(struct engine *e)
 		give_up(e);
 		return;
 	}
-	for (uint32_t i = 0; i < DDR_MAX_DEVS && u->reads && !told(e); i++)
-		if (u->dev[i].unread && u->dev[i].taken && u->dev[i].got.claim) {
+	for (uint32_t i = 0; i < DDR_MAX_DEVS && u->reads; i++)
+		if (found_another(e, &u->dev[i])) {
 			lost_before_told(e, 0);
 			return;
 		}
 	switch (u->check) {
 	case CHECK_READ:
 		if (!u->reads || !enough(e, ours)) {
-			u->next_us = e->now + LOOK_AGAIN_US;
+			if (u->reads && !told(e))
+				lost_before_told(e, LOOK_AGAIN_US);
+			else
+				u->next_us = e->now + LOOK_AGAIN_US;
 			return;
 		}
 		u->look_us = u->round_us;
 		u->check = CHECK_WRITE;
 		return;
 	case CHECK_WRITE:
-		late = claim_us(e) && e->now - u->look_us > claim_us(e);
-		u->tries += late;
+		late = claim_late(e);
 		u->check = late || !enough(e, wrote) ? CHECK_READ : CHECK_AGAIN;
-		u->next_us = e->now + (u->check == CHECK_READ ? LOOK_AGAIN_US : 2 * claim_us(e));
+		u->next_us = e->now + (late                     ? lease_length(e)
+				       : u->check == CHECK_READ ? LOOK_AGAIN_US
+								: 2 * claim_us(e));
+		u->tries += late;
 		return;
 	case CHECK_AGAIN:
 		still_ours(e);

@@ -37,12 +37,16 @@ static void again(uint32_t node, uint64_t inc)
 	start(node);
 }
 
-static uint64_t claim_on(uint32_t member)
+static uint64_t claim_of(const uint8_t *disk)
 {
 	struct useblock u;
 
-	CHECK_EQ_INT(useblock_decode(&u, w.disk[member] + USE_OFFSET), 0);
-	return u.claim;
+	return useblock_decode(&u, disk + USE_OFFSET) ? 0 : u.claim;
+}
+
+static uint64_t claim_on(uint32_t member)
+{
+	return claim_of(w.disk[member]);
 }
 
 static void fill(uint32_t node, uint8_t with)
@@ -181,6 +185,159 @@ TEST(ways_that_are_set_right_one_by_one_are_looked_at)
 	ways_set_right(1500, 1);
 	ways_set_right(3000, 1);
 	ways_set_right(5000, 2000);
+}
+
+/*
+ * Node 1's ways lead to a copy of the members of before it died; node 2 has the members, and waits
+ * for its fence. As node 1 reads the use blocks, one of its ways is set right: nobody has looked at
+ * what that leads to.
+ */
+static void way_set_right_while_it(bool verifies, uint32_t at_ms)
+{
+	uint8_t *old[MEMBERS];
+
+	begin();
+	start(1);
+	run_ms(3000);
+	fill(1, 0x11);
+	for (uint32_t m = 0; m < MEMBERS; m++) {
+		old[m] = malloc(DISK_BYTES);
+		memcpy(old[m], w.disk[m], DISK_BYTES);
+		w.node[1].ways[m] = old[m];
+	}
+	w.io_may_fail = true;
+	w.fence_after_ms = 20000;
+	start(2);
+	w.node[1].machine = 77;
+	again(1, 400);
+	w.hold.node = 1;
+	w.hold.dev = 2;
+	w.hold.kind = KIND_USE;
+	w.hold.op = DEV_READ;
+	if (!verifies)
+		run_ms(at_ms);
+	for (uint32_t i = 0; verifies && claim_of(old[1]) != 400; i++) {
+		CHECK(i < 30000);
+		run_ms(1);
+	}
+	w.hold.on = true;
+	while (!w.held_count)
+		run_ms(1);
+	run_ms(5);
+	member_cut(1, 0, true);
+	run_ms(50);
+	w.node[1].ways[0] = NULL;
+	member_cut(1, 0, false);
+	run_ms(100);
+	held_goes_on();
+	run_ms(60000);
+	CHECK(serves(2) && !serves(1));
+	fill(2, 0x22);
+	filled(2, 0x22);
+	for (uint32_t m = 0; m < MEMBERS; m++)
+		free(old[m]);
+	finish();
+}
+
+TEST(a_way_that_is_set_right_while_the_claim_is_verified_is_not_verified)
+{
+	way_set_right_while_it(true, 0);
+}
+
+TEST(nor_is_it_claimed_unread)
+{
+	for (uint32_t at_ms = 4600; at_ms <= 5400; at_ms += 100)
+		way_set_right_while_it(false, at_ms);
+}
+
+/* Node 2 has joined, and has its slot, when it stands still. Another one uses the array meanwhile.
+ */
+TEST(nor_does_what_a_slot_had_before_the_array_was_lost)
+{
+	create();
+	w.others_look = w.restarts = true;
+	start(1);
+	run_ms(4000);
+	write_block(1, 0);
+	run_ms(20);
+	again(1, 201);
+	run_ms(12000);
+	CHECK(serves(1));
+	w.hold.node = 2;
+	w.hold.dev = ANY_DEV;
+	w.hold.kind = KIND_LOG;
+	w.hold.op = DEV_WRITE;
+	w.hold.on = true;
+	start(2);
+	for (uint32_t i = 0; i < 20000 && !w.held_count; i++)
+		run_ms(1);
+	CHECK(w.held_count);
+	run_ms(20);
+	w.node[2].fences_nobody = w.node[1].stopped = w.split = true;
+	w.ring += 4;
+	view(2, 2, 2);
+	quorum_of(2);
+	run_ms(100);
+	held_goes_on();
+	run_ms(200);
+	w.node[2].paused = true;
+	w.node[1].alone = w.node[1].take_over = true;
+	again(1, 500);
+	run_ms(15000);
+	CHECK(serves(1));
+	stop(1);
+	again(1, 600);
+	run_ms(6000);
+	CHECK(serves(1));
+	member_cut(1, 2, true);
+	run_ms(500);
+	fill(1, 0x22);
+	run_ms(2000);
+	stop(1);
+	w.node[2].paused = w.node[2].fences_nobody = false;
+	run_ms(3000);
+	push(2, (struct event){.type = EV_FENCE_DONE, .fence.node = 1, .fence.inc = 201});
+	run_ms(20000);
+	CHECK(serves(2));
+	filled(2, 0x22);
+	finish();
+}
+
+/* One answers a use request after two seconds. */
+TEST(a_slow_member_keeps_no_array_from_being_started)
+{
+	begin();
+	w.node[1].use_slow_mask = 1;
+	w.node[1].use_slow_ms = 2100;
+	start(1);
+	run_ms(80000);
+	for (uint32_t i = 0; i < 40 && !serves(1); i++)
+		run_ms(1000);
+	CHECK(serves(1));
+	finish();
+}
+
+/* It gets no lease, so it gets no slot: what was missed in that nobody else could tell. */
+TEST(a_node_that_joins_and_may_not_write_holds_up_no_rebuild)
+{
+	create();
+	w.others_look = true;
+	start(1);
+	run_ms(4000);
+	CHECK(serves(1));
+	w.node[2].use_slow_mask = 7;
+	w.node[2].use_slow_ms = 3200;
+	start(2);
+	run_ms(10000);
+	member_cut(1, 2, true);
+	run_ms(300);
+	write_block(1, 0);
+	run_ms(1000);
+	member_cut(1, 2, false);
+	run_ms(15000);
+	CHECK_EQ_U64(status(1).map.member[2].state, MEMBER_IN_SYNC);
+	CHECK(serves(1));
+	finish();
 }
 
 /* One member's connections come and go all the time: the array starts nevertheless. */

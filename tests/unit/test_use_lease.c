@@ -203,7 +203,7 @@ TEST(slow_members_cost_time_and_no_node)
 		run_ms(40000);
 		CHECK_EQ_U64(w.node[1].lives + w.node[2].lives, 0);
 		w.node[1].use_writes_ms = w.node[2].use_writes_ms = 0;
-		run_ms(15000);
+		run_ms(40000); /* 2 T of a claim that such members were given */
 		CHECK_MSG(serves(1) && serves(2), "%u ms", ms);
 		CHECK_EQ_U64(w.node[1].lives + w.node[2].lives, 0);
 		finish();

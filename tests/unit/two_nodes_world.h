@@ -25,6 +25,7 @@
 #define QUEUE 65536u
 #define NONE_REACHED ((1u << MEMBERS) - 1)
 #define MSGS 4096u
+#define ANY_DEV UINT32_MAX
 
 struct node {
 	struct engine *e;
@@ -44,12 +45,15 @@ struct node {
 	bool stopped_clock;     /* and so does its clock, as a virtual machine's */
 	uint64_t behind_us;     /* which is so much behind by now */
 	uint32_t use_writes_ms; /* so long a write of its use blocks takes */
-	bool io_hangs;          /* nothing that it sends to a member is answered */
-	bool alone;             /* it is in no cluster */
+	uint32_t use_slow_mask; /* and so long any request to them at these members */
+	uint32_t use_slow_ms;
+	bool io_hangs; /* nothing that it sends to a member is answered */
+	bool alone;    /* it is in no cluster */
 	bool take_over, force;
 	uint32_t fence_ms;
 	uint8_t *ways[MEMBERS]; /* where its way to a member leads instead */
 	uint32_t flush_fails;   /* so many of its flushes of member 1 do */
+	uint64_t machine;       /* that it runs on, 0 = its own */
 	bool other_locks;       /* it takes them elsewhere, so it may not serve beside others */
 };
 
@@ -75,8 +79,22 @@ static struct {
 	bool rebuild_hangs;   /* what a rebuild writes is held back */
 	uint32_t claim_hangs; /* a node whose writes of use blocks are held back */
 	uint32_t log_hangs;   /* a node whose reads of log pages are held back */
+	struct {
+		uint32_t node, dev; /* ANY_DEV: all */
+		enum dev_kind kind;
+		enum dev_op op;
+		bool on;
+	} hold; /* requests that are held back */
 	struct out held[64];
+	uint32_t held_by[64];
 	uint32_t held_count;
+	uint32_t fence_after_ms; /* so long a fence takes */
+	struct {
+		uint64_t at;
+		uint32_t node;
+		struct event ev;
+	} answer[64]; /* of fences */
+	uint32_t answer_count;
 	struct {
 		uint64_t at;
 		uint32_t node;
@@ -143,10 +161,13 @@ static inline void do_io(uint32_t node, const struct out *o)
 		return;
 	if (w.resync_hangs && o->io.kind == KIND_RESYNC)
 		return;
-	if ((w.rebuild_hangs && o->io.kind == KIND_REBUILD && o->io.op == DEV_WRITE) ||
+	if ((w.hold.on && w.hold.node == node && o->io.kind == w.hold.kind &&
+	     o->io.op == w.hold.op && (w.hold.dev == ANY_DEV || w.hold.dev == o->io.dev)) ||
+	    (w.rebuild_hangs && o->io.kind == KIND_REBUILD && o->io.op == DEV_WRITE) ||
 	    (w.log_hangs == node && o->io.kind == KIND_LOG && o->io.op == DEV_READ) ||
 	    (w.claim_hangs == node && o->io.kind == KIND_USE && o->io.op == DEV_WRITE)) {
 		CHECK(w.held_count < 64);
+		w.held_by[w.held_count] = node;
 		w.held[w.held_count++] = *o;
 		return;
 	}
@@ -189,17 +210,21 @@ static inline void view(uint32_t from, uint32_t to, uint32_t upto)
 
 static inline void do_out(uint32_t node, const struct out *o)
 {
+	uint32_t delay_ms;
 	struct event ev = {0};
 
 	switch (o->type) {
 	case OUT_DEV_IO:
-		if (!w.node[node].use_writes_ms || o->io.kind != KIND_USE ||
-		    o->io.op != DEV_WRITE) {
+		delay_ms = o->io.kind != KIND_USE                        ? 0
+			   : w.node[node].use_slow_mask >> o->io.dev & 1 ? w.node[node].use_slow_ms
+			   : o->io.op == DEV_WRITE ? w.node[node].use_writes_ms
+						   : 0;
+		if (!delay_ms) {
 			do_io(node, o);
 			break;
 		}
 		CHECK(w.late_count < 64);
-		w.late[w.late_count].at = w.now + w.node[node].use_writes_ms * 1000ull;
+		w.late[w.late_count].at = w.now + delay_ms * 1000ull;
 		w.late[w.late_count].node = node;
 		w.late[w.late_count++].o = *o;
 		break;
@@ -221,8 +246,14 @@ static inline void do_out(uint32_t node, const struct out *o)
 		ev.type = EV_FENCE_DONE;
 		ev.fence.node = o->fence.node;
 		ev.fence.inc = o->fence.inc;
-		if (!w.fence_hangs && !w.node[node].fences_nobody)
+		if (w.fence_after_ms) {
+			CHECK(w.answer_count < 64);
+			w.answer[w.answer_count].at = w.now + w.fence_after_ms * 1000ull;
+			w.answer[w.answer_count].node = node;
+			w.answer[w.answer_count++].ev = ev;
+		} else if (!w.fence_hangs && !w.node[node].fences_nobody) {
 			push(node, ev);
+		}
 		break;
 	case OUT_PROBE:
 		ev.type = EV_PROBED;
@@ -297,6 +328,13 @@ static inline void late_land(void)
 		else
 			do_io(w.late[i].node, &w.late[i].o);
 	w.late_count = n;
+	n = 0;
+	for (uint32_t i = 0; i < w.answer_count; i++)
+		if (w.answer[i].at > w.now)
+			w.answer[n++] = w.answer[i];
+		else
+			push(w.answer[i].node, w.answer[i].ev);
+	w.answer_count = n;
 }
 
 static inline void run_ms(uint32_t ms)
@@ -373,7 +411,10 @@ static inline void start(uint32_t node)
 	if (!w.others_look)
 		cfg.tun.claim_ms = 0;
 	cfg.process.pid = w.node[node].pid = (uint32_t)cfg.inc;
-	cfg.process.pid_space = w.others_look ? node : 1; /* each on a machine of its own */
+	/* Each on a machine of its own, if it is not another one by now. */
+	cfg.process.pid_space = w.node[node].machine ? w.node[node].machine
+				: w.others_look      ? node
+						     : 1;
 	strcpy(cfg.cluster, w.node[node].alone ? "" : "two");
 	snprintf(cfg.host, sizeof(cfg.host), "host%u", node);
 	cfg.wall_s = 1000000;
@@ -405,12 +446,10 @@ static inline struct engine_status status(uint32_t node)
 /* What was held back is answered. */
 static inline void held_goes_on(void)
 {
-	uint32_t node = w.log_hangs ? w.log_hangs : w.claim_hangs ? w.claim_hangs : 1;
-
 	w.log_hangs = w.claim_hangs = 0;
-	w.rebuild_hangs = false;
+	w.rebuild_hangs = w.hold.on = false;
 	for (uint32_t i = 0; i < w.held_count; i++)
-		do_io(node, &w.held[i]);
+		do_io(w.held_by[i], &w.held[i]);
 	w.held_count = 0;
 }
 
