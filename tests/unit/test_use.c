@@ -19,29 +19,6 @@ static void begin(bool alone)
 	memset(data, 0x5a, sizeof(data));
 }
 
-static void stop(uint32_t node)
-{
-	struct event ev = {.type = EV_ADMIN};
-
-	ev.admin.cmd = ADMIN_STOP;
-	step(node, ev);
-	run_ms(3000);
-	CHECK(w.node[node].stopped);
-}
-
-static bool serves(uint32_t node)
-{
-	return w.node[node].e && !w.node[node].stopped && status(node).io_allowed;
-}
-
-static void again(uint32_t node, uint64_t inc)
-{
-	engine_free(w.node[node].e);
-	w.node[node].stopped = false;
-	w.node[node].inc = inc;
-	start(node);
-}
-
 /* All that is not renewed anyway. */
 static uint64_t sum(void)
 {

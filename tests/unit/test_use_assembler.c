@@ -17,26 +17,6 @@ static void begin(void)
 	w.restarts = true;
 }
 
-static void stop(uint32_t node)
-{
-	step(node, (struct event){.type = EV_ADMIN, .admin.cmd = ADMIN_STOP});
-	run_ms(3000);
-	CHECK(w.node[node].stopped);
-}
-
-static bool serves(uint32_t node)
-{
-	return w.node[node].e && !w.node[node].stopped && status(node).io_allowed;
-}
-
-static void again(uint32_t node, uint64_t inc)
-{
-	engine_free(w.node[node].e);
-	w.node[node].stopped = false;
-	w.node[node].inc = inc;
-	start(node);
-}
-
 static uint64_t claim_of(const uint8_t *disk)
 {
 	struct useblock u;

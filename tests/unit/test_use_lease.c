@@ -7,11 +7,6 @@
 
 #include "daemon/core/useblock.h"
 
-static bool serves(uint32_t node)
-{
-	return w.node[node].e && !w.node[node].stopped && status(node).io_allowed;
-}
-
 /* Nodes 1 and 2 of one cluster, with real waits. */
 static void both_up(void)
 {
@@ -36,13 +31,6 @@ TEST(a_leader_that_reaches_no_member_makes_way)
 	CHECK(serves(2));
 	CHECK_EQ_U64(status(2).leader, 2);
 	finish();
-}
-
-static void stop(uint32_t node)
-{
-	step(node, (struct event){.type = EV_ADMIN, .admin.cmd = ADMIN_STOP});
-	run_ms(3000);
-	CHECK(w.node[node].stopped);
 }
 
 static void use_block(uint32_t member, struct useblock *u)

@@ -479,6 +479,27 @@ static inline void io_block(uint32_t node, enum io_op op, uint64_t offset, void 
 	step(node, ev);
 }
 
+static inline bool serves(uint32_t node)
+{
+	return w.node[node].e && !w.node[node].stopped && status(node).io_allowed;
+}
+
+static inline void stop(uint32_t node)
+{
+	step(node, (struct event){.type = EV_ADMIN, .admin.cmd = ADMIN_STOP});
+	run_ms(3000);
+	CHECK(w.node[node].stopped);
+}
+
+/* Its next daemon starts, as this incarnation. */
+static inline void again(uint32_t node, uint64_t inc)
+{
+	engine_free(w.node[node].e);
+	w.node[node].stopped = false;
+	w.node[node].inc = inc;
+	start(node);
+}
+
 static inline void finish(void)
 {
 	for (uint32_t i = 1; i <= NODES; i++)
