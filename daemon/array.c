@@ -576,9 +576,9 @@ void array_close_check(struct array *a)
 {
 	if (a->joined || !a->told || a->devs_open || a->under_way || a->tasks)
 		return;
-	if (a->stopped_cleanly && !a->clean_written && life_ends_clean(a)) {
-		a->clean_written = true;
-		life_clean(a);
+	if (a->stopped_cleanly && !a->end_written) {
+		a->end_written = true;
+		life_end(a);
 		return;
 	}
 	loop_stop(a->loop);

@@ -157,6 +157,7 @@ struct array {
 	bool had_slot;       /* this incarnation, at any time */
 	bool began_clean;    /* it is the process's first, and the one before ended cleanly */
 	bool own_fence;      /* its own is asked for */
+	bool before_fenced;  /* this node's lives before it need no fence any more */
 	uint64_t renew_us;   /* its successor is asked for again then */
 	uint32_t fence_node; /* whose fence failed, here where the leader is */
 	char fence_why[FENCE_WHY_BYTES];
@@ -182,7 +183,7 @@ struct array {
 	uint64_t engine_inc; /* the engine's; behind `inc` while the next one waits for its locks */
 	uint64_t fenced_inc; /* this node's lives up to here are fenced */
 	uint32_t tasks;      /* under way on other threads; but for fences */
-	bool stopped_cleanly, clean_written;
+	bool stopped_cleanly, end_written;
 
 	struct array_admin *admins;
 	uint64_t admin_tag;
@@ -238,8 +239,7 @@ void life_renew(struct array *a); /* a new incarnation for an engine that was re
 void life_record(struct array *a, const struct record *r);
 void life_fence(struct array *a, uint32_t node, uint64_t inc);
 void life_probe(struct array *a, const struct out *o);
-bool life_ends_clean(const struct array *a);
-void life_clean(struct array *a);
+void life_end(struct array *a); /* cleanly: with nothing under way, known to those it was with */
 /* All that the new incarnation needs is there. */
 void life_ready(struct array *a);
 void life_say_once(struct array *a, const char *why);

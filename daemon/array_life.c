@@ -277,7 +277,8 @@ static void loaded(struct array *a, struct life_task *t)
 	a->rec = t->rec;
 	disk_loaded(a);
 	a->began_clean = a->rec.clean || !a->rec.inc;
-	if (a->began_clean) {
+	a->before_fenced = true; /* or it does not begin */
+	if (a->began_clean || a->rec.fenced == a->rec.inc) {
 		a->fenced_inc = a->rec.inc;
 		life_begin(a);
 		return;
@@ -517,7 +518,7 @@ static bool any_dev_up(const struct array *a)
  */
 void life_renew(struct array *a)
 {
-	a->began_clean = false;
+	a->began_clean = a->before_fenced = false;
 	if (a->env.conf->fence != FENCE_COMMAND || (!life_was_in(a) && any_dev_up(a))) {
 		renew(a);
 		return;
@@ -533,8 +534,10 @@ void life_renew(struct array *a)
 static void own_fenced(struct array *a, int err, const char *why)
 {
 	a->own_fence = false;
-	if (!err)
+	if (!err) {
 		a->fenced_inc = a->inc;
+		a->before_fenced = true;
+	}
 	if (!err || !life_was_in(a)) {
 		renew(a);
 		return;
@@ -547,28 +550,24 @@ static void own_fenced(struct array *a, int err, const char *why)
 	a->record_waits = false;
 }
 
-/*
- * A record that says so vouches for all earlier lives: they are fenced, and nobody has gone on
- * without them. A life that served knows that (R4); one that never had a slot knows no more than
- * the record that it began with.
- */
-bool life_ends_clean(const struct array *a)
-{
-	return a->had_slot || a->began_clean;
-}
-
-static void cleaned(struct array *a, struct life_task *t)
+static void ended(struct array *a, struct life_task *t)
 {
 	if (t->err)
 		array_say(a, LOG_WARNING, "%s", t->why);
-	(void)a; /* array_close_check ends it */
 }
 
-void life_clean(struct array *a)
+/*
+ * A clean record vouches for all earlier lives: they are fenced, and nobody has gone on without
+ * them. A life that served knows that (R4); one that never had a slot knows no more than the record
+ * that it began with, and what it has fenced itself.
+ */
+void life_end(struct array *a)
 {
-	struct life_task *t = task_new(a, cleaned);
+	struct life_task *t = task_new(a, ended);
 
-	t->rec.clean = true;
+	t->rec.clean = a->had_slot || a->began_clean;
+	if (t->rec.clean || a->before_fenced)
+		t->rec.fenced = t->rec.inc;
 	t->put = true;
 	send_work(a, t);
 }

@@ -139,7 +139,11 @@ static void admin_answer(struct array *a, const struct out *o)
 
 static void out_removed(struct array *a)
 {
-	if (a->serving)
+	if (a->phase == ARRAY_PHASE_STOP)
+		array_say(a, LOG_WARNING,
+			  "this node was removed from the array as it stopped: this life is fenced "
+			  "at the next start");
+	else if (a->serving)
 		array_say(
 		    a, LOG_ERR,
 		    "this node was removed from the array: every open is ended, requests under way "
@@ -270,6 +274,11 @@ void pump_tick(struct array *a)
 
 static void pump_end(struct array *a)
 {
+	/* A stop begins no other life. */
+	if (a->removed && a->phase == ARRAY_PHASE_STOP && !a->under_way) {
+		array_close(a);
+		return;
+	}
 	if (a->removed && !a->under_way && !a->restarting && a->inc == a->engine_inc &&
 	    loop_now_us(a->loop) >= a->renew_us) {
 		a->restarting = true;

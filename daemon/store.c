@@ -21,7 +21,7 @@
  *
  * The record, little-endian, 1024 bytes: magic 8 | crc32c 4 | version 4 | uuid 16 | inc 8 |
  * clean 4 | removed count 4 | acked 16 | committed 16 | removed { node 4, by_node 4, inc 8 } x 32 |
- * by_inc 8 x 32 | alone { rep 4, zero 4, seq 8 }.
+ * by_inc 8 x 32 | alone { rep 4, zero 4, seq 8 } | node 4 | zero 4 | fenced 8.
  */
 #include "daemon/store.h"
 
@@ -60,7 +60,8 @@ enum {
 	REC_REMOVED_BY = REC_REMOVED + 16 * DDR_MAX_NODES,
 	REC_ALONE = REC_REMOVED_BY + 8 * DDR_MAX_NODES,
 	REC_NODE = REC_ALONE + 16,
-	REC_END = REC_NODE + 8
+	REC_FENCED = REC_NODE + 8,
+	REC_END = REC_FENCED + 8
 };
 
 _Static_assert(REC_END <= RECORD_BYTES, "the record fits");
@@ -558,6 +559,7 @@ int store_put_record(const char *name, const struct store_record *r, char why[ST
 	put_le64(b + REC_COMMITTED + 8, r->record.committed.inc);
 	put_le32(b + REC_ALONE, r->record.alone.rep);
 	put_le64(b + REC_ALONE + 8, r->record.alone.seq);
+	put_le64(b + REC_FENCED, r->fenced);
 	for (uint32_t i = 0; i < r->record.removed_count; i++) {
 		put_le32(b + REC_REMOVED + 16 * i, r->record.removed[i].node);
 		put_le32(b + REC_REMOVED + 16 * i + 4, r->record.removed[i].by_node);
@@ -594,6 +596,7 @@ static int record_decode(const uint8_t b[RECORD_BYTES], struct store_record *r)
 	    (struct epoch){get_le64(b + REC_COMMITTED), get_le64(b + REC_COMMITTED + 8)};
 	r->record.alone.rep = get_le32(b + REC_ALONE);
 	r->record.alone.seq = get_le64(b + REC_ALONE + 8);
+	r->fenced = get_le64(b + REC_FENCED);
 	for (uint32_t i = 0; i < r->record.removed_count; i++) {
 		r->record.removed[i].node = get_le32(b + REC_REMOVED + 16 * i);
 		r->record.removed[i].by_node = get_le32(b + REC_REMOVED + 16 * i + 4);

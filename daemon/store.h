@@ -85,6 +85,9 @@ struct store_record {
 	uint32_t
 	    node; /* by which node id the cluster knew it, 0 = it ran alone, or not written down */
 	bool clean; /* that life ended with everything answered and its slot free */
+	/* Of its lives, the newest that needs no fence: it ended with nothing under way. 0 = none
+	 */
+	uint64_t fenced;
 	struct record record;
 };
 

@@ -361,29 +361,76 @@ TEST(a_life_that_ran_alone_is_fenced_by_the_id_of_now)
 	end();
 }
 
+/* As a daemon that starts does. */
+static void load(void)
+{
+	unsigned asked_before = asked_count;
+
+	a->had_slot = false;
+	life_load(a);
+	settle();
+	if (asked_count > asked_before)
+		answer(asked_before, 0);
+}
+
+static void life_over(void)
+{
+	life_end(a);
+	settle();
+}
+
 /* It never had a slot, so it does not know whether others have gone on without the lives before it.
- */
-TEST(a_life_that_never_served_vouches_for_no_other)
+ * But none of them is there any more, and it ended with nothing under way: nothing of this node is
+ * to be fenced at the next start. */
+TEST(a_life_that_never_served_vouches_for_no_other_and_is_not_fenced)
 {
 	begin();
 	conf.fence = FENCE_COMMAND;
 	CHECK(!disk.clean);
-	life_load(a);
-	settle();
-	answer(0, 0);
-	CHECK(!life_ends_clean(a));
+	load();
+	CHECK_EQ_U64(asked_count, 1);
+	life_over();
+	CHECK(!disk.clean);
+	load();
+	CHECK_EQ_U64(asked_count, 1);
+	CHECK_EQ_U64(a->fenced_inc, a->inc - 1);
+	/* It ends in a crash, and is fenced. */
+	load();
+	CHECK_EQ_U64(asked_count, 2);
 	a->had_slot = true;
-	CHECK(life_ends_clean(a));
+	life_over();
+	CHECK(disk.clean);
+	load();
+	CHECK_EQ_U64(asked_count, 2);
+	life_over();
+	CHECK(disk.clean);
 	end();
+}
 
+/* Nobody fenced the one that was removed: it needs that at the next start, and one that came after
+ * it and was never let in says nothing of it. */
+TEST(a_life_after_one_that_was_removed_is_not_taken_for_the_end_of_both)
+{
 	begin();
-	disk.clean = true;
-	life_load(a);
-	settle();
-	CHECK(life_ends_clean(a));
+	a->removed = a->had_slot = true;
 	renew();
 	settle();
-	CHECK(!life_ends_clean(a));
+	CHECK(restarts == 1 && !a->had_slot);
+	life_over();
+	CHECK(!disk.clean);
+	CHECK(disk.fenced < disk.inc);
+	conf.fence = FENCE_COMMAND;
+	load();
+	CHECK_EQ_U64(asked_count, 1);
+	/* With a command the node has its own fence run before it goes on. */
+	a->removed = a->had_slot = true;
+	renew();
+	settle();
+	answer(1, 0);
+	CHECK_EQ_U64(restarts, 2);
+	life_over();
+	CHECK(!disk.clean);
+	CHECK_EQ_U64(disk.fenced, disk.inc);
 	end();
 }
 

@@ -26,7 +26,7 @@ static struct group group;
 static struct {
 	uint32_t clients, inflight, disk_inflight, opens; /* what the front-ends say */
 	int disk_err, leave_err;
-	unsigned resets, holds, disk_holds, leaves, drains, clean_records;
+	unsigned resets, holds, disk_holds, leaves, drains, ends;
 	unsigned disk_stops[ARRAY_STOP_FORCED + 1];
 	uint32_t kept;
 	bool ended;
@@ -148,8 +148,7 @@ FAKE(void dev_settle(struct array *x), NOTHING)
 FAKE(void dev_learn(struct array *x, const struct store_array *desc), NOTHING)
 FAKE(void dev_free(struct array *x), NOTHING)
 FAKE(void life_load(struct array *x), array_run(x))
-FAKE(void life_clean(struct array *x), fake.clean_records++; array_close_check(x))
-FAKE(bool life_ends_clean(const struct array *x), return x->had_slot)
+FAKE(void life_end(struct array *x), fake.ends++; array_close_check(x))
 FAKE(void life_ended(struct array *x), NOTHING)
 FAKE(void life_clients(struct array *x), NOTHING)
 FAKE(void life_serving(struct array *x, bool yes), NOTHING)
@@ -250,7 +249,7 @@ static void fail(void)
 static void drained(void)
 {
 	CHECK(a->phase == ARRAY_PHASE_STOP);
-	a->stopped_cleanly = a->had_slot = true;
+	a->stopped_cleanly = true;
 	array_close(a);
 }
 
@@ -275,26 +274,11 @@ static void told_in(uint32_t ms, bool revoked)
 	pass(ms ? 1 : 0);
 	CHECK_EQ_U64(fake.resets, 1);
 	CHECK_EQ_U64(fake.disk_stops[ARRAY_STOP_FORCED], revoked);
-	CHECK_EQ_U64(fake.clean_records, a->stopped_cleanly);
+	CHECK_EQ_U64(fake.ends, a->stopped_cleanly);
 	end();
 }
 
 /* ---- ends ----------------------------------------------------------------------------------- */
-
-/* It waited for others, or was refused. */
-TEST(who_stops_and_has_not_served_writes_no_clean_record)
-{
-	begin();
-	stop(ARRAY_STOP_LEAVE);
-	a->stopped_cleanly = true;
-	array_close(a);
-	group_cb->left(a);
-	pass(0);
-	CHECK_EQ_U64(fake.resets, 1);
-	CHECK_EQ_U64(fake.clean_records, 0);
-	CHECK(a->loop->stopped);
-	end();
-}
 
 TEST(who_fails_tells_when_the_others_have_heard)
 {

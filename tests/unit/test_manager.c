@@ -1352,6 +1352,7 @@ static void record_there_and_back(void)
 	memset(out.uuid, 0xa5, sizeof(out.uuid));
 	out.inc = n++;
 	out.clean = true;
+	out.fenced = n++;
 	r->acked = (struct epoch){n, n + 1};
 	r->committed = (struct epoch){n + 2, n + 3};
 	r->alone = (struct ring){77, n + 4};

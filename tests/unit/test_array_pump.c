@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+/*
+ * What the engine says about this node's own life, and what the array does about it. The engine is
+ * the test: it answers each event with what was put into `says`.
+ */
+#include "daemon/array_int.h"
+#include "daemon/failpoint.h"
+#include "tests/lib/fake.h"
+#include "tests/lib/test.h"
+
+static struct array *a;
+static struct config conf;
+static struct {
+	enum out_type says;
+	bool speaks;
+	unsigned renews, closes;
+} fake;
+
+void engine_step(struct engine *e, const struct event *ev, struct outq *q)
+{
+	(void)e;
+	(void)ev;
+	if (!fake.speaks)
+		return;
+	q->v[q->count++] = (struct out){.type = fake.says};
+	fake.speaks = false;
+}
+
+FAKE(void engine_status(const struct engine *e, struct engine_status *st),
+     memset(st, 0, sizeof(*st)))
+FAKE(const struct geo *engine_geo(const struct engine *e), return NULL)
+FAKE(uint32_t engine_slot(const struct engine *e), return UINT32_MAX)
+FAKE(uint64_t engine_deadline_us(const struct engine *e), return 1)
+FAKE(void loop_timer_set(struct loop *l, struct loop_timer *t, uint64_t us), t->deadline_us = us)
+FAKE(uint64_t loop_now_us(const struct loop *l), return 77)
+FAKE(uint64_t loop_clock_us(struct loop *l), return 77)
+FAKE(void failpoint_event(const struct event *ev), NOTHING)
+FAKE(void failpoint_out(const struct engine *e, const struct out *o), NOTHING)
+FAKE(void failpoint_sent(const void *data, size_t bytes), NOTHING)
+FAKE(void failpoint_asked(void), NOTHING)
+FAKE(void array_say(const struct array *x, int priority, const char *format, ...), NOTHING)
+FAKE(void array_fail(struct array *x, const char *format, ...), CHECK_MSG(false, "%s", format))
+FAKE(void array_close(struct array *x), fake.closes++; x->phase = ARRAY_PHASE_CLOSE)
+FAKE(void life_renew(struct array *x), fake.renews++)
+FAKE(void life_probe(struct array *x, const struct out *o), NOTHING)
+FAKE(void life_record(struct array *x, const struct record *r), NOTHING)
+FAKE(void life_fence(struct array *x, uint32_t node, uint64_t inc), NOTHING)
+FAKE(void life_serving(struct array *x, bool yes), NOTHING)
+FAKE(bool locks_kept(const struct array *x), return true)
+FAKE(void locks_close(struct array *x, bool ended), NOTHING)
+FAKE(void disk_step(struct array *x, const struct event *ev), NOTHING)
+FAKE(void disk_advance(struct array *x), NOTHING)
+FAKE(void disk_removed(struct array *x), NOTHING)
+FAKE(void dev_io(struct array *x, const struct out *o), NOTHING)
+FAKE(void dev_cancel(struct array *x, uint32_t dev), NOTHING)
+FAKE(void dev_lease(struct array *x), NOTHING)
+FAKE(void dev_settle(struct array *x), NOTHING)
+FAKE(void dev_open_added(struct array *x, const char *uri), NOTHING)
+FAKE(void status_map(struct array *x), NOTHING)
+
+static void begin(enum array_phase phase)
+{
+	memset(&fake, 0, sizeof(fake));
+	a = calloc(1, sizeof(*a));
+	CHECK(a);
+	a->env.conf = &conf;
+	a->e = (struct engine *)(void *)a; /* nobody here looks into it */
+	a->phase = phase;
+	a->q.v = calloc(4, sizeof(*a->q.v));
+}
+
+static void end(void)
+{
+	free(a->queue);
+	free(a->q.v);
+	free(a);
+}
+
+static void says(enum out_type type)
+{
+	struct event ev = {.type = EV_TICK};
+
+	fake.says = type;
+	fake.speaks = true;
+	pump_push(a, &ev);
+	pump_turn(a);
+}
+
+static void turn(void)
+{
+	struct event ev = {.type = EV_TICK};
+
+	pump_push(a, &ev);
+	pump_turn(a);
+}
+
+TEST(who_is_removed_begins_a_new_life_when_nothing_is_under_way)
+{
+	begin(ARRAY_PHASE_RUN);
+	a->under_way = 1;
+	says(OUT_REMOVED);
+	CHECK_EQ_U64(fake.renews, 0);
+	a->under_way = 0;
+	turn();
+	turn();
+	CHECK_EQ_U64(fake.renews, 1);
+	CHECK_EQ_U64(fake.closes, 0);
+	end();
+}
+
+/* A new life would know nothing of the stop. This one may have been fenced: that is no clean end.
+ */
+TEST(who_is_removed_as_it_stops_ends_and_begins_no_other_life)
+{
+	begin(ARRAY_PHASE_STOP);
+	a->under_way = 1;
+	says(OUT_REMOVED);
+	CHECK_EQ_U64(fake.closes, 0);
+	a->under_way = 0;
+	turn();
+	CHECK_EQ_U64(fake.closes, 1);
+	CHECK_EQ_U64(fake.renews, 0);
+	CHECK(!a->stopped_cleanly);
+	end();
+}
+
+TEST(who_has_left_ends_cleanly_when_nothing_is_under_way)
+{
+	begin(ARRAY_PHASE_STOP);
+	a->under_way = 1;
+	says(OUT_STOPPED);
+	CHECK_EQ_U64(fake.closes, 0);
+	a->under_way = 0;
+	turn();
+	CHECK_EQ_U64(fake.closes, 1);
+	CHECK(a->stopped_cleanly);
+	end();
+}
