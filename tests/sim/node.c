@@ -539,6 +539,7 @@ void node_start(struct sim *s, struct simnode *n)
 			    s, n, disk,
 			    rng_range(&s->rng, 0, rng_chance(&s->rng, 50) ? 400 * MS : 40 * MS));
 	group_join(s, n->idx);
+	operator_started(s, n);
 }
 
 /* ---- freeze, stop --------------------------------------------------------------------------- */

@@ -147,6 +147,32 @@ bool operator_kick(struct sim *s, enum admin_cmd cmd)
 	return ask(s, cmd, m, NONE);
 }
 
+static void on_stop_joining(struct sim *s, struct hev *ev)
+{
+	struct simnode *n = &s->node[ev->a];
+	struct event stop = {.type = EV_ADMIN};
+
+	if (s->planner.healing || !n->proc || n->gen != ev->b || n->st.state != ENGINE_JOINING ||
+	    n->frozen || n->stopped)
+		return;
+	stats_look(s);
+	stats_fault(s, F_STOP_JOINING);
+	trace(s, "f  n%u is stopped before it serves", n->id);
+	stop.admin.cmd = ADMIN_STOP;
+	stop.admin.tag = mix64(++s->next_uid) | 1; /* nobody waits for the answer */
+	node_post(s, n, 0, &stop);                 /* it starts again by itself */
+	stats_look_end(s);
+}
+
+/* Some nodes are stopped again before they serve. Of its own randomness. */
+void operator_started(struct sim *s, const struct simnode *n)
+{
+	uint64_t r = mix64(s->seed ^ s->inc[n->ii].inc << 8 ^ 0x73746f70ull);
+
+	if (!s->o.faultless && !s->planner.healing && !(s->cli && s->cli->only) && r % 8 == 0)
+		sim_at(s, r / 8 % (200 * MS), on_stop_joining, n->idx, n->gen, NULL);
+}
+
 void operator_init(struct sim *s)
 {
 	sim_at(s, rng_range(&s->rng, 40 * MS, 250 * MS), on_operator, 0, 0, NULL);

@@ -91,6 +91,7 @@ const char *const fault_name[F_COUNT] = {
     [F_THIRD_LAGS] = "third-node-lags",
     [F_RIVAL] = "rival-array",
     [F_OUTSIDER] = "outsider-has-the-array",
+    [F_STOP_JOINING] = "stopped-before-it-serves",
     [F_SLOT_UNREAD] = "leader-dies-slot-unread",
     [F_SB_TORN] = "superblock-torn-by-flapping-power",
     [F_SB_UNREADABLE] = "superblock-copy-unreadable",

@@ -673,6 +673,7 @@ enum fault {
 	F_SB_UNREADABLE,
 	F_RIVAL,
 	F_OUTSIDER,
+	F_STOP_JOINING,
 	F_COUNT
 };
 struct planner {
@@ -760,6 +761,7 @@ void operator_init(struct sim *s);
 void operator_answer(struct sim *s, struct simnode *n, uint64_t tag, int err, const char *why);
 bool operator_is_failing(const struct sim *s); /* a member; it may take effect any time */
 bool operator_kick(struct sim *s, enum admin_cmd cmd);
+void operator_started(struct sim *s, const struct simnode *n);
 
 /* ---- trace.c, stats.c ----------------------------------------------------------------------- */
 
