@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include <qb/qbloop.h>
-#include <qb/qbutil.h>
 
+#include "daemon/clock.h"
 #include "daemon/ctl.h"
 #include "daemon/making.h"
 
@@ -74,11 +74,6 @@ static void done(struct making *m, int err, const char *why)
 		unmake_free(u);
 	}
 	free(m);
-}
-
-static uint64_t now_ms(void)
-{
-	return qb_util_nano_current_get() / 1000000;
 }
 
 /* As long as one asks: it may be that nobody answers. */
@@ -198,7 +193,7 @@ int unmake_open(char why[STORE_WHY_BYTES])
 const char *unmake_busy(void)
 {
 	for (const struct unmake *u = all; u; u = u->next)
-		if (u->m || !u->why[0]) /* it is tried, or soon is for the first time */
+		if (!u->why[0] || (u->m && u->m->reserve.state == RESERVE_HELD))
 			return u->desc.name;
 	return NULL;
 }
