@@ -12,9 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "daemon/announce.h"
+#include "daemon/clock.h"
 #include "daemon/log.h"
 #include "daemon/ports/lock.h"
 #include "daemon/reserve.h"
@@ -228,14 +228,6 @@ static struct announce_node *node_get(uint32_t node)
 	memset(n, 0, sizeof(*n));
 	n->node = node;
 	return n;
-}
-
-static uint64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
 }
 
 static void set_here(struct announce_node *n, bool here)

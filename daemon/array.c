@@ -770,11 +770,6 @@ bool array_running(const struct array *a)
 	return a->running;
 }
 
-const char *array_failed(const struct array *a)
-{
-	return a->failed;
-}
-
 /* Everything of the last run is gone. */
 static void thread_state_clear(struct array *a)
 {

@@ -4,8 +4,8 @@
  * and group. All calls are the main thread's, and all answers come on it, later.
  *
  *	idle       no thread                                     -> running (array_start)
- *	running    the thread is there                           -> ending (array_stop, or it
- *failed) ending     leaves the group, lets members and front go   -> idle
+ *	running    the thread is there                           -> ending (array_stop, an error)
+ *	ending     leaves the group, lets members and front go   -> idle
  *
  * What the thread does, step by step, is in array_int.h.
  */
@@ -98,7 +98,7 @@ struct array_status {
 	uint64_t locks_us;                /* since when, 0 = it says so itself */
 	char record_why[ARRAY_WHY_BYTES]; /* RUN: why its record can't be made durable; or "" */
 	uint64_t record_us;               /* since when */
-	char waits[ARRAY_WHY_BYTES];      /* before RUN: what for; "" = nothing */
+	char waits[ARRAY_WHY_BYTES];      /* before RUN, or before the next incarnation: what for */
 	uint64_t waits_us;                /* since when */
 };
 
@@ -115,8 +115,6 @@ void array_set_desc(struct array *a, const struct store_array *desc);
  * and looks for members that have moved. */
 void array_learn(struct array *a, const struct store_array *desc);
 bool array_running(const struct array *a);
-/* Why the last run ended, "" = it was stopped or never ran. */
-const char *array_failed(const struct array *a);
 
 /* force: assemble although R1 says no, take a missing record for an empty one. 0 or -errno. */
 int array_start(struct array *a, bool force);

@@ -9,7 +9,7 @@
  * The engine hears of it by DEV_UP and DEV_DOWN in turn; of a device that is not open it is told
  * that the connection is gone. A device that belongs to no member of the map and is not among the
  * array's URIs is a candidate: `add` opened it. One that came to nothing is closed after a while,
- *as is the device whose place another one took; but not while a write of ours that was cut off may
+ * as is the device whose place another one took; but not while a write of ours that was cut off may
  * still land there: only its next `up` says that none can (R5), and the engine does not leave the
  * array cleanly before.
  *

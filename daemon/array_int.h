@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What the parts of the array runtime share. Everything below `thread` belongs to the engine
- *thread.
+ * What the parts of the array runtime share. Everything below `thread` is the engine thread's.
  *
  *	array.c		life: thread, phases, start and stop
  *	array_pump.c	events into the engine, outs out of it

@@ -6,23 +6,15 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "daemon/array.h"
+#include "daemon/clock.h"
 #include "kmod/ddraid_uapi.h"
 
 extern char **environ;
 
 static uint64_t heard_ms; /* when all know of the end of the last daemon; CLOCK_MONOTONIC */
-
-static uint64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
 
 void attach_daemon_began(uint32_t ms)
 {

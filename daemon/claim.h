@@ -18,10 +18,9 @@
  *	wait before trust	What was written is read again SETTLE after it was acknowledged, and
  *				counts only if it is there unchanged. DELTA is less than SETTLE.
  *
- * `create` writes a claim C, trusts it (c), writes the log, writes the superblock S, trusts that
- *(s), and has won. `add` writes the superblock P of a new member and trusts that (p), on every
- *node, and has won. G is the read before a write. A and B are two on one device, in any of these
- *roles.
+ * `create` writes a claim C, trusts it (c), writes the log, writes the superblock S, trusts it (s),
+ * and has won. `add` writes the superblock P of a new member, trusts it (p) on every node, and has
+ * won. G is the read before a write. A and B are two on one device, in any of these roles.
  *
  * While one trusts what it wrote, no other writes. Say A has read back W (its C, S or P) after
  * SETTLE. Whatever B writes later than that, it writes after a read of its own:

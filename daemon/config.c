@@ -81,11 +81,6 @@ void config_init(struct config *c)
 	c->member_zombie_ms = MEMBER_ZOMBIE_MS;
 }
 
-const char *fence_policy_name(uint32_t policy)
-{
-	return policy < sizeof(fences) / sizeof(fences[0]) ? fences[policy] : "?";
-}
-
 uint32_t config_limit_ms(const struct config *c)
 {
 	return c->heartbeat_limit_ms ? c->heartbeat_limit_ms : c->evict_ms / 2;

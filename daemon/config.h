@@ -72,7 +72,6 @@ void config_overruled(struct config *c, const char *key, enum config_origin orig
  * Returns the key alone; NULL: there are no more. */
 const char *config_get(const struct config *c, uint32_t i, char name[64],
 		       char value[CONFIG_PATH_BYTES], const char **origin);
-const char *fence_policy_name(uint32_t policy);
 /* heartbeat_limit, or the most that it is by itself. ms */
 uint32_t config_limit_ms(const struct config *c);
 /*

@@ -9,6 +9,7 @@
 
 #include <qb/qbloop.h>
 
+#include "daemon/clock.h"
 #include "daemon/ctl.h"
 #include "daemon/fence_members.h"
 #include "daemon/reserve.h"
@@ -93,14 +94,6 @@ static void tell_all(void)
 }
 
 /* ---- reservations --------------------------------------------------------------------------- */
-
-static uint64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
 
 static uint64_t draw(void)
 {

@@ -25,9 +25,9 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "daemon/clock.h"
 #include "daemon/fence_helper.h"
 
 #define OUTPUT_WAIT_MS 1000 /* how long output is waited for after the command's end */
@@ -50,14 +50,6 @@ struct run {
 
 static struct run runs[FENCE_MAX];
 static int daemon_fd;
-
-static uint64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
 
 static void answer(struct fence_answer *a)
 {

@@ -15,8 +15,9 @@ struct fence_request {
 
 struct fence_answer {
 	uint64_t id;
-	int err; /* 0; -ENXIO: exit status FENCE_CHECK_NO (126, 127) of a check; -EIO: exit status
-		    other than 0; -ETIMEDOUT; -errno of posix_spawn */
+	/* 0; -ENXIO: a check's exit status FENCE_CHECK_NO, 126 or 127; -EIO: another exit status
+	 * than 0; -ETIMEDOUT; -errno of posix_spawn. */
+	int err;
 	uint32_t ms; /* how long it took */
 	char output[320];
 };

@@ -9,8 +9,8 @@
 #include <qb/qbloop.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "daemon/clock.h"
 #include "daemon/fence.h"
 #include "daemon/log.h"
 #include "daemon/manager.h"
@@ -31,14 +31,6 @@ static struct fence_ask ask;
 static struct qb_loop *loop;
 static qb_loop_timer_handle timer;
 static bool unknown_said, stopped;
-
-static uint64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
 
 /* FNV-1a, of the strings with their ends; never 0. */
 static uint64_t members_of(const struct store_array *d)

@@ -3,14 +3,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Reads a small file as text. -errno: which tells a process that is gone from one that can't be
- * looked at. */
+/* Reads a small file as text. 0 or -errno. */
 static int text_of(const char *path, char *text, size_t bytes)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC), err = 0;
@@ -27,7 +27,7 @@ static int text_of(const char *path, char *text, size_t bytes)
 }
 
 /*
- * -ESRCH, -ENOENT: there is no such process. *ended: there is, but all that is left of it is its
+ * -ESRCH, -ENOENT: no such process is shown. *ended: there is, but all that is left of it is its
  * status, for a parent that has not asked for it yet. Its first thread alone being in that state
  * says nothing: others may go on.
  */
@@ -74,13 +74,25 @@ static bool boot_of(uint8_t boot[USE_BOOT_BYTES])
 	return n == USE_BOOT_BYTES;
 }
 
+/* A /proc of another name space of process ids, as after `unshare --pid` without a mount of its
+ * own, has other processes by our numbers. */
+static bool proc_is_ours(void)
+{
+	char text[16], pid[16];
+	ssize_t n = readlink("/proc/self", text, sizeof(text) - 1);
+
+	text[n > 0 ? n : 0] = '\0';
+	snprintf(pid, sizeof(pid), "%d", getpid());
+	return !strcmp(text, pid);
+}
+
 void process_self(struct use_process *p)
 {
 	struct stat st;
 	bool ended;
 
 	memset(p, 0, sizeof(*p));
-	if (stat("/proc/self/ns/pid", &st) || !boot_of(p->boot) ||
+	if (!proc_is_ours() || stat("/proc/self/ns/pid", &st) || !boot_of(p->boot) ||
 	    start_of("self", &p->start, &ended)) {
 		memset(p, 0, sizeof(*p));
 		return;
@@ -100,7 +112,8 @@ bool process_ended(const struct use_process *p)
 		return false;
 	snprintf(pid, sizeof(pid), "%u", p->pid);
 	err = start_of(pid, &start, &ended);
+	/* With `hidepid`, /proc does not show the processes of others. */
 	if (err == -ENOENT || err == -ESRCH)
-		return true;
+		return kill((pid_t)p->pid, 0) < 0 && errno == ESRCH;
 	return !err && (ended || start != p->start);
 }

@@ -253,7 +253,7 @@ static bool said_yes(const struct reserve *r, uint32_t node)
 	return false;
 }
 
-/* The first node of the view that has not answered; 0: all have. */
+/* The first node of the view that has not answered; NULL: all have. */
 static const struct peer *missing(const struct reserve *r)
 {
 	for (uint32_t i = 0; i < peer_count; i++)

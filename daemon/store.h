@@ -2,9 +2,9 @@
 /*
  * The state directory: what this node knows over its own restarts.
  *
- *	NAME.array	the array as the cluster agreed on it: UUID, members, options; text, key =
- *value NAME.record	what the engine must not forget (struct record), and this node's life in the
- *			array; binary, crc32c
+ *	NAME.array	the array as the cluster agreed on it: UUID, members, options; text
+ *	NAME.record	what the engine must not forget (struct record), and this node's life in
+ *			the array; binary, crc32c
  *	NAME.making	a create that goes on, or was cut off; text, as NAME.array
  *	forgotten	UUIDs of arrays that the cluster has forgotten, and when; text
  *	incarnation	the last incarnation given out; text
@@ -82,8 +82,8 @@ struct store_forgotten {
 struct store_record {
 	uint8_t uuid[DDR_UUID_BYTES];
 	uint64_t inc; /* this node's last life in the array, 0 = none */
-	uint32_t
-	    node; /* by which node id the cluster knew it, 0 = it ran alone, or not written down */
+	/* By which node id the cluster knew it; 0 = it ran alone, or it is not written down. */
+	uint32_t node;
 	bool clean; /* that life ended with everything answered and its slot free */
 	/* Of its lives, the newest that needs no fence: it ended with nothing under way. 0 = none
 	 */

@@ -9,20 +9,24 @@
 
 #include <qb/qbloop.h>
 
+#include "daemon/clock.h"
 #include "daemon/ctl.h"
 #include "daemon/making.h"
 
 #define AGAIN_MS 5000u
 #define RESERVE_AGAIN_MS 500u
+#define RESERVE_MS 15000u /* how long "ask again" is asked again before the status warns */
 
 struct unmake {
 	struct unmake *next;
 	struct store_array desc;
 	struct making *m; /* while it is tried */
+	uint64_t began_ms;
 	char why[STORE_WHY_BYTES];
 };
 
 static struct unmake *all;
+static bool ticking;
 
 static void attempt(void *data);
 
@@ -72,9 +76,24 @@ static void done(struct making *m, int err, const char *why)
 	free(m);
 }
 
-static void ask_again(void *data)
+/* As long as one asks: it may be that nobody answers. */
+static void tick(void *data)
+{
+	ticking = false;
+	for (const struct unmake *u = all; u; u = u->next)
+		ticking |= u->m && u->m->reserve.state == RESERVE_ASKED;
+	if (!ticking)
+		return;
+	later(RESERVE_AGAIN_MS, tick, data);
+	reserve_tick();
+}
+
+static void ask(void *data)
 {
 	reserve_ask(data);
+	if (!ticking)
+		later(RESERVE_AGAIN_MS, tick, NULL);
+	ticking = true;
 }
 
 static void reserve_done(struct reserve *r, int err, int key, const char *why)
@@ -82,8 +101,8 @@ static void reserve_done(struct reserve *r, int err, int key, const char *why)
 	struct unmake *u = r->arg;
 
 	(void)key;
-	if (err == -EAGAIN)
-		later(RESERVE_AGAIN_MS, ask_again, r);
+	if (err == -EAGAIN && now_ms() - u->began_ms < RESERVE_MS)
+		later(RESERVE_AGAIN_MS, ask, r);
 	else
 		making_go(u->m, err, why);
 }
@@ -105,7 +124,7 @@ static void reserving(struct making *m)
 	r->done = reserve_done;
 	r->lost = reserve_lost;
 	r->arg = m->arg;
-	reserve_ask(r);
+	ask(r);
 }
 
 static void attempt(void *data)
@@ -129,6 +148,7 @@ static void attempt(void *data)
 	m->done = done;
 	m->arg = u;
 	u->m = m;
+	u->began_ms = now_ms();
 	err = making_start(m);
 	if (!err)
 		return;
@@ -173,7 +193,7 @@ int unmake_open(char why[STORE_WHY_BYTES])
 const char *unmake_busy(void)
 {
 	for (const struct unmake *u = all; u; u = u->next)
-		if (u->m || !u->why[0]) /* it is tried, or soon is for the first time */
+		if (!u->why[0] || (u->m && u->m->reserve.state == RESERVE_HELD))
 			return u->desc.name;
 	return NULL;
 }

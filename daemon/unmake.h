@@ -15,7 +15,8 @@
 int unmake_open(char why[STORE_WHY_BYTES]);
 /* One that has just failed and left something. */
 void unmake_add(const struct store_array *desc);
-/* The name of one that is being undone at this moment; NULL: none is. */
+/* The name of one that is being undone at this moment, or soon is for the first time; NULL: none.
+ */
 const char *unmake_busy(void);
 /* What can't be undone yet; NULL: there are no more. */
 const char *unmake_warning(uint32_t i);

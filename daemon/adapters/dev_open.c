@@ -27,6 +27,7 @@
 
 #include "daemon/adapters/aside.h"
 #include "daemon/adapters/dev_open.h"
+#include "daemon/clock.h"
 
 #define LOOKS_MAX 8u  /* at once: of so many devices */
 #define FRESH_MS 500u /* so long a count counts, and a look for who did not wait for it */
@@ -214,14 +215,6 @@ static bool processes_have(const char *device, bool mapped)
 }
 
 /* ---- looks ---------------------------------------------------------------------------------- */
-
-static uint64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
 
 /* What may have to wait comes last. */
 static int look(const char *device)

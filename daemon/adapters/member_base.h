@@ -4,7 +4,7 @@
  *
  * An adapter embeds a struct base at the head of its own, fills in six hooks, and lists
  * base_submit, base_cancel, base_close, base_lease and base_fenced in its struct member_ops. The
- *base keeps the port's promises; the adapter opens, moves bytes and says what came back:
+ * base keeps the port's promises; the adapter opens, moves bytes and says what came back:
  *
  *	open() -> base_init, base_open
  *	helper thread:  connect

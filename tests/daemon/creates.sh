@@ -8,24 +8,12 @@
 
 needs nbdkit nbd
 begin creates
-kits=()
-at_end() {
-	local p
-	for p in "${kits[@]}"; do
-		kill -KILL "$p" 2>/dev/null || true
-	done
-}
 # Each disk is offered on two sockets, by two servers that know nothing of each other.
-uri() { # DISK WAY
-	echo "nbd+unix:///?socket=$tmp/m$1.$2.sock"
-}
 disk_up() {
 	local way
 	truncate -s 32M "$tmp/m$1"
 	for way in a b; do
-		nbdkit -f -U "$tmp/m$1.$way.sock" --filter=delay file "$tmp/m$1" wdelay=20ms 2>>"$tmp/nbdkit.log" &
-		kits+=($!)
-		until_true 5 test -S "$tmp/m$1.$way.sock"
+		kit_up "m$1.$way" --filter=delay file "$tmp/m$1" wdelay=20ms
 	done
 }
 disk_clear() {
@@ -46,18 +34,7 @@ whole() { # ARRAY
 	nbd "$1" 'h.pwrite(b"x" * (1 << 20), 0); h.flush(); assert h.pread(1 << 20, 0) == b"x" * (1 << 20)' || fail "I/O to $1"
 }
 
-cat >"$tmp/conf" <<-EOC
-	[daemon]
-	state_dir = $tmp/state
-	run_dir = $tmp/run
-	ipc_name = $name
-	[cluster]
-	cluster = alone
-	[fence]
-	fence = none
-	[members]
-	zombie_timeout = 500ms
-EOC
+configure '[fence]' 'fence = none' '[members]' 'zombie_timeout = 500ms'
 for i in 0 1 2 3 4 5 6; do
 	disk_up $i
 done
@@ -65,9 +42,9 @@ daemon_up
 
 race() { # WAY of the second
 	local a b
-	ctl create one --order 1 --stripe 4K --zeroed --force "$(uri 0 a)" "$(uri 1 a)" "$(uri 2 a)" >"$tmp/out.1" 2>&1 &
+	ctl create one --order 1 --stripe 4K --zeroed --force "$(uri m0.a)" "$(uri m1.a)" "$(uri m2.a)" >"$tmp/out.1" 2>&1 &
 	a=$!
-	ctl create two --order 1 --stripe 4K --zeroed --force "$(uri 2 "$1")" "$(uri 3 a)" "$(uri 4 a)" >"$tmp/out.2" 2>&1 &
+	ctl create two --order 1 --stripe 4K --zeroed --force "$(uri "m2.$1")" "$(uri m3.a)" "$(uri m4.a)" >"$tmp/out.2" 2>&1 &
 	b=$!
 	ra=0 rb=0
 	wait $a || ra=$?
@@ -101,12 +78,12 @@ done
 # add against create, by two names.
 for ((k = 1; k <= rounds; k++)); do
 	disk_clear 0 1 2 3 4 5
-	ctl create w --order 1 --stripe 4K --zeroed --force "$(uri 0 a)" "$(uri 1 a)" "$(uri 2 a)" >"$tmp/out" 2>&1 || fail "w: $(cat "$tmp/out")"
+	ctl create w --order 1 --stripe 4K --zeroed --force "$(uri m0.a)" "$(uri m1.a)" "$(uri m2.a)" >"$tmp/out" 2>&1 || fail "w: $(cat "$tmp/out")"
 	whole w
 	ctl fail w 1 >/dev/null 2>&1 || fail "fail"
-	ctl add w 1 "$(uri 3 a)" --force >"$tmp/out.1" 2>&1 &
+	ctl add w 1 "$(uri m3.a)" --force >"$tmp/out.1" 2>&1 &
 	a=$!
-	ctl create y --order 1 --stripe 4K --zeroed --force "$(uri 3 b)" "$(uri 4 a)" "$(uri 5 a)" >"$tmp/out.2" 2>&1 &
+	ctl create y --order 1 --stripe 4K --zeroed --force "$(uri m3.b)" "$(uri m4.a)" "$(uri m5.a)" >"$tmp/out.2" 2>&1 &
 	b=$!
 	ra=0 rb=0
 	wait $a || ra=$?
@@ -127,7 +104,7 @@ done
 disk_clear 0 1 2
 create_v=(create v --order 1 --stripe 4K --zeroed)
 for i in 0 1 2; do
-	create_v+=("$(uri $i a)")
+	create_v+=("$(uri m$i.a)")
 done
 # The blocks are larger than the fragments, which --force is for too.
 for who in client daemon; do
@@ -139,7 +116,7 @@ for who in client daemon; do
 		case $who in
 		client) kill -KILL $a 2>/dev/null || true ;;
 		daemon)
-			daemon_end KILL
+			end daemon KILL
 			daemon_up
 			;;
 		esac

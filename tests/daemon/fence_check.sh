@@ -25,16 +25,7 @@ refused() { # WORDS COMMAND...
 	grep -q -- "$words" "$tmp/out" || fail "$* is refused, but not with '$words': $(cat "$tmp/out")"
 }
 
-cat >"$tmp/conf" <<-EOC
-	[daemon]
-	state_dir = $tmp/state
-	run_dir = $tmp/run
-	ipc_name = $name
-	[cluster]
-	cluster = alone
-	[fence]
-	fence_command = $tmp/fence
-EOC
+configure '[fence]' "fence_command = $tmp/fence"
 for i in 0 1 2 3 bad; do
 	truncate -s 24M "$tmp/m$i"
 done
@@ -74,7 +65,7 @@ warns_not || fail "it warns"
 
 # The command is another at the next start, or what it needs has changed.
 ctl status vol0 --wait --timeout 20 >"$tmp/out" || fail "it is not synced: $(cat "$tmp/out")"
-daemon_end TERM
+end daemon TERM
 echo "$tmp/m3" >>"$tmp/no"
 daemon_anew
 until_true 10 warns "nothing is known of $tmp/m3"
@@ -84,7 +75,7 @@ until_true 30 warns_not
 grep -q "could be fenced at all members now" "$tmp/log" || fail "the log does not say that it can"
 
 # One that does not know the question.
-daemon_end TERM
+end daemon TERM
 cp "$tmp/knows-not" "$tmp/fence"
 : >"$tmp/asked"
 daemon_anew
@@ -95,8 +86,8 @@ for i in 4 5; do truncate -s 24M "$tmp/m$i"; done
 ctl create vol1 --order 1 "$tmp/m1" "$tmp/m4" "$tmp/m5" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
 ctl forget vol1 --force || fail "forget"
 # The fence itself goes on as before: a life that was not ended well is fenced at the next start.
-daemon_end KILL
+end daemon KILL
 : >"$tmp/asked"
 daemon_anew
 until_true 10 grep -q "^1 [1-9][0-9]* $tmp/m0" "$tmp/asked"
-daemon_end TERM
+end daemon TERM

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # shellcheck shell=bash
-# For a test with one ddraidd of its own, as any user: its folder, its start and its end. To be sourced; then
+# For a test with a ddraidd of its own, as any user: its folder, its processes, its start and its end. To be sourced; then
 #
 #	needs [COMMAND | nbd]...	what must be installed, or the test is skipped; nbd is Python's
 #	begin NAME			$tmp, the folder; the daemon's IPC name; all is ended and removed when the test ends
 #	at_end() { ...; }		may be defined: what else there is to end
+#	configure LINE...		the daemon's configuration; what is not said is as for one node alone
 #
-# The test writes $tmp/conf, with ipc_name = $name.
+# What the test starts it puts into pid[NAME]: `end NAME SIGNAL` ends one of them, and the rest end with the test.
 set -eu
 export LC_ALL=C
 
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 top_builddir=${top_builddir:-$top_srcdir}
-tmp='' name='' daemon=''
+tmp='' why=''
+# The daemon that the functions below speak of: its name in pid, its IPC name, its folder. See `as`.
+who=daemon name='' dir=''
+declare -A pid=()
 
 needs() {
 	local p
@@ -28,36 +32,72 @@ needs() {
 begin() { # NAME
 	name=ddraid-$1-$$
 	tmp=$(mktemp -d "/tmp/ddraid-$1-XXXXXX")
-	mkdir "$tmp/state" "$tmp/run"
+	dir=$tmp
+	mkdir "$dir/state" "$dir/run"
 	trap finish EXIT
 	trap 'exit 130' INT
 	trap 'exit 143' TERM
 }
 at_end() { :; }
 finish() {
-	local status=$?
+	local status=$? p
 	trap '' INT TERM
-	[ "$status" = 0 ] || { echo "--- the daemon's log"; cat "$tmp/log" 2>/dev/null || true; }
-	daemon_end KILL
+	case $status in
+	0 | 77) ;;
+	*)
+		for p in "$tmp/log" "$tmp"/*/log "$tmp/nbdkit.log"; do
+			[ ! -f "$p" ] || { echo "--- $p"; cat "$p"; }
+		done
+		echo "${why:-FAILED: a command, status $status}"
+		;;
+	esac
+	for p in "${!pid[@]}"; do
+		end "$p" KILL
+	done
 	at_end
 	rm -rf "$tmp"
 	exit "$status"
 }
-daemon_end() { # SIGNAL
-	[ -n "$daemon" ] || return 0
-	kill -s "$1" "$daemon" 2>/dev/null || true
-	wait "$daemon" 2>/dev/null || true
-	rm -rf /dev/shm/qb-"$daemon"-*
-	daemon=
+end() { # NAME SIGNAL
+	[ -n "${pid[$1]:-}" ] || return 0
+	kill -s "$2" "${pid[$1]}" 2>/dev/null || true
+	kill -s CONT "${pid[$1]}" 2>/dev/null || true
+	wait "${pid[$1]}" 2>/dev/null || true
+	rm -rf /dev/shm/qb-"${pid[$1]}"-*
+	unset "pid[$1]"
 }
-daemon_up() {
-	"$top_builddir/ddraidd" --foreground --config "$tmp/conf" 2>>"$tmp/log" &
-	daemon=$!
+configure() {
+	{
+		printf '%s\n' "[daemon]" "state_dir = $dir/state" "run_dir = $dir/run" "ipc_name = $name" "[cluster]" "cluster = alone"
+		printf '%s\n' "$@"
+	} >"$dir/conf"
+}
+daemon_up() { # [COMMAND that runs it...]
+	"$@" "$top_builddir/ddraidd" --foreground --config "$dir/conf" 2>>"$dir/log" &
+	pid[$who]=$!
 	until_true 10 ctl version
+}
+# as NAME COMMAND...: where there are several daemons, what follows is about this one.
+as() {
+	local who=$1 name=$name-$1 dir=$tmp/$1
+	mkdir -p "$dir/state" "$dir/run"
+	shift
+	"$@"
+}
+# An exporter, at `uri NAME`.
+kit_up() { # NAME ARGUMENTS...
+	rm -f "$tmp/$1.sock"
+	nbdkit -f -U "$tmp/$1.sock" "${@:2}" 2>>"$tmp/nbdkit.log" &
+	pid[$1]=$!
+	until_true 5 test -S "$tmp/$1.sock"
+}
+uri() { # NAME
+	echo "nbd+unix:///?socket=$tmp/$1.sock"
 }
 
 fail() {
-	echo "FAILED: $*"
+	why="FAILED: $*"
+	echo "$why"
 	exit 1
 }
 until_true() { # SECONDS COMMAND...
@@ -73,13 +113,13 @@ ctl() {
 	timeout 50 "$top_builddir/ddraidctl" --ipc "$name" "$@"
 }
 holds() { # ARRAY EXPRESSION: of the array in `status --json`, as a
-	{ ctl status "$1" --json || true; } | /usr/bin/python3 -c 'import json, sys
+	{ ctl status "$1" --json || true; } | /usr/bin/python3 -IS -c 'import json, sys
 a = json.load(sys.stdin)["arrays"][0]
 sys.exit(0 if eval(sys.argv[1]) else 1)' "$2"
 }
 nbd() { # ARRAY CODE: Python, with the array opened as h
-	timeout 20 /usr/bin/python3 -c 'import nbd, sys
+	timeout 60 /usr/bin/python3 -c 'import nbd, sys
 h = nbd.NBD()
 h.connect_uri(sys.argv[1])
-exec(sys.argv[2])' "nbd+unix:///$1?socket=$tmp/run/$1.nbd" "$2"
+exec(sys.argv[2])' "nbd+unix:///$1?socket=$dir/run/$1.nbd" "$2"
 }

@@ -4,51 +4,17 @@
 # the daemon killed under I/O, a member killed, a new one rebuilt, a stop; what lies on the members
 # in the end is read by the independent checker. Then arrays on files and on block devices, of other orders and
 # layouts, under the clients that people use.
-set -eu
-export LC_ALL=C
+# shellcheck source=tests/daemon/lib.sh
+. "$(dirname "$0")/lib.sh"
 
-top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
-top_builddir=${top_builddir:-$top_srcdir}
-for p in nbdkit nbdcopy nbdinfo nbdsh qemu-img qemu-io fio /usr/bin/python3; do
-	command -v "$p" >/dev/null || { echo "skipped: $p is missing (tools/deps)"; exit 77; }
-done
-[ -x "$top_builddir/ddraidd" ] && [ -x "$top_builddir/ddraidctl" ] || { echo "skipped: not built"; exit 77; }
-
-tmp=$(mktemp -d /tmp/ddraid-one-XXXXXX)
-name=ddraid-one-$$
-declare -A pid=()
-loops=() skipped= why=
-# end NAME SIGNAL: one of ours, by its id.
-end() {
-	[ -n "${pid[$1]:-}" ] || return 0
-	kill -s "$2" "${pid[$1]}" 2>/dev/null || true
-	wait "${pid[$1]}" 2>/dev/null || true
-	[ "$1" != daemon ] || rm -rf /dev/shm/qb-"${pid[$1]}"-*
-	unset "pid[$1]"
-}
-finish() {
-	local status=$? p
-	trap '' INT TERM
-	[ "$status" = 0 ] || { echo "--- the daemon's log"; cat "$tmp/log" 2>/dev/null || true; }
-	[ "$status" = 0 ] || { echo "--- the exporters' log"; tail "$tmp/nbdkit.log" 2>/dev/null || true; }
-	[ "$status" = 0 ] || echo "${why:-FAILED: a command, status $status}"
-	for p in "${!pid[@]}"; do
-		end "$p" KILL
+needs nbdkit nbdcopy nbdinfo nbdsh qemu-img qemu-io fio nbd
+begin one
+loops=() skipped=
+at_end() {
+	local device
+	for device in "${loops[@]}"; do
+		losetup -d "$device"
 	done
-	for p in "${loops[@]}"; do
-		losetup -d "$p"
-	done
-	rm -rf "$tmp"
-	exit "$status"
-}
-trap finish EXIT
-trap 'exit 130' INT
-trap 'exit 143' TERM
-
-fail() {
-	why="FAILED: $*"
-	echo "$why"
-	exit 1
 }
 step() {
 	printf '%5.1f s  %s\n' "$(bc -l <<<"(${EPOCHREALTIME/[.,]/} - $began) / 1000000")" "$*"
@@ -56,65 +22,15 @@ step() {
 began=${EPOCHREALTIME/[.,]/}
 command -v bc >/dev/null || step() { echo "$*"; }
 
-# until SECONDS COMMAND...
-until_true() {
-	local limit=$(($1 * 20)) i
-	shift
-	for ((i = 0; i < limit; i++)); do
-		! "$@" >/dev/null 2>&1 || return 0
-		sleep 0.05
-	done
-	fail "not within $((limit / 20)) s: $*"
-}
-ctl() {
-	timeout 50 "$top_builddir/ddraidctl" --ipc "$name" "$@"
-}
-# holds EXPRESSION: of the array in `status --json`, as a.
-holds() {
-	{ ctl status vol0 --json || true; } | /usr/bin/python3 -IS -c 'import json, sys
-a = json.load(sys.stdin)["arrays"][0]
-sys.exit(0 if eval(sys.argv[1]) else 1)' "$1"
-}
-
-# nbd CODE: Python, with the array opened as h.
-nbd() {
-	timeout 40 /usr/bin/python3 -c 'import nbd, sys
-h = nbd.NBD()
-h.connect_uri(sys.argv[1])
-exec(sys.argv[2])' "$U" "$1"
-}
-member_uri() {
-	echo "nbd+unix:///?socket=$tmp/m$1.sock"
-}
 # Its reads fail while m$1.bad exists. One thread per connection: with more, nbdkit 1.32 can abort when a client is killed under load.
 member_up() {
-	rm -f "$tmp/m$1.sock"
-	nbdkit -f -t 1 -U "$tmp/m$1.sock" --filter=blocksize-policy --filter=error file "$tmp/m$1" \
+	kit_up "m$1" -t 1 --filter=blocksize-policy --filter=error file "$tmp/m$1" \
 		blocksize-minimum=1 blocksize-preferred=4096 blocksize-maximum=32M \
-		error-pread=EIO error-pread-rate=1 error-pread-file="$tmp/m$1.bad" 2>>"$tmp/nbdkit.log" &
-	pid[m$1]=$!
-	until_true 5 test -S "$tmp/m$1.sock"
-}
-daemon_up() { # [COMMAND that runs it...]
-	"$@" "$top_builddir/ddraidd" --foreground --config "$tmp/conf" 2>>"$tmp/log" &
-	pid[daemon]=$!
-	until_true 10 ctl version
+		error-pread=EIO error-pread-rate=1 error-pread-file="$tmp/m$1.bad"
 }
 
-mkdir "$tmp/state" "$tmp/run"
 mkfifo "$tmp/hold"
-cat >"$tmp/conf" <<-EOC
-	[daemon]
-	state_dir = $tmp/state
-	run_dir = $tmp/run
-	ipc_name = $name
-	[cluster]
-	cluster = alone
-	[fence]
-	fence = none
-	[members]
-	zombie_timeout = 500ms
-EOC
+configure '[fence]' 'fence = none' '[members]' 'zombie_timeout = 500ms'
 U="nbd+unix:///vol0?socket=$tmp/run/vol0.nbd"
 for i in 0 1 2 3; do
 	truncate -s 48M "$tmp/m$i"
@@ -193,11 +109,11 @@ grep -q "restore it" "$tmp/out" || fail "start does not say why: $(cat "$tmp/out
 rm "$tmp/state/bad.array"
 step "create"
 # With nbdkit's filter it says what most servers say by themselves.
-ctl create vol0 --order 1 --set release_delay=200 "$(member_uri 0)" "$(member_uri 1)" \
-	"$(member_uri 2)" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
+ctl create vol0 --order 1 --set release_delay=200 "$(uri m0)" "$(uri m1)" \
+	"$(uri m2)" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
 grep -q "stripe 8 KiB: member 0 .* has blocks of 4 KiB" "$tmp/out" || fail "which stripe? $(cat "$tmp/out")"
 status=0
-ctl create vol1 --order 1 --stripe 8K "$(member_uri 0)" "$(member_uri 1)" "$(member_uri 2)" \
+ctl create vol1 --order 1 --stripe 8K "$(uri m0)" "$(uri m1)" "$(uri m2)" \
 	>"$tmp/out" 2>&1 || status=$?
 [ $status = 1 ] || fail "members were taken twice, or may be later: $status"
 grep -q "is member 0 of the array vol0" "$tmp/out" || fail "not said: $(cat "$tmp/out")"
@@ -241,24 +157,21 @@ sleep 0.05
 end m1 KILL
 wait "${pid[copy]}" || fail "writing went wrong when a member died"
 unset "pid[copy]"
-holds 'a["degraded"] and a["io_allowed"]' || fail "not degraded: $(ctl status vol0)"
+holds vol0 'a["degraded"] and a["io_allowed"]' || fail "not degraded: $(ctl status vol0)"
 nbdcopy "$U" "$tmp/copy"
 cmp -n $((40 << 20)) "$tmp/in" "$tmp/copy"
 
 step "a new one is added and rebuilt"
 ctl fail vol0 1 >/dev/null 2>&1 || true # it may be suspect still
-until_true 10 holds 'a["members"][1]["state"] in ("faulty", "missing")'
+until_true 10 holds vol0 'a["members"][1]["state"] in ("faulty", "missing")'
 end m3 KILL
 for refusal in 'has blocks of 16 KiB' 'is too small: it has'; do
-	rm -f "$tmp/m3.sock"
 	case $refusal in
-	has*) nbdkit -f -t 1 -U "$tmp/m3.sock" --filter=blocksize-policy file "$tmp/m3" blocksize-minimum=1 \
-		blocksize-preferred=16384 blocksize-maximum=32M 2>>"$tmp/nbdkit.log" & ;;
-	is*) nbdkit -f -t 1 -U "$tmp/m3.sock" --filter=truncate file "$tmp/m3" truncate=44M 2>>"$tmp/nbdkit.log" & ;;
+	has*) kit_up m3 -t 1 --filter=blocksize-policy file "$tmp/m3" blocksize-minimum=1 \
+		blocksize-preferred=16384 blocksize-maximum=32M ;;
+	is*) kit_up m3 -t 1 --filter=truncate file "$tmp/m3" truncate=44M ;;
 	esac
-	pid[m3]=$!
-	until_true 5 test -S "$tmp/m3.sock"
-	! ctl add vol0 1 "$(member_uri 3)" >"$tmp/out" 2>&1 || fail "add took a member that $refusal"
+	! ctl add vol0 1 "$(uri m3)" >"$tmp/out" 2>&1 || fail "add took a member that $refusal"
 	grep -q "m3.sock $refusal" "$tmp/out" || fail "not refused for its blocks or size: $(cat "$tmp/out")"
 	end m3 KILL
 done
@@ -266,27 +179,27 @@ member_up 3
 
 step "reads of another fail: that is what they do, and all else goes on"
 touch "$tmp/m0.bad"
-! nbd 'h.pread(8192, 0)' 2>"$tmp/err" || fail "read what can't be read"
+! nbd vol0 'h.pread(8192, 0)' 2>"$tmp/err" || fail "read what can't be read"
 grep -q "Input/output error" "$tmp/err" || fail "not EIO: $(cat "$tmp/err")"
-nbd 'h.pwrite(b"x" * 8192, 41 << 20, nbd.CMD_FLAG_FUA)' || fail "writing doesn't go on"
-holds 'a["state"] == "active" and a["io_allowed"] and a["counters"]["unreadable_reads"] > 0' ||
+nbd vol0 'h.pwrite(b"x" * 8192, 41 << 20, nbd.CMD_FLAG_FUA)' || fail "writing doesn't go on"
+holds vol0 'a["state"] == "active" and a["io_allowed"] and a["counters"]["unreadable_reads"] > 0' ||
 	fail "not serving: $(ctl status vol0)"
-holds 'any(w.startswith("member 0 could not be read, and no other could stand in: 8 KiB of the " +
+holds vol0 'any(w.startswith("member 0 could not be read, and no other could stand in: 8 KiB of the " +
 	"array from byte 0,") for w in a["warnings"])' || fail "no warning: $(ctl status vol0)"
 until_true 5 grep -q "a read error of the members 0x1" "$tmp/log"
-ctl add vol0 1 "$(member_uri 3)" >"$tmp/out" 2>&1 || fail "add: $(cat "$tmp/out")"
-until_true 10 holds 'any("and the rebuild or resync waits for it" in w for w in a["warnings"])'
-nbd 'h.pwrite(b"x" * 8192, 41 << 20, nbd.CMD_FLAG_FUA)' || fail "writing doesn't go on in a rebuild"
+ctl add vol0 1 "$(uri m3)" >"$tmp/out" 2>&1 || fail "add: $(cat "$tmp/out")"
+until_true 10 holds vol0 'any("and the rebuild or resync waits for it" in w for w in a["warnings"])'
+nbd vol0 'h.pwrite(b"x" * 8192, 41 << 20, nbd.CMD_FLAG_FUA)' || fail "writing doesn't go on in a rebuild"
 rm "$tmp/m0.bad"
-nbd 'assert h.pread(8192, 41 << 20) == b"x" * 8192' || fail "what was written meanwhile is wrong"
+nbd vol0 'assert h.pread(8192, 41 << 20) == b"x" * 8192' || fail "what was written meanwhile is wrong"
 ctl status vol0 --wait >"$tmp/out" 2>&1 || fail "the rebuild does not go on: $(cat "$tmp/out")"
-holds 'not a["degraded"] and a["members"][1]["uri"].endswith("m3.sock")' || fail "$(ctl status vol0)"
+holds vol0 'not a["degraded"] and a["members"][1]["uri"].endswith("m3.sock")' || fail "$(ctl status vol0)"
 member_up 1 # its cut-off writes must be over before a clean stop (R5)
 end m2 KILL # what was rebuilt must do now
 nbdcopy "$U" "$tmp/copy"
 cmp -n $((40 << 20)) "$tmp/in" "$tmp/copy"
 member_up 2
-until_true 30 holds 'not a["degraded"]'
+until_true 30 holds vol0 'not a["degraded"]'
 
 step "idle"
 # A host that is slow makes the same work take longer, so what counts is how often it wakes; the
@@ -309,7 +222,7 @@ step "stop"
 nbdcopy --connections=1 - "$U" <"$tmp/hold" &
 pid[user]=$!
 exec 9>"$tmp/hold"
-until_true 10 holds 'a["front_ends"][0]["clients"]'
+until_true 10 holds vol0 'a["front_ends"][0]["clients"]'
 ! ctl stop vol0 >"$tmp/out" 2>&1 || fail "an array that is open was stopped"
 grep -q "in use: 1 client has it open; close" "$tmp/out" || fail "$(cat "$tmp/out")"
 exec 9>&-
@@ -325,7 +238,7 @@ ctl set vol0 listen=tcp:127.0.0.1:$port >/dev/null || fail "listen"
 mv "$tmp/state/incarnation" "$tmp/incarnation"
 echo x >"$tmp/state/incarnation"
 ! ctl start vol0 --timeout 4 >"$tmp/out" 2>&1 || fail "started without an incarnation"
-holds '"incarnation is damaged" in a["waits"]["for"]' || fail "$(ctl status vol0)"
+holds vol0 '"incarnation is damaged" in a["waits"]["for"]' || fail "$(ctl status vol0)"
 [ "$(grep -c "incarnation is damaged.*tried again" "$tmp/log")" = 1 ] || fail "not said once"
 mv "$tmp/incarnation" "$tmp/state/incarnation"
 ctl start vol0 --wait >/dev/null 2>&1 || fail "start again"
@@ -337,9 +250,9 @@ cmp -n $((40 << 20)) "$tmp/in" "$tmp/copy"
 step "a name is free again"
 ctl stop vol0 --all-nodes >/dev/null 2>&1 || fail "stop before forget"
 ctl forget vol0 >/dev/null 2>&1 || fail "forget"
-ctl create vol0 --order 1 --stripe 8K --zeroed --force "$(member_uri 0)" "$(member_uri 3)" \
-	"$(member_uri 2)" --timeout 20 >"$tmp/out" 2>&1 || fail "create again: $(cat "$tmp/out")"
-holds 'a["io_allowed"]' || fail "the second vol0 does not serve: $(ctl status vol0)"
+ctl create vol0 --order 1 --stripe 8K --zeroed --force "$(uri m0)" "$(uri m3)" \
+	"$(uri m2)" --timeout 20 >"$tmp/out" 2>&1 || fail "create again: $(cat "$tmp/out")"
+holds vol0 'a["io_allowed"]' || fail "the second vol0 does not serve: $(ctl status vol0)"
 
 # nbdsh takes the first python3 in PATH; the module is the system's.
 shell() {

@@ -24,22 +24,11 @@ set_is_quiet() {
 	! grep -q "start" "$tmp/out" || fail "set $1 is said to count later: $(cat "$tmp/out")"
 }
 
-cat >"$tmp/conf" <<-EOC
-	[daemon]
-	state_dir = $tmp/state
-	run_dir = $tmp/run
-	ipc_name = $name
-	[cluster]
-	cluster = alone
-	[fence]
-	fence = none
-EOC
+configure '[fence]' 'fence = none'
 for i in 0 1 2; do
 	truncate -s 24M "$tmp/m$i"
 done
-"$top_builddir/ddraidd" --foreground --config "$tmp/conf" 2>>"$tmp/log" &
-daemon=$!
-until_true 10 ctl version
+daemon_up
 ctl create vol0 --order 1 --stripe 4K --zeroed --force --set release_delay=10min "$tmp/m0" "$tmp/m1" "$tmp/m2" \
 	>"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
 
@@ -62,7 +51,7 @@ set_says "it counts from the array's next start" force_members=yes
 ctl get vol0 force_members | grep -q "yes.*set.*here it is no until then" || fail "get: $(ctl get vol0 force_members)"
 ! ctl status vol0 | grep "force_members is on" || fail "status warns of what does not count yet"
 
-daemon_end TERM
+end daemon TERM
 serves
 ctl get vol0 >"$tmp/out"
 grep -q "^release_delay = 100ms .*set" "$tmp/out" && grep -q "^member_retry = 5000ms .*set" "$tmp/out" ||

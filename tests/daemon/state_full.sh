@@ -45,16 +45,7 @@ unchanged() {
 	! ctl status vol1 >/dev/null 2>&1 || fail "an array was made"
 }
 
-cat >"$tmp/conf" <<-EOC
-	[daemon]
-	state_dir = $tmp/state
-	run_dir = $tmp/run
-	ipc_name = $name
-	[cluster]
-	cluster = alone
-	[fence]
-	fence = none
-EOC
+configure '[fence]' 'fence = none'
 for i in 0 1 2 3 4 5; do
 	truncate -s 24M "$tmp/m$i"
 done
@@ -67,7 +58,7 @@ all_refused "No space left on device.*make room there"
 unchanged
 dir_free
 until_true 5 holds vol0 "not any('$tmp/state' in w for w in a['warnings'])"
-daemon_end KILL
+end daemon KILL
 daemon_up
 unchanged
 
@@ -77,7 +68,7 @@ done
 
 # What can be written is answered, and outlives a kill.
 ctl stop vol0 >/dev/null 2>&1 || fail "stop"
-daemon_end KILL
+end daemon KILL
 daemon_up
 holds vol0 'a["state"] == "stopped"' || fail "a stop is undone by a restart: $(ctl status vol0)"
 ctl start vol0 >/dev/null 2>&1 || fail "start"

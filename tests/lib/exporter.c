@@ -32,7 +32,7 @@
  * Commands: `end ADDRESS [NS]` kills the connections from there (those accepted before NS, in
  * nanoseconds since 1970, if given), `list` names all of them, `stop` and `cont` freeze and thaw
  * the exporter, `stall ADDRESS` freezes the connections from there, `ping`. Answer: lines, the last
- *one "ok ..." or "error ...".
+ * one "ok ..." or "error ...".
  *
  * In DIR: disk (the member), ctl (socket), lock, deny/, exporter.log (accepts, ends, refusals),
  * req/ADDRESS.SEQ.log (nbdkit's log filter: each request of that connection with its time).

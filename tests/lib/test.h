@@ -12,8 +12,8 @@
  *
  * That is the whole file: this header brings main(). The program runs its tests in the order of
  * the file, or only those whose name contains an argument. A failed check prints its expression,
- *file and line and ends that test, not the program. Checks work at any depth of calls. Exit status:
- *0 passed, 1 failed, 77 every test was skipped or there was none to run.
+ * file and line and ends that test, not the program. Checks work at any depth of calls. Exit
+ * status: 0 passed, 1 failed, 77 every test was skipped or there was none to run.
  *
  * A check costs one comparison while it holds, so exhaustive loops may be full of them.
  */

@@ -8,8 +8,8 @@
  * stdin, to the agent itself:		to its daemon, a child:
  *	start	a new daemon			open SPACE
  *	kill	SIGKILL to the daemon		request ID MODE 0|1, release ID, close 0|1, kept
- * stdout:	killed				up, granted ID MODE, refused ID MODE, callback ID
- *MODE, lost ERR WHY, kept 0|1
+ * stdout:	killed				up, granted ID MODE, refused ID MODE,
+ *					callback ID MODE, lost ERR WHY, kept 0|1
  */
 #include <errno.h>
 #include <fcntl.h>

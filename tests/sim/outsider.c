@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Somebody outside of the cluster wants the same members (core/use.c): a daemon that was set to
- *`cluster = alone`, or another cluster. It goes by the use blocks, as an engine does, and reaches
- *all members:
+ * `cluster = alone`, or another cluster. It goes by the use blocks, as an engine does, and reaches
+ * all members:
  *
  *	look	until no claim has changed for the patience that it asks for
  *	claim	on all members in sync, less than claim_ms after the last look
  *	trust	2 claim_ms later: is it still there, on k of them? then the outsider has the array
- *	renew	each renew_ms: reads first, and gives up if somebody else renews a claim, or has
- *given it back
+ *	renew	each renew_ms: reads first, and gives up if somebody else renews a claim, or
+ *		has given it back
  *
  * From `trust` until it gives the array back nobody in the cluster may begin I/O, but for what
- *tells who has it. In some seeds it comes as the first node looks, so that both begin at once. In
- *others all nodes stand still for longer than the patience, and wake up while it has the array.
+ * tells who has it. In some seeds it comes as the first node looks, so that both begin at once. In
+ * others all nodes stand still for longer than the patience, and wake up while it has the array.
  *
  * Of its own randomness: seeds in which no outsider comes are as without it.
  */

@@ -27,7 +27,6 @@ struct file {
 	int fail_write_at; /* the write of this number fails, 0 = none */
 	int fail_read;
 	uint64_t fail_read_at; /* 0: everywhere */
-	uint64_t written_upto;
 };
 
 static struct {

@@ -3,9 +3,11 @@
 #include "daemon/process.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -91,6 +93,72 @@ TEST(its_first_thread_ends_others_go_on)
 	child_ends(pid);
 	CHECK(process_ended(&p));
 	CHECK_EQ_INT(waitpid(pid, NULL, 0), pid);
+}
+
+/* What `inside` says in a name space of process ids of its own; 77: there is none to be had here.
+ */
+static int in_own_space(int (*inside)(void))
+{
+	int status;
+	pid_t pid = fork();
+
+	CHECK(pid >= 0);
+	if (!pid) {
+		if (unshare(CLONE_NEWPID | CLONE_NEWNS) &&
+		    unshare(CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS))
+			_exit(77);
+		pid = fork();
+		if (!pid)
+			_exit(inside());
+		waitpid(pid, &status, 0);
+		_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 99);
+	}
+	CHECK_EQ_INT(waitpid(pid, &status, 0), pid);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 99;
+}
+
+/* /proc is that of the space outside. */
+static int names_itself(void)
+{
+	struct use_process p;
+
+	process_self(&p);
+	return p.pid != 0;
+}
+
+/* /proc shows one's own processes only. */
+static int takes_another_for_ended(void)
+{
+	struct use_process p;
+	pid_t pid;
+
+	if (mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	    mount("proc", "/proc", "proc", 0, "hidepid=2"))
+		return 77;
+	pid = child_start(&p, false);
+	if (!p.pid)
+		return 1;
+	if (process_ended(&p))
+		return 2;
+	if (setresuid(65534, 65534, 65534))
+		return 77;
+	if (process_ended(&p))
+		return 3;
+	p.pid = (uint32_t)pid + 1000; /* nobody has this one */
+	return process_ended(&p) ? 0 : 4;
+}
+
+static void holds(int status)
+{
+	if (status == 77)
+		printf("not checked: no name space, mount or user to be had\n");
+	CHECK_MSG(!status || status == 77, "%d", status);
+}
+
+TEST(a_process_that_is_not_shown_has_not_ended)
+{
+	holds(in_own_space(names_itself));
+	holds(in_own_space(takes_another_for_ended));
 }
 
 TEST(one_that_is_not_named)
