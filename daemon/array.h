@@ -96,10 +96,12 @@ struct array_status {
 	char fence_why[FENCE_WHY_BYTES];
 	char locks_wait[ARRAY_WHY_BYTES]; /* what that waits for, or lacks; "" = nothing */
 	uint64_t locks_us;                /* since when, 0 = it says so itself */
-	char record_why[ARRAY_WHY_BYTES]; /* RUN: why its record can't be made durable; or "" */
-	uint64_t record_us;               /* since when */
-	char waits[ARRAY_WHY_BYTES];      /* before RUN: what for; "" = nothing */
-	uint64_t waits_us;                /* since when */
+	/* RUN: something waits for its record, and why that can't be made durable; or "" */
+	char record_why[ARRAY_WHY_BYTES + 64];
+	uint64_t record_us;          /* since when */
+	bool writes_wait;            /* users' writes do, for what engine.waits or record_why say */
+	char waits[ARRAY_WHY_BYTES]; /* before RUN: what for; "" = nothing */
+	uint64_t waits_us;           /* since when */
 };
 
 /* NULL: out of memory. */

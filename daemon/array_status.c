@@ -40,6 +40,37 @@ static void locks_fill(const struct array *a, struct array_status *st)
 	}
 }
 
+static bool promotes(const struct map *from, const struct map *to)
+{
+	for (uint8_t i = 0; i < from->n && i < to->n; i++)
+		if (from->member[i].state != MEMBER_IN_SYNC &&
+		    to->member[i].state == MEMBER_IN_SYNC)
+			return true;
+	return false;
+}
+
+/*
+ * Writes need all members of the map. What this node can't use has to come back, or a map without
+ * it be committed; and while a member is promoted, no write begins (core/quiet.c).
+ */
+static bool writes_wait(const struct engine_status *e)
+{
+	return e->state == ENGINE_ACTIVE && e->waits &&
+	       (!e->io_allowed || e->unusable || (e->proposing && promotes(&e->map, &e->proposed)));
+}
+
+/* A record that fails says so where something waits: whatever that is, it is behind this. */
+static void record_fill(const struct array *a, struct array_status *st)
+{
+	if (!a->record_why[0] || (st->engine.state == ENGINE_ACTIVE && !st->engine.waits))
+		return;
+	snprintf(st->record_why, sizeof(st->record_why), "this node's record%s: %s",
+		 st->writes_wait ? ", and writes wait for it" : "", a->record_why);
+	st->record_us = a->record_us;
+	if (st->engine.waits && st->engine.waits_since_us > st->record_us)
+		st->record_us = st->engine.waits_since_us;
+}
+
 void status_fill(struct array *a, struct array_status *st)
 {
 	struct timespec wall;
@@ -58,8 +89,6 @@ void status_fill(struct array *a, struct array_status *st)
 	locks_fill(a, st);
 	st->fence_node = a->fence_node;
 	strcpy(st->fence_why, a->fence_why);
-	strcpy(st->record_why, a->record_why);
-	st->record_us = a->record_us;
 	strcpy(st->waits, a->waits);
 	st->waits_us = a->waits_us;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
@@ -76,6 +105,8 @@ void status_fill(struct array *a, struct array_status *st)
 	if (!a->e)
 		return;
 	engine_status(a->e, &st->engine);
+	st->writes_wait = writes_wait(&st->engine);
+	record_fill(a, st);
 	g = engine_geo(a->e);
 	st->have_geo = g;
 	if (g)

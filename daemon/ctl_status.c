@@ -218,15 +218,14 @@ static const char *waits_of(const struct array_status *st, uint32_t *node, uint6
 		why = st->engine.waits ? st->engine.waits : st->locks_wait;
 		*node = st->engine.waits_node;
 		since = st->engine.waits ? st->engine.waits_since_us : st->now_us;
-		if (st->record_why[0]) {
-			why = st->record_why; /* whatever the engine waits for, it is behind this */
-			since = st->record_us;
-			*node = 0;
-		}
 		if (st->engine.state == ENGINE_REMOVED && st->locks_us) {
 			why = st->locks_wait;
 			*node = 0;
 			since = st->locks_us;
+		} else if (st->record_why[0]) {
+			why = st->record_why;
+			*node = 0;
+			since = st->record_us;
 		} else if (st->engine.state == ENGINE_REMOVED && st->waits[0]) {
 			why = st->waits; /* the fence of that life */
 			*node = 0;
@@ -543,13 +542,14 @@ static void engine_part(struct status_msg *m, const struct array_status *st)
 	const struct engine_status *e = &st->engine;
 
 	p->waits = keep_text(m, waits_of(st, &p->waits_node, &p->waits_ms));
-	p->io_allowed = e->io_allowed;
+	p->io_allowed = e->io_allowed && !st->writes_wait;
 	p->leader = e->leader;
 	p->leading = e->leading;
 	p->epoch_num = e->map.epoch.num;
 	p->epoch_inc = e->map.epoch.inc;
 	p->proposing = e->proposing;
-	p->degraded = e->map.n && map_degraded(&e->map);
+	p->degraded =
+	    e->map.n && (map_degraded(&e->map) || (e->state == ENGINE_ACTIVE && e->unusable));
 	p->missed_from = e->map.missed_from;
 	p->nodes = e->nodes;
 	p->unfenced = e->unfenced;
