@@ -38,6 +38,12 @@ void array_say(const struct array *a, int priority, const char *format, ...)
 
 void array_phase(struct array *a, enum array_phase phase)
 {
+	if (phase == ARRAY_PHASE_FENCE) {
+		a->last_fence.inc = a->rec.inc;
+		a->last_fence.began_us = loop_now_us(a->loop);
+	} else if (a->phase == ARRAY_PHASE_FENCE && phase == ARRAY_PHASE_RECORD) {
+		a->last_fence.ended_us = loop_now_us(a->loop);
+	}
 	a->phase = phase;
 	a->waits[0] = '\0';
 	a->waits_us = loop_now_us(a->loop);

@@ -181,7 +181,10 @@ struct array {
 	uint64_t inc;
 	uint64_t engine_inc; /* the engine's; behind `inc` while the next one waits for its locks */
 	uint64_t fenced_inc; /* this node's lives up to here are fenced */
-	uint32_t tasks;      /* under way on other threads; but for fences */
+	struct {
+		uint64_t inc, began_us, ended_us;
+	} last_fence;   /* of the phase FENCE, 0 = not yet, or there was none */
+	uint32_t tasks; /* under way on other threads; but for fences */
 	bool stopped_cleanly, clean_written;
 
 	struct array_admin *admins;

@@ -71,6 +71,20 @@ static void record_fill(const struct array *a, struct array_status *st)
 		st->record_us = st->engine.waits_since_us;
 }
 
+/*
+ * This node's last life is fenced before there is an engine, which takes it for lost when it meets
+ * it, and for fenced at once. It was lost when that fence began, and the fence took its time.
+ */
+static void last_fence_fill(const struct array *a, struct engine_status *e)
+{
+	for (uint32_t i = 0; i < e->recovery_count && a->last_fence.ended_us; i++) {
+		if (e->recovery[i].inc != a->last_fence.inc || !e->recovery[i].fenced_us)
+			continue;
+		e->recovery[i].lost_us = a->last_fence.began_us;
+		e->recovery[i].fenced_us = a->last_fence.ended_us;
+	}
+}
+
 void status_fill(struct array *a, struct array_status *st)
 {
 	struct timespec wall;
@@ -105,6 +119,7 @@ void status_fill(struct array *a, struct array_status *st)
 	if (!a->e)
 		return;
 	engine_status(a->e, &st->engine);
+	last_fence_fill(a, &st->engine);
 	st->writes_wait = writes_wait(&st->engine);
 	record_fill(a, st);
 	g = engine_geo(a->e);
@@ -353,6 +368,7 @@ void status_watch(struct array *a)
 	if (!a->e || a->phase == ARRAY_PHASE_CLOSE)
 		return;
 	engine_status(a->e, &st);
+	last_fence_fill(a, &st);
 	if (st.state != a->seen.state)
 		array_say(a, LOG_INFO, "%s", engine_state_name(st.state));
 	watch_waits(a, &st);
