@@ -243,17 +243,34 @@ static int front_start(struct array *a, char why[FRONT_WHY_BYTES])
 	char path[CONFIG_PATH_BYTES + DDR_NAME_BYTES + 16];
 	const struct front_ops *ops = front_find("nbd");
 	struct front_cfg cfg = {.loop = a->loop};
-	int n = 0;
 
 	cfg.sink.submit = pump_submit;
 	cfg.sink.log = front_log;
 	cfg.sink.arg = a;
 	mkdir(a->env.conf->run_dir, 0755);
 	snprintf(path, sizeof(path), "unix:%s/%s.nbd", a->env.conf->run_dir, a->live.name);
-	cfg.listen[n++] = path;
-	for (int i = 0; i < OPTION_LISTEN_MAX && a->live.options.listen[i][0]; i++)
-		cfg.listen[n++] = a->live.options.listen[i];
+	cfg.listen[0] = path;
 	return ops->open(&cfg, &a->front, why);
+}
+
+/*
+ * At the other addresses. One that can't be had, as it is another process's, is no reason not to
+ * serve, nor to hide what else the array waits for: it is tried again and again.
+ */
+static void front_listen_all(struct array *a)
+{
+	for (int i = 0; i < OPTION_LISTEN_MAX && a->live.options.listen[i][0]; i++) {
+		char why[FRONT_WHY_BYTES] = "";
+
+		if (a->listens[i])
+			continue;
+		a->listens[i] = !front_listen(a->front, a->live.options.listen[i], why);
+		if (a->listens[i] && a->listen_why[i][0])
+			array_say(a, LOG_NOTICE, "is served on %s now", a->live.options.listen[i]);
+		else if (!a->listens[i] && strcmp(why, a->listen_why[i]) != 0)
+			array_say(a, LOG_ERR, "%s; it is tried again", why);
+		strcpy(a->listen_why[i], why);
+	}
 }
 
 /* ---- phases --------------------------------------------------------------------------------- */
@@ -597,6 +614,8 @@ static void watch_fired(void *arg)
 	struct array *a = arg;
 
 	status_watch(a);
+	if (a->phase < ARRAY_PHASE_STOP)
+		front_listen_all(a);
 	disk_advance(a);
 	life_clients(a);
 	loop_timer_set(a->loop, &a->watch, loop_now_us(a->loop) + ARRAY_WATCH_US);
@@ -632,6 +651,14 @@ static void thread_begin(struct array *a)
 	watch_fired(a);
 }
 
+static uint64_t now_ms(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
+}
+
 static void ended_run(struct task *t)
 {
 	struct array *a = (struct array *)((char *)t - offsetof(struct array, ended_task));
@@ -645,6 +672,7 @@ static void ended_run(struct task *t)
 	loop_free(a->loop);
 	a->loop = NULL;
 	snprintf(a->failed, sizeof(a->failed), "%s", a->failure);
+	a->failed_ms = now_ms();
 	a->env.ended(a, a->failed);
 }
 
@@ -779,6 +807,11 @@ bool array_running(const struct array *a)
 const char *array_failed(const struct array *a)
 {
 	return a->failed;
+}
+
+uint64_t array_failed_ms(const struct array *a)
+{
+	return a->failed[0] ? now_ms() - a->failed_ms : 0;
 }
 
 /* Everything of the last run is gone. */

@@ -89,8 +89,9 @@ struct array_status {
 	struct front_stats disk;        /* its clients are its opens */
 	struct front_client client[ARRAY_STATUS_CLIENTS];
 	uint32_t client_count;
-	char listen[OPTION_LISTEN_MAX][OPTION_LISTEN_BYTES]; /* as it was started with, or "" */
-	bool force_members;                                  /* likewise */
+	char listen[OPTION_LISTEN_MAX][OPTION_LISTEN_BYTES]; /* where it does, then "" */
+	char listen_why[OPTION_LISTEN_MAX][FRONT_WHY_BYTES]; /* why not elsewhere, or "" */
+	bool force_members;                                  /* as it was started with */
 	const char *locks;                                   /* the lock manager */
 	uint32_t fence_node; /* on the leader: whose fence failed last, 0 = none */
 	char fence_why[FENCE_WHY_BYTES];
@@ -119,6 +120,8 @@ void array_learn(struct array *a, const struct store_array *desc);
 bool array_running(const struct array *a);
 /* Why the last run ended, "" = it was stopped or never ran. */
 const char *array_failed(const struct array *a);
+/* How long ago that was, if it has not been started since. */
+uint64_t array_failed_ms(const struct array *a);
 
 /* force: assemble although R1 says no, take a missing record for an empty one. 0 or -errno. */
 int array_start(struct array *a, bool force);

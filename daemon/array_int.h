@@ -112,6 +112,7 @@ struct array {
 	bool force;
 	enum array_stop_how stop; /* 0: was not told to */
 	char failed[ARRAY_WHY_BYTES];
+	uint64_t failed_ms; /* when, by CLOCK_MONOTONIC */
 	struct mailbox box; /* to the engine thread */
 	struct task ended_task;
 	struct life_fence *fences; /* asked for and not answered */
@@ -145,7 +146,9 @@ struct array {
 	uint32_t io_chunks;
 	uint32_t under_way; /* at members */
 
-	struct front *front; /* NBD */
+	struct front *front;             /* NBD */
+	bool listens[OPTION_LISTEN_MAX]; /* at live.options.listen, beside its Unix socket */
+	char listen_why[OPTION_LISTEN_MAX][FRONT_WHY_BYTES]; /* why not */
 	struct disk disk;
 	bool serving;
 	bool revoke;      /* what has the device open fails at the end */

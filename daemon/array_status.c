@@ -110,8 +110,12 @@ void status_fill(struct array *a, struct array_status *st)
 		dev_fill(a, i, &st->dev[i]);
 	}
 	st->force_members = a->live.options.force_members;
+	for (uint32_t i = 0, n = 0; a->front && i < OPTION_LISTEN_MAX; i++) {
+		if (a->listens[i])
+			strcpy(st->listen[n++], a->live.options.listen[i]);
+		strcpy(st->listen_why[i], a->listen_why[i]);
+	}
 	if (a->front) {
-		memcpy(st->listen, a->live.options.listen, sizeof(st->listen));
 		front_stats(a->front, &st->front);
 		st->client_count = front_clients(a->front, st->client, ARRAY_STATUS_CLIENTS);
 	}

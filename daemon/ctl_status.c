@@ -458,7 +458,8 @@ static void warnings(struct status_msg *m, const struct known *k, const struct a
 
 	while (unmake_warning(undone))
 		undone++;
-	m->msg.warning = keep(m, calloc(DAEMON_WARNINGS + 7 + undone, sizeof(char *)));
+	m->msg.warning =
+	    keep(m, calloc(DAEMON_WARNINGS + 7 + OPTION_LISTEN_MAX + undone, sizeof(char *)));
 	for (uint32_t i = 0; i < undone; i++)
 		m->msg.warning[m->msg.n_warning++] = keep_text(m, unmake_warning(i));
 	manager_trouble(trouble);
@@ -475,6 +476,9 @@ static void warnings(struct status_msg *m, const struct known *k, const struct a
 		m->msg.warning[m->msg.n_warning++] =
 		    "it was to be stopped and goes on here, since clients had it open; stop it "
 		    "again, here or on all nodes";
+	for (uint32_t i = 0; st && i < OPTION_LISTEN_MAX; i++)
+		if (st->listen_why[i][0])
+			m->msg.warning[m->msg.n_warning++] = keep_text(m, st->listen_why[i]);
 	if (st && st->force_members)
 		m->msg.warning[m->msg.n_warning++] =
 		    "force_members is on: members may lack both FLUSH and FUA, or MULTI_CONN";
@@ -594,6 +598,8 @@ void status_make(struct status_msg *m, const struct known *k, const struct array
 	warnings(m, k, st);
 	if (!st) {
 		m->msg.waits = (char *)k->error;
+		if (k->error[0] && !strcmp(k->error, array_failed(k->array)))
+			m->msg.waits_ms = array_failed_ms(k->array);
 		return;
 	}
 	m->msg.lock_waits = keep_text(m, st->locks_wait);

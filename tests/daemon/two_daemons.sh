@@ -120,15 +120,22 @@ for i in 0 1 2; do
 done
 daemon_up a
 ctl a create vol0 --order 1 --zeroed "${members[@]}" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
+port=$(/usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+ctl a set vol0 listen=tcp:127.0.0.1:"$port" >"$tmp/out" 2>&1 || fail "listen: $(cat "$tmp/out")"
+ctl a stop vol0 >"$tmp/out" 2>&1 || fail "stop: $(cat "$tmp/out")"
+ctl a start vol0 >"$tmp/out" 2>&1 || fail "start: $(cat "$tmp/out")"
 cp -a "$tmp/a.state" "$tmp/b.state"
 rm "$tmp/b.state/lock"
 
 echo "a copied state directory"
 serves a
+holds a 'a["front_ends"][0]["also"]' || fail "not at its address: $(ctl a status vol0)"
 until_true 20 holds a 'a["regions_dirty"] == 0'
 until_true 20 settled
 daemon_up b
 refused b a
+# The first has its address as well, which does not hide who has the members.
+holds b "any('127.0.0.1:$port' in w and 'ss -ltnp' in w for w in a['warnings'])" || fail "its address: $(ctl b status vol0)"
 [ "$(sum)" = "$before" ] || fail "the second has written to the members"
 "$top_builddir/ddraidctl" examine "$tmp/m0" >"$tmp/out" || fail "examine: $(cat "$tmp/out")"
 grep -q "^  used by .*of no cluster, process ${pid[a]}, incarnation" "$tmp/out" || fail "examine: $(cat "$tmp/out")"
@@ -144,6 +151,7 @@ nbd a 'h.pwrite(b"A" * 8192, 0); h.flush()' || fail "the first does not go on"
 echo "the first is stopped"
 ctl a stop vol0 >"$tmp/out" 2>&1 || fail "stop: $(cat "$tmp/out")"
 serves b
+until_true 5 holds b 'a["front_ends"][0]["also"]'
 nbd b 'assert h.pread(8192, 0) == b"A" * 8192' || fail "the second reads something else"
 ctl a start vol0 --timeout 2 >"$tmp/out" 2>&1 && fail "both run"
 refused a b

@@ -129,13 +129,17 @@ static char *of_node(char *text, size_t bytes, const Array *s, uint32_t id)
 
 static void show_waits(const Array *s)
 {
+	bool refused = s->state == DDRAID__CTL__ARRAY_STATE__ARRAY_REFUSED;
 	char time[UNITS_TEXT_BYTES], node[160];
 
 	if (!s->waits[0])
 		return;
 	of_node(node, sizeof(node), s, s->waits_node);
-	line(s->state == DDRAID__CTL__ARRAY_STATE__ARRAY_REFUSED ? "because" : "waits for",
-	     "%s%s, %s", s->waits, node, time_format(time, s->waits_ms));
+	if (refused && !s->waits_ms) /* since when is not known */
+		line("because", "%s%s", s->waits, node);
+	else
+		line(refused ? "because" : "waits for", "%s%s, %s", s->waits, node,
+		     time_format(time, s->waits_ms));
 }
 
 static void show_geometry(const Array *s)
