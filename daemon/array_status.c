@@ -82,6 +82,7 @@ static void last_fence_fill(const struct array *a, struct engine_status *e)
 			continue;
 		e->recovery[i].lost_us = a->last_fence.began_us;
 		e->recovery[i].fenced_us = a->last_fence.ended_us;
+		e->recovery[i].fenced_before = false;
 	}
 }
 
@@ -263,7 +264,10 @@ static void watch_recovery(struct array *a, const struct engine_status *st,
 	if (!was->lost_us)
 		array_say(a, LOG_INFO, "node %u (incarnation %016" PRIx64 ") was lost", r->node,
 			  r->inc);
-	if (r->fenced_us && !was->fenced_us)
+	if (r->fenced_us && !was->fenced_us && r->fenced_before)
+		array_say(a, LOG_INFO, "node %u: it had been fenced by its own node before",
+			  r->node);
+	else if (r->fenced_us && !was->fenced_us)
 		array_say(a, LOG_INFO, "node %u: its fence answered after %.1f s", r->node,
 			  seconds(r->lost_us, r->fenced_us));
 	if (r->read_us && !was->read_us && r->slot != UINT32_MAX)

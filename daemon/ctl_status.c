@@ -159,6 +159,7 @@ static void recoveries(struct status_msg *m, const struct array_status *st)
 		p->slot = r->slot == UINT32_MAX ? 0 : r->slot + 1;
 		p->lost_at_ms = wall_ms(st, r->lost_us);
 		p->fenced_at_ms = wall_ms(st, r->fenced_us);
+		p->fenced_before = r->fenced_before;
 		p->read_at_ms = wall_ms(st, r->read_us);
 		p->done_at_ms = wall_ms(st, r->done_us);
 		p->marked = r->marked;
