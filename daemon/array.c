@@ -19,6 +19,7 @@
 #include <time.h>
 
 #include "daemon/array_int.h"
+#include "daemon/clock.h"
 #include "daemon/process.h"
 #include "daemon/units.h"
 
@@ -38,6 +39,12 @@ void array_say(const struct array *a, int priority, const char *format, ...)
 
 void array_phase(struct array *a, enum array_phase phase)
 {
+	if (phase == ARRAY_PHASE_FENCE) {
+		a->last_fence.inc = a->rec.inc;
+		a->last_fence.began_us = loop_now_us(a->loop);
+	} else if (a->phase == ARRAY_PHASE_FENCE && phase == ARRAY_PHASE_RECORD) {
+		a->last_fence.ended_us = loop_now_us(a->loop);
+	}
 	a->phase = phase;
 	a->waits[0] = '\0';
 	a->waits_us = loop_now_us(a->loop);
@@ -237,17 +244,34 @@ static int front_start(struct array *a, char why[FRONT_WHY_BYTES])
 	char path[CONFIG_PATH_BYTES + DDR_NAME_BYTES + 16];
 	const struct front_ops *ops = front_find("nbd");
 	struct front_cfg cfg = {.loop = a->loop};
-	int n = 0;
 
 	cfg.sink.submit = pump_submit;
 	cfg.sink.log = front_log;
 	cfg.sink.arg = a;
 	mkdir(a->env.conf->run_dir, 0755);
 	snprintf(path, sizeof(path), "unix:%s/%s.nbd", a->env.conf->run_dir, a->live.name);
-	cfg.listen[n++] = path;
-	for (int i = 0; i < OPTION_LISTEN_MAX && a->live.options.listen[i][0]; i++)
-		cfg.listen[n++] = a->live.options.listen[i];
+	cfg.listen[0] = path;
 	return ops->open(&cfg, &a->front, why);
+}
+
+/*
+ * At the other addresses. One that can't be had, as it is another process's, is no reason not to
+ * serve, nor to hide what else the array waits for: it is tried again and again.
+ */
+static void front_listen_all(struct array *a)
+{
+	for (int i = 0; i < OPTION_LISTEN_MAX && a->live.options.listen[i][0]; i++) {
+		char why[FRONT_WHY_BYTES] = "";
+
+		if (a->listens[i])
+			continue;
+		a->listens[i] = !front_listen(a->front, a->live.options.listen[i], why);
+		if (a->listens[i] && a->listen_why[i][0])
+			array_say(a, LOG_NOTICE, "is served on %s now", a->live.options.listen[i]);
+		else if (!a->listens[i] && strcmp(why, a->listen_why[i]) != 0)
+			array_say(a, LOG_ERR, "%s; it is tried again", why);
+		strcpy(a->listen_why[i], why);
+	}
 }
 
 /* ---- phases --------------------------------------------------------------------------------- */
@@ -591,6 +615,8 @@ static void watch_fired(void *arg)
 	struct array *a = arg;
 
 	status_watch(a);
+	if (a->phase < ARRAY_PHASE_STOP)
+		front_listen_all(a);
 	disk_advance(a);
 	life_clients(a);
 	loop_timer_set(a->loop, &a->watch, loop_now_us(a->loop) + ARRAY_WATCH_US);
@@ -639,6 +665,7 @@ static void ended_run(struct task *t)
 	loop_free(a->loop);
 	a->loop = NULL;
 	snprintf(a->failed, sizeof(a->failed), "%s", a->failure);
+	a->failed_ms = now_ms();
 	a->env.ended(a, a->failed);
 }
 
@@ -768,6 +795,16 @@ void array_learn(struct array *a, const struct store_array *desc)
 bool array_running(const struct array *a)
 {
 	return a->running;
+}
+
+const char *array_failed(const struct array *a)
+{
+	return a->failed;
+}
+
+uint64_t array_failed_ms(const struct array *a)
+{
+	return a->failed[0] ? now_ms() - a->failed_ms : 0;
 }
 
 /* Everything of the last run is gone. */

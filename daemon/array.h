@@ -89,17 +89,20 @@ struct array_status {
 	struct front_stats disk;        /* its clients are its opens */
 	struct front_client client[ARRAY_STATUS_CLIENTS];
 	uint32_t client_count;
-	char listen[OPTION_LISTEN_MAX][OPTION_LISTEN_BYTES]; /* as it was started with, or "" */
-	bool force_members;                                  /* likewise */
+	char listen[OPTION_LISTEN_MAX][OPTION_LISTEN_BYTES]; /* where it does, then "" */
+	char listen_why[OPTION_LISTEN_MAX][FRONT_WHY_BYTES]; /* why not elsewhere, or "" */
+	bool force_members;                                  /* as it was started with */
 	const char *locks;                                   /* the lock manager */
 	uint32_t fence_node; /* on the leader: whose fence failed last, 0 = none */
 	char fence_why[FENCE_WHY_BYTES];
 	char locks_wait[ARRAY_WHY_BYTES]; /* what that waits for, or lacks; "" = nothing */
 	uint64_t locks_us;                /* since when, 0 = it says so itself */
-	char record_why[ARRAY_WHY_BYTES]; /* RUN: why its record can't be made durable; or "" */
-	uint64_t record_us;               /* since when */
-	char waits[ARRAY_WHY_BYTES];      /* before RUN, or before the next incarnation: what for */
-	uint64_t waits_us;                /* since when */
+	/* RUN: something waits for its record, and why that can't be made durable; or "" */
+	char record_why[ARRAY_WHY_BYTES + 64];
+	uint64_t record_us;          /* since when */
+	bool writes_wait;            /* users' writes do, for what engine.waits or record_why say */
+	char waits[ARRAY_WHY_BYTES]; /* before RUN, or before the next incarnation: what for */
+	uint64_t waits_us;           /* since when */
 };
 
 /* NULL: out of memory. */
@@ -115,6 +118,10 @@ void array_set_desc(struct array *a, const struct store_array *desc);
  * and looks for members that have moved. */
 void array_learn(struct array *a, const struct store_array *desc);
 bool array_running(const struct array *a);
+/* Why the last run ended, "" = it was stopped or never ran. */
+const char *array_failed(const struct array *a);
+/* How long ago that was, if it has not been started since. */
+uint64_t array_failed_ms(const struct array *a);
 
 /* force: assemble although R1 says no, take a missing record for an empty one. 0 or -errno. */
 int array_start(struct array *a, bool force);

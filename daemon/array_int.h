@@ -111,6 +111,7 @@ struct array {
 	bool force;
 	enum array_stop_how stop; /* 0: was not told to */
 	char failed[ARRAY_WHY_BYTES];
+	uint64_t failed_ms; /* when, by CLOCK_MONOTONIC */
 	struct mailbox box; /* to the engine thread */
 	struct task ended_task;
 	struct life_fence *fences; /* asked for and not answered */
@@ -144,7 +145,9 @@ struct array {
 	uint32_t io_chunks;
 	uint32_t under_way; /* at members */
 
-	struct front *front; /* NBD */
+	struct front *front;             /* NBD */
+	bool listens[OPTION_LISTEN_MAX]; /* at live.options.listen, beside its Unix socket */
+	char listen_why[OPTION_LISTEN_MAX][FRONT_WHY_BYTES]; /* why not */
 	struct disk disk;
 	bool serving;
 	bool revoke;      /* what has the device open fails at the end */
@@ -181,7 +184,10 @@ struct array {
 	uint64_t inc;
 	uint64_t engine_inc; /* the engine's; behind `inc` while the next one waits for its locks */
 	uint64_t fenced_inc; /* this node's lives up to here are fenced */
-	uint32_t tasks;      /* under way on other threads; but for fences */
+	struct {
+		uint64_t inc, began_us, ended_us;
+	} last_fence;   /* of the phase FENCE, 0 = not yet, or there was none */
+	uint32_t tasks; /* under way on other threads; but for fences */
 	bool stopped_cleanly, end_written;
 
 	struct array_admin *admins;

@@ -40,6 +40,52 @@ static void locks_fill(const struct array *a, struct array_status *st)
 	}
 }
 
+static bool promotes(const struct map *from, const struct map *to)
+{
+	for (uint8_t i = 0; i < from->n && i < to->n; i++)
+		if (from->member[i].state != MEMBER_IN_SYNC &&
+		    to->member[i].state == MEMBER_IN_SYNC)
+			return true;
+	return false;
+}
+
+/*
+ * Writes need all members of the map. What this node can't use has to come back, or a map without
+ * it be committed; and while a member is promoted, no write begins (core/quiet.c).
+ */
+static bool writes_wait(const struct engine_status *e)
+{
+	return e->state == ENGINE_ACTIVE && e->waits &&
+	       (!e->io_allowed || e->unusable || (e->proposing && promotes(&e->map, &e->proposed)));
+}
+
+/* A record that fails says so where something waits: whatever that is, it is behind this. */
+static void record_fill(const struct array *a, struct array_status *st)
+{
+	if (!a->record_why[0] || (st->engine.state == ENGINE_ACTIVE && !st->engine.waits))
+		return;
+	snprintf(st->record_why, sizeof(st->record_why), "this node's record%s: %s",
+		 st->writes_wait ? ", and writes wait for it" : "", a->record_why);
+	st->record_us = a->record_us;
+	if (st->engine.waits && st->engine.waits_since_us > st->record_us)
+		st->record_us = st->engine.waits_since_us;
+}
+
+/*
+ * This node's last life is fenced before there is an engine, which takes it for lost when it meets
+ * it, and for fenced at once. It was lost when that fence began, and the fence took its time.
+ */
+static void last_fence_fill(const struct array *a, struct engine_status *e)
+{
+	for (uint32_t i = 0; i < e->recovery_count && a->last_fence.ended_us; i++) {
+		if (e->recovery[i].inc != a->last_fence.inc || !e->recovery[i].fenced_us)
+			continue;
+		e->recovery[i].lost_us = a->last_fence.began_us;
+		e->recovery[i].fenced_us = a->last_fence.ended_us;
+		e->recovery[i].fenced_before = false;
+	}
+}
+
 void status_fill(struct array *a, struct array_status *st)
 {
 	struct timespec wall;
@@ -58,8 +104,6 @@ void status_fill(struct array *a, struct array_status *st)
 	locks_fill(a, st);
 	st->fence_node = a->fence_node;
 	strcpy(st->fence_why, a->fence_why);
-	strcpy(st->record_why, a->record_why);
-	st->record_us = a->record_us;
 	strcpy(st->waits, a->waits);
 	st->waits_us = a->waits_us;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
@@ -67,8 +111,12 @@ void status_fill(struct array *a, struct array_status *st)
 		dev_fill(a, i, &st->dev[i]);
 	}
 	st->force_members = a->live.options.force_members;
+	for (uint32_t i = 0, n = 0; a->front && i < OPTION_LISTEN_MAX; i++) {
+		if (a->listens[i])
+			strcpy(st->listen[n++], a->live.options.listen[i]);
+		strcpy(st->listen_why[i], a->listen_why[i]);
+	}
 	if (a->front) {
-		memcpy(st->listen, a->live.options.listen, sizeof(st->listen));
 		front_stats(a->front, &st->front);
 		st->client_count = front_clients(a->front, st->client, ARRAY_STATUS_CLIENTS);
 	}
@@ -76,6 +124,9 @@ void status_fill(struct array *a, struct array_status *st)
 	if (!a->e)
 		return;
 	engine_status(a->e, &st->engine);
+	last_fence_fill(a, &st->engine);
+	st->writes_wait = writes_wait(&st->engine);
+	record_fill(a, st);
 	g = engine_geo(a->e);
 	st->have_geo = g;
 	if (g)
@@ -213,7 +264,10 @@ static void watch_recovery(struct array *a, const struct engine_status *st,
 	if (!was->lost_us)
 		array_say(a, LOG_INFO, "node %u (incarnation %016" PRIx64 ") was lost", r->node,
 			  r->inc);
-	if (r->fenced_us && !was->fenced_us)
+	if (r->fenced_us && !was->fenced_us && r->fenced_before)
+		array_say(a, LOG_INFO, "node %u: it had been fenced by its own node before",
+			  r->node);
+	else if (r->fenced_us && !was->fenced_us)
 		array_say(a, LOG_INFO, "node %u: its fence answered after %.1f s", r->node,
 			  seconds(r->lost_us, r->fenced_us));
 	if (r->read_us && !was->read_us && r->slot != UINT32_MAX)
@@ -322,6 +376,7 @@ void status_watch(struct array *a)
 	if (!a->e || a->phase == ARRAY_PHASE_CLOSE)
 		return;
 	engine_status(a->e, &st);
+	last_fence_fill(a, &st);
 	if (st.state != a->seen.state)
 		array_say(a, LOG_INFO, "%s", engine_state_name(st.state));
 	watch_waits(a, &st);

@@ -159,6 +159,7 @@ static void recoveries(struct status_msg *m, const struct array_status *st)
 		p->slot = r->slot == UINT32_MAX ? 0 : r->slot + 1;
 		p->lost_at_ms = wall_ms(st, r->lost_us);
 		p->fenced_at_ms = wall_ms(st, r->fenced_us);
+		p->fenced_before = r->fenced_before;
 		p->read_at_ms = wall_ms(st, r->read_us);
 		p->done_at_ms = wall_ms(st, r->done_us);
 		p->marked = r->marked;
@@ -218,15 +219,14 @@ static const char *waits_of(const struct array_status *st, uint32_t *node, uint6
 		why = st->engine.waits ? st->engine.waits : st->locks_wait;
 		*node = st->engine.waits_node;
 		since = st->engine.waits ? st->engine.waits_since_us : st->now_us;
-		if (st->record_why[0]) {
-			why = st->record_why; /* whatever the engine waits for, it is behind this */
-			since = st->record_us;
-			*node = 0;
-		}
 		if (st->engine.state == ENGINE_REMOVED && st->locks_us) {
 			why = st->locks_wait;
 			*node = 0;
 			since = st->locks_us;
+		} else if (st->record_why[0]) {
+			why = st->record_why;
+			*node = 0;
+			since = st->record_us;
 		} else if (st->engine.state == ENGINE_REMOVED && st->waits[0]) {
 			why = st->waits; /* the fence of that life */
 			*node = 0;
@@ -459,7 +459,8 @@ static void warnings(struct status_msg *m, const struct known *k, const struct a
 
 	while (unmake_warning(undone))
 		undone++;
-	m->msg.warning = keep(m, calloc(DAEMON_WARNINGS + 7 + undone, sizeof(char *)));
+	m->msg.warning =
+	    keep(m, calloc(DAEMON_WARNINGS + 7 + OPTION_LISTEN_MAX + undone, sizeof(char *)));
 	for (uint32_t i = 0; i < undone; i++)
 		m->msg.warning[m->msg.n_warning++] = keep_text(m, unmake_warning(i));
 	manager_trouble(trouble);
@@ -476,6 +477,9 @@ static void warnings(struct status_msg *m, const struct known *k, const struct a
 		m->msg.warning[m->msg.n_warning++] =
 		    "it was to be stopped and goes on here, since clients had it open; stop it "
 		    "again, here or on all nodes";
+	for (uint32_t i = 0; st && i < OPTION_LISTEN_MAX; i++)
+		if (st->listen_why[i][0])
+			m->msg.warning[m->msg.n_warning++] = keep_text(m, st->listen_why[i]);
 	if (st && st->force_members)
 		m->msg.warning[m->msg.n_warning++] =
 		    "force_members is on: members may lack both FLUSH and FUA, or MULTI_CONN";
@@ -543,13 +547,14 @@ static void engine_part(struct status_msg *m, const struct array_status *st)
 	const struct engine_status *e = &st->engine;
 
 	p->waits = keep_text(m, waits_of(st, &p->waits_node, &p->waits_ms));
-	p->io_allowed = e->io_allowed;
+	p->io_allowed = e->io_allowed && !st->writes_wait;
 	p->leader = e->leader;
 	p->leading = e->leading;
 	p->epoch_num = e->map.epoch.num;
 	p->epoch_inc = e->map.epoch.inc;
 	p->proposing = e->proposing;
-	p->degraded = e->map.n && map_degraded(&e->map);
+	p->degraded =
+	    e->map.n && (map_degraded(&e->map) || (e->state == ENGINE_ACTIVE && e->unusable));
 	p->missed_from = e->map.missed_from;
 	p->nodes = e->nodes;
 	p->unfenced = e->unfenced;
@@ -594,6 +599,8 @@ void status_make(struct status_msg *m, const struct known *k, const struct array
 	warnings(m, k, st);
 	if (!st) {
 		m->msg.waits = (char *)k->error;
+		if (k->error[0] && !strcmp(k->error, array_failed(k->array)))
+			m->msg.waits_ms = array_failed_ms(k->array);
 		return;
 	}
 	m->msg.lock_waits = keep_text(m, st->locks_wait);

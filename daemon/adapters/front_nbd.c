@@ -288,6 +288,23 @@ static int front_nbd_serve(struct front *front, const struct front_export *ex, c
 	return 0;
 }
 
+static int front_nbd_listen(struct front *front, const char *address, char *why)
+{
+	struct front_nbd *f = nbd_of(front);
+	int err;
+
+	if (f->listeners == FRONT_MAX_LISTEN) {
+		snprintf(why, FRONT_WHY_BYTES,
+			 "can't serve NBD on %.150s: %u addresses are the most", address,
+			 FRONT_MAX_LISTEN);
+		return -ENOSPC;
+	}
+	err = listener_add(f, address, why);
+	if (!err && f->serving && may_accept(f))
+		accept_set(f, true);
+	return err;
+}
+
 static void front_nbd_complete(struct front *front, uint64_t tag, int err)
 {
 	struct front_nbd *f = nbd_of(front);
@@ -354,6 +371,7 @@ static struct front_ops nbd_ops = {
     .name = "nbd",
     .open = front_nbd_open,
     .serve = front_nbd_serve,
+    .listen = front_nbd_listen,
     .complete = front_nbd_complete,
     .reset = front_nbd_reset,
     .hold = front_nbd_hold,

@@ -55,6 +55,16 @@ static bool is_leftover(const struct sockaddr_un *sun)
 	return refused;
 }
 
+static int unix_fail(int err, char *why, const char *address)
+{
+	char cause[128];
+
+	snprintf(cause, sizeof(cause),
+		 "%.50s; see that ddraidd can make this socket, or set run_dir in ddraid.conf",
+		 strerror(-err));
+	return fail(err, why, address, cause);
+}
+
 static int unix_bind(int fd, const struct sockaddr_un *sun, const char *address, char *why)
 {
 	const struct sockaddr *sa = (const struct sockaddr *)sun;
@@ -63,9 +73,9 @@ static int unix_bind(int fd, const struct sockaddr_un *sun, const char *address,
 	if (bind(fd, sa, sizeof(*sun)) == 0)
 		return 0;
 	if (errno != EADDRINUSE)
-		return fail(-errno, why, address, strerror(errno));
+		return unix_fail(-errno, why, address);
 	if (lstat(sun->sun_path, &st) < 0)
-		return fail(-errno, why, address, strerror(errno));
+		return unix_fail(-errno, why, address);
 	if (!S_ISSOCK(st.st_mode))
 		return fail(-EEXIST, why, address,
 			    "that file is not a socket; remove it or choose another path");
@@ -73,7 +83,7 @@ static int unix_bind(int fd, const struct sockaddr_un *sun, const char *address,
 		return fail(-EADDRINUSE, why, address,
 			    "another program serves there; stop it or choose another path");
 	if (unlink(sun->sun_path) < 0 || bind(fd, sa, sizeof(*sun)) < 0)
-		return fail(-errno, why, address, strerror(errno));
+		return unix_fail(-errno, why, address);
 	return 0;
 }
 
@@ -92,13 +102,13 @@ static int unix_open(const char *path, const char *address, struct nbd_listen *l
 		return fail(l->fd, why, address, strerror(-l->fd));
 	/* Before bind: the file is never open to more than this. After: whatever the umask took. */
 	if (fchmod(l->fd, SOCKET_MODE) < 0)
-		return fail(-errno, why, address, strerror(errno));
+		return unix_fail(-errno, why, address);
 	err = unix_bind(l->fd, &sun, address, why);
 	if (err)
 		return err;
 	memcpy(l->path, path, strlen(path) + 1);
 	if (chmod(path, SOCKET_MODE) < 0 || lstat(path, &st) < 0)
-		return fail(-errno, why, address, strerror(errno));
+		return unix_fail(-errno, why, address);
 	l->dev = st.st_dev;
 	l->ino = st.st_ino;
 	return 0;
@@ -165,6 +175,27 @@ int nbd_listen_check_tcp(const char *address, char *why)
 	return bytes < 0 ? bytes : 0;
 }
 
+static int tcp_fail(int err, char *why, const char *address)
+{
+	switch (err) {
+	case -EADDRINUSE:
+		return fail(err, why, address,
+			    "another process has this address ('ss -ltnp' shows which); stop that, "
+			    "or set listen otherwise");
+	case -EADDRNOTAVAIL:
+	case -EAFNOSUPPORT:
+		return fail(err, why, address,
+			    "this machine has no such address; set listen otherwise");
+	case -EACCES:
+	case -EPERM:
+		return fail(err, why, address,
+			    "ddraidd has not the right to; set listen to a port above 1023, or "
+			    "give it CAP_NET_BIND_SERVICE");
+	default:
+		return fail(err, why, address, strerror(-err));
+	}
+}
+
 static int tcp_open(const char *address, struct nbd_listen *l, char *why)
 {
 	union tcp_address a;
@@ -174,10 +205,10 @@ static int tcp_open(const char *address, struct nbd_listen *l, char *why)
 		return bytes;
 	l->fd = listen_socket(a.sa.sa_family);
 	if (l->fd < 0)
-		return fail(l->fd, why, address, strerror(-l->fd));
+		return tcp_fail(l->fd, why, address);
 	if (setsockopt(l->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
 	    bind(l->fd, &a.sa, (socklen_t)bytes) < 0)
-		return fail(-errno, why, address, strerror(errno));
+		return tcp_fail(-errno, why, address);
 	return 0;
 }
 
@@ -197,7 +228,7 @@ int nbd_listen_open(const char *address, struct nbd_listen *l, char *why)
 		return fail(-EINVAL, why, address,
 			    "write unix:/path, tcp:127.0.0.1:PORT or tcp:[::1]:PORT");
 	if (!err && listen(l->fd, NBD_LISTEN_BACKLOG) < 0)
-		err = fail(-errno, why, address, strerror(errno));
+		err = tcp_fail(-errno, why, address);
 	if (err)
 		nbd_listen_close(l);
 	return err;

@@ -310,7 +310,8 @@ struct recovery {
 	uint64_t inc;
 	uint32_t slot;       /* UINT32_MAX = it had none, or not known here */
 	uint64_t lost_us;    /* it was found to have departed */
-	uint64_t fenced_us;  /* its fence answered */
+	uint64_t fenced_us;  /* its fence answered, or was heard of */
+	bool fenced_before;  /* by its own node, before lost_us: how long that took is not known */
 	uint64_t read_us;    /* its slot was read (on the leader), or told (elsewhere) */
 	uint64_t marked;     /* regions that were dirty in it */
 	uint64_t done_us;    /* none of them is left */

@@ -56,6 +56,7 @@ void recovery_lost(struct engine *e, uint32_t node, uint64_t inc)
 		room_make(e);
 	r = &e->recovery[e->recovery_count++];
 	*r = (struct recovery){.node = node, .inc = inc, .slot = NO_SLOT, .lost_us = e->now};
+	r->fenced_before = fenced_by_itself(e, node, inc);
 	if (p && (p->member_inc == inc || p->inc == inc))
 		r->slot = p->slot;
 }

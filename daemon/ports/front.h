@@ -150,6 +150,7 @@ struct front_ops {
 	/* Optional. */
 	uint32_t (*clients)(const struct front *f, struct front_client *list, uint32_t room);
 	int (*remove)(struct front *f);
+	int (*listen)(struct front *f, const char *address, char *why);
 	const char *(*device)(const struct front *f);
 	int (*patience)(struct front *f, uint32_t away_ms, char *why);
 	/*
@@ -224,6 +225,16 @@ static inline void front_hold(struct front *f)
 static inline int front_remove(struct front *f)
 {
 	return f->ops->remove ? f->ops->remove(f) : 0;
+}
+
+/* At one more address, in any state. 0, or -errno with a sentence in why (FRONT_WHY_BYTES): nothing
+ * has changed, and it may be tried again. */
+static inline int front_listen(struct front *f, const char *address, char *why)
+{
+	if (f->ops->listen)
+		return f->ops->listen(f, address, why);
+	snprintf(why, FRONT_WHY_BYTES, "it has no addresses");
+	return -EOPNOTSUPP;
 }
 
 /* The block device that consumers open while it serves; NULL: there is none. Valid until the next

@@ -141,6 +141,8 @@ held="$array degraded: true missed_from: 9 regions_missed: 40
 	recovery { node: 2 inc: 11 slot: 2 lost_at_ms: 1700000000123 fenced_at_ms: 1700000000373
 		read_at_ms: 1700000000400 done_at_ms: 1700000001500 marked: 12 regions: 12 bytes: 50331648
 		read_bytes: 4096 }
+	recovery { node: 1 inc: 10 slot: 1 lost_at_ms: 1700000050000 fenced_at_ms: 1700000050002 fenced_before: true
+		read_at_ms: 1700000050010 done_at_ms: 1700000050020 }
 	recovery { node: 3 inc: 19 slot: 3 lost_at_ms: 1700000100000 }
 	unsynced { first: 4 count: 3 } unsynced { first: 90 count: 4 }
 	$members $(member 4 'state: 3 down_ms: 75000 left: 9 error: "Connection refused"')
@@ -171,6 +173,10 @@ reply 'progress { text: "starting" waits: "the leader'"'s"' recovery" waits_ms: 
 reply 'progress { text: "refused" waits: "its members are in use by node 2 (x) of cluster other; stop it there first" waits_ms: 4200 }'
 reply 'final: true err: -110 error: "vol0 is not active after 60 s"'
 run start vol0
+
+new "of what is refused it says since when only if that is known"
+reply 'final: true status { name: "vol0" state: ARRAY_REFUSED waits: "its file is damaged" }'
+run status vol0
 
 new "status says why something waits, and for whom"
 reply "final: true status { $held }"

@@ -1,14 +1,17 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # The state directory is full: each request that would change something is refused, names the directory, and
-# changes nothing, now or after a restart; the status warns meanwhile, and I/O goes on. As root: it mounts a tmpfs.
+# changes nothing, now or after a restart; the status warns meanwhile, and I/O goes on. But when a member is lost, writes wait
+# for the record: the status says so, and since when. As root: it mounts a tmpfs.
 # shellcheck source=tests/daemon/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-needs nbd
+needs nbd nbdkit
 begin full
+exporter=
 mount -t tmpfs -o size=128K ddraid-full "$tmp/state" 2>/dev/null || { echo "skipped: can't mount (no root)"; exit 77; }
 at_end() {
+	[ -z "$exporter" ] || kill -s KILL "$exporter" || true
 	umount "$tmp/state" || umount -l "$tmp/state"
 }
 io() {
@@ -46,7 +49,7 @@ unchanged() {
 }
 
 configure '[fence]' 'fence = none'
-for i in 0 1 2 3 4 5; do
+for i in 0 1 2 3 4 5 6 7 8; do
 	truncate -s 24M "$tmp/m$i"
 done
 daemon_up
@@ -73,4 +76,31 @@ daemon_up
 holds vol0 'a["state"] == "stopped"' || fail "a stop is undone by a restart: $(ctl status vol0)"
 ctl start vol0 >/dev/null 2>&1 || fail "start"
 until_true 10 holds vol0 'a["io_allowed"]'
+
+# A member is lost meanwhile: a map without it is in no record.
+nbdkit -f -t 1 -U "$tmp/m8.sock" file "$tmp/m8" 2>>"$tmp/nbdkit.log" &
+exporter=$!
+until_true 5 test -S "$tmp/m8.sock"
+ctl create vol2 --order 1 --zeroed "$tmp/m6" "$tmp/m7" "nbd+unix:///?socket=$tmp/m8.sock" >"$tmp/out" 2>&1 ||
+	fail "create: $(cat "$tmp/out")"
+until_true 10 holds vol2 'a["io_allowed"] and not a["regions_dirty"]'
+dir_full
+ctl status vol2 >"$tmp/out" || fail "status $?, and nothing waits for the record: $(cat "$tmp/out")"
+kill -s KILL "$exporter"
+wait "$exporter" 2>/dev/null || true
+exporter=
+nbd vol2 'h.pwrite(b"y" * 65536, 0); h.flush()' &
+writer=$!
+until_true 5 holds vol2 'not a["io_allowed"] and a["degraded"] and a["waits"]["ms"] >= 1000 and "writes wait" in a["waits"]["for"]'
+kill -s 0 $writer || fail "a write did not wait"
+status=0
+ctl status vol2 >"$tmp/out" || status=$?
+[ $status = 6 ] || fail "status ends with $status while writes wait"
+grep -qx "vol2: active, degraded, I/O is held" "$tmp/out" || fail "$(cat "$tmp/out")"
+grep -q "^  waits for .*record, and writes wait for it: the state directory $tmp/state can't .*: make room there, [1-9]" "$tmp/out" ||
+	fail "$(cat "$tmp/out")"
+holds vol0 'a["io_allowed"] and not a["waits"]' || fail "vol0 waits for nothing: $(ctl status vol0)"
+dir_free
+wait $writer || fail "the write that waited has failed"
+until_true 5 holds vol2 'a["io_allowed"] and a["degraded"] and not a["waits"]'
 echo "ok"

@@ -43,15 +43,22 @@ for d in a b; do
 done
 as a daemon_up
 as a ctl create vol0 --order 1 --zeroed "${members[@]}" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
+port=$(/usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+as a ctl set vol0 listen=tcp:127.0.0.1:"$port" >"$tmp/out" 2>&1 || fail "listen: $(cat "$tmp/out")"
+as a ctl stop vol0 >"$tmp/out" 2>&1 || fail "stop: $(cat "$tmp/out")"
+as a ctl start vol0 >"$tmp/out" 2>&1 || fail "start: $(cat "$tmp/out")"
 cp -a "$tmp/a/state/." "$tmp/b/state"
 rm "$tmp/b/state/lock"
 
 echo "a copied state directory"
 serves a
+as a holds vol0 'a["front_ends"][0]["also"]' || fail "not at its address: $(as a ctl status vol0)"
 until_true 20 as a holds vol0 'a["regions_dirty"] == 0'
 until_true 20 settled
 as b daemon_up
 refused b a
+# The first has its address as well, which does not hide who has the members.
+as b holds vol0 "any('127.0.0.1:$port' in w and 'ss -ltnp' in w for w in a['warnings'])" || fail "its address: $(as b ctl status vol0)"
 [ "$(sum)" = "$before" ] || fail "the second has written to the members"
 "$top_builddir/ddraidctl" examine "$tmp/m0" >"$tmp/out" || fail "examine: $(cat "$tmp/out")"
 grep -q "^  used by .*of no cluster, process ${pid[a]}, incarnation" "$tmp/out" || fail "examine: $(cat "$tmp/out")"
@@ -67,6 +74,7 @@ as a nbd vol0 'h.pwrite(b"A" * 8192, 0); h.flush()' || fail "the first does not 
 echo "the first is stopped"
 as a ctl stop vol0 >"$tmp/out" 2>&1 || fail "stop: $(cat "$tmp/out")"
 serves b
+until_true 5 as b holds vol0 'a["front_ends"][0]["also"]'
 as b nbd vol0 'assert h.pread(8192, 0) == b"A" * 8192' || fail "the second reads something else"
 as a ctl start vol0 --timeout 2 >"$tmp/out" 2>&1 && fail "both run"
 refused a b

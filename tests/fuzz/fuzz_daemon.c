@@ -522,6 +522,18 @@ void array_learn(struct array *a, const struct store_array *desc)
 	(void)a, (void)desc;
 }
 
+const char *array_failed(const struct array *a)
+{
+	(void)a;
+	return "";
+}
+
+uint64_t array_failed_ms(const struct array *a)
+{
+	(void)a;
+	return 0;
+}
+
 bool array_running(const struct array *a)
 {
 	return a->running;

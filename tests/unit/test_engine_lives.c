@@ -51,6 +51,7 @@ TEST(a_life_that_was_fenced_before_its_restart_is_not_fenced_again)
 		st = status();
 		CHECK_EQ_U64(st.recovery[st.recovery_count - 1].inc, w.next_inc - 2);
 		CHECK_EQ_U64(st.recovery[st.recovery_count - 1].marked, 1);
+		CHECK_EQ_INT(st.recovery[st.recovery_count - 1].fenced_before, life);
 		CHECK(life ? !w.fences : w.fences);
 	}
 	finish();

@@ -35,6 +35,29 @@ static void start_both(void)
 	CHECK(status(1).io_allowed && status(2).io_allowed);
 }
 
+/* How long that took is not known to those who only hear of it. */
+TEST(of_a_life_that_its_own_node_has_fenced_the_others_know_that_it_was_fenced_before)
+{
+	struct engine_status st;
+
+	start_both();
+	write_block(1, 0);
+	write_block(2, 8192);
+	run_ms(20);
+	w.node[1].stopped = w.node[2].stopped = true; /* dead */
+	w.fenced_inc = 102;
+	again(1, 300);
+	again(2, 301);
+	run_ms(6000);
+	CHECK(status(1).io_allowed && status(2).io_allowed);
+	CHECK(!w.node[1].fences && !w.node[2].fences);
+	st = status(status(1).leading ? 1 : 2);
+	CHECK_EQ_U64(st.recovery_count, 2);
+	for (uint32_t i = 0; i < st.recovery_count; i++)
+		CHECK(st.recovery[i].fenced_us && st.recovery[i].fenced_before);
+	finish();
+}
+
 /* R5: what the dead one has sent may land over it until the fence. Lock and mark are at hand. */
 TEST(a_write_waits_for_the_fence_of_a_node_that_may_write_there)
 {
@@ -63,6 +86,8 @@ TEST(a_write_waits_for_the_fence_of_a_node_that_may_write_there)
 	run_ms(500);
 	CHECK_EQ_U64(w.node[2].ios_done, 2);
 	CHECK(status(2).io_allowed);
+	CHECK(status(2).recovery[0].fenced_us - status(2).recovery[0].lost_us >= 500000);
+	CHECK(!status(2).recovery[0].fenced_before);
 	finish();
 }
 

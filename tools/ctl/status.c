@@ -129,13 +129,17 @@ static char *of_node(char *text, size_t bytes, const Array *s, uint32_t id)
 
 static void show_waits(const Array *s)
 {
+	bool refused = s->state == DDRAID__CTL__ARRAY_STATE__ARRAY_REFUSED;
 	char time[UNITS_TEXT_BYTES], node[160];
 
 	if (!s->waits[0])
 		return;
 	of_node(node, sizeof(node), s, s->waits_node);
-	line(s->state == DDRAID__CTL__ARRAY_STATE__ARRAY_REFUSED ? "because" : "waits for",
-	     "%s%s, %s", s->waits, node, time_format(time, s->waits_ms));
+	if (refused && !s->waits_ms) /* since when is not known */
+		line("because", "%s%s", s->waits, node);
+	else
+		line(refused ? "because" : "waits for", "%s%s, %s", s->waits, node,
+		     time_format(time, s->waits_ms));
 }
 
 static void show_geometry(const Array *s)
@@ -326,7 +330,10 @@ static void recovery_row(struct table *t, const Ddraid__Ctl__Recovery *r)
 	else
 		table_cell(t, "-");
 	table_cell(t, "%s", when);
-	cell_span(t, r->lost_at_ms, r->fenced_at_ms);
+	if (r->fenced_before && r->fenced_at_ms)
+		table_cell(t, "before");
+	else
+		cell_span(t, r->lost_at_ms, r->fenced_at_ms);
 	cell_span(t, r->lost_at_ms, r->read_at_ms);
 	cell_span(t, r->lost_at_ms, r->done_at_ms);
 	table_cell(t, "%" PRIu64, r->marked);
@@ -546,7 +553,7 @@ static void json_recovery(struct json *j, const Ddraid__Ctl__Recovery *r)
 	json_time(j, "fenced_at", r->fenced_at_ms);
 	json_time(j, "slot_read_at", r->read_at_ms);
 	json_time(j, "recovered_at", r->done_at_ms);
-	json_span(j, "fence_ms", r->lost_at_ms, r->fenced_at_ms);
+	json_span(j, "fence_ms", r->fenced_before ? 0 : r->lost_at_ms, r->fenced_at_ms);
 	json_span(j, "slot_read_ms", r->fenced_at_ms, r->read_at_ms);
 	json_span(j, "resync_ms", r->read_at_ms, r->done_at_ms);
 	json_number(j, "regions_marked", r->marked);
