@@ -61,7 +61,7 @@ static int run(const struct args *a)
 		return help(a);
 	if (a->cmd == CMD_EXAMINE)
 		return examine_run(a);
-	c = ipc_open(a->ipc ? a->ipc : CTL_SERVICE);
+	c = ipc_open(a->ipc ? a->ipc : CTL_SERVICE, a->timeout_s);
 	if (!c)
 		return a->cmd == CMD_VERSION ? version_run(NULL, a) : EXIT_UNREACHABLE;
 	status = runs[a->cmd](c, a);

@@ -77,7 +77,7 @@ run() {
 		protoc --proto_path="$top_srcdir/proto" --decode=ddraid.ctl.Request ctl.proto \
 			<"$tmp/d/$f" | sed "s|$tmp|TMP|g; s/^/> /" >>"$out"
 	done
-	sed "s|$tmp|TMP|g; s/^/! /; s/$name/IPC-NAME/g" "$tmp/stderr" >>"$out"
+	sed "s|$tmp|TMP|g; s/^/! /; s/$name/IPC-NAME/g; s/its process [0-9]*/its process PID/" "$tmp/stderr" >>"$out"
 	sed "$own_version; s|$tmp|TMP|g; s/^/| /" "$tmp/stdout" >>"$out"
 	case " $* " in *' --json '*)
 		if [ -s "$tmp/stdout" ] && ! /usr/bin/python3 -m json.tool "$tmp/stdout" >/dev/null; then
@@ -410,7 +410,7 @@ no_daemon() {
 
 	say_command "$@"
 	"$ctl" --ipc "$name-none" "$@" >"$tmp/stdout" 2>"$tmp/stderr" || status=$?
-	sed "s|$tmp|TMP|g; s/^/! /; s/$name/IPC-NAME/g" "$tmp/stderr" >>"$out"
+	sed "s|$tmp|TMP|g; s/^/! /; s/$name/IPC-NAME/g; s/its process [0-9]*/its process PID/" "$tmp/stderr" >>"$out"
 	sed "$own_version; s/^/| /" "$tmp/stdout" >>"$out"
 	echo "exit $status" >>"$out"
 }

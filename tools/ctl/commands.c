@@ -18,7 +18,7 @@
 /* No array has more members. */
 #define NO_MEMBER UINT32_MAX
 
-int watch(struct ipc *c, const char *array, Ddraid__Ctl__Until until, uint64_t timeout_s)
+int watch(struct ipc *c, const char *array, Ddraid__Ctl__Until until)
 {
 	Ddraid__Ctl__Watch w = DDRAID__CTL__WATCH__INIT;
 	Request request = REQUEST_INIT;
@@ -27,7 +27,7 @@ int watch(struct ipc *c, const char *array, Ddraid__Ctl__Until until, uint64_t t
 	w.until = until;
 	request.body_case = DDRAID__CTL__REQUEST__BODY_WATCH;
 	request.watch = &w;
-	return ipc_request(c, &request, timeout_s, NULL, NULL);
+	return ipc_request(c, &request, NULL, NULL);
 }
 
 /* The daemon has another working directory: a path becomes absolute. NULL: a sentence was printed.
@@ -126,7 +126,7 @@ static int create_send(struct ipc *c, const struct args *a, char **uri)
 	create.option = option_at;
 	request.body_case = DDRAID__CTL__REQUEST__BODY_CREATE;
 	request.create = &create;
-	return ipc_request(c, &request, a->timeout_s, take_created, &made);
+	return ipc_request(c, &request, take_created, &made);
 }
 
 int create_command(struct ipc *c, const struct args *a)
@@ -147,7 +147,7 @@ int create_command(struct ipc *c, const struct args *a)
 	for (int i = 0; i < count; i++)
 		free(uri[i]);
 	if (!status && a->wait)
-		status = watch(c, a->word[0], DDRAID__CTL__UNTIL__UNTIL_SYNCED, a->timeout_s);
+		status = watch(c, a->word[0], DDRAID__CTL__UNTIL__UNTIL_SYNCED);
 	return status;
 }
 
@@ -191,7 +191,7 @@ static int member_find(struct ipc *c, const struct args *a, uint32_t *index)
 	ask.array = a->word[0];
 	request.body_case = DDRAID__CTL__REQUEST__BODY_STATUS;
 	request.status = &ask;
-	status = ipc_request(c, &request, a->timeout_s, take_search, &s);
+	status = ipc_request(c, &request, take_search, &s);
 	if (!status && s.index == NO_MEMBER) {
 		complain(
 		    "array %s has no member %s: 'ddraidctl status %s' lists them by number and "
@@ -229,7 +229,7 @@ static int member_change(struct ipc *c, const struct args *a, Request *request)
 		request->body_case = DDRAID__CTL__REQUEST__BODY_ADD;
 		request->add = &add;
 	}
-	status = ipc_request(c, request, a->timeout_s, NULL, NULL);
+	status = ipc_request(c, request, NULL, NULL);
 	if (a->cmd == CMD_ADD)
 		free(add.uri);
 	return status;
@@ -256,7 +256,7 @@ static int array_change(struct ipc *c, const struct args *a, Request *request)
 		request->body_case = DDRAID__CTL__REQUEST__BODY_FORGET;
 		request->forget = &forget;
 	}
-	return ipc_request(c, request, a->timeout_s, NULL, NULL);
+	return ipc_request(c, request, NULL, NULL);
 }
 
 int change_run(struct ipc *c, const struct args *a)
@@ -269,7 +269,7 @@ int change_run(struct ipc *c, const struct args *a)
 	int status = of_member ? member_change(c, a, &request) : array_change(c, a, &request);
 
 	if (!status && a->wait)
-		status = watch(c, a->word[0], until, a->timeout_s);
+		status = watch(c, a->word[0], until);
 	return status;
 }
 
@@ -325,7 +325,7 @@ int attach_run(struct ipc *c, const struct args *a)
 		request.body_case = DDRAID__CTL__REQUEST__BODY_DETACH;
 		request.detach = &detach;
 	}
-	return ipc_request(c, &request, a->timeout_s, take_attached, (void *)a);
+	return ipc_request(c, &request, take_attached, (void *)a);
 }
 
 /* --- set, get --- */
@@ -370,7 +370,7 @@ static int settings_ask(struct ipc *c, const struct args *a, Request *request)
 		json_open(&w.out, NULL, '{');
 		json_open(&w.out, "settings", '[');
 	}
-	status = ipc_request(c, request, a->timeout_s, take_settings, &w);
+	status = ipc_request(c, request, take_settings, &w);
 	if (a->json) {
 		json_close(&w.out, ']');
 		json_close(&w.out, '}');
@@ -442,7 +442,7 @@ int nodes_run(struct ipc *c, const struct args *a)
 
 	request.body_case = DDRAID__CTL__REQUEST__BODY_NODES;
 	request.nodes = &ask;
-	return ipc_request(c, &request, a->timeout_s, take_nodes, (void *)a);
+	return ipc_request(c, &request, take_nodes, (void *)a);
 }
 
 static void version_print(const struct args *a, const Ddraid__Ctl__Version *v)
@@ -493,5 +493,5 @@ int version_run(struct ipc *c, const struct args *a)
 	}
 	request.body_case = DDRAID__CTL__REQUEST__BODY_VERSION_ASK;
 	request.version_ask = &ask;
-	return ipc_request(c, &request, a->timeout_s, take_version, (void *)a);
+	return ipc_request(c, &request, take_version, (void *)a);
 }

@@ -723,7 +723,7 @@ int status_run(struct ipc *c, const struct args *a)
 	int status;
 
 	if (a->wait) {
-		status = watch(c, a->word[0], DDRAID__CTL__UNTIL__UNTIL_SYNCED, a->timeout_s);
+		status = watch(c, a->word[0], DDRAID__CTL__UNTIL__UNTIL_SYNCED);
 		if (status)
 			return status;
 	}
@@ -735,7 +735,7 @@ int status_run(struct ipc *c, const struct args *a)
 		json_open(&t.show.json, NULL, '{');
 		json_open(&t.show.json, "arrays", '[');
 	}
-	status = ipc_request(c, &request, a->timeout_s, take, &t);
+	status = ipc_request(c, &request, take, &t);
 	if (a->json) {
 		json_close(&t.show.json, ']');
 		json_close(&t.show.json, '}');
