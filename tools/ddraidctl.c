@@ -7,6 +7,7 @@
  *	tools/ctl/args	  words -> struct args
  *	tools/ctl/ipc	  request and replies over libqb IPC
  *	tools/ctl/commands, status, examine	  what is asked, and how it is printed
+ *	tools/ctl/answer	  the object of --json, and what failed
  *	tools/ctl/progress, table, json	  ways of printing
  */
 #include <signal.h>
@@ -78,9 +79,11 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	if (args_parse(&a, argc, argv, error)) {
 		complain("%s", error);
-		return EXIT_USAGE;
+		status = EXIT_USAGE;
+	} else {
+		status = run(&a);
 	}
-	status = run(&a);
+	answer_end(&a, status);
 	if (fflush(stdout) || ferror(stdout)) {
 		complain("the output can't be written");
 		return status ? status : EXIT_FAILED;

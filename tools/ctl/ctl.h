@@ -12,6 +12,7 @@
 #include "proto/ctl.pb-c.h"
 #include "proto/ctl_wire.h"
 #include "tools/ctl/args.h"
+#include "tools/ctl/json.h"
 
 /* Exit statuses; doc/man/ddraidctl.8 documents them, scripts rely on them. */
 enum {
@@ -55,8 +56,18 @@ int ipc_request(struct ipc *c, Request *request, ipc_take_fn take, void *arg);
 		}                                                                                  \
 	}
 
-/* "ddraidctl: ..." on standard error, cleaned of what isn't printable. */
+/*
+ * "ddraidctl: ..." on standard error, cleaned of what isn't printable; with --json also the
+ * answer's error, if the command fails.
+ */
 __attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
+/* Likewise, but nothing has failed. */
+void warn(const char *text);
+
+/* answer.c: the object that --json prints, the same one all along. The caller adds keys. */
+struct json *answer(void);
+/* At the end, once: the error, if it failed, and the object's end. */
+void answer_end(const struct args *a, int status);
 
 /* The exit status for a Reply.err. */
 int exit_of_err(int err);

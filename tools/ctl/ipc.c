@@ -13,14 +13,12 @@
 #include <errno.h>
 #include <poll.h>
 #include <qb/qbipcc.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "daemon/units.h"
 #include "tools/ctl/ctl.h"
 
 #define TURN_MS 250
@@ -32,21 +30,10 @@ struct ipc {
 	uint64_t deadline_ms; /* the user's; 0 = none */
 	pid_t pid;            /* of the daemon; 0 = not known */
 	bool heard;           /* it has answered something */
+	char why[1024];       /* what the request waits for, as told last; "" = nothing */
 	/* libqb wants its headers aligned */
 	_Alignas(16) uint8_t buf[CTL_MAX_BYTES];
 };
-
-void complain(const char *format, ...)
-{
-	char text[4096], clean[4096];
-	va_list ap;
-
-	va_start(ap, format);
-	vsnprintf(text, sizeof(text), format, ap);
-	va_end(ap);
-	progress_end();
-	fprintf(stderr, "ddraidctl: %s\n", text_clean(clean, sizeof(clean), text));
-}
 
 int exit_of_err(int err)
 {
@@ -266,12 +253,27 @@ static int send_request(struct ipc *c, Request *request)
 	return EXIT_UNREACHABLE;
 }
 
+/* Of each report the last one counts: what was waited for may have come. */
+static void waits_note(struct ipc *c, const Ddraid__Ctl__Progress *p)
+{
+	const char *before =
+	    strcmp(p->text, PROGRESS_REFUSED) ? "and waits for" : "but the array is refused:";
+
+	if (!p->waits[0])
+		c->why[0] = '\0';
+	else if (p->waits_node)
+		snprintf(c->why, sizeof(c->why), ", %s %s (node %u)", before, p->waits,
+			 p->waits_node);
+	else
+		snprintf(c->why, sizeof(c->why), ", %s %s", before, p->waits);
+}
+
 static int out_of_time(const struct ipc *c)
 {
 	char where[WHERE_BYTES], state = process_state(c->pid);
 
 	if (c->heard && state != 'T' && state != 't' && state != 'D')
-		complain("not through within the timeout; it goes on in the background");
+		complain("not through within the timeout; it goes on in the background%s", c->why);
 	else
 		complain("ddraidd did not answer within the timeout; what was asked for goes on "
 			 "when it does: %s",
@@ -328,7 +330,7 @@ static Reply *receive(struct ipc *c, int *status)
 	return reply;
 }
 
-static int take_reply(const Reply *reply, ipc_take_fn take, void *arg)
+static int take_reply(struct ipc *c, const Reply *reply, ipc_take_fn take, void *arg)
 {
 	int status = EXIT_OK;
 
@@ -343,11 +345,13 @@ static int take_reply(const Reply *reply, ipc_take_fn take, void *arg)
 		return exit_of_err(reply->err);
 	}
 	for (size_t i = 0; i < reply->n_warning; i++)
-		complain("warning: %s", reply->warning[i]);
+		warn(reply->warning[i]);
 	if (take)
 		status = take(arg, reply);
-	if (reply->body_case == DDRAID__CTL__REPLY__BODY_PROGRESS)
+	if (reply->body_case == DDRAID__CTL__REPLY__BODY_PROGRESS) {
+		waits_note(c, reply->progress);
 		progress_show(reply->progress);
+	}
 	return status;
 }
 
@@ -357,6 +361,7 @@ int ipc_request(struct ipc *c, Request *request, ipc_take_fn take, void *arg)
 	bool final = false;
 
 	c->heard = false;
+	c->why[0] = '\0';
 	while (!status && !final) {
 		Reply *reply = receive(c, &status);
 
@@ -364,7 +369,7 @@ int ipc_request(struct ipc *c, Request *request, ipc_take_fn take, void *arg)
 			break;
 		c->heard = true;
 		final = reply->final || reply->err;
-		one = take_reply(reply, take, arg);
+		one = take_reply(c, reply, take, arg);
 		ddraid__ctl__reply__free_unpacked(reply, NULL);
 		if (final || one)
 			status = one;
