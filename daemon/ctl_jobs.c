@@ -436,18 +436,26 @@ static void start_look(struct job *j, const struct array_status *st)
 	uint64_t now = now_ms();
 	bool here = st && st->phase == ARRAY_PHASE_RUN && st->engine.state == ENGINE_ACTIVE;
 	uint32_t missing = j->all_nodes ? others_not(j, true) : 0;
-	char text[ARRAY_WHY_BYTES + 256];
+	char text[ARRAY_WHY_BYTES + 512];
 
 	if (!here && j->k->error[0]) {
-		job_end(j, -EIO, j->k->error);
+		if (j->kind == JOB_CREATE)
+			snprintf(text, sizeof(text),
+				 "array %s is made, on all its members, but does not run on this "
+				 "node: %s; mend that, then 'ddraidctl start %s', or give it up "
+				 "with 'ddraidctl forget %s'",
+				 j->k->desc.name, j->k->error, j->k->desc.name, j->k->desc.name);
+		job_end(j, -EIO, j->kind == JOB_CREATE ? text : j->k->error);
 		return;
 	}
 	if (!here && now - j->began_ms > TAKE_PART_MS) {
 		snprintf(
 		    text, sizeof(text),
-		    "%s is not active after %u s, and goes on trying: 'ddraidctl status' tells "
+		    "%s is%s not active after %u s, and goes on trying: 'ddraidctl status' tells "
 		    "how far it is; it %s %s",
-		    j->k->desc.name, TAKE_PART_MS / 1000,
+		    j->k->desc.name,
+		    j->kind == JOB_CREATE ? " made, on all its members, but is" : "",
+		    TAKE_PART_MS / 1000,
 		    st && st->engine.state == ENGINE_REFUSED ? "is refused:" : "waits for",
 		    !st                ? "its start"
 		    : st->waits[0]     ? st->waits
@@ -1284,9 +1292,12 @@ static bool create_refused(struct ipc_req *r)
 	const Ddraid__Ctl__Create *c = ipc_request(r)->create;
 	const struct announce_state *s = announce_state();
 	const char *why = NULL;
+	char text[STORE_WHY_BYTES];
 
 	if (array_name_check(c->name, &why))
 		ipc_fail(r, -EINVAL, "%.80s can't be an array's name: %s", c->name, why);
+	else if (store_run_fits(ctl_env.conf->run_dir, c->name, text))
+		ipc_fail(r, -EINVAL, "array %s can't be made: %s", c->name, text);
 	else if (manager_find(c->name, false))
 		ipc_fail(r, -EEXIST, "there is an array %s already; take another name", c->name);
 	else if (manager_find(c->name, true))
