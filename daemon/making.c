@@ -347,6 +347,62 @@ static bool is_member(const struct making *m, const struct superblock *sb)
 	       (mm->state == MEMBER_REBUILDING || mm->state == MEMBER_IN_SYNC);
 }
 
+/* No other device may come in its place: what the engine says then, before --force is spoken of. */
+static bool place_taken(const struct making *m)
+{
+	uint8_t s = m->member < m->map.n ? m->map.member[m->member].state : 0;
+
+	return s && s != MEMBER_MISSING && s != MEMBER_FAULTY;
+}
+
+static int refuse_place(struct making *m)
+{
+	uint8_t state = m->map.member[m->member].state;
+	char remedy[2 * DDR_NAME_BYTES + 64];
+	uint32_t in_sync = 0;
+
+	for (uint8_t i = 0; i < m->map.n; i++)
+		in_sync += m->map.member[i].state == MEMBER_IN_SYNC;
+	if (state == MEMBER_IN_SYNC && in_sync <= m->geo.k)
+		snprintf(remedy, sizeof(remedy),
+			 "it can't be replaced now, since the data needs all that are in sync");
+	else
+		snprintf(remedy, sizeof(remedy),
+			 "to put another one in its place, first 'ddraidctl fail %s %u'",
+			 m->desc.name, m->member);
+	m->error.err = -EINVAL;
+	snprintf(m->error.text, sizeof(m->error.text),
+		 "member %u of %s is in use (%s), and %s is not its device: %s", m->member,
+		 m->desc.name, member_state_name(state), m->desc.uri[0], remedy);
+	return m->error.err;
+}
+
+/* Its superblock is of this array. Is there anything against using it as a new member? */
+static int look_at_own(struct making *m, const struct superblock *sb)
+{
+	char what[300] = "was a member of this array: name another device, or --force to use it as "
+			 "a new one";
+
+	for (uint8_t i = 0; i < m->map.n; i++) {
+		const struct map_member *mm = &m->map.member[i];
+
+		if (memcmp(mm->uuid, sb->member_uuid, DDR_UUID_BYTES) != 0)
+			continue;
+		if (mm->state != MEMBER_MISSING && mm->state != MEMBER_FAULTY) {
+			snprintf(what, sizeof(what),
+				 "is member %u of this array, and in use (%s): name another device",
+				 i, member_state_name(mm->state));
+			return refuse(m, -ENOTUNIQ, what);
+		}
+		snprintf(what, sizeof(what),
+			 "is member %u of this array, which is %s: name another device, %sor "
+			 "--force to use it as a new one",
+			 i, member_state_name(mm->state),
+			 mm->state == MEMBER_MISSING ? "take it back by 're-add', " : "");
+	}
+	return m->ask.force ? 0 : refuse(m, -EEXIST, what);
+}
+
 /*
  * A superblock of an array that is not known here is left to --force as well, and so is one of the
  * array itself: of a member that left it, or of an `add` that came to nothing. The engine
@@ -367,7 +423,7 @@ static int look_at_superblock(struct making *m, uint8_t *block)
 			unread = err;
 			continue;
 		}
-		if (!claim_decode(&claim, block) && !m->ask.force)
+		if (!claim_decode(&claim, block) && !m->ask.force && !place_taken(m))
 			return refuse(m, -EBUSY,
 				      "is being made a member of another array, or that was cut "
 				      "off: wait for it, name another device, or, if nobody works "
@@ -376,16 +432,16 @@ static int look_at_superblock(struct making *m, uint8_t *block)
 		if (err == -ENOENT)
 			continue;
 		of = err ? NULL : known(m, sb.array_uuid);
-		if (of && !strcmp(of, m->desc.name) && never_entered(m, &sb))
-			continue;
 		if (of && !strcmp(of, m->desc.name) && is_member(m, &sb))
 			return refuse(m, -EALREADY, "is that member of this array already");
+		if (place_taken(m))
+			continue;
+		if (of && !strcmp(of, m->desc.name) && never_entered(m, &sb))
+			continue;
 		if (of && !strcmp(of, m->desc.name)) {
-			if (!m->ask.force)
-				return refuse(m, -EEXIST,
-					      "is or was a member of this array; name another "
-					      "device, or, if it is in use no more, --force "
-					      "to use it as a new one");
+			err = look_at_own(m, &sb);
+			if (err)
+				return err;
 			continue;
 		}
 		if (of) {
@@ -398,6 +454,8 @@ static int look_at_superblock(struct making *m, uint8_t *block)
 				      "carries a ddraid superblock; name another device, or "
 				      "--force to overwrite it");
 	}
+	if (place_taken(m))
+		return refuse_place(m);
 	if (unread)
 		return refuse(m, unread, "can't be read; see to the exporter");
 	return 0;
@@ -453,6 +511,8 @@ static int check_added(struct making *m)
 	uint8_t *block;
 	int found;
 
+	if (!d->up && place_taken(m))
+		return refuse_place(m);
 	if (!d->up) {
 		struct create_dev dev = {.uri = m->desc.uri[0],
 					 .open_err = d->err,
@@ -462,9 +522,9 @@ static int check_added(struct making *m)
 		create_open_error(&dev, why);
 		return refuse(m, d->err, why);
 	}
-	if (d->info.flags & MEMBER_READ_ONLY)
+	if (d->info.flags & MEMBER_READ_ONLY && !place_taken(m))
 		return refuse(m, -EROFS, "is read-only; export it for writing");
-	found = check_added_requests(m);
+	found = place_taken(m) ? 0 : check_added_requests(m);
 	if (found)
 		return found;
 	if (posix_memalign((void **)&block, DDR_BLOCK_BYTES, DDR_BLOCK_BYTES))
