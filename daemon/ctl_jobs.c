@@ -954,7 +954,9 @@ struct making_job {
 	struct asked *asked; /* create */
 	struct manager_change change;
 	struct fence_ask check;
-	struct array_query q; /* add: for its geometry */
+	struct array_query q;    /* add: for its geometry */
+	struct array_query look; /* for what a device is to its array, */
+	struct known *asked_of;  /* held meanwhile */
 };
 
 static void making_progress(struct making *m)
@@ -979,6 +981,31 @@ static const char *making_known(struct making *m, const uint8_t uuid[DDR_UUID_BY
 
 	(void)m;
 	return k && !k->desc.forgotten ? k->desc.name : NULL;
+}
+
+static void standing_got(struct array_query *q, int err)
+{
+	struct making_job *j = q->arg;
+	bool runs = !err && q->status.phase == ARRAY_PHASE_RUN;
+
+	manager_let_go(j->asked_of);
+	making_standing(&j->m, create_standing(j->m.ask_sb, runs ? &q->status.engine : NULL));
+}
+
+/* Its array's engine has the map that counts, if it serves here. */
+static void making_standing_ask(struct making *m)
+{
+	struct making_job *j = m->arg;
+	struct known *k = manager_find_uuid(m->ask_sb->array_uuid);
+
+	if (!k) {
+		making_standing(m, STANDING_UNSURE);
+		return;
+	}
+	j->asked_of = manager_hold(k);
+	j->look.done = standing_got;
+	j->look.arg = j;
+	array_query(k->array, &j->look);
 }
 
 static void reserve_again(void *data)
@@ -1060,6 +1087,7 @@ static struct making_job *making_new(struct ipc_req *r)
 	j->m.arg = j;
 	j->m.progress = making_progress;
 	j->m.known = making_known;
+	j->m.standing = making_standing_ask;
 	j->m.reserving = making_reserving;
 	options_init(&j->m.desc.options);
 	return j;

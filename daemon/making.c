@@ -193,6 +193,29 @@ static const char *known(void *arg, const uint8_t uuid[DDR_UUID_BYTES])
 	return m->ask_name[0] ? m->ask_name : NULL;
 }
 
+static void standing_run(struct task *t)
+{
+	struct making *m = of_ask(t);
+
+	m->standing(m);
+}
+
+void making_standing(struct making *m, enum create_standing standing)
+{
+	m->ask_standing = standing;
+	sem_post(&m->told);
+}
+
+static enum create_standing standing(void *arg, const struct superblock *sb)
+{
+	struct making *m = arg;
+
+	m->ask_sb = sb;
+	mailbox_post(m->main, &m->ask_task, standing_run);
+	wait_for(&m->told);
+	return m->ask_standing;
+}
+
 static int begin(void *arg, const struct create_params *p, char why[STORE_WHY_BYTES])
 {
 	struct making *m = arg;
@@ -284,6 +307,7 @@ static void create_devs(struct making *m, struct create_dev dev[DDR_MAX_MEMBERS]
 	m->ask.name = m->desc.name;
 	m->ask.arg = m;
 	m->ask.known = known;
+	m->ask.standing = m->standing ? standing : NULL;
 	m->ask.begin = begin;
 	m->ask.allowed = allowed;
 	m->ask.now_us = now_us;
@@ -410,7 +434,7 @@ static int look_at_own(struct making *m, const struct superblock *sb)
  */
 static int look_at_superblock(struct making *m, uint8_t *block)
 {
-	char what[300];
+	char what[CREATE_WHY_BYTES];
 	struct superblock sb;
 	struct claim claim;
 	const char *of;
@@ -445,14 +469,17 @@ static int look_at_superblock(struct making *m, uint8_t *block)
 			continue;
 		}
 		if (of) {
-			snprintf(what, sizeof(what),
-				 "is a member of the array %s; name another device", of);
-			return refuse(m, -ENOTUNIQ, what);
+			err = create_refuse_known(&m->ask, &sb, of, what);
+			if (err)
+				return refuse(m, err, what);
+			m->clears = true;
+			continue;
 		}
 		if (!m->ask.force)
 			return refuse(m, -EEXIST,
 				      "carries a ddraid superblock; name another device, or "
 				      "--force to overwrite it");
+		m->clears |= !err;
 	}
 	if (place_taken(m))
 		return refuse_place(m);
@@ -504,22 +531,32 @@ static int check_added_blocks(struct making *m)
 	return refuse(m, -EINVAL, text);
 }
 
+/* The engine writes over no superblock of another array (claim.h): so it is gone before. */
+static int clear_added(struct making *m, const struct create_dev *dev)
+{
+	struct create_error e;
+	int err = create_clear(&m->ask, dev, &e);
+
+	if (err)
+		snprintf(m->error.text, sizeof(m->error.text), "%s", e.text);
+	return err;
+}
+
 static int check_added(struct making *m)
 {
+	struct create_dev devs[DDR_MAX_MEMBERS];
 	struct making_dev *d = &m->dev[0];
 	char what[256] = "", text[320];
 	uint8_t *block;
 	int found;
 
+	create_devs(m, devs);
 	if (!d->up && place_taken(m))
 		return refuse_place(m);
 	if (!d->up) {
-		struct create_dev dev = {.uri = m->desc.uri[0],
-					 .open_err = d->err,
-					 .open_why = d->why[0] ? d->why : NULL};
 		char why[CREATE_WHY_BYTES];
 
-		create_open_error(&dev, why);
+		create_open_error(&devs[0], why);
 		return refuse(m, d->err, why);
 	}
 	if (d->info.flags & MEMBER_READ_ONLY && !place_taken(m))
@@ -531,6 +568,8 @@ static int check_added(struct making *m)
 		return -ENOMEM;
 	found = look_at_superblock(m, block);
 	free(block);
+	if (!found && m->clears)
+		return clear_added(m, devs);
 	if (found || m->ask.force)
 		return found;
 	found = signature_find(d->info.size_bytes, dev_read, d, what, sizeof(what));

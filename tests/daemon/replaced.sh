@@ -78,4 +78,48 @@ done_ fail v0 2
 refused "$tmp/m0 was a member of this array: name another device, or --force to use it as a new one" add v0 2 "$tmp/m0"
 done_ add v0 2 "$tmp/m0" --force
 whole v0
+
+echo "create on a device that was replaced"
+refused "is member 1 of the array v0, which this cluster has: .*'ddraidctl forget v0'" create v1 --order 1 --zeroed "$tmp/m1" "$tmp/m4" "$tmp/m5"
+refused "is member 1 of the array v0, which this cluster has: .*'ddraidctl forget v0'" \
+	create v1 --order 1 --zeroed --force --stripe 8K "$tmp/m1" "$tmp/m4" "$tmp/m5" # by force, too
+done_ fail v0 2 # what has replaced m2: then the old data may be the last
+for force in "" --force; do
+	refused "was member 2 of the array v0, and the device that has its place is not in sync yet: wait .*, or name another device" \
+		create v1 --order 1 --zeroed $force "$tmp/m2" "$tmp/m4" "$tmp/m5"
+done
+clear m6
+done_ add v0 2 "$tmp/m6"
+whole v0
+refused "was member 2 of the array v0, which has another device in that place by now, .*: name another device, or --force" \
+	create v1 --order 1 --zeroed "$tmp/m2" "$tmp/m4" "$tmp/m5"
+done_ stop v0 # then nobody can tell
+for force in "" --force; do
+	refused "is or was member 2 of the array v0, which does not serve here now, .*'ddraidctl start v0' and try again" \
+		create v1 --order 1 --zeroed $force "$tmp/m2" "$tmp/m4" "$tmp/m5"
+done
+done_ start v0
+until_true 10 holds v0 'a["io_allowed"]'
+done_ create v1 --order 1 --zeroed --stripe 8K --force "$tmp/m2" "$tmp/m4" "$tmp/m5"
+until_true 10 holds v1 'a["io_allowed"]'
+nbd v1 'h.pwrite(b"y" * 65536, 0); h.flush()' || fail "I/O to v1"
+nbd v0 'assert h.pread(65536, 0) == b"x" * 65536' || fail "v0 has lost data"
+holds v0 'not a["degraded"]' || fail "v0: $(ctl status v0)"
+
+echo "add of another array's device"
+done_ fail v1 1
+refused "$tmp/m1 is member 1 of the array v0, which this cluster has" add v1 1 "$tmp/m1"
+refused "$tmp/m1 is member 1 of the array v0, which this cluster has" add v1 1 "$tmp/m1" --force
+refused "$tmp/m0 was member 2 of the array v0, which has another device in that place by now, .* or --force" add v1 1 "$tmp/m0"
+done_ add v1 1 "$tmp/m0" --force
+whole v1
+nbd v1 'assert h.pread(65536, 0) == b"y" * 65536' || fail "v1 has lost data"
+
+echo "devices of an array that nobody knows any more"
+done_ forget v1 --force
+done_ fail v0 0
+refused "$tmp/m5 carries a ddraid superblock; name another device, or --force to overwrite it" add v0 0 "$tmp/m5"
+done_ add v0 0 "$tmp/m5" --force
+whole v0
+nbd v0 'assert h.pread(65536, 0) == b"x" * 65536' || fail "v0 has lost data"
 echo "ok"
