@@ -48,6 +48,13 @@ refused "state directory $tmp/plain can't be opened: Not a directory; name a dir
 conf "$tmp/run" "$tmp/no/where"
 refused "state directory $tmp/no/where can't be created: .*; create it, or set another state_dir"
 
+for file in "$tmp" "$tmp/no.conf"; do # a directory, and nothing
+	status=0
+	"$top_builddir/ddraidd" --foreground --config "$file" 2>"$tmp/err" || status=$?
+	[ $status = 2 ] || fail "--config $file: status $status"
+	grep -q "$file.* can't be read: .*; .*--config" "$tmp/err" || fail "--config $file: $(cat "$tmp/err")"
+done
+
 # What this user can't read.
 user=()
 chmod 711 "$tmp"

@@ -56,7 +56,7 @@ says_stopped "$tmp/out.default"
 kill -s CONT "$daemon"
 until_true 10 ctl version --timeout 5
 
-# It stops while a request is under way: a rebuild that can't end, since its device can't be read.
+# It stops while a request is under way: a start that lacks members.
 ctl fail vol0 2 >"$tmp/out" 2>&1 || fail "fail: $(cat "$tmp/out")"
 ctl stop vol0 >"$tmp/out" 2>&1 || fail "stop: $(cat "$tmp/out")"
 mv "$tmp/m0" "$tmp/m0.away"
