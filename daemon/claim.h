@@ -52,6 +52,10 @@
  *     1 within DELTA of something that was its own; the winner finds that at its (c), (s) or (p)
  *     and gives up, too: nobody wins, nothing is lost, and a further try gets the device.
  *
+ * `add --force` of a device that carries another array's superblock first makes that nobody's, as a
+ * `create --force` does that gives up once it trusts its claim (create_clear), and is an `add` only
+ * then.
+ *
  * What this relies on: a write that took longer than DELTA is found out by who sent it, which
  * fails; but if that process stood still in between, or the write lay in a socket, it may have
  * landed on the winner's superblock. The two copies are then a member's that is not of the array,

@@ -245,7 +245,9 @@ static int read_line(FILE *f, char line[LINE_BYTES], char *why)
 	}
 	line[n] = '\0';
 	if (ferror(f)) {
-		snprintf(why, CONFIG_WHY_BYTES, "can't be read: %s", strerror(errno));
+		snprintf(why, CONFIG_WHY_BYTES,
+			 "can't be read: %s; name a file by --config, or see to its disk",
+			 strerror(errno));
 		return -EIO;
 	}
 	return c != EOF || n;
@@ -324,7 +326,10 @@ int config_load(struct config *c, const char *path, char why[CONFIG_WHY_BYTES])
 
 	if (!f) {
 		err = -errno;
-		snprintf(why, CONFIG_WHY_BYTES, "%s can't be read: %s", path, strerror(errno));
+		snprintf(why, CONFIG_WHY_BYTES,
+			 "%s can't be read: %s; give ddraidd's user the right to read it, or name "
+			 "another file by --config",
+			 path, strerror(errno));
 		return err;
 	}
 	while ((err = read_line(f, line, what)) > 0) {

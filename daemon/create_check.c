@@ -11,6 +11,7 @@
  *	size		too small for one region			no
  *	requests	takes only larger ones than ours		no
  *	superblock	a member of an array that is known here		no
+ *			one that was replaced there			yes
  *			a member of another array			yes
  *	signature	file system, LVM, RAID, partitions, swap	yes
  *	blocks		fragments below the device's own block		yes
@@ -424,8 +425,74 @@ static int check_claim(struct job *j, uint32_t i, const uint8_t *block)
 		      text_clean(name, sizeof(name), c.name));
 }
 
+enum create_standing create_standing(const struct superblock *sb, const struct engine_status *st)
+{
+	const struct map *map = st ? &st->map : NULL;
+
+	if (!map || !map->n || st->state != ENGINE_ACTIVE || !st->io_allowed || st->proposing)
+		return STANDING_UNSURE;
+	for (uint8_t i = 0; i < map->n; i++)
+		if (!memcmp(map->member[i].uuid, sb->member_uuid, DDR_UUID_BYTES))
+			return STANDING_MEMBER;
+	if (!sb->map.epoch.num)
+		return STANDING_ADDED;
+	if (epoch_cmp(&sb->map.epoch, &map->epoch) > 0 || sb->index >= map->n)
+		return STANDING_UNSURE;
+	return map->member[sb->index].state == MEMBER_IN_SYNC ? STANDING_REPLACED : STANDING_AWAY;
+}
+
+static enum create_standing standing_of(const struct create_ask *ask, const struct superblock *sb)
+{
+	return ask->standing ? ask->standing(ask->arg, sb) : STANDING_MEMBER;
+}
+
+int create_refuse_known(const struct create_ask *ask, const struct superblock *sb,
+			const char *known, char text[CREATE_WHY_BYTES])
+{
+	switch (standing_of(ask, sb)) {
+	case STANDING_REPLACED:
+		if (ask->force)
+			return 0;
+		snprintf(text, CREATE_WHY_BYTES,
+			 "was member %u of the array %s, which has another device in that place by "
+			 "now, and needs this one no more: name another device, or --force to "
+			 "overwrite what is left on it",
+			 sb->index, known);
+		return -EEXIST;
+	case STANDING_AWAY:
+		snprintf(text, CREATE_WHY_BYTES,
+			 "was member %u of the array %s, and the device that has its place is not "
+			 "in sync yet: wait until 'ddraidctl status %s' has member %u in sync, or "
+			 "name another device",
+			 sb->index, known, known, sb->index);
+		return -ENOTUNIQ;
+	case STANDING_ADDED:
+		snprintf(text, CREATE_WHY_BYTES,
+			 "is being added to the array %s, or that came to nothing: wait for it, "
+			 "put the device there with 'ddraidctl add %s %u', or name another device",
+			 known, known, sb->index);
+		return -ENOTUNIQ;
+	case STANDING_UNSURE:
+		snprintf(
+		    text, CREATE_WHY_BYTES,
+		    "is or was member %u of the array %s, which does not serve here now, so it "
+		    "can't be told whether that needs it: 'ddraidctl start %s' and try again, "
+		    "name another device, or give that array up with 'ddraidctl forget %s'",
+		    sb->index, known, known, known);
+		return -ENOTUNIQ;
+	default:
+		snprintf(text, CREATE_WHY_BYTES,
+			 "is member %u of the array %s, which this cluster has: name another "
+			 "device, replace it there first, by 'ddraidctl fail' and 'ddraidctl add', "
+			 "or give that array up with 'ddraidctl forget %s'",
+			 sb->index, known, known);
+		return -ENOTUNIQ;
+	}
+}
+
 static int check_superblock(struct job *j, uint32_t i)
 {
+	char text[CREATE_WHY_BYTES];
 	struct superblock sb;
 	char uuid[UUID_TEXT_BYTES], name[DDR_NAME_BYTES];
 	const char *known;
@@ -452,13 +519,12 @@ static int check_superblock(struct job *j, uint32_t i)
 			continue;
 		}
 		known = j->ask->known ? j->ask->known(j->ask->arg, sb.array_uuid) : NULL;
-		if (known)
-			return refuse(
-			    j, -ENOTUNIQ, (int)i,
-			    "is member %u of the array %s, which this cluster has: name "
-			    "another device, or give that array up with 'ddraidctl forget "
-			    "%s'",
-			    sb.index, known, known);
+		if (known) {
+			err = create_refuse_known(j->ask, &sb, known, text);
+			if (err)
+				return refuse(j, err, (int)i, "%s", text);
+			continue; /* the other copy may be of an array that needs it */
+		}
 		if (j->ask->force)
 			return 0;
 		return refuse(j, -EEXIST, (int)i,
@@ -726,7 +792,7 @@ static int replaced_is_known(struct job *j)
 		if (sb_decode(&sb, j->old + (size_t)n * DDR_BLOCK_BYTES, NULL))
 			continue;
 		known = j->ask->known(j->ask->arg, sb.array_uuid);
-		if (known)
+		if (known && standing_of(j->ask, &sb) != STANDING_REPLACED)
 			return refuse(j, -ENOTUNIQ, (int)(n / SB_COPIES),
 				      "was made a member of the array %s at the same time: name "
 				      "another device",
@@ -949,6 +1015,31 @@ int create_run(const struct create_ask *ask, const struct create_dev *dev, uint3
 		err = write_all(&j);
 	if (err && j.claimed)
 		back_out(&j);
+	job_close(&j);
+	return err;
+}
+
+/* --- what is somebody else's --- */
+
+int create_clear(const struct create_ask *ask, const struct create_dev *dev, struct create_error *e)
+{
+	struct create_result r;
+	struct job j = {.ask = ask, .dev = dev, .count = 1, .r = &r, .e = e};
+	int err = job_open(&j);
+
+	if (!err) {
+		strncpy(r.params.name, ask->name, DDR_NAME_BYTES - 1);
+		err = uuid_fresh(r.params.array_uuid);
+		err = err ? err : uuid_fresh(r.params.member_uuid[0]);
+		if (err)
+			refuse(&j, err, -1, "no random numbers for UUIDs: %s", strerror(-err));
+	}
+	if (!err)
+		err = claim_all(&j);
+	if (err && j.claimed)
+		back_out(&j);
+	else if (!err)
+		err = give_back(&j, 0, NULL);
 	job_close(&j);
 	return err;
 }

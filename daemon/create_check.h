@@ -48,6 +48,24 @@ struct create_dev {
 	int (*flush)(void *arg);
 };
 
+/* What a device is to an array that is known here, and whose superblock it carries. */
+enum create_standing {
+	STANDING_MEMBER,   /* its map has the device's UUID, whatever state that has */
+	STANDING_UNSURE,   /* the array does not serve here, or the device is newer: nobody can tell
+			    */
+	STANDING_ADDED,    /* an add has put its superblock there, and the map does not name it */
+	STANDING_AWAY,     /* the map has another device in its place, which is not in sync */
+	STANDING_REPLACED, /* the map has another device in its place, which is in sync */
+};
+
+/*
+ * `st`: of this array's engine here, NULL if it does not run. Data first: a device has been
+ * replaced only if the map that the members of an array that serves have committed says so, the
+ * device's own map is no newer, and the one that has its place is in sync. Then no assembly takes
+ * it again: it is outdone by all the others.
+ */
+enum create_standing create_standing(const struct superblock *sb, const struct engine_status *st);
+
 struct create_ask {
 	const char *name;
 	struct geo_params geo; /* 0 in stripe, band, region, slots, m = default; member_bytes is
@@ -59,6 +77,9 @@ struct create_ask {
 	/* Optional. The name of a known array with this UUID, or NULL: its members are refused, by
 	 * force too. Called on this thread. */
 	const char *(*known)(void *arg, const uint8_t array_uuid[DDR_UUID_BYTES]);
+	/* Of a device of a known array; STANDING_REPLACED alone may be overwritten, by force.
+	 * Without it each is a member. */
+	enum create_standing (*standing)(void *arg, const struct superblock *sb);
 	/* Optional, as all that follow. Before the first write, with the array's UUID: what was
 	 * begun can be undone from now on, whatever happens to this process. 0, or -errno and a
 	 * sentence. */
@@ -112,6 +133,19 @@ int create_check(const struct create_ask *ask, const struct create_dev *dev, uin
  */
 int create_run(const struct create_ask *ask, const struct create_dev *dev, uint32_t count,
 	       struct create_result *r, struct create_error *e);
+
+/* Refuses, as create_check() does, a device with this superblock of the array `known`: 0, or -errno
+ * and, for `text`, what stands behind its name. */
+int create_refuse_known(const struct create_ask *ask, const struct superblock *sb,
+			const char *known, char text[CREATE_WHY_BYTES]);
+
+/*
+ * By force: makes one device nobody's that carries a superblock or claim which create_check() lets
+ * --force overwrite. It is a create that gives up once it has the device, so claim.h's argument
+ * holds for it. 0, or -errno and *e.
+ */
+int create_clear(const struct create_ask *ask, const struct create_dev *dev,
+		 struct create_error *e);
 
 /*
  * Makes devices nobody's again on which a create of this array was cut off: where they carry its

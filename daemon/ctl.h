@@ -33,6 +33,13 @@ void status_progress(Ddraid__Ctl__Progress *p, const struct array_status *st);
 bool status_synced(const struct array_status *st);
 void status_nodes(struct ipc_req *r);
 
+/* ctl_why.c: why an array is not active here, to stand behind its name; st is NULL if it does not
+ * run. */
+#define WHY_NOT_BYTES (STORE_WHY_BYTES + 1024)
+void why_not(const struct known *k, const struct array_status *st, char text[WHY_NOT_BYTES]);
+/* Appends the members that this node does not reach, if there are any. */
+void why_members(const struct known *k, const struct array_status *st, char text[WHY_NOT_BYTES]);
+
 /* ctl_jobs.c: requests that take their time. */
 void request_status(struct ipc_req *r);
 void request_watch(struct ipc_req *r);

@@ -30,6 +30,7 @@
 #define HEARD_MS 15000u     /* and until all daemons have told which arrays they know */
 #define RESERVE_MS 20000u   /* how long "ask again" is asked again for a reservation */
 #define ADMIN_AGAIN_MS 500u
+#define ADMIN_REFUSED_MS 2000u   /* a refusal that is older is told */
 #define ADMIN_PATIENCE_MS 15000u /* how long "ask again" is asked again */
 
 enum job_kind { JOB_WATCH, JOB_CREATE, JOB_START, JOB_STOP, JOB_FORGET };
@@ -265,10 +266,20 @@ static void created(struct job *j)
 	job_free(j);
 }
 
+#define MEMBERS_MS 2000u /* until then they may just be connecting */
+
+/* Is it, maybe, because of a member that this does not serve? */
+static bool lacks_members(const struct array_status *st, const Ddraid__Ctl__Progress *p)
+{
+	return st->phase == ARRAY_PHASE_RUN && st->engine.state != ENGINE_ACTIVE && p->waits[0] &&
+	       (st->engine.state == ENGINE_REFUSED || p->waits_ms >= MEMBERS_MS);
+}
+
 static void rest(struct job *j, const struct array_status *st, const char *what)
 {
 	Ddraid__Ctl__Progress p;
 	uint64_t now = now_ms();
+	char text[WHY_NOT_BYTES];
 
 	if (j->kind == JOB_WATCH && ipc_gone(j->r)) {
 		job_end(j, 0, "");
@@ -284,6 +295,11 @@ static void rest(struct job *j, const struct array_status *st, const char *what)
 			p.text = (char *)what;
 		else if (!st)
 			p.text = "starting";
+		if (st && lacks_members(st, &p)) {
+			snprintf(text, sizeof(text), "%s", p.waits);
+			why_members(j->k, st, text);
+			p.waits = text;
+		}
 		ipc_progress(j->r, &p);
 	}
 	qb_loop_timer_add(ctl_env.loop, QB_LOOP_MED, LOOK_MS * 1000000ull, j, look, &j->timer);
@@ -436,23 +452,26 @@ static void start_look(struct job *j, const struct array_status *st)
 	uint64_t now = now_ms();
 	bool here = st && st->phase == ARRAY_PHASE_RUN && st->engine.state == ENGINE_ACTIVE;
 	uint32_t missing = j->all_nodes ? others_not(j, true) : 0;
-	char text[ARRAY_WHY_BYTES + 256];
+	char text[WHY_NOT_BYTES + 512], why[WHY_NOT_BYTES];
 
 	if (!here && j->k->error[0]) {
-		job_end(j, -EIO, j->k->error);
+		if (j->kind == JOB_CREATE)
+			snprintf(text, sizeof(text),
+				 "array %s is made, on all its members, but does not run on this "
+				 "node: %s; mend that, then 'ddraidctl start %s', or give it up "
+				 "with 'ddraidctl forget %s'",
+				 j->k->desc.name, j->k->error, j->k->desc.name, j->k->desc.name);
+		job_end(j, -EIO, j->kind == JOB_CREATE ? text : j->k->error);
 		return;
 	}
 	if (!here && now - j->began_ms > TAKE_PART_MS) {
-		snprintf(
-		    text, sizeof(text),
-		    "%s is not active after %u s, and goes on trying: 'ddraidctl status' tells "
-		    "how far it is; it %s %s",
-		    j->k->desc.name, TAKE_PART_MS / 1000,
-		    st && st->engine.state == ENGINE_REFUSED ? "is refused:" : "waits for",
-		    !st                ? "its start"
-		    : st->waits[0]     ? st->waits
-		    : st->engine.waits ? st->engine.waits
-				       : "its members");
+		why_not(j->k, st, why);
+		snprintf(text, sizeof(text),
+			 "%s is%s not active after %u s, and goes on trying: 'ddraidctl status' "
+			 "tells how far it is; it %s",
+			 j->k->desc.name,
+			 j->kind == JOB_CREATE ? " made, on all its members, but is" : "",
+			 TAKE_PART_MS / 1000, why);
 		job_end(j, -ETIMEDOUT, text);
 		return;
 	}
@@ -800,6 +819,8 @@ struct admin_job {
 	struct making_job *making; /* add: it has the device reserved; or NULL */
 	struct manager_change change;
 	struct array_admin q;
+	int err; /* the answer, while `look` asks why */
+	struct array_query look;
 };
 
 static void making_free(struct making_job *j);
@@ -857,29 +878,61 @@ static void admin_sync(struct admin_job *j)
 	manager_change(j->k, &j->change);
 }
 
-static void admin_done(struct array_admin *q, int err, const char *why)
+static void admin_end(struct admin_job *j, int err, const char *why)
 {
-	struct admin_job *j = q->arg;
 	char trouble[STORE_WHY_BYTES];
 
-	if (err == -EAGAIN && now_ms() - j->began_ms < ADMIN_PATIENCE_MS) {
-		after(ADMIN_AGAIN_MS, admin_again, j);
-		return;
-	}
 	qb_loop_timer_del(ctl_env.loop, j->tell);
-	if (!err && q->cmd == ADMIN_ADD) {
-		admin_sync(j);
-		return;
-	}
 	manager_trouble(trouble);
-	if (err == -ESHUTDOWN)
-		ipc_fail(j->r, -EAGAIN, "%s does not run here; start it first", j->k->desc.name);
-	else if (err)
-		ipc_fail(j->r, err, "member %u of %s: %s%s%s", q->member, j->k->desc.name,
-			 why[0] ? why : strerror(-err), trouble[0] ? "; " : "", trouble);
+	if (err)
+		ipc_fail(j->r, err, "member %u of %s: %s%s%s", j->q.member, j->k->desc.name, why,
+			 trouble[0] ? "; " : "", trouble);
 	else
 		ipc_final(j->r, NULL);
 	admin_free(j);
+}
+
+/*
+ * An array that is not active takes no such request, and its engine only knows that it can't now.
+ * The array knows why: it is told at once, but what settles within ADMIN_PATIENCE_MS is waited for.
+ */
+static void admin_looked(struct array_query *q, int err)
+{
+	struct admin_job *j = q->arg;
+	const struct array_status *st = err ? NULL : &q->status;
+	uint64_t waited_ms = now_ms() - j->began_ms;
+	bool runs = st && st->phase == ARRAY_PHASE_RUN;
+	bool refused = runs && st->engine.state == ENGINE_REFUSED && waited_ms >= ADMIN_REFUSED_MS;
+	char text[WHY_NOT_BYTES + 2 * DDR_NAME_BYTES], why[WHY_NOT_BYTES];
+
+	if (runs && !refused && waited_ms < ADMIN_PATIENCE_MS) {
+		after(ADMIN_AGAIN_MS, admin_again, j);
+		return;
+	}
+	if (runs && st->engine.state == ENGINE_ACTIVE) {
+		admin_end(j, j->err, j->q.why[0] ? j->q.why : strerror(-j->err));
+		return;
+	}
+	why_not(j->k, st, why);
+	snprintf(text, sizeof(text), "nothing is changed, since the array %s", why);
+	admin_end(j, -EAGAIN, text);
+}
+
+static void admin_done(struct array_admin *q, int err, const char *why)
+{
+	struct admin_job *j = q->arg;
+
+	if (err == -EAGAIN || err == -ESHUTDOWN) {
+		j->err = err;
+		j->look.done = admin_looked;
+		j->look.arg = j;
+		array_query(j->k->array, &j->look);
+	} else if (!err && q->cmd == ADMIN_ADD) {
+		qb_loop_timer_del(ctl_env.loop, j->tell);
+		admin_sync(j);
+	} else {
+		admin_end(j, err, why[0] ? why : strerror(-err));
+	}
 }
 
 /* A change of the map is in the record before it is acknowledged (R1): so nothing is begun while
@@ -946,7 +999,9 @@ struct making_job {
 	struct asked *asked; /* create */
 	struct manager_change change;
 	struct fence_ask check;
-	struct array_query q; /* add: for its geometry */
+	struct array_query q;    /* add: for its geometry */
+	struct array_query look; /* for what a device is to its array, */
+	struct known *asked_of;  /* held meanwhile */
 };
 
 static void making_progress(struct making *m)
@@ -971,6 +1026,31 @@ static const char *making_known(struct making *m, const uint8_t uuid[DDR_UUID_BY
 
 	(void)m;
 	return k && !k->desc.forgotten ? k->desc.name : NULL;
+}
+
+static void standing_got(struct array_query *q, int err)
+{
+	struct making_job *j = q->arg;
+	bool runs = !err && q->status.phase == ARRAY_PHASE_RUN;
+
+	manager_let_go(j->asked_of);
+	making_standing(&j->m, create_standing(j->m.ask_sb, runs ? &q->status.engine : NULL));
+}
+
+/* Its array's engine has the map that counts, if it serves here. */
+static void making_standing_ask(struct making *m)
+{
+	struct making_job *j = m->arg;
+	struct known *k = manager_find_uuid(m->ask_sb->array_uuid);
+
+	if (!k) {
+		making_standing(m, STANDING_UNSURE);
+		return;
+	}
+	j->asked_of = manager_hold(k);
+	j->look.done = standing_got;
+	j->look.arg = j;
+	array_query(k->array, &j->look);
 }
 
 static void reserve_again(void *data)
@@ -1052,6 +1132,7 @@ static struct making_job *making_new(struct ipc_req *r)
 	j->m.arg = j;
 	j->m.progress = making_progress;
 	j->m.known = making_known;
+	j->m.standing = making_standing_ask;
 	j->m.reserving = making_reserving;
 	options_init(&j->m.desc.options);
 	return j;
@@ -1284,9 +1365,12 @@ static bool create_refused(struct ipc_req *r)
 	const Ddraid__Ctl__Create *c = ipc_request(r)->create;
 	const struct announce_state *s = announce_state();
 	const char *why = NULL;
+	char text[STORE_WHY_BYTES];
 
 	if (array_name_check(c->name, &why))
 		ipc_fail(r, -EINVAL, "%.80s can't be an array's name: %s", c->name, why);
+	else if (store_run_fits(ctl_env.conf->run_dir, c->name, text))
+		ipc_fail(r, -EINVAL, "array %s can't be made: %s", c->name, text);
 	else if (manager_find(c->name, false))
 		ipc_fail(r, -EEXIST, "there is an array %s already; take another name", c->name);
 	else if (manager_find(c->name, true))
@@ -1470,6 +1554,7 @@ static void add_checked(struct making *m, int err, const char *why)
 static void add_asked(struct array_query *q, int err)
 {
 	struct making_job *j = q->arg;
+	char why[WHY_NOT_BYTES];
 
 	if (!err && q->status.have_geo) {
 		j->m.geo = q->status.geo;
@@ -1477,10 +1562,9 @@ static void add_asked(struct array_query *q, int err)
 		making_begin(j);
 		return;
 	}
-	if (err)
-		ipc_fail(j->r, -EAGAIN, "%s does not run here; start it first", j->k->desc.name);
-	else
-		ipc_fail(j->r, -EAGAIN, "%s is not assembled yet; try again", j->k->desc.name);
+	why_not(j->k, err ? NULL : &q->status, why);
+	ipc_fail(j->r, -EAGAIN, "member %u of %s: nothing is changed, since the array %s",
+		 j->member, j->k->desc.name, why);
 	making_free(j);
 }
 

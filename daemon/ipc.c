@@ -230,7 +230,7 @@ void ipc_final(struct ipc_req *r, Reply *reply)
 void ipc_fail(struct ipc_req *r, int err, const char *format, ...)
 {
 	Reply reply = REPLY_INIT;
-	char text[1024];
+	char text[2048];
 	va_list ap;
 
 	va_start(ap, format);

@@ -7,7 +7,7 @@
  *	fence helper			forked while there are no threads, locks, or locked memory
  *	oom_score_adj, PR_SET_IO_FLUSHER, mlockall	threads inherit the second; stacks count for
  *			the third
- *	state directory			locked: one daemon per directory
+ *	state_dir, run_dir		locked: one daemon per directory
  *	loop, worker, IPC, arrays	an engine thread for each
  *
  * The main thread runs libqb's loop: IPC, signals, the fence helper, and tasks from other threads.
@@ -447,7 +447,7 @@ int main(int argc, char **argv)
 	if (err)
 		return start_failed("the fence helper can't be started: %s", strerror(-err));
 	protect_process();
-	if (store_open(conf.state_dir, why)) {
+	if (store_open(conf.state_dir, why) || store_run_open(conf.run_dir, why)) {
 		start_failed("%s", why);
 		log_close();
 		return 1;

@@ -193,6 +193,29 @@ static const char *known(void *arg, const uint8_t uuid[DDR_UUID_BYTES])
 	return m->ask_name[0] ? m->ask_name : NULL;
 }
 
+static void standing_run(struct task *t)
+{
+	struct making *m = of_ask(t);
+
+	m->standing(m);
+}
+
+void making_standing(struct making *m, enum create_standing standing)
+{
+	m->ask_standing = standing;
+	sem_post(&m->told);
+}
+
+static enum create_standing standing(void *arg, const struct superblock *sb)
+{
+	struct making *m = arg;
+
+	m->ask_sb = sb;
+	mailbox_post(m->main, &m->ask_task, standing_run);
+	wait_for(&m->told);
+	return m->ask_standing;
+}
+
 static int begin(void *arg, const struct create_params *p, char why[STORE_WHY_BYTES])
 {
 	struct making *m = arg;
@@ -284,6 +307,7 @@ static void create_devs(struct making *m, struct create_dev dev[DDR_MAX_MEMBERS]
 	m->ask.name = m->desc.name;
 	m->ask.arg = m;
 	m->ask.known = known;
+	m->ask.standing = m->standing ? standing : NULL;
 	m->ask.begin = begin;
 	m->ask.allowed = allowed;
 	m->ask.now_us = now_us;
@@ -347,6 +371,62 @@ static bool is_member(const struct making *m, const struct superblock *sb)
 	       (mm->state == MEMBER_REBUILDING || mm->state == MEMBER_IN_SYNC);
 }
 
+/* No other device may come in its place: what the engine says then, before --force is spoken of. */
+static bool place_taken(const struct making *m)
+{
+	uint8_t s = m->member < m->map.n ? m->map.member[m->member].state : 0;
+
+	return s && s != MEMBER_MISSING && s != MEMBER_FAULTY;
+}
+
+static int refuse_place(struct making *m)
+{
+	uint8_t state = m->map.member[m->member].state;
+	char remedy[2 * DDR_NAME_BYTES + 64];
+	uint32_t in_sync = 0;
+
+	for (uint8_t i = 0; i < m->map.n; i++)
+		in_sync += m->map.member[i].state == MEMBER_IN_SYNC;
+	if (state == MEMBER_IN_SYNC && in_sync <= m->geo.k)
+		snprintf(remedy, sizeof(remedy),
+			 "it can't be replaced now, since the data needs all that are in sync");
+	else
+		snprintf(remedy, sizeof(remedy),
+			 "to put another one in its place, first 'ddraidctl fail %s %u'",
+			 m->desc.name, m->member);
+	m->error.err = -EINVAL;
+	snprintf(m->error.text, sizeof(m->error.text),
+		 "member %u of %s is in use (%s), and %s is not its device: %s", m->member,
+		 m->desc.name, member_state_name(state), m->desc.uri[0], remedy);
+	return m->error.err;
+}
+
+/* Its superblock is of this array. Is there anything against using it as a new member? */
+static int look_at_own(struct making *m, const struct superblock *sb)
+{
+	char what[300] = "was a member of this array: name another device, or --force to use it as "
+			 "a new one";
+
+	for (uint8_t i = 0; i < m->map.n; i++) {
+		const struct map_member *mm = &m->map.member[i];
+
+		if (memcmp(mm->uuid, sb->member_uuid, DDR_UUID_BYTES) != 0)
+			continue;
+		if (mm->state != MEMBER_MISSING && mm->state != MEMBER_FAULTY) {
+			snprintf(what, sizeof(what),
+				 "is member %u of this array, and in use (%s): name another device",
+				 i, member_state_name(mm->state));
+			return refuse(m, -ENOTUNIQ, what);
+		}
+		snprintf(what, sizeof(what),
+			 "is member %u of this array, which is %s: name another device, %sor "
+			 "--force to use it as a new one",
+			 i, member_state_name(mm->state),
+			 mm->state == MEMBER_MISSING ? "take it back by 're-add', " : "");
+	}
+	return m->ask.force ? 0 : refuse(m, -EEXIST, what);
+}
+
 /*
  * A superblock of an array that is not known here is left to --force as well, and so is one of the
  * array itself: of a member that left it, or of an `add` that came to nothing. The engine
@@ -354,7 +434,7 @@ static bool is_member(const struct making *m, const struct superblock *sb)
  */
 static int look_at_superblock(struct making *m, uint8_t *block)
 {
-	char what[300];
+	char what[CREATE_WHY_BYTES];
 	struct superblock sb;
 	struct claim claim;
 	const char *of;
@@ -367,7 +447,7 @@ static int look_at_superblock(struct making *m, uint8_t *block)
 			unread = err;
 			continue;
 		}
-		if (!claim_decode(&claim, block) && !m->ask.force)
+		if (!claim_decode(&claim, block) && !m->ask.force && !place_taken(m))
 			return refuse(m, -EBUSY,
 				      "is being made a member of another array, or that was cut "
 				      "off: wait for it, name another device, or, if nobody works "
@@ -376,28 +456,33 @@ static int look_at_superblock(struct making *m, uint8_t *block)
 		if (err == -ENOENT)
 			continue;
 		of = err ? NULL : known(m, sb.array_uuid);
-		if (of && !strcmp(of, m->desc.name) && never_entered(m, &sb))
-			continue;
 		if (of && !strcmp(of, m->desc.name) && is_member(m, &sb))
 			return refuse(m, -EALREADY, "is that member of this array already");
+		if (place_taken(m))
+			continue;
+		if (of && !strcmp(of, m->desc.name) && never_entered(m, &sb))
+			continue;
 		if (of && !strcmp(of, m->desc.name)) {
-			if (!m->ask.force)
-				return refuse(m, -EEXIST,
-					      "is or was a member of this array; name another "
-					      "device, or, if it is in use no more, --force "
-					      "to use it as a new one");
+			err = look_at_own(m, &sb);
+			if (err)
+				return err;
 			continue;
 		}
 		if (of) {
-			snprintf(what, sizeof(what),
-				 "is a member of the array %s; name another device", of);
-			return refuse(m, -ENOTUNIQ, what);
+			err = create_refuse_known(&m->ask, &sb, of, what);
+			if (err)
+				return refuse(m, err, what);
+			m->clears = true;
+			continue;
 		}
 		if (!m->ask.force)
 			return refuse(m, -EEXIST,
 				      "carries a ddraid superblock; name another device, or "
 				      "--force to overwrite it");
+		m->clears |= !err;
 	}
+	if (place_taken(m))
+		return refuse_place(m);
 	if (unread)
 		return refuse(m, unread, "can't be read; see to the exporter");
 	return 0;
@@ -446,31 +531,45 @@ static int check_added_blocks(struct making *m)
 	return refuse(m, -EINVAL, text);
 }
 
+/* The engine writes over no superblock of another array (claim.h): so it is gone before. */
+static int clear_added(struct making *m, const struct create_dev *dev)
+{
+	struct create_error e;
+	int err = create_clear(&m->ask, dev, &e);
+
+	if (err)
+		snprintf(m->error.text, sizeof(m->error.text), "%s", e.text);
+	return err;
+}
+
 static int check_added(struct making *m)
 {
+	struct create_dev devs[DDR_MAX_MEMBERS];
 	struct making_dev *d = &m->dev[0];
 	char what[256] = "", text[320];
 	uint8_t *block;
 	int found;
 
+	create_devs(m, devs);
+	if (!d->up && place_taken(m))
+		return refuse_place(m);
 	if (!d->up) {
-		struct create_dev dev = {.uri = m->desc.uri[0],
-					 .open_err = d->err,
-					 .open_why = d->why[0] ? d->why : NULL};
 		char why[CREATE_WHY_BYTES];
 
-		create_open_error(&dev, why);
+		create_open_error(&devs[0], why);
 		return refuse(m, d->err, why);
 	}
-	if (d->info.flags & MEMBER_READ_ONLY)
+	if (d->info.flags & MEMBER_READ_ONLY && !place_taken(m))
 		return refuse(m, -EROFS, "is read-only; export it for writing");
-	found = check_added_requests(m);
+	found = place_taken(m) ? 0 : check_added_requests(m);
 	if (found)
 		return found;
 	if (posix_memalign((void **)&block, DDR_BLOCK_BYTES, DDR_BLOCK_BYTES))
 		return -ENOMEM;
 	found = look_at_superblock(m, block);
 	free(block);
+	if (!found && m->clears)
+		return clear_added(m, devs);
 	if (found || m->ask.force)
 		return found;
 	found = signature_find(d->info.size_bytes, dev_read, d, what, sizeof(what));

@@ -34,6 +34,9 @@ struct making {
 	/* On the main thread: the name of the array that has this UUID, whose members are refused;
 	 * or NULL. */
 	const char *(*known)(struct making *m, const uint8_t uuid[DDR_UUID_BYTES]);
+	/* On the main thread: what a device with m->ask_sb is to that array; making_standing is to
+	 * follow. */
+	void (*standing)(struct making *m);
 	/* On the main thread: m->reserve has its keys; making_go is to follow. */
 	void (*reserving)(struct making *m);
 	void (*progress)(struct making *m); /* on the main thread; see `text` */
@@ -57,6 +60,10 @@ struct making {
 	char go_why[CREATE_ERROR_BYTES];
 	const uint8_t *ask_uuid;
 	char ask_name[DDR_NAME_BYTES];
+	const struct superblock *ask_sb;
+	enum create_standing ask_standing;
+	bool clears; /* add: its device is another array's by its superblock, and is to be nobody's
+		      */
 	pthread_t thread;
 	struct loop *loop;
 	struct making_dev *dev;
@@ -66,6 +73,8 @@ struct making {
 int making_start(struct making *m);
 /* It is reserved, and may go on; or err and a sentence, with which it ends. */
 void making_go(struct making *m, int err, const char *why);
+/* The answer to m->standing. */
+void making_standing(struct making *m, enum create_standing standing);
 /* It is reserved no more: no further write is begun. */
 void making_lost(struct making *m, const char *why);
 

@@ -35,6 +35,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -68,7 +69,7 @@ _Static_assert(REC_END <= RECORD_BYTES, "the record fits");
 
 static const char record_magic[BLOCK_MAGIC_BYTES] = "DDRAIDRC";
 static char dir_path[STORE_PATH_BYTES / 2];
-static int dir_fd = -1, lock_fd = -1;
+static int dir_fd = -1, lock_fd = -1, run_fd = -1;
 static pthread_mutex_t inc_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t trouble_lock = PTHREAD_MUTEX_INITIALIZER;
 static char trouble[STORE_WHY_BYTES];
@@ -119,6 +120,26 @@ static const char *remedy_of(int err)
 		return "give ddraidd the right to write there";
 	default:
 		return "see to its disk";
+	}
+}
+
+/* Likewise, about a directory or a file that is to be read. */
+static const char *remedy_of_reading(int err)
+{
+	switch (err) {
+	case -EACCES:
+	case -EPERM:
+		return "give ddraidd's user the right to read and write there, as 'chown -R' and "
+		       "'chmod -R u+rwX' do";
+	case -ENOTDIR:
+	case -ELOOP:
+		return "name a directory in ddraid.conf";
+	case -EISDIR:
+		return "move that directory away";
+	case -EROFS:
+		return "it is read-only: see in the kernel's log why, and mount it writable";
+	default:
+		return "see to its disk, and into the kernel's log";
 	}
 }
 
@@ -197,8 +218,8 @@ static ssize_t file_get(const char *name, void *data, size_t bytes, char *why)
 	if (fd >= 0)
 		close(fd);
 	if (n < 0)
-		return complain(-err, why, "%s/%s can't be read: %s", dir_path, name,
-				strerror(err));
+		return complain(-err, why, "%s/%s can't be read: %s; %s", dir_path, name,
+				strerror(err), remedy_of_reading(-err));
 	return n;
 }
 
@@ -212,16 +233,78 @@ int store_open(const char *dir, char why[STORE_WHY_BYTES])
 		return complain(-ENAMETOOLONG, why, "the state directory's path is too long");
 	strcpy(dir_path, dir);
 	if (mkdir(dir, 0700) < 0 && errno != EEXIST)
-		return complain(-errno, why, "%s can't be created: %s; create it or set state_dir",
+		return complain(-errno, why,
+				"the state directory %s can't be created: %s; create it, or set "
+				"another state_dir in ddraid.conf",
 				dir, strerror(errno));
 	dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir_fd < 0)
-		return complain(-errno, why, "%s can't be opened: %s", dir, strerror(errno));
+		return complain(-errno, why, "the state directory %s can't be opened: %s; %s", dir,
+				strerror(errno), remedy_of_reading(-errno));
 	lock_fd = openat(dir_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (lock_fd < 0)
-		return complain(-errno, why, "%s/lock can't be opened: %s", dir, strerror(errno));
+		return complain(-errno, why,
+				"the state directory's %s/lock can't be opened: %s; %s", dir,
+				strerror(errno), remedy_of_reading(-errno));
 	if (fcntl(lock_fd, F_OFD_SETLK, &whole) < 0)
-		return complain(-EBUSY, why, "another ddraidd uses %s; stop it first", dir);
+		return complain(-EBUSY, why,
+				"another ddraidd uses the state directory %s; stop it first, or "
+				"set another state_dir in ddraid.conf",
+				dir);
+	return 0;
+}
+
+/* --- the directory of the sockets --- */
+
+/* Of NAME: "/NAME.nbd" and the end of the text. */
+#define SOCKET_BYTES sizeof(((struct sockaddr_un *)0)->sun_path)
+#define SOCKET_MAX (SOCKET_BYTES - 1)
+#define SOCKET_MORE (sizeof("/.nbd") - 1)
+
+int store_run_fits(const char *dir, const char *name, char why[STORE_WHY_BYTES])
+{
+	size_t bytes = strlen(dir) + strlen(name) + SOCKET_MORE;
+
+	if (bytes <= SOCKET_MAX)
+		return 0;
+	return complain(-ENAMETOOLONG, why,
+			"its NBD server's socket would be %s/%s.nbd, of %zu characters, and the "
+			"kernel takes %zu at most: take a name of at most %d characters, or set a "
+			"shorter run_dir in ddraid.conf",
+			dir, name, bytes, SOCKET_MAX,
+			(int)SOCKET_MAX - (int)(strlen(dir) + SOCKET_MORE));
+}
+
+int store_run_open(const char *dir, char why[STORE_WHY_BYTES])
+{
+	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	char lock[STORE_PATH_BYTES];
+
+	if (strlen(dir) + 1 + SOCKET_MORE > SOCKET_MAX)
+		return complain(
+		    -ENAMETOOLONG, why,
+		    "run_dir = %s has %zu characters, and the path of a socket there, "
+		    "run_dir/NAME.nbd, has at most %zu for the kernel: set a run_dir of "
+		    "at most %zu characters in ddraid.conf, %zu for names of any length",
+		    dir, strlen(dir), SOCKET_MAX, SOCKET_MAX - 1 - SOCKET_MORE,
+		    SOCKET_MAX - (DDR_NAME_BYTES - 1) - SOCKET_MORE);
+	if (mkdir(dir, 0755) < 0 && errno != EEXIST)
+		return complain(-errno, why,
+				"run_dir = %s can't be created: %s; create it, or set another "
+				"run_dir in ddraid.conf",
+				dir, strerror(errno));
+	snprintf(lock, sizeof(lock), "%s/lock", dir);
+	run_fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (run_fd < 0)
+		return complain(-errno, why,
+				"run_dir = %s can't be used: its file lock can't be "
+				"opened: %s; %s",
+				dir, strerror(errno), remedy_of_reading(-errno));
+	if (fcntl(run_fd, F_OFD_SETLK, &whole) < 0)
+		return complain(-EBUSY, why,
+				"another ddraidd uses run_dir = %s; stop it first, or set another "
+				"run_dir in ddraid.conf",
+				dir);
 	return 0;
 }
 
@@ -231,7 +314,9 @@ void store_close(void)
 		close(lock_fd);
 	if (dir_fd >= 0)
 		close(dir_fd);
-	lock_fd = dir_fd = -1;
+	if (run_fd >= 0)
+		close(run_fd);
+	lock_fd = dir_fd = run_fd = -1;
 }
 
 /* --- arrays --- */
@@ -506,8 +591,9 @@ static int scan(int (*filter)(const struct dirent *d),
 	int n = scandir(dir_path, &list, filter, alphasort), err = 0;
 
 	if (n < 0 || !a)
-		err = complain(n < 0 ? -errno : -ENOMEM, why, "%s can't be read: %s", dir_path,
-			       strerror(errno));
+		err = complain(n < 0 ? -errno : -ENOMEM, why,
+			       "the state directory %s can't be read: %s; %s", dir_path,
+			       strerror(errno), remedy_of_reading(n < 0 ? -errno : -ENOMEM));
 	if (n > STORE_MAX_ARRAYS)
 		err =
 		    complain(-E2BIG, why,

@@ -7,6 +7,7 @@
  *	tools/ctl/args	  words -> struct args
  *	tools/ctl/ipc	  request and replies over libqb IPC
  *	tools/ctl/commands, status, examine	  what is asked, and how it is printed
+ *	tools/ctl/answer	  the object of --json, and what failed
  *	tools/ctl/progress, table, json	  ways of printing
  */
 #include <signal.h>
@@ -61,7 +62,7 @@ static int run(const struct args *a)
 		return help(a);
 	if (a->cmd == CMD_EXAMINE)
 		return examine_run(a);
-	c = ipc_open(a->ipc ? a->ipc : CTL_SERVICE);
+	c = ipc_open(a->ipc ? a->ipc : CTL_SERVICE, a->timeout_s);
 	if (!c)
 		return a->cmd == CMD_VERSION ? version_run(NULL, a) : EXIT_UNREACHABLE;
 	status = runs[a->cmd](c, a);
@@ -78,9 +79,11 @@ int main(int argc, char **argv)
 	signal(SIGPIPE, SIG_IGN);
 	if (args_parse(&a, argc, argv, error)) {
 		complain("%s", error);
-		return EXIT_USAGE;
+		status = EXIT_USAGE;
+	} else {
+		status = run(&a);
 	}
-	status = run(&a);
+	answer_end(&a, status);
 	if (fflush(stdout) || ferror(stdout)) {
 		complain("the output can't be written");
 		return status ? status : EXIT_FAILED;

@@ -24,6 +24,7 @@ stop_fake() {
 trap 'stop_fake; rm -rf "$tmp"' EXIT
 name=ddraid-test-$$
 own_version='s/^ddraidctl [0-9].*/ddraidctl VERSION/; s/"ddraidctl": "[^"]*"/"ddraidctl": "VERSION"/'
+own_names="s|$tmp|TMP|g; s/$name/IPC-NAME/g; s/its process [0-9]*/its process PID/"
 out=$tmp/transcript
 : >"$out"
 
@@ -77,8 +78,8 @@ run() {
 		protoc --proto_path="$top_srcdir/proto" --decode=ddraid.ctl.Request ctl.proto \
 			<"$tmp/d/$f" | sed "s|$tmp|TMP|g; s/^/> /" >>"$out"
 	done
-	sed "s|$tmp|TMP|g; s/^/! /; s/$name/IPC-NAME/g" "$tmp/stderr" >>"$out"
-	sed "$own_version; s|$tmp|TMP|g; s/^/| /" "$tmp/stdout" >>"$out"
+	sed "$own_names; s/^/! /" "$tmp/stderr" >>"$out"
+	sed "$own_version; $own_names; s/^/| /" "$tmp/stdout" >>"$out"
 	case " $* " in *' --json '*)
 		if [ -s "$tmp/stdout" ] && ! /usr/bin/python3 -m json.tool "$tmp/stdout" >/dev/null; then
 			echo "NOT JSON" >>"$out"
@@ -231,6 +232,16 @@ new "create is refused"
 reply 'final: true err: -17 error: "member 2 (/dev/c) carries a file system (ext4): name another device, wipe this one with '"'wipefs -a'"', or --force to overwrite it"'
 run create vol0 --order 1 nbd://a/0 nbd://b/1 /dev/c
 
+new "create is refused, as JSON"
+reply 'final: true err: -17 error: "member 2 (/dev/c) carries \"x\": name another device"'
+run create vol0 --order 1 nbd://a/0 nbd://b/1 /dev/c --json
+
+new "create, as JSON, and its initial sync ends"
+reply 'final: true created { name: "vol0" uuid: "0123456789abcdef" size_bytes: 4290772992 node: 1 }'
+plan next
+reply 'final: true err: -125 error: "the array does not run here; start it"'
+run create vol0 --order 1 /dev/a /dev/b /dev/c --wait --json
+
 new "create waits for the initial sync"
 reply 'final: true created { name: "vol0" uuid: "0123456789abcdef" size_bytes: 4290772992 node: 1 }'
 plan next
@@ -322,6 +333,18 @@ new "attach is refused"
 reply 'final: true err: -95 error: "vol0 is not attached: the kernel has no driver ddraid"'
 run attach vol0 --via=shim
 
+new "attach is refused, as JSON"
+reply 'final: true err: -95 error: "vol0 is not attached: the kernel has no driver ddraid"'
+run attach vol0 --json
+
+new "settings of no array, as JSON"
+reply 'final: true err: -19 error: "there is no array vol9 on this node"'
+run get vol9 --json
+
+new "no such array, as JSON"
+reply 'final: true err: -19 error: "there is no array vol9 on this node"'
+run status vol9 --json
+
 new "status of block devices"
 reply "status { $rebuilding front_end { kind: \"shim\" address: \"/dev/ddraid/vol1\" device: \"/dev/ddraid0\" opens: 1 inflight: 12 waiting: 3 away: \"30s\" } }"
 reply 'final: true status { name: "vol2" state: ARRAY_ACTIVE front_end { kind: "nbd" address: "nbd://x" } front_end { kind: "nbd device" address: "/dev/ddraid/vol2" error: "the kernel has no driver nbd" away: "hold" } }'
@@ -396,6 +419,21 @@ for i in 1 2 3 4 5 6 7 8; do
 done
 run stop vol0 --timeout 1
 
+new "a timeout says what was waited for"
+for i in 1 2 3 4 5 6 7 8; do
+	reply 'progress { text: "starting" waits: "the fence of a departed node" waits_node: 3 waits_ms: 500 }'
+	plan sleep 250
+done
+run start vol0 --timeout 1
+
+new "a timeout says why the array is refused"
+reply 'progress { text: "starting" waits: "members" waits_ms: 500 }'
+for i in 1 2 3 4 5 6 7 8; do
+	reply 'progress { text: "refused" waits: "fewer members in sync are reachable than the data needs; connect the others" waits_ms: 4200 }'
+	plan sleep 250
+done
+run start vol0 --timeout 1
+
 new "a reply that is none"
 head -c 100 /dev/urandom >"$tmp/d/noise"
 plan raw noise
@@ -416,8 +454,8 @@ no_daemon() {
 
 	say_command "$@"
 	"$ctl" --ipc "$name-none" "$@" >"$tmp/stdout" 2>"$tmp/stderr" || status=$?
-	sed "s|$tmp|TMP|g; s/^/! /; s/$name/IPC-NAME/g" "$tmp/stderr" >>"$out"
-	sed "$own_version; s/^/| /" "$tmp/stdout" >>"$out"
+	sed "$own_names; s/^/! /" "$tmp/stderr" >>"$out"
+	sed "$own_version; $own_names; s/^/| /" "$tmp/stdout" >>"$out"
 	echo "exit $status" >>"$out"
 }
 printf '==== %s\n' "no daemon" >>"$out"
@@ -425,6 +463,8 @@ no_daemon status
 no_daemon --version
 no_daemon version
 no_daemon version --json
+no_daemon create vol0 --order 1 a b c --json
+no_daemon status --json
 printf '==== %s\n' "wrong usage" >>"$out"
 no_daemon
 no_daemon frobnicate
@@ -433,6 +473,7 @@ no_daemon status --frob
 no_daemon status --force
 no_daemon status -x
 no_daemon status --wait
+no_daemon status a b --json
 no_daemon create
 no_daemon create vol0 a b c
 no_daemon create vol0 --order 4 a b c

@@ -64,7 +64,7 @@ done
 status=0
 "$top_builddir/ddraidd" --config "$tmp/conf" --state-dir "$tmp/plain" >"$tmp/out" 2>"$tmp/err" || status=$?
 [ $status = 1 ] || fail "with a state directory that is a file: status $status"
-grep -q "ddraidd: $tmp/plain can't be opened: Not a directory" "$tmp/err" || fail "not said why: $(cat "$tmp/err")"
+grep -q "ddraidd: the state directory $tmp/plain can't be opened: Not a directory; name " "$tmp/err" || fail "not said why: $(cat "$tmp/err")"
 "$top_builddir/ddraidd" --config "$tmp/conf" || fail "it does not start in the background"
 pid[daemon]=$(ctl version --json | /usr/bin/python3 -IS -c 'import json, sys; print(json.load(sys.stdin)["ddraidd"]["pid"])')
 for other in ipc state; do # what another daemon has

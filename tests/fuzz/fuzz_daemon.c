@@ -767,6 +767,17 @@ void making_go(struct making *m, int err, const char *why)
 	do_later(made, m);
 }
 
+void making_standing(struct making *m, enum create_standing standing)
+{
+	(void)m, (void)standing;
+}
+
+enum create_standing create_standing(const struct superblock *sb, const struct engine_status *st)
+{
+	(void)sb, (void)st;
+	return STANDING_UNSURE;
+}
+
 void making_lost(struct making *m, const char *why)
 {
 	m->lost = true;

@@ -450,6 +450,112 @@ TEST(a_known_arrays_member_is_refused_by_force_too)
 	refused(-ENOTUNIQ, 0, "'ddraidctl forget production'");
 }
 
+static enum create_standing told;
+
+static enum create_standing tells(void *arg, const struct superblock *sb)
+{
+	(void)arg;
+	CHECK(!strcmp(sb->name, "vol0"));
+	return told;
+}
+
+TEST(a_device_that_was_replaced_in_a_known_array_is_taken_by_force_alone)
+{
+	static const struct {
+		enum create_standing standing;
+		const char *what;
+	} refusal[] = {{STANDING_MEMBER, "'ddraidctl forget production'"},
+		       {STANDING_UNSURE, "'ddraidctl start production' and try again"},
+		       {STANDING_ADDED, "'ddraidctl add production 0'"},
+		       {STANDING_AWAY, "not in sync yet"}};
+
+	for (int force = 0; force < 2; force++) {
+		setup();
+		created();
+		for (unsigned i = 0; i < MEMBERS; i++)
+			fx.file[i].writes = 0;
+		fx.ask.known = knows_all;
+		fx.ask.standing = tells;
+		fx.ask.force = force;
+		for (size_t i = 0; i < sizeof(refusal) / sizeof(refusal[0]); i++) {
+			told = refusal[i].standing;
+			refused(-ENOTUNIQ, 0, refusal[i].what);
+		}
+		told = STANDING_REPLACED;
+		if (!force)
+			refused(-EEXIST, 0, "or --force to overwrite what is left on it");
+	}
+	created();
+}
+
+/* Who is away may hold what nobody else has. */
+TEST(only_a_map_that_serves_says_that_a_device_was_replaced)
+{
+	struct engine_status st = {.state = ENGINE_ACTIVE, .io_allowed = true};
+	struct superblock sb = {.index = 2};
+
+	st.map.n = 3;
+	st.map.epoch = (struct epoch){7, 1};
+	for (uint8_t i = 0; i < st.map.n; i++) {
+		st.map.member[i].state = MEMBER_IN_SYNC;
+		memset(st.map.member[i].uuid, 10 + i, DDR_UUID_BYTES);
+	}
+	memset(sb.member_uuid, 99, DDR_UUID_BYTES);
+	sb.map.epoch = (struct epoch){6, 1};
+	CHECK(create_standing(&sb, NULL) == STANDING_UNSURE);
+	CHECK(create_standing(&sb, &st) == STANDING_REPLACED);
+	for (int state = ENGINE_WAIT_QUORUM; state <= ENGINE_STOPPED; state++) {
+		st.state = (enum engine_state)state;
+		CHECK(create_standing(&sb, &st) ==
+		      (state == ENGINE_ACTIVE ? STANDING_REPLACED : STANDING_UNSURE));
+	}
+	st.state = ENGINE_ACTIVE;
+	st.io_allowed = false;
+	CHECK(create_standing(&sb, &st) == STANDING_UNSURE);
+	st.io_allowed = st.proposing = true;
+	CHECK(create_standing(&sb, &st) == STANDING_UNSURE);
+	st.proposing = false;
+	for (int state = MEMBER_MISSING; state <= MEMBER_REBUILDING; state++) {
+		st.map.member[2].state = (uint8_t)state;
+		CHECK(create_standing(&sb, &st) ==
+		      (state == MEMBER_IN_SYNC ? STANDING_REPLACED : STANDING_AWAY));
+	}
+	st.map.member[2].state = MEMBER_IN_SYNC;
+	sb.map.epoch.num = 8; /* newer than all that is known here */
+	CHECK(create_standing(&sb, &st) == STANDING_UNSURE);
+	sb.map.epoch.num = 0;
+	CHECK(create_standing(&sb, &st) == STANDING_ADDED);
+	sb.map.epoch.num = 6;
+	sb.index = 3;
+	CHECK(create_standing(&sb, &st) == STANDING_UNSURE);
+	sb.index = 2;
+	memset(sb.member_uuid, 11, DDR_UUID_BYTES); /* it has another place */
+	CHECK(create_standing(&sb, &st) == STANDING_MEMBER);
+}
+
+/* And nothing else of the device is touched. */
+TEST(what_is_cleared_by_force_is_nobodys)
+{
+	struct create_error e;
+	uint8_t block[SB_COPIES * DDR_BLOCK_BYTES];
+
+	setup();
+	created();
+	fx.ask.force = true;
+	fx.ask.known = knows_all;
+	fx.ask.standing = tells;
+	told = STANDING_MEMBER;
+	CHECK(create_clear(&fx.ask, &fx.dev[1], &e) == -ENOTUNIQ);
+	told = STANDING_REPLACED;
+	CHECK_MSG(!create_clear(&fx.ask, &fx.dev[1], &e), "%s", e.text);
+	CHECK(pread(fx.file[1].fd, block, sizeof(block), SB_OFFSET) == sizeof(block));
+	for (size_t i = 0; i < sizeof(block); i++)
+		CHECK(!block[i]);
+	fx.file[2].writes = 0;
+	fx.file[2].fail_write_at = 1;
+	CHECK(create_clear(&fx.ask, &fx.dev[2], &e) == -EIO);
+}
+
 TEST(a_damaged_superblock_is_refused)
 {
 	setup();

@@ -334,6 +334,14 @@ static int walk(struct args *a, int argc, char **argv, uint32_t *used, char *err
 	return help;
 }
 
+static bool json_asked(int argc, char **argv)
+{
+	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+		if (!strcmp(argv[i], "--json"))
+			return true;
+	return false;
+}
+
 int args_parse(struct args *a, int argc, char **argv, char error[ARGS_ERROR_BYTES])
 {
 	uint32_t used = 0;
@@ -342,6 +350,7 @@ int args_parse(struct args *a, int argc, char **argv, char error[ARGS_ERROR_BYTE
 	memset(a, 0, sizeof(*a));
 	a->word = a->words;
 	error[0] = '\0';
+	a->json = json_asked(argc, argv); /* also for what is said of a wrong command line */
 	if (argc - 1 > ARGS_MAX_WORDS)
 		return wrong(error, "more than %d arguments", ARGS_MAX_WORDS);
 	help = walk(a, argc, argv, &used, error);

@@ -54,8 +54,9 @@ struct args {
 };
 
 /*
- * 0, or -EINVAL and a sentence in `error`. *a points into argv and itself. With --help or -h
- * anywhere, the command is CMD_HELP and word[0], if any, the command that it is about.
+ * 0, or -EINVAL and a sentence in `error`; a->json counts all the same. *a points into argv and
+ * itself. With --help or -h anywhere, the command is CMD_HELP and word[0], if any, the command that
+ * it is about.
  */
 int args_parse(struct args *a, int argc, char **argv, char error[ARGS_ERROR_BYTES]);
 

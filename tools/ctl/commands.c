@@ -18,7 +18,7 @@
 /* No array has more members. */
 #define NO_MEMBER UINT32_MAX
 
-int watch(struct ipc *c, const char *array, Ddraid__Ctl__Until until, uint64_t timeout_s)
+int watch(struct ipc *c, const char *array, Ddraid__Ctl__Until until)
 {
 	Ddraid__Ctl__Watch w = DDRAID__CTL__WATCH__INIT;
 	Request request = REQUEST_INIT;
@@ -27,7 +27,7 @@ int watch(struct ipc *c, const char *array, Ddraid__Ctl__Until until, uint64_t t
 	w.until = until;
 	request.body_case = DDRAID__CTL__REQUEST__BODY_WATCH;
 	request.watch = &w;
-	return ipc_request(c, &request, timeout_s, NULL, NULL);
+	return ipc_request(c, &request, NULL, NULL);
 }
 
 /* The daemon has another working directory: a path becomes absolute. NULL: a sentence was printed.
@@ -58,7 +58,7 @@ static int take_created(void *arg, const Reply *reply)
 	const struct created *w = arg;
 	const Ddraid__Ctl__Created *made = reply->created;
 	char name[DDR_NAME_BYTES], uuid[UUID_TEXT_BYTES] = "?", size[UNITS_TEXT_BYTES], why[1024];
-	struct json j = {.out = stdout};
+	struct json *j;
 
 	if (reply->body_case != DDRAID__CTL__REPLY__BODY_CREATED)
 		return EXIT_OK;
@@ -76,18 +76,17 @@ static int take_created(void *arg, const Reply *reply)
 			printf("its locks are kept by the kernel's DLM, which all nodes have\n");
 		return EXIT_OK;
 	}
-	json_open(&j, NULL, '{');
-	json_text(&j, "name", made->name);
-	json_uuid(&j, "uuid", made->uuid.data, made->uuid.len);
-	json_number(&j, "size_bytes", made->size_bytes);
-	json_number(&j, "stripe_bytes", made->stripe_bytes);
-	json_text_or_null(&j, "stripe_why", made->stripe_why);
-	json_text_or_null(&j, "locks", made->lock_backend);
-	json_open(&j, "nodes", '[');
+	j = answer();
+	json_text(j, "name", made->name);
+	json_uuid(j, "uuid", made->uuid.data, made->uuid.len);
+	json_number(j, "size_bytes", made->size_bytes);
+	json_number(j, "stripe_bytes", made->stripe_bytes);
+	json_text_or_null(j, "stripe_why", made->stripe_why);
+	json_text_or_null(j, "locks", made->lock_backend);
+	json_open(j, "nodes", '[');
 	for (size_t i = 0; i < made->n_node; i++)
-		json_number(&j, NULL, made->node[i]);
-	json_close(&j, ']');
-	json_close(&j, '}');
+		json_number(j, NULL, made->node[i]);
+	json_close(j, ']');
 	return EXIT_OK;
 }
 
@@ -126,7 +125,7 @@ static int create_send(struct ipc *c, const struct args *a, char **uri)
 	create.option = option_at;
 	request.body_case = DDRAID__CTL__REQUEST__BODY_CREATE;
 	request.create = &create;
-	return ipc_request(c, &request, a->timeout_s, take_created, &made);
+	return ipc_request(c, &request, take_created, &made);
 }
 
 int create_command(struct ipc *c, const struct args *a)
@@ -147,7 +146,7 @@ int create_command(struct ipc *c, const struct args *a)
 	for (int i = 0; i < count; i++)
 		free(uri[i]);
 	if (!status && a->wait)
-		status = watch(c, a->word[0], DDRAID__CTL__UNTIL__UNTIL_SYNCED, a->timeout_s);
+		status = watch(c, a->word[0], DDRAID__CTL__UNTIL__UNTIL_SYNCED);
 	return status;
 }
 
@@ -191,7 +190,7 @@ static int member_find(struct ipc *c, const struct args *a, uint32_t *index)
 	ask.array = a->word[0];
 	request.body_case = DDRAID__CTL__REQUEST__BODY_STATUS;
 	request.status = &ask;
-	status = ipc_request(c, &request, a->timeout_s, take_search, &s);
+	status = ipc_request(c, &request, take_search, &s);
 	if (!status && s.index == NO_MEMBER) {
 		complain(
 		    "array %s has no member %s: 'ddraidctl status %s' lists them by number and "
@@ -229,7 +228,7 @@ static int member_change(struct ipc *c, const struct args *a, Request *request)
 		request->body_case = DDRAID__CTL__REQUEST__BODY_ADD;
 		request->add = &add;
 	}
-	status = ipc_request(c, request, a->timeout_s, NULL, NULL);
+	status = ipc_request(c, request, NULL, NULL);
 	if (a->cmd == CMD_ADD)
 		free(add.uri);
 	return status;
@@ -256,7 +255,7 @@ static int array_change(struct ipc *c, const struct args *a, Request *request)
 		request->body_case = DDRAID__CTL__REQUEST__BODY_FORGET;
 		request->forget = &forget;
 	}
-	return ipc_request(c, request, a->timeout_s, NULL, NULL);
+	return ipc_request(c, request, NULL, NULL);
 }
 
 int change_run(struct ipc *c, const struct args *a)
@@ -269,7 +268,7 @@ int change_run(struct ipc *c, const struct args *a)
 	int status = of_member ? member_change(c, a, &request) : array_change(c, a, &request);
 
 	if (!status && a->wait)
-		status = watch(c, a->word[0], until, a->timeout_s);
+		status = watch(c, a->word[0], until);
 	return status;
 }
 
@@ -280,7 +279,7 @@ static int take_attached(void *arg, const Reply *reply)
 	const struct args *a = arg;
 	const Ddraid__Ctl__Attached *at = reply->attached;
 	char device[160], link[160], via[32], away[UNITS_TEXT_BYTES];
-	struct json j = {.out = stdout};
+	struct json *j;
 
 	if (reply->body_case != DDRAID__CTL__REPLY__BODY_ATTACHED)
 		return EXIT_OK;
@@ -299,12 +298,11 @@ static int take_attached(void *arg, const Reply *reply)
 		       hold ? "" : text_clean(away, sizeof(away), at->away));
 		return EXIT_OK;
 	}
-	json_open(&j, NULL, '{');
-	json_text(&j, "link", at->link);
-	json_text(&j, "device", at->device);
-	json_text(&j, "via", at->via);
-	json_text_or_null(&j, "away", at->away);
-	json_close(&j, '}');
+	j = answer();
+	json_text(j, "link", at->link);
+	json_text(j, "device", at->device);
+	json_text(j, "via", at->via);
+	json_text_or_null(j, "away", at->away);
 	return EXIT_OK;
 }
 
@@ -325,7 +323,7 @@ int attach_run(struct ipc *c, const struct args *a)
 		request.body_case = DDRAID__CTL__REQUEST__BODY_DETACH;
 		request.detach = &detach;
 	}
-	return ipc_request(c, &request, a->timeout_s, take_attached, (void *)a);
+	return ipc_request(c, &request, take_attached, (void *)a);
 }
 
 /* --- set, get --- */
@@ -333,12 +331,12 @@ int attach_run(struct ipc *c, const struct args *a)
 struct settings {
 	bool json;
 	struct table table;
-	struct json out;
 };
 
 static int take_settings(void *arg, const Reply *reply)
 {
 	struct settings *w = arg;
+	struct json *j;
 
 	if (reply->body_case != DDRAID__CTL__REPLY__BODY_SETTINGS)
 		return EXIT_OK;
@@ -351,32 +349,29 @@ static int take_settings(void *arg, const Reply *reply)
 			table_cell(&w->table, "%s", s->help);
 			continue;
 		}
-		json_open(&w->out, NULL, '{');
-		json_text(&w->out, "key", s->key);
-		json_text(&w->out, "value", s->value);
-		json_text_or_null(&w->out, "origin", s->origin);
-		json_text_or_null(&w->out, "help", s->help);
-		json_close(&w->out, '}');
+		j = answer();
+		json_open(j, NULL, '{');
+		json_text(j, "key", s->key);
+		json_text(j, "value", s->value);
+		json_text_or_null(j, "origin", s->origin);
+		json_text_or_null(j, "help", s->help);
+		json_close(j, '}');
 	}
 	return EXIT_OK;
 }
 
 static int settings_ask(struct ipc *c, const struct args *a, Request *request)
 {
-	struct settings w = {.json = a->json, .table = {.columns = 3}, .out = {.out = stdout}};
+	struct settings w = {.json = a->json, .table = {.columns = 3}};
 	int status;
 
-	if (a->json) {
-		json_open(&w.out, NULL, '{');
-		json_open(&w.out, "settings", '[');
-	}
-	status = ipc_request(c, request, a->timeout_s, take_settings, &w);
-	if (a->json) {
-		json_close(&w.out, ']');
-		json_close(&w.out, '}');
-	} else {
+	if (a->json)
+		json_open(answer(), "settings", '[');
+	status = ipc_request(c, request, take_settings, &w);
+	if (a->json)
+		json_close(answer(), ']');
+	else
 		table_print(&w.table, stdout, 0);
-	}
 	return status;
 }
 
@@ -413,7 +408,7 @@ static int take_nodes(void *arg, const Reply *reply)
 {
 	const struct args *a = arg;
 	const Ddraid__Ctl__Nodes *n = reply->nodes;
-	struct json j = {.out = stdout};
+	struct json *j;
 	char cluster[128];
 
 	if (reply->body_case != DDRAID__CTL__REPLY__BODY_NODES)
@@ -424,14 +419,13 @@ static int take_nodes(void *arg, const Reply *reply)
 		show_nodes(n->node, n->n_node, false);
 		return EXIT_OK;
 	}
-	json_open(&j, NULL, '{');
-	json_text_or_null(&j, "cluster", n->cluster);
-	json_bool(&j, "quorate", n->quorate);
-	json_open(&j, "nodes", '[');
+	j = answer();
+	json_text_or_null(j, "cluster", n->cluster);
+	json_bool(j, "quorate", n->quorate);
+	json_open(j, "nodes", '[');
 	for (size_t i = 0; i < n->n_node; i++)
-		json_node(&j, n->node[i]);
-	json_close(&j, ']');
-	json_close(&j, '}');
+		json_node(j, n->node[i]);
+	json_close(j, ']');
 	return EXIT_OK;
 }
 
@@ -442,12 +436,12 @@ int nodes_run(struct ipc *c, const struct args *a)
 
 	request.body_case = DDRAID__CTL__REQUEST__BODY_NODES;
 	request.nodes = &ask;
-	return ipc_request(c, &request, a->timeout_s, take_nodes, (void *)a);
+	return ipc_request(c, &request, take_nodes, (void *)a);
 }
 
 static void version_print(const struct args *a, const Ddraid__Ctl__Version *v)
 {
-	struct json j = {.out = stdout};
+	struct json *j;
 	char text[64], up[UNITS_TEXT_BYTES];
 
 	if (!a->json) {
@@ -458,21 +452,20 @@ static void version_print(const struct args *a, const Ddraid__Ctl__Version *v)
 			       time_format(up, v->uptime_ms));
 		return;
 	}
-	json_open(&j, NULL, '{');
-	json_text(&j, "ddraidctl", PACKAGE_VERSION);
+	j = answer();
+	json_text(j, "ddraidctl", PACKAGE_VERSION);
 	if (v) {
-		json_open(&j, "ddraidd", '{');
-		json_text(&j, "version", v->version);
-		json_number(&j, "ctl_version", v->ctl_version);
-		json_number(&j, "ondisk_version", v->ondisk_version);
-		json_number(&j, "node", v->node);
-		json_number(&j, "uptime_ms", v->uptime_ms);
-		json_number(&j, "pid", v->pid);
-		json_close(&j, '}');
+		json_open(j, "ddraidd", '{');
+		json_text(j, "version", v->version);
+		json_number(j, "ctl_version", v->ctl_version);
+		json_number(j, "ondisk_version", v->ondisk_version);
+		json_number(j, "node", v->node);
+		json_number(j, "uptime_ms", v->uptime_ms);
+		json_number(j, "pid", v->pid);
+		json_close(j, '}');
 	} else {
-		json_null(&j, "ddraidd");
+		json_null(j, "ddraidd");
 	}
-	json_close(&j, '}');
 }
 
 static int take_version(void *arg, const Reply *reply)
@@ -493,5 +486,5 @@ int version_run(struct ipc *c, const struct args *a)
 	}
 	request.body_case = DDRAID__CTL__REQUEST__BODY_VERSION_ASK;
 	request.version_ask = &ask;
-	return ipc_request(c, &request, a->timeout_s, take_version, (void *)a);
+	return ipc_request(c, &request, take_version, (void *)a);
 }

@@ -12,6 +12,7 @@
 #include "proto/ctl.pb-c.h"
 #include "proto/ctl_wire.h"
 #include "tools/ctl/args.h"
+#include "tools/ctl/json.h"
 
 /* Exit statuses; doc/man/ddraidctl.8 documents them, scripts rely on them. */
 enum {
@@ -30,18 +31,20 @@ typedef Ddraid__Ctl__Reply Reply;
 
 struct ipc;
 
-/* NULL: a sentence was printed. */
-struct ipc *ipc_open(const char *name);
+/*
+ * NULL: a sentence was printed. timeout_s: from now on, for all that is asked; 0 = as long as it
+ * takes, but a daemon that sends nothing at all is given up in any case.
+ */
+struct ipc *ipc_open(const char *name, uint64_t timeout_s);
 void ipc_close(struct ipc *c);
 
 /*
  * Sends a request and takes its replies until the final one. `take` (may be NULL) gets each reply
  * that is no error; progress replies it may leave alone: they go to progress.h. Errors are printed.
- * Returns an exit status; the final reply's, or what `take` returned for it. timeout_s: 0 = as long
- * as it takes.
+ * Returns an exit status; the final reply's, or what `take` returned for it.
  */
 typedef int (*ipc_take_fn)(void *arg, const Reply *reply);
-int ipc_request(struct ipc *c, Request *request, uint64_t timeout_s, ipc_take_fn take, void *arg);
+int ipc_request(struct ipc *c, Request *request, ipc_take_fn take, void *arg);
 
 /* Request with its version; body is set by the caller. */
 #define REQUEST_INIT                                                                               \
@@ -53,8 +56,18 @@ int ipc_request(struct ipc *c, Request *request, uint64_t timeout_s, ipc_take_fn
 		}                                                                                  \
 	}
 
-/* "ddraidctl: ..." on standard error, cleaned of what isn't printable. */
+/*
+ * "ddraidctl: ..." on standard error, cleaned of what isn't printable; with --json also the
+ * answer's error, if the command fails.
+ */
 __attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
+/* Likewise, but nothing has failed. */
+void warn(const char *text);
+
+/* answer.c: the object that --json prints, the same one all along. The caller adds keys. */
+struct json *answer(void);
+/* At the end, once: the error, if it failed, and the object's end. */
+void answer_end(const struct args *a, int status);
 
 /* The exit status for a Reply.err. */
 int exit_of_err(int err);
@@ -75,6 +88,6 @@ int version_run(struct ipc *c, const struct args *a); /* c NULL: no daemon */
 int examine_run(const struct args *a);
 
 /* Watches until it is so; its exit status. */
-int watch(struct ipc *c, const char *array, Ddraid__Ctl__Until until, uint64_t timeout_s);
+int watch(struct ipc *c, const char *array, Ddraid__Ctl__Until until);
 
 #endif

@@ -632,13 +632,10 @@ static bool sound(const struct exam *x)
 int examine_run(const struct args *a)
 {
 	static struct exam x;
-	struct json j = {.out = stdout};
 	int status = EXIT_OK;
 
-	if (a->json) {
-		json_open(&j, NULL, '{');
-		json_open(&j, "members", '[');
-	}
+	if (a->json)
+		json_open(answer(), "members", '[');
 	for (int i = 0; i < a->count; i++) {
 		int err = examine(&x, a->word[i]);
 
@@ -647,7 +644,7 @@ int examine_run(const struct args *a)
 		if (x.why[0])
 			complain("%s can't be examined: %s; check the path or URI", x.uri, x.why);
 		if (a->json) {
-			show_json(&j, &x, a->ranges);
+			show_json(answer(), &x, a->ranges);
 		} else if (!x.why[0]) {
 			if (i)
 				putchar('\n');
@@ -655,9 +652,7 @@ int examine_run(const struct args *a)
 		}
 		device_close(&x.dev);
 	}
-	if (a->json) {
-		json_close(&j, ']');
-		json_close(&j, '}');
-	}
+	if (a->json)
+		json_close(answer(), ']');
 	return status;
 }

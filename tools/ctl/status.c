@@ -22,7 +22,6 @@
 typedef Ddraid__Ctl__ArrayStatus Array;
 
 struct show {
-	struct json json;
 	bool as_json;
 	unsigned arrays;
 	int status;
@@ -711,7 +710,7 @@ static int take(void *arg, const Reply *reply)
 	if (status > w->status)
 		w->status = status;
 	if (w->as_json) {
-		json_array(&w->json, reply->status, t->ranges);
+		json_array(answer(), reply->status, t->ranges);
 	} else {
 		if (w->arrays)
 			putchar('\n');
@@ -724,13 +723,12 @@ static int take(void *arg, const Reply *reply)
 int status_run(struct ipc *c, const struct args *a)
 {
 	Ddraid__Ctl__StatusAsk ask = DDRAID__CTL__STATUS_ASK__INIT;
-	struct taker t = {.show = {.json = {.out = stdout}, .as_json = a->json},
-			  .ranges = a->ranges};
+	struct taker t = {.show = {.as_json = a->json}, .ranges = a->ranges};
 	Request request = REQUEST_INIT;
 	int status;
 
 	if (a->wait) {
-		status = watch(c, a->word[0], DDRAID__CTL__UNTIL__UNTIL_SYNCED, a->timeout_s);
+		status = watch(c, a->word[0], DDRAID__CTL__UNTIL__UNTIL_SYNCED);
 		if (status)
 			return status;
 	}
@@ -738,16 +736,12 @@ int status_run(struct ipc *c, const struct args *a)
 	ask.ranges = a->ranges;
 	request.body_case = DDRAID__CTL__REQUEST__BODY_STATUS;
 	request.status = &ask;
-	if (a->json) {
-		json_open(&t.show.json, NULL, '{');
-		json_open(&t.show.json, "arrays", '[');
-	}
-	status = ipc_request(c, &request, a->timeout_s, take, &t);
-	if (a->json) {
-		json_close(&t.show.json, ']');
-		json_close(&t.show.json, '}');
-	} else if (!status && !t.show.arrays) {
+	if (a->json)
+		json_open(answer(), "arrays", '[');
+	status = ipc_request(c, &request, take, &t);
+	if (a->json)
+		json_close(answer(), ']');
+	else if (!status && !t.show.arrays)
 		printf("no arrays are known here; 'ddraidctl create' makes one\n");
-	}
 	return status ? status : t.show.status;
 }

@@ -1,0 +1,125 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Devices that were, or are, members: `add` and `create` tell what they are to their arrays, and name only what helps: whatever a
+# refusal suggests is tried here, and works.
+# shellcheck source=tests/daemon/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+needs nbd
+begin replaced
+cat >"$tmp/conf" <<-EOC
+	[daemon]
+	state_dir = $tmp/state
+	run_dir = $tmp/run
+	ipc_name = $name
+	[cluster]
+	cluster = alone
+	[fence]
+	fence = none
+EOC
+clear() { # DISK...
+	local i
+	for i; do
+		rm -f "$tmp/$i"
+		truncate -s 24M "$tmp/$i"
+	done
+}
+done_() { # COMMAND...
+	ctl "$@" >"$tmp/out" 2>&1 || fail "$*: $(cat "$tmp/out")"
+}
+# refused WORDS COMMAND...: with these words, and without a hint at --force unless they have one.
+refused() {
+	local words=$1 status=0
+	shift
+	ctl "$@" >"$tmp/out" 2>&1 || status=$?
+	[ $status = 1 ] || fail "$*: status $status, $(cat "$tmp/out")"
+	grep -q -- "$words" "$tmp/out" || fail "$*: not '$words': $(cat "$tmp/out")"
+	case $words in *--force*) return ;; esac
+	! grep -q -- "--force" "$tmp/out" || fail "$*: speaks of --force: $(cat "$tmp/out")"
+}
+create() { # NAME DISK...
+	local a=$1
+	shift
+	done_ create "$a" --order 1 --zeroed "${@/#/$tmp/}"
+	until_true 10 holds "$a" 'a["io_allowed"]'
+}
+whole() { # ARRAY
+	done_ status "$1" --wait --timeout 40
+	holds "$1" 'not a["degraded"]' || fail "$1 is degraded: $(ctl status "$1")"
+}
+
+clear m0 m1 m2 m3 m4 m5
+daemon_up
+create v0 m0 m1 m2
+nbd v0 'h.pwrite(b"x" * 65536, 0); h.flush()' || fail "I/O to v0"
+
+echo "add in the place of a member that is in use"
+done_ add v0 0 "$tmp/m0" # it is there: an add whose answer was lost
+head -c 1M /dev/urandom >"$tmp/nothing"
+mkfs.ext4 -q "$tmp/m4" 2>/dev/null || printf 'LABELONE' | dd of="$tmp/m4" bs=1 seek=512 conv=notrunc 2>/dev/null
+for disk in m1 m3 m4 nothing nowhere; do
+	refused "member 0 of v0 is in use (in-sync), and $tmp/$disk is not its device: .* first 'ddraidctl fail v0 0'" add v0 0 "$tmp/$disk"
+	refused "member 0 of v0 is in use (in-sync), .* first 'ddraidctl fail v0 0'" add v0 0 "$tmp/$disk" --force
+done
+clear m4
+done_ fail v0 0
+refused "member 1 of v0 is in use (in-sync), .*: it can't be replaced now, since the data needs all that are in sync" add v0 1 "$tmp/m3"
+
+echo "add of a device of the same array"
+refused "$tmp/m1 is member 1 of this array, and in use (in-sync): name another device" add v0 0 "$tmp/m1"
+refused "$tmp/m1 is member 1 of this array, and in use (in-sync): name another device" add v0 0 "$tmp/m1" --force
+refused "$tmp/m0 is member 0 of this array, which is faulty: name another device, or --force" add v0 0 "$tmp/m0"
+done_ add v0 0 "$tmp/m0" --force
+whole v0
+done_ fail v0 0
+done_ add v0 0 "$tmp/m3"
+whole v0
+done_ fail v0 2
+refused "$tmp/m0 was a member of this array: name another device, or --force to use it as a new one" add v0 2 "$tmp/m0"
+done_ add v0 2 "$tmp/m0" --force
+whole v0
+
+echo "create on a device that was replaced"
+refused "is member 1 of the array v0, which this cluster has: .*'ddraidctl forget v0'" create v1 --order 1 --zeroed "$tmp/m1" "$tmp/m4" "$tmp/m5"
+refused "is member 1 of the array v0, which this cluster has: .*'ddraidctl forget v0'" \
+	create v1 --order 1 --zeroed --force --stripe 8K "$tmp/m1" "$tmp/m4" "$tmp/m5" # by force, too
+done_ fail v0 2 # what has replaced m2: then the old data may be the last
+for force in "" --force; do
+	refused "was member 2 of the array v0, and the device that has its place is not in sync yet: wait .*, or name another device" \
+		create v1 --order 1 --zeroed $force "$tmp/m2" "$tmp/m4" "$tmp/m5"
+done
+clear m6
+done_ add v0 2 "$tmp/m6"
+whole v0
+refused "was member 2 of the array v0, which has another device in that place by now, .*: name another device, or --force" \
+	create v1 --order 1 --zeroed "$tmp/m2" "$tmp/m4" "$tmp/m5"
+done_ stop v0 # then nobody can tell
+for force in "" --force; do
+	refused "is or was member 2 of the array v0, which does not serve here now, .*'ddraidctl start v0' and try again" \
+		create v1 --order 1 --zeroed $force "$tmp/m2" "$tmp/m4" "$tmp/m5"
+done
+done_ start v0
+until_true 10 holds v0 'a["io_allowed"]'
+done_ create v1 --order 1 --zeroed --stripe 8K --force "$tmp/m2" "$tmp/m4" "$tmp/m5"
+until_true 10 holds v1 'a["io_allowed"]'
+nbd v1 'h.pwrite(b"y" * 65536, 0); h.flush()' || fail "I/O to v1"
+nbd v0 'assert h.pread(65536, 0) == b"x" * 65536' || fail "v0 has lost data"
+holds v0 'not a["degraded"]' || fail "v0: $(ctl status v0)"
+
+echo "add of another array's device"
+done_ fail v1 1
+refused "$tmp/m1 is member 1 of the array v0, which this cluster has" add v1 1 "$tmp/m1"
+refused "$tmp/m1 is member 1 of the array v0, which this cluster has" add v1 1 "$tmp/m1" --force
+refused "$tmp/m0 was member 2 of the array v0, which has another device in that place by now, .* or --force" add v1 1 "$tmp/m0"
+done_ add v1 1 "$tmp/m0" --force
+whole v1
+nbd v1 'assert h.pread(65536, 0) == b"y" * 65536' || fail "v1 has lost data"
+
+echo "devices of an array that nobody knows any more"
+done_ forget v1 --force
+done_ fail v0 0
+refused "$tmp/m5 carries a ddraid superblock; name another device, or --force to overwrite it" add v0 0 "$tmp/m5"
+done_ add v0 0 "$tmp/m5" --force
+whole v0
+nbd v0 'assert h.pread(65536, 0) == b"x" * 65536' || fail "v0 has lost data"
+echo "ok"

@@ -1,0 +1,73 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# A daemon that stands still: the limits of ddraidctl hold all the same, its own and --timeout, while it connects, sends and
+# waits; and it says that the daemon does not answer, and what to look at. When the daemon goes on, so does all else.
+# shellcheck source=tests/daemon/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+needs
+begin still
+cat >"$tmp/conf" <<-EOC
+	[daemon]
+	state_dir = $tmp/state
+	run_dir = $tmp/run
+	ipc_name = $name
+	[cluster]
+	cluster = alone
+	[fence]
+	fence = none
+EOC
+for i in 0 1 2; do
+	truncate -s 24M "$tmp/m$i"
+done
+daemon_up
+ctl create vol0 --order 1 --zeroed "$tmp/m0" "$tmp/m1" "$tmp/m2" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
+
+# ends STATUS AT_LEAST AT_MOST OUT COMMAND...: with that status, after so many seconds.
+ends() {
+	local want=$1 least=$2 most=$3 out=$4 status=0 began=$SECONDS took
+	shift 4
+	ctl "$@" >"$out" 2>&1 || status=$?
+	took=$((SECONDS - began))
+	[ $status = "$want" ] || fail "$*: status $status: $(cat "$out")"
+	[ $took -ge "$least" ] && [ $took -le "$most" ] || fail "$* took $took s: $(cat "$out")"
+}
+says_stopped() { # OUT
+	grep -q "ddraidd (IPC name \"$name\") does not answer, .*process $daemon is stopped .*'kill -CONT $daemon'" "$1" ||
+		fail "not said: $(cat "$1")"
+}
+
+kill -s STOP "$daemon"
+ends 3 29 35 "$tmp/out.default" version & # its own limit
+default=$!
+ends 3 1 5 "$tmp/out" status --timeout 2
+says_stopped "$tmp/out"
+waits=()
+for i in 1 2 3 4 5 6 7 8 9 10 11 12; do # more than the kernel keeps for a daemon that takes none
+	ends 3 1 6 "$tmp/out.$i" status vol0 --timeout 2 &
+	waits+=($!)
+done
+for i in "${waits[@]}"; do
+	wait "$i" || fail "one of many clients: $(tail -qn1 "$tmp"/out.[0-9]*)"
+done
+grep -lq "process $daemon is stopped" "$tmp"/out.[0-9]* || fail "none of them says it: $(cat "$tmp"/out.[0-9]*)"
+wait $default || fail "without --timeout"
+says_stopped "$tmp/out.default"
+kill -s CONT "$daemon"
+until_true 10 ctl version --timeout 5
+
+# It stops while a request is under way: a start that lacks members.
+ctl fail vol0 2 >"$tmp/out" 2>&1 || fail "fail: $(cat "$tmp/out")"
+ctl stop vol0 >"$tmp/out" 2>&1 || fail "stop: $(cat "$tmp/out")"
+mv "$tmp/m0" "$tmp/m0.away"
+ends 6 5 9 "$tmp/out" start vol0 --timeout 6 &
+started=$!
+sleep 3
+kill -s STOP "$daemon"
+wait $started || fail "while it waits"
+grep -q "did not answer within the timeout; what was asked for goes on when it does: its process $daemon is stopped" "$tmp/out" ||
+	fail "while it waits: $(cat "$tmp/out")"
+kill -s CONT "$daemon"
+mv "$tmp/m0.away" "$tmp/m0"
+until_true 20 holds vol0 'a["io_allowed"]'
+echo "ok"
