@@ -31,18 +31,14 @@ void claim_encode(const struct claim *c, uint8_t block[DDR_BLOCK_BYTES])
 	memcpy(block + OFF_ARRAY, c->array_uuid, DDR_UUID_BYTES);
 	memcpy(block + OFF_MEMBER, c->member_uuid, DDR_UUID_BYTES);
 	memcpy(block + OFF_NAME, c->name, DDR_NAME_BYTES);
-	put_le32(block + BLOCK_OFF_CRC, crc32c(block, DDR_BLOCK_BYTES));
+	block_seal(block);
 }
 
 int claim_decode(struct claim *c, const uint8_t block[DDR_BLOCK_BYTES])
 {
-	uint8_t copy[DDR_BLOCK_BYTES];
-
 	if (memcmp(block, magic, BLOCK_MAGIC_BYTES))
 		return -ENOENT;
-	memcpy(copy, block, sizeof(copy));
-	put_le32(copy + BLOCK_OFF_CRC, 0);
-	if (crc32c(copy, sizeof(copy)) != get_le32(block + BLOCK_OFF_CRC))
+	if (!block_intact(block))
 		return -EBADMSG;
 	if (get_le32(block + OFF_VERSION) != CLAIM_VERSION)
 		return -EPROTONOSUPPORT;

@@ -9,8 +9,8 @@
  *   LOOK   the node that is to assemble the array reads the use block of every member, before it
  *          fences anybody and before it writes anything. A claim that changes has a user that
  *          lives: the array is refused, and he is named. One that does not change for the patience
- *          that it asks for is left by a user that is gone; so is one whose process has ended, as
- *          this machine can tell (OUT_PROBE).
+ *          that it asks for is left by a user that is gone; so is that of a daemon alone whose
+ *          process has ended, as this machine can tell (OUT_PROBE).
  *   CLAIM  it writes its own claim to all members.
  *   VERIFY it waits for whoever may have found the array free at the same moment, and reads again.
  *   HELD   its claim is on all members; from Ready on each node of the round renews it, and has a
@@ -351,13 +351,16 @@ static bool watch_over(const struct engine *e, const struct use_watch *w)
 	return w->ended || e->now - w->since_us >= patience_us(e, w);
 }
 
-/* A process of this machine, since it was started last: the daemon can see whether it lives. */
+/*
+ * A process of this machine, since it was started last: the daemon can see whether it lives. A
+ * cluster's claim has a process on each node, so that of one says nothing of the others.
+ */
 static void watch_probe(struct engine *e, struct use_watch *w)
 {
 	const struct use_process *p = &w->last.process, *own = &e->cfg.process;
 	struct out *o;
 
-	if (w->probed || !p->pid || p->pid_space != own->pid_space ||
+	if (w->probed || w->last.cluster[0] || !p->pid || p->pid_space != own->pid_space ||
 	    memcmp(p->boot, own->boot, USE_BOOT_BYTES))
 		return;
 	w->probed = true;

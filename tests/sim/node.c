@@ -506,7 +506,7 @@ static void engine_make(struct sim *s, struct simnode *n)
 	cfg.two_node = s->o.two_node;
 	memcpy(cfg.array_uuid, s->array_uuid, DDR_UUID_BYTES);
 	cfg.record = n->record;
-	strcpy(cfg.cluster, "sim");
+	strcpy(cfg.cluster, s->o.nodes > 1 ? "sim" : "");
 	cfg.process.pid = n->ii + 1;
 	cfg.process.pid_space = n->id;
 	memcpy(cfg.process.boot, &n->clock_us, sizeof(n->clock_us)); /* each boot has another */

@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "tests/lib/test.h"
 
