@@ -955,6 +955,27 @@ static bool records_agree(struct engine *e, const struct map *map, uint32_t abse
 	return true;
 }
 
+static bool carries(const struct superblock *own, const struct superblock *sb)
+{
+	return own && !epoch_cmp(&own->map.epoch, &sb->map.epoch) && map_same(&own->map, &sb->map);
+}
+
+/* The last commit that any of this map's superblocks knows: an exporter that conceals it would
+ * otherwise have members pass that were rolled back to before it. */
+static struct epoch committed_told(const struct engine *e, const struct superblock *sb)
+{
+	struct epoch best = sb->committed;
+
+	for (uint8_t i = 0; i < sb->map.n; i++) {
+		const struct superblock *own = sb_of_member(e, &sb->map, i);
+
+		if (carries(own, sb) && epoch_cmp(&own->committed, &best) > 0 &&
+		    epoch_cmp(&own->committed, &sb->map.epoch) <= 0)
+			best = own->committed;
+	}
+	return best;
+}
+
 /*
  * An epoch that was committed for certain, so that all members of this superblock's map that were
  * in that epoch's carry it or a later one. A superblock was written before its own map's commit, so
@@ -963,7 +984,7 @@ static bool records_agree(struct engine *e, const struct map *map, uint32_t abse
  */
 static struct epoch committed_once(const struct engine *e, const struct superblock *sb)
 {
-	struct epoch best = sb->committed;
+	struct epoch best = committed_told(e, sb);
 
 	for (uint32_t i = 0; i < e->peer_count; i++) {
 		const struct peer *p = &e->peer[i];
@@ -1060,21 +1081,58 @@ bool array_still_ours(struct engine *e)
 	return e->state != ENGINE_REMOVED;
 }
 
-/*
- * R4: whoever wrote this map had no slot yet whose pages would name it. What else it sent may still
- * land, also a newer map: so all is read again after its fence.
- */
-static bool writer_departed(struct engine *e, const struct superblock *sb)
+/* Its exporter may return anything: more than m members that carry this map name another. */
+static bool writer_denied(const struct engine *e, const struct superblock *sb, uint32_t node)
 {
-	const struct peer *p = peer_find(e, sb->writer_node);
+	const struct map *map = &sb->map;
+
+	for (uint8_t i = 0; i < map->n; i++) {
+		const struct superblock *own = sb_of_member(e, map, i);
+		uint32_t told = 0;
+
+		if (!carries(own, sb) || own->writer_node == node)
+			continue;
+		for (uint8_t k = 0; k < map->n; k++) {
+			const struct superblock *other = sb_of_member(e, map, k);
+
+			told += carries(other, sb) && other->writer_node == own->writer_node;
+		}
+		if (told > e->geo.p.m)
+			return true;
+	}
+	return false;
+}
+
+static bool writer_departed(struct engine *e, const struct superblock *sb, uint32_t node)
+{
+	const struct peer *p = peer_find(e, node);
 	uint64_t inc = sb->map.epoch.inc;
 
-	if (!sb->writer_node || (p && p->member && p->inc == inc) ||
-	    gone_find(e, sb->writer_node, inc) || fence_stands(e, sb->writer_node, inc))
+	if (!node || (p && p->member && p->inc == inc) || gone_find(e, node, inc) ||
+	    fence_stands(e, node, inc) || writer_denied(e, sb, node))
 		return false;
-	gone_add(e, sb->writer_node, inc);
+	gone_add(e, node, inc);
 	e->ld.rereading = false;
 	return true;
+}
+
+/*
+ * R4: whoever wrote this map had no slot yet whose pages would name it. What else it sent may still
+ * land, also a newer map: so all is read again after its fence. Where the few members that carry
+ * the map differ, each that they name is fenced.
+ */
+static bool writers_departed(struct engine *e, const struct superblock *sb)
+{
+	const struct map *map = &sb->map;
+	bool any = writer_departed(e, sb, sb->writer_node);
+
+	for (uint8_t i = 0; i < map->n; i++) {
+		const struct superblock *own = sb_of_member(e, map, i);
+
+		if (carries(own, sb))
+			any |= writer_departed(e, sb, own->writer_node);
+	}
+	return any;
 }
 
 /*
@@ -1098,7 +1156,7 @@ bool assemble(struct engine *e)
 	if (sb->map.epoch.num > e->ld.max_num)
 		e->ld.max_num = sb->map.epoch.num;
 	max_num_raise(e, told, sb->map.epoch.num);
-	if (writer_departed(e, sb))
+	if (writers_departed(e, sb))
 		return false;
 	if (!histories_agree(e, sb))
 		return false;

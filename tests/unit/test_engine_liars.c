@@ -339,3 +339,56 @@ TEST(a_proposal_that_a_record_knows_is_completed)
 	CHECK_EQ_U64(w.fence_node, 7);
 	finish();
 }
+
+/* Of a map that all carry, as one member has it: nobody but this node's own lives is fenced. */
+TEST(a_writer_that_one_member_names_is_not_fenced)
+{
+	for (uint32_t liar = 0; liar < MEMBERS; liar++) {
+		struct superblock sb;
+
+		create(1);
+		start();
+		run_ms(3000);
+		stop_dead();
+		sb = superblock_of(liar);
+		sb.writer_node = 7;
+		put(liar, &sb);
+		start();
+		run_ms(6000);
+		serves();
+		CHECK(!w.fences || w.fence_node == 1);
+		for (uint32_t i = 0; i < MEMBERS; i++)
+			CHECK_EQ_INT(status().map.member[i].state, MEMBER_IN_SYNC);
+		finish();
+	}
+}
+
+/* Member 2 was rolled back to before that, and no record knows of it. */
+TEST(a_commit_that_one_member_conceals_counts)
+{
+	static uint8_t old[DISK_BYTES];
+
+	for (uint32_t liar = 0; liar < 2; liar++) {
+		struct superblock sb;
+
+		create(1);
+		start();
+		run_ms(3000);
+		stop_dead();
+		memcpy(old, w.disk[2], DISK_BYTES);
+		start();
+		run_ms(3000);
+		serves();
+		stop_dead();
+		memcpy(w.disk[2], old, DISK_BYTES);
+		sb = superblock_of(liar);
+		memset(&sb.committed, 0, sizeof(sb.committed));
+		put(liar, &sb);
+		memset(&w.record, 0, sizeof(w.record));
+		start();
+		run_ms(8000);
+		CHECK(status().io_allowed);
+		CHECK_EQ_INT(status().map.member[2].state, MEMBER_FAULTY);
+		finish();
+	}
+}

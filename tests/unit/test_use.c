@@ -457,6 +457,56 @@ TEST(members_that_come_in_the_place_of_others_are_looked_at)
 	finish();
 }
 
+/* A run of a cluster has a process per node. Node 1's wrote this block last, and has ended. */
+static void written_by_a_process_that_ended(uint32_t m)
+{
+	struct useblock u;
+
+	CHECK_EQ_INT(useblock_decode(&u, w.disk[m] + USE_OFFSET), 0);
+	u.process.pid = 77;
+	u.process.pid_space = 1;
+	u.node = 1;
+	u.seq++;
+	useblock_encode(&u, w.disk[m] + USE_OFFSET);
+}
+
+/* Node 2 serves on, whose renewals node 1 sees. `left`: the block is on a member that the map does
+ * not have any more, and is there for ever. */
+static void starts_beside_the_others_of_a_run(bool left)
+{
+	for (uint32_t ms = 0; ms < 1000; ms += 100) {
+		create();
+		w.split = w.others_look = true;
+		w.node[1].alone = w.node[1].take_over = true;
+		start(2);
+		run_ms(3000 + ms);
+		CHECK(serves(2));
+		for (uint32_t m = 0; m < (left ? 1 : MEMBERS); m++)
+			written_by_a_process_that_ended(m);
+		if (left) {
+			member_cut(2, 0, true);
+			run_ms(5000);
+		}
+		start(1);
+		for (uint32_t i = 0; i < 400; i++) {
+			run_ms(20);
+			CHECK(!serves(1) || !serves(2));
+		}
+		CHECK(serves(2));
+		finish();
+	}
+}
+
+TEST(a_process_of_a_cluster_that_has_ended_says_nothing_of_the_others)
+{
+	starts_beside_the_others_of_a_run(false);
+}
+
+TEST(nor_does_its_block_on_a_member_that_has_left_the_map)
+{
+	starts_beside_the_others_of_a_run(true);
+}
+
 TEST(the_use_block_is_what_doc_ondisk_says)
 {
 	struct useblock u = {.claim = 0x1112131415161718,
