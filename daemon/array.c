@@ -281,8 +281,10 @@ static void use_cfg_fill(struct array *a, struct engine_cfg *cfg)
 {
 	struct timespec wall;
 
+	/* Never less, of so few bytes. An incarnation is no nonce: a copied state directory has it
+	 * too. */
 	if (getrandom(&cfg->nonce, sizeof(cfg->nonce), 0) != sizeof(cfg->nonce))
-		cfg->nonce = a->inc;
+		abort();
 	snprintf(cfg->cluster, sizeof(cfg->cluster), "%.*s", DDR_NAME_BYTES - 1, a->self.cluster);
 	snprintf(cfg->host, sizeof(cfg->host), "%.*s", DDR_NAME_BYTES - 1, a->self.name);
 	process_self(&cfg->process);

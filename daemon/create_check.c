@@ -69,7 +69,6 @@ struct job {
 	bool logs;        /* their place has been written */
 	bool backing_out; /* it only makes good */
 	uint32_t at;      /* writing: the member, */
-	bool sb_pass;     /* the pass, */
 	uint64_t from;    /* and the run of blocks in buf: from here on the member, */
 	uint32_t bytes;   /* so long */
 };

@@ -230,6 +230,10 @@ static void detach_put(struct manager_change *c, int err, const char *why)
 		job_end(j, 0, "");
 		return;
 	}
+	if (err == -ENODEV) { /* j->k may be another array's by now */
+		job_end(j, 0, "");
+		return;
+	}
 	manager_attach(j->k, ATTACH_NONE, AWAY_HOLD);
 	snprintf(text, sizeof(text),
 		 "the device of %s is gone, but a restart of ddraidd may bring it back until this "

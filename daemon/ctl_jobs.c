@@ -14,8 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "daemon/clock.h"
 #include "daemon/ctl.h"
 #include "daemon/making.h"
 #include "daemon/ports/lock.h"
@@ -53,14 +53,6 @@ struct job {
 	struct array_query q;
 	qb_loop_timer_handle timer;
 };
-
-static uint64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
 
 static void after(uint32_t ms, void (*fn)(void *data), void *data)
 {
@@ -832,7 +824,7 @@ static void admin_tell(void *data)
 	Ddraid__Ctl__Progress p = DDRAID__CTL__PROGRESS__INIT;
 	char why[STORE_WHY_BYTES];
 
-	manager_trouble(why);
+	store_trouble(why);
 	p.text = "waiting for the change of the map";
 	p.waits = why;
 	ipc_progress(j->r, &p);
@@ -883,7 +875,7 @@ static void admin_end(struct admin_job *j, int err, const char *why)
 	char trouble[STORE_WHY_BYTES];
 
 	qb_loop_timer_del(ctl_env.loop, j->tell);
-	manager_trouble(trouble);
+	store_trouble(trouble);
 	if (err)
 		ipc_fail(j->r, err, "member %u of %s: %s%s%s", j->q.member, j->k->desc.name, why,
 			 trouble[0] ? "; " : "", trouble);

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "daemon/clock.h"
 #include "daemon/ctl.h"
 #include "daemon/fence.h"
 #include "daemon/fence_members.h"
@@ -301,14 +302,6 @@ static bool runs(const struct announce_node *n, const uint8_t uuid[DDR_UUID_BYTE
 	return false;
 }
 
-static uint64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
-}
-
 static Ddraid__Ctl__Node *node_make(struct status_msg *m, uint32_t id)
 {
 	const struct announce_state *s = announce_state();
@@ -330,7 +323,7 @@ static Ddraid__Ctl__Node *node_make(struct status_msg *m, uint32_t id)
 		return p;
 	p->name = (char *)a->name;
 	p->since_ms = now_ms() - a->since_ms;
-	manager_trouble(trouble);
+	store_trouble(trouble);
 	if (p->self && trouble[0])
 		p->detail = keep_text(m, trouble);
 	return p;
@@ -463,7 +456,7 @@ static void warnings(struct status_msg *m, const struct known *k, const struct a
 	    keep(m, calloc(DAEMON_WARNINGS + 7 + OPTION_LISTEN_MAX + undone, sizeof(char *)));
 	for (uint32_t i = 0; i < undone; i++)
 		m->msg.warning[m->msg.n_warning++] = keep_text(m, unmake_warning(i));
-	manager_trouble(trouble);
+	store_trouble(trouble);
 	if (trouble[0])
 		m->msg.warning[m->msg.n_warning++] = keep_text(m, trouble);
 	for (uint32_t i = 0; (text = daemon_warning(i)); i++)

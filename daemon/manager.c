@@ -294,11 +294,6 @@ void manager_probe(void (*done)(void *arg, int err, const char *why), void *arg)
 	mailbox_post(&env.worker->box, &p->task, probe_work);
 }
 
-void manager_trouble(char why[STORE_WHY_BYTES])
-{
-	store_trouble(why);
-}
-
 static void list_store(void);
 
 /* Arrays' threads try their records again themselves. */

@@ -74,7 +74,6 @@ struct manager_change {
 	/* the manager's */
 	struct manager_change *next;
 	uint8_t uuid[DDR_UUID_BYTES]; /* for this array: k may be another's place by now */
-	const struct store_array *desc;
 };
 
 /* Reads the state directory and starts what is to run. 0 or -errno with a sentence. */
@@ -110,8 +109,6 @@ void manager_attach(struct known *k, enum attach_via via, uint32_t away_ms);
 void manager_forget(struct known *k, struct manager_change *c);
 /* Can anything be made durable now? 0, or -errno with a sentence; on the main thread, later. */
 void manager_probe(void (*done)(void *arg, int err, const char *why), void *arg);
-/* What the state directory lacks; "" = nothing. */
-void manager_trouble(char why[STORE_WHY_BYTES]);
 /* Writes again what could not be written. */
 void manager_again(void);
 /* Others have forgotten these. */

@@ -80,9 +80,9 @@ void record_removed(struct engine *e)
  *
  *  1. Whom a State has named departs. With GONE_JOINS lives of a node that are not fenced no State
  *     names another (gone_waits). So no node that works tells of more than GONE_OF_NODE lives of
- * one node.
+ *     one node.
  *  2. Whom this node has never met, another knows from a slot of the log or from its own view.
- * There are no more than GONE_STRANGERS slots.
+ *     There are no more than GONE_STRANGERS slots.
  *
  * What is beyond that a broken node has made up. It is not taken, and nobody waits for its fence.
  * The rest of the table is for what this node sees itself, and that it never forgets (R4): should

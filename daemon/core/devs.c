@@ -316,10 +316,8 @@ static void sb_read_done(struct engine *e, struct dev *d)
 		int err = d->copy[c].err;
 
 		failed |= is_connection_error(err) || err == -ECANCELED;
-		if (err) {
+		if (err)
 			d->unreadable |= (uint8_t)(1u << c);
-			d->unreadable_err = err;
-		}
 	}
 	if (failed || d->stale_read || d->unreadable == (1u << SB_COPIES) - 1) {
 		if (failed || d->stale_read)

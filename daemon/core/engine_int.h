@@ -113,8 +113,7 @@ struct dev {
 	bool copies_known, copies_raced, sb_writing;
 	uint8_t newest_copy; /* or NO_COPY */
 	uint64_t newest_seq;
-	uint8_t unreadable; /* mask of the copies that answered the last read with an error, */
-	int unreadable_err; /* this one */
+	uint8_t unreadable; /* mask of the copies that answered the last read with an error */
 	uint8_t to_read;    /* copies that are being read */
 	struct sb_copy copy[SB_COPIES];
 	uint8_t (*buf)[DDR_BLOCK_BYTES]; /* SB_COPIES blocks */
@@ -222,7 +221,7 @@ struct region {
 };
 
 enum op_kind { OP_WRITE, OP_ZEROES, OP_READ, OP_READ_REPAIR };
-enum op_state { OPS_WAIT_REGION, OPS_WAIT_MARK, OPS_WAIT_MAP, OPS_IO, OPS_RETRY };
+enum op_state { OPS_WAIT_REGION, OPS_WAIT_MARK, OPS_IO, OPS_RETRY };
 
 struct fio;
 
@@ -486,7 +485,7 @@ struct engine {
 		bool own_prop, sb_writing, committing, announced, refused, rereading, assembled,
 		    gathered;
 		struct epoch prop_epoch; /* of the own proposal */
-		uint64_t state_us, assemble_us, propose_us, refused_us;
+		uint64_t state_us, assemble_us, propose_us;
 		uint64_t max_num; /* newest epoch number seen anywhere */
 		struct batch sb_batch;
 		bool sb_second; /* of the two copies of each member */

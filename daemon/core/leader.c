@@ -391,7 +391,6 @@ static void ready_send(struct engine *e)
 
 static void leader_recover(struct engine *e)
 {
-
 	if (memcmp(&e->want_record, &e->record, sizeof(e->record)))
 		return;
 	/* Before the fence: it would hit those who use the array rightly. */

@@ -98,9 +98,9 @@ rm "$tmp/run/v0.nbd"
 ctl start v0 >"$tmp/out" 2>&1 || fail "start: $(cat "$tmp/out")"
 until_true 10 holds v0 'a["io_allowed"]'
 ctl stop v0 >"$tmp/out" 2>&1 || fail "stop: $(cat "$tmp/out")"
-daemon_end KILL
+end daemon KILL
 daemon_up # what had it was killed
-daemon_end TERM
+end daemon TERM
 
 # Only short names fit.
 run=$tmp/$(chars $((95 - ${#tmp} - 1))) # 7 characters are left for a name

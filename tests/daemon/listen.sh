@@ -34,16 +34,7 @@ also() { # ADDRESS...: where it is served, beside its socket
 	holds vol0 "a['front_ends'][0]['also'] == '$*'.split()"
 }
 
-cat >"$tmp/conf" <<-EOC
-	[daemon]
-	state_dir = $tmp/state
-	run_dir = $tmp/run
-	ipc_name = $name
-	[cluster]
-	cluster = alone
-	[fence]
-	fence = none
-EOC
+configure '[fence]' 'fence = none'
 for i in 0 1 2; do
 	truncate -s 24M "$tmp/m$i"
 done

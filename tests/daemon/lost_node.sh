@@ -7,16 +7,7 @@
 
 needs nbd
 begin lost-node
-cat >"$tmp/conf" <<-EOC
-	[daemon]
-	state_dir = $tmp/state
-	run_dir = $tmp/run
-	ipc_name = $name
-	[cluster]
-	cluster = alone
-	[fence]
-	fence_command = $tmp/fence
-EOC
+configure '[fence]' "fence_command = $tmp/fence"
 cat >"$tmp/fence" <<-EOC
 	#!/bin/sh
 	[ "\$1" = --check ] || sleep 3
@@ -29,7 +20,7 @@ daemon_up
 ctl create vol0 --order 1 --zeroed "$tmp/m0" "$tmp/m1" "$tmp/m2" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
 until_true 10 holds vol0 'a["io_allowed"]'
 nbd vol0 'h.pwrite(b"x" * 65536, 0); h.flush()' || fail "a write" # so it has marked a region
-daemon_end KILL
+end daemon KILL
 daemon_up
 until_true 20 holds vol0 'a["io_allowed"] and a["recoveries"] and a["recoveries"][0]["recovered_at"]'
 holds vol0 'len(a["recoveries"]) == 1 and 3000 <= a["recoveries"][0]["fence_ms"] < 10000' ||

@@ -7,17 +7,7 @@
 
 needs
 begin inactive
-cat >"$tmp/conf" <<-EOC
-	[daemon]
-	state_dir = $tmp/state
-	run_dir = $tmp/run
-	ipc_name = $name
-	[cluster]
-	cluster = alone
-	[fence]
-	fence = command
-	fence_command = $tmp/fence
-EOC
+configure '[fence]' 'fence = command' "fence_command = $tmp/fence"
 cat >"$tmp/fence" <<-EOC
 	#!/bin/sh
 	while [ -e "$tmp/fence.waits" ] && [ -d "$tmp" ]; do sleep 0.1; done
@@ -67,7 +57,7 @@ until_true 20 holds v0 'a["io_allowed"]'
 
 echo "its former life is being fenced"
 : >"$tmp/fence.waits"
-daemon_end KILL
+end daemon KILL
 daemon_up
 for command in "fail v0 2" "re-add v0 2" "add v0 2 $tmp/m3"; do
 	# shellcheck disable=SC2086

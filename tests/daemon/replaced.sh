@@ -7,16 +7,7 @@
 
 needs nbd
 begin replaced
-cat >"$tmp/conf" <<-EOC
-	[daemon]
-	state_dir = $tmp/state
-	run_dir = $tmp/run
-	ipc_name = $name
-	[cluster]
-	cluster = alone
-	[fence]
-	fence = none
-EOC
+configure '[fence]' 'fence = none'
 clear() { # DISK...
 	local i
 	for i; do

@@ -7,16 +7,7 @@
 
 needs
 begin still
-cat >"$tmp/conf" <<-EOC
-	[daemon]
-	state_dir = $tmp/state
-	run_dir = $tmp/run
-	ipc_name = $name
-	[cluster]
-	cluster = alone
-	[fence]
-	fence = none
-EOC
+configure '[fence]' 'fence = none'
 for i in 0 1 2; do
 	truncate -s 24M "$tmp/m$i"
 done
@@ -33,11 +24,11 @@ ends() {
 	[ $took -ge "$least" ] && [ $took -le "$most" ] || fail "$* took $took s: $(cat "$out")"
 }
 says_stopped() { # OUT
-	grep -q "ddraidd (IPC name \"$name\") does not answer, .*process $daemon is stopped .*'kill -CONT $daemon'" "$1" ||
+	grep -q "ddraidd (IPC name \"$name\") does not answer, .*process ${pid[daemon]} is stopped .*'kill -CONT ${pid[daemon]}'" "$1" ||
 		fail "not said: $(cat "$1")"
 }
 
-kill -s STOP "$daemon"
+kill -s STOP "${pid[daemon]}"
 ends 3 29 35 "$tmp/out.default" version & # its own limit
 default=$!
 ends 3 1 5 "$tmp/out" status --timeout 2
@@ -50,10 +41,10 @@ done
 for i in "${waits[@]}"; do
 	wait "$i" || fail "one of many clients: $(tail -qn1 "$tmp"/out.[0-9]*)"
 done
-grep -lq "process $daemon is stopped" "$tmp"/out.[0-9]* || fail "none of them says it: $(cat "$tmp"/out.[0-9]*)"
+grep -lq "process ${pid[daemon]} is stopped" "$tmp"/out.[0-9]* || fail "none of them says it: $(cat "$tmp"/out.[0-9]*)"
 wait $default || fail "without --timeout"
 says_stopped "$tmp/out.default"
-kill -s CONT "$daemon"
+kill -s CONT "${pid[daemon]}"
 until_true 10 ctl version --timeout 5
 
 # It stops while a request is under way: a start that lacks members.
@@ -63,11 +54,11 @@ mv "$tmp/m0" "$tmp/m0.away"
 ends 6 5 9 "$tmp/out" start vol0 --timeout 6 &
 started=$!
 sleep 3
-kill -s STOP "$daemon"
+kill -s STOP "${pid[daemon]}"
 wait $started || fail "while it waits"
-grep -q "did not answer within the timeout; what was asked for goes on when it does: its process $daemon is stopped" "$tmp/out" ||
+grep -q "did not answer within the timeout; what was asked for goes on when it does: its process ${pid[daemon]} is stopped" "$tmp/out" ||
 	fail "while it waits: $(cat "$tmp/out")"
-kill -s CONT "$daemon"
+kill -s CONT "${pid[daemon]}"
 mv "$tmp/m0.away" "$tmp/m0"
 until_true 20 holds vol0 'a["io_allowed"]'
 echo "ok"

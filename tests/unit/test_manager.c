@@ -1173,7 +1173,7 @@ static void change_names_the_directory(void)
 	char why[STORE_WHY_BYTES];
 
 	CHECK_MSG(strstr(ended_why, dir) && strstr(ended_why, "can't be written"), "%s", ended_why);
-	manager_trouble(why);
+	store_trouble(why);
 	CHECK_EQ_STR(why, ended_why);
 }
 
@@ -1213,7 +1213,7 @@ static void nothing_is_changed_that_is_not_durable(void)
 	dir_blocks("forgotten", false);
 	manager_again();
 	settle();
-	manager_trouble(why);
+	store_trouble(why);
 	CHECK_EQ_STR(why, "");
 	CHECK_EQ_MEM(&k->desc, &was, sizeof(was));
 	CHECK_EQ_INT(set(k, "release_delay", "7s"), 0);

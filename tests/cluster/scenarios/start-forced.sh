@@ -9,6 +9,13 @@ set -u
 refused() {
 	[ "$(tells "$1" 'a["state"]')" = refused ] || ctl "$1" status vol0 | grep -q "only stale members"
 }
+told() {
+	local n
+	for n in 1 2 3; do
+		! ctl $n status vol0 | grep -q "only stale members" || return 0
+	done
+	return 1
+}
 
 array_up 3 1
 nbd_do 1 'h.pwrite(b"backup!!" * 8192, 0); h.flush()' || fail "it can't be written"
@@ -34,8 +41,9 @@ for n in 1 2 3; do
 	daemon_start $n
 done
 for n in 1 2 3; do
-	within 20 "node $n says that the members are stale" refused $n
+	within 20 "node $n is refused" refused $n
 done
+within 20 "a node says that the members are stale" told
 ctl 3 start vol0 --force --wait --timeout 20 >"$CLUSTER_DIR/start" 2>&1 || fail "start --force: $(cat "$CLUSTER_DIR/start")"
 log_has 3 "is assembled by force" || fail "the log does not tell"
 serve 1 2 3
