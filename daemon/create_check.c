@@ -66,7 +66,7 @@ struct job {
 	uint8_t *buf;  /* CREATE_IO_BYTES */
 	uint8_t *look; /* SB_BYTES: what is there */
 	uint32_t claimed, settle_ms;
-	bool logs;        /* their place has been written */
+	uint32_t logs;    /* so many members' place of the log may have been written */
 	bool backing_out; /* it only makes good */
 	uint32_t at;      /* writing: the member, */
 	uint64_t from;    /* and the run of blocks in buf: from here on the member, */
@@ -525,7 +525,7 @@ static int check_superblock(struct job *j, uint32_t i)
 			continue; /* the other copy may be of an array that needs it */
 		}
 		if (j->ask->force)
-			return 0;
+			continue; /* both are kept, to be given back */
 		return refuse(j, -EEXIST, (int)i,
 			      "is member %u of the ddraid array %s (%s): name another device, or "
 			      "--force to destroy that array",
@@ -864,7 +864,7 @@ static int write_logs(struct job *j)
 
 		tell(j, "writing the log of member", j->at);
 		j->bytes = 0;
-		j->logs = true;
+		j->logs = j->at + 1;
 		err = create_member(&j->r->params, (uint8_t)j->at, collect, j);
 		if (!err)
 			err = run_write(j);
@@ -948,7 +948,8 @@ static void back_out(struct job *j)
 
 	j->backing_out = true;
 	for (uint32_t i = 0; i < j->claimed; i++)
-		why.left |= give_back(j, i, j->logs ? NULL : j->old + (size_t)i * SB_BYTES) != 0;
+		why.left |=
+		    give_back(j, i, i < j->logs ? NULL : j->old + (size_t)i * SB_BYTES) != 0;
 	*j->e = why;
 }
 

@@ -804,6 +804,31 @@ TEST(a_write_that_fails_leaves_no_array)
 	}
 }
 
+/* By force: whose log was not reached yet is again what it was. */
+TEST(a_create_by_force_that_fails_gives_back_what_it_has_not_spoilt)
+{
+	uint8_t first[DDR_UUID_BYTES], block[DDR_BLOCK_BYTES];
+	struct superblock sb;
+
+	setup();
+	created();
+	memcpy(first, fx.r.params.array_uuid, sizeof(first));
+	for (unsigned i = 0; i < MEMBERS; i++)
+		fx.file[i].writes = 0;
+	fx.ask.force = true;
+	fx.file[2].fail_write_at = 2; /* after the claim */
+	CHECK_EQ_INT(create(), -EIO);
+	CHECK_EQ_INT(fx.e.member, 2);
+	for (unsigned i = 3; i < MEMBERS; i++)
+		is_member(i, first);
+	for (unsigned i = 0; i < 3; i++)
+		for (uint32_t c = 0; c < SB_COPIES; c++) {
+			CHECK(pread(fx.file[i].fd, block, sizeof(block), (off_t)geo_sb_offset(c)) ==
+			      sizeof(block));
+			CHECK_EQ_INT(sb_decode(&sb, block, NULL), -ENOENT);
+		}
+}
+
 TEST(create_check_writes_nothing)
 {
 	setup();
