@@ -361,6 +361,30 @@ TEST(a_life_that_ran_alone_is_fenced_by_the_id_of_now)
 	end();
 }
 
+/* Which was alone, or was in a cluster by another id. */
+TEST(the_fence_of_the_last_life_alone_is_none_of_node_1_of_a_cluster)
+{
+	for (int was_alone = 0; was_alone < 2; was_alone++) {
+		begin();
+		conf.fence = FENCE_COMMAND;
+		a->alone = true;
+		disk.node = was_alone ? 0 : 3;
+		disk.inc = last_inc = 100;
+		life_load(a);
+		settle();
+		answer(0, 0);
+		ask(1); /* of its life 7 */
+		CHECK_EQ_U64(asked_count, 2);
+		CHECK_EQ_U64(fences_done, 0);
+		life_fence(a, 1, 100);
+		settle();
+		CHECK(asked_count == 2 && fences_done == 1);
+		answer(1, 0);
+		CHECK_EQ_U64(fences_done, 2);
+		end();
+	}
+}
+
 /* As a daemon that starts does. */
 static void load(void)
 {
