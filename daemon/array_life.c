@@ -190,6 +190,8 @@ void life_ready(struct array *a)
 		array_run(a);
 		return;
 	}
+	if (a->phase >= ARRAY_PHASE_STOP)
+		return; /* the engine has been told to stop, and would forget it: see pump_end */
 	a->removed = a->had_slot = false;
 	a->waits[0] = '\0';
 	ev.restart.inc = a->engine_inc = a->inc;

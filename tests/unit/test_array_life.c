@@ -326,6 +326,16 @@ TEST(a_removed_incarnation_is_fenced_by_its_own_node_before_the_next)
 	end();
 }
 
+/* The stop is in the queue, and the new life would not hear of it. */
+TEST(who_is_stopped_as_it_is_renewed_begins_no_other_life)
+{
+	removed(true);
+	a->phase = ARRAY_PHASE_STOP;
+	answer(0, 0);
+	CHECK(!restarts && a->removed); /* pump_end closes the array for that */
+	end();
+}
+
 /* Since then the node was set to `cluster = alone`: it is node 1 for itself only. */
 TEST(the_last_life_is_fenced_by_the_node_id_that_it_had)
 {
