@@ -307,7 +307,7 @@ static void engine_cfg_fill(struct array *a, struct engine_cfg *cfg)
 	memcpy(cfg->array_uuid, a->live.uuid, DDR_UUID_BYTES);
 	cfg->record = a->rec.record;
 	cfg->force = a->force;
-	cfg->fenced_inc = a->fenced_inc;
+	cfg->fenced_inc = a->alone ? 0 : a->fenced_inc; /* own_is_fenced goes by each */
 	cfg->lock_backend = locks_external(a) ? LOCK_EXTERNAL : LOCK_TABLE;
 	cfg->fence_waits = c->fence != FENCE_COMMAND;
 	cfg->fence_ms = c->fence == FENCE_ZOMBIE_TIMEOUT ? c->zombie_timeout_ms : 0;

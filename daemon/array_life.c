@@ -190,6 +190,8 @@ void life_ready(struct array *a)
 		array_run(a);
 		return;
 	}
+	if (a->phase >= ARRAY_PHASE_STOP)
+		return; /* the engine has been told to stop, and would forget it: see pump_end */
 	a->removed = a->had_slot = false;
 	a->waits[0] = '\0';
 	ev.restart.inc = a->engine_inc = a->inc;
@@ -387,11 +389,20 @@ void life_ended(struct array *a)
 	a->fences = NULL;
 }
 
+/*
+ * A life of this node whose fence was answered. Alone, a node is node 1 for itself only: what an
+ * array that was a cluster's names so is another machine's, unless it is the very last life.
+ */
+static bool own_is_fenced(const struct array *a, uint32_t node, uint64_t inc)
+{
+	return node == a->self.node && (a->alone ? inc == a->fenced_inc : inc <= a->fenced_inc);
+}
+
 void life_fence(struct array *a, uint32_t node, uint64_t inc)
 {
 	struct life_fence *f;
 
-	if (node == a->self.node && inc <= a->fenced_inc) {
+	if (own_is_fenced(a, node, inc)) {
 		fence_answer(a, node, inc, 0, "");
 		return;
 	}

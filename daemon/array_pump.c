@@ -221,6 +221,8 @@ static void step(struct array *a, struct event *ev)
 	ev->now_us = loop_clock_us(a->loop);
 	a->q.count = 0;
 	engine_step(a->e, ev, &a->q);
+	if (ev->type == EV_RESTART)
+		a->had_slot = false; /* until here the engine was that of the last life */
 	a->had_slot |= engine_slot(a->e) != UINT32_MAX;
 	disk_step(a, ev);
 	dev_lease(a);

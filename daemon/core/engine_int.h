@@ -353,6 +353,7 @@ struct use_dev {
 	bool wrote;               /* our claim, in the last round of writes */
 	bool unread;              /* connected since the claim was verified */
 	bool gone;                /* the request under way is of the connection before */
+	bool lost;                /* our last renewal failed: it may land yet */
 	uint64_t sent_us;         /* when the request under way began */
 	uint64_t held_us;         /* when the last write of our claim began that landed; 0 = none */
 	struct useblock got, was; /* as read last, and before */
@@ -372,9 +373,11 @@ struct use {
 	uint64_t began_us; /* this node is to assemble the array since then */
 	uint64_t look_us;  /* the reads that found nobody began then */
 	uint64_t lease_us; /* until then I/O may go on */
-	uint64_t next_us;  /* the next one is not due before */
-	uint32_t tries;    /* claims that came to nothing */
-	bool given;        /* this node wrote last that nobody uses it */
+	uint64_t
+	    late_us; /* without a lease a renewal has landed then, maybe over another's claim */
+	uint64_t next_us; /* the next one is not due before */
+	uint32_t tries;   /* claims that came to nothing */
+	bool given;       /* this node wrote last that nobody uses it */
 	enum use_check check;
 	uint64_t checked_us; /* DONE: the reads that found the own claim began then */
 	struct use_dev dev[DDR_MAX_DEVS];

@@ -960,17 +960,32 @@ static bool carries(const struct superblock *own, const struct superblock *sb)
 	return own && !epoch_cmp(&own->map.epoch, &sb->map.epoch) && map_same(&own->map, &sb->map);
 }
 
+/* No more than m members lie or are rolled back: what more than so many lack was not committed,
+ * whatever an exporter says. */
+static bool commit_possible(const struct engine *e, const struct map *m, const struct epoch *ep)
+{
+	uint32_t lack = 0;
+
+	for (uint8_t i = 0; i < m->n; i++) {
+		const struct superblock *own = sb_of_member(e, m, i);
+
+		lack += own && map_write_mask(m) >> i & 1 && epoch_cmp(&own->map.epoch, ep) < 0;
+	}
+	return lack <= e->geo.p.m;
+}
+
 /* The last commit that any of this map's superblocks knows: an exporter that conceals it would
  * otherwise have members pass that were rolled back to before it. */
 static struct epoch committed_told(const struct engine *e, const struct superblock *sb)
 {
-	struct epoch best = sb->committed;
+	struct epoch best = {0, 0};
 
 	for (uint8_t i = 0; i < sb->map.n; i++) {
 		const struct superblock *own = sb_of_member(e, &sb->map, i);
 
 		if (carries(own, sb) && epoch_cmp(&own->committed, &best) > 0 &&
-		    epoch_cmp(&own->committed, &sb->map.epoch) <= 0)
+		    epoch_cmp(&own->committed, &sb->map.epoch) <= 0 &&
+		    commit_possible(e, &sb->map, &own->committed))
 			best = own->committed;
 	}
 	return best;

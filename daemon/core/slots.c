@@ -411,12 +411,17 @@ void slot_read(struct engine *e, uint32_t slot)
 	page_read_start(e);
 }
 
-/* An incarnation that takes part knows itself which slot it has, and none of its node's is younger:
- * whatever else a member says of it is not so. */
+/*
+ * An incarnation that takes part knows itself which slot it has, and none of its node's is younger:
+ * whatever else a member says of it is not so. But who is alone has its node id for itself only: in
+ * the cluster whose array it may have taken over that is another machine's.
+ */
 static bool name_false(const struct engine *e, uint32_t node, uint64_t inc)
 {
 	const struct peer *p = peer_find((struct engine *)e, node);
 
+	if (!e->cfg.cluster[0] && node == e->cfg.node && inc != e->inc)
+		return false;
 	return p && p->in_round && p->hello && inc >= p->inc;
 }
 

@@ -38,8 +38,10 @@
  * was paused). So whoever renews reads first: two that hold the array find each other within two
  * renewals, and give up.
  *
- * A use block that lands late, after a fence or a reconnection, hides nobody's for longer than
- * until the next renewal, and makes at most somebody wait: R4 and R5 are not for it.
+ * A use block that lands late hides another's until his next renewal, which is longer than a claim
+ * takes. So whoever claims anew, and whose own renewals have ended only when the lease was over,
+ * reads first when that renewal must have come (late_us). Else it makes at most somebody wait: R4
+ * and R5 are not for it.
  *
  * What it does not see: a lone exporter that lies; two users that share no member.
  */
@@ -168,6 +170,7 @@ static void block_read(struct engine *e, struct use_dev *d)
 
 static bool is_ours(const struct engine *e, uint64_t claim);
 static uint64_t lease_end(const struct engine *e);
+static bool lease_runs(const struct engine *e);
 static void renew_read(struct engine *e, struct use_dev *d);
 
 static void use_done(struct engine *e, struct batch *b)
@@ -178,6 +181,11 @@ static void use_done(struct engine *e, struct batch *b)
 	d->busy = d->gone = false;
 	if (d->in_round && !--e->use.pending)
 		e->use.round_over = true;
+	if (!d->reading && !d->in_round) {
+		d->lost = b->failed || gone;
+		if (!lease_runs(e))
+			e->use.late_us = e->now;
+	}
 	if (e->state == ENGINE_REMOVED)
 		return;
 	if (gone) {
@@ -685,6 +693,8 @@ void use_dev_up(struct engine *e, uint32_t dev)
 	d->unread = true;
 	d->seen = d->ours = d->taken = false;
 	d->gone = d->busy; /* by the connection before, to another device maybe */
+	if (d->lost && !lease_runs(e))
+		e->use.late_us = e->now;
 	if (told(e))
 		return; /* it is told by its superblock, and a renewal reads first */
 	d->wrote = false;
@@ -915,6 +925,9 @@ static void hold_advance(struct engine *e)
 		if (u->dev[i].unread && !u->dev[i].busy && member_on(e, i, map_of(e)) != NO_MEMBER)
 			dev_start(e, i, true, false);
 	if (e->now < u->next_us)
+		return;
+	/* Whoever has the array by now renews within a lease's length, or has lost it. */
+	if (u->check == CHECK_READ && u->late_us && e->now - u->late_us < lease_length(e))
 		return;
 	if (u->check != CHECK_DONE) {
 		round_start(e, u->check != CHECK_WRITE, u->claim);

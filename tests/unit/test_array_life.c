@@ -326,6 +326,16 @@ TEST(a_removed_incarnation_is_fenced_by_its_own_node_before_the_next)
 	end();
 }
 
+/* The stop is in the queue, and the new life would not hear of it. */
+TEST(who_is_stopped_as_it_is_renewed_begins_no_other_life)
+{
+	removed(true);
+	a->phase = ARRAY_PHASE_STOP;
+	answer(0, 0);
+	CHECK(!restarts && a->removed); /* pump_end closes the array for that */
+	end();
+}
+
 /* Since then the node was set to `cluster = alone`: it is node 1 for itself only. */
 TEST(the_last_life_is_fenced_by_the_node_id_that_it_had)
 {
@@ -359,6 +369,30 @@ TEST(a_life_that_ran_alone_is_fenced_by_the_id_of_now)
 	answer(1, 0);
 	CHECK_EQ_U64(disk.node, 3);
 	end();
+}
+
+/* Which was alone, or was in a cluster by another id. */
+TEST(the_fence_of_the_last_life_alone_is_none_of_node_1_of_a_cluster)
+{
+	for (int was_alone = 0; was_alone < 2; was_alone++) {
+		begin();
+		conf.fence = FENCE_COMMAND;
+		a->alone = true;
+		disk.node = was_alone ? 0 : 3;
+		disk.inc = last_inc = 100;
+		life_load(a);
+		settle();
+		answer(0, 0);
+		ask(1); /* of its life 7 */
+		CHECK_EQ_U64(asked_count, 2);
+		CHECK_EQ_U64(fences_done, 0);
+		life_fence(a, 1, 100);
+		settle();
+		CHECK(asked_count == 2 && fences_done == 1);
+		answer(1, 0);
+		CHECK_EQ_U64(fences_done, 2);
+		end();
+	}
 }
 
 /* As a daemon that starts does. */

@@ -14,12 +14,14 @@ static struct {
 	enum out_type says;
 	bool speaks;
 	unsigned renews, closes;
+	uint32_t slot;
 } fake;
 
 void engine_step(struct engine *e, const struct event *ev, struct outq *q)
 {
 	(void)e;
-	(void)ev;
+	if (ev->type == EV_RESTART)
+		fake.slot = UINT32_MAX;
 	if (!fake.speaks)
 		return;
 	q->v[q->count++] = (struct out){.type = fake.says};
@@ -29,7 +31,7 @@ void engine_step(struct engine *e, const struct event *ev, struct outq *q)
 FAKE(void engine_status(const struct engine *e, struct engine_status *st),
      memset(st, 0, sizeof(*st)))
 FAKE(const struct geo *engine_geo(const struct engine *e), return NULL)
-FAKE(uint32_t engine_slot(const struct engine *e), return UINT32_MAX)
+FAKE(uint32_t engine_slot(const struct engine *e), return fake.slot)
 FAKE(uint64_t engine_deadline_us(const struct engine *e), return 1)
 FAKE(void loop_timer_set(struct loop *l, struct loop_timer *t, uint64_t us), t->deadline_us = us)
 FAKE(uint64_t loop_now_us(const struct loop *l), return 77)
@@ -61,6 +63,7 @@ FAKE(void status_map(struct array *x), NOTHING)
 static void begin(enum array_phase phase)
 {
 	memset(&fake, 0, sizeof(fake));
+	fake.slot = UINT32_MAX;
 	a = calloc(1, sizeof(*a));
 	CHECK(a);
 	a->env.conf = &conf;
@@ -134,5 +137,24 @@ TEST(who_has_left_ends_cleanly_when_nothing_is_under_way)
 	turn();
 	CHECK_EQ_U64(fake.closes, 1);
 	CHECK(a->stopped_cleanly);
+	end();
+}
+
+/* What was in the queue before it is still the old one's, which had one. Else the new life would
+ * vouch for that at its end (life_end). */
+TEST(a_new_life_has_had_no_slot)
+{
+	begin(ARRAY_PHASE_RUN);
+	fake.slot = 3;
+	turn();
+	CHECK(a->had_slot);
+	a->had_slot = false; /* life_ready */
+	pump_push(a, &(struct event){.type = EV_TICK});
+	pump_push(a, &(struct event){.type = EV_RESTART});
+	turn();
+	CHECK(!a->had_slot);
+	fake.slot = 4;
+	turn();
+	CHECK(a->had_slot);
 	end();
 }

@@ -539,3 +539,28 @@ TEST(the_use_block_is_what_doc_ondisk_says)
 	CHECK_EQ_INT(useblock_decode(&out, block), -EBADMSG);
 	CHECK_EQ_INT(useblock_decode(&out, zero), -ENOENT);
 }
+
+/* Alone, a daemon is node 1 for itself. In the cluster whose array it takes over that is another
+ * machine, and the slot of its last life needs a fence like any other's. */
+TEST(node_1_of_a_cluster_is_fenced_by_who_is_alone)
+{
+	for (uint64_t inc = 300; inc <= 700; inc += 400) {
+		begin(false);
+		w.node[1].inc = 500;
+		start(1);
+		run_ms(3000);
+		CHECK(serves(1));
+		write_block(1, 0);
+		run_ms(20);
+		w.node[1].stopped = true; /* its machine has lost its power */
+		memset(&w.node[1].record, 0, sizeof(w.node[1].record));
+		w.node[1].alone = w.node[1].take_over = true;
+		w.node[1].machine = 2;
+		w.watched = 500;
+		again(1, inc);
+		run_ms(12000);
+		CHECK(serves(1));
+		CHECK_MSG(w.watched_fences, "by %u", (unsigned)inc);
+		finish();
+	}
+}

@@ -197,3 +197,28 @@ TEST(slow_members_cost_time_and_no_node)
 		finish();
 	}
 }
+
+/* Its renewals hang on the way to the members for so long that another one has them by then, and
+ * hide that one's claim when they land: until its next renewal. */
+TEST(renewals_that_land_late_hide_nobody)
+{
+	for (uint32_t ms = 6000; ms < 8000; ms += 50) {
+		create();
+		w.split = w.others_look = w.restarts = w.io_may_fail = true;
+		w.node[1].alone = w.node[2].alone = true;
+		start(1);
+		run_ms(3000);
+		CHECK(serves(1));
+		w.claim_hangs = 1;
+		run_ms(1100);
+		start(2);
+		run_ms(ms);
+		CHECK(!serves(1) && serves(2));
+		held_goes_on();
+		for (uint32_t i = 0; i < 200; i++) {
+			run_ms(20);
+			CHECK_MSG(!serves(1) || !serves(2), "%u ms, then %u ms", ms, 20 * i);
+		}
+		finish();
+	}
+}

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Which commits count of those that members tell: five members, of which one may lie. */
+#define MEMBERS 5
+#include "tests/unit/engine_world.h"
+
+#include "daemon/core/superblock.h"
+
+static struct superblock superblock_of(uint32_t dev)
+{
+	struct superblock sb, other;
+
+	CHECK_EQ_INT(sb_decode(&sb, w.disk[dev] + geo_sb_offset(0), NULL), 0);
+	CHECK_EQ_INT(sb_decode(&other, w.disk[dev] + geo_sb_offset(1), NULL), 0);
+	return sb_newer(&other, &sb) ? other : sb;
+}
+
+static void put(uint32_t dev, struct superblock *sb)
+{
+	for (uint32_t c = 0; c < SB_COPIES; c++) {
+		sb->seq++;
+		sb_encode(sb, w.disk[dev] + geo_sb_offset(c));
+	}
+}
+
+/* A leader died as it wrote a proposal: three of five carry it, and one of these says that it was
+ * committed. Believed, that would have the other two out, and the array refused. */
+TEST(one_member_makes_up_no_commit)
+{
+	for (uint32_t liar = 0; liar < 3; liar++) {
+		struct epoch ep;
+
+		create(2);
+		start();
+		run_ms(3000);
+		engine_free(w.e);
+		w.fenced_inc = w.next_inc - 1;
+		ep = superblock_of(0).map.epoch;
+		ep.num++;
+		for (uint32_t i = 0; i < 3; i++) {
+			struct superblock sb = superblock_of(i);
+
+			sb.committed = i == liar ? ep : sb.map.epoch;
+			sb.map.epoch = ep;
+			put(i, &sb);
+		}
+		w.record.acked = ep;
+		start();
+		run_ms(8000);
+		CHECK(status().io_allowed);
+		finish();
+	}
+}
