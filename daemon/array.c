@@ -279,6 +279,7 @@ static void front_listen_all(struct array *a)
 /* Who this is, for others that would use the same members. */
 static void use_cfg_fill(struct array *a, struct engine_cfg *cfg)
 {
+	uint64_t wall_us, now_us = loop_now_us(a->loop);
 	struct timespec wall;
 
 	/* Never less, of so few bytes. An incarnation is no nonce: a copied state directory has it
@@ -289,8 +290,10 @@ static void use_cfg_fill(struct array *a, struct engine_cfg *cfg)
 	snprintf(cfg->host, sizeof(cfg->host), "%.*s", DDR_NAME_BYTES - 1, a->self.name);
 	process_self(&cfg->process);
 	clock_gettime(CLOCK_REALTIME, &wall);
-	if ((uint64_t)wall.tv_sec > loop_now_us(a->loop) / 1000000)
-		cfg->wall_s = (uint64_t)wall.tv_sec - loop_now_us(a->loop) / 1000000;
+	wall_us = (uint64_t)wall.tv_sec * 1000000 + (uint64_t)wall.tv_nsec / 1000;
+	/* Down, so that no time of it is in the future. */
+	if (wall_us > now_us)
+		cfg->wall_s = (wall_us - now_us) / 1000000;
 	/* In a cluster nobody renews it before a lost leader was noticed: that takes the token and
 	 * consensus time-outs, or `evict`. */
 	if (a->self.cluster[0])

@@ -54,8 +54,9 @@
 #include "msg.h"
 
 #define LOOK_AGAIN_US 250000ull
-#define LEASE_RENEWALS 3u /* the lease is so many of them */
-#define TRIES_MAX 6u      /* from then on a claim's time does not grow */
+#define LEASE_RENEWALS 3u  /* the lease is so many of them */
+#define HIDDEN_RENEWALS 2u /* a claim of somebody who lives is seen again within so many */
+#define TRIES_MAX 6u       /* from then on a claim's time does not grow */
 #define PATIENCE_MAX_MS 600000u
 
 int use_alloc(struct engine *e)
@@ -354,9 +355,18 @@ static uint64_t patience_us(const struct engine *e, const struct use_watch *w)
 	return (ms > PATIENCE_MAX_MS ? PATIENCE_MAX_MS : ms) * 1000ull;
 }
 
+/*
+ * What a process that has ended sent last may land later than that, and hide somebody who has the
+ * array by now: until he renews his claim.
+ */
+static uint64_t watch_us(const struct engine *e, const struct use_watch *w)
+{
+	return w->ended ? HIDDEN_RENEWALS * 1000ull * e->cfg.tun.renew_ms : patience_us(e, w);
+}
+
 static bool watch_over(const struct engine *e, const struct use_watch *w)
 {
-	return w->ended || e->now - w->since_us >= patience_us(e, w);
+	return e->now - w->since_us >= watch_us(e, w);
 }
 
 /*
@@ -462,9 +472,10 @@ static void look_why(struct engine *e)
 			 name);
 	else
 		snprintf(u->why, sizeof(u->why),
-			 "%s to be gone: it used the members last and did not give them back; %u s "
-			 "without a sign of it are enough",
-			 name, (unsigned)(patience_us(e, w) / 1000000));
+			 "%s to be gone: %s; %u s without a sign of it are enough", name,
+			 w->ended ? "its process has ended, and what it sent last may yet land"
+				  : "it used the members last and did not give them back",
+			 (unsigned)(watch_us(e, w) / 1000000));
 }
 
 /* ---- assembling ----------------------------------------------------------------------------- */

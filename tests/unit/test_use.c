@@ -162,13 +162,16 @@ TEST(one_that_is_gone_is_waited_for)
 	finish();
 }
 
-TEST(a_process_that_has_ended_is_not_waited_for)
+TEST(a_process_that_has_ended_is_waited_for_only_until_what_it_sent_has_landed)
 {
 	begin(true);
 	start(1);
 	run_ms(3000);
 	w.node[1].stopped = true;
 	again(1, 200); /* on the same machine */
+	run_ms(1500);
+	CHECK(!serves(1));
+	CHECK_MSG(strstr(waits(1), "has ended"), "%s", waits(1));
 	run_ms(1500);
 	CHECK(serves(1));
 	finish();
@@ -505,6 +508,33 @@ TEST(a_process_of_a_cluster_that_has_ended_says_nothing_of_the_others)
 TEST(nor_does_its_block_on_a_member_that_has_left_the_map)
 {
 	starts_beside_the_others_of_a_run(true);
+}
+
+/* It is over the claim of who has the array by now, until that is renewed. */
+TEST(the_last_block_of_a_process_that_has_ended_hides_nobody)
+{
+	for (uint32_t ms = 0; ms < 1000; ms += 50) {
+		begin(true);
+		start(2);
+		run_ms(3000 + ms);
+		CHECK(serves(2));
+		for (uint32_t m = 0; m < MEMBERS; m++) {
+			struct useblock u;
+
+			CHECK_EQ_INT(useblock_decode(&u, w.disk[m] + USE_OFFSET), 0);
+			u.claim = 4711;
+			u.process.pid = 77;
+			u.process.pid_space = 1;
+			useblock_encode(&u, w.disk[m] + USE_OFFSET);
+		}
+		start(1);
+		for (uint32_t i = 0; i < 200; i++) {
+			run_ms(20);
+			CHECK(!serves(1) || !serves(2));
+		}
+		CHECK(serves(2));
+		finish();
+	}
 }
 
 TEST(the_use_block_is_what_doc_ondisk_says)
