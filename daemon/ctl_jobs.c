@@ -1509,10 +1509,33 @@ static bool create_repeated(struct ipc_req *r, struct asked *like)
 }
 
 /* A daemon that has just started answers before the cluster has told it anything. */
+/*
+ * By force a device of an array that is known is not overwritten. Of one whose file is damaged only
+ * the name is known, so any device may be its.
+ */
+static bool force_allowed(struct ipc_req *r, bool force)
+{
+	for (uint32_t i = 0; force && i < manager_count(); i++) {
+		const struct known *k = manager_at(i);
+
+		if (!k->damaged)
+			continue;
+		ipc_fail(r, -EBADMSG,
+			 "nothing is overwritten by force while it can't be told which devices the "
+			 "array %s has: %s",
+			 k->desc.name, k->error);
+		return false;
+	}
+	return true;
+}
+
 void request_create(struct ipc_req *r)
 {
-	struct early *e = calloc(1, sizeof(*e));
+	struct early *e;
 
+	if (!force_allowed(r, ipc_request(r)->create->force))
+		return;
+	e = calloc(1, sizeof(*e));
 	assert(e);
 	e->r = r;
 	e->began_ms = now_ms();
@@ -1574,7 +1597,7 @@ void request_add(struct ipc_req *r)
 			 DDR_URI_BYTES - 1);
 		return;
 	}
-	if (!member_there(r, k, a->member))
+	if (!member_there(r, k, a->member) || !force_allowed(r, a->force))
 		return;
 	j = making_new(r);
 	j->k = manager_hold(k);

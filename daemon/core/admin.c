@@ -77,6 +77,7 @@ static void admin_force(struct engine *e, const struct event *ev)
 	}
 	e->cfg.take_over |= take;
 	e->cfg.force |= !take;
+	e->forced_us = e->now;
 	if (e->phase >= PH_STATE && e->state != ENGINE_REMOVED)
 		step_send(e, take ? CMD_TAKE : CMD_FORCE, "", e->cfg.array_uuid);
 	admin_answer(e, ev->admin.tag, 0, NULL);
@@ -368,6 +369,28 @@ static uint64_t admin_limit_us(const struct engine *e)
 	return 2000ull * e->cfg.tun.evict_ms + (e->admin.cmd == ADMIN_ADD ? settle_us(e) : 0);
 }
 
+/*
+ * A device's size is what it was when it was connected. So one that is to come back is connected
+ * anew, when nothing is under way there: it may have become too small, and what it lost by that is
+ * in no missed set. True: it has been.
+ */
+static bool readd_looked(struct engine *e, uint8_t member)
+{
+	uint32_t dev = e->dev_of[member];
+
+	if (e->admin.looked)
+		return e->admin.dev == NO_DEV || e->dev[e->admin.dev].ups != e->admin.ups;
+	if (dev != NO_DEV && e->dev[dev].under_way)
+		return false;
+	e->admin.looked = true;
+	e->admin.dev = dev;
+	if (dev == NO_DEV)
+		return true;
+	e->admin.ups = e->dev[dev].ups;
+	out_add(e, OUT_DEV_CANCEL)->cancel.dev = dev;
+	return false;
+}
+
 void admin_advance(struct engine *e)
 {
 	uint8_t m = e->admin.member, s;
@@ -394,6 +417,8 @@ void admin_advance(struct engine *e)
 			      : "not every node reaches the device; see that all do");
 	} else if (e->admin.cmd == ADMIN_ADD) {
 		add_advance(e);
+	} else if (e->admin.cmd == ADMIN_READD && !readd_looked(e, m)) {
+		return;
 	} else if (e->admin.cmd == ADMIN_READD && e->dev_of[m] == NO_DEV &&
 		   misfit_of(e, m) != NO_DEV) {
 		misfit_end(e, -ENOSPC, misfit_of(e, m), "connect the right one, or add another");
@@ -442,6 +467,7 @@ static void take_step(struct engine *e, uint32_t from, const Ddraid__Admin *a)
 	if (a->cmd == CMD_FORCE || a->cmd == CMD_TAKE) {
 		e->cfg.force |= e->state == ENGINE_JOINING && a->cmd == CMD_FORCE;
 		e->cfg.take_over |= e->state == ENGINE_JOINING && a->cmd == CMD_TAKE;
+		e->forced_us = e->now;
 		return;
 	}
 	if (a->cmd == CMD_SEEN) {

@@ -482,6 +482,7 @@ void dev_up(struct engine *e, const struct event *ev)
 
 	assert(ev->dev.dev < DDR_MAX_DEVS && !d->up);
 	d->up = true;
+	d->ups++;
 	d->entered = false;
 	d->zombie = false;
 	use_dev_up(e, ev->dev.dev);

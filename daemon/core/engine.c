@@ -10,6 +10,8 @@
 
 #include "engine_int.h"
 
+#define FORCE_US 300000000ull /* how long `start --force`, `--alone` and `--take-over` count */
+
 #define IDLE_TICK_US 10000ull
 
 void engine_cfg_init(struct engine_cfg *cfg)
@@ -333,8 +335,14 @@ void engine_step(struct engine *e, const struct event *ev, struct outq *q)
 	/* R4: whom the record names may be about to start again, like this node. */
 	for (uint32_t i = 0; !e->now && i < e->gone_count; i++)
 		e->gone[i].since_us = ev->now_us;
+	if (!e->now)
+		e->forced_us = ev->now_us;
 	e->q = q;
 	e->now = ev->now_us;
+	/* What an operator allowed is meant for what is there at that moment, not for whatever
+	 * turns up hours later. */
+	if (e->now - e->forced_us > FORCE_US)
+		e->cfg.force = e->cfg.take_over = false;
 	event_take(e, ev);
 	do {
 		before = q->count;

@@ -100,6 +100,7 @@ struct dev {
 	uint64_t retry_us;  /* when to read the superblock again after an error, 0 = not */
 	uint8_t member;     /* NO_MEMBER until the map names it */
 	uint32_t under_way;
+	uint32_t ups; /* how often it was connected */
 	uint64_t bytes, instance;
 	uint32_t multiple;
 	char misfit[128]; /* why it can't be a member, empty: it can */
@@ -448,6 +449,7 @@ struct engine {
 	uint64_t hb_next_us;
 	bool hb_any;
 	bool removed_told, stopping, stopped;
+	uint64_t forced_us;                /* since when cfg.force or cfg.take_over counts */
 	bool writes_waited;                /* a write waits for a fence */
 	uint64_t settle_num, settle_floor; /* LOCK_EXTERNAL, see settle_advance */
 	bool settle_due;
@@ -595,6 +597,7 @@ struct engine {
 		uint64_t tag, since, seen; /* seen: mask by index in peer */
 		uint32_t node;
 		bool used, opened, looked, placed, written, checked, entered;
+		uint32_t dev, ups; /* READD: looked at, and the connection before that */
 		uint64_t looked_us, written_us;
 		uint8_t member, cmd;
 		char uri[DDR_URI_BYTES];

@@ -113,4 +113,19 @@ refused "$tmp/m5 carries a ddraid superblock; name another device, or --force to
 done_ add v0 0 "$tmp/m5" --force
 whole v0
 nbd v0 'assert h.pread(65536, 0) == b"x" * 65536' || fail "v0 has lost data"
+echo "by force, while the file of an array is damaged: which devices it has can't be told"
+end daemon TERM
+cp "$tmp/state/v0.array" "$tmp/v0.kept"
+echo nothing >"$tmp/state/v0.array"
+daemon_up
+clear m7 m8
+status=0
+ctl create v3 --order 1 --zeroed --force --stripe 8K "$tmp/m1" "$tmp/m7" "$tmp/m8" >"$tmp/out" 2>&1 || status=$?
+[ $status != 0 ] || fail "a device of v0 is overwritten"
+grep -q "nothing is overwritten by force while it can't be told which devices the array v0 has: .*v0.array" "$tmp/out" || fail "$(cat "$tmp/out")"
+end daemon TERM
+cp "$tmp/v0.kept" "$tmp/state/v0.array"
+daemon_up
+whole v0
+nbd v0 'assert h.pread(65536, 0) == b"x" * 65536' || fail "v0 has lost data"
 echo "ok"

@@ -154,6 +154,19 @@ static inline void torn(const struct out *o)
 	push(ev);
 }
 
+static inline struct event dev_event_of(enum ev_type type, uint32_t dev)
+{
+	struct event ev = {.type = type};
+
+	ev.dev.dev = dev;
+	ev.dev.bytes = w.shrunk[dev] ? w.shrunk[dev] : DISK_BYTES;
+	ev.dev.multiple = w.multiple[dev];
+	ev.dev.uri = dev == MEMBERS ? "mem:new" : "mem:";
+	ev.dev.err = type == EV_DEV_DOWN ? -ECONNRESET : 0;
+	ev.dev.instance = w.instance;
+	return ev;
+}
+
 /* True: the request ends with an error. */
 static inline bool bad_copy(const struct out *o)
 {
@@ -315,6 +328,12 @@ static inline void do_out(const struct out *o)
 		ev.dev.uri = "mem:new";
 		push(ev);
 		break;
+	case OUT_DEV_CANCEL:
+		if (w.dead[o->cancel.dev] || w.hung >> o->cancel.dev & 1)
+			break;
+		push(dev_event_of(EV_DEV_DOWN, o->cancel.dev));
+		push(dev_event_of(EV_DEV_UP, o->cancel.dev));
+		break;
 	case OUT_REMOVED:
 		w.removed = true;
 		break;
@@ -369,15 +388,7 @@ static inline void quorum(bool quorate)
 
 static inline void dev_event(enum ev_type type, uint32_t dev)
 {
-	struct event ev = {.type = type};
-
-	ev.dev.dev = dev;
-	ev.dev.bytes = w.shrunk[dev] ? w.shrunk[dev] : DISK_BYTES;
-	ev.dev.multiple = w.multiple[dev];
-	ev.dev.uri = dev == MEMBERS ? "mem:new" : "mem:";
-	ev.dev.err = type == EV_DEV_DOWN ? -ECONNRESET : 0;
-	ev.dev.instance = w.instance;
-	step(ev);
+	step(dev_event_of(type, dev));
 }
 
 /* It breaks off, and answers nothing until it is back. */

@@ -276,7 +276,8 @@ static void restart_with(const uint8_t *old[MEMBERS], bool force)
 	engine_free(w.e);
 	w.force = force;
 	start_cold();
-	run_ms(6000); /* those that are absent might still connect */
+	run_ms(
+	    9000); /* those that are absent might still connect; who used them last is waited for */
 }
 
 TEST(members_that_were_rolled_back_are_refused_unless_forced)
@@ -311,6 +312,20 @@ TEST(members_that_were_rolled_back_are_refused_unless_forced)
 	restart_with(old, false);
 	CHECK_EQ_INT(status().state, ENGINE_REFUSED);
 	CHECK(!status().io_allowed && strstr(status().waits, "a node knows a newer epoch"));
+	/* What was forced while no member was there is not meant for what comes an hour later. */
+	engine_free(w.e);
+	for (uint32_t i = 0; i < MEMBERS; i++)
+		w.dead[i] = true;
+	w.force = true;
+	start_cold();
+	run_ms(3600000);
+	for (uint32_t i = 0; i < MEMBERS; i++)
+		dev_up(i);
+	if (w.removed)
+		step((struct event){.type = EV_RESTART, .restart = {.inc = w.next_inc++}});
+	w.removed = false;
+	run_ms(9000);
+	CHECK_EQ_INT(status().state, ENGINE_REFUSED);
 	restart_with(none, true);
 	CHECK_EQ_INT(status().state, ENGINE_ACTIVE);
 	CHECK(status().io_allowed);

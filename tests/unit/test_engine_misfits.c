@@ -144,6 +144,27 @@ TEST(a_device_that_has_changed_is_not_the_member_at_the_start)
 	}
 }
 
+/* Nothing says so but a new connection: its exporter goes on with the size of before. */
+TEST(a_device_that_shrank_while_it_was_connected_does_not_come_back)
+{
+	create(1);
+	start();
+	run_ms(3000);
+	dev_down(1);
+	run_ms(40000); /* longer than member_retry */
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_MISSING);
+	dev_up(1);
+	run_ms(1000);
+	w.shrunk[1] = SHRUNK;
+	step(
+	    (struct event){.type = EV_ADMIN, .admin = {.tag = 1, .cmd = ADMIN_READD, .member = 1}});
+	run_ms(10000);
+	CHECK(w.admin_done && w.admin_err);
+	CHECK(status().map.member[1].state != MEMBER_IN_SYNC);
+	CHECK(engine_dev_misfit(w.e, 1));
+	finish();
+}
+
 /* While the array serves: one that was never cut off comes back by itself. */
 TEST(a_device_that_has_changed_is_not_the_member_when_it_is_back)
 {
