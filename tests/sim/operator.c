@@ -169,8 +169,8 @@ void operator_started(struct sim *s, const struct simnode *n)
 {
 	uint64_t r = mix64(s->seed ^ s->inc[n->ii].inc << 8 ^ 0x73746f70ull);
 
-	if (!s->o.faultless && !s->planner.healing && !(s->cli && s->cli->only) && r % 8 == 0)
-		sim_at(s, r / 8 % (200 * MS), on_stop_joining, n->idx, n->gen, NULL);
+	if (!s->o.faultless && !s->planner.healing && !(s->cli && s->cli->only) && r % 16 == 0)
+		sim_at(s, r / 16 % (200 * MS), on_stop_joining, n->idx, n->gen, NULL);
 }
 
 void operator_init(struct sim *s)
