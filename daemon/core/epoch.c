@@ -960,22 +960,28 @@ static bool carries(const struct superblock *own, const struct superblock *sb)
 	return own && !epoch_cmp(&own->map.epoch, &sb->map.epoch) && map_same(&own->map, &sb->map);
 }
 
-/* No more than m members lie or are rolled back: what more than so many lack was not committed,
- * whatever an exporter says. */
-static bool commit_possible(const struct engine *e, const struct map *m, const struct epoch *ep)
+/*
+ * Whether a commit that a superblock tells of took place. More than m that tell of it, or of a
+ * later one, are not all lies, however many members lack it. Of fewer, the others' word counts: no
+ * more than m members are rolled back, so what more than m lack was not committed.
+ */
+static bool commit_believed(const struct engine *e, const struct superblock *sb,
+			    const struct epoch *ep)
 {
-	uint32_t lack = 0;
+	const struct map *m = &sb->map;
+	uint32_t told = 0, lack = 0;
 
 	for (uint8_t i = 0; i < m->n; i++) {
 		const struct superblock *own = sb_of_member(e, m, i);
 
+		told += carries(own, sb) && epoch_cmp(&own->committed, ep) >= 0;
 		lack += own && map_write_mask(m) >> i & 1 && epoch_cmp(&own->map.epoch, ep) < 0;
 	}
-	return lack <= e->geo.p.m;
+	return told > e->geo.p.m || lack <= e->geo.p.m;
 }
 
-/* The last commit that any of this map's superblocks knows: an exporter that conceals it would
- * otherwise have members pass that were rolled back to before it. */
+/* The last commit that this map's superblocks know: an exporter that conceals it would otherwise
+ * have members pass that were rolled back to before it. */
 static struct epoch committed_told(const struct engine *e, const struct superblock *sb)
 {
 	struct epoch best = {0, 0};
@@ -985,7 +991,7 @@ static struct epoch committed_told(const struct engine *e, const struct superblo
 
 		if (carries(own, sb) && epoch_cmp(&own->committed, &best) > 0 &&
 		    epoch_cmp(&own->committed, &sb->map.epoch) <= 0 &&
-		    commit_possible(e, &sb->map, &own->committed))
+		    commit_believed(e, sb, &own->committed))
 			best = own->committed;
 	}
 	return best;
