@@ -40,15 +40,6 @@ static void locks_fill(const struct array *a, struct array_status *st)
 	}
 }
 
-static bool promotes(const struct map *from, const struct map *to)
-{
-	for (uint8_t i = 0; i < from->n && i < to->n; i++)
-		if (from->member[i].state != MEMBER_IN_SYNC &&
-		    to->member[i].state == MEMBER_IN_SYNC)
-			return true;
-	return false;
-}
-
 /*
  * Writes need all members of the map. What this node can't use has to come back, or a map without
  * it be committed; and while a member is promoted, no write begins (core/quiet.c).
@@ -56,7 +47,8 @@ static bool promotes(const struct map *from, const struct map *to)
 static bool writes_wait(const struct engine_status *e)
 {
 	return e->state == ENGINE_ACTIVE && e->waits &&
-	       (!e->io_allowed || e->unusable || (e->proposing && promotes(&e->map, &e->proposed)));
+	       (!e->io_allowed || e->unusable ||
+		(e->proposing && map_promotes(&e->map, &e->proposed)));
 }
 
 /* A record that fails says so where something waits: whatever that is, it is behind this. */

@@ -1,10 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Every C file of the project is as clang-format lays it out. `--fix` rewrites those that are not.
+# Every C file of the project is as clang-format lays it out. `--fix` rewrites those that are not. And no file holds what a merge
+# left undecided.
 set -eu
 
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
 cd "$top_srcdir"
+
+if [ -e .git ] && command -v git >/dev/null && git ls-files >/dev/null 2>&1; then
+	! git grep -nE '^(<<<<<<<|>>>>>>>) ' || { echo "FAILED: a merge was not finished in these lines"; exit 1; }
+fi
 
 # Versions differ in what they do with the same .clang-format: this one decides.
 want=14

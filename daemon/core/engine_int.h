@@ -374,11 +374,10 @@ struct use {
 	uint64_t began_us; /* this node is to assemble the array since then */
 	uint64_t look_us;  /* the reads that found nobody began then */
 	uint64_t lease_us; /* until then I/O may go on */
-	uint64_t
-	    late_us; /* without a lease a renewal has landed then, maybe over another's claim */
-	uint64_t next_us; /* the next one is not due before */
-	uint32_t tries;   /* claims that came to nothing */
-	bool given;       /* this node wrote last that nobody uses it */
+	uint64_t late_us;  /* a renewal landed then without a lease, maybe over another's claim */
+	uint64_t next_us;  /* the next one is not due before */
+	uint32_t tries;    /* claims that came to nothing */
+	bool given;        /* this node wrote last that nobody uses it */
 	enum use_check check;
 	uint64_t checked_us; /* DONE: the reads that found the own claim began then */
 	struct use_dev dev[DDR_MAX_DEVS];

@@ -23,18 +23,9 @@
  */
 #include "msg.h"
 
-static bool promotes(const struct map *from, const struct map *to)
-{
-	for (uint8_t i = 0; i < from->n && i < to->n; i++)
-		if (from->member[i].state != MEMBER_IN_SYNC &&
-		    to->member[i].state == MEMBER_IN_SYNC)
-			return true;
-	return false;
-}
-
 bool epoch_promotes(const struct engine *e)
 {
-	return e->proposing && promotes(&e->map, &e->prop);
+	return e->proposing && map_promotes(&e->map, &e->prop);
 }
 
 bool writes_held(const struct engine *e)

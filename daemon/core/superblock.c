@@ -441,6 +441,15 @@ bool map_degraded(const struct map *m)
 	return map_insync_mask(m) != (1u << m->n) - 1;
 }
 
+bool map_promotes(const struct map *from, const struct map *to)
+{
+	for (uint8_t i = 0; i < from->n && i < to->n; i++)
+		if (from->member[i].state != MEMBER_IN_SYNC &&
+		    to->member[i].state == MEMBER_IN_SYNC)
+			return true;
+	return false;
+}
+
 bool map_move_legal(uint8_t from, uint8_t to)
 {
 #define TO(state) (1u << MEMBER_##state)

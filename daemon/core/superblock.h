@@ -118,8 +118,9 @@ const char *map_check(const struct map *m, const struct geo *g);
 /* Members that a write must reach / may be read / of which the array consists at present. */
 uint32_t map_write_mask(const struct map *m); /* IN_SYNC, REBUILDING */
 uint32_t map_insync_mask(const struct map *m);
-bool map_same(const struct map *a, const struct map *b); /* in all that they say */
-bool map_degraded(const struct map *m);                  /* any member not IN_SYNC */
+bool map_same(const struct map *a, const struct map *b);         /* in all that they say */
+bool map_degraded(const struct map *m);                          /* any member not IN_SYNC */
+bool map_promotes(const struct map *from, const struct map *to); /* one is in sync only in `to` */
 bool map_move_legal(uint8_t from, uint8_t to);
 const char *member_state_name(uint8_t state);
 

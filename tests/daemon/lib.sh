@@ -95,6 +95,14 @@ uri() { # NAME
 	echo "nbd+unix:///?socket=$tmp/$1.sock"
 }
 
+# An array on files $tmp/m0 to m2, which serves.
+array_up() { # NAME
+	truncate -s 24M "$tmp/m0" "$tmp/m1" "$tmp/m2"
+	daemon_up
+	ctl create "$1" --order 1 --zeroed "$tmp/m0" "$tmp/m1" "$tmp/m2" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
+	until_true 10 holds "$1" 'a["io_allowed"]'
+}
+
 fail() {
 	why="FAILED: $*"
 	echo "$why"

@@ -35,12 +35,7 @@ also() { # ADDRESS...: where it is served, beside its socket
 }
 
 configure '[fence]' 'fence = none'
-for i in 0 1 2; do
-	truncate -s 24M "$tmp/m$i"
-done
-daemon_up
-ctl create vol0 --order 1 --zeroed "$tmp/m0" "$tmp/m1" "$tmp/m2" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
-until_true 10 holds vol0 'a["io_allowed"]'
+array_up vol0
 take
 ctl set vol0 listen="tcp:127.0.0.1:$port" >/dev/null 2>&1 || fail "set"
 ctl stop vol0 >"$tmp/out" 2>&1 || fail "stop: $(cat "$tmp/out")"

@@ -13,12 +13,7 @@ cat >"$tmp/fence" <<-EOC
 	[ "\$1" = --check ] || sleep 3
 EOC
 chmod +x "$tmp/fence"
-for i in 0 1 2; do
-	truncate -s 24M "$tmp/m$i"
-done
-daemon_up
-ctl create vol0 --order 1 --zeroed "$tmp/m0" "$tmp/m1" "$tmp/m2" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
-until_true 10 holds vol0 'a["io_allowed"]'
+array_up vol0
 nbd vol0 'h.pwrite(b"x" * 65536, 0); h.flush()' || fail "a write" # so it has marked a region
 end daemon KILL
 daemon_up

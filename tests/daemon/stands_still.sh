@@ -8,11 +8,7 @@
 needs
 begin still
 configure '[fence]' 'fence = none'
-for i in 0 1 2; do
-	truncate -s 24M "$tmp/m$i"
-done
-daemon_up
-ctl create vol0 --order 1 --zeroed "$tmp/m0" "$tmp/m1" "$tmp/m2" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
+array_up vol0
 
 # ends STATUS AT_LEAST AT_MOST OUT COMMAND...: with that status, after so many seconds.
 ends() {

@@ -20,6 +20,7 @@
 
 #include "daemon/core/engine.h"
 #include "daemon/core/geometry.h"
+#include "daemon/core/superblock.h"
 
 #ifndef MEMBERS /* a test that makes its own array may have others */
 #define MEMBERS 3
@@ -152,6 +153,25 @@ static inline void torn(const struct out *o)
 	ev.dev.dev = dev;
 	ev.dev.err = -ECONNRESET;
 	push(ev);
+}
+
+/* The newest copy. */
+static inline struct superblock superblock_of(uint32_t dev)
+{
+	struct superblock sb, other;
+
+	CHECK_EQ_INT(sb_decode(&sb, w.disk[dev] + geo_sb_offset(0), NULL), 0);
+	if (!sb_decode(&other, w.disk[dev] + geo_sb_offset(1), NULL) && sb_newer(&other, &sb))
+		sb = other;
+	return sb;
+}
+
+static inline void superblock_put(uint32_t dev, struct superblock *sb)
+{
+	for (uint32_t c = 0; c < SB_COPIES; c++) {
+		sb->seq++;
+		sb_encode(sb, w.disk[dev] + geo_sb_offset(c));
+	}
 }
 
 static inline struct event dev_event_of(enum ev_type type, uint32_t dev)

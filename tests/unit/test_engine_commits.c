@@ -3,25 +3,6 @@
 #define MEMBERS 5
 #include "tests/unit/engine_world.h"
 
-#include "daemon/core/superblock.h"
-
-static struct superblock superblock_of(uint32_t dev)
-{
-	struct superblock sb, other;
-
-	CHECK_EQ_INT(sb_decode(&sb, w.disk[dev] + geo_sb_offset(0), NULL), 0);
-	CHECK_EQ_INT(sb_decode(&other, w.disk[dev] + geo_sb_offset(1), NULL), 0);
-	return sb_newer(&other, &sb) ? other : sb;
-}
-
-static void put(uint32_t dev, struct superblock *sb)
-{
-	for (uint32_t c = 0; c < SB_COPIES; c++) {
-		sb->seq++;
-		sb_encode(sb, w.disk[dev] + geo_sb_offset(c));
-	}
-}
-
 /* A leader died as it wrote a proposal: three of five carry it, and one of these says that it was
  * committed. Believed, that would have the other two out, and the array refused. */
 TEST(one_member_makes_up_no_commit)
@@ -41,7 +22,7 @@ TEST(one_member_makes_up_no_commit)
 
 			sb.committed = i == liar ? ep : sb.map.epoch;
 			sb.map.epoch = ep;
-			put(i, &sb);
+			superblock_put(i, &sb);
 		}
 		w.record.acked = ep;
 		start();

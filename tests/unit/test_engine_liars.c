@@ -213,24 +213,6 @@ TEST(marks_that_one_member_adds_cost_a_resync_and_no_more)
 	}
 }
 
-static struct superblock superblock_of(uint32_t dev)
-{
-	struct superblock sb, other;
-
-	CHECK_EQ_INT(sb_decode(&sb, w.disk[dev] + geo_sb_offset(0), NULL), 0);
-	if (!sb_decode(&other, w.disk[dev] + geo_sb_offset(1), NULL) && sb_newer(&other, &sb))
-		sb = other;
-	return sb;
-}
-
-static void put(uint32_t dev, struct superblock *sb)
-{
-	for (uint32_t c = 0; c < SB_COPIES; c++) {
-		sb->seq++;
-		sb_encode(sb, w.disk[dev] + geo_sb_offset(c));
-	}
-}
-
 /* An array of which member 0 tells of a map `ahead` of the others', and maybe of its commit. */
 static void tell(uint64_t ahead, bool committed, uint8_t second)
 {
@@ -249,7 +231,7 @@ static void tell(uint64_t ahead, bool committed, uint8_t second)
 	if (committed)
 		sb.committed = sb.map.epoch;
 	sb.writer_node = 7; /* whom nobody can fence */
-	put(0, &sb);
+	superblock_put(0, &sb);
 }
 
 /* It is not followed, whatever it says; numbers are not dragged up; nobody is fenced for it. */
@@ -304,7 +286,7 @@ TEST(one_member_can_not_tell_of_another_map_with_an_epoch_of_the_others)
 			stop_dead();
 			sb = superblock_of(liar);
 			sb.map.member[liar == 1 ? 2 : 1].state = state;
-			put(liar, &sb);
+			superblock_put(liar, &sb);
 			start();
 			run_ms(6000);
 			serves();
@@ -352,7 +334,7 @@ TEST(a_writer_that_one_member_names_is_not_fenced)
 		stop_dead();
 		sb = superblock_of(liar);
 		sb.writer_node = 7;
-		put(liar, &sb);
+		superblock_put(liar, &sb);
 		start();
 		run_ms(6000);
 		serves();
@@ -383,7 +365,7 @@ TEST(a_commit_that_one_member_conceals_counts)
 		memcpy(w.disk[2], old, DISK_BYTES);
 		sb = superblock_of(liar);
 		memset(&sb.committed, 0, sizeof(sb.committed));
-		put(liar, &sb);
+		superblock_put(liar, &sb);
 		memset(&w.record, 0, sizeof(w.record));
 		start();
 		run_ms(8000);

@@ -16,9 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "daemon/clock.h"
 #include "tools/ctl/ctl.h"
 
 #define TURN_MS 250
@@ -49,14 +49,6 @@ int exit_of_err(int err)
 	default:
 		return EXIT_FAILED;
 	}
-}
-
-static uint64_t now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * 1000 + (uint64_t)ts.tv_nsec / 1000000;
 }
 
 /* ---- a daemon that does not answer ---------------------------------------------------------- */
