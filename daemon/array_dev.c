@@ -127,15 +127,17 @@ static void up_push(struct dev *d)
 	struct event ev = {.type = EV_DEV_UP};
 
 	d->up = true;
-	d->zombie = d->stranger = false;
-	d->why[0] = '\0';
+	d->zombie = false;
+	d->stranger &= d->told;
+	if (!d->told)
+		d->why[0] = '\0';
 	ev.dev.dev = d->index;
 	ev.dev.bytes = d->info.size_bytes;
 	ev.dev.multiple = d->info.min_block_bytes;
 	ev.dev.instance = d->info.instance;
 	ev.dev.uri = d->uri;
 	pump_push(d->a, &ev);
-	array_say(d->a, LOG_INFO, "%s is connected", d->uri);
+	array_say(d->a, d->told ? LOG_DEBUG : LOG_INFO, "%s is connected", d->uri);
 }
 
 /*
@@ -193,11 +195,14 @@ static void member_down(void *arg, int err, const char *why)
 {
 	struct dev *d = arg;
 
-	snprintf(d->why, sizeof(d->why), "%s", why);
 	held_end(d);
+	d->told &= err == -ECANCELED;
+	d->stranger &= d->told;
+	if (!d->told)
+		snprintf(d->why, sizeof(d->why), "%s", why);
 	if (d->closing)
 		return;
-	array_say(d->a, LOG_WARNING, "%s", why);
+	array_say(d->a, d->told ? LOG_DEBUG : LOG_WARNING, "%s", why);
 	if (d->up)
 		down_push(d, err);
 	else if (!d->down_us)
@@ -422,23 +427,25 @@ static void stranger_tell(struct array *a, struct dev *d)
 	const char *what = engine_dev_stranger(a->e, d->index);
 	uint32_t i = member_of_uri(a, d->uri);
 	bool is = what && i < a->live.count && !member_is_up(a, i);
+	bool misfit = engine_dev_misfit(a->e, d->index) != NULL;
+	char why[sizeof(d->why)];
 
-	if (is && !d->stranger && engine_dev_misfit(a->e, d->index)) {
-		snprintf(d->why, sizeof(d->why), "it can't be member %u: %s", i, what);
-		array_say(a, LOG_ERR,
-			  "%s can't be member %u: %s; it is not used. See what has become of the "
-			  "device; connect the right one, or replace it with 'ddraidctl add'",
-			  d->uri, i, what);
-	} else if (is && !d->stranger) {
-		snprintf(d->why, sizeof(d->why), "this is not member %u: %s", i, what);
-		array_say(a, LOG_ERR,
-			  "%s is not member %u: %s; it is not used. See where this URI leads to "
-			  "on this node",
-			  d->uri, i, what);
-	} else if (!is && d->stranger) {
+	if (is) {
+		snprintf(why, sizeof(why), "%s member %u: %s",
+			 misfit ? "it can't be" : "this is not", i, what);
+		if (!d->stranger || strcmp(why, d->why) != 0)
+			array_say(a, LOG_ERR, "%s %s member %u: %s; it is not used. %s", d->uri,
+				  misfit ? "can't be" : "is not", i, what,
+				  misfit ? "See what has become of the device; connect the right "
+					   "one, or replace it with 'ddraidctl add'"
+					 : "See where this URI leads to on this node");
+		strcpy(d->why, why);
+		d->stranger = true;
+		d->told = misfit;
+	} else if (d->stranger && !(d->told && (!d->up || misfit))) {
 		d->why[0] = '\0';
+		d->stranger = d->told = false;
 	}
-	d->stranger = is;
 }
 
 /* What is read back counts, not the order in which the URIs are written. A mask of members. */

@@ -315,6 +315,26 @@ static uint32_t misfit_of(const struct engine *e, uint8_t member)
 	return NO_DEV;
 }
 
+/*
+ * A device's size is what it was when it was connected. So one that is to come back is connected
+ * anew, when nothing is under way there: it may have become too small, and what it lost by that is
+ * in no missed set. One that was too small may have been set right. True: it has been.
+ */
+static bool connected_anew(struct engine *e, uint32_t dev)
+{
+	if (e->admin.anew)
+		return e->admin.dev == NO_DEV || e->dev[e->admin.dev].ups != e->admin.ups;
+	if (dev != NO_DEV && e->dev[dev].under_way)
+		return false;
+	e->admin.anew = true;
+	e->admin.dev = dev;
+	if (dev == NO_DEV)
+		return true;
+	e->admin.ups = e->dev[dev].ups;
+	out_add(e, OUT_DEV_CANCEL)->cancel.dev = dev;
+	return false;
+}
+
 static void add_advance(struct engine *e)
 {
 	uint32_t dev = dev_of_uri(e, e->admin.uri);
@@ -324,6 +344,8 @@ static void add_advance(struct engine *e)
 		step_send(e, CMD_OPEN, e->admin.uri, e->admin.uuid);
 		return;
 	}
+	if (dev != NO_DEV && e->dev[dev].misfit[0] && !connected_anew(e, dev))
+		return;
 	if (dev != NO_DEV && e->dev[dev].misfit[0]) {
 		misfit_end(e, -ENOSPC, dev, "use another device");
 		return;
@@ -369,26 +391,10 @@ static uint64_t admin_limit_us(const struct engine *e)
 	return 2000ull * e->cfg.tun.evict_ms + (e->admin.cmd == ADMIN_ADD ? settle_us(e) : 0);
 }
 
-/*
- * A device's size is what it was when it was connected. So one that is to come back is connected
- * anew, when nothing is under way there: it may have become too small, and what it lost by that is
- * in no missed set. True: it has been.
- */
-static bool readd_looked(struct engine *e, uint8_t member)
+/* Of the member, whether it can be that now or not. */
+static uint32_t device_of(const struct engine *e, uint8_t member)
 {
-	uint32_t dev = e->dev_of[member];
-
-	if (e->admin.looked)
-		return e->admin.dev == NO_DEV || e->dev[e->admin.dev].ups != e->admin.ups;
-	if (dev != NO_DEV && e->dev[dev].under_way)
-		return false;
-	e->admin.looked = true;
-	e->admin.dev = dev;
-	if (dev == NO_DEV)
-		return true;
-	e->admin.ups = e->dev[dev].ups;
-	out_add(e, OUT_DEV_CANCEL)->cancel.dev = dev;
-	return false;
+	return e->dev_of[member] != NO_DEV ? e->dev_of[member] : misfit_of(e, member);
 }
 
 void admin_advance(struct engine *e)
@@ -417,7 +423,7 @@ void admin_advance(struct engine *e)
 			      : "not every node reaches the device; see that all do");
 	} else if (e->admin.cmd == ADMIN_ADD) {
 		add_advance(e);
-	} else if (e->admin.cmd == ADMIN_READD && !readd_looked(e, m)) {
+	} else if (e->admin.cmd == ADMIN_READD && !connected_anew(e, device_of(e, m))) {
 		return;
 	} else if (e->admin.cmd == ADMIN_READD && e->dev_of[m] == NO_DEV &&
 		   misfit_of(e, m) != NO_DEV) {

@@ -15,6 +15,7 @@
 #include "engine_int.h"
 
 #define SB_RETRY_US 500000ull
+#define MISFIT_LOOK_US 5000000ull /* between two looks whether the device has been set right */
 
 /* R14: of this member; whatever the device may be by now. */
 bool dev_failed_flush(const struct dev *d, const struct map_member *mm)
@@ -489,6 +490,7 @@ void dev_up(struct engine *e, const struct event *ev)
 	e->outcasts = 0;
 	d->bytes = ev->dev.bytes;
 	d->multiple = ev->dev.multiple;
+	d->up_us = e->now;
 	d->instance = ev->dev.instance;
 	if (ev->dev.uri)
 		strncpy(d->uri, ev->dev.uri, sizeof(d->uri) - 1);
@@ -599,6 +601,21 @@ const char *engine_dev_stranger(const struct engine *e, uint32_t dev)
 }
 
 /*
+ * What a device offers is known from when it was connected, and an exporter goes on with that after
+ * the device was set right. So one that can't be a member is connected anew now and then.
+ */
+static void misfit_look(struct engine *e, uint32_t i)
+{
+	struct dev *d = &e->dev[i];
+
+	if (!d->up || !d->misfit[0] || d->reading || d->under_way ||
+	    e->now - d->up_us < MISFIT_LOOK_US)
+		return;
+	d->up_us = e->now; /* once, however long it takes to go down */
+	out_add(e, OUT_DEV_CANCEL)->cancel.dev = i;
+}
+
+/*
  * How long a member that the map wants, and this node has never reached, may take. If a proposal
  * waits for that (R11: the log can't be written anew), the leader must hear of it before its
  * patience with this node ends, which began no sooner than the round.
@@ -619,6 +636,7 @@ void devs_advance(struct engine *e)
 		/* A superblock that could not be read is tried again, now and then. */
 		if (d->up && !d->reading && d->retry_us && e->now >= d->retry_us)
 			sb_read(e, i);
+		misfit_look(e, i);
 	}
 	if (aside(e)) {
 		e->aside_us = e->now;

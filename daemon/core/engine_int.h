@@ -100,7 +100,8 @@ struct dev {
 	uint64_t retry_us;  /* when to read the superblock again after an error, 0 = not */
 	uint8_t member;     /* NO_MEMBER until the map names it */
 	uint32_t under_way;
-	uint32_t ups; /* how often it was connected */
+	uint32_t ups;   /* how often it was connected */
+	uint64_t up_us; /* when it was last, or was asked to be connected anew */
 	uint64_t bytes, instance;
 	uint32_t multiple;
 	char misfit[128]; /* why it can't be a member, empty: it can */
@@ -595,8 +596,8 @@ struct engine {
 	struct {                           /* the leader's */
 		uint64_t tag, since, seen; /* seen: mask by index in peer */
 		uint32_t node;
-		bool used, opened, looked, placed, written, checked, entered;
-		uint32_t dev, ups; /* READD: looked at, and the connection before that */
+		bool used, opened, anew, looked, placed, written, checked, entered;
+		uint32_t dev, ups; /* anew: which one is, and the connection before that */
 		uint64_t looked_us, written_us;
 		uint8_t member, cmd;
 		char uri[DDR_URI_BYTES];

@@ -113,6 +113,21 @@ refused "$tmp/m5 carries a ddraid superblock; name another device, or --force to
 done_ add v0 0 "$tmp/m5" --force
 whole v0
 nbd v0 'assert h.pread(65536, 0) == b"x" * 65536' || fail "v0 has lost data"
+
+echo "a device that shrank and was set right, while its exporter went on with what it had found"
+done_ stop v0
+truncate -s 16M "$tmp/m1"
+done_ start v0
+until_true 10 holds v0 'a["io_allowed"] and "16777216 bytes" in a["members"][1]["error"]'
+holds v0 'not a["members"][1]["connected"]' || fail "it counts as connected: $(ctl status v0)"
+sleep 6 # it is looked at again meanwhile, and nothing has changed
+[ "$(grep -c "m1 can't be member 1: it has 16777216 bytes" "$tmp/log")" = 1 ] || fail "not told once: $(grep "m1 can't" "$tmp/log")"
+truncate -s 24M "$tmp/m1"
+until_true 15 holds v0 'a["members"][1]["connected"]'
+done_ add v0 1 "$tmp/m1" --force
+whole v0
+nbd v0 'assert h.pread(65536, 0) == b"x" * 65536' || fail "v0 has lost data"
+
 echo "by force, while the file of an array is damaged: which devices it has can't be told"
 end daemon TERM
 cp "$tmp/state/v0.array" "$tmp/v0.kept"

@@ -203,6 +203,26 @@ TEST(a_device_that_has_changed_is_not_the_member_when_it_is_back)
 	}
 }
 
+/* Its exporter goes on with what the device was when it was connected. */
+TEST(a_device_that_was_set_right_is_looked_at_again)
+{
+	create(1);
+	start();
+	run_ms(3000);
+	dev_down(2);
+	run_ms(50);
+	change(2, false);
+	dev_up(2);
+	run_ms(3000);
+	told(2, false);
+	w.multiple[2] = 0;
+	run_ms(6000);
+	CHECK(!engine_dev_misfit(w.e, 2));
+	CHECK_EQ_INT(status().map.member[2].state, MEMBER_IN_SYNC);
+	CHECK_EQ_U64(parity_wrong(1), 0);
+	finish();
+}
+
 /* More than the redundancy: nothing is served, and nothing is written. */
 TEST(two_devices_that_have_changed_stop_the_array)
 {
@@ -256,5 +276,13 @@ TEST(a_device_that_is_too_small_is_not_added)
 	CHECK(strstr(w.admin_why, "4194304 bytes"));
 	for (uint32_t i = 0; i < DISK_BYTES; i++)
 		CHECK(!w.disk[MEMBERS][i]);
+	/* Who has made it larger need not wait for the next look at it. */
+	w.shrunk[MEMBERS] = 0;
+	w.admin_done = false;
+	step((struct event){.type = EV_ADMIN,
+			    .admin = {.tag = 3, .cmd = ADMIN_ADD, .member = 1, .uri = "mem:new"}});
+	run_ms(10000);
+	CHECK(w.admin_done);
+	CHECK_EQ_INT(w.admin_err, 0);
 	finish();
 }
