@@ -437,7 +437,9 @@ enum create_standing create_standing(const struct superblock *sb, const struct e
 		return STANDING_ADDED;
 	if (epoch_cmp(&sb->map.epoch, &map->epoch) > 0 || sb->index >= map->n)
 		return STANDING_UNSURE;
-	return map->member[sb->index].state == MEMBER_IN_SYNC ? STANDING_REPLACED : STANDING_AWAY;
+	if (map->member[sb->index].state != MEMBER_IN_SYNC)
+		return STANDING_AWAY;
+	return lineage_differs(&st->past, sb) ? STANDING_DIFFERS : STANDING_REPLACED;
 }
 
 static enum create_standing standing_of(const struct create_ask *ask, const struct superblock *sb)
@@ -456,6 +458,15 @@ int create_refuse_known(const struct create_ask *ask, const struct superblock *s
 			 "was member %u of the array %s, which has another device in that place by "
 			 "now, and needs this one no more: name another device, or --force to "
 			 "overwrite what is left on it",
+			 sb->index, known);
+		return -EEXIST;
+	case STANDING_DIFFERS:
+		if (ask->force)
+			return 0;
+		snprintf(text, CREATE_WHY_BYTES,
+			 "was member %u of the array %s, and was used by somebody else since: it "
+			 "has a history of its own, and may carry what nothing else does. Name "
+			 "another device, or --force to overwrite it if that does not count",
 			 sb->index, known);
 		return -EEXIST;
 	case STANDING_AWAY:
@@ -791,7 +802,7 @@ static int replaced_is_known(struct job *j)
 		if (sb_decode(&sb, j->old + (size_t)n * DDR_BLOCK_BYTES, NULL))
 			continue;
 		known = j->ask->known(j->ask->arg, sb.array_uuid);
-		if (known && standing_of(j->ask, &sb) != STANDING_REPLACED)
+		if (known && standing_of(j->ask, &sb) < STANDING_REPLACED)
 			return refuse(j, -ENOTUNIQ, (int)(n / SB_COPIES),
 				      "was made a member of the array %s at the same time: name "
 				      "another device",

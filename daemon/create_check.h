@@ -50,12 +50,14 @@ struct create_dev {
 
 /* What a device is to an array that is known here, and whose superblock it carries. */
 enum create_standing {
-	STANDING_MEMBER,   /* its map has the device's UUID, whatever state that has */
-	STANDING_UNSURE,   /* the array does not serve here, or the device is newer: nobody can tell
-			    */
-	STANDING_ADDED,    /* an add has put its superblock there, and the map does not name it */
-	STANDING_AWAY,     /* the map has another device in its place, which is not in sync */
+	STANDING_MEMBER, /* its map has the device's UUID, whatever state that has */
+	STANDING_UNSURE, /* the array does not serve here, or the device is newer: nobody can tell
+			  */
+	STANDING_ADDED,  /* an add has put its superblock there, and the map does not name it */
+	STANDING_AWAY,   /* the map has another device in its place, which is not in sync */
+	/* From here on the array needs it no more. */
 	STANDING_REPLACED, /* the map has another device in its place, which is in sync */
+	STANDING_DIFFERS,  /* the same, and somebody else has used it since they parted */
 };
 
 /*

@@ -505,6 +505,7 @@ void engine_status(const struct engine *e, struct engine_status *st)
 	st->leader = e->leader;
 	st->leading = leading(e);
 	st->map = e->map;
+	st->past = e->past;
 	st->proposing = e->proposing;
 	st->proposed = e->prop;
 	for (uint8_t i = 0; i < e->map.n; i++)

@@ -343,7 +343,8 @@ struct engine_status {
 	char waits_text[1024];
 	uint32_t leader;
 	bool leading;
-	struct map map; /* committed */
+	struct map map;      /* committed */
+	struct lineage past; /* the epochs that were committed before, as far as remembered */
 	bool proposing;
 	struct map proposed;        /* valid if proposing */
 	uint32_t unusable;          /* mask of members that the map has and this node can't use */

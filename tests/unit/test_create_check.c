@@ -484,6 +484,9 @@ TEST(a_device_that_was_replaced_in_a_known_array_is_taken_by_force_alone)
 		told = STANDING_REPLACED;
 		if (!force)
 			refused(-EEXIST, 0, "or --force to overwrite what is left on it");
+		told = STANDING_DIFFERS;
+		if (!force)
+			refused(-EEXIST, 0, "it has a history of its own");
 	}
 	created();
 }
@@ -521,6 +524,13 @@ TEST(only_a_map_that_serves_says_that_a_device_was_replaced)
 		      (state == MEMBER_IN_SYNC ? STANDING_REPLACED : STANDING_AWAY));
 	}
 	st.map.member[2].state = MEMBER_IN_SYNC;
+	/* Run apart from the array: what was written there then is nowhere else. */
+	st.past.count = 1;
+	st.past.epoch[0] = sb.committed = (struct epoch){5, 1};
+	CHECK(create_standing(&sb, &st) == STANDING_REPLACED);
+	sb.committed.inc = 2;
+	CHECK(create_standing(&sb, &st) == STANDING_DIFFERS);
+	sb.committed = (struct epoch){0};
 	sb.map.epoch.num = 8; /* newer than all that is known here */
 	CHECK(create_standing(&sb, &st) == STANDING_UNSURE);
 	sb.map.epoch.num = 0;
