@@ -243,9 +243,8 @@ static void slot_take(struct engine *e)
 		 * no region of ours would ever clear it. What could not be read only counts as
 		 * dirty, or what only some members say, and the leader knows better. */
 		if (!s->lost && !s->unlike)
-			memcpy(p->want.dirty, s->dirty + (size_t)i * LOG_PLANE_BYTES,
-			       LOG_PLANE_BYTES);
-		memcpy(p->want.missed, s->missed + (size_t)i * LOG_PLANE_BYTES, LOG_PLANE_BYTES);
+			memcpy(p->want.dirty, rset_plane(&s->dirty, i), LOG_PLANE_BYTES);
+		memcpy(p->want.missed, rset_plane(&s->missed, i), LOG_PLANE_BYTES);
 		p->rewrite = true;
 		page_need(e, p, true);
 	}

@@ -31,6 +31,7 @@
 #include "list.h"
 #include "logpage.h"
 #include "plan.h"
+#include "rset.h"
 
 #define NO_SLOT UINT32_MAX
 #define NO_MEMBER 0xff
@@ -306,14 +307,14 @@ struct slotinfo { /* a slot, as the leader has read it */
 	bool known;
 	uint32_t owner_node;
 	uint64_t owner_inc;
-	uint32_t hear_node;      /* whom too few members name to be its owner, 0 = nobody: */
-	uint64_t hear_inc;       /* it is not given away */
-	bool stale;              /* planes here are newer than on some member */
-	bool cleared;            /* ... since bits were cleared */
-	bool unlike;             /* members told different things of it */
-	bool lost;               /* a page could not be read as a whole: see page_take */
-	uint64_t *seq;           /* per page */
-	uint8_t *dirty, *missed; /* log_pages planes each */
+	uint32_t hear_node; /* whom too few members name to be its owner, 0 = nobody: */
+	uint64_t hear_inc;  /* it is not given away */
+	bool stale;         /* planes here are newer than on some member */
+	bool cleared;       /* ... since bits were cleared */
+	bool unlike;        /* members told different things of it */
+	bool lost;          /* a page could not be read as a whole: see page_take */
+	uint64_t *seq;      /* per page */
+	struct rset dirty, missed;
 };
 
 #define FEWER_INSYNC "fewer members in sync are reachable than the data needs; connect the others"
@@ -524,9 +525,8 @@ struct engine {
 		bool from_first;   /* the next page to be written is a slot's first */
 		bool again;        /* the last one is not on all members, and is written again */
 		uint64_t again_us; /* a bad spot was in the way: not before this */
-		uint8_t *done;     /* log_pages planes: resynced, not yet cleared */
-		uint32_t done_count;
-		uint32_t of_slot; /* where the job's region is dirty */
+		struct rset done;  /* resynced, not yet cleared */
+		uint32_t of_slot;  /* where the job's region is dirty */
 		uint32_t slot, page;
 		struct batch batch;
 		uint8_t block[DDR_BLOCK_BYTES];
@@ -540,7 +540,7 @@ struct engine {
 		bool partial;
 		struct job job;
 		bool running;
-		uint8_t *set; /* log_pages planes: regions still to copy */
+		struct rset set; /* regions to copy: partial */
 		uint64_t next, done, total;
 		uint64_t checkpoint;
 		uint64_t map_num;
@@ -560,8 +560,8 @@ struct engine {
 	} quiet;
 	struct use use;
 	struct lineage
-	    past;         /* epochs that were committed: what the members carry is of this line */
-	uint8_t *foreign; /* (slots + 1) * log_pages planes: dirty in slots of nobody */
+	    past; /* epochs that were committed: what the members carry is of this line */
+	struct rset *foreign; /* slots + 1: dirty in slots of nobody, as the leader told */
 	struct recovery recovery[DDR_RECOVERIES];
 	uint32_t recovery_count;
 	uint64_t to_resync, resync_total; /* regions: in `foreign` now, and the most it was */
@@ -843,10 +843,6 @@ void slots_reset(struct engine *e);
 void slots_doubt(struct engine *e);
 void slots_unknow(struct engine *e);
 void slots_free(struct engine *e);
-size_t planes_bytes(const struct engine *e); /* of one slot: log_pages planes */
-uint64_t plane_next(const struct engine *e, const uint8_t *planes, uint64_t from); /* or regions */
-void plane_set(uint8_t *planes, uint64_t region, bool on);
-bool plane_get(const uint8_t *planes, uint64_t region);
 
 /* recovery.c */
 void recovery_lost(struct engine *e, uint32_t node, uint64_t inc);

@@ -654,8 +654,7 @@ static void take_dirty(struct engine *e, uint32_t from, const nodemsg *m)
 	e->dirty_untold |= from == e->leader && !e->have_geo;
 	if (from != e->leader || !e->have_geo)
 		return;
-	memcpy(e->foreign + ((size_t)d->slot * e->geo.log_pages + d->page) * LOG_PLANE_BYTES,
-	       d->plane.data, LOG_PLANE_BYTES);
+	rset_plane_put(&e->foreign[d->slot], d->page, d->plane.data);
 	if (e->phase == PH_READY)
 		recovery_told(e);
 }

@@ -47,28 +47,19 @@ void rebuild_reset(struct engine *e)
  */
 static void slots_missed(struct engine *e)
 {
-	size_t bytes = planes_bytes(e);
-
 	for (uint32_t s = 0; s <= e->geo.p.slots; s++) {
 		const struct slotinfo *slot = &e->ld.slot[s];
 		bool given = s < e->geo.p.slots && e->ld.assigned[s];
 
 		if (!given && slot_is_owned(e, s))
 			continue;
-		for (size_t k = 0; k < bytes; k++)
-			e->rb.set[k] |=
-			    given || slot->known ? slot->dirty[k] | slot->missed[k] : 0xff;
+		for (uint32_t p = 0; p < e->geo.log_pages && !given && !slot->known; p++)
+			rset_plane_fill(&e->rb.set, p);
+		if (!given && !slot->known)
+			continue;
+		rset_add(&e->rb.set, &slot->dirty);
+		rset_add(&e->rb.set, &slot->missed);
 	}
-}
-
-static uint64_t set_count(struct engine *e)
-{
-	uint64_t n = 0;
-
-	for (uint64_t r = plane_next(e, e->rb.set, 0); r < e->geo.regions;
-	     r = plane_next(e, e->rb.set, r + 1))
-		n++;
-	return n;
 }
 
 /* Begins, or begins again because the map changed. A full copy under way goes on. */
@@ -93,7 +84,7 @@ static void rebuild_begin(struct engine *e, uint8_t m)
 	if (!partial)
 		return;
 	e->rb.done = 0;
-	memset(e->rb.set, 0, planes_bytes(e));
+	rset_clear(&e->rb.set);
 	for (uint32_t i = 0; i < e->peer_count; i++)
 		e->peer[i].sent_missed = false;
 	slots_missed(e);
@@ -127,8 +118,7 @@ void rebuild_missed(struct engine *e, uint32_t from, const nodemsg *m)
 	if (!epoch_is(d->epoch, &e->map.epoch) || !rebuild_current(e) || e->rb.state != RB_GATHER)
 		return;
 	if (d->plane.len == LOG_PLANE_BYTES && d->page < e->geo.log_pages)
-		for (uint32_t k = 0; k < LOG_PLANE_BYTES; k++)
-			e->rb.set[(size_t)d->page * LOG_PLANE_BYTES + k] |= d->plane.data[k];
+		rset_plane_add(&e->rb.set, d->page, d->plane.data);
 	if (d->end)
 		peer_find(e, from)->sent_missed = true;
 }
@@ -184,7 +174,7 @@ static void rb_flush(struct engine *e)
 static void copy_advance(struct engine *e)
 {
 	struct job *j = &e->rb.job;
-	uint64_t r = e->rb.partial ? plane_next(e, e->rb.set, e->rb.next) : e->rb.next, first;
+	uint64_t r = e->rb.partial ? rset_next(&e->rb.set, e->rb.next) : e->rb.next, first;
 	uint64_t cursor = e->map.member[e->rb.member].rebuilt_upto;
 
 	if (r >= e->geo.regions) {
@@ -235,7 +225,7 @@ void rebuild_advance(struct engine *e)
 		break;
 	case RB_GATHER:
 		if (!rebuild_waits(e)) {
-			e->rb.total = set_count(e);
+			e->rb.total = e->rb.set.count;
 			e->rb.state = RB_COPY;
 		}
 		break;

@@ -85,16 +85,6 @@ void recovery_fenced(struct engine *e, uint32_t node, uint64_t inc)
 		r->fenced_us = e->now;
 }
 
-static uint64_t planes_count(const struct engine *e, const uint8_t *planes)
-{
-	uint64_t n = 0;
-
-	for (uint64_t r = plane_next(e, planes, 0); r < e->geo.regions;
-	     r = plane_next(e, planes, r + 1))
-		n++;
-	return n;
-}
-
 /* The leader has read a slot of nobody. What was read before the fence is read again. */
 void recovery_read(struct engine *e, uint32_t slot)
 {
@@ -106,23 +96,33 @@ void recovery_read(struct engine *e, uint32_t slot)
 	if (!r || !r->fenced_us || r->read_us)
 		return;
 	r->read_us = e->now;
-	r->marked = planes_count(e, s->dirty);
+	r->marked = s->dirty.count;
 }
 
 /* Regions that are dirty in slots of nobody, each counted once. */
 static uint64_t foreign_count(const struct engine *e)
 {
-	size_t bytes = planes_bytes(e);
 	uint64_t n = 0;
 
-	for (size_t k = 0; k < bytes; k++) {
-		unsigned any = 0;
+	for (uint32_t p = 0; p < e->geo.log_pages; p++) {
+		const struct rset *only = NULL;
+		bool several = false;
 
-		for (uint32_t i = 0; i <= e->geo.p.slots; i++)
-			any |= e->foreign[i * bytes + k];
-		/* In a page that was readable nowhere bits past the last region are set, too. */
-		for (uint64_t r = 8 * k; any && r < e->geo.regions; r++, any >>= 1)
-			n += any & 1;
+		for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
+			if (!e->foreign[i].page[p].count)
+				continue;
+			several |= only != NULL;
+			only = &e->foreign[i];
+		}
+		if (only && !several)
+			n += only->page[p].count;
+		for (uint32_t k = 0; several && k < LOG_PLANE_BYTES; k++) {
+			unsigned any = 0;
+
+			for (uint32_t i = 0; i <= e->geo.p.slots; i++)
+				any |= rset_plane(&e->foreign[i], p)[k];
+			n += (unsigned)__builtin_popcount(any);
+		}
 	}
 	return n;
 }
@@ -130,7 +130,7 @@ static uint64_t foreign_count(const struct engine *e)
 /* Without those that the leader has resynced and not cleared yet. */
 uint64_t regions_to_resync(const struct engine *e)
 {
-	uint64_t done = leading(e) ? e->rec.done_count : 0;
+	uint64_t done = leading(e) ? e->rec.done.count : 0;
 
 	return e->to_resync > done ? e->to_resync - done : 0;
 }
@@ -149,7 +149,7 @@ void recovery_told(struct engine *e)
 		if (r->done_us || (d && !d->fenced))
 			continue;
 		if (r->slot < e->geo.p.slots)
-			dirty = planes_count(e, e->foreign + r->slot * planes_bytes(e));
+			dirty = e->foreign[r->slot].count;
 		if (!r->read_us) {
 			r->read_us = e->now;
 			r->marked = dirty;
@@ -173,7 +173,7 @@ void recovery_window(struct engine *e, const struct job *j)
 	} else if (j->kind == JOB_READ) {
 		e->n_read_resync_bytes += bytes;
 		for (uint32_t i = 0; i < e->geo.p.slots && !r; i++)
-			if (plane_get(e->foreign + i * planes_bytes(e), j->region))
+			if (rset_has(&e->foreign[i], j->region))
 				r = find_slot(e, i);
 		if (r)
 			r->read_bytes += bytes;

@@ -98,12 +98,8 @@ void regions_drop_all(struct engine *e)
 
 bool region_foreign(const struct engine *e, uint64_t idx)
 {
-	uint32_t page = (uint32_t)(idx / LOG_REGIONS_PER_PAGE);
-	uint32_t bit = (uint32_t)(idx % LOG_REGIONS_PER_PAGE);
-
 	for (uint32_t s = 0; s <= e->geo.p.slots; s++)
-		if (bit_get(e->foreign + ((size_t)s * e->geo.log_pages + page) * LOG_PLANE_BYTES,
-			    bit))
+		if (rset_has(&e->foreign[s], idx))
 			return true;
 	return false;
 }

@@ -18,82 +18,50 @@
 
 #define CLEAR_BATCH 32u
 
-size_t planes_bytes(const struct engine *e)
-{
-	return (size_t)e->geo.log_pages * LOG_PLANE_BYTES;
-}
-
-/* Planes of consecutive pages follow one another: LOG_REGIONS_PER_PAGE is a multiple of 8. */
-bool plane_get(const uint8_t *planes, uint64_t region)
-{
-	return planes[region >> 3] >> (region & 7) & 1;
-}
-
-void plane_set(uint8_t *planes, uint64_t region, bool on)
-{
-	if (on)
-		planes[region >> 3] = (uint8_t)(planes[region >> 3] | 1u << (region & 7));
-	else
-		planes[region >> 3] = (uint8_t)(planes[region >> 3] & ~(1u << (region & 7)));
-}
-
-uint64_t plane_next(const struct engine *e, const uint8_t *planes, uint64_t from)
-{
-	uint64_t r = from;
-
-	while (r < e->geo.regions) {
-		if (!(r & 7) && !planes[r >> 3]) {
-			r += 8;
-			continue;
-		}
-		if (plane_get(planes, r))
-			return r;
-		r++;
-	}
-	return e->geo.regions;
-}
-
 int slots_alloc(struct engine *e)
 {
-	size_t planes = planes_bytes(e);
-	uint32_t n = e->geo.p.slots + 1u;
+	uint32_t n = e->geo.p.slots + 1u, pages = e->geo.log_pages;
+	uint64_t regions = e->geo.regions;
 
-	_Static_assert(LOG_REGIONS_PER_PAGE % 8 == 0, "planes follow one another");
 	e->ld.slot = calloc(n, sizeof(*e->ld.slot));
-	e->foreign = calloc(n, planes);
-	e->rec.done = calloc(1, planes);
-	e->rb.set = calloc(1, planes);
-	if (!e->ld.slot || !e->foreign || !e->rec.done || !e->rb.set)
+	e->foreign = calloc(n, sizeof(*e->foreign));
+	if (!e->ld.slot || !e->foreign || rset_init(&e->rec.done, regions, pages) ||
+	    rset_init(&e->rb.set, regions, pages))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++) {
 		struct slotinfo *s = &e->ld.slot[i];
 
-		s->seq = calloc(e->geo.log_pages, sizeof(*s->seq));
-		s->dirty = calloc(2, planes);
-		if (!s->seq || !s->dirty)
+		s->seq = calloc(pages, sizeof(*s->seq));
+		if (!s->seq || rset_init(&s->dirty, regions, pages) ||
+		    rset_init(&s->missed, regions, pages) ||
+		    rset_init(&e->foreign[i], regions, pages))
 			return -ENOMEM;
-		s->missed = s->dirty + planes;
 	}
 	return 0;
 }
 
 void slots_free(struct engine *e)
 {
-	for (uint32_t i = 0; e->ld.slot && i < e->geo.p.slots + 1u; i++) {
-		free(e->ld.slot[i].seq);
-		free(e->ld.slot[i].dirty);
+	for (uint32_t i = 0; i < e->geo.p.slots + 1u; i++) {
+		if (e->ld.slot) {
+			free(e->ld.slot[i].seq);
+			rset_free(&e->ld.slot[i].dirty);
+			rset_free(&e->ld.slot[i].missed);
+		}
+		if (e->foreign)
+			rset_free(&e->foreign[i]);
 	}
 	free(e->ld.slot);
 	free(e->foreign);
-	free(e->rec.done);
-	free(e->rb.set);
+	rset_free(&e->rec.done);
+	rset_free(&e->rb.set);
 	free(e->rec.job.win);
 	plan_free(&e->rec.job.plan);
 	free(e->rb.job.win);
-	e->rb.job.win = NULL;
 	plan_free(&e->rb.job.plan);
+	e->rec.job.win = e->rb.job.win = NULL;
 	e->ld.slot = NULL;
-	e->foreign = e->rec.done = e->rb.set = e->rec.job.win = NULL;
+	e->foreign = NULL;
 }
 
 bool slot_is_owned(const struct engine *e, uint32_t slot)
@@ -104,32 +72,27 @@ bool slot_is_owned(const struct engine *e, uint32_t slot)
 	return false;
 }
 
-static bool slot_dirty(const struct engine *e, const struct slotinfo *s)
-{
-	return plane_next(e, s->dirty, 0) < e->geo.regions;
-}
-
 bool slot_clean(const struct engine *e, uint32_t slot)
 {
 	const struct slotinfo *s = &e->ld.slot[slot];
 
 	/* A page of it under way would land on the new owner's. */
-	return s->known && !s->owner_inc && !s->hear_inc && !slot_dirty(e, s) && !s->stale &&
+	return s->known && !s->owner_inc && !s->hear_inc && !s->dirty.count && !s->stale &&
 	       !(e->rec.writing && e->rec.slot == slot);
 }
 
 bool slots_dirty(const struct engine *e)
 {
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++)
-		if (!slot_is_owned(e, i) && slot_dirty(e, &e->ld.slot[i]))
+		if (!slot_is_owned(e, i) && e->ld.slot[i].dirty.count)
 			return true;
 	return false;
 }
 
 /* One that is only kept, on the word of a few members (name_vote), has nothing to recover. */
-static bool slot_kept(const struct engine *e, const struct slotinfo *s)
+static bool slot_kept(const struct slotinfo *s)
 {
-	return s->known && s->hear_inc && !slot_dirty(e, s);
+	return s->known && s->hear_inc && !s->dirty.count;
 }
 
 uint32_t slots_unrecovered(const struct engine *e)
@@ -140,26 +103,12 @@ uint32_t slots_unrecovered(const struct engine *e)
 		return 0;
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++)
 		n += !slot_is_owned(e, i) &&
-		     (leading(e)
-			  ? !slot_clean(e, i) && !slot_kept(e, &e->ld.slot[i])
-			  : plane_next(e, e->foreign + i * planes_bytes(e), 0) < e->geo.regions);
+		     (leading(e) ? !slot_clean(e, i) && !slot_kept(&e->ld.slot[i])
+				 : e->foreign[i].count > 0);
 	return n;
 }
 
 /* ---- reading -------------------------------------------------------------------------------- */
-
-/* Only regions that there are: nobody would ever clear the bits of others. */
-static void plane_trim(const struct engine *e, uint8_t *planes, uint32_t page)
-{
-	uint64_t r = (uint64_t)page * LOG_REGIONS_PER_PAGE, end = r + LOG_PLANE_BYTES * 8;
-
-	if (r < e->geo.regions)
-		r = e->geo.regions;
-	for (; r < end && r & 7; r++)
-		plane_set(planes, r, false);
-	if (r < end)
-		memset(planes + (r >> 3), 0, (end - r) >> 3);
-}
 
 /*
  * The number of a page's next image. Who dies between the members leaves images on some of them
@@ -265,13 +214,10 @@ static void page_vote(struct engine *e, uint32_t slot, uint32_t page, uint32_t r
 static void votes_merge(struct engine *e, struct slotinfo *s, uint32_t slot, uint32_t page,
 			struct votes *v)
 {
-	uint8_t *dirty = s->dirty + (size_t)page * LOG_PLANE_BYTES;
-	uint8_t *missed = s->missed + (size_t)page * LOG_PLANE_BYTES;
+	uint8_t dirty[LOG_PLANE_BYTES] = {0}, missed[LOG_PLANE_BYTES] = {0};
 	uint32_t first = NO_MEMBER;
 	struct logpage lp;
 
-	memset(dirty, 0, LOG_PLANE_BYTES);
-	memset(missed, 0, LOG_PLANE_BYTES);
 	for (uint8_t i = 0; i < e->map.n; i++) {
 		if (!(v->top >> i & 1) || !image_of(e, i, v->copy[i], slot, page, &lp))
 			continue;
@@ -284,6 +230,8 @@ static void votes_merge(struct engine *e, struct slotinfo *s, uint32_t slot, uin
 			missed[k] |= lp.missed[k];
 		}
 	}
+	rset_plane_put(&s->dirty, page, dirty);
+	rset_plane_put(&s->missed, page, missed);
 }
 
 /*
@@ -344,8 +292,8 @@ static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint3
 		s->seq[page] = (v.newest - v.least < 2 * SEQ_UNREAD ? v.newest : v.least) + gap;
 	} else {
 		/* R11: a page readable nowhere means that all its regions are dirty. */
-		memset(s->dirty + (size_t)page * LOG_PLANE_BYTES, 0xff, LOG_PLANE_BYTES);
-		memset(s->missed + (size_t)page * LOG_PLANE_BYTES, 0xff, LOG_PLANE_BYTES);
+		rset_plane_fill(&s->dirty, page);
+		rset_plane_fill(&s->missed, page);
 		s->seq[page] = lost ? (e->map.epoch.num << SEQ_EPOCH_SHIFT) + SEQ_LOST : gap;
 	}
 	/* A leader died between its members: who takes the slot may read another of them (R16), or
@@ -354,8 +302,6 @@ static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint3
 	 * once more. A member that is being rebuilt gets all pages at the end of that (R11). */
 	s->stale |= ((rows | map_insync_mask(&e->map)) & ~newest) != 0 || v.unlike;
 	s->unlike = v.unlike || (page && s->unlike);
-	plane_trim(e, s->dirty, page);
-	plane_trim(e, s->missed, page);
 	s->lost = lost || (page && s->lost);
 	if (page == 0)
 		name_vote(e, s, slot, &v);
@@ -510,24 +456,17 @@ bool slots_read(struct engine *e)
 
 /* ---- telling -------------------------------------------------------------------------------- */
 
-static bool plane_any(const uint8_t *plane)
-{
-	for (uint32_t i = 0; i < LOG_PLANE_BYTES; i++)
-		if (plane[i])
-			return true;
-	return false;
-}
-
 static void slot_announce(struct engine *e, uint32_t slot, bool clean_too)
 {
 	for (uint32_t p = 0; p < e->geo.log_pages; p++) {
+		const struct rset *dirty = &e->ld.slot[slot].dirty;
 		NODEMSG(m, b, DIRTY, Dirty, dirty);
 
 		b.slot = slot;
 		b.page = p;
-		b.plane.data = e->ld.slot[slot].dirty + (size_t)p * LOG_PLANE_BYTES;
+		b.plane.data = (uint8_t *)(uintptr_t)rset_plane(dirty, p); /* only read */
 		b.plane.len = LOG_PLANE_BYTES;
-		if (clean_too || plane_any(b.plane.data))
+		if (clean_too || dirty->page[p].count)
 			msg_send(e, &m);
 	}
 }
@@ -548,8 +487,8 @@ void slots_unknow(struct engine *e)
 
 void slots_forget(struct engine *e)
 {
-	if (e->foreign)
-		memset(e->foreign, 0, (e->geo.p.slots + 1u) * planes_bytes(e));
+	for (uint32_t i = 0; e->foreign && i <= e->geo.p.slots; i++)
+		rset_clear(&e->foreign[i]);
 }
 
 /* ---- writing a page of a slot of nobody ----------------------------------------------------- */
@@ -585,8 +524,8 @@ static void page_write(struct engine *e, uint32_t slot, uint32_t page)
 	lp->seq = s->seq[page];
 	lp->owner_node = s->owner_node;
 	lp->owner_inc = s->owner_inc;
-	memcpy(lp->dirty, s->dirty + (size_t)page * LOG_PLANE_BYTES, LOG_PLANE_BYTES);
-	memcpy(lp->missed, s->missed + (size_t)page * LOG_PLANE_BYTES, LOG_PLANE_BYTES);
+	memcpy(lp->dirty, rset_plane(&s->dirty, page), LOG_PLANE_BYTES);
+	memcpy(lp->missed, rset_plane(&s->missed, page), LOG_PLANE_BYTES);
 	logpage_encode(lp, e->rec.block);
 	e->rec.iov = (struct iovec){e->rec.block, DDR_BLOCK_BYTES};
 	e->rec.writing = true;
@@ -649,8 +588,7 @@ static void resynced(struct engine *e, struct job *j)
 		e->rec.again_us = e->now + UNREADABLE_AGAIN_US;
 	if (e->state == ENGINE_REMOVED || !leading(e) || j->unreadable)
 		return;
-	plane_set(e->rec.done, j->region, true);
-	e->rec.done_count++;
+	rset_put(&e->rec.done, j->region, true);
 	recovery_region(e);
 }
 
@@ -663,9 +601,9 @@ static uint64_t region_next(struct engine *e)
 
 		if (slot_is_owned(e, i) || !s->known)
 			continue;
-		for (uint64_t r = plane_next(e, s->dirty, 0); r < e->geo.regions;
-		     r = plane_next(e, s->dirty, r + 1))
-			if (!plane_get(e->rec.done, r)) {
+		for (uint64_t r = rset_next(&s->dirty, 0); r < e->geo.regions;
+		     r = rset_next(&s->dirty, r + 1))
+			if (!rset_has(&e->rec.done, r)) {
 				e->rec.of_slot = i;
 				return r;
 			}
@@ -684,18 +622,17 @@ static void bits_clear(struct engine *e)
 
 		if (slot_is_owned(e, i))
 			continue;
-		for (size_t k = 0; k < planes_bytes(e); k++) {
-			uint8_t gone = s->dirty[k] & e->rec.done[k];
-
-			s->dirty[k] &= (uint8_t)~gone;
+		for (uint64_t r = rset_next(&e->rec.done, 0); r < e->geo.regions;
+		     r = rset_next(&e->rec.done, r + 1)) {
+			if (!rset_has(&s->dirty, r))
+				continue;
+			rset_put(&s->dirty, r, false);
 			if (missing)
-				s->missed[k] |= gone;
-			s->stale |= gone != 0;
-			s->cleared |= gone != 0;
+				rset_put(&s->missed, r, true);
+			s->stale = s->cleared = true;
 		}
 	}
-	memset(e->rec.done, 0, planes_bytes(e));
-	e->rec.done_count = 0;
+	rset_clear(&e->rec.done);
 }
 
 static void names_clear(struct engine *e)
@@ -703,7 +640,7 @@ static void names_clear(struct engine *e)
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
 		struct slotinfo *s = &e->ld.slot[i];
 
-		if (slot_is_owned(e, i) || !s->owner_inc || slot_dirty(e, s))
+		if (slot_is_owned(e, i) || !s->owner_inc || s->dirty.count)
 			continue;
 		s->owner_node = 0;
 		s->owner_inc = 0;
@@ -730,7 +667,7 @@ void slots_advance(struct engine *e)
 	    !members_ready(e, write_musts(e) | write_targets(e)) || !stale_written(e))
 		return;
 	r = region_next(e);
-	if (r < e->geo.regions && e->rec.done_count < CLEAR_BATCH) {
+	if (r < e->geo.regions && e->rec.done.count < CLEAR_BATCH) {
 		uint64_t first = geo_region_first(&e->geo, r);
 
 		e->rec.running = true;
@@ -738,7 +675,7 @@ void slots_advance(struct engine *e)
 		job_start(e, j, r, first, first + geo_region_count(&e->geo, r));
 		return;
 	}
-	if (!e->rec.done_count) {
+	if (!e->rec.done.count) {
 		names_clear(e);
 		return;
 	}
@@ -753,12 +690,11 @@ void slots_advance(struct engine *e)
 /* What was resynced but not cleared will be resynced again. */
 void slots_doubt(struct engine *e)
 {
-	if (!e->rec.done)
+	if (!e->rec.done.page)
 		return;
 	job_cancel(e, &e->rec.job);
 	e->rec.running = false;
-	memset(e->rec.done, 0, planes_bytes(e));
-	e->rec.done_count = 0;
+	rset_clear(&e->rec.done);
 }
 
 /* A round ends. */
