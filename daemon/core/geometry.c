@@ -28,7 +28,7 @@
 #define GEO_MAX_LOG_PAGES 1024u
 /*
  * And on the pages of all slots, the array's own included: 128 MiB of log on each member. An engine
- * has three planes of each page in memory, 98 MiB then, and reads all of them before it serves.
+ * reads all of them before it serves; in memory it has only those that have something in them.
  */
 #define GEO_MAX_LOG_ALL 16384u
 
