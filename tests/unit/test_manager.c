@@ -438,6 +438,45 @@ TEST(a_name_is_free_as_soon_as_its_array_is_forgotten)
 	remove_dir();
 }
 
+/* A node joins while an array is created, and tells of one that has the name. */
+static void taken_while_it_is_made(void)
+{
+	struct store_array mine = desc_of(1, "vol0"), theirs = desc_of(2, "vol0");
+	struct store_record rec = {.inc = 7}, back;
+	char why[STORE_WHY_BYTES];
+
+	theirs.started = true;
+	memcpy(rec.uuid, theirs.uuid, sizeof(rec.uuid));
+	/* Before the new one is written; */
+	CHECK_EQ_INT(manager_apply(&theirs, false), 1);
+	settle();
+	CHECK(manager_find("vol0", false)->array->running);
+	CHECK_EQ_INT(store_put_record("vol0", &rec, why), 0);
+	CHECK_EQ_INT(create_desc(&mine), -EEXIST);
+	settle();
+	CHECK(!store_get_record("vol0", &back, why) && back.inc == 7);
+	CHECK(file_has("vol0.array", "uuid = 02000000"));
+	/* and while it is. */
+	mine = desc_of(3, "vol1");
+	theirs = desc_of(4, "vol1");
+	theirs.started = true;
+	CHECK_EQ_INT(store_put_record("vol1", &rec, why), 0);
+	manager_create(&mine, change_begin(CHANGE_CREATE));
+	CHECK_EQ_INT(manager_apply(&theirs, false), 1);
+	CHECK_EQ_INT(change_ends(), -EEXIST);
+	settle();
+	CHECK(!store_get_record("vol1", &back, why) && back.inc == 7);
+	CHECK(file_has("vol1.array", "uuid = 04000000"));
+	CHECK(manager_find("vol1", false)->array->running);
+}
+
+TEST(a_create_whose_name_is_taken_meanwhile_leaves_that_arrays_files)
+{
+	fresh_dir();
+	life(taken_while_it_is_made);
+	remove_dir();
+}
+
 /* And that one is forgotten while the files of the first are removed. */
 static void both_are_forgotten(void)
 {
