@@ -412,6 +412,9 @@ static void list_back(struct task *t)
 	list_storing = false;
 	if (l->err) {
 		say(LOG_ERR, "%s", l->why);
+		/* The file may be the new one already, if only its directory could not be synced:
+		 * what was refused must not stay there. */
+		list_version += c != NULL;
 		again();
 	} else {
 		list_put = l->version;

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -133,6 +134,20 @@ static void again(uint32_t ms)
 
 static const struct manager_cb callbacks = {
     .news = news, .forgot = forgot, .moved = moved, .again = again};
+
+/* Files are synced, and the directory is not. */
+static bool dirs_fail;
+
+int fsync(int fd)
+{
+	struct stat st;
+
+	if (dirs_fail && !fstat(fd, &st) && S_ISDIR(st.st_mode)) {
+		errno = EIO;
+		return -1;
+	}
+	return (int)syscall(SYS_fsync, fd);
+}
 
 /* Until nothing is under way: a task goes to the worker and comes back. */
 struct mark {
@@ -410,6 +425,30 @@ TEST(an_array_is_given_up_only_when_it_has_stopped)
 {
 	fresh_dir();
 	life(forget_while_it_runs);
+	remove_dir();
+}
+
+static void forget_is_refused(void)
+{
+	create(1, "vol0");
+	dirs_fail = true;
+	CHECK_EQ_INT(forget_it(manager_find("vol0", false)), -EIO);
+	dirs_fail = false;
+	CHECK(again_asked);
+	manager_again();
+	settle();
+}
+
+static void still_known(void)
+{
+	CHECK(manager_find("vol0", false) && manager_count() == 1);
+}
+
+TEST(a_forget_that_was_refused_does_not_come_to_pass_at_the_next_start)
+{
+	fresh_dir();
+	life(forget_is_refused);
+	life(still_known);
 	remove_dir();
 }
 
