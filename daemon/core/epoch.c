@@ -809,12 +809,16 @@ static uint32_t sb_device(const struct engine *e, const struct superblock *sb)
 #define EPOCH_DRAG 1024ull
 #define EPOCH_AHEAD (1ull << 20)
 
+/* Of several that call themselves so, the one that is opened as this member: see devs_bind. */
 static const struct superblock *sb_of_member(const struct engine *e, const struct map *m, uint8_t i)
 {
-	for (uint32_t d = 0; d < DDR_MAX_DEVS; d++)
-		if (e->dev[d].up && e->dev[d].fresh && !e->dev[d].misfit[0] &&
-		    !memcmp(e->dev[d].sb.member_uuid, m->member[i].uuid, DDR_UUID_BYTES))
-			return &e->dev[d].sb;
+	for (uint32_t k = 0; k < DDR_MAX_DEVS; k++) {
+		const struct dev *d = &e->dev[(i + k) % DDR_MAX_DEVS];
+
+		if (d->up && d->fresh && !d->misfit[0] &&
+		    !memcmp(d->sb.member_uuid, m->member[i].uuid, DDR_UUID_BYTES))
+			return &d->sb;
+	}
 	return NULL;
 }
 

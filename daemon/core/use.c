@@ -706,6 +706,7 @@ void use_dev_up(struct engine *e, uint32_t dev)
 	d->gone = d->busy; /* by the connection before, to another device maybe */
 	if (d->lost && !lease_runs(e))
 		e->use.late_us = e->now;
+	d->lost = false; /* it has landed, or never will: what comes and goes holds nobody up */
 	if (told(e))
 		return; /* it is told by its superblock, and a renewal reads first */
 	d->wrote = false;
