@@ -41,6 +41,8 @@ struct world {
 	bool dead[MEMBERS + 1];
 	int flush_err;      /* of member 2 */
 	uint32_t placed_at; /* what OUT_OPEN leads to, if it is open already */
+	uint32_t claim_ms;  /* 0: who uses the members is not asked, and no lease ends */
+	bool use_hangs;     /* what is sent to the use blocks does not land before land_hung() */
 	uint32_t hung;      /* members whose superblock writes don't land before land_hung() */
 	struct out hung_out[16];
 	uint32_t hung_count;
@@ -206,7 +208,8 @@ static inline void do_io(const struct out *o)
 	uint8_t *p = w.disk[o->io.dev] + o->io.offset;
 
 	ev.done.id = o->io.id;
-	if (o->io.kind == KIND_SB && o->io.op == DEV_WRITE && w.hung >> o->io.dev & 1) {
+	if ((o->io.kind == KIND_SB && o->io.op == DEV_WRITE && w.hung >> o->io.dev & 1) ||
+	    (o->io.kind == KIND_USE && w.use_hangs)) {
 		CHECK(w.hung_count < 16);
 		w.hung_out[w.hung_count++] = *o;
 		return;
@@ -252,6 +255,7 @@ static inline void do_io(const struct out *o)
 static inline void land_hung(void)
 {
 	w.hung = 0;
+	w.use_hangs = false;
 	for (uint32_t i = 0; i < w.hung_count; i++)
 		do_io(&w.hung_out[i]);
 	w.hung_count = 0;
@@ -438,7 +442,7 @@ static inline void start_cold(void)
 	cfg.force = w.force;
 	memcpy(cfg.array_uuid, w.array_uuid, DDR_UUID_BYTES);
 	cfg.tun.release_delay_ms = 100;
-	cfg.tun.claim_ms = 0;
+	cfg.tun.claim_ms = w.claim_ms;
 	cfg.process.pid = (uint32_t)cfg.inc;
 	if (w.external)
 		cfg.lock_backend = LOCK_EXTERNAL;
