@@ -339,9 +339,14 @@ static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint3
 		if (v.valid >> i & 1 && v.seq[i] == v.newest)
 			newest |= 1u << i;
 	if (v.valid && !lost) {
+		bool liar = v.newest - v.least >= 2 * SEQ_UNREAD;
+
 		votes_merge(e, s, slot, page, &v);
 		/* A liar's number is not gone on from: see log_seq_next for the others'. */
-		s->seq[page] = (v.newest - v.least < 2 * SEQ_UNREAD ? v.newest : v.least) + gap;
+		s->seq[page] = (liar ? v.least : v.newest) + gap;
+		/* What only some have was not durable. The next image goes where that is, not where
+		 * the others have the newest one of theirs: if power fails, it may be torn. */
+		s->seq[page] += !liar && (v.newest - v.least) & 1;
 	} else {
 		/* R11: a page readable nowhere means that all its regions are dirty. */
 		memset(s->dirty + (size_t)page * LOG_PLANE_BYTES, 0xff, LOG_PLANE_BYTES);
@@ -559,8 +564,11 @@ static void page_cleared(struct engine *e, struct batch *b)
 	struct slotinfo *s = &e->ld.slot[e->rec.slot];
 
 	e->rec.writing = e->rec.again = false;
-	if (e->state == ENGINE_REMOVED || !leading(e) || !s->stale || e->rec.from_first)
+	if (e->state == ENGINE_REMOVED || !leading(e) || !s->stale || e->rec.from_first) {
+		/* Some may lack it: the next one goes to the same copy (page_take). */
+		s->seq[e->rec.page] += (write_musts(e) & ~b->ok) != 0;
 		return;
+	}
 	e->rec.again = (write_musts(e) & ~b->ok) != 0;
 	if (e->rec.again)
 		return;
