@@ -225,7 +225,7 @@ static bool image_of(const struct engine *e, uint8_t i, uint32_t c, uint32_t slo
  * 3. A node is named on all members before it serves, until the leader has recovered its slot. So
  *    it must be named by all honest ones, all but m of those that were read: see name_vote.
  *
- * With no more than m members to read, what they say counts.
+ * With no more than m members to read, since the others have bad spots there, what they say counts.
  */
 static void page_vote(struct engine *e, uint32_t slot, uint32_t page, uint32_t rows,
 		      struct votes *v)
@@ -366,6 +366,13 @@ static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint3
 		name_vote(e, s, slot, &v);
 }
 
+/* No more than m members may be all that is heard of a page, for as long as it takes others to
+ * connect anew. */
+static bool enough_read(const struct engine *e, uint32_t members)
+{
+	return (uint32_t)__builtin_popcount(members) >= e->geo.k;
+}
+
 static void page_read_start(struct engine *e);
 
 static void page_read(struct engine *e, struct batch *b)
@@ -373,7 +380,7 @@ static void page_read(struct engine *e, struct batch *b)
 	struct slotinfo *s;
 
 	e->ld.reading = false;
-	if (e->state == ENGINE_REMOVED || (!b->ok && (b->failed & ~b->unreadable || !b->failed)))
+	if (e->state == ENGINE_REMOVED || !enough_read(e, b->ok | b->unreadable))
 		return; /* begun again by whoever wants it */
 	s = &e->ld.slot[e->ld.rd_slot];
 	page_take(e, s, e->ld.rd_slot, e->ld.rd_page, b);
@@ -409,7 +416,7 @@ static void page_read_start(struct engine *e)
 /* One slot at a time; known is set at its end. */
 void slot_read(struct engine *e, uint32_t slot)
 {
-	if (e->ld.reading || !read_mask(e))
+	if (e->ld.reading || !enough_read(e, read_mask(e)))
 		return;
 	e->ld.rd_slot = slot;
 	e->ld.rd_page = 0;

@@ -46,7 +46,8 @@ struct world {
 	uint32_t hung;      /* members whose superblock writes don't land before land_hung() */
 	struct out hung_out[16];
 	uint32_t hung_count;
-	uint32_t tear; /* members whose next superblock write is torn, and cuts them off */
+	uint32_t cut_log; /* members whose connection breaks at the next read of the log */
+	uint32_t tear;    /* members whose next superblock write is torn, and cuts them off */
 	uint8_t bad_copy[MEMBERS + 1];  /* masks of superblock copies that can't be read until they
 					 * are written */
 	uint64_t shrunk[MEMBERS + 1];   /* a device's size, 0 = DISK_BYTES */
@@ -218,6 +219,14 @@ static inline void do_io(const struct out *o)
 		p = w.elsewhere + o->io.offset;
 	if (o->io.kind == KIND_SB && o->io.op == DEV_WRITE && w.tear >> o->io.dev & 1) {
 		torn(o);
+		return;
+	}
+	if (o->io.kind == KIND_LOG && o->io.op == DEV_READ && w.cut_log >> o->io.dev & 1) {
+		w.cut_log &= ~(1u << o->io.dev);
+		ev.done.err = -ECONNRESET;
+		push(ev);
+		push(dev_event_of(EV_DEV_DOWN, o->io.dev));
+		push(dev_event_of(EV_DEV_UP, o->io.dev));
 		return;
 	}
 	w.counts[o->io.kind][o->io.op]++;
