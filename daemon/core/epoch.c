@@ -89,6 +89,9 @@ static void commit_effects(struct engine *e, const struct map *old)
 			e->bad[i] = 0;
 		if (!is && e->map.member[i].state != MEMBER_SUSPECT)
 			e->lacked[i] = 0; /* an operator is going to see to it */
+		/* Its rebuild ends at once: nobody may look after it before the next one begins. */
+		if (!is && e->rb.state != RB_IDLE && e->rb.member == i)
+			rebuild_reset(e);
 		if (is && !was)
 			added = true;
 		if (e->map.member[i].state == MEMBER_REBUILDING)

@@ -174,7 +174,7 @@ static bool image_of(const struct engine *e, uint8_t i, uint32_t c, uint32_t slo
  * 3. A node is named on all members before it serves, until the leader has recovered its slot. So
  *    it must be named by all honest ones, all but m of those that were read: see name_vote.
  *
- * With no more than m members to read, what they say counts.
+ * With no more than m members to read, since the others have bad spots there, what they say counts.
  */
 static void page_vote(struct engine *e, uint32_t slot, uint32_t page, uint32_t rows,
 		      struct votes *v)
@@ -287,9 +287,14 @@ static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint3
 		if (v.valid >> i & 1 && v.seq[i] == v.newest)
 			newest |= 1u << i;
 	if (v.valid && !lost) {
+		bool liar = v.newest - v.least >= 2 * SEQ_UNREAD;
+
 		votes_merge(e, s, slot, page, &v);
 		/* A liar's number is not gone on from: see log_seq_next for the others'. */
-		s->seq[page] = (v.newest - v.least < 2 * SEQ_UNREAD ? v.newest : v.least) + gap;
+		s->seq[page] = (liar ? v.least : v.newest) + gap;
+		/* What only some have was not durable. The next image goes where that is, not where
+		 * the others have the newest one of theirs: if power fails, it may be torn. */
+		s->seq[page] += !liar && (v.newest - v.least) & 1;
 	} else {
 		/* R11: a page readable nowhere means that all its regions are dirty. */
 		rset_plane_fill(&s->dirty, page);
@@ -307,6 +312,13 @@ static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint3
 		name_vote(e, s, slot, &v);
 }
 
+/* No more than m members may be all that is heard of a page, for as long as it takes others to
+ * connect anew. */
+static bool enough_read(const struct engine *e, uint32_t members)
+{
+	return (uint32_t)__builtin_popcount(members) >= e->geo.k;
+}
+
 static void page_read_start(struct engine *e);
 
 static void page_read(struct engine *e, struct batch *b)
@@ -314,7 +326,7 @@ static void page_read(struct engine *e, struct batch *b)
 	struct slotinfo *s;
 
 	e->ld.reading = false;
-	if (e->state == ENGINE_REMOVED || (!b->ok && (b->failed & ~b->unreadable || !b->failed)))
+	if (e->state == ENGINE_REMOVED || !enough_read(e, b->ok | b->unreadable))
 		return; /* begun again by whoever wants it */
 	s = &e->ld.slot[e->ld.rd_slot];
 	page_take(e, s, e->ld.rd_slot, e->ld.rd_page, b);
@@ -350,7 +362,7 @@ static void page_read_start(struct engine *e)
 /* One slot at a time; known is set at its end. */
 void slot_read(struct engine *e, uint32_t slot)
 {
-	if (e->ld.reading || !read_mask(e))
+	if (e->ld.reading || !enough_read(e, read_mask(e)))
 		return;
 	e->ld.rd_slot = slot;
 	e->ld.rd_page = 0;
@@ -498,8 +510,11 @@ static void page_cleared(struct engine *e, struct batch *b)
 	struct slotinfo *s = &e->ld.slot[e->rec.slot];
 
 	e->rec.writing = e->rec.again = false;
-	if (e->state == ENGINE_REMOVED || !leading(e) || !s->stale || e->rec.from_first)
+	if (e->state == ENGINE_REMOVED || !leading(e) || !s->stale || e->rec.from_first) {
+		/* Some may lack it: the next one goes to the same copy (page_take). */
+		s->seq[e->rec.page] += (write_musts(e) & ~b->ok) != 0;
 		return;
+	}
 	e->rec.again = (write_musts(e) & ~b->ok) != 0;
 	if (e->rec.again)
 		return;
