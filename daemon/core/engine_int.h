@@ -462,6 +462,7 @@ struct engine {
 
 	/* map */
 	bool have_geo, have_map;
+	bool doubt;  /* another node says that an epoch was committed without this one */
 	bool judged; /* by the epoch that was committed when this life went by a committed map */
 	struct geo geo;
 	struct superblock base; /* the array's constants; map and seq are not used */
@@ -762,6 +763,8 @@ void leader_fence_done(struct engine *e, const struct event *ev);
 /* epoch.c */
 bool assemble(struct engine *e);
 bool array_still_ours(struct engine *e);
+void epoch_doubt(struct engine *e);
+void doubt_advance(struct engine *e);
 bool takes_part(const struct engine *e);
 bool epoch_unknown(const struct engine *e, const struct epoch *ep);
 /* How far ahead of all that this node knows an epoch can be that it is told: proposals that came to

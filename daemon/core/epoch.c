@@ -1075,6 +1075,13 @@ bool epoch_unknown(const struct engine *e, const struct epoch *ep)
 	       epoch_cmp(ep, &e->want_record.acked) && epoch_cmp(ep, &e->map.epoch);
 }
 
+/* The newest number that this node has heard of for certain. */
+static uint64_t epoch_known(const struct engine *e)
+{
+	return e->want_record.acked.num > e->map.epoch.num ? e->want_record.acked.num
+							   : e->map.epoch.num;
+}
+
 /* What others do without this node concerns it: it serves, or has a slot to do so. */
 bool takes_part(const struct engine *e)
 {
@@ -1089,7 +1096,7 @@ bool takes_part(const struct engine *e)
 bool array_still_ours(struct engine *e)
 {
 	const struct superblock *sb, *told;
-	uint64_t known = e->want_record.acked.num;
+	uint64_t known = epoch_known(e);
 	uint32_t n = 0;
 
 	e->ld.why = "enough members to see that no other node went on without this one";
@@ -1099,14 +1106,45 @@ bool array_still_ours(struct engine *e)
 	sb = newest_sb(e, &told);
 	if (n <= e->geo.p.m || !sb)
 		return false;
-	if (e->map.epoch.num > known)
-		known = e->map.epoch.num;
 	max_num_raise(e, told, known);
 	if (epoch_unknown(e, &sb->map.epoch) ||
 	    (epoch_unknown(e, &told->map.epoch) && told->map.epoch.num <= known + EPOCH_AHEAD))
 		round_removed(e);
 	e->ld.assembled = e->state == ENGINE_ACTIVE;
 	return e->state != ENGINE_REMOVED;
+}
+
+/*
+ * R6, on the word of one node: the others went on without this one. A commit is on all members of
+ * its map that are written to, so more than m members that are read now show it, or it is not so.
+ * As long as that is not known this node uses nothing.
+ */
+void epoch_doubt(struct engine *e)
+{
+	if (e->doubt)
+		return;
+	e->doubt = true;
+	devs_reread(e);
+}
+
+void doubt_advance(struct engine *e)
+{
+	bool removed = false;
+	uint32_t n = 0;
+
+	if (!e->doubt || e->state == ENGINE_REMOVED)
+		return;
+	for (uint8_t i = 0; i < e->map.n; i++) {
+		const struct superblock *own = sb_of_member(e, &e->map, i);
+
+		n += own != NULL;
+		removed |= own && epoch_unknown(e, &own->map.epoch) &&
+			   own->map.epoch.num <= epoch_known(e) + EPOCH_AHEAD;
+	}
+	if (removed)
+		round_removed(e);
+	else if (n > e->geo.p.m)
+		e->doubt = false;
 }
 
 /* Its exporter may return anything: more than m members that carry this map name another. */

@@ -595,6 +595,11 @@ static bool may_begin(struct engine *e)
 			    "--force if that node is off";
 		return false;
 	}
+	if (e->doubt) {
+		e->ld.why = "enough members to see whether the other nodes went on without this "
+			    "one, as one of them says";
+		return false;
+	}
 	return !takes_part(e) || e->ld.knows || array_still_ours(e);
 }
 
