@@ -84,18 +84,42 @@ static void on_lost(struct sim *s, struct hev *ev)
 		node_post(s, n, 0, &up);
 }
 
+static bool may_give_up(const struct simnode *n)
+{
+	return n->proc && n->front.open && !n->frozen && !n->stopped && !n->removing;
+}
+
 /*
  * As when somebody makes a node leave the lock space by hand: others have its locks at once. It
  * hears of that before it hears what they say then (lock_kept), or within a second.
  */
 static uint64_t locks_left(struct sim *s, struct simnode *n, uint64_t r)
 {
-	if (s->o.locks != LOCK_EXTERNAL || s->inc[n->ii].locks_left || r % 2)
-		return 0;
 	stats_fault(s, F_LOCKS_LEFT);
 	s->inc[n->ii].locks_left = true;
-	dlm_ended(s, n->ii, r / 2 % (5 * MS));
-	return r / 65536 % (1000 * MS);
+	dlm_ended(s, n->ii, r % (5 * MS));
+	return r / 32768 % (1000 * MS);
+}
+
+static bool may_leave(const struct sim *s, const struct simnode *n)
+{
+	return s->o.locks == LOCK_EXTERNAL && !s->inc[n->ii].locks_left;
+}
+
+/* Once in a seed, of those in which nodes give up: somebody waits for what n writes in. */
+bool givesup_leaves(struct sim *s, struct simnode *n)
+{
+	uint64_t r = mix64(s->seed ^ s->now ^ 0x6c65617665ull);
+
+	if (!s->givesup.leave_at_us || s->now < s->givesup.leave_at_us || s->planner.healing ||
+	    !may_give_up(n) || !may_leave(s, n))
+		return false;
+	s->givesup.leave_at_us = 0;
+	stats_look(s);
+	stats_fault(s, F_GIVES_UP);
+	sim_at(s, locks_left(s, n, r), on_lost, n->idx, n->ii, NULL);
+	stats_look_end(s);
+	return true;
 }
 
 void givesup_heard(struct sim *s, struct simnode *n)
@@ -111,15 +135,15 @@ static void on_give_up(struct sim *s, struct hev *ev)
 
 	if (s->planner.healing)
 		return;
-	if (!n->proc || !n->front.open || n->frozen || n->stopped || n->removing ||
-	    (r / 8 % 4 && !dev_writes_at(s, n))) {
+	if (!may_give_up(n) || (r / 8 % 4 && !dev_writes_at(s, n))) {
 		sim_at(s, 1 * MS + r / 32 % (5 * MS), on_give_up, ev->a, 0, NULL);
 		return;
 	}
 	stats_look(s);
 	stats_fault(s, F_GIVES_UP);
 	trace(s, "f  n%u gives up", n->id);
-	sim_at(s, locks_left(s, n, mix64(r)), on_lost, n->idx, n->ii, NULL);
+	sim_at(s, may_leave(s, n) && mix64(r) % 2 == 0 ? locks_left(s, n, mix64(r) / 2) : 0,
+	       on_lost, n->idx, n->ii, NULL);
 	stats_look_end(s);
 	if (ev->a)
 		sim_at(s, 10 * MS + r / 32 % (900 * MS), on_give_up, ev->a - 1, 0, NULL);
@@ -133,4 +157,5 @@ void givesup_init(struct sim *s)
 	if (s->o.faultless || (s->cli && s->cli->only) || r % 100 >= 40)
 		return;
 	sim_at(s, (r / 100 % 3000) * MS, on_give_up, r / 1000000 % 3, 0, NULL);
+	s->givesup.leave_at_us = (200 + r / 100 % 3000) * MS;
 }

@@ -735,6 +735,7 @@ void breaks_event(struct sim *s);
 bool breaks_unharmed(const struct sim *s);
 void storage_init(struct sim *s);
 void givesup_init(struct sim *s);
+bool givesup_leaves(struct sim *s, struct simnode *n); /* the lock space, now */
 void givesup_heard(struct sim *s, struct simnode *n);
 void givesup_removed(struct sim *s, uint32_t ii); /* OUT_REMOVED */
 void givesup_cut(struct sim *s, uint32_t wid);
@@ -896,6 +897,9 @@ struct sim {
 		uint64_t claim[SIM_MAX_DISKS], seen[SIM_MAX_DISKS]; /* as read last, and its seq */
 		uint64_t since_us[SIM_MAX_DISKS];                   /* when that was new */
 	} outsider;                                                 /* outsider.c */
+	struct {
+		uint64_t leave_at_us; /* from then on; 0: not, or done */
+	} givesup;                    /* givesup.c */
 	struct breaks breaks;
 	struct outq outq;
 	enum phase_of_seed phase;
