@@ -23,6 +23,7 @@
  *             sbcopies.c: superblocks that are torn or can't be read;
  *             differs.c: nodes that fence otherwise; between.c: leaders that die with a page on
  *             one member; slotread.c: slots that are read late; operator.c: the administrator;
+ *             rack.c: a node and an exporter that lose power together;
  *             rival.c: another array that is given a disk of ours; outsider.c: another user of
  *             the array
  *   trace.c, stats.c
@@ -674,6 +675,7 @@ enum fault {
 	F_RIVAL,
 	F_OUTSIDER,
 	F_STOP_JOINING,
+	F_RACK_POWER,
 	F_COUNT
 };
 struct planner {
@@ -743,6 +745,7 @@ void givesup_third_lags(struct sim *s, const struct simnode *n, uint64_t least_u
 void between_init(struct sim *s);
 void between_landed(struct sim *s, const struct req *r);
 uint64_t between_late_us(struct sim *s, const struct req *r); /* so much later it arrives */
+void rack_init(struct sim *s);
 void outsider_init(struct sim *s);
 void outsider_issue(struct sim *s, const struct simnode *n, const struct req *r); /* C11 */
 void slotread_init(struct sim *s);
