@@ -86,6 +86,7 @@ const char *const fault_name[F_COUNT] = {
     [F_FENCES_OTHERWISE] = "fences-otherwise",
     [F_LEADER_BETWEEN] = "leader-dies-between-members",
     [F_GIVES_UP] = "gives-up",
+    [F_GIVES_UP_ALONE] = "gives-up-and-is-cut-off",
     [F_LOCKS_LEFT] = "dlm-left-by-hand",
     [F_GROUP_LOST] = "group-lost",
     [F_THIRD_LAGS] = "third-node-lags",

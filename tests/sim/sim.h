@@ -676,6 +676,7 @@ enum fault {
 	F_OUTSIDER,
 	F_STOP_JOINING,
 	F_RACK_POWER,
+	F_GIVES_UP_ALONE,
 	F_COUNT
 };
 struct planner {
