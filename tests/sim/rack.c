@@ -38,5 +38,5 @@ void rack_init(struct sim *s)
 	if (s->o.faultless || (s->o.nodes < 3 && !s->o.two_node) || (s->cli && s->cli->only) ||
 	    r % 100 >= 25)
 		return;
-	sim_at(s, (300 + r / 100 % 2500) * MS, on_rack, r / 1000000 % 2, 0, NULL);
+	sim_at(s, (200 + r / 100 % 1500) * MS, on_rack, r / 1000000 % 2, 0, NULL);
 }
