@@ -481,15 +481,16 @@ static enum reach member_reach(const struct engine *e, uint8_t i)
 	}
 	if (!lack)
 		return REACH_ALL;
-	return 2 * lack < nodes ? REACH_MOST : REACH_AWAY;
+	return 2 * lack <= nodes ? REACH_MOST : REACH_AWAY;
 }
 
 /*
  * If not all can leave: first who failed a flush, or answers with errors; then who is still away.
  * A suspect that is back may be unharmed (R14, R17), and the map may not be able to do without it.
  *
- * Last comes one that most nodes reach, and some don't. Those nodes are the problem (stuck_member),
- * not the member: it has lost nothing. If it left, one that has lost its cache might have to stay.
+ * Last comes one that half of the nodes reach, or more, and the others don't. Those are the problem
+ * (stuck_member), not the member: it has lost nothing. If it left, one that has lost its cache
+ * might have to stay.
  */
 static bool wishes_apply(struct engine *e, struct map *next)
 {

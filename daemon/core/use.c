@@ -642,11 +642,12 @@ static void verified(struct engine *e)
 	bool lost = u->too_many;
 
 	still_ours(e);
-	/* Nor may one be there that was not read before: whether it changes is not known. */
+	/* Nor may one be there that was not read before: whether it changes is not known. What is
+	 * connected no more was not read now, and says nothing. */
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		const struct use_dev *d = &u->dev[i];
 
-		lost |= d->got.claim && !d->was.claim && !is_ours(e, d->got.claim);
+		lost |= d->seen && d->got.claim && !d->was.claim && !is_ours(e, d->got.claim);
 	}
 	for (uint32_t i = 0; i < u->watches; i++)
 		lost |= !watch_over(e, &u->watch[i]);

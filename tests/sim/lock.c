@@ -123,6 +123,18 @@ static bool holder_dies(struct sim *s, struct simnode *n, const struct dmsg *m)
 	return true;
 }
 
+/*
+ * A node that is made to leave the lock space while it writes in a region that somebody waits for,
+ * to have it alone. It is not called back any more, and the waiter has the lock at once.
+ */
+static bool holder_leaves(struct sim *s, struct simnode *n, const struct dmsg *m)
+{
+	if (m->mode != LOCK_MODE_EX || !io_in_region(s, m->ii, m->id) || !givesup_leaves(s, n))
+		return false;
+	trace(s, "l  node %u leaves as it is called back from %lx", n->id, m->id);
+	return true;
+}
+
 static void on_answer(struct sim *s, struct hev *ev)
 {
 	const struct dmsg *m = ev->p;
@@ -141,7 +153,7 @@ static void on_answer(struct sim *s, struct hev *ev)
 	}
 	if (m->answer == EV_LOCK_REFUSED)
 		stats_fault(s, F_LOCK_REFUSED);
-	if (m->answer == EV_LOCK_CALLBACK && holder_dies(s, n, m))
+	if (m->answer == EV_LOCK_CALLBACK && (holder_dies(s, n, m) || holder_leaves(s, n, m)))
 		return;
 	node_post(s, n, 0, &out);
 }

@@ -7,7 +7,9 @@
  * written between the copy and its leaving is in no missed set.
  *
  * It comes while the member is away, or is back as it was; then best while a leader has it enter
- * the map again, by what it was a moment ago. The records of that proposal take long.
+ * the map again, by what it was a moment ago. The records of that proposal take long; and mostly
+ * another node stands still, so that the proposal comes when the copy is there already, and nobody
+ * has lost what the map is to write to.
  *
  * Or the member does not leave, since the data needs it: another is away. Then the copy stands in
  * for it for a while, and is replaced by the right one. Nobody may write to it, nor go by what is
@@ -212,8 +214,26 @@ static void stand_in_proposed(struct sim *s, const struct map_member *mm)
 	}
 }
 
-static void enters(struct sim *s)
+/* A node other than the leader stands still for a moment, and the group with it. */
+static void group_rests(struct sim *s, uint64_t inc)
 {
+	uint64_t r = mix64(s->seed ^ s->now ^ 0x72657374);
+	uint32_t leader = s->inc[inc_find(s, inc)].node;
+	struct simnode *n;
+
+	if (s->o.nodes == 1 || r / 8 % 4 == 0)
+		return;
+	n = &s->node[(leader + 1 + r / 32 % (s->o.nodes - 1)) % s->o.nodes];
+	if (!n->powered || n->frozen || n->stopped)
+		return;
+	trace(s, "f  n%u stands still while a member is to enter", n->id);
+	stats_fault(s, F_FREEZE);
+	node_freeze(s, n, (50 + r / 1024 % 40) * MS);
+}
+
+static void enters(struct sim *s, uint64_t inc)
+{
+	group_rests(s, inc);
 	sim_at(s, mix64(s->seed + s->now) % (mix64(s->seed) % 3 ? MS / 5 : 10 * MS), on_enters, 0,
 	       0, NULL);
 	s->copy.slow_until_us = s->now + 15 * MS;
@@ -238,7 +258,7 @@ void oldcopy_sent(struct sim *s, const void *data, size_t bytes)
 		else if (s->copy.stands)
 			stand_in_proposed(s, mm);
 		else if (may && mm->state == MEMBER_REBUILDING && mm->flags & MEMBER_F_PARTIAL)
-			enters(s);
+			enters(s, m->inc);
 	}
 	if (m)
 		ddraid__node_msg__free_unpacked(m, NULL);
@@ -422,8 +442,13 @@ static void on_look(struct sim *s, struct hev *ev)
 		   s->now > s->copy.until_us && fault_may_strike(s, s->copy.disk) &&
 		   mm->state == MEMBER_IN_SYNC && !d->hidden) {
 		s->copy.hidden = true; /* once */
-		/* It comes back by itself before member_retry, or is given up. */
-		fault_hide(s, s->copy.disk, (mix64(s->seed) & 3 ? 350 : 700) * MS);
+		/* It comes back by itself before member_retry, or is given up. If it is soon, less
+		 * is written meanwhile that would be copied anyway. */
+		fault_hide(s, s->copy.disk,
+			   (when_it_enters(s)    ? 40 + mix64(s->seed) % 100
+			    : mix64(s->seed) & 3 ? 350
+						 : 700) *
+			       MS);
 	}
 }
 

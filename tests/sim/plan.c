@@ -86,12 +86,14 @@ const char *const fault_name[F_COUNT] = {
     [F_FENCES_OTHERWISE] = "fences-otherwise",
     [F_LEADER_BETWEEN] = "leader-dies-between-members",
     [F_GIVES_UP] = "gives-up",
+    [F_GIVES_UP_ALONE] = "gives-up-and-is-cut-off",
     [F_LOCKS_LEFT] = "dlm-left-by-hand",
     [F_GROUP_LOST] = "group-lost",
     [F_THIRD_LAGS] = "third-node-lags",
     [F_RIVAL] = "rival-array",
     [F_OUTSIDER] = "outsider-has-the-array",
     [F_STOP_JOINING] = "stopped-before-it-serves",
+    [F_RACK_POWER] = "node-and-exporter-power",
     [F_SLOT_UNREAD] = "leader-dies-slot-unread",
     [F_SB_TORN] = "superblock-torn-by-flapping-power",
     [F_SB_UNREADABLE] = "superblock-copy-unreadable",
@@ -177,6 +179,7 @@ void plan_init(struct sim *s)
 	slotread_init(s);
 	sbcopies_init(s);
 	outsider_init(s);
+	rack_init(s);
 	if (s->o.faultless)
 		return;
 	p->left = s->o.faults;

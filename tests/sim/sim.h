@@ -23,6 +23,7 @@
  *             sbcopies.c: superblocks that are torn or can't be read;
  *             differs.c: nodes that fence otherwise; between.c: leaders that die with a page on
  *             one member; slotread.c: slots that are read late; operator.c: the administrator;
+ *             rack.c: a node and an exporter that lose power together;
  *             rival.c: another array that is given a disk of ours; outsider.c: another user of
  *             the array
  *   trace.c, stats.c
@@ -674,6 +675,8 @@ enum fault {
 	F_RIVAL,
 	F_OUTSIDER,
 	F_STOP_JOINING,
+	F_RACK_POWER,
+	F_GIVES_UP_ALONE,
 	F_COUNT
 };
 struct planner {
@@ -735,6 +738,7 @@ void breaks_event(struct sim *s);
 bool breaks_unharmed(const struct sim *s);
 void storage_init(struct sim *s);
 void givesup_init(struct sim *s);
+bool givesup_leaves(struct sim *s, struct simnode *n); /* the lock space, now */
 void givesup_heard(struct sim *s, struct simnode *n);
 void givesup_removed(struct sim *s, uint32_t ii); /* OUT_REMOVED */
 void givesup_cut(struct sim *s, uint32_t wid);
@@ -742,6 +746,7 @@ void givesup_third_lags(struct sim *s, const struct simnode *n, uint64_t least_u
 void between_init(struct sim *s);
 void between_landed(struct sim *s, const struct req *r);
 uint64_t between_late_us(struct sim *s, const struct req *r); /* so much later it arrives */
+void rack_init(struct sim *s);
 void outsider_init(struct sim *s);
 void outsider_issue(struct sim *s, const struct simnode *n, const struct req *r); /* C11 */
 void slotread_init(struct sim *s);
@@ -896,6 +901,9 @@ struct sim {
 		uint64_t claim[SIM_MAX_DISKS], seen[SIM_MAX_DISKS]; /* as read last, and its seq */
 		uint64_t since_us[SIM_MAX_DISKS];                   /* when that was new */
 	} outsider;                                                 /* outsider.c */
+	struct {
+		uint64_t leave_at_us; /* from then on; 0: not, or done */
+	} givesup;                    /* givesup.c */
 	struct breaks breaks;
 	struct outq outq;
 	enum phase_of_seed phase;

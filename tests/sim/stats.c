@@ -38,8 +38,13 @@ static const struct {
     {F_OLD_COPY, IN(PROPOSING) | IN(REBUILDING), NEVER},
     /* It takes that member from the map. */
     {F_WRONG_WAY, IN(REBUILDING) | IN(DEGRADED), NEVER},
+    /* All are well, and no proposal is under way. */
+    {F_RACK_POWER, IN(PROPOSING) | IN(REBUILDING) | IN(DEGRADED), NEVER},
+    {F_RACK_POWER, IN(FENCING), MANY_SEEDS},
     /* The only member that may be missing is there already. */
     {F_ADMIN_READD, IN(REBUILDING), NEVER},
+    /* Both nodes serve. */
+    {F_GIVES_UP_ALONE, IN(JOINING), NEVER},
     /* Seldom: there is little I/O at the members while a fence is awaited, and no commit. */
     {F_LEADER_IN_CHANGE, IN(FENCING), MANY_SEEDS},
     {F_POWER_IN_CHANGE, IN(FENCING), MANY_SEEDS},
@@ -204,14 +209,23 @@ static bool zero_allowed(enum fault f, uint32_t cs, uint64_t seeds)
 	return false;
 }
 
+/* For it there have to be two nodes, of which each has quorum alone; or more than two. */
+static bool of_other_nodes(uint32_t f, const struct sim_cli *cli)
+{
+	return cli->nodes == 2 ? f == F_PARTITION3 || f == F_QUORUM_LOST || f == F_THIRD_LAGS ||
+				     f == F_SLOT_UNREAD
+			       : f == F_GIVES_UP_ALONE;
+}
+
 /* Zeroes in what --stats prints. */
-static int zeroes(const struct stats *st)
+static int zeroes(const struct stats *st, const struct sim_cli *cli)
 {
 	int n = 0;
 
 	for (uint32_t f = 0; f < F_COUNT; f++)
 		for (uint32_t cs = 0; cs < CS_COUNT; cs++) {
-			if (st->in_state[f][cs] || zero_allowed((enum fault)f, cs, st->seeds))
+			if (st->in_state[f][cs] || of_other_nodes(f, cli) ||
+			    zero_allowed((enum fault)f, cs, st->seeds))
 				continue;
 			printf("fault %s never met the state %s in %lu seeds\n", fault_name[f],
 			       state_name[cs], st->seeds);
@@ -229,8 +243,7 @@ int stats_missing(const struct stats *st, const struct sim_cli *cli)
 	if (cli->only || cli->nodes == 1)
 		return 0;
 	for (uint32_t f = 0; f < F_COUNT; f++) {
-		if (cli->nodes == 2 && (f == F_PARTITION3 || f == F_QUORUM_LOST ||
-					f == F_THIRD_LAGS || f == F_SLOT_UNREAD))
+		if (of_other_nodes(f, cli))
 			continue;
 		if (st->in_seeds[f] && (st->seeds < 1000 || st->in_seeds[f] * 100 >= st->seeds))
 			continue;
@@ -238,5 +251,5 @@ int stats_missing(const struct stats *st, const struct sim_cli *cli)
 		       st->in_seeds[f], st->seeds);
 		missing++;
 	}
-	return missing + (cli->stats && st->seeds >= 1000 ? zeroes(st) : 0);
+	return missing + (cli->stats && st->seeds >= 1000 ? zeroes(st, cli) : 0);
 }
