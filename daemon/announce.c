@@ -335,7 +335,7 @@ static void take_node(uint32_t from, const Ddraid__Announce__Node *a)
 	}
 }
 
-static void take_forgotten(const Ddraid__Announce__Forgotten *a)
+static void take_forgotten(uint32_t from, const Ddraid__Announce__Forgotten *a)
 {
 	static struct store_forgotten list[STORE_MAX_FORGOTTEN];
 	uint32_t n = 0;
@@ -346,7 +346,7 @@ static void take_forgotten(const Ddraid__Announce__Forgotten *a)
 		memcpy(list[n].uuid, a->tombstone[i]->uuid.data, DDR_UUID_BYTES);
 		list[n++].at_s = a->tombstone[i]->at_s;
 	}
-	cb.forgotten(list, n);
+	cb.forgotten(from, list, n);
 }
 
 static void take_word(uint32_t from, const uint8_t *data, size_t bytes)
@@ -361,7 +361,7 @@ static void take_word(uint32_t from, const uint8_t *data, size_t bytes)
 	if (w->body_case == DDRAID__ANNOUNCE__WORD__BODY_NODE)
 		take_node(from, w->node);
 	if (w->body_case == DDRAID__ANNOUNCE__WORD__BODY_FORGOTTEN)
-		take_forgotten(w->forgotten);
+		take_forgotten(from, w->forgotten);
 	reserve_heard(from, w);
 	desc = w->body_case == DDRAID__ANNOUNCE__WORD__BODY_ARRAY ? malloc(sizeof(*desc)) : NULL;
 	if (desc && desc_read(desc, w->array))

@@ -50,7 +50,7 @@ struct announce_state {
 struct announce_cb {
 	/* What others say. */
 	void (*array)(const struct store_array *desc);
-	void (*forgotten)(const struct store_forgotten *list, uint32_t count);
+	void (*forgotten)(uint32_t from, const struct store_forgotten *list, uint32_t count);
 	/* There are new listeners: tell them all. The forgotten first: an array may have the name
 	 * of one of them. */
 	void (*fresh)(void);

@@ -183,6 +183,15 @@ static void group_msg(void *arg, uint32_t from, const void *data, size_t bytes)
 	pump_push(a, &ev);
 }
 
+static void group_broken(void *arg, uint32_t node, const char *why)
+{
+	struct array *a = arg;
+	struct event ev = {.type = EV_MSG, .msg = {.from = node, .broken = why}};
+
+	if (a->e && a->phase != ARRAY_PHASE_CLOSE)
+		pump_push(a, &ev);
+}
+
 static void group_lost(void *arg, int err, const char *why)
 {
 	struct array *a = arg;
@@ -229,6 +238,7 @@ static const struct group_cb group_cb = {
     .lost = group_lost,
     .left = group_left,
     .writable = group_writable,
+    .broken = group_broken,
     .log = group_log,
 };
 

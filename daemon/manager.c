@@ -502,7 +502,7 @@ void manager_forget(struct known *k, struct manager_change *c)
 	list_store();
 }
 
-void manager_forgotten(const struct store_forgotten *list, uint32_t n)
+void manager_forgotten(uint32_t from, const struct store_forgotten *list, uint32_t n)
 {
 	uint64_t before = list_version, now = now_s();
 
@@ -513,6 +513,9 @@ void manager_forgotten(const struct store_forgotten *list, uint32_t n)
 		/* From a clock that is ahead: it would be on the list after all others are gone. */
 		if (f.at_s > now)
 			f.at_s = now;
+		/* What this node knows of only since others have told it, they may have made up,
+		 * and may forget, any number of times. */
+		f.by = k && k->used ? 0 : from;
 		if (!forgotten_add(&forgotten, &f, k))
 			continue;
 		list_version++;
@@ -616,6 +619,7 @@ static void on_serving(struct array *a, bool yes, uint32_t clients)
 	struct known *k = by_array(a);
 
 	k->serving = yes;
+	k->used |= yes;
 	k->clients = clients;
 	cb.moved();
 }
@@ -833,6 +837,7 @@ int manager_apply(const struct store_array *desc, bool force)
 		same->desc.ran = false;
 		same->desc.here = HERE_FOLLOWS; /* not what was said of the old one */
 		same->kept_clients = 0;
+		same->used = false;
 		k = same;
 	} else if (!k) {
 		k = known_new(desc);
@@ -900,6 +905,7 @@ static void created(struct task *t)
 		snprintf(p->why, sizeof(p->why), "%s", strerror(-err));
 	if (err >= 0) {
 		c->k = manager_find_uuid(p->desc.uuid);
+		c->k->used = true;
 		cb.news(&p->desc);
 		change_end(c, 0, "");
 		free(p);
@@ -974,6 +980,16 @@ void manager_stop_all(void (*done)(void))
 	}
 }
 
+/* The members of one that was made up commit nothing. */
+static bool was_used(const struct store_array *desc)
+{
+	struct store_record r;
+	char why[STORE_WHY_BYTES];
+
+	return desc->ran && (store_get_record(desc->name, &r, why) || r.record.acked.num ||
+			     r.record.committed.num);
+}
+
 static void take_stored(void *arg, const struct store_array *desc, const char *damage)
 {
 	struct store_forgotten f = {.at_s = now_s()};
@@ -998,6 +1014,7 @@ static void take_stored(void *arg, const struct store_array *desc, const char *d
 		return;
 	}
 	memcpy(f.uuid, desc->uuid, DDR_UUID_BYTES);
+	k->used = was_used(desc);
 	if (!desc->forgotten && !forgotten_has(&forgotten, f.uuid))
 		return;
 	/* Its files were not removed any more, or an early build kept them. */

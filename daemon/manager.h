@@ -22,9 +22,10 @@ struct known {
 	bool storing;          /* the worker writes it, or a change of it */
 	uint64_t generation;   /* of desc: counts what has altered it */
 	struct manager_change *changes, **changes_tail; /* asked for, and not durable yet */
-	bool damaged;                   /* its file is; nothing but desc.name and error is known */
-	bool removing;                  /* forgotten: its files */
-	bool gone;                      /* it was forgotten, and its place is another's */
+	bool used;     /* it was made here, or has served here: no other node has made it up */
+	bool damaged;  /* its file is; nothing but desc.name and error is known */
+	bool removing; /* forgotten: its files */
+	bool gone;     /* it was forgotten, and its place is another's */
 	uint64_t forgotten_put;         /* desc.forgotten: the write of the list that has it */
 	uint32_t refs;                  /* of the table, and of those who hold it */
 	char error[STORE_WHY_BYTES];    /* why it does not run although it is to, or "" */
@@ -111,8 +112,8 @@ void manager_forget(struct known *k, struct manager_change *c);
 void manager_probe(void (*done)(void *arg, int err, const char *why), void *arg);
 /* Writes again what could not be written. */
 void manager_again(void);
-/* Others have forgotten these. */
-void manager_forgotten(const struct store_forgotten *list, uint32_t n);
+/* That node has forgotten these. */
+void manager_forgotten(uint32_t from, const struct store_forgotten *list, uint32_t n);
 const struct store_forgotten *manager_forgotten_list(uint32_t *n);
 
 /* k stays valid until it is let go as often, even when it is gone. */

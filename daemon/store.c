@@ -17,7 +17,8 @@
  *	option KEY = VALUE		see options.h
  *	end = yes			the last line: the file is whole
  *
- * The forgotten: a line "UUID SECONDS" each, and at last "end".
+ * The forgotten: a line "UUID SECONDS [NODE]" each, and at last "end". With a node, that one has
+ *told so, and the array was never used here.
  *
  * The record, little-endian, 1024 bytes: magic 8 | crc32c 4 | version 4 | uuid 16 | inc 8 |
  * clean 4 | removed count 4 | acked 16 | committed 16 | removed { node 4, by_node 4, inc 8 } x 32 |
@@ -758,22 +759,24 @@ int store_remove_making(const struct store_array *a, char why[STORE_WHY_BYTES])
 
 /* --- the forgotten --- */
 
-#define FORGOTTEN_LINE_BYTES 64
+#define FORGOTTEN_LINE_BYTES 80
 #define FORGOTTEN_BYTES (STORE_MAX_FORGOTTEN * FORGOTTEN_LINE_BYTES + 256)
 
 int store_put_forgotten(const struct store_forgotten *list, uint32_t count,
 			char why[STORE_WHY_BYTES])
 {
-	char *text = malloc(FORGOTTEN_BYTES), uuid[UUID_TEXT_BYTES];
+	char *text = malloc(FORGOTTEN_BYTES), uuid[UUID_TEXT_BYTES], by[16];
 	size_t n;
 	int err;
 
 	if (!text)
 		return complain(-ENOMEM, why, "out of memory");
 	n = (size_t)sprintf(text, "# Written by ddraidd: arrays that were forgotten, and when.\n");
-	for (uint32_t i = 0; i < count; i++)
-		n += (size_t)snprintf(text + n, FORGOTTEN_LINE_BYTES, "%s %" PRIu64 "\n",
-				      uuid_format(uuid, list[i].uuid), list[i].at_s);
+	for (uint32_t i = 0; i < count; i++) {
+		snprintf(by, sizeof(by), list[i].by ? " %" PRIu32 : "", list[i].by);
+		n += (size_t)snprintf(text + n, FORGOTTEN_LINE_BYTES, "%s %" PRIu64 "%s\n",
+				      uuid_format(uuid, list[i].uuid), list[i].at_s, by);
+	}
 	n += (size_t)sprintf(text + n, "end\n");
 	err = file_put("forgotten", text, n, why);
 	free(text);
@@ -782,11 +785,18 @@ int store_put_forgotten(const struct store_forgotten *list, uint32_t count,
 
 static bool forgotten_parse(char *line, struct store_forgotten *f)
 {
-	char *at = strchr(line, ' ');
+	char *at = strchr(line, ' '), *by = at ? strchr(at + 1, ' ') : NULL;
+	uint64_t node = 0;
 
 	if (!at)
 		return false;
 	*at = '\0';
+	if (by) {
+		*by = '\0';
+		if (number_parse(by + 1, 1, UINT32_MAX, &node))
+			return false;
+	}
+	f->by = (uint32_t)node;
 	return !uuid_parse(line, f->uuid) && !number_parse(at + 1, 0, UINT64_MAX, &f->at_s);
 }
 

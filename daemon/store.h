@@ -77,6 +77,7 @@ const char *store_array_wrong(const struct store_array *a);
 struct store_forgotten {
 	uint8_t uuid[DDR_UUID_BYTES];
 	uint64_t at_s; /* since 1970, by the node that was asked to forget it */
+	uint32_t by;   /* the node that told so of an array that was never used here; 0: it was */
 };
 
 struct store_record {

@@ -46,10 +46,29 @@
  *    back: then the chain has ended, and what is sent in the new view comes to all. To keep
  *    that short, and own heartbeats prompt, at most WINDOW_BYTES are in corosync at once.
  *  - Other programs of this node may keep a chain going. So each message carries its number
- *    within its sender's view, and who misses one leaves and joins again.
+ *    within its sender's view.
  *  - A greeting may be lost in the same way; then two members have different ids for long. Who
  *    gets messages under another id than its own, REGREET_US after its view began (and later
  *    each time), greets again, and joins again if that does not help.
+ *
+ * A number that is not the next. Either corosync lost messages on the way to us, or the sender does
+ * not count as it should, and the others see that as well: if all left for it, it would be alone in
+ * the group, quorate, and would have them fenced. What tells the two apart:
+ *
+ *  - A number that has been is no loss. That message is dropped.
+ *  - What gets lost is the beginning of what a node sends after its ring and ours have merged. Once
+ *    anything of it has come, nothing of it gets lost any more (`heard`). So a gap after that is
+ *the sender's doing. All have got the same up to there and all see the gap: they are deaf to it at
+ *    the same place in the order, and have it evicted (`broken`).
+ *  - A gap at the beginning may be either. All that were in our ring before it came have lost the
+ *    same, and see the same. If they are half of the view or more, it goes: they are deaf to it, as
+ *    above. What it said in this view then, some have heard that came with it, and others have not;
+ *    as it is evicted, that is as if it had died in between: no round goes by what another node
+ *    has heard, but by what that brings along itself (core/round.c). If they are fewer, or if we
+ *    have just come, we leave and join again, as after any loss.
+ *
+ * Deaf lasts for the view, which numbers anew. So after DEAF_US somebody greets: an honest node
+ *that was evicted for it is back by then, as a new incarnation.
  *
  * A view has DDR_MAX_NODES nodes at most. One more that joins waits without a greeting, and the
  * others go on as if it were not there. Who is one too many all see alike: `group` is in the order
@@ -102,6 +121,9 @@
 #define REGREET_TRIES 3u
 #define REGREET_MAX_US (REGREET_US * 16u)
 #define REGREET_CALM_US (REGREET_US * 60u)
+#define DEAF_US (REGREET_US * 10u) /* doubles each time */
+#define DEAF_MAX_US (DEAF_US * 64u)
+#define ODD_SAY_US 10000000u
 
 #define HEADER_MAGIC "DDRG"
 #define HEADER_VERSION 1
@@ -111,7 +133,10 @@ enum state { DOWN, IDLE, JOINING, GREETING, MEMBER, LEAVING };
 
 struct proc {
 	uint32_t node, pid;
-	uint64_t seq; /* in cur: of its next message in this view */
+	uint64_t seq;  /* in cur: of its next message in this view */
+	uint64_t came; /* in group: which change of it brought it */
+	bool deaf;     /* in cur: to what it sends in this view */
+	bool heard;    /* in group: something of its node has come since */
 };
 
 struct procs {
@@ -153,6 +178,10 @@ struct coro {
 	uint64_t greeted_us;
 	uint64_t regreet_us; /* how long other ids are borne with: doubles */
 	uint32_t regreets;   /* in vain so far */
+	uint64_t changes;    /* of group */
+	uint64_t deaf_us;    /* since when to somebody of cur; 0: to nobody */
+	uint64_t was_deaf_us, deaf_wait_us;
+	uint64_t odd_said_us;
 
 	/* Our messages, greetings included: handed to corosync, come back, to come back before
 	 * the view's first may be handed over. */
@@ -223,6 +252,7 @@ static void disconnect(struct coro *c)
 	c->ring_known = c->ring_change = c->greeted = c->greeting_due = c->viewed = false;
 	c->handed = c->returned = c->barrier = c->handed_bytes = 0;
 	c->regreets = 0;
+	c->deaf_us = 0;
 	c->group.count = c->cur.count = 0;
 	c->lost_err = 0;
 	group_queue_clear(&c->queue);
@@ -362,6 +392,7 @@ static void install(struct coro *c, uint64_t id, const struct procs *members)
 	c->cur = next;
 	c->id = id;
 	c->seq = 0;
+	c->deaf_us = 0;
 	c->barrier = c->handed;
 	c->installed_us = loop_now_us(c->cfg.loop);
 	/* What was sent in the view before comes nowhere any more. */
@@ -495,6 +526,73 @@ static struct coro *coro_of_cpg(cpg_handle_t h)
 	return cpg_context_get(h, &c) == CS_OK ? c : NULL;
 }
 
+/* A gap in what it sends: may corosync have lost that on the way to us, and is it us who go then?
+ */
+static bool our_loss(struct coro *c, const struct proc *from)
+{
+	const struct proc *p = find(&c->group, from->node, from->pid);
+	uint32_t before = 0;
+
+	if (from->node == c->self.node)
+		return true;
+	if (!p || p->heard)
+		return false;
+	for (uint32_t i = 0; i < c->cur.count; i++) {
+		const struct proc *q = find(&c->group, c->cur.v[i].node, c->cur.v[i].pid);
+
+		before += q && q->came < p->came;
+	}
+	return 2 * before < c->cur.count;
+}
+
+static void numbered_wrongly(struct coro *c, struct proc *from, uint64_t seq)
+{
+	uint64_t now = loop_now_us(c->cfg.loop);
+
+	if (seq < from->seq) {
+		if (!c->odd_said_us || now - c->odd_said_us >= ODD_SAY_US) {
+			c->odd_said_us = now;
+			say(c, LOG_ERR,
+			    "node %" PRIu32 ", process %" PRIu32 ", sent a message %" PRIu64
+			    " again, and %" PRIu64
+			    " is the next: dropped; its ddraidd is broken, or its memory",
+			    from->node, from->pid, seq, from->seq);
+		}
+		return;
+	}
+	if (our_loss(c, from)) {
+		say(c, LOG_ERR,
+		    "corosync lost messages of node %" PRIu32 " (%" PRIu64 " came, not %" PRIu64
+		    ")",
+		    from->node, seq, from->seq);
+		lose_later(c, -EPROTO, "corosync lost messages: joining again");
+		return;
+	}
+	say(c, LOG_ERR,
+	    "node %" PRIu32 ", process %" PRIu32 ", left out messages (%" PRIu64
+	    " came, not %" PRIu64 "): nothing that it sends counts, and it is to be evicted",
+	    from->node, from->pid, seq, from->seq);
+	from->deaf = true;
+	if (!c->was_deaf_us || now - c->was_deaf_us > 2 * DEAF_MAX_US)
+		c->deaf_wait_us = DEAF_US;
+	else if (c->deaf_wait_us < DEAF_MAX_US)
+		c->deaf_wait_us *= 2;
+	c->deaf_us = c->was_deaf_us = now;
+	if (c->cfg.cb->broken)
+		c->cfg.cb->broken(c->cfg.arg, from->node, "leaves out numbers of its messages");
+}
+
+/* The lowest node greets first, and for all. */
+static void hear_again(struct coro *c)
+{
+	const struct proc *me = find(&c->cur, c->self.node, (uint32_t)getpid());
+
+	if (c->deaf_us && me &&
+	    loop_now_us(c->cfg.loop) - c->deaf_us >=
+		c->deaf_wait_us + (uint64_t)(me - c->cur.v) * REGREET_US)
+		c->greeting_due = true;
+}
+
 static void on_data(struct coro *c, const struct header *h, uint32_t node, uint32_t pid,
 		    const uint8_t *data, size_t bytes)
 {
@@ -506,17 +604,16 @@ static void on_data(struct coro *c, const struct header *h, uint32_t node, uint3
 			came_apart(c);
 		return;
 	}
-	if (h->seq != from->seq) {
-		say(c, LOG_ERR,
-		    "corosync lost messages of node %" PRIu32 " (%" PRIu64 " came, not %" PRIu64
-		    ")",
-		    node, h->seq, from->seq);
-		lose_later(c, -EPROTO, "corosync lost messages: joining again");
+	if (from->deaf || h->seq != from->seq) {
+		c->stats.dropped++;
+		if (!from->deaf)
+			numbered_wrongly(c, from, h->seq);
 		return;
 	}
 	from->seq++;
 	if (node != c->self.node)
 		c->regreets = 0;
+	hear_again(c);
 	c->stats.received++;
 	c->cfg.cb->msg(c->cfg.arg, node, data, bytes);
 }
@@ -547,6 +644,8 @@ static void on_deliver(cpg_handle_t handle, const struct cpg_name *name, uint32_
 	else if (h.kind == MSG_DATA)
 		on_data(c, &h, node, pid, (uint8_t *)data + GROUP_HEADER_BYTES,
 			bytes - GROUP_HEADER_BYTES);
+	for (uint32_t i = 0; i < c->group.count; i++)
+		c->group.v[i].heard |= c->group.v[i].node == node;
 }
 
 static void on_departures(struct coro *c, const struct cpg_address *left, size_t count)
@@ -579,9 +678,10 @@ static void in_order(struct coro *c, const struct cpg_address *members, size_t c
 	struct procs all = {0}, next = {0};
 	struct proc *me;
 
+	c->changes++;
 	for (size_t i = 0; i < count; i++)
-		all.v[all.count++] =
-		    (struct proc){.node = members[i].nodeid, .pid = members[i].pid};
+		all.v[all.count++] = (struct proc){
+		    .node = members[i].nodeid, .pid = members[i].pid, .came = c->changes};
 	qsort(all.v, all.count, sizeof(all.v[0]), by_node);
 	for (uint32_t i = 0; i < c->group.count; i++)
 		if (find(&all, c->group.v[i].node, c->group.v[i].pid))

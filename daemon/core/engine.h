@@ -163,6 +163,8 @@ struct event {
 			uint32_t from; /* node id of the sender */
 			const uint8_t *data;
 			size_t bytes;
+			const char *broken; /* in place of a message: what the group says is
+					     * wrong with the sender, static */
 		} msg;
 		struct {
 			uint32_t node;

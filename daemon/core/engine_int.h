@@ -357,6 +357,8 @@ struct use_dev {
 	bool unread;              /* connected since the claim was verified */
 	bool gone;                /* the request under way is of the connection before */
 	bool lost;                /* our last renewal failed: it may land yet */
+	bool late;                /* the read under way counts for nothing: nobody waits for it */
+	bool slow[2];             /* its last write, its last read took longer than a claim may */
 	uint64_t sent_us;         /* when the request under way began */
 	uint64_t held_us;         /* when the last write of our claim began that landed; 0 = none */
 	struct useblock got, was; /* as read last, and before */

@@ -200,6 +200,10 @@ void msg_receive(struct engine *e, const struct event *ev)
 
 	if (!p || e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED)
 		return;
+	if (ev->msg.broken) {
+		msg_rejected(e, p, p->inc, ev->msg.broken, true);
+		return;
+	}
 	m = ddraid__node_msg__unpack(NULL, ev->msg.bytes, ev->msg.data);
 	if (!m)
 		return;

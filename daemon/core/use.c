@@ -43,6 +43,18 @@
  * reads first when that renewal must have come (late_us). Else it makes at most somebody wait: R4
  * and R5 are not for it.
  *
+ * An exporter that answers late, or not before request_timeout, holds nobody up for long. A round
+ * of reads waits for half of a claim's time; then it goes on without those that are late, if the
+ * others are enough: k members in sync for who looks, and all but k - 1 for who was told the claim.
+ * That is as if the late ones were not reached, and nothing above asks for more: 1. is about any k
+ * members, and all but k - 1 meet any k. What they answer after that counts for nothing. They are
+ * not written to, nor asked in the next rounds, if the others are enough without them (slow). A
+ * device that was not read before the array is assembled is read by itself first (unread). If the
+ * claim is not found without the slow ones, all are asked again.
+ *
+ * A write is waited for in any case, since what lands late hides another's claim. So an exporter
+ * that reads at once, and hangs the write of its use block, makes a claim late once.
+ *
  * What it does not see: a lone exporter that lies; two users that share no member.
  */
 #include <assert.h>
@@ -79,8 +91,10 @@ void use_free(struct engine *e)
 void use_restart(struct engine *e, const struct engine *old)
 {
 	e->use.claim = old->use.claim;
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		e->use.dev[i].buf = old->use.dev[i].buf;
+		memcpy(e->use.dev[i].slow, old->use.dev[i].slow, sizeof(e->use.dev[i].slow));
+	}
 }
 
 static uint64_t nonce(const struct engine *e)
@@ -174,12 +188,23 @@ static uint64_t lease_end(const struct engine *e);
 static bool lease_runs(const struct engine *e);
 static void renew_read(struct engine *e, struct use_dev *d);
 
+static uint64_t claim_us(const struct engine *e)
+{
+	uint32_t tries = e->use.tries < TRIES_MAX ? e->use.tries : TRIES_MAX;
+
+	return (e->cfg.tun.claim_ms * 1000ull) << tries;
+}
+
 static void use_done(struct engine *e, struct batch *b)
 {
 	struct use_dev *d = list_entry(b, struct use_dev, batch);
-	bool gone = d->gone;
+	bool gone = d->gone, late = d->late;
 
-	d->busy = d->gone = false;
+	d->busy = d->gone = d->late = false;
+	if (claim_us(e) && e->now - d->sent_us > claim_us(e))
+		d->slow[d->reading] = true;
+	else if (!b->failed)
+		d->slow[d->reading] = false;
 	if (d->in_round && !--e->use.pending)
 		e->use.round_over = true;
 	if (!d->reading && !d->in_round) {
@@ -194,6 +219,8 @@ static void use_done(struct engine *e, struct batch *b)
 		d->wrote = false;
 		return;
 	}
+	if (late)
+		return;
 	if (!d->reading) {
 		d->wrote &= !b->failed;
 		if (d->wrote) {
@@ -239,13 +266,6 @@ static void dev_start(struct engine *e, uint32_t i, bool read, bool in_round)
 	batch_close(e, &d->batch);
 }
 
-static uint64_t claim_us(const struct engine *e)
-{
-	uint32_t tries = e->use.tries < TRIES_MAX ? e->use.tries : TRIES_MAX;
-
-	return (e->cfg.tun.claim_ms * 1000ull) << tries;
-}
-
 /* Who claims renews nothing until it has read again: for so long it asks for more patience. */
 static void dev_write(struct engine *e, uint32_t i, uint64_t claim, bool in_round)
 {
@@ -267,15 +287,44 @@ static void dev_write(struct engine *e, uint32_t i, uint64_t claim, bool in_roun
 	dev_start(e, i, false, in_round);
 }
 
+static bool prompt(const struct use_dev *d)
+{
+	return !d->slow[0] && !d->slow[1];
+}
+
+static uint32_t insync_of(const struct engine *e, bool (*what)(const struct use_dev *));
+static bool enough(const struct engine *e, bool (*what)(const struct use_dev *));
+
+static bool enough_are_prompt(const struct engine *e)
+{
+	if (told(e))
+		return enough(e, prompt);
+	return e->have_geo && insync_of(e, prompt) >= e->geo.k;
+}
+
+/* Its read is under way for so long that a claim would be late by it. */
+static bool is_late(const struct engine *e, const struct use_dev *d)
+{
+	return claim_us(e) && d->busy && d->reading && e->now - d->sent_us >= claim_us(e) / 2;
+}
+
 /* All at once. False: an earlier request of one is still under way. */
 static bool round_start(struct engine *e, bool reads, uint64_t claim)
 {
 	const struct map *map = map_of(e);
 	struct use *u = &e->use;
+	bool all;
 
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (u->dev[i].busy)
+		u->dev[i].slow[1] |= is_late(e, &u->dev[i]);
+	all = !enough_are_prompt(e);
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		struct use_dev *d = &u->dev[i];
+
+		if (d->busy && !d->late && (all || !is_late(e, d)))
 			return false;
+		d->late = d->busy;
+	}
 	u->reads = reads;
 	u->round_us = e->now;
 	u->round_over = false;
@@ -287,6 +336,8 @@ static bool round_start(struct engine *e, bool reads, uint64_t claim)
 			u->dev[i].seen = u->dev[i].ours = u->dev[i].taken = false;
 		else
 			u->dev[i].wrote = false;
+		if (u->dev[i].busy || (!all && !prompt(&u->dev[i])))
+			continue;
 		if (reads && e->dev[i].up && e->dev[i].sb_ok)
 			dev_start(e, i, true, true);
 		else if (!reads && member && (told(e) || !claim || u->dev[i].seen))
@@ -407,7 +458,8 @@ static void watches_look(struct engine *e)
 	for (uint32_t i = 0; i < u->watches; i++)
 		u->watch[i].shown = false;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->dev[i].up && u->dev[i].got.claim && !is_ours(e, u->dev[i].got.claim))
+		if (e->dev[i].up && u->dev[i].seen && u->dev[i].got.claim &&
+		    !is_ours(e, u->dev[i].got.claim))
 			watch_look(e, &u->dev[i]);
 	for (uint32_t i = 0; i < u->watches; i++)
 		if (u->watch[i].shown)
@@ -509,6 +561,13 @@ static bool wrote(const struct use_dev *d)
 	return d->wrote;
 }
 
+/* Those that are prompt were not enough: the next round asks all. */
+static void ask_all(struct engine *e)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		e->use.dev[i].slow[0] = e->use.dev[i].slow[1] = false;
+}
+
 static void look_again(struct engine *e, uint64_t after_us)
 {
 	struct use *u = &e->use;
@@ -553,6 +612,7 @@ static void looked(struct engine *e)
 	u->refused = e->ld.refused = false;
 	snprintf(u->why, sizeof(u->why), "members to assemble the array from");
 	if (!e->have_geo || insync_of(e, seen) < e->geo.k) {
+		ask_all(e);
 		e->ld.refused =
 		    e->have_geo && e->now - u->began_us >= e->cfg.tun.evict_ms * 1000ull;
 		if (e->ld.refused)
@@ -882,6 +942,7 @@ static void checked(struct engine *e)
 	switch (u->check) {
 	case CHECK_READ:
 		if (!u->reads || !enough(e, ours)) {
+			ask_all(e);
 			if (u->reads && !told(e))
 				lost_before_told(e, LOOK_AGAIN_US);
 			else
@@ -958,6 +1019,26 @@ bool use_given_back(struct engine *e)
 	return !u->pending;
 }
 
+/* A round of reads has all that it needs, but for those that are late. */
+static void round_wait(struct engine *e)
+{
+	struct use *u = &e->use;
+
+	if (!claim_us(e) || !u->pending || !u->reads || e->now - u->round_us < claim_us(e) / 2 ||
+	    !(told(e) ? enough(e, seen) : e->have_geo && insync_of(e, seen) >= e->geo.k))
+		return;
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		struct use_dev *d = &u->dev[i];
+
+		if (!d->busy || !d->in_round)
+			continue;
+		d->late = d->slow[1] = true;
+		d->in_round = false;
+		u->pending--;
+	}
+	u->round_over = !u->pending;
+}
+
 /* ---- each step ------------------------------------------------------------------------------ */
 
 static void round_look(struct engine *e)
@@ -993,6 +1074,7 @@ void use_advance(struct engine *e)
 
 	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED || e->left_sent)
 		return;
+	round_wait(e);
 	if (u->state == USE_GIVEN && !u->pending && !e->leaving)
 		use_adopt(e, u->claim); /* somebody has come, and the array goes on */
 	if (u->state >= USE_LOOK && u->state <= USE_VERIFY && !assembles && !u->pending)

@@ -103,7 +103,7 @@ struct group_quorum {
 	uint32_t node[DDR_MAX_NODES]; /* ascending: nodes, whether or not a daemon runs there */
 };
 
-/* All Required but the last two. What is pointed to is valid during the call. */
+/* All Required but the last three. What is pointed to is valid during the call. */
 struct group_cb {
 	void (*up)(void *arg, const struct group_self *self);
 	void (*view)(void *arg, const struct group_view *view);
@@ -118,6 +118,9 @@ struct group_cb {
 	void (*left)(void *arg);
 	/* Optional. After group_send said -EAGAIN: half of the queue is free. */
 	void (*writable)(void *arg);
+	/* Optional. What this node sends breaks the order, and comes nowhere from here on: it is
+	 * broken. `why` is static: "leaves out ...". It is still in the view. */
+	void (*broken)(void *arg, uint32_t node, const char *why);
 	/* Optional. `priority` is syslog's; `text` one sentence without a newline. */
 	void (*log)(void *arg, int priority, const char *text);
 };

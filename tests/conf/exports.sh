@@ -19,7 +19,7 @@ install "$top_srcdir/cluster-conf/ddraid-export" "$top_srcdir/cluster-conf/fence
 
 # systemctl: connections are lines of $work/units, one that can't be ended has "stuck"; ssh: HOST COMMAND..., as sshd would by the
 # line in authorized_keys, with the addresses in $work/key, from the address in $work/own or, if that is there, $work/from, unless
-# $work/down.HOST is there, with a /var/lib of its own if $work/lib.HOST is; sync: says so; pidof: ddraidd runs if $work/runs is there,
+# $work/down.HOST is there, with a /var/lib of its own if $work/lib.HOST is, after $work/before.HOST, once, if it is there and HOST is to refuse somebody; sync: says so; pidof: ddraidd runs if $work/runs is there,
 # whatever else runs on this machine. OWN_ADDRESS stands for $work/own and $work/key.
 cat >/usr/local/sbin/systemctl <<END
 #!/bin/bash
@@ -35,8 +35,8 @@ stop)
 	[ ! -e $work/no-systemd ] || exit 1
 	while read -r unit state; do
 		[[ \$unit == \$pattern && \$state != stuck ]] || echo "\$unit \$state"
-	done <$work/units >$work/units.new
-	mv $work/units.new $work/units ;;
+	done <$work/units >$work/units.new.\$\$
+	mv $work/units.new.\$\$ $work/units ;;
 list-units)
 	while read -r unit state; do
 		[[ \$unit != \$pattern ]] || echo "\$unit loaded active running"
@@ -51,6 +51,10 @@ host=\${1#root@}
 shift
 export SSH_CONNECTION="\${OWN_ADDRESS:-\$(cat $work/from 2>/dev/null || cat $work/own)} 40000 10.0.1.1 22" SSH_ORIGINAL_COMMAND="\$*"
 key=\${OWN_ADDRESS:-\$(cat $work/key)}
+case "\$2 \$(mv "$work/before.\$host" "$work/now.\$host" 2>/dev/null && echo before)" in
+'fence before' | 'try before') sh "$work/now.\$host" >/dev/null 2>&1 ;;
+*before) mv "$work/now.\$host" "$work/before.\$host" ;;
+esac
 [ -d "$work/lib.\$host" ] || exec ddraid-export ssh \$key
 echo "\$key asks \$host: \$*" >>$work/asked
 exec unshare --mount sh -c "mount --bind $work/lib.\$host /var/lib && exec ddraid-export ssh \$key"
@@ -89,7 +93,7 @@ same() { # WHAT GOT WANTED
 	[ "$2" = "$3" ] || { echo "FAILED: $1: '$2', not '$3'"; failed=1; }
 }
 begin() {
-	rm -rf /var/lib/ddraid-export /var/lib/ddraid "$work"/down.* "$work"/lib.* "$work"/{did,asked,no-systemd,no-flush,from,runs}
+	rm -rf /var/lib/ddraid-export /var/lib/ddraid "$work"/down.* "$work"/before.* "$work"/lib.* "$work"/{did,asked,no-systemd,no-flush,from,runs}
 	cp "$work/own" "$work/key"
 	mkdir -p /var/lib/ddraid-export/disks
 	echo /dev/null >/var/lib/ddraid-export/disks/sdb
@@ -340,9 +344,7 @@ for ids in "$a $b" "$b $a"; do
 	: >"$work/asked"
 	refused "the second" env OWN_ADDRESS=10.0.0.2 fence-exports 1 11 nbd://x1 nbd://x2
 	same "it fences nowhere" "$(refused_at d1 10.0.0.1) $(refused_at d2 10.0.0.1)" "none none"
-	first=d1
-	[ "$id1" = $a ] || first=d2
-	same "and asked the first only" "$(sed -n 's/^10.0.0.2 asks \(.*\): ddraid-export fence.*/\1/p' "$work/asked")" $first
+	same "and asks nobody to, since it is refused itself" "$(sed -n 's/^10.0.0.2 asks \(.*\): ddraid-export \(try\|fence\).*/\1/p' "$work/asked")" ''
 	ok "the first, once more" env OWN_ADDRESS=10.0.0.1 fence-exports 2 22 nbd://db nbd://da
 	# Both at once: one wins, at both machines, and wins again.
 	begin
@@ -358,6 +360,97 @@ for ids in "$a $b" "$b $a"; do
 	same "the other is refused everywhere" "$(refused_at d1 $loser) $(refused_at d2 $loser)" "$its $its"
 	same "and it nowhere" "$(refused_at d1 $winner) $(refused_at d2 $winner)" "none none"
 done
+
+# Of two arrays on some of the same machines: A refuses B at d1, B refuses A at d2 meanwhile. One of the two gets both.
+c=cccccccc-0000-4000-8000-000000000000
+three() {
+	begin
+	machine d1 $a
+	machine d2 $b
+	machine d3 $c
+	conf 'node 1 10.0.0.1\nnode 2 10.0.0.2\nnode 3 10.0.0.3\ndisks d1\ndisks d2\ndisks d3\n'
+}
+by() { # NODE COMMAND...: without the life
+	local node=$1
+	shift
+	env OWN_ADDRESS=10.0.0.$node "$@"
+}
+who_is_refused() {
+	local host node
+	for host in d1 d2 d3; do
+		for node in 1 2 3; do
+			[ "$(refused_at $host 10.0.0.$node)" = none ] || printf '%s ' $host:$node
+		done
+	done
+}
+three
+echo "OWN_ADDRESS=10.0.0.2 fence-exports 1 11 nbd://d2 nbd://d3" >"$work/before.d2"
+refused "A, for d1 and d2, when B came first to d2" by 1 fence-exports 2 22 nbd://d1 nbd://d2
+same "takes back what it had tried" "$(who_is_refused)" "d2:1 d3:1 "
+same "and has ended no connection by it" "$(grep -c 'stop .*10\.0\.0\.2:' "$work/did")" 0
+ok "B, for d1 and d2" by 2 fence-exports 1 12 nbd://d1 nbd://d2
+same "has both arrays" "$(who_is_refused)" "d1:1 d2:1 d3:1 "
+refused "A, once more" by 1 fence-exports 2 22 nbd://d1 nbd://d2
+refused "A, for the other one" by 1 fence-exports 2 23 nbd://d2 nbd://d3
+same "refuses nobody" "$(who_is_refused)" "d1:1 d2:1 d3:1 "
+
+# A fence that was done stays, whatever becomes of who asked for it.
+three
+ok "A fences B" by 1 fence-exports 2 22 nbd://d1 nbd://d2
+ok "C fences A" by 3 fence-exports 1 11 nbd://d2 nbd://d3
+refused "A fences B once more" by 1 fence-exports 2 22 nbd://d1 nbd://d2
+same "B stays refused" "$(refused_at d1 10.0.0.2) $(refused_at d2 10.0.0.2)" "22 22"
+ok "A takes it back" by 1 ssh d1 ddraid-export withdraw 10.0.0.2 22 10.0.0.1
+same "it does not" "$(refused_at d1 10.0.0.2)" 22
+# Nor is what another asked for taken back.
+three
+for order in '1 3' '3 1'; do
+	read -r one other <<<"$order"
+	ok "one tries" by $one ssh d1 ddraid-export try 10.0.0.2 22 10.0.0.$one
+	ok "and again" by $one ssh d1 ddraid-export try 10.0.0.2 22 10.0.0.$one
+	ok "the other tries" by $other ssh d1 ddraid-export try 10.0.0.2 22 10.0.0.$other
+	ok "one takes it back" by $one ssh d1 ddraid-export withdraw 10.0.0.2 22 10.0.0.$one
+	ok "twice" by $one ssh d1 ddraid-export withdraw 10.0.0.2 22 10.0.0.$one
+	same "that of the other stays" "$(refused_at d1 10.0.0.2)" 22
+	ok "the other takes it back" by $other ssh d1 ddraid-export withdraw 10.0.0.2 22 10.0.0.$other
+	same "nothing stays" "$(refused_at d1 10.0.0.2)" none
+done
+ok "A tries" by 1 ssh d1 ddraid-export try 10.0.0.2 22 10.0.0.1
+ok "of another life" by 1 ssh d1 ddraid-export withdraw 10.0.0.2 23 10.0.0.1
+same "that is another" "$(refused_at d1 10.0.0.2)" 22
+ok "C fences" by 3 ssh d1 ddraid-export fence 10.0.0.2 22 10.0.0.3
+ok "A takes back" by 1 ssh d1 ddraid-export withdraw 10.0.0.2 22 10.0.0.1
+same "what C has fenced stays" "$(refused_at d1 10.0.0.2)" 22
+ok "A tries what is fenced" by 1 ssh d1 ddraid-export try 10.0.0.2 22 10.0.0.1
+ok "A takes back" by 1 ssh d1 ddraid-export withdraw 10.0.0.2 22 10.0.0.1
+same "what is fenced stays" "$(refused_at d1 10.0.0.2)" 22
+ok "B's life has ended" by 2 ssh d1 ddraid-export own 10.0.0.2 22
+same "no note is left" "$(ls "$work/lib.d1/ddraid-export/tried")" ''
+
+# Both at once, for two arrays each, run again as ddraidd does: one of them gets both.
+three
+both() { # NODE OTHER LIFE LIFE
+	local won=0 i
+	for i in 1 2 3 4 5 6; do
+		won=0
+		by $1 fence-exports $2 $3 nbd://d1 nbd://d2 >/dev/null 2>&1 && won=$((won + 1))
+		by $1 fence-exports $2 $4 nbd://d2 nbd://d3 >/dev/null 2>&1 && won=$((won + 1))
+		[ $won != 2 ] || break
+	done
+	return $((2 - won))
+}
+both 1 2 22 23 &
+both 2 1 11 12
+r2=$? r1=0
+wait $! || r1=$?
+case "$r1 $r2 $(who_is_refused)" in
+'0 2 d1:2 d2:2 d3:2 ' | '2 0 d1:1 d2:1 d3:1 ') ;;
+*)
+	echo "FAILED: of two nodes and two arrays: status $r1 $r2, refused $(who_is_refused)"
+	failed=1
+	;;
+esac
+
 begin
 machine d1 $a
 machine d2 $b

@@ -268,9 +268,9 @@ static struct {
 	struct group *group;
 	struct group_self self;
 	struct group_view view;
-	int ups, views, msgs, losses, writables, lost_err, quorums;
+	int ups, views, msgs, losses, writables, lost_err, quorums, broken;
 	bool quorum_two_node;
-	uint32_t from;
+	uint32_t from, broken_node;
 	char text[64];
 } n;
 
@@ -322,6 +322,14 @@ static void on_writable(void *arg)
 	n.writables++;
 }
 
+static void on_broken(void *arg, uint32_t node, const char *why)
+{
+	(void)arg;
+	CHECK(why[0]);
+	n.broken_node = node;
+	n.broken++;
+}
+
 static const struct group_cb callbacks = {
     .up = on_up,
     .view = on_view,
@@ -330,6 +338,7 @@ static const struct group_cb callbacks = {
     .lost = on_lost,
     .left = on_left,
     .writable = on_writable,
+    .broken = on_broken,
 };
 
 static void turn(void)
@@ -767,19 +776,165 @@ TEST(at_most_a_window_is_in_corosync)
 	stop();
 }
 
-TEST(who_misses_a_message_joins_again)
+/* ---- numbers ---- */
+
+static void went_again(void)
 {
-	start_member();
-	deliver_as(1, 11, 2, n.view.id, 0, "zero");
-	deliver_as(1, 11, 2, n.view.id, 2, "two");
-	turn();
-	CHECK_EQ_STR(n.text, "zero");
 	CHECK_EQ_INT(n.losses, 1);
 	CHECK_EQ_INT(n.lost_err, -EPROTO);
+	CHECK_EQ_INT(n.broken, 0);
 	CHECK_EQ_INT(group_send(n.group, "x", 1), -ENOTCONN);
 	turn_for(200000);
 	CHECK_EQ_INT(n.ups, 2);
 	CHECK_EQ_INT(group_join(n.group, "g"), 0);
+}
+
+static void deaf_to(uint32_t node)
+{
+	CHECK_EQ_INT(n.losses, 0);
+	CHECK_EQ_INT(n.broken, 1);
+	CHECK_EQ_U64(n.broken_node, node);
+}
+
+/* It has just come, and nothing of node 1 has: it can't know better. */
+TEST(who_misses_the_beginning_joins_again)
+{
+	start_member();
+	deliver_as(3, 33, 2, n.view.id, 0, "zero");
+	deliver_as(1, 11, 2, n.view.id, 2, "two");
+	turn();
+	CHECK_EQ_STR(n.text, "zero");
+	went_again();
+	stop();
+}
+
+TEST(who_misses_its_own_message_joins_again)
+{
+	start_member();
+	CHECK_EQ_INT(group_send(n.group, "lost", 4), 0);
+	CHECK_EQ_INT(group_send(n.group, "came", 4), 0);
+	turn();
+	deliver_sent(2);
+	turn();
+	went_again();
+	stop();
+}
+
+/* All see what it does. If all left, it would be alone, and have them fenced. */
+TEST(who_leaves_out_a_number_is_not_heard_and_nobody_leaves_for_it)
+{
+	uint64_t id;
+
+	start_member();
+	id = n.view.id;
+	deliver_as(1, 11, 2, id, 0, "zero");
+	deliver_as(1, 11, 2, id, 2, "two");
+	deliver_as(1, 11, 2, id, 1, "one");
+	deliver_as(1, 11, 2, id, UINT64_MAX, "any");
+	deliver_as(1, 11, 2, id, 3, "three");
+	turn();
+	CHECK_EQ_INT(n.msgs, 1);
+	deaf_to(1);
+	deliver_as(3, 33, 2, id, 0, "of another");
+	turn();
+	CHECK_EQ_STR(n.text, "of another");
+	CHECK_EQ_INT(group_send(n.group, "mine", 4), 0);
+	turn();
+	CHECK_EQ_INT(fake.sent_count, 2);
+	/* Later they greet, and it is heard again, until it does that again. */
+	turn_for(11 * REGREET_US + 1000);
+	deliver_as(3, 33, 2, id, 1, "later");
+	turn();
+	CHECK_EQ_INT(fake.sent_count, 3);
+	deliver_sent(2);
+	turn();
+	CHECK_EQ_INT(n.views, 2);
+	deliver_as(1, 11, 2, n.view.id, 0, "anew");
+	turn();
+	CHECK_EQ_STR(n.text, "anew");
+	CHECK_EQ_INT(n.broken, 1);
+	deliver_as(1, 11, 2, n.view.id, 7, "seven");
+	turn();
+	CHECK_EQ_INT(n.broken, 2);
+	CHECK_EQ_INT(n.losses, 0);
+	/* It waits for longer the next time. */
+	turn_for(11 * REGREET_US + 1000);
+	deliver_as(3, 33, 2, n.view.id, 0, "later still");
+	turn();
+	CHECK_EQ_INT(fake.sent_count, 3);
+	stop();
+}
+
+/* Also if its first message of this view is it: it has greeted, or spoken in another view. */
+TEST(who_was_heard_in_an_earlier_view_can_not_be_missed)
+{
+	start_member();
+	deliver_as(1, 11, 1, 0xabcdef, 0, "");
+	deliver_as(1, 11, 2, 0xabcdef, 5, "five");
+	turn();
+	CHECK_EQ_U64(n.view.id, 0xabcdef);
+	deaf_to(1);
+	stop();
+}
+
+TEST(a_number_that_has_been_is_no_loss)
+{
+	start_member();
+	for (uint64_t i = 0; i < 3; i++)
+		deliver_as(1, 11, 2, n.view.id, i, "in order");
+	deliver_as(1, 11, 2, n.view.id, 0, "again");
+	deliver_as(1, 11, 2, n.view.id, 2, "again");
+	turn();
+	CHECK_EQ_INT(n.msgs, 3);
+	CHECK_EQ_STR(n.text, "in order");
+	deliver_as(1, 11, 2, n.view.id, 3, "next");
+	turn();
+	CHECK_EQ_STR(n.text, "next");
+	CHECK_EQ_INT(n.losses, 0);
+	CHECK_EQ_INT(n.broken, 0);
+	stop();
+}
+
+/* Node 1, and more if `more`, were cut off and are back; node 3 was with us. */
+static void merged(bool more)
+{
+	struct fake_event *e;
+
+	start_member();
+	deliver_as(1, 11, 2, n.view.id, 0, "before");
+	deliver_as(3, 33, 2, n.view.id, 0, "before");
+	e = put_event();
+	add(e->members, &e->member_count, 2, ME, 0);
+	add(e->members, &e->member_count, 3, 33, 0);
+	add(e->left, &e->left_count, 1, 11, CPG_REASON_NODEDOWN);
+	ring(2, 12);
+	e = put_event();
+	for (uint32_t i = 1; i <= 3; i++)
+		add(e->members, &e->member_count, i, i == 2 ? ME : 11 * i, 0);
+	add(e->joined, &e->joined_count, 1, 11, CPG_REASON_NODEUP);
+	for (uint32_t i = 4; more && i <= 5; i++) {
+		add(e->members, &e->member_count, i, 11 * i, 0);
+		add(e->joined, &e->joined_count, i, 11 * i, CPG_REASON_NODEUP);
+	}
+	ring(1, 16);
+	turn();
+	CHECK_EQ_INT(n.views, 3);
+	CHECK_EQ_U64(n.view.count, more ? 5 : 3);
+	deliver_as(1, 11, 2, n.view.id, 9, "nine");
+	turn();
+	CHECK_EQ_INT(n.msgs, 2);
+}
+
+TEST(of_two_rings_that_merge_the_lesser_goes_if_its_beginning_is_missed)
+{
+	merged(false);
+	deaf_to(1);
+	deliver_as(3, 33, 2, n.view.id, 0, "as before");
+	turn();
+	CHECK_EQ_STR(n.text, "as before");
+	stop();
+	merged(true);
+	went_again();
 	stop();
 }
 

@@ -468,6 +468,32 @@ TEST(one_that_lives_and_answers_no_query_is_evicted)
 	h_end();
 }
 
+/* ---- what the group says of it ----------------------------------------------------------------
+ */
+
+/* It numbers its messages as it likes: nothing of it is heard, and it goes at once. */
+TEST(one_that_breaks_the_groups_order_is_evicted)
+{
+	for (uint32_t bad = 1; bad <= NODES; bad += 2) {
+		begin(bad);
+		h.node[bad].ends = true;
+		for (uint32_t i = 1; i <= NODES; i++) {
+			struct event ev = {.type = EV_MSG,
+					   .msg = {.from = bad, .broken = "leaves out numbers"}};
+
+			if (i != bad)
+				h_push(i, ev, NULL);
+		}
+		h_run_ms(3000);
+		CHECK(h.node[bad].removals);
+		h_run_ms(5000);
+		for (uint32_t i = 1; i <= NODES; i++)
+			CHECK(i == bad || (!h.node[i].removals && h_serves(i)));
+		others_go_on();
+		h_end();
+	}
+}
+
 /* ---- node ids ------------------------------------------------------------------------------- */
 
 static void view_with(uint32_t first, uint32_t last)

@@ -530,7 +530,7 @@ static void both_are_forgotten(void)
 	while (!k->removing)
 		mailbox_run(&box);
 	CHECK_EQ_INT(manager_apply(&d, false), 1);
-	manager_forgotten(&f, 1);
+	manager_forgotten(3, &f, 1);
 	CHECK_EQ_INT(change_ends(), 0);
 	CHECK(k->gone && k->refs == 1 && manager_count() == 0 && !file_there("vol0.array"));
 	manager_let_go(k);
@@ -587,7 +587,7 @@ static void changed_too_late(void)
 	c->key = "release_delay";
 	c->value = "7s";
 	manager_change(k, c);
-	manager_forgotten(&f, 1);
+	manager_forgotten(3, &f, 1);
 	CHECK_EQ_INT(manager_apply(&two, false), 1);
 	CHECK_EQ_INT(change_ends(), -ENODEV);
 	CHECK(k->desc.uuid[0] == 2 && k->desc.version == 1 && k->stored);
@@ -609,7 +609,7 @@ static void others_forget(void)
 	memcpy(f[0].uuid, one.uuid, sizeof(one.uuid));
 	memcpy(f[1].uuid, two.uuid, sizeof(two.uuid));
 	create(1, "one");
-	manager_forgotten(f, 2);
+	manager_forgotten(3, f, 2);
 	settle();
 	CHECK(manager_count() == 0 && !file_there("one.array"));
 	CHECK_EQ_INT(manager_apply(&two, false), 0); /* it was never here, and will not be */
@@ -664,7 +664,7 @@ static void others_tell_nonsense(void)
 	CHECK_EQ_U64(manager_find("vol0", false)->desc.version, 1);
 	CHECK_EQ_INT(set(manager_find("vol0", false), "release_delay", "7"), 0); /* as any change */
 	CHECK_EQ_U64(manager_find("vol0", false)->desc.version, 2);
-	manager_forgotten(&f, 1);
+	manager_forgotten(3, &f, 1);
 	settle();
 	list = manager_forgotten_list(&n);
 	CHECK(n == 1 && list[0].at_s <= (uint64_t)time(NULL) && list[0].at_s > 1000000000);
@@ -1494,4 +1494,172 @@ TEST(the_list_keeps_the_newest_on_every_node)
 	CHECK(forgotten_has(&a, e.uuid));
 	CHECK(!forgotten_room(&a, 2 + FORGOTTEN_DAYS * 86400 - 1));
 	CHECK(forgotten_room(&a, 2 + FORGOTTEN_DAYS * 86400));
+}
+
+/* ---- what others have made up ---- */
+
+static struct store_forgotten stone(uint32_t no, uint32_t by, uint64_t at_s)
+{
+	struct store_forgotten e = {.at_s = at_s, .by = by};
+
+	memcpy(e.uuid, &no, sizeof(no));
+	memcpy(e.uuid + 4, &by, sizeof(by));
+	return e;
+}
+
+static uint32_t stones(const struct forgotten *f, uint32_t by)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < f->count; i++) {
+		n += f->entry[i].by == by;
+		CHECK(!i || f->entry[i].at_s >= f->entry[i - 1].at_s);
+	}
+	return n;
+}
+
+TEST(what_was_used_here_is_kept_in_mind_whatever_others_make_up)
+{
+	static struct forgotten f;
+	struct store_forgotten e;
+
+	memset(&f, 0, sizeof(f));
+	for (uint32_t i = 0; i < 100; i++) {
+		e = stone(i, 0, 1000 + i);
+		CHECK(forgotten_add(&f, &e, false));
+	}
+	for (uint32_t i = 0; i < 3 * STORE_MAX_FORGOTTEN; i++) {
+		e = stone(i, 7, 1000000 + i / 2);
+		CHECK(forgotten_add(&f, &e, false));
+	}
+	CHECK(stones(&f, 0) == 100 && stones(&f, 7) == FORGOTTEN_OF_NODE);
+	CHECK(forgotten_room(&f, 1000001));
+	/* Another node finds room as well, and who tells most makes way. */
+	for (uint32_t i = 0; i < STORE_MAX_FORGOTTEN; i++) {
+		e = stone(i, 8, 2000 + i);
+		forgotten_add(&f, &e, false);
+	}
+	CHECK_EQ_U64(f.count, STORE_MAX_FORGOTTEN);
+	CHECK(stones(&f, 0) == 100 && stones(&f, 7) == 462 && stones(&f, 8) == 462);
+	/* What is told again does not come back. */
+	for (uint32_t i = 0; i < 3 * STORE_MAX_FORGOTTEN; i++) {
+		e = stone(i, 7, 1000000 + i / 2);
+		CHECK(!forgotten_add(&f, &e, false));
+	}
+	/* Those that were used here take what they need. */
+	for (uint32_t i = 100; i < STORE_MAX_FORGOTTEN; i++) {
+		CHECK(forgotten_room(&f, 1000001));
+		e = stone(i, 0, 1000 + i);
+		CHECK(forgotten_add(&f, &e, false));
+	}
+	CHECK_EQ_U64(stones(&f, 0), STORE_MAX_FORGOTTEN);
+	CHECK(!forgotten_room(&f, 1000001));
+	e = stone(1, 9, UINT64_MAX);
+	CHECK(!forgotten_add(&f, &e, false) && !forgotten_add(&f, &e, true));
+}
+
+static struct store_forgotten made_up[STORE_MAX_FORGOTTEN];
+
+static void make_up(uint32_t from)
+{
+	for (uint32_t i = 0; i < STORE_MAX_FORGOTTEN; i++)
+		made_up[i] = stone(from * STORE_MAX_FORGOTTEN + i, 77, UINT64_MAX);
+	manager_forgotten(9, made_up, STORE_MAX_FORGOTTEN);
+	settle();
+}
+
+static void others_make_up(void)
+{
+	struct store_array d;
+	char name[16];
+	uint32_t n, mine = 0;
+
+	create(1, "vol1");
+	forget("vol1");
+	create(2, "vol2"); /* another node is going to be asked to */
+	memcpy(made_up[0].uuid, manager_find("vol2", false)->desc.uuid, DDR_UUID_BYTES);
+	made_up[0].at_s = 5;
+	manager_forgotten(9, made_up, 1);
+	for (uint32_t i = 0; i < 3; i++)
+		make_up(i);
+	/* It may tell of the arrays as well, before they are forgotten. */
+	for (uint32_t i = 10; i < 13; i++) {
+		snprintf(name, sizeof(name), "up%u", i);
+		d = desc_of(i, name);
+		CHECK_EQ_INT(manager_apply(&d, false), 1);
+		memcpy(made_up[0].uuid, d.uuid, DDR_UUID_BYTES);
+		made_up[0].at_s = 5; /* older than all others */
+		manager_forgotten(9, made_up, 1);
+		settle();
+		CHECK(!manager_find(name, true));
+		CHECK_EQ_INT(manager_apply(&d, false), 0);
+	}
+	create(3, "vol3");
+	forget("vol3");
+	for (uint32_t i = 0; i < (manager_forgotten_list(&n), n); i++)
+		mine += !manager_forgotten_list(&n)[i].by;
+	CHECK_EQ_U64(mine, 3);
+	CHECK_EQ_U64(n, 3 + FORGOTTEN_OF_NODE);
+}
+
+static void those_that_were_here_stay_away(void)
+{
+	uint32_t n, mine = 0;
+
+	for (uint32_t i = 1; i <= 3; i++) {
+		struct store_array d = desc_of(i, "back");
+
+		CHECK_EQ_INT(manager_apply(&d, false), 0);
+	}
+	for (uint32_t i = 0; i < (manager_forgotten_list(&n), n); i++)
+		mine += !manager_forgotten_list(&n)[i].by;
+	CHECK(mine == 3 && n == 3 + FORGOTTEN_OF_NODE);
+}
+
+TEST(what_one_node_makes_up_keeps_nobody_from_forgetting)
+{
+	fresh_dir();
+	life(others_make_up);
+	life(those_that_were_here_stay_away);
+	remove_dir();
+}
+
+static void was_used_in_a_life_before(void)
+{
+	struct store_forgotten f = {.at_s = 5};
+	const struct store_forgotten *list;
+	uint32_t n;
+
+	CHECK(manager_find("vol1", false)->used && !manager_find("vol2", false)->used);
+	memcpy(f.uuid, manager_find("vol1", false)->desc.uuid, DDR_UUID_BYTES);
+	manager_forgotten(9, &f, 1);
+	memcpy(f.uuid, manager_find("vol2", false)->desc.uuid, DDR_UUID_BYTES);
+	f.at_s = 6;
+	manager_forgotten(9, &f, 1);
+	settle();
+	list = manager_forgotten_list(&n);
+	CHECK(n == 2 && list[0].by == 0 && list[1].by == 9);
+}
+
+/* Both ran here, and only one of them has ever committed a map. */
+static void two_that_ran(void)
+{
+	for (uint32_t i = 1; i <= 2; i++) {
+		struct store_array d = desc_of(i, i == 1 ? "vol1" : "vol2");
+		struct store_record r = {.record.acked.num = i == 1};
+		char why[STORE_WHY_BYTES];
+
+		memcpy(r.uuid, d.uuid, DDR_UUID_BYTES);
+		d.ran = true;
+		CHECK_MSG(!store_put_array(&d, why), "%s", why);
+		CHECK_MSG(!store_put_record(d.name, &r, why), "%s", why);
+	}
+}
+
+TEST(an_array_that_never_served_may_be_made_up)
+{
+	fresh_dir();
+	life(two_that_ran);
+	life(was_used_in_a_life_before);
+	remove_dir();
 }

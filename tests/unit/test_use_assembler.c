@@ -297,6 +297,22 @@ TEST(a_slow_member_keeps_no_array_from_being_started)
 	finish();
 }
 
+/* Of one the use block can't be read, or can't be written, before request_timeout. */
+TEST(nor_does_one_whose_use_block_hangs)
+{
+	for (uint32_t op = 0; op <= DEV_WRITE + 1u; op++) {
+		begin();
+		w.node[1].use_slow_mask = 1;
+		w.node[1].use_slow_ms = 60000;
+		w.node[1].use_prompt_op = op;
+		start(1);
+		run_ms(200000);
+		CHECK_MSG(serves(1), "but %u: %s", op, status(1).waits ? status(1).waits : "");
+		CHECK(engine_use_until_us(w.node[1].e) > w.now);
+		finish();
+	}
+}
+
 /* It gets no lease, so it gets no slot: what was missed in that nobody else could tell. */
 TEST(a_node_that_joins_and_may_not_write_holds_up_no_rebuild)
 {

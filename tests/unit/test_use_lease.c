@@ -255,3 +255,65 @@ TEST(one_that_comes_and_goes_keeps_nobody_from_a_lease)
 		finish();
 	}
 }
+
+/* Of one exporter the use block can't be read, or can't be written, for as long as request_timeout
+ * lets it, and all else of it is prompt. */
+static void use_block_hangs(uint32_t prompt_op)
+{
+	for (uint32_t n = 1; n <= 2; n++) {
+		w.node[n].use_slow_mask = 1;
+		w.node[n].use_slow_ms = 60000;
+		w.node[n].use_prompt_op = prompt_op;
+	}
+}
+
+static void both_have_leases(uint32_t prompt_op, uint32_t after_ms)
+{
+	run_ms(after_ms);
+	for (uint32_t i = 0; i < 70; i++) {
+		run_ms(1000);
+		for (uint32_t n = 1; n <= 2; n++)
+			CHECK_MSG(engine_use_until_us(w.node[n].e) > w.now,
+				  "all but %u hang: node %u has no lease after %u s", prompt_op, n,
+				  after_ms / 1000 + i);
+	}
+	CHECK(serves(1) && serves(2));
+	CHECK_EQ_U64(w.node[1].lives + w.node[2].lives, 0);
+}
+
+TEST(one_whose_use_block_hangs_keeps_nobody_from_a_lease)
+{
+	for (uint32_t op = 0; op <= DEV_WRITE + 1u; op += DEV_WRITE + 1u)
+		for (uint32_t before_ms = 0; before_ms <= 2000; before_ms += 2000) {
+			both_up();
+			use_block_hangs(op);
+			run_ms(before_ms);
+			for (uint32_t n = 1; n <= 2; n++)
+				for (uint32_t m = 0; m < MEMBERS; m++)
+					member_cut(n, m, true);
+			for (uint32_t i = 0; i < w.late_count; i++)
+				w.late[i].at = w.now; /* its connection breaks */
+			run_ms(8000);
+			for (uint32_t n = 1; n <= 2; n++)
+				for (uint32_t m = 0; m < MEMBERS; m++)
+					member_cut(n, m, false);
+			both_have_leases(op, 4000);
+			finish();
+		}
+}
+
+TEST(nor_from_its_first_one)
+{
+	for (uint32_t op = 0; op <= DEV_WRITE + 1u; op++) {
+		create();
+		w.others_look = w.restarts = w.io_may_fail = true;
+		start(1);
+		run_ms(3000);
+		view(1, 1, 2);
+		use_block_hangs(op);
+		start(2);
+		/* A write is waited for once. */
+		both_have_leases(op, op == DEV_READ + 1u ? 130000 : 10000);
+		finish();
+	}
+}

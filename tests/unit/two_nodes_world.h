@@ -47,8 +47,9 @@ struct node {
 	uint32_t use_writes_ms; /* so long a write of its use blocks takes */
 	uint32_t use_slow_mask; /* and so long any request to them at these members */
 	uint32_t use_slow_ms;
-	bool io_hangs; /* nothing that it sends to a member is answered */
-	bool alone;    /* it is in no cluster */
+	uint32_t use_prompt_op; /* but not this one: a DEV_READ or DEV_WRITE, plus one */
+	bool io_hangs;          /* nothing that it sends to a member is answered */
+	bool alone;             /* it is in no cluster */
 	bool take_over, force;
 	uint32_t fence_ms;
 	uint8_t *ways[MEMBERS]; /* where its way to a member leads instead */
@@ -215,8 +216,10 @@ static inline void do_out(uint32_t node, const struct out *o)
 
 	switch (o->type) {
 	case OUT_DEV_IO:
-		delay_ms = o->io.kind != KIND_USE                        ? 0
-			   : w.node[node].use_slow_mask >> o->io.dev & 1 ? w.node[node].use_slow_ms
+		delay_ms = o->io.kind != KIND_USE ? 0
+			   : w.node[node].use_slow_mask >> o->io.dev & 1 &&
+				   w.node[node].use_prompt_op != o->io.op + 1u
+			       ? w.node[node].use_slow_ms
 			   : o->io.op == DEV_WRITE ? w.node[node].use_writes_ms
 						   : 0;
 		if (!delay_ms) {
@@ -227,6 +230,17 @@ static inline void do_out(uint32_t node, const struct out *o)
 		w.late[w.late_count].at = w.now + delay_ms * 1000ull;
 		w.late[w.late_count].node = node;
 		w.late[w.late_count++].o = *o;
+		break;
+	case OUT_DEV_CANCEL:
+		for (uint32_t i = 0; i < w.late_count; i++) {
+			if (w.late[i].node != node || w.late[i].o.io.dev != o->cancel.dev)
+				continue;
+			ev.type = EV_DEV_DONE;
+			ev.done.id = w.late[i].o.io.id;
+			ev.done.err = -ECANCELED;
+			push(node, ev);
+			w.late[i--] = w.late[--w.late_count];
+		}
 		break;
 	case OUT_SEND:
 		w.node[node].sent++;
