@@ -136,7 +136,7 @@ struct engine *engine_new(const struct engine_cfg *cfg)
 	e->dio = calloc(DIO_MAX, sizeof(*e->dio));
 	e->region_hash = calloc(REGION_BUCKETS, sizeof(*e->region_hash));
 	e->ld.sb_buf = calloc(DDR_MAX_MEMBERS, DDR_BLOCK_BYTES);
-	e->ld.rd_buf = calloc(2 * DDR_MAX_MEMBERS, DDR_BLOCK_BYTES);
+	e->ld.rd_buf = calloc(2 * RD_PAGES * DDR_MAX_MEMBERS, DDR_BLOCK_BYTES);
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		e->dev[i].buf = calloc(SB_COPIES, DDR_BLOCK_BYTES);
 	assert(cfg->node && cfg->inc);

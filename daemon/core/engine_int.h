@@ -57,6 +57,7 @@
 #define GONE_STRANGERS 64u                       /* that they tell of nodes never seen here */
 #define GONE_JOINS (GONE_OF_NODE / 2)            /* a node with so many unfenced has to wait */
 #define FENCE_ASKS_MAX (2 * DDR_MAX_NODES)
+#define RD_PAGES 32u  /* of a slot that are read at once: 256 KiB of each member */
 #define MSG_IDS 2048u /* lock claims per message */
 
 typedef struct Ddraid__NodeMsg nodemsg;
@@ -507,10 +508,11 @@ struct engine {
 		uint64_t unlike_seen_us[DDR_MAX_MEMBERS];
 		uint8_t new_uuid[DDR_MAX_MEMBERS][DDR_UUID_BYTES]; /* of a member to add */
 		const char *why;
-		char text[DDR_URI_BYTES * 2 + 256]; /* what `why` may point to */
-		struct slotinfo *slot;              /* slots + 1 */
-		uint32_t rd_slot, rd_page;
-		uint8_t (*rd_buf)[DDR_BLOCK_BYTES];
+		char text[DDR_URI_BYTES * 2 + 256];  /* what `why` may point to */
+		struct slotinfo *slot;               /* slots + 1 */
+		uint32_t rd_slot, rd_page, rd_count; /* the run of pages that is read */
+		uint32_t rd_singly; /* up to this page it is one page, copy by copy */
+		uint8_t (*rd_buf)[DDR_BLOCK_BYTES]; /* see image_at */
 		struct iovec rd_iov[2 * DDR_MAX_MEMBERS];
 		struct batch rd_batch;
 		bool reading;

@@ -153,10 +153,17 @@ static bool seq_possible(const struct engine *e, uint64_t seq)
 	return seq >> SEQ_EPOCH_SHIFT <= num + 1;
 }
 
+/* Where a copy of a page of the run is read to: each member's run is there as it is on the member.
+ */
+static uint8_t *image_at(const struct engine *e, uint8_t member, uint32_t page, uint32_t copy)
+{
+	return e->ld.rd_buf[2 * (member * RD_PAGES + page - e->ld.rd_page) + copy];
+}
+
 static bool image_of(const struct engine *e, uint8_t i, uint32_t c, uint32_t slot, uint32_t page,
 		     struct logpage *lp)
 {
-	return !logpage_decode(lp, e->ld.rd_buf[2 * i + c]) && lp->slot == slot &&
+	return !logpage_decode(lp, image_at(e, i, page, c)) && lp->slot == slot &&
 	       lp->page == page && !memcmp(lp->array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES) &&
 	       !lp->owner_node == !lp->owner_inc && seq_possible(e, lp->seq);
 }
@@ -215,16 +222,17 @@ static void votes_merge(struct engine *e, struct slotinfo *s, uint32_t slot, uin
 			struct votes *v)
 {
 	uint8_t dirty[LOG_PLANE_BYTES] = {0}, missed[LOG_PLANE_BYTES] = {0};
-	uint32_t first = NO_MEMBER;
+	const uint8_t *first = NULL;
 	struct logpage lp;
 
 	for (uint8_t i = 0; i < e->map.n; i++) {
+		const uint8_t *image = image_at(e, i, page, v->copy[i]);
+
 		if (!(v->top >> i & 1) || !image_of(e, i, v->copy[i], slot, page, &lp))
 			continue;
-		if (first == NO_MEMBER)
-			first = 2u * i + v->copy[i];
-		v->unlike |= memcmp(e->ld.rd_buf[first], e->ld.rd_buf[2 * i + v->copy[i]],
-				    DDR_BLOCK_BYTES) != 0;
+		if (!first)
+			first = image;
+		v->unlike |= memcmp(first, image, DDR_BLOCK_BYTES) != 0;
 		for (uint32_t k = 0; k < LOG_PLANE_BYTES; k++) {
 			dirty[k] |= lp.dirty[k];
 			missed[k] |= lp.missed[k];
@@ -307,41 +315,51 @@ static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint3
 		name_vote(e, s, slot, &v);
 }
 
-static void page_read_start(struct engine *e);
+static void pages_read_start(struct engine *e);
 
-static void page_read(struct engine *e, struct batch *b)
+static void pages_read(struct engine *e, struct batch *b)
 {
 	struct slotinfo *s;
 
 	e->ld.reading = false;
 	if (e->state == ENGINE_REMOVED || (!b->ok && (b->failed & ~b->unreadable || !b->failed)))
 		return; /* begun again by whoever wants it */
+	if (b->unreadable && e->ld.rd_singly <= e->ld.rd_page) {
+		e->ld.rd_singly = e->ld.rd_page + e->ld.rd_count;
+		pages_read_start(e); /* which of them is it? */
+		return;
+	}
 	s = &e->ld.slot[e->ld.rd_slot];
-	page_take(e, s, e->ld.rd_slot, e->ld.rd_page, b);
-	if (++e->ld.rd_page < e->geo.log_pages) {
-		page_read_start(e);
+	for (uint32_t i = 0; i < e->ld.rd_count; i++)
+		page_take(e, s, e->ld.rd_slot, e->ld.rd_page + i, b);
+	e->ld.rd_page += e->ld.rd_count;
+	if (e->ld.rd_page < e->geo.log_pages) {
+		pages_read_start(e);
 		return;
 	}
 	s->known = true;
 	recovery_read(e, e->ld.rd_slot);
 }
 
-static void page_read_start(struct engine *e)
+static void pages_read_start(struct engine *e)
 {
+	uint32_t page = e->ld.rd_page, left = e->geo.log_pages - page;
+	bool singly = page < e->ld.rd_singly;
+	uint32_t pieces = singly ? 2 : 1;
+	uint32_t bytes;
+
+	e->ld.rd_count = singly ? 1 : left < RD_PAGES ? left : RD_PAGES;
+	bytes = 2 * e->ld.rd_count * DDR_BLOCK_BYTES / pieces;
 	e->ld.reading = true;
-	memset(e->ld.rd_buf, 0,
-	       2 * sizeof(*e->ld.rd_buf) * DDR_MAX_MEMBERS); /* what fails is no page */
-	batch_init(&e->ld.rd_batch, page_read);
+	batch_init(&e->ld.rd_batch, pages_read);
 	batch_open(&e->ld.rd_batch);
 	for (uint8_t i = 0; i < e->map.n; i++) {
-		if (!(read_mask(e) >> i & 1))
-			continue;
-		for (uint32_t c = 0; c < 2; c++) {
-			e->ld.rd_iov[2 * i + c] =
-			    (struct iovec){e->ld.rd_buf[2 * i + c], DDR_BLOCK_BYTES};
+		memset(image_at(e, i, page, 0), 0, (size_t)bytes * pieces); /* what fails is none */
+		for (uint32_t c = 0; c < pieces && read_mask(e) >> i & 1; c++) {
+			e->ld.rd_iov[2 * i + c] = (struct iovec){image_at(e, i, page, c), bytes};
 			dio_start(e, &e->ld.rd_batch, i, DEV_READ, KIND_LOG, 0,
-				  geo_log_offset(&e->geo, e->ld.rd_slot, e->ld.rd_page, c),
-				  DDR_BLOCK_BYTES, &e->ld.rd_iov[2 * i + c], 1, 0);
+				  geo_log_offset(&e->geo, e->ld.rd_slot, page, c), bytes,
+				  &e->ld.rd_iov[2 * i + c], 1, 0);
 		}
 	}
 	batch_close(e, &e->ld.rd_batch);
@@ -353,8 +371,8 @@ void slot_read(struct engine *e, uint32_t slot)
 	if (e->ld.reading || !read_mask(e))
 		return;
 	e->ld.rd_slot = slot;
-	e->ld.rd_page = 0;
-	page_read_start(e);
+	e->ld.rd_page = e->ld.rd_singly = 0;
+	pages_read_start(e);
 }
 
 /*
