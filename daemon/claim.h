@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * A claim: what `create` writes where the superblocks of a new member will be, before anything
- * else, so that of two that want one device only one gets it. doc/ondisk.md has the format.
+ * else, so that of two that want one device only one gets it. It takes the use block's place with
+ * them: who uses the device already, and is seen by that, shows there. doc/ondisk.md has the
+ *format.
  *
  * The cluster's reservations (reserve.h) come first, and are enough as long as both know the device
  * by a name that tells. But an exporter offers one file under many names, a SAN one disk under

@@ -14,6 +14,7 @@
  *			one that was replaced there			yes
  *			a member of another array			yes
  *	signature	file system, LVM, RAID, partitions, swap	yes
+ *	use		somebody renews its use block			no
  *	blocks		fragments below the device's own block		yes
  *	---- from here on it writes ----
  *	claim		another create or add on this device		no
@@ -26,6 +27,12 @@
  * What was there is put back then, since no check before had anything against keeping it. The same
  * claims decide between this and another create or add on the same device; claim.h has the rules
  * and says why they suffice.
+ *
+ * Who uses an array shows it on its members, again and again (core/use.c). So a device whose use
+ * block names a user is watched for as long as that one asked for, and if the block changes, it is
+ * in use: by an array that nobody here knows, of another cluster, or of another daemon on this
+ * machine. The claim covers the use block, too. A user that was silent for so long, and comes back,
+ * finds that its own claim is gone, and keeps off.
  *
  * Blocks come last of what reads: who gives --force for them as the refusal tells him has been
  * told of all that is on the devices before.
@@ -48,11 +55,18 @@
 #include "daemon/signature.h"
 #include "daemon/units.h"
 
-#define SB_BYTES (SB_COPIES * DDR_BLOCK_BYTES)
+/* What says whose the device is: the superblocks, and the use block after them. */
+#define AREA_BLOCKS (SB_COPIES + 1u)
+#define AREA_BYTES (AREA_BLOCKS * DDR_BLOCK_BYTES)
+#define USE_AT (SB_COPIES * DDR_BLOCK_BYTES)
+#define WATCH_STEP_MS 500u
+#define WATCH_LEAST_MS 5000u /* of a user that says less, or nothing that can be read */
+#define WATCH_MOST_MS 600000u
 #define SMALLEST_LIMIT (1ull << 50) /* where the search for the smallest size ends */
 
 _Static_assert(CREATE_IO_BYTES >= SIGNATURE_READ_BYTES, "the signature's reads");
-_Static_assert(SB_BYTES <= CREATE_IO_BYTES && SB_OFFSET + SB_BYTES <= LOG_OFFSET, "layout");
+_Static_assert(AREA_BYTES <= CREATE_IO_BYTES && SB_OFFSET + AREA_BYTES <= LOG_OFFSET, "layout");
+_Static_assert(USE_OFFSET == SB_OFFSET + USE_AT, "layout");
 
 /* One create under way. */
 struct job {
@@ -61,10 +75,10 @@ struct job {
 	uint32_t count;
 	struct create_result *r;
 	struct create_error *e;
-	uint8_t *old;  /* count * SB_BYTES: what was there */
-	uint8_t *mine; /* count * SB_BYTES: what was put there last */
+	uint8_t *old;  /* count * AREA_BYTES: what was there */
+	uint8_t *mine; /* count * AREA_BYTES: what was put there last */
 	uint8_t *buf;  /* CREATE_IO_BYTES */
-	uint8_t *look; /* SB_BYTES: what is there */
+	uint8_t *look; /* AREA_BYTES: what is there */
 	uint32_t claimed, settle_ms;
 	uint32_t logs;    /* so many members' place of the log may have been written */
 	bool backing_out; /* it only makes good */
@@ -402,6 +416,36 @@ static int check_blocks(struct job *j)
 
 /* --- what it carries --- */
 
+/* How long its user has to be silent to be gone, in ms; 0: there is none. */
+static uint32_t patience_ms(const uint8_t *block, struct useblock *u)
+{
+	int err = useblock_decode(u, block);
+
+	if (err == -EBADMSG) { /* somebody wrote it, and may be writing it */
+		*u = (struct useblock){.claim = USE_UNKNOWN, .patience_ms = WATCH_LEAST_MS};
+		err = 0;
+	}
+	if (err || !u->claim)
+		return 0;
+	if (u->patience_ms < WATCH_LEAST_MS)
+		return WATCH_LEAST_MS;
+	return u->patience_ms < WATCH_MOST_MS ? u->patience_ms : WATCH_MOST_MS;
+}
+
+#define LAST_USER_BYTES (USE_NAME_BYTES + 64)
+static void last_user(struct job *j, uint32_t i, char text[LAST_USER_BYTES])
+{
+	const struct create_dev *d = &j->dev[i];
+	char user[USE_NAME_BYTES];
+	struct useblock u;
+
+	text[0] = '\0';
+	if (d->read(d->arg, USE_OFFSET, j->look, DDR_BLOCK_BYTES) || !patience_ms(j->look, &u))
+		return;
+	useblock_name(&u, user);
+	snprintf(text, LAST_USER_BYTES, ", which %s uses, or has not given back", user);
+}
+
 /* A claim: of this create, of another one that goes on or was cut off. */
 static int check_claim(struct job *j, uint32_t i, const uint8_t *block)
 {
@@ -504,7 +548,7 @@ static int check_superblock(struct job *j, uint32_t i)
 {
 	char text[CREATE_WHY_BYTES];
 	struct superblock sb;
-	char uuid[UUID_TEXT_BYTES], name[DDR_NAME_BYTES];
+	char uuid[UUID_TEXT_BYTES], name[DDR_NAME_BYTES], user[LAST_USER_BYTES];
 	const char *known;
 	int none = 0, worst = 0, unread = 0;
 
@@ -537,11 +581,12 @@ static int check_superblock(struct job *j, uint32_t i)
 		}
 		if (j->ask->force)
 			continue; /* both are kept, to be given back */
+		last_user(j, i, user);
 		return refuse(j, -EEXIST, (int)i,
-			      "is member %u of the ddraid array %s (%s): name another device, or "
+			      "is member %u of the ddraid array %s (%s)%s: name another device, or "
 			      "--force to destroy that array",
 			      sb.index, text_clean(name, sizeof(name), sb.name),
-			      uuid_format(uuid, sb.array_uuid));
+			      uuid_format(uuid, sb.array_uuid), user);
 	}
 	if (unread)
 		return refuse_io(j, unread, i, "read");
@@ -551,6 +596,63 @@ static int check_superblock(struct job *j, uint32_t i)
 		      "carries a superblock of ddraid that %s: name another device, or --force to "
 		      "overwrite it",
 		      worst == -EPROTONOSUPPORT ? "a newer version has written" : "is damaged");
+}
+
+static int in_use(struct job *j, uint32_t i, const struct useblock *u)
+{
+	char user[USE_NAME_BYTES];
+
+	useblock_name(u, user);
+	return refuse(j, -EBUSY, (int)i,
+		      "is in use, by %s: stop the array there first, or name another device; "
+		      "--force does not help",
+		      user);
+}
+
+/* One look at all. `most`: the longest that any user has to be silent. */
+static int look_at_use(struct job *j, bool first, uint32_t silent_ms, uint32_t *most)
+{
+	*most = 0;
+	for (uint32_t i = 0; i < j->count; i++) {
+		uint8_t *was = j->old + (size_t)i * AREA_BYTES + USE_AT;
+		struct useblock u;
+		uint32_t ms;
+		int err;
+
+		if (!first && !patience_ms(was, &u))
+			continue;
+		err = j->dev[i].read(j->dev[i].arg, USE_OFFSET, j->look, DDR_BLOCK_BYTES);
+		if (err)
+			return refuse_io(j, err, i, "read");
+		ms = patience_ms(j->look, &u);
+		if (!first && memcmp(was, j->look, DDR_BLOCK_BYTES) != 0 && ms)
+			return in_use(j, i, &u);
+		memcpy(was, j->look, DDR_BLOCK_BYTES);
+		if (ms && !j->ask->pause)
+			return in_use(j, i, &u);
+		if (ms > silent_ms && ms > *most)
+			*most = ms;
+	}
+	return 0;
+}
+
+/* Whoever is there shows it. */
+static int check_use(struct job *j)
+{
+	uint32_t most, ms = 0;
+	char text[96];
+	int err = look_at_use(j, true, 0, &most);
+
+	while (!err && ms < most) {
+		snprintf(text, sizeof(text), "watching for %u s whether anybody uses the members",
+			 (most - ms) / 1000);
+		if (j->ask->progress)
+			j->ask->progress(j->ask->arg, text, 0, j->count);
+		j->ask->pause(j->ask->arg, WATCH_STEP_MS);
+		ms += WATCH_STEP_MS;
+		err = look_at_use(j, false, ms, &most);
+	}
+	return err;
 }
 
 static int check_signature(struct job *j, uint32_t i)
@@ -645,6 +747,8 @@ static int check_all(struct job *j)
 	if (!err)
 		err = check_content(j);
 	if (!err)
+		err = check_use(j);
+	if (!err)
 		err = check_blocks(j);
 	return err ? err : params_fill(j);
 }
@@ -664,23 +768,30 @@ static void settle(struct job *j)
 
 static uint8_t *mine(const struct job *j, uint32_t i)
 {
-	return j->mine + (size_t)i * SB_BYTES;
+	return j->mine + (size_t)i * AREA_BYTES;
 }
 
 /* Who has it now, for a person. */
-static void whose(const uint8_t *area, char text[128])
+#define WHOSE_BYTES 256
+static void whose(const uint8_t *area, char text[WHOSE_BYTES])
 {
 	char name[DDR_NAME_BYTES];
+	char user[USE_NAME_BYTES];
 	struct superblock sb;
+	struct useblock u;
 	struct claim c;
 
 	strcpy(text, "something else");
+	if (!useblock_decode(&u, area + USE_AT) && u.claim) {
+		useblock_name(&u, user);
+		snprintf(text, WHOSE_BYTES, "%s", user);
+	}
 	for (uint32_t n = 0; n < SB_COPIES; n++) {
 		if (!claim_decode(&c, area + n * DDR_BLOCK_BYTES))
-			snprintf(text, 128, "another create, of an array %s",
+			snprintf(text, WHOSE_BYTES, "another create, of an array %s",
 				 text_clean(name, sizeof(name), c.name));
 		else if (!sb_decode(&sb, area + n * DDR_BLOCK_BYTES, NULL))
-			snprintf(text, 128, "the array %s",
+			snprintf(text, WHOSE_BYTES, "the array %s",
 				 text_clean(name, sizeof(name), sb.name));
 	}
 }
@@ -689,13 +800,15 @@ static void whose(const uint8_t *area, char text[128])
 static int holds(struct job *j, uint32_t i)
 {
 	const struct create_dev *d = &j->dev[i];
-	int err = d->read(d->arg, SB_OFFSET, j->look, SB_BYTES);
-	char text[128];
+	int err = d->read(d->arg, SB_OFFSET, j->look, AREA_BYTES);
+	char text[WHOSE_BYTES];
 
 	if (err)
 		return refuse_io(j, err, i, "read");
-	if (!memcmp(j->look, mine(j, i), SB_BYTES))
+	if (!memcmp(j->look, mine(j, i), AREA_BYTES))
 		return 0;
+	if (!memcmp(j->look, mine(j, i), USE_AT))
+		memset(j->look, 0, USE_AT); /* only the use block is another's */
 	for (uint32_t n = 0; n < SB_COPIES; n++) {
 		err = check_claim(j, i, j->look + n * DDR_BLOCK_BYTES);
 		if (err == -ENOTUNIQ)
@@ -755,11 +868,11 @@ static int guarded(struct job *j, uint32_t i, uint64_t offset, const void *data,
 static int put_area(struct job *j, uint32_t i, const uint8_t *area)
 {
 	const struct create_dev *d = &j->dev[i];
-	int err = guarded(j, i, SB_OFFSET, area, SB_BYTES);
+	int err = guarded(j, i, SB_OFFSET, area, AREA_BYTES);
 
 	if (err)
 		return err;
-	memcpy(mine(j, i), area, SB_BYTES);
+	memcpy(mine(j, i), area, AREA_BYTES);
 	err = d->flush(d->arg);
 	return err ? refuse_io(j, err, i, "written") : 0;
 }
@@ -768,20 +881,29 @@ static int put_area(struct job *j, uint32_t i, const uint8_t *area)
 static int claim(struct job *j, uint32_t i)
 {
 	const struct create_dev *d = &j->dev[i];
+	uint8_t *old = j->old + (size_t)i * AREA_BYTES;
 	uint64_t began_us = now_us(j), took_ms;
 	struct claim c = {.index = i};
+	struct useblock u;
 	int err = check_superblock(j, i);
 
 	if (err)
 		return err;
-	memcpy(j->old + (size_t)i * SB_BYTES, j->buf, SB_BYTES);
+	err = d->read(d->arg, USE_OFFSET, j->buf + USE_AT, DDR_BLOCK_BYTES);
+	if (err)
+		return refuse_io(j, err, i, "read");
+	if (memcmp(old + USE_AT, j->buf + USE_AT, DDR_BLOCK_BYTES) != 0 &&
+	    patience_ms(j->buf + USE_AT, &u))
+		return in_use(j, i, &u);
+	memcpy(old, j->buf, AREA_BYTES);
+	memset(mine(j, i), 0, AREA_BYTES);
 	memcpy(c.array_uuid, j->r->params.array_uuid, DDR_UUID_BYTES);
 	memcpy(c.member_uuid, j->r->params.member_uuid[i], DDR_UUID_BYTES);
 	memcpy(c.name, j->r->params.name, DDR_NAME_BYTES);
 	for (uint32_t n = 0; n < SB_COPIES; n++)
 		claim_encode(&c, mine(j, i) + n * DDR_BLOCK_BYTES);
 	j->claimed = i + 1;
-	err = write_in_time(j, i, began_us, SB_OFFSET, mine(j, i), SB_BYTES);
+	err = write_in_time(j, i, began_us, SB_OFFSET, mine(j, i), AREA_BYTES);
 	took_ms = (now_us(j) - began_us) / 1000;
 	if (!err && d->flush(d->arg))
 		err = refuse_io(j, -EIO, i, "flushed");
@@ -799,7 +921,9 @@ static int replaced_is_known(struct job *j)
 	const char *known;
 
 	for (uint32_t n = 0; n < j->count * SB_COPIES && j->ask->known; n++) {
-		if (sb_decode(&sb, j->old + (size_t)n * DDR_BLOCK_BYTES, NULL))
+		const uint8_t *area = j->old + (size_t)(n / SB_COPIES) * AREA_BYTES;
+
+		if (sb_decode(&sb, area + n % SB_COPIES * DDR_BLOCK_BYTES, NULL))
 			continue;
 		known = j->ask->known(j->ask->arg, sb.array_uuid);
 		if (known && standing_of(j->ask, &sb) < STANDING_REPLACED)
@@ -891,7 +1015,7 @@ static int write_all(struct job *j)
 
 	for (uint32_t i = 0; i < j->count && !err; i++) {
 		tell(j, "writing the superblock of member", i);
-		memset(j->buf, 0, SB_BYTES);
+		memset(j->buf, 0, AREA_BYTES);
 		err = create_member(&j->r->params, (uint8_t)i, collect_sb, j);
 		if (!err)
 			err = put_area(j, i, j->buf);
@@ -937,15 +1061,15 @@ static int give_back(struct job *j, uint32_t i, const uint8_t *area)
 	if (d->open_err)
 		return refuse(j, d->open_err, (int)i, "can't be reached: %s",
 			      strerror(-d->open_err));
-	err = d->read(d->arg, SB_OFFSET, mine(j, i), SB_BYTES);
+	err = d->read(d->arg, SB_OFFSET, mine(j, i), AREA_BYTES);
 	if (err)
 		return refuse_io(j, err, i, "read");
 	for (uint32_t n = 0; n < SB_COPIES; n++)
 		ours |= of_array(mine(j, i) + n * DDR_BLOCK_BYTES, j->r->params.array_uuid, &used);
 	if (!ours || used)
 		return 0;
-	memset(j->buf, 0, SB_BYTES);
-	for (uint32_t n = 0; area && n < SB_COPIES; n++, area += DDR_BLOCK_BYTES)
+	memset(j->buf, 0, AREA_BYTES);
+	for (uint32_t n = 0; area && n < AREA_BLOCKS; n++, area += DDR_BLOCK_BYTES)
 		if (claim_decode(&c, area)) /* whose claim that was may have given up since */
 			memcpy(j->buf + n * DDR_BLOCK_BYTES, area, DDR_BLOCK_BYTES);
 	err = put_area(j, i, j->buf);
@@ -960,7 +1084,7 @@ static void back_out(struct job *j)
 	j->backing_out = true;
 	for (uint32_t i = 0; i < j->claimed; i++)
 		why.left |=
-		    give_back(j, i, i < j->logs ? NULL : j->old + (size_t)i * SB_BYTES) != 0;
+		    give_back(j, i, i < j->logs ? NULL : j->old + (size_t)i * AREA_BYTES) != 0;
 	*j->e = why;
 }
 
@@ -968,7 +1092,7 @@ static void back_out(struct job *j)
 
 static int job_open(struct job *j)
 {
-	size_t area = (size_t)DDR_MAX_MEMBERS * SB_BYTES;
+	size_t area = (size_t)DDR_MAX_MEMBERS * AREA_BYTES;
 
 	memset(j->r, 0, sizeof(*j->r));
 	memset(j->e, 0, sizeof(*j->e));
@@ -979,7 +1103,7 @@ static int job_open(struct job *j)
 	j->buf = aligned_alloc(DDR_BLOCK_BYTES, CREATE_IO_BYTES);
 	j->old = aligned_alloc(DDR_BLOCK_BYTES, area);
 	j->mine = aligned_alloc(DDR_BLOCK_BYTES, area);
-	j->look = aligned_alloc(DDR_BLOCK_BYTES, SB_BYTES);
+	j->look = aligned_alloc(DDR_BLOCK_BYTES, AREA_BYTES);
 	if (!j->buf || !j->old || !j->mine || !j->look)
 		return refuse(j, -ENOMEM, -1, "there is no memory left to create the array");
 	return 0;
@@ -1045,6 +1169,8 @@ int create_clear(const struct create_ask *ask, const struct create_dev *dev, str
 		if (err)
 			refuse(&j, err, -1, "no random numbers for UUIDs: %s", strerror(-err));
 	}
+	if (!err)
+		err = check_use(&j);
 	if (!err)
 		err = claim_all(&j);
 	if (err && j.claimed)

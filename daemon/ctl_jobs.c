@@ -1231,7 +1231,7 @@ static void locks_choose(struct making_job *j)
 
 struct making_file {
 	struct task task;
-	char name[DDR_NAME_BYTES];
+	struct store_array desc;
 };
 
 static void making_file_done(struct task *t)
@@ -1244,7 +1244,7 @@ static void making_file_remove(struct task *t)
 	struct making_file *f = (struct making_file *)(void *)t;
 	char why[STORE_WHY_BYTES];
 
-	if (store_remove_making(f->name, why))
+	if (store_remove_making(&f->desc, why))
 		say(LOG_WARNING, "%s", why); /* the next start finds that it had come to its end */
 	mailbox_post(ctl_env.main, t, making_file_done);
 }
@@ -1265,7 +1265,7 @@ static void create_put(struct manager_change *c, int err, const char *why)
 	say(LOG_NOTICE, "%s: created", c->k->desc.name);
 	f = calloc(1, sizeof(*f));
 	assert(f);
-	strcpy(f->name, j->m.desc.name);
+	f->desc = j->m.desc;
 	mailbox_post(&ctl_env.worker->box, &f->task, making_file_remove);
 	wait = job_new(j->r, c->k, JOB_CREATE);
 	wait->all_nodes = true;

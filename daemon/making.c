@@ -324,7 +324,7 @@ static int create_array(struct making *m)
 	create_devs(m, dev);
 	err = create_run(&m->ask, dev, m->desc.count, &m->result, &m->error);
 	if (err && !m->error.left)
-		store_remove_making(m->desc.name, why); /* if it stays, there is nothing to undo */
+		store_remove_making(&m->desc, why); /* if it stays, there is nothing to undo */
 	return err;
 }
 
@@ -337,7 +337,7 @@ static int undo(struct making *m)
 	create_devs(m, dev);
 	err = create_undo(&m->ask, dev, m->desc.count, m->desc.uuid, &m->error);
 	if (!err)
-		err = store_remove_making(m->desc.name, why);
+		err = store_remove_making(&m->desc, why);
 	if (err && !m->error.text[0])
 		snprintf(m->error.text, sizeof(m->error.text), "%s", why);
 	return err;

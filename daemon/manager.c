@@ -412,6 +412,9 @@ static void list_back(struct task *t)
 	list_storing = false;
 	if (l->err) {
 		say(LOG_ERR, "%s", l->why);
+		/* The file may be the new one already, if only its directory could not be synced:
+		 * what was refused must not stay there. */
+		list_version += c != NULL;
 		again();
 	} else {
 		list_put = l->version;
@@ -875,6 +878,8 @@ static void unmake_work(struct task *t)
 	mailbox_post(env.main, &p->task, unmade);
 }
 
+static const char name_is_taken[] = "another node has made an array of that name";
+
 /* A file that could not be written whole may be there all the same. */
 static void created(struct task *t)
 {
@@ -885,7 +890,7 @@ static void created(struct task *t)
 
 	if (!err && same && !same->desc.forgotten) {
 		err = -EEXIST;
-		snprintf(p->why, sizeof(p->why), "another node has made an array of that name");
+		strcpy(p->why, name_is_taken);
 	}
 	if (!err) {
 		err = manager_apply(&p->desc, false);
@@ -902,6 +907,13 @@ static void created(struct task *t)
 	}
 	again();
 	change_end(c, err, p->why);
+	if (same && !same->desc.forgotten) {
+		/* It may run by now: its record stays, and its file is written anew. */
+		same->stored = false;
+		put(same);
+		free(p);
+		return;
+	}
 	mailbox_post(&env.worker->box, &p->task, unmake_work);
 }
 
@@ -915,8 +927,14 @@ static void create_work(struct task *t)
 
 void manager_create(const struct store_array *desc, struct manager_change *c)
 {
-	struct put_task *p = calloc(1, sizeof(*p));
+	const struct known *same = manager_find(desc->name, true);
+	struct put_task *p;
 
+	if (same && !same->desc.forgotten) { /* a node that has joined meanwhile told of it */
+		change_end(c, -EEXIST, name_is_taken);
+		return;
+	}
+	p = calloc(1, sizeof(*p));
 	assert(p);
 	p->change = c;
 	p->desc = *desc;

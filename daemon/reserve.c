@@ -97,6 +97,16 @@ static bool well_formed(const Reserve *m)
 	return true;
 }
 
+/* Also those that it left behind when it was away. */
+static uint32_t entries_of(uint32_t node)
+{
+	uint32_t n = 0;
+
+	for (const struct entry *e = entries; e; e = e->next)
+		n += e->node == node;
+	return n;
+}
+
 static void entry_add(uint32_t node, const Reserve *m)
 {
 	struct entry *e = calloc(1, sizeof(*e));
@@ -147,7 +157,7 @@ static int taken(const struct entry *e, bool by_name, char why[RESERVE_WHY_BYTES
 /* 0, or what is against it. */
 static int judge(uint32_t from, const Reserve *m, uint32_t *key, char why[RESERVE_WHY_BYTES])
 {
-	uint32_t of_node = 0;
+	uint32_t of_node = entries_of(from);
 
 	*key = 0;
 	why[0] = '\0';
@@ -157,7 +167,6 @@ static int judge(uint32_t from, const Reserve *m, uint32_t *key, char why[RESERV
 	}
 	expire();
 	for (const struct entry *e = entries; e; e = e->next) {
-		of_node += e->node == from;
 		/* A daemon that was started anew goes on with what it had left behind. */
 		if (e->until_ms && e->node == from)
 			continue;
@@ -449,7 +458,9 @@ static void take_reserve(uint32_t from, const Reserve *m)
 		e->unconfirmed = false;
 	}
 	if (m->held) {
-		if (!e && well_formed(m))
+		/* No node that works has more: it refuses itself. And twice as many if it was away
+		 * meanwhile. */
+		if (!e && well_formed(m) && entries_of(from) < 2 * RESERVE_PER_NODE)
 			entry_add(from, m);
 		held_twice(from, m);
 		return;

@@ -741,11 +741,19 @@ int store_remove(const char *name, char why[STORE_WHY_BYTES])
 	return remove_files(name, suffix, why);
 }
 
-int store_remove_making(const char *name, char why[STORE_WHY_BYTES])
+int store_remove_making(const struct store_array *a, char why[STORE_WHY_BYTES])
 {
 	static const char *const suffix[] = {"making", NULL};
+	struct store_array *there = malloc(sizeof(*there));
+	char file[STORE_PATH_BYTES], unused[STORE_WHY_BYTES];
+	bool other;
 
-	return remove_files(name, suffix, why);
+	if (!there)
+		return complain(-ENOMEM, why, "out of memory");
+	snprintf(file, sizeof(file), "%s.making", a->name);
+	other = !array_load(file, there, unused) && memcmp(there->uuid, a->uuid, DDR_UUID_BYTES);
+	free(there);
+	return other ? 0 : remove_files(a->name, suffix, why);
 }
 
 /* --- the forgotten --- */

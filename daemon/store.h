@@ -119,7 +119,8 @@ int store_get_record(const char *name, struct store_record *r, char why[STORE_WH
 int store_put_making(const struct store_array *a, char why[STORE_WHY_BYTES]);
 int store_scan_making(void (*take)(void *arg, const struct store_array *a, const char *damage),
 		      void *arg, char why[STORE_WHY_BYTES]);
-int store_remove_making(const char *name, char why[STORE_WHY_BYTES]);
+/* But not that of another create of the same name. */
+int store_remove_making(const struct store_array *a, char why[STORE_WHY_BYTES]);
 /* Both files. */
 int store_remove(const char *name, char why[STORE_WHY_BYTES]);
 

@@ -181,7 +181,7 @@ static void found(void *arg, const struct store_array *desc, const char *damage)
 		unmake_add(desc);
 		return;
 	}
-	if (store_remove_making(desc->name, why)) /* it had come to its end */
+	if (store_remove_making(desc, why)) /* it had come to its end */
 		say(LOG_WARNING, "%s", why);
 }
 

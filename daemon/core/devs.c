@@ -90,35 +90,55 @@ static bool dev_differs(const struct engine *e, const struct dev *d)
 	return lineage_differs(&e->past, &d->sb);
 }
 
+/*
+ * Of several devices with one member's UUID: two ways to it, or an exporter returns another's
+ * superblock, which it knows from its own. The runtime opens member m's URI as device m, and keeps
+ * URIs in the order in which members were found; so that one comes first. Else it is the one that
+ * was the member.
+ */
+static uint32_t dev_to_bind(const struct engine *e, const struct map *map, uint8_t m,
+			    const uint8_t was[DDR_MAX_DEVS])
+{
+	uint32_t best = NO_DEV;
+
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		const struct dev *d = &e->dev[i];
+
+		if (!d->up || !d->sb_ok || d->misfit[0] ||
+		    memcmp(d->sb.member_uuid, map->member[m].uuid, DDR_UUID_BYTES))
+			continue;
+		/* What it was sent is waited for first, like a member's (ack_ready). */
+		if ((dev_is_copy(e, d, m) || dev_differs(e, d)) && !(was[i] == m && d->under_way))
+			continue;
+		if (best == NO_DEV || i == m || (was[i] == m && best != m))
+			best = i;
+	}
+	return best;
+}
+
 void devs_bind(struct engine *e)
 {
 	const struct map *map = e->proposing ? &e->prop : &e->map;
+	uint8_t was[DDR_MAX_DEVS];
 
 	for (uint8_t m = 0; m < DDR_MAX_MEMBERS; m++)
 		e->dev_of[m] = NO_DEV;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-		struct dev *d = &e->dev[i];
-		uint8_t was = d->member;
+		was[i] = e->dev[i].member;
+		e->dev[i].member = NO_MEMBER;
+	}
+	for (uint8_t m = 0; m < map->n; m++) {
+		uint32_t i = dev_to_bind(e, map, m, was);
 
-		d->member = NO_MEMBER;
-		if (!d->up || !d->sb_ok || d->misfit[0])
+		if (i == NO_DEV)
 			continue;
-		for (uint8_t m = 0; m < map->n; m++) {
-			if (memcmp(d->sb.member_uuid, map->member[m].uuid, DDR_UUID_BYTES) ||
-			    e->dev_of[m] != NO_DEV)
-				continue;
-			/* What it was sent is waited for first, like a member's (ack_ready). */
-			if ((dev_is_copy(e, d, m) || dev_differs(e, d)) &&
-			    !(was == m && d->under_way))
-				continue;
-			d->member = m;
-			e->dev_of[m] = i;
-			if (!dev_failed_flush(d, &map->member[m]) ||
-			    !(map_write_mask(map) >> m & 1) || e->bad[m] == MEMBER_FAULTY)
-				continue;
-			e->bad[m] = MEMBER_FAULTY;
-			e->bad_us[m] = 0; /* told at once: before a proposal is acknowledged */
-		}
+		e->dev[i].member = m;
+		e->dev_of[m] = i;
+		if (!dev_failed_flush(&e->dev[i], &map->member[m]) ||
+		    !(map_write_mask(map) >> m & 1) || e->bad[m] == MEMBER_FAULTY)
+			continue;
+		e->bad[m] = MEMBER_FAULTY;
+		e->bad_us[m] = 0; /* told at once: before a proposal is acknowledged */
 	}
 }
 
@@ -596,7 +616,10 @@ const char *engine_dev_stranger(const struct engine *e, uint32_t dev)
 			       : dev_is_copy(e, d, m)
 				   ? "it is an older copy of the member: it lacks what another "
 				     "node wrote to that when it came back"
-				   : NULL; /* reached in another way, too */
+			       : e->dev_of[m] != NO_DEV
+				   ? "it carries the superblock of a member that is reached in "
+				     "another way, too"
+				   : NULL;
 	return map->n ? "it was a member of this array once, and is none now" : NULL;
 }
 

@@ -88,7 +88,7 @@ bool quorum_gate(const struct engine *e)
  * who renews the use blocks has done so lately: else others may have taken the members (use.c). */
 bool gate_open(const struct engine *e)
 {
-	return e->confirmed && quorum_gate(e) && use_lease(e);
+	return e->confirmed && quorum_gate(e) && use_lease(e) && !e->doubt;
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */
@@ -354,6 +354,7 @@ void engine_step(struct engine *e, const struct event *ev, struct outq *q)
 		record_advance(e);
 		round_advance(e);
 		use_advance(e);
+		doubt_advance(e);
 		epoch_advance(e);
 		leader_advance(e);
 		dlog_advance(e);

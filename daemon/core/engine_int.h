@@ -312,6 +312,13 @@ struct pageinfo {
 	bool untold;  /* its dirty regions are others than the nodes were told */
 };
 
+struct pagewrite { /* a page of a slot of nobody, on its way to the members */
+	struct batch batch;
+	struct iovec iov;
+	uint32_t page;
+	bool durable;
+};
+
 struct slotinfo { /* a slot, as the leader has read it */
 	bool known;
 	uint32_t owner_node;
@@ -471,6 +478,7 @@ struct engine {
 
 	/* map */
 	bool have_geo, have_map;
+	bool doubt;  /* another node says that an epoch was committed without this one */
 	bool judged; /* by the epoch that was committed when this life went by a committed map */
 	struct geo geo;
 	struct superblock base; /* the array's constants; map and seq are not used */
@@ -537,11 +545,11 @@ struct engine {
 		uint64_t again_us;    /* a bad spot was in the way: not before this */
 		struct rset done;     /* resynced, not yet cleared */
 		uint32_t of_slot;     /* where the job's region is dirty */
-		uint32_t slot, count; /* pages of it that are written at once: */
-		uint32_t page[WR_PAGES];
+		uint32_t slot, count; /* a run of pages of it is written, */
+		uint32_t pending;     /* so many of them not yet */
+		struct pagewrite run[WR_PAGES];
 		uint8_t (*block)[DDR_BLOCK_BYTES];
-		struct iovec iov[WR_PAGES];
-		struct batch batch;
+		struct batch batch; /* of the flush */
 		struct logpage image;
 		struct term term; /* of the flush */
 	} rec;
@@ -773,6 +781,8 @@ void leader_fence_done(struct engine *e, const struct event *ev);
 /* epoch.c */
 bool assemble(struct engine *e);
 bool array_still_ours(struct engine *e);
+void epoch_doubt(struct engine *e);
+void doubt_advance(struct engine *e);
 bool takes_part(const struct engine *e);
 bool epoch_unknown(const struct engine *e, const struct epoch *ep);
 /* How far ahead of all that this node knows an epoch can be that it is told: proposals that came to

@@ -89,6 +89,9 @@ static void commit_effects(struct engine *e, const struct map *old)
 			e->bad[i] = 0;
 		if (!is && e->map.member[i].state != MEMBER_SUSPECT)
 			e->lacked[i] = 0; /* an operator is going to see to it */
+		/* Its rebuild ends at once: nobody may look after it before the next one begins. */
+		if (!is && e->rb.state != RB_IDLE && e->rb.member == i)
+			rebuild_reset(e);
 		if (is && !was)
 			added = true;
 		if (e->map.member[i].state == MEMBER_REBUILDING)
@@ -809,12 +812,16 @@ static uint32_t sb_device(const struct engine *e, const struct superblock *sb)
 #define EPOCH_DRAG 1024ull
 #define EPOCH_AHEAD (1ull << 20)
 
+/* Of several that call themselves so, the one that is opened as this member: see devs_bind. */
 static const struct superblock *sb_of_member(const struct engine *e, const struct map *m, uint8_t i)
 {
-	for (uint32_t d = 0; d < DDR_MAX_DEVS; d++)
-		if (e->dev[d].up && e->dev[d].fresh && !e->dev[d].misfit[0] &&
-		    !memcmp(e->dev[d].sb.member_uuid, m->member[i].uuid, DDR_UUID_BYTES))
-			return &e->dev[d].sb;
+	for (uint32_t k = 0; k < DDR_MAX_DEVS; k++) {
+		const struct dev *d = &e->dev[(i + k) % DDR_MAX_DEVS];
+
+		if (d->up && d->fresh && !d->misfit[0] &&
+		    !memcmp(d->sb.member_uuid, m->member[i].uuid, DDR_UUID_BYTES))
+			return &d->sb;
+	}
 	return NULL;
 }
 
@@ -1068,6 +1075,13 @@ bool epoch_unknown(const struct engine *e, const struct epoch *ep)
 	       epoch_cmp(ep, &e->want_record.acked) && epoch_cmp(ep, &e->map.epoch);
 }
 
+/* The newest number that this node has heard of for certain. */
+static uint64_t epoch_known(const struct engine *e)
+{
+	return e->want_record.acked.num > e->map.epoch.num ? e->want_record.acked.num
+							   : e->map.epoch.num;
+}
+
 /* What others do without this node concerns it: it serves, or has a slot to do so. */
 bool takes_part(const struct engine *e)
 {
@@ -1082,7 +1096,7 @@ bool takes_part(const struct engine *e)
 bool array_still_ours(struct engine *e)
 {
 	const struct superblock *sb, *told;
-	uint64_t known = e->want_record.acked.num;
+	uint64_t known = epoch_known(e);
 	uint32_t n = 0;
 
 	e->ld.why = "enough members to see that no other node went on without this one";
@@ -1092,14 +1106,45 @@ bool array_still_ours(struct engine *e)
 	sb = newest_sb(e, &told);
 	if (n <= e->geo.p.m || !sb)
 		return false;
-	if (e->map.epoch.num > known)
-		known = e->map.epoch.num;
 	max_num_raise(e, told, known);
 	if (epoch_unknown(e, &sb->map.epoch) ||
 	    (epoch_unknown(e, &told->map.epoch) && told->map.epoch.num <= known + EPOCH_AHEAD))
 		round_removed(e);
 	e->ld.assembled = e->state == ENGINE_ACTIVE;
 	return e->state != ENGINE_REMOVED;
+}
+
+/*
+ * R6, on the word of one node: the others went on without this one. A commit is on all members of
+ * its map that are written to, so more than m members that are read now show it, or it is not so.
+ * As long as that is not known this node uses nothing.
+ */
+void epoch_doubt(struct engine *e)
+{
+	if (e->doubt)
+		return;
+	e->doubt = true;
+	devs_reread(e);
+}
+
+void doubt_advance(struct engine *e)
+{
+	bool removed = false;
+	uint32_t n = 0;
+
+	if (!e->doubt || e->state == ENGINE_REMOVED)
+		return;
+	for (uint8_t i = 0; i < e->map.n; i++) {
+		const struct superblock *own = sb_of_member(e, &e->map, i);
+
+		n += own != NULL;
+		removed |= own && epoch_unknown(e, &own->map.epoch) &&
+			   own->map.epoch.num <= epoch_known(e) + EPOCH_AHEAD;
+	}
+	if (removed)
+		round_removed(e);
+	else if (n > e->geo.p.m)
+		e->doubt = false;
 }
 
 /* Its exporter may return anything: more than m members that carry this map name another. */

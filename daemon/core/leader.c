@@ -73,13 +73,19 @@ static void state_send(struct engine *e)
 	msg_send(e, &m);
 }
 
-/* R3: the newest proposal that anybody in the round has seen is the base of the next. */
+/*
+ * R3: the newest proposal that anybody in the round has seen is the base of the next. But for those
+ * that State counts out: others went on without them, and may have committed since what of these
+ * proposals they had seen. One that nobody else saw was written nowhere; of two with the same
+ * number nothing says that it is the older one, and what it takes for in sync may have missed all
+ * writes since.
+ */
 static void proposal_inherit(struct engine *e)
 {
 	for (uint32_t i = 0; i < e->peer_count; i++) {
 		const struct peer *p = &e->peer[i];
 
-		if (!p->in_round || !p->proposed.n || !p->active)
+		if (!p->in_round || !p->proposed.n || !p->active || gone_find(e, p->node, p->inc))
 			continue;
 		if (epoch_cmp(&p->proposed.epoch, &e->map.epoch) <= 0)
 			continue;
@@ -110,9 +116,9 @@ static void leader_begin(struct engine *e)
 	/* A rebuild begins anew: what a partial one must copy is gathered after a commit. */
 	for (uint8_t i = 0; i < e->map.n; i++)
 		e->ld.need_epoch |= e->map.member[i].state == MEMBER_REBUILDING;
+	state_send(e); /* who has departed is known by then */
 	if (e->state == ENGINE_ACTIVE)
 		proposal_inherit(e);
-	state_send(e);
 }
 
 static void fenced_send(struct engine *e, uint32_t node, uint64_t inc)
@@ -587,6 +593,11 @@ static bool may_begin(struct engine *e)
 		e->ld.why = "the other node: with corosync's two_node both must have met before "
 			    "one begins alone; start ddraidd there, or start the array with "
 			    "--force if that node is off";
+		return false;
+	}
+	if (e->doubt) {
+		e->ld.why = "enough members to see whether the other nodes went on without this "
+			    "one, as one of them says";
 		return false;
 	}
 	return !takes_part(e) || e->ld.knows || array_still_ours(e);

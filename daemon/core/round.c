@@ -482,11 +482,9 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 	for (size_t i = 0; i < h->n_bad && i < DDR_MAX_MEMBERS; i++)
 		p->bad[i] = (uint8_t)h->bad[i];
 	/* An epoch is committed that this node did not acknowledge: it was removed meanwhile, and
-	 * is fenced. */
-	if (takes_part(e) && epoch_unknown(e, &p->known_epoch)) {
-		round_removed(e);
-		return;
-	}
+	 * is fenced. If that is so, the members carry it. */
+	if (takes_part(e) && epoch_unknown(e, &p->known_epoch))
+		epoch_doubt(e);
 	/* Whom a fenced incarnation took for removed means nothing: it may only be late. */
 	for (size_t i = 0; i < h->n_departed && !is_buried(e, p->node, p->inc); i++) {
 		if (departed_void(e, h->departed[i]))

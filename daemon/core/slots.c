@@ -181,7 +181,7 @@ static bool image_of(const struct engine *e, uint8_t i, uint32_t c, uint32_t slo
  * 3. A node is named on all members before it serves, until the leader has recovered its slot. So
  *    it must be named by all honest ones, all but m of those that were read: see name_vote.
  *
- * With no more than m members to read, what they say counts.
+ * With no more than m members to read, since the others have bad spots there, what they say counts.
  */
 static void page_vote(struct engine *e, uint32_t slot, uint32_t page, uint32_t rows,
 		      struct votes *v)
@@ -305,9 +305,14 @@ static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint3
 		if (v.valid >> i & 1 && v.seq[i] == v.newest)
 			newest |= 1u << i;
 	if (v.valid && !lost) {
+		bool liar = v.newest - v.least >= 2 * SEQ_UNREAD;
+
 		votes_merge(e, s, slot, page, &v);
 		/* A liar's number is not gone on from: see log_seq_next for the others'. */
-		p->seq = (v.newest - v.least < 2 * SEQ_UNREAD ? v.newest : v.least) + gap;
+		p->seq = (liar ? v.least : v.newest) + gap;
+		/* What only some have was not durable. The next image goes where that is, not where
+		 * the others have the newest one of theirs: if power fails, it may be torn. */
+		p->seq += !liar && (v.newest - v.least) & 1;
 	} else {
 		/* R11: a page readable nowhere means that all its regions are dirty. */
 		rset_plane_fill(&s->dirty, page);
@@ -326,6 +331,13 @@ static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint3
 		name_vote(e, s, slot, &v);
 }
 
+/* No more than m members may be all that is heard of a page, for as long as it takes others to
+ * connect anew. */
+static bool enough_read(const struct engine *e, uint32_t members)
+{
+	return (uint32_t)__builtin_popcount(members) >= e->geo.k;
+}
+
 static void pages_read_start(struct engine *e);
 
 static void pages_read(struct engine *e, struct batch *b)
@@ -333,7 +345,7 @@ static void pages_read(struct engine *e, struct batch *b)
 	struct slotinfo *s;
 
 	e->ld.reading = false;
-	if (e->state == ENGINE_REMOVED || (!b->ok && (b->failed & ~b->unreadable || !b->failed)))
+	if (e->state == ENGINE_REMOVED || !enough_read(e, b->ok | b->unreadable))
 		return; /* begun again by whoever wants it */
 	if (b->unreadable && e->ld.rd_singly <= e->ld.rd_page) {
 		e->ld.rd_singly = e->ld.rd_page + e->ld.rd_count;
@@ -379,7 +391,7 @@ static void pages_read_start(struct engine *e)
 /* One slot at a time; known is set at its end. */
 void slot_read(struct engine *e, uint32_t slot)
 {
-	if (e->ld.reading || !read_mask(e))
+	if (e->ld.reading || !enough_read(e, read_mask(e)))
 		return;
 	e->ld.rd_slot = slot;
 	e->ld.rd_page = e->ld.rd_singly = 0;
@@ -529,26 +541,43 @@ void slots_forget(struct engine *e)
 
 /* ---- writing pages of a slot of nobody ------------------------------------------------------ */
 
-static void pages_written(struct engine *e, struct batch *b)
+/* The run is written, or has failed. */
+static void pages_written(struct engine *e)
 {
 	struct slotinfo *s = &e->ld.slot[e->rec.slot];
+	bool over = e->state == ENGINE_REMOVED || !leading(e) || !s->stale || e->rec.doubted;
 
 	e->rec.writing = e->rec.again = false;
-	if (e->state == ENGINE_REMOVED || !leading(e) || !s->stale || e->rec.doubted)
-		return;
-	e->rec.again = (write_musts(e) & ~b->ok) != 0;
-	for (uint32_t i = 0; i < e->rec.count && !e->rec.again; i++) {
-		struct pageinfo *p = &s->page[e->rec.page[i]];
+	for (uint32_t i = 0; i < e->rec.count; i++) {
+		struct pagewrite *w = &e->rec.run[i];
+		struct pageinfo *p = &s->page[w->page];
 
-		if (p->changed || !p->stale)
+		if (w->durable)
+			continue;
+		w->durable = !(write_musts(e) & ~w->batch.ok);
+		if (over) {
+			/* Some may lack it: the next one goes to the same copy (page_take). */
+			p->seq += !w->durable;
+			continue;
+		}
+		e->rec.again |= !w->durable;
+		if (!w->durable || p->changed || !p->stale)
 			continue;
 		p->stale = false;
 		s->stale--;
 		if (p->untold)
-			page_announce(e, e->rec.slot, e->rec.page[i]);
+			page_announce(e, e->rec.slot, w->page);
 		p->untold = false;
 	}
-	s->cleared &= s->stale > 0;
+	if (!over)
+		s->cleared &= s->stale > 0;
+}
+
+static void page_written(struct engine *e, struct batch *b)
+{
+	(void)b;
+	if (!--e->rec.pending)
+		pages_written(e);
 }
 
 static void page_encode(struct engine *e, uint32_t slot, uint32_t page, uint8_t *block)
@@ -581,29 +610,37 @@ static void pages_encode(struct engine *e, uint32_t slot)
 		if (!s->page[p].stale)
 			continue;
 		page_encode(e, slot, p, e->rec.block[e->rec.count]);
-		e->rec.page[e->rec.count++] = p;
+		e->rec.run[e->rec.count].durable = false;
+		e->rec.run[e->rec.count++].page = p;
 	}
+}
+
+static void page_send(struct engine *e, struct pagewrite *w, uint8_t *block)
+{
+	uint32_t copy = (uint32_t)(e->ld.slot[e->rec.slot].page[w->page].seq & 1);
+
+	w->iov = (struct iovec){block, DDR_BLOCK_BYTES};
+	e->rec.pending++;
+	batch_init(&w->batch, page_written);
+	batch_open(&w->batch);
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (write_targets(e) >> i & 1)
+			dio_start(e, &w->batch, i, DEV_WRITE, KIND_LOG, DEV_F_FUA,
+				  geo_log_offset(&e->geo, e->rec.slot, w->page, copy),
+				  DDR_BLOCK_BYTES, &w->iov, 1, 0);
+	batch_close(e, &w->batch);
 }
 
 static void pages_send(struct engine *e)
 {
-	const struct slotinfo *s = &e->ld.slot[e->rec.slot];
-
 	e->rec.writing = true;
 	e->rec.doubted = false;
-	batch_init(&e->rec.batch, pages_written);
-	batch_open(&e->rec.batch);
-	for (uint32_t k = 0; k < e->rec.count; k++) {
-		uint32_t page = e->rec.page[k], copy = (uint32_t)(s->page[page].seq & 1);
-
-		e->rec.iov[k] = (struct iovec){e->rec.block[k], DDR_BLOCK_BYTES};
-		for (uint8_t i = 0; i < e->map.n; i++)
-			if (write_targets(e) >> i & 1)
-				dio_start(e, &e->rec.batch, i, DEV_WRITE, KIND_LOG, DEV_F_FUA,
-					  geo_log_offset(&e->geo, e->rec.slot, page, copy),
-					  DDR_BLOCK_BYTES, &e->rec.iov[k], 1, 0);
-	}
-	batch_close(e, &e->rec.batch);
+	e->rec.pending = 1; /* until all are begun */
+	for (uint32_t i = 0; i < e->rec.count; i++)
+		if (!e->rec.run[i].durable)
+			page_send(e, &e->rec.run[i], e->rec.block[i]);
+	if (!--e->rec.pending)
+		pages_written(e);
 }
 
 /* What only few say is left as it is, unless it has bits: the next leader is to see it, too. */

@@ -419,17 +419,6 @@ static void watches_look(struct engine *e)
 
 /* ---- in words ------------------------------------------------------------------------------- */
 
-static void user_name(char *text, size_t bytes, const struct useblock *b)
-{
-	if (b->claim == USE_UNKNOWN)
-		snprintf(text, bytes, "somebody whose use block can't be read");
-	else if (b->cluster[0])
-		snprintf(text, bytes, "node %u (%s) of cluster %s", b->node, b->host, b->cluster);
-	else
-		snprintf(text, bytes, "a daemon by itself on %s, process %u", b->host,
-			 b->process.pid);
-}
-
 /* An array of a cluster, and this is another, or none. */
 static bool foreign_cluster(struct engine *e)
 {
@@ -456,7 +445,7 @@ static void look_why(struct engine *e)
 {
 	const struct use_watch *w = NULL;
 	struct use *u = &e->use;
-	char name[220];
+	char name[USE_NAME_BYTES];
 
 	for (uint32_t i = 0; i < u->watches; i++)
 		if (!watch_over(e, &u->watch[i]) && (!w || u->watch[i].alive))
@@ -464,7 +453,7 @@ static void look_why(struct engine *e)
 	u->refused = w && w->alive;
 	if (!w)
 		return;
-	user_name(name, sizeof(name), &w->last);
+	useblock_name(&w->last, name);
 	if (w->alive)
 		snprintf(u->why, sizeof(u->why),
 			 "its members are in use by %s; stop it there first, or disconnect these "
@@ -706,6 +695,7 @@ void use_dev_up(struct engine *e, uint32_t dev)
 	d->gone = d->busy; /* by the connection before, to another device maybe */
 	if (d->lost && !lease_runs(e))
 		e->use.late_us = e->now;
+	d->lost = false; /* it has landed, or never will: what comes and goes holds nobody up */
 	if (told(e))
 		return; /* it is told by its superblock, and a renewal reads first */
 	d->wrote = false;
@@ -803,11 +793,11 @@ uint64_t engine_use_until_us(const struct engine *e)
 static void give_up(struct engine *e)
 {
 	struct use *u = &e->use;
-	char name[220] = "somebody who is gone";
+	char name[USE_NAME_BYTES] = "somebody who is gone";
 
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		if (u->dev[i].taken && u->dev[i].got.claim)
-			user_name(name, sizeof(name), &u->dev[i].got);
+			useblock_name(&u->dev[i].got, name);
 	snprintf(u->why, sizeof(u->why),
 		 "its members were taken by %s while this node did not show that it uses them",
 		 name);

@@ -3,6 +3,7 @@
 #include "useblock.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "codec.h"
@@ -82,4 +83,16 @@ int useblock_decode(struct useblock *u, const uint8_t in[DDR_BLOCK_BYTES])
 	get_text(u->cluster, in + USE_OFF_CLUSTER);
 	get_text(u->host, in + USE_OFF_HOST);
 	return 0;
+}
+
+void useblock_name(const struct useblock *u, char text[USE_NAME_BYTES])
+{
+	if (u->claim == USE_UNKNOWN)
+		snprintf(text, USE_NAME_BYTES, "somebody whose use block can't be read");
+	else if (u->cluster[0])
+		snprintf(text, USE_NAME_BYTES, "node %u (%s) of cluster %s", u->node, u->host,
+			 u->cluster);
+	else
+		snprintf(text, USE_NAME_BYTES, "a daemon by itself on %s, process %u", u->host,
+			 u->process.pid);
 }

@@ -43,4 +43,8 @@ void useblock_encode(const struct useblock *u, uint8_t out[DDR_BLOCK_BYTES]);
  * time and is printable. The caller compares the UUID. */
 int useblock_decode(struct useblock *u, const uint8_t in[DDR_BLOCK_BYTES]);
 
+/* "node 2 (host) of cluster c": whose block it is, for people; of USE_UNKNOWN, too. */
+#define USE_NAME_BYTES 220
+void useblock_name(const struct useblock *u, char text[USE_NAME_BYTES]);
+
 #endif

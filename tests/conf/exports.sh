@@ -493,6 +493,11 @@ rm "$work/runs"
 echo 9223372036854775807 >/var/lib/ddraid-export/refused/10.0.0.1
 ok "a number that no node has reached" fence-exports --admit
 same "is not taken over" "$(cat /var/lib/ddraid/incarnation)" 3000
+same "and keeps nobody out for ever" "$(mark refused/10.0.0.1)" none
+echo 9223372036854775807 >/var/lib/ddraid-export/refused/10.0.0.1
+sed -i /9223372036854775807/d /var/lib/ddraid-export/over/10.0.0.1
+refused "a word that is not of a start" ddraid-export admit 10.0.0.1 0 3000
+same "lets nobody in by that" "$(mark refused/10.0.0.1)" 9223372036854775807
 for text in '' x 08 '-1'; do
 	echo "$text" >/var/lib/ddraid/incarnation
 	refused "a number that is none: '$text'" fence-exports --admit

@@ -133,4 +133,22 @@ for who in client daemon; do
 		away v
 	done
 done
+
+# What a killed one has left stays known until it is undone, whatever another create of that name comes to meanwhile.
+disk_clear 0 1 2
+ctl "${create_v[@]}" --force >"$tmp/out" 2>&1 &
+a=$!
+until_true 10 grep -qa ddraidcl "$tmp/m0"
+end daemon KILL
+wait $a 2>/dev/null || true
+end m0.a KILL
+daemon_up
+! ctl "${create_v[@]}" --force >"$tmp/out" 2>&1 || fail "created without m0"
+grep -q "m0.a" "$tmp/out" || fail "not for m0: $(cat "$tmp/out")"
+[ -e "$tmp/state/v.making" ] || fail "nobody knows any more what the killed create has left"
+end daemon KILL
+kit_up m0.a --filter=delay file "$tmp/m0" wdelay=20ms
+daemon_up
+until_true 20 test ! -e "$tmp/state/v.making"
+! grep -qa ddraid "$tmp/m0" || fail "something of the killed create is left"
 echo "ok"

@@ -71,6 +71,25 @@ grep -q "in no cluster .*--alone" "$tmp/out" || fail "--take-over: $(cat "$tmp/o
 refused b a
 as a nbd vol0 'h.pwrite(b"A" * 8192, 0); h.flush()' || fail "the first does not go on"
 
+echo "a third one, which knows nothing of that array, takes none of its members, by force neither"
+as c configure '[fence]' 'fence = none'
+as c daemon_up
+taken() { # WORDS COMMAND...
+	local words=$1 status=0
+	shift
+	as c ctl "$@" >"$tmp/out" 2>&1 || status=$?
+	[ $status = 6 ] && grep -q "$words, by a daemon by itself on .*, process ${pid[a]}" "$tmp/out" || fail "$*: status $status, $(cat "$tmp/out")"
+}
+taken "is in use" create mine --order 1 --force "${members[@]}"
+for i in 0 1 2; do truncate -s 32M "$tmp/o$i"; done
+as c ctl create other --order 1 --zeroed "$tmp/o0" "$tmp/o1" "$tmp/o2" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
+as c ctl fail other 0 >"$tmp/out" 2>&1 || fail "fail: $(cat "$tmp/out")"
+taken "is in use" add other 0 "${members[0]}" --force
+as c ctl create third --order 1 "${members[@]}" >"$tmp/out" 2>&1 && fail "it is taken"
+grep -q "ddraid array vol0 .*, which a daemon by itself on .*, process ${pid[a]} uses" "$tmp/out" || fail "create: $(cat "$tmp/out")"
+as a nbd vol0 'assert h.pread(8192, 0) == b"A" * 8192; h.pwrite(b"A" * 8192, 0); h.flush()' || fail "the first does not go on"
+as a holds vol0 'not a["degraded"]' || fail "the first: $(as a ctl status vol0)"
+
 echo "the first is stopped"
 as a ctl stop vol0 >"$tmp/out" 2>&1 || fail "stop: $(cat "$tmp/out")"
 serves b
@@ -139,3 +158,20 @@ as a ctl stop vol0 >"$tmp/out" 2>&1 || fail "stop: $(cat "$tmp/out")"
 grep -q "dirty 0, wrong 0" "$tmp/out" || fail "$(cat "$tmp/out")"
 "$top_builddir/ddraidctl" examine "$tmp/m0" >"$tmp/out" || fail "examine: $(cat "$tmp/out")"
 grep -q "^  used by       nobody" "$tmp/out" || fail "it was not given back: $(cat "$tmp/out")"
+
+echo "one that stands still for long enough is gone, and writes nothing any more when it goes on"
+as a ctl start vol0 >"$tmp/out" 2>&1 || fail "start: $(cat "$tmp/out")"
+serves a
+kill -s STOP "${pid[a]}"
+as c ctl create mine --order 1 --force "${members[@]}" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
+grep -q "watching for .* s whether anybody uses the members" "$tmp/out" || fail "nobody was looked for: $(cat "$tmp/out")"
+until_true 10 as c holds mine 'a["io_allowed"]'
+as c nbd mine 'h.pwrite(b"C" * 8192 * 200, 0); h.flush()' || fail "the third"
+kill -s CONT "${pid[a]}"
+! as a nbd vol0 'h.pwrite(b"A" * 8192 * 200, 0)' 2>"$tmp/err" & # it waits, or is told that it failed
+pid[late]=$!
+until_true 20 as a holds vol0 'not a["io_allowed"]'
+sleep 3 # it does not become that again
+as a holds vol0 'not a["io_allowed"]' || fail "the first serves: $(as a ctl status vol0)"
+as c nbd mine 'assert h.pread(8192 * 200, 0) == b"C" * 8192 * 200' || fail "what the third wrote was overwritten"
+end late KILL

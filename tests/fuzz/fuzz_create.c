@@ -51,9 +51,11 @@ int signature_find(uint64_t size_bytes, signature_read_fn read, void *arg, char 
 
 /* ---- devices -------------------------------------------------------------------------------- */
 
+#define AREA_BLOCKS (SB_COPIES + 1u) /* with the use block */
+
 struct disk {
 	uint8_t data[KEPT_BYTES];
-	uint8_t before[SB_COPIES * DDR_BLOCK_BYTES];
+	uint8_t before[AREA_BLOCKS * DDR_BLOCK_BYTES];
 	uint64_t used; /* of data: beyond, all are zeros */
 };
 
@@ -122,7 +124,15 @@ static void carry(struct disk *d, uint8_t how)
 		memcpy(b, "ddraidsb", BLOCK_MAGIC_BYTES);
 	if (how & 4)
 		block_seal(b);
-	d->used = SB_OFFSET + SB_COPIES * DDR_BLOCK_BYTES;
+	if (how & 8) {
+		uint8_t *use = d->data + USE_OFFSET;
+
+		memcpy(use + 12, b + 12, DDR_BLOCK_BYTES - 12);
+		memcpy(use, "ddraidus", BLOCK_MAGIC_BYTES);
+		if (how & 16)
+			block_seal(use);
+	}
+	d->used = SB_OFFSET + AREA_BLOCKS * DDR_BLOCK_BYTES;
 }
 
 static char uris[DEVICES][DDR_URI_BYTES + 8];

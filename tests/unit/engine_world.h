@@ -41,10 +41,13 @@ struct world {
 	bool dead[MEMBERS + 1];
 	int flush_err;      /* of member 2 */
 	uint32_t placed_at; /* what OUT_OPEN leads to, if it is open already */
+	uint32_t claim_ms;  /* 0: who uses the members is not asked, and no lease ends */
+	bool use_hangs;     /* what is sent to the use blocks does not land before land_hung() */
 	uint32_t hung;      /* members whose superblock writes don't land before land_hung() */
 	struct out hung_out[16];
 	uint32_t hung_count;
-	uint32_t tear; /* members whose next superblock write is torn, and cuts them off */
+	uint32_t cut_log; /* members whose connection breaks at the next read of the log */
+	uint32_t tear;    /* members whose next superblock write is torn, and cuts them off */
 	uint8_t bad_copy[MEMBERS + 1];  /* masks of superblock copies that can't be read until they
 					 * are written */
 	uint64_t shrunk[MEMBERS + 1];   /* a device's size, 0 = DISK_BYTES */
@@ -206,7 +209,8 @@ static inline void do_io(const struct out *o)
 	uint8_t *p = w.disk[o->io.dev] + o->io.offset;
 
 	ev.done.id = o->io.id;
-	if (o->io.kind == KIND_SB && o->io.op == DEV_WRITE && w.hung >> o->io.dev & 1) {
+	if ((o->io.kind == KIND_SB && o->io.op == DEV_WRITE && w.hung >> o->io.dev & 1) ||
+	    (o->io.kind == KIND_USE && w.use_hangs)) {
 		CHECK(w.hung_count < 16);
 		w.hung_out[w.hung_count++] = *o;
 		return;
@@ -215,6 +219,14 @@ static inline void do_io(const struct out *o)
 		p = w.elsewhere + o->io.offset;
 	if (o->io.kind == KIND_SB && o->io.op == DEV_WRITE && w.tear >> o->io.dev & 1) {
 		torn(o);
+		return;
+	}
+	if (o->io.kind == KIND_LOG && o->io.op == DEV_READ && w.cut_log >> o->io.dev & 1) {
+		w.cut_log &= ~(1u << o->io.dev);
+		ev.done.err = -ECONNRESET;
+		push(ev);
+		push(dev_event_of(EV_DEV_DOWN, o->io.dev));
+		push(dev_event_of(EV_DEV_UP, o->io.dev));
 		return;
 	}
 	w.counts[o->io.kind][o->io.op]++;
@@ -252,6 +264,7 @@ static inline void do_io(const struct out *o)
 static inline void land_hung(void)
 {
 	w.hung = 0;
+	w.use_hangs = false;
 	for (uint32_t i = 0; i < w.hung_count; i++)
 		do_io(&w.hung_out[i]);
 	w.hung_count = 0;
@@ -438,7 +451,7 @@ static inline void start_cold(void)
 	cfg.force = w.force;
 	memcpy(cfg.array_uuid, w.array_uuid, DDR_UUID_BYTES);
 	cfg.tun.release_delay_ms = 100;
-	cfg.tun.claim_ms = 0;
+	cfg.tun.claim_ms = w.claim_ms;
 	cfg.process.pid = (uint32_t)cfg.inc;
 	if (w.external)
 		cfg.lock_backend = LOCK_EXTERNAL;

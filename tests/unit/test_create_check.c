@@ -1257,3 +1257,130 @@ TEST(a_device_that_is_too_slow_to_be_trusted_is_refused)
 	CHECK_EQ_INT(create(), -ETIMEDOUT);
 	CHECK(strstr(fx.e.text, "took 3000 ms to be written"));
 }
+
+/* ---- who uses it ---------------------------------------------------------------------------- */
+
+static struct {
+	struct useblock block;
+	unsigned member;
+	uint32_t waited_ms;
+	bool renews;       /* while it is watched */
+	uint32_t comes_ms; /* somebody begins to use it at that time, 0 = nobody does */
+} user;
+
+static void use_put(void)
+{
+	uint8_t block[DDR_BLOCK_BYTES];
+
+	user.block.seq++;
+	useblock_encode(&user.block, block);
+	CHECK(pwrite(fx.file[user.member].fd, block, sizeof(block), USE_OFFSET) == sizeof(block));
+}
+
+static void user_pause(void *arg, uint32_t ms)
+{
+	(void)arg;
+	user.waited_ms += ms;
+	if (user.renews && user.waited_ms % 1000 == 0)
+		use_put();
+	if (user.comes_ms && user.waited_ms >= user.comes_ms) {
+		user.comes_ms = 0;
+		use_put();
+	}
+}
+
+static void used_array(unsigned member, uint64_t claim, uint32_t patience_ms)
+{
+	setup();
+	created();
+	memset(&user, 0, sizeof(user));
+	user.member = member;
+	user.block = (struct useblock){.claim = claim,
+				       .node = 2,
+				       .patience_ms = patience_ms,
+				       .cluster = "prod",
+				       .host = "alpha"};
+	memcpy(user.block.array_uuid, fx.r.params.array_uuid, DDR_UUID_BYTES);
+	use_put();
+	for (unsigned i = 0; i < MEMBERS; i++)
+		fx.file[i].writes = 0;
+	fx.ask.pause = user_pause;
+	fx.ask.force = true;
+}
+
+static bool use_is_clear(unsigned member)
+{
+	uint8_t block[DDR_BLOCK_BYTES], none[DDR_BLOCK_BYTES] = {0};
+
+	CHECK(pread(fx.file[member].fd, block, sizeof(block), USE_OFFSET) == sizeof(block));
+	return !memcmp(block, none, sizeof(none));
+}
+
+TEST(a_device_that_somebody_uses_is_not_taken_by_force)
+{
+	struct create_error e;
+
+	for (unsigned member = 0; member < MEMBERS; member += MEMBERS - 1) {
+		used_array(member, 7, 12000);
+		user.renews = true;
+		refused(-EBUSY, (int)member, "is in use, by node 2 (alpha) of cluster prod: stop");
+		CHECK(user.waited_ms <= 2000);
+		CHECK_EQ_INT(create_clear(&fx.ask, &fx.dev[member], &e), -EBUSY);
+		CHECK(strstr(e.text, "--force does not help"));
+		CHECK_EQ_U64(fx.file[member].writes, 0);
+		/* Nor is it said that force would help, without who uses it. */
+		fx.ask.force = false;
+		refused(-EEXIST, 0,
+			member ? "): name another device"
+			       : "), which node 2 (alpha) of cluster prod uses, or has not given");
+	}
+}
+
+TEST(one_that_is_silent_for_as_long_as_it_said_is_gone)
+{
+	used_array(1, 7, 12000);
+	created();
+	CHECK(user.waited_ms >= 12000 && user.waited_ms < 20000);
+	for (unsigned i = 0; i < MEMBERS; i++)
+		CHECK(use_is_clear(i)); /* who was silent finds that when it comes back */
+	used_array(1, 7, 3);            /* no user is that hasty */
+	created();
+	CHECK(user.waited_ms >= 5000);
+	used_array(1, 0, 12000); /* given back */
+	created();
+	CHECK(user.waited_ms < 5000);
+}
+
+TEST(a_use_block_that_is_damaged_and_changes_is_somebodys)
+{
+	used_array(1, 7, 12000);
+	CHECK(pwrite(fx.file[1].fd, "x", 1, USE_OFFSET + 100) == 1);
+	created();
+	CHECK(user.waited_ms >= 5000);
+	used_array(1, 7, 12000);
+	CHECK(pwrite(fx.file[1].fd, "x", 1, USE_OFFSET + 100) == 1);
+	user.renews = true;
+	refused(-EBUSY, 1, "is in use, by");
+}
+
+/* Somebody starts the array just as it is being overwritten: it gets its superblocks back. */
+TEST(who_begins_to_use_it_meanwhile_keeps_it)
+{
+	uint8_t before[MEMBERS][SB_COPIES * DDR_BLOCK_BYTES], now[sizeof(before[0])];
+
+	for (uint32_t at_ms = 100; at_ms <= 2000; at_ms += 950) {
+		used_array(1, 0, 12000);
+		user.block.claim = 9;
+		user.comes_ms = at_ms; /* within what a create waits before it trusts a claim */
+		for (unsigned i = 0; i < MEMBERS; i++)
+			CHECK(pread(fx.file[i].fd, before[i], sizeof(before[i]), SB_OFFSET) ==
+			      sizeof(before[i]));
+		CHECK_EQ_INT(create(), -ENOTUNIQ);
+		CHECK(strstr(fx.e.text, "at the same time by node 2 (alpha) of cluster prod"));
+		CHECK_EQ_INT(fx.e.member, 1);
+		for (unsigned i = 0; i < MEMBERS && at_ms <= 1000; i++) {
+			CHECK(pread(fx.file[i].fd, now, sizeof(now), SB_OFFSET) == sizeof(now));
+			CHECK(i == 1 || !memcmp(now, before[i], sizeof(now)));
+		}
+	}
+}

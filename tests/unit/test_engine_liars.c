@@ -374,3 +374,106 @@ TEST(a_commit_that_one_member_conceals_counts)
 		finish();
 	}
 }
+
+/* Its exporter answers with another's superblocks, which it knows from its own: at the start, and
+ * when it comes back. What the others carry is read and written. */
+static void pass_for(uint32_t liar, uint32_t other)
+{
+	memcpy(w.disk[liar] + geo_sb_offset(0), w.disk[other] + geo_sb_offset(0),
+	       SB_COPIES * DDR_BLOCK_BYTES);
+}
+
+static void reads_back(uint8_t seed)
+{
+	static uint8_t in[256 << 10], out[256 << 10];
+
+	fill(out, sizeof(out), seed);
+	io(700, IO_READ, 1 << 20, sizeof(in), in);
+	run_ms(500);
+	CHECK_EQ_INT(w.io_err[700], 0);
+	CHECK_EQ_MEM(in, out, sizeof(in));
+}
+
+static void written(uint8_t seed)
+{
+	static uint8_t out[256 << 10];
+
+	fill(out, sizeof(out), seed);
+	io(701, IO_WRITE, 1 << 20, sizeof(out), out);
+	run_ms(4000);
+	CHECK_EQ_INT(w.io_err[701], 0);
+}
+
+TEST(one_member_can_not_pass_for_another)
+{
+	for (uint32_t i = 0; i < MEMBERS * MEMBERS; i++)
+		for (int later = 0; later < 2; later++) {
+			uint32_t liar = i / MEMBERS, other = i % MEMBERS;
+
+			if (liar == other)
+				continue;
+			create(1);
+			start();
+			run_ms(3000);
+			written(3);
+			if (later) {
+				dev_down(liar);
+				pass_for(liar, other);
+				dev_up(liar);
+			} else {
+				stop_dead();
+				pass_for(liar, other);
+				start();
+			}
+			run_ms(8000);
+			CHECK(status().io_allowed);
+			CHECK(strstr(engine_dev_stranger(w.e, liar), "in another way, too"));
+			reads_back(3);
+			written(4);
+			/* The exporter that lied is away: nothing is lost. */
+			stop_dead();
+			w.dead[liar] = true;
+			start();
+			run_ms(8000);
+			reads_back(4);
+			w.dead[liar] = false;
+			finish();
+		}
+}
+
+/* Member 2 returns an older log. The others' connections break for a moment, just as the
+ * log is read: what that one says of it is not all that there is. */
+TEST(the_log_is_not_taken_from_fewer_members_than_the_data_needs)
+{
+	static uint8_t old[DISK_BYTES], out[4096];
+	struct geo g;
+
+	create(1);
+	start();
+	run_ms(3000);
+	step((struct event){.type = EV_ADMIN, .admin = {.cmd = ADMIN_STOP}});
+	run_ms(3000);
+	CHECK(w.stopped);
+	w.stopped = false;
+	memcpy(old, w.disk[2], DISK_BYTES);
+	stop_dead();
+	start();
+	run_ms(3000);
+	g = geometry();
+	fill(out, sizeof(out), 9);
+	io(1, IO_WRITE, 300 << 10, sizeof(out), out);
+	CHECK_EQ_U64(w.io_done[1], 1);
+	stop_dead();
+	/* A write that reached member 0 only in part. */
+	memset(w.disk[0] + geo_offset(&g, 75), 0x11, 100);
+	memcpy(w.disk[2] + LOG_OFFSET, old + LOG_OFFSET, g.data_offset - LOG_OFFSET);
+	w.cut_log = 3;
+	start();
+	run_ms(8000);
+	CHECK_EQ_U64(w.cut_log, 0);
+	CHECK(status().io_allowed);
+	for (uint32_t m = 0; m < MEMBERS; m++)
+		CHECK_EQ_INT(status().map.member[m].state, MEMBER_IN_SYNC);
+	CHECK_EQ_U64(parity_wrong(1), 0);
+	finish();
+}

@@ -418,6 +418,29 @@ TEST(one_node_can_not_use_up_the_epochs)
 	h_end();
 }
 
+/* Nobody has committed that: the members show it, and all go on. */
+static void twist_known(nodemsg *m)
+{
+	if (m->body_case == DDRAID__NODE_MSG__BODY_HELLO && m->hello->known)
+		m->hello->known->num += 3;
+}
+
+TEST(an_epoch_that_no_member_carries_ends_nobody)
+{
+	for (uint32_t bad = 1; bad <= NODES; bad += NODES - 1) {
+		begin(bad);
+		h_twist = twist_known;
+		new_round();
+		h_run_ms(3000);
+		CHECK_EQ_U64(others_removed(), 0);
+		for (uint32_t i = 1; i <= NODES; i++)
+			CHECK(i == BAD || h_serves(i));
+		h_twist = NULL;
+		others_go_on();
+		h_end();
+	}
+}
+
 /* ---- who does not answer -------------------------------------------------------------------- */
 
 static void twist_mute(nodemsg *m)

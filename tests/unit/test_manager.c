@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -133,6 +134,20 @@ static void again(uint32_t ms)
 
 static const struct manager_cb callbacks = {
     .news = news, .forgot = forgot, .moved = moved, .again = again};
+
+/* Files are synced, and the directory is not. */
+static bool dirs_fail;
+
+int fsync(int fd)
+{
+	struct stat st;
+
+	if (dirs_fail && !fstat(fd, &st) && S_ISDIR(st.st_mode)) {
+		errno = EIO;
+		return -1;
+	}
+	return (int)syscall(SYS_fsync, fd);
+}
 
 /* Until nothing is under way: a task goes to the worker and comes back. */
 struct mark {
@@ -413,6 +428,30 @@ TEST(an_array_is_given_up_only_when_it_has_stopped)
 	remove_dir();
 }
 
+static void forget_is_refused(void)
+{
+	create(1, "vol0");
+	dirs_fail = true;
+	CHECK_EQ_INT(forget_it(manager_find("vol0", false)), -EIO);
+	dirs_fail = false;
+	CHECK(again_asked);
+	manager_again();
+	settle();
+}
+
+static void still_known(void)
+{
+	CHECK(manager_find("vol0", false) && manager_count() == 1);
+}
+
+TEST(a_forget_that_was_refused_does_not_come_to_pass_at_the_next_start)
+{
+	fresh_dir();
+	life(forget_is_refused);
+	life(still_known);
+	remove_dir();
+}
+
 /* The name's next array was told while the old one still stops. */
 static void name_taken_over(void)
 {
@@ -435,6 +474,45 @@ TEST(a_name_is_free_as_soon_as_its_array_is_forgotten)
 {
 	fresh_dir();
 	life(name_taken_over);
+	remove_dir();
+}
+
+/* A node joins while an array is created, and tells of one that has the name. */
+static void taken_while_it_is_made(void)
+{
+	struct store_array mine = desc_of(1, "vol0"), theirs = desc_of(2, "vol0");
+	struct store_record rec = {.inc = 7}, back;
+	char why[STORE_WHY_BYTES];
+
+	theirs.started = true;
+	memcpy(rec.uuid, theirs.uuid, sizeof(rec.uuid));
+	/* Before the new one is written; */
+	CHECK_EQ_INT(manager_apply(&theirs, false), 1);
+	settle();
+	CHECK(manager_find("vol0", false)->array->running);
+	CHECK_EQ_INT(store_put_record("vol0", &rec, why), 0);
+	CHECK_EQ_INT(create_desc(&mine), -EEXIST);
+	settle();
+	CHECK(!store_get_record("vol0", &back, why) && back.inc == 7);
+	CHECK(file_has("vol0.array", "uuid = 02000000"));
+	/* and while it is. */
+	mine = desc_of(3, "vol1");
+	theirs = desc_of(4, "vol1");
+	theirs.started = true;
+	CHECK_EQ_INT(store_put_record("vol1", &rec, why), 0);
+	manager_create(&mine, change_begin(CHANGE_CREATE));
+	CHECK_EQ_INT(manager_apply(&theirs, false), 1);
+	CHECK_EQ_INT(change_ends(), -EEXIST);
+	settle();
+	CHECK(!store_get_record("vol1", &back, why) && back.inc == 7);
+	CHECK(file_has("vol1.array", "uuid = 04000000"));
+	CHECK(manager_find("vol1", false)->array->running);
+}
+
+TEST(a_create_whose_name_is_taken_meanwhile_leaves_that_arrays_files)
+{
+	fresh_dir();
+	life(taken_while_it_is_made);
 	remove_dir();
 }
 

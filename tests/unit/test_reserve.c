@@ -520,3 +520,25 @@ TEST(nothing_is_granted_twice_whatever_happens)
 	for (uint64_t seed = 1; seed <= 3000; seed++)
 		storm(seed);
 }
+
+/* Of one that says that it holds more than it may, what fits is kept, and nothing else. */
+TEST(a_node_that_makes_reservations_up_fills_nobodys_memory)
+{
+	Ddraid__Announce__Reserve m = DDRAID__ANNOUNCE__RESERVE__INIT;
+	Word w = DDRAID__ANNOUNCE__WORD__INIT;
+
+	begin();
+	ask(3, &c, "vol9", "uri:m9");
+	deliver();
+	m.held = true;
+	m.what = "create of vol0";
+	w.body_case = DDRAID__ANNOUNCE__WORD__BODY_RESERVE;
+	w.reserve = &m;
+	swap_in(1);
+	for (uint64_t i = 1; i <= 10000; i++) {
+		m.id = i;
+		reserve_heard(2, &w);
+	}
+	CHECK_EQ_U64(entries_of(2), 2 * RESERVE_PER_NODE);
+	CHECK_EQ_U64(entries_of(3), 1);
+}

@@ -222,3 +222,36 @@ TEST(renewals_that_land_late_hide_nobody)
 		finish();
 	}
 }
+
+/* All exporters are away for longer than the lease, while renewals are on their way. One of them
+ * comes back again and again afterwards, and never for long. */
+TEST(one_that_comes_and_goes_keeps_nobody_from_a_lease)
+{
+	for (uint32_t ms = 0; ms < 1000; ms += 100) {
+		both_up();
+		for (uint32_t n = 1; n <= 2; n++)
+			w.node[n].use_writes_ms = 150;
+		run_ms(3000 + ms);
+		for (uint32_t n = 1; n <= 2; n++)
+			for (uint32_t m = 0; m < MEMBERS; m++)
+				member_cut(n, m, true);
+		run_ms(8000);
+		for (uint32_t n = 1; n <= 2; n++)
+			for (uint32_t m = 0; m < MEMBERS; m++)
+				member_cut(n, m, false);
+		for (uint32_t i = 0; i < 20; i++) {
+			run_ms(500);
+			member_cut(1, 0, true);
+			member_cut(2, 0, true);
+			run_ms(500);
+			member_cut(1, 0, false);
+			member_cut(2, 0, false);
+		}
+		CHECK_MSG(serves(1) && serves(2), "%u ms: %s", ms,
+			  status(1).waits ? status(1).waits : "");
+		write_block(1, 0);
+		run_ms(200);
+		CHECK_MSG(w.node[1].ios_done > 0, "%u ms: I/O waits", ms);
+		finish();
+	}
+}
