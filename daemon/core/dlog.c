@@ -238,7 +238,7 @@ static void slot_take(struct engine *e)
 		p->want.page = (uint16_t)i;
 		p->want.owner_node = e->cfg.node;
 		p->want.owner_inc = e->inc;
-		p->want.seq = s->seq[i];
+		p->want.seq = s->page[i].seq;
 		/* Nothing is dirty (R16: the leader gives away only clean slots); were a bit set,
 		 * no region of ours would ever clear it. What could not be read only counts as
 		 * dirty, or what only some members say, and the leader knows better. */

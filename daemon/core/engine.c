@@ -136,11 +136,12 @@ struct engine *engine_new(const struct engine_cfg *cfg)
 	e->dio = calloc(DIO_MAX, sizeof(*e->dio));
 	e->region_hash = calloc(REGION_BUCKETS, sizeof(*e->region_hash));
 	e->ld.sb_buf = calloc(DDR_MAX_MEMBERS, DDR_BLOCK_BYTES);
-	e->ld.rd_buf = calloc(2 * DDR_MAX_MEMBERS, DDR_BLOCK_BYTES);
+	e->rec.block = calloc(WR_PAGES, DDR_BLOCK_BYTES);
+	e->ld.rd_buf = calloc(2 * RD_PAGES * DDR_MAX_MEMBERS, DDR_BLOCK_BYTES);
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		e->dev[i].buf = calloc(SB_COPIES, DDR_BLOCK_BYTES);
 	assert(cfg->node && cfg->inc);
-	if (!e->dio || !e->region_hash || !e->ld.sb_buf || !e->ld.rd_buf ||
+	if (!e->dio || !e->region_hash || !e->ld.sb_buf || !e->ld.rd_buf || !e->rec.block ||
 	    !e->dev[DDR_MAX_DEVS - 1].buf || use_alloc(e) || engine_setup(e)) {
 		engine_free(e);
 		return NULL;
@@ -180,6 +181,7 @@ void engine_free(struct engine *e)
 	free(e->region_hash);
 	free(e->ld.sb_buf);
 	free(e->ld.rd_buf);
+	free(e->rec.block);
 	free(e);
 }
 
@@ -218,6 +220,7 @@ static void engine_restart(struct engine *e, uint64_t inc)
 	n->region_hash = old->region_hash;
 	n->ld.sb_buf = old->ld.sb_buf;
 	n->ld.rd_buf = old->ld.rd_buf;
+	n->rec.block = old->rec.block;
 	use_restart(n, old);
 	n->view_ring = old->view_ring;
 	n->quorum_ring = old->quorum_ring;

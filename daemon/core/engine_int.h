@@ -57,6 +57,8 @@
 #define GONE_STRANGERS 64u                       /* that they tell of nodes never seen here */
 #define GONE_JOINS (GONE_OF_NODE / 2)            /* a node with so many unfenced has to wait */
 #define FENCE_ASKS_MAX (2 * DDR_MAX_NODES)
+#define RD_PAGES 32u  /* of a slot that are read at once: 256 KiB of each member */
+#define WR_PAGES 16u  /* ... and written at once */
 #define MSG_IDS 2048u /* lock claims per message */
 
 typedef struct Ddraid__NodeMsg nodemsg;
@@ -303,17 +305,31 @@ struct lpage {                            /* one page of the own slot */
 	uint64_t need_us;
 };
 
+struct pageinfo {
+	uint64_t seq;
+	bool stale;   /* it is newer here than on some member */
+	bool changed; /* ... than what is being written */
+	bool untold;  /* its dirty regions are others than the nodes were told */
+};
+
+struct pagewrite { /* a page of a slot of nobody, on its way to the members */
+	struct batch batch;
+	struct iovec iov;
+	uint32_t page;
+	bool durable;
+};
+
 struct slotinfo { /* a slot, as the leader has read it */
 	bool known;
 	uint32_t owner_node;
 	uint64_t owner_inc;
 	uint32_t hear_node; /* whom too few members name to be its owner, 0 = nobody: */
 	uint64_t hear_inc;  /* it is not given away */
-	bool stale;         /* planes here are newer than on some member */
+	uint32_t stale;     /* pages that are */
 	bool cleared;       /* ... since bits were cleared */
 	bool unlike;        /* members told different things of it */
 	bool lost;          /* a page could not be read as a whole: see page_take */
-	uint64_t *seq;      /* per page */
+	struct pageinfo *page;
 	struct rset dirty, missed;
 };
 
@@ -510,10 +526,11 @@ struct engine {
 		uint64_t unlike_seen_us[DDR_MAX_MEMBERS];
 		uint8_t new_uuid[DDR_MAX_MEMBERS][DDR_UUID_BYTES]; /* of a member to add */
 		const char *why;
-		char text[DDR_URI_BYTES * 2 + 256]; /* what `why` may point to */
-		struct slotinfo *slot;              /* slots + 1 */
-		uint32_t rd_slot, rd_page;
-		uint8_t (*rd_buf)[DDR_BLOCK_BYTES];
+		char text[DDR_URI_BYTES * 2 + 256];  /* what `why` may point to */
+		struct slotinfo *slot;               /* slots + 1 */
+		uint32_t rd_slot, rd_page, rd_count; /* the run of pages that is read */
+		uint32_t rd_singly; /* up to this page it is one page, copy by copy */
+		uint8_t (*rd_buf)[DDR_BLOCK_BYTES]; /* see image_at */
 		struct iovec rd_iov[2 * DDR_MAX_MEMBERS];
 		struct batch rd_batch;
 		bool reading;
@@ -525,15 +542,16 @@ struct engine {
 	struct {
 		struct job job;
 		bool running, flushing, flushed, writing, rewriting;
-		bool from_first;   /* the next page to be written is a slot's first */
-		bool again;        /* the last one is not on all members, and is written again */
-		uint64_t again_us; /* a bad spot was in the way: not before this */
-		struct rset done;  /* resynced, not yet cleared */
-		uint32_t of_slot;  /* where the job's region is dirty */
-		uint32_t slot, page;
-		struct batch batch;
-		uint8_t block[DDR_BLOCK_BYTES];
-		struct iovec iov;
+		bool doubted; /* a round has ended since what is being written was begun */
+		bool again;   /* what was written is not on all members, and is written again */
+		uint64_t again_us;    /* a bad spot was in the way: not before this */
+		struct rset done;     /* resynced, not yet cleared */
+		uint32_t of_slot;     /* where the job's region is dirty */
+		uint32_t slot, count; /* a run of pages of it is written, */
+		uint32_t pending;     /* so many of them not yet */
+		struct pagewrite run[WR_PAGES];
+		uint8_t (*block)[DDR_BLOCK_BYTES];
+		struct batch batch; /* of the flush */
 		struct logpage image;
 		struct term term; /* of the flush */
 	} rec;

@@ -31,8 +31,8 @@ int slots_alloc(struct engine *e)
 	for (uint32_t i = 0; i < n; i++) {
 		struct slotinfo *s = &e->ld.slot[i];
 
-		s->seq = calloc(pages, sizeof(*s->seq));
-		if (!s->seq || rset_init(&s->dirty, regions, pages) ||
+		s->page = calloc(pages, sizeof(*s->page));
+		if (!s->page || rset_init(&s->dirty, regions, pages) ||
 		    rset_init(&s->missed, regions, pages) ||
 		    rset_init(&e->foreign[i], regions, pages))
 			return -ENOMEM;
@@ -44,7 +44,7 @@ void slots_free(struct engine *e)
 {
 	for (uint32_t i = 0; i < e->geo.p.slots + 1u; i++) {
 		if (e->ld.slot) {
-			free(e->ld.slot[i].seq);
+			free(e->ld.slot[i].page);
 			rset_free(&e->ld.slot[i].dirty);
 			rset_free(&e->ld.slot[i].missed);
 		}
@@ -153,10 +153,17 @@ static bool seq_possible(const struct engine *e, uint64_t seq)
 	return seq >> SEQ_EPOCH_SHIFT <= num + 1;
 }
 
+/* Where a copy of a page of the run is read to: each member's run is there as it is on the member.
+ */
+static uint8_t *image_at(const struct engine *e, uint8_t member, uint32_t page, uint32_t copy)
+{
+	return e->ld.rd_buf[2 * (member * RD_PAGES + page - e->ld.rd_page) + copy];
+}
+
 static bool image_of(const struct engine *e, uint8_t i, uint32_t c, uint32_t slot, uint32_t page,
 		     struct logpage *lp)
 {
-	return !logpage_decode(lp, e->ld.rd_buf[2 * i + c]) && lp->slot == slot &&
+	return !logpage_decode(lp, image_at(e, i, page, c)) && lp->slot == slot &&
 	       lp->page == page && !memcmp(lp->array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES) &&
 	       !lp->owner_node == !lp->owner_inc && seq_possible(e, lp->seq);
 }
@@ -215,16 +222,17 @@ static void votes_merge(struct engine *e, struct slotinfo *s, uint32_t slot, uin
 			struct votes *v)
 {
 	uint8_t dirty[LOG_PLANE_BYTES] = {0}, missed[LOG_PLANE_BYTES] = {0};
-	uint32_t first = NO_MEMBER;
+	const uint8_t *first = NULL;
 	struct logpage lp;
 
 	for (uint8_t i = 0; i < e->map.n; i++) {
+		const uint8_t *image = image_at(e, i, page, v->copy[i]);
+
 		if (!(v->top >> i & 1) || !image_of(e, i, v->copy[i], slot, page, &lp))
 			continue;
-		if (first == NO_MEMBER)
-			first = 2u * i + v->copy[i];
-		v->unlike |= memcmp(e->ld.rd_buf[first], e->ld.rd_buf[2 * i + v->copy[i]],
-				    DDR_BLOCK_BYTES) != 0;
+		if (!first)
+			first = image;
+		v->unlike |= memcmp(first, image, DDR_BLOCK_BYTES) != 0;
 		for (uint32_t k = 0; k < LOG_PLANE_BYTES; k++) {
 			dirty[k] |= lp.dirty[k];
 			missed[k] |= lp.missed[k];
@@ -272,6 +280,15 @@ static void name_vote(struct engine *e, struct slotinfo *s, uint32_t slot, const
 	s->hear_inc = 0;
 }
 
+/* It is to be written. */
+static void page_stale(struct slotinfo *s, uint32_t page)
+{
+	struct pageinfo *p = &s->page[page];
+
+	s->stale += !p->stale;
+	p->stale = p->changed = p->untold = true;
+}
+
 /* If none could be read as a whole, the newest page may be one that can't be read: all its regions
  * are dirty (R11), and what the others say is looked at for the owner. */
 static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint32_t page,
@@ -280,6 +297,7 @@ static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint3
 	uint32_t rows = b->ok ? b->ok : b->unreadable, newest = 0;
 	uint64_t gap = write_musts(e) & ~b->ok ? SEQ_UNREAD : 0;
 	bool lost = !b->ok;
+	struct pageinfo *p = &s->page[page];
 	struct votes v;
 
 	page_vote(e, slot, page, rows, &v);
@@ -291,21 +309,22 @@ static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint3
 
 		votes_merge(e, s, slot, page, &v);
 		/* A liar's number is not gone on from: see log_seq_next for the others'. */
-		s->seq[page] = (liar ? v.least : v.newest) + gap;
+		p->seq = (liar ? v.least : v.newest) + gap;
 		/* What only some have was not durable. The next image goes where that is, not where
 		 * the others have the newest one of theirs: if power fails, it may be torn. */
-		s->seq[page] += !liar && (v.newest - v.least) & 1;
+		p->seq += !liar && (v.newest - v.least) & 1;
 	} else {
 		/* R11: a page readable nowhere means that all its regions are dirty. */
 		rset_plane_fill(&s->dirty, page);
 		rset_plane_fill(&s->missed, page);
-		s->seq[page] = lost ? (e->map.epoch.num << SEQ_EPOCH_SHIFT) + SEQ_LOST : gap;
+		p->seq = lost ? (e->map.epoch.num << SEQ_EPOCH_SHIFT) + SEQ_LOST : gap;
 	}
 	/* A leader died between its members: who takes the slot may read another of them (R16), or
 	 * one that can't be read now. So it is written to all, in a Ready round: whoever had it is
 	 * fenced by then, and if this leader dies first, the older page marks more, and is resynced
 	 * once more. A member that is being rebuilt gets all pages at the end of that (R11). */
-	s->stale |= ((rows | map_insync_mask(&e->map)) & ~newest) != 0 || v.unlike;
+	if ((rows | map_insync_mask(&e->map)) & ~newest || v.unlike)
+		page_stale(s, page);
 	s->unlike = v.unlike || (page && s->unlike);
 	s->lost = lost || (page && s->lost);
 	if (page == 0)
@@ -319,41 +338,51 @@ static bool enough_read(const struct engine *e, uint32_t members)
 	return (uint32_t)__builtin_popcount(members) >= e->geo.k;
 }
 
-static void page_read_start(struct engine *e);
+static void pages_read_start(struct engine *e);
 
-static void page_read(struct engine *e, struct batch *b)
+static void pages_read(struct engine *e, struct batch *b)
 {
 	struct slotinfo *s;
 
 	e->ld.reading = false;
 	if (e->state == ENGINE_REMOVED || !enough_read(e, b->ok | b->unreadable))
 		return; /* begun again by whoever wants it */
+	if (b->unreadable && e->ld.rd_singly <= e->ld.rd_page) {
+		e->ld.rd_singly = e->ld.rd_page + e->ld.rd_count;
+		pages_read_start(e); /* which of them is it? */
+		return;
+	}
 	s = &e->ld.slot[e->ld.rd_slot];
-	page_take(e, s, e->ld.rd_slot, e->ld.rd_page, b);
-	if (++e->ld.rd_page < e->geo.log_pages) {
-		page_read_start(e);
+	for (uint32_t i = 0; i < e->ld.rd_count; i++)
+		page_take(e, s, e->ld.rd_slot, e->ld.rd_page + i, b);
+	e->ld.rd_page += e->ld.rd_count;
+	if (e->ld.rd_page < e->geo.log_pages) {
+		pages_read_start(e);
 		return;
 	}
 	s->known = true;
 	recovery_read(e, e->ld.rd_slot);
 }
 
-static void page_read_start(struct engine *e)
+static void pages_read_start(struct engine *e)
 {
+	uint32_t page = e->ld.rd_page, left = e->geo.log_pages - page;
+	bool singly = page < e->ld.rd_singly;
+	uint32_t pieces = singly ? 2 : 1;
+	uint32_t bytes;
+
+	e->ld.rd_count = singly ? 1 : left < RD_PAGES ? left : RD_PAGES;
+	bytes = 2 * e->ld.rd_count * DDR_BLOCK_BYTES / pieces;
 	e->ld.reading = true;
-	memset(e->ld.rd_buf, 0,
-	       2 * sizeof(*e->ld.rd_buf) * DDR_MAX_MEMBERS); /* what fails is no page */
-	batch_init(&e->ld.rd_batch, page_read);
+	batch_init(&e->ld.rd_batch, pages_read);
 	batch_open(&e->ld.rd_batch);
 	for (uint8_t i = 0; i < e->map.n; i++) {
-		if (!(read_mask(e) >> i & 1))
-			continue;
-		for (uint32_t c = 0; c < 2; c++) {
-			e->ld.rd_iov[2 * i + c] =
-			    (struct iovec){e->ld.rd_buf[2 * i + c], DDR_BLOCK_BYTES};
+		memset(image_at(e, i, page, 0), 0, (size_t)bytes * pieces); /* what fails is none */
+		for (uint32_t c = 0; c < pieces && read_mask(e) >> i & 1; c++) {
+			e->ld.rd_iov[2 * i + c] = (struct iovec){image_at(e, i, page, c), bytes};
 			dio_start(e, &e->ld.rd_batch, i, DEV_READ, KIND_LOG, 0,
-				  geo_log_offset(&e->geo, e->ld.rd_slot, e->ld.rd_page, c),
-				  DDR_BLOCK_BYTES, &e->ld.rd_iov[2 * i + c], 1, 0);
+				  geo_log_offset(&e->geo, e->ld.rd_slot, page, c), bytes,
+				  &e->ld.rd_iov[2 * i + c], 1, 0);
 		}
 	}
 	batch_close(e, &e->ld.rd_batch);
@@ -365,8 +394,8 @@ void slot_read(struct engine *e, uint32_t slot)
 	if (e->ld.reading || !enough_read(e, read_mask(e)))
 		return;
 	e->ld.rd_slot = slot;
-	e->ld.rd_page = 0;
-	page_read_start(e);
+	e->ld.rd_page = e->ld.rd_singly = 0;
+	pages_read_start(e);
 }
 
 /*
@@ -409,7 +438,7 @@ void hearsay_advance(struct engine *e, bool wanted)
 			continue;
 		if (s->hear_inc && hearsay_over(e, s)) {
 			s->hear_inc = 0;
-			s->stale = true;
+			page_stale(s, 0);
 		}
 		all &= s->hear_inc != 0;
 	}
@@ -419,7 +448,7 @@ void hearsay_advance(struct engine *e, bool wanted)
 		if (!s->hear_inc || slot_is_owned(e, i) || e->ld.assigned[i])
 			continue;
 		s->hear_inc = 0;
-		s->stale = true;
+		page_stale(s, 0);
 	}
 }
 
@@ -442,7 +471,7 @@ bool slots_read(struct engine *e)
 		if (s->owner_inc && name_false(e, s->owner_node, s->owner_inc)) {
 			s->owner_node = 0;
 			s->owner_inc = 0;
-			s->stale = true;
+			page_stale(s, 0);
 		}
 		if (!s->owner_inc)
 			continue;
@@ -468,33 +497,40 @@ bool slots_read(struct engine *e)
 
 /* ---- telling -------------------------------------------------------------------------------- */
 
-static void slot_announce(struct engine *e, uint32_t slot, bool clean_too)
+static void page_announce(struct engine *e, uint32_t slot, uint32_t page)
 {
-	for (uint32_t p = 0; p < e->geo.log_pages; p++) {
-		const struct rset *dirty = &e->ld.slot[slot].dirty;
-		NODEMSG(m, b, DIRTY, Dirty, dirty);
+	NODEMSG(m, b, DIRTY, Dirty, dirty);
 
-		b.slot = slot;
-		b.page = p;
-		b.plane.data = (uint8_t *)(uintptr_t)rset_plane(dirty, p); /* only read */
-		b.plane.len = LOG_PLANE_BYTES;
-		if (clean_too || dirty->page[p].count)
-			msg_send(e, &m);
-	}
+	b.slot = slot;
+	b.page = page;
+	b.plane.data = (uint8_t *)(uintptr_t)rset_plane(&e->ld.slot[slot].dirty, page); /* read */
+	b.plane.len = LOG_PLANE_BYTES;
+	msg_send(e, &m);
 }
 
 void slots_announce(struct engine *e)
 {
-	for (uint32_t i = 0; i <= e->geo.p.slots; i++)
-		if (!slot_is_owned(e, i))
-			slot_announce(e, i, false);
+	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
+		const struct slotinfo *s = &e->ld.slot[i];
+
+		for (uint32_t p = 0; p < e->geo.log_pages && !slot_is_owned(e, i); p++)
+			if (s->dirty.page[p].count)
+				page_announce(e, i, p);
+	}
 }
 
 /* Another node led meanwhile: whatever this one has read of the slots is old. */
 void slots_unknow(struct engine *e)
 {
-	for (uint32_t i = 0; e->ld.slot && i <= e->geo.p.slots; i++)
-		e->ld.slot[i].known = e->ld.slot[i].stale = e->ld.slot[i].cleared = false;
+	for (uint32_t i = 0; e->ld.slot && i <= e->geo.p.slots; i++) {
+		struct slotinfo *s = &e->ld.slot[i];
+
+		s->known = s->cleared = false;
+		for (uint32_t p = 0; p < e->geo.log_pages && s->stale; p++) {
+			s->stale -= s->page[p].stale;
+			s->page[p].stale = false;
+		}
+	}
 }
 
 void slots_forget(struct engine *e)
@@ -503,29 +539,48 @@ void slots_forget(struct engine *e)
 		rset_clear(&e->foreign[i]);
 }
 
-/* ---- writing a page of a slot of nobody ----------------------------------------------------- */
+/* ---- writing pages of a slot of nobody ------------------------------------------------------ */
 
-static void page_cleared(struct engine *e, struct batch *b)
+/* The run is written, or has failed. */
+static void pages_written(struct engine *e)
 {
 	struct slotinfo *s = &e->ld.slot[e->rec.slot];
+	bool over = e->state == ENGINE_REMOVED || !leading(e) || !s->stale || e->rec.doubted;
 
 	e->rec.writing = e->rec.again = false;
-	if (e->state == ENGINE_REMOVED || !leading(e) || !s->stale || e->rec.from_first) {
-		/* Some may lack it: the next one goes to the same copy (page_take). */
-		s->seq[e->rec.page] += (write_musts(e) & ~b->ok) != 0;
-		return;
+	for (uint32_t i = 0; i < e->rec.count; i++) {
+		struct pagewrite *w = &e->rec.run[i];
+		struct pageinfo *p = &s->page[w->page];
+
+		if (w->durable)
+			continue;
+		w->durable = !(write_musts(e) & ~w->batch.ok);
+		if (over) {
+			/* Some may lack it: the next one goes to the same copy (page_take). */
+			p->seq += !w->durable;
+			continue;
+		}
+		e->rec.again |= !w->durable;
+		if (!w->durable || p->changed || !p->stale)
+			continue;
+		p->stale = false;
+		s->stale--;
+		if (p->untold)
+			page_announce(e, e->rec.slot, w->page);
+		p->untold = false;
 	}
-	e->rec.again = (write_musts(e) & ~b->ok) != 0;
-	if (e->rec.again)
-		return;
-	s->stale = e->rec.page + 1 < e->geo.log_pages;
-	s->cleared &= s->stale;
-	if (!s->stale)
-		slot_announce(e, e->rec.slot, true);
-	e->rec.page++;
+	if (!over)
+		s->cleared &= s->stale > 0;
 }
 
-static void page_write(struct engine *e, uint32_t slot, uint32_t page)
+static void page_written(struct engine *e, struct batch *b)
+{
+	(void)b;
+	if (!--e->rec.pending)
+		pages_written(e);
+}
+
+static void page_encode(struct engine *e, uint32_t slot, uint32_t page, uint8_t *block)
 {
 	struct slotinfo *s = &e->ld.slot[slot];
 	struct logpage *lp = &e->rec.image;
@@ -534,47 +589,106 @@ static void page_write(struct engine *e, uint32_t slot, uint32_t page)
 	memcpy(lp->array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES);
 	lp->slot = (uint16_t)slot;
 	lp->page = (uint16_t)page;
-	if (!e->rec.again) /* else it is the same image: no member is ever ahead by more than one */
-		s->seq[page] = log_seq_next(e, s->seq[page]);
-	lp->seq = s->seq[page];
+	lp->seq = s->page[page].seq = log_seq_next(e, s->page[page].seq);
 	lp->owner_node = s->owner_node;
 	lp->owner_inc = s->owner_inc;
 	memcpy(lp->dirty, rset_plane(&s->dirty, page), LOG_PLANE_BYTES);
 	memcpy(lp->missed, rset_plane(&s->missed, page), LOG_PLANE_BYTES);
-	logpage_encode(lp, e->rec.block);
-	e->rec.iov = (struct iovec){e->rec.block, DDR_BLOCK_BYTES};
-	e->rec.writing = true;
-	batch_init(&e->rec.batch, page_cleared);
-	batch_open(&e->rec.batch);
-	for (uint8_t i = 0; i < e->map.n; i++)
-		if (write_targets(e) >> i & 1)
-			dio_start(e, &e->rec.batch, i, DEV_WRITE, KIND_LOG, DEV_F_FUA,
-				  geo_log_offset(&e->geo, slot, page, (uint32_t)(lp->seq & 1)),
-				  DDR_BLOCK_BYTES, &e->rec.iov, 1, 0);
-	batch_close(e, &e->rec.batch);
+	logpage_encode(lp, block);
+	s->page[page].changed = false;
 }
 
-/* Writes what is stale, page by page. True: nothing is. */
+/* The first pages that are stale. The room for one is always there (DIO_SINGLE). */
+static void pages_encode(struct engine *e, uint32_t slot)
+{
+	const struct slotinfo *s = &e->ld.slot[slot];
+	uint32_t most = dio_room(e, WR_PAGES * e->geo.n, false) ? WR_PAGES : 1;
+
+	e->rec.slot = slot;
+	e->rec.count = 0;
+	for (uint32_t p = 0; p < e->geo.log_pages && e->rec.count < most; p++) {
+		if (!s->page[p].stale)
+			continue;
+		page_encode(e, slot, p, e->rec.block[e->rec.count]);
+		e->rec.run[e->rec.count].durable = false;
+		e->rec.run[e->rec.count++].page = p;
+	}
+}
+
+static void page_send(struct engine *e, struct pagewrite *w, uint8_t *block)
+{
+	uint32_t copy = (uint32_t)(e->ld.slot[e->rec.slot].page[w->page].seq & 1);
+
+	w->iov = (struct iovec){block, DDR_BLOCK_BYTES};
+	e->rec.pending++;
+	batch_init(&w->batch, page_written);
+	batch_open(&w->batch);
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (write_targets(e) >> i & 1)
+			dio_start(e, &w->batch, i, DEV_WRITE, KIND_LOG, DEV_F_FUA,
+				  geo_log_offset(&e->geo, e->rec.slot, w->page, copy),
+				  DDR_BLOCK_BYTES, &w->iov, 1, 0);
+	batch_close(e, &w->batch);
+}
+
+static void pages_send(struct engine *e)
+{
+	e->rec.writing = true;
+	e->rec.doubted = false;
+	e->rec.pending = 1; /* until all are begun */
+	for (uint32_t i = 0; i < e->rec.count; i++)
+		if (!e->rec.run[i].durable)
+			page_send(e, &e->rec.run[i], e->rec.block[i]);
+	if (!--e->rec.pending)
+		pages_written(e);
+}
+
+/* What only few say is left as it is, unless it has bits: the next leader is to see it, too. */
+static bool slot_is_due(const struct engine *e, uint32_t slot)
+{
+	const struct slotinfo *s = &e->ld.slot[slot];
+
+	return s->stale && !slot_is_owned(e, slot) &&
+	       (!s->hear_inc || e->rec.rewriting || s->cleared);
+}
+
+/*
+ * Writes what is stale, some pages at a time. True: nothing is. What did not reach all members goes
+ * to them once more before all else, as it is and with the same number: no member is ever ahead by
+ * more than one image, since its other copy may be the last one that is intact.
+ */
 static bool stale_written(struct engine *e)
 {
+	uint32_t slot = 0;
+
 	if (e->rec.writing || e->rec.flushing ||
 	    !members_ready(e, write_musts(e) | write_targets(e)))
 		return false;
-	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
-		/* What only few say is left as it is, unless it has bits: the next leader is to see
-		 * it, too. */
-		if (!e->ld.slot[i].stale || slot_is_owned(e, i) ||
-		    (e->ld.slot[i].hear_inc && !e->rec.rewriting && !e->ld.slot[i].cleared))
-			continue;
-		if (e->rec.slot != i || e->rec.page >= e->geo.log_pages || e->rec.from_first) {
-			e->rec.slot = i;
-			e->rec.page = 0;
-			e->rec.from_first = e->rec.again = false;
-		}
-		page_write(e, i, e->rec.page);
+	if (e->rec.again && !e->rec.doubted && slot_is_due(e, e->rec.slot)) {
+		if (e->rec.count == 1 || dio_room(e, e->rec.count * e->geo.n, false))
+			pages_send(e);
 		return false;
 	}
-	return true;
+	while (slot <= e->geo.p.slots && !slot_is_due(e, slot))
+		slot++;
+	if (slot > e->geo.p.slots)
+		return true;
+	pages_encode(e, slot);
+	pages_send(e);
+	return false;
+}
+
+/* As a whole: nothing that the nodes were told has changed by that. */
+static void slot_stale(struct engine *e, uint32_t slot)
+{
+	struct slotinfo *s = &e->ld.slot[slot];
+
+	for (uint32_t p = 0; p < e->geo.log_pages && !slot_is_owned(e, slot); p++) {
+		bool untold = s->page[p].untold;
+
+		page_stale(s, p);
+		s->page[p].untold = untold;
+	}
 }
 
 /* R11, for a member that was added: all slots of nobody are written to it. True when they are. What
@@ -586,7 +700,7 @@ bool slots_rewrite(struct engine *e)
 			return false;
 		e->rec.rewriting = true;
 		for (uint32_t i = 0; i <= e->geo.p.slots; i++)
-			e->ld.slot[i].stale |= !slot_is_owned(e, i);
+			slot_stale(e, i);
 	}
 	if (!stale_written(e))
 		return false;
@@ -644,7 +758,8 @@ static void bits_clear(struct engine *e)
 			rset_put(&s->dirty, r, false);
 			if (missing)
 				rset_put(&s->missed, r, true);
-			s->stale = s->cleared = true;
+			page_stale(s, (uint32_t)(r / LOG_REGIONS_PER_PAGE));
+			s->cleared = true;
 		}
 	}
 	rset_clear(&e->rec.done);
@@ -659,7 +774,7 @@ static void names_clear(struct engine *e)
 			continue;
 		s->owner_node = 0;
 		s->owner_inc = 0;
-		s->stale = true;
+		page_stale(s, 0);
 	}
 }
 
@@ -717,5 +832,5 @@ void slots_reset(struct engine *e)
 {
 	slots_doubt(e);
 	e->rec.rewriting = false;
-	e->rec.from_first = true; /* the pages before may be another leader's by now */
+	e->rec.doubted = true; /* what is under way may be another leader's by now */
 }
