@@ -272,12 +272,13 @@ void epoch_want_out(struct engine *e, uint32_t i, uint32_t want, bool misread)
 	e->ld.wanted[i] = (uint8_t)want;
 }
 
-static void take_report(struct engine *e, const nodemsg *m)
+static void take_report(struct engine *e, struct peer *p, const nodemsg *m)
 {
 	uint32_t i = m->report->member;
 
 	if (!leading(e) || i >= e->map.n)
 		return;
+	p->up_mask &= ~(1u << i); /* its next heartbeat says what has become of it */
 	epoch_want_out(e, i, m->report->state, m->report->misread);
 }
 
@@ -297,7 +298,7 @@ void epoch_message(struct engine *e, uint32_t from, const nodemsg *m)
 		take_commit(e, from, m);
 		break;
 	case DDRAID__NODE_MSG__BODY_REPORT:
-		take_report(e, m);
+		take_report(e, p, m);
 		break;
 	}
 }
@@ -464,12 +465,12 @@ static bool wish_moot(const struct map *base, uint8_t i, uint8_t want)
 }
 
 /* In the order in which members that are wanted out leave, if not all of them can. */
-enum reach { REACH_AWAY, REACH_ALL, REACH_MOST };
+enum reach { REACH_AWAY, REACH_ALL, REACH_MOST, REACH_USED };
 
 /* Of the nodes that could use the member. One that has no map yet names none. */
 static enum reach member_reach(const struct engine *e, uint8_t i)
 {
-	uint32_t nodes = 0, lack = 0;
+	uint32_t nodes = 0, lack = 0, use = 0;
 
 	for (uint32_t j = 0; j < e->peer_count; j++) {
 		const struct peer *p = &e->peer[j];
@@ -478,7 +479,10 @@ static enum reach member_reach(const struct engine *e, uint8_t i)
 			continue;
 		nodes++;
 		lack += !(p->raw_mask >> i & 1);
+		use += p->up_mask >> i & 1;
 	}
+	if (use == nodes)
+		return REACH_USED;
 	if (!lack)
 		return REACH_ALL;
 	return 2 * lack <= nodes ? REACH_MOST : REACH_AWAY;
@@ -488,16 +492,17 @@ static enum reach member_reach(const struct engine *e, uint8_t i)
  * If not all can leave: first who failed a flush, or answers with errors; then who is still away.
  * A suspect that is back may be unharmed (R14, R17), and the map may not be able to do without it.
  *
- * Last comes one that half of the nodes reach, or more, and the others don't. Those are the problem
+ * Then one that half of the nodes reach, or more, and the others don't. Those are the problem
  * (stuck_member), not the member: it has lost nothing. If it left, one that has lost its cache
- * might have to stay.
+ * might have to stay. Last one that all nodes use by now: who had missed it has found that it is
+ * what it was.
  */
 static bool wishes_apply(struct engine *e, struct map *next)
 {
 	bool any = false;
 
 	for (uint8_t want = MEMBER_REBUILDING; want; want--)
-		for (enum reach reach = REACH_AWAY; reach <= REACH_MOST; reach++)
+		for (enum reach reach = REACH_AWAY; reach <= REACH_USED; reach++)
 			for (uint8_t i = 0; i < next->n; i++)
 				if (e->ld.wanted[i] == want && member_reach(e, i) == reach)
 					any |= wish_apply(e, next, i);

@@ -481,6 +481,9 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 	memset(p->bad, 0, sizeof(p->bad));
 	for (size_t i = 0; i < h->n_bad && i < DDR_MAX_MEMBERS; i++)
 		p->bad[i] = (uint8_t)h->bad[i];
+	for (uint32_t i = 0; i < DDR_MAX_MEMBERS; i++)
+		if (p->bad[i])
+			p->up_mask &= ~(1u << i); /* as in take_report */
 	/* An epoch is committed that this node did not acknowledge: it was removed meanwhile, and
 	 * is fenced. If that is so, the members carry it. */
 	if (takes_part(e) && epoch_unknown(e, &p->known_epoch))

@@ -71,6 +71,22 @@ static uint64_t bytes_sum(const uint8_t *data, size_t bytes)
 	return h;
 }
 
+/* What it says of members. */
+static void members_text(const Ddraid__NodeMsg *m, char *text, size_t bytes)
+{
+	size_t at = 0;
+
+	if (m->body_case == DDRAID__NODE_MSG__BODY_REPORT)
+		snprintf(text, bytes, ": member %u %s", m->report->member,
+			 member_state_name((uint8_t)m->report->state));
+	if (m->body_case != DDRAID__NODE_MSG__BODY_PROPOSE || !m->propose->map)
+		return;
+	for (size_t i = 0; i < m->propose->map->n_member && at + 16 < bytes; i++)
+		at +=
+		    (size_t)snprintf(text + at, bytes - at, "%s%s", i ? " " : ": ",
+				     member_state_name((uint8_t)m->propose->map->member[i]->state));
+}
+
 /* The name of the message, its round, and of the epochs that it speaks of. */
 static void message_text(const char *verb, const uint8_t *data, size_t len, char *text,
 			 size_t bytes)
@@ -93,6 +109,7 @@ static void message_text(const char *verb, const uint8_t *data, size_t len, char
 	snprintf(text, bytes, "%s %s of round %lu.%lu epoch %lu.%lu, %zu bytes", verb,
 		 f ? f->name : "empty", m->term_num, m->term_inc, ep ? ep->num : 0,
 		 ep ? ep->inc : 0, len);
+	members_text(m, text + strlen(text), bytes - strlen(text));
 	ddraid__node_msg__free_unpacked(m, NULL);
 }
 
