@@ -74,6 +74,7 @@ echo "add, with a mounted file system"
 mkfs.ext4 -q "${loops[3]}"
 mount "${loops[3]}" "$tmp/mnt"
 ctl fail vol0 2 >"$tmp/out" 2>&1 || fail "fail: $(cat "$tmp/out")"
+! takes "${loops[2]}" || fail "one that was failed was to be had, and may be added again"
 refused "${loops[3]} can't be used: $mounted" 6 ctl add vol0 2 "${loops[3]}" --force
 umount "$tmp/mnt"
 e2fsck -fn "${loops[3]}" >"$tmp/out" 2>&1 || fail "the file system: $(cat "$tmp/out")"
