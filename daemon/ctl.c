@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "daemon/ctl.h"
+#include "daemon/lost.h"
 
 #define SETTINGS_MAX 64
 
@@ -17,8 +18,11 @@ struct daemon_env ctl_env;
 struct known *ctl_array_known(struct ipc_req *r, const char *name)
 {
 	struct known *k = manager_find(name, false);
+	char why[STORE_WHY_BYTES];
 
-	if (!k)
+	if (!k && lost_array(name, why))
+		ipc_fail(r, -ENODEV, "there is no array %.80s on this node: %s", name, why);
+	else if (!k)
 		ipc_fail(r, -ENODEV,
 			 "there is no array %.80s on this node; 'ddraidctl status' lists them",
 			 name);

@@ -26,6 +26,8 @@ struct status_msg {
 	void **memory;
 	size_t count, cap;
 };
+/* What is warned of whatever arrays there are, the i-th; false: there are no more. */
+bool status_warning(uint32_t i, char text[STORE_WHY_BYTES]);
 void status_make(struct status_msg *m, const struct known *k, const struct array_status *st);
 void status_release(struct status_msg *m);
 /* What goes on in an array, as far as it is one thing. */

@@ -107,6 +107,7 @@ void request_status(struct ipc_req *r)
 	const char *name = ipc_request(r)->status->array;
 	bool all = !name[0];
 	struct known *one = all ? NULL : ctl_array_known(r, name);
+	char why[STORE_WHY_BYTES];
 	struct status_job *j;
 
 	if (!all && !one)
@@ -125,6 +126,8 @@ void request_status(struct ipc_req *r)
 		return;
 	}
 	free(j);
+	for (uint32_t i = 0; status_warning(i, why); i++)
+		ipc_warn(r, why);
 	ipc_final(r, NULL);
 }
 

@@ -15,6 +15,7 @@
 #include "daemon/ctl.h"
 #include "daemon/fence.h"
 #include "daemon/fence_members.h"
+#include "daemon/lost.h"
 #include "daemon/unmake.h"
 #include "daemon/units.h"
 
@@ -444,21 +445,33 @@ static char *rejected(struct status_msg *m, const struct array_status *st)
 	return keep(m, strdup(text));
 }
 
+bool status_warning(uint32_t i, char text[STORE_WHY_BYTES])
+{
+	uint32_t undone = 0;
+
+	while (undone < i && unmake_warning(undone))
+		undone++;
+	if (unmake_warning(undone)) {
+		snprintf(text, STORE_WHY_BYTES, "%s", unmake_warning(undone));
+		return true;
+	}
+	i -= undone;
+	store_trouble(text);
+	return (text[0] && !i--) || lost_warning(i, text);
+}
+
 static void warnings(struct status_msg *m, const struct known *k, const struct array_status *st)
 {
-	char trouble[STORE_WHY_BYTES];
-	uint32_t undone = 0;
+	char general[STORE_WHY_BYTES];
+	uint32_t count = 0;
 	const char *text;
 
-	while (unmake_warning(undone))
-		undone++;
+	while (status_warning(count, general))
+		count++;
 	m->msg.warning =
-	    keep(m, calloc(DAEMON_WARNINGS + 7 + OPTION_LISTEN_MAX + undone, sizeof(char *)));
-	for (uint32_t i = 0; i < undone; i++)
-		m->msg.warning[m->msg.n_warning++] = keep_text(m, unmake_warning(i));
-	store_trouble(trouble);
-	if (trouble[0])
-		m->msg.warning[m->msg.n_warning++] = keep_text(m, trouble);
+	    keep(m, calloc(DAEMON_WARNINGS + 7 + OPTION_LISTEN_MAX + count, sizeof(char *)));
+	for (uint32_t i = 0; i < count && status_warning(i, general); i++)
+		m->msg.warning[m->msg.n_warning++] = keep_text(m, general);
 	for (uint32_t i = 0; (text = daemon_warning(i)); i++)
 		m->msg.warning[m->msg.n_warning++] = (char *)text;
 	if (k->error[0])

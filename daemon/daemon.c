@@ -12,6 +12,7 @@
 #include "daemon/clock.h"
 #include "daemon/ctl.h"
 #include "daemon/fence_members.h"
+#include "daemon/lost.h"
 #include "daemon/reserve.h"
 #include "daemon/unmake.h"
 
@@ -172,6 +173,8 @@ int daemon_start(const struct daemon_env *env, char why[STORE_WHY_BYTES])
 	reserve_begin(env->conf);
 	if (!err)
 		err = manager_open(env->conf, env->main, env->worker, &manager_cb, why);
+	if (!err)
+		err = lost_open(why);
 	if (!err)
 		err = unmake_open(why);
 	if (err)

@@ -251,7 +251,14 @@ static void start_told(int status, const char *why)
 	start_fd = -1;
 }
 
-/* Returns 1, for main. */
+/* Returns the status, for main. */
+static int start_ends(int status, const char *why)
+{
+	say(LOG_ERR, "%s", why);
+	start_told(status, why);
+	return status;
+}
+
 __attribute__((format(printf, 1, 2))) static int start_failed(const char *format, ...)
 {
 	char why[STORE_WHY_BYTES];
@@ -260,9 +267,7 @@ __attribute__((format(printf, 1, 2))) static int start_failed(const char *format
 	va_start(ap, format);
 	vsnprintf(why, sizeof(why), format, ap);
 	va_end(ap);
-	say(LOG_ERR, "%s", why);
-	start_told(1, why);
-	return 1;
+	return start_ends(1, why);
 }
 
 /* systemd's protocol for Type=notify. An address that begins with @ is in the abstract space. */
@@ -447,10 +452,13 @@ int main(int argc, char **argv)
 	if (err)
 		return start_failed("the fence helper can't be started: %s", strerror(-err));
 	protect_process();
-	if (store_open(conf.state_dir, why) || store_run_open(conf.run_dir, why)) {
-		start_failed("%s", why);
+	err = store_open(conf.state_dir, why);
+	if (!err)
+		err = store_run_open(conf.run_dir, why);
+	if (err) { /* a path that no machine can use is a wrong configuration */
+		err = start_ends(err == -ENAMETOOLONG ? 2 : 1, why);
 		log_close();
-		return 1;
+		return err;
 	}
 	log_threaded();
 	if (setup_loop())

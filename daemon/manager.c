@@ -35,6 +35,8 @@ static bool closing;
 static struct forgotten forgotten;
 static uint64_t list_version, list_put; /* in memory; on disk */
 static bool list_storing, again_asked;
+static bool
+    list_restored; /* from what was damaged, and is not any more: that goes when it is put */
 static struct manager_change *forgets, **forgets_tail = &forgets;
 
 struct put_task {
@@ -53,6 +55,7 @@ struct list_task {
 	struct manager_change *change; /* NULL: the list is what memory has */
 	struct store_forgotten entry;
 	struct forgotten list;
+	bool restored;
 	int err;
 	char why[STORE_WHY_BYTES];
 };
@@ -418,6 +421,7 @@ static void list_back(struct task *t)
 		again();
 	} else {
 		list_put = l->version;
+		list_restored &= !l->restored;
 		if (c)
 			forgotten_now(l);
 	}
@@ -441,6 +445,8 @@ static void list_work(struct task *t)
 	struct list_task *l = (struct list_task *)(void *)t;
 
 	l->err = store_put_forgotten(l->list.entry, l->list.count, l->why);
+	if (!l->err && l->restored)
+		l->err = store_remove_damaged(l->why);
 	mailbox_post(env.main, &l->task, list_back);
 }
 
@@ -457,6 +463,7 @@ static void list_store(void)
 	list_storing = true;
 	l->version = list_version;
 	l->list = forgotten;
+	l->restored = list_restored;
 	l->change = forgets;
 	if (l->change) {
 		forgets = l->change->next;
@@ -1024,6 +1031,38 @@ static void take_stored(void *arg, const struct store_array *desc, const char *d
 	k->forgotten_put = list_version;
 }
 
+/* The list, and what could be read of one that was damaged; or what an operator has put there. */
+static int list_load(char why[STORE_WHY_BYTES])
+{
+	static struct store_forgotten more[STORE_MAX_FORGOTTEN];
+	int err = store_get_forgotten(forgotten.entry, &forgotten.count, why);
+	uint32_t n = 0;
+
+	if (err && err != -EBADMSG)
+		return err;
+	if (err) {
+		say(LOG_ERR, "%s", why);
+		list_version++;
+		err = store_keep_damaged(why);
+		if (err)
+			return err; /* or it would be written over */
+	}
+	err = store_get_damaged(more, &n, why);
+	if (err == -ENOENT)
+		return 0;
+	if (err && err != -EBADMSG)
+		return err;
+	list_restored = !err;
+	list_version += list_restored;
+	if (list_restored)
+		say(LOG_NOTICE, "the list of the forgotten is whole again");
+	for (uint32_t i = 0; i < n; i++)
+		list_version += forgotten_add(&forgotten, &more[i], false);
+	if (!list_restored && store_has_damaged(why))
+		say(LOG_WARNING, "%s", why);
+	return 0;
+}
+
 int manager_open(const struct config *conf, struct mailbox *main_box, struct worker *worker,
 		 const struct manager_cb *callbacks, char why[STORE_WHY_BYTES])
 {
@@ -1037,10 +1076,8 @@ int manager_open(const struct config *conf, struct mailbox *main_box, struct wor
 	env.serving = on_serving;
 	env.kept = on_kept;
 	cb = *callbacks;
-	err = store_get_forgotten(forgotten.entry, &forgotten.count, why);
-	if (err == -EBADMSG)
-		daemon_warn("%s", why);
-	else if (err)
+	err = list_load(why);
+	if (err)
 		return err;
 	err = store_scan(take_stored, NULL, why);
 	for (uint32_t i = 0; i < count && !err; i++)

@@ -144,6 +144,8 @@ static int value_set(const struct option *t, uint32_t *field, const char *value,
 
 int options_set(struct options *o, const char *key, const char *value, char why[OPTION_WHY_BYTES])
 {
+	size_t n;
+
 	for (size_t i = 0; i < OPTIONS; i++) {
 		if (strcmp(table[i].key, key) != 0)
 			continue;
@@ -152,8 +154,12 @@ int options_set(struct options *o, const char *key, const char *value, char why[
 		return value_set(&table[i], (uint32_t *)(void *)((char *)o + table[i].offset),
 				 value, why);
 	}
-	snprintf(why, OPTION_WHY_BYTES,
-		 "there is no option %.60s; 'ddraidctl get ARRAY' lists them", key);
+	n = (size_t)snprintf(why, OPTION_WHY_BYTES, "there is no option %.60s; there are ", key);
+	for (size_t i = 0; i < OPTIONS && n < OPTION_WHY_BYTES; i++)
+		n += (size_t)snprintf(why + n, OPTION_WHY_BYTES - n, "%s%s", i ? ", " : "",
+				      table[i].key);
+	if (n < OPTION_WHY_BYTES)
+		snprintf(why + n, OPTION_WHY_BYTES - n, "; see SETTINGS in ddraidctl(8)");
 	return -EINVAL;
 }
 

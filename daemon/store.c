@@ -582,6 +582,11 @@ static int is_making_file(const struct dirent *d)
 	return ends_with(d->d_name, ".making");
 }
 
+static int is_record_file(const struct dirent *d)
+{
+	return ends_with(d->d_name, ".record");
+}
+
 static int scan(int (*filter)(const struct dirent *d),
 		void (*take)(void *arg, const struct store_array *a, const char *damage), void *arg,
 		char why[STORE_WHY_BYTES])
@@ -624,6 +629,60 @@ int store_scan_making(void (*take)(void *arg, const struct store_array *a, const
 		      void *arg, char why[STORE_WHY_BYTES])
 {
 	return scan(is_making_file, take, arg, why);
+}
+
+int store_scan_records(void (*take)(void *arg, const char *name), void *arg,
+		       char why[STORE_WHY_BYTES])
+{
+	struct dirent **list = NULL;
+	int n = scandir(dir_path, &list, is_record_file, alphasort);
+
+	if (n < 0)
+		return complain(-errno, why, "the state directory %s can't be read: %s; %s",
+				dir_path, strerror(errno), remedy_of_reading(-errno));
+	for (int i = 0; i < n; i++) {
+		*strrchr(list[i]->d_name, '.') = '\0';
+		if (!array_name_check(list[i]->d_name, NULL))
+			take(arg, list[i]->d_name);
+		free(list[i]);
+	}
+	free(list);
+	return 0;
+}
+
+static bool there(const char *name, const char *suffix)
+{
+	char file[STORE_PATH_BYTES];
+
+	snprintf(file, sizeof(file), "%s%s", name, suffix);
+	return !faccessat(dir_fd, file, F_OK, 0);
+}
+
+bool store_lost(const char *name, const uint8_t uuid[DDR_UUID_BYTES], char why[STORE_WHY_BYTES])
+{
+	static const uint8_t none[DDR_UUID_BYTES];
+	char text[UUID_TEXT_BYTES + 3] = "";
+
+	if (!there(name, ".record"))
+		return false;
+	if (memcmp(uuid, none, DDR_UUID_BYTES) != 0) {
+		strcpy(text, " (");
+		uuid_format(text + 2, uuid);
+		strcat(text, ")");
+	}
+	if (there(name, ".array"))
+		complain(0, why,
+			 "%s/%s.array was not there when ddraidd started, and is now: restart "
+			 "ddraidd, and the array %s%s is known here again",
+			 dir_path, name, name, text);
+	else
+		complain(0, why,
+			 "%s/%s.record is there, and %s.array is not: the array %s%s was known "
+			 "here, and is not any more. Restore %s.array, or write it anew as "
+			 "ddraidd(8) says under FILES, and restart ddraidd; or, if that array is "
+			 "not wanted here, remove %s.record",
+			 dir_path, name, name, name, text, name, name);
+	return true;
 }
 
 /* --- records --- */
@@ -800,18 +859,19 @@ static bool forgotten_parse(char *line, struct store_forgotten *f)
 	return !uuid_parse(line, f->uuid) && !number_parse(at + 1, 0, UINT64_MAX, &f->at_s);
 }
 
-int store_get_forgotten(struct store_forgotten list[STORE_MAX_FORGOTTEN], uint32_t *count,
-			char why[STORE_WHY_BYTES])
+/* 0, -EBADMSG, or as file_get. */
+static int forgotten_get(const char *file, struct store_forgotten list[STORE_MAX_FORGOTTEN],
+			 uint32_t *count, char why[STORE_WHY_BYTES])
 {
 	char *text = malloc(FORGOTTEN_BYTES), *line, *save = NULL;
-	ssize_t n = text ? file_get("forgotten", text, FORGOTTEN_BYTES - 1, why) : -ENOMEM;
+	ssize_t n = text ? file_get(file, text, FORGOTTEN_BYTES - 1, why) : -ENOMEM;
 	uint32_t bad = 0;
 	bool end = false;
 
 	*count = 0;
 	if (n < 0) {
 		free(text);
-		return n == -ENOENT ? 0 : (int)n;
+		return (int)n;
 	}
 	text[n] = '\0';
 	for (line = strtok_r(text, "\n", &save); line; line = strtok_r(NULL, "\n", &save)) {
@@ -828,10 +888,53 @@ int store_get_forgotten(struct store_forgotten list[STORE_MAX_FORGOTTEN], uint32
 	free(text);
 	if (!bad && end)
 		return 0;
-	return complain(-EBADMSG, why,
-			"%s/forgotten is damaged%s: an array that was forgotten may come back from "
-			"a node that was away; forget it again, or restore the file",
-			dir_path, end ? "" : " or cut off");
+	return complain(-EBADMSG, why, "%s/%s is damaged%s", dir_path, file,
+			end ? "" : " or cut off");
+}
+
+#define DAMAGED "forgotten.damaged"
+
+int store_get_forgotten(struct store_forgotten list[STORE_MAX_FORGOTTEN], uint32_t *count,
+			char why[STORE_WHY_BYTES])
+{
+	int err = forgotten_get("forgotten", list, count, why);
+
+	return err == -ENOENT ? 0 : err;
+}
+
+int store_keep_damaged(char why[STORE_WHY_BYTES])
+{
+	int err =
+	    renameat(dir_fd, "forgotten", dir_fd, DAMAGED) < 0 || fsync(dir_fd) < 0 ? -errno : 0;
+
+	return written(err, DAMAGED, RECORD_BYTES, why);
+}
+
+int store_get_damaged(struct store_forgotten list[STORE_MAX_FORGOTTEN], uint32_t *count,
+		      char why[STORE_WHY_BYTES])
+{
+	return forgotten_get(DAMAGED, list, count, why);
+}
+
+int store_remove_damaged(char why[STORE_WHY_BYTES])
+{
+	int err = unlinkat(dir_fd, DAMAGED, 0) < 0 || fsync(dir_fd) < 0 ? -errno : 0;
+
+	return err ? written(err, DAMAGED, RECORD_BYTES, why) : 0;
+}
+
+bool store_has_damaged(char why[STORE_WHY_BYTES])
+{
+	if (!there(DAMAGED, ""))
+		return false;
+	complain(0, why,
+		 "the list of the forgotten was damaged, and is %s/" DAMAGED
+		 "; what could be read of it counts, and an array of the rest may come back from "
+		 "a node that was away. Put a whole copy of the list in the place of that file, "
+		 "and restart ddraidd; or, if there is none, remove it, and forget again what "
+		 "comes back",
+		 dir_path);
+	return true;
 }
 
 /* --- incarnations --- */

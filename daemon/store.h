@@ -7,6 +7,7 @@
  *			the array; binary, crc32c
  *	NAME.making	a create that goes on, or was cut off; text, as NAME.array
  *	forgotten	UUIDs of arrays that the cluster has forgotten, and when; text
+ *	forgotten.damaged	likewise, as it was found damaged; an operator's
  *	incarnation	the last incarnation given out; text
  *	lock		held by the daemon that uses the directory
  *
@@ -14,7 +15,8 @@
  * is fsynced: after a power cut it is the old or the new one. So a file that can't be decoded is
  * damage and never taken for an empty one. A record may be missing only as long as `ran` is false.
  *
- * Functions block on the disk: they are for the main thread at its start, and the worker.
+ * Functions block on the disk: they are for the main thread at its start, and the worker; but
+ * store_lost and store_has_damaged only look whether a file is there.
  */
 #ifndef DDRAID_STORE_H
 #define DDRAID_STORE_H
@@ -130,6 +132,23 @@ int store_put_forgotten(const struct store_forgotten *list, uint32_t count,
 /* No file is an empty list. -EBADMSG: part of it is damaged; the list has the rest. */
 int store_get_forgotten(struct store_forgotten list[STORE_MAX_FORGOTTEN], uint32_t *count,
 			char why[STORE_WHY_BYTES]);
+/*
+ * A damaged one is set aside, before another is written: it is kept until an operator has put a
+ * whole one in its place, or removed it. Likewise, but -ENOENT: there is none.
+ */
+int store_keep_damaged(char why[STORE_WHY_BYTES]);
+int store_get_damaged(struct store_forgotten list[STORE_MAX_FORGOTTEN], uint32_t *count,
+		      char why[STORE_WHY_BYTES]);
+int store_remove_damaged(char why[STORE_WHY_BYTES]);
+/* It is there: the sentence that says so, with the remedy. */
+bool store_has_damaged(char why[STORE_WHY_BYTES]);
+
+/* Calls take for the name of each record. */
+int store_scan_records(void (*take)(void *arg, const char *name), void *arg,
+		       char why[STORE_WHY_BYTES]);
+/* Of an array of which the daemon found no description: its record is still there, and the sentence
+ * that says so, with the remedy. */
+bool store_lost(const char *name, const uint8_t uuid[DDR_UUID_BYTES], char why[STORE_WHY_BYTES]);
 
 /*
  * Whether what was written last got to the disk. "": it did; else the sentence that said why not.

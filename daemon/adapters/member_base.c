@@ -176,10 +176,12 @@ bool base_lease_over(struct base *b)
 {
 	if (b->lease_us == UINT64_MAX || loop_clock_us(b->loop) < b->lease_us)
 		return false;
-	base_broken(b, -ETIMEDOUT,
-		    "%s: given up with writes that were not sent yet: this node stood still, or "
-		    "heard nothing from the cluster, for so long that others may go on without it",
-		    b->uri);
+	base_broken(b, -ETIMEDOUT, "%s: given up with writes that were not sent yet: %s", b->uri,
+		    b->cfg.shared
+			? "this node stood still, or heard nothing from the cluster, for so long "
+			  "that others may go on without it"
+			: "this daemon stood still, or could not renew its claim on the members, "
+			  "for so long that another one may use them");
 	return true;
 }
 

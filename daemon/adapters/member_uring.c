@@ -16,6 +16,11 @@
  * device. Where it does not (some file systems), the file is opened buffered: right for nodes of
  * one kernel only. FLUSH is fdatasync in both cases.
  *
+ * A block device that is opened for writing is this process's alone (dev_claim.h): what has it
+ * mounted, say, would not see what is written here. A file is not locked. Where it is on a file
+ * system that several nodes have, they all use it, and of daemons that are alone the members
+ * themselves say who uses them (core/use.c).
+ *
  * Zombies (R5): none. The kernel answers every operation, so drop waits for all of them; asking
  * it to cancel only helps for those that it has not begun. A device that hangs in the kernel
  * hangs its requests: there is no request timeout here.
@@ -25,6 +30,7 @@
  *
  * Called by member_base. It must not touch a request after base_complete.
  */
+#include "daemon/adapters/dev_claim.h"
 #include "daemon/adapters/member_base.h"
 
 #include <assert.h>
@@ -40,6 +46,7 @@
 #include <sys/eventfd.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #define URING_DEPTH 1024u      /* operations in flight */
@@ -63,6 +70,7 @@ _Static_assert(sizeof(struct job) <= sizeof(((struct member_req *)0)->priv), "jo
 struct uring {
 	struct base b; /* first */
 	int fd;
+	struct dev_claim *claim; /* of a block device, unless it is only read */
 	int eventfd;
 	bool have_ring, watched;
 	bool direct;
@@ -105,6 +113,8 @@ static void close_all(struct uring *u)
 	if (u->fd >= 0)
 		close(u->fd);
 	u->fd = -1;
+	dev_claim_drop(u->claim);
+	u->claim = NULL;
 }
 
 /* The physical block of the device below a file, by sysfs; 0 = unknown. */
@@ -198,22 +208,53 @@ static bool direct_alignment(struct uring *u, const struct statx *st)
 	return block != 0;
 }
 
+static int busy(struct uring *u, const char *path, dev_t number)
+{
+	char why[DEV_CLAIM_WHY_BYTES];
+
+	dev_claim_who(number, why);
+	return base_fail(&u->b, -EBUSY, "%s: %s", path, why);
+}
+
+/* Before it is opened for writing: the end of that has udev look at it again. */
+static int claim(struct uring *u, const char *path, dev_t *number)
+{
+	char why[DEV_CLAIM_WHY_BYTES];
+	struct stat st;
+	int err;
+
+	*number = 0;
+	if (u->b.cfg.read_only || stat(path, &st) < 0 || !S_ISBLK(st.st_mode))
+		return 0;
+	*number = st.st_rdev;
+	err = dev_claim_take(path, st.st_rdev, &u->claim, why);
+	/* what else is wrong with it the next open says in its own words */
+	return err == -EBUSY ? base_fail(&u->b, err, "%s: %s", path, why) : 0;
+}
+
 static int open_file(struct uring *u, struct statx *st)
 {
 	struct base *b = &u->b;
 	const char *path = b->uri;
 	int how = (b->cfg.read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NONBLOCK;
 	unsigned int mask = STATX_BASIC_STATS | STATX_BTIME;
+	dev_t number;
+	int err;
 
 	if (!strncasecmp(path, "file://", 7))
 		path += 7;
 #ifdef STATX_DIOALIGN
 	mask |= STATX_DIOALIGN;
 #endif
+	err = claim(u, path, &number);
+	if (err)
+		return err;
 	u->fd = open(path, how | O_DIRECT);
 	u->direct = u->fd >= 0;
 	if (u->fd < 0 && errno == EINVAL)
 		u->fd = open(path, how);
+	if (u->fd < 0 && errno == EBUSY && number)
+		return busy(u, path, number);
 	if (u->fd < 0)
 		return base_fail(b, -errno, "%s: can't open it for %s: %s", path,
 				 b->cfg.read_only ? "reading" : "reading and writing",
@@ -222,6 +263,9 @@ static int open_file(struct uring *u, struct statx *st)
 		return base_fail(b, -errno, "%s: statx: %s", path, strerror(errno));
 	if (!S_ISREG(st->stx_mode) && !S_ISBLK(st->stx_mode))
 		return base_fail(b, -ENOTBLK, "%s: neither a file nor a block device", path);
+	if (S_ISBLK(st->stx_mode) && !b->cfg.read_only &&
+	    (!u->claim || makedev(st->stx_rdev_major, st->stx_rdev_minor) != number))
+		return base_fail(b, -EAGAIN, "%s: can't take it for this daemon alone", path);
 	fcntl(u->fd, F_SETFL, fcntl(u->fd, F_GETFL) & ~O_NONBLOCK);
 	if (!u->direct)
 		return 0;

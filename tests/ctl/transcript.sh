@@ -205,6 +205,11 @@ new "no arrays, as JSON"
 reply 'final: true'
 run status --json
 
+new "no arrays, and what is wrong with the state directory"
+reply 'final: true warning: "vol0.record is there"'
+run status
+run status --json
+
 new "terminal escapes from the daemon are not passed on"
 reply 'final: true status { name: "\033[2Jx" waits: "\033]0;title\007" }'
 run status

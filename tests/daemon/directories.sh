@@ -20,12 +20,13 @@ conf() { # RUN_DIR [STATE_DIR]
 		fence = none
 	EOC
 }
-# refused WORDS [COMMAND that runs it...]: at the start.
+# refused WORDS [COMMAND that runs it...]: at the start, with $wrong.
+wrong=1
 refused() {
 	local words=$1 status=0
 	shift
 	timeout 20 "$@" "$top_builddir/ddraidd" --foreground --config "$tmp/conf" 2>"$tmp/err" || status=$?
-	[ $status = 1 ] || fail "status $status, not 1: $(cat "$tmp/err")"
+	[ $status = $wrong ] || fail "status $status, not $wrong: $(cat "$tmp/err")"
 	grep -q "$words" "$tmp/err" || fail "not '$words': $(tail -1 "$tmp/err")"
 }
 chars() { # COUNT
@@ -34,8 +35,13 @@ chars() { # COUNT
 long=$tmp/$(chars $((102 - ${#tmp} - 1))) # 102 characters: "/a.nbd" does not fit behind them
 
 conf "$long"
+wrong=2 # as any other value that can't be
 refused "run_dir = $long has 102 characters, .* at most 107 .*: set a run_dir of at most 101 characters .*, 39 for names of any length"
 [ ! -e "$long" ] || fail "a refused run_dir was made"
+status=0 # in the background, too
+"$top_builddir/ddraidd" --config "$tmp/conf" 2>"$tmp/err" || status=$?
+[ $status = 2 ] && grep -q "^ddraidd: run_dir = $long has 102 characters" "$tmp/err" || fail "in the background: $status, $(cat "$tmp/err")"
+wrong=1
 
 # What can't be used as one.
 : >"$tmp/plain"

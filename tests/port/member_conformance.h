@@ -56,6 +56,7 @@ struct world {
 	bool is_up, is_closed, closing;
 	unsigned int ups, downs, retries, fences;
 	int down_err;
+	char down_why[256];
 	uint64_t fence_connection;
 	uint64_t up_at_us, down_at_us;
 	unsigned int out; /* submitted and not answered */

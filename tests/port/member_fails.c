@@ -176,7 +176,7 @@ void mode_frozen(const char *uri)
 }
 
 /* R7: half sent, and the rest is still here when the lease is over. */
-void mode_overdue(const char *uri)
+static void overdue(const char *uri, bool shared)
 {
 	struct member_cfg cfg = base_cfg;
 	pid_t pid = pid_of(mode_args[0]);
@@ -184,8 +184,10 @@ void mode_overdue(const char *uri)
 	struct world *w;
 
 	cfg.max_inflight_bytes = 32 * MIB;
+	cfg.shared = shared;
 	w = world_open(uri, &cfg);
-	put(w, 0, MIB, 1, 0);
+	for (i = 0; i < count; i++)
+		put(w, (uint64_t)i * MIB, MIB, 1, 0);
 	CHECK(kill(pid, SIGSTOP) == 0);
 	for (i = 0; i < count; i++) {
 		struct io *io = io_new(w, DEV_WRITE, 0, (uint64_t)i * MIB, MIB);
@@ -200,6 +202,9 @@ void mode_overdue(const char *uri)
 	WAIT(w, w->downs == 1);
 	CHECK_INT(w->down_err, -ETIMEDOUT);
 	CHECK_INT(w->out, 0);
+	/* Who is alone has no cluster to hear from. */
+	CHECK(!strstr(w->down_why, "cluster") == !shared);
+	CHECK(strstr(w->down_why, shared ? "others may go on" : "another one may use them"));
 	WAIT(w, w->is_up);
 	pause_ms(w, 300);
 	for (i = 0; i < count; i++)
@@ -212,6 +217,12 @@ void mode_overdue(const char *uri)
 	CHECK_INT(simple(w, DEV_WRITE, DEV_F_LATE, 0, 64 * KIB), 0);
 	CHECK(w->is_up && w->downs == 1);
 	world_close(w);
+}
+
+void mode_overdue(const char *uri)
+{
+	overdue(uri, true);
+	overdue(uri, false);
 }
 
 void mode_errors(const char *uri)

@@ -36,6 +36,7 @@ static void on_down(void *arg, int err, const char *why)
 	w->is_up = false;
 	w->downs++;
 	w->down_err = err;
+	snprintf(w->down_why, sizeof(w->down_why), "%s", why);
 	w->out_at_down = w->out;
 	w->down_at_us = loop_clock_us(w->loop);
 	printf("  down: %s (%s)\n", strerror(-err), why);

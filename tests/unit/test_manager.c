@@ -738,8 +738,34 @@ static void half_a_list(void)
 {
 	struct store_array d = desc_of(1, "vol0");
 
-	CHECK(strstr(warned, "forgotten is damaged"));
+	char why[STORE_WHY_BYTES];
+
+	CHECK(strstr(said, "the list of the forgotten was damaged") && store_has_damaged(why));
 	CHECK_EQ_INT(manager_apply(&d, false), 0);
+}
+
+/* What was read counts on, and is written down; the other file is the operator's. */
+static void still_half_a_list(void)
+{
+	struct store_array d = desc_of(1, "vol0"), e = desc_of(2, "vol1");
+	char why[STORE_WHY_BYTES];
+
+	CHECK(file_there("forgotten") && store_has_damaged(why));
+	CHECK_EQ_INT(manager_apply(&d, false), 0);
+	CHECK_EQ_INT(manager_apply(&e, false), 1);
+	settle();
+	CHECK(file_there("forgotten") && store_has_damaged(why));
+}
+
+static void whole_again(void)
+{
+	struct store_array d = desc_of(1, "vol0"), e = desc_of(2, "vol1");
+	char why[STORE_WHY_BYTES];
+
+	settle();
+	CHECK(!store_has_damaged(why) && !file_there("vol1.array"));
+	CHECK_EQ_INT(manager_apply(&d, false), 0);
+	CHECK_EQ_INT(manager_apply(&e, false), 0);
 }
 
 TEST(a_damaged_list_counts_as_far_as_it_can_be_read)
@@ -747,6 +773,11 @@ TEST(a_damaged_list_counts_as_far_as_it_can_be_read)
 	fresh_dir();
 	file_write("forgotten", "01000000-d0d0-d0d0-d0d0-d0d0d0d0d0d0 17\nx\n02000000-d0d0-");
 	life(half_a_list);
+	life(still_half_a_list);
+	file_write("forgotten.damaged", "02000000-d0d0-d0d0-d0d0-d0d0d0d0d0d0 18\nend\n");
+	life(whole_again);
+	CHECK(!file_there("forgotten.damaged"));
+	life(whole_again);
 	remove_dir();
 }
 

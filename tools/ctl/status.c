@@ -9,6 +9,7 @@
  */
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -160,6 +161,14 @@ static void show_geometry(const Array *s)
 	     size_format(region, g->region_bytes), g->slots);
 }
 
+/* What it waits for may be one of them. */
+static void show_warnings(const Array *s)
+{
+	for (size_t i = 0; i < s->n_warning; i++)
+		if (strcmp(s->warning[i], s->waits) != 0)
+			line("WARNING", "%s", s->warning[i]);
+}
+
 static void show_cluster(const Array *s)
 {
 	char leader[160] = "no leader";
@@ -178,8 +187,6 @@ static void show_cluster(const Array *s)
 	else
 		line("locks", "%s", s->lock_backend);
 	line("fence", "%s", s->fence[0] ? s->fence : "not known");
-	for (size_t i = 0; i < s->n_warning; i++)
-		line("WARNING", "%s", s->warning[i]);
 }
 
 static void show_regions(const Array *s)
@@ -411,8 +418,10 @@ static void show_array(const Array *s)
 	if (s->uuid.len == DDR_UUID_BYTES)
 		line("UUID", "%s", uuid_format(uuid, s->uuid.data));
 	show_geometry(s);
-	if (s->geometry) {
+	if (s->geometry)
 		show_cluster(s);
+	show_warnings(s);
+	if (s->geometry) {
 		show_regions(s);
 		show_traffic(s);
 	}
@@ -696,7 +705,29 @@ static void json_array(struct json *j, const Array *s, bool ranges)
 struct taker {
 	struct show show;
 	bool ranges;
+	char **warning; /* those that are of no array, if there is none */
+	size_t warnings;
 };
+
+static void take_warnings(struct taker *t, const Reply *reply)
+{
+	t->warning = calloc(reply->n_warning + 1, sizeof(*t->warning));
+	for (size_t i = 0; t->warning && i < reply->n_warning; i++)
+		t->warning[t->warnings++] = strdup(reply->warning[i]);
+}
+
+static void json_warnings(struct taker *t)
+{
+	if (t->warnings)
+		json_open(answer(), "warnings", '[');
+	for (size_t i = 0; i < t->warnings; i++) {
+		json_text(answer(), NULL, t->warning[i] ? t->warning[i] : "");
+		free(t->warning[i]);
+	}
+	if (t->warnings)
+		json_close(answer(), ']');
+	free(t->warning);
+}
 
 static int take(void *arg, const Reply *reply)
 {
@@ -704,8 +735,11 @@ static int take(void *arg, const Reply *reply)
 	struct show *w = &t->show;
 	int status;
 
-	if (reply->body_case != DDRAID__CTL__REPLY__BODY_STATUS)
+	if (reply->body_case != DDRAID__CTL__REPLY__BODY_STATUS) {
+		if (w->as_json && !t->warning)
+			take_warnings(t, reply);
 		return EXIT_OK;
+	}
 	status = status_of(reply->status);
 	if (status > w->status)
 		w->status = status;
@@ -739,9 +773,10 @@ int status_run(struct ipc *c, const struct args *a)
 	if (a->json)
 		json_open(answer(), "arrays", '[');
 	status = ipc_request(c, &request, take, &t);
-	if (a->json)
+	if (a->json) {
 		json_close(answer(), ']');
-	else if (!status && !t.show.arrays)
+		json_warnings(&t);
+	} else if (!status && !t.show.arrays)
 		printf("no arrays are known here; 'ddraidctl create' makes one\n");
 	return status ? status : t.show.status;
 }

@@ -1,0 +1,125 @@
+#!/bin/bash
+# SPDX-License-Identifier: GPL-2.0-or-later
+# Files of the state directory are lost: an array's description while its record is there, and part of the list of the
+# forgotten. The status says so, whatever arrays there are, and what it says to do mends it, to the letter. As any user.
+# shellcheck source=tests/daemon/lib.sh
+. "$(dirname "$0")/lib.sh"
+
+needs nbd
+begin lost
+state=$tmp/state
+again() {
+	end daemon TERM
+	daemon_up
+}
+warns() { # TEXT: people and programs, with and without arrays
+	ctl status >"$tmp/out" 2>&1 || true
+	grep -qF "$1" "$tmp/out" || fail "status does not say: $1; but: $(cat "$tmp/out")"
+	{ ctl status --json 2>"$tmp/err" || true; } | /usr/bin/python3 -IS -c 'import json, sys
+s = json.load(sys.stdin)
+of = [w for a in s["arrays"] for w in a["warnings"]] + s.get("warnings", [])
+sys.exit(0 if any(sys.argv[1] in w for w in of) else 1)' "$1" || fail "status --json does not say: $1"
+}
+warns_not() {
+	ctl status >"$tmp/out" 2>&1 || true
+	! grep -qF "$1" "$tmp/out" || fail "it still says: $(cat "$tmp/out")"
+}
+
+configure '[fence]' 'fence = none'
+array_up old
+uuid=$(sed -n 's/^uuid = //p' "$state/old.array")
+nbd old 'h.pwrite(b"precious" * 8192, 0); h.flush()'
+end daemon TERM
+
+echo "a record without an array"
+mv "$state/old.array" "$tmp"
+daemon_up
+lost="$state/old.record is there, and old.array is not: the array old ($uuid) was known here"
+warns "$lost"
+grep -q "no arrays are known here" "$tmp/out" || fail "$(cat "$tmp/out")"
+for what in 'forget old' 'start old' 'status old'; do
+	status=0
+	# shellcheck disable=SC2086 # words
+	ctl $what >"$tmp/out" 2>&1 || status=$?
+	[ "$status" = 4 ] && grep -qF "there is no array old on this node: $lost" "$tmp/out" || fail "$what: $status, $(cat "$tmp/out")"
+done
+truncate -s 24M "$tmp/n0" "$tmp/n1" "$tmp/n2"
+ctl create new --order 1 --zeroed "$tmp/n0" "$tmp/n1" "$tmp/n2" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
+warns "$lost"
+
+echo "restored"
+cp "$tmp/old.array" "$state"
+warns "restart ddraidd, and the array old ($uuid) is known here again"
+again
+until_true 10 holds old 'a["io_allowed"]'
+warns_not old.record
+
+echo "written anew, as ddraidd(8) says"
+end daemon TERM
+sed -n '/^version = 1$/,/^end = yes$/p' "$top_srcdir/doc/man/ddraidd.8" |
+	sed "s/^name = .*/name = old/; s/^uuid = .*/uuid = $uuid/; s|nbd://s1/disk|$tmp/m0|; s|nbd://s2/disk|$tmp/m1|; s|nbd://s3/disk|$tmp/m2|" >"$state/old.array"
+daemon_up
+until_true 10 holds old 'a["io_allowed"]'
+warns_not old.record
+nbd old 'assert h.pread(65536, 0) == b"precious" * 8192'
+
+echo "not wanted"
+end daemon TERM
+rm "$state/old.array"
+daemon_up
+warns "$lost"
+rm "$state/old.record"
+warns_not old.record
+
+echo "the list of the forgotten"
+ctl forget new --force >"$tmp/out" 2>&1 || fail "forget: $(cat "$tmp/out")"
+until_true 10 test ! -e "$state/new.record"
+end daemon TERM
+cp "$state/forgotten" "$tmp/whole"
+sed -i 's/^end/01000000-d0d0-/' "$state/forgotten"
+daemon_up
+damaged="the list of the forgotten was damaged, and is $state/forgotten.damaged"
+warns "$damaged"
+for i in 0 1 2; do
+	truncate -s 0 "$tmp/n$i"
+	truncate -s 24M "$tmp/n$i"
+done
+ctl create new --order 1 --zeroed "$tmp/n0" "$tmp/n1" "$tmp/n2" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
+warns "$damaged"
+ctl forget new --force >"$tmp/out" 2>&1 || fail "forget: $(cat "$tmp/out")"
+again
+warns "$damaged"
+cp "$tmp/whole" "$state/forgotten.damaged"
+again
+until_true 5 test ! -e "$state/forgotten.damaged"
+warns_not forgotten
+[ "$(grep -c '^[0-9a-f]\{8\}-' "$state/forgotten")" = 2 ] || fail "the list: $(cat "$state/forgotten")"
+end daemon TERM
+: >"$state/forgotten"
+daemon_up
+warns "$damaged"
+rm "$state/forgotten.damaged"
+warns_not forgotten
+
+echo "what a power cut has left of a forgotten array"
+uuid=$(sed -n 's/^\([0-9a-f-]\{36\}\) .*/\1/p' "$tmp/whole")
+end daemon TERM
+cp "$tmp/whole" "$state/forgotten"
+/usr/bin/python3 -IS - "$state/left.record" "$uuid" <<'EOF'
+import struct, sys, uuid
+def crc32c(data):
+    c = 0xffffffff
+    for byte in data:
+        c ^= byte
+        for _ in range(8):
+            c = c >> 1 ^ (0x82f63b78 if c & 1 else 0)
+    return c ^ 0xffffffff
+b = bytearray(1024)
+b[:8] = b"DDRAIDRC"
+b[12:16] = struct.pack("<I", 1)
+b[16:32] = uuid.UUID(sys.argv[2]).bytes
+b[8:12] = struct.pack("<I", crc32c(b))
+open(sys.argv[1], "wb").write(b)
+EOF
+daemon_up
+[ ! -e "$state/left.record" ] || fail "it is still there: $(ctl status 2>&1)"
