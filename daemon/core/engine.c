@@ -440,6 +440,23 @@ const char *leader_differs(const struct engine *e)
 	       "ddraidd is stopped on all";
 }
 
+/* The data needs it, and what it was sent to be durable failed: nothing tries that again (R14). */
+static bool flush_stuck(const struct engine *e)
+{
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (e->bad[i] == MEMBER_FAULTY && member_indispensable(e, i))
+			return true;
+	return false;
+}
+
+static bool write_stuck(const struct engine *e)
+{
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (member_unwritable(e, i))
+			return true;
+	return false;
+}
+
 static void status_waits(const struct engine *e, struct engine_status *st)
 {
 	bool gives_up = e->give_up_us && e->state != ENGINE_REMOVED;
@@ -476,7 +493,17 @@ static void status_waits(const struct engine *e, struct engine_status *st)
 		st->waits = "members: this node reaches fewer than the data needs";
 	else if (leader_differs(e))
 		st->waits = leader_differs(e);
-	else if (e->few_us) {
+	else if (flush_stuck(e)) {
+		st->waits = "members: a flush, or a write that had to be durable, failed on one "
+			    "that the data needs, and what it had acknowledged may be lost, so "
+			    "that is not tried again; set right what its error says, then stop "
+			    "the array on all nodes with --force, start it, and check the data";
+		st->waits_since_us = e->lacks_us ? e->lacks_us : e->few_us;
+	} else if (write_stuck(e)) {
+		st->waits = "members: writes fail on one that the data needs, and are tried again "
+			    "each second; set right what its error says";
+		st->waits_since_us = e->lacks_us;
+	} else if (e->few_us) {
 		st->waits = members_older(e) ? "members: one that the data needs is an older copy "
 					       "of itself; connect the right one"
 					     : "members: fewer can be used than the data needs";
@@ -512,6 +539,7 @@ void engine_status(const struct engine *e, struct engine_status *st)
 	for (uint8_t i = 0; i < e->map.n; i++)
 		if (e->bad[i] && map_write_mask(&e->map) >> i & 1)
 			st->unusable |= 1u << i;
+	memcpy(st->error, e->error, sizeof(st->error));
 	for (uint32_t i = 0; i < e->peer_count; i++)
 		st->nodes += e->peer[i].active && e->peer[i].in_view && !e->peer[i].evicted;
 	st->unfenced = gone_unfenced(e);

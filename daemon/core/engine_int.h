@@ -79,7 +79,8 @@ struct dio {
 	enum dev_kind kind;
 	uint8_t member; /* NO_MEMBER: raw */
 	bool used, sent;
-	int err; /* of a request that ends without having been sent */
+	bool trial; /* a write that tells whether its member takes writes again */
+	int err;    /* of a request that ends without having been sent */
 };
 
 struct sb_copy { /* one of a device's two superblock copies, while it is read */
@@ -408,11 +409,15 @@ struct engine {
 	uint32_t dio_free_count;
 	uint32_t dio_under_way;
 	uint32_t dev_of[DDR_MAX_MEMBERS];
-	uint8_t bad[DDR_MAX_MEMBERS];     /* state that this node wants for a member, 0 = none */
-	bool misread[DDR_MAX_MEMBERS];    /* bad, but only for a read error: may be taken back */
-	uint64_t bad_us[DDR_MAX_MEMBERS]; /* when it was last reported */
-	uint64_t bad_instance[DDR_MAX_MEMBERS]; /* of its exporter, when it was lost (R17); 0 =
-						   unknown */
+	uint8_t bad[DDR_MAX_MEMBERS];  /* state that this node wants for a member, 0 = none */
+	bool misread[DDR_MAX_MEMBERS]; /* bad, but only for an error of a read, or of a write
+					  without FUA: may be taken back */
+	uint64_t write_again_us[DDR_MAX_MEMBERS]; /* misread: for a write, tried again then; 0: for
+						     a read */
+	struct member_error error[DDR_MAX_MEMBERS]; /* what it answered last */
+	uint64_t bad_us[DDR_MAX_MEMBERS];           /* when it was last reported */
+	uint64_t bad_instance[DDR_MAX_MEMBERS];     /* of its exporter, when it was lost (R17); 0 =
+						       unknown */
 	uint64_t lacked[DDR_MAX_MEMBERS];  /* number of an epoch that the member carries, and what
 					      was reached in its place does not; 0 = none */
 	uint64_t lost_us[DDR_MAX_MEMBERS]; /* SUSPECT since, on the leader */
@@ -502,7 +507,8 @@ struct engine {
 		struct iovec sb_iov[DDR_MAX_MEMBERS];
 		uint8_t (*sb_buf)[DDR_BLOCK_BYTES];
 		uint8_t wanted[DDR_MAX_MEMBERS];     /* states that somebody asked for, 0 = none */
-		bool misread[DDR_MAX_MEMBERS];       /* wanted MISSING, but only for a read error */
+		bool misread[DDR_MAX_MEMBERS];       /* wanted MISSING, but see engine.misread */
+		uint64_t kept_us[DDR_MAX_MEMBERS];   /* a node said so last of one that must stay */
 		bool full[DDR_MAX_MEMBERS];          /* REBUILDING from nothing */
 		uint64_t unlike_us[DDR_MAX_MEMBERS]; /* some reach it, and some don't; 0: not so */
 		uint64_t unlike_seen_us[DDR_MAX_MEMBERS];
@@ -665,6 +671,8 @@ uint32_t write_musts(const struct engine *e);   /* members without which no writ
 uint32_t read_mask(const struct engine *e);     /* members that may be read now */
 void member_bad(struct engine *e, uint8_t member, enum member_state want);
 bool member_misread(const struct engine *e, uint8_t member);
+bool member_unwritable(const struct engine *e, uint8_t member); /* and must stay */
+bool member_on_trial(const struct engine *e, uint8_t member);
 bool member_indispensable(const struct engine *e, uint8_t member);
 const struct map *map_next(const struct engine *e); /* the proposed, else the committed */
 uint32_t devs_up_mask(const struct engine *e);
@@ -675,7 +683,7 @@ bool aside(const struct engine *e);
 bool peer_aside(const struct engine *e, const struct peer *p);
 void flush_members(struct engine *e, struct batch *b, uint32_t mask);
 bool is_connection_error(int err);
-void misread_advance(struct engine *e); /* who was given up for a read error, and is needed now */
+void misread_advance(struct engine *e); /* who was given up for an error, and is needed now */
 void dio_done(struct engine *e, const struct event *ev);
 void dio_advance(struct engine *e);
 int plan_alloc(struct plan *p, const struct geo *g, uint32_t count);
@@ -862,7 +870,8 @@ uint64_t regions_to_resync(const struct engine *e);
 void io_submit(struct engine *e, const struct event *ev);
 void io_advance(struct engine *e);
 void io_lost(struct engine *e, uint8_t member);
-bool io_writing(const struct engine *e); /* a front-end write is at the members */
+bool io_writing(const struct engine *e);               /* a front-end write is at the members */
+bool io_tries(const struct engine *e, uint8_t member); /* one waits that can try it */
 void io_start_op(struct engine *e, struct op *op);
 void io_abort_all(struct engine *e, int err);
 void op_done(struct engine *e, struct op *op, int err);

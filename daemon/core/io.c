@@ -112,9 +112,14 @@ static void write_ended(struct engine *e, struct batch *b)
 		write_finish(e, op, 0);
 }
 
+static bool is_fua(const struct op *op)
+{
+	return op->f->flags & IO_F_FUA;
+}
+
 static void write_send(struct engine *e, struct op *op, uint32_t mask)
 {
-	uint32_t flags = op->f->flags & IO_F_FUA ? DEV_F_FUA : 0;
+	uint32_t flags = is_fua(op) ? DEV_F_FUA : 0;
 
 	if (!dio_room(e, e->geo.n, true)) {
 		op->state = OPS_RETRY;
@@ -167,7 +172,8 @@ static void write_try(struct engine *e, struct op *op)
 		return;
 	}
 	for (uint8_t i = 0; i < e->map.n; i++)
-		if (missing & write_targets(e) & 1u << i && member_usable(e, i))
+		if (missing & write_targets(e) & 1u << i &&
+		    (member_usable(e, i) || (!is_fua(op) && member_on_trial(e, i))))
 			now |= 1u << i;
 	if (now)
 		write_send(e, op, now);
@@ -216,6 +222,19 @@ bool io_writing(const struct engine *e)
 		const struct op *op = list_entry(it, struct op, all);
 
 		if (is_write(op) && (op->state == OPS_IO || op->state == OPS_RETRY))
+			return true;
+	}
+	return false;
+}
+
+bool io_tries(const struct engine *e, uint8_t member)
+{
+	list_for_each(it, tmp, &e->ops)
+	{
+		const struct op *op = list_entry(it, struct op, all);
+
+		if (is_write(op) && !is_fua(op) && !(op->ok >> member & 1) &&
+		    (op->state == OPS_IO || op->state == OPS_RETRY))
 			return true;
 	}
 	return false;
@@ -321,9 +340,20 @@ static void read_repair(struct engine *e, struct op *op)
 		  op->stripe + op->count);
 }
 
+/* Also those that take no writes now. */
+static uint32_t data_mask(const struct engine *e)
+{
+	uint32_t mask = read_mask(e);
+
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (map_insync_mask(&e->map) >> i & 1 && member_unwritable(e, i))
+			mask |= 1u << i;
+	return mask;
+}
+
 static void read_try(struct engine *e, struct op *op)
 {
-	uint32_t rows = read_mask(e), all = (1u << e->geo.n) - 1;
+	uint32_t rows = data_mask(e), all = (1u << e->geo.n) - 1;
 
 	if (e->phase != PH_READY || !gate_open(e) || e->now < op->again_us ||
 	    region_read_waits(e, op))
@@ -551,7 +581,7 @@ void io_advance(struct engine *e)
 {
 	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED || !e->have_map)
 		return;
-	if (__builtin_popcount(read_mask(e)) >= e->geo.k || !gate_open(e))
+	if (__builtin_popcount(data_mask(e)) >= e->geo.k || !gate_open(e))
 		e->few_us = 0;
 	else if (!e->few_us)
 		e->few_us = e->now;

@@ -18,14 +18,12 @@
  *   risk.c    which stripes may turn to garbage, and when: the crash contract
  *   checks.c  everything else that must hold
  *   plan.c    which faults when; faults.c: the faults; rebuilds.c: those that meet a rebuild;
- *             breaks.c: of members while the map changes or lacks one; spot.c: bad spots;
- *             storage.c: nodes without members; givesup.c: daemons that end a life themselves;
- *             sbcopies.c: superblocks that are torn or can't be read;
- *             differs.c: nodes that fence otherwise; between.c: leaders that die with a page on
- *             one member; slotread.c: slots that are read late; operator.c: the administrator;
- *             rival.c: another array that is given a disk of ours; outsider.c: another user of
- *             the array
- *   trace.c, stats.c
+ *             breaks.c: of members while the map changes or lacks one; spot.c: bad spots; full.c:
+ * stores without space; storage.c: nodes without members; givesup.c: daemons that end a life
+ * themselves; sbcopies.c: superblocks that are torn or can't be read; differs.c: nodes that fence
+ * otherwise; between.c: leaders that die with a page on one member; slotread.c: slots that are read
+ * late; operator.c: the administrator; rival.c: another array that is given a disk of ours;
+ * outsider.c: another user of the array trace.c, stats.c
  *
  * Rules: no wall clock, no address in any decision or line of trace, all randomness from s->rng.
  * A violation is noted once (sim_fail) and ends the seed at the end of the event.
@@ -163,6 +161,8 @@ struct disk {
 	uint64_t slow_until_us;
 	uint32_t read_errs, write_errs, flush_errs; /* to be reported, once each */
 	bool flush_err_loses;
+	bool full; /* full.c: writes of data fail */
+	uint64_t full_hit_us;
 	bool spot; /* spot.c: these bytes can't be read */
 	uint32_t spot_no;
 	uint64_t spot_from, spot_to, spot_hit_us;
@@ -671,6 +671,8 @@ enum fault {
 	F_SLOT_UNREAD,
 	F_SB_TORN,
 	F_SB_UNREADABLE,
+	F_STORE_FULL,
+	F_STORE_FULL_KEPT,
 	F_RIVAL,
 	F_OUTSIDER,
 	F_STOP_JOINING,
@@ -702,6 +704,10 @@ void faults_heal(struct sim *s);
 void fault_exporter_power(struct sim *s, uint32_t disk, uint64_t off_us, bool trusted);
 void fault_cluster_power(struct sim *s, bool exporters);
 void spot_init(struct sim *s);
+void full_init(struct sim *s);
+void full_heal(struct sim *s);
+bool full_strikes(struct sim *s, const struct req *r);
+bool full_lately(const struct sim *s, uint32_t disk);
 void rival_init(struct sim *s);
 /* The administrator adds this disk, and was answered. */
 void rival_add_asked(struct sim *s, uint32_t disk);
@@ -828,7 +834,8 @@ struct sim {
 	uint64_t seed;
 	const struct sim_cli *cli;
 	struct stats *stats;
-	struct rng rng, spot_rng, rival_rng;
+	struct rng rng, spot_rng, rival_rng, full_rng;
+	uint64_t full_us;    /* when one without space struck last that the map can drop */
 	uint32_t rival_disk; /* of the `add` under way */
 	uint64_t spot_us;    /* when one last struck a full map */
 	struct heap heap;

@@ -10,6 +10,7 @@
  *   test_engine_caches.c   members that may have lost their caches
  *   test_engine_superblocks.c  copies that are torn, or can't be read
  *   test_engine_misfits.c  members whose device has changed while it was away
+ *   test_engine_writes.c   members that answer writes with an error
  */
 #ifndef DDRAID_TESTS_UNIT_ENGINE_WORLD_H
 #define DDRAID_TESTS_UNIT_ENGINE_WORLD_H
@@ -39,11 +40,13 @@ struct world {
 	uint64_t next_inc;
 	uint8_t *disk[MEMBERS + 1];
 	bool dead[MEMBERS + 1];
-	int flush_err;      /* of member 2 */
-	uint32_t placed_at; /* what OUT_OPEN leads to, if it is open already */
-	uint32_t claim_ms;  /* 0: who uses the members is not asked, and no lease ends */
-	bool use_hangs;     /* what is sent to the use blocks does not land before land_hung() */
-	uint32_t hung;      /* members whose superblock writes don't land before land_hung() */
+	int flush_err;              /* of member 2 */
+	int write_err[MEMBERS + 1]; /* what it answers to writes of data, */
+	bool mark_errs;             /* ... and of the log and the superblocks */
+	uint32_t placed_at;         /* what OUT_OPEN leads to, if it is open already */
+	uint32_t claim_ms;          /* 0: who uses the members is not asked, and no lease ends */
+	bool use_hangs; /* what is sent to the use blocks does not land before land_hung() */
+	uint32_t hung;  /* members whose superblock writes don't land before land_hung() */
 	struct out hung_out[16];
 	uint32_t hung_count;
 	uint32_t cut_log; /* members whose connection breaks at the next read of the log */
@@ -238,6 +241,9 @@ static inline void do_io(const struct out *o)
 	}
 	if (w.dead[o->io.dev] || bad_copy(o)) {
 		ev.done.err = -EIO;
+	} else if ((o->io.op == DEV_WRITE || o->io.op == DEV_ZEROES) && w.write_err[o->io.dev] &&
+		   (o->io.kind == KIND_DATA || w.mark_errs)) {
+		ev.done.err = w.write_err[o->io.dev];
 	} else if (o->io.op == DEV_ZEROES) {
 		memset(p, 0, o->io.bytes);
 	} else if (o->io.op == DEV_FLUSH) {
