@@ -28,6 +28,7 @@ void batch_open(struct batch *b)
 	assert(!b->pending);
 	b->pending = 1;
 	b->ok = b->failed = b->unreadable = 0;
+	b->sent = false;
 	b->err = 0;
 }
 
@@ -102,7 +103,7 @@ static void dio_send(struct engine *e, struct dio *d)
 {
 	struct out *o = out_add(e, OUT_DEV_IO);
 
-	d->sent = true;
+	d->sent = d->b->sent = true;
 	d->trial = d->member != NO_MEMBER && d->op != DEV_READ && e->bad[d->member];
 	e->wrote |= d->op != DEV_READ && d->kind != KIND_USE;
 	e->dev[d->dev].under_way++;
@@ -489,5 +490,16 @@ void dio_advance(struct engine *e)
 
 		list_del(&d->link);
 		dio_end(e, d);
+	}
+}
+
+void dio_held_end(struct engine *e, void (*done)(struct engine *e, struct batch *b))
+{
+	list_for_each(it, tmp, &e->dio_held)
+	{
+		struct dio *d = list_entry(it, struct dio, link);
+
+		if (d->b->done == done)
+			dio_gone(e, d, -ECANCELED);
 	}
 }

@@ -88,7 +88,12 @@ bool quorum_gate(const struct engine *e)
  * who renews the use blocks has done so lately: else others may have taken the members (use.c). */
 bool gate_open(const struct engine *e)
 {
-	return e->confirmed && quorum_gate(e) && use_lease(e) && !e->doubt;
+	return gate_but_lease(e) && use_lease(e);
+}
+
+bool gate_but_lease(const struct engine *e)
+{
+	return e->confirmed && quorum_gate(e) && !e->doubt;
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */

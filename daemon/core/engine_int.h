@@ -65,6 +65,7 @@ struct batch {
 	uint32_t pending;
 	uint32_t ok, failed; /* masks by member (by device for raw requests) */
 	uint32_t unreadable; /* of those that failed: a bad spot of a member that must stay */
+	bool sent;           /* a request of it went to a member */
 	int err;             /* of the last failure */
 	void (*done)(struct engine *e, struct batch *b);
 };
@@ -239,6 +240,7 @@ struct op {               /* a front-end request's share in one region */
 	uint64_t stripe;
 	uint32_t count;
 	uint32_t ok; /* members that have the write */
+	bool sent;   /* a member may have it */
 	uint8_t *data;
 	void *scratch; /* parity, or the member-major window */
 	struct plan plan;
@@ -593,7 +595,8 @@ struct engine {
 	struct list job_wait;
 	struct list decoding; /* reads under way that will decode */
 	uint32_t fio_count, op_count;
-	uint64_t few_us;   /* since when fewer than k members can be read, 0 = enough can */
+	uint64_t few_us;   /* since when fewer than k members can be read, or take this node's sign
+			      that it uses them; 0 = enough do */
 	uint64_t lacks_us; /* since when one can't be used that no proposal drops, 0 = all can */
 	uint64_t last_end; /* where the last write ended: sequential writers */
 	struct list locks[LOCK_BUCKETS]; /* locktab.c, leader */
@@ -647,6 +650,7 @@ struct out *out_add(struct engine *e, enum out_type type);
 void *out_memory(struct engine *e, size_t bytes); /* lives until the next step */
 bool quorum_gate(const struct engine *e);
 bool gate_open(const struct engine *e);
+bool gate_but_lease(const struct engine *e); /* open, but for what the members answer */
 
 /* dio.c */
 void batch_init(struct batch *b, void (*done)(struct engine *, struct batch *));
@@ -686,6 +690,8 @@ bool is_connection_error(int err);
 void misread_advance(struct engine *e); /* who was given up for an error, and is needed now */
 void dio_done(struct engine *e, const struct event *ev);
 void dio_advance(struct engine *e);
+/* Requests that wait for the gate, of batches that end so, end without being sent. */
+void dio_held_end(struct engine *e, void (*done)(struct engine *e, struct batch *b));
 int plan_alloc(struct plan *p, const struct geo *g, uint32_t count);
 void plan_free(struct plan *p);
 
@@ -809,6 +815,7 @@ void region_called_back(struct engine *e, uint64_t id, enum lock_mode wanted);
 void region_resend_locks(struct engine *e);
 void region_op_add(struct engine *e, struct op *op);
 void region_op_done(struct engine *e, struct op *op);
+void region_op_cancel(struct engine *e, struct op *op); /* no member has been sent it */
 bool region_read_waits(struct engine *e, struct op *op);
 void region_marked(struct engine *e, struct region *r);
 void regions_advance(struct engine *e);

@@ -112,3 +112,12 @@ bool full_lately(const struct sim *s, uint32_t disk)
 
 	return us && s->now < us + 3000 * MS;
 }
+
+/* With when_lost=eio a write may have been refused for too long. */
+bool full_excuses(const struct sim *s)
+{
+	for (uint32_t i = 0; i < s->o.disks; i++)
+		if (full_lately(s, i))
+			return true;
+	return false;
+}

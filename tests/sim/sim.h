@@ -708,6 +708,7 @@ void full_init(struct sim *s);
 void full_heal(struct sim *s);
 bool full_strikes(struct sim *s, const struct req *r);
 bool full_lately(const struct sim *s, uint32_t disk);
+bool full_excuses(const struct sim *s);
 void rival_init(struct sim *s);
 /* The administrator adds this disk, and was answered. */
 void rival_add_asked(struct sim *s, uint32_t disk);
