@@ -631,6 +631,7 @@ struct engine {
 		struct term term;
 	} asked;
 
+	uint64_t waits_hash, waits_us; /* what I/O waits for, 0 = nothing; since when */
 	uint64_t n_marks, n_clears, n_page_writes, n_lock_requests, n_parity_fixed;
 	uint64_t n_resync_bytes, n_read_resync_bytes, n_unreadable;
 	uint64_t n_rejected; /* messages that broke a rule; the last one: */

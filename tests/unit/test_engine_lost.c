@@ -171,3 +171,40 @@ TEST(a_write_that_is_refused_fails_after_evict_and_reads_go_on)
 	CHECK_EQ_U64(parity_wrong(1), 0);
 	finish();
 }
+
+static uint64_t waits_ms(const char *what)
+{
+	CHECK(status().waits && strstr(status().waits, what));
+	return (w.now - status().waits_since_us) / 1000;
+}
+
+TEST(each_reason_to_wait_counts_from_its_own_begin)
+{
+	uint64_t ms;
+
+	served(false);
+	run_ms(60000);
+	quorum(false);
+	run_ms(3000);
+	ms = waits_ms("quorum");
+	CHECK(ms >= 2990 && ms <= 3010);
+	quorum(true);
+	run_ms(20000);
+	CHECK(!status().waits);
+	w.use_hangs = true;
+	while (status().io_allowed)
+		run_ms(1);
+	run_ms(2000);
+	ms = waits_ms("sign");
+	CHECK(ms >= 1990 && ms <= 2010);
+	land_hung();
+	run_ms(9000);
+	CHECK(!status().waits);
+	w.use_hangs = true;
+	while (status().io_allowed)
+		run_ms(1);
+	run_ms(1000);
+	ms = waits_ms("sign");
+	CHECK(ms >= 990 && ms <= 1010);
+	finish();
+}
