@@ -156,7 +156,7 @@ struct array_admin {
 	char uri[DDR_URI_BYTES];
 	uint64_t tag;
 	int err;
-	char why[256];
+	char why[DDR_URI_BYTES + 512];
 	struct array_admin *next;
 };
 void array_admin(struct array *a, struct array_admin *q);

@@ -93,7 +93,7 @@ struct world {
 	bool removed, stopped;
 	int admin_err;
 	bool admin_done;
-	char admin_why[256];
+	char admin_why[512];
 	uint8_t array_uuid[DDR_UUID_BYTES];
 };
 
