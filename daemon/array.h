@@ -104,6 +104,8 @@ struct array_status {
 	char waits[ARRAY_WHY_BYTES]; /* before RUN, or before the next incarnation: what for */
 	uint64_t waits_us;           /* since when */
 };
+/* What a member answered, in words. */
+void member_error_words(char *text, size_t bytes, const struct member_error *x);
 
 /* NULL: out of memory. */
 struct array *array_new(const struct array_env *env, const struct store_array *desc);
@@ -154,7 +156,7 @@ struct array_admin {
 	char uri[DDR_URI_BYTES];
 	uint64_t tag;
 	int err;
-	char why[256];
+	char why[DDR_URI_BYTES + 512];
 	struct array_admin *next;
 };
 void array_admin(struct array *a, struct array_admin *q);

@@ -196,7 +196,7 @@ struct array {
 	struct engine_status seen; /* what was logged last */
 	struct map logged;         /* of its map */
 	uint64_t rejected_say_us;  /* a broken node is not logged before */
-	char seen_waits[256];
+	char seen_waits[512];
 	bool waits_said;
 	char life_said[STORE_WHY_BYTES]; /* what is tried again and again is logged once */
 };

@@ -218,7 +218,7 @@ static void watch_members(struct array *a, const struct map *map)
 
 static void watch_waits(struct array *a, const struct engine_status *st)
 {
-	char text[256] = "";
+	char text[sizeof(a->seen_waits)] = "";
 
 	if (st->waits && st->waits_node)
 		snprintf(text, sizeof(text), "%s, node %u", st->waits, st->waits_node);
@@ -315,6 +315,40 @@ static void watch_unreadable(struct array *a, struct engine_status *st)
 	    u->members, u->bytes, u->offset);
 }
 
+/* "write at byte 4096 failed: No space left on device" */
+void member_error_words(char *text, size_t bytes, const struct member_error *x)
+{
+	static const char *const op[] = {"read", "write", "flush", "write of zeroes"};
+
+	if (x->op == DEV_FLUSH)
+		snprintf(text, bytes, "flush failed: %s", strerror(-x->err));
+	else
+		snprintf(text, bytes, "%s%s at byte %" PRIu64 " failed: %s",
+			 x->fua ? "durable " : "", op[x->op], x->offset, strerror(-x->err));
+}
+
+/* Each is tried again and again: at most so often, unless it is another one. */
+#define ERROR_SAY_US 60000000ull
+
+static void watch_errors(struct array *a, struct engine_status *st)
+{
+	char text[160];
+
+	for (uint8_t i = 0; i < st->map.n; i++) {
+		const struct member_error *x = &st->error[i], *was = &a->seen.error[i];
+
+		if (!x->err || x->count == was->count)
+			continue;
+		if (x->err == was->err && x->op == was->op && x->fua == was->fua &&
+		    x->us - was->us < ERROR_SAY_US) {
+			st->error[i] = *was; /* what was logged last */
+			continue;
+		}
+		member_error_words(text, sizeof(text), x);
+		array_say(a, LOG_ERR, "member %u: %s", i, text);
+	}
+}
+
 /* A broken node may send any number of them. */
 #define REJECTED_SAY_US 10000000ull
 
@@ -371,6 +405,7 @@ void status_watch(struct array *a)
 	last_fence_fill(a, &st);
 	if (st.state != a->seen.state)
 		array_say(a, LOG_INFO, "%s", engine_state_name(st.state));
+	watch_errors(a, &st);
 	watch_waits(a, &st);
 	watch_recoveries(a, &st);
 	watch_unreadable(a, &st);

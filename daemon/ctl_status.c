@@ -75,6 +75,21 @@ static void member_map(Ddraid__Ctl__Member *p, const struct array_status *st, ui
 		    (uint32_t)(st->engine.rebuild_done * 1000 / st->engine.rebuild_total);
 }
 
+/* What it answered last, if it is connected: else that is why it is not used. */
+static void member_error(struct status_msg *m, Ddraid__Ctl__Member *p,
+			 const struct array_status *st, uint32_t i)
+{
+	const struct member_error *x = &st->engine.error[i];
+	char text[160], said[192], ago[UNITS_TEXT_BYTES];
+
+	if (!x->err || p->error[0])
+		return;
+	member_error_words(text, sizeof(text), x);
+	snprintf(said, sizeof(said), "%s, %s ago", text,
+		 time_format(ago, st->now_us > x->us ? (st->now_us - x->us) / 1000 : 0));
+	p->error = keep_text(m, said);
+}
+
 static void members(struct status_msg *m, const struct known *k, const struct array_status *st)
 {
 	uint32_t n = k->desc.count;
@@ -95,8 +110,10 @@ static void members(struct status_msg *m, const struct known *k, const struct ar
 			p->down_ms = d->down_ms;
 			p->error = keep_text(m, d->why);
 		}
-		if (st && i < st->engine.map.n)
+		if (st && i < st->engine.map.n) {
 			member_map(p, st, i);
+			member_error(m, p, st, i);
+		}
 		m->msg.member[m->msg.n_member++] = p;
 	}
 }

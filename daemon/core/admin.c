@@ -397,6 +397,117 @@ static uint32_t device_of(const struct engine *e, uint8_t member)
 	return e->dev_of[member] != NO_DEV ? e->dev_of[member] : misfit_of(e, member);
 }
 
+static bool lacks_member(const struct engine *e, uint32_t peer, uint8_t member)
+{
+	return !(e->peer[peer].raw_mask >> member & 1);
+}
+
+static bool lacks_added(const struct engine *e, uint32_t peer, uint8_t member)
+{
+	(void)member;
+	return !(e->admin.seen >> peer & 1ull);
+}
+
+/* "node 2, node 3 and this node", which is the one that was asked; "" = none. */
+static const char *nodes_lack(const struct engine *e, char *text, size_t bytes,
+			      bool (*lacks)(const struct engine *, uint32_t, uint8_t))
+{
+	uint32_t who[PEERS_MAX], count = 0;
+	size_t at = 0;
+
+	for (uint32_t i = 0; i < e->peer_count; i++)
+		if (e->peer[i].member && !peer_aside(e, &e->peer[i]) &&
+		    lacks(e, i, e->admin.member))
+			who[count++] = e->peer[i].node;
+	text[0] = '\0';
+	for (uint32_t i = 0; i < count && at + 32 < bytes; i++) {
+		const char *sep = !i ? "" : i + 1 == count ? " and " : ", ";
+
+		at += (size_t)snprintf(text + at, bytes - at, "%snode %u%s", sep, who[i],
+				       who[i] == e->admin.node ? " (this one)" : "");
+	}
+	return text;
+}
+
+/* Where the member should be: what is there, as this node sees it; NULL = nothing is connected. */
+static const char *seen_at(const struct engine *e, uint32_t dev)
+{
+	const char *why;
+
+	if (dev == NO_DEV || !e->dev[dev].up)
+		return NULL;
+	why = engine_dev_stranger(e, dev);
+	return why                                           ? why
+	       : e->dev[dev].reading || e->dev[dev].retry_us ? "its superblock can't be read"
+							     : "it is not the member's";
+}
+
+/* What keeps a re-add. Of the other nodes the leader knows only that they have not got the member.
+ */
+static void readd_why(const struct engine *e, char *text, size_t bytes)
+{
+	uint8_t m = e->admin.member;
+	char nodes[160];
+	const char *here;
+
+	nodes_lack(e, nodes, sizeof(nodes), lacks_member);
+	here = e->dev_of[m] == NO_DEV ? seen_at(e, m) : NULL;
+	if (!nodes[0])
+		snprintf(text, bytes, "%s",
+			 member_sb_read(e, m)
+			     ? "the map could not be changed in time; see what it "
+			       "waits for, and ask again"
+			     : "the superblock of the member can't be read; see to "
+			       "its device");
+	else if (here)
+		snprintf(text, bytes,
+			 "%s does not reach the member: what node %u finds at %s is not it: %s; "
+			 "connect the right device, or add it as a new one",
+			 nodes, e->cfg.node, e->dev[m].uri, here);
+	else
+		snprintf(text, bytes,
+			 "%s does not reach the member's device: the status there says why", nodes);
+}
+
+static void add_why(const struct engine *e, char *text, size_t bytes)
+{
+	uint32_t dev = dev_of_uri(e, e->admin.uri);
+	char nodes[160];
+
+	if (dev == NO_DEV)
+		snprintf(
+		    text, bytes, "node %u%s, which leads, does not reach %s; see that all nodes do",
+		    e->cfg.node, e->cfg.node == e->admin.node ? " (this one)" : "", e->admin.uri);
+	else if (!e->admin.placed)
+		snprintf(text, bytes, "node %u can't read what is on %s", e->cfg.node,
+			 e->admin.uri);
+	else if (!e->admin.written)
+		snprintf(text, bytes, "node %u can't write to %s", e->cfg.node, e->admin.uri);
+	else if (e->admin.checked && nodes_lack(e, nodes, sizeof(nodes), lacks_added)[0])
+		snprintf(text, bytes,
+			 "%s does not find at %s what node %u has written there: it does not reach "
+			 "it, or that URI leads to another device there",
+			 nodes, e->admin.uri, e->cfg.node);
+	else
+		snprintf(text, bytes,
+			 "the map could not be changed in time; see what it waits for, "
+			 "and ask again");
+}
+
+static void admin_late(struct engine *e)
+{
+	char why[DDR_URI_BYTES + 512];
+
+	if (e->admin.cmd == ADMIN_FAIL)
+		snprintf(why, sizeof(why),
+			 "another member has left, and the data needs all others");
+	else if (e->admin.cmd == ADMIN_READD)
+		readd_why(e, why, sizeof(why));
+	else
+		add_why(e, why, sizeof(why));
+	admin_end(e, -ETIMEDOUT, why);
+}
+
 void admin_advance(struct engine *e)
 {
 	uint8_t m = e->admin.member, s;
@@ -417,10 +528,7 @@ void admin_advance(struct engine *e)
 		if (e->ld.wanted[m] == MEMBER_REBUILDING ||
 		    (e->admin.cmd == ADMIN_FAIL && e->ld.wanted[m] == MEMBER_FAULTY))
 			e->ld.wanted[m] = 0;
-		admin_end(e, -ETIMEDOUT,
-			  e->admin.cmd == ADMIN_FAIL
-			      ? "another member has left, and the data needs all others"
-			      : "not every node reaches the device; see that all do");
+		admin_late(e);
 	} else if (e->admin.cmd == ADMIN_ADD) {
 		add_advance(e);
 	} else if (e->admin.cmd == ADMIN_READD && !connected_anew(e, device_of(e, m))) {

@@ -15,6 +15,8 @@
 
 #include "engine_int.h"
 
+#define WRITE_AGAIN_US 1000000ull /* a member that must stay is tried again after so long */
+
 void batch_init(struct batch *b, void (*done)(struct engine *, struct batch *))
 {
 	memset(b, 0, sizeof(*b));
@@ -26,6 +28,7 @@ void batch_open(struct batch *b)
 	assert(!b->pending);
 	b->pending = 1;
 	b->ok = b->failed = b->unreadable = 0;
+	b->sent = false;
 	b->err = 0;
 }
 
@@ -100,7 +103,8 @@ static void dio_send(struct engine *e, struct dio *d)
 {
 	struct out *o = out_add(e, OUT_DEV_IO);
 
-	d->sent = true;
+	d->sent = d->b->sent = true;
+	d->trial = d->member != NO_MEMBER && d->op != DEV_READ && e->bad[d->member];
 	e->wrote |= d->op != DEV_READ && d->kind != KIND_USE;
 	e->dev[d->dev].under_way++;
 	e->dio_under_way++;
@@ -156,11 +160,21 @@ static void dio_gone(struct engine *e, struct dio *d, int err)
 	list_add_tail(&e->dio_gone, &d->link);
 }
 
+/* A member that answers writes with an error, and must stay: it is read, and writes try it. */
+static bool dio_tries(const struct engine *e, const struct dio *d)
+{
+	if (d->kind != KIND_DATA)
+		return false;
+	if (d->op == DEV_READ)
+		return member_unwritable(e, d->member);
+	return !(d->flags & DEV_F_FUA) && member_on_trial(e, d->member);
+}
+
 static bool dio_may_go(const struct engine *e, const struct dio *d)
 {
 	uint32_t mask = d->op == DEV_READ ? map_write_mask(&e->map) : write_targets(e);
 
-	return member_usable(e, d->member) && mask >> d->member & 1 &&
+	return (member_usable(e, d->member) || dio_tries(e, d)) && mask >> d->member & 1 &&
 	       e->dev_of[d->member] == d->dev && e->state != ENGINE_REMOVED;
 }
 
@@ -283,6 +297,7 @@ void member_bad(struct engine *e, uint8_t member, enum member_state want)
 	if (member_misread(e, member))
 		e->bad[member] = 0; /* whatever it is now weighs more */
 	e->misread[member] = false;
+	e->write_again_us[member] = 0;
 	if (e->bad[member] == MEMBER_FAULTY || e->bad[member] == want)
 		return;
 	if (e->bad[member] == MEMBER_MISSING && want == MEMBER_SUSPECT)
@@ -312,15 +327,78 @@ static void read_failed(struct engine *e, const struct dio *d)
 		return;
 	e->bad[d->member] = MEMBER_MISSING;
 	e->misread[d->member] = true;
+	e->write_again_us[d->member] = 0;
 	e->bad_us[d->member] = 0;
 }
 
-/* Another member left before the map could drop the one with a read error: so that one stays. */
+/*
+ * It answered a write with an error: it has no space, say. As long as the others can do without it,
+ * it is given up. If they can't, the write waits, its region marked and under its lock, and is
+ * tried again now and then, with all others that wait: until one has gone through the member gets
+ * nothing else. For what must be durable is not tried (R14): a mark that failed, or a superblock,
+ * would end the member for good. Nothing is lost meanwhile: what it had it has, but for these
+ * blocks, and they are read when their write is through. So reads go on.
+ */
+static void write_failed(struct engine *e, const struct dio *d)
+{
+	if (!(map_insync_mask(map_next(e)) >> d->member & 1)) {
+		member_bad(e, d->member, MEMBER_MISSING);
+		return;
+	}
+	if (e->bad[d->member] && !member_misread(e, d->member))
+		return;
+	if (!e->bad[d->member])
+		e->bad_us[d->member] = 0;
+	e->bad[d->member] = MEMBER_MISSING;
+	e->misread[d->member] = true;
+	e->write_again_us[d->member] = e->now + WRITE_AGAIN_US;
+}
+
+bool member_unwritable(const struct engine *e, uint8_t member)
+{
+	uint32_t d = e->dev_of[member];
+
+	return d != NO_DEV && e->dev[d].up && member_misread(e, member) &&
+	       e->write_again_us[member] && member_indispensable(e, member);
+}
+
+bool member_on_trial(const struct engine *e, uint8_t member)
+{
+	return member_unwritable(e, member) && e->now >= e->write_again_us[member];
+}
+
+static void member_taken_back(struct engine *e, uint8_t member)
+{
+	e->bad[member] = 0;
+	e->misread[member] = false;
+	e->write_again_us[member] = 0;
+	e->error[member].err = 0;
+}
+
+/* Another member left before the map could drop the one with an error: so that one stays. Of one
+ * that a write tries, the write says whether it can be used; if none waits, the next one does. */
 void misread_advance(struct engine *e)
 {
-	for (uint8_t i = 0; i < e->map.n; i++)
-		if (member_misread(e, i) && member_indispensable(e, i))
+	for (uint8_t i = 0; i < e->map.n; i++) {
+		if (!member_misread(e, i) || !member_indispensable(e, i))
+			continue;
+		if (!e->write_again_us[i])
 			e->bad[i] = 0;
+		else if (member_on_trial(e, i) && !io_tries(e, i))
+			member_taken_back(e, i);
+	}
+}
+
+static void error_note(struct engine *e, const struct dio *d)
+{
+	struct member_error *x = &e->error[d->member];
+
+	x->err = d->err;
+	x->op = d->op;
+	x->fua = d->flags & DEV_F_FUA;
+	x->offset = d->offset;
+	x->us = e->now;
+	x->count++;
 }
 
 static void dio_failed(struct engine *e, const struct dio *d)
@@ -330,6 +408,9 @@ static void dio_failed(struct engine *e, const struct dio *d)
 	if (!(map_write_mask(&e->map) >> d->member & 1) &&
 	    !(e->proposing && map_write_mask(&e->prop) >> d->member & 1))
 		return; /* it is out already */
+	if (!is_connection_error(d->err) &&
+	    !(d->op == DEV_READ && member_indispensable(e, d->member)))
+		error_note(e, d); /* unreadable_met() tells of the rest */
 	if (is_connection_error(d->err)) {
 		member_bad(e, d->member, MEMBER_SUSPECT);
 	} else if (d->op == DEV_FLUSH || d->flags & DEV_F_FUA) {
@@ -340,8 +421,14 @@ static void dio_failed(struct engine *e, const struct dio *d)
 	} else if (d->op == DEV_READ) {
 		read_failed(e, d);
 	} else {
-		member_bad(e, d->member, MEMBER_MISSING);
+		write_failed(e, d);
 	}
+}
+
+/* Its answer says that it is over: nothing of it lands any more. */
+static bool is_answer(int err)
+{
+	return !is_connection_error(err) && err != -ECANCELED;
 }
 
 static void dio_end(struct engine *e, struct dio *d)
@@ -349,8 +436,8 @@ static void dio_end(struct engine *e, struct dio *d)
 	struct batch *b = d->b;
 	uint32_t bit = 1u << (d->member == NO_MEMBER ? d->dev : d->member);
 
-	if (d->err && d->sent && (d->op == DEV_WRITE || d->op == DEV_ZEROES) &&
-	    !(d->flags & DEV_F_LATE)) {
+	if (d->err && d->sent && !is_answer(d->err) &&
+	    (d->op == DEV_WRITE || d->op == DEV_ZEROES) && !(d->flags & DEV_F_LATE)) {
 		e->dev[d->dev].zombie = true;
 		e->dev[d->dev].zombie_us = e->now;
 	}
@@ -362,6 +449,8 @@ static void dio_end(struct engine *e, struct dio *d)
 	} else if (!(b->failed & bit)) {
 		b->ok |= bit;
 	}
+	if (!d->err && d->sent && d->trial && member_unwritable(e, d->member))
+		member_taken_back(e, d->member);
 	d->used = false;
 	list_add_tail(&e->dio_free, &d->link);
 	e->dio_free_count++;
@@ -401,5 +490,16 @@ void dio_advance(struct engine *e)
 
 		list_del(&d->link);
 		dio_end(e, d);
+	}
+}
+
+void dio_held_end(struct engine *e, void (*done)(struct engine *e, struct batch *b))
+{
+	list_for_each(it, tmp, &e->dio_held)
+	{
+		struct dio *d = list_entry(it, struct dio, link);
+
+		if (d->b->done == done)
+			dio_gone(e, d, -ECANCELED);
 	}
 }

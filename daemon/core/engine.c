@@ -88,7 +88,12 @@ bool quorum_gate(const struct engine *e)
  * who renews the use blocks has done so lately: else others may have taken the members (use.c). */
 bool gate_open(const struct engine *e)
 {
-	return e->confirmed && quorum_gate(e) && use_lease(e) && !e->doubt;
+	return gate_but_lease(e) && use_lease(e);
+}
+
+bool gate_but_lease(const struct engine *e)
+{
+	return e->confirmed && quorum_gate(e) && !e->doubt;
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */
@@ -329,6 +334,8 @@ static void event_take(struct engine *e, const struct event *ev)
 	}
 }
 
+static void waits_note(struct engine *e);
+
 void engine_step(struct engine *e, const struct event *ev, struct outq *q)
 {
 	uint32_t before;
@@ -370,6 +377,7 @@ void engine_step(struct engine *e, const struct event *ev, struct outq *q)
 	} while (q->count != before || !list_empty(&e->dio_gone));
 	if (gate_open(e))
 		e->heard_us = e->hb_sent_us;
+	waits_note(e);
 }
 
 uint64_t engine_heard_us(const struct engine *e)
@@ -443,69 +451,135 @@ const char *leader_differs(const struct engine *e)
 	       "ddraidd is stopped on all";
 }
 
-static void status_waits(const struct engine *e, struct engine_status *st)
+/* The data needs it, and what it was sent to be durable failed: nothing tries that again (R14). */
+static bool flush_stuck(const struct engine *e)
+{
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (e->bad[i] == MEMBER_FAULTY && member_indispensable(e, i))
+			return true;
+	return false;
+}
+
+static bool write_stuck(const struct engine *e)
+{
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (member_unwritable(e, i))
+			return true;
+	return false;
+}
+
+struct waits {
+	const char *why;
+	uint32_t node;
+	uint64_t since_us; /* 0: since it is the reason */
+};
+
+static void status_waits(const struct engine *e, struct waits *w)
 {
 	bool gives_up = e->give_up_us && e->state != ENGINE_REMOVED;
 
 	if (e->phase == PH_HELLO && e->leader == e->cfg.node && !e->ld.begun && quorum_gate(e) &&
 	    e->ld.why) {
-		st->waits = e->ld.why;
-		st->waits_since_us = e->round_us;
+		w->why = e->ld.why;
 		return;
 	}
 	for (uint32_t i = 0; i < e->gone_count && !gives_up && e->ld.why != e->use.why; i++) {
 		if (e->gone[i].fenced)
 			continue;
-		st->waits = "the fence of a departed node";
-		st->waits_node = e->gone[i].node;
-		st->waits_since_us = e->gone[i].since_us;
+		w->why = "the fence of a departed node";
+		w->node = e->gone[i].node;
+		w->since_us = e->gone[i].since_us;
 		return;
 	}
-	st->waits_since_us = e->round_us ? e->round_us : e->now;
 	if (e->use.refused || e->ld.refused)
-		st->waits = e->use.refused ? e->use.why : e->ld.why;
+		w->why = e->use.refused ? e->use.why : e->ld.why;
 	else if (gives_up)
-		st->waits = "the other nodes to know that this incarnation ends";
+		w->why = "the other nodes to know that this incarnation ends";
 	else if (!e->view_known || !e->quorate)
-		st->waits = "quorum";
+		w->why = "quorum";
 	else if (e->phase == PH_READY && !aside(e) && e->confirmed && quorum_gate(e) &&
 		 !use_lease(e))
-		st->waits = "the members to take this node's sign that it uses them";
+		w->why = "the members to take this node's sign that it uses them";
 	else if (!(e->confirmed && quorum_gate(e)))
-		st->waits = "the own heartbeat, or group and quorum to agree";
+		w->why = "the own heartbeat, or group and quorum to agree";
 	else if (e->phase != PH_READY)
-		st->waits = leading(e) && e->ld.why ? e->ld.why : "the leader's recovery";
+		w->why = leading(e) && e->ld.why ? e->ld.why : "the leader's recovery";
 	else if (aside(e))
-		st->waits = "members: this node reaches fewer than the data needs";
+		w->why = "members: this node reaches fewer than the data needs";
 	else if (leader_differs(e))
-		st->waits = leader_differs(e);
-	else if (e->few_us) {
-		st->waits = members_older(e) ? "members: one that the data needs is an older copy "
-					       "of itself; connect the right one"
-					     : "members: fewer can be used than the data needs";
-		st->waits_since_us = e->few_us;
+		w->why = leader_differs(e);
+	else if (flush_stuck(e)) {
+		w->why = "members: a flush, or a write that had to be durable, failed on one "
+			 "that the data needs, and what it had acknowledged may be lost, so "
+			 "that is not tried again; set right what its error says, then stop "
+			 "the array on all nodes with --force, start it, and check the data";
+		w->since_us = e->lacks_us ? e->lacks_us : e->few_us;
+	} else if (write_stuck(e)) {
+		w->why = "members: writes fail on one that the data needs, and are tried again "
+			 "each second; set right what its error says";
+		w->since_us = e->lacks_us;
+	} else if (e->few_us) {
+		w->why = members_older(e) ? "members: one that the data needs is an older copy "
+					    "of itself; connect the right one"
+					  : "members: fewer can be used than the data needs";
+		w->since_us = e->few_us;
 	} else if (e->proposing) {
-		st->waits = "a change of the map";
-		st->waits_since_us = e->proposing_us;
+		w->why = "a change of the map";
+		w->since_us = e->proposing_us;
 	} else if (e->lacks_us) {
-		st->waits = "a change of the map: I/O waits until a member that this node can't "
-			    "use is back or has left; bring it back, or fail it";
-		st->waits_since_us = e->lacks_us;
+		w->why = "a change of the map: I/O waits until a member that this node can't "
+			 "use is back or has left; bring it back, or fail it";
+		w->since_us = e->lacks_us;
 	} else if (!e->slot_owned) {
-		st->waits = "a free slot of the dirty log"; /* which waits for all the above, too */
+		w->why = "a free slot of the dirty log"; /* which waits for all the above, too */
 	}
+}
+
+static bool io_allowed(const struct engine *e)
+{
+	return gate_open(e) && e->state == ENGINE_ACTIVE && e->phase == PH_READY && !e->few_us;
+}
+
+static struct waits waits_of(const struct engine *e)
+{
+	struct waits w = {0};
+
+	if (!io_allowed(e) || e->proposing || e->lacks_us)
+		status_waits(e, &w);
+	return w;
+}
+
+/* By its words, which may be others at the same place; FNV-1a. */
+static uint64_t waits_hash(const struct waits *w)
+{
+	uint64_t hash = 14695981039346656037ull;
+
+	for (const char *c = w->why; c && *c; c++)
+		hash = (hash ^ (uint8_t)*c) * 1099511628211ull;
+	return w->why ? hash | 1 : 0;
+}
+
+static void waits_note(struct engine *e)
+{
+	struct waits w = waits_of(e);
+	uint64_t hash = waits_hash(&w);
+
+	if (hash != e->waits_hash)
+		e->waits_us = e->now;
+	e->waits_hash = hash;
 }
 
 void engine_status(const struct engine *e, struct engine_status *st)
 {
+	struct waits w;
+
 	memset(st, 0, sizeof(*st));
 	st->state = e->state;
 	if (e->state == ENGINE_JOINING && !(rings_agree(e) && e->quorate))
 		st->state = ENGINE_WAIT_QUORUM;
 	if (e->state == ENGINE_JOINING && (e->ld.refused || e->use.refused))
 		st->state = ENGINE_REFUSED;
-	st->io_allowed =
-	    gate_open(e) && e->state == ENGINE_ACTIVE && e->phase == PH_READY && !e->few_us;
+	st->io_allowed = io_allowed(e);
 	st->leader = e->leader;
 	st->leading = leading(e);
 	st->map = e->map;
@@ -515,6 +589,7 @@ void engine_status(const struct engine *e, struct engine_status *st)
 	for (uint8_t i = 0; i < e->map.n; i++)
 		if (e->bad[i] && map_write_mask(&e->map) >> i & 1)
 			st->unusable |= 1u << i;
+	memcpy(st->error, e->error, sizeof(st->error));
 	for (uint32_t i = 0; i < e->peer_count; i++)
 		st->nodes += e->peer[i].active && e->peer[i].in_view && !e->peer[i].evicted;
 	st->unfenced = gone_unfenced(e);
@@ -544,8 +619,11 @@ void engine_status(const struct engine *e, struct engine_status *st)
 	st->unreadable_waits = e->rb.again_us > e->now || e->rec.again_us > e->now;
 	st->recovery_count = e->recovery_count;
 	memcpy(st->recovery, e->recovery, sizeof(st->recovery));
-	if (!st->io_allowed || e->proposing || e->lacks_us)
-		status_waits(e, st);
+	w = waits_of(e);
+	st->waits = w.why;
+	st->waits_node = w.node;
+	if (w.why)
+		st->waits_since_us = w.since_us ? w.since_us : e->waits_us ? e->waits_us : e->now;
 	if (st->waits == e->use.why || st->waits == e->ld.text) { /* which go on changing */
 		strncpy(st->waits_text, st->waits, sizeof(st->waits_text) - 1);
 		st->waits = st->waits_text;

@@ -335,6 +335,16 @@ struct unreadable {
 	uint64_t us; /* when, 0 = never */
 };
 
+/* An error that a member answered, for which this node can't use it or could not. */
+struct member_error {
+	int err; /* -errno, 0 = none */
+	enum dev_op op;
+	bool fua;        /* a write that had to be durable: R14 */
+	uint64_t offset; /* of the member's bytes */
+	uint64_t us;     /* when */
+	uint64_t count;  /* of all of them so far, so that each is seen to be another */
+};
+
 /* A picture for status, tests and the simulator; a copy. */
 struct engine_status {
 	enum engine_state state;
@@ -348,12 +358,13 @@ struct engine_status {
 	struct map map;      /* committed */
 	struct lineage past; /* the epochs that were committed before, as far as remembered */
 	bool proposing;
-	struct map proposed;        /* valid if proposing */
-	uint32_t unusable;          /* mask of members that the map has and this node can't use */
-	uint32_t nodes;             /* active incarnations */
-	uint32_t unfenced;          /* departed and not yet fenced */
-	uint32_t slots_unrecovered; /* dead slots, the array's own included */
-	uint64_t regions_dirty;     /* marked in the own slot */
+	struct map proposed; /* valid if proposing */
+	uint32_t unusable;   /* mask of members that the map has and this node can't use */
+	struct member_error error[DDR_MAX_MEMBERS]; /* the last, until it has come back */
+	uint32_t nodes;                             /* active incarnations */
+	uint32_t unfenced;                          /* departed and not yet fenced */
+	uint32_t slots_unrecovered;                 /* dead slots, the array's own included */
+	uint64_t regions_dirty;                     /* marked in the own slot */
 	uint64_t regions_missed;
 	uint64_t regions_to_resync;           /* in dead slots, as far as known here */
 	uint64_t resync_total;                /* the most that these were; 0 when none is left */

@@ -67,6 +67,7 @@ struct batch {
 	uint32_t pending;
 	uint32_t ok, failed; /* masks by member (by device for raw requests) */
 	uint32_t unreadable; /* of those that failed: a bad spot of a member that must stay */
+	bool sent;           /* a request of it went to a member */
 	int err;             /* of the last failure */
 	void (*done)(struct engine *e, struct batch *b);
 };
@@ -81,7 +82,8 @@ struct dio {
 	enum dev_kind kind;
 	uint8_t member; /* NO_MEMBER: raw */
 	bool used, sent;
-	int err; /* of a request that ends without having been sent */
+	bool trial; /* a write that tells whether its member takes writes again */
+	int err;    /* of a request that ends without having been sent */
 };
 
 struct sb_copy { /* one of a device's two superblock copies, while it is read */
@@ -240,6 +242,7 @@ struct op {               /* a front-end request's share in one region */
 	uint64_t stripe;
 	uint32_t count;
 	uint32_t ok; /* members that have the write */
+	bool sent;   /* a member may have it */
 	uint8_t *data;
 	void *scratch; /* parity, or the member-major window */
 	struct plan plan;
@@ -426,11 +429,15 @@ struct engine {
 	uint32_t dio_free_count;
 	uint32_t dio_under_way;
 	uint32_t dev_of[DDR_MAX_MEMBERS];
-	uint8_t bad[DDR_MAX_MEMBERS];     /* state that this node wants for a member, 0 = none */
-	bool misread[DDR_MAX_MEMBERS];    /* bad, but only for a read error: may be taken back */
-	uint64_t bad_us[DDR_MAX_MEMBERS]; /* when it was last reported */
-	uint64_t bad_instance[DDR_MAX_MEMBERS]; /* of its exporter, when it was lost (R17); 0 =
-						   unknown */
+	uint8_t bad[DDR_MAX_MEMBERS];  /* state that this node wants for a member, 0 = none */
+	bool misread[DDR_MAX_MEMBERS]; /* bad, but only for an error of a read, or of a write
+					  without FUA: may be taken back */
+	uint64_t write_again_us[DDR_MAX_MEMBERS]; /* misread: for a write, tried again then; 0: for
+						     a read */
+	struct member_error error[DDR_MAX_MEMBERS]; /* what it answered last */
+	uint64_t bad_us[DDR_MAX_MEMBERS];           /* when it was last reported */
+	uint64_t bad_instance[DDR_MAX_MEMBERS];     /* of its exporter, when it was lost (R17); 0 =
+						       unknown */
 	uint64_t lacked[DDR_MAX_MEMBERS];  /* number of an epoch that the member carries, and what
 					      was reached in its place does not; 0 = none */
 	uint64_t lost_us[DDR_MAX_MEMBERS]; /* SUSPECT since, on the leader */
@@ -520,7 +527,8 @@ struct engine {
 		struct iovec sb_iov[DDR_MAX_MEMBERS];
 		uint8_t (*sb_buf)[DDR_BLOCK_BYTES];
 		uint8_t wanted[DDR_MAX_MEMBERS];     /* states that somebody asked for, 0 = none */
-		bool misread[DDR_MAX_MEMBERS];       /* wanted MISSING, but only for a read error */
+		bool misread[DDR_MAX_MEMBERS];       /* wanted MISSING, but see engine.misread */
+		uint64_t kept_us[DDR_MAX_MEMBERS];   /* a node said so last of one that must stay */
 		bool full[DDR_MAX_MEMBERS];          /* REBUILDING from nothing */
 		uint64_t unlike_us[DDR_MAX_MEMBERS]; /* some reach it, and some don't; 0: not so */
 		uint64_t unlike_seen_us[DDR_MAX_MEMBERS];
@@ -607,7 +615,8 @@ struct engine {
 	struct list job_wait;
 	struct list decoding; /* reads under way that will decode */
 	uint32_t fio_count, op_count;
-	uint64_t few_us;   /* since when fewer than k members can be read, 0 = enough can */
+	uint64_t few_us;   /* since when fewer than k members can be read, or take this node's sign
+			      that it uses them; 0 = enough do */
 	uint64_t lacks_us; /* since when one can't be used that no proposal drops, 0 = all can */
 	uint64_t last_end; /* where the last write ended: sequential writers */
 	struct list locks[LOCK_BUCKETS]; /* locktab.c, leader */
@@ -642,6 +651,7 @@ struct engine {
 		struct term term;
 	} asked;
 
+	uint64_t waits_hash, waits_us; /* what I/O waits for, 0 = nothing; since when */
 	uint64_t n_marks, n_clears, n_page_writes, n_lock_requests, n_parity_fixed;
 	uint64_t n_resync_bytes, n_read_resync_bytes, n_unreadable;
 	uint64_t n_rejected; /* messages that broke a rule; the last one: */
@@ -661,6 +671,7 @@ struct out *out_add(struct engine *e, enum out_type type);
 void *out_memory(struct engine *e, size_t bytes); /* lives until the next step */
 bool quorum_gate(const struct engine *e);
 bool gate_open(const struct engine *e);
+bool gate_but_lease(const struct engine *e); /* open, but for what the members answer */
 
 /* dio.c */
 void batch_init(struct batch *b, void (*done)(struct engine *, struct batch *));
@@ -685,6 +696,8 @@ uint32_t write_musts(const struct engine *e);   /* members without which no writ
 uint32_t read_mask(const struct engine *e);     /* members that may be read now */
 void member_bad(struct engine *e, uint8_t member, enum member_state want);
 bool member_misread(const struct engine *e, uint8_t member);
+bool member_unwritable(const struct engine *e, uint8_t member); /* and must stay */
+bool member_on_trial(const struct engine *e, uint8_t member);
 bool member_indispensable(const struct engine *e, uint8_t member);
 const struct map *map_next(const struct engine *e); /* the proposed, else the committed */
 uint32_t devs_up_mask(const struct engine *e);
@@ -695,9 +708,11 @@ bool aside(const struct engine *e);
 bool peer_aside(const struct engine *e, const struct peer *p);
 void flush_members(struct engine *e, struct batch *b, uint32_t mask);
 bool is_connection_error(int err);
-void misread_advance(struct engine *e); /* who was given up for a read error, and is needed now */
+void misread_advance(struct engine *e); /* who was given up for an error, and is needed now */
 void dio_done(struct engine *e, const struct event *ev);
 void dio_advance(struct engine *e);
+/* Requests that wait for the gate, of batches that end so, end without being sent. */
+void dio_held_end(struct engine *e, void (*done)(struct engine *e, struct batch *b));
 int plan_alloc(struct plan *p, const struct geo *g, uint32_t count);
 void plan_free(struct plan *p);
 
@@ -821,6 +836,7 @@ void region_called_back(struct engine *e, uint64_t id, enum lock_mode wanted);
 void region_resend_locks(struct engine *e);
 void region_op_add(struct engine *e, struct op *op);
 void region_op_done(struct engine *e, struct op *op);
+void region_op_cancel(struct engine *e, struct op *op); /* no member has been sent it */
 bool region_read_waits(struct engine *e, struct op *op);
 void region_marked(struct engine *e, struct region *r);
 void regions_advance(struct engine *e);
@@ -882,7 +898,8 @@ uint64_t regions_to_resync(const struct engine *e);
 void io_submit(struct engine *e, const struct event *ev);
 void io_advance(struct engine *e);
 void io_lost(struct engine *e, uint8_t member);
-bool io_writing(const struct engine *e); /* a front-end write is at the members */
+bool io_writing(const struct engine *e);               /* a front-end write is at the members */
+bool io_tries(const struct engine *e, uint8_t member); /* one waits that can try it */
 void io_start_op(struct engine *e, struct op *op);
 void io_abort_all(struct engine *e, int err);
 void op_done(struct engine *e, struct op *op, int err);

@@ -62,6 +62,7 @@ void epoch_reset(struct engine *e)
 	e->ld.own_prop = e->ld.revive = e->ld.committing = false;
 	memset(e->ld.wanted, 0, sizeof(e->ld.wanted));
 	memset(e->ld.misread, 0, sizeof(e->ld.misread));
+	memset(e->ld.kept_us, 0, sizeof(e->ld.kept_us));
 	memset(e->ld.full, 0, sizeof(e->ld.full));
 	e->acked_proposal = false;
 }
@@ -87,6 +88,8 @@ static void commit_effects(struct engine *e, const struct map *old)
 			flush_forget(e, &e->map.member[i]);
 		if (!is || (!was && old->n))
 			e->bad[i] = 0;
+		if (is && !was)
+			e->error[i].err = 0;
 		if (!is && e->map.member[i].state != MEMBER_SUSPECT)
 			e->lacked[i] = 0; /* an operator is going to see to it */
 		/* Its rebuild ends at once: nobody may look after it before the next one begins. */
@@ -279,6 +282,8 @@ static void take_report(struct engine *e, struct peer *p, const nodemsg *m)
 	if (!leading(e) || i >= e->map.n)
 		return;
 	p->up_mask &= ~(1u << i); /* its next heartbeat says what has become of it */
+	if (m->report->misread && member_indispensable(e, (uint8_t)i))
+		e->ld.kept_us[i] = e->now;
 	epoch_want_out(e, i, m->report->state, m->report->misread);
 }
 
@@ -658,6 +663,14 @@ static void sb_written(struct engine *e, struct batch *b)
 	e->ld.committing = true; /* nothing more until the commit comes back */
 }
 
+/* A node's write to it has failed, and it must stay: it is tried with that write first, for if a
+ * superblock failed, the member would have failed for good (R14). */
+static bool sb_too_early(const struct engine *e, uint8_t i)
+{
+	return e->ld.kept_us[i] && e->now - e->ld.kept_us[i] < 2 * REPORT_AGAIN_US &&
+	       member_indispensable(e, i);
+}
+
 /*
  * Every member of the new map must take its superblock; one that this node can't reach is reported.
  * Of what enters the map, the connection that is there now must have read it: it may have been
@@ -677,7 +690,7 @@ static bool sb_targets_ready(struct engine *e)
 		unread = d != NO_DEV && e->dev[d].up &&
 			 (!copies_known(e, d) ||
 			  ((enter >> i & 1 || e->dev[d].entered) && !member_sb_read(e, i)));
-		if (unread && e->dev[d].reading)
+		if ((unread && e->dev[d].reading) || sb_too_early(e, i))
 			reading = true;
 		else if ((unread || !member_usable(e, i)) && !e->bad[i])
 			member_bad(e, i, MEMBER_SUSPECT);

@@ -104,6 +104,7 @@ static void write_ended(struct engine *e, struct batch *b)
 	struct op *op = list_entry(b, struct op, batch);
 
 	op->ok |= b->ok;
+	op->sent |= b->sent;
 	if (e->state == ENGINE_REMOVED)
 		op_done(e, op, -EIO);
 	else if (write_musts(e) & ~op->ok)
@@ -112,9 +113,14 @@ static void write_ended(struct engine *e, struct batch *b)
 		write_finish(e, op, 0);
 }
 
+static bool is_fua(const struct op *op)
+{
+	return op->f->flags & IO_F_FUA;
+}
+
 static void write_send(struct engine *e, struct op *op, uint32_t mask)
 {
-	uint32_t flags = op->f->flags & IO_F_FUA ? DEV_F_FUA : 0;
+	uint32_t flags = is_fua(op) ? DEV_F_FUA : 0;
 
 	if (!dio_room(e, e->geo.n, true)) {
 		op->state = OPS_RETRY;
@@ -145,12 +151,27 @@ static void write_send(struct engine *e, struct op *op, uint32_t mask)
 }
 
 /* Policy EIO: fewer than k members have been usable for so long that no change of the map is going
- * to help, and that nothing lands any more of what was on its way to those that are lost (R5). */
+ * to help. Where quorum is what lacks, requests wait. */
 static bool members_lost(const struct engine *e)
 {
-	if (!e->cfg.tun.eio_when_lost || !e->few_us || e->phase != PH_READY ||
-	    e->now - e->few_us <= e->cfg.tun.evict_ms * 1000ull)
-		return false;
+	return e->cfg.tun.eio_when_lost && e->few_us && e->phase == PH_READY &&
+	       e->now - e->few_us > e->cfg.tun.evict_ms * 1000ull;
+}
+
+/* A member that must stay has refused writes for so long. */
+static bool writes_refused(const struct engine *e, uint32_t missing)
+{
+	bool refused = false;
+
+	for (uint8_t i = 0; i < e->map.n; i++)
+		refused |= missing >> i & 1 && member_unwritable(e, i);
+	return e->cfg.tun.eio_when_lost && refused && e->lacks_us && e->phase == PH_READY &&
+	       e->now - e->lacks_us > e->cfg.tun.evict_ms * 1000ull;
+}
+
+/* Nothing lands any more of what was on its way to members that are lost (R5). */
+static bool all_landed(const struct engine *e)
+{
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		if (e->dev[i].zombie &&
 		    e->now - e->dev[i].zombie_us <= e->cfg.tun.reach_ms * 1000ull)
@@ -166,12 +187,19 @@ static void write_try(struct engine *e, struct op *op)
 		write_finish(e, op, 0);
 		return;
 	}
+	if (members_lost(e) && (!op->sent || all_landed(e))) {
+		write_finish(e, op, -EIO);
+		return;
+	}
+	if (members_lost(e) && !gate_open(e))
+		return;
 	for (uint8_t i = 0; i < e->map.n; i++)
-		if (missing & write_targets(e) & 1u << i && member_usable(e, i))
+		if (missing & write_targets(e) & 1u << i &&
+		    (member_usable(e, i) || (!is_fua(op) && member_on_trial(e, i))))
 			now |= 1u << i;
 	if (now)
 		write_send(e, op, now);
-	else if (members_lost(e))
+	else if (writes_refused(e, missing) && all_landed(e))
 		write_finish(e, op, -EIO);
 }
 
@@ -216,6 +244,19 @@ bool io_writing(const struct engine *e)
 		const struct op *op = list_entry(it, struct op, all);
 
 		if (is_write(op) && (op->state == OPS_IO || op->state == OPS_RETRY))
+			return true;
+	}
+	return false;
+}
+
+bool io_tries(const struct engine *e, uint8_t member)
+{
+	list_for_each(it, tmp, &e->ops)
+	{
+		const struct op *op = list_entry(it, struct op, all);
+
+		if (is_write(op) && !is_fua(op) && !(op->ok >> member & 1) &&
+		    (op->state == OPS_IO || op->state == OPS_RETRY))
 			return true;
 	}
 	return false;
@@ -321,9 +362,20 @@ static void read_repair(struct engine *e, struct op *op)
 		  op->stripe + op->count);
 }
 
+/* Also those that take no writes now. */
+static uint32_t data_mask(const struct engine *e)
+{
+	uint32_t mask = read_mask(e);
+
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (map_insync_mask(&e->map) >> i & 1 && member_unwritable(e, i))
+			mask |= 1u << i;
+	return mask;
+}
+
 static void read_try(struct engine *e, struct op *op)
 {
-	uint32_t rows = read_mask(e), all = (1u << e->geo.n) - 1;
+	uint32_t rows = data_mask(e), all = (1u << e->geo.n) - 1;
 
 	if (e->phase != PH_READY || !gate_open(e) || e->now < op->again_us ||
 	    region_read_waits(e, op))
@@ -332,11 +384,8 @@ static void read_try(struct engine *e, struct op *op)
 		read_repair(e, op);
 		return;
 	}
-	if (__builtin_popcount(rows) < e->geo.k) {
-		if (members_lost(e))
-			op_done(e, op, -EIO);
+	if (__builtin_popcount(rows) < e->geo.k)
 		return;
-	}
 	/*
 	 * Only what a committed map has out is decoded around. Of a write whose node dies others
 	 * may have the new content, and this member the old: if all nodes die, too, it is in sync
@@ -383,6 +432,12 @@ static void flush_try(struct engine *e, struct fio *f)
 
 	if (f->flushing || e->state != ENGINE_ACTIVE)
 		return;
+	if (members_lost(e)) {
+		f->err = -EIO;
+		f->split_done = true;
+		fio_check(e, f);
+		return;
+	}
 	if (!missing) {
 		f->split_done = true;
 		fio_check(e, f);
@@ -531,7 +586,9 @@ static void fios_advance(struct engine *e)
 		if (n++ >= e->cfg.max_ios)
 			return;
 		if (f->held) {
-			if (gate_open(e))
+			if (members_lost(e))
+				f->err = -EIO;
+			if (f->err || gate_open(e))
 				fio_check(e, f);
 		} else if (f->op == IO_FLUSH) {
 			flush_try(e, f);
@@ -547,11 +604,49 @@ static void fios_advance(struct engine *e)
 	}
 }
 
+/* Of what no member has been sent. False: nothing more. */
+static bool lost_one(struct engine *e)
+{
+	list_for_each(it, tmp, &e->ops)
+	{
+		struct op *op = list_entry(it, struct op, all);
+
+		if (is_write(op)) {
+			if (op->state != OPS_WAIT_REGION && op->state != OPS_WAIT_MARK)
+				continue;
+			region_op_cancel(e, op);
+		} else if (op->job && op->state == OPS_IO) {
+			if (op->job->busy)
+				continue;
+			job_cancel(e, op->job);
+		} else if (op->state != OPS_RETRY) {
+			continue;
+		}
+		op_done(e, op, -EIO);
+		return true; /* the list may have changed */
+	}
+	return false;
+}
+
+/* What is at the members is waited for; what has been, see write_try. */
+static void lost_advance(struct engine *e)
+{
+	if (!members_lost(e) || e->state != ENGINE_ACTIVE)
+		return;
+	if (!gate_open(e)) {
+		dio_held_end(e, write_ended);
+		dio_held_end(e, read_ended);
+		dio_held_end(e, flush_ended);
+	}
+	while (lost_one(e))
+		;
+}
+
 void io_advance(struct engine *e)
 {
 	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED || !e->have_map)
 		return;
-	if (__builtin_popcount(read_mask(e)) >= e->geo.k || !gate_open(e))
+	if ((__builtin_popcount(data_mask(e)) >= e->geo.k && use_lease(e)) || !gate_but_lease(e))
 		e->few_us = 0;
 	else if (!e->few_us)
 		e->few_us = e->now;
@@ -559,6 +654,7 @@ void io_advance(struct engine *e)
 		e->lacks_us = 0;
 	else if (!e->lacks_us)
 		e->lacks_us = e->now;
+	lost_advance(e);
 	if (e->state == ENGINE_ACTIVE)
 		fios_advance(e);
 	list_for_each(it, tmp, &e->ops)

@@ -541,6 +541,17 @@ void region_op_done(struct engine *e, struct op *op)
 	region_kick(e, r);
 }
 
+void region_op_cancel(struct engine *e, struct op *op)
+{
+	if (op->state == OPS_WAIT_MARK) {
+		region_op_done(e, op);
+		return;
+	}
+	assert(op->state == OPS_WAIT_REGION);
+	list_del(&op->link);
+	region_kick(e, op->r);
+}
+
 /* A read waits for our own writes of the same blocks: half a stripe of each would not decode. */
 bool region_read_waits(struct engine *e, struct op *op)
 {

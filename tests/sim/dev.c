@@ -129,6 +129,10 @@ static bool land_error(struct sim *s, struct req *r)
 		r->err = -EIO;
 		return true;
 	}
+	if (full_strikes(s, r)) {
+		r->err = -ENOSPC;
+		return true;
+	}
 	if (spot_strikes(s, r) || sbcopies_unreadable(s, r)) {
 		r->err = -EIO;
 		return true;

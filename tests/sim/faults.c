@@ -588,6 +588,7 @@ bool fault_start(struct sim *s, enum fault f)
 void faults_heal(struct sim *s)
 {
 	spot_heal(s);
+	full_heal(s);
 	for (uint32_t i = 0; i < s->o.disks; i++) {
 		struct disk *d = &s->disk[i];
 

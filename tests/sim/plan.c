@@ -97,6 +97,8 @@ const char *const fault_name[F_COUNT] = {
     [F_SLOT_UNREAD] = "leader-dies-slot-unread",
     [F_SB_TORN] = "superblock-torn-by-flapping-power",
     [F_SB_UNREADABLE] = "superblock-copy-unreadable",
+    [F_STORE_FULL] = "store-full",
+    [F_STORE_FULL_KEPT] = "store-full-of-one-that-must-stay",
 };
 
 static bool allowed(const struct sim *s, enum fault f)
@@ -166,6 +168,7 @@ void plan_init(struct sim *s)
 
 	p->armed = F_COUNT;
 	spot_init(s);
+	full_init(s);
 	rival_init(s);
 	faults_init(s);
 	oldcopy_init(s);

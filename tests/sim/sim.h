@@ -19,6 +19,7 @@
  *   checks.c  everything else that must hold
  *   plan.c    which faults when; faults.c: the faults; rebuilds.c: those that meet a rebuild;
  *             breaks.c: of members while the map changes or lacks one; spot.c: bad spots;
+ *             full.c: stores without space;
  *             storage.c: nodes without members; givesup.c: daemons that end a life themselves;
  *             sbcopies.c: superblocks that are torn or can't be read;
  *             differs.c: nodes that fence otherwise; between.c: leaders that die with a page on
@@ -164,6 +165,8 @@ struct disk {
 	uint64_t slow_until_us;
 	uint32_t read_errs, write_errs, flush_errs; /* to be reported, once each */
 	bool flush_err_loses;
+	bool full; /* full.c: writes of data fail */
+	uint64_t full_hit_us;
 	bool spot; /* spot.c: these bytes can't be read */
 	uint32_t spot_no;
 	uint64_t spot_from, spot_to, spot_hit_us;
@@ -672,6 +675,8 @@ enum fault {
 	F_SLOT_UNREAD,
 	F_SB_TORN,
 	F_SB_UNREADABLE,
+	F_STORE_FULL,
+	F_STORE_FULL_KEPT,
 	F_RIVAL,
 	F_OUTSIDER,
 	F_STOP_JOINING,
@@ -705,6 +710,11 @@ void faults_heal(struct sim *s);
 void fault_exporter_power(struct sim *s, uint32_t disk, uint64_t off_us, bool trusted);
 void fault_cluster_power(struct sim *s, bool exporters);
 void spot_init(struct sim *s);
+void full_init(struct sim *s);
+void full_heal(struct sim *s);
+bool full_strikes(struct sim *s, const struct req *r);
+bool full_lately(const struct sim *s, uint32_t disk);
+bool full_excuses(const struct sim *s);
 void rival_init(struct sim *s);
 /* The administrator adds this disk, and was answered. */
 void rival_add_asked(struct sim *s, uint32_t disk);
@@ -833,7 +843,8 @@ struct sim {
 	uint64_t seed;
 	const struct sim_cli *cli;
 	struct stats *stats;
-	struct rng rng, spot_rng, rival_rng;
+	struct rng rng, spot_rng, rival_rng, full_rng;
+	uint64_t full_us;    /* when one without space struck last that the map can drop */
 	uint32_t rival_disk; /* of the `add` under way */
 	uint64_t spot_us;    /* when one last struck a full map */
 	struct heap heap;

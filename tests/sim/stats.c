@@ -28,6 +28,9 @@ static const struct {
     /* While a member is missing, it is counted as bad-spot-while-degraded. */
     {F_READ_ERROR, IN(REBUILDING) | IN(DEGRADED), NEVER},
     {F_BAD_SPOT, IN(REBUILDING) | IN(DEGRADED), NEVER},
+    {F_STORE_FULL, IN(REBUILDING), NEVER},
+    {F_STORE_FULL, IN(FENCING) | IN(PROPOSING) | IN(DEGRADED), MANY_SEEDS},
+    {F_STORE_FULL_KEPT, IN(FENCING) | IN(REBUILDING), MANY_SEEDS},
     /* It would be the second to be lost. The one that is rebuilt: rebuild-breaks-off and others. */
     {F_DISK_DEAD, IN(REBUILDING) | IN(DEGRADED), NEVER},
     {F_EXPORTER_POWER, IN(REBUILDING) | IN(DEGRADED), NEVER},

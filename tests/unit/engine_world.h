@@ -10,6 +10,8 @@
  *   test_engine_caches.c   members that may have lost their caches
  *   test_engine_superblocks.c  copies that are torn, or can't be read
  *   test_engine_misfits.c  members whose device has changed while it was away
+ *   test_engine_writes.c   members that answer writes with an error
+ *   test_engine_lost.c     fewer members than the data needs, with when_lost=eio
  */
 #ifndef DDRAID_TESTS_UNIT_ENGINE_WORLD_H
 #define DDRAID_TESTS_UNIT_ENGINE_WORLD_H
@@ -39,11 +41,15 @@ struct world {
 	uint64_t next_inc;
 	uint8_t *disk[MEMBERS + 1];
 	bool dead[MEMBERS + 1];
-	int flush_err;      /* of member 2 */
-	uint32_t placed_at; /* what OUT_OPEN leads to, if it is open already */
-	uint32_t claim_ms;  /* 0: who uses the members is not asked, and no lease ends */
-	bool use_hangs;     /* what is sent to the use blocks does not land before land_hung() */
-	uint32_t hung;      /* members whose superblock writes don't land before land_hung() */
+	int flush_err;              /* of member 2 */
+	int write_err[MEMBERS + 1]; /* what it answers to writes of data, */
+	bool mark_errs;             /* ... and of the log and the superblocks */
+	uint32_t placed_at;         /* what OUT_OPEN leads to, if it is open already */
+	uint32_t reach_ms;          /* how long what was cut off may land */
+	bool eio;                   /* when_lost=eio */
+	uint32_t claim_ms;          /* 0: who uses the members is not asked, and no lease ends */
+	bool use_hangs; /* what is sent to the use blocks does not land before land_hung() */
+	uint32_t hung;  /* members whose superblock writes don't land before land_hung() */
 	struct out hung_out[16];
 	uint32_t hung_count;
 	uint32_t cut_log; /* members whose connection breaks at the next read of the log */
@@ -87,7 +93,7 @@ struct world {
 	bool removed, stopped;
 	int admin_err;
 	bool admin_done;
-	char admin_why[256];
+	char admin_why[512];
 	uint8_t array_uuid[DDR_UUID_BYTES];
 };
 
@@ -238,6 +244,9 @@ static inline void do_io(const struct out *o)
 	}
 	if (w.dead[o->io.dev] || bad_copy(o)) {
 		ev.done.err = -EIO;
+	} else if ((o->io.op == DEV_WRITE || o->io.op == DEV_ZEROES) && w.write_err[o->io.dev] &&
+		   (o->io.kind == KIND_DATA || w.mark_errs)) {
+		ev.done.err = w.write_err[o->io.dev];
 	} else if (o->io.op == DEV_ZEROES) {
 		memset(p, 0, o->io.bytes);
 	} else if (o->io.op == DEV_FLUSH) {
@@ -452,6 +461,8 @@ static inline void start_cold(void)
 	memcpy(cfg.array_uuid, w.array_uuid, DDR_UUID_BYTES);
 	cfg.tun.release_delay_ms = 100;
 	cfg.tun.claim_ms = w.claim_ms;
+	cfg.tun.reach_ms = w.reach_ms;
+	cfg.tun.eio_when_lost = w.eio;
 	cfg.process.pid = (uint32_t)cfg.inc;
 	if (w.external)
 		cfg.lock_backend = LOCK_EXTERNAL;

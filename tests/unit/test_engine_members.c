@@ -541,3 +541,48 @@ TEST(a_device_that_lacks_what_the_leader_wrote_when_the_member_entered_is_anothe
 		finish();
 	}
 }
+
+static void admin_fails(enum admin_cmd cmd, const char *uri, const char *who, const char *what)
+{
+	struct event ev = {.type = EV_ADMIN};
+
+	w.admin_done = false;
+	ev.admin.cmd = cmd;
+	ev.admin.member = 2;
+	ev.admin.uri = uri;
+	step(ev);
+	run_ms(10000);
+	CHECK(w.admin_done);
+	CHECK_EQ_INT(w.admin_err, -ETIMEDOUT);
+	CHECK(strstr(w.admin_why, who));
+	CHECK(strstr(w.admin_why, what));
+}
+
+TEST(an_add_or_re_add_that_fails_says_which_node_lacks_the_device_and_what_is_there)
+{
+	uint8_t *right;
+
+	create(1);
+	start();
+	run_ms(2000);
+	dev_down(2);
+	while (status().map.member[2].state != MEMBER_MISSING)
+		run_event();
+	admin_fails(ADMIN_READD, NULL, "node 1 (this one) does not reach",
+		    "the member's device: the status there says why");
+	right = image_of(2);
+	memset(w.disk[2], 0, DISK_BYTES);
+	dev_up(2);
+	run_ms(100);
+	admin_fails(ADMIN_READD, NULL, "node 1 (this one) does not reach the member: what node 1",
+		    "it carries no superblock of this array");
+	dev_down(2);
+	memcpy(w.disk[2], right, DISK_BYTES);
+	free(right);
+	dev_up(2);
+	run_ms(100);
+	w.placed_at = 1; /* nothing is opened */
+	admin_fails(ADMIN_ADD, "mem:nowhere", "node 1 (this one), which leads, does not reach",
+		    "mem:nowhere");
+	finish();
+}

@@ -843,3 +843,26 @@ TEST(heartbeats_go_together)
 	CHECK(status(1).io_allowed && status(2).io_allowed);
 	finish();
 }
+
+/* The leader reaches it, and so does who was asked. */
+TEST(a_re_add_that_fails_names_the_node_that_does_not_reach_the_device)
+{
+	struct event ev = {.type = EV_ADMIN};
+
+	create();
+	start(1);
+	run_ms(3000);
+	start(2);
+	run_ms(3000);
+	CHECK(serves(1) && serves(2));
+	member_cut(2, 2, true);
+	run_ms(32000);
+	CHECK_EQ_U64(status(1).map.member[2].state, MEMBER_MISSING);
+	ev.admin.cmd = ADMIN_READD;
+	ev.admin.member = 2;
+	push(1, ev);
+	run_ms(10000);
+	CHECK_EQ_INT(w.admin_err, -ETIMEDOUT);
+	CHECK(!strncmp(w.admin_why, "node 2 does not reach", 21));
+	finish();
+}

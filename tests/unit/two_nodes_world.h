@@ -109,6 +109,8 @@ static struct {
 	uint64_t ring;
 	uint32_t away; /* a node that is out of the group: it hears nobody, and nobody hears it */
 	uint32_t reach_ms;
+	int admin_err; /* the last one's answer */
+	char admin_why[512];
 	uint64_t fenced_inc; /* who starts has fenced its own life up to here */
 } w;
 
@@ -287,6 +289,11 @@ static inline void do_out(uint32_t node, const struct out *o)
 		w.node[node].record = o->record;
 		ev.type = EV_RECORD_DONE;
 		push(node, ev);
+		break;
+	case OUT_ADMIN_DONE:
+		w.admin_err = o->admin_done.err;
+		snprintf(w.admin_why, sizeof(w.admin_why), "%s",
+			 o->admin_done.why ? o->admin_done.why : "");
 		break;
 	case OUT_REMOVED:
 		if (w.restarts) {

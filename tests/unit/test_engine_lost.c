@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* when_lost=eio: what requests get when fewer members are left than the data needs. */
+#include "tests/unit/engine_world.h"
+
+static uint8_t buf[4096];
+
+static void served(bool eio)
+{
+	create(1);
+	w.claim_ms = 250;
+	w.reach_ms = 14000;
+	w.eio = eio;
+	start();
+	run_ms(6000);
+	CHECK(status().io_allowed);
+	io(1, IO_WRITE, 0, sizeof(buf), buf);
+	run_ms(20);
+	CHECK_EQ_U64(w.io_done[1], 1);
+}
+
+/* A write in a marked region, two that need a mark, a read, a flush. */
+static void ask(void)
+{
+	io(2, IO_WRITE, 0, sizeof(buf), buf);
+	io(3, IO_WRITE, 2 << 20, sizeof(buf), buf);
+	io(4, IO_ZEROES, 3 << 20, sizeof(buf), NULL);
+	io(5, IO_READ, 0, sizeof(buf), buf);
+	io(6, IO_FLUSH, 0, 0, NULL);
+}
+
+static void all_end(int err)
+{
+	for (uint64_t tag = 2; tag <= 6; tag++) {
+		CHECK_EQ_U64(w.io_done[tag], 1);
+		CHECK_EQ_INT(w.io_err[tag], err);
+	}
+}
+
+static void none_ends(void)
+{
+	for (uint64_t tag = 2; tag <= 6; tag++)
+		CHECK_EQ_U64(w.io_done[tag], 0);
+}
+
+/* Nothing was under way to those that are lost: so nothing has to be waited for. */
+TEST(all_that_waits_for_lost_members_fails_after_evict)
+{
+	for (uint32_t held = 0; held < 2; held++) {
+		served(!held);
+		dev_down(0);
+		dev_down(1);
+		ask();
+		run_ms(3500);
+		CHECK_EQ_U64(w.io_done[5], 0);
+		run_ms(900);
+		if (held)
+			none_ends();
+		else
+			all_end(-EIO);
+		io(7, IO_WRITE, 0, sizeof(buf), buf); /* from then on at once */
+		io(8, IO_FLUSH, 0, 0, NULL);
+		run_ms(5);
+		CHECK_EQ_U64(w.io_done[7], held ? 0 : 1);
+		CHECK_EQ_U64(w.io_done[8], held ? 0 : 1);
+		run_ms(20000);
+		dev_up(0);
+		dev_up(1);
+		run_ms(6000);
+		CHECK(status().io_allowed);
+		if (held)
+			all_end(0);
+		io(9, IO_WRITE, 0, sizeof(buf), buf);
+		io(10, IO_READ, 0, sizeof(buf), buf);
+		run_ms(100);
+		CHECK_EQ_U64(w.io_done[9], 1);
+		CHECK_EQ_INT(w.io_err[9], 0);
+		CHECK_EQ_U64(w.io_done[10], 1);
+		CHECK_EQ_INT(w.io_err[10], 0);
+		run_ms(4000);
+		CHECK_EQ_U64(status().regions_dirty, 0);
+		CHECK_EQ_U64(parity_wrong(1), 0);
+		finish();
+	}
+}
+
+/* Connected, but they answer nothing: the sign that this node uses them is not taken. */
+TEST(members_that_hang_are_lost_when_the_lease_is_over)
+{
+	served(true);
+	w.use_hangs = true;
+	run_ms(4000);
+	CHECK(!status().io_allowed);
+	ask();
+	run_ms(500);
+	none_ends();
+	run_ms(4000);
+	all_end(-EIO);
+	land_hung();
+	run_ms(6000);
+	CHECK(status().io_allowed);
+	io(7, IO_WRITE, 0, sizeof(buf), buf);
+	run_ms(50);
+	CHECK_EQ_U64(w.io_done[7], 1);
+	CHECK_EQ_INT(w.io_err[7], 0);
+	finish();
+}
+
+/* Its parts were on their way: they may land until then (R5). */
+TEST(a_write_that_was_sent_fails_when_nothing_of_it_lands_any_more)
+{
+	served(true);
+	w.slow = 3;
+	io(2, IO_WRITE, 0, sizeof(buf), buf);
+	CHECK_EQ_U64(w.slow_count, 2);
+	for (uint32_t i = 0; i < 2; i++) {
+		struct event ev = {.type = EV_DEV_DONE};
+
+		ev.done.id = w.slow_id[i];
+		ev.done.err = -ECONNRESET;
+		step(ev);
+		dev_down(i);
+	}
+	run_ms(5000);
+	io(3, IO_WRITE, 2 << 20, sizeof(buf), buf);
+	run_ms(8900);
+	CHECK_EQ_U64(w.io_done[3], 1);
+	CHECK_EQ_U64(w.io_done[2], 0);
+	run_ms(200);
+	CHECK_EQ_U64(w.io_done[2], 1);
+	CHECK_EQ_INT(w.io_err[2], -EIO);
+	finish();
+}
+
+TEST(without_quorum_requests_wait)
+{
+	served(true);
+	quorum(false);
+	ask();
+	run_ms(20000);
+	none_ends();
+	quorum(true);
+	run_ms(8000);
+	all_end(0);
+	finish();
+}
+
+/* A full store is not lost, but its writes are not to hang either. */
+TEST(a_write_that_is_refused_fails_after_evict_and_reads_go_on)
+{
+	served(true);
+	dev_down(2);
+	run_ms(600);
+	io(2, IO_WRITE, 0, sizeof(buf), buf);
+	run_ms(20);
+	CHECK_EQ_U64(w.io_done[2], 1);
+	w.write_err[1] = -ENOSPC;
+	io(3, IO_WRITE, 0, sizeof(buf), buf);
+	run_ms(3500);
+	CHECK_EQ_U64(w.io_done[3], 0);
+	io(4, IO_READ, 65536, sizeof(buf), buf);
+	run_ms(1000);
+	CHECK_EQ_U64(w.io_done[3], 1);
+	CHECK_EQ_INT(w.io_err[3], -EIO);
+	CHECK_EQ_U64(w.io_done[4], 1);
+	CHECK_EQ_INT(w.io_err[4], 0);
+	w.write_err[1] = 0;
+	run_ms(2000);
+	dev_up(2);
+	run_ms(4000);
+	CHECK_EQ_INT(status().map.member[2].state, MEMBER_IN_SYNC);
+	CHECK_EQ_U64(parity_wrong(1), 0);
+	finish();
+}
+
+static uint64_t waits_ms(const char *what)
+{
+	CHECK(status().waits && strstr(status().waits, what));
+	return (w.now - status().waits_since_us) / 1000;
+}
+
+TEST(each_reason_to_wait_counts_from_its_own_begin)
+{
+	uint64_t ms;
+
+	served(false);
+	run_ms(60000);
+	quorum(false);
+	run_ms(3000);
+	ms = waits_ms("quorum");
+	CHECK(ms >= 2990 && ms <= 3010);
+	quorum(true);
+	run_ms(20000);
+	CHECK(!status().waits);
+	w.use_hangs = true;
+	while (status().io_allowed)
+		run_ms(1);
+	run_ms(2000);
+	ms = waits_ms("sign");
+	CHECK(ms >= 1990 && ms <= 2010);
+	land_hung();
+	run_ms(9000);
+	CHECK(!status().waits);
+	w.use_hangs = true;
+	while (status().io_allowed)
+		run_ms(1);
+	run_ms(1000);
+	ms = waits_ms("sign");
+	CHECK(ms >= 990 && ms <= 1010);
+	finish();
+}
