@@ -315,18 +315,6 @@ static void watch_unreadable(struct array *a, struct engine_status *st)
 	    u->members, u->bytes, u->offset);
 }
 
-/* "write at byte 4096 failed: No space left on device" */
-void member_error_words(char *text, size_t bytes, const struct member_error *x)
-{
-	static const char *const op[] = {"read", "write", "flush", "write of zeroes"};
-
-	if (x->op == DEV_FLUSH)
-		snprintf(text, bytes, "flush failed: %s", strerror(-x->err));
-	else
-		snprintf(text, bytes, "%s%s at byte %" PRIu64 " failed: %s",
-			 x->fua ? "durable " : "", op[x->op], x->offset, strerror(-x->err));
-}
-
 /* Each is tried again and again: at most so often, unless it is another one. */
 #define ERROR_SAY_US 60000000ull
 
