@@ -45,18 +45,24 @@ static void fio_check(struct engine *e, struct fio *f)
 	free(f);
 }
 
+static void op_job_free(struct op *op)
+{
+	if (!op->job)
+		return;
+	list_del(&op->job->link);
+	list_del(&op->job->wait);
+	free(op->job->win);
+	plan_free(&op->job->plan);
+	free(op->job);
+	op->job = NULL;
+}
+
 static void op_release(struct engine *e, struct op *op)
 {
 	list_del(&op->link);
 	list_del(&op->all);
 	e->op_count--;
-	if (op->job) {
-		list_del(&op->job->link);
-		list_del(&op->job->wait);
-		free(op->job->win);
-		plan_free(&op->job->plan);
-	}
-	free(op->job);
+	op_job_free(op);
 	free(op->scratch);
 	plan_free(&op->plan);
 	free(op);
@@ -341,10 +347,14 @@ static bool read_degraded(struct engine *e, struct op *op, uint32_t rows)
 
 static void repair_done(struct engine *e, struct job *j)
 {
-	if (j->unreadable && e->state != ENGINE_REMOVED)
-		op_retry(e, j->arg); /* a member has left: as any degraded read */
-	else
-		op_done(e, j->arg, e->state == ENGINE_REMOVED ? -EIO : 0);
+	struct op *op = j->arg;
+
+	if (j->unreadable && e->state != ENGINE_REMOVED) {
+		op_job_free(op); /* what is under way from now on is the op's own batch */
+		op_retry(e, op); /* a member has left: as any degraded read */
+	} else {
+		op_done(e, op, e->state == ENGINE_REMOVED ? -EIO : 0);
+	}
 }
 
 static void read_repair(struct engine *e, struct op *op)

@@ -64,6 +64,10 @@ struct world {
 	uint64_t slow_from; /* ... that lie there or above */
 	uint64_t slow_id[64];
 	uint32_t slow_count;
+	uint32_t bad_resync;   /* a member whose reads for a resync fail, */
+	uint64_t bad_from;     /* ... of what lies there or above */
+	uint32_t bad_next;     /* ... and from then on those of this one */
+	uint32_t slow_reads;   /* members whose answers to consumers' reads are held back */
 	uint64_t instance;     /* of the exporters */
 	bool external;         /* locks are those of a manager */
 	bool contended;        /* ... who grants them after lock_wait_us, and calls them back */
@@ -209,6 +213,15 @@ static inline bool bad_copy(const struct out *o)
 	return *bad & bit;
 }
 
+static inline bool bad_spot(const struct out *o)
+{
+	if (o->io.kind != KIND_RESYNC || o->io.op != DEV_READ || !(w.bad_resync >> o->io.dev & 1) ||
+	    o->io.offset < w.bad_from)
+		return false;
+	w.bad_resync = w.bad_next;
+	return true;
+}
+
 static inline void do_io(const struct out *o)
 {
 	struct event ev = {.type = EV_DEV_DONE};
@@ -242,7 +255,7 @@ static inline void do_io(const struct out *o)
 		w.windows++;
 		w.now += w.window_us;
 	}
-	if (w.dead[o->io.dev] || bad_copy(o)) {
+	if (w.dead[o->io.dev] || bad_copy(o) || bad_spot(o)) {
 		ev.done.err = -EIO;
 	} else if ((o->io.op == DEV_WRITE || o->io.op == DEV_ZEROES) && w.write_err[o->io.dev] &&
 		   (o->io.kind == KIND_DATA || w.mark_errs)) {
@@ -261,8 +274,9 @@ static inline void do_io(const struct out *o)
 			p += o->io.iov[i].iov_len;
 		}
 	}
-	if (o->io.kind == KIND_DATA && o->io.op == DEV_WRITE && w.slow >> o->io.dev & 1 &&
-	    o->io.offset >= w.slow_from) {
+	if (o->io.kind == KIND_DATA && o->io.offset >= w.slow_from &&
+	    ((o->io.op == DEV_WRITE && w.slow >> o->io.dev & 1) ||
+	     (o->io.op == DEV_READ && w.slow_reads >> o->io.dev & 1))) {
 		CHECK(w.slow_count < 64);
 		w.slow_id[w.slow_count++] = o->io.id;
 		return;
