@@ -52,8 +52,9 @@ struct world {
 	uint32_t hung;  /* members whose superblock writes don't land before land_hung() */
 	struct out hung_out[16];
 	uint32_t hung_count;
-	uint32_t cut_log; /* members whose connection breaks at the next read of the log */
-	uint32_t tear;    /* members whose next superblock write is torn, and cuts them off */
+	uint32_t cut_log;  /* members whose connection breaks at the next read of the log */
+	uint32_t cut_page; /* ... at the next write of the first slot's log */
+	uint32_t tear;     /* members whose next superblock write is torn, and cuts them off */
 	uint8_t bad_copy[MEMBERS + 1];  /* masks of superblock copies that can't be read until they
 					 * are written */
 	uint64_t shrunk[MEMBERS + 1];   /* a device's size, 0 = DISK_BYTES */
@@ -249,6 +250,14 @@ static inline void do_io(const struct out *o)
 		return;
 	}
 	w.counts[o->io.kind][o->io.op]++;
+	if (o->io.kind == KIND_LOG && o->io.op == DEV_WRITE && w.cut_page >> o->io.dev & 1 &&
+	    o->io.offset < geo_log_offset(engine_geo(w.e), 1, 0, 0)) {
+		w.cut_page = 0;
+		push(dev_event_of(EV_DEV_DOWN, o->io.dev));
+		ev.done.err = -ECONNRESET;
+		push(ev);
+		return;
+	}
 	if (w.window_kind && o->io.kind == w.window_kind &&
 	    (o->io.kind == KIND_REBUILD ? o->io.op == DEV_WRITE
 					: o->io.op == DEV_READ && o->io.dev == 0)) {
