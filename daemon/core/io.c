@@ -157,21 +157,21 @@ static void write_send(struct engine *e, struct op *op, uint32_t mask)
 }
 
 /* Policy EIO: fewer than k members have been usable for so long that no change of the map is going
- * to help. Where quorum is what lacks, requests wait. */
+ * to help. Nor is a round: it can't end without them. Where quorum is what lacks, requests wait. */
 static bool members_lost(const struct engine *e)
 {
-	return e->cfg.tun.eio_when_lost && e->few_us && e->phase == PH_READY &&
+	return e->cfg.tun.eio_when_lost && e->few_us && e->phase >= PH_STATE &&
 	       e->now - e->few_us > e->cfg.tun.evict_ms * 1000ull;
 }
 
-/* A member that must stay has refused writes for so long. */
+/* A member that must stay has refused writes for so long. A round ends only when none waits. */
 static bool writes_refused(const struct engine *e, uint32_t missing)
 {
 	bool refused = false;
 
 	for (uint8_t i = 0; i < e->map.n; i++)
 		refused |= missing >> i & 1 && member_unwritable(e, i);
-	return e->cfg.tun.eio_when_lost && refused && e->lacks_us && e->phase == PH_READY &&
+	return e->cfg.tun.eio_when_lost && refused && e->lacks_us && e->phase >= PH_STATE &&
 	       e->now - e->lacks_us > e->cfg.tun.evict_ms * 1000ull;
 }
 

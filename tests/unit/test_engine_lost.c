@@ -212,6 +212,70 @@ TEST(a_write_that_is_refused_fails_after_evict_and_reads_go_on)
 	finish();
 }
 
+static void round_anew(void)
+{
+	struct event ev = {.type = EV_VIEW};
+
+	ev.view.ring = (struct ring){1, 1};
+	ev.view.count = 1;
+	ev.view.node[0] = 1;
+	step(ev);
+}
+
+/* It can't end: it reads the members, and has an epoch to commit. */
+TEST(what_waits_in_a_round_for_lost_members_fails_as_well)
+{
+	served(true);
+	dev_down(0);
+	dev_down(1);
+	run_ms(100);
+	round_anew();
+	ask();
+	run_ms(3500);
+	none_ends();
+	run_ms(1500);
+	all_end(-EIO);
+	run_ms(20000);
+	dev_up(0);
+	dev_up(1);
+	run_ms(6000);
+	CHECK(status().io_allowed);
+	io(9, IO_WRITE, 0, sizeof(buf), buf);
+	run_ms(100);
+	CHECK_EQ_U64(w.io_done[9], 1);
+	CHECK_EQ_INT(w.io_err[9], 0);
+	run_ms(4000);
+	CHECK_EQ_U64(status().regions_dirty, 0);
+	CHECK_EQ_U64(parity_wrong(1), 0);
+	finish();
+}
+
+TEST(a_write_that_is_refused_in_a_round_fails_and_the_round_ends)
+{
+	served(true);
+	dev_down(2);
+	run_ms(600);
+	w.write_err[1] = -ENOSPC;
+	io(2, IO_WRITE, 0, sizeof(buf), buf);
+	run_ms(500);
+	round_anew();
+	io(3, IO_READ, 65536, sizeof(buf), buf);
+	run_ms(3000);
+	CHECK_EQ_U64(w.io_done[2], 0);
+	CHECK_EQ_U64(w.io_done[3], 0);
+	run_ms(4000);
+	CHECK_EQ_U64(w.io_done[2], 1);
+	CHECK_EQ_INT(w.io_err[2], -EIO);
+	CHECK_EQ_U64(w.io_done[3], 1);
+	CHECK_EQ_INT(w.io_err[3], 0);
+	w.write_err[1] = 0;
+	dev_up(2);
+	run_ms(6000);
+	CHECK_EQ_INT(status().map.member[2].state, MEMBER_IN_SYNC);
+	CHECK_EQ_U64(parity_wrong(1), 0);
+	finish();
+}
+
 static uint64_t waits_ms(const char *what)
 {
 	CHECK(status().waits && strstr(status().waits, what));
