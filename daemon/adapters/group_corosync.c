@@ -61,11 +61,13 @@
  *the sender's doing. All have got the same up to there and all see the gap: they are deaf to it at
  *    the same place in the order, and have it evicted (`broken`).
  *  - A gap at the beginning may be either. All that were in our ring before it came have lost the
- *    same, and see the same. If they are half of the view or more, it goes: they are deaf to it, as
- *    above. What it said in this view then, some have heard that came with it, and others have not;
- *    as it is evicted, that is as if it had died in between: no round goes by what another node
- *    has heard, but by what that brings along itself (core/round.c). If they are fewer, or if we
- *    have just come, we leave and join again, as after any loss.
+ *    same, and see the same. If they are more than half of the view, or half of it with its lowest
+ *    node, it goes: they are deaf to it, as above. (Each of two halves may miss the other's
+ *    beginning: were both deaf, both would go on, with one quorum.) What it said in this view
+ *    then, some have heard that came with it, and others have not; as it is evicted, that is as if
+ *    it had died in between: no round goes by what another node has heard, but by what that brings
+ *    along itself (core/round.c). If they are fewer, or if we have just come, we leave and join
+ *    again, as after any loss.
  *
  * Deaf lasts for the view, which numbers anew. So after DEAF_US somebody greets: an honest node
  *that was evicted for it is back by then, as a new incarnation.
@@ -531,6 +533,7 @@ static struct coro *coro_of_cpg(cpg_handle_t h)
 static bool our_loss(struct coro *c, const struct proc *from)
 {
 	const struct proc *p = find(&c->group, from->node, from->pid);
+	bool lowest = false;
 	uint32_t before = 0;
 
 	if (from->node == c->self.node)
@@ -541,8 +544,9 @@ static bool our_loss(struct coro *c, const struct proc *from)
 		const struct proc *q = find(&c->group, c->cur.v[i].node, c->cur.v[i].pid);
 
 		before += q && q->came < p->came;
+		lowest |= !i && q && q->came < p->came;
 	}
-	return 2 * before < c->cur.count;
+	return 2 * before < c->cur.count || (2 * before == c->cur.count && !lowest);
 }
 
 static void numbered_wrongly(struct coro *c, struct proc *from, uint64_t seq)

@@ -474,6 +474,25 @@ struct waits {
 	uint64_t since_us; /* 0: since it is the reason */
 };
 
+/* A member that the data needs does not take what it is sent. */
+static bool status_stuck(const struct engine *e, struct waits *w)
+{
+	if (flush_stuck(e)) {
+		w->why = "members: a flush, or a write that had to be durable, failed on one "
+			 "that the data needs, and what it had acknowledged may be lost, so "
+			 "that is not tried again; set right what its error says, then stop "
+			 "the array on all nodes with --force, start it, and check the data";
+		w->since_us = e->lacks_us ? e->lacks_us : e->few_us;
+		return true;
+	}
+	if (!write_stuck(e))
+		return false;
+	w->why = "members: writes fail on one that the data needs, and are tried again "
+		 "each second; set right what its error says";
+	w->since_us = e->lacks_us;
+	return true;
+}
+
 static void status_waits(const struct engine *e, struct waits *w)
 {
 	bool gives_up = e->give_up_us && e->state != ENGINE_REMOVED;
@@ -502,23 +521,17 @@ static void status_waits(const struct engine *e, struct waits *w)
 		w->why = "the members to take this node's sign that it uses them";
 	else if (!(e->confirmed && quorum_gate(e)))
 		w->why = "the own heartbeat, or group and quorum to agree";
+	else if (e->phase != PH_READY && leading(e) && status_stuck(e, w))
+		return; /* the round can't end before that */
 	else if (e->phase != PH_READY)
 		w->why = leading(e) && e->ld.why ? e->ld.why : "the leader's recovery";
 	else if (aside(e))
 		w->why = "members: this node reaches fewer than the data needs";
 	else if (leader_differs(e))
 		w->why = leader_differs(e);
-	else if (flush_stuck(e)) {
-		w->why = "members: a flush, or a write that had to be durable, failed on one "
-			 "that the data needs, and what it had acknowledged may be lost, so "
-			 "that is not tried again; set right what its error says, then stop "
-			 "the array on all nodes with --force, start it, and check the data";
-		w->since_us = e->lacks_us ? e->lacks_us : e->few_us;
-	} else if (write_stuck(e)) {
-		w->why = "members: writes fail on one that the data needs, and are tried again "
-			 "each second; set right what its error says";
-		w->since_us = e->lacks_us;
-	} else if (e->few_us) {
+	else if (status_stuck(e, w))
+		return;
+	else if (e->few_us) {
 		w->why = members_older(e) ? "members: one that the data needs is an older copy "
 					    "of itself; connect the right one"
 					  : "members: fewer can be used than the data needs";

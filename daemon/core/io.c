@@ -45,18 +45,24 @@ static void fio_check(struct engine *e, struct fio *f)
 	free(f);
 }
 
+static void op_job_free(struct op *op)
+{
+	if (!op->job)
+		return;
+	list_del(&op->job->link);
+	list_del(&op->job->wait);
+	free(op->job->win);
+	plan_free(&op->job->plan);
+	free(op->job);
+	op->job = NULL;
+}
+
 static void op_release(struct engine *e, struct op *op)
 {
 	list_del(&op->link);
 	list_del(&op->all);
 	e->op_count--;
-	if (op->job) {
-		list_del(&op->job->link);
-		list_del(&op->job->wait);
-		free(op->job->win);
-		plan_free(&op->job->plan);
-	}
-	free(op->job);
+	op_job_free(op);
 	free(op->scratch);
 	plan_free(&op->plan);
 	free(op);
@@ -151,21 +157,21 @@ static void write_send(struct engine *e, struct op *op, uint32_t mask)
 }
 
 /* Policy EIO: fewer than k members have been usable for so long that no change of the map is going
- * to help. Where quorum is what lacks, requests wait. */
+ * to help. Nor is a round: it can't end without them. Where quorum is what lacks, requests wait. */
 static bool members_lost(const struct engine *e)
 {
-	return e->cfg.tun.eio_when_lost && e->few_us && e->phase == PH_READY &&
+	return e->cfg.tun.eio_when_lost && e->few_us && e->phase >= PH_STATE &&
 	       e->now - e->few_us > e->cfg.tun.evict_ms * 1000ull;
 }
 
-/* A member that must stay has refused writes for so long. */
+/* A member that must stay has refused writes for so long. A round ends only when none waits. */
 static bool writes_refused(const struct engine *e, uint32_t missing)
 {
 	bool refused = false;
 
 	for (uint8_t i = 0; i < e->map.n; i++)
 		refused |= missing >> i & 1 && member_unwritable(e, i);
-	return e->cfg.tun.eio_when_lost && refused && e->lacks_us && e->phase == PH_READY &&
+	return e->cfg.tun.eio_when_lost && refused && e->lacks_us && e->phase >= PH_STATE &&
 	       e->now - e->lacks_us > e->cfg.tun.evict_ms * 1000ull;
 }
 
@@ -341,10 +347,14 @@ static bool read_degraded(struct engine *e, struct op *op, uint32_t rows)
 
 static void repair_done(struct engine *e, struct job *j)
 {
-	if (j->unreadable && e->state != ENGINE_REMOVED)
-		op_retry(e, j->arg); /* a member has left: as any degraded read */
-	else
-		op_done(e, j->arg, e->state == ENGINE_REMOVED ? -EIO : 0);
+	struct op *op = j->arg;
+
+	if (j->unreadable && e->state != ENGINE_REMOVED) {
+		op_job_free(op); /* what is under way from now on is the op's own batch */
+		op_retry(e, op); /* a member has left: as any degraded read */
+	} else {
+		op_done(e, op, e->state == ENGINE_REMOVED ? -EIO : 0);
+	}
 }
 
 static void read_repair(struct engine *e, struct op *op)

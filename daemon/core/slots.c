@@ -827,10 +827,15 @@ void slots_doubt(struct engine *e)
 	rset_clear(&e->rec.done);
 }
 
-/* A round ends. */
+/* A round ends. What was to be written again, as it was, is written anew: to the same copy, since
+ * some members may lack it (page_take). */
 void slots_reset(struct engine *e)
 {
 	slots_doubt(e);
+	for (uint32_t i = 0; i < e->rec.count && e->rec.again && !e->rec.writing; i++)
+		if (!e->rec.run[i].durable)
+			e->ld.slot[e->rec.slot].page[e->rec.run[i].page].seq++;
+	e->rec.again &= e->rec.writing;
 	e->rec.rewriting = false;
 	e->rec.doubted = true; /* what is under way may be another leader's by now */
 }

@@ -895,8 +895,9 @@ TEST(a_number_that_has_been_is_no_loss)
 	stop();
 }
 
-/* Node 1, and more if `more`, were cut off and are back; node 3 was with us. */
-static void merged(bool more)
+/* Node 1 was cut off. Then these join us and node 3: another ring. Of the first, the beginning is
+ * missed. */
+static void merged(const uint32_t *node, uint32_t count)
 {
 	struct fake_event *e;
 
@@ -909,32 +910,46 @@ static void merged(bool more)
 	add(e->left, &e->left_count, 1, 11, CPG_REASON_NODEDOWN);
 	ring(2, 12);
 	e = put_event();
-	for (uint32_t i = 1; i <= 3; i++)
-		add(e->members, &e->member_count, i, i == 2 ? ME : 11 * i, 0);
-	add(e->joined, &e->joined_count, 1, 11, CPG_REASON_NODEUP);
-	for (uint32_t i = 4; more && i <= 5; i++) {
-		add(e->members, &e->member_count, i, 11 * i, 0);
-		add(e->joined, &e->joined_count, i, 11 * i, CPG_REASON_NODEUP);
+	add(e->members, &e->member_count, 2, ME, 0);
+	add(e->members, &e->member_count, 3, 33, 0);
+	for (uint32_t i = 0; i < count; i++) {
+		add(e->members, &e->member_count, node[i], 11 * node[i], 0);
+		add(e->joined, &e->joined_count, node[i], 11 * node[i], CPG_REASON_NODEUP);
 	}
 	ring(1, 16);
 	turn();
 	CHECK_EQ_INT(n.views, 3);
-	CHECK_EQ_U64(n.view.count, more ? 5 : 3);
-	deliver_as(1, 11, 2, n.view.id, 9, "nine");
+	CHECK_EQ_U64(n.view.count, 2 + count);
+	deliver_as(node[0], 11 * node[0], 2, n.view.id, 9, "nine");
 	turn();
 	CHECK_EQ_INT(n.msgs, 2);
 }
 
 TEST(of_two_rings_that_merge_the_lesser_goes_if_its_beginning_is_missed)
 {
-	merged(false);
+	static const uint32_t one[] = {1}, three[] = {1, 4, 5};
+
+	merged(one, 1);
 	deaf_to(1);
 	deliver_as(3, 33, 2, n.view.id, 0, "as before");
 	turn();
 	CHECK_EQ_STR(n.text, "as before");
 	stop();
-	merged(true);
+	merged(three, 3);
 	went_again();
+	stop();
+}
+
+/* Each may miss the other's. Were both deaf, both would go on: they have one quorum. */
+TEST(of_two_halves_that_merge_only_the_one_with_the_lowest_node_is_deaf_to_the_other)
+{
+	static const uint32_t lower[] = {1, 4}, higher[] = {4, 5};
+
+	merged(lower, 2);
+	went_again();
+	stop();
+	merged(higher, 2);
+	deaf_to(4);
 	stop();
 }
 

@@ -52,8 +52,9 @@ struct world {
 	uint32_t hung;  /* members whose superblock writes don't land before land_hung() */
 	struct out hung_out[16];
 	uint32_t hung_count;
-	uint32_t cut_log; /* members whose connection breaks at the next read of the log */
-	uint32_t tear;    /* members whose next superblock write is torn, and cuts them off */
+	uint32_t cut_log;  /* members whose connection breaks at the next read of the log */
+	uint32_t cut_page; /* ... at the next write of the first slot's log */
+	uint32_t tear;     /* members whose next superblock write is torn, and cuts them off */
 	uint8_t bad_copy[MEMBERS + 1];  /* masks of superblock copies that can't be read until they
 					 * are written */
 	uint64_t shrunk[MEMBERS + 1];   /* a device's size, 0 = DISK_BYTES */
@@ -64,6 +65,10 @@ struct world {
 	uint64_t slow_from; /* ... that lie there or above */
 	uint64_t slow_id[64];
 	uint32_t slow_count;
+	uint32_t bad_resync;   /* a member whose reads for a resync fail, */
+	uint64_t bad_from;     /* ... of what lies there or above */
+	uint32_t bad_next;     /* ... and from then on those of this one */
+	uint32_t slow_reads;   /* members whose answers to consumers' reads are held back */
 	uint64_t instance;     /* of the exporters */
 	bool external;         /* locks are those of a manager */
 	bool contended;        /* ... who grants them after lock_wait_us, and calls them back */
@@ -209,6 +214,15 @@ static inline bool bad_copy(const struct out *o)
 	return *bad & bit;
 }
 
+static inline bool bad_spot(const struct out *o)
+{
+	if (o->io.kind != KIND_RESYNC || o->io.op != DEV_READ || !(w.bad_resync >> o->io.dev & 1) ||
+	    o->io.offset < w.bad_from)
+		return false;
+	w.bad_resync = w.bad_next;
+	return true;
+}
+
 static inline void do_io(const struct out *o)
 {
 	struct event ev = {.type = EV_DEV_DONE};
@@ -236,13 +250,21 @@ static inline void do_io(const struct out *o)
 		return;
 	}
 	w.counts[o->io.kind][o->io.op]++;
+	if (o->io.kind == KIND_LOG && o->io.op == DEV_WRITE && w.cut_page >> o->io.dev & 1 &&
+	    o->io.offset < geo_log_offset(engine_geo(w.e), 1, 0, 0)) {
+		w.cut_page = 0;
+		push(dev_event_of(EV_DEV_DOWN, o->io.dev));
+		ev.done.err = -ECONNRESET;
+		push(ev);
+		return;
+	}
 	if (w.window_kind && o->io.kind == w.window_kind &&
 	    (o->io.kind == KIND_REBUILD ? o->io.op == DEV_WRITE
 					: o->io.op == DEV_READ && o->io.dev == 0)) {
 		w.windows++;
 		w.now += w.window_us;
 	}
-	if (w.dead[o->io.dev] || bad_copy(o)) {
+	if (w.dead[o->io.dev] || bad_copy(o) || bad_spot(o)) {
 		ev.done.err = -EIO;
 	} else if ((o->io.op == DEV_WRITE || o->io.op == DEV_ZEROES) && w.write_err[o->io.dev] &&
 		   (o->io.kind == KIND_DATA || w.mark_errs)) {
@@ -261,8 +283,9 @@ static inline void do_io(const struct out *o)
 			p += o->io.iov[i].iov_len;
 		}
 	}
-	if (o->io.kind == KIND_DATA && o->io.op == DEV_WRITE && w.slow >> o->io.dev & 1 &&
-	    o->io.offset >= w.slow_from) {
+	if (o->io.kind == KIND_DATA && o->io.offset >= w.slow_from &&
+	    ((o->io.op == DEV_WRITE && w.slow >> o->io.dev & 1) ||
+	     (o->io.op == DEV_READ && w.slow_reads >> o->io.dev & 1))) {
 		CHECK(w.slow_count < 64);
 		w.slow_id[w.slow_count++] = o->io.id;
 		return;

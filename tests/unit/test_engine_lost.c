@@ -131,6 +131,46 @@ TEST(a_write_that_was_sent_fails_when_nothing_of_it_lands_any_more)
 	finish();
 }
 
+/*
+ * A read in a dead node's region meets a bad spot of a member, which leaves for it, and then one of
+ * a member that must stay: so it goes on as a degraded read. Members are written to its buffers
+ * until they answer; so it does not fail before.
+ */
+TEST(a_read_that_has_been_a_resync_is_waited_for_while_it_is_under_way)
+{
+	struct event ev = {.type = EV_DEV_DONE};
+
+	served(true);
+	for (uint64_t r = 0; r < 8; r++)
+		io(10 + r, IO_WRITE, r << 19, sizeof(buf), buf);
+	run_ms(20);
+	engine_free(w.e);
+	start_cold();
+	for (uint32_t n = 0; !status().io_allowed; n++) {
+		CHECK(n < 200000);
+		run_event();
+	}
+	w.bad_from = geo_offset(engine_geo(w.e), (7u << 19) / 4096);
+	w.bad_resync = 1u << 1;
+	w.bad_next = w.slow_reads = 1u << 2;
+	io(2, IO_READ, 7u << 19, sizeof(buf), buf);
+	run_ms(200);
+	CHECK(status().map.member[1].state != MEMBER_IN_SYNC);
+	CHECK_EQ_U64(w.slow_count, 1);
+	w.use_hangs = true;
+	run_ms(9000);
+	io(3, IO_READ, 0, sizeof(buf), buf); /* they are lost */
+	run_ms(5);
+	CHECK_EQ_U64(w.io_done[3], 1);
+	CHECK_EQ_INT(w.io_err[3], -EIO);
+	CHECK_EQ_U64(w.io_done[2], 0);
+	ev.done.id = w.slow_id[0];
+	step(ev);
+	run_ms(5);
+	CHECK_EQ_U64(w.io_done[2], 1);
+	finish();
+}
+
 TEST(without_quorum_requests_wait)
 {
 	served(true);
@@ -167,6 +207,70 @@ TEST(a_write_that_is_refused_fails_after_evict_and_reads_go_on)
 	run_ms(2000);
 	dev_up(2);
 	run_ms(4000);
+	CHECK_EQ_INT(status().map.member[2].state, MEMBER_IN_SYNC);
+	CHECK_EQ_U64(parity_wrong(1), 0);
+	finish();
+}
+
+static void round_anew(void)
+{
+	struct event ev = {.type = EV_VIEW};
+
+	ev.view.ring = (struct ring){1, 1};
+	ev.view.count = 1;
+	ev.view.node[0] = 1;
+	step(ev);
+}
+
+/* It can't end: it reads the members, and has an epoch to commit. */
+TEST(what_waits_in_a_round_for_lost_members_fails_as_well)
+{
+	served(true);
+	dev_down(0);
+	dev_down(1);
+	run_ms(100);
+	round_anew();
+	ask();
+	run_ms(3500);
+	none_ends();
+	run_ms(1500);
+	all_end(-EIO);
+	run_ms(20000);
+	dev_up(0);
+	dev_up(1);
+	run_ms(6000);
+	CHECK(status().io_allowed);
+	io(9, IO_WRITE, 0, sizeof(buf), buf);
+	run_ms(100);
+	CHECK_EQ_U64(w.io_done[9], 1);
+	CHECK_EQ_INT(w.io_err[9], 0);
+	run_ms(4000);
+	CHECK_EQ_U64(status().regions_dirty, 0);
+	CHECK_EQ_U64(parity_wrong(1), 0);
+	finish();
+}
+
+TEST(a_write_that_is_refused_in_a_round_fails_and_the_round_ends)
+{
+	served(true);
+	dev_down(2);
+	run_ms(600);
+	w.write_err[1] = -ENOSPC;
+	io(2, IO_WRITE, 0, sizeof(buf), buf);
+	run_ms(500);
+	round_anew();
+	io(3, IO_READ, 65536, sizeof(buf), buf);
+	run_ms(3000);
+	CHECK_EQ_U64(w.io_done[2], 0);
+	CHECK_EQ_U64(w.io_done[3], 0);
+	run_ms(4000);
+	CHECK_EQ_U64(w.io_done[2], 1);
+	CHECK_EQ_INT(w.io_err[2], -EIO);
+	CHECK_EQ_U64(w.io_done[3], 1);
+	CHECK_EQ_INT(w.io_err[3], 0);
+	w.write_err[1] = 0;
+	dev_up(2);
+	run_ms(6000);
 	CHECK_EQ_INT(status().map.member[2].state, MEMBER_IN_SYNC);
 	CHECK_EQ_U64(parity_wrong(1), 0);
 	finish();
