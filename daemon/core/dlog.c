@@ -22,6 +22,8 @@
 int dlog_alloc(struct engine *e)
 {
 	e->page = calloc(e->geo.log_pages, sizeof(*e->page));
+	for (uint32_t i = 0; e->page && i < e->geo.log_pages; i++)
+		list_init(&e->page[i].link);
 	return e->page ? 0 : -1;
 }
 
@@ -29,6 +31,8 @@ void dlog_reset(struct engine *e)
 {
 	free(e->page);
 	e->page = NULL;
+	list_init(&e->pages_due);
+	e->own_dirty = e->own_missed = 0;
 }
 
 static struct lpage *page_of(const struct engine *e, uint64_t region, uint32_t *bit)
@@ -52,6 +56,8 @@ static void page_need(struct engine *e, struct lpage *p, bool urgent)
 		p->need_us = e->now;
 	p->need = true;
 	p->urgent |= urgent;
+	if (list_empty(&p->link))
+		list_add_tail(&e->pages_due, &p->link);
 }
 
 void dlog_mark(struct engine *e, struct region *r)
@@ -63,6 +69,7 @@ void dlog_mark(struct engine *e, struct region *r)
 	if (bit_get(p->want.dirty, bit))
 		return;
 	bit_set(p->want.dirty, bit);
+	e->own_dirty++;
 	e->n_marks++;
 	page_need(e, p, true);
 }
@@ -78,8 +85,11 @@ static void dlog_clear(struct engine *e, struct region *r)
 	struct lpage *p = page_of(e, r->idx, &bit);
 
 	bit_clear(p->want.dirty, bit);
-	if (degraded(e))
+	e->own_dirty--;
+	if (degraded(e) && !bit_get(p->want.missed, bit)) {
 		bit_set(p->want.missed, bit);
+		e->own_missed++;
+	}
 	r->want_mark = r->flushing = r->shared = r->ex_tested = r->resync_all = false;
 	memset(r->written, 0, e->geo.region_stripes / 8 + 1);
 	e->n_clears++;
@@ -153,32 +163,37 @@ static void page_done(struct engine *e, struct lpage *p)
 	}
 }
 
+static void page_advance(struct engine *e, struct lpage *p)
+{
+	uint32_t missing = write_musts(e) & ~p->ok;
+
+	if (p->writing && p->waiting) {
+		if (!missing)
+			page_done(e, p);
+		else if (usable_of(e, missing) && dio_room(e, e->geo.n, false))
+			page_send(e, p, usable_of(e, missing));
+	}
+	if (p->need && !p->writing && dio_room(e, e->geo.n, false) &&
+	    (p->urgent || e->now - p->need_us >= CLEAR_DELAY_US))
+		page_start(e, p);
+	if (!p->need && !p->writing)
+		list_del(&p->link);
+}
+
 static void pages_advance(struct engine *e)
 {
 	if (e->left_sent)
 		return; /* R5: the slot is nobody's from then on, and nobody fences us */
-	for (uint32_t i = 0; i < e->geo.log_pages; i++) {
-		struct lpage *p = &e->page[i];
-		uint32_t missing = write_musts(e) & ~p->ok;
-
-		if (p->writing && p->waiting) {
-			if (!missing)
-				page_done(e, p);
-			else if (usable_of(e, missing) && dio_room(e, e->geo.n, false))
-				page_send(e, p, usable_of(e, missing));
-		}
-		if (p->need && !p->writing && dio_room(e, e->geo.n, false) &&
-		    (p->urgent || e->now - p->need_us >= CLEAR_DELAY_US))
-			page_start(e, p);
-	}
+	list_for_each(it, tmp, &e->pages_due) page_advance(e, list_entry(it, struct lpage, link));
 }
 
 bool dlog_settled(const struct engine *e)
 {
 	if (e->slot == NO_SLOT)
 		return true;
-	for (uint32_t i = 0; i < e->geo.log_pages; i++) {
-		const struct lpage *p = &e->page[i];
+	list_for_each(it, tmp, &e->pages_due)
+	{
+		const struct lpage *p = list_entry(it, struct lpage, link);
 
 		/* What a proposal drops is not waited for: it goes with the commit. */
 		if (p->need ||
@@ -204,8 +219,11 @@ void dlog_rewrite_all(struct engine *e)
  */
 bool dlog_rewritten(const struct engine *e)
 {
-	for (uint32_t i = 0; e->slot != NO_SLOT && i < e->geo.log_pages; i++) {
-		const struct lpage *p = &e->page[i];
+	if (e->slot == NO_SLOT)
+		return true;
+	list_for_each(it, tmp, &e->pages_due)
+	{
+		const struct lpage *p = list_entry(it, struct lpage, link);
 
 		if (p->rewrite &&
 		    !(p->writing && p->waiting && !(write_musts(e) & write_targets(e) & ~p->ok)))
@@ -232,7 +250,9 @@ static void slot_take(struct engine *e)
 	for (uint32_t i = 0; i < e->geo.log_pages; i++) {
 		struct lpage *p = &e->page[i];
 
+		list_del(&p->link);
 		memset(p, 0, sizeof(*p));
+		list_init(&p->link);
 		memcpy(p->want.array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES);
 		p->want.slot = (uint16_t)e->slot;
 		p->want.page = (uint16_t)i;
@@ -245,6 +265,8 @@ static void slot_take(struct engine *e)
 		if (!s->lost && !s->unlike)
 			memcpy(p->want.dirty, rset_plane(&s->dirty, i), LOG_PLANE_BYTES);
 		memcpy(p->want.missed, rset_plane(&s->missed, i), LOG_PLANE_BYTES);
+		e->own_dirty += plane_count(p->want.dirty);
+		e->own_missed += plane_count(p->want.missed);
 		p->rewrite = true;
 		page_need(e, p, true);
 	}
@@ -475,14 +497,13 @@ static void release_advance(struct engine *e)
 /* Every member is in sync: nothing is missed any more. */
 void dlog_release_missed(struct engine *e)
 {
-	for (uint32_t i = 0; e->slot_owned && i < e->geo.log_pages; i++) {
+	for (uint32_t i = 0; e->slot_owned && e->own_missed && i < e->geo.log_pages; i++) {
 		struct lpage *p = &e->page[i];
-		bool any = false;
+		uint32_t n = plane_count(p->want.missed);
 
-		for (uint32_t j = 0; j < LOG_PLANE_BYTES; j++)
-			any |= p->want.missed[j] != 0;
-		if (!any)
+		if (!n)
 			continue;
+		e->own_missed -= n;
 		memset(p->want.missed, 0, LOG_PLANE_BYTES);
 		page_need(e, p, false);
 	}
@@ -545,15 +566,9 @@ static void missed_advance(struct engine *e)
 
 uint64_t dlog_count(const struct engine *e, bool missed)
 {
-	uint64_t n = 0;
-
-	for (uint32_t i = 0; e->slot_owned && e->page && i < e->geo.log_pages; i++) {
-		const uint8_t *plane = missed ? e->page[i].want.missed : e->page[i].want.dirty;
-
-		for (uint32_t j = 0; j < LOG_PLANE_BYTES; j++)
-			n += (uint64_t)__builtin_popcount(plane[j]);
-	}
-	return n;
+	if (!e->slot_owned)
+		return 0;
+	return missed ? e->own_missed : e->own_dirty;
 }
 
 void dlog_advance(struct engine *e)

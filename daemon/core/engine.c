@@ -106,18 +106,15 @@ static int engine_setup(struct engine *e)
 	list_init(&e->dio_held);
 	list_init(&e->dio_gone);
 	list_init(&e->regions);
+	list_init(&e->pages_due);
 	list_init(&e->fios);
 	list_init(&e->ops);
 	list_init(&e->retry);
 	list_init(&e->job_wait);
 	list_init(&e->decoding);
-	for (uint32_t i = 0; i < LOCK_BUCKETS; i++)
-		list_init(&e->locks[i]);
 	for (uint32_t i = 0; i < DIO_MAX; i++)
 		list_add_tail(&e->dio_free, &e->dio[i].link);
 	e->dio_free_count = DIO_MAX;
-	for (uint32_t i = 0; i < REGION_BUCKETS; i++)
-		list_init(&e->region_hash[i]);
 	for (uint8_t m = 0; m < DDR_MAX_MEMBERS; m++)
 		e->dev_of[m] = NO_DEV;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
@@ -139,15 +136,15 @@ struct engine *engine_new(const struct engine_cfg *cfg)
 	e->inc = cfg->inc;
 	e->record = e->sent_record = e->want_record = cfg->record;
 	e->dio = calloc(DIO_MAX, sizeof(*e->dio));
-	e->region_hash = calloc(REGION_BUCKETS, sizeof(*e->region_hash));
 	e->ld.sb_buf = calloc(DDR_MAX_MEMBERS, DDR_BLOCK_BYTES);
 	e->rec.block = calloc(WR_PAGES, DDR_BLOCK_BYTES);
 	e->ld.rd_buf = calloc(2 * RD_PAGES * DDR_MAX_MEMBERS, DDR_BLOCK_BYTES);
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		e->dev[i].buf = calloc(SB_COPIES, DDR_BLOCK_BYTES);
 	assert(cfg->node && cfg->inc);
-	if (!e->dio || !e->region_hash || !e->ld.sb_buf || !e->ld.rd_buf || !e->rec.block ||
-	    !e->dev[DDR_MAX_DEVS - 1].buf || use_alloc(e) || engine_setup(e)) {
+	if (htable_init(&e->region_of) || htable_init(&e->locks) || !e->dio || !e->ld.sb_buf ||
+	    !e->ld.rd_buf || !e->rec.block || !e->dev[DDR_MAX_DEVS - 1].buf || use_alloc(e) ||
+	    engine_setup(e)) {
 		engine_free(e);
 		return NULL;
 	}
@@ -174,7 +171,7 @@ void engine_free(struct engine *e)
 	if (!e)
 		return;
 	e->q = &q;
-	if (e->dio && e->region_hash)
+	if (e->dio_free.next) /* engine_setup was there */
 		engine_clear(e);
 	garbage_free(e);
 	free(q.v);
@@ -183,7 +180,8 @@ void engine_free(struct engine *e)
 		free(e->dev[i].buf);
 	use_free(e);
 	free(e->dio);
-	free(e->region_hash);
+	htable_free(&e->region_of);
+	htable_free(&e->locks);
 	free(e->ld.sb_buf);
 	free(e->ld.rd_buf);
 	free(e->rec.block);
@@ -222,7 +220,8 @@ static void engine_restart(struct engine *e, uint64_t inc)
 	n->garbage_cap = old->garbage_cap;
 	memcpy(n->dev, old->dev, sizeof(n->dev));
 	n->dio = old->dio;
-	n->region_hash = old->region_hash;
+	n->region_of = old->region_of;
+	n->locks = old->locks;
 	n->ld.sb_buf = old->ld.sb_buf;
 	n->ld.rd_buf = old->ld.rd_buf;
 	n->rec.block = old->rec.block;

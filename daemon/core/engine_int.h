@@ -28,6 +28,7 @@
 
 #include "engine.h"
 #include "geometry.h"
+#include "htable.h"
 #include "list.h"
 #include "logpage.h"
 #include "plan.h"
@@ -47,8 +48,6 @@
 #define DIO_SINGLE (3u * DDR_MAX_DEVS + 2u + 6u * DDR_MAX_MEMBERS)
 /* Consumers leave so much to windows and marks: what they wait for. */
 #define DIO_NOT_CONSUMERS 1024u
-#define REGION_BUCKETS 1024u
-#define LOCK_BUCKETS 1024u
 #define MAX_ACTIVE_OPS 256u           /* writes and reads under way at the members at once */
 #define PEERS_MAX (2 * DDR_MAX_NODES) /* nodes in view, and those that were and may be back */
 #define GONE_MAX 512u /* departed incarnations between two commits; of these at most */
@@ -197,7 +196,8 @@ enum phase { PH_NONE, PH_HELLO, PH_STATE, PH_READY };
 
 /* A region that this node has a lock on, a mark in, or somebody waiting for. */
 struct region {
-	struct list hash, all;
+	struct hnode hash; /* by idx */
+	struct list all;
 	struct list queue;   /* ops that wait for the lock (or for an overlapping op) */
 	struct list marking; /* admitted ops that wait for the mark */
 	struct list active;  /* ops at the members */
@@ -295,6 +295,7 @@ struct job {              /* something that works through a region under EX */
 };
 
 struct lpage {                            /* one page of the own slot */
+	struct list link;                 /* of those that are to be written, or are */
 	struct logpage want;              /* the image that goes out next */
 	uint8_t durable[LOG_PLANE_BYTES]; /* dirty plane that is durable for certain */
 	uint8_t inflight[LOG_PLANE_BYTES];
@@ -598,9 +599,11 @@ struct engine {
 	/* own slot */
 	uint32_t slot;
 	bool slot_owned, slot_wanted, joined_sent, left_sent;
-	bool missed_due;    /* the leader waits for what this node's slot has missed: R15 */
-	bool leaving;       /* ADMIN_STOP: only what is under way as leader is waited for */
-	struct lpage *page; /* log_pages */
+	bool missed_due;       /* the leader waits for what this node's slot has missed: R15 */
+	bool leaving;          /* ADMIN_STOP: only what is under way as leader is waited for */
+	struct lpage *page;    /* log_pages */
+	struct list pages_due; /* in need of a write, or under way */
+	uint64_t own_dirty, own_missed; /* regions: bits of the wanted images */
 	struct {
 		bool busy;
 		struct batch batch;
@@ -609,7 +612,7 @@ struct engine {
 	uint64_t scan_us;
 
 	/* regions, requests */
-	struct list *region_hash;
+	struct htable region_of;
 	struct list regions;
 	struct list fios, ops, retry; /* retry: ops that wait for a change of map or device */
 	struct list job_wait;
@@ -619,7 +622,7 @@ struct engine {
 			      that it uses them; 0 = enough do */
 	uint64_t lacks_us; /* since when one can't be used that no proposal drops, 0 = all can */
 	uint64_t last_end; /* where the last write ended: sequential writers */
-	struct list locks[LOCK_BUCKETS]; /* locktab.c, leader */
+	struct htable locks; /* locktab.c, leader */
 	uint32_t lock_gen;
 	bool slot_lock;
 

@@ -24,7 +24,7 @@ struct waiter {
 };
 
 struct lock {
-	struct list link;
+	struct hnode hash; /* by id */
 	uint64_t id;
 	uint32_t cw[DDR_MAX_NODES], cw_count;
 	uint32_t ex;       /* node, 0 = nobody */
@@ -32,21 +32,11 @@ struct lock {
 	struct list queue; /* at most one waiter of each node */
 };
 
-static struct list *bucket(struct engine *e, uint64_t id)
-{
-	return &e->locks[(id * 0x9e3779b97f4a7c15ull >> 40) % LOCK_BUCKETS];
-}
-
 static struct lock *lock_find(struct engine *e, uint64_t id)
 {
-	list_for_each(it, tmp, bucket(e, id))
-	{
-		struct lock *l = list_entry(it, struct lock, link);
+	struct hnode *n = htable_find(&e->locks, id);
 
-		if (l->id == id)
-			return l;
-	}
-	return NULL;
+	return n ? list_entry(n, struct lock, hash) : NULL;
 }
 
 /* NULL: no memory. There is one lock for each region, so no node can ask for more than these. */
@@ -61,11 +51,11 @@ static struct lock *lock_get(struct engine *e, uint64_t id)
 		return NULL;
 	l->id = id;
 	list_init(&l->queue);
-	list_add_tail(bucket(e, id), &l->link);
+	htable_add(&e->locks, &l->hash, id);
 	return l;
 }
 
-static void lock_free(struct lock *l)
+static void lock_free(struct engine *e, struct lock *l)
 {
 	while (!list_empty(&l->queue)) {
 		struct waiter *w = list_first(&l->queue, struct waiter, link);
@@ -73,15 +63,17 @@ static void lock_free(struct lock *l)
 		list_del(&w->link);
 		free(w);
 	}
-	list_del(&l->link);
+	htable_del(&e->locks, &l->hash);
 	free(l);
 }
 
 void locktab_reset(struct engine *e)
 {
-	for (uint32_t i = 0; i < LOCK_BUCKETS; i++)
-		while (!list_empty(&e->locks[i]))
-			lock_free(list_first(&e->locks[i], struct lock, link));
+	struct hnode *n;
+	uint32_t from = 0;
+
+	while ((n = htable_any(&e->locks, &from)))
+		lock_free(e, list_entry(n, struct lock, hash));
 }
 
 static void holder_remove(struct lock *l, uint32_t node)
@@ -163,7 +155,7 @@ static void serve(struct engine *e, struct lock *l)
 		free(w);
 	}
 	if (!l->ex && !l->cw_count)
-		lock_free(l);
+		lock_free(e, l);
 }
 
 /*

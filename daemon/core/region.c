@@ -26,21 +26,11 @@
  */
 #define TURN_MAX_US 500000ull
 
-static struct list *bucket(const struct engine *e, uint64_t idx)
-{
-	return &e->region_hash[idx % REGION_BUCKETS];
-}
-
 struct region *region_find(const struct engine *e, uint64_t idx)
 {
-	list_for_each(it, tmp, bucket(e, idx))
-	{
-		struct region *r = list_entry(it, struct region, hash);
+	struct hnode *n = htable_find(&e->region_of, idx);
 
-		if (r->idx == idx)
-			return r;
-	}
-	return NULL;
+	return n ? list_entry(n, struct region, hash) : NULL;
 }
 
 struct region *region_get(struct engine *e, uint64_t idx)
@@ -60,14 +50,14 @@ struct region *region_get(struct engine *e, uint64_t idx)
 	list_init(&r->active);
 	list_init(&r->readers);
 	list_init(&r->jobs);
-	list_add_tail(bucket(e, idx), &r->hash);
+	htable_add(&e->region_of, &r->hash, idx);
 	list_add_tail(&e->regions, &r->all);
 	return r;
 }
 
-static void region_free(struct region *r)
+static void region_free(struct engine *e, struct region *r)
 {
-	list_del(&r->hash);
+	htable_del(&e->region_of, &r->hash);
 	list_del(&r->all);
 	if (r->check) {
 		free(r->check->win);
@@ -92,7 +82,7 @@ void regions_drop_all(struct engine *e)
 			list_del(&j->wait);
 			j->r = NULL;
 		}
-		region_free(r);
+		region_free(e, r);
 	}
 }
 
@@ -515,7 +505,7 @@ void region_put(struct engine *e, struct region *r)
 		memset(r->written, 0, e->geo.region_stripes / 8 + 1);
 		region_drop(e, r);
 	}
-	region_free(r);
+	region_free(e, r);
 }
 
 void region_op_add(struct engine *e, struct op *op)

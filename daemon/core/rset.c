@@ -73,6 +73,15 @@ void rset_put(struct rset *s, uint64_t region, bool on)
 	}
 }
 
+uint32_t plane_count(const uint8_t *plane)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < LOG_PLANE_BYTES; i += WORD_BYTES)
+		n += (uint32_t)__builtin_popcountll(word_at(plane, i));
+	return n;
+}
+
 /* The first bit from `bit` on, or LOG_REGIONS_PER_PAGE. */
 static uint32_t plane_next(const uint8_t *plane, uint32_t bit)
 {
@@ -137,15 +146,14 @@ static uint32_t regions_in(const struct rset *s, uint32_t page)
 static void counted(struct rset *s, uint32_t page)
 {
 	struct rset_page *p = &s->page[page];
-	uint32_t there = regions_in(s, page), n = 0;
+	uint32_t there = regions_in(s, page), n;
 
 	if (there < LOG_REGIONS_PER_PAGE) {
 		if (there % 8)
 			p->bits[there / 8] &= (uint8_t)((1u << there % 8) - 1);
 		memset(p->bits + (there + 7) / 8, 0, LOG_PLANE_BYTES - (there + 7) / 8);
 	}
-	for (uint32_t i = 0; i < LOG_PLANE_BYTES; i += WORD_BYTES)
-		n += (uint32_t)__builtin_popcountll(word_at(p->bits, i));
+	n = plane_count(p->bits);
 	s->count += n;
 	s->count -= p->count;
 	p->count = n;

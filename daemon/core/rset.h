@@ -34,6 +34,8 @@ void rset_put(struct rset *s, uint64_t region, bool on);
 uint64_t rset_next(const struct rset *s, uint64_t from);
 void rset_clear(struct rset *s);
 
+uint32_t plane_count(const uint8_t *plane); /* of its bits */
+
 /* By pages: planes of LOG_PLANE_BYTES. */
 const uint8_t *rset_plane(const struct rset *s, uint32_t page); /* valid until the set changes */
 void rset_plane_put(struct rset *s, uint32_t page, const uint8_t *plane);
