@@ -196,7 +196,7 @@ enum phase { PH_NONE, PH_HELLO, PH_STATE, PH_READY };
 
 /* A region that this node has a lock on, a mark in, or somebody waiting for. */
 struct region {
-	struct hnode hash; /* by idx */
+	struct hentry hash; /* by idx */
 	struct list all;
 	struct list queue;   /* ops that wait for the lock (or for an overlapping op) */
 	struct list marking; /* admitted ops that wait for the mark */

@@ -38,11 +38,11 @@ void htable_free(struct htable *t)
 	t->bucket = NULL;
 }
 
-struct hnode *htable_find(const struct htable *t, uint64_t key)
+struct hentry *htable_find(const struct htable *t, uint64_t key)
 {
 	list_for_each(it, tmp, &t->bucket[place(t->bits, key)])
 	{
-		struct hnode *n = list_entry(it, struct hnode, link);
+		struct hentry *n = list_entry(it, struct hentry, link);
 
 		if (n->key == key)
 			return n;
@@ -59,7 +59,7 @@ static void grow(struct htable *t)
 		return;
 	for (uint32_t i = 0; i < 1u << t->bits; i++)
 		while (!list_empty(&t->bucket[i])) {
-			struct hnode *n = list_first(&t->bucket[i], struct hnode, link);
+			struct hentry *n = list_first(&t->bucket[i], struct hentry, link);
 
 			list_del(&n->link);
 			list_add_tail(&b[place(t->bits + 1, n->key)], &n->link);
@@ -69,7 +69,7 @@ static void grow(struct htable *t)
 	t->bits++;
 }
 
-void htable_add(struct htable *t, struct hnode *n, uint64_t key)
+void htable_add(struct htable *t, struct hentry *n, uint64_t key)
 {
 	if (t->count >= 1ull << t->bits)
 		grow(t);
@@ -78,16 +78,16 @@ void htable_add(struct htable *t, struct hnode *n, uint64_t key)
 	t->count++;
 }
 
-void htable_del(struct htable *t, struct hnode *n)
+void htable_del(struct htable *t, struct hentry *n)
 {
 	list_del(&n->link);
 	t->count--;
 }
 
-struct hnode *htable_any(const struct htable *t, uint32_t *from)
+struct hentry *htable_any(const struct htable *t, uint32_t *from)
 {
 	for (; t->count && *from < 1u << t->bits; ++*from)
 		if (!list_empty(&t->bucket[*from]))
-			return list_first(&t->bucket[*from], struct hnode, link);
+			return list_first(&t->bucket[*from], struct hentry, link);
 	return NULL;
 }

@@ -10,7 +10,7 @@
 
 #include "list.h"
 
-struct hnode {
+struct hentry {
 	struct list link;
 	uint64_t key;
 };
@@ -26,12 +26,12 @@ int htable_init(struct htable *t);
 /* The entries are their owner's. Also of one that is all zero. */
 void htable_free(struct htable *t);
 /* NULL: there is none with this key. */
-struct hnode *htable_find(const struct htable *t, uint64_t key);
+struct hentry *htable_find(const struct htable *t, uint64_t key);
 /* Of this key there must be none. */
-void htable_add(struct htable *t, struct hnode *n, uint64_t key);
-void htable_del(struct htable *t, struct hnode *n);
+void htable_add(struct htable *t, struct hentry *n, uint64_t key);
+void htable_del(struct htable *t, struct hentry *n);
 /* Any one of them; NULL: it is empty. `from`: where to look first, 0 to begin with; kept for the
  * next call, so that emptying it as a whole looks at each bucket once. */
-struct hnode *htable_any(const struct htable *t, uint32_t *from);
+struct hentry *htable_any(const struct htable *t, uint32_t *from);
 
 #endif

@@ -24,7 +24,7 @@ struct waiter {
 };
 
 struct lock {
-	struct hnode hash; /* by id */
+	struct hentry hash; /* by id */
 	uint64_t id;
 	uint32_t cw[DDR_MAX_NODES], cw_count;
 	uint32_t ex;       /* node, 0 = nobody */
@@ -34,7 +34,7 @@ struct lock {
 
 static struct lock *lock_find(struct engine *e, uint64_t id)
 {
-	struct hnode *n = htable_find(&e->locks, id);
+	struct hentry *n = htable_find(&e->locks, id);
 
 	return n ? list_entry(n, struct lock, hash) : NULL;
 }
@@ -69,7 +69,7 @@ static void lock_free(struct engine *e, struct lock *l)
 
 void locktab_reset(struct engine *e)
 {
-	struct hnode *n;
+	struct hentry *n;
 	uint32_t from = 0;
 
 	while ((n = htable_any(&e->locks, &from)))

@@ -28,7 +28,7 @@
 
 struct region *region_find(const struct engine *e, uint64_t idx)
 {
-	struct hnode *n = htable_find(&e->region_of, idx);
+	struct hentry *n = htable_find(&e->region_of, idx);
 
 	return n ? list_entry(n, struct region, hash) : NULL;
 }

@@ -9,7 +9,7 @@
 
 #define KEYS 4096u
 
-static struct hnode node[KEYS];
+static struct hentry node[KEYS];
 static bool in[KEYS];
 
 /* Numbers as regions have: next to one another, far apart, with a kind in the top byte. */
@@ -40,7 +40,7 @@ TEST(it_finds_what_is_in_it_and_nothing_else)
 		CHECK_EQ_U64(t.count, count);
 	}
 	from = 0;
-	for (struct hnode *n; (n = htable_any(&t, &from)); count--) {
+	for (struct hentry *n; (n = htable_any(&t, &from)); count--) {
 		uint32_t i = (uint32_t)(n - node);
 
 		CHECK(in[i] && n->key == key_of(i));
@@ -67,7 +67,7 @@ static uint32_t longest(const struct htable *t)
 TEST(chains_stay_short)
 {
 	enum { MANY = 300000 };
-	struct hnode *n = calloc(MANY, sizeof(*n));
+	struct hentry *n = calloc(MANY, sizeof(*n));
 
 	for (uint32_t step = 1; step <= 1024; step *= 32) {
 		struct htable t;
