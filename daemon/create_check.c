@@ -202,7 +202,8 @@ static void defaults(struct job *j, struct geo_params *p)
 		uint32_t order = p->order <= DDR_MAX_ORDER ? p->order : 0;
 
 		p->region_bytes = geo_default_region_bytes(
-		    p->member_bytes > UINT64_MAX >> order ? UINT64_MAX : p->member_bytes << order);
+		    p->member_bytes > UINT64_MAX >> order ? UINT64_MAX : p->member_bytes << order,
+		    p->slots);
 	}
 }
 

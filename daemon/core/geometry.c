@@ -27,13 +27,20 @@
  */
 #define GEO_MAX_LOG_PAGES 1024u
 /*
- * And on the pages of all slots, the array's own included: 128 MiB of log on each member. An engine
+ * And on the pages of all slots, the array's own included: 256 MiB of log on each member. An engine
  * reads all of them before it serves; in memory it has only those that have something in them.
  */
-#define GEO_MAX_LOG_ALL 16384u
+#define GEO_MAX_LOG_ALL 32768u
 
+/*
+ * By default a region has 4 MiB as long as four pages are enough for a slot, and then more. But no
+ * more than 64 MiB, so that a node's death costs no more than that for each region which it was
+ * writing, and a write waits for no longer than the resync of that takes; then a slot has more
+ * pages, up to what the bounds above allow.
+ */
 #define GEO_DEFAULT_LOG_PAGES 4u
 #define GEO_DEFAULT_REGION_MIN (4u << 20)
+#define GEO_DEFAULT_REGION_MOST (64u << 20)
 #define GEO_REGION_MAX (1u << 31)
 
 _Static_assert(GEO_MAX_LOG_PAGES <= UINT16_MAX, "struct logpage numbers its page in 16 bits");
@@ -134,13 +141,19 @@ int geo_init(struct geo *g, const struct geo_params *p, const char **why)
  * user_bytes may be the exact size of the array, in which case geo_init will see up to
  * k * data_offset + S bytes more: 8 * (3 MiB for 64 slots of 4 pages) + 128 KiB.
  */
-uint32_t geo_default_region_bytes(uint64_t user_bytes)
+uint32_t geo_default_region_bytes(uint64_t user_bytes, uint32_t slots)
 {
 	const uint64_t slack = 32u << 20;
-	const uint64_t most = (uint64_t)GEO_DEFAULT_LOG_PAGES * LOG_REGIONS_PER_PAGE;
+	uint64_t few = (uint64_t)GEO_DEFAULT_LOG_PAGES * LOG_REGIONS_PER_PAGE;
+	uint64_t pages = GEO_MAX_LOG_ALL / (slots + 1), most;
 	uint32_t region = GEO_DEFAULT_REGION_MIN;
 
+	if (pages > GEO_MAX_LOG_PAGES)
+		pages = GEO_MAX_LOG_PAGES;
+	most = (pages > 1 ? pages - 1 : 1) * LOG_REGIONS_PER_PAGE;
 	user_bytes = user_bytes > UINT64_MAX - slack ? UINT64_MAX : user_bytes + slack;
+	while (region < GEO_DEFAULT_REGION_MOST && div_up(user_bytes, region) > few)
+		region <<= 1;
 	while (region < GEO_REGION_MAX && div_up(user_bytes, region) > most)
 		region <<= 1;
 	return region;

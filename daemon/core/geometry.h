@@ -64,8 +64,9 @@ struct geo {
  */
 int geo_init(struct geo *g, const struct geo_params *p, const char **why);
 
-/* The region size that keeps a slot within 4 log pages, at least 4 MiB. */
-uint32_t geo_default_region_bytes(uint64_t user_bytes);
+/* 4 MiB, or what keeps a slot within 4 log pages, up to 64 MiB; more only for arrays whose log
+ * would be too large then. */
+uint32_t geo_default_region_bytes(uint64_t user_bytes, uint32_t slots);
 
 uint8_t geo_rotation(const struct geo *g, uint64_t stripe);
 uint8_t geo_member_of(const struct geo *g, uint64_t stripe, uint8_t frag);

@@ -117,7 +117,7 @@ TEST(log_pages_have_a_bound)
 	const char *why = NULL;
 	struct geo g;
 
-	p.slots = 15;
+	p.slots = 31;
 	p.member_bytes = 1024ull * LOG_REGIONS_PER_PAGE * 1024 * 1024; /* a region: 1 MiB of it */
 	CHECK_EQ_INT(geo_init(&g, &p, NULL), 0);
 	CHECK_EQ_U64(g.log_pages, 1024);
@@ -127,7 +127,7 @@ TEST(log_pages_have_a_bound)
 	CHECK(why && strstr(why, "region size is too small"));
 	/* And all slots together. */
 	p.member_bytes -= 1024;
-	p.slots = 16;
+	p.slots = 32;
 	CHECK_EQ_INT(geo_init(&g, &p, &why), -EINVAL);
 	CHECK(why && strstr(why, "fewer slots"));
 }
@@ -362,37 +362,57 @@ TEST(the_default_region_of_an_exact_fit_leaves_room_for_the_log)
 
 		w.p.slots = DDR_MAX_SLOTS;
 		w.p.member_bytes = (3 << 20) + (fit >> w.p.order);
-		w.p.region_bytes = geo_default_region_bytes(fit);
+		w.p.region_bytes = geo_default_region_bytes(fit, w.p.slots);
 		CHECK_EQ_INT(geo_init(&g, &w.p, NULL), 0);
 		CHECK(g.size_bytes >= fit && g.log_pages <= 4);
 	}
 }
 
-TEST(the_default_region_keeps_a_slot_within_four_pages)
+TEST(the_default_region_keeps_a_slot_within_four_pages_up_to_64_MiB)
 {
 	const uint64_t most = 4 * (uint64_t)LOG_REGIONS_PER_PAGE;
 
-	CHECK_EQ_U64(geo_default_region_bytes(0), 4 << 20);
-	CHECK_EQ_U64(geo_default_region_bytes(1ull << 37), 4 << 20);
-	CHECK_EQ_U64(geo_default_region_bytes(UINT64_MAX), 1u << 31);
-	for (uint64_t bytes = 8 << 20; bytes < 1ull << 43; bytes += bytes / 97)
+	CHECK_EQ_U64(geo_default_region_bytes(0, 32), 4 << 20);
+	CHECK_EQ_U64(geo_default_region_bytes(1ull << 37, 32), 4 << 20);
+	CHECK_EQ_U64(geo_default_region_bytes(UINT64_MAX, 32), 1u << 31);
+	for (uint64_t bytes = 8 << 20; bytes < 1ull << 47; bytes += bytes / 97)
 		for (struct sweep w = {0}; sweep_next(&w);) {
 			struct geo g;
 			uint32_t region;
 
 			w.p.member_bytes = bytes;
 			w.p.slots = DDR_MAX_SLOTS;
-			w.p.region_bytes = geo_default_region_bytes(bytes << w.p.order);
+			w.p.region_bytes =
+			    geo_default_region_bytes(bytes << w.p.order, DDR_MAX_SLOTS);
 			CHECK_EQ_INT(geo_init(&g, &w.p, NULL), 0);
-			CHECK(g.log_pages <= 4);
+			CHECK(g.log_pages <= 4 || w.p.region_bytes >= 64 << 20);
 			/* Just as well from the array's exact size. */
-			region = geo_default_region_bytes(g.size_bytes);
+			region = geo_default_region_bytes(g.size_bytes, DDR_MAX_SLOTS);
 			CHECK(region >= 4 << 20 && !(region & (region - 1)));
 			w.p.region_bytes = region;
 			CHECK_EQ_INT(geo_init(&g, &w.p, NULL), 0);
-			CHECK(g.log_pages <= 4);
+			CHECK(g.log_pages <= 4 || region >= 64 << 20);
 			/* And no larger than need be. */
 			CHECK(region == 4 << 20 ||
 			      div_up(g.size_bytes + (32u << 20), region / 2) > most);
 		}
+}
+
+/* With members of 100 TiB, in each order, with the slots that are made by default. */
+TEST(a_region_is_no_larger_than_64_MiB_up_to_100_TiB)
+{
+	for (uint8_t order = 1; order <= 3; order++) {
+		struct geo_params p = {.order = order,
+				       .m = 1,
+				       .slots = 32,
+				       .stripe_bytes = 4096,
+				       .band_bytes = 65536,
+				       .member_bytes = 100ull << 40};
+		struct geo g;
+
+		p.region_bytes = geo_default_region_bytes(p.member_bytes << order, p.slots);
+		CHECK_EQ_U64(p.region_bytes, 64 << 20);
+		CHECK_EQ_INT(geo_init(&g, &p, NULL), 0);
+		CHECK(g.data_offset < 300 << 20);
+	}
 }
