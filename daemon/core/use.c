@@ -663,6 +663,7 @@ static void claimed(struct engine *e)
 		uint64_t after_us = claim_late(e) ? lease_length(e) : LOOK_AGAIN_US;
 
 		u->tries++;
+		ask_all(e); /* one that answers at once may answer with errors */
 		look_again(e, after_us);
 		return;
 	}
@@ -716,6 +717,7 @@ static void verified(struct engine *e)
 		check_ends(e);
 		return;
 	}
+	ask_all(e);
 	/* Two that take turns at this would do so for ever. */
 	u->tries++;
 	look_again(e, claim_us(e) * (1 + u->claim % 4));
@@ -955,17 +957,21 @@ static void checked(struct engine *e)
 	case CHECK_WRITE:
 		late = claim_late(e);
 		u->check = late || !enough(e, wrote) ? CHECK_READ : CHECK_AGAIN;
+		if (u->check == CHECK_READ)
+			ask_all(e);
+		u->tries += late;
 		u->next_us = e->now + (late                     ? lease_length(e)
 				       : u->check == CHECK_READ ? LOOK_AGAIN_US
 								: 2 * claim_us(e));
-		u->tries += late;
 		return;
 	case CHECK_AGAIN:
 		still_ours(e);
-		if (enough(e, wrote))
+		if (enough(e, wrote)) {
 			check_ends(e);
-		else
-			u->check = CHECK_READ;
+			return;
+		}
+		ask_all(e);
+		u->check = CHECK_READ;
 		return;
 	case CHECK_DONE:
 		return;
