@@ -652,11 +652,18 @@ static void lost_advance(struct engine *e)
 		;
 }
 
+/* A lease that too few members renew tells of members that hang. But who does not serve yet renews
+ * none, however long its round takes. */
+static bool lease_lacks(const struct engine *e)
+{
+	return e->state == ENGINE_ACTIVE && !use_lease(e);
+}
+
 void io_advance(struct engine *e)
 {
 	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED || !e->have_map)
 		return;
-	if ((__builtin_popcount(data_mask(e)) >= e->geo.k && use_lease(e)) || !gate_but_lease(e))
+	if ((__builtin_popcount(data_mask(e)) >= e->geo.k && !lease_lacks(e)) || !gate_but_lease(e))
 		e->few_us = 0;
 	else if (!e->few_us)
 		e->few_us = e->now;
