@@ -380,6 +380,7 @@ struct use_dev {
 	bool late;                /* the read under way counts for nothing: nobody waits for it */
 	bool slow[2];             /* its last write, its last read took longer than a claim may */
 	uint64_t sent_us;         /* when the request under way began */
+	uint64_t answered_us;     /* when the last one ended well */
 	uint64_t held_us;         /* when the last write of our claim began that landed; 0 = none */
 	struct useblock got, was; /* as read last, and before */
 	struct useblock met;      /* another's, as it was renewed last */
@@ -935,8 +936,9 @@ void use_free(struct engine *e);
 void use_restart(struct engine *e, const struct engine *old);
 void use_begin(struct engine *e); /* leads a round: has somebody in it a claim? */
 void use_dev_up(struct engine *e, uint32_t dev);
-bool use_taken(struct engine *e);       /* this node, which assembles the array, may go on */
-bool use_lease(const struct engine *e); /* as far as the use blocks go, I/O may go on */
+bool use_taken(struct engine *e); /* this node, which assembles the array, may go on */
+bool use_hangs(const struct engine *e);
+bool use_lease(const struct engine *e);           /* as far as the use blocks go, I/O may go on */
 void use_adopt(struct engine *e, uint64_t claim); /* the leader's */
 bool use_given_back(struct engine *e);            /* the last node leaves */
 void use_advance(struct engine *e);

@@ -652,11 +652,10 @@ static void lost_advance(struct engine *e)
 		;
 }
 
-/* A lease that too few members renew tells of members that hang. But who does not serve yet renews
- * none, however long its round takes. */
+/* Who does not serve yet renews no lease, however long its round takes. */
 static bool lease_lacks(const struct engine *e)
 {
-	return e->state == ENGINE_ACTIVE && !use_lease(e);
+	return e->state == ENGINE_ACTIVE && use_hangs(e);
 }
 
 void io_advance(struct engine *e)

@@ -201,6 +201,8 @@ static void use_done(struct engine *e, struct batch *b)
 	bool gone = d->gone, late = d->late;
 
 	d->busy = d->gone = d->late = false;
+	if (!b->failed)
+		d->answered_us = e->now;
 	if (claim_us(e) && e->now - d->sent_us > claim_us(e))
 		d->slow[d->reading] = true;
 	else if (!b->failed)
@@ -846,6 +848,26 @@ static bool lease_runs(const struct engine *e)
 bool use_lease(const struct engine *e)
 {
 	return lease_runs(e) || !e->cfg.tun.claim_ms;
+}
+
+/*
+ * There is no lease, and the members are why: for longer than it takes to get one back, too few of
+ * them have answered anything here. A node that stood still has no lease either, and gets it back.
+ */
+bool use_hangs(const struct engine *e)
+{
+	uint64_t most = lease_length(e) + 2000ull * e->cfg.tun.renew_ms;
+	const struct map *map = map_of(e);
+	uint32_t mask = 0;
+
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		uint8_t m = member_on(e, i, map);
+
+		if (m != NO_MEMBER && e->now - e->use.dev[i].answered_us < most)
+			mask |= 1u << m;
+	}
+	return !use_lease(e) && map &&
+	       __builtin_popcount(mask & map_insync_mask(map)) < needed(e, map);
 }
 
 uint64_t engine_use_until_us(const struct engine *e)

@@ -15,7 +15,7 @@ static void on_rack(struct sim *s, struct hev *ev)
 	if (s->planner.healing)
 		return;
 	if (disk == NONE || !n->powered || !fault_fits(s, F_EXPORTER_POWER) ||
-	    !s->disk[disk].unflushed_mask) {
+	    !s->disk[disk].unflushed_mask || s->copy.stands) { /* that would be two faults */
 		sim_at(s, 5 * MS, on_rack, ev->a, 0, NULL);
 		return;
 	}
