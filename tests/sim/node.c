@@ -567,6 +567,15 @@ static void clients_first(struct simnode *n)
 		n->bl_tail = n->bl_tail->next;
 }
 
+/* The others' daemons tell where the members are by now: what was added while this one stood still.
+ */
+static void opened_learn(struct sim *s, struct simnode *n)
+{
+	for (uint32_t i = 0; i < s->o.disks && n->proc && n->powered; i++)
+		if (s->opened >> i & 1 && dev_slot_of_disk(n, i) == NONE)
+			dev_open(s, n, i, 5 * MS);
+}
+
 void node_thaw(struct sim *s, struct simnode *n)
 {
 	uint64_t gen = n->gen;
@@ -592,6 +601,7 @@ void node_thaw(struct sim *s, struct simnode *n)
 			n->bl_tail = NULL;
 		node_take(s, n, nev);
 	}
+	opened_learn(s, n);
 }
 
 static void on_thaw(struct sim *s, struct hev *ev)
