@@ -301,7 +301,8 @@ static void check_failure(struct sim *s, struct simnode *n, const struct fop *f,
 	if (checks_left(s, in) || in->removed || in->fenced ||
 	    (s->o.tun.eio_when_lost && since && s->now - since < 2000 * MS))
 		return;
-	if (s->o.tun.eio_when_lost && (f->op == IO_WRITE || f->op == IO_ZEROES) && full_excuses(s))
+	/* One that refuses writes, and another one that is suspect: too few can be used. */
+	if (s->o.tun.eio_when_lost && full_excuses(s))
 		return;
 	if (f->op == IO_READ && spot_excuses(s, f->offset, f->bytes, f->issued_us))
 		return;
