@@ -100,6 +100,7 @@ static void comes(struct sim *s, uint64_t off_us)
 	struct disk *d = &s->disk[s->copy.disk];
 
 	stats_fault(s, F_OLD_COPY);
+	d->sb_bad = 0; /* it is another medium */
 	trace(s, "w  disk %u is an older copy of itself, of epoch %lu", d->idx, s->copy.epoch);
 	if (d->powered)
 		fault_exporter_power(s, d->idx, off_us, false);
