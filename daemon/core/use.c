@@ -665,7 +665,8 @@ static void claimed(struct engine *e)
 		uint64_t after_us = claim_late(e) ? lease_length(e) : LOOK_AGAIN_US;
 
 		u->tries++;
-		ask_all(e); /* one that answers at once may answer with errors */
+		if (!claim_late(e))
+			ask_all(e); /* one that answers at once may answer with errors */
 		look_again(e, after_us);
 		return;
 	}
@@ -719,7 +720,8 @@ static void verified(struct engine *e)
 		check_ends(e);
 		return;
 	}
-	ask_all(e);
+	if (insync_of(e, wrote) < e->geo.k)
+		ask_all(e);
 	/* Two that take turns at this would do so for ever. */
 	u->tries++;
 	look_again(e, claim_us(e) * (1 + u->claim % 4));
@@ -979,7 +981,7 @@ static void checked(struct engine *e)
 	case CHECK_WRITE:
 		late = claim_late(e);
 		u->check = late || !enough(e, wrote) ? CHECK_READ : CHECK_AGAIN;
-		if (u->check == CHECK_READ)
+		if (u->check == CHECK_READ && !late)
 			ask_all(e);
 		u->tries += late;
 		u->next_us = e->now + (late                     ? lease_length(e)
