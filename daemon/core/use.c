@@ -862,14 +862,15 @@ bool use_hangs(const struct engine *e)
 	const struct map *map = map_of(e);
 	uint32_t mask = 0;
 
+	if (use_lease(e))
+		return false; /* asked for each request */
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		uint8_t m = member_on(e, i, map);
 
 		if (m != NO_MEMBER && e->now - e->use.dev[i].answered_us < most)
 			mask |= 1u << m;
 	}
-	return !use_lease(e) && map &&
-	       __builtin_popcount(mask & map_insync_mask(map)) < needed(e, map);
+	return map && __builtin_popcount(mask & map_insync_mask(map)) < needed(e, map);
 }
 
 uint64_t engine_use_until_us(const struct engine *e)
