@@ -442,7 +442,7 @@ static void flush_try(struct engine *e, struct fio *f)
 
 	if (f->flushing || e->state != ENGINE_ACTIVE)
 		return;
-	if (members_lost(e)) {
+	if (members_lost(e) || writes_refused(e, missing)) {
 		f->err = -EIO;
 		f->split_done = true;
 		fio_check(e, f);
@@ -638,18 +638,40 @@ static bool lost_one(struct engine *e)
 	return false;
 }
 
+/* A mark must be durable, and is not tried at a member that refuses writes. The others get to
+ * their turn, or read. */
+static bool unmarkable_one(struct engine *e)
+{
+	list_for_each(it, tmp, &e->ops)
+	{
+		struct op *op = list_entry(it, struct op, all);
+
+		if (op->state != OPS_WAIT_MARK)
+			continue;
+		region_op_cancel(e, op);
+		op_done(e, op, -EIO);
+		return true;
+	}
+	return false;
+}
+
 /* What is at the members is waited for; what has been, see write_try. */
 static void lost_advance(struct engine *e)
 {
-	if (!members_lost(e) || e->state != ENGINE_ACTIVE)
+	if (e->state != ENGINE_ACTIVE)
 		return;
-	if (!gate_open(e)) {
-		dio_held_end(e, write_ended);
-		dio_held_end(e, read_ended);
-		dio_held_end(e, flush_ended);
+	if (members_lost(e)) {
+		if (!gate_open(e)) {
+			dio_held_end(e, write_ended);
+			dio_held_end(e, read_ended);
+			dio_held_end(e, flush_ended);
+		}
+		while (lost_one(e))
+			;
+	} else if (writes_refused(e, write_musts(e))) {
+		while (unmarkable_one(e))
+			;
 	}
-	while (lost_one(e))
-		;
 }
 
 /* Who does not serve yet renews no lease, however long its round takes. */

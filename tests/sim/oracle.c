@@ -266,6 +266,9 @@ void oracle_acked(struct sim *s, uint32_t wid, bool fua)
 	struct oracle *o = &s->oracle;
 	struct wop *w = &o->wop[wid];
 
+	if (w->must_fail)
+		sim_fail(s, "C1", "write %u of node %u succeeds, half of it has been read", wid,
+			 s->node[w->node].id);
 	w->ack = w->end = sim_stamp(s);
 	w->durable = fua;
 	for (uint64_t i = first_sector(w); i < first_sector(w) + sector_count(w); i++) {
@@ -450,6 +453,27 @@ static void describe(const struct sim *s, uint64_t sector, char *text, size_t by
 	}
 }
 
+/*
+ * With when_lost=eio the parts of a write that have failed end before the others, and half of such
+ * a part does not decode. The write may not succeed any more.
+ */
+static bool own_part_failed(struct sim *s, uint32_t ii, uint64_t block)
+{
+	const struct sector *sec = &s->oracle.sec[block * BLOCK_SECTORS];
+	bool any = false;
+
+	for (uint32_t i = 0; i < sec->n && s->o.tun.eio_when_lost; i++) {
+		struct wop *w = sec->v[i].wid && sec->v[i].wid < s->oracle.wops
+				    ? &s->oracle.wop[sec->v[i].wid]
+				    : NULL;
+
+		if (!w || w->ii != ii || w->end != NEVER)
+			continue;
+		w->must_fail = any = true;
+	}
+	return any;
+}
+
 static void read_sector(struct sim *s, struct simnode *n, const struct fop *f, uint64_t sector,
 			const uint8_t *data)
 {
@@ -462,6 +486,8 @@ static void read_sector(struct sim *s, struct simnode *n, const struct fop *f, u
 		if (c.wid == WID_JUNK && s->checks.degraded_stamp >= f->issue &&
 		    others_open(s, &self, block, f->issue))
 			return; /* decoded while another node wrote it */
+		if (c.wid == WID_JUNK && own_part_failed(s, f->ii, block))
+			return;
 		describe(s, sector, text, sizeof(text));
 		sim_fail(s, "C1",
 			 "node %u read %s %u in sector %lu (block %lu, region %lu); "

@@ -426,6 +426,7 @@ struct wop { /* one front-end write */
 	uint64_t block;
 	uint32_t blocks;
 	bool zeroes, durable, cut;
+	bool must_fail; /* half of it has been read: with when_lost=eio a part ended early */
 };
 struct val {
 	uint32_t wid;

@@ -144,6 +144,45 @@ TEST(a_round_in_which_a_member_refuses_a_write_ends_when_it_takes_it_and_the_sta
 	finish();
 }
 
+/* Also what waits for a mark, which must be durable and is not tried there; and a flush. */
+TEST(with_when_lost_eio_nothing_waits_for_a_member_that_refuses_writes)
+{
+	struct engine_cfg def;
+	struct tunables tun;
+
+	served();
+	dev_down(2);
+	run_ms(600);
+	engine_cfg_init(&def);
+	tun = def.tun;
+	tun.eio_when_lost = true;
+	engine_tune(w.e, &tun);
+	io(2, IO_WRITE, 0, 4096, out);
+	run_ms(50);
+	CHECK_EQ_U64(w.io_done[2], 1);
+	w.write_err[1] = -ENOSPC;
+	io(3, IO_WRITE, 0, 4096, out);
+	io(4, IO_WRITE, engine_geo(w.e)->size_bytes - 4096, 4096, out);
+	run_ms(50);
+	io(5, IO_FLUSH, 0, 0, NULL);
+	run_ms(500);
+	CHECK_EQ_U64(w.io_done[3] + w.io_done[4] + w.io_done[5], 0);
+	run_ms(tun.evict_ms + 1000);
+	for (uint64_t tag = 3; tag <= 5; tag++) {
+		CHECK_EQ_U64(w.io_done[tag], 1);
+		CHECK_EQ_INT(w.io_err[tag], -EIO);
+	}
+	w.write_err[1] = 0;
+	run_ms(1500);
+	io(6, IO_WRITE, engine_geo(w.e)->size_bytes - 4096, 4096, out);
+	io(7, IO_FLUSH, 0, 0, NULL);
+	run_ms(500);
+	CHECK_EQ_INT(w.io_err[6], 0);
+	CHECK_EQ_U64(w.io_done[6] + w.io_done[7], 2);
+	CHECK_EQ_INT(w.io_err[7], 0);
+	finish();
+}
+
 /* R14: what it had acknowledged may be lost with it. */
 TEST(a_mark_that_failed_on_a_member_that_must_stay_is_not_tried_again_and_the_status_says_so)
 {
