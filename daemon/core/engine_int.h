@@ -377,6 +377,7 @@ struct use_dev {
 	bool unread;              /* connected since the claim was verified */
 	bool gone;                /* the request under way is of the connection before */
 	bool lost;                /* our last renewal failed: it may land yet */
+	bool failed;              /* the last request ended with an error */
 	bool late;                /* the read under way counts for nothing: nobody waits for it */
 	bool slow[2];             /* its last write, its last read took longer than a claim may */
 	uint64_t sent_us;         /* when the request under way began */
@@ -938,6 +939,7 @@ void use_begin(struct engine *e); /* leads a round: has somebody in it a claim? 
 void use_dev_up(struct engine *e, uint32_t dev);
 bool use_taken(struct engine *e); /* this node, which assembles the array, may go on */
 bool use_hangs(const struct engine *e);
+bool use_fails(const struct engine *e, uint32_t dev); /* also its use block can't be used */
 bool use_lease(const struct engine *e);           /* as far as the use blocks go, I/O may go on */
 void use_adopt(struct engine *e, uint64_t claim); /* the leader's */
 bool use_given_back(struct engine *e);            /* the last node leaves */

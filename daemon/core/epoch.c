@@ -470,13 +470,23 @@ static bool wish_moot(const struct map *base, uint8_t i, uint8_t want)
 }
 
 /* In the order in which members that are wanted out leave, if not all of them can. */
-enum reach { REACH_AWAY, REACH_ALL, REACH_MOST, REACH_USED };
+enum reach { REACH_AWAY, REACH_ALL, REACH_MOST, REACH_MISREAD, REACH_USED };
+
+/* It answered some request with an error, and goes on answering others. */
+static bool only_misread(const struct engine *e, uint8_t i)
+{
+	uint32_t d = e->dev_of[i];
+
+	return e->ld.misread[i] && d != NO_DEV && e->dev[d].up && !use_fails(e, d);
+}
 
 /* Of the nodes that could use the member. One that has no map yet names none. */
 static enum reach member_reach(const struct engine *e, uint8_t i)
 {
 	uint32_t nodes = 0, lack = 0, use = 0;
 
+	if (only_misread(e, i))
+		return REACH_MISREAD;
 	for (uint32_t j = 0; j < e->peer_count; j++) {
 		const struct peer *p = &e->peer[j];
 
@@ -493,14 +503,20 @@ static enum reach member_reach(const struct engine *e, uint8_t i)
 	return 2 * lack <= nodes ? REACH_MOST : REACH_AWAY;
 }
 
+static uint8_t leaves_with(const struct engine *e, uint8_t i)
+{
+	return only_misread(e, i) ? MEMBER_SUSPECT : e->ld.wanted[i];
+}
+
 /*
- * If not all can leave: first who failed a flush, or answers with errors; then who is still away.
- * A suspect that is back may be unharmed (R14, R17), and the map may not be able to do without it.
+ * If not all can leave: first who failed a flush, or answers nothing but errors; then who is still
+ * away. A suspect that is back may be unharmed (R14, R17), and the map may not be able to do
+ * without it.
  *
- * Then one that half of the nodes reach, or more, and the others don't. Those are the problem
- * (stuck_member), not the member: it has lost nothing. If it left, one that has lost its cache
- * might have to stay. Last one that all nodes use by now: who had missed it has found that it is
- * what it was.
+ * Then those that have lost nothing, for if they left, one that has lost its cache might have to
+ * stay: one that half of the nodes reach, or more, and the others don't (those are the problem, see
+ * stuck_member); one that answered a read or a write with an error. Last one that all nodes use by
+ * now: who had missed it has found that it is what it was.
  */
 static bool wishes_apply(struct engine *e, struct map *next)
 {
@@ -509,7 +525,7 @@ static bool wishes_apply(struct engine *e, struct map *next)
 	for (uint8_t want = MEMBER_REBUILDING; want; want--)
 		for (enum reach reach = REACH_AWAY; reach <= REACH_USED; reach++)
 			for (uint8_t i = 0; i < next->n; i++)
-				if (e->ld.wanted[i] == want && member_reach(e, i) == reach)
+				if (leaves_with(e, i) == want && member_reach(e, i) == reach)
 					any |= wish_apply(e, next, i);
 	return any;
 }

@@ -203,6 +203,7 @@ static void use_done(struct engine *e, struct batch *b)
 	d->busy = d->gone = d->late = false;
 	if (!b->failed)
 		d->answered_us = e->now;
+	d->failed = b->failed;
 	if (claim_us(e) && e->now - d->sent_us > claim_us(e))
 		d->slow[d->reading] = true;
 	else if (!b->failed)
@@ -871,6 +872,11 @@ bool use_hangs(const struct engine *e)
 			mask |= 1u << m;
 	}
 	return map && __builtin_popcount(mask & map_insync_mask(map)) < needed(e, map);
+}
+
+bool use_fails(const struct engine *e, uint32_t dev)
+{
+	return e->use.dev[dev].failed;
 }
 
 uint64_t engine_use_until_us(const struct engine *e)

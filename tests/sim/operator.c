@@ -123,7 +123,7 @@ static bool bring_back(struct sim *s, uint8_t m)
 static void on_operator(struct sim *s, struct hev *ev)
 {
 	(void)ev;
-	if (s->phase > PHASE_HEAL)
+	if (s->phase > PHASE_IDLE)
 		return;
 	sim_at(s, rng_range(&s->rng, 40 * MS, 250 * MS), on_operator, 0, 0, NULL);
 	if (s->now < s->operator_busy_us || (!s->planner.healing && rng_chance(&s->rng, 500)))

@@ -252,7 +252,7 @@ int stats_missing(const struct stats *st, const struct sim_cli *cli)
 {
 	int missing = 0;
 
-	if (cli->only || cli->nodes == 1)
+	if (cli->only || cli->nodes)
 		return 0;
 	for (uint32_t f = 0; f < F_COUNT; f++) {
 		if (of_other_nodes(f, cli))
