@@ -243,6 +243,8 @@ void disk_flush_error(struct sim *s, struct disk *d, bool lose, uint32_t ii)
 {
 	d->flush_err_us = s->now;
 	d->flush_err_ii = ii;
+	d->flush_err_gen = s->node[s->inc[ii].node].gen;
+	d->flush_err_epoch = s->checks.map.epoch.num;
 	for (struct dwrite *w = d->head; w && lose; w = w->next)
 		w->lost = true;
 	if (lose && d->head) {

@@ -157,6 +157,19 @@ static bool loss_settled(const struct sim *s, const struct disk *d)
 	return s->checks.map.epoch.num != d->cache_lost_epoch;
 }
 
+/* Who was told of a flush error knows it as long as its daemon runs, also when its incarnation was
+ * removed; and it is going to say so. */
+static bool flush_error_open(const struct sim *s, const struct disk *d)
+{
+	const struct simnode *n;
+
+	if (!d->flush_err_us)
+		return false;
+	n = &s->node[s->inc[d->flush_err_ii].node];
+	return n->proc && n->gen == d->flush_err_gen &&
+	       n->st.map.epoch.num <= d->flush_err_epoch;
+}
+
 static bool well_again(const struct sim *s, uint32_t disk)
 {
 	const struct checks *c = &s->checks;
@@ -165,7 +178,7 @@ static bool well_again(const struct sim *s, uint32_t disk)
 	if (c->member_of[disk] == NONE || s->now - c->lost_us[disk] < WELL_AFTER_US ||
 	    c->map.member[c->member_of[disk]].state != MEMBER_IN_SYNC || !connected(s, disk))
 		return false;
-	if (d->cache_lost && !loss_settled(s, d))
+	if ((d->cache_lost && !loss_settled(s, d)) || flush_error_open(s, d))
 		return false;
 	/* Who can't use it yet will not before the map says so, however long it takes to tell. */
 	for (uint32_t i = 0; i < s->o.nodes; i++)

@@ -161,6 +161,7 @@ struct disk {
 	uint64_t cache_lost_stamp, cache_lost_epoch;
 	uint32_t witness_ii[SIM_MAX_NODES]; /* who can tell that the cache was lost */
 	uint32_t flush_err_ii;              /* who was told */
+	uint64_t flush_err_gen, flush_err_epoch; /* its daemon's life; the newest map then */
 	uint64_t flush_err_us;              /* when a flush error was reported, 0 = never */
 	uint64_t slow_until_us;
 	uint32_t read_errs, write_errs, flush_errs; /* to be reported, once each */
