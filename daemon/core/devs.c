@@ -507,6 +507,7 @@ void dev_up(struct engine *e, const struct event *ev)
 	d->entered = false;
 	d->zombie = false;
 	use_dev_up(e, ev->dev.dev);
+	vouch_anew(e);
 	e->outcasts = 0;
 	d->bytes = ev->dev.bytes;
 	d->multiple = ev->dev.multiple;

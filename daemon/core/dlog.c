@@ -291,7 +291,7 @@ static void slot_advance(struct engine *e)
 		e->slot_owned = dlog_settled(e);
 	if (!e->slot_owned || e->state != ENGINE_JOINING || e->phase != PH_READY || e->joined_sent)
 		return;
-	if (leader_differs(e)) /* not the leader that assigned it */
+	if (leader_differs(e) /* not the leader that assigned it */ || vouch_lacks(e))
 		return;
 	b.me = &me;
 	e->joined_sent = true;

@@ -102,6 +102,7 @@ static int engine_setup(struct engine *e)
 {
 	struct record known = e->want_record; /* gone_add writes it anew */
 
+	e->asks = 1; /* the devices may be connected from the life before */
 	list_init(&e->dio_free);
 	list_init(&e->dio_held);
 	list_init(&e->dio_gone);
@@ -360,6 +361,7 @@ void engine_step(struct engine *e, const struct event *ev, struct outq *q)
 		record_advance(e);
 		round_advance(e);
 		use_advance(e);
+		vouch_advance(e);
 		doubt_advance(e);
 		epoch_advance(e);
 		leader_advance(e);
@@ -544,6 +546,10 @@ static void status_waits(const struct engine *e, struct waits *w)
 		w->since_us = e->lacks_us;
 	} else if (!e->slot_owned) {
 		w->why = "a free slot of the dirty log"; /* which waits for all the above, too */
+	} else if (vouch_lacks(e)) {
+		w->why = "another node to have an answer from each member, to what it asks since "
+			 "this node connected it";
+		w->node = vouch_lacks(e)->node;
 	}
 }
 

@@ -148,7 +148,10 @@ struct peer { /* one node of the group */
 	uint64_t up_inc;   /* who told it */
 	uint64_t up_us;    /* and when that came here */
 	bool leased;       /* it may write to members (use.c) */
-	uint32_t reach;    /* how many members in sync are connected there */
+	uint32_t asks;     /* vouch.c: its newest question, heard then; 0 = none */
+	uint64_t asks_inc, asks_us;
+	uint32_t vouched, vouches; /* members, by us to it; by it to us */
+	uint32_t reach;            /* how many members in sync are connected there */
 	bool hello_yields, yields; /* another should assemble the array: in this round, by now */
 	uint64_t settled;          /* the newest Settle of ours that it answered */
 	uint64_t quieted;          /* the newest Quiet of this round that it answered */
@@ -378,6 +381,7 @@ struct use_dev {
 	bool gone;                /* the request under way is of the connection before */
 	bool lost;                /* our last renewal failed: it may land yet */
 	bool failed;              /* the last request ended with an error */
+	uint64_t asked_us;        /* when the last one that ended well began */
 	bool late;                /* the read under way counts for nothing: nobody waits for it */
 	bool slow[2];             /* its last write, its last read took longer than a claim may */
 	uint64_t sent_us;         /* when the request under way began */
@@ -618,6 +622,7 @@ struct engine {
 	struct list regions;
 	struct list fios, ops, retry; /* retry: ops that wait for a change of map or device */
 	struct list job_wait;
+	uint32_t asks;        /* vouch.c: this node's newest question */
 	struct list decoding; /* reads under way that will decode */
 	uint32_t fio_count, op_count;
 	uint64_t few_us;   /* since when fewer than k members can be read, or take this node's sign
@@ -940,11 +945,18 @@ void use_dev_up(struct engine *e, uint32_t dev);
 bool use_taken(struct engine *e); /* this node, which assembles the array, may go on */
 bool use_hangs(const struct engine *e);
 bool use_fails(const struct engine *e, uint32_t dev); /* also its use block can't be used */
+uint64_t use_answered_us(const struct engine *e, uint32_t dev); /* what was sent then, has been */
+void use_hurry(struct engine *e);                               /* renews now */
 bool use_lease(const struct engine *e);           /* as far as the use blocks go, I/O may go on */
 void use_adopt(struct engine *e, uint64_t claim); /* the leader's */
 bool use_given_back(struct engine *e);            /* the last node leaves */
 void use_advance(struct engine *e);
 void use_probed(struct engine *e, const struct event *ev);
+
+/* vouch.c */
+const struct peer *vouch_lacks(const struct engine *e); /* this node waits for it; NULL: for none */
+void vouch_anew(struct engine *e);                      /* a member was connected */
+void vouch_advance(struct engine *e);
 
 /* quiet.c */
 bool epoch_promotes(const struct engine *e); /* the proposal under way does */

@@ -49,4 +49,9 @@ void departed_take(struct engine *e, const struct peer *from, const pb_inc *who)
 void gone_told(struct engine *e, const pb_inc *who, uint32_t from, uint64_t from_inc,
 	       bool by_leader);
 
+/* vouch.c */
+void vouch_asked(struct engine *e, struct peer *p, uint64_t inc, uint32_t asks);
+void vouch_told(struct engine *e, struct peer *p, const Ddraid__Vouch *v);
+uint32_t vouch_tell(struct engine *e, Ddraid__Vouch *v);
+
 #endif

@@ -210,6 +210,11 @@ static const char *check_admin(const Ddraid__Admin *a)
 
 static const char *check_heartbeat(const Ddraid__Heartbeat *h)
 {
+	if (h->n_vouches > DDR_MAX_NODES)
+		return "vouches for members to more nodes than there may be";
+	for (size_t i = 0; i < h->n_vouches; i++)
+		if (h->vouches[i]->mask >> DDR_MAX_MEMBERS)
+			return "vouches for more members than an array has";
 	return (h->up_mask | h->raw_mask) >> DDR_MAX_MEMBERS || h->reach > DDR_MAX_MEMBERS
 		   ? "reaches more members than an array has"
 		   : NULL;

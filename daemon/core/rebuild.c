@@ -217,7 +217,7 @@ void rebuild_advance(struct engine *e)
 		quiet_take_back(e);
 	quiet_give_up(e);
 	if (!current || e->rb.busy || e->rb.running || e->rb.job.r || e->rb.job.busy ||
-	    e->now < e->rb.again_us || !member_usable(e, e->rb.member) ||
+	    e->now < e->rb.again_us || vouch_lacks(e) || !member_usable(e, e->rb.member) ||
 	    !(write_targets(e) >> e->rb.member & 1))
 		return; /* or a proposal drops it again */
 	switch (e->rb.state) {

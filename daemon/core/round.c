@@ -710,6 +710,9 @@ static void take_heartbeat(struct engine *e, uint32_t from, const nodemsg *m)
 	p->up_us = e->now;
 	p->reach = m->heartbeat->reach;
 	p->yields = m->heartbeat->yields;
+	vouch_asked(e, p, m->inc, m->heartbeat->asks);
+	for (size_t i = 0; i < m->heartbeat->n_vouches; i++)
+		vouch_told(e, p, m->heartbeat->vouches[i]);
 	/* The group passes several messages in a row at the price of one, and each wakes all nodes:
 	 * if the own is due soon, it goes along with this one. Never later than it was due, so that
 	 * R7 and the others' patience stand as they do, nor twice within half its time. */
@@ -815,6 +818,7 @@ void round_message(struct engine *e, uint32_t from, const nodemsg *m)
 static void heartbeat_advance(struct engine *e)
 {
 	NODEMSG(m, b, HEARTBEAT, Heartbeat, heartbeat);
+	Ddraid__Vouch vouch[DDR_MAX_NODES], *vouches[DDR_MAX_NODES];
 
 	/* Who has just got a lease waits for a slot. */
 	if (!e->view_known || (e->now < e->hb_next_us && use_lease(e) <= e->hb_leased))
@@ -826,6 +830,11 @@ static void heartbeat_advance(struct engine *e)
 	b.reach = members_reached(e);
 	b.yields = yields(e);
 	b.leased = e->hb_leased;
+	b.asks = e->state == ENGINE_JOINING ? e->asks : 0;
+	b.n_vouches = vouch_tell(e, vouch);
+	for (size_t i = 0; i < b.n_vouches; i++)
+		vouches[i] = &vouch[i];
+	b.vouches = vouches;
 	/* Bound by the proposed map, if there is one: a joiner may not have another. */
 	for (uint8_t i = 0; i < DDR_MAX_MEMBERS; i++)
 		if (member_back(e, i))

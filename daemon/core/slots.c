@@ -794,7 +794,8 @@ void slots_advance(struct engine *e)
 	uint64_t r;
 
 	if (e->rec.running || e->rec.flushing || j->r || j->busy || e->now < e->rec.again_us ||
-	    !members_ready(e, write_musts(e) | write_targets(e)) || !stale_written(e))
+	    vouch_lacks(e) || !members_ready(e, write_musts(e) | write_targets(e)) ||
+	    !stale_written(e))
 		return;
 	r = region_next(e);
 	if (r < e->geo.regions && e->rec.done.count < CLEAR_BATCH) {

@@ -201,8 +201,10 @@ static void use_done(struct engine *e, struct batch *b)
 	bool gone = d->gone, late = d->late;
 
 	d->busy = d->gone = d->late = false;
-	if (!b->failed)
+	if (!b->failed) {
 		d->answered_us = e->now;
+		d->asked_us = d->sent_us;
+	}
 	d->failed = b->failed;
 	if (claim_us(e) && e->now - d->sent_us > claim_us(e))
 		d->slow[d->reading] = true;
@@ -877,6 +879,17 @@ bool use_hangs(const struct engine *e)
 bool use_fails(const struct engine *e, uint32_t dev)
 {
 	return e->use.dev[dev].failed;
+}
+
+uint64_t use_answered_us(const struct engine *e, uint32_t dev)
+{
+	return e->use.dev[dev].asked_us;
+}
+
+void use_hurry(struct engine *e)
+{
+	if (e->use.state == USE_HELD && e->use.check == CHECK_DONE)
+		e->use.next_us = e->now;
 }
 
 uint64_t engine_use_until_us(const struct engine *e)

@@ -233,7 +233,7 @@ static void on_answer(struct sim *s, struct hev *ev)
 {
 	struct req *r = req_get(s, ev->a, ev->b);
 
-	if (!r || r->answered || r->orphan)
+	if (!r || r->answered || r->orphan || s->node[r->node].dev[r->dev].half_open)
 		return;
 	if (s->now < r->lingers_until_us) {
 		sim_at(s, r->lingers_until_us - s->now, on_answer, ev->a, ev->b, NULL);
@@ -404,6 +404,10 @@ void dev_submit(struct sim *s, struct simnode *n, const struct out *o)
 	req_fill(r, n, o);
 	r->issued_us = s->now;
 	oldcopy_issued(s, r);
+	if (slot->half_open) {
+		r->exec = EXEC_NEVER;
+		return; /* until the connection breaks */
+	}
 	if (!slot->up || (s->inc[n->ii].fenced && s->o.fence_cuts)) {
 		r->exec = EXEC_NEVER;
 		answer(s, idx, rng_range(&s->rng, 10, 500), -ENOTCONN);
@@ -479,7 +483,7 @@ void dev_break(struct sim *s, struct simnode *n, uint32_t dev, int err)
 
 	if (!slot->used || !slot->up || !n->proc)
 		return;
-	slot->up = false;
+	slot->up = slot->half_open = false;
 	for (uint32_t i = 0; i < s->reqs; i++) {
 		struct req *r = s->req[i];
 
@@ -506,6 +510,10 @@ void dev_cancel(struct sim *s, struct simnode *n, uint32_t dev)
 {
 	if (dev >= DDR_MAX_DEVS || !n->dev[dev].used) {
 		sim_fail(s, "C9", "node %u cancels device %u that it never had", n->id, dev);
+		return;
+	}
+	if (n->dev[dev].half_open) {
+		halfopen_end(s, n, dev, -ECANCELED);
 		return;
 	}
 	if (s->o.cancel_drops && n->dev[dev].up) {
@@ -623,7 +631,13 @@ void dev_power_loss(struct sim *s, uint32_t disk, bool trusted)
 	d->instance = s->o.instance_known ? mix64(++s->next_uid) | 1 : 0;
 	if (!trusted)
 		risk_harmed(s, disk);
-	dev_break_disk(s, disk, -ECONNRESET);
+	for (uint32_t i = 0; i < s->o.nodes; i++) {
+		struct simnode *n = &s->node[i];
+		uint32_t dev = dev_slot_of_disk(n, disk);
+
+		if (n->proc && dev != NONE && (trusted || !halfopen_strikes(s, n, dev)))
+			dev_break(s, n, dev, -ECONNRESET);
+	}
 	checks_engine_gone(s); /* if nobody was there to notice */
 }
 
@@ -672,6 +686,7 @@ static void on_try(struct sim *s, struct hev *ev)
 		dev_try(s, n, dev, 4 * MS);
 		return;
 	}
+	halfopen_connects(s, n, slot->disk);
 	slot->up = true;
 	nev = nev_new(
 	    &(struct event){.type = EV_DEV_UP,

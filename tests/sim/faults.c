@@ -589,6 +589,7 @@ void faults_heal(struct sim *s)
 {
 	spot_heal(s);
 	full_heal(s);
+	halfopen_heal(s);
 	for (uint32_t i = 0; i < s->o.disks; i++) {
 		struct disk *d = &s->disk[i];
 

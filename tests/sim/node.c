@@ -41,6 +41,15 @@ static void nev_free(struct sim *s, struct nev *nev)
 
 /* ---- events in ------------------------------------------------------------------------------ */
 
+/* The others' daemons tell where the members are by now: what was added while this one stood
+ * still, or was not among them. */
+static void opened_learn(struct sim *s, struct simnode *n)
+{
+	for (uint32_t i = 0; i < s->o.disks && n->proc && n->powered; i++)
+		if (s->opened >> i & 1 && dev_slot_of_disk(n, i) == NONE)
+			dev_open(s, n, i, 5 * MS);
+}
+
 static void complete_event(struct sim *s, struct simnode *n, struct nev *nev)
 {
 	struct event *ev = &nev->ev;
@@ -72,6 +81,8 @@ static void complete_event(struct sim *s, struct simnode *n, struct nev *nev)
 									  : F_VIEW_FIRST);
 		n->view_seq = ev->view.ring.seq;
 		checks_view(s, n, nev->aux, nev->aux2);
+		if (ev->view.count > 1)
+			opened_learn(s, n);
 		break;
 	case EV_QUORUM:
 		n->quorate = ev->view.quorate;
@@ -565,15 +576,6 @@ static void clients_first(struct simnode *n)
 	n->bl_head = n->bl_tail = io;
 	while (n->bl_tail && n->bl_tail->next)
 		n->bl_tail = n->bl_tail->next;
-}
-
-/* The others' daemons tell where the members are by now: what was added while this one stood still.
- */
-static void opened_learn(struct sim *s, struct simnode *n)
-{
-	for (uint32_t i = 0; i < s->o.disks && n->proc && n->powered; i++)
-		if (s->opened >> i & 1 && dev_slot_of_disk(n, i) == NONE)
-			dev_open(s, n, i, 5 * MS);
 }
 
 void node_thaw(struct sim *s, struct simnode *n)

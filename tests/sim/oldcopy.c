@@ -322,13 +322,13 @@ static bool may_go_wrong(const struct sim *s)
 static void entries_count(struct sim *s)
 {
 	const struct simnode *n = &s->node[s->copy.node];
-	bool in = s->checks.map.member[s->copy.member].state == MEMBER_REBUILDING;
+	uint8_t state = s->checks.map.member[s->copy.member].state;
 
 	if (n->ii != s->copy.entries_ii || n->st.state != ENGINE_ACTIVE)
 		s->copy.entries = 0;
 	s->copy.entries_ii = n->ii;
-	s->copy.entries += in && !s->copy.entered;
-	s->copy.entered = in;
+	s->copy.entries += state == MEMBER_REBUILDING && s->copy.was == MEMBER_SUSPECT;
+	s->copy.was = state;
 	if (s->copy.entries > 4)
 		sim_fail(s, "LIVENESS",
 			 "member %u enters the map again and again, and node %u reaches a copy",

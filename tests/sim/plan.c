@@ -94,6 +94,7 @@ const char *const fault_name[F_COUNT] = {
     [F_OUTSIDER] = "outsider-has-the-array",
     [F_STOP_JOINING] = "stopped-before-it-serves",
     [F_RACK_POWER] = "node-and-exporter-power",
+    [F_HALF_OPEN] = "half-open-connection",
     [F_SLOT_UNREAD] = "leader-dies-slot-unread",
     [F_SB_TORN] = "superblock-torn-by-flapping-power",
     [F_SB_UNREADABLE] = "superblock-copy-unreadable",
@@ -183,6 +184,7 @@ void plan_init(struct sim *s)
 	sbcopies_init(s);
 	outsider_init(s);
 	rack_init(s);
+	halfopen_init(s);
 	if (s->o.faultless)
 		return;
 	p->left = s->o.faults;

@@ -138,7 +138,8 @@ static bool connected(const struct sim *s, uint32_t disk)
 	for (uint32_t i = 0; i < s->o.nodes; i++) {
 		uint32_t dev = dev_slot_of_disk(&s->node[i], disk);
 
-		if (s->node[i].proc && (dev == NONE || !s->node[i].dev[dev].up))
+		if (s->node[i].proc &&
+		    (dev == NONE || !s->node[i].dev[dev].up || s->node[i].dev[dev].half_open))
 			return false;
 	}
 	return s->disk[disk].powered && !s->disk[disk].dead;
@@ -166,8 +167,7 @@ static bool flush_error_open(const struct sim *s, const struct disk *d)
 	if (!d->flush_err_us)
 		return false;
 	n = &s->node[s->inc[d->flush_err_ii].node];
-	return n->proc && n->gen == d->flush_err_gen &&
-	       n->st.map.epoch.num <= d->flush_err_epoch;
+	return n->proc && n->gen == d->flush_err_gen && n->st.map.epoch.num <= d->flush_err_epoch;
 }
 
 static bool well_again(const struct sim *s, uint32_t disk)

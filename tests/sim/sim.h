@@ -25,6 +25,7 @@
  *             differs.c: nodes that fence otherwise; between.c: leaders that die with a page on
  *             one member; slotread.c: slots that are read late; operator.c: the administrator;
  *             rack.c: a node and an exporter that lose power together;
+ *             halfopen.c: connections from before an exporter was off;
  *             rival.c: another array that is given a disk of ours; outsider.c: another user of
  *             the array
  *   trace.c, stats.c
@@ -97,6 +98,7 @@ struct opts {
 	bool clean;
 	bool races;          /* consumers of two nodes write one block at once */
 	bool fence_cuts;     /* the fence cuts connections; else it only waits (zombie_timeout) */
+	bool half_open;      /* some nodes do not know that an exporter was off (halfopen.c) */
 	bool fences_itself;  /* a daemon ends its node's earlier lives before it joins */
 	bool instance_known; /* exporters tell an instance id */
 	bool cancel_drops;   /* OUT_DEV_CANCEL closes the connection; else waits for the end */
@@ -159,10 +161,10 @@ struct disk {
 	bool dead, dead_silent; /* for ever: every request fails, or nobody answers at all */
 	bool cache_lost;        /* since it was last known in sync */
 	uint64_t cache_lost_stamp, cache_lost_epoch;
-	uint32_t witness_ii[SIM_MAX_NODES]; /* who can tell that the cache was lost */
-	uint32_t flush_err_ii;              /* who was told */
+	uint32_t witness_ii[SIM_MAX_NODES];      /* who can tell that the cache was lost */
+	uint32_t flush_err_ii;                   /* who was told */
 	uint64_t flush_err_gen, flush_err_epoch; /* its daemon's life; the newest map then */
-	uint64_t flush_err_us;              /* when a flush error was reported, 0 = never */
+	uint64_t flush_err_us;                   /* when a flush error was reported, 0 = never */
 	uint64_t slow_until_us;
 	uint32_t read_errs, write_errs, flush_errs; /* to be reported, once each */
 	bool flush_err_loses;
@@ -229,7 +231,8 @@ struct devslot { /* the runtime's number for a device, on one node */
 	uint32_t disk;
 	bool cut; /* no network between this node and this exporter */
 	bool trying;
-	bool down_due; /* EV_DEV_DOWN was not delivered yet */
+	bool down_due;  /* EV_DEV_DOWN was not delivered yet */
+	bool half_open; /* the exporter was off since, and the node does not know */
 };
 struct simnode;
 void dev_submit(struct sim *s, struct simnode *n, const struct out *o);
@@ -683,6 +686,7 @@ enum fault {
 	F_OUTSIDER,
 	F_STOP_JOINING,
 	F_RACK_POWER,
+	F_HALF_OPEN,
 	F_GIVES_UP_ALONE,
 	F_COUNT
 };
@@ -759,6 +763,11 @@ void between_init(struct sim *s);
 void between_landed(struct sim *s, const struct req *r);
 uint64_t between_late_us(struct sim *s, const struct req *r); /* so much later it arrives */
 void rack_init(struct sim *s);
+void halfopen_init(struct sim *s);
+void halfopen_heal(struct sim *s);
+void halfopen_connects(struct sim *s, const struct simnode *n, uint32_t disk);
+bool halfopen_strikes(struct sim *s, struct simnode *n, uint32_t dev);
+void halfopen_end(struct sim *s, struct simnode *n, uint32_t dev, int err);
 void outsider_init(struct sim *s);
 void outsider_issue(struct sim *s, const struct simnode *n, const struct req *r); /* C11 */
 void slotread_init(struct sim *s);
@@ -883,8 +892,8 @@ struct sim {
 		uint32_t way;     /* how often that has been */
 		uint32_t entries; /* of the member, while it is so and that node has one life */
 		uint32_t entries_ii;
-		bool entered;
-	} copy; /* oldcopy.c */
+		uint8_t was; /* its state in the newest map */
+	} copy;              /* oldcopy.c */
 	struct {
 		uint32_t left;     /* leaders that are still to die */
 		bool seen;         /* one has */

@@ -243,7 +243,7 @@ static int zeroes(const struct stats *st, const struct sim_cli *cli)
  * its requests. */
 static uint64_t least_of_1000(uint32_t f)
 {
-	return f == F_REBUILD_FLUSH_ERROR ? 3 : 10;
+	return f == F_REBUILD_FLUSH_ERROR ? 3 : f == F_REBUILD_WRITE_ERROR ? 5 : 10;
 }
 
 /* Counts and names the faults that never came; in 1,000 seeds, those that came too seldom, and with
