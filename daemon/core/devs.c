@@ -327,6 +327,52 @@ static void sb_read_failed(struct engine *e, struct dev *d)
 	d->stale_read = false;
 }
 
+/*
+ * R17: a node that joins has nothing to lose there, but it may be the only one that had a
+ * connection: who wrote has died, and the others were started with this one. Not of a connection
+ * from before this incarnation: that breaks by its fence.
+ */
+static void loss_note(const struct engine *e, struct dev *d)
+{
+	bool removed = e->state == ENGINE_REMOVED;
+
+	if (d->lost || (!removed && e->have_map) ||
+	    !(removed ? d->connected_next : d->connected_here))
+		return;
+	d->lost = true;
+	d->lost_instance = d->instance;
+	memcpy(d->lost_uuid, d->sb.member_uuid, DDR_UUID_BYTES);
+}
+
+static void loss_tell(struct engine *e, struct dev *d)
+{
+	static const uint8_t none[DDR_UUID_BYTES];
+	bool same = d->up && d->instance && d->instance == d->lost_instance;
+	const uint8_t *uuid = d->lost_uuid;
+
+	if (!memcmp(uuid, none, sizeof(none))) { /* it broke before it was read */
+		if (!d->sb_ok)
+			return;
+		uuid = d->sb.member_uuid;
+	}
+	d->lost = false;
+	for (uint8_t m = 0; !same && m < e->map.n; m++) {
+		if (!(map_write_mask(&e->map) >> m & 1) ||
+		    memcmp(uuid, e->map.member[m].uuid, DDR_UUID_BYTES))
+			continue;
+		member_bad(e, m, MEMBER_SUSPECT);
+		e->bad_instance[m] = d->lost_instance;
+	}
+}
+
+/* There is a map, which names the members. */
+void devs_lost_tell(struct engine *e)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (e->dev[i].lost)
+			loss_tell(e, &e->dev[i]);
+}
+
 static void sb_read_done(struct engine *e, struct dev *d)
 {
 	bool failed = !d->up || e->state == ENGINE_REMOVED, any;
@@ -362,6 +408,8 @@ static void sb_read_done(struct engine *e, struct dev *d)
 		    !memcmp(d->sb.member_uuid, e->map.member[m].uuid, DDR_UUID_BYTES))
 			dev_judge(e, d, m);
 	d->entered = false;
+	if (d->lost && e->have_map)
+		loss_tell(e, d);
 }
 
 static void sb_copy_read(struct engine *e, struct batch *b)
@@ -507,7 +555,9 @@ void dev_up(struct engine *e, const struct event *ev)
 	d->entered = false;
 	d->zombie = false;
 	use_dev_up(e, ev->dev.dev);
-	vouch_anew(e);
+	d->connected_here = true;
+	d->connected_next = e->state == ENGINE_REMOVED;
+	vouch_anew(e, d);
 	e->outcasts = 0;
 	d->bytes = ev->dev.bytes;
 	d->multiple = ev->dev.multiple;
@@ -538,6 +588,7 @@ void dev_down(struct engine *e, const struct event *ev)
 		m++;
 	if (d->member != NO_MEMBER)
 		m = d->member;
+	loss_note(e, d);
 	if (m >= DDR_MAX_MEMBERS || (m >= e->map.n && d->member == NO_MEMBER) ||
 	    (e->dev_of[m] != NO_DEV && e->dev_of[m] != ev->dev.dev))
 		return;

@@ -349,6 +349,8 @@ static void write_failed(struct engine *e, const struct dio *d)
 		return;
 	if (!e->bad[d->member])
 		e->bad_us[d->member] = 0;
+	if (!e->write_again_us[d->member])
+		e->refused_us[d->member] = e->now;
 	e->bad[d->member] = MEMBER_MISSING;
 	e->misread[d->member] = true;
 	e->write_again_us[d->member] = e->now + WRITE_AGAIN_US;
@@ -375,8 +377,16 @@ static void member_taken_back(struct engine *e, uint8_t member)
 	e->error[member].err = 0;
 }
 
+/* A write of this node's use block, which need not be durable, began after the last refusal. */
+static bool writes_again(const struct engine *e, uint8_t member)
+{
+	return !e->cfg.tun.claim_ms ||
+	       use_wrote_us(e, e->dev_of[member]) > e->write_again_us[member] - WRITE_AGAIN_US;
+}
+
 /* Another member left before the map could drop the one with an error: so that one stays. Of one
- * that a write tries, the write says whether it can be used; if none waits, the next one does. */
+ * that a write tries, the write says whether it can be used; if none waits, the use block does:
+ * were a mark the first to try, its error would end the member for good. */
 void misread_advance(struct engine *e)
 {
 	for (uint8_t i = 0; i < e->map.n; i++) {
@@ -384,7 +394,7 @@ void misread_advance(struct engine *e)
 			continue;
 		if (!e->write_again_us[i])
 			e->bad[i] = 0;
-		else if (member_on_trial(e, i) && !io_tries(e, i))
+		else if (member_on_trial(e, i) && !io_tries(e, i) && writes_again(e, i))
 			member_taken_back(e, i);
 	}
 }

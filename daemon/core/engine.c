@@ -102,7 +102,6 @@ static int engine_setup(struct engine *e)
 {
 	struct record known = e->want_record; /* gone_add writes it anew */
 
-	e->asks = 1; /* the devices may be connected from the life before */
 	list_init(&e->dio_free);
 	list_init(&e->dio_held);
 	list_init(&e->dio_gone);
@@ -134,6 +133,7 @@ struct engine *engine_new(const struct engine_cfg *cfg)
 	if (!e)
 		return NULL;
 	e->cfg = *cfg;
+	e->asks = e->asks_first = 1;
 	e->inc = cfg->inc;
 	e->record = e->sent_record = e->want_record = cfg->record;
 	e->dio = calloc(DIO_MAX, sizeof(*e->dio));
@@ -239,8 +239,15 @@ static void engine_restart(struct engine *e, uint64_t inc)
 	memcpy(n->buried, old->buried, sizeof(n->buried));
 	memcpy(n->fence_ask, old->fence_ask, sizeof(n->fence_ask));
 	n->buried_next = old->buried_next;
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		n->dev[i].reading = n->dev[i].sb_ok = n->dev[i].fresh = n->dev[i].entered = false;
+	n->asks = n->asks_first = old->asks + 1;
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		struct dev *d = &n->dev[i];
+
+		d->reading = d->sb_ok = d->fresh = d->entered = false;
+		d->lost &= d->connected_next;
+		d->connected_here = d->connected_next;
+		d->connected_next = false;
+	}
 	engine_setup(n);
 	memcpy(n->recovery, old->recovery, sizeof(n->recovery));
 	n->recovery_count = old->recovery_count;

@@ -104,8 +104,16 @@ struct dev {
 	uint64_t retry_us;  /* when to read the superblock again after an error, 0 = not */
 	uint8_t member;     /* NO_MEMBER until the map names it */
 	uint32_t under_way;
-	uint32_t ups;   /* how often it was connected */
-	uint64_t up_us; /* when it was last, or was asked to be connected anew */
+	/* Before there was a map to name its member: a connection of this incarnation broke (R17).
+	 */
+	bool lost;
+	uint8_t lost_uuid[DDR_UUID_BYTES];
+	uint64_t lost_instance;
+	bool connected_here; /* in this incarnation */
+	bool connected_next; /* for the next one: this one is removed */
+	uint32_t asks;       /* vouch.c: this node's question when it was connected last */
+	uint32_t ups;        /* how often it was connected */
+	uint64_t up_us;      /* when it was last, or was asked to be connected anew */
 	uint64_t bytes, instance;
 	uint32_t multiple;
 	char misfit[128]; /* why it can't be a member, empty: it can */
@@ -150,8 +158,9 @@ struct peer { /* one node of the group */
 	bool leased;       /* it may write to members (use.c) */
 	uint32_t asks;     /* vouch.c: its newest question, heard then; 0 = none */
 	uint64_t asks_inc, asks_us;
-	uint32_t vouched, vouches; /* members, by us to it; by it to us */
-	uint32_t reach;            /* how many members in sync are connected there */
+	uint32_t vouched;                  /* members, to it */
+	uint32_t vouches[DDR_MAX_MEMBERS]; /* to us: the newest question that it answered so */
+	uint32_t reach;                    /* how many members in sync are connected there */
 	bool hello_yields, yields; /* another should assemble the array: in this round, by now */
 	uint64_t settled;          /* the newest Settle of ours that it answered */
 	uint64_t quieted;          /* the newest Quiet of this round that it answered */
@@ -254,6 +263,8 @@ struct op {               /* a front-end request's share in one region */
 	bool planned;
 	bool spoiled; /* a decoding read: own write of the same blocks has begun since */
 	uint64_t unreadable_us, again_us; /* a read that met a bad spot: since when, when again */
+	uint32_t refused, refusals;       /* a write: by these members, so often */
+	uint64_t refused_us;              /* for the first time */
 	struct job *job;
 };
 
@@ -381,7 +392,7 @@ struct use_dev {
 	bool gone;                /* the request under way is of the connection before */
 	bool lost;                /* our last renewal failed: it may land yet */
 	bool failed;              /* the last request ended with an error */
-	uint64_t asked_us;        /* when the last one that ended well began */
+	uint64_t asked_us;        /* when the last one that was answered began */
 	bool late;                /* the read under way counts for nothing: nobody waits for it */
 	bool slow[2];             /* its last write, its last read took longer than a claim may */
 	uint64_t sent_us;         /* when the request under way began */
@@ -406,8 +417,9 @@ struct use {
 	uint64_t lease_us; /* until then I/O may go on */
 	uint64_t late_us;  /* a renewal landed then without a lease, maybe over another's claim */
 	uint64_t next_us;  /* the next one is not due before */
-	uint32_t tries;    /* claims that came to nothing */
-	bool given;        /* this node wrote last that nobody uses it */
+	uint64_t hurried_us;
+	uint32_t tries; /* claims that came to nothing */
+	bool given;     /* this node wrote last that nobody uses it */
 	enum use_check check;
 	uint64_t checked_us; /* DONE: the reads that found the own claim began then */
 	struct use_dev dev[DDR_MAX_DEVS];
@@ -439,6 +451,7 @@ struct engine {
 	uint8_t bad[DDR_MAX_MEMBERS];  /* state that this node wants for a member, 0 = none */
 	bool misread[DDR_MAX_MEMBERS]; /* bad, but only for an error of a read, or of a write
 					  without FUA: may be taken back */
+	uint64_t refused_us[DDR_MAX_MEMBERS];     /* likewise: the first time */
 	uint64_t write_again_us[DDR_MAX_MEMBERS]; /* misread: for a write, tried again then; 0: for
 						     a read */
 	struct member_error error[DDR_MAX_MEMBERS]; /* what it answered last */
@@ -622,8 +635,8 @@ struct engine {
 	struct list regions;
 	struct list fios, ops, retry; /* retry: ops that wait for a change of map or device */
 	struct list job_wait;
-	uint32_t asks;        /* vouch.c: this node's newest question */
-	struct list decoding; /* reads under way that will decode */
+	uint32_t asks, asks_first; /* vouch.c: this node's questions */
+	struct list decoding;      /* reads under way that will decode */
 	uint32_t fio_count, op_count;
 	uint64_t few_us;   /* since when fewer than k members can be read, or take this node's sign
 			      that it uses them; 0 = enough do */
@@ -741,6 +754,7 @@ void member_entered(struct engine *e, uint8_t member);
 bool devs_entering(const struct engine *e);
 bool devs_looking(const struct engine *e);
 void dev_reread(struct engine *e, uint32_t dev);
+void devs_lost_tell(struct engine *e);
 bool member_sb_read(const struct engine *e, uint8_t member);
 bool member_back(const struct engine *e, uint8_t member);
 bool members_older(const struct engine *e);
@@ -944,7 +958,8 @@ void use_begin(struct engine *e); /* leads a round: has somebody in it a claim? 
 void use_dev_up(struct engine *e, uint32_t dev);
 bool use_taken(struct engine *e); /* this node, which assembles the array, may go on */
 bool use_hangs(const struct engine *e);
-bool use_fails(const struct engine *e, uint32_t dev); /* also its use block can't be used */
+bool use_fails(const struct engine *e, uint32_t dev);        /* also its use block can't be used */
+uint64_t use_wrote_us(const struct engine *e, uint32_t dev); /* likewise, a write */
 uint64_t use_answered_us(const struct engine *e, uint32_t dev); /* what was sent then, has been */
 void use_hurry(struct engine *e);                               /* renews now */
 bool use_lease(const struct engine *e);           /* as far as the use blocks go, I/O may go on */
@@ -955,7 +970,7 @@ void use_probed(struct engine *e, const struct event *ev);
 
 /* vouch.c */
 const struct peer *vouch_lacks(const struct engine *e); /* this node waits for it; NULL: for none */
-void vouch_anew(struct engine *e);                      /* a member was connected */
+void vouch_anew(struct engine *e, struct dev *d);       /* was connected */
 void vouch_advance(struct engine *e);
 
 /* quiet.c */

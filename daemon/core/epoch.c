@@ -133,6 +133,8 @@ void epoch_adopt(struct engine *e, const struct map *m)
 	if (e->proposing && epoch_cmp(&e->prop.epoch, &m->epoch) <= 0)
 		e->proposing = false;
 	commit_effects(e, &old);
+	if (!old.n)
+		devs_lost_tell(e);
 }
 
 static void gone_prune(struct engine *e)
@@ -1295,5 +1297,8 @@ bool assemble(struct engine *e)
 	e->base.clustered = sb->clustered;
 	memcpy(e->base.cluster, sb->cluster, DDR_NAME_BYTES);
 	epoch_adopt(e, &map);
+	for (uint8_t i = 0; i < map.n; i++)
+		if (e->bad[i] == MEMBER_SUSPECT && map_write_mask(&map) >> i & 1)
+			epoch_want_out(e, i, MEMBER_SUSPECT, false);
 	return true;
 }

@@ -16,6 +16,7 @@
 #include "engine_int.h"
 
 #define BUF_ALIGN 64u
+#define WRITE_TRIES 3u          /* of a write that a member refuses which takes others */
 #define READ_AGAIN_US 500000ull /* a read that met a bad spot, while a member may come back */
 
 static void fio_check(struct engine *e, struct fio *f)
@@ -105,10 +106,47 @@ static void write_finish(struct engine *e, struct op *op, int err)
 	op_done(e, op, err);
 }
 
+static bool no_space(int err)
+{
+	return err == -ENOSPC || err == -EDQUOT;
+}
+
+static void refusals_count(struct engine *e, struct op *op, uint32_t failed)
+{
+	uint32_t refused = 0;
+
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (failed >> i & 1 && member_unwritable(e, i) && !no_space(e->error[i].err))
+			refused |= 1u << i;
+	if (!refused)
+		return;
+	if (!op->refusals++)
+		op->refused_us = e->now;
+	op->refused = refused;
+}
+
+/*
+ * The member must stay, and takes other writes: its use block at least. So these blocks are bad,
+ * and waiting does not help: nothing durable would go there meanwhile, so that no round ended, and
+ * no other member could come back. The error is this write's alone, as it is a disk's. For space it
+ * is worth to wait.
+ */
+static bool write_is_lost(const struct engine *e, const struct op *op, uint32_t missing)
+{
+	if (op->refusals < WRITE_TRIES)
+		return false;
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (op->refused & missing & 1u << i && member_unwritable(e, i) &&
+		    (use_wrote_us(e, e->dev_of[i]) > op->refused_us || !e->cfg.tun.claim_ms))
+			return true;
+	return false;
+}
+
 static void write_ended(struct engine *e, struct batch *b)
 {
 	struct op *op = list_entry(b, struct op, batch);
 
+	refusals_count(e, op, b->failed);
 	op->ok |= b->ok;
 	op->sent |= b->sent;
 	if (e->state == ENGINE_REMOVED)
@@ -170,9 +208,9 @@ static bool writes_refused(const struct engine *e, uint32_t missing)
 	bool refused = false;
 
 	for (uint8_t i = 0; i < e->map.n; i++)
-		refused |= missing >> i & 1 && member_unwritable(e, i);
-	return e->cfg.tun.eio_when_lost && refused && e->lacks_us && e->phase >= PH_STATE &&
-	       e->now - e->lacks_us > e->cfg.tun.evict_ms * 1000ull;
+		refused |= missing >> i & 1 && member_unwritable(e, i) &&
+			   e->now - e->refused_us[i] > e->cfg.tun.evict_ms * 1000ull;
+	return e->cfg.tun.eio_when_lost && refused && e->lacks_us && e->phase >= PH_STATE;
 }
 
 /* Nothing lands any more of what was on its way to members that are lost (R5). */
@@ -193,7 +231,8 @@ static void write_try(struct engine *e, struct op *op)
 		write_finish(e, op, 0);
 		return;
 	}
-	if (members_lost(e) && (!op->sent || all_landed(e))) {
+	if ((members_lost(e) && (!op->sent || all_landed(e))) ||
+	    (write_is_lost(e, op, missing) && all_landed(e))) {
 		write_finish(e, op, -EIO);
 		return;
 	}

@@ -201,10 +201,10 @@ static void use_done(struct engine *e, struct batch *b)
 	bool gone = d->gone, late = d->late;
 
 	d->busy = d->gone = d->late = false;
-	if (!b->failed) {
+	if (!b->failed)
 		d->answered_us = e->now;
-		d->asked_us = d->sent_us;
-	}
+	if (!b->failed || (b->sent && !is_connection_error(b->err) && b->err != -ECANCELED))
+		d->asked_us = d->sent_us; /* also an error is an answer (R14) */
 	d->failed = b->failed;
 	if (claim_us(e) && e->now - d->sent_us > claim_us(e))
 		d->slow[d->reading] = true;
@@ -886,10 +886,24 @@ uint64_t use_answered_us(const struct engine *e, uint32_t dev)
 	return e->use.dev[dev].asked_us;
 }
 
+uint64_t use_wrote_us(const struct engine *e, uint32_t dev)
+{
+	return e->use.dev[dev].held_us;
+}
+
+/* Not for each word of a node that never ends to ask. */
 void use_hurry(struct engine *e)
 {
-	if (e->use.state == USE_HELD && e->use.check == CHECK_DONE)
-		e->use.next_us = e->now;
+	struct use *u = &e->use;
+	uint64_t at = u->hurried_us + 100ull * e->cfg.tun.renew_ms;
+
+	if (u->state != USE_HELD || u->check != CHECK_DONE)
+		return;
+	if (at < e->now)
+		at = e->now;
+	if (at >= u->next_us)
+		return;
+	u->next_us = u->hurried_us = at;
 }
 
 uint64_t engine_use_until_us(const struct engine *e)

@@ -6,7 +6,7 @@
  * may make the first one. The others may hold connections from before, and not know yet that these
  * are dead: that what was written there and not flushed is gone (R17). What the new node reads
  * there is old. So it neither serves nor recovers nor rebuilds before each node of the round has
- * had an answer from each member in sync, to a request that it sent after the new node had
+ * had an answer from each member, to a request that it sent after the new node had
  * connected them:
  *
  *   new node: `asks` in its heartbeat, another number after each connection
@@ -32,7 +32,7 @@ static uint32_t vouched(const struct engine *e, const struct peer *p)
 	uint32_t mask = 0;
 
 	for (uint8_t i = 0; i < e->map.n; i++)
-		if (map_insync_mask(&e->map) >> i & 1 && answers(e, i, p->asks_us))
+		if (map_write_mask(&e->map) >> i & 1 && answers(e, i, p->asks_us))
 			mask |= 1u << i;
 	return mask;
 }
@@ -57,8 +57,9 @@ void vouch_asked(struct engine *e, struct peer *p, uint64_t inc, uint32_t asks)
 
 void vouch_told(struct engine *e, struct peer *p, const Ddraid__Vouch *v)
 {
-	if (v->inc == e->inc && v->asks == e->asks)
-		p->vouches |= v->mask;
+	for (uint8_t i = 0; v->inc == e->inc && v->asks <= e->asks && i < DDR_MAX_MEMBERS; i++)
+		if (v->mask >> i & 1 && v->asks > p->vouches[i])
+			p->vouches[i] = v->asks;
 }
 
 /* Fills `v`, of DDR_MAX_NODES; how many there are. Told as long as the other asks: it may have
@@ -82,42 +83,52 @@ uint32_t vouch_tell(struct engine *e, Ddraid__Vouch *v)
 	return n;
 }
 
+/* For what is connected here now. What is not, no slot can be taken without. */
+static bool vouches_for_all(const struct engine *e, const struct peer *p)
+{
+	for (uint8_t i = 0; i < e->map.n; i++) {
+		uint32_t d = e->dev_of[i];
+
+		if (!(map_write_mask(&e->map) >> i & 1) || d == NO_DEV)
+			continue;
+		if (p->vouches[i] < e->dev[d].asks || p->vouches[i] < e->asks_first)
+			return false;
+	}
+	return true;
+}
+
 /* The first of those that have not vouched for all; NULL: there is none. */
 const struct peer *vouch_lacks(const struct engine *e)
 {
-	uint32_t insync = map_insync_mask(&e->map);
-
 	for (uint32_t i = 0; i < e->peer_count && e->state == ENGINE_JOINING; i++) {
 		const struct peer *p = &e->peer[i];
 
 		if (p->node != e->cfg.node && p->member && !peer_aside(e, p) &&
-		    insync & ~p->vouches)
+		    !vouches_for_all(e, p))
 			return p;
 	}
 	return NULL;
 }
 
 /* What was vouched for was so before this connection. */
-void vouch_anew(struct engine *e)
+void vouch_anew(struct engine *e, struct dev *d)
 {
 	if (e->state != ENGINE_JOINING)
 		return;
-	e->asks++;
+	d->asks = ++e->asks;
 	e->hb_next_us = e->now;
-	for (uint32_t i = 0; i < e->peer_count; i++)
-		e->peer[i].vouches = 0;
 }
 
 /* Who joins waits for it: it is told at once. */
 void vouch_advance(struct engine *e)
 {
-	uint32_t insync = map_insync_mask(&e->map);
+	uint32_t mask = map_write_mask(&e->map);
 
 	for (uint32_t i = 0; i < e->peer_count && knows(e); i++) {
 		const struct peer *p = &e->peer[i];
 
-		if (p->asks && p->node != e->cfg.node && insync & ~p->vouched &&
-		    !(insync & ~vouched(e, p)))
+		if (p->asks && p->node != e->cfg.node && mask & ~p->vouched &&
+		    !(mask & ~vouched(e, p)))
 			e->hb_next_us = e->now;
 	}
 }

@@ -763,13 +763,20 @@ void checks_fenced(struct sim *s, uint32_t ii)
 	checks_engine_gone(s); /* what it knew, it can tell nobody who may write */
 }
 
-/* Who can tell that this exporter lost its cache: it had the array, and was connected. */
+/* It has no map yet, and will say so when it has one. */
+static bool joins_connected(const struct simnode *n, uint32_t dev)
+{
+	return dev != NONE && n->dev[dev].up && n->dev[dev].up_ii == n->ii;
+}
+
+/* Who can tell that this exporter lost its cache: it had the array, or joins, and was connected. */
 void checks_witness(struct sim *s, struct disk *d)
 {
 	for (uint32_t i = 0; i < s->o.nodes; i++) {
 		const struct simnode *n = &s->node[i];
 		uint32_t dev = dev_slot_of_disk(n, d->idx);
-		bool knows = n->proc && n->st.map.epoch.num && n->st.state != ENGINE_REMOVED;
+		bool knows = n->proc && n->st.state != ENGINE_REMOVED &&
+			     (n->st.map.epoch.num || joins_connected(n, dev));
 
 		/* Who serves and is not connected wants it out already; who joins has seen nothing.
 		 */

@@ -688,6 +688,7 @@ static void on_try(struct sim *s, struct hev *ev)
 	}
 	halfopen_connects(s, n, slot->disk);
 	slot->up = true;
+	slot->up_ii = n->ii;
 	nev = nev_new(
 	    &(struct event){.type = EV_DEV_UP,
 			    .dev = {.dev = dev, .bytes = d->bytes, .instance = d->instance}},

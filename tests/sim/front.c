@@ -302,9 +302,10 @@ static void check_failure(struct sim *s, struct simnode *n, const struct fop *f,
 	    (s->o.tun.eio_when_lost && since && s->now - since < 2000 * MS))
 		return;
 	/* One that refuses writes, and another one that is suspect: too few can be used. */
-	if (s->o.tun.eio_when_lost && full_excuses(s))
+	if (s->o.tun.eio_when_lost &&
+	    (full_excuses(s, f->issued_us) || spot_refuses_lately(s, f->issued_us)))
 		return;
-	if (f->op == IO_READ && spot_excuses(s, f->offset, f->bytes, f->issued_us))
+	if (f->bytes && spot_excuses(s, f->offset, f->bytes, f->issued_us))
 		return;
 	n->eio_us = s->now; /* it must say OUT_REMOVED in the same step */
 }

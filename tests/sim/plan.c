@@ -69,6 +69,7 @@ const char *const fault_name[F_COUNT] = {
     [F_LOCK_CUT_OFF] = "dlm-grants-in-broken-ring",
     [F_GARBAGE_ALLOWED] = "garbage-allowed",
     [F_BAD_SPOT] = "bad-spot",
+    [F_BAD_SPOT_REFUSES] = "bad-spot-that-refuses-writes",
     [F_BAD_SPOT_DEGRADED] = "bad-spot-while-degraded",
     [F_OWN_FENCE_FAILED] = "own-fence-fails-first",
     [F_LATE_AFTER_RESTART] = "late-write-after-restart",

@@ -172,6 +172,7 @@ struct disk {
 	uint64_t full_hit_us;
 	bool spot; /* spot.c: these bytes can't be read */
 	uint32_t spot_no;
+	bool spot_hard; /* it can't be written either */
 	uint64_t spot_from, spot_to, spot_hit_us;
 	uint8_t sb_bad;      /* sbcopies.c: mask of superblock copies that can't be read */
 	bool err_in_rebuild; /* the error waits for the member's rebuild */
@@ -232,6 +233,7 @@ struct devslot { /* the runtime's number for a device, on one node */
 	bool cut; /* no network between this node and this exporter */
 	bool trying;
 	bool down_due;  /* EV_DEV_DOWN was not delivered yet */
+	uint32_t up_ii; /* the incarnation that connected it */
 	bool half_open; /* the exporter was off since, and the node does not know */
 };
 struct simnode;
@@ -658,6 +660,7 @@ enum fault {
 	F_GARBAGE_ALLOWED,
 	F_BAD_SPOT,
 	F_BAD_SPOT_DEGRADED,
+	F_BAD_SPOT_REFUSES,
 	F_OWN_FENCE_FAILED,
 	F_LATE_AFTER_RESTART,
 	F_FULL_STRUCK,
@@ -720,7 +723,7 @@ void full_init(struct sim *s);
 void full_heal(struct sim *s);
 bool full_strikes(struct sim *s, const struct req *r);
 bool full_lately(const struct sim *s, uint32_t disk);
-bool full_excuses(const struct sim *s);
+bool full_excuses(const struct sim *s, uint64_t since_us);
 void rival_init(struct sim *s);
 /* The administrator adds this disk, and was answered. */
 void rival_add_asked(struct sim *s, uint32_t disk);
@@ -742,6 +745,7 @@ void spot_written(struct disk *d, uint64_t offset, uint64_t bytes);
 void spot_check(struct sim *s, const struct simnode *n);
 bool spot_strikes(struct sim *s, const struct req *r);
 bool spot_hides_slot(const struct sim *s, uint32_t slot);
+bool spot_refuses_lately(const struct sim *s, uint64_t since_us);
 bool spot_excuses(const struct sim *s, uint64_t offset, uint32_t bytes, uint64_t since_us);
 void fault_break_too(struct sim *s, uint32_t disk); /* soon */
 void fault_hide(struct sim *s, uint32_t disk, uint64_t us);

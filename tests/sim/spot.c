@@ -47,6 +47,7 @@ static void spot_make(struct sim *s, uint64_t from, uint64_t bytes)
 		return;
 	d->spot = true;
 	d->spot_no++;
+	d->spot_hard = mix64(s->seed ^ s->now ^ 0x68617264ull) % 3 == 0;
 	d->spot_from = from;
 	d->spot_to = from + bytes;
 	trace(s, "f  bad spot on disk %u: %lu to %lu", idx, d->spot_from, d->spot_to);
@@ -117,13 +118,32 @@ static bool none_to_spare(const struct sim *s)
 	return count_in_sync(&s->checks.map) == s->geo.k;
 }
 
-/* The read fails. */
+/* A write of data fails, while no member can be spared. Not a durable one, which would be the end
+ * of the member (R14). */
+static bool refuses(struct sim *s, const struct req *r)
+{
+	struct disk *d = &s->disk[r->disk];
+	uint32_t m = s->checks.member_of[r->disk];
+
+	if (!d->spot || !d->spot_hard || (r->op != DEV_WRITE && r->op != DEV_ZEROES) ||
+	    r->kind != KIND_DATA || r->orphan || r->flags & DEV_F_FUA || m == NONE ||
+	    !overlaps(d, r->offset, r->bytes) || !none_to_spare(s) ||
+	    s->checks.map.member[m].state != MEMBER_IN_SYNC)
+		return false;
+	stats_fault(s, F_BAD_SPOT_REFUSES);
+	d->spot_hit_us = s->now;
+	return true;
+}
+
+/* The read fails, or the write. */
 bool spot_strikes(struct sim *s, const struct req *r)
 {
 	struct disk *d = &s->disk[r->disk];
 	uint32_t m = s->checks.member_of[r->disk];
 	bool drops;
 
+	if (refuses(s, r))
+		return true;
 	if (!d->spot || r->op != DEV_READ || r->orphan || r->kind == KIND_SB ||
 	    r->kind == KIND_USE || m == NONE || !overlaps(d, r->offset, r->bytes))
 		return false;
@@ -143,7 +163,20 @@ bool spot_strikes(struct sim *s, const struct req *r)
 	return true;
 }
 
-/* A front-end's read of these bytes may fail with EIO, if it began at `since_us`. */
+/* As with a store without space, other writes may wait for the member meanwhile. */
+bool spot_refuses_lately(const struct sim *s, uint64_t since_us)
+{
+	for (uint32_t i = 0; i < s->o.disks; i++) {
+		const struct disk *d = &s->disk[i];
+
+		if (d->spot_hard && d->spot_hit_us &&
+		    (d->spot_hit_us >= since_us || s->now < d->spot_hit_us + 3000 * MS))
+			return true;
+	}
+	return false;
+}
+
+/* A front-end's request for these bytes may fail with EIO, if it began at `since_us`. */
 bool spot_excuses(const struct sim *s, uint64_t offset, uint32_t bytes, uint64_t since_us)
 {
 	uint64_t from = geo_offset(&s->geo, offset / s->geo.p.stripe_bytes);
@@ -195,7 +228,7 @@ void spot_check(struct sim *s, const struct simnode *n)
 		if (n->st.unusable >> m & 1 && d != NONE && s->disk[d].spot_hit_us &&
 		    s->now < s->disk[d].spot_hit_us + 1000 * MS && !s->checks.lossy[d] &&
 		    map_insync_mask(&s->checks.map) >> m & 1 && reaches(n, d) &&
-		    !oldcopy_met(s, n, d) && !full_lately(s, d))
+		    !oldcopy_met(s, n, d) && !full_lately(s, d) && !s->disk[d].spot_hard)
 			sim_fail(s, "C8",
 				 "node %u gave up member %u for a bad spot, although no other can "
 				 "stand in for it",

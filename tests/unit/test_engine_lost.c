@@ -312,3 +312,44 @@ TEST(each_reason_to_wait_counts_from_its_own_begin)
 	CHECK(ms >= 990 && ms <= 1010);
 	finish();
 }
+
+/* R17: nobody else knows it. The write was answered, and is in no FLUSH. */
+TEST(a_member_that_breaks_off_while_its_node_has_no_map_yet_is_not_trusted)
+{
+	static uint8_t before[DISK_BYTES], in[4096];
+	uint64_t data;
+
+	create(1);
+	w.claim_ms = 250;
+	start();
+	run_ms(12000);
+	CHECK(status().io_allowed);
+	fill(buf, sizeof(buf), 3);
+	io(1, IO_WRITE, 0, 4096, buf);
+	run_ms(3000);
+	CHECK_EQ_U64(status().regions_dirty, 0);
+	data = engine_geo(w.e)->data_offset;
+	memcpy(before, w.disk[0], DISK_BYTES);
+	fill(buf, sizeof(buf), 99);
+	io(2, IO_WRITE, 0, 4096, buf);
+	while (!w.io_done[2])
+		run_event();
+	CHECK_EQ_INT(w.io_err[2], 0);
+	engine_free(w.e); /* the daemon is killed */
+	w.fenced_inc = w.next_inc - 1;
+	start();
+	run_ms(300);
+	CHECK(!status().io_allowed);
+	dev_down(0);
+	memcpy(w.disk[0] + data, before + data, DISK_BYTES - data);
+	run_ms(200);
+	dev_up(0);
+	run_ms(20000);
+	CHECK(status().io_allowed);
+	io(3, IO_READ, 0, 4096, in);
+	run_ms(50);
+	CHECK_EQ_INT(w.io_err[3], 0);
+	CHECK_EQ_MEM(in, buf, sizeof(in));
+	CHECK_EQ_U64(parity_wrong(1), 0);
+	finish();
+}

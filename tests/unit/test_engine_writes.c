@@ -3,12 +3,14 @@
 #include "tests/unit/engine_world.h"
 
 static uint8_t out[16384], in[16384];
+static uint32_t claim_ms;
 
 static void served(void)
 {
 	create(1);
+	w.claim_ms = claim_ms;
 	start();
-	run_ms(3000);
+	run_ms(claim_ms ? 12000 : 3000);
 	fill(out, sizeof(out), 3);
 	io(1, IO_WRITE, 0, sizeof(out), out);
 	CHECK_EQ_U64(w.io_done[1], 1);
@@ -144,6 +146,43 @@ TEST(a_round_in_which_a_member_refuses_a_write_ends_when_it_takes_it_and_the_sta
 	finish();
 }
 
+/* A bad spot, and another member is away. If the write waited, no round would end, and the other
+ * one could not come back. */
+TEST(a_write_that_a_member_refuses_again_and_again_fails_if_the_member_takes_others)
+{
+	for (int looks = 0; looks < 2; looks++) {
+		claim_ms = looks ? 250 : 0;
+		served();
+		dev_down(2);
+		run_ms(600);
+		io(2, IO_WRITE, 0, 4096, out);
+		run_ms(50);
+		w.write_err[1] = -EIO;
+		fill(out, 4096, 42);
+		io(3, IO_WRITE, 0, 4096, out);
+		run_ms(1500);
+		CHECK_EQ_U64(w.io_done[3], 0);
+		run_ms(3000);
+		CHECK_EQ_U64(w.io_done[3], 1);
+		CHECK_EQ_INT(w.io_err[3], -EIO);
+		w.write_err[1] = 0;
+		run_ms(1500);
+		io(4, IO_WRITE, 4096, 4096, out);
+		io(5, IO_FLUSH, 0, 0, NULL);
+		run_ms(100);
+		CHECK_EQ_U64(w.io_done[4] + w.io_done[5], 2);
+		CHECK(!w.io_err[4] && !w.io_err[5]);
+		CHECK(!status().unusable && !status().waits);
+		dev_up(2);
+		run_ms(6000);
+		for (uint8_t i = 0; i < 3; i++)
+			CHECK_EQ_INT(status().map.member[i].state, MEMBER_IN_SYNC);
+		CHECK_EQ_U64(parity_wrong(1), 0);
+		finish();
+	}
+	claim_ms = 0;
+}
+
 /* Also what waits for a mark, which must be durable and is not tried there; and a flush. */
 TEST(with_when_lost_eio_nothing_waits_for_a_member_that_refuses_writes)
 {
@@ -181,6 +220,45 @@ TEST(with_when_lost_eio_nothing_waits_for_a_member_that_refuses_writes)
 	CHECK_EQ_U64(w.io_done[6] + w.io_done[7], 2);
 	CHECK_EQ_INT(w.io_err[7], 0);
 	finish();
+}
+
+/* With when_lost=eio no write waits that could try the member: a mark must not be the first. */
+TEST(a_member_that_refused_writes_is_given_nothing_durable_before_it_takes_its_use_block)
+{
+	for (int eio = 0; eio < 2; eio++) {
+		struct engine_cfg def;
+		struct tunables tun;
+
+		claim_ms = 250;
+		served();
+		dev_down(2);
+		run_ms(600);
+		engine_cfg_init(&def);
+		tun = def.tun;
+		tun.claim_ms = claim_ms;
+		tun.eio_when_lost = eio;
+		engine_tune(w.e, &tun);
+		io(2, IO_WRITE, 0, 4096, out);
+		run_ms(50);
+		CHECK_EQ_U64(w.io_done[2], 1);
+		w.write_err[1] = -ENOSPC;
+		w.mark_errs = true;
+		io(3, IO_WRITE, 0, 4096, out);
+		run_ms(20);
+		io(4, IO_WRITE, engine_geo(w.e)->size_bytes - 4096, 4096, out);
+		run_ms(tun.evict_ms + 5000);
+		CHECK_EQ_U64(w.io_done[3] + w.io_done[4], eio ? 2 : 0);
+		w.write_err[1] = 0;
+		w.mark_errs = false;
+		run_ms(3000);
+		io(6, IO_WRITE, engine_geo(w.e)->size_bytes - 4096, 4096, out);
+		run_ms(1000);
+		CHECK_EQ_U64(w.io_done[6], 1);
+		CHECK_EQ_INT(w.io_err[6], 0);
+		CHECK(!status().unusable && !status().waits);
+		finish();
+	}
+	claim_ms = 0;
 }
 
 /* R14: what it had acknowledged may be lost with it. */

@@ -68,19 +68,41 @@ TEST(a_connection_that_is_found_dead_takes_the_member_from_the_map_before_the_no
 TEST(a_member_that_is_connected_anew_before_the_node_serves_is_asked_for_anew)
 {
 	one_serves();
-	hold(1, 1);
+	hold(1, ANY_DEV);
 	start(2);
-	run_ms(2000);
+	run_ms(1000);
+	CHECK_EQ_INT(status(2).state, ENGINE_JOINING);
 	member_cut(2, 2, true);
 	run_ms(20);
 	member_cut(2, 2, false);
-	hold(1, ANY_DEV);
-	held_goes_on();
-	hold(1, ANY_DEV);
-	run_ms(2000);
+	run_ms(20);
+	held_goes_on(); /* it was sent before that */
+	hold(1, 2);
+	w.claim_hangs = 1;
+	run_ms(1000);
 	CHECK_EQ_INT(status(2).state, ENGINE_JOINING);
 	held_goes_on();
 	run_ms(1500);
 	CHECK(status(2).io_allowed);
+	finish();
+}
+
+/* An error is an answer. */
+TEST(a_bad_sector_at_a_use_block_keeps_no_node_out)
+{
+	one_serves();
+	w.use_bad = 1u << 1;
+	run_ms(3000);
+	start(2);
+	run_ms(3000);
+	CHECK(status(1).io_allowed && status(2).io_allowed);
+	finish();
+	create();
+	w.others_look = true;
+	w.use_bad = 1u << 1;
+	start(1);
+	start(2);
+	run_ms(10000);
+	CHECK(status(1).io_allowed && status(2).io_allowed);
 	finish();
 }

@@ -105,7 +105,8 @@ static struct {
 	bool restarts; /* who is removed goes on as a new incarnation */
 	bool two_node; /* one has quorum */
 	bool fence_waits;
-	bool split; /* each is alone with itself, in a ring of its own */
+	uint32_t use_bad; /* members whose use block can neither be read nor written */
+	bool split;       /* each is alone with itself, in a ring of its own */
 	uint64_t ring;
 	uint32_t away; /* a node that is out of the group: it hears nobody, and nobody hears it */
 	uint32_t reach_ms;
@@ -176,6 +177,11 @@ static inline void do_io(uint32_t node, const struct out *o)
 	}
 	if (o->io.op == DEV_FLUSH && o->io.dev == 1 && w.node[node].flush_fails) {
 		w.node[node].flush_fails--;
+		ev.done.err = -EIO;
+		push(node, ev);
+		return;
+	}
+	if (o->io.kind == KIND_USE && w.use_bad >> o->io.dev & 1) {
 		ev.done.err = -EIO;
 		push(node, ev);
 		return;
