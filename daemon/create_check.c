@@ -545,6 +545,20 @@ int create_refuse_known(const struct create_ask *ask, const struct superblock *s
 	}
 }
 
+bool create_refuse_listed(const struct create_ask *ask, uint32_t i, char text[CREATE_WHY_BYTES])
+{
+	uint32_t member = 0;
+	const char *array = ask->listed ? ask->listed(ask->arg, i, &member) : NULL;
+
+	if (array)
+		snprintf(text, CREATE_WHY_BYTES,
+			 "is named as member %u of the array %s, which this cluster has, though no "
+			 "superblock on it says so any more: name another device, or give that "
+			 "array up with 'ddraidctl forget %s'; --force does not help",
+			 member, array, array);
+	return array;
+}
+
 static int check_superblock(struct job *j, uint32_t i)
 {
 	char text[CREATE_WHY_BYTES];
@@ -552,6 +566,7 @@ static int check_superblock(struct job *j, uint32_t i)
 	char uuid[UUID_TEXT_BYTES], name[DDR_NAME_BYTES], user[LAST_USER_BYTES];
 	const char *known;
 	int none = 0, worst = 0, unread = 0;
+	bool intact = false;
 
 	for (uint32_t c = 0; c < SB_COPIES; c++) {
 		uint8_t *block = j->buf + c * DDR_BLOCK_BYTES;
@@ -573,6 +588,7 @@ static int check_superblock(struct job *j, uint32_t i)
 			worst = err;
 			continue;
 		}
+		intact = true;
 		known = j->ask->known ? j->ask->known(j->ask->arg, sb.array_uuid) : NULL;
 		if (known) {
 			err = create_refuse_known(j->ask, &sb, known, text);
@@ -589,6 +605,8 @@ static int check_superblock(struct job *j, uint32_t i)
 			      sb.index, text_clean(name, sizeof(name), sb.name),
 			      uuid_format(uuid, sb.array_uuid), user);
 	}
+	if (!intact && create_refuse_listed(j->ask, i, text))
+		return refuse(j, -ENOTUNIQ, (int)i, "%s", text);
 	if (unread)
 		return refuse_io(j, unread, i, "read");
 	if (none == SB_COPIES || j->ask->force)

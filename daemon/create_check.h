@@ -82,7 +82,10 @@ struct create_ask {
 	/* Of a device of a known array; STANDING_REPLACED alone may be overwritten, by force.
 	 * Without it each is a member. */
 	enum create_standing (*standing)(void *arg, const struct superblock *sb);
-	/* Optional, as all that follow. Before the first write, with the array's UUID: what was
+	/* Optional, as all that follow. The name of a known array that names device `i` as its
+	 * member, or NULL: if no superblock on it says what it is, that one needs it. */
+	const char *(*listed)(void *arg, uint32_t i, uint32_t *member);
+	/* Before the first write, with the array's UUID: what was
 	 * begun can be undone from now on, whatever happens to this process. 0, or -errno and a
 	 * sentence. */
 	int (*begin)(void *arg, const struct create_params *p, char why[STORE_WHY_BYTES]);
@@ -140,6 +143,9 @@ int create_run(const struct create_ask *ask, const struct create_dev *dev, uint3
  * and, for `text`, what stands behind its name. */
 int create_refuse_known(const struct create_ask *ask, const struct superblock *sb,
 			const char *known, char text[CREATE_WHY_BYTES]);
+
+/* Likewise, a device without an intact superblock that a known array names as its member. */
+bool create_refuse_listed(const struct create_ask *ask, uint32_t i, char text[CREATE_WHY_BYTES]);
 
 /*
  * By force: makes one device nobody's that carries a superblock or claim which create_check() lets

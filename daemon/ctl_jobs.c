@@ -1142,6 +1142,7 @@ static void making_free_later(void *data)
 static void making_free(struct making_job *j)
 {
 	reserve_release(&j->m.reserve);
+	free(j->m.others);
 	if (j->asked)
 		asked_free(j->asked);
 	if (j->k)
@@ -1157,9 +1158,26 @@ static void making_refused(struct making_job *j, int err, const char *format, co
 	making_free(j);
 }
 
+/* Their devices are not overwritten, also if nothing on these says whose they are. */
+static void others_take(struct making *m)
+{
+	m->others = calloc(manager_count() + 1, sizeof(*m->others));
+	assert(m->others);
+	for (uint32_t i = 0; i < manager_count(); i++) {
+		const struct known *k = manager_at(i);
+
+		if (!k->damaged && !k->gone && !k->desc.forgotten &&
+		    strcmp(k->desc.name, m->desc.name))
+			m->others[m->other_count++] = k->desc;
+	}
+}
+
 static void making_run(struct making_job *j)
 {
-	int err = making_start(&j->m);
+	int err;
+
+	others_take(&j->m);
+	err = making_start(&j->m);
 
 	if (err)
 		making_refused(j, err, "no thread could be started for it: %s", strerror(-err));

@@ -286,6 +286,14 @@ static void progress(void *arg, const char *text, uint32_t done, uint32_t total)
 
 /* ---- the two jobs --------------------------------------------------------------------------- */
 
+static const char *listed(void *arg, uint32_t i, uint32_t *member)
+{
+	const struct making *m = arg;
+
+	*member = m->listed[i].member;
+	return m->listed[i].array;
+}
+
 static void create_devs(struct making *m, struct create_dev dev[DDR_MAX_MEMBERS])
 {
 	memset(dev, 0, DDR_MAX_MEMBERS * sizeof(dev[0]));
@@ -307,6 +315,7 @@ static void create_devs(struct making *m, struct create_dev dev[DDR_MAX_MEMBERS]
 	m->ask.name = m->desc.name;
 	m->ask.arg = m;
 	m->ask.known = known;
+	m->ask.listed = listed;
 	m->ask.standing = m->standing ? standing : NULL;
 	m->ask.begin = begin;
 	m->ask.allowed = allowed;
@@ -438,6 +447,7 @@ static int look_at_superblock(struct making *m, uint8_t *block)
 	struct superblock sb;
 	struct claim claim;
 	const char *of;
+	bool intact = false;
 	int unread = 0;
 
 	for (uint32_t c = 0; c < SB_COPIES; c++) {
@@ -455,6 +465,7 @@ static int look_at_superblock(struct making *m, uint8_t *block)
 		err = sb_decode(&sb, block, NULL);
 		if (err == -ENOENT)
 			continue;
+		intact |= !err;
 		of = err ? NULL : known(m, sb.array_uuid);
 		if (of && !strcmp(of, m->desc.name) && is_member(m, &sb))
 			return refuse(m, -EALREADY, "is that member of this array already");
@@ -483,6 +494,8 @@ static int look_at_superblock(struct making *m, uint8_t *block)
 	}
 	if (place_taken(m))
 		return refuse_place(m);
+	if (!intact && create_refuse_listed(&m->ask, 0, what))
+		return refuse(m, -ENOTUNIQ, what);
 	if (unread)
 		return refuse(m, unread, "can't be read; see to the exporter");
 	return 0;
@@ -603,6 +616,29 @@ static void reserving_run(struct task *t)
 	m->reserving(m);
 }
 
+/* Hosts are not looked up for it: one that does not answer would hold up each request. */
+static void listed_look(struct making *m, const struct store_array *other, uint32_t at)
+{
+	char key[IDENTITY_KEYS][RESERVE_KEY_BYTES];
+	const char *uri = other->uri[at];
+	uint32_t n;
+
+	for (uint32_t i = 0; i < m->desc.count; i++)
+		if (!strcmp(m->desc.uri[i], uri)) {
+			m->listed[i].array = other->name;
+			m->listed[i].member = at;
+		}
+	if (!strncmp(uri, "nbd://", 6) || !strncmp(uri, "nbds://", 7))
+		return;
+	n = identity_keys(uri, m->node, key);
+	for (uint32_t k = 0; k < n; k++)
+		for (uint32_t j = 0; j < m->reserve.key_count; j++)
+			if (!strcmp(key[k], m->reserve.key[j])) {
+				m->listed[m->key_member[j]].array = other->name;
+				m->listed[m->key_member[j]].member = at;
+			}
+}
+
 /* Names and devices are this request's from here on, or it ends. */
 static int reserved(struct making *m)
 {
@@ -614,6 +650,9 @@ static int reserved(struct making *m)
 		memset(&m->key_member[r->key_count], (int)i, n);
 		r->key_count += n;
 	}
+	for (uint32_t i = 0; i < m->other_count; i++)
+		for (uint32_t at = 0; at < m->others[i].count; at++)
+			listed_look(m, &m->others[i], at);
 	mailbox_post(m->main, &m->ask_task, reserving_run);
 	wait_for(&m->go);
 	if (m->go_err)

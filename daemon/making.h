@@ -26,11 +26,13 @@ struct making {
 	struct mailbox *main;
 	enum { MAKING_CREATE, MAKING_ADD, MAKING_UNDO } what;
 	uint32_t node;
-	struct store_array desc; /* name, URIs, options; `create` fills in the UUID */
-	struct create_ask ask;   /* but for name, inc, arg and the callbacks */
-	struct geo geo;          /* add: of the array */
-	struct map map;          /* likewise */
-	uint32_t member;         /* likewise: which one it is to be */
+	struct store_array desc;    /* name, URIs, options; `create` fills in the UUID */
+	struct create_ask ask;      /* but for name, inc, arg and the callbacks */
+	struct geo geo;             /* add: of the array */
+	struct map map;             /* likewise */
+	uint32_t member;            /* likewise: which one it is to be */
+	struct store_array *others; /* the known arrays, but for add's own; freed with free() */
+	uint32_t other_count;
 	/* On the main thread: the name of the array that has this UUID, whose members are refused;
 	 * or NULL. */
 	const char *(*known)(struct making *m, const uint8_t uuid[DDR_UUID_BYTES]);
@@ -44,6 +46,10 @@ struct making {
 	void *arg;
 	struct reserve reserve;
 	uint8_t key_member[RESERVE_KEYS]; /* whose each key is */
+	struct {                          /* by member: another array that names its device */
+		const char *array;        /* NULL: none does */
+		uint32_t member;
+	} listed[DDR_MAX_MEMBERS];
 	/* the answer */
 	struct create_result result;
 	struct create_error error;

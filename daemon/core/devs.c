@@ -52,23 +52,31 @@ static void dev_fit(const struct engine *e, struct dev *d)
 			 d->multiple, least);
 }
 
+/* It ends before the member that it carries. If it is extended again, what lay there reads as
+ * zeroes: as after a failed flush, only a rebuild of the whole brings that back. */
+static void cut_note(struct dev *d)
+{
+	if (!d->cut || !d->sb_ok)
+		return;
+	d->flush_failed = d->was_cut = true;
+	memcpy(d->failed_uuid, d->sb.member_uuid, DDR_UUID_BYTES);
+}
+
 /* The geometry is known now. */
 void devs_fit(struct engine *e)
 {
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		dev_fit(e, &e->dev[i]);
+		cut_note(&e->dev[i]);
+	}
 }
 
-/* Its device is there, and ends before the member does. */
+/* Its device ended before the member does, and may do so still. */
 bool member_cut(const struct engine *e, const struct map_member *mm)
 {
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-		const struct dev *d = &e->dev[i];
-
-		if (d->up && d->sb_ok && d->cut &&
-		    !memcmp(d->sb.member_uuid, mm->uuid, DDR_UUID_BYTES))
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (e->dev[i].was_cut && dev_failed_flush(&e->dev[i], mm))
 			return true;
-	}
 	return false;
 }
 
@@ -340,6 +348,7 @@ static void loss_note(const struct engine *e, struct dev *d)
 	    !(removed ? d->connected_next : d->connected_here))
 		return;
 	d->lost = true;
+	d->lost_us = e->now;
 	d->lost_instance = d->instance;
 	memcpy(d->lost_uuid, d->sb.member_uuid, DDR_UUID_BYTES);
 }
@@ -365,12 +374,34 @@ static void loss_tell(struct engine *e, struct dev *d)
 	}
 }
 
+/* More than m at nearly the same time: that was this node's own way to them (R7). And if it was
+ * not, nothing can stand in for them. */
+static bool lost_with_others(const struct engine *e, const struct dev *d)
+{
+	uint64_t window = e->cfg.tun.evict_ms * 1000ull;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		n += e->dev[i].lost && e->dev[i].lost_us <= d->lost_us + window &&
+		     d->lost_us <= e->dev[i].lost_us + window;
+	return n > e->geo.p.m;
+}
+
 /* There is a map, which names the members. */
 void devs_lost_tell(struct engine *e)
 {
+	bool own[DDR_MAX_DEVS];
+
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		own[i] = e->dev[i].lost && lost_with_others(e, &e->dev[i]);
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		e->dev[i].lost &= !own[i];
 		if (e->dev[i].lost)
 			loss_tell(e, &e->dev[i]);
+	}
+	for (uint8_t m = 0; m < e->map.n; m++)
+		if (map_write_mask(&e->map) >> m & 1 && member_cut(e, &e->map.member[m]))
+			member_bad(e, m, MEMBER_FAULTY);
 }
 
 static void sb_read_done(struct engine *e, struct dev *d)
@@ -400,13 +431,18 @@ static void sb_read_done(struct engine *e, struct dev *d)
 		geo_adopt(e, &d->sb);
 	else if (d->unreadable) /* maybe only for now */
 		d->retry_us = e->now + SB_RETRY_US;
+	cut_note(d);
 	devs_bind(e);
 	devs_look_again(e);
 	/* Also one that this node has not lost, since it had never reached it. */
 	for (uint8_t m = 0; m < e->map.n; m++)
 		if (map_write_mask(&e->map) >> m & 1 && (d->member == m || d->entered) &&
-		    !memcmp(d->sb.member_uuid, e->map.member[m].uuid, DDR_UUID_BYTES))
-			dev_judge(e, d, m);
+		    !memcmp(d->sb.member_uuid, e->map.member[m].uuid, DDR_UUID_BYTES)) {
+			if (member_cut(e, &e->map.member[m]))
+				member_bad(e, m, MEMBER_FAULTY);
+			else
+				dev_judge(e, d, m);
+		}
 	d->entered = false;
 	if (d->lost && e->have_map)
 		loss_tell(e, d);

@@ -468,6 +468,16 @@ static bool flush_stuck(const struct engine *e)
 	return false;
 }
 
+/* Likewise: it was too small for a while. */
+static bool cut_stuck(const struct engine *e)
+{
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (e->bad[i] == MEMBER_FAULTY && member_indispensable(e, i) &&
+		    member_cut(e, &e->map.member[i]))
+			return true;
+	return false;
+}
+
 static bool write_stuck(const struct engine *e)
 {
 	for (uint8_t i = 0; i < e->map.n; i++)
@@ -485,6 +495,13 @@ struct waits {
 /* A member that the data needs does not take what it is sent. */
 static bool status_stuck(const struct engine *e, struct waits *w)
 {
+	if (cut_stuck(e)) {
+		w->why = "members: one that the data needs was too small for a while, and what lay "
+			 "beyond its end may be gone; connect the others, or stop the array on all "
+			 "nodes with --force, start it, and check the data";
+		w->since_us = e->few_us ? e->few_us : e->lacks_us;
+		return true;
+	}
 	if (flush_stuck(e)) {
 		w->why = "members: a flush, or a write that had to be durable, failed on one "
 			 "that the data needs, and what it had acknowledged may be lost, so "

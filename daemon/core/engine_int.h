@@ -108,7 +108,7 @@ struct dev {
 	 */
 	bool lost;
 	uint8_t lost_uuid[DDR_UUID_BYTES];
-	uint64_t lost_instance;
+	uint64_t lost_instance, lost_us;
 	bool connected_here; /* in this incarnation */
 	bool connected_next; /* for the next one: this one is removed */
 	uint32_t asks;       /* vouch.c: this node's question when it was connected last */
@@ -118,6 +118,7 @@ struct dev {
 	uint32_t multiple;
 	char misfit[128]; /* why it can't be a member, empty: it can */
 	bool cut;         /* because it has fewer bytes */
+	bool was_cut;     /* flush_failed is for that: it may have been extended since */
 	/* When sb was read last, and the read that is under way or has failed: the number of the
 	 * map's epoch, and of the newest that was known to be committed. */
 	uint64_t read_num, read_all, asked_num, asked_all;
@@ -351,6 +352,10 @@ struct slotinfo { /* a slot, as the leader has read it */
 	struct rset dirty, missed;
 };
 
+#define EXTENDED_INSYNC                                                                            \
+	"fewer members in sync are reachable than the data needs, but for one that was too small " \
+	"for a while, and what lay beyond its end may be gone; connect the others, or stop the "   \
+	"array on all nodes, start it, and check the data"
 #define FEWER_INSYNC "fewer members in sync are reachable than the data needs; connect the others"
 
 /* use.c */

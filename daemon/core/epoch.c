@@ -73,7 +73,7 @@ static void flush_forget(struct engine *e, const struct map_member *mm)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		if (dev_failed_flush(&e->dev[i], mm))
-			e->dev[i].flush_failed = false;
+			e->dev[i].flush_failed = e->dev[i].was_cut = false;
 }
 
 static void commit_effects(struct engine *e, const struct map *old)
@@ -86,6 +86,11 @@ static void commit_effects(struct engine *e, const struct map *old)
 
 		if (!is && !e->map.member[i].left)
 			flush_forget(e, &e->map.member[i]);
+		/* It answered with errors. Connected anew, it shows whether it has shrunk; it may
+		 * have been extended when somebody brings it back (cut_note). */
+		if (was && !is && member_misread(e, i) && e->dev_of[i] != NO_DEV &&
+		    e->dev[e->dev_of[i]].up)
+			out_add(e, OUT_DEV_CANCEL)->cancel.dev = e->dev_of[i];
 		if (!is || (!was && old->n))
 			e->bad[i] = 0;
 		if (is && !was)
@@ -350,7 +355,7 @@ static uint8_t to_report(const struct engine *e, const struct map *m, uint8_t i)
 
 	if (map_write_mask(m) >> i & 1)
 		return bad_told(e, m, i);
-	if (mm->left && mm->state != MEMBER_FAULTY && (flush_failed(e, mm) || member_cut(e, mm)))
+	if (mm->left && mm->state != MEMBER_FAULTY && flush_failed(e, mm))
 		return MEMBER_FAULTY;
 	return 0;
 }
@@ -359,10 +364,11 @@ static uint8_t to_report(const struct engine *e, const struct map *m, uint8_t i)
 bool flush_error_untold(const struct engine *e)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->dev[i].flush_failed && !e->have_map)
+		if (e->dev[i].flush_failed && !e->dev[i].was_cut && !e->have_map)
 			return true; /* of a former life; of which member only a map can tell */
 	for (uint8_t i = 0; i < e->map.n; i++)
-		if (flush_failed(e, &e->map.member[i]) && to_report(e, &e->map, i) == MEMBER_FAULTY)
+		if (flush_failed(e, &e->map.member[i]) && !member_cut(e, &e->map.member[i]) &&
+		    to_report(e, &e->map, i) == MEMBER_FAULTY)
 			return true;
 	return false;
 }
@@ -1247,6 +1253,7 @@ bool assemble(struct engine *e)
 	const struct superblock *sb, *told;
 	uint32_t absent = 0, insync = 0;
 	struct epoch committed;
+	bool extended = false;
 	struct map map;
 
 	if (!superblocks_read(e))
@@ -1270,23 +1277,25 @@ bool assemble(struct engine *e)
 		bool needed = map_write_mask(&map) >> i & 1;
 		/* Not either what tells of a commit that no other has seen: of another history,
 		 * or of none. */
-		bool fresh = own && epoch_cmp(&own->map.epoch, &committed) >= 0 &&
+		bool cut = member_cut(e, &map.member[i]);
+		bool fresh = own && !cut && epoch_cmp(&own->map.epoch, &committed) >= 0 &&
 			     epoch_cmp(&own->committed, &map.epoch) <= 0 &&
 			     !lineage_differs(&e->past, own);
 
 		e->ld.wanted[i] = 0;
 		e->ld.misread[i] = false;
-		if (needed && !own)
+		if (needed && !own && !cut)
 			e->ld.wanted[i] = MEMBER_SUSPECT;
 		else if (needed && !fresh)
 			e->ld.wanted[i] = MEMBER_FAULTY; /* rolled back: only a full rebuild */
 		absent += needed && !fresh;
 		insync += map.member[i].state == MEMBER_IN_SYNC && fresh;
+		extended |= needed && own && cut;
 	}
 	if (absent && e->now - e->ld.assemble_us < e->cfg.tun.evict_ms * 1000ull)
 		return false; /* they may still be connecting */
 	if (insync < e->geo.k)
-		return refuse(e, FEWER_INSYNC);
+		return refuse(e, extended ? EXTENDED_INSYNC : FEWER_INSYNC);
 	if (!records_agree(e, &map, absent))
 		return false;
 	e->ld.refused = false;

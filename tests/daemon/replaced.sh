@@ -106,6 +106,27 @@ done_ add v1 1 "$tmp/m0" --force
 whole v1
 nbd v1 'assert h.pread(65536, 0) == b"y" * 65536' || fail "v1 has lost data"
 
+echo "a device of a known array on which no superblock is intact"
+done_ stop v0
+done_ fail v1 1
+cp "$tmp/m1" "$tmp/m1.kept"
+dd if=/dev/zero of="$tmp/m1" bs=4096 seek=1 count=2 conv=notrunc 2>/dev/null
+clear m7 m8
+ln -s "$tmp/m1" "$tmp/m1.link"
+for disk in m1 m1.link; do
+	for force in "" --force; do
+		refused "is named as member 1 of the array v0, which this cluster has, .*'ddraidctl forget v0'; --force does not help" \
+			create v2 --order 1 --zeroed --stripe 8K $force "$tmp/$disk" "$tmp/m7" "$tmp/m8"
+		refused "is named as member 1 of the array v0, which this cluster has, .*; --force does not help" add v1 1 "$tmp/$disk" $force
+	done
+done
+mv "$tmp/m1.kept" "$tmp/m1"
+done_ add v1 1 "$tmp/m0" --force
+whole v1
+done_ start v0
+until_true 10 holds v0 'a["io_allowed"]'
+holds v0 'not a["degraded"]' || fail "v0: $(ctl status v0)"
+
 echo "devices of an array that nobody knows any more"
 done_ forget v1 --force
 done_ fail v0 0
@@ -127,6 +148,36 @@ until_true 15 holds v0 'a["members"][1]["connected"]'
 done_ add v0 1 "$tmp/m1" --force
 whole v0
 nbd v0 'assert h.pread(65536, 0) == b"x" * 65536' || fail "v0 has lost data"
+
+echo "a device that lost its end while it was open, and was extended before somebody brought it back"
+nbd v0 'h.pwrite(b"z" * 1048576, h.get_size() - 1048576); h.flush()' || fail "I/O to v0"
+until_true 10 holds v0 'a["regions_dirty"] == 0'
+truncate -s 16M "$tmp/m1"
+nbd v0 'for i in range(h.get_size() >> 20): h.pread(1048576, i << 20)' || fail "v0 can't be read"
+until_true 10 holds v0 'a["members"][1]["state"] in ("missing", "faulty")'
+until_true 15 holds v0 'a["members"][1]["state"] == "faulty"'
+truncate -s 24M "$tmp/m1"
+! ctl re-add v0 1 >"$tmp/out" 2>&1 || fail "it comes back without what it lost"
+done_ add v0 1 "$tmp/m1" --force
+whole v0
+nbd v0 'assert h.pread(1048576, h.get_size() - 1048576) == b"z" * 1048576' || fail "v0 has lost data"
+
+echo "the same, of an array that can't do without it"
+done_ stop v0
+first=$(ctl status v0 --json | /usr/bin/python3 -c 'import json, sys; print(json.load(sys.stdin)["arrays"][0]["members"][0]["uri"].split("://")[-1])')
+mv "$first" "$tmp/away"
+truncate -s 16M "$tmp/m1"
+ctl start v0 --timeout 2 >"$tmp/out" 2>&1 || true
+until_true 10 holds v0 '"16777216 bytes" in a["members"][1]["error"]'
+truncate -s 24M "$tmp/m1"
+until_true 20 holds v0 'a["members"][1]["connected"] and "too small for a while" in str(a)'
+mv "$tmp/away" "$first"
+until_true 20 holds v0 'a["io_allowed"]'
+until_true 10 holds v0 'a["members"][1]["state"] == "faulty"'
+nbd v0 'assert h.pread(1048576, h.get_size() - 1048576) == b"z" * 1048576' || fail "v0 has lost data"
+done_ add v0 1 "$tmp/m1" --force
+whole v0
+nbd v0 'assert h.pread(1048576, h.get_size() - 1048576) == b"z" * 1048576' || fail "v0 has lost data"
 
 echo "by force, while the file of an array is damaged: which devices it has can't be told"
 end daemon TERM

@@ -550,8 +550,9 @@ struct nev { /* an event on its way to an engine */
 struct simnode {
 	uint32_t idx, id;
 	bool powered, proc, frozen, stopped, removing, drained, stopped_itself;
-	uint32_t cut_off;      /* mask: exporters that it does not reach */
-	uint32_t cut_inc;      /* 1 + the last incarnation that was */
+	uint32_t cut_off;                  /* mask: exporters that it does not reach */
+	uint32_t cut_inc;                  /* 1 + the last incarnation that was */
+	uint32_t broke_inc[SIM_MAX_DISKS]; /* likewise: that lost the disk before it had a map */
 	bool conf_differs;     /* its file, from which its next daemon takes how to fence */
 	bool fences_otherwise; /* its daemon has read it so */
 	uint64_t frozen_no;

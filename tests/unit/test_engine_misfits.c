@@ -247,9 +247,17 @@ TEST(two_devices_that_have_changed_stop_the_array)
 		untouched(i, image[i]);
 	}
 	CHECK_EQ_U64(writes(), before);
+	/* What lay beyond its end may be gone, and no other member can stand in for it. */
 	dev_down(0);
 	w.shrunk[0] = 0;
 	dev_up(0);
+	run_ms(20000);
+	CHECK(!status().io_allowed);
+	CHECK(strstr(status().waits, "too small for a while"));
+	/* Who knows better starts it anew. */
+	engine_free(w.e);
+	w.fenced_inc = w.next_inc - 1;
+	start();
 	run_ms(6000);
 	CHECK(status().io_allowed);
 	CHECK_EQ_INT(status().map.member[1].state, MEMBER_FAULTY);
