@@ -44,6 +44,7 @@ struct job {
 	bool was_running; /* JOB_START, when it was asked */
 	bool forced;      /* JOB_START: it was not active, and was told to whoever leads */
 	uint64_t began_ms, here_ms, told_ms, forced_ms;
+	bool put;            /* JOB_STOP: what was asked for counts */
 	uint64_t said;       /* JOB_STOP of all nodes: the version that says so */
 	uint64_t size_bytes; /* JOB_CREATE, and the next two */
 	uint32_t stripe_bytes;
@@ -542,6 +543,15 @@ static void stop_look(struct job *j, const struct array_status *st)
 	}
 	if (stop_kept(j, st))
 		return;
+	if (j->put && manager_to_run(j->k)) {
+		snprintf(
+		    text, sizeof(text),
+		    "somebody has started %s again meanwhile, so it goes on; stop it once more "
+		    "if it is not to",
+		    j->k->desc.name);
+		job_end(j, -EAGAIN, text);
+		return;
+	}
 	if (!st && !forgetting && (!j->all_nodes || !others_not(j, false))) {
 		job_end(j, 0, "");
 		return;
@@ -667,7 +677,8 @@ static void stop_put(struct manager_change *c, int err, const char *why)
 	char text[STORE_WHY_BYTES + 128];
 
 	if (!err) {
-		if (c->what == CHANGE_STOP && c->all)
+		j->put = c->what == CHANGE_STOP;
+		if (j->put && c->all)
 			j->said = j->k->desc.said;
 		look(j);
 		return;

@@ -544,7 +544,7 @@ const struct store_forgotten *manager_forgotten_list(uint32_t *n)
 /* ---- following ------------------------------------------------------------------------------ */
 
 /* What was said, for all nodes or for this one. */
-static bool to_run(const struct known *k)
+bool manager_to_run(const struct known *k)
 {
 	return k->desc.here == HERE_ON || (k->desc.here == HERE_FOLLOWS && k->desc.started);
 }
@@ -562,7 +562,7 @@ static enum array_stop_how stop_how(const struct known *k)
 
 static void follow(struct known *k)
 {
-	bool want = to_run(k);
+	bool want = manager_to_run(k);
 	int err;
 
 	if (k->damaged || k->gone)
@@ -636,7 +636,7 @@ static void on_kept(struct array *a, uint32_t clients)
 {
 	struct known *k = by_array(a);
 
-	if (k->desc.forgotten || closing || to_run(k))
+	if (k->desc.forgotten || closing || manager_to_run(k))
 		return; /* it was said otherwise meanwhile */
 	k->desc.here = k->desc.started ? HERE_FOLLOWS : HERE_ON;
 	k->kept_clients = k->clients = clients; /* the others hear of both in one word */

@@ -83,6 +83,7 @@ int manager_open(const struct config *conf, struct mailbox *main_box, struct wor
 /* By name or UUID's text; NULL. What is being forgotten is found only if asked for. */
 struct known *manager_find(const char *name, bool forgotten_too);
 struct known *manager_find_uuid(const uint8_t uuid[DDR_UUID_BYTES]);
+bool manager_to_run(const struct known *k); /* on this node, as was said last */
 uint32_t manager_count(void);
 struct known *manager_at(uint32_t i); /* by name */
 

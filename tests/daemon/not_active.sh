@@ -74,4 +74,22 @@ for command in "fail v0 2" "re-add v0 2" "add v0 2 $tmp/m2"; do
 	# shellcheck disable=SC2086
 	not_now 8 "nothing is changed, since the array does not run here; start it first" $command
 done
+
+echo "stopped and started at once: each of the two is answered"
+ctl start v0 >"$tmp/out" 2>&1 || fail "start: $(cat "$tmp/out")"
+for i in 1 2 3; do
+	began=$SECONDS
+	ctl stop v0 >"$tmp/stop" 2>&1 &
+	stop=$!
+	ctl start v0 >"$tmp/start" 2>&1 || fail "start: $(cat "$tmp/start")"
+	status=0
+	wait "$stop" || status=$?
+	[ $((SECONDS - began)) -lt 20 ] || fail "it took $((SECONDS - began)) s"
+	case $status in
+	0) ;;
+	6) grep -q "somebody has started v0 again meanwhile" "$tmp/stop" || fail "stop: $(cat "$tmp/stop")" ;;
+	*) fail "stop: status $status, $(cat "$tmp/stop")" ;;
+	esac
+	ctl start v0 >"$tmp/out" 2>&1 || fail "start: $(cat "$tmp/out")"
+done
 echo "ok"

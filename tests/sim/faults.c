@@ -105,14 +105,15 @@ bool fault_fits(const struct sim *s, enum fault f)
 		return many;
 	case F_PARTITION3:
 		return s->o.nodes >= 3;
+	case F_EXPORTER_POWER:
+	case F_FLUSH_ERROR_LOST:
+		return may_lose(s) && !s->copy.stands; /* that would be two faults */
 	case F_READ_ERROR:
 	case F_WRITE_ERROR:
-	case F_FLUSH_ERROR_LOST:
 	case F_FLUSH_ERROR_KEPT:
 	case F_DISCONNECT_ONE:
 	case F_DISCONNECT_ALL:
 	case F_DISCONNECT_LONG:
-	case F_EXPORTER_POWER:
 	case F_ADMIN_FAIL:
 	case F_LEADER_IN_CHANGE:
 	case F_LEADER_IN_REBUILD:
