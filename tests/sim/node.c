@@ -614,6 +614,15 @@ static void on_thaw(struct sim *s, struct hev *ev)
 		node_thaw(s, n);
 }
 
+/* The machine: its daemon may have been killed, and started again, meanwhile. */
+static void on_machine_thaws(struct sim *s, struct hev *ev)
+{
+	struct simnode *n = &s->node[ev->a];
+
+	if (n->frozen && ev->b == n->frozen_no)
+		node_thaw(s, n);
+}
+
 static void on_token_lost(struct sim *s, struct hev *ev)
 {
 	struct simnode *n = &s->node[ev->a];
@@ -627,7 +636,7 @@ void node_freeze(struct sim *s, struct simnode *n, uint64_t us)
 	n->frozen = true;
 	n->frozen_no++;
 	sim_at(s, s->o.token_us, on_token_lost, n->idx, n->frozen_no, NULL);
-	sim_at(s, us, on_thaw, n->idx, n->gen, NULL);
+	sim_at(s, us, on_machine_thaws, n->idx, n->frozen_no, NULL);
 }
 
 void node_stop_daemon(struct sim *s, struct simnode *n, uint64_t us)
