@@ -6,8 +6,7 @@
  * may make the first one. The others may hold connections from before, and not know yet that these
  * are dead: that what was written there and not flushed is gone (R17). What the new node reads
  * there is old. So it neither serves nor recovers nor rebuilds before each node of the round has
- * had an answer from each member, to a request that it sent after the new node had
- * connected them:
+ * had an answer from each member, to a request that it sent after the new node had connected them:
  *
  *   new node: `asks` in its heartbeat, another number after each connection
  *   -> each other node: renews its use blocks at once (use.c)

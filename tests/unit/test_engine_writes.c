@@ -16,6 +16,24 @@ static void served(void)
 	CHECK_EQ_U64(w.io_done[1], 1);
 }
 
+/* Member 2 is away, so that the data needs the others; region 0 is marked. */
+static struct tunables served_degraded(bool eio)
+{
+	struct engine_cfg def;
+
+	served();
+	dev_down(2);
+	run_ms(600);
+	engine_cfg_init(&def);
+	def.tun.claim_ms = claim_ms;
+	def.tun.eio_when_lost = eio;
+	engine_tune(w.e, &def.tun);
+	io(2, IO_WRITE, 0, 4096, out);
+	run_ms(50);
+	CHECK_EQ_U64(w.io_done[2], 1);
+	return def.tun;
+}
+
 /* What is there now can be read, and decoded. */
 static void reads_right(uint64_t tag)
 {
@@ -186,19 +204,8 @@ TEST(a_write_that_a_member_refuses_again_and_again_fails_if_the_member_takes_oth
 /* Also what waits for a mark, which must be durable and is not tried there; and a flush. */
 TEST(with_when_lost_eio_nothing_waits_for_a_member_that_refuses_writes)
 {
-	struct engine_cfg def;
-	struct tunables tun;
+	struct tunables tun = served_degraded(true);
 
-	served();
-	dev_down(2);
-	run_ms(600);
-	engine_cfg_init(&def);
-	tun = def.tun;
-	tun.eio_when_lost = true;
-	engine_tune(w.e, &tun);
-	io(2, IO_WRITE, 0, 4096, out);
-	run_ms(50);
-	CHECK_EQ_U64(w.io_done[2], 1);
 	w.write_err[1] = -ENOSPC;
 	io(3, IO_WRITE, 0, 4096, out);
 	io(4, IO_WRITE, engine_geo(w.e)->size_bytes - 4096, 4096, out);
@@ -226,21 +233,10 @@ TEST(with_when_lost_eio_nothing_waits_for_a_member_that_refuses_writes)
 TEST(a_member_that_refused_writes_is_given_nothing_durable_before_it_takes_its_use_block)
 {
 	for (int eio = 0; eio < 2; eio++) {
-		struct engine_cfg def;
 		struct tunables tun;
 
 		claim_ms = 250;
-		served();
-		dev_down(2);
-		run_ms(600);
-		engine_cfg_init(&def);
-		tun = def.tun;
-		tun.claim_ms = claim_ms;
-		tun.eio_when_lost = eio;
-		engine_tune(w.e, &tun);
-		io(2, IO_WRITE, 0, 4096, out);
-		run_ms(50);
-		CHECK_EQ_U64(w.io_done[2], 1);
+		tun = served_degraded(eio);
 		w.write_err[1] = -ENOSPC;
 		w.mark_errs = true;
 		io(3, IO_WRITE, 0, 4096, out);
