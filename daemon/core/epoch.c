@@ -504,6 +504,11 @@ static enum reach member_reach(const struct engine *e, uint8_t i)
 		lack += !(p->raw_mask >> i & 1);
 		use += p->up_mask >> i & 1;
 	}
+	if (!nodes) { /* just assembled: no heartbeat tells of the map's members yet */
+		uint32_t d = e->dev_of[i];
+
+		return d != NO_DEV && e->dev[d].up ? REACH_ALL : REACH_AWAY;
+	}
 	if (use == nodes)
 		return REACH_USED;
 	if (!lack)
