@@ -658,6 +658,37 @@ uint32_t members_reached(const struct engine *e)
 	return n;
 }
 
+/* Carries a member that `map` does not have. */
+static bool was_member(const struct engine *e, const struct dev *d, const struct map *map)
+{
+	if (!d->up || !d->sb_ok || memcmp(d->sb.array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES))
+		return false;
+	for (uint8_t i = 0; i < map->n; i++)
+		if (!memcmp(d->sb.member_uuid, map->member[i].uuid, DDR_UUID_BYTES))
+			return false;
+	return true;
+}
+
+void fewer_insync(const struct engine *e, const struct map *map, char *text, size_t size)
+{
+	const struct dev *was = NULL;
+
+	for (uint32_t i = 0; map && !was && i < DDR_MAX_DEVS; i++)
+		if (was_member(e, &e->dev[i], map))
+			was = &e->dev[i];
+	snprintf(text, size,
+		 "fewer members in sync are reachable than the data needs; connect the others");
+	if (was)
+		snprintf(
+		    text, size,
+		    "fewer members in sync are reachable than the data needs, and %.160s was a "
+		    "member once and is none now: connect the others; if this node's "
+		    "description of the array is an old one (NAME.array in its state "
+		    "directory, restored from a backup), stop ddraidd and set its member = "
+		    "lines right",
+		    was->uri);
+}
+
 /*
  * R7: a node that joins and reaches fewer members than the data needs is no use to anybody yet. It
  * takes part in rounds and gets no slot; and what it can't reach is no reason for the others

@@ -356,7 +356,6 @@ struct slotinfo { /* a slot, as the leader has read it */
 	"fewer members in sync are reachable than the data needs, but for one that was too small " \
 	"for a while, and what lay beyond its end may be gone; connect the others, or stop the "   \
 	"array on all nodes, start it, and check the data"
-#define FEWER_INSYNC "fewer members in sync are reachable than the data needs; connect the others"
 
 /* use.c */
 enum use_state {
@@ -434,7 +433,7 @@ struct use {
 	uint64_t over[USE_WATCHED]; /* claims that the last look has waited for */
 	uint32_t overs;
 	bool refused;
-	char why[400];
+	char why[640];
 };
 
 enum rebuild_state { RB_IDLE, RB_GATHER, RB_COPY, RB_FLUSH, RB_LOG, RB_QUIET, RB_PROMOTE };
@@ -730,6 +729,8 @@ bool member_indispensable(const struct engine *e, uint8_t member);
 const struct map *map_next(const struct engine *e); /* the proposed, else the committed */
 uint32_t devs_up_mask(const struct engine *e);
 uint32_t members_reached(const struct engine *e);
+/* Why the array can't be assembled by `map`: too few of its members in sync are reached. */
+void fewer_insync(const struct engine *e, const struct map *map, char *text, size_t size);
 bool dev_failed_flush(const struct dev *d, const struct map_member *mm);
 bool member_cut(const struct engine *e, const struct map_member *mm);
 bool aside(const struct engine *e);

@@ -1299,8 +1299,10 @@ bool assemble(struct engine *e)
 	}
 	if (absent && e->now - e->ld.assemble_us < e->cfg.tun.evict_ms * 1000ull)
 		return false; /* they may still be connecting */
-	if (insync < e->geo.k)
-		return refuse(e, extended ? EXTENDED_INSYNC : FEWER_INSYNC);
+	if (insync < e->geo.k) {
+		fewer_insync(e, &map, e->ld.text, sizeof(e->ld.text));
+		return refuse(e, extended ? EXTENDED_INSYNC : e->ld.text);
+	}
 	if (!records_agree(e, &map, absent))
 		return false;
 	e->ld.refused = false;

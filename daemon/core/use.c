@@ -24,7 +24,8 @@
  * (if it took longer: LOOK again, when whoever holds the array has had the time to renew).
  *
  *  1. Each of them wrote to at least k members in sync; any two such sets share a member (k > m;
- *     see R1). Look at that one.
+ *     see R1). Look at that one. It carries the newer of their two maps, so both go by that, and
+ *     what a device carries that it does not name any more is nobody's concern.
  *  2. B's reads saw A's claim: then B waited until it had not changed for the patience. The lease
  *     of each node of A's was over by then: none does I/O when its last renewal began longer than
  *     the lease ago, and the lease is shorter than the patience. Who wakes up has to claim anew:
@@ -343,7 +344,7 @@ static bool round_start(struct engine *e, bool reads, uint64_t claim)
 			u->dev[i].wrote = false;
 		if (u->dev[i].busy || (!all && !prompt(&u->dev[i])))
 			continue;
-		if (reads && e->dev[i].up && e->dev[i].sb_ok)
+		if (reads && member)
 			dev_start(e, i, true, true);
 		else if (!reads && member && (told(e) || !claim || u->dev[i].seen))
 			dev_write(e, i, claim, true); /* over what was looked at */
@@ -621,7 +622,7 @@ static void looked(struct engine *e)
 		e->ld.refused =
 		    e->have_geo && e->now - u->began_us >= e->cfg.tun.evict_ms * 1000ull;
 		if (e->ld.refused)
-			snprintf(u->why, sizeof(u->why), FEWER_INSYNC);
+			fewer_insync(e, map_of(e), u->why, sizeof(u->why));
 		look_again(e, LOOK_AGAIN_US);
 		return;
 	}

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Files of the state directory are lost: an array's description while its record is there, and part of the list of the
-# forgotten. The status says so, whatever arrays there are, and what it says to do mends it, to the letter. As any user.
+# forgotten; or a description is restored from a backup that is too old. The status says so, whatever arrays there are, and what
+# it says to do mends it, to the letter. As any user.
 # shellcheck source=tests/daemon/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -61,6 +62,28 @@ sed -n '/^version = 1$/,/^end = yes$/p' "$top_srcdir/doc/man/ddraidd.8" |
 daemon_up
 until_true 10 holds old 'a["io_allowed"]'
 warns_not old.record
+nbd old 'assert h.pread(65536, 0) == b"precious" * 8192'
+
+echo "an older one, of before two members were replaced"
+cp "$state/old.array" "$tmp/older.array"
+for i in 0 1; do
+	truncate -s 24M "$tmp/r$i"
+	ctl fail old $i >"$tmp/out" 2>&1 || fail "fail: $(cat "$tmp/out")"
+	ctl add old $i "$tmp/r$i" >"$tmp/out" 2>&1 || fail "add: $(cat "$tmp/out")"
+	until_true 20 holds old "a['members'][$i]['state'] == 'in-sync'"
+done
+end daemon TERM
+cp "$state/old.array" "$tmp/right.array"
+cp "$tmp/older.array" "$state/old.array"
+daemon_up
+until_true 20 holds old '"was a member once and is none now" in str(a)'
+ctl status >"$tmp/out" 2>&1 || true
+grep -qF "set its member = lines right" "$tmp/out" || fail "status does not say what to do: $(cat "$tmp/out")"
+end daemon TERM
+sed -i "s|$tmp/m0|$tmp/r0|; s|$tmp/m1|$tmp/r1|" "$state/old.array"
+cmp <(grep ^member "$state/old.array") <(grep ^member "$tmp/right.array") || fail "other members: $(diff "$state/old.array" "$tmp/right.array")"
+daemon_up
+until_true 10 holds old 'a["io_allowed"]'
 nbd old 'assert h.pread(65536, 0) == b"precious" * 8192'
 
 echo "not wanted"

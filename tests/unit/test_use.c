@@ -404,6 +404,31 @@ TEST(nor_does_it_come_back_partially_when_the_fork_is_forgotten)
 	finish();
 }
 
+/* The map does not have it any more, so nobody gives the claim on it back: the next start does not
+ * wait for it. If it is the newer copy, it is looked at. */
+TEST(what_a_member_carries_that_has_left_the_map_is_nobody_s_concern)
+{
+	struct useblock u;
+
+	begin(true);
+	start(1);
+	run_ms(3000);
+	CHECK(serves(1));
+	step(1, (struct event){.type = EV_ADMIN, .admin = {.cmd = ADMIN_FAIL, .member = 2}});
+	run_ms(3000);
+	CHECK_EQ_U64(status(1).map.member[2].state, MEMBER_FAULTY);
+	stop(1);
+	CHECK_EQ_INT(useblock_decode(&u, w.disk[2] + USE_OFFSET), 0);
+	CHECK(u.claim);
+	again(1, 300);
+	for (uint32_t i = 0; i < 150 && !serves(1); i++) {
+		run_ms(10);
+		CHECK_MSG(!strstr(waits(1), "to be gone"), "%s", waits(1));
+	}
+	CHECK(serves(1));
+	finish();
+}
+
 /* It has claimed old copies of the members, which don't start. Then the right ones come in their
  * place. */
 TEST(members_that_come_in_the_place_of_others_are_looked_at)
