@@ -30,6 +30,14 @@
 #ifndef DISK_BYTES /* fuzz_members has smaller ones */
 #define DISK_BYTES (8u << 20)
 #endif
+#ifndef DISK_NEW /* of DISK_BYTES; and whether it is known to be all zero */
+#define DISK_NEW(i) memset(malloc(DISK_BYTES), 0xee + (i), DISK_BYTES)
+#define DISK_FREE(disk) free(disk)
+#define DISK_CLEAN false
+#endif
+#ifndef STRIPE_BYTES
+#define STRIPE_BYTES 4096u
+#endif
 #ifndef TICK_US
 #define TICK_US 1000u
 #endif
@@ -117,7 +125,7 @@ static inline int place(void *arg, uint64_t offset, const uint8_t *block)
 
 static inline void create_regions(uint8_t order, uint32_t region_bytes)
 {
-	struct create_params p = {.inc = 7};
+	struct create_params p = {.inc = 7, .clean = DISK_CLEAN};
 	uint8_t n = (uint8_t)((1u << order) + 1);
 
 	memset(&w, 0, sizeof(w));
@@ -132,15 +140,14 @@ static inline void create_regions(uint8_t order, uint32_t region_bytes)
 				    .m = 1,
 				    .layout = GEO_ROTATE,
 				    .slots = 4,
-				    .stripe_bytes = 4096,
+				    .stripe_bytes = STRIPE_BYTES,
 				    .band_bytes = 65536,
 				    .region_bytes = region_bytes,
 				    .member_bytes = DISK_BYTES};
 	for (uint8_t i = 0; i < n; i++)
 		memset(p.member_uuid[i], i + 1, DDR_UUID_BYTES);
 	for (uint8_t i = 0; i < n; i++) {
-		w.disk[i] = malloc(DISK_BYTES);
-		memset(w.disk[i], 0xee + i, DISK_BYTES);
+		w.disk[i] = DISK_NEW(i);
 		CHECK_EQ_INT(create_member(&p, i, place, w.disk[i]), 0);
 	}
 }
@@ -545,7 +552,7 @@ static inline void finish(void)
 {
 	engine_free(w.e);
 	for (uint32_t i = 0; i <= MEMBERS; i++)
-		free(w.disk[i]);
+		DISK_FREE(w.disk[i]);
 	free(w.q.v);
 	free(w.pending);
 	free(w.msg);
