@@ -132,6 +132,23 @@ static void make_nodes(struct sim *s)
 		node_power_on_later(s, &s->node[i], together ? 0 : rng_range(&s->rng, 0, 300 * MS));
 }
 
+/* With room for their log, and the data as large as before. Where small pages make that too large
+ * for the members, there are as many slots as were drawn. */
+static void slots_force(struct sim *s, uint8_t slots)
+{
+	uint64_t data = s->o.geo.member_bytes - DATA_ALIGN;
+	struct geo_params p = s->o.geo;
+	struct geo g;
+
+	p.slots = slots;
+	for (uint32_t i = 0; i < 4; i++, p.member_bytes += DATA_ALIGN) {
+		if (geo_init(&g, &p, NULL) || p.member_bytes - g.data_offset != data)
+			continue;
+		s->o.geo = p;
+		return;
+	}
+}
+
 bool sim_setup(struct sim *s, uint64_t seed, const struct sim_cli *cli, struct stats *st)
 {
 	const char *why = "";
@@ -144,6 +161,8 @@ bool sim_setup(struct sim *s, uint64_t seed, const struct sim_cli *cli, struct s
 	trace_init(s);
 	opts_draw(s, cli->nodes);
 	make_uuid(s, s->array_uuid);
+	if (cli->slots)
+		slots_force(s, (uint8_t)cli->slots);
 	if (geo_init(&s->geo, &s->o.geo, NULL)) {
 		s->o.geo.slots = (uint8_t)(s->o.nodes + 1); /* many small log pages */
 		s->o.geo.member_bytes += DATA_ALIGN;
