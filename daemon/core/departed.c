@@ -185,7 +185,7 @@ void gone_recall(struct engine *e, const struct record *r)
 
 static struct buried *buried_find(struct engine *e, uint32_t node, uint64_t inc)
 {
-	for (uint32_t i = 0; i < BURIED_MAX; i++)
+	for (uint32_t i = 0; i < BURIED_MAX && e->buried[i].inc; i++)
 		if (e->buried[i].node == node && e->buried[i].inc == inc)
 			return &e->buried[i];
 	return NULL;

@@ -168,11 +168,12 @@ void devs_look_again(struct engine *e)
 
 bool devs_looking(const struct engine *e)
 {
-	bool any = false;
-
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		any |= e->dev[i].reading && e->dev[i].member == NO_MEMBER;
-	return any && e->look_us && e->now - e->look_us < e->cfg.tun.evict_ms * 1000ull;
+	if (!e->look_us || e->now - e->look_us >= e->cfg.tun.evict_ms * 1000ull)
+		return false;
+	for (uint32_t i = 0; i < e->devs; i++)
+		if (e->dev[i].reading && e->dev[i].member == NO_MEMBER)
+			return true;
+	return false;
 }
 
 /*
@@ -244,7 +245,7 @@ void member_entered(struct engine *e, uint8_t i)
 /* What a member that has entered carries here is not known yet. */
 bool devs_entering(const struct engine *e)
 {
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+	for (uint32_t i = 0; i < e->devs; i++)
 		if (e->dev[i].up && e->dev[i].entered)
 			return true;
 	return false;
@@ -586,6 +587,8 @@ void dev_up(struct engine *e, const struct event *ev)
 	struct dev *d = &e->dev[ev->dev.dev];
 
 	assert(ev->dev.dev < DDR_MAX_DEVS && !d->up);
+	if (ev->dev.dev >= e->devs)
+		e->devs = ev->dev.dev + 1;
 	d->up = true;
 	d->ups++;
 	d->entered = false;
@@ -772,7 +775,7 @@ void devs_advance(struct engine *e)
 	uint64_t since;
 
 	misread_advance(e);
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+	for (uint32_t i = 0; i < e->devs; i++) {
 		struct dev *d = &e->dev[i];
 
 		/* A superblock that could not be read is tried again, now and then. */

@@ -55,8 +55,8 @@ bool member_usable(const struct engine *e, uint8_t member)
  */
 bool members_ready(const struct engine *e, uint32_t mask)
 {
-	for (uint8_t i = 0; i < DDR_MAX_MEMBERS; i++)
-		if (mask >> i & 1 && !member_usable(e, i))
+	for (; mask; mask &= mask - 1)
+		if (!member_usable(e, (uint8_t)__builtin_ctz(mask)))
 			return false;
 	return true;
 }

@@ -220,6 +220,7 @@ static void engine_restart(struct engine *e, uint64_t inc)
 	n->garbage_count = old->garbage_count;
 	n->garbage_cap = old->garbage_cap;
 	memcpy(n->dev, old->dev, sizeof(n->dev));
+	n->devs = old->devs;
 	n->dio = old->dio;
 	n->region_of = old->region_of;
 	n->locks = old->locks;

@@ -447,6 +447,7 @@ struct engine {
 
 	/* devices and requests */
 	struct dev dev[DDR_MAX_DEVS];
+	uint32_t devs; /* of these, up to the last one that was connected */
 	struct dio *dio;
 	struct list dio_free, dio_held, dio_gone;
 	uint32_t dio_free_count;
@@ -484,7 +485,7 @@ struct engine {
 	uint32_t gone_count;
 	bool gone_full; /* it has seen one depart, and can't remember it */
 	struct fence_ask fence_ask[FENCE_ASKS_MAX];
-	struct buried buried[BURIED_MAX]; /* a ring of them */
+	struct buried buried[BURIED_MAX]; /* a ring of them; those that are free come last */
 	uint32_t buried_next;
 	struct term term;
 	uint64_t term_num, round_us, view_us;

@@ -331,7 +331,7 @@ static bool ack_ready(struct engine *e)
 
 static bool flush_failed(const struct engine *e, const struct map_member *mm)
 {
-	for (uint32_t d = 0; d < DDR_MAX_DEVS; d++)
+	for (uint32_t d = 0; d < e->devs; d++)
 		if (dev_failed_flush(&e->dev[d], mm)) /* also while it is away */
 			return true;
 	return false;
@@ -535,6 +535,11 @@ static bool wishes_apply(struct engine *e, struct map *next)
 {
 	bool any = false;
 
+	for (uint8_t i = 0; i < next->n; i++)
+		any |= leaves_with(e, i) != 0;
+	if (!any)
+		return false;
+	any = false;
 	for (uint8_t want = MEMBER_REBUILDING; want; want--)
 		for (enum reach reach = REACH_AWAY; reach <= REACH_USED; reach++)
 			for (uint8_t i = 0; i < next->n; i++)

@@ -406,8 +406,10 @@ uint32_t map_write_mask(const struct map *m)
 	uint32_t mask = 0;
 
 	for (unsigned i = 0; i < m->n; i++)
-		if (m->member[i].state == MEMBER_IN_SYNC || m->member[i].state == MEMBER_REBUILDING)
-			mask |= 1u << i;
+		mask |= (uint32_t)((1u << MEMBER_IN_SYNC | 1u << MEMBER_REBUILDING) >>
+				       m->member[i].state &
+				   1u)
+			<< i;
 	return mask;
 }
 
@@ -416,8 +418,7 @@ uint32_t map_insync_mask(const struct map *m)
 	uint32_t mask = 0;
 
 	for (unsigned i = 0; i < m->n; i++)
-		if (m->member[i].state == MEMBER_IN_SYNC)
-			mask |= 1u << i;
+		mask |= (uint32_t)(m->member[i].state == MEMBER_IN_SYNC) << i;
 	return mask;
 }
 
