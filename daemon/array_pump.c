@@ -179,7 +179,7 @@ static void do_out(struct array *a, const struct out *o)
 		failpoint_asked();
 		break;
 	case OUT_RECORD:
-		life_record(a, &o->record);
+		life_record(a, o->record);
 		break;
 	case OUT_IO_DONE:
 		front_complete(o->io_done.tag >> 56 == DISK_FRONT_ID ? a->disk.front : a->front,

@@ -595,7 +595,8 @@ static void take_step(struct engine *e, uint32_t from, const Ddraid__Admin *a)
 	if (from != e->leader)
 		return;
 	if (a->cmd == CMD_OPEN && dev_of_uri(e, a->uri) == NO_DEV) {
-		memcpy(out_add(e, OUT_OPEN)->open.uri, a->uri, len + 1);
+		memcpy(e->open_uri, a->uri, len + 1);
+		out_add(e, OUT_OPEN)->open.uri = e->open_uri;
 	} else if (a->cmd == CMD_CHECK) {
 		memset(&e->adding, 0, sizeof(e->adding));
 		e->adding.used = true;

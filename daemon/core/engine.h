@@ -262,7 +262,7 @@ struct out {
 			uint32_t node;
 			uint64_t inc;
 		} fence;
-		struct record record;
+		const struct record *record; /* until EV_RECORD_DONE */
 		struct {
 			uint64_t claim;
 			struct use_process process;
@@ -277,7 +277,7 @@ struct out {
 			const char *why; /* static sentence or NULL */
 		} admin_done;
 		struct {
-			char uri[DDR_URI_BYTES];
+			const char *uri; /* until the next step */
 		} open;
 		struct {
 			uint64_t id;

@@ -673,6 +673,7 @@ struct engine {
 		char uri[DDR_URI_BYTES];
 		uint8_t uuid[DDR_UUID_BYTES];
 	} adding;
+	char open_uri[DDR_URI_BYTES]; /* what OUT_OPEN points to */
 	struct { /* the node's that was asked */
 		bool used;
 		uint64_t tag;

@@ -103,7 +103,7 @@ void record_advance(struct engine *e)
 		return;
 	e->sent_record = e->want_record;
 	e->record_busy = true;
-	out_add(e, OUT_RECORD)->record = e->want_record;
+	out_add(e, OUT_RECORD)->record = &e->sent_record;
 }
 
 /* R6: this incarnation is over. */

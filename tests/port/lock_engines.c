@@ -538,7 +538,7 @@ static void do_out(uint32_t node, const struct out *o)
 		do_probe(node, o);
 		break;
 	case OUT_RECORD:
-		n->record = o->record;
+		n->record = *o->record;
 		push(node, (struct event){.type = EV_RECORD_DONE});
 		break;
 	case OUT_LOCK:

@@ -379,7 +379,7 @@ static void node_out(struct sim *s, struct simnode *n, const struct out *o)
 		answer_probe(s, n, o);
 		break;
 	case OUT_RECORD:
-		out_record(s, n, &o->record);
+		out_record(s, n, o->record);
 		break;
 	case OUT_IO_DONE:
 		front_done(s, n, o->io_done.tag, o->io_done.err);

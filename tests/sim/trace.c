@@ -263,8 +263,8 @@ static void out_text(const struct sim *s, const struct simnode *n, const struct 
 		snprintf(text, bytes, "fence (%u, %lu)", o->fence.node, o->fence.inc);
 		break;
 	case OUT_RECORD:
-		snprintf(text, bytes, "record acked %lu committed %lu", o->record.acked.num,
-			 o->record.committed.num);
+		snprintf(text, bytes, "record acked %lu committed %lu", o->record->acked.num,
+			 o->record->committed.num);
 		break;
 	case OUT_IO_DONE:
 		snprintf(text, bytes, "io-done tag %lx err %d", o->io_done.tag, o->io_done.err);
@@ -308,7 +308,7 @@ static uint64_t out_sum(const struct out *o)
 	case OUT_FENCE:
 		return o->fence.inc;
 	case OUT_RECORD:
-		return mix64(o->record.acked.num) + o->record.committed.num;
+		return mix64(o->record->acked.num) + o->record->committed.num;
 	case OUT_IO_DONE:
 		return mix64(o->io_done.tag) + (uint32_t)o->io_done.err;
 	case OUT_LOCK:

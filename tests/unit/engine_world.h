@@ -377,7 +377,7 @@ static inline void do_out(const struct out *o)
 		push(ev);
 		break;
 	case OUT_RECORD:
-		w.record = o->record;
+		w.record = *o->record;
 		ev.type = EV_RECORD_DONE;
 		push(ev);
 		break;

@@ -224,7 +224,7 @@ static inline void h_out(uint32_t node, const struct out *o)
 		h_push(node, ev, NULL);
 		break;
 	case OUT_RECORD:
-		n->record = o->record;
+		n->record = *o->record;
 		ev.type = EV_RECORD_DONE;
 		h_push(node, ev, NULL);
 		break;

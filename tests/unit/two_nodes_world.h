@@ -292,7 +292,7 @@ static inline void do_out(uint32_t node, const struct out *o)
 		w.node[node].ios_done++;
 		break;
 	case OUT_RECORD:
-		w.node[node].record = o->record;
+		w.node[node].record = *o->record;
 		ev.type = EV_RECORD_DONE;
 		push(node, ev);
 		break;
