@@ -248,12 +248,19 @@ void flush_members(struct engine *e, struct batch *b, uint32_t mask)
 
 int plan_alloc(struct plan *p, const struct geo *g, uint32_t count)
 {
+	size_t bytes;
+
 	p->req_cap = plan_max_reqs(g, count);
 	p->iov_cap = plan_max_iovs(g, count);
 	p->req_count = p->iov_count = 0;
-	p->req = malloc(p->req_cap * sizeof(*p->req) + p->iov_cap * sizeof(*p->iov));
-	if (!p->req)
-		return -ENOMEM;
+	bytes = p->req_cap * sizeof(*p->req) + p->iov_cap * sizeof(*p->iov);
+	if (!p->req || p->bytes < bytes) {
+		plan_free(p);
+		p->req = malloc(bytes);
+		if (!p->req)
+			return -ENOMEM;
+		p->bytes = bytes;
+	}
 	p->iov = (struct iovec *)(void *)(p->req + p->req_cap);
 	return 0;
 }
@@ -262,6 +269,7 @@ void plan_free(struct plan *p)
 {
 	free(p->req);
 	p->req = NULL;
+	p->bytes = 0;
 }
 
 /*

@@ -109,6 +109,8 @@ static int engine_setup(struct engine *e)
 	list_init(&e->pages_due);
 	list_init(&e->fios);
 	list_init(&e->ops);
+	list_init(&e->fios_kept);
+	list_init(&e->ops_kept);
 	list_init(&e->retry);
 	list_init(&e->job_wait);
 	list_init(&e->decoding);

@@ -257,7 +257,8 @@ struct op {               /* a front-end request's share in one region */
 	uint32_t ok; /* members that have the write */
 	bool sent;   /* a member may have it */
 	uint8_t *data;
-	void *scratch; /* parity, or the member-major window */
+	void *scratch; /* parity, or the member-major window: see op_scratch */
+	size_t scratch_bytes;
 	struct plan plan;
 	struct batch batch;
 	uint32_t want, valid; /* degraded read */
@@ -643,6 +644,8 @@ struct engine {
 	uint32_t asks, asks_first; /* vouch.c: this node's questions */
 	struct list decoding;      /* reads under way that will decode */
 	uint32_t fio_count, op_count;
+	struct list fios_kept, ops_kept; /* pool.c */
+	uint32_t fios_kept_count, ops_kept_count;
 	uint64_t few_us;   /* since when fewer than k members can be read, or take this node's sign
 			      that it uses them; 0 = enough do */
 	uint64_t lacks_us; /* since when one can't be used that no proposal drops, 0 = all can */
@@ -674,7 +677,7 @@ struct engine {
 		uint8_t uuid[DDR_UUID_BYTES];
 	} adding;
 	char open_uri[DDR_URI_BYTES]; /* what OUT_OPEN points to */
-	struct { /* the node's that was asked */
+	struct {                      /* the node's that was asked */
 		bool used;
 		uint64_t tag;
 		struct term term;
@@ -744,6 +747,15 @@ void dio_done(struct engine *e, const struct event *ev);
 void dio_advance(struct engine *e);
 /* Requests that wait for the gate, of batches that end so, end without being sent. */
 void dio_held_end(struct engine *e, void (*done)(struct engine *e, struct batch *b));
+/* pool.c: NULL without memory. What op_get returns may have scratch and a plan's memory. */
+struct fio *fio_get(struct engine *e);
+void fio_put(struct engine *e, struct fio *f);
+struct op *op_get(struct engine *e);
+void op_put(struct engine *e, struct op *op);
+/* False without memory, and then it has none. What was in it is lost. */
+bool op_scratch(struct op *op, size_t bytes);
+void pool_free(struct engine *e);
+/* May be called again for another count: keeps its memory where that is enough. */
 int plan_alloc(struct plan *p, const struct geo *g, uint32_t count);
 void plan_free(struct plan *p);
 

@@ -15,7 +15,6 @@
 
 #include "engine_int.h"
 
-#define BUF_ALIGN 64u
 #define WRITE_TRIES 3u          /* of a write that a member refuses which takes others */
 #define READ_AGAIN_US 500000ull /* a read that met a bad spot, while a member may come back */
 
@@ -43,7 +42,7 @@ static void fio_check(struct engine *e, struct fio *f)
 	o->io_done.err = f->err;
 	list_del(&f->link);
 	e->fio_count--;
-	free(f);
+	fio_put(e, f);
 }
 
 static void op_job_free(struct op *op)
@@ -64,9 +63,7 @@ static void op_release(struct engine *e, struct op *op)
 	list_del(&op->all);
 	e->op_count--;
 	op_job_free(op);
-	free(op->scratch);
-	plan_free(&op->plan);
-	free(op);
+	op_put(e, op);
 }
 
 /* The op is through; its region already knows. */
@@ -372,11 +369,7 @@ static bool read_degraded(struct engine *e, struct op *op, uint32_t rows)
 
 	while (__builtin_popcount(rows) > e->geo.k)
 		rows &= rows - 1; /* k rows are enough */
-	if (!op->scratch)
-		op->scratch = aligned_alloc(
-		    BUF_ALIGN, ((size_t)e->geo.n * op->count * e->geo.frag_bytes + BUF_ALIGN - 1) &
-				   ~(size_t)(BUF_ALIGN - 1));
-	if (!op->scratch)
+	if (!op_scratch(op, (size_t)e->geo.n * op->count * e->geo.frag_bytes))
 		return false;
 	op->valid = rows;
 	op->want = all & ~rows;
@@ -508,7 +501,7 @@ static void flush_try(struct engine *e, struct fio *f)
 
 static int op_new(struct engine *e, struct fio *f, uint64_t stripe, uint32_t count)
 {
-	struct op *op = calloc(1, sizeof(*op));
+	struct op *op = op_get(e);
 
 	if (!op)
 		return -ENOMEM;
@@ -518,14 +511,10 @@ static int op_new(struct engine *e, struct fio *f, uint64_t stripe, uint32_t cou
 	op->count = count;
 	list_init(&op->link);
 	op->data = f->data ? f->data + (stripe * e->geo.p.stripe_bytes - f->offset) : NULL;
-	if (op->kind == OP_WRITE)
-		op->scratch = aligned_alloc(
-		    BUF_ALIGN, ((size_t)count * e->geo.p.m * e->geo.frag_bytes + BUF_ALIGN - 1) &
-				   ~(size_t)(BUF_ALIGN - 1));
-	if ((op->kind == OP_WRITE && !op->scratch) ||
+	if ((op->kind == OP_WRITE &&
+	     !op_scratch(op, (size_t)count * e->geo.p.m * e->geo.frag_bytes)) ||
 	    (op->kind != OP_ZEROES && plan_alloc(&op->plan, &e->geo, count))) {
-		free(op->scratch);
-		free(op);
+		op_put(e, op);
 		return -ENOMEM;
 	}
 	list_add_tail(&e->ops, &op->all);
@@ -603,7 +592,7 @@ static bool fio_bad(const struct engine *e, const struct fio *f)
 
 void io_submit(struct engine *e, const struct event *ev)
 {
-	struct fio *f = calloc(1, sizeof(*f));
+	struct fio *f = fio_get(e);
 
 	assert(f);
 	f->tag = ev->io.tag;
@@ -786,4 +775,5 @@ void io_free_all(struct engine *e)
 		free(f);
 	}
 	e->fio_count = 0;
+	pool_free(e);
 }

@@ -31,6 +31,7 @@ struct plan {
 	uint32_t req_count, req_cap;
 	struct iovec *iov;
 	uint32_t iov_count, iov_cap;
+	size_t bytes; /* of the memory behind req, which iov is in as well */
 };
 
 /* What caps a plan of `count` stripes needs at most. */

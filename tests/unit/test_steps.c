@@ -40,6 +40,32 @@ __attribute__((no_sanitize_coverage)) void __sanitizer_cov_trace_pc(void)
 	steps++;
 }
 
+static uint64_t allocations;
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t count, size_t bytes);
+void *__real_realloc(void *p, size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t count, size_t bytes);
+void *__wrap_realloc(void *p, size_t bytes);
+
+void *__wrap_malloc(size_t bytes)
+{
+	allocations++;
+	return __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t count, size_t bytes)
+{
+	allocations++;
+	return __real_calloc(count, bytes);
+}
+
+void *__wrap_realloc(void *p, size_t bytes)
+{
+	allocations++;
+	return __real_realloc(p, bytes);
+}
+
 /* Those of the world count as well, and are the same. */
 static uint64_t since(uint64_t *from)
 {
@@ -190,4 +216,33 @@ TEST(nor_does_it_matter_how_many_regions_are_dirty)
 		same &= count[0][each[i]] == count[1][each[i]];
 	}
 	CHECK(same);
+}
+
+TEST(a_request_allocates_nothing)
+{
+	uint64_t from;
+
+#ifdef __SANITIZE_ADDRESS__
+	return; /* there it does, see core/pool.c */
+#endif
+	begin(1000);
+	for (uint32_t turn = 0; turn < 3; turn++) {
+		from = allocations;
+		for (uint32_t i = 0; i < 16; i++)
+			io(i, IO_READ, i * 4096, sizeof(buf), buf);
+		CHECK_MSG(turn < 2 || allocations == from, "%llu for 16 reads",
+			  (unsigned long long)(allocations - from));
+		from = allocations;
+		for (uint32_t i = 0; i < 16; i++)
+			io(i, IO_WRITE, i * 4096, sizeof(buf), buf);
+		CHECK_MSG(turn < 2 || allocations == from, "%llu for 16 writes",
+			  (unsigned long long)(allocations - from));
+		from = allocations;
+		io(16, IO_FLUSH, 0, 0, NULL);
+		CHECK_MSG(turn < 2 || allocations == from, "%llu for a flush",
+			  (unsigned long long)(allocations - from));
+	}
+	for (uint32_t i = 0; i <= 16; i++)
+		CHECK_EQ_U64(w.io_done[i], 1);
+	finish();
 }
