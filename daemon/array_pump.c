@@ -211,6 +211,23 @@ static void do_out(struct array *a, const struct out *o)
 	}
 }
 
+static bool is_data(const struct event *ev)
+{
+	return ev->type == EV_IO || ev->type == EV_DEV_DONE;
+}
+
+/* False: it is not one of the data path, of which another follows. */
+static bool take(struct array *a, struct event *ev)
+{
+	if (!a->e || a->phase == ARRAY_PHASE_CLOSE || !a->q_count || !is_data(ev) ||
+	    !is_data(&a->queue[a->q_first]))
+		return false;
+	failpoint_event(ev);
+	ev->now_us = loop_clock_us(a->loop);
+	engine_take(a->e, ev, &a->q);
+	return true;
+}
+
 static void step(struct array *a, struct event *ev)
 {
 	if (!a->e || a->phase == ARRAY_PHASE_CLOSE) {
@@ -219,7 +236,6 @@ static void step(struct array *a, struct event *ev)
 	}
 	failpoint_event(ev);
 	ev->now_us = loop_clock_us(a->loop);
-	a->q.count = 0;
 	engine_step(a->e, ev, &a->q);
 	if (ev->type == EV_RESTART)
 		a->had_slot = false; /* until here the engine was that of the last life */
@@ -228,6 +244,7 @@ static void step(struct array *a, struct event *ev)
 	dev_lease(a);
 	for (uint32_t i = 0; i < a->q.count; i++)
 		do_out(a, &a->q.v[i]);
+	a->q.count = 0;
 	event_release(ev);
 }
 
@@ -308,6 +325,8 @@ bool pump_turn(void *arg)
 
 		a->q_first = (a->q_first + 1) & (a->q_cap - 1);
 		a->q_count--;
+		if (n < ARRAY_PUMP_BATCH && take(a, &ev))
+			continue;
 		if (ev.type == EV_MSG && !locks_kept(a))
 			step(a, &(struct event){.type = EV_GIVE_UP});
 		step(a, &ev);

@@ -346,6 +346,15 @@ static void event_take(struct engine *e, const struct event *ev)
 
 static void waits_note(struct engine *e);
 
+void engine_take(struct engine *e, const struct event *ev, struct outq *q)
+{
+	assert(ev->type == EV_IO || ev->type == EV_DEV_DONE);
+	assert(e->now && ev->now_us >= e->now);
+	e->q = q;
+	e->now = ev->now_us;
+	event_take(e, ev);
+}
+
 void engine_step(struct engine *e, const struct event *ev, struct outq *q)
 {
 	uint32_t before;

@@ -395,6 +395,11 @@ void engine_free(struct engine *e);
 /* Appends to *q. q's array is grown with realloc; the caller frees it. */
 void engine_step(struct engine *e, const struct event *ev, struct outq *q);
 /*
+ * The same for an EV_IO or EV_DEV_DONE that others follow at once: what can be done next is looked
+ * at once for all of them, by the next engine_step, which must come before any other call but this.
+ */
+void engine_take(struct engine *e, const struct event *ev, struct outq *q);
+/*
  * Between two steps: takes over those tunables that may change while the array runs, and differ
  * between nodes meanwhile: release_delay_ms, member_retry_ms, checkpoint_regions, eio_when_lost,
  * mark_ahead. The others keep the value that they were started with, for the nodes count on one

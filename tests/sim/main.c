@@ -35,6 +35,7 @@ static const char usage[] =
     "  --seed N        one seed\n"
     "  --seeds A..B    all seeds from A to B\n"
     "  --seconds S     begin no further seed after S seconds\n"
+    "  --batch         engines get events of the data path together, as ddraidd has it\n"
     "  --slots N       force the number of log slots (4 to 32), where that many fit\n"
     "  --nodes N       force the number of nodes (1 to 5); 1: crashes and power loss only\n"
     "  --only F[,F]    only these faults are planned (--list names them)\n"
@@ -53,6 +54,8 @@ static void replay(FILE *f, uint64_t seed)
 	fprintf(f, "replay: %s --seed %lu", cli.argv0, seed);
 	if (cli.nodes)
 		fprintf(f, " --nodes %u", cli.nodes);
+	if (cli.batch)
+		fprintf(f, " --batch");
 	if (cli.slots)
 		fprintf(f, " --slots %u", cli.slots);
 	if (cli.only_text)
@@ -114,14 +117,23 @@ static bool parse_range(const char *text)
 }
 
 static const struct option options[] = {
-    {"seed", required_argument, NULL, 's'},    {"seeds", required_argument, NULL, 's'},
-    {"seconds", required_argument, NULL, 'S'}, {"nodes", required_argument, NULL, 'n'},
-    {"slots", required_argument, NULL, 'L'},   {"only", required_argument, NULL, 'o'},
-    {"tail", required_argument, NULL, 't'},    {"keep-going", no_argument, NULL, 'k'},
-    {"trace", no_argument, NULL, 'T'},         {"digest", no_argument, NULL, 'd'},
-    {"stats", no_argument, NULL, 'a'},         {"quiet", no_argument, NULL, 'q'},
-    {"list", no_argument, NULL, 'l'},          {"jobs", required_argument, NULL, 'j'},
-    {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
+    {"seed", required_argument, NULL, 's'},
+    {"seeds", required_argument, NULL, 's'},
+    {"seconds", required_argument, NULL, 'S'},
+    {"nodes", required_argument, NULL, 'n'},
+    {"slots", required_argument, NULL, 'L'},
+    {"batch", no_argument, NULL, 'B'},
+    {"only", required_argument, NULL, 'o'},
+    {"tail", required_argument, NULL, 't'},
+    {"keep-going", no_argument, NULL, 'k'},
+    {"trace", no_argument, NULL, 'T'},
+    {"digest", no_argument, NULL, 'd'},
+    {"stats", no_argument, NULL, 'a'},
+    {"quiet", no_argument, NULL, 'q'},
+    {"list", no_argument, NULL, 'l'},
+    {"jobs", required_argument, NULL, 'j'},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
 };
 
 static void list_faults(void)
@@ -142,6 +154,9 @@ static bool option(int c)
 	case 'n':
 		cli.nodes = (uint32_t)strtoul(optarg, NULL, 0);
 		return cli.nodes >= 1 && cli.nodes <= SIM_MAX_NODES;
+	case 'B':
+		cli.batch = true;
+		return true;
 	case 'L':
 		cli.slots = (uint32_t)strtoul(optarg, NULL, 0);
 		return cli.slots >= 4 && cli.slots <= 32;

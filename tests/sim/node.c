@@ -20,6 +20,7 @@
 
 static void node_out(struct sim *s, struct simnode *n, const struct out *o);
 static void plan_tick(struct sim *s, struct simnode *n);
+static void step_soon(struct sim *s, struct simnode *n);
 
 struct nev *nev_new(const struct event *ev, const void *data, size_t bytes)
 {
@@ -140,8 +141,16 @@ static bool locks_kept(const struct sim *s, const struct simnode *n)
 	return !s->inc[n->ii].locks_left || s->inc[n->ii].gave_up_us;
 }
 
+static bool is_taken(const struct sim *s, const struct nev *nev)
+{
+	return s->cli->batch && (nev->ev.type == EV_IO || nev->ev.type == EV_DEV_DONE) &&
+	       mix64(s->seed ^ s->now ^ nev->ev.type) % 4;
+}
+
 static void node_step(struct sim *s, struct simnode *n, struct nev *nev)
 {
+	bool taken = is_taken(s, nev);
+
 	complete_event(s, n, nev);
 	trace_event(s, n, nev);
 	if (n->stopped_itself)
@@ -151,7 +160,10 @@ static void node_step(struct sim *s, struct simnode *n, struct nev *nev)
 		return;
 	}
 	s->outq.count = 0;
-	engine_step(n->e, &nev->ev, &s->outq);
+	if (taken)
+		engine_take(n->e, &nev->ev, &s->outq);
+	else
+		engine_step(n->e, &nev->ev, &s->outq);
 	engine_status(n->e, &n->st);
 	s->inc[n->ii].left |= n->st.state == ENGINE_STOPPED;
 	if (n->st.rejected)
@@ -168,7 +180,10 @@ static void node_step(struct sim *s, struct simnode *n, struct nev *nev)
 	checks_step(s, n);
 	if (n->st.state == ENGINE_ACTIVE && !n->front.open && !n->removing)
 		front_open(s, n);
-	plan_tick(s, n);
+	if (taken)
+		step_soon(s, n);
+	else
+		plan_tick(s, n);
 }
 
 static void node_take(struct sim *s, struct simnode *n, struct nev *nev)
@@ -221,6 +236,13 @@ static void on_tick(struct sim *s, struct hev *ev)
 	nev = nev_new(&tick, NULL, 0);
 	nev->gen = n->gen;
 	node_take(s, n, nev);
+}
+
+/* Its next step comes in a moment. */
+static void step_soon(struct sim *s, struct simnode *n)
+{
+	n->tick_at = s->now + 1 + mix64(s->seed ^ s->now) % 100;
+	sim_at(s, n->tick_at - s->now, on_tick, n->idx, n->gen, NULL);
 }
 
 static void plan_tick(struct sim *s, struct simnode *n)

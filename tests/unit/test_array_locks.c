@@ -70,6 +70,11 @@ void engine_step(struct engine *e, const struct event *ev, struct outq *q)
 	}
 }
 
+void engine_take(struct engine *e, const struct event *ev, struct outq *q)
+{
+	engine_step(e, ev, q);
+}
+
 FAKE(const struct geo *engine_geo(const struct engine *e), return NULL)
 FAKE(uint64_t engine_deadline_us(const struct engine *e), return 0)
 FAKE(uint32_t engine_slot(const struct engine *e), return UINT32_MAX)

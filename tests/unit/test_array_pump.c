@@ -14,18 +14,30 @@ static struct {
 	enum out_type says;
 	bool speaks;
 	unsigned renews, closes;
+	char order[64]; /* of events: t taken, s stepped */
 	uint32_t slot;
 } fake;
 
 void engine_step(struct engine *e, const struct event *ev, struct outq *q)
 {
 	(void)e;
+	if (strlen(fake.order) < sizeof(fake.order) - 1)
+		fake.order[strlen(fake.order)] = 's';
 	if (ev->type == EV_RESTART)
 		fake.slot = UINT32_MAX;
 	if (!fake.speaks)
 		return;
 	q->v[q->count++] = (struct out){.type = fake.says};
 	fake.speaks = false;
+}
+
+void engine_take(struct engine *e, const struct event *ev, struct outq *q)
+{
+	(void)e;
+	(void)q;
+	CHECK(ev->type == EV_IO || ev->type == EV_DEV_DONE);
+	if (strlen(fake.order) < sizeof(fake.order) - 1)
+		fake.order[strlen(fake.order)] = 't';
 }
 
 FAKE(void engine_status(const struct engine *e, struct engine_status *st),
@@ -156,5 +168,21 @@ TEST(a_new_life_has_had_no_slot)
 	fake.slot = 4;
 	turn();
 	CHECK(a->had_slot);
+	end();
+}
+
+/* What can be done next is looked at once for all of the data path that has come; other events come
+ * each by itself, and in their order. */
+TEST(events_of_the_data_path_are_taken_together)
+{
+	static const enum ev_type types[] = {EV_IO,       EV_DEV_DONE, EV_IO, EV_TICK,
+					     EV_DEV_DONE, EV_VIEW,     EV_IO, EV_IO};
+
+	begin(ARRAY_PHASE_RUN);
+	for (uint32_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+		pump_push(a, &(struct event){.type = types[i]});
+	pump_turn(a);
+	CHECK_MSG(!strcmp(fake.order, "ttssssts"), "%s", fake.order);
+	CHECK_EQ_U64(a->q_count, 0);
 	end();
 }
