@@ -604,6 +604,7 @@ void array_close(struct array *a)
 	life_serving(a, false);
 	if (a->joined && group_leave(a->group))
 		a->joined = false;
+	alive_close(a);
 	dev_close_all(a);
 	if (a->joined)
 		limit_in(a, LEAVE_MS);
@@ -613,7 +614,7 @@ void array_close(struct array *a)
 
 void array_close_check(struct array *a)
 {
-	if (a->joined || !a->told || a->devs_open || a->under_way || a->tasks)
+	if (a->joined || !a->told || a->alive || a->devs_open || a->under_way || a->tasks)
 		return;
 	if (a->stopped_cleanly && !a->end_written) {
 		a->end_written = true;

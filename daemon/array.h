@@ -154,6 +154,7 @@ struct array_admin {
 	enum admin_cmd cmd;
 	uint8_t member;
 	char uri[DDR_URI_BYTES];
+	uint64_t before; /* as EV_ADMIN has it */
 	uint64_t tag;
 	int err;
 	char why[DDR_URI_BYTES + 512];

@@ -240,7 +240,7 @@ static const struct member_cb member_cb = {
     .retry = member_retry,
 };
 
-static void member_cfg_fill(const struct array *a, struct member_cfg *cfg)
+void dev_cfg_fill(const struct array *a, struct member_cfg *cfg)
 {
 	const struct config *c = a->env.conf;
 
@@ -288,7 +288,7 @@ static void dev_open_uri(struct array *a, const char *uri)
 	d->index = i;
 	d->opened_us = loop_now_us(a->loop);
 	snprintf(d->uri, sizeof(d->uri), "%s", uri);
-	member_cfg_fill(a, &cfg);
+	dev_cfg_fill(a, &cfg);
 	err = member_open(uri, a->loop, &cfg, &member_cb, d, &d->m, &why);
 	if (err) {
 		array_say(a, LOG_ERR, "%s can't be opened: %s (%s)", uri, why, strerror(-err));

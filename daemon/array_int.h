@@ -6,6 +6,7 @@
  *	array_pump.c	events into the engine, outs out of it
  *	array_dev.c	members
  *	array_disk.c	the array as a block device of this node
+ *	array_alive.c	whether this node's last life has ended, before it is fenced
  *	array_life.c	incarnations, the record, fences: what goes by way of other threads
  *	array_locks.c	the lock manager, where it is none of the core's
  *	array_status.c	looking in, and what is logged by itself
@@ -174,6 +175,7 @@ struct array {
 	uint32_t view_count, view[DDR_MAX_NODES];
 
 	struct store_record rec;
+	struct alive *alive;     /* array_alive.c; NULL: nothing is watched */
 	struct lockspace *locks; /* this incarnation's, if the manager is none of the core's */
 	bool locks_up;
 	char locks_why[ARRAY_WHY_BYTES]; /* why there is none, or "" */
@@ -237,10 +239,16 @@ void dev_learn(struct array *a, const struct store_array *desc);
 /* Members that came and went: keeps `live` and what is open up to date. */
 void dev_settle(struct array *a);
 void dev_lease(struct array *a);
+void dev_cfg_fill(const struct array *a, struct member_cfg *cfg);
 void dev_free(struct array *a);
+
+/* array_alive.c: answers with life_watched(), maybe at once. */
+void alive_watch(struct array *a);
+void alive_close(struct array *a);
 
 /* array_life.c */
 void life_load(struct array *a);
+void life_watched(struct array *a, const char *who); /* NULL: its last life may be fenced */
 void life_renew(struct array *a); /* a new incarnation for an engine that was removed */
 void life_record(struct array *a, const struct record *r);
 void life_fence(struct array *a, uint32_t node, uint64_t inc);

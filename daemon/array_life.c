@@ -96,6 +96,7 @@ static void work(struct task *task)
 	if (!t->err && t->new_inc) {
 		t->err = store_incarnation(&t->rec.inc, t->why);
 		t->rec.clean = false;
+		process_self(&t->rec.process);
 	}
 	if (!t->err && t->put)
 		t->err = store_put_record(t->desc.name, &t->rec, t->why);
@@ -286,8 +287,28 @@ static void loaded(struct array *a, struct life_task *t)
 		return;
 	}
 	array_phase(a, ARRAY_PHASE_FENCE);
-	array_waits(a, "the fence of this node's last life in the array");
-	fence_last(a);
+	array_waits(a, "a sign that this node's last life in the array has ended");
+	alive_watch(a);
+}
+
+void life_watched(struct array *a, const char *who)
+{
+	char why[ARRAY_WHY_BYTES];
+
+	if (!who) {
+		a->life_said[0] = '\0';
+		array_waits(a, "the fence of this node's last life in the array");
+		fence_last(a);
+		return;
+	}
+	snprintf(why, sizeof(why),
+		 "this node's last life in the array has not ended: its members are in use by it, "
+		 "%s; this state directory is a copy of that one's, so stop ddraidd there, or give "
+		 "it a state directory of its own here, without %s.array and %s.record",
+		 who, a->live.name, a->live.name);
+	array_waits(a, "%s", why);
+	life_say_once(a, why);
+	array_again(a, AGAIN_MS, alive_watch);
 }
 
 void life_load(struct array *a)

@@ -184,6 +184,7 @@ static void admin_run(struct task *t)
 	ev.admin.cmd = q->cmd;
 	ev.admin.member = q->member;
 	ev.admin.uri = strdup(q->uri);
+	ev.admin.before = q->before;
 	pump_push(a, &ev);
 }
 

@@ -968,7 +968,7 @@ static bool member_there(struct ipc_req *r, const struct known *k, uint32_t memb
 }
 
 static void admin_begin(struct ipc_req *r, struct known *k, enum admin_cmd cmd, uint32_t member,
-			const char *uri, struct making_job *making)
+			const char *uri, struct making_job *making, uint64_t before)
 {
 	struct admin_job *j = calloc(1, sizeof(*j));
 
@@ -981,6 +981,7 @@ static void admin_begin(struct ipc_req *r, struct known *k, enum admin_cmd cmd, 
 	j->q.arg = j;
 	j->q.cmd = cmd;
 	j->q.member = (uint8_t)member;
+	j->q.before = before;
 	snprintf(j->q.uri, sizeof(j->q.uri), "%s", uri);
 	manager_probe(admin_probed, j);
 }
@@ -989,7 +990,7 @@ void request_admin(struct ipc_req *r, struct known *k, enum admin_cmd cmd, uint3
 		   const char *uri)
 {
 	if (member_there(r, k, member))
-		admin_begin(r, k, cmd, member, uri, NULL);
+		admin_begin(r, k, cmd, member, uri, NULL, 0);
 }
 
 /* ---- create, and the check of add ----------------------------------------------------------- */
@@ -1588,7 +1589,7 @@ static void add_checked(struct making *m, int err, const char *why)
 	struct making_job *j = m->arg;
 
 	if (!err) {
-		admin_begin(j->r, j->k, ADMIN_ADD, j->member, m->desc.uri[0], j);
+		admin_begin(j->r, j->k, ADMIN_ADD, j->member, m->desc.uri[0], j, m->before);
 		return;
 	}
 	if (err == -EALREADY)

@@ -555,6 +555,26 @@ static int clear_added(struct making *m, const struct create_dev *dev)
 	return err;
 }
 
+/* For the leader, which writes there: it must be this device. What can't be read here the leader
+ * finds as well. */
+static int added_sum(struct making *m)
+{
+	uint8_t *copy;
+	int err = 0;
+
+	if (place_taken(m))
+		return 0;
+	if (posix_memalign((void **)&copy, DDR_BLOCK_BYTES, SB_COPIES * DDR_BLOCK_BYTES))
+		return -ENOMEM;
+	for (uint32_t c = 0; c < SB_COPIES && !err; c++)
+		err = dev_read(&m->dev[0], geo_sb_offset(c), copy + c * DDR_BLOCK_BYTES,
+			       DDR_BLOCK_BYTES);
+	if (!err)
+		m->before = sb_place_sum(copy, copy + DDR_BLOCK_BYTES);
+	free(copy);
+	return 0;
+}
+
 static int check_added(struct making *m)
 {
 	struct create_dev devs[DDR_MAX_MEMBERS];
@@ -593,6 +613,13 @@ static int check_added(struct making *m)
 	snprintf(text, sizeof(text), "carries %s; name another device, or --force to destroy that",
 		 what);
 	return refuse(m, -EEXIST, text);
+}
+
+static int added_looked_at(struct making *m)
+{
+	int err = check_added(m);
+
+	return err ? err : added_sum(m);
 }
 
 static void finished(struct task *t)
@@ -681,7 +708,7 @@ static int work(struct making *m)
 	case MAKING_CREATE:
 		return create_array(m);
 	case MAKING_ADD:
-		return check_added(m);
+		return added_looked_at(m);
 	default:
 		return undo(m);
 	}

@@ -68,6 +68,7 @@ struct making {
 	char ask_name[DDR_NAME_BYTES];
 	const struct superblock *ask_sb;
 	enum create_standing ask_standing;
+	uint64_t before; /* add: as EV_ADMIN has it */
 	bool clears; /* add: its device is another array's by its superblock, and is to be nobody's
 		      */
 	pthread_t thread;

@@ -22,7 +22,8 @@
  *
  * The record, little-endian, 1024 bytes: magic 8 | crc32c 4 | version 4 | uuid 16 | inc 8 |
  * clean 4 | removed count 4 | acked 16 | committed 16 | removed { node 4, by_node 4, inc 8 } x 32 |
- * by_inc 8 x 32 | alone { rep 4, zero 4, seq 8 } | node 4 | zero 4 | fenced 8.
+ * by_inc 8 x 32 | alone { rep 4, zero 4, seq 8 } | node 4 | zero 4 | fenced 8 |
+ * process { boot 16, pid_space 8, start 8, pid 4, zero 4 }. Older ones have no process.
  */
 #include "daemon/store.h"
 
@@ -63,7 +64,8 @@ enum {
 	REC_ALONE = REC_REMOVED_BY + 8 * DDR_MAX_NODES,
 	REC_NODE = REC_ALONE + 16,
 	REC_FENCED = REC_NODE + 8,
-	REC_END = REC_FENCED + 8
+	REC_PROCESS = REC_FENCED + 8,
+	REC_END = REC_PROCESS + 40
 };
 
 _Static_assert(REC_END <= RECORD_BYTES, "the record fits");
@@ -706,6 +708,10 @@ int store_put_record(const char *name, const struct store_record *r, char why[ST
 	put_le32(b + REC_ALONE, r->record.alone.rep);
 	put_le64(b + REC_ALONE + 8, r->record.alone.seq);
 	put_le64(b + REC_FENCED, r->fenced);
+	memcpy(b + REC_PROCESS, r->process.boot, USE_BOOT_BYTES);
+	put_le64(b + REC_PROCESS + 16, r->process.pid_space);
+	put_le64(b + REC_PROCESS + 24, r->process.start);
+	put_le32(b + REC_PROCESS + 32, r->process.pid);
 	for (uint32_t i = 0; i < r->record.removed_count; i++) {
 		put_le32(b + REC_REMOVED + 16 * i, r->record.removed[i].node);
 		put_le32(b + REC_REMOVED + 16 * i + 4, r->record.removed[i].by_node);
@@ -743,6 +749,10 @@ static int record_decode(const uint8_t b[RECORD_BYTES], struct store_record *r)
 	r->record.alone.rep = get_le32(b + REC_ALONE);
 	r->record.alone.seq = get_le64(b + REC_ALONE + 8);
 	r->fenced = get_le64(b + REC_FENCED);
+	memcpy(r->process.boot, b + REC_PROCESS, USE_BOOT_BYTES);
+	r->process.pid_space = get_le64(b + REC_PROCESS + 16);
+	r->process.start = get_le64(b + REC_PROCESS + 24);
+	r->process.pid = get_le32(b + REC_PROCESS + 32);
 	for (uint32_t i = 0; i < r->record.removed_count; i++) {
 		r->record.removed[i].node = get_le32(b + REC_REMOVED + 16 * i);
 		r->record.removed[i].by_node = get_le32(b + REC_REMOVED + 16 * i + 4);

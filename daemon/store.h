@@ -91,6 +91,7 @@ struct store_record {
 	/* Of its lives, the newest that needs no fence: it ended with nothing under way. 0 = none
 	 */
 	uint64_t fenced;
+	struct use_process process; /* whose life it was; all zero: not written down */
 	struct record record;
 };
 

@@ -121,6 +121,7 @@ void admin_submit(struct engine *e, const struct event *ev)
 	b.cmd = (uint32_t)ev->admin.cmd;
 	b.member = ev->admin.member;
 	b.uri = (char *)(ev->admin.uri ? ev->admin.uri : "");
+	b.before = ev->admin.before;
 	msg_send(e, &m);
 }
 
@@ -171,6 +172,7 @@ static void take_admin(struct engine *e, uint32_t from, const Ddraid__Admin *a)
 	if (a->cmd != ADMIN_ADD)
 		return;
 	strncpy(e->admin.uri, a->uri, DDR_URI_BYTES - 1);
+	e->admin.before = a->before;
 	/* Unique: an incarnation never comes twice, and counts its uses. An attempt that came to
 	 * nothing has left its UUID on a device, so it must not come again. */
 	e->uuid_count++;
@@ -262,9 +264,19 @@ static bool dev_of_another(const struct engine *e, uint32_t dev)
 	return false;
 }
 
+/* Here that URI leads elsewhere than on the node that was asked: nobody has looked at that device.
+ */
+static bool dev_unlike(const struct engine *e, uint32_t dev)
+{
+	return e->admin.before &&
+	       sb_place_sum(e->dev[dev].buf[0], e->dev[dev].buf[1]) != e->admin.before;
+}
+
 /* Read before write. */
 static void add_place(struct engine *e, uint32_t dev)
 {
+	char why[160];
+
 	if (!e->admin.looked) {
 		e->admin.looked = true;
 		e->admin.looked_us = e->now;
@@ -277,6 +289,13 @@ static void add_place(struct engine *e, uint32_t dev)
 		admin_end(e, -ENOTUNIQ,
 			  "the device is a member of another array, maybe since this moment; name "
 			  "another one");
+	} else if (dev_unlike(e, dev)) {
+		snprintf(
+		    why, sizeof(why),
+		    "it is not the device that was checked on node %u: on node %u, which leads, "
+		    "that URI leads to another one; nothing was written there",
+		    e->admin.node, e->cfg.node);
+		admin_end(e, -EXDEV, why);
 	} else {
 		e->admin.placed = true;
 		sb_place(e, dev);

@@ -336,31 +336,102 @@ static void sb_read_failed(struct engine *e, struct dev *d)
 	d->stale_read = false;
 }
 
+/* Of the newest map that this node has seen; NULL: it has seen none. */
+static const struct map *map_seen(const struct engine *e)
+{
+	const struct map *m = e->have_map || e->proposing ? map_next(e) : NULL;
+
+	for (uint32_t i = 0; !m && i < e->devs; i++)
+		if (e->dev[i].sb_ok)
+			m = &e->dev[i].sb.map;
+	for (uint32_t i = 0; !e->have_map && !e->proposing && i < e->devs; i++)
+		if (e->dev[i].sb_ok && epoch_cmp(&e->dev[i].sb.map.epoch, &m->epoch) > 0)
+			m = &e->dev[i].sb.map;
+	return m;
+}
+
+static bool is_none(const uint8_t uuid[DDR_UUID_BYTES])
+{
+	static const uint8_t none[DDR_UUID_BYTES];
+
+	return !memcmp(uuid, none, sizeof(none));
+}
+
+/*
+ * More than m members at nearly the same time: that was this node's own way to them (R7). And if it
+ * was not, nothing can stand in for them. Two ways to one member are one; what is no member any
+ * more says nothing.
+ */
+static bool lost_with_others(const struct engine *e, const struct dev *d)
+{
+	uint64_t window = e->cfg.tun.evict_ms * 1000ull;
+	const struct map *map = map_seen(e);
+	uint32_t n = 0, members = 0;
+
+	if (!e->have_geo)
+		return false;
+	for (uint32_t i = 0; i < e->devs; i++) {
+		const struct dev *o = &e->dev[i];
+
+		if (!o->lost || o->lost_own || o->lost_us > d->lost_us + window ||
+		    d->lost_us > o->lost_us + window)
+			continue;
+		if (!map || is_none(o->lost_uuid)) {
+			n++; /* may be one */
+			continue;
+		}
+		for (uint8_t m = 0; m < map->n; m++)
+			if (map_write_mask(map) >> m & 1 &&
+			    !memcmp(o->lost_uuid, map->member[m].uuid, DDR_UUID_BYTES))
+				members |= 1u << m;
+	}
+	return n + (uint32_t)__builtin_popcount(members) > e->geo.p.m;
+}
+
+static void losses_judge(struct engine *e)
+{
+	bool own[DDR_MAX_DEVS];
+
+	for (uint32_t i = 0; i < e->devs; i++)
+		own[i] = e->dev[i].lost && lost_with_others(e, &e->dev[i]);
+	for (uint32_t i = 0; i < e->devs; i++)
+		e->dev[i].lost_own |= own[i];
+}
+
 /*
  * R17: a node that joins has nothing to lose there, but it may be the only one that had a
- * connection: who wrote has died, and the others were started with this one. Not of a connection
- * from before this incarnation: that breaks by its fence.
+ * connection: who wrote has died, and the others were started with this one. Nor does a node that
+ * has a map already know of which member that was, if it broke before its superblock was read. Not
+ * of a connection from before this incarnation: that breaks by its fence.
+ *
+ * One that was put down to this node's own network stands for nothing that comes later.
  */
-static void loss_note(const struct engine *e, struct dev *d)
+static void loss_note(struct engine *e, struct dev *d)
 {
 	bool removed = e->state == ENGINE_REMOVED;
 
-	if (d->lost || (!removed && e->have_map) ||
+	if ((!removed && e->have_map && d->sb_ok) ||
 	    !(removed ? d->connected_next : d->connected_here))
 		return;
+	if (d->lost && !d->lost_own)
+		losses_judge(e);
+	if (d->lost && !d->lost_own)
+		return;
 	d->lost = true;
+	d->lost_own = false;
 	d->lost_us = e->now;
 	d->lost_instance = d->instance;
-	memcpy(d->lost_uuid, d->sb.member_uuid, DDR_UUID_BYTES);
+	memset(d->lost_uuid, 0, DDR_UUID_BYTES);
+	if (d->sb_ok) /* of this connection */
+		memcpy(d->lost_uuid, d->sb.member_uuid, DDR_UUID_BYTES);
 }
 
 static void loss_tell(struct engine *e, struct dev *d)
 {
-	static const uint8_t none[DDR_UUID_BYTES];
 	bool same = d->up && d->instance && d->instance == d->lost_instance;
 	const uint8_t *uuid = d->lost_uuid;
 
-	if (!memcmp(uuid, none, sizeof(none))) { /* it broke before it was read */
+	if (is_none(uuid)) { /* it broke before it was read */
 		if (!d->sb_ok)
 			return;
 		uuid = d->sb.member_uuid;
@@ -375,28 +446,12 @@ static void loss_tell(struct engine *e, struct dev *d)
 	}
 }
 
-/* More than m at nearly the same time: that was this node's own way to them (R7). And if it was
- * not, nothing can stand in for them. */
-static bool lost_with_others(const struct engine *e, const struct dev *d)
-{
-	uint64_t window = e->cfg.tun.evict_ms * 1000ull;
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		n += e->dev[i].lost && e->dev[i].lost_us <= d->lost_us + window &&
-		     d->lost_us <= e->dev[i].lost_us + window;
-	return n > e->geo.p.m;
-}
-
 /* There is a map, which names the members. */
 void devs_lost_tell(struct engine *e)
 {
-	bool own[DDR_MAX_DEVS];
-
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		own[i] = e->dev[i].lost && lost_with_others(e, &e->dev[i]);
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-		e->dev[i].lost &= !own[i];
+	losses_judge(e);
+	for (uint32_t i = 0; i < e->devs; i++) {
+		e->dev[i].lost &= !e->dev[i].lost_own;
 		if (e->dev[i].lost)
 			loss_tell(e, &e->dev[i]);
 	}
@@ -445,8 +500,12 @@ static void sb_read_done(struct engine *e, struct dev *d)
 				dev_judge(e, d, m);
 		}
 	d->entered = false;
-	if (d->lost && e->have_map)
-		loss_tell(e, d);
+	if (d->lost && e->have_map) {
+		losses_judge(e);
+		d->lost &= !d->lost_own;
+		if (d->lost)
+			loss_tell(e, d);
+	}
 }
 
 static void sb_copy_read(struct engine *e, struct batch *b)

@@ -218,6 +218,7 @@ static void engine_restart(struct engine *e, uint64_t inc)
 	n->sent_record = old->sent_record;
 	n->want_record = old->want_record;
 	n->record_busy = old->record_busy;
+	n->record_us = old->record_us;
 	n->garbage = old->garbage;
 	n->garbage_count = old->garbage_count;
 	n->garbage_cap = old->garbage_cap;
@@ -247,7 +248,6 @@ static void engine_restart(struct engine *e, uint64_t inc)
 		struct dev *d = &n->dev[i];
 
 		d->reading = d->sb_ok = d->fresh = d->entered = false;
-		d->lost &= d->connected_next;
 		d->connected_here = d->connected_next;
 		d->connected_next = false;
 	}
@@ -350,6 +350,9 @@ void engine_take(struct engine *e, const struct event *ev, struct outq *q)
 {
 	assert(ev->type == EV_IO || ev->type == EV_DEV_DONE);
 	assert(e->now && ev->now_us >= e->now);
+	if (!e->taken)
+		garbage_free(e);
+	e->taken = true;
 	e->q = q;
 	e->now = ev->now_us;
 	event_take(e, ev);
@@ -360,7 +363,9 @@ void engine_step(struct engine *e, const struct event *ev, struct outq *q)
 	uint32_t before;
 
 	assert(ev->now_us >= e->now);
-	garbage_free(e);
+	if (!e->taken)
+		garbage_free(e);
+	e->taken = false;
 	/* R4: whom the record names may be about to start again, like this node. */
 	for (uint32_t i = 0; !e->now && i < e->gone_count; i++)
 		e->gone[i].since_us = ev->now_us;

@@ -9,7 +9,7 @@
  * Ownership: memory that an event points to belongs to the caller and is valid during the call,
  * but for the buffer of EV_IO, which is the engine's until its OUT_IO_DONE. Memory that an
  * OUT_DEV_IO points to is valid until the EV_DEV_DONE with its id; all other memory that an
- * out points to is valid until the next engine_step.
+ * out points to is valid until the next engine_step (but see engine_take).
  */
 #ifndef DDRAID_CORE_ENGINE_H
 #define DDRAID_CORE_ENGINE_H
@@ -184,6 +184,8 @@ struct event {
 			enum admin_cmd cmd;
 			uint8_t member;
 			const char *uri; /* ADMIN_ADD */
+			uint64_t before; /* ADMIN_ADD: sb_place_sum() of the device as it was
+					  * checked: no other is written to. 0: it was not */
 		} admin;
 		struct {
 			uint64_t id;
@@ -397,6 +399,7 @@ void engine_step(struct engine *e, const struct event *ev, struct outq *q);
 /*
  * The same for an EV_IO or EV_DEV_DONE that others follow at once: what can be done next is looked
  * at once for all of them, by the next engine_step, which must come before any other call but this.
+ * What these outs point to is valid until the engine_step or engine_take after that one.
  */
 void engine_take(struct engine *e, const struct event *ev, struct outq *q);
 /*

@@ -104,9 +104,10 @@ struct dev {
 	uint64_t retry_us;  /* when to read the superblock again after an error, 0 = not */
 	uint8_t member;     /* NO_MEMBER until the map names it */
 	uint32_t under_way;
-	/* Before there was a map to name its member: a connection of this incarnation broke (R17).
-	 */
+	/* A connection broke (R17) before there was a map to name its member, or before its
+	 * superblock was read. */
 	bool lost;
+	bool lost_own; /* with so many others at once that it was this node's own network */
 	uint8_t lost_uuid[DDR_UUID_BYTES];
 	uint64_t lost_instance, lost_us;
 	bool connected_here; /* in this incarnation */
@@ -424,6 +425,7 @@ struct use {
 	uint64_t next_us;  /* the next one is not due before */
 	uint64_t hurried_us;
 	uint32_t tries; /* claims that came to nothing */
+	bool unclaimed; /* the last one did: another may be able to write */
 	bool given;     /* this node wrote last that nobody uses it */
 	enum use_check check;
 	uint64_t checked_us; /* DONE: the reads that found the own claim began then */
@@ -509,6 +511,7 @@ struct engine {
 	bool claim_due;   /* the end of the Claim for this round is not sent yet */
 	uint64_t stop_tag;
 	struct record want_record, sent_record, record;
+	uint64_t record_us; /* when it was asked for */
 	bool record_busy;
 
 	/* map */
@@ -660,6 +663,7 @@ struct engine {
 		bool used, opened, anew, looked, placed, written, checked, entered;
 		uint32_t dev, ups; /* anew: which one is, and the connection before that */
 		uint64_t looked_us, written_us;
+		uint64_t before; /* see EV_ADMIN */
 		uint8_t member, cmd;
 		char uri[DDR_URI_BYTES];
 		uint8_t uuid[DDR_UUID_BYTES];
@@ -676,6 +680,7 @@ struct engine {
 		char uri[DDR_URI_BYTES];
 		uint8_t uuid[DDR_UUID_BYTES];
 	} adding;
+	bool taken; /* since the last step, so that outs are there which have not been done */
 	char open_uri[DDR_URI_BYTES]; /* what OUT_OPEN points to */
 	struct {                      /* the node's that was asked */
 		bool used;
@@ -831,6 +836,7 @@ static inline bool peer_differs(const struct peer *p) /* so it may not serve bes
 bool leading(const struct engine *e);
 bool alone(const struct engine *e);
 void record_advance(struct engine *e);
+bool record_stuck(const struct engine *e);
 
 /* leader.c */
 bool fenced_by_itself(const struct engine *e, uint32_t node, uint64_t inc);

@@ -337,10 +337,24 @@ static bool flush_failed(const struct engine *e, const struct map_member *mm)
 	return false;
 }
 
+/* What is too small may as well be another device, to which this node's way leads: who can't use
+ * the array says nothing of it. The others see the member themselves. */
+static bool cut_untold(const struct engine *e, const struct map_member *mm)
+{
+	if (!aside(e))
+		return false;
+	for (uint32_t d = 0; d < e->devs; d++)
+		if (dev_failed_flush(&e->dev[d], mm) && !e->dev[d].was_cut)
+			return false;
+	return true;
+}
+
 /* The state that this node wants for a member of the map, 0 = it can use it. */
 uint8_t bad_told(const struct engine *e, const struct map *m, uint8_t i)
 {
-	return flush_failed(e, &m->member[i]) ? MEMBER_FAULTY : e->bad[i];
+	if (!flush_failed(e, &m->member[i]))
+		return e->bad[i];
+	return cut_untold(e, &m->member[i]) ? MEMBER_SUSPECT : MEMBER_FAULTY;
 }
 
 /*
@@ -355,7 +369,7 @@ static uint8_t to_report(const struct engine *e, const struct map *m, uint8_t i)
 
 	if (map_write_mask(m) >> i & 1)
 		return bad_told(e, m, i);
-	if (mm->left && mm->state != MEMBER_FAULTY && flush_failed(e, mm))
+	if (mm->left && mm->state != MEMBER_FAULTY && flush_failed(e, mm) && !cut_untold(e, mm))
 		return MEMBER_FAULTY;
 	return 0;
 }
@@ -493,6 +507,10 @@ static enum reach member_reach(const struct engine *e, uint8_t i)
 {
 	uint32_t nodes = 0, lack = 0, use = 0;
 
+	/* Its superblocks can't be read: it takes no map either, so none that keeps it is
+	 * committed. */
+	if (e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].unreadable == (1u << SB_COPIES) - 1)
+		return REACH_AWAY;
 	if (only_misread(e, i))
 		return REACH_MISREAD;
 	for (uint32_t j = 0; j < e->peer_count; j++) {
@@ -797,6 +815,10 @@ static bool all_acked(struct engine *e)
 		if (!p->member || p->acked)
 			continue;
 		all = false;
+		if (p->node == e->cfg.node && record_stuck(e) && !alone(e)) {
+			round_give_up(e); /* another can lead */
+			return false;
+		}
 		/* R7: who does not answer within the limit is evicted. */
 		if (p->node != e->cfg.node &&
 		    e->now - e->ld.propose_us > e->cfg.tun.evict_ms * 1000ull) {

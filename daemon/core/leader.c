@@ -325,14 +325,16 @@ static void outcast_advance(struct engine *e)
 }
 
 /*
- * This node is to lead and reaches too few members: to assemble the array, or to serve. Is there
- * another that could? Rounds come and go meanwhile.
+ * This node is to lead and reaches too few members, to assemble the array or to serve; or it can't
+ * claim them; or its record can't be written. Is there another that could? Rounds come and go
+ * meanwhile.
  */
 static void outdone_look(struct engine *e)
 {
 	bool joins = e->state == ENGINE_JOINING, by_one = false;
 	uint32_t own = members_reached(e);
-	uint32_t least = !joins ? e->geo.k : e->ld.refused ? own : own + 1;
+	bool can_not = record_stuck(e) || (joins && (e->ld.refused || e->use.unclaimed));
+	uint32_t least = !joins ? e->geo.k : can_not ? own : own + 1;
 
 	for (uint32_t i = 0; i < e->peer_count; i++) {
 		const struct peer *p = &e->peer[i];
@@ -340,7 +342,7 @@ static void outdone_look(struct engine *e)
 		by_one |= in_effective_view(e, p) && p->node != e->cfg.node && !p->yields &&
 			  p->reach >= least;
 	}
-	if (e->have_geo && own >= e->geo.k && !(joins && e->ld.refused))
+	if (e->have_geo && own >= e->geo.k && !can_not)
 		by_one = false;
 	if (!by_one)
 		e->outdone_us = 0;

@@ -96,6 +96,13 @@ bool alone(const struct engine *e)
 	return true;
 }
 
+/* Its state directory is full, say. Who leads and can't write down what R4 and R6 need holds all.
+ */
+bool record_stuck(const struct engine *e)
+{
+	return e->record_busy && e->now - e->record_us > 2000ull * e->cfg.tun.evict_ms;
+}
+
 void record_advance(struct engine *e)
 {
 	if (e->record_busy || e->state == ENGINE_STOPPED ||
@@ -103,6 +110,7 @@ void record_advance(struct engine *e)
 		return;
 	e->sent_record = e->want_record;
 	e->record_busy = true;
+	e->record_us = e->now;
 	out_add(e, OUT_RECORD)->record = &e->sent_record;
 }
 

@@ -422,6 +422,14 @@ uint32_t map_insync_mask(const struct map *m)
 	return mask;
 }
 
+uint64_t sb_place_sum(const uint8_t copy0[DDR_BLOCK_BYTES], const uint8_t copy1[DDR_BLOCK_BYTES])
+{
+	uint64_t sum =
+	    (uint64_t)crc32c(copy0, DDR_BLOCK_BYTES) << 32 | crc32c(copy1, DDR_BLOCK_BYTES);
+
+	return sum ? sum : 1;
+}
+
 bool map_same(const struct map *a, const struct map *b)
 {
 	if (epoch_cmp(&a->epoch, &b->epoch) || a->missed_from != b->missed_from || a->n != b->n)

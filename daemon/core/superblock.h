@@ -118,6 +118,8 @@ const char *map_check(const struct map *m, const struct geo *g);
 /* Members that a write must reach / may be read / of which the array consists at present. */
 uint32_t map_write_mask(const struct map *m); /* IN_SYNC, REBUILDING */
 uint32_t map_insync_mask(const struct map *m);
+/* Of what a device carries where its two superblocks will be; never 0. */
+uint64_t sb_place_sum(const uint8_t copy0[DDR_BLOCK_BYTES], const uint8_t copy1[DDR_BLOCK_BYTES]);
 bool map_same(const struct map *a, const struct map *b);         /* in all that they say */
 bool map_degraded(const struct map *m);                          /* any member not IN_SYNC */
 bool map_promotes(const struct map *from, const struct map *to); /* one is in sync only in `to` */

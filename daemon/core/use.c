@@ -669,11 +669,13 @@ static void claimed(struct engine *e)
 		uint64_t after_us = claim_late(e) ? lease_length(e) : LOOK_AGAIN_US;
 
 		u->tries++;
+		u->unclaimed = true;
 		if (!claim_late(e))
 			ask_all(e); /* one that answers at once may answer with errors */
 		look_again(e, after_us);
 		return;
 	}
+	u->unclaimed = false;
 	state_move(u, USE_VERIFY);
 	u->next_us = e->now + 2 * claim_us(e);
 }

@@ -290,6 +290,24 @@ for word in '' list 'serve sdb' 'add a /dev/sda 1' 'remove sdb' 'fence' 'fence 1
 	same "by ssh: '$word' does nothing" "$(cat "$work/did")" ''
 done
 
+# Its own directory is full: the disk is not offered, nothing is left of it, and no fence stumbles over it later.
+begin
+mount -t tmpfs -o size=64k full /var/lib || exit 1
+truncate -s 16M "$work/disk"
+mkdir -p /var/lib/ddraid-export/disks
+echo /dev/null >/var/lib/ddraid-export/disks/sdb
+ok "a node is admitted" ddraid-export admit 10.0.0.1 9
+cat /dev/zero >/var/lib/all 2>/dev/null
+refused "a full directory: a further disk" ddraid-export add sdc "$work/disk" 10899
+grep -q "the disk is not offered" "$work/out" || { echo "FAILED: it says: $(cat "$work/out")"; failed=1; }
+is "a full directory: who this machine is" 1 sh -c 'ddraid-export standing || { echo "x: "; exit 1; }'
+rm /var/lib/all
+same "nothing is left of it" "$(ls /var/lib/ddraid-export/disks "$work/units.d" | tr '\n' ' ' | grep -o sdc)" ''
+: >/var/lib/ddraid-export/disks/sdc.new # by an earlier version
+ok "a fence" ddraid-export fence 10.0.0.1 9
+ok "who this machine is" ddraid-export standing
+umount /var/lib || exit 1
+
 # ---- fence-exports ----
 
 export DDRAID_FENCE_CONF=$work/conf/it

@@ -221,6 +221,8 @@ static void check_heartbeat(struct sim *s, const struct simnode *n, const struct
 {
 	uint64_t limit = s->o.tun.heartbeat_limit_ms * MS;
 
+	if (s->cli->batch)
+		limit += STEP_SOON_US; /* what was decided then is begun with the step */
 	if ((r->kind == KIND_SB && r->op == DEV_READ) || r->kind == KIND_USE)
 		return;
 	if (!n->own_msg || s->now - n->own_msg_sent_us > limit)

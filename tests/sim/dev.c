@@ -485,7 +485,7 @@ void dev_break(struct sim *s, struct simnode *n, uint32_t dev, int err)
 		return;
 	slot->up = slot->half_open = false;
 	if (!n->st.map.epoch.num)
-		n->broke_inc[slot->disk] = n->ii + 1;
+		n->broke_gen[slot->disk] = n->gen + 1;
 	for (uint32_t i = 0; i < s->reqs; i++) {
 		struct req *r = s->req[i];
 

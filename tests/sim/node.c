@@ -141,10 +141,27 @@ static bool locks_kept(const struct sim *s, const struct simnode *n)
 	return !s->inc[n->ii].locks_left || s->inc[n->ii].gave_up_us;
 }
 
+static void outs_append(struct outq *q, struct outq *more)
+{
+	while (q->cap < q->count + more->count) {
+		q->cap = q->cap ? 2 * q->cap : 64;
+		q->v = realloc(q->v, q->cap * sizeof(*q->v));
+		assert(q->v);
+	}
+	if (more->count)
+		memcpy(q->v + q->count, more->v, more->count * sizeof(*q->v));
+	q->count += more->count;
+	more->count = 0;
+}
+
+static bool is_data(const struct nev *nev)
+{
+	return nev->ev.type == EV_IO || nev->ev.type == EV_DEV_DONE;
+}
+
 static bool is_taken(const struct sim *s, const struct nev *nev)
 {
-	return s->cli->batch && (nev->ev.type == EV_IO || nev->ev.type == EV_DEV_DONE) &&
-	       mix64(s->seed ^ s->now ^ nev->ev.type) % 4;
+	return s->cli->batch && is_data(nev) && mix64(s->seed ^ s->now ^ nev->ev.type) % 4;
 }
 
 static void node_step(struct sim *s, struct simnode *n, struct nev *nev)
@@ -160,10 +177,15 @@ static void node_step(struct sim *s, struct simnode *n, struct nev *nev)
 		return;
 	}
 	s->outq.count = 0;
-	if (taken)
-		engine_take(n->e, &nev->ev, &s->outq);
-	else
-		engine_step(n->e, &nev->ev, &s->outq);
+	if (taken) { /* what it wants done waits for the step, as in ddraidd */
+		engine_take(n->e, &nev->ev, &n->taken);
+		n->took = true;
+		step_soon(s, n);
+		return;
+	}
+	outs_append(&s->outq, &n->taken);
+	n->took = false;
+	engine_step(n->e, &nev->ev, &s->outq);
 	engine_status(n->e, &n->st);
 	s->inc[n->ii].left |= n->st.state == ENGINE_STOPPED;
 	if (n->st.rejected)
@@ -180,10 +202,7 @@ static void node_step(struct sim *s, struct simnode *n, struct nev *nev)
 	checks_step(s, n);
 	if (n->st.state == ENGINE_ACTIVE && !n->front.open && !n->removing)
 		front_open(s, n);
-	if (taken)
-		step_soon(s, n);
-	else
-		plan_tick(s, n);
+	plan_tick(s, n);
 }
 
 static void node_take(struct sim *s, struct simnode *n, struct nev *nev)
@@ -195,6 +214,9 @@ static void node_take(struct sim *s, struct simnode *n, struct nev *nev)
 		*(n->bl_tail ? &n->bl_tail->next : &n->bl_head) = nev;
 		n->bl_tail = nev;
 	} else {
+		/* What comes otherwise is never taken together with them. */
+		if (n->took && !is_data(nev) && nev->ev.type != EV_TICK)
+			node_step(s, n, &(struct nev){.ev.type = EV_TICK, .req = NONE});
 		if (nev->ev.type == EV_MSG && !locks_kept(s, n))
 			node_step(s, n, &(struct nev){.ev.type = EV_GIVE_UP, .req = NONE});
 		if (n->proc && nev->gen == n->gen)
@@ -241,7 +263,7 @@ static void on_tick(struct sim *s, struct hev *ev)
 /* Its next step comes in a moment. */
 static void step_soon(struct sim *s, struct simnode *n)
 {
-	n->tick_at = s->now + 1 + mix64(s->seed ^ s->now) % 100;
+	n->tick_at = s->now + 1 + mix64(s->seed ^ s->now) % STEP_SOON_US;
 	sim_at(s, n->tick_at - s->now, on_tick, n->idx, n->gen, NULL);
 }
 
@@ -450,6 +472,8 @@ void node_end_daemon(struct sim *s, struct simnode *n)
 	n->gen++;
 	backlog_drop(s, n);
 	engine_free(n->e);
+	n->taken.count = 0;
+	n->took = false;
 	n->e = NULL;
 	front_abort(s, n);
 	n->removing = n->drained = n->stopped = n->stopped_itself = n->lags = false;

@@ -208,6 +208,8 @@ void sim_teardown(struct sim *s)
 	risk_free(s);
 	checks_free(s);
 	free(s->outq.v);
+	for (uint32_t i = 0; i < SIM_MAX_NODES; i++)
+		free(s->node[i].taken.v);
 	free(s->copy.image);
 	trace_free(s);
 }

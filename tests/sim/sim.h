@@ -51,6 +51,7 @@
 #define SIM_MAX_DISKS 14 /* up to 9 members and 5 spares */
 #define SIM_MAX_INCS 512
 #define SIM_MAX_REGIONS 64 /* region sets are one word */
+#define STEP_SOON_US 100   /* --batch: at most so long after the first of them */
 #define SIM_MAX_PAGES 64   /* of a log slot */
 #define SIM_FRONT_DEPTH 24
 #define SECTOR 512u
@@ -550,13 +551,16 @@ struct nev { /* an event on its way to an engine */
 struct simnode {
 	uint32_t idx, id;
 	bool powered, proc, frozen, stopped, removing, drained, stopped_itself;
-	uint32_t cut_off;                  /* mask: exporters that it does not reach */
-	uint32_t cut_inc;                  /* 1 + the last incarnation that was */
-	uint32_t broke_inc[SIM_MAX_DISKS]; /* likewise: that lost the disk before it had a map */
-	bool conf_differs;     /* its file, from which its next daemon takes how to fence */
-	bool fences_otherwise; /* its daemon has read it so */
+	uint32_t cut_off; /* mask: exporters that it does not reach */
+	uint32_t cut_inc; /* 1 + the last incarnation that was */
+	uint64_t
+	    broke_gen[SIM_MAX_DISKS]; /* likewise: daemon that lost the disk before it had a map */
+	bool conf_differs;            /* its file, from which its next daemon takes how to fence */
+	bool fences_otherwise;        /* its daemon has read it so */
 	uint64_t frozen_no;
 	struct engine *e;
+	struct outq taken; /* of events that were taken together: --batch */
+	bool took;         /* some, since its last step */
 	uint32_t ii;
 	uint64_t gen;
 	uint64_t clock_us; /* offset of its clock */

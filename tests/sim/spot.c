@@ -229,7 +229,7 @@ void spot_check(struct sim *s, const struct simnode *n)
 		    s->now < s->disk[d].spot_hit_us + 1000 * MS && !s->checks.lossy[d] &&
 		    map_insync_mask(&s->checks.map) >> m & 1 && reaches(n, d) &&
 		    !oldcopy_met(s, n, d) && !full_lately(s, d) && !s->disk[d].spot_hard &&
-		    n->broke_inc[d] != n->ii + 1)
+		    n->broke_gen[d] != n->gen + 1)
 			sim_fail(s, "C8",
 				 "node %u gave up member %u for a bad spot, although no other can "
 				 "stand in for it",

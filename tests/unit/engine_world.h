@@ -11,7 +11,8 @@
  *   test_engine_superblocks.c  copies that are torn, or can't be read
  *   test_engine_misfits.c  members whose device has changed while it was away
  *   test_engine_writes.c   members that answer writes with an error
- *   test_engine_lost.c     fewer members than the data needs, with when_lost=eio
+ *   test_engine_lost.c     fewer members than the data needs, with when_lost=eio; connections that
+ *                          broke while nobody could say which member that was
  */
 #ifndef DDRAID_TESTS_UNIT_ENGINE_WORLD_H
 #define DDRAID_TESTS_UNIT_ENGINE_WORLD_H

@@ -22,6 +22,12 @@ static unsigned records_done, restarts, fences_done;
 static struct fence_ask *asked[4];
 static unsigned asked_count;
 static void (*again)(struct array *a);
+static const char *lives; /* whose life the last one is yet */
+
+void alive_watch(struct array *x)
+{
+	life_watched(x, lives);
+}
 
 void array_phase(struct array *x, enum array_phase phase)
 {
@@ -348,6 +354,27 @@ TEST(the_last_life_is_fenced_by_the_node_id_that_it_had)
 	CHECK(asked_count == 1 && asked[0]->node == 3 && asked[0]->inc == disk.inc);
 	answer(0, 0);
 	CHECK_EQ_U64(disk.node, 1);
+	end();
+}
+
+/* The state directory is a copy. Its fence would hit who serves. */
+TEST(a_last_life_that_has_not_ended_is_not_fenced)
+{
+	begin();
+	conf.fence = FENCE_COMMAND;
+	lives = "node 1 (host1) of cluster c";
+	life_load(a);
+	settle();
+	CHECK(!asked_count && again == alive_watch && a->phase == ARRAY_PHASE_FENCE);
+	again(a);
+	settle();
+	CHECK(!asked_count);
+	lives = NULL;
+	again(a);
+	settle();
+	CHECK(asked_count == 1 && asked[0]->inc == disk.inc);
+	answer(0, 0);
+	CHECK(a->phase == ARRAY_PHASE_RUN);
 	end();
 }
 

@@ -144,6 +144,7 @@ FAKE(void pump_push(struct array *x, const struct event *ev),
      fake.drains += ev->type == EV_ADMIN && ev->admin.cmd == ADMIN_STOP)
 FAKE(void dev_open_all(struct array *x), NOTHING)
 FAKE(void dev_close_all(struct array *x), NOTHING)
+FAKE(void alive_close(struct array *x), NOTHING)
 FAKE(void dev_settle(struct array *x), NOTHING)
 FAKE(void dev_learn(struct array *x, const struct store_array *desc), NOTHING)
 FAKE(void dev_free(struct array *x), NOTHING)

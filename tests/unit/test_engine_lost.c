@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* when_lost=eio: what requests get when fewer members are left than the data needs. */
+/* when_lost=eio: what requests get when fewer members are left than the data needs. And connections
+ * that broke before there was a map. */
 #include "tests/unit/engine_world.h"
 
 static uint8_t buf[4096];
@@ -352,4 +353,101 @@ TEST(a_member_that_breaks_off_while_its_node_has_no_map_yet_is_not_trusted)
 	CHECK_EQ_MEM(in, buf, sizeof(in));
 	CHECK_EQ_U64(parity_wrong(1), 0);
 	finish();
+}
+
+/* Its node has no map yet when an exporter loses its cache. `flap`: a while before, all of its
+ * connections had broken for a moment, by which nothing was lost. */
+static void breaks_unseen(bool flap)
+{
+	static uint8_t before[DISK_BYTES], in[4096];
+	uint64_t data;
+
+	create(1);
+	w.claim_ms = 250;
+	start();
+	run_ms(12000);
+	CHECK(status().io_allowed);
+	fill(buf, sizeof(buf), 3);
+	io(1, IO_WRITE, 0, 4096, buf);
+	run_ms(3000);
+	CHECK_EQ_U64(status().regions_dirty, 0);
+	data = engine_geo(w.e)->data_offset;
+	memcpy(before, w.disk[0], DISK_BYTES);
+	fill(buf, sizeof(buf), 99);
+	io(2, IO_WRITE, 0, 4096, buf);
+	while (!w.io_done[2])
+		run_event();
+	CHECK_EQ_INT(w.io_err[2], 0);
+	engine_free(w.e); /* the daemon is killed */
+	w.fenced_inc = w.next_inc - 1;
+	start();
+	run_ms(300);
+	CHECK(!status().io_allowed);
+	quorum(false); /* it waits for quorum, say */
+	if (flap) {    /* nothing is lost by this */
+		for (uint32_t i = 0; i < 3; i++)
+			dev_down(i);
+		run_ms(200);
+		for (uint32_t i = 0; i < 3; i++)
+			dev_up(i);
+	}
+	run_ms(60000);
+	CHECK(!status().map.n);
+	dev_down(0); /* this exporter loses its cache */
+	memcpy(w.disk[0] + data, before + data, DISK_BYTES - data);
+	run_ms(200);
+	dev_up(0);
+	run_ms(200);
+	quorum(true);
+	run_ms(20000);
+	CHECK(status().io_allowed);
+	memset(in, 0, sizeof(in));
+	io(3, IO_READ, 0, 4096, in);
+	run_ms(50);
+	CHECK_EQ_INT(w.io_err[3], 0);
+	CHECK_EQ_MEM(in, buf, sizeof(in));
+	CHECK_EQ_U64(parity_wrong(1), 0);
+	finish();
+}
+
+TEST(a_loss_is_not_put_down_to_the_node_s_own_network_of_a_minute_before)
+{
+	breaks_unseen(false);
+	breaks_unseen(true);
+}
+
+/* A node waits. Its connection to one member breaks for a moment, harmlessly. Minutes later another
+ * member's disk dies: it answers with errors. Then the array is assembled, which all but the dead
+ * one suffice for. */
+static void dies_after_a_flap(uint32_t flaps, uint32_t dies)
+{
+	create(1);
+	w.claim_ms = 250;
+	start();
+	run_ms(12000);
+	CHECK(status().io_allowed);
+	engine_free(w.e);
+	w.fenced_inc = w.next_inc - 1;
+	start();
+	run_ms(300);
+	quorum(false);
+	if (flaps != dies) {
+		dev_down(flaps);
+		run_ms(200);
+		dev_up(flaps);
+	}
+	run_ms(60000);
+	w.dead[dies] = true; /* connected, and nothing but EIO */
+	run_ms(60000);
+	quorum(true);
+	run_ms(120000);
+	CHECK(status().io_allowed);
+	finish();
+}
+
+TEST(a_member_that_is_dead_leaves_before_one_whose_connection_broke_once)
+{
+	dies_after_a_flap(2, 2);
+	dies_after_a_flap(0, 2);
+	dies_after_a_flap(2, 0);
 }

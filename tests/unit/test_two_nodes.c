@@ -866,3 +866,93 @@ TEST(a_re_add_that_fails_names_the_node_that_does_not_reach_the_device)
 	CHECK(!strncmp(w.admin_why, "node 2 does not reach", 21));
 	finish();
 }
+
+/* Node's way to device 2 leads there from now on. */
+static void way_to(uint32_t node, uint8_t *disk, uint64_t bytes, const char *uri)
+{
+	struct event up = {.type = EV_DEV_UP};
+
+	member_cut(node, 2, true);
+	run_ms(10);
+	w.node[node].ways[2] = disk;
+	w.node[node].cut &= ~(1u << 2);
+	up.dev.dev = 2;
+	up.dev.bytes = bytes;
+	up.dev.uri = uri;
+	push(node, up);
+	run_ms(10);
+}
+
+/* The node that was asked has looked at its own /dev/sdc. The leader's is another disk. */
+TEST(an_add_writes_to_no_device_but_the_one_that_was_checked)
+{
+	uint8_t *foreign = malloc(DISK_BYTES), *was = malloc(DISK_BYTES);
+	uint8_t *empty = calloc(1, DISK_BYTES);
+	struct event ev = {.type = EV_ADMIN};
+
+	for (uint32_t i = 0; i < DISK_BYTES; i++)
+		foreign[i] = (uint8_t)(i * 7 + (i >> 8));
+	memcpy(was, foreign, DISK_BYTES);
+	create();
+	start(1);
+	run_ms(3000);
+	start(2);
+	run_ms(3000);
+	CHECK(serves(1) && serves(2) && status(1).leading);
+	step(1, (struct event){.type = EV_ADMIN, .admin = {.cmd = ADMIN_FAIL, .member = 2}});
+	run_ms(1000);
+	way_to(1, foreign, DISK_BYTES, "/dev/sdc");
+	way_to(2, empty, DISK_BYTES, "/dev/sdc");
+	ev.admin.cmd = ADMIN_ADD;
+	ev.admin.member = 2;
+	ev.admin.uri = "/dev/sdc";
+	ev.admin.before = sb_place_sum(empty, empty);
+	step(2, ev);
+	run_ms(15000);
+	CHECK_EQ_INT(w.admin_err, -EXDEV);
+	CHECK_MSG(strstr(w.admin_why, "nothing was written there"), "%s", w.admin_why);
+	CHECK_EQ_MEM(foreign, was, DISK_BYTES);
+	/* It is set right. */
+	way_to(1, empty, DISK_BYTES, "/dev/sdc");
+	w.admin_err = 1;
+	step(2, ev);
+	run_ms(15000);
+	CHECK_EQ_INT(w.admin_err, 0);
+	CHECK_EQ_U64(status(1).map.member[2].state, MEMBER_IN_SYNC);
+	w.node[1].ways[2] = w.node[2].ways[2] = NULL;
+	free(foreign);
+	free(was);
+	free(empty);
+	finish();
+}
+
+/* A node whose ways lead to copies of members that are cut off: it can't use the array, and says
+ * nothing of the members. */
+TEST(a_node_that_is_aside_and_finds_members_too_small_takes_none_from_the_others)
+{
+	uint8_t *copy = calloc(1, DISK_BYTES);
+
+	create();
+	start(1);
+	run_ms(3000);
+	step(1, (struct event){.type = EV_ADMIN, .admin = {.cmd = ADMIN_FAIL, .member = 0}});
+	run_ms(1000);
+	CHECK(serves(1));
+	memcpy(copy, w.disk[2], DISK_BYTES);
+	w.node[2].cut = 7;
+	start(2);
+	way_to(2, copy, DISK_BYTES / 2, "mem:");
+	run_ms(10000);
+	CHECK(serves(1) && !serves(2));
+	for (uint32_t m = 1; m <= 2; m++) { /* a flap of each that is left */
+		member_cut(1, m, true);
+		run_ms(100);
+		member_cut(1, m, false);
+		run_ms(10000);
+		CHECK(serves(1));
+		CHECK_EQ_U64(status(1).map.member[m].state, MEMBER_IN_SYNC);
+	}
+	w.node[2].ways[2] = NULL;
+	free(copy);
+	finish();
+}

@@ -106,3 +106,70 @@ TEST(a_bad_sector_at_a_use_block_keeps_no_node_out)
 	CHECK(status(1).io_allowed && status(2).io_allowed);
 	finish();
 }
+
+/* A node is aside, and knows the map. It connects its members; then a node and an exporter lose
+ * power together, and it is the only one that was connected. `read`: it had read the superblock. */
+static void power_fails_as_it_connects(bool read)
+{
+	static uint8_t before[DISK_BYTES], data[DDR_BLOCK_BYTES], in[DDR_BLOCK_BYTES];
+	uint64_t at;
+
+	create();
+	start(1);
+	run_ms(3000);
+	w.node[2].cut = 7;
+	start(2);
+	run_ms(3000);
+	CHECK(serves(1) && !serves(2) && status(2).map.n == 3);
+	memset(data, 3, sizeof(data));
+	io_block(1, IO_WRITE, 0, data);
+	run_ms(3000);
+	CHECK_EQ_U64(status(1).regions_dirty, 0);
+	at = engine_geo(w.node[1].e)->data_offset;
+	memcpy(before, w.disk[0], DISK_BYTES);
+	memset(data, 99, sizeof(data));
+	io_block(1, IO_WRITE, 0, data);
+	run_ms(5);
+	CHECK_EQ_U64(w.node[1].ios_done, 2);              /* answered */
+	CHECK(memcmp(before + at, w.disk[0] + at, 2048)); /* in the cache of member 0 */
+	/* Node 2 reaches the members again. */
+	if (!read) {
+		w.hold.node = 2;
+		w.hold.dev = 0;
+		w.hold.kind = KIND_SB;
+		w.hold.op = DEV_READ;
+		w.hold.on = true;
+	}
+	member_cut(2, 0, false);
+	run_ms(5);
+	/* Node 1 and exporter 0 lose power. */
+	w.node[1].stopped = true;
+	w.node[1].cut = 7;
+	memcpy(w.disk[0] + at, before + at, DISK_BYTES - at);
+	member_cut(2, 0, true);
+	run_ms(1);
+	w.hold.on = false;
+	for (uint32_t i = 0; i < w.held_count; i++)
+		push(2, (struct event){.type = EV_DEV_DONE,
+				       .done = {.id = w.held[i].io.id, .err = -ECONNRESET}});
+	w.held_count = 0;
+	run_ms(50);
+	member_cut(2, 0, false);
+	member_cut(2, 1, false);
+	member_cut(2, 2, false);
+	run_ms(50);
+	view(2, 2, 2);
+	run_ms(15000);
+	CHECK(serves(2));
+	io_block(2, IO_READ, 0, in);
+	run_ms(500);
+	CHECK_EQ_U64(w.node[2].ios_done, 1);
+	CHECK_EQ_MEM(in, data, sizeof(in));
+	finish();
+}
+
+TEST(a_connection_that_breaks_before_its_superblock_was_read_counts)
+{
+	power_fails_as_it_connects(true);
+	power_fails_as_it_connects(false);
+}

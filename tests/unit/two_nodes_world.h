@@ -49,6 +49,9 @@ struct node {
 	uint32_t use_slow_ms;
 	uint32_t use_prompt_op; /* but not this one: a DEV_READ or DEV_WRITE, plus one */
 	bool io_hangs;          /* nothing that it sends to a member is answered */
+	bool writes_fail;       /* its writes do, at all members, */
+	bool writes_hang;       /* or hang until its connections are given up: hung_give_up */
+	bool record_hangs;      /* its state directory is full */
 	bool alone;             /* it is in no cluster */
 	bool take_over, force;
 	uint32_t fence_ms;
@@ -88,6 +91,8 @@ static struct {
 	} hold; /* requests that are held back */
 	struct out held[64];
 	uint32_t held_by[64];
+	struct event hung[256]; /* answers to writes that hang */
+	uint32_t hung_dev[256], hung_count;
 	uint32_t held_count;
 	uint32_t fence_after_ms; /* so long a fence takes */
 	struct {
@@ -163,6 +168,17 @@ static inline void do_io(uint32_t node, const struct out *o)
 	ev.done.id = o->io.id;
 	if (w.node[node].io_hangs)
 		return;
+	if (o->io.op == DEV_WRITE && (w.node[node].writes_fail || w.node[node].writes_hang)) {
+		ev.done.err = w.node[node].writes_fail ? -EIO : -ECONNRESET;
+		if (w.node[node].writes_fail) {
+			push(node, ev);
+			return;
+		}
+		CHECK(w.hung_count < 256);
+		w.hung_dev[w.hung_count] = o->io.dev;
+		w.hung[w.hung_count++] = ev;
+		return;
+	}
 	if (w.resync_hangs && o->io.kind == KIND_RESYNC)
 		return;
 	if ((w.hold.on && w.hold.node == node && o->io.kind == w.hold.kind &&
@@ -292,6 +308,8 @@ static inline void do_out(uint32_t node, const struct out *o)
 		w.node[node].ios_done++;
 		break;
 	case OUT_RECORD:
+		if (w.node[node].record_hangs)
+			break;
 		w.node[node].record = *o->record;
 		ev.type = EV_RECORD_DONE;
 		push(node, ev);
