@@ -186,6 +186,7 @@ struct departed {
 	uint32_t node, by_node; /* by: the incarnation that saw it left behind, 0 = not known */
 	uint64_t inc, by_inc;
 	bool fenced, asked;
+	uint32_t failures; /* of its fence by this node, which leads */
 	bool sure; /* seen, or told by who saw it or by a leader, since this incarnation began */
 	uint64_t retry_us, since_us;
 };
@@ -844,6 +845,8 @@ void leader_advance(struct engine *e);
 void leader_reset(struct engine *e);
 void leader_message(struct engine *e, uint32_t from, const nodemsg *m);
 void leader_fence_done(struct engine *e, const struct event *ev);
+void leader_asks_fence(struct engine *e, uint32_t node, uint64_t inc);
+void leader_fence_told(struct engine *e, uint32_t from, struct departed *d);
 
 /* epoch.c */
 bool assemble(struct engine *e);

@@ -17,6 +17,7 @@
 #include "msg.h"
 
 #define FENCE_AGAIN_US 1000000ull
+#define FENCE_FAILURES 3u /* then the other nodes are asked as well */
 
 /* A new round: nothing of the last one's dealings counts. */
 void leader_reset(struct engine *e)
@@ -230,19 +231,64 @@ static bool fences_done(struct engine *e)
 	return all;
 }
 
+/*
+ * R4, R7: the fence command of the node that leads may be the one that does not work: no key for
+ * the machines of the disks, no way to them. A command that cuts off says the same wherever it
+ * runs, so one that succeeds on any node of the round will do. A fence that only waits is as good
+ * as anybody's.
+ */
+static void fence_ask_others(struct engine *e, struct departed *d)
+{
+	pb_inc who = pb_inc_of(d->node, d->inc, NO_SLOT, false);
+	NODEMSG(m, b, FENCE_ASK, FenceAsk, fence_ask);
+
+	d->failures++;
+	if (e->cfg.fence_waits || d->failures < FENCE_FAILURES)
+		return;
+	b.who = &who;
+	msg_send(e, &m);
+}
+
+void leader_asks_fence(struct engine *e, uint32_t node, uint64_t inc)
+{
+	struct departed *d = gone_find(e, node, inc);
+	struct out *o;
+
+	if (!d || d->fenced || d->asked || leading(e) || e->cfg.fence_waits ||
+	    (d->node == e->cfg.node && d->inc == e->inc))
+		return;
+	d->asked = true;
+	o = out_add(e, OUT_FENCE);
+	o->fence.node = d->node;
+	o->fence.inc = d->inc;
+}
+
+/* Another node has done it, since this one asked. */
+void leader_fence_told(struct engine *e, uint32_t from, struct departed *d)
+{
+	const struct peer *p = peer_find(e, from);
+
+	if (leading(e) && !d->fenced && d->failures >= FENCE_FAILURES && p && p->in_round &&
+	    !p->other_fence)
+		fenced_send(e, d->node, d->inc);
+}
+
 void leader_fence_done(struct engine *e, const struct event *ev)
 {
 	struct departed *d = gone_find(e, ev->fence.node, ev->fence.inc);
 	int err = ask_end(e, ev->fence.node, ev->fence.inc, ev->fence.err);
 
-	if (!d || d->fenced || !leading(e) || err == -EAGAIN)
+	if (!d || d->fenced || err == -EAGAIN)
 		return;
 	if (err) {
 		d->asked = false;
 		d->retry_us = err == -ESTALE ? 0 : e->now + FENCE_AGAIN_US;
+		if (leading(e))
+			fence_ask_others(e, d);
 		return;
 	}
-	fenced_send(e, d->node, d->inc);
+	if (leading(e) || !e->cfg.fence_waits)
+		fenced_send(e, d->node, d->inc);
 }
 
 static void evict(struct engine *e, const struct peer *p)

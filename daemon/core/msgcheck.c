@@ -271,6 +271,8 @@ static const char *check_always(const struct check *c, const nodemsg *m)
 		return check_claim(m->claim);
 	case DDRAID__NODE_MSG__BODY_FENCED:
 		return check_inc(m->fenced->who, false);
+	case DDRAID__NODE_MSG__BODY_FENCE_ASK:
+		return check_inc(m->fence_ask->who, false);
 	case DDRAID__NODE_MSG__BODY_DIRTY:
 		if (m->dirty->slot > DDR_MAX_SLOTS)
 			return "names a slot that no array has";

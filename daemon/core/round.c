@@ -758,10 +758,12 @@ static void take_joined(struct engine *e, uint32_t from, const pb_inc *who, bool
 
 static void take_fenced(struct engine *e, uint32_t from, const pb_inc *who)
 {
-	struct departed *d = who && from == e->leader ? gone_find(e, who->node, who->inc) : NULL;
+	struct departed *d = who ? gone_find(e, who->node, who->inc) : NULL;
 
-	if (d)
+	if (d && from == e->leader)
 		bury(e, d);
+	else if (d)
+		leader_fence_told(e, from, d);
 }
 
 static void take_ready(struct engine *e, uint32_t from, const nodemsg *m)
@@ -810,6 +812,10 @@ void round_message(struct engine *e, uint32_t from, const nodemsg *m)
 		break;
 	case DDRAID__NODE_MSG__BODY_FENCED:
 		take_fenced(e, from, m->fenced->who);
+		break;
+	case DDRAID__NODE_MSG__BODY_FENCE_ASK:
+		if (from == e->leader && m->fence_ask->who)
+			leader_asks_fence(e, m->fence_ask->who->node, m->fence_ask->who->inc);
 		break;
 	case DDRAID__NODE_MSG__BODY_JOINED:
 		take_joined(e, from, m->joined->me, true);

@@ -78,3 +78,39 @@ TEST(nor_does_one_hold_all_whose_record_can_t_be_written)
 	can_t_write_its_record(3);
 	can_t_write_its_record(1);
 }
+
+/* Node 3 dies. The command of one of the others fails each time, within the second. */
+static void fence_fails(uint32_t node)
+{
+	create();
+	for (uint32_t i = 1; i <= 3; i++) {
+		start(i);
+		run_ms(4000);
+	}
+	CHECK(serves(1) && serves(2) && serves(3) && status(1).leading);
+	write_block(2, 0);
+	run_ms(100);
+	w.node[node].fences_nobody = true;
+	w.node[3].stopped = true;
+	view(1, 1, 2);
+	view(1, 2, 2);
+	run_ms(100);
+	write_block(2, 8192 * 40);
+	for (uint32_t i = 0; i < 150; i++) {
+		struct event ev = {.type = EV_FENCE_DONE,
+				   .fence = {.node = 3, .inc = 103, .err = -EIO}};
+
+		push(node, ev);
+		run_ms(200);
+	}
+	CHECK(serves(1) && serves(2));
+	CHECK_EQ_U64(w.node[2].ios_done, 2);
+	CHECK_EQ_U64(status(1).unfenced, 0);
+	finish();
+}
+
+TEST(nor_one_whose_fence_fails)
+{
+	fence_fails(2);
+	fence_fails(1);
+}
