@@ -356,6 +356,8 @@ static void leave_advance(struct engine *e)
 	e->leaving = false;
 	if (!list_empty(&e->fios) || !list_empty(&e->regions) || e->phase != PH_READY)
 		return;
+	if (rebuild_keeps(e))
+		return; /* until the map says so, or it can't be said */
 	/* The next to assemble the array would have to fence us for it (R4). */
 	if (leading(e) && e->sb_names_us && e->map.epoch.inc == e->inc)
 		return;

@@ -59,6 +59,7 @@ struct op *op_get(struct engine *e)
 	op->scratch = old.scratch;
 	op->scratch_bytes = old.scratch_bytes;
 	op->plan = old.plan;
+	op->plan.req_count = op->plan.iov_count = 0;
 	return op;
 }
 

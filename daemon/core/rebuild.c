@@ -171,6 +171,16 @@ static void rb_flush(struct engine *e)
 	batch_close(e, &e->rb.batch);
 }
 
+/* A full copy has come further than the map says. */
+bool rebuild_keeps(const struct engine *e)
+{
+	uint8_t m = e->rb.member;
+
+	return leading(e) && e->rb.state == RB_COPY && !e->rb.partial && rebuilding(&e->map, m) &&
+	       e->rb.map_num == e->map.epoch.num && e->map.member[m].rebuilt_upto < e->rb.next &&
+	       member_usable(e, m) && write_targets(e) >> m & 1;
+}
+
 static void copy_advance(struct engine *e)
 {
 	struct job *j = &e->rb.job;
@@ -180,6 +190,11 @@ static void copy_advance(struct engine *e)
 	if (r >= e->geo.regions) {
 		if (!slots_dirty(e))
 			e->rb.state = RB_FLUSH;
+		return;
+	}
+	if (e->stopping) { /* nothing more is begun, and what is copied by now is kept */
+		if (rebuild_keeps(e) && e->rb.checkpoint < e->rb.next)
+			rb_flush(e);
 		return;
 	}
 	if (!e->rb.partial && e->rb.checkpoint <= cursor &&

@@ -100,3 +100,39 @@ TEST(who_left_while_it_was_rebuilt_begins_from_nothing)
 	CHECK_EQ_MEM(in, out, sizeof(in));
 	finish();
 }
+
+/* However large the regions are: the one at hand is copied, and the map says how far it came. */
+TEST(a_stop_begins_no_further_region_and_keeps_what_was_copied)
+{
+	struct event ev = {.type = EV_ADMIN, .admin.cmd = ADMIN_STOP};
+	uint64_t upto;
+	uint32_t windows, ms = 0;
+
+	new_member_half_way();
+	windows = w.windows;
+	while (w.windows < windows + 5) /* past the checkpoint, and within a region */
+		run_event();
+	upto = status().map.member[1].rebuilt_upto;
+	windows = w.windows;
+	step(ev);
+	for (; !w.stopped; ms += 20) {
+		CHECK_MSG(ms < 10000, "it does not stop");
+		run_ms(20);
+	}
+	CHECK_MSG(w.windows - windows <= 2, "%u windows were copied after the stop",
+		  (unsigned)(w.windows - windows));
+	engine_free(w.e);
+	w.window_kind = 0;
+	memcpy(w.disk[1], w.disk[NEW], DISK_BYTES); /* where it is connected from now on */
+	start_cold();
+	for (uint32_t n = 0; !status().map.n; n++) {
+		CHECK(n < 10000);
+		run_event();
+	}
+	CHECK_MSG(status().map.member[1].rebuilt_upto > upto, "it begins again from %u",
+		  (unsigned)status().map.member[1].rebuilt_upto);
+	run_ms(20000);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
+	CHECK_EQ_U64(parity_wrong(1), 0);
+	finish();
+}
