@@ -37,7 +37,7 @@ struct fio *fio_get(struct engine *e)
 
 void fio_put(struct engine *e, struct fio *f)
 {
-	if (e->fios_kept_count >= KEPT) {
+	if (e->fios_kept_count + 1 > KEPT) {
 		free(f);
 		return;
 	}
@@ -72,7 +72,7 @@ static void op_free(struct op *op)
 
 void op_put(struct engine *e, struct op *op)
 {
-	if (e->ops_kept_count >= KEPT || op->scratch_bytes > KEPT_SCRATCH) {
+	if (e->ops_kept_count + 1 > KEPT || op->scratch_bytes > KEPT_SCRATCH) {
 		op_free(op);
 		return;
 	}
