@@ -307,13 +307,28 @@ static void on_record(struct sim *s, struct hev *ev)
 	node_post(s, n, 0, &done);
 }
 
+/* The node's state directory is full for a while. Of its own randomness: seeds in which that never
+ * happens are as without it. */
+static uint64_t record_hangs_us(struct sim *s, const struct simnode *n)
+{
+	uint64_t r = mix64(s->seed ^ s->now << 8 ^ n->id ^ 0x66756c6cull);
+
+	if (!s->o.record_hangs || s->planner.healing || r % 8)
+		return 0;
+	stats_look(s);
+	stats_fault(s, F_RECORD_HANGS);
+	trace(s, "f  n%u can't write its record", n->id);
+	stats_look_end(s);
+	return (200 + r / 8 % 4000) * MS;
+}
+
 static void out_record(struct sim *s, struct simnode *n, const struct record *r)
 {
 	struct record *copy = xmalloc(sizeof(*copy));
 
 	*copy = *r;
-	sim_at(s, rng_range(&s->rng, 100, 8 * MS) + oldcopy_late_us(s), on_record, n->idx, n->gen,
-	       copy);
+	sim_at(s, rng_range(&s->rng, 100, 8 * MS) + oldcopy_late_us(s) + record_hangs_us(s, n),
+	       on_record, n->idx, n->gen, copy);
 }
 
 static void on_renewed(struct sim *s, struct hev *ev)

@@ -96,6 +96,7 @@ const char *const fault_name[F_COUNT] = {
     [F_STOP_JOINING] = "stopped-before-it-serves",
     [F_RACK_POWER] = "node-and-exporter-power",
     [F_HALF_OPEN] = "half-open-connection",
+    [F_RECORD_HANGS] = "record-hangs",
     [F_SLOT_UNREAD] = "leader-dies-slot-unread",
     [F_SB_TORN] = "superblock-torn-by-flapping-power",
     [F_SB_UNREADABLE] = "superblock-copy-unreadable",
@@ -186,6 +187,8 @@ void plan_init(struct sim *s)
 	outsider_init(s);
 	rack_init(s);
 	halfopen_init(s);
+	s->o.record_hangs = !s->o.faultless && s->o.nodes > 1 && !(s->cli && s->cli->only) &&
+			    mix64(s->seed ^ 0x7265636f7264ull) % 100 < 15;
 	if (s->o.faultless)
 		return;
 	p->left = s->o.faults;

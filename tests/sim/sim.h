@@ -99,6 +99,7 @@ struct opts {
 	bool clean;
 	bool races;          /* consumers of two nodes write one block at once */
 	bool fence_cuts;     /* the fence cuts connections; else it only waits (zombie_timeout) */
+	bool record_hangs;   /* state directories are full for a while */
 	bool half_open;      /* some nodes do not know that an exporter was off (halfopen.c) */
 	bool fences_itself;  /* a daemon ends its node's earlier lives before it joins */
 	bool instance_known; /* exporters tell an instance id */
@@ -696,6 +697,7 @@ enum fault {
 	F_RACK_POWER,
 	F_HALF_OPEN,
 	F_GIVES_UP_ALONE,
+	F_RECORD_HANGS,
 	F_COUNT
 };
 struct planner {
