@@ -405,7 +405,7 @@ uint32_t map_write_mask(const struct map *m)
 {
 	uint32_t mask = 0;
 
-	for (unsigned i = 0; i < m->n; i++)
+	for (unsigned i = 0; i < m->n && i < DDR_MAX_MEMBERS; i++)
 		mask |= (uint32_t)((1u << MEMBER_IN_SYNC | 1u << MEMBER_REBUILDING) >>
 				       m->member[i].state &
 				   1u)
@@ -417,7 +417,7 @@ uint32_t map_insync_mask(const struct map *m)
 {
 	uint32_t mask = 0;
 
-	for (unsigned i = 0; i < m->n; i++)
+	for (unsigned i = 0; i < m->n && i < DDR_MAX_MEMBERS; i++)
 		mask |= (uint32_t)(m->member[i].state == MEMBER_IN_SYNC) << i;
 	return mask;
 }
