@@ -406,9 +406,8 @@ uint32_t map_write_mask(const struct map *m)
 	uint32_t mask = 0;
 
 	for (unsigned i = 0; i < m->n && i < DDR_MAX_MEMBERS; i++)
-		mask |= (uint32_t)((1u << MEMBER_IN_SYNC | 1u << MEMBER_REBUILDING) >>
-				       m->member[i].state &
-				   1u)
+		mask |= (uint32_t)((m->member[i].state == MEMBER_IN_SYNC) |
+				   (m->member[i].state == MEMBER_REBUILDING))
 			<< i;
 	return mask;
 }
