@@ -350,21 +350,23 @@ static void leave_unserved(struct engine *e)
 		left_send(e);
 }
 
+/* What no end of requests changes keeps this node from leaving. */
+bool leave_held(const struct engine *e)
+{
+	/* The next to assemble the array would have to fence us for it (R4). */
+	if (leading(e) && e->sb_names_us && e->map.epoch.inc == e->inc)
+		return true;
+	return zombies(e) || flush_error_untold(e); /* R14: until the map says it */
+}
+
 /* ADMIN_STOP: nothing is dirty any more; take our name off, then leave. */
 static void leave_advance(struct engine *e)
 {
 	e->leaving = false;
 	if (!list_empty(&e->fios) || !list_empty(&e->regions) || e->phase != PH_READY)
 		return;
-	if (rebuild_keeps(e))
-		return; /* until the map says so, or it can't be said */
-	/* The next to assemble the array would have to fence us for it (R4). */
-	if (leading(e) && e->sb_names_us && e->map.epoch.inc == e->inc)
+	if (rebuild_keeps(e) || leave_held(e))
 		return;
-	if (zombies(e))
-		return;
-	if (flush_error_untold(e))
-		return; /* R14: until the map says it */
 	if (e->page[0].want.owner_inc) {
 		e->page[0].want.owner_node = 0;
 		e->page[0].want.owner_inc = 0;

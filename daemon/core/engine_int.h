@@ -978,6 +978,7 @@ void rebuild_advance(struct engine *e);
 void rebuild_reset(struct engine *e);
 void rebuild_missed(struct engine *e, uint32_t from, const nodemsg *m);
 bool rebuild_keeps(const struct engine *e);
+bool leave_held(const struct engine *e);
 uint32_t rebuild_waits(const struct engine *e); /* GATHER: a node that has not told, or 0 */
 
 /* use.c */

@@ -192,7 +192,8 @@ static void copy_advance(struct engine *e)
 			e->rb.state = RB_FLUSH;
 		return;
 	}
-	if (e->stopping) { /* nothing more is begun, and what is copied by now is kept */
+	/* Nothing more is begun, and what is copied by now is kept. */
+	if (e->stopping && !leave_held(e)) {
 		if (rebuild_keeps(e) && e->rb.checkpoint < e->rb.next)
 			rb_flush(e);
 		return;

@@ -598,6 +598,14 @@ static void check_fenced(struct sim *s, const struct simnode *n, const struct ma
 	}
 }
 
+/* It has acknowledged this map, so it is one of those that go on. */
+static bool is_in(const struct sim *s, uint32_t ii, const struct map *map)
+{
+	const struct simnode *n = &s->node[s->inc[ii].node];
+
+	return n->proc && n->ii == ii && !epoch_cmp(&n->record.acked, &map->epoch);
+}
+
 static void map_commit(struct sim *s, struct simnode *n, const struct map *map)
 {
 	struct checks *c = &s->checks;
@@ -636,7 +644,8 @@ static void map_commit(struct sim *s, struct simnode *n, const struct map *map)
 		check_fenced(s, n, map);
 	}
 	for (uint32_t i = 0; i < s->incs; i++)
-		s->inc[i].gone_on |= checks_left(s, &s->inc[i]) && map->epoch.inc != s->inc[i].inc;
+		s->inc[i].gone_on |= checks_left(s, &s->inc[i]) &&
+				     map->epoch.inc != s->inc[i].inc && !is_in(s, i, map);
 	checks_bind(s);
 	risk_settle_all(s);
 }
