@@ -240,10 +240,12 @@ static int zeroes(const struct stats *st, const struct sim_cli *cli)
 }
 
 /* In so few seeds a rebuild is there to be struck, and one of its flushes, which are the fewest of
- * its requests. */
+ * its requests. A flush error and a break at once come in one of a hundred, more or less. */
 static uint64_t least_of_1000(uint32_t f)
 {
-	return f == F_REBUILD_FLUSH_ERROR ? 3 : f == F_REBUILD_WRITE_ERROR ? 5 : 10;
+	return f == F_REBUILD_FLUSH_ERROR                               ? 3
+	       : f == F_REBUILD_WRITE_ERROR || f == F_FLUSH_ERROR_BREAK ? 5
+									: 10;
 }
 
 /* Counts and names the faults that never came; in 1,000 seeds, those that came too seldom, and with
