@@ -4,9 +4,10 @@
  * copied: to another machine, with the state directory, or to a second daemon on this one. The
  * fence of that life would hit who serves. So before a command fences it:
  *
- *  - the record names its process. One of this machine, since it was started last, is looked for;
- *  - else the members are read, for longer than a life needs to renew its use block (core/use.c).
- * In a cluster others write there as well; so they are read so often that each one's is seen.
+ * Its process, which the record names, is looked for, if it is one of this machine since that was
+ * started last. Of any other the members tell: they are read for longer than a life needs to renew
+ * its use block (core/use.c). In a cluster other nodes write there as well, so the members are read
+ * so often that each one's block is seen.
  *
  * What can't be read says nothing: a node whose members are all away is fenced as before. A policy
  * that cuts nothing off (none, zombie_timeout) needs none of this: who serves goes on, and the

@@ -336,17 +336,20 @@ static void sb_read_failed(struct engine *e, struct dev *d)
 	d->stale_read = false;
 }
 
-/* Of the newest map that this node has seen; NULL: it has seen none. */
-static const struct map *map_seen(const struct engine *e)
+/* The newest map that this node has seen; NULL: none. `up`: only on what is connected now. */
+static const struct map *map_seen(const struct engine *e, bool up)
 {
-	const struct map *m = e->have_map || e->proposing ? map_next(e) : NULL;
+	const struct map *m = NULL;
 
-	for (uint32_t i = 0; !m && i < e->devs; i++)
-		if (e->dev[i].sb_ok)
-			m = &e->dev[i].sb.map;
-	for (uint32_t i = 0; !e->have_map && !e->proposing && i < e->devs; i++)
-		if (e->dev[i].sb_ok && epoch_cmp(&e->dev[i].sb.map.epoch, &m->epoch) > 0)
-			m = &e->dev[i].sb.map;
+	if (e->have_map || e->proposing)
+		return map_next(e);
+	for (uint32_t i = 0; i < e->devs; i++) {
+		const struct dev *d = &e->dev[i];
+
+		if (d->sb_ok && (d->up || !up) &&
+		    (!m || epoch_cmp(&d->sb.map.epoch, &m->epoch) > 0))
+			m = &d->sb.map;
+	}
 	return m;
 }
 
@@ -365,7 +368,7 @@ static bool is_none(const uint8_t uuid[DDR_UUID_BYTES])
 static bool lost_with_others(const struct engine *e, const struct dev *d)
 {
 	uint64_t window = e->cfg.tun.evict_ms * 1000ull;
-	const struct map *map = map_seen(e);
+	const struct map *map = map_seen(e, false);
 	uint32_t n = 0, members = 0;
 
 	if (!e->have_geo)
@@ -708,13 +711,9 @@ static bool member_connected(const struct engine *e, const struct map_member *mm
 /* How many members are connected that the newest map which this node knows has in sync. */
 uint32_t members_reached(const struct engine *e)
 {
-	const struct map *m = e->have_map || e->proposing ? map_next(e) : NULL;
+	const struct map *m = map_seen(e, true);
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; !e->have_map && !e->proposing && i < DDR_MAX_DEVS; i++)
-		if (e->dev[i].up && e->dev[i].sb_ok &&
-		    (!m || epoch_cmp(&e->dev[i].sb.map.epoch, &m->epoch) > 0))
-			m = &e->dev[i].sb.map;
 	for (uint8_t i = 0; m && i < m->n; i++)
 		n += m->member[i].state == MEMBER_IN_SYNC && member_connected(e, &m->member[i]);
 	return n;

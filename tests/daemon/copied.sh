@@ -35,23 +35,7 @@ copy() {
 }
 # As an older ddraidd has written it, or one on another machine: nobody knows the process.
 unnamed() {
-	/usr/bin/python3 -IS - "$tmp/b/state/vol0.record" <<'END'
-import struct, sys
-def crc32c(data):
-    c = 0xffffffff
-    for byte in data:
-        c ^= byte
-        for _ in range(8):
-            c = c >> 1 ^ (0x82f63b78 if c & 1 else 0)
-    return c ^ 0xffffffff
-b = bytearray(open(sys.argv[1], "rb").read())
-at = 880
-assert any(b[at:at + 40]), "no process there"
-b[at:at + 40] = bytes(40)
-b[8:12] = bytes(4)
-b[8:12] = struct.pack("<I", crc32c(b))
-open(sys.argv[1], "wb").write(b)
-END
+	record_edit "$tmp/b/state/vol0.record" 'assert any(b[880:920]), "no process there"; b[880:920] = bytes(40)'
 }
 waits() { # WORDS: b does, and says so to people and programs
 	until_true 20 as b holds vol0 '"has not ended" in a["waits"]["for"] and "'"$1"'" in a["waits"]["for"]'

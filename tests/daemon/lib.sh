@@ -66,6 +66,20 @@ end() { # NAME SIGNAL
 	rm -rf /dev/shm/qb-"${pid[$1]}"-*
 	unset "pid[$1]"
 }
+# record_edit FILE PYTHON...: of its 1024 bytes, as b; its checksum is made right. There is no need of a FILE.
+record_edit() {
+	/usr/bin/python3 -IS -c 'import os, struct, sys, uuid
+b = bytearray(open(sys.argv[1], "rb").read() if os.path.exists(sys.argv[1]) else bytes(1024))
+exec(sys.argv[2])
+b[8:12] = bytes(4)
+c = 0xffffffff
+for byte in b:
+    c ^= byte
+    for _ in range(8):
+        c = c >> 1 ^ (0x82f63b78 if c & 1 else 0)
+b[8:12] = struct.pack("<I", c ^ 0xffffffff)
+open(sys.argv[1], "wb").write(b)' "$@"
+}
 configure() {
 	{
 		printf '%s\n' "[daemon]" "state_dir = $dir/state" "run_dir = $dir/run" "ipc_name = $name" "[cluster]" "cluster = alone"

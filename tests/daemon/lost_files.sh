@@ -128,21 +128,6 @@ echo "what a power cut has left of a forgotten array"
 uuid=$(sed -n 's/^\([0-9a-f-]\{36\}\) .*/\1/p' "$tmp/whole")
 end daemon TERM
 cp "$tmp/whole" "$state/forgotten"
-/usr/bin/python3 -IS - "$state/left.record" "$uuid" <<'EOF'
-import struct, sys, uuid
-def crc32c(data):
-    c = 0xffffffff
-    for byte in data:
-        c ^= byte
-        for _ in range(8):
-            c = c >> 1 ^ (0x82f63b78 if c & 1 else 0)
-    return c ^ 0xffffffff
-b = bytearray(1024)
-b[:8] = b"DDRAIDRC"
-b[12:16] = struct.pack("<I", 1)
-b[16:32] = uuid.UUID(sys.argv[2]).bytes
-b[8:12] = struct.pack("<I", crc32c(b))
-open(sys.argv[1], "wb").write(b)
-EOF
+record_edit "$state/left.record" 'b[:8] = b"DDRAIDRC"; b[12:16] = struct.pack("<I", 1); b[16:32] = uuid.UUID(sys.argv[3]).bytes' "$uuid"
 daemon_up
 [ ! -e "$state/left.record" ] || fail "it is still there: $(ctl status 2>&1)"
