@@ -315,6 +315,7 @@ TEST(each_reason_to_wait_counts_from_its_own_begin)
 }
 
 static uint8_t member_before[DISK_BYTES];
+static uint64_t data_at;
 
 /* A write was answered, and is in no FLUSH. Then the daemon is killed; the next one has no map yet.
  */
@@ -329,6 +330,7 @@ static void killed_after_a_write(void)
 	io(1, IO_WRITE, 0, 4096, buf);
 	run_ms(3000);
 	CHECK_EQ_U64(status().regions_dirty, 0);
+	data_at = engine_geo(w.e)->data_offset;
 	memcpy(member_before, w.disk[0], DISK_BYTES);
 	fill(buf, sizeof(buf), 99);
 	io(2, IO_WRITE, 0, 4096, buf);
@@ -345,10 +347,8 @@ static void killed_after_a_write(void)
 /* Its exporter's cache, with that write. */
 static void member_0_loses_its_cache(void)
 {
-	uint64_t data = engine_geo(w.e)->data_offset;
-
 	dev_down(0);
-	memcpy(w.disk[0] + data, member_before + data, DISK_BYTES - data);
+	memcpy(w.disk[0] + data_at, member_before + data_at, DISK_BYTES - data_at);
 	run_ms(200);
 	dev_up(0);
 }
