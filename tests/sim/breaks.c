@@ -132,7 +132,7 @@ static bool fits(struct sim *s, enum breaks_kind kind)
 	if (kind == BREAKS_LOSSLESS)
 		return breaks_unharmed(s);
 	if (kind == BREAKS_LOSSY)
-		return fault_may_lose_in_change(s);
+		return fault_may_lose_in_change(s) && !s->copy.stands; /* would be two */
 	leader = node_leader(s);
 	return leader && leader->st.proposing && stats_in_state(s, CS_REBUILDING) &&
 	       s->now > s->planner.cluster_down_until;

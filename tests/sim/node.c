@@ -105,11 +105,14 @@ static void complete_event(struct sim *s, struct simnode *n, struct nev *nev)
 	}
 }
 
-static void take_outs(struct sim *s, struct simnode *n)
+/* The first `taken` of them were decided when events were taken. */
+static void take_outs(struct sim *s, struct simnode *n, uint32_t taken)
 {
 	uint64_t gen = n->gen;
 
 	for (uint32_t i = 0; i < s->outq.count && n->gen == gen && n->proc; i++) {
+		if (i == taken)
+			n->late_us = 0;
 		trace_out(s, n, &s->outq.v[i]);
 		node_out(s, n, &s->outq.v[i]);
 	}
@@ -167,6 +170,7 @@ static bool is_taken(const struct sim *s, const struct nev *nev)
 static void node_step(struct sim *s, struct simnode *n, struct nev *nev)
 {
 	bool taken = is_taken(s, nev);
+	uint32_t before;
 
 	complete_event(s, n, nev);
 	trace_event(s, n, nev);
@@ -179,11 +183,15 @@ static void node_step(struct sim *s, struct simnode *n, struct nev *nev)
 	s->outq.count = 0;
 	if (taken) { /* what it wants done waits for the step, as in ddraidd */
 		engine_take(n->e, &nev->ev, &n->taken);
+		if (!n->took)
+			n->took_us = s->now;
 		n->took = true;
 		step_soon(s, n);
 		return;
 	}
+	before = n->taken.count;
 	outs_append(&s->outq, &n->taken);
+	n->late_us = n->took ? s->now - n->took_us : 0;
 	n->took = false;
 	engine_step(n->e, &nev->ev, &s->outq);
 	engine_status(n->e, &n->st);
@@ -192,7 +200,7 @@ static void node_step(struct sim *s, struct simnode *n, struct nev *nev)
 		sim_fail(s, "C10", "n%u takes n%u for broken, whose message %s", n->id,
 			 n->st.rejected_node, n->st.rejected_why);
 	checks_map(s, n);
-	take_outs(s, n);
+	take_outs(s, n, before);
 	if (n->stopped_itself) {
 		sim_at(s, rng_range(&s->rng, 0, 500 * MS), on_left, n->idx, n->gen, NULL);
 		return;

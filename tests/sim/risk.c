@@ -158,6 +158,18 @@ static bool loss_settled(const struct sim *s, const struct disk *d)
 	return s->checks.map.epoch.num != d->cache_lost_epoch;
 }
 
+/* A node that has no map says so as soon as it has one. What its member lost, it can't know. */
+static bool break_untold(const struct sim *s, uint32_t disk)
+{
+	for (uint32_t i = 0; i < s->o.nodes; i++) {
+		const struct simnode *n = &s->node[i];
+
+		if (n->proc && n->broke_gen[disk] == n->gen + 1 && !n->st.map.epoch.num)
+			return true;
+	}
+	return false;
+}
+
 /* Who was told of a flush error knows it as long as its daemon runs, also when its incarnation was
  * removed; and it is going to say so. */
 static bool flush_error_open(const struct sim *s, const struct disk *d)
@@ -178,7 +190,8 @@ static bool well_again(const struct sim *s, uint32_t disk)
 	if (c->member_of[disk] == NONE || s->now - c->lost_us[disk] < WELL_AFTER_US ||
 	    c->map.member[c->member_of[disk]].state != MEMBER_IN_SYNC || !connected(s, disk))
 		return false;
-	if ((d->cache_lost && !loss_settled(s, d)) || flush_error_open(s, d))
+	if ((d->cache_lost && !loss_settled(s, d)) || flush_error_open(s, d) ||
+	    break_untold(s, disk))
 		return false;
 	/* Who can't use it yet will not before the map says so, however long it takes to tell. */
 	for (uint32_t i = 0; i < s->o.nodes; i++)

@@ -7,8 +7,10 @@
  * through, some never began. Whatever the order, no member may be left without an intact copy.
  *
  * A copy that can't be read: on some members, until it is written. It hides neither the member nor
- * a map that was committed. Together with a write of the other copy that is torn it would be two
- * faults of one member; then its sector is well again.
+ * a map that was committed, since that is on both copies by then. The only copy of a map that was
+ * not is hidden on m members at most: on more it would be as if nobody had written it. Together
+ * with a write of the other copy that is torn it would be two faults of one member; then its
+ * sector is well again.
  *
  * Of its own randomness.
  */
@@ -104,12 +106,30 @@ void sbcopies_written(struct sim *s, const struct req *r, bool half)
 		d->sb_bad = (uint8_t)(half ? 0 : d->sb_bad & ~(1u << c));
 }
 
-static bool both_intact(const struct disk *d)
+/* Both copies of this disk are intact. `differ`: and they carry different maps. */
+static bool both_intact(const struct disk *d, bool *differ)
 {
-	struct superblock sb;
+	struct superblock sb[SB_COPIES];
 
-	return !sb_decode(&sb, d->cached + geo_sb_offset(0), NULL) &&
-	       !sb_decode(&sb, d->cached + geo_sb_offset(1), NULL);
+	for (uint32_t c = 0; c < SB_COPIES; c++)
+		if (sb_decode(&sb[c], d->cached + geo_sb_offset(c), NULL))
+			return false;
+	*differ = epoch_cmp(&sb[0].map.epoch, &sb[1].map.epoch) != 0;
+	return true;
+}
+
+/* Members of which a copy can't be read that is not the same as the other. */
+static uint32_t hidden(const struct sim *s)
+{
+	uint32_t n = 0;
+
+	for (uint8_t m = 0; m < s->geo.n; m++) {
+		uint32_t i = s->checks.disk_of[m];
+		bool differ;
+
+		n += i != NONE && s->disk[i].sb_bad && both_intact(&s->disk[i], &differ) && differ;
+	}
+	return n;
 }
 
 static bool half_written(const struct sim *s, uint32_t disk)
@@ -129,9 +149,11 @@ static void on_bad(struct sim *s, struct hev *ev)
 	for (uint8_t m = 0; m < s->geo.n; m++) {
 		uint32_t i = s->checks.disk_of[m];
 		uint8_t copy = (uint8_t)(1u << rng_below(&s->sb.rng, SB_COPIES));
+		bool differ;
 
 		if (i == NONE || !rng_chance(&s->sb.rng, 500) || s->disk[i].sb_bad ||
-		    !both_intact(&s->disk[i]) || half_written(s, i))
+		    !both_intact(&s->disk[i], &differ) || half_written(s, i) ||
+		    (differ && hidden(s) >= s->geo.p.m))
 			continue;
 		s->disk[i].sb_bad = copy;
 		trace(s, "f  superblock copy %u of disk %u can't be read", copy >> 1, i);

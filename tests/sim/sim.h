@@ -562,6 +562,8 @@ struct simnode {
 	struct engine *e;
 	struct outq taken; /* of events that were taken together: --batch */
 	bool took;         /* some, since its last step */
+	uint64_t took_us;  /* when the first of them was */
+	uint64_t late_us;  /* what it wants done now was decided so long ago */
 	uint32_t ii;
 	uint64_t gen;
 	uint64_t clock_us; /* offset of its clock */

@@ -73,6 +73,7 @@ static const struct {
     {F_LOCK_REFUSED, IN(FENCING), MANY_SEEDS},
     /* Seldom: so small an array is rebuilt in no time, and not while nodes come and go. */
     {F_DAEMON_CRASH, IN(REBUILDING), MANY_SEEDS},
+    {F_OWN_FENCE_FAILED, IN(REBUILDING), MANY_SEEDS},
     {F_LATE_AFTER_RESTART, IN(REBUILDING), MANY_SEEDS},
     {F_VOTES_LOST, IN(REBUILDING), MANY_SEEDS},
     {F_PARTITION, IN(REBUILDING), MANY_SEEDS},
