@@ -703,10 +703,13 @@ static void take_heartbeat(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	struct peer *p = peer_find(e, from);
 
-	if (!p->inc)
-		p->inc = m->inc;
-	else if (m->inc > p->inc && p->evicted)
+	if (m->inc > p->inc && p->evicted && p->inc) {
 		take_join(e, from, m); /* its daemon was replaced between two views */
+	} else if (m->inc > p->inc && !p->hello && !p->member) {
+		/* All know it by this one from here on: whoever is evicted now is this life. */
+		p->inc = m->inc;
+		p->mute = 0;
+	}
 	if (from == e->cfg.node && m->inc == e->inc) {
 		e->hb_any = true;
 		e->hb_sent_us = m->heartbeat->sent_us;

@@ -219,9 +219,10 @@ static uint32_t copies_needed(const struct sim *s)
 
 static void check_heartbeat(struct sim *s, const struct simnode *n, const struct req *r)
 {
-	/* Whoever stands still between what it decides and what it begins can't know. */
-	uint64_t limit = s->o.tun.heartbeat_limit_ms * MS + n->late_us;
+	uint64_t limit = s->o.tun.heartbeat_limit_ms * MS;
 
+	if (s->cli->batch)
+		limit += STEP_SOON_US; /* what was decided then is begun with the step */
 	if ((r->kind == KIND_SB && r->op == DEV_READ) || r->kind == KIND_USE)
 		return;
 	if (!n->own_msg || s->now - n->own_msg_sent_us > limit)

@@ -34,6 +34,8 @@ static bool all_well(const struct sim *s, uint32_t but, bool in_change)
 			continue;
 		if (d->spot_hit_us && s->now < d->spot_hit_us + 300 * MS)
 			return false;
+		if (d->full_hit_us && s->now < d->full_hit_us + 300 * MS)
+			return false; /* it may be about to leave */
 		if (s->checks.lossy[i] || d->cache_lost || d->read_errs || d->write_errs ||
 		    d->flush_errs || d->dead || !d->powered || d->hidden)
 			return false;

@@ -105,14 +105,11 @@ static void complete_event(struct sim *s, struct simnode *n, struct nev *nev)
 	}
 }
 
-/* The first `taken` of them were decided when events were taken. */
-static void take_outs(struct sim *s, struct simnode *n, uint32_t taken)
+static void take_outs(struct sim *s, struct simnode *n)
 {
 	uint64_t gen = n->gen;
 
 	for (uint32_t i = 0; i < s->outq.count && n->gen == gen && n->proc; i++) {
-		if (i == taken)
-			n->late_us = 0;
 		trace_out(s, n, &s->outq.v[i]);
 		node_out(s, n, &s->outq.v[i]);
 	}
@@ -170,7 +167,6 @@ static bool is_taken(const struct sim *s, const struct nev *nev)
 static void node_step(struct sim *s, struct simnode *n, struct nev *nev)
 {
 	bool taken = is_taken(s, nev);
-	uint32_t before;
 
 	complete_event(s, n, nev);
 	trace_event(s, n, nev);
@@ -183,15 +179,11 @@ static void node_step(struct sim *s, struct simnode *n, struct nev *nev)
 	s->outq.count = 0;
 	if (taken) { /* what it wants done waits for the step, as in ddraidd */
 		engine_take(n->e, &nev->ev, &n->taken);
-		if (!n->took)
-			n->took_us = s->now;
 		n->took = true;
 		step_soon(s, n);
 		return;
 	}
-	before = n->taken.count;
 	outs_append(&s->outq, &n->taken);
-	n->late_us = n->took ? s->now - n->took_us : 0;
 	n->took = false;
 	engine_step(n->e, &nev->ev, &s->outq);
 	engine_status(n->e, &n->st);
@@ -200,7 +192,7 @@ static void node_step(struct sim *s, struct simnode *n, struct nev *nev)
 		sim_fail(s, "C10", "n%u takes n%u for broken, whose message %s", n->id,
 			 n->st.rejected_node, n->st.rejected_why);
 	checks_map(s, n);
-	take_outs(s, n, before);
+	take_outs(s, n);
 	if (n->stopped_itself) {
 		sim_at(s, rng_range(&s->rng, 0, 500 * MS), on_left, n->idx, n->gen, NULL);
 		return;
@@ -647,6 +639,24 @@ static void clients_first(struct simnode *n)
 		n->bl_tail = n->bl_tail->next;
 }
 
+/* What it began when it took events is sent now. If its lease is over by now, its connections have
+ * been cut (lease_guard.c). */
+static void lease_guarded(struct sim *s, struct simnode *n)
+{
+	uint64_t limit_us = s->o.tun.heartbeat_limit_ms * MS;
+
+	if (!n->took || (n->own_msg && s->now - n->own_msg_sent_us <= limit_us))
+		return;
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		if (n->dev[i].half_open) {
+			halfopen_end(s, n, i, -ECONNRESET);
+		} else if (n->dev[i].up) {
+			dev_break(s, n, i, -ECONNRESET);
+			dev_try(s, n, i, 1 * MS + mix64(s->seed ^ s->now ^ i) % (30 * MS));
+		}
+	}
+}
+
 void node_thaw(struct sim *s, struct simnode *n)
 {
 	uint64_t gen = n->gen;
@@ -661,6 +671,7 @@ void node_thaw(struct sim *s, struct simnode *n)
 	n->stopped = false;
 	if (n->bl_head)
 		stats_fault(s, F_BACKLOG);
+	lease_guarded(s, n);
 	if (n->lags || mix64(s->seed ^ s->now ^ 0x636c69656e7473ull) % 2)
 		clients_first(n);
 	n->lags = false;

@@ -261,16 +261,29 @@ uint32_t oracle_write(struct sim *s, struct simnode *n, uint64_t offset, uint32_
 	return wid;
 }
 
+/* Its daemon answers it and has not heard yet that a connection broke, of those that all broke when
+ * the exporters lost power: of what was not flushed then, what is left counts as true. */
+static bool answered_unknowing(const struct sim *s, const struct wop *w, bool fua)
+{
+	for (uint32_t i = 0; w->powered && !fua && i < DDR_MAX_DEVS; i++)
+		if (s->node[w->node].dev[i].down_due)
+			return true;
+	return false;
+}
+
 void oracle_acked(struct sim *s, uint32_t wid, bool fua)
 {
 	struct oracle *o = &s->oracle;
 	struct wop *w = &o->wop[wid];
+	bool unknowing = answered_unknowing(s, w, fua);
 
 	if (w->must_fail)
 		sim_fail(s, "C1", "write %u of node %u succeeds, half of it has been read", wid,
 			 s->node[w->node].id);
 	w->ack = w->end = sim_stamp(s);
 	w->durable = fua;
+	for (uint64_t b = w->block; unknowing && b < w->block + w->blocks; b++)
+		risk_raise(s, b, RISK_RACE, w->issue);
 	for (uint64_t i = first_sector(w); i < first_sector(w) + sector_count(w); i++) {
 		struct sector *sec = &o->sec[i];
 		bool raced = others_open(s, w, i / BLOCK_SECTORS, w->issue);
@@ -279,7 +292,7 @@ void oracle_acked(struct sim *s, uint32_t wid, bool fua)
 			struct val *v = &sec->v[k];
 
 			/* Of a race in degraded mode garbage may be left. */
-			if (v->wid == WID_ANY && raced)
+			if ((v->wid == WID_ANY && raced) || unknowing)
 				continue;
 			if (v->drop == NEVER && v->wid != wid &&
 			    (val_end(s, v) < w->issue || gone_before(s, w, v)))
@@ -346,6 +359,8 @@ void oracle_any(struct sim *s, uint64_t sector)
 
 void oracle_power(struct sim *s)
 {
+	for (uint32_t i = 1; i < s->oracle.wops; i++)
+		s->oracle.wop[i].powered |= s->oracle.wop[i].end == NEVER;
 	/* What was made true, but not flushed, is wrong again. */
 	for (uint64_t i = 0; i < s->geo.stripes; i++)
 		if (s->checks.bad[i])
@@ -454,15 +469,16 @@ static void describe(const struct sim *s, uint64_t sector, char *text, size_t by
 }
 
 /*
- * With when_lost=eio the parts of a write that have failed end before the others, and half of such
- * a part does not decode. The write may not succeed any more.
+ * With when_lost=eio, and where a bad spot can't be written, the parts of a write that have failed
+ * end before the others, and half of such a part does not decode. The write may not succeed any
+ * more.
  */
 static bool own_part_failed(struct sim *s, uint32_t ii, uint64_t block)
 {
 	const struct sector *sec = &s->oracle.sec[block * BLOCK_SECTORS];
-	bool any = false;
+	bool may = s->o.tun.eio_when_lost || spot_refuses_lately(s, s->now), any = false;
 
-	for (uint32_t i = 0; i < sec->n && s->o.tun.eio_when_lost; i++) {
+	for (uint32_t i = 0; i < sec->n && may; i++) {
 		struct wop *w = sec->v[i].wid && sec->v[i].wid < s->oracle.wops
 				    ? &s->oracle.wop[sec->v[i].wid]
 				    : NULL;

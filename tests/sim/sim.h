@@ -434,6 +434,7 @@ struct wop { /* one front-end write */
 	uint64_t block;
 	uint32_t blocks;
 	bool zeroes, durable, cut;
+	bool powered;   /* it was open when all exporters lost power */
 	bool must_fail; /* half of it has been read: with when_lost=eio a part ended early */
 };
 struct val {
@@ -562,8 +563,6 @@ struct simnode {
 	struct engine *e;
 	struct outq taken; /* of events that were taken together: --batch */
 	bool took;         /* some, since its last step */
-	uint64_t took_us;  /* when the first of them was */
-	uint64_t late_us;  /* what it wants done now was decided so long ago */
 	uint32_t ii;
 	uint64_t gen;
 	uint64_t clock_us; /* offset of its clock */

@@ -79,6 +79,8 @@ static void members_text(const Ddraid__NodeMsg *m, char *text, size_t bytes)
 	if (m->body_case == DDRAID__NODE_MSG__BODY_REPORT)
 		snprintf(text, bytes, ": member %u %s", m->report->member,
 			 member_state_name((uint8_t)m->report->state));
+	if (m->body_case == DDRAID__NODE_MSG__BODY_EVICT && m->evict->who)
+		snprintf(text, bytes, ": n%u.%lu", m->evict->who->node, m->evict->who->inc);
 	if (m->body_case != DDRAID__NODE_MSG__BODY_PROPOSE || !m->propose->map)
 		return;
 	for (size_t i = 0; i < m->propose->map->n_member && at + 16 < bytes; i++)
