@@ -9,7 +9,7 @@
 #	run.sh --repeat N SCENARIO	one, N times; stops at the first failure
 #	run.sh --list			those that a run without names takes
 #	run.sh --jobs N ...		so many at a time
-#	run.sh --turns-within S ...	after S seconds, none but those that are always run, and one more: the others are skipped
+#	run.sh --turns-within S ...	after S seconds, none but those that are always run, and one more: the others are left out, by name
 #	run.sh --whole			in the lab: all that there is for it
 #	run.sh --no-skip ...		what is skipped has failed
 #	run.sh --keep-logs ...		of those that come through, too
@@ -253,12 +253,11 @@ next_end() {
 
 # too_late NAME: there is no time left for it, which is said. For the first of those that take turns there is: what is always run may
 # take longer than that time on a slow host, which would come to none of them.
-turns=0
+turns=0 left_out=()
 too_late() {
 	[ -n "$turns_within" ] && [[ " $ALWAYS " != *" $1 "* ]] || return 1
 	[ "$SECONDS" -gt "$turns_within" ] && [ $turns != 0 ] || { turns=$((turns + 1)); return 1; }
-	skipped=$((skipped + 1))
-	printf 'skip %-20s        not begun: %d s were over\n' "$1" "$turns_within"
+	left_out+=("$1")
 }
 
 todo=() repeat=1 jobs=1 turns_within='' whole='' list=no no_skip='' keep_logs=''
@@ -345,6 +344,7 @@ done
 rm -f "$work/often"
 rmdir "$work" 2>/dev/null || echo "logs: $work"
 [ -z "$recap" ] || echo "again, what failed:$recap"
+[ ${#left_out[@]} = 0 ] || echo "left out, since $turns_within s were over: ${left_out[*]}"
 printf '%d passed, %d failed' $passed $failed
 [ $skipped = 0 ] || printf ', %d skipped' $skipped
 echo
