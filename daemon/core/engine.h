@@ -371,7 +371,7 @@ struct engine_status {
 	uint64_t regions_to_resync;           /* in dead slots, as far as known here */
 	uint64_t resync_total;                /* the most that these were; 0 when none is left */
 	uint64_t rebuild_done, rebuild_total; /* regions; 0, 0 when none runs */
-	/* A partial rebuild waits for what this node's slot has missed (R15), 0 = it does not. */
+	/* A rebuild waits for this node to read its slot (R15), 0 = it does not. */
 	uint32_t rebuild_waits_node;
 	uint64_t rebuild_waits_us; /* since */
 	uint32_t ios;              /* front-end requests under way or queued */

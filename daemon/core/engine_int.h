@@ -605,7 +605,7 @@ struct engine {
 		uint64_t map_num;
 		uint64_t flush_num; /* map_num when the flush was issued */
 		uint64_t again_us;  /* a bad spot was in the way: not before this */
-		uint64_t gather_us; /* GATHER since */
+		uint64_t gather_us; /* GATHER, or LOG, since */
 		uint64_t quiet_us;  /* a Quiet was taken back: not before this */
 		uint32_t quiet_tries;
 		struct batch batch;

@@ -11,6 +11,10 @@
  * under EX; so writes that were planned before the member was let in have ended, and all later ones
  * go to it too.
  *
+ * R15: nor before whoever has been given a slot has read it, and written it to this member too.
+ * What stands there nobody else knows (slots_rewrite leaves it alone), and this member may have
+ * nothing of it, or something old; were it in sync, and one that has it left, that would be read.
+ *
  * R18: nobody is promoted while a slot of nobody is dirty. A region below the cursor may be: what
  * its owner had in flight is old or new per fragment, reads decode it from the others, and so it is
  * decoded onto this member too. In sync before that, its own fragment would be the truth. For what
@@ -125,9 +129,15 @@ void rebuild_missed(struct engine *e, uint32_t from, const nodemsg *m)
 
 uint32_t rebuild_waits(const struct engine *e)
 {
-	for (uint32_t i = 0; e->rb.state == RB_GATHER && i < e->peer_count; i++)
-		if (e->peer[i].member && !e->peer[i].sent_missed)
-			return e->peer[i].node;
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		const struct peer *p = &e->peer[i];
+
+		if (!p->member)
+			continue;
+		if ((e->rb.state == RB_GATHER && !p->sent_missed) ||
+		    (e->rb.state == RB_LOG && p->slot != NO_SLOT && !p->active))
+			return p->node;
+	}
 	return 0;
 }
 
@@ -154,6 +164,7 @@ static void rb_flushed(struct engine *e, struct batch *b)
 		return;
 	if (e->rb.state == RB_FLUSH) {
 		e->rb.state = RB_LOG;
+		e->rb.gather_us = e->now;
 		e->rec.rewriting = false; /* what an earlier rebuild had begun */
 	} else if (e->rb.state == RB_QUIET) {
 		e->rb.state = RB_PROMOTE;
@@ -253,7 +264,8 @@ void rebuild_advance(struct engine *e)
 		break;
 	case RB_LOG:
 		/* A commit ends it: not one that was asked for before. */
-		if (e->now < e->rb.quiet_us || e->ld.own_prop || e->proposing || !slots_rewrite(e))
+		if (e->now < e->rb.quiet_us || e->ld.own_prop || e->proposing ||
+		    !slots_rewrite(e) || rebuild_waits(e))
 			break;
 		e->rb.state = RB_QUIET;
 		quiet_ask(e);
