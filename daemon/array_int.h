@@ -35,8 +35,10 @@
 #define ARRAY_QUEUE_MAX                                                                            \
 	(64u << 10)           /* events: bounded by front-end, DIO_MAX of the engine, batches */
 #define ARRAY_PUMP_BATCH 512u /* events per turn, so that descriptors are looked at */
-#define ARRAY_SEND_MAX (16u << 20) /* bytes that wait for the group to take them */
-#define ARRAY_WATCH_US 500000ull   /* how often changes are looked for */
+/* Bytes that wait for the group to take them; more than what all pages of the largest log say, and
+ * the claims of all locks that a node can hold. */
+#define ARRAY_SEND_MAX (128u << 20)
+#define ARRAY_WATCH_US 500000ull /* how often changes are looked for */
 #define DISK_LOOK_MS 5000u /* how long a stop or detach waits to know who has the device open */
 #define DISK_AGAIN_MS 20u
 #define DISK_CUT_MS 5000u /* how long a forced detach waits for what is under way */

@@ -2,11 +2,14 @@
 /* Reads ddraid.conf; config.h says what it looks like. Each key is one line of the table below. */
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <syslog.h>
+#include <unistd.h>
 
 #include "daemon/config.h"
 #include "daemon/ports/member.h"
@@ -318,14 +321,45 @@ int config_finish(struct config *c, char why[CONFIG_WHY_BYTES])
 	return 0;
 }
 
+/* -ENOSTR: a FIFO, which nobody might write to for ever, a device or a directory. */
+static FILE *file_open(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	struct stat st;
+	FILE *f;
+
+	if (fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode)) {
+		f = fdopen(fd, "r");
+		if (f)
+			return f;
+	} else if (fd >= 0) {
+		errno = ENOSTR;
+	}
+	if (fd >= 0) {
+		int err = errno;
+
+		close(fd);
+		errno = err;
+	}
+	return NULL;
+}
+
 int config_load(struct config *c, const char *path, char why[CONFIG_WHY_BYTES])
 {
 	char line[LINE_BYTES], section[64] = "", what[CONFIG_WHY_BYTES] = "";
-	FILE *f = fopen(path, "re");
+	FILE *f = file_open(path);
 	int err, number = 1, seen[KEYS] = {0};
 
 	if (!f) {
 		err = -errno;
+		if (err == -ENOENT || err == -ENOSTR) {
+			snprintf(why, CONFIG_WHY_BYTES,
+				 err == -ENOENT ? "there is no %s; write it, or name another file "
+						  "by --config"
+						: "%s is no file; name one by --config",
+				 path);
+			return err;
+		}
 		snprintf(why, CONFIG_WHY_BYTES,
 			 "%s can't be read: %s; give ddraidd's user the right to read it, or name "
 			 "another file by --config",

@@ -101,6 +101,12 @@ static int listen_set(struct options *o, const char *value, char *why)
 			return -EINVAL;
 		}
 		memcpy(fresh.listen[n], value, len);
+		for (uint32_t i = 0; i < n; i++)
+			if (!strcmp(fresh.listen[i], fresh.listen[n])) {
+				snprintf(why, OPTION_WHY_BYTES,
+					 "listen names %s twice; name it once", fresh.listen[n]);
+				return -EINVAL;
+			}
 		if (nbd_listen_check_tcp(fresh.listen[n++], why))
 			return -EINVAL;
 		value += len + (value[len] == ',');

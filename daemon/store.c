@@ -121,6 +121,11 @@ static const char *remedy_of(int err)
 	case -EACCES:
 	case -EPERM:
 		return "give ddraidd the right to write there";
+	case -ENOENT:
+		return "it was removed or moved away: move it back, or restart ddraidd";
+	case -ESTALE:
+		return "it is another one than when ddraidd began, moved or mounted there: set "
+		       "that right, or restart ddraidd";
 	default:
 		return "see to its disk";
 	}
@@ -167,14 +172,27 @@ static int written(int err, const char *name, size_t bytes, char *why)
 	return err;
 }
 
+/* 0: what bears its name is what was opened. Another daemon, and this one when it is started again,
+ * would not find what is written to one that was moved away, or that another was mounted over. */
+static int dir_moved(void)
+{
+	struct stat named, opened;
+
+	if (stat(dir_path, &named) < 0 || fstat(dir_fd, &opened) < 0)
+		return -errno;
+	return named.st_dev == opened.st_dev && named.st_ino == opened.st_ino ? 0 : -ESTALE;
+}
+
 static int file_put(const char *name, const void *data, size_t bytes, char *why)
 {
 	char fresh[STORE_PATH_BYTES];
-	int fd, err;
+	int fd = -1, err = dir_moved();
 
 	snprintf(fresh, sizeof(fresh), "%s.new", name);
-	fd = openat(dir_fd, fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	err = fd < 0 ? -errno : write_all(fd, data, bytes);
+	if (!err) {
+		fd = openat(dir_fd, fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+		err = fd < 0 ? -errno : write_all(fd, data, bytes);
+	}
 	if (fd >= 0)
 		close(fd);
 	if (!err && renameat(dir_fd, fresh, dir_fd, name) < 0)
@@ -191,7 +209,7 @@ int store_probe(char why[STORE_WHY_BYTES])
 	static const char name[] = "probe.new";
 	char *data;
 	size_t bytes;
-	int fd, err;
+	int fd = -1, err;
 
 	pthread_mutex_lock(&trouble_lock);
 	bytes = trouble[0] && trouble_bytes > RECORD_BYTES ? trouble_bytes : RECORD_BYTES;
@@ -199,8 +217,11 @@ int store_probe(char why[STORE_WHY_BYTES])
 	data = calloc(1, bytes);
 	if (!data)
 		return complain(-ENOMEM, why, "out of memory");
-	fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	err = fd < 0 ? -errno : write_all(fd, data, bytes);
+	err = dir_moved();
+	if (!err) {
+		fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+		err = fd < 0 ? -errno : write_all(fd, data, bytes);
+	}
 	if (fd >= 0)
 		close(fd);
 	if (fd >= 0 && unlinkat(dir_fd, name, 0) < 0 && !err)

@@ -409,6 +409,11 @@ static void prep_wipe(struct uring *u, struct io_uring_sqe *sqe, struct member_r
 	io_uring_prep_writev(sqe, u->fd, &j->one, 1, offset);
 }
 
+static bool lasting(const struct member_req *req)
+{
+	return req->op == DEV_FLUSH || req->flags & DEV_F_FUA;
+}
+
 static void finish(struct uring *u, struct member_req *req, int err);
 
 static void next_op(struct uring *u, struct member_req *req)
@@ -458,7 +463,8 @@ static void finish(struct uring *u, struct member_req *req, int err)
 	struct job *j = job_of(req);
 	struct base_cursor at = {0};
 
-	if (u->dropping)
+	/* The kernel tells of what a flush has lost once, and never again (R14). */
+	if (u->dropping && !(lasting(req) && err < 0 && err != -ECANCELED))
 		err = u->drop_err;
 	if (j->bounce && req->op == DEV_READ && !err)
 		base_scatter(req, &at, j->bounce, req->bytes);
@@ -595,7 +601,7 @@ static void op_done(struct uring *u, struct member_req *req, int res)
 	struct job *j = job_of(req);
 
 	if (u->dropping) {
-		finish(u, req, u->drop_err);
+		finish(u, req, res == -EINTR || res == -EAGAIN ? -ECANCELED : res);
 		return;
 	}
 	if (res == -EINTR || res == -EAGAIN) { /* not begun */

@@ -190,14 +190,26 @@ static uint32_t dev_of_uri(const struct engine *e, const char *uri)
 	return NO_DEV;
 }
 
+static void admin_end(struct engine *e, int err, const char *why);
+
 static void sb_placed(struct engine *e, struct batch *b)
 {
+	char why[160];
+
 	e->placing.busy = false;
-	if (e->state != ENGINE_REMOVED && leading(e) && e->admin.used && e->admin.placed && b->ok &&
-	    !e->admin.written) {
+	if (e->state == ENGINE_REMOVED || !leading(e) || !e->admin.used || !e->admin.placed ||
+	    e->admin.written)
+		return;
+	if (!b->failed) {
 		e->admin.written = true;
 		e->admin.written_us = e->now;
+		return;
 	}
+	snprintf(why, sizeof(why),
+		 "node %u could not write to the device: its connection broke, or it answered with "
+		 "an error; see to its exporter, and ask again",
+		 e->cfg.node);
+	admin_end(e, -EIO, why);
 }
 
 /* The new device gets both superblocks, of epoch 0: no assembly takes it for anything until a

@@ -39,6 +39,12 @@ static void dev_fit(const struct engine *e, struct dev *d)
 	d->cut = false;
 	if (!d->up || !e->have_geo)
 		return;
+	if (d->odd) {
+		snprintf(d->misfit, sizeof(d->misfit),
+			 "its superblock gives the array another layout, or name, than the other "
+			 "members' do");
+		return;
+	}
 	need = g->data_offset + g->stripes * g->frag_bytes;
 	d->cut = d->bytes < need;
 	if (d->cut)
@@ -62,13 +68,41 @@ static void cut_note(struct dev *d)
 	memcpy(d->failed_uuid, d->sb.member_uuid, DDR_UUID_BYTES);
 }
 
+static bool same_array(const struct superblock *a, const struct superblock *b)
+{
+	return geo_same(&a->geo, &b->geo) && !memcmp(a->name, b->name, DDR_NAME_BYTES);
+}
+
+/* What does not change in an array's life is as more than m members say (geo_adopt). Of one that
+ * says otherwise nothing counts. */
+static void dev_odd(const struct engine *e, struct dev *d)
+{
+	d->odd = e->have_geo && d->sb_ok && !same_array(&d->sb, &e->base);
+	if (d->odd)
+		d->sb_ok = d->fresh = false;
+}
+
 /* The geometry is known now. */
 void devs_fit(struct engine *e)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		dev_odd(e, &e->dev[i]);
 		dev_fit(e, &e->dev[i]);
 		cut_note(&e->dev[i]);
 	}
+}
+
+/* A superblock that another member's confirms; NULL: none does yet. There is no geometry with a
+ * larger m than 1 (geo_init). */
+const struct superblock *sb_confirmed(const struct engine *e)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		for (uint32_t j = 0; j < i && e->dev[i].sb_ok; j++)
+			if (e->dev[j].sb_ok && same_array(&e->dev[i].sb, &e->dev[j].sb) &&
+			    memcmp(e->dev[i].sb.member_uuid, e->dev[j].sb.member_uuid,
+				   DDR_UUID_BYTES) != 0)
+				return &e->dev[i].sb;
+	return NULL;
 }
 
 /* Its device ended before the member does, and may do so still. */
@@ -102,7 +136,7 @@ static bool dev_differs(const struct engine *e, const struct dev *d)
  * Of several devices with one member's UUID: two ways to it, or an exporter returns another's
  * superblock, which it knows from its own. The runtime opens member m's URI as device m, and keeps
  * URIs in the order in which members were found; so that one comes first. Else it is the one that
- * was the member.
+ * was the member first in this daemon's life, as after an `add`.
  */
 static uint32_t dev_to_bind(const struct engine *e, const struct map *map, uint8_t m,
 			    const uint8_t was[DDR_MAX_DEVS])
@@ -111,6 +145,7 @@ static uint32_t dev_to_bind(const struct engine *e, const struct map *map, uint8
 
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		const struct dev *d = &e->dev[i];
+		bool first = !memcmp(d->bound_uuid, map->member[m].uuid, DDR_UUID_BYTES);
 
 		if (!d->up || !d->sb_ok || d->misfit[0] ||
 		    memcmp(d->sb.member_uuid, map->member[m].uuid, DDR_UUID_BYTES))
@@ -118,10 +153,18 @@ static uint32_t dev_to_bind(const struct engine *e, const struct map *map, uint8
 		/* What it was sent is waited for first, like a member's (ack_ready). */
 		if ((dev_is_copy(e, d, m) || dev_differs(e, d)) && !(was[i] == m && d->under_way))
 			continue;
-		if (best == NO_DEV || i == m || (was[i] == m && best != m))
+		if (best == NO_DEV || i == m || (first && best != m))
 			best = i;
 	}
 	return best;
+}
+
+static void dev_bound(struct engine *e, uint32_t dev, const uint8_t uuid[DDR_UUID_BYTES])
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (!memcmp(e->dev[i].bound_uuid, uuid, DDR_UUID_BYTES))
+			return;
+	memcpy(e->dev[dev].bound_uuid, uuid, DDR_UUID_BYTES);
 }
 
 void devs_bind(struct engine *e)
@@ -142,6 +185,7 @@ void devs_bind(struct engine *e)
 			continue;
 		e->dev[i].member = m;
 		e->dev_of[m] = i;
+		dev_bound(e, i, map->member[m].uuid);
 		if (!dev_failed_flush(&e->dev[i], &map->member[m]) ||
 		    !(map_write_mask(map) >> m & 1) || e->bad[m] == MEMBER_FAULTY)
 			continue;
@@ -486,8 +530,10 @@ static void sb_read_done(struct engine *e, struct dev *d)
 	d->read_all = d->asked_all;
 	any = copies_take(e, d);
 	d->sb_ok = d->fresh = any;
+	dev_odd(e, d);
+	dev_fit(e, d);
 	if (any)
-		geo_adopt(e, &d->sb);
+		geo_adopt(e);
 	else if (d->unreadable) /* maybe only for now */
 		d->retry_us = e->now + SB_RETRY_US;
 	cut_note(d);
@@ -664,9 +710,11 @@ void dev_up(struct engine *e, const struct event *ev)
 	d->multiple = ev->dev.multiple;
 	d->up_us = e->now;
 	d->instance = ev->dev.instance;
+	if (ev->dev.uri && strcmp(d->uri, ev->dev.uri) != 0)
+		memset(d->bound_uuid, 0, DDR_UUID_BYTES);
 	if (ev->dev.uri)
 		strncpy(d->uri, ev->dev.uri, sizeof(d->uri) - 1);
-	d->sb_ok = d->fresh = d->copies_known = false;
+	d->sb_ok = d->fresh = d->copies_known = d->odd = false;
 	d->unreadable = 0;
 	dev_fit(e, d);
 	if (d->misfit[0])
@@ -730,10 +778,26 @@ static bool was_member(const struct engine *e, const struct dev *d, const struct
 	return true;
 }
 
+/* Two superblocks were read, and none confirms the other (geo_adopt). */
+bool members_disagree(const struct engine *e)
+{
+	uint32_t read = 0;
+
+	for (uint32_t i = 0; i < e->devs && !e->have_geo; i++)
+		read += e->dev[i].up && e->dev[i].sb_ok;
+	return read > 1;
+}
+
 void fewer_insync(const struct engine *e, const struct map *map, char *text, size_t size)
 {
 	const struct dev *was = NULL;
 
+	if (members_disagree(e)) {
+		snprintf(text, size,
+			 "what the reachable members' superblocks say of the array's layout or "
+			 "name differs, and no two agree; connect the others");
+		return;
+	}
 	for (uint32_t i = 0; map && !was && i < DDR_MAX_DEVS; i++)
 		if (was_member(e, &e->dev[i], map))
 			was = &e->dev[i];

@@ -56,9 +56,10 @@
 #define GONE_STRANGERS 64u                       /* that they tell of nodes never seen here */
 #define GONE_JOINS (GONE_OF_NODE / 2)            /* a node with so many unfenced has to wait */
 #define FENCE_ASKS_MAX (2 * DDR_MAX_NODES)
-#define RD_PAGES 32u  /* of a slot that are read at once: 256 KiB of each member */
-#define WR_PAGES 16u  /* ... and written at once */
-#define MSG_IDS 2048u /* lock claims per message */
+#define RD_PAGES 32u        /* of a slot that are read at once: 256 KiB of each member */
+#define WR_PAGES 16u        /* ... and written at once */
+#define MSG_IDS 2048u       /* lock claims per message */
+#define DIRTY_BITS_MAX 512u /* regions that a Dirty message names one by one */
 
 typedef struct Ddraid__NodeMsg nodemsg;
 
@@ -103,6 +104,7 @@ struct dev {
 	bool entered;       /* its member has entered the map, and the superblock is read since */
 	uint64_t retry_us;  /* when to read the superblock again after an error, 0 = not */
 	uint8_t member;     /* NO_MEMBER until the map names it */
+	uint8_t bound_uuid[DDR_UUID_BYTES]; /* the member that no other device was before it */
 	uint32_t under_way;
 	/* A connection broke (R17) before there was a map to name its member, or before its
 	 * superblock was read. */
@@ -118,6 +120,7 @@ struct dev {
 	uint64_t bytes, instance;
 	uint32_t multiple;
 	char misfit[128]; /* why it can't be a member, empty: it can */
+	bool odd;         /* because its superblock speaks of another array than the others' do */
 	bool cut;         /* because it has fewer bytes */
 	bool was_cut;     /* flush_failed is for that: it may have been extended since */
 	/* When sb was read last, and the read that is under way or has failed: the number of the
@@ -741,6 +744,7 @@ const struct map *map_next(const struct engine *e); /* the proposed, else the co
 uint32_t devs_up_mask(const struct engine *e);
 uint32_t members_reached(const struct engine *e);
 /* Why the array can't be assembled by `map`: too few of its members in sync are reached. */
+bool members_disagree(const struct engine *e);
 void fewer_insync(const struct engine *e, const struct map *map, char *text, size_t size);
 bool dev_failed_flush(const struct dev *d, const struct map_member *mm);
 bool member_cut(const struct engine *e, const struct map_member *mm);
@@ -859,6 +863,7 @@ bool epoch_unknown(const struct engine *e, const struct epoch *ep);
  * nothing. Else one node that is broken could use up all numbers. */
 #define EPOCH_AHEAD_MAX 1024u
 const struct superblock *sb_newest(const struct engine *e);
+const struct superblock *sb_confirmed(const struct engine *e);
 uint64_t epoch_seen(const struct engine *e); /* the greatest number that it knows itself */
 uint8_t bad_told(const struct engine *e, const struct map *m, uint8_t member);
 bool flush_error_untold(const struct engine *e);
@@ -868,7 +873,7 @@ void epoch_reset(struct engine *e);
 void epoch_adopt(struct engine *e, const struct map *m);
 void epoch_want_out(struct engine *e, uint32_t member, uint32_t want, bool misread);
 bool epoch_propose_wanted(struct engine *e);
-int geo_adopt(struct engine *e, const struct superblock *sb);
+void geo_adopt(struct engine *e);
 uint32_t map_count_insync(const struct map *m);
 
 /* locktab.c */

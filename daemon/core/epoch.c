@@ -19,24 +19,18 @@
 
 #define REPORT_AGAIN_US 300000ull
 
-int geo_adopt(struct engine *e, const struct superblock *sb)
+void geo_adopt(struct engine *e)
 {
-	int err;
+	const struct superblock *sb = e->have_geo ? NULL : sb_confirmed(e);
 
-	if (e->have_geo)
-		return 0;
-	err = geo_init(&e->geo, &sb->geo, NULL);
-	if (err)
-		return err;
+	if (!sb || geo_init(&e->geo, &sb->geo, NULL))
+		return;
 	e->base = *sb;
 	e->have_geo = true;
 	devs_fit(e);
-	err = dlog_alloc(e);
-	if (!err)
-		err = slots_alloc(e);
-	if (err) {
+	if (dlog_alloc(e) || slots_alloc(e)) {
 		e->have_geo = false;
-		return err;
+		return;
 	}
 	/* A map that was told before anybody here could judge it. In another round it is told
 	 * again, and judged. */
@@ -49,7 +43,6 @@ int geo_adopt(struct engine *e, const struct superblock *sb)
 	if (e->dirty_untold)
 		nodemsg_join(e); /* R18: in another round all is told again */
 	e->dirty_untold = false;
-	return 0;
 }
 
 uint32_t map_count_insync(const struct map *m)
@@ -916,6 +909,28 @@ static bool epoch_recorded(const struct engine *e, const struct epoch *ep)
 	return false;
 }
 
+/* Members that carry the epoch of this map, and another content. Who they are is what they say
+ * themselves: the map in question may name others. */
+static uint32_t twins_of(const struct engine *e, const struct map *m)
+{
+	uint32_t mask = 0, twins = 0;
+
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		const struct dev *d = &e->dev[i];
+		bool again = false;
+
+		if (!d->up || !d->fresh || d->misfit[0] || epoch_cmp(&d->sb.map.epoch, &m->epoch) ||
+		    map_same(&d->sb.map, m))
+			continue;
+		for (uint32_t j = 0; j < i; j++)
+			again |= mask >> j & 1 && !memcmp(e->dev[j].sb.member_uuid,
+							  d->sb.member_uuid, DDR_UUID_BYTES);
+		mask |= 1u << i;
+		twins += !again;
+	}
+	return twins;
+}
+
 /*
  * Whether a map that a member carries was ever proposed. Its exporter may return anything; no more
  * than m do (and no more than m members are rolled back), else the data is lost as well.
@@ -927,8 +942,8 @@ static bool epoch_recorded(const struct engine *e, const struct epoch *ep)
  *    node's record knows it: it is completed, and keeps its demotions (R3).
  * 4. No record knows it, and more than m do not carry it: it was not committed. Nobody who could
  *    have seen it is here, and no write was answered by it. It is a lie, or as good as none.
- *    The same of one that carries a map's epoch with another content than more members carry, also
- *    if a record knows the epoch.
+ *    The same of one that carries a map's epoch with another content than more members carry, or as
+ *    many, also if a record knows the epoch.
  * 5. No record knows it, and those few that do not carry it carry what it calls committed: it was
  *    not committed, unless they were rolled back to the moment before it, which nothing can tell.
  *    If they lack that, they may well be rolled back: it counts, and they don't.
@@ -936,7 +951,7 @@ static bool epoch_recorded(const struct engine *e, const struct epoch *ep)
 static bool map_believed(const struct engine *e, const struct superblock *sb)
 {
 	const struct map *m = &sb->map;
-	uint32_t same = 0, later = 0, twins = 0, lack = 0, old = 0;
+	uint32_t same = 0, later = 0, twins = twins_of(e, m), lack = 0, old = 0;
 
 	for (uint8_t i = 0; i < m->n; i++) {
 		const struct superblock *own = sb_of_member(e, m, i);
@@ -944,7 +959,6 @@ static bool map_believed(const struct engine *e, const struct superblock *sb)
 
 		if (!own)
 			continue;
-		twins += !cmp && !map_same(&own->map, m);
 		if (!(map_write_mask(m) >> i & 1))
 			continue;
 		same += !cmp && map_same(&own->map, m);
@@ -952,7 +966,7 @@ static bool map_believed(const struct engine *e, const struct superblock *sb)
 		lack += cmp < 0;
 		old += epoch_cmp(&own->map.epoch, &sb->committed) < 0;
 	}
-	if (twins > same)
+	if (twins && twins >= same)
 		return false;
 	if (same + later > e->geo.p.m || !(lack + twins) || epoch_recorded(e, &m->epoch))
 		return true;

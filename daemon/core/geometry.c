@@ -63,6 +63,14 @@ static int refuse(const char **why, int err, const char *text)
 	return err;
 }
 
+bool geo_same(const struct geo_params *a, const struct geo_params *b)
+{
+	return a->order == b->order && a->m == b->m && a->layout == b->layout &&
+	       a->slots == b->slots && a->stripe_bytes == b->stripe_bytes &&
+	       a->band_bytes == b->band_bytes && a->region_bytes == b->region_bytes &&
+	       a->member_bytes == b->member_bytes;
+}
+
 /* What can be said about each parameter alone. */
 static int check_ranges(const struct geo_params *p, const char **why)
 {

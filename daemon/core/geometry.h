@@ -17,6 +17,7 @@
 #ifndef DDRAID_CORE_GEOMETRY_H
 #define DDRAID_CORE_GEOMETRY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "limits.h"
@@ -63,6 +64,7 @@ struct geo {
  * too small for one region. m = 2 and order 0 are -EOPNOTSUPP for now.
  */
 int geo_init(struct geo *g, const struct geo_params *p, const char **why);
+bool geo_same(const struct geo_params *a, const struct geo_params *b);
 
 /* 4 MiB, or what keeps a slot within 4 log pages, up to 64 MiB; more only for arrays whose log
  * would be too large then. */

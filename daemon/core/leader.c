@@ -709,11 +709,15 @@ static void take_claim(struct engine *e, uint32_t from, const nodemsg *m)
 static void take_dirty(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	const Ddraid__Dirty *d = m->dirty;
+	uint8_t few[LOG_PLANE_BYTES];
 
 	e->dirty_untold |= from == e->leader && !e->have_geo;
 	if (from != e->leader || !e->have_geo)
 		return;
-	rset_plane_put(&e->foreign[d->slot], d->page, d->plane.data);
+	memset(few, 0, sizeof(few));
+	for (size_t i = 0; i < d->n_bit; i++)
+		few[d->bit[i] / 8] = (uint8_t)(few[d->bit[i] / 8] | 1u << d->bit[i] % 8);
+	rset_plane_put(&e->foreign[d->slot], d->page, d->plane.len ? d->plane.data : few);
 	if (e->phase == PH_READY)
 		recovery_told(e);
 }

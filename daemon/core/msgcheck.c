@@ -165,6 +165,16 @@ static const char *check_plane(size_t bytes, bool none, uint32_t page)
 	return page > UINT16_MAX ? "names a log page that no array has" : NULL;
 }
 
+static const char *check_dirty(const Ddraid__Dirty *d)
+{
+	if (d->n_bit > DIRTY_BITS_MAX || (d->n_bit && d->plane.len))
+		return "names more regions of a log page than that way";
+	for (size_t i = 0; i < d->n_bit; i++)
+		if (d->bit[i] >= LOG_REGIONS_PER_PAGE)
+			return "names a region that no log page has";
+	return check_plane(d->plane.len, true, d->page);
+}
+
 static const char *check_report(const Ddraid__Report *r)
 {
 	if (r->member >= DDR_MAX_MEMBERS)
@@ -276,7 +286,7 @@ static const char *check_always(const struct check *c, const nodemsg *m)
 	case DDRAID__NODE_MSG__BODY_DIRTY:
 		if (m->dirty->slot > DDR_MAX_SLOTS)
 			return "names a slot that no array has";
-		return check_plane(m->dirty->plane.len, false, m->dirty->page);
+		return check_dirty(m->dirty);
 	case DDRAID__NODE_MSG__BODY_ASSIGN:
 		if (!check_inc(m->assign->who, false) && !m->assign->who->slot)
 			return "gives away no slot";

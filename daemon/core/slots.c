@@ -497,14 +497,26 @@ bool slots_read(struct engine *e)
 
 /* ---- telling -------------------------------------------------------------------------------- */
 
+/* Mostly of few regions: so that those of ten thousand pages are told in a moment. */
 static void page_announce(struct engine *e, uint32_t slot, uint32_t page)
 {
+	const struct rset *dirty = &e->ld.slot[slot].dirty;
+	uint64_t first = (uint64_t)page * LOG_REGIONS_PER_PAGE, r = first;
+	uint32_t bit[DIRTY_BITS_MAX];
 	NODEMSG(m, b, DIRTY, Dirty, dirty);
 
 	b.slot = slot;
 	b.page = page;
-	b.plane.data = (uint8_t *)(uintptr_t)rset_plane(&e->ld.slot[slot].dirty, page); /* read */
-	b.plane.len = LOG_PLANE_BYTES;
+	b.bit = bit;
+	if (dirty->page[page].count > DIRTY_BITS_MAX) {
+		b.plane.data = (uint8_t *)(uintptr_t)rset_plane(dirty, page); /* read */
+		b.plane.len = LOG_PLANE_BYTES;
+	} else {
+		while (b.n_bit < dirty->page[page].count) {
+			r = rset_next(dirty, r);
+			bit[b.n_bit++] = (uint32_t)(r++ - first);
+		}
+	}
 	msg_send(e, &m);
 }
 

@@ -45,6 +45,8 @@ set_is_quiet checkpoint_regions=7
 set_is_quiet when_lost=eio
 set_is_quiet mark_ahead=no
 
+! ctl set vol0 listen=tcp:127.0.0.1:1,tcp:127.0.0.1:1 >"$tmp/out" 2>&1 || fail "one address twice was taken"
+grep -q "names tcp:127.0.0.1:1 twice" "$tmp/out" || fail "$(cat "$tmp/out")"
 set_says "it counts from the array's next start" listen=tcp:127.0.0.1:1
 ctl get vol0 listen | grep -q "here it is none until then" || fail "get: $(ctl get vol0 listen)"
 set_is_quiet mark_ahead=yes

@@ -103,4 +103,11 @@ holds vol0 'a["io_allowed"] and not a["waits"]' || fail "vol0 waits for nothing:
 dir_free
 wait $writer || fail "the write that waited has failed"
 until_true 5 holds vol2 'a["io_allowed"] and a["degraded"] and not a["waits"]'
+
+# Another file system is mounted over it: what was written below would be gone with the next start.
+mount -t tmpfs -o size=128K ddraid-full "$tmp/state" || fail "mount"
+! ctl set vol0 release_delay=2s >"$tmp/out" 2>&1 || fail "set is undone by a restart, and says nothing"
+grep -q "the state directory $tmp/state can't .* it is another one than when ddraidd began" "$tmp/out" || fail "$(cat "$tmp/out")"
+umount "$tmp/state"
+ctl set vol0 release_delay=2s >"$tmp/out" 2>&1 || fail "set afterwards: $(cat "$tmp/out")"
 echo "ok"

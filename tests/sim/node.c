@@ -349,7 +349,8 @@ static void on_drained(struct sim *s, struct hev *ev)
 
 	if (!n->proc || ev->b != n->gen || !n->removing)
 		return;
-	if (n->frozen || n->stopped || s->inc[n->ii].outstanding || dev_under_way(s, n)) {
+	if (n->frozen || n->stopped || n->took || s->inc[n->ii].outstanding ||
+	    dev_under_way(s, n)) {
 		sim_at(s, 2 * MS, on_drained, n->idx, n->gen, NULL);
 		return;
 	}
@@ -639,24 +640,6 @@ static void clients_first(struct simnode *n)
 		n->bl_tail = n->bl_tail->next;
 }
 
-/* What it began when it took events is sent now. If its lease is over by now, its connections have
- * been cut (lease_guard.c). */
-static void lease_guarded(struct sim *s, struct simnode *n)
-{
-	uint64_t limit_us = s->o.tun.heartbeat_limit_ms * MS;
-
-	if (!n->took || (n->own_msg && s->now - n->own_msg_sent_us <= limit_us))
-		return;
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-		if (n->dev[i].half_open) {
-			halfopen_end(s, n, i, -ECONNRESET);
-		} else if (n->dev[i].up) {
-			dev_break(s, n, i, -ECONNRESET);
-			dev_try(s, n, i, 1 * MS + mix64(s->seed ^ s->now ^ i) % (30 * MS));
-		}
-	}
-}
-
 void node_thaw(struct sim *s, struct simnode *n)
 {
 	uint64_t gen = n->gen;
@@ -671,7 +654,6 @@ void node_thaw(struct sim *s, struct simnode *n)
 	n->stopped = false;
 	if (n->bl_head)
 		stats_fault(s, F_BACKLOG);
-	lease_guarded(s, n);
 	if (n->lags || mix64(s->seed ^ s->now ^ 0x636c69656e7473ull) % 2)
 		clients_first(n);
 	n->lags = false;
@@ -711,8 +693,21 @@ static void on_token_lost(struct sim *s, struct hev *ev)
 		group_frozen_out(s, n->idx);
 }
 
+static void on_still(struct sim *s, struct hev *ev);
+
+/* A step is a moment. What was decided when events were taken is done before the node stands still,
+ * or, in the daemon, comes nowhere if it is late (lease_guard.c). */
+static bool still_later(struct sim *s, struct simnode *n, bool machine, uint64_t us)
+{
+	if (n->took)
+		sim_at(s, 0, on_still, (uint64_t)machine << 32 | n->idx, us, NULL);
+	return n->took;
+}
+
 void node_freeze(struct sim *s, struct simnode *n, uint64_t us)
 {
+	if (still_later(s, n, true, us))
+		return;
 	n->frozen = true;
 	n->frozen_no++;
 	sim_at(s, s->o.token_us, on_token_lost, n->idx, n->frozen_no, NULL);
@@ -721,8 +716,24 @@ void node_freeze(struct sim *s, struct simnode *n, uint64_t us)
 
 void node_stop_daemon(struct sim *s, struct simnode *n, uint64_t us)
 {
+	if (still_later(s, n, false, us))
+		return;
 	n->stopped = true;
 	sim_at(s, us, on_thaw, n->idx, n->gen, NULL);
+}
+
+static void on_still(struct sim *s, struct hev *ev)
+{
+	struct simnode *n = &s->node[(uint32_t)ev->a];
+
+	if (n->took)
+		node_step(s, n, &(struct nev){.ev.type = EV_TICK, .req = NONE});
+	if (!n->proc || n->frozen || n->stopped)
+		return;
+	if (ev->a >> 32)
+		node_freeze(s, n, ev->b);
+	else
+		node_stop_daemon(s, n, ev->b);
 }
 
 struct simnode *node_leader(struct sim *s)

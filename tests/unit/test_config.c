@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* A configuration that is wrong says in which line, and what is wrong there. */
 #include <errno.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/config.h"
@@ -100,8 +101,23 @@ TEST(what_is_not_text_is_refused)
 	REFUSED("[cluster]\nevict = 4s\0 and more\n", ":2: there is a NUL byte");
 	REFUSED("[cluster]\n\0evict", ":2: there is a NUL byte");
 	config_init(&conf);
-	CHECK_EQ_INT(config_load(&conf, "/tmp", why), -EIO);
-	CHECK_MSG(strstr(why, "/tmp:1: can't be read: Is a directory"), "%s", why);
+	CHECK_EQ_INT(config_load(&conf, "/tmp", why), -ENOSTR);
+	CHECK_MSG(strstr(why, "/tmp is no file"), "%s", why);
+}
+
+/* Whoever reads from one waits for a writer. */
+TEST(a_fifo_is_refused)
+{
+	char path[] = "/tmp/ddraid-config-XXXXXX", fifo[64];
+
+	CHECK(mkdtemp(path));
+	snprintf(fifo, sizeof(fifo), "%s/fifo", path);
+	CHECK(!mkfifo(fifo, 0600));
+	config_init(&conf);
+	CHECK_EQ_INT(config_load(&conf, fifo, why), -ENOSTR);
+	CHECK_MSG(strstr(why, "is no file"), "%s", why);
+	unlink(fifo);
+	rmdir(path);
 }
 
 TEST(a_file_that_is_not_there_is_told_apart)

@@ -441,6 +441,114 @@ TEST(one_member_can_not_pass_for_another)
 		}
 }
 
+static void lies_of_geometry(struct superblock *sb, int what)
+{
+	switch (what) {
+	case 0:
+		sb->geo.layout = GEO_DEDICATED;
+		break;
+	case 1:
+		sb->geo.region_bytes *= 2;
+		break;
+	case 2:
+		sb->geo.slots--;
+		break;
+	case 3:
+		sb->geo.member_bytes -= sb->geo.band_bytes;
+		break;
+	default:
+		strcpy(sb->name, "other");
+	}
+}
+
+/* What does not change in an array's life is as more than one member says, whoever is read first.
+ */
+TEST(one_member_can_not_change_the_geometry)
+{
+	for (uint32_t i = 0; i < MEMBERS * 5; i++) {
+		uint32_t liar = i % MEMBERS;
+		struct superblock sb;
+
+		create(1);
+		start();
+		run_ms(3000);
+		written(3);
+		stop_dead();
+		sb = superblock_of(liar);
+		lies_of_geometry(&sb, (int)(i / MEMBERS));
+		superblock_put(liar, &sb);
+		start();
+		run_ms(8000);
+		CHECK(status().io_allowed);
+		CHECK(strstr(engine_dev_misfit(w.e, liar), "another layout, or name"));
+		reads_back(3);
+		written(4);
+		stop_dead();
+		w.dead[liar] = true;
+		start();
+		run_ms(8000);
+		reads_back(4);
+		CHECK_EQ_INT(superblock_of((liar + 1) % MEMBERS).geo.layout, GEO_ROTATE);
+		w.dead[liar] = false;
+		finish();
+	}
+}
+
+/* Two that differ, and no third to tell who is right. */
+TEST(two_members_that_differ_in_the_geometry_wait_for_the_third)
+{
+	struct superblock sb;
+
+	create(1);
+	start();
+	run_ms(3000);
+	written(3);
+	stop_dead();
+	sb = superblock_of(1);
+	lies_of_geometry(&sb, 0);
+	superblock_put(1, &sb);
+	w.dead[2] = true;
+	start();
+	run_ms(20000);
+	CHECK(!status().io_allowed);
+	CHECK(strstr(status().waits, "no two agree"));
+	w.dead[2] = false;
+	dev_up(2);
+	run_ms(20000);
+	reads_back(3);
+	finish();
+}
+
+/* In the newest epoch its map is the others' but for the name of one of them. */
+TEST(one_member_can_not_give_another_a_new_name)
+{
+	for (uint32_t i = 0; i < MEMBERS; i++) {
+		uint32_t victim = (i + 1) % MEMBERS;
+		struct superblock sb;
+
+		create(1);
+		start();
+		run_ms(3000);
+		written(3);
+		stop_dead();
+		sb = superblock_of(i);
+		sb.map.member[victim].uuid[3] ^= 0xff;
+		superblock_put(i, &sb);
+		start();
+		run_ms(8000);
+		CHECK_EQ_INT(status().map.member[victim].state, MEMBER_IN_SYNC);
+		reads_back(3);
+		written(4);
+		stop_dead();
+		w.dead[i] = true;
+		start();
+		run_ms(8000);
+		reads_back(4);
+		w.dead[i] = false;
+		finish();
+	}
+}
+
 /* Member 2 returns an older log. The others' connections break for a moment, just as the
  * log is read: what that one says of it is not all that there is. */
 TEST(the_log_is_not_taken_from_fewer_members_than_the_data_needs)
