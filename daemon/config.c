@@ -354,9 +354,10 @@ int config_load(struct config *c, const char *path, char why[CONFIG_WHY_BYTES])
 		err = -errno;
 		if (err == -ENOENT || err == -ENOSTR) {
 			snprintf(why, CONFIG_WHY_BYTES,
-				 err == -ENOENT ? "there is no %s; write it, or name another file "
-						  "by --config"
-						: "%s is no file; name one by --config",
+				 err == -ENOENT
+				     ? "%s can't be read: there is no such file; write it, or name "
+				       "another by --config"
+				     : "%s can't be read: it is no file; name one by --config",
 				 path);
 			return err;
 		}

@@ -778,21 +778,21 @@ static bool was_member(const struct engine *e, const struct dev *d, const struct
 	return true;
 }
 
-/* Two superblocks were read, and none confirms the other (geo_adopt). */
-bool members_disagree(const struct engine *e)
+/* How many devices are connected whose superblocks are this array's. */
+uint32_t members_read(const struct engine *e)
 {
-	uint32_t read = 0;
+	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < e->devs && !e->have_geo; i++)
-		read += e->dev[i].up && e->dev[i].sb_ok;
-	return read > 1;
+	for (uint32_t i = 0; i < e->devs; i++)
+		n += e->dev[i].up && e->dev[i].sb_ok;
+	return n;
 }
 
 void fewer_insync(const struct engine *e, const struct map *map, char *text, size_t size)
 {
 	const struct dev *was = NULL;
 
-	if (members_disagree(e)) {
+	if (!e->have_geo && members_read(e) > 1) { /* and none confirms another (geo_adopt) */
 		snprintf(text, size,
 			 "what the reachable members' superblocks say of the array's layout or "
 			 "name differs, and no two agree; connect the others");

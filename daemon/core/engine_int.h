@@ -744,7 +744,7 @@ const struct map *map_next(const struct engine *e); /* the proposed, else the co
 uint32_t devs_up_mask(const struct engine *e);
 uint32_t members_reached(const struct engine *e);
 /* Why the array can't be assembled by `map`: too few of its members in sync are reached. */
-bool members_disagree(const struct engine *e);
+uint32_t members_read(const struct engine *e);
 void fewer_insync(const struct engine *e, const struct map *map, char *text, size_t size);
 bool dev_failed_flush(const struct dev *d, const struct map_member *mm);
 bool member_cut(const struct engine *e, const struct map_member *mm);

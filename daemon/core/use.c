@@ -619,7 +619,7 @@ static void looked(struct engine *e)
 	snprintf(u->why, sizeof(u->why), "members to assemble the array from");
 	if (!e->have_geo || insync_of(e, seen) < e->geo.k) {
 		ask_all(e);
-		e->ld.refused = (e->have_geo || members_disagree(e)) &&
+		e->ld.refused = (e->have_geo || members_read(e)) &&
 				e->now - u->began_us >= e->cfg.tun.evict_ms * 1000ull;
 		if (e->ld.refused)
 			fewer_insync(e, map_of(e), u->why, sizeof(u->why));

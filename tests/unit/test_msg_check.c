@@ -362,8 +362,16 @@ TEST(planes_reports_and_the_rest)
 	char uri[DDR_URI_BYTES + 1];
 
 	{
+		uint32_t bit[DIRTY_BITS_MAX + 1] = {LOG_REGIONS_PER_PAGE - 1, 3};
 		MESSAGE(DIRTY, Dirty, dirty);
-		IS(BROKEN);
+		IS(GOOD); /* no region any more */
+		b.bit = bit;
+		b.n_bit = 2;
+		IS(GOOD);
+		SET(bit[0], LOG_REGIONS_PER_PAGE, BROKEN);
+		SET(b.n_bit, DIRTY_BITS_MAX + 1, BROKEN);
+		SET(b.plane.len, sizeof(plane), BROKEN);
+		b.n_bit = 0;
 		b.plane.data = plane;
 		b.plane.len = sizeof(plane);
 		IS(GOOD);
