@@ -369,15 +369,18 @@ static bool connected_anew(struct engine *e, uint32_t dev)
 static void add_advance(struct engine *e)
 {
 	uint32_t dev = dev_of_uri(e, e->admin.uri);
+	bool misfit;
 
 	if (!e->admin.opened) {
 		e->admin.opened = true;
 		step_send(e, CMD_OPEN, e->admin.uri, e->admin.uuid);
 		return;
 	}
-	if (dev != NO_DEV && e->dev[dev].misfit[0] && !connected_anew(e, dev))
+	/* An odd superblock is written over. */
+	misfit = dev != NO_DEV && e->dev[dev].misfit[0] && !e->dev[dev].odd;
+	if (misfit && !connected_anew(e, dev))
 		return;
-	if (dev != NO_DEV && e->dev[dev].misfit[0]) {
+	if (misfit) {
 		misfit_end(e, -ENOSPC, dev, "use another device");
 		return;
 	}

@@ -494,6 +494,46 @@ TEST(one_member_can_not_change_the_geometry)
 	}
 }
 
+/* It may become a new member: what it says is written over. */
+TEST(a_device_with_another_geometry_can_be_added)
+{
+	struct event ev = {.type = EV_DEV_UP};
+	struct superblock sb;
+
+	create(1);
+	start();
+	run_ms(3000);
+	written(3);
+	stop_dead();
+	sb = superblock_of(2);
+	lies_of_geometry(&sb, 0);
+	superblock_put(2, &sb);
+	start();
+	run_ms(8000);
+	CHECK_EQ_INT(status().map.member[2].state, MEMBER_SUSPECT);
+	dev_event(EV_DEV_DOWN, 2);
+	ev.dev.dev = 2;
+	ev.dev.bytes = DISK_BYTES;
+	ev.dev.uri = "mem:2";
+	step(ev);
+	ev = (struct event){.type = EV_ADMIN};
+	ev.admin.cmd = ADMIN_FAIL;
+	ev.admin.member = 2;
+	step(ev);
+	run_ms(1000);
+	ev.admin.cmd = ADMIN_ADD;
+	ev.admin.uri = "mem:2";
+	w.placed_at = 2;
+	w.admin_done = false;
+	step(ev);
+	run_ms(8000);
+	CHECK_MSG(w.admin_done && !w.admin_err, "%s", w.admin_why);
+	CHECK_EQ_INT(status().map.member[2].state, MEMBER_IN_SYNC);
+	CHECK_EQ_INT(superblock_of(2).geo.layout, GEO_ROTATE);
+	CHECK_EQ_U64(parity_wrong(1), 0);
+	finish();
+}
+
 /* Two that differ, and no third to tell who is right. */
 TEST(two_members_that_differ_in_the_geometry_wait_for_the_third)
 {
