@@ -15,6 +15,7 @@ join: whoever joins has left cleanly, or was fenced before: fence fence-asked fe
 join: no slot was left dirty: slot-read slot-read-done dirty-sent resync flush slot-clear slot-clear-done
 join: no operator asks: admin-sent admin-done admin-done-sent
 join: no member comes: rebuild
+join: whoever was there before is known to be over, so the map need not say so: record recorded propose propose-sent ack ack-sent superblock superblock-done commit commit-sent
 fail: there is no round: query query-sent hello-sent state state-sent claim-sent ready ready-sent
 fail: no node comes or goes: assign assign-sent fence fence-asked fenced fenced-sent
 fail: no slot has lost its node: slot-read slot-read-done dirty-sent resync flush slot-clear slot-clear-done
@@ -34,7 +35,7 @@ awk -v lacks="$lacks" -v steps="$steps" '
 	# What a node that was lost does when it is back is a join, too.
 	function kill_at(op, step) {
 		sub(/:.*/, "", step)
-		taken[op == "rejoin" ? "join" : op, step] = 1
+		taken[op, step] = 1
 	}
 	function wrong(text) { print "FAILED: " text; bad = 1 }
 	$4 !~ /\/leader\.sh$/ { next }

@@ -97,10 +97,6 @@ dlm-frozen-goes-on	60	one	tests/cluster/scenarios/dlm-frozen.sh goes-on
 lock-port-nodes		100	lab	tests/port/lock_dlm.sh nodes
 leader-join-1		45	turn	tests/cluster/scenarios/leader.sh join query query-sent hello-sent state state-sent
 leader-join-2		45	turn	tests/cluster/scenarios/leader.sh join claim-sent ready ready-sent assign assign-sent
-leader-rejoin-1		75	turn	tests/cluster/scenarios/leader.sh rejoin record recorded propose
-leader-rejoin-2		75	turn	tests/cluster/scenarios/leader.sh rejoin propose-sent ack ack-sent
-leader-rejoin-3		75	turn	tests/cluster/scenarios/leader.sh rejoin superblock superblock-done
-leader-rejoin-4		75	turn	tests/cluster/scenarios/leader.sh rejoin commit commit-sent
 leader-fail-add-1	45	turn	tests/cluster/scenarios/leader.sh fail-add propose admin-sent propose-sent superblock
 leader-fail-add-2	45	turn	tests/cluster/scenarios/leader.sh fail-add ack superblock-done ack-sent propose-sent
 leader-fail-add-3	45	turn	tests/cluster/scenarios/leader.sh fail-add record commit recorded commit-sent

@@ -3,7 +3,6 @@
 # The leader dies at a named step of a change, while all write: leader.sh OPERATION STEP[:COUNT]...
 #
 #	join		a daemon that was stopped starts again
-#	rejoin		a node that died, and was taken over, is back
 #	fail-add	a member is failed, with the leader dying at the first STEP; added, dying at the second; and so on
 #	take-over	a node has died
 #
@@ -135,15 +134,6 @@ with_take-over() {
 	died "$1"
 	third_has_corosync
 	daemon_start "$third"
-}
-
-with_rejoin() {
-	third_dies
-	third_has_corosync
-	serve "$leader" "$other"
-	arm "$1"
-	daemon_start "$third"
-	died "$1"
 }
 
 array_up 3 1 1
