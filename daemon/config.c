@@ -2,14 +2,12 @@
 /* Reads ddraid.conf; config.h says what it looks like. Each key is one line of the table below. */
 #include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <syslog.h>
-#include <unistd.h>
 
 #include "daemon/config.h"
 #include "daemon/ports/member.h"
@@ -324,24 +322,13 @@ int config_finish(struct config *c, char why[CONFIG_WHY_BYTES])
 /* -ENOSTR: a FIFO, which nobody might write to for ever, a device or a directory. */
 static FILE *file_open(const char *path)
 {
-	int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 	struct stat st;
-	FILE *f;
 
-	if (fd >= 0 && !fstat(fd, &st) && S_ISREG(st.st_mode)) {
-		f = fdopen(fd, "r");
-		if (f)
-			return f;
-	} else if (fd >= 0) {
+	if (!stat(path, &st) && !S_ISREG(st.st_mode)) {
 		errno = ENOSTR;
+		return NULL;
 	}
-	if (fd >= 0) {
-		int err = errno;
-
-		close(fd);
-		errno = err;
-	}
-	return NULL;
+	return fopen(path, "re");
 }
 
 int config_load(struct config *c, const char *path, char why[CONFIG_WHY_BYTES])

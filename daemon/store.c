@@ -122,7 +122,7 @@ static const char *remedy_of(int err)
 	case -EPERM:
 		return "give ddraidd the right to write there";
 	case -ENOENT:
-		return "it was removed or moved away: move it back, or restart ddraidd";
+		return "it was removed or moved away: move it back";
 	case -ESTALE:
 		return "it is another one than when ddraidd began, moved or mounted there: set "
 		       "that right, or restart ddraidd";

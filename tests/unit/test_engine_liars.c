@@ -441,6 +441,26 @@ TEST(one_member_can_not_pass_for_another)
 		}
 }
 
+static void written_and_dead(void)
+{
+	create(1);
+	start();
+	run_ms(3000);
+	written(3);
+	stop_dead();
+}
+
+/* The exporter that lied is away: nothing is lost. */
+static void reads_back_without(uint32_t liar)
+{
+	stop_dead();
+	w.dead[liar] = true;
+	start();
+	run_ms(8000);
+	reads_back(4);
+	w.dead[liar] = false;
+}
+
 static void lies_of_geometry(struct superblock *sb, int what)
 {
 	switch (what) {
@@ -469,11 +489,7 @@ TEST(one_member_can_not_change_the_geometry)
 		uint32_t liar = i % MEMBERS;
 		struct superblock sb;
 
-		create(1);
-		start();
-		run_ms(3000);
-		written(3);
-		stop_dead();
+		written_and_dead();
 		sb = superblock_of(liar);
 		lies_of_geometry(&sb, (int)(i / MEMBERS));
 		superblock_put(liar, &sb);
@@ -483,13 +499,8 @@ TEST(one_member_can_not_change_the_geometry)
 		CHECK(strstr(engine_dev_misfit(w.e, liar), "another layout, or name"));
 		reads_back(3);
 		written(4);
-		stop_dead();
-		w.dead[liar] = true;
-		start();
-		run_ms(8000);
-		reads_back(4);
+		reads_back_without(liar);
 		CHECK_EQ_INT(superblock_of((liar + 1) % MEMBERS).geo.layout, GEO_ROTATE);
-		w.dead[liar] = false;
 		finish();
 	}
 }
@@ -500,11 +511,7 @@ TEST(a_device_with_another_geometry_can_be_added)
 	struct event ev = {.type = EV_DEV_UP};
 	struct superblock sb;
 
-	create(1);
-	start();
-	run_ms(3000);
-	written(3);
-	stop_dead();
+	written_and_dead();
 	sb = superblock_of(2);
 	lies_of_geometry(&sb, 0);
 	superblock_put(2, &sb);
@@ -539,11 +546,7 @@ TEST(two_members_that_differ_in_the_geometry_wait_for_the_third)
 {
 	struct superblock sb;
 
-	create(1);
-	start();
-	run_ms(3000);
-	written(3);
-	stop_dead();
+	written_and_dead();
 	sb = superblock_of(1);
 	lies_of_geometry(&sb, 0);
 	superblock_put(1, &sb);
@@ -566,11 +569,7 @@ TEST(one_member_can_not_give_another_a_new_name)
 		uint32_t victim = (i + 1) % MEMBERS;
 		struct superblock sb;
 
-		create(1);
-		start();
-		run_ms(3000);
-		written(3);
-		stop_dead();
+		written_and_dead();
 		sb = superblock_of(i);
 		sb.map.member[victim].uuid[3] ^= 0xff;
 		superblock_put(i, &sb);
@@ -579,12 +578,7 @@ TEST(one_member_can_not_give_another_a_new_name)
 		CHECK_EQ_INT(status().map.member[victim].state, MEMBER_IN_SYNC);
 		reads_back(3);
 		written(4);
-		stop_dead();
-		w.dead[i] = true;
-		start();
-		run_ms(8000);
-		reads_back(4);
-		w.dead[i] = false;
+		reads_back_without(i);
 		finish();
 	}
 }
