@@ -93,6 +93,7 @@ void admin_submit(struct engine *e, const struct event *ev)
 	}
 	if (ev->admin.cmd == ADMIN_STOP) {
 		e->stopping = true;
+		e->hb_next_us = e->now; /* the others are told at once */
 		e->stop_tag = ev->admin.tag;
 		admin_answer(e, ev->admin.tag, 0, NULL);
 		return;

@@ -473,12 +473,21 @@ static void loss_note(struct engine *e, struct dev *d)
 		memcpy(d->lost_uuid, d->sb.member_uuid, DDR_UUID_BYTES);
 }
 
+static bool names(const struct map *map, const uint8_t uuid[DDR_UUID_BYTES])
+{
+	for (uint8_t m = 0; m < map->n; m++)
+		if (!memcmp(uuid, map->member[m].uuid, DDR_UUID_BYTES))
+			return true;
+	return false;
+}
+
 static void loss_tell(struct engine *e, struct dev *d)
 {
 	bool same = d->up && d->instance && d->instance == d->lost_instance;
 	const uint8_t *uuid = d->lost_uuid;
 
-	if (is_none(uuid)) { /* it broke before it was read */
+	/* It broke before it was read, or had been added anew since. */
+	if (is_none(uuid) || !names(&e->map, uuid)) {
 		if (!d->sb_ok)
 			return;
 		uuid = d->sb.member_uuid;
@@ -490,6 +499,36 @@ static void loss_tell(struct engine *e, struct dev *d)
 			continue;
 		member_bad(e, m, MEMBER_SUSPECT);
 		e->bad_instance[m] = d->lost_instance;
+	}
+}
+
+/*
+ * A life that has lost a member ends before the map says so. It may be the only one that knows: the
+ * next one tells it. Not of more than m members, as above.
+ */
+void devs_lost_keep(struct engine *e)
+{
+	const struct map *map = map_next(e);
+	uint32_t mask = 0;
+
+	for (uint8_t m = 0; m < map->n; m++)
+		if (e->bad[m] == MEMBER_SUSPECT && map_write_mask(map) >> m & 1)
+			mask |= 1u << m;
+	if (!e->have_geo || (uint32_t)__builtin_popcount(mask) > e->geo.p.m)
+		return;
+	for (uint32_t i = 0; i < e->devs; i++) {
+		struct dev *d = &e->dev[i];
+
+		for (uint8_t m = 0; m < map->n; m++) {
+			if (!(mask >> m & 1) || (d->lost && !d->lost_own) ||
+			    memcmp(d->sb.member_uuid, map->member[m].uuid, DDR_UUID_BYTES))
+				continue;
+			d->lost = true;
+			d->lost_own = false;
+			d->lost_us = e->now;
+			d->lost_instance = e->bad_instance[m];
+			memcpy(d->lost_uuid, map->member[m].uuid, DDR_UUID_BYTES);
+		}
 	}
 }
 

@@ -18,6 +18,8 @@
 #include "msg.h"
 
 #define CLEAR_DELAY_US 50000ull
+#define LAST_US 1000000ull /* others_first */
+#define SEAL_US 500000ull
 
 int dlog_alloc(struct engine *e)
 {
@@ -359,6 +361,44 @@ bool leave_held(const struct engine *e)
 	return zombies(e) || flush_error_untold(e); /* R14: until the map says it */
 }
 
+/*
+ * If the whole array is stopped, somebody has to see that he is the last one, to seal the array and
+ * to give its use block back. So each node says first that it is to leave, and waits for those that
+ * have said so before it: all nodes hear them in the same order.
+ */
+static bool others_first(struct engine *e)
+{
+	const struct peer *me = peer_find(e, e->cfg.node);
+
+	if (alone(e) || e->now - e->drained_us > LAST_US)
+		return false;
+	if (!me->stops)
+		return true;
+	for (uint32_t i = 0; i < e->peer_count; i++)
+		if (e->peer[i].member && e->peer[i].stops && e->peer[i].stops < me->stops)
+			return true;
+	return false;
+}
+
+/*
+ * Nothing is written to the array any more. The last node commits its map twice more as it is: then
+ * each member tells of an epoch that was committed after the last write (R1), and one that comes
+ * back as a copy of what it was during this run is told by that. While its name is on the slot
+ * (R4). What keeps it from that does not keep it from leaving.
+ */
+static bool leave_sealed(struct engine *e)
+{
+	if (!leading(e) || !alone(e))
+		return true;
+	if (!e->seal_us) {
+		e->seal_us = e->now;
+		e->seals = 2;
+	}
+	if (e->now - e->seal_us > SEAL_US)
+		e->seals = 0;
+	return !e->seals;
+}
+
 /* ADMIN_STOP: nothing is dirty any more; take our name off, then leave. */
 static void leave_advance(struct engine *e)
 {
@@ -367,7 +407,11 @@ static void leave_advance(struct engine *e)
 		return;
 	if (rebuild_keeps(e) || leave_held(e))
 		return;
+	if (!e->drained_us)
+		e->drained_us = e->now;
 	if (e->page[0].want.owner_inc) {
+		if (others_first(e) || !leave_sealed(e))
+			return;
 		e->page[0].want.owner_node = 0;
 		e->page[0].want.owner_inc = 0;
 		page_need(e, &e->page[0], true);

@@ -161,6 +161,7 @@ struct peer { /* one node of the group */
 	uint64_t up_inc;   /* who told it */
 	uint64_t up_us;    /* and when that came here */
 	bool leased;       /* it may write to members (use.c) */
+	uint64_t stops;    /* it is going to leave, and said so as the stops-th; 0 = it is not */
 	uint32_t asks;     /* vouch.c: its newest question, heard then; 0 = none */
 	uint64_t asks_inc, asks_us;
 	uint32_t vouched;                  /* members, to it */
@@ -379,9 +380,11 @@ enum use_state {
 #define USE_WATCHED (2u * DDR_MAX_DEVS)
 struct use_watch {
 	struct useblock last;
-	uint64_t since_us;  /* nothing of it has changed since */
-	bool shown;         /* by a device, in the last round of reads */
-	bool alive;         /* something has changed while we looked */
+	uint64_t since_us; /* nothing of it has changed since */
+	bool shown;        /* by a device, in the last round of reads; not */
+	bool unseen;       /* nor in the one before; */
+	uint32_t found_on; /* then by this device + 1, which is too slow for a round; 0 = no such */
+	bool alive;        /* something has changed while we looked */
 	bool probed, ended; /* asked; its process has ended for certain */
 };
 
@@ -633,6 +636,10 @@ struct engine {
 	bool slot_owned, slot_wanted, joined_sent, left_sent;
 	bool missed_due;       /* the leader waits for what this node's slot has missed: R15 */
 	bool leaving;          /* ADMIN_STOP: only what is under way as leader is waited for */
+	uint64_t stops;        /* so many nodes have said that they leave */
+	uint64_t drained_us;   /* ADMIN_STOP: nothing is dirty any more, since then; */
+	uint64_t seal_us;      /* it began to seal the array then; 0 = not yet */
+	uint32_t seals;        /* epochs that it is still to commit for that: leave_sealed */
 	struct lpage *page;    /* log_pages */
 	struct list pages_due; /* in need of a write, or under way */
 	uint64_t own_dirty, own_missed; /* regions: bits of the wanted images */
@@ -785,6 +792,7 @@ bool devs_entering(const struct engine *e);
 bool devs_looking(const struct engine *e);
 void dev_reread(struct engine *e, uint32_t dev);
 void devs_lost_tell(struct engine *e);
+void devs_lost_keep(struct engine *e);
 bool member_sb_read(const struct engine *e, uint8_t member);
 bool member_back(const struct engine *e, uint8_t member);
 bool members_older(const struct engine *e);
@@ -810,6 +818,7 @@ void record_removed(struct engine *e);
 void bury(struct engine *e, struct departed *d);
 bool is_buried(const struct engine *e, uint32_t node, uint64_t inc);
 void fences_void(struct engine *e);
+void fences_void_of(struct engine *e, const struct peer *p);
 void fence_settled(struct engine *e, uint32_t node, uint64_t inc);
 bool fence_stands(const struct engine *e, uint32_t node, uint64_t inc);
 

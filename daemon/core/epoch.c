@@ -257,8 +257,10 @@ static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
 		devs_judge(e);
 	gone_prune(e);
 	departed_committed(e);
-	if (from == e->cfg.node)
+	if (from == e->cfg.node) {
 		e->ld.own_prop = e->ld.need_epoch = e->ld.committing = false;
+		e->seals -= e->seals > 0;
+	}
 }
 
 /* Leader: a node can't use member i; the worst that anybody says counts. A read error is the least
@@ -616,7 +618,7 @@ static bool next_map(struct engine *e, struct map *next)
 {
 	const struct map *base =
 	    e->proposing && epoch_cmp(&e->prop.epoch, &e->map.epoch) > 0 ? &e->prop : &e->map;
-	bool any = e->ld.need_epoch || e->ld.revive;
+	bool any = e->ld.need_epoch || e->ld.revive || e->seals;
 	uint64_t num = next_num(e, base);
 
 	if (!num) {
@@ -1354,8 +1356,13 @@ bool assemble(struct engine *e)
 	e->base.clustered = sb->clustered;
 	memcpy(e->base.cluster, sb->cluster, DDR_NAME_BYTES);
 	epoch_adopt(e, &map);
-	for (uint8_t i = 0; i < map.n; i++)
-		if (e->bad[i] == MEMBER_SUSPECT && map_write_mask(&map) >> i & 1)
-			epoch_want_out(e, i, MEMBER_SUSPECT, false);
+	/* Also what failed a flush, at once: no proposal that drops another can be taken back. */
+	for (uint8_t i = 0; i < map.n; i++) {
+		uint8_t bad = bad_told(e, &map, i);
+
+		if ((bad == MEMBER_SUSPECT || bad == MEMBER_FAULTY) &&
+		    map_write_mask(&map) >> i & 1)
+			epoch_want_out(e, i, bad, false);
+	}
 	return true;
 }

@@ -119,6 +119,7 @@ void round_removed(struct engine *e)
 {
 	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED)
 		return;
+	devs_lost_keep(e);
 	e->state = ENGINE_REMOVED;
 	e->phase = PH_NONE;
 	e->term = (struct term){0, 0};
@@ -234,6 +235,8 @@ void round_view(struct engine *e, const struct event *ev)
 			in |= e->view[j] == p->node;
 		if (!in)
 			p->evicted = false;
+		if (in && !p->in_view)
+			fences_void_of(e, p);
 		p->dropped = !in && (p->dropped || p->in_view);
 		p->in_view = in;
 		p->seen_us = in ? e->now : p->seen_us;
@@ -721,6 +724,10 @@ static void take_heartbeat(struct engine *e, uint32_t from, const nodemsg *m)
 	p->up_us = e->now;
 	p->reach = m->heartbeat->reach;
 	p->yields = m->heartbeat->yields;
+	if (!m->heartbeat->stops || m->inc != p->inc)
+		p->stops = 0;
+	else if (!p->stops)
+		p->stops = ++e->stops;
 	vouch_asked(e, p, m->inc, m->heartbeat->asks);
 	for (size_t i = 0; i < m->heartbeat->n_vouches; i++)
 		vouch_told(e, p, m->heartbeat->vouches[i]);
@@ -847,6 +854,7 @@ static void heartbeat_advance(struct engine *e)
 	b.reach = members_reached(e);
 	b.yields = yields(e);
 	b.leased = e->hb_leased;
+	b.stops = e->stopping;
 	b.asks = e->state == ENGINE_JOINING ? e->asks : 0;
 	b.n_vouches = vouch_tell(e, vouch);
 	for (size_t i = 0; i < b.n_vouches; i++)

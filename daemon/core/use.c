@@ -96,6 +96,11 @@ void use_restart(struct engine *e, const struct engine *old)
 		e->use.dev[i].buf = old->use.dev[i].buf;
 		memcpy(e->use.dev[i].slow, old->use.dev[i].slow, sizeof(e->use.dev[i].slow));
 	}
+	for (uint32_t i = 0; i < old->use.watches; i++)
+		if (old->use.watch[i].found_on)
+			e->use.watch[e->use.watches++] = old->use.watch[i];
+	for (uint32_t i = 0; i < e->use.watches; i++)
+		e->use.watch[i].shown = false;
 }
 
 static uint64_t nonce(const struct engine *e)
@@ -394,7 +399,11 @@ static void watch_look(struct engine *e, const struct use_dev *d)
 		w = &u->watch[u->watches++];
 		*w = (struct use_watch){.last = *got, .since_us = e->now};
 	}
+	/* Nobody knows what it did while no device showed it. */
+	if (w->unseen)
+		w->since_us = e->now;
 	w->shown = true;
+	w->unseen = false;
 	if (!changed)
 		return;
 	w->last = *got;
@@ -454,6 +463,27 @@ void use_probed(struct engine *e, const struct event *ev)
 	e->use.next_us = e->now;
 }
 
+/*
+ * A device that no round waits for carries another's claim. That is waited for by the next looks,
+ * though none of them may see it: else they end alike, and it is found again and again. One for
+ * each such device: its exporter may return anything.
+ */
+static void watch_found(struct engine *e, const struct use_dev *d)
+{
+	uint32_t dev = (uint32_t)(d - e->use.dev) + 1, n = 0;
+	struct use *u = &e->use;
+	struct use_watch *w;
+
+	for (uint32_t i = 0; i < u->watches; i++)
+		if (u->watch[i].found_on != dev || u->watch[i].last.claim == d->got.claim)
+			u->watch[n++] = u->watch[i];
+	u->watches = n;
+	watch_look(e, d);
+	w = watch_of(u, d->got.claim);
+	if (w)
+		w->found_on = dev;
+}
+
 /* The reads of a round are in: what others claim, as far as it was seen. */
 static void watches_look(struct engine *e)
 {
@@ -461,14 +491,16 @@ static void watches_look(struct engine *e)
 	uint32_t n = 0;
 
 	u->too_many = false;
-	for (uint32_t i = 0; i < u->watches; i++)
+	for (uint32_t i = 0; i < u->watches; i++) {
+		u->watch[i].unseen = !u->watch[i].shown;
 		u->watch[i].shown = false;
+	}
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		if (e->dev[i].up && u->dev[i].seen && u->dev[i].got.claim &&
 		    !is_ours(e, u->dev[i].got.claim))
 			watch_look(e, &u->dev[i]);
 	for (uint32_t i = 0; i < u->watches; i++)
-		if (u->watch[i].shown)
+		if (u->watch[i].shown || (u->watch[i].found_on && !told(e)))
 			u->watch[n++] = u->watch[i];
 	u->watches = n;
 	for (uint32_t i = 0; i < n; i++)
@@ -948,6 +980,7 @@ static void renew_read(struct engine *e, struct use_dev *d)
 	if (u->state != USE_HELD || u->check != CHECK_DONE || !renews(e) || !quorum_gate(e))
 		return;
 	if (found_another(e, d)) {
+		watch_found(e, d);
 		lost_before_told(e, 0);
 		return;
 	}
@@ -999,6 +1032,7 @@ static void checked(struct engine *e)
 	}
 	for (uint32_t i = 0; i < DDR_MAX_DEVS && u->reads; i++)
 		if (found_another(e, &u->dev[i])) {
+			watch_found(e, &u->dev[i]);
 			lost_before_told(e, 0);
 			return;
 		}

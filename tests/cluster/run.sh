@@ -106,7 +106,7 @@ leader-fail-add-6	45	turn	tests/cluster/scenarios/leader.sh fail-add admin-done 
 leader-fail-add-7	45	turn	tests/cluster/scenarios/leader.sh fail-add admin-sent propose record:2 ack
 leader-fail-add-8	45	turn	tests/cluster/scenarios/leader.sh fail-add recorded:2 ack-sent superblock:2 record
 leader-fail-add-9	45	turn	tests/cluster/scenarios/leader.sh fail-add superblock-done:2 recorded propose admin-done
-leader-fail-add-10	45	turn	tests/cluster/scenarios/leader.sh fail-add ack admin-done-sent commit dirty-sent
+leader-fail-add-10	45	turn	tests/cluster/scenarios/leader.sh fail-add ack admin-done-sent commit flush
 leader-fail-add-11	45	turn	tests/cluster/scenarios/leader.sh fail-add record slot-clear commit-sent slot-clear-done
 leader-take-over-1	75	turn	tests/cluster/scenarios/leader.sh take-over query query-sent
 leader-take-over-2	75	turn	tests/cluster/scenarios/leader.sh take-over hello-sent state state-sent

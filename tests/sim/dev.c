@@ -508,6 +508,20 @@ void dev_break_disk(struct sim *s, uint32_t disk, int err)
 	}
 }
 
+#define CANCEL_MOST_US (2 * MS)
+
+/* What was cancelled is over: it connects anew, as the port says (daemon/ports/member.h). */
+static void on_cancelled(struct sim *s, struct hev *ev)
+{
+	struct simnode *n = &s->node[ev->a >> 32];
+	uint32_t dev = (uint32_t)ev->a;
+
+	if (n->gen != ev->b || !n->dev[dev].up)
+		return;
+	dev_break(s, n, dev, -ECANCELED);
+	dev_try(s, n, dev, MS);
+}
+
 void dev_cancel(struct sim *s, struct simnode *n, uint32_t dev)
 {
 	if (dev >= DDR_MAX_DEVS || !n->dev[dev].used) {
@@ -525,7 +539,7 @@ void dev_cancel(struct sim *s, struct simnode *n, uint32_t dev)
 	}
 	for (uint32_t i = 0; i < s->reqs; i++) {
 		struct req *r = s->req[i];
-		uint64_t us = rng_range(&s->rng, 0, 2 * MS);
+		uint64_t us = rng_range(&s->rng, 0, CANCEL_MOST_US);
 
 		if (!r->used || r->node != n->idx || r->gen != n->gen || r->dev != dev ||
 		    r->answered)
@@ -537,6 +551,7 @@ void dev_cancel(struct sim *s, struct simnode *n, uint32_t dev)
 		sim_at(s, rng_range(&s->rng, 0, us), on_exec, (uint64_t)i << 1, r->uid, NULL);
 		sim_at(s, us, on_answer, i, r->uid, NULL);
 	}
+	sim_at(s, CANCEL_MOST_US, on_cancelled, (uint64_t)n->idx << 32 | dev, n->gen, NULL);
 }
 
 uint32_t dev_writes_at(const struct sim *s, const struct simnode *n)

@@ -82,6 +82,7 @@ static void complete_event(struct sim *s, struct simnode *n, struct nev *nev)
 									  : F_VIEW_FIRST);
 		n->view_seq = ev->view.ring.seq;
 		checks_view(s, n, nev->aux, nev->aux2);
+		fences_forgotten(s);
 		if (ev->view.count > 1)
 			opened_learn(s, n);
 		break;
@@ -532,7 +533,9 @@ static void on_start(struct sim *s, struct hev *ev)
 
 	if (!n->powered || n->proc || ev->b != n->gen || s->failed)
 		return;
-	if (s->o.fences_itself && fence_itself_fails(s, n))
+	if (rollback_holds(s))
+		node_start_later(s, n, 20 * MS);
+	else if (s->o.fences_itself && fence_itself_fails(s, n))
 		node_start_later(s, n, rng_range(&s->rng, 10 * MS, 150 * MS));
 	else
 		node_start(s, n);

@@ -97,6 +97,7 @@ const char *const fault_name[F_COUNT] = {
     [F_RACK_POWER] = "node-and-exporter-power",
     [F_HALF_OPEN] = "half-open-connection",
     [F_RECORD_HANGS] = "record-hangs",
+    [F_ROLLED_BACK] = "rolled-back-while-stopped",
     [F_SLOT_UNREAD] = "leader-dies-slot-unread",
     [F_SB_TORN] = "superblock-torn-by-flapping-power",
     [F_SB_UNREADABLE] = "superblock-copy-unreadable",

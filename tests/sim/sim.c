@@ -211,6 +211,7 @@ void sim_teardown(struct sim *s)
 	for (uint32_t i = 0; i < SIM_MAX_NODES; i++)
 		free(s->node[i].taken.v);
 	free(s->copy.image);
+	free(s->rollback.image);
 	trace_free(s);
 }
 
@@ -241,7 +242,8 @@ static bool whole(const struct sim *s)
 	for (uint32_t i = 0; i < s->o.nodes; i++)
 		if (!node_whole(&s->node[i]))
 			return false;
-	return s->checks.map_full && group_whole(s) && s->now > s->phase_us + 200 * MS;
+	return s->checks.map_full && group_whole(s) && !rollback_holds(s) &&
+	       s->now > s->phase_us + 200 * MS;
 }
 
 /* One that refused a write just before all were in sync may leave once more. */
@@ -298,7 +300,9 @@ static void phase_advance(struct sim *s)
 			phase_next(s);
 		break;
 	case PHASE_HEAL:
-		if (whole(s))
+		if (whole(s) && rollback_act(s))
+			s->phase_us = s->now;
+		else if (whole(s))
 			phase_next(s);
 		else if (s->now > s->phase_us + HEAL_MOST_US)
 			not_live(s, "not whole again");

@@ -103,7 +103,8 @@ struct opts {
 	bool half_open;      /* some nodes do not know that an exporter was off (halfopen.c) */
 	bool fences_itself;  /* a daemon ends its node's earlier lives before it joins */
 	bool instance_known; /* exporters tell an instance id */
-	bool cancel_drops;   /* OUT_DEV_CANCEL closes the connection; else waits for the end */
+	bool cancel_drops; /* OUT_DEV_CANCEL closes the connection at once, else when all has ended
+			    */
 	bool faultless;
 	bool own_fence_fails;        /* that fence may fail at first */
 	bool two_node;               /* each of two has quorum alone; who is fenced can't fence */
@@ -527,6 +528,8 @@ void checks_quorum(struct sim *s, struct simnode *n);
 bool checks_recovered(const struct incn *in, const struct simnode *n, uint64_t since);
 bool checks_left(const struct sim *s, const struct incn *in);
 void checks_fenced(struct sim *s, uint32_t ii);
+/* The last view that n heard of has the node of this incarnation, which may be in it. */
+bool checks_in_view_of(const struct sim *s, const struct simnode *n, uint32_t ii);
 void checks_serves(struct sim *s, const struct simnode *n); /* consumers have it open */
 void checks_witness(struct sim *s, struct disk *d);
 void checks_engine_gone(struct sim *s);
@@ -699,6 +702,7 @@ enum fault {
 	F_HALF_OPEN,
 	F_GIVES_UP_ALONE,
 	F_RECORD_HANGS,
+	F_ROLLED_BACK,
 	F_COUNT
 };
 struct planner {
@@ -738,6 +742,8 @@ void rival_add_asked(struct sim *s, uint32_t disk);
 void rival_add_answered(struct sim *s, int err);
 void faults_init(struct sim *s);
 void oldcopy_init(struct sim *s);
+bool rollback_act(struct sim *s);
+bool rollback_holds(const struct sim *s);
 void oldcopy_sent(struct sim *s, const void *data, size_t bytes);
 uint64_t oldcopy_late_us(struct sim *s);
 void oldcopy_issued(const struct sim *s, struct req *r);
@@ -908,6 +914,15 @@ struct sim {
 		uint32_t entries_ii;
 		uint8_t was; /* its state in the newest map */
 	} copy;              /* oldcopy.c */
+	struct {
+		uint8_t *image; /* of the disk, in that epoch */
+		uint32_t disk;
+		uint64_t epoch;
+		uint64_t asked_us;
+		bool holds; /* no daemon starts yet */
+		bool over;
+		uint32_t ii[SIM_MAX_NODES]; /* that were asked to stop */
+	} rollback;                         /* rollback.c */
 	struct {
 		uint32_t left;     /* leaders that are still to die */
 		bool seen;         /* one has */

@@ -118,8 +118,8 @@ TEST(a_slot_that_one_member_gives_a_name_is_not_given_away)
 	step((struct event){.type = EV_ADMIN, .admin = {.cmd = ADMIN_STOP}});
 	run_ms(3000);
 	CHECK(w.stopped);
+	forge(&g, 0, 0, EPOCH_SEQ(status().map.epoch.num + 1) + 1, 2, 77, 0);
 	stop_dead();
-	forge(&g, 0, 0, EPOCH_SEQ(4) + 1, 2, 77, 0);
 	memcpy(page, w.disk[0] + geo_log_offset(&g, 0, 0, 1), sizeof(page));
 	for (uint32_t life = 0; life < 3; life++) {
 		w.stopped = false;

@@ -335,6 +335,34 @@ TEST(members_that_were_rolled_back_are_refused_unless_forced)
 	finish();
 }
 
+/* No member has left, so the map was the same from the start on. No record is needed to see it. */
+TEST(a_member_that_was_rolled_back_while_the_array_was_stopped_is_out)
+{
+	static uint8_t out[4096], in[4096];
+	const uint8_t *old[MEMBERS] = {NULL};
+	uint8_t *copy = malloc(DISK_BYTES);
+
+	create(1);
+	start();
+	run_ms(2000);
+	CHECK(copy);
+	old[1] = memcpy(copy, w.disk[1], DISK_BYTES);
+	fill(out, sizeof(out), 9);
+	io(1, IO_WRITE, 300 << 10, sizeof(out), out);
+	CHECK_EQ_INT(w.io_err[1], 0);
+	step((struct event){.type = EV_ADMIN, .admin = {.cmd = ADMIN_STOP}});
+	run_ms(1000);
+	CHECK_EQ_INT(status().state, ENGINE_STOPPED);
+	w.record = (struct record){0};
+	restart_with(old, false);
+	CHECK(status().io_allowed);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_FAULTY);
+	io(2, IO_READ, 300 << 10, sizeof(in), in);
+	CHECK_EQ_MEM(in, out, sizeof(in));
+	free(copy);
+	finish();
+}
+
 /* Lives that make one epoch each: the superblock never hears that it was committed. */
 TEST(a_member_of_several_lives_ago_is_out)
 {

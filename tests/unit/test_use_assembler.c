@@ -313,6 +313,26 @@ TEST(nor_does_one_whose_use_block_hangs)
 	}
 }
 
+/* What it carries is a claim that somebody has left there, and no look waits for it. */
+TEST(nor_does_one_that_is_slow_and_carries_another_s_claim)
+{
+	for (uint32_t op = 0; op <= DEV_WRITE + 1u; op++) {
+		struct useblock left = {.claim = 77, .seq = 5, .node = 9, .patience_ms = 5000};
+
+		begin();
+		memcpy(left.array_uuid, w.array_uuid, DDR_UUID_BYTES);
+		useblock_encode(&left, w.disk[0] + USE_OFFSET);
+		w.node[1].use_slow_mask = 1;
+		w.node[1].use_slow_ms = 2100;
+		w.node[1].use_prompt_op = op;
+		start(1);
+		for (uint32_t i = 0; i < 120 && !serves(1); i++)
+			run_ms(1000);
+		CHECK_MSG(serves(1), "but %u: %s", op, status(1).waits ? status(1).waits : "");
+		finish();
+	}
+}
+
 /* It gets no lease, so it gets no slot: what was missed in that nobody else could tell. */
 TEST(a_node_that_joins_and_may_not_write_holds_up_no_rebuild)
 {

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * All nodes are stopped in order, and a member comes back as it was earlier in that run: a snapshot
+ * of its exporter that is put back meanwhile. The map may have stayed the same for the whole run,
+ * so nothing but what the last node writes before it leaves (leave_sealed) tells that the copy is
+ * an older one. Who starts the array must find that, and rebuild the member as a whole.
+ *
+ * It comes when all else is over and the array is whole: the copy is made, consumers write on for a
+ * while, then the nodes are asked to stop, at once or one after the other, and none starts again
+ * before all have stopped. Nothing disturbs them, so the members must tell of such an epoch. But
+ * for a node that is removed from the array meanwhile, and would have to be asked again: then all
+ * is let go.
+ *
+ * Of its own randomness.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim.h"
+
+#define LOOK_US (5 * MS)
+#define PATIENCE_US (5000 * MS)
+
+static uint64_t draw(const struct sim *s, uint64_t what, uint64_t below)
+{
+	return mix64(s->seed ^ mix64(what ^ 0x726f6c6c)) % below;
+}
+
+static void copy_take(struct sim *s)
+{
+	uint32_t disk = s->checks.disk_of[draw(s, 1, s->geo.n)];
+	const struct disk *d = &s->disk[disk];
+
+	s->rollback.image = xmalloc(d->bytes);
+	memcpy(s->rollback.image, d->durable, d->bytes);
+	s->rollback.disk = disk;
+	s->rollback.epoch = d->sb.map.epoch.num;
+	trace(s, "w  disk %u: a copy is made of epoch %lu", disk, s->rollback.epoch);
+}
+
+static bool all_stopped(const struct sim *s)
+{
+	for (uint32_t i = 0; i < s->o.nodes; i++)
+		if (s->node[i].proc && !s->node[i].stopped_itself)
+			return false;
+	return true;
+}
+
+/* An epoch that was committed after the copy was made: so enough members say themselves. */
+static bool told(const struct sim *s)
+{
+	uint32_t tell = 0;
+
+	for (uint32_t i = 0; i < s->o.disks; i++)
+		tell += i != s->rollback.disk && s->checks.member_of[i] != NONE &&
+			s->disk[i].sb_valid && s->disk[i].sb.committed.num > s->rollback.epoch;
+	return tell >= s->geo.k;
+}
+
+static void roll_back(struct sim *s)
+{
+	struct disk *d = &s->disk[s->rollback.disk];
+
+	stats_fault(s, F_ROLLED_BACK);
+	trace(s, "w  disk %u is rolled back to epoch %lu", d->idx, s->rollback.epoch);
+	d->sb_bad = 0;
+	disk_restore(s, d, s->rollback.image);
+	risk_harmed(s, d->idx);
+}
+
+/* Somebody goes on under another incarnation. */
+static bool removed(const struct sim *s)
+{
+	for (uint32_t i = 0; i < s->o.nodes; i++)
+		if (s->node[i].ii != s->rollback.ii[i])
+			return true;
+	return false;
+}
+
+/* What was sent to a device that is dead keeps its node from leaving in order. */
+static void break_off(struct sim *s)
+{
+	for (uint32_t i = 0; i < s->o.nodes; i++) {
+		struct simnode *n = &s->node[i];
+
+		if (!n->proc || n->stopped_itself)
+			continue;
+		node_crash(s, n);
+		node_power_on_later(s, n, 100 * MS);
+	}
+	s->rollback.holds = false;
+}
+
+static void on_look(struct sim *s, struct hev *ev)
+{
+	(void)ev;
+	if (removed(s)) {
+		s->rollback.holds = false;
+		return;
+	}
+	if (s->now > s->rollback.asked_us + PATIENCE_US) {
+		break_off(s);
+		return;
+	}
+	if (!all_stopped(s)) {
+		sim_at(s, LOOK_US, on_look, 0, 0, NULL);
+		return;
+	}
+	if (told(s))
+		roll_back(s);
+	else
+		sim_fail(s, "R1", "all nodes were stopped in order, and the members don't tell");
+	s->rollback.holds = false;
+}
+
+static void stop_all(struct sim *s)
+{
+	bool at_once = draw(s, 2, 2);
+
+	trace(s, "w  all nodes are to stop");
+	s->rollback.holds = true;
+	s->rollback.asked_us = s->now;
+	for (uint32_t i = 0; i < s->o.nodes; i++) {
+		struct event stop = {.type = EV_ADMIN};
+
+		stop.admin.cmd = ADMIN_STOP;
+		stop.admin.tag = mix64(++s->next_uid) | 1; /* nobody waits for the answer */
+		s->rollback.ii[i] = s->node[i].ii;
+		node_post(s, &s->node[i], draw(s, 3 + i, (at_once ? 1 : 300) * MS), &stop);
+	}
+	sim_at(s, LOOK_US, on_look, 0, 0, NULL);
+}
+
+/* No daemon is started before all have stopped. */
+bool rollback_holds(const struct sim *s)
+{
+	return s->rollback.holds;
+}
+
+/* The array is whole. True: it goes on from here. */
+bool rollback_act(struct sim *s)
+{
+	if (s->rollback.over || s->o.faultless || (s->cli && s->cli->only) || draw(s, 0, 100) >= 15)
+		return false;
+	if (!s->rollback.image) {
+		copy_take(s);
+		return true;
+	}
+	s->rollback.over = true;
+	stop_all(s);
+	return true;
+}
