@@ -135,6 +135,15 @@ static bool refuses(struct sim *s, const struct req *r)
 	return true;
 }
 
+/* That member has to leave, so none may be about to leave for a spot. */
+static bool flush_err_lately(const struct sim *s)
+{
+	for (uint32_t i = 0; i < s->o.disks; i++)
+		if (s->disk[i].flush_err_us && s->now < s->disk[i].flush_err_us + 1000 * MS)
+			return true;
+	return false;
+}
+
 /* The read fails, or the write. */
 bool spot_strikes(struct sim *s, const struct req *r)
 {
@@ -151,7 +160,7 @@ bool spot_strikes(struct sim *s, const struct req *r)
 		return false;
 	drops = !none_to_spare(s);
 	if (drops && !fault_may_strike(s, r->disk) &&
-	    (!s->spot_us || s->now - s->spot_us > AT_ONCE_US))
+	    (!s->spot_us || s->now - s->spot_us > AT_ONCE_US || flush_err_lately(s)))
 		return false;
 	stats_fault(s, drops ? F_BAD_SPOT : F_BAD_SPOT_DEGRADED);
 	d->spot_hit_us = s->now;

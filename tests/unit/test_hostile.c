@@ -464,6 +464,37 @@ TEST(one_that_lives_and_answers_no_query_is_evicted)
 	h_end();
 }
 
+static void twist_silent(nodemsg *m)
+{
+	twist_mute(m);
+	if (m->body_case != DDRAID__NODE_MSG__BODY_JOIN)
+		return;
+	ddraid__join__free_unpacked(m->join, NULL);
+	m->join = NULL;
+	m->body_case = DDRAID__NODE_MSG__BODY__NOT_SET;
+}
+
+/* Its daemon was started again. The others know it by heartbeats only, and must not evict the life
+ * before: this one would not hear that it is meant. */
+TEST(so_is_one_that_lives_again_and_says_nothing_else)
+{
+	begin(NODES);
+	h.node[NODES].deaf = true;
+	new_round();
+	h_run_ms(3000);
+	CHECK(h_serves(1) && h_serves(2));
+	h_start(NODES);
+	h.node[NODES].ends = true;
+	h_twist = twist_silent;
+	new_round();
+	h_run_ms(15000);
+	CHECK(h.node[NODES].removals);
+	CHECK(h_serves(1) && h_serves(2));
+	h_twist = NULL;
+	others_go_on();
+	h_end();
+}
+
 /* ---- what the group says of it ----------------------------------------------------------------
  */
 
