@@ -258,6 +258,35 @@ TEST(a_member_fails_and_a_new_one_is_rebuilt)
 	finish();
 }
 
+/* Another device, opened before the new one, says that it is that member. */
+TEST(a_device_that_was_added_stays_the_member)
+{
+	struct event ev = {.type = EV_ADMIN};
+	struct superblock sb;
+
+	create(1);
+	start();
+	run_ms(2000);
+	ev.admin.cmd = ADMIN_FAIL;
+	ev.admin.member = 1;
+	step(ev);
+	run_ms(500);
+	w.disk[MEMBERS] = calloc(1, DISK_BYTES);
+	ev.admin.cmd = ADMIN_ADD;
+	ev.admin.uri = "mem:new";
+	step(ev);
+	run_ms(3000);
+	CHECK_EQ_INT(engine_member_of_dev(w.e, MEMBERS), 1);
+	dev_down(0);
+	sb = superblock_of(MEMBERS);
+	superblock_put(0, &sb);
+	dev_up(0);
+	run_ms(3000);
+	CHECK_EQ_INT(engine_member_of_dev(w.e, MEMBERS), 1);
+	CHECK_EQ_INT(engine_member_of_dev(w.e, 0), 0xff);
+	finish();
+}
+
 /* Member 1 has left; what was member `from` is added. */
 static int add_copy_of(uint32_t from)
 {
