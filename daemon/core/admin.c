@@ -195,7 +195,7 @@ static void admin_end(struct engine *e, int err, const char *why);
 
 static void sb_placed(struct engine *e, struct batch *b)
 {
-	char why[160];
+	char why[DDR_URI_BYTES + 160];
 
 	e->placing.busy = false;
 	if (e->state == ENGINE_REMOVED || !leading(e) || !e->admin.used || !e->admin.placed ||
@@ -207,9 +207,9 @@ static void sb_placed(struct engine *e, struct batch *b)
 		return;
 	}
 	snprintf(why, sizeof(why),
-		 "node %u could not write to the device: its connection broke, or it answered with "
-		 "an error; see to its exporter, and ask again",
-		 e->cfg.node);
+		 "node %u could not write to %s: its connection broke, or it answered with an "
+		 "error; see to its exporter, and ask again",
+		 e->cfg.node, e->admin.uri);
 	admin_end(e, -EIO, why);
 }
 

@@ -258,6 +258,31 @@ TEST(a_member_fails_and_a_new_one_is_rebuilt)
 	finish();
 }
 
+TEST(an_add_whose_device_breaks_off_as_it_is_written_says_so_at_once)
+{
+	struct event ev = {.type = EV_ADMIN};
+
+	create(1);
+	start();
+	run_ms(2000);
+	ev.admin.cmd = ADMIN_FAIL;
+	ev.admin.member = 1;
+	step(ev);
+	run_ms(500);
+	w.disk[MEMBERS] = calloc(1, DISK_BYTES);
+	w.tear = 1u << MEMBERS;
+	w.admin_done = false;
+	ev.admin.cmd = ADMIN_ADD;
+	ev.admin.uri = "mem:new";
+	step(ev);
+	run_ms(3000);
+	CHECK_EQ_U64(w.tear, 0);
+	CHECK(w.admin_done && w.admin_err);
+	CHECK_MSG(strstr(w.admin_why, "mem:new"), "%s", w.admin_why);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_FAULTY);
+	finish();
+}
+
 /* Another device, opened before the new one, says that it is that member. */
 TEST(a_device_that_was_added_stays_the_member)
 {
