@@ -207,6 +207,12 @@ static void do_out(struct array *a, const struct out *o)
 		break;
 	case OUT_STOPPED:
 		a->stopped_cleanly = a->phase == ARRAY_PHASE_STOP;
+		if (o->stopped.unsealed)
+			array_say(
+			    a, LOG_WARNING,
+			    "the members do not tell that it was stopped, since one of them, or "
+			    "the state directory, takes too long to write: do not give a member "
+			    "back from a copy or a snapshot that was made before");
 		break;
 	}
 }

@@ -44,7 +44,7 @@ struct job {
 	bool was_running; /* JOB_START, when it was asked */
 	bool forced;      /* JOB_START: it was not active, and was told to whoever leads */
 	uint64_t began_ms, here_ms, told_ms, forced_ms;
-	bool put;            /* JOB_STOP: what was asked for counts */
+	bool put;            /* JOB_START, JOB_STOP: what was asked for counts */
 	uint64_t said;       /* JOB_STOP of all nodes: the version that says so */
 	uint64_t size_bytes; /* JOB_CREATE, and the next two */
 	uint32_t stripe_bytes;
@@ -450,6 +450,12 @@ static void start_look(struct job *j, const struct array_status *st)
 	uint32_t missing = j->all_nodes ? others_not(j, true) : 0;
 	char text[WHY_NOT_BYTES + 512], why[WHY_NOT_BYTES];
 
+	/* Also one whose client is gone: it must not force what is started next. */
+	if (j->kind == JOB_START && j->put && !manager_to_run(j->k)) {
+		snprintf(text, sizeof(text), "somebody has stopped %s meanwhile", j->k->desc.name);
+		job_end(j, -ECANCELED, text);
+		return;
+	}
 	if (!here && j->k->error[0]) {
 		if (j->kind == JOB_CREATE)
 			snprintf(text, sizeof(text),
@@ -629,6 +635,7 @@ static void start_put(struct manager_change *c, int err, const char *why)
 	char text[STORE_WHY_BYTES + 128];
 
 	if (!err) {
+		j->put = true;
 		look(j);
 		return;
 	}
@@ -1587,13 +1594,22 @@ void request_create(struct ipc_req *r)
 static void add_checked(struct making *m, int err, const char *why)
 {
 	struct making_job *j = m->arg;
+	const char *own = j->k->desc.uri[j->member];
 
 	if (!err) {
 		admin_begin(j->r, j->k, ADMIN_ADD, j->member, m->desc.uri[0], j, m->before);
 		return;
 	}
-	if (err == -EALREADY)
+	/* Repeated, it is done. A copy of the member is not it. */
+	if (err == -EALREADY && !strcmp(own, m->desc.uri[0]))
 		ipc_final(j->r, NULL);
+	else if (err == -EALREADY)
+		ipc_fail(
+		    j->r, -ENOTUNIQ,
+		    "%s carries member %u of %s, which is in use at %s: it is that device, or a "
+		    "copy of it. To have the member written anew there, first 'ddraidctl fail "
+		    "%s %u'",
+		    m->desc.uri[0], j->member, j->k->desc.name, own, j->k->desc.name, j->member);
 	else
 		ipc_fail(j->r, err, "%s", why);
 	making_free(j);

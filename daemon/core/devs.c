@@ -58,14 +58,33 @@ static void dev_fit(const struct engine *e, struct dev *d)
 			 d->multiple, least);
 }
 
-/* It ends before the member that it carries. If it is extended again, what lay there reads as
- * zeroes: as after a failed flush, only a rebuild of the whole brings that back. */
-static void cut_note(struct dev *d)
+static bool carries_whole(const struct dev *d, const uint8_t uuid[DDR_UUID_BYTES])
 {
-	if (!d->cut || !d->sb_ok)
+	return d->up && d->sb_ok && !d->misfit[0] &&
+	       !memcmp(d->sb.member_uuid, uuid, DDR_UUID_BYTES);
+}
+
+/*
+ * It ends before the member that it carries. If it is extended again, what lay there reads as
+ * zeroes: as after a failed flush, only a rebuild of the whole brings that back. Unless another
+ * device is that member, as a whole: then this one is a copy, or its exporter lies.
+ */
+static void cut_note(struct engine *e, struct dev *d)
+{
+	if (!d->sb_ok)
 		return;
-	d->flush_failed = d->was_cut = true;
-	memcpy(d->failed_uuid, d->sb.member_uuid, DDR_UUID_BYTES);
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		struct dev *o = &e->dev[i];
+
+		if (o != d && d->cut && carries_whole(o, d->sb.member_uuid))
+			return;
+		if (o != d && o->was_cut && carries_whole(d, o->cut_uuid))
+			o->was_cut = false;
+	}
+	if (!d->cut)
+		return;
+	d->was_cut = true;
+	memcpy(d->cut_uuid, d->sb.member_uuid, DDR_UUID_BYTES);
 }
 
 static bool same_array(const struct superblock *a, const struct superblock *b)
@@ -88,8 +107,9 @@ void devs_fit(struct engine *e)
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		dev_odd(e, &e->dev[i]);
 		dev_fit(e, &e->dev[i]);
-		cut_note(&e->dev[i]);
 	}
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		cut_note(e, &e->dev[i]);
 }
 
 /* A superblock that another member's confirms; NULL: none does yet. There is no geometry with a
@@ -106,10 +126,15 @@ const struct superblock *sb_confirmed(const struct engine *e)
 }
 
 /* Its device ended before the member does, and may do so still. */
+bool dev_was_cut(const struct dev *d, const struct map_member *mm)
+{
+	return d->was_cut && !memcmp(d->cut_uuid, mm->uuid, DDR_UUID_BYTES);
+}
+
 bool member_cut(const struct engine *e, const struct map_member *mm)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->dev[i].was_cut && dev_failed_flush(&e->dev[i], mm))
+		if (dev_was_cut(&e->dev[i], mm))
 			return true;
 	return false;
 }
@@ -186,7 +211,8 @@ void devs_bind(struct engine *e)
 		e->dev[i].member = m;
 		e->dev_of[m] = i;
 		dev_bound(e, i, map->member[m].uuid);
-		if (!dev_failed_flush(&e->dev[i], &map->member[m]) ||
+		if (!(dev_failed_flush(&e->dev[i], &map->member[m]) ||
+		      dev_was_cut(&e->dev[i], &map->member[m])) ||
 		    !(map_write_mask(map) >> m & 1) || e->bad[m] == MEMBER_FAULTY)
 			continue;
 		e->bad[m] = MEMBER_FAULTY;
@@ -420,7 +446,7 @@ static bool lost_with_others(const struct engine *e, const struct dev *d)
 	for (uint32_t i = 0; i < e->devs; i++) {
 		const struct dev *o = &e->dev[i];
 
-		if (!o->lost || o->lost_own || o->lost_us > d->lost_us + window ||
+		if (!o->lost || o->lost_kept || o->lost_own || o->lost_us > d->lost_us + window ||
 		    d->lost_us > o->lost_us + window)
 			continue;
 		if (!map || is_none(o->lost_uuid)) {
@@ -440,7 +466,7 @@ static void losses_judge(struct engine *e)
 	bool own[DDR_MAX_DEVS];
 
 	for (uint32_t i = 0; i < e->devs; i++)
-		own[i] = e->dev[i].lost && lost_with_others(e, &e->dev[i]);
+		own[i] = e->dev[i].lost && !e->dev[i].lost_kept && lost_with_others(e, &e->dev[i]);
 	for (uint32_t i = 0; i < e->devs; i++)
 		e->dev[i].lost_own |= own[i];
 }
@@ -465,7 +491,7 @@ static void loss_note(struct engine *e, struct dev *d)
 	if (d->lost && !d->lost_own)
 		return;
 	d->lost = true;
-	d->lost_own = false;
+	d->lost_own = d->lost_kept = false;
 	d->lost_us = e->now;
 	d->lost_instance = d->instance;
 	memset(d->lost_uuid, 0, DDR_UUID_BYTES);
@@ -492,7 +518,7 @@ static void loss_tell(struct engine *e, struct dev *d)
 			return;
 		uuid = d->sb.member_uuid;
 	}
-	d->lost = false;
+	d->lost = d->lost_kept = false;
 	for (uint8_t m = 0; !same && m < e->map.n; m++) {
 		if (!(map_write_mask(&e->map) >> m & 1) ||
 		    memcmp(uuid, e->map.member[m].uuid, DDR_UUID_BYTES))
@@ -508,7 +534,8 @@ static void loss_tell(struct engine *e, struct dev *d)
  */
 void devs_lost_keep(struct engine *e)
 {
-	const struct map *map = map_next(e);
+	/* A proposal that drops it may come to nothing. */
+	const struct map *map = e->have_map ? &e->map : map_next(e);
 	uint32_t mask = 0;
 
 	for (uint8_t m = 0; m < map->n; m++)
@@ -523,7 +550,7 @@ void devs_lost_keep(struct engine *e)
 			if (!(mask >> m & 1) || (d->lost && !d->lost_own) ||
 			    memcmp(d->sb.member_uuid, map->member[m].uuid, DDR_UUID_BYTES))
 				continue;
-			d->lost = true;
+			d->lost = d->lost_kept = true;
 			d->lost_own = false;
 			d->lost_us = e->now;
 			d->lost_instance = e->bad_instance[m];
@@ -575,7 +602,7 @@ static void sb_read_done(struct engine *e, struct dev *d)
 		geo_adopt(e);
 	else if (d->unreadable) /* maybe only for now */
 		d->retry_us = e->now + SB_RETRY_US;
-	cut_note(d);
+	cut_note(e, d);
 	devs_bind(e);
 	devs_look_again(e);
 	/* Also one that this node has not lost, since it had never reached it. */

@@ -18,8 +18,6 @@
 #include "msg.h"
 
 #define CLEAR_DELAY_US 50000ull
-#define LAST_US 1000000ull /* others_first */
-#define SEAL_US 500000ull
 
 int dlog_alloc(struct engine *e)
 {
@@ -370,7 +368,7 @@ static bool others_first(struct engine *e)
 {
 	const struct peer *me = peer_find(e, e->cfg.node);
 
-	if (alone(e) || e->now - e->drained_us > LAST_US)
+	if (alone(e) || e->now - e->drained_us > e->cfg.tun.evict_ms * 1000ull)
 		return false;
 	if (!me->stops)
 		return true;
@@ -378,6 +376,18 @@ static bool others_first(struct engine *e)
 		if (e->peer[i].member && e->peer[i].stops && e->peer[i].stops < me->stops)
 			return true;
 	return false;
+}
+
+/* No other node serves, or may before long. One that reaches no member, say, joins for ever. */
+static bool last_here(const struct engine *e)
+{
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		const struct peer *p = &e->peer[i];
+
+		if (p->member && p->node != e->cfg.node && (p->active || p->slot != NO_SLOT))
+			return false;
+	}
+	return true;
 }
 
 /*
@@ -388,14 +398,16 @@ static bool others_first(struct engine *e)
  */
 static bool leave_sealed(struct engine *e)
 {
-	if (!leading(e) || !alone(e))
+	if (!leading(e) || !last_here(e))
 		return true;
 	if (!e->seal_us) {
 		e->seal_us = e->now;
 		e->seals = 2;
 	}
-	if (e->now - e->seal_us > SEAL_US)
+	if (e->now - e->seal_us > e->cfg.tun.evict_ms * 1000ull) {
+		e->unsealed |= e->seals != 0;
 		e->seals = 0;
+	}
 	return !e->seals;
 }
 
@@ -407,6 +419,8 @@ static void leave_advance(struct engine *e)
 		return;
 	if (rebuild_keeps(e) || leave_held(e))
 		return;
+	/* A leader has more under way than its consumers' requests; it begins nothing new now. */
+	e->leaving = true;
 	if (!e->drained_us)
 		e->drained_us = e->now;
 	if (e->page[0].want.owner_inc) {
@@ -419,8 +433,6 @@ static void leave_advance(struct engine *e)
 	}
 	if (!dlog_settled(e) || e->left_sent)
 		return;
-	/* A leader has more under way than its consumers' requests; it begins nothing new now. */
-	e->leaving = true;
 	if (under_way(e) || !use_given_back(e))
 		return;
 	left_send(e);

@@ -397,7 +397,7 @@ void engine_step(struct engine *e, const struct event *ev, struct outq *q)
 		admin_look(e);
 		if (e->state == ENGINE_STOPPED && !e->stopped && !e->dio_under_way) {
 			e->stopped = true;
-			out_add(e, OUT_STOPPED);
+			out_add(e, OUT_STOPPED)->stopped.unsealed = e->unsealed;
 		}
 	} while (q->count != before || !list_empty(&e->dio_gone));
 	if (gate_open(e))

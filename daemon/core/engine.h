@@ -282,6 +282,9 @@ struct out {
 			const char *uri; /* until the next step */
 		} open;
 		struct {
+			bool unsealed; /* the members don't tell that this run has ended */
+		} stopped;
+		struct {
 			uint64_t id;
 			enum lock_mode mode;
 			bool try_only;

@@ -109,7 +109,8 @@ struct dev {
 	/* A connection broke (R17) before there was a map to name its member, or before its
 	 * superblock was read. */
 	bool lost;
-	bool lost_own; /* with so many others at once that it was this node's own network */
+	bool lost_own;  /* with so many others at once that it was this node's own network */
+	bool lost_kept; /* by the life before: that was no such */
 	uint8_t lost_uuid[DDR_UUID_BYTES];
 	uint64_t lost_instance, lost_us;
 	bool connected_here; /* in this incarnation */
@@ -122,7 +123,9 @@ struct dev {
 	char misfit[128]; /* why it can't be a member, empty: it can */
 	bool odd;         /* because its superblock speaks of another array than the others' do */
 	bool cut;         /* because it has fewer bytes */
-	bool was_cut;     /* flush_failed is for that: it may have been extended since */
+	bool was_cut;     /* of that member; it may have been extended since, and then it lacks the
+			   * end */
+	uint8_t cut_uuid[DDR_UUID_BYTES];
 	/* When sb was read last, and the read that is under way or has failed: the number of the
 	 * map's epoch, and of the newest that was known to be committed. */
 	uint64_t read_num, read_all, asked_num, asked_all;
@@ -550,6 +553,7 @@ struct engine {
 		bool knows; /* led the last round up to Ready: superblocks and slots are known */
 		bool need_epoch; /* the round needs an epoch of its own before Ready */
 		bool revive;     /* next epoch: more than m were lost, recompute parity: R17 */
+		bool forced;     /* what the members carry is not known to be the newest: R1 */
 		bool own_prop, sb_writing, committing, announced, refused, rereading, assembled,
 		    gathered;
 		struct epoch prop_epoch; /* of the own proposal */
@@ -639,7 +643,8 @@ struct engine {
 	uint64_t stops;        /* so many nodes have said that they leave */
 	uint64_t drained_us;   /* ADMIN_STOP: nothing is dirty any more, since then; */
 	uint64_t seal_us;      /* it began to seal the array then; 0 = not yet */
-	uint32_t seals;        /* epochs that it is still to commit for that: leave_sealed */
+	uint32_t seals;        /* epochs that it is still to commit for that: leave_sealed; */
+	bool unsealed;         /* it took too long */
 	struct lpage *page;    /* log_pages */
 	struct list pages_due; /* in need of a write, or under way */
 	uint64_t own_dirty, own_missed; /* regions: bits of the wanted images */
@@ -754,6 +759,7 @@ uint32_t members_reached(const struct engine *e);
 uint32_t members_read(const struct engine *e);
 void fewer_insync(const struct engine *e, const struct map *map, char *text, size_t size);
 bool dev_failed_flush(const struct dev *d, const struct map_member *mm);
+bool dev_was_cut(const struct dev *d, const struct map_member *mm);
 bool member_cut(const struct engine *e, const struct map_member *mm);
 bool aside(const struct engine *e);
 bool peer_aside(const struct engine *e, const struct peer *p);

@@ -64,9 +64,10 @@ void epoch_reset(struct engine *e)
  * there: when it comes back, it may be another one. */
 static void flush_forget(struct engine *e, const struct map_member *mm)
 {
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (dev_failed_flush(&e->dev[i], mm))
-			e->dev[i].flush_failed = e->dev[i].was_cut = false;
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		e->dev[i].flush_failed &= !dev_failed_flush(&e->dev[i], mm);
+		e->dev[i].was_cut &= !dev_was_cut(&e->dev[i], mm);
+	}
 }
 
 static void commit_effects(struct engine *e, const struct map *old)
@@ -332,22 +333,22 @@ static bool flush_failed(const struct engine *e, const struct map_member *mm)
 	return false;
 }
 
+static bool flush_failed_or_cut(const struct engine *e, const struct map_member *mm)
+{
+	return flush_failed(e, mm) || member_cut(e, mm);
+}
+
 /* What is too small may as well be another device, to which this node's way leads: who can't use
  * the array says nothing of it. The others see the member themselves. */
 static bool cut_untold(const struct engine *e, const struct map_member *mm)
 {
-	if (!aside(e))
-		return false;
-	for (uint32_t d = 0; d < e->devs; d++)
-		if (dev_failed_flush(&e->dev[d], mm) && !e->dev[d].was_cut)
-			return false;
-	return true;
+	return aside(e) && !flush_failed(e, mm);
 }
 
 /* The state that this node wants for a member of the map, 0 = it can use it. */
 uint8_t bad_told(const struct engine *e, const struct map *m, uint8_t i)
 {
-	if (!flush_failed(e, &m->member[i]))
+	if (!flush_failed_or_cut(e, &m->member[i]))
 		return e->bad[i];
 	return cut_untold(e, &m->member[i]) ? MEMBER_SUSPECT : MEMBER_FAULTY;
 }
@@ -364,7 +365,8 @@ static uint8_t to_report(const struct engine *e, const struct map *m, uint8_t i)
 
 	if (map_write_mask(m) >> i & 1)
 		return bad_told(e, m, i);
-	if (mm->left && mm->state != MEMBER_FAULTY && flush_failed(e, mm) && !cut_untold(e, mm))
+	if (mm->left && mm->state != MEMBER_FAULTY && flush_failed_or_cut(e, mm) &&
+	    !cut_untold(e, mm))
 		return MEMBER_FAULTY;
 	return 0;
 }
@@ -373,11 +375,10 @@ static uint8_t to_report(const struct engine *e, const struct map *m, uint8_t i)
 bool flush_error_untold(const struct engine *e)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->dev[i].flush_failed && !e->dev[i].was_cut && !e->have_map)
+		if (e->dev[i].flush_failed && !e->have_map)
 			return true; /* of a former life; of which member only a map can tell */
 	for (uint8_t i = 0; i < e->map.n; i++)
-		if (flush_failed(e, &e->map.member[i]) && !member_cut(e, &e->map.member[i]) &&
-		    to_report(e, &e->map, i) == MEMBER_FAULTY)
+		if (flush_failed(e, &e->map.member[i]) && to_report(e, &e->map, i) == MEMBER_FAULTY)
 			return true;
 	return false;
 }
@@ -1037,6 +1038,7 @@ static bool records_agree(struct engine *e, const struct map *map, uint32_t abse
 		other_line |=
 		    p->member && p->known_epoch.num && lineage_denies(&e->past, &p->known_epoch);
 	}
+	e->ld.forced = e->cfg.force && (other_line || behind_known || absent >= e->geo.k);
 	if (e->cfg.force)
 		return true;
 	if (other_line)
@@ -1293,6 +1295,21 @@ static bool writers_departed(struct engine *e, const struct superblock *sb)
 }
 
 /*
+ * By force this array goes on from a map that is not the newest. The numbers that it leaves out may
+ * be those of epochs that others have committed: here they are of this life, so that whoever
+ * carries one of them as another's is of another history (lineage_denies).
+ */
+static void lineage_fork(struct engine *e, const struct map *from)
+{
+	uint64_t top = next_num(e, from), num = from->epoch.num + 1;
+
+	if (top > num + LINEAGE_MAX)
+		num = top - LINEAGE_MAX;
+	for (; num < top; num++)
+		lineage_add(&e->past, &(struct epoch){num, e->inc});
+}
+
+/*
  * The fresh leader looks at what the members carry. True: e->map is what the array was last, and
  * ld.wanted names what must leave it.
  */
@@ -1353,6 +1370,8 @@ bool assemble(struct engine *e)
 	 * committed, it would make them stale if this leader died while it wrote the next one. */
 	e->committed = committed;
 	lineage_add(&e->past, &committed);
+	if (e->ld.forced)
+		lineage_fork(e, &map);
 	e->base.clustered = sb->clustered;
 	memcpy(e->base.cluster, sb->cluster, DDR_NAME_BYTES);
 	epoch_adopt(e, &map);

@@ -802,6 +802,7 @@ static void rec_flushed(struct engine *e, struct batch *b)
 
 void slots_advance(struct engine *e)
 {
+	bool stops = e->stopping && !leave_held(e); /* nothing more is begun */
 	struct job *j = &e->rec.job;
 	uint64_t r;
 
@@ -810,7 +811,7 @@ void slots_advance(struct engine *e)
 	    !stale_written(e))
 		return;
 	r = region_next(e);
-	if (r < e->geo.regions && e->rec.done.count < CLEAR_BATCH) {
+	if (r < e->geo.regions && e->rec.done.count < CLEAR_BATCH && !stops) {
 		uint64_t first = geo_region_first(&e->geo, r);
 
 		e->rec.running = true;

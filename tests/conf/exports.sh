@@ -63,6 +63,7 @@ cat >/usr/local/sbin/sync <<END
 #!/bin/bash
 echo "sync \$*" >>$work/did
 [ "\$*" != /dev/null ] || [ ! -e $work/no-flush ] || exit 1
+[ "\$*" != /dev/zero ] || exec sleep 1000 # pkill
 END
 cat >/usr/local/sbin/ip <<END
 #!/bin/bash
@@ -241,6 +242,16 @@ same "it is marked" "$(mark failed/sdb)" /dev/null
 sed -i '/stuck/d' "$work/units"
 ok "it has ended" ddraid-export fence 10.0.0.1 7
 same "it is withdrawn" "$(ls /var/lib/ddraid-export/disks)" ""
+
+# One that hangs holds up nobody for long, and is not taken for one that has failed.
+begin
+echo /dev/zero >/var/lib/ddraid-export/disks/sdc
+sed -i 's/^flush_s=.*/flush_s=1/' /usr/local/sbin/ddraid-export
+ok "a disk whose flush hangs" ddraid-export fence 10.0.0.1 7
+grep -q 'sdc hangs' "$work/out" || { echo "FAILED: the disk is not named"; failed=1; }
+same "both are still offered" "$(ls /var/lib/ddraid-export/disks | tr '\n' ' ')" "sdb sdc "
+ok "the next fence" timeout 20 ddraid-export fence 10.0.0.2 7
+pkill -f 'sleep 1000' # of sync
 
 begin
 ok "what there is" ddraid-export list

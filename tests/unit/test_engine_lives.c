@@ -335,6 +335,42 @@ TEST(members_that_were_rolled_back_are_refused_unless_forced)
 	finish();
 }
 
+/* Members 1 and 2 are older, and the newest one is away: by force the array goes on without what
+ * that has. When it is back, what it missed is not all that it lacks. */
+TEST(a_newer_member_that_a_forced_start_left_out_is_of_another_history)
+{
+	const uint8_t *old[MEMBERS] = {NULL};
+	const char *stranger;
+
+	create(1);
+	start();
+	run_ms(2000);
+	for (uint32_t i = 1; i < MEMBERS; i++) {
+		uint8_t *copy = malloc(DISK_BYTES);
+
+		CHECK(copy);
+		old[i] = memcpy(copy, w.disk[i], DISK_BYTES);
+	}
+	for (uint32_t i = 0; i < 3; i++) {
+		dev_down(2);
+		run_ms(500);
+		dev_up(2);
+		run_ms(2000);
+	}
+	w.dead[0] = true;
+	restart_with(old, true);
+	CHECK_EQ_INT(status().state, ENGINE_ACTIVE);
+	dev_up(0);
+	run_ms(5000);
+	CHECK(status().map.member[0].state == MEMBER_SUSPECT ||
+	      status().map.member[0].state == MEMBER_MISSING);
+	stranger = engine_dev_stranger(w.e, 0);
+	CHECK(stranger && strstr(stranger, "another history"));
+	for (uint32_t i = 1; i < MEMBERS; i++)
+		free((void *)(uintptr_t)old[i]);
+	finish();
+}
+
 /* No member has left, so the map was the same from the start on. No record is needed to see it. */
 TEST(a_member_that_was_rolled_back_while_the_array_was_stopped_is_out)
 {

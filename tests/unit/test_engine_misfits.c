@@ -266,6 +266,50 @@ TEST(two_devices_that_have_changed_stop_the_array)
 	finish();
 }
 
+/* In the place of member 2 is a copy of member 0 that is too small: that says nothing of member 0,
+ * in whatever order they come. */
+TEST(a_short_copy_of_another_member_takes_that_from_nobody)
+{
+	for (uint32_t late = 0; late < 2; late++) {
+		uint8_t *own = malloc(DISK_BYTES);
+
+		create(1);
+		start();
+		run_ms(3000);
+		step((struct event){.type = EV_ADMIN, .admin = {.cmd = ADMIN_STOP}});
+		run_ms(2000);
+		CHECK(w.stopped);
+		w.stopped = false;
+		engine_free(w.e);
+		memcpy(own, w.disk[2], DISK_BYTES);
+		memcpy(w.disk[2], w.disk[0], DISK_BYTES);
+		w.shrunk[2] = SHRUNK;
+		w.dead[0] = late;
+		start();
+		run_ms(500);
+		if (late)
+			dev_up(0);
+		run_ms(8000);
+		CHECK(status().io_allowed);
+		CHECK_EQ_INT(status().map.member[0].state, MEMBER_IN_SYNC);
+		CHECK_EQ_INT(status().map.member[2].state, MEMBER_SUSPECT);
+		dev_down(2);
+		memcpy(w.disk[2], own, DISK_BYTES);
+		w.shrunk[2] = 0;
+		dev_up(2);
+		run_ms(8000);
+		for (uint32_t i = 0; i < MEMBERS; i++)
+			CHECK_EQ_INT(status().map.member[i].state, MEMBER_IN_SYNC);
+		dev_down(0);
+		run_ms(500);
+		dev_up(0);
+		run_ms(8000);
+		CHECK_EQ_INT(status().map.member[0].state, MEMBER_IN_SYNC);
+		free(own);
+		finish();
+	}
+}
+
 TEST(a_device_that_is_too_small_is_not_added)
 {
 	create(1);
