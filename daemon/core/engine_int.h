@@ -384,10 +384,11 @@ enum use_state {
 struct use_watch {
 	struct useblock last;
 	uint64_t since_us; /* nothing of it has changed since */
-	bool shown;        /* by a device, in the last round of reads; not */
-	bool unseen;       /* nor in the one before; */
-	uint32_t found_on; /* then by this device + 1, which is too slow for a round; 0 = no such */
-	bool alive;        /* something has changed while we looked */
+	bool shown;        /* a device showed it in the last round of reads */
+	bool unseen;       /* none did in the round before */
+	uint32_t
+	    found_on; /* a device that is too slow for a round has it: its number + 1; 0 = no */
+	bool alive;   /* something has changed while we looked */
 	bool probed, ended; /* asked; its process has ended for certain */
 };
 
