@@ -109,8 +109,7 @@ struct dev {
 	/* A connection broke (R17) before there was a map to name its member, or before its
 	 * superblock was read. */
 	bool lost;
-	bool lost_own;  /* with so many others at once that it was this node's own network */
-	bool lost_kept; /* by the life before: that was no such */
+	bool lost_own; /* with so many others at once that it was this node's own network */
 	uint8_t lost_uuid[DDR_UUID_BYTES];
 	uint64_t lost_instance, lost_us;
 	bool connected_here; /* in this incarnation */
@@ -799,7 +798,6 @@ bool devs_entering(const struct engine *e);
 bool devs_looking(const struct engine *e);
 void dev_reread(struct engine *e, uint32_t dev);
 void devs_lost_tell(struct engine *e);
-void devs_lost_keep(struct engine *e);
 bool member_sb_read(const struct engine *e, uint8_t member);
 bool member_back(const struct engine *e, uint8_t member);
 bool members_older(const struct engine *e);
@@ -825,7 +823,6 @@ void record_removed(struct engine *e);
 void bury(struct engine *e, struct departed *d);
 bool is_buried(const struct engine *e, uint32_t node, uint64_t inc);
 void fences_void(struct engine *e);
-void fences_void_of(struct engine *e, const struct peer *p);
 void fence_settled(struct engine *e, uint32_t node, uint64_t inc);
 bool fence_stands(const struct engine *e, uint32_t node, uint64_t inc);
 

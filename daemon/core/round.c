@@ -119,7 +119,6 @@ void round_removed(struct engine *e)
 {
 	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED)
 		return;
-	devs_lost_keep(e);
 	e->state = ENGINE_REMOVED;
 	e->phase = PH_NONE;
 	e->term = (struct term){0, 0};
@@ -235,8 +234,6 @@ void round_view(struct engine *e, const struct event *ev)
 			in |= e->view[j] == p->node;
 		if (!in)
 			p->evicted = false;
-		if (in && !p->in_view)
-			fences_void_of(e, p);
 		p->dropped = !in && (p->dropped || p->in_view);
 		p->in_view = in;
 		p->seen_us = in ? e->now : p->seen_us;

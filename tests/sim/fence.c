@@ -86,7 +86,6 @@ void fences_forgotten(struct sim *s)
 
 		for (uint32_t i = 0; i < s->o.nodes && in->fenced; i++)
 			known = known || (in->fence_known[i] && s->node[i].proc &&
-					  !checks_in_view_of(s, &s->node[i], ii) &&
 					  s->node[i].ii + 1 == in->fence_known[i] &&
 					  group_in_ring(s, i, in->fence_ring[i]) &&
 					  !s->inc[s->node[i].ii].removed);
@@ -166,12 +165,9 @@ static void on_fence(struct sim *s, struct hev *ev)
 		fence_answer(s, n, ii, -EIO);
 		return;
 	}
-	/* From another ring it says nothing, nor of one who is back; and he must not take it for
-	 * more. */
+	/* From another ring it says nothing, and he must not take it for more. */
 	if (!in->fenced &&
-	    (s->o.fence_cuts ||
-	     (group_in_ring(s, n->idx, ring) && !(in->live && checks_in_view_of(s, n, ii))) ||
-	     (!in->live && !in->outstanding)))
+	    (s->o.fence_cuts || group_in_ring(s, n->idx, ring) || (!in->live && !in->outstanding)))
 		fence_done(s, ii);
 	fence_answer(s, n, ii, 0);
 }

@@ -82,7 +82,6 @@ static void complete_event(struct sim *s, struct simnode *n, struct nev *nev)
 									  : F_VIEW_FIRST);
 		n->view_seq = ev->view.ring.seq;
 		checks_view(s, n, nev->aux, nev->aux2);
-		fences_forgotten(s);
 		if (ev->view.count > 1)
 			opened_learn(s, n);
 		break;

@@ -79,47 +79,6 @@ TEST(the_last_that_serves_seals_the_array_beside_one_that_joins)
 	finish();
 }
 
-/* Member 1 loses what it had in its cache. Node 1 has proposed a map without it when its life ends:
- * the next life knows. */
-TEST(a_loss_outlives_the_proposal_that_tells_it)
-{
-	static uint8_t out[DDR_BLOCK_BYTES], in[DDR_BLOCK_BYTES], before[DISK_BYTES];
-	const struct geo *g;
-
-	create();
-	w.io_may_fail = w.restarts = true;
-	start(1);
-	run_ms(3000);
-	memcpy(before, w.disk[1], DISK_BYTES);
-	memset(out, 7, sizeof(out));
-	for (uint32_t i = 0; i < 8; i++) {
-		io_block(1, IO_WRITE, (300 << 10) + i * 131072u, out);
-		run_ms(5);
-	}
-	run_ms(20);
-	CHECK_EQ_U64(w.node[1].ios_done, 8);
-	g = engine_geo(w.node[1].e);
-	memcpy(w.disk[1] + g->data_offset, before + g->data_offset, DISK_BYTES - g->data_offset);
-	w.node[1].record_hangs = true;
-	member_cut(1, 1, true);
-	run_ms(50);
-	CHECK(status(1).proposing);
-	step(1, (struct event){.type = EV_GIVE_UP});
-	run_ms(6000);
-	w.node[1].record_hangs = false;
-	push(1, (struct event){.type = EV_RECORD_DONE});
-	member_cut(1, 1, false);
-	run_ms(20000);
-	CHECK(serves(1));
-	for (uint32_t i = 0; i < 8; i++) {
-		memset(in, 0, sizeof(in));
-		io_block(1, IO_READ, (300 << 10) + i * 131072u, in);
-		run_ms(50);
-		CHECK_EQ_MEM(in, out, sizeof(in));
-	}
-	finish();
-}
-
 TEST(a_write_waits_for_the_fence_of_a_node_that_may_write_there)
 {
 	struct event done = {.type = EV_FENCE_DONE};
