@@ -50,8 +50,11 @@
  * That is as if the late ones were not reached, and nothing above asks for more: 1. is about any k
  * members, and all but k - 1 meet any k. What they answer after that counts for nothing. They are
  * not written to, nor asked in the next rounds, if the others are enough without them (slow). A
- * device that was not read before the array is assembled is read by itself first (unread). If the
- * claim is not found without the slow ones, all are asked again.
+ * device that was not read before the array is assembled is read by itself first (unread). A claim
+ * that is found there is waited for like those of a look (watch_found), though the next looks may
+ * not see it: whoever holds the array has claimed k members, of which the k that are looked at have
+ * one (1.). If one of those shows it, its patience begins anew (unseen), since nobody knows what it
+ * did meanwhile. If the own claim is not found without the slow ones, all are asked again.
  *
  * A write is waited for in any case, since what lands late hides another's claim. So an exporter
  * that reads at once, and hangs the write of its use block, makes a claim late once.

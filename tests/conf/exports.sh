@@ -63,7 +63,7 @@ cat >/usr/local/sbin/sync <<END
 #!/bin/bash
 echo "sync \$*" >>$work/did
 [ "\$*" != /dev/null ] || [ ! -e $work/no-flush ] || exit 1
-[ "\$*" != /dev/zero ] || exec sleep 1000 # pkill
+[ "\$*" != /dev/zero ] || { echo \$\$ >>$work/hangs; exec sleep 1000; }
 END
 cat >/usr/local/sbin/ip <<END
 #!/bin/bash
@@ -251,7 +251,7 @@ ok "a disk whose flush hangs" ddraid-export fence 10.0.0.1 7
 grep -q 'sdc hangs' "$work/out" || { echo "FAILED: the disk is not named"; failed=1; }
 same "both are still offered" "$(ls /var/lib/ddraid-export/disks | tr '\n' ' ')" "sdb sdc "
 ok "the next fence" timeout 20 ddraid-export fence 10.0.0.2 7
-pkill -f 'sleep 1000' # of sync
+xargs kill <"$work/hangs"
 
 begin
 ok "what there is" ddraid-export list

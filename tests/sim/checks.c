@@ -526,7 +526,7 @@ static uint64_t map_hash(const struct map *m)
 }
 
 /* The view that this node has seen last has it, or what its daemon was before it was removed. */
-bool checks_in_view_of(const struct sim *s, const struct simnode *n, uint32_t ii)
+static bool in_view_of(const struct sim *s, const struct simnode *n, uint32_t ii)
 {
 	const struct gitem *it;
 	uint32_t in;
@@ -547,8 +547,8 @@ void checks_serves(struct sim *s, const struct simnode *n)
 		const struct simnode *o = &s->node[i];
 
 		if (o->proc && o->st.state == ENGINE_ACTIVE && !s->inc[o->ii].fenced &&
-		    o->fences_otherwise != n->fences_otherwise && checks_in_view_of(s, n, o->ii) &&
-		    checks_in_view_of(s, o, n->ii))
+		    o->fences_otherwise != n->fences_otherwise && in_view_of(s, n, o->ii) &&
+		    in_view_of(s, o, n->ii))
 			sim_fail(s, "C5", "node %u serves beside node %u, which fences otherwise",
 				 n->id, o->id);
 	}
@@ -573,7 +573,7 @@ static void check_fenced(struct sim *s, const struct simnode *n, const struct ma
 		const struct incn *in = &s->inc[i];
 		const struct simnode *o = &s->node[in->node];
 
-		if (!in->live && node_under_way(s, i) && !in->fenced && !checks_in_view_of(s, n, i))
+		if (!in->live && node_under_way(s, i) && !in->fenced && !in_view_of(s, n, i))
 			sim_fail(s, "C5",
 				 "node %u committed map %lu, and something of (%u, %lu) may still "
 				 "land",
@@ -873,7 +873,7 @@ static void check_promotion(struct sim *s, const struct simnode *n)
 		const struct req *r = s->req[i];
 
 		if (r->used && !r->orphan && !r->answered && region_write(r) &&
-		    checks_in_view_of(s, n, r->ii) && !s->inc[r->ii].removed)
+		    in_view_of(s, n, r->ii) && !s->inc[r->ii].removed)
 			sim_fail(s, "C2", "member %u is promoted while node %u writes region %lu",
 				 m, s->node[r->node].id, r->region);
 	}

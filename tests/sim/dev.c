@@ -138,7 +138,10 @@ static bool land_error(struct sim *s, struct req *r)
 		return true;
 	}
 	if (!*errs || r->orphan || r->kind == KIND_SB || r->kind == KIND_USE ||
-	    !fault_may_strike(s, r->disk) || (s->spot_us && s->now - s->spot_us < 300 * MS))
+	    !fault_may_strike(s, r->disk))
+		return false;
+	/* Another member may be about to leave for a bad spot. */
+	if (s->spot_us && s->now - s->spot_us < 300 * MS)
 		return false;
 	--*errs;
 	r->err = -EIO;

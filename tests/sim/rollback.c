@@ -7,9 +7,9 @@
  *
  * It comes when all else is over and the array is whole: the copy is made, consumers write on for a
  * while, then the nodes are asked to stop, at once or one after the other, and none starts again
- * before all have stopped. Nothing disturbs them, so the members must tell of such an epoch. But
- * for a node that is removed from the array meanwhile, and would have to be asked again: then all
- * is let go.
+ * before all have stopped. Nothing disturbs them, so the members must tell of such an epoch. All is
+ * let go, and nothing rolled back, if a node is removed from the array meanwhile, and would have to
+ * be asked again, or if one can't leave in order.
  *
  * Of its own randomness.
  */

@@ -528,8 +528,6 @@ void checks_quorum(struct sim *s, struct simnode *n);
 bool checks_recovered(const struct incn *in, const struct simnode *n, uint64_t since);
 bool checks_left(const struct sim *s, const struct incn *in);
 void checks_fenced(struct sim *s, uint32_t ii);
-/* The last view that n heard of has the node of this incarnation, which may be in it. */
-bool checks_in_view_of(const struct sim *s, const struct simnode *n, uint32_t ii);
 void checks_serves(struct sim *s, const struct simnode *n); /* consumers have it open */
 void checks_witness(struct sim *s, struct disk *d);
 void checks_engine_gone(struct sim *s);

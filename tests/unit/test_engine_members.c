@@ -258,26 +258,35 @@ TEST(a_member_fails_and_a_new_one_is_rebuilt)
 	finish();
 }
 
-TEST(an_add_whose_device_breaks_off_as_it_is_written_says_so_at_once)
+/* Member 1 has failed, and there is another device. */
+static void failed_and_another(void)
 {
-	struct event ev = {.type = EV_ADMIN};
-
 	create(1);
 	start();
 	run_ms(2000);
-	ev.admin.cmd = ADMIN_FAIL;
-	ev.admin.member = 1;
-	step(ev);
+	step((struct event){.type = EV_ADMIN, .admin = {.cmd = ADMIN_FAIL, .member = 1}});
 	run_ms(500);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_FAULTY);
 	w.disk[MEMBERS] = calloc(1, DISK_BYTES);
-	w.tear = 1u << MEMBERS;
+	CHECK(w.disk[MEMBERS]);
+}
+
+static void another_is_added(void)
+{
 	w.admin_done = false;
-	ev.admin.cmd = ADMIN_ADD;
-	ev.admin.uri = "mem:new";
-	step(ev);
+	step((struct event){.type = EV_ADMIN,
+			    .admin = {.cmd = ADMIN_ADD, .member = 1, .uri = "mem:new"}});
 	run_ms(3000);
+	CHECK(w.admin_done);
+}
+
+TEST(an_add_whose_device_breaks_off_as_it_is_written_says_so_at_once)
+{
+	failed_and_another();
+	w.tear = 1u << MEMBERS;
+	another_is_added();
 	CHECK_EQ_U64(w.tear, 0);
-	CHECK(w.admin_done && w.admin_err);
+	CHECK_EQ_INT(w.admin_err, -EIO);
 	CHECK_MSG(strstr(w.admin_why, "mem:new"), "%s", w.admin_why);
 	CHECK_EQ_INT(status().map.member[1].state, MEMBER_FAULTY);
 	finish();
@@ -286,21 +295,10 @@ TEST(an_add_whose_device_breaks_off_as_it_is_written_says_so_at_once)
 /* Another device, opened before the new one, says that it is that member. */
 TEST(a_device_that_was_added_stays_the_member)
 {
-	struct event ev = {.type = EV_ADMIN};
 	struct superblock sb;
 
-	create(1);
-	start();
-	run_ms(2000);
-	ev.admin.cmd = ADMIN_FAIL;
-	ev.admin.member = 1;
-	step(ev);
-	run_ms(500);
-	w.disk[MEMBERS] = calloc(1, DISK_BYTES);
-	ev.admin.cmd = ADMIN_ADD;
-	ev.admin.uri = "mem:new";
-	step(ev);
-	run_ms(3000);
+	failed_and_another();
+	another_is_added();
 	CHECK_EQ_INT(engine_member_of_dev(w.e, MEMBERS), 1);
 	dev_down(0);
 	sb = superblock_of(MEMBERS);
@@ -315,25 +313,11 @@ TEST(a_device_that_was_added_stays_the_member)
 /* Member 1 has left; what was member `from` is added. */
 static int add_copy_of(uint32_t from)
 {
-	struct event ev = {.type = EV_ADMIN};
 	int err;
 
-	create(1);
-	start();
-	run_ms(2000);
-	ev.admin.cmd = ADMIN_FAIL;
-	ev.admin.member = 1;
-	step(ev);
-	run_ms(500);
-	CHECK_EQ_INT(status().map.member[1].state, MEMBER_FAULTY);
-	w.disk[MEMBERS] = malloc(DISK_BYTES);
+	failed_and_another();
 	memcpy(w.disk[MEMBERS], w.disk[from], DISK_BYTES);
-	w.admin_done = false;
-	ev.admin.cmd = ADMIN_ADD;
-	ev.admin.uri = "mem:new";
-	step(ev);
-	run_ms(3000);
-	CHECK(w.admin_done);
+	another_is_added();
 	err = w.admin_err;
 	CHECK_EQ_INT(status().map.member[1].state, err ? MEMBER_FAULTY : MEMBER_IN_SYNC);
 	finish();

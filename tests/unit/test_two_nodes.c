@@ -58,7 +58,6 @@ TEST(of_a_life_that_its_own_node_has_fenced_the_others_know_that_it_was_fenced_b
 	finish();
 }
 
-/* R5: what the dead one has sent may land over it until the fence. Lock and mark are at hand. */
 /* Node 2 reaches no member, so it never serves: node 1 is the last one. */
 TEST(the_last_that_serves_seals_the_array_beside_one_that_joins)
 {
@@ -79,6 +78,7 @@ TEST(the_last_that_serves_seals_the_array_beside_one_that_joins)
 	finish();
 }
 
+/* R5: what the dead one has sent may land over it until the fence. Lock and mark are at hand. */
 TEST(a_write_waits_for_the_fence_of_a_node_that_may_write_there)
 {
 	struct event done = {.type = EV_FENCE_DONE};
