@@ -237,6 +237,21 @@ void fences_void(struct engine *e)
 	}
 }
 
+/* One of them is back in this view, in the same ring: its daemon had lost the group. Whatever was
+ * waited for says nothing of what it sends from now on. */
+void fences_void_of(struct engine *e, const struct peer *p)
+{
+	for (uint32_t i = 0; i < e->gone_count && e->cfg.fence_waits; i++)
+		if (e->gone[i].node == p->node && p->inc <= e->gone[i].inc)
+			e->gone[i].fenced = false;
+	for (uint32_t i = 0; i < BURIED_MAX && e->cfg.fence_waits; i++)
+		if (e->buried[i].node == p->node && p->inc <= e->buried[i].inc)
+			memset(&e->buried[i].settled, 0, sizeof(e->buried[i].settled));
+	for (uint32_t i = 0; i < FENCE_ASKS_MAX && e->cfg.fence_waits; i++)
+		if (e->fence_ask[i].node == p->node && p->inc <= e->fence_ask[i].inc)
+			memset(&e->fence_ask[i].ring, 0, sizeof(e->fence_ask[i].ring));
+}
+
 void fence_settled(struct engine *e, uint32_t node, uint64_t inc)
 {
 	struct buried *b = buried_find(e, node, inc);

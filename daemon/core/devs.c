@@ -446,7 +446,7 @@ static bool lost_with_others(const struct engine *e, const struct dev *d)
 	for (uint32_t i = 0; i < e->devs; i++) {
 		const struct dev *o = &e->dev[i];
 
-		if (!o->lost || o->lost_own || o->lost_us > d->lost_us + window ||
+		if (!o->lost || o->lost_kept || o->lost_own || o->lost_us > d->lost_us + window ||
 		    d->lost_us > o->lost_us + window)
 			continue;
 		if (!map || is_none(o->lost_uuid)) {
@@ -466,7 +466,7 @@ static void losses_judge(struct engine *e)
 	bool own[DDR_MAX_DEVS];
 
 	for (uint32_t i = 0; i < e->devs; i++)
-		own[i] = e->dev[i].lost && lost_with_others(e, &e->dev[i]);
+		own[i] = e->dev[i].lost && !e->dev[i].lost_kept && lost_with_others(e, &e->dev[i]);
 	for (uint32_t i = 0; i < e->devs; i++)
 		e->dev[i].lost_own |= own[i];
 }
@@ -488,10 +488,16 @@ static void loss_note(struct engine *e, struct dev *d)
 		return;
 	if (d->lost && !d->lost_own)
 		losses_judge(e);
-	if (d->lost && !d->lost_own)
+	/* What it was when it was lost first counts, also if it breaks once more. */
+	if (d->lost_kept &&
+	    (!d->sb_ok || !memcmp(d->lost_uuid, d->sb.member_uuid, DDR_UUID_BYTES))) {
+		d->lost_kept = false;
+		d->lost_us = e->now;
+	}
+	if (d->lost && !d->lost_own && !d->lost_kept)
 		return;
 	d->lost = true;
-	d->lost_own = false;
+	d->lost_own = d->lost_kept = false;
 	d->lost_us = e->now;
 	d->lost_instance = d->instance;
 	memset(d->lost_uuid, 0, DDR_UUID_BYTES);
@@ -509,7 +515,7 @@ static bool names(const struct map *map, const uint8_t uuid[DDR_UUID_BYTES])
 
 static void loss_tell(struct engine *e, struct dev *d)
 {
-	bool same = d->up && d->instance && d->instance == d->lost_instance;
+	bool same = d->up && d->instance && d->instance == d->lost_instance, earlier;
 	const uint8_t *uuid = d->lost_uuid;
 
 	/* It broke before it was read, or had been added anew since. */
@@ -518,13 +524,47 @@ static void loss_tell(struct engine *e, struct dev *d)
 			return;
 		uuid = d->sb.member_uuid;
 	}
-	d->lost = false;
 	for (uint8_t m = 0; !same && m < e->map.n; m++) {
 		if (!(map_write_mask(&e->map) >> m & 1) ||
 		    memcmp(uuid, e->map.member[m].uuid, DDR_UUID_BYTES))
 			continue;
+		earlier = d->lost_kept && !e->bad[m];
 		member_bad(e, m, MEMBER_SUSPECT);
 		e->bad_instance[m] = d->lost_instance;
+		if (earlier)
+			e->lost_earlier |= 1u << m;
+	}
+	d->lost = d->lost_kept = false;
+}
+
+/*
+ * A life that has lost a member ends before the map says so. It may be the only one that knows: the
+ * next one tells it. Not of more than m members, as above.
+ */
+void devs_lost_keep(struct engine *e)
+{
+	/* A proposal that drops it may come to nothing. */
+	const struct map *map = e->have_map ? &e->map : map_next(e);
+	uint32_t mask = 0;
+
+	for (uint8_t m = 0; m < map->n; m++)
+		if (e->bad[m] == MEMBER_SUSPECT && map_write_mask(map) >> m & 1)
+			mask |= 1u << m;
+	if (!e->have_geo || (uint32_t)__builtin_popcount(mask) > e->geo.p.m)
+		return;
+	for (uint32_t i = 0; i < e->devs; i++) {
+		struct dev *d = &e->dev[i];
+
+		for (uint8_t m = 0; m < map->n; m++) {
+			if (!(mask >> m & 1) || (d->lost && !d->lost_own) ||
+			    memcmp(d->sb.member_uuid, map->member[m].uuid, DDR_UUID_BYTES))
+				continue;
+			d->lost = d->lost_kept = true;
+			d->lost_own = false;
+			d->lost_us = e->now;
+			d->lost_instance = e->bad_instance[m];
+			memcpy(d->lost_uuid, map->member[m].uuid, DDR_UUID_BYTES);
+		}
 	}
 }
 

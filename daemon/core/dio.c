@@ -299,6 +299,12 @@ bool member_misread(const struct engine *e, uint8_t member)
 	return e->bad[member] == MEMBER_MISSING && e->misread[member];
 }
 
+/* It is the life before that lost it, and no other reason is known. */
+bool member_lost_earlier(const struct engine *e, uint8_t member)
+{
+	return e->bad[member] == MEMBER_SUSPECT && e->lost_earlier >> member & 1;
+}
+
 /* This node can't use `member` any more: it gets nothing until the map says otherwise. */
 void member_bad(struct engine *e, uint8_t member, enum member_state want)
 {
@@ -306,6 +312,9 @@ void member_bad(struct engine *e, uint8_t member, enum member_state want)
 		e->bad[member] = 0; /* whatever it is now weighs more */
 	e->misread[member] = false;
 	e->write_again_us[member] = 0;
+	if (e->lost_earlier >> member & 1)
+		e->bad_us[member] = 0; /* told anew */
+	e->lost_earlier &= ~(1u << member);
 	if (e->bad[member] == MEMBER_FAULTY || e->bad[member] == want)
 		return;
 	if (e->bad[member] == MEMBER_MISSING && want == MEMBER_SUSPECT)

@@ -109,7 +109,8 @@ struct dev {
 	/* A connection broke (R17) before there was a map to name its member, or before its
 	 * superblock was read. */
 	bool lost;
-	bool lost_own; /* with so many others at once that it was this node's own network */
+	bool lost_own;  /* with so many others at once that it was this node's own network */
+	bool lost_kept; /* by the life before: that was no such */
 	uint8_t lost_uuid[DDR_UUID_BYTES];
 	uint64_t lost_instance, lost_us;
 	bool connected_here; /* in this incarnation */
@@ -178,7 +179,8 @@ struct peer { /* one node of the group */
 	bool hello, claimed, acked, sent_missed;
 	struct map committed, proposed; /* of its Hello */
 	struct epoch acked_epoch, known_epoch;
-	uint8_t bad[DDR_MAX_MEMBERS]; /* as told in Hello */
+	uint8_t bad[DDR_MAX_MEMBERS]; /* as told in Hello; */
+	uint32_t bad_earlier;         /* which of those only an earlier life of it has lost */
 	uint64_t use_nonce,
 	    use_claim;       /* likewise; claim: of this run, or an earlier one; 0 = none */
 	bool use_held;       /* of this one, for certain */
@@ -474,8 +476,10 @@ struct engine {
 						     a read */
 	struct member_error error[DDR_MAX_MEMBERS]; /* what it answered last */
 	uint64_t bad_us[DDR_MAX_MEMBERS];           /* when it was last reported */
-	uint64_t bad_instance[DDR_MAX_MEMBERS];     /* of its exporter, when it was lost (R17); 0 =
-						       unknown */
+	uint32_t lost_earlier; /* suspect, but only since the life before this one lost it: who has
+				* been lost since leaves first */
+	uint64_t bad_instance[DDR_MAX_MEMBERS]; /* of its exporter, when it was lost (R17); 0 =
+						   unknown */
 	uint64_t lacked[DDR_MAX_MEMBERS];  /* number of an epoch that the member carries, and what
 					      was reached in its place does not; 0 = none */
 	uint64_t lost_us[DDR_MAX_MEMBERS]; /* SUSPECT since, on the leader */
@@ -566,10 +570,11 @@ struct engine {
 		uint64_t sb_seq[DDR_MAX_MEMBERS];
 		struct iovec sb_iov[DDR_MAX_MEMBERS];
 		uint8_t (*sb_buf)[DDR_BLOCK_BYTES];
-		uint8_t wanted[DDR_MAX_MEMBERS];     /* states that somebody asked for, 0 = none */
-		bool misread[DDR_MAX_MEMBERS];       /* wanted MISSING, but see engine.misread */
-		uint64_t kept_us[DDR_MAX_MEMBERS];   /* a node said so last of one that must stay */
-		bool full[DDR_MAX_MEMBERS];          /* REBUILDING from nothing */
+		uint8_t wanted[DDR_MAX_MEMBERS];   /* states that somebody asked for, 0 = none */
+		bool misread[DDR_MAX_MEMBERS];     /* wanted MISSING, but see engine.misread */
+		uint32_t earlier;                  /* wanted SUSPECT, but see engine.lost_earlier */
+		uint64_t kept_us[DDR_MAX_MEMBERS]; /* a node said so last of one that must stay */
+		bool full[DDR_MAX_MEMBERS];        /* REBUILDING from nothing */
 		uint64_t unlike_us[DDR_MAX_MEMBERS]; /* some reach it, and some don't; 0: not so */
 		uint64_t unlike_seen_us[DDR_MAX_MEMBERS];
 		uint8_t new_uuid[DDR_MAX_MEMBERS][DDR_UUID_BYTES]; /* of a member to add */
@@ -765,6 +770,7 @@ bool aside(const struct engine *e);
 bool peer_aside(const struct engine *e, const struct peer *p);
 void flush_members(struct engine *e, struct batch *b, uint32_t mask);
 bool is_connection_error(int err);
+bool member_lost_earlier(const struct engine *e, uint8_t member);
 void misread_advance(struct engine *e); /* who was given up for an error, and is needed now */
 void dio_done(struct engine *e, const struct event *ev);
 void dio_advance(struct engine *e);
@@ -798,6 +804,7 @@ bool devs_entering(const struct engine *e);
 bool devs_looking(const struct engine *e);
 void dev_reread(struct engine *e, uint32_t dev);
 void devs_lost_tell(struct engine *e);
+void devs_lost_keep(struct engine *e);
 bool member_sb_read(const struct engine *e, uint8_t member);
 bool member_back(const struct engine *e, uint8_t member);
 bool members_older(const struct engine *e);
@@ -823,6 +830,7 @@ void record_removed(struct engine *e);
 void bury(struct engine *e, struct departed *d);
 bool is_buried(const struct engine *e, uint32_t node, uint64_t inc);
 void fences_void(struct engine *e);
+void fences_void_of(struct engine *e, const struct peer *p);
 void fence_settled(struct engine *e, uint32_t node, uint64_t inc);
 bool fence_stands(const struct engine *e, uint32_t node, uint64_t inc);
 
@@ -884,7 +892,7 @@ void epoch_message(struct engine *e, uint32_t from, const nodemsg *m);
 void epoch_advance(struct engine *e);
 void epoch_reset(struct engine *e);
 void epoch_adopt(struct engine *e, const struct map *m);
-void epoch_want_out(struct engine *e, uint32_t member, uint32_t want, bool misread);
+void epoch_want_out(struct engine *e, uint32_t member, uint32_t want, bool misread, bool earlier);
 bool epoch_propose_wanted(struct engine *e);
 void geo_adopt(struct engine *e);
 uint32_t map_count_insync(const struct map *m);

@@ -266,15 +266,18 @@ static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
 
 /* Leader: a node can't use member i; the worst that anybody says counts. A read error is the least
  * of all, and no reason at all if the map can't do without the member. */
-void epoch_want_out(struct engine *e, uint32_t i, uint32_t want, bool misread)
+void epoch_want_out(struct engine *e, uint32_t i, uint32_t want, bool misread, bool earlier)
 {
 	uint8_t had = e->ld.misread[i] ? 0 : e->ld.wanted[i];
 
+	if (want >= MEMBER_SUSPECT && !misread && !earlier)
+		e->ld.earlier &= ~(1u << i);
 	if (want < MEMBER_SUSPECT || want > MEMBER_FAULTY ||
 	    (misread && (e->ld.wanted[i] || member_indispensable(e, (uint8_t)i))) ||
 	    (want <= had && had != MEMBER_REBUILDING))
 		return;
 	e->ld.misread[i] = misread;
+	e->ld.earlier = (e->ld.earlier & ~(1u << i)) | (uint32_t)earlier << i;
 	e->ld.wanted[i] = (uint8_t)want;
 }
 
@@ -287,7 +290,7 @@ static void take_report(struct engine *e, struct peer *p, const nodemsg *m)
 	p->up_mask &= ~(1u << i); /* its next heartbeat says what has become of it */
 	if (m->report->misread && member_indispensable(e, (uint8_t)i))
 		e->ld.kept_us[i] = e->now;
-	epoch_want_out(e, i, m->report->state, m->report->misread);
+	epoch_want_out(e, i, m->report->state, m->report->misread, m->report->earlier);
 }
 
 void epoch_message(struct engine *e, uint32_t from, const nodemsg *m)
@@ -400,6 +403,7 @@ static void report_advance(struct engine *e)
 		b.member = i;
 		b.state = state;
 		b.misread = state == MEMBER_MISSING && member_misread(e, i);
+		b.earlier = state == MEMBER_SUSPECT && member_lost_earlier(e, i);
 		msg_send(e, &msg);
 	}
 }
@@ -488,7 +492,7 @@ static bool wish_moot(const struct map *base, uint8_t i, uint8_t want)
 }
 
 /* In the order in which members that are wanted out leave, if not all of them can. */
-enum reach { REACH_AWAY, REACH_ALL, REACH_MOST, REACH_MISREAD, REACH_USED };
+enum reach { REACH_AWAY, REACH_ALL, REACH_MOST, REACH_MISREAD, REACH_EARLIER, REACH_USED };
 
 /* It answered some request with an error, and goes on answering others. */
 static bool only_misread(const struct engine *e, uint8_t i)
@@ -496,6 +500,14 @@ static bool only_misread(const struct engine *e, uint8_t i)
 	uint32_t d = e->dev_of[i];
 
 	return e->ld.misread[i] && d != NO_DEV && e->dev[d].up && !use_fails(e, d);
+}
+
+/* All reach it. Nobody has lost it in a life that goes on. */
+static enum reach reached_by_all(const struct engine *e, uint8_t i)
+{
+	bool earlier = e->ld.wanted[i] == MEMBER_SUSPECT && e->ld.earlier >> i & 1;
+
+	return earlier ? REACH_EARLIER : REACH_ALL;
 }
 
 /* Of the nodes that could use the member. One that has no map yet names none. */
@@ -521,12 +533,12 @@ static enum reach member_reach(const struct engine *e, uint8_t i)
 	if (!nodes) { /* just assembled: no heartbeat tells of the map's members yet */
 		uint32_t d = e->dev_of[i];
 
-		return d != NO_DEV && e->dev[d].up ? REACH_ALL : REACH_AWAY;
+		return d != NO_DEV && e->dev[d].up ? reached_by_all(e, i) : REACH_AWAY;
 	}
 	if (use == nodes)
 		return REACH_USED;
 	if (!lack)
-		return REACH_ALL;
+		return reached_by_all(e, i);
 	return 2 * lack <= nodes ? REACH_MOST : REACH_AWAY;
 }
 
@@ -1381,7 +1393,8 @@ bool assemble(struct engine *e)
 
 		if ((bad == MEMBER_SUSPECT || bad == MEMBER_FAULTY) &&
 		    map_write_mask(&map) >> i & 1)
-			epoch_want_out(e, i, bad, false);
+			epoch_want_out(e, i, bad, false,
+				       bad == MEMBER_SUSPECT && member_lost_earlier(e, i));
 	}
 	return true;
 }

@@ -331,7 +331,7 @@ static void bad_gather(struct engine *e)
 		for (uint8_t i = 0; p->in_round && i < m->n; i++) {
 			if (!p->bad[i] || !(map_write_mask(m) >> i & 1))
 				continue;
-			epoch_want_out(e, i, p->bad[i], false);
+			epoch_want_out(e, i, p->bad[i], false, p->bad_earlier >> i & 1);
 			e->ld.need_epoch = true;
 		}
 	}

@@ -181,6 +181,8 @@ static const char *check_report(const Ddraid__Report *r)
 		return "reports a member that no array has";
 	if (r->state < MEMBER_SUSPECT || r->state > MEMBER_FAULTY)
 		return "wants a state that a member can't leave with";
+	if (r->earlier && r->state != MEMBER_SUSPECT)
+		return "has lost in an earlier life what it does not suspect";
 	return r->misread && r->state != MEMBER_MISSING ? "has a read error that is none" : NULL;
 }
 

@@ -119,6 +119,7 @@ void round_removed(struct engine *e)
 {
 	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED)
 		return;
+	devs_lost_keep(e);
 	e->state = ENGINE_REMOVED;
 	e->phase = PH_NONE;
 	e->term = (struct term){0, 0};
@@ -234,6 +235,8 @@ void round_view(struct engine *e, const struct event *ev)
 			in |= e->view[j] == p->node;
 		if (!in)
 			p->evicted = false;
+		if (in && !p->in_view)
+			fences_void_of(e, p);
 		p->dropped = !in && (p->dropped || p->in_view);
 		p->in_view = in;
 		p->seen_us = in ? e->now : p->seen_us;
@@ -369,6 +372,8 @@ static void hello_send(struct engine *e)
 		bad[i] = map_write_mask(&e->map) >> i & 1 ? bad_told(e, &e->map, i) : 0;
 		if (bad[i] == MEMBER_MISSING && member_misread(e, i))
 			bad[i] = 0; /* a read error may be told later, and taken back */
+		if (bad[i] == MEMBER_SUSPECT && member_lost_earlier(e, i))
+			b.earlier |= 1u << i;
 	}
 	b.n_bad = e->map.n;
 	b.bad = bad;
@@ -487,6 +492,7 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 	if (h->known)
 		p->known_epoch = (struct epoch){h->known->num, h->known->inc};
 	memset(p->bad, 0, sizeof(p->bad));
+	p->bad_earlier = h->earlier;
 	for (size_t i = 0; i < h->n_bad && i < DDR_MAX_MEMBERS; i++)
 		p->bad[i] = (uint8_t)h->bad[i];
 	for (uint32_t i = 0; i < DDR_MAX_MEMBERS; i++)

@@ -570,7 +570,7 @@ static void check_fenced(struct sim *s, const struct simnode *n, const struct ma
 		sim_fail(s, "C5", "node %u committed map %lu alone, and its fence only waits",
 			 n->id, map->epoch.num);
 	for (uint32_t i = 0; i < s->incs; i++) {
-		const struct incn *in = &s->inc[i];
+		struct incn *in = &s->inc[i];
 		const struct simnode *o = &s->node[in->node];
 
 		if (!in->live && node_under_way(s, i) && !in->fenced && !in_view_of(s, n, i))
@@ -590,6 +590,11 @@ static void check_fenced(struct sim *s, const struct simnode *n, const struct ma
 		/* It died after its last word, before it heard that itself. */
 		if (in->ended && in->stopping && !in->outstanding)
 			continue;
+		/* Or lost the group: from here on nothing of it may land. */
+		if (in->left_heard >> n->idx & 1 && !in->outstanding) {
+			in->left = true;
+			continue;
+		}
 		/* Recovered by its own restart: a younger one is there and nothing can land. */
 		if (in->ended && o->proc && o->ii != i)
 			continue;
@@ -741,9 +746,14 @@ static void view_installed(struct sim *s, struct simnode *n)
 void checks_view(struct sim *s, struct simnode *n, uint32_t ring, uint32_t item)
 {
 	const struct gitem *it = &s->group.ring[ring]->item[item];
+	uint32_t had =
+	    n->view_ring == ring ? s->group.ring[ring]->item[n->view_item].mask : it->mask;
 
 	n->view_ring = ring;
 	n->view_item = item;
+	for (uint32_t i = 0; i < s->o.nodes; i++)
+		if ((it->mask & ~had) >> i & 1)
+			fences_back(s, n, i, it->in_ii[i]);
 	/* One that never served may come back as itself. */
 	for (uint32_t i = 0; i < s->o.nodes; i++)
 		if (it->mask >> i & 1 && !s->inc[it->in_ii[i]].served)
@@ -791,7 +801,7 @@ void checks_witness(struct sim *s, struct disk *d)
 
 		/* Who serves and is not connected wants it out already; who joins has seen nothing.
 		 */
-		if (n->st.state == ENGINE_JOINING && (dev == NONE || !n->dev[dev].up))
+		if (n->st.state != ENGINE_ACTIVE && (dev == NONE || !n->dev[dev].up))
 			knows = false;
 
 		d->witness_ii[i] = knows ? n->ii : NONE;

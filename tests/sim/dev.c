@@ -158,6 +158,8 @@ static bool land_error(struct sim *s, struct req *r)
 			fault_break_too(s, r->disk);
 	} else {
 		stats_fault(s, r->op == DEV_READ ? F_READ_ERROR : F_WRITE_ERROR);
+		if (r->flags & DEV_F_FUA) /* that counts as a flush that failed */
+			disk_flush_error(s, d, false, r->ii);
 	}
 	d->err_in_rebuild = d->err_in_change = false;
 	if (r->op == DEV_WRITE && rng_chance(&s->rng, 500))

@@ -24,6 +24,7 @@ uint32_t inc_new(struct sim *s, uint32_t node)
 	for (uint32_t i = 0; i < ii; i++) {
 		s->inc[i].left_at &= ~(1u << node);
 		s->inc[i].known_to &= ~(1u << node);
+		s->inc[i].left_heard &= ~(1u << node);
 	}
 	s->next_inc += rng_range(&s->rng, 1, 40);
 	s->inc[ii] =
@@ -98,6 +99,19 @@ void fences_forgotten(struct sim *s)
 	}
 }
 
+/* In the ring in which it was left out: whatever n has waited for says nothing of what it sends
+ * from now on. Its daemon may have had a younger life meanwhile, or not. */
+void fences_back(struct sim *s, struct simnode *n, uint32_t node, uint32_t in_ii)
+{
+	for (uint32_t ii = in_ii; ii < s->incs && !s->o.fence_cuts; ii++) {
+		if (s->inc[ii].node != node || s->inc[ii].gen != s->inc[in_ii].gen)
+			continue;
+		s->inc[ii].fence_known[n->idx] = 0;
+		s->inc[ii].fence_void[n->idx]++;
+	}
+	fences_forgotten(s);
+}
+
 /*
  * n commits a map in the ring in which it heard of such a fence: the rest of a broken ring reaches
  * those who were in it, a commit among it. So the fence counts, unless he has written since.
@@ -140,9 +154,10 @@ static void fence_done(struct sim *s, uint32_t ii)
 
 static void on_fence(struct sim *s, struct hev *ev)
 {
-	struct simnode *n = &s->node[ev->a >> 32];
+	struct simnode *n = &s->node[ev->a >> 32 & 0xffff];
 	uint32_t ii = (uint32_t)ev->a, asker = (uint32_t)ev->b >> 1, ring = (uint32_t)(ev->b >> 32);
 	struct incn *in = &s->inc[ii];
+	bool holds = group_in_ring(s, n->idx, ring) && in->fence_void[n->idx] == ev->a >> 48;
 
 	/* Who waited is gone, and nothing else was done. */
 	if (!s->o.fence_cuts && (!n->proc || n->ii != asker)) {
@@ -165,9 +180,9 @@ static void on_fence(struct sim *s, struct hev *ev)
 		fence_answer(s, n, ii, -EIO);
 		return;
 	}
-	/* From another ring it says nothing, and he must not take it for more. */
-	if (!in->fenced &&
-	    (s->o.fence_cuts || group_in_ring(s, n->idx, ring) || (!in->live && !in->outstanding)))
+	/* From another ring it says nothing, nor of one who is back; and he must not take it for
+	 * more. */
+	if (!in->fenced && (s->o.fence_cuts || holds || (!in->live && !in->outstanding)))
 		fence_done(s, ii);
 	fence_answer(s, n, ii, 0);
 }
@@ -223,6 +238,7 @@ void fence_ask(struct sim *s, struct simnode *n, uint32_t node, uint64_t inc)
 		     rng_range(&s->rng, 1 * MS, 50 * MS);
 		stats_fault(s, F_FENCE_WAITED);
 	}
-	sim_at(s, us, on_fence, (uint64_t)n->idx << 32 | ii,
+	sim_at(s, us, on_fence,
+	       (uint64_t)s->inc[ii].fence_void[n->idx] << 48 | (uint64_t)n->idx << 32 | ii,
 	       (uint64_t)s->group.cur[n->idx] << 32 | (uint64_t)n->ii << 1 | waits, NULL);
 }

@@ -71,6 +71,8 @@ static void complete_event(struct sim *s, struct simnode *n, struct nev *nev)
 		ev->msg.data = nev->data;
 		ev->msg.bytes = nev->bytes;
 		s->inc[nev->aux].known_to |= 1u << n->idx;
+		if (s->inc[nev->aux].stopping && trace_is_left(nev->data, nev->bytes))
+			s->inc[nev->aux].left_heard |= 1u << n->idx;
 		if (ev->msg.from == n->id && (!n->own_msg || nev->sent_us > n->own_msg_sent_us)) {
 			n->own_msg = true;
 			n->own_msg_sent_us = nev->sent_us;

@@ -278,7 +278,8 @@ struct incn {
 	uint64_t told_stamp[SIM_MAX_NODES]; /* when */
 	uint32_t fenced_by;                 /* its successor, if that fenced it by itself; else 0 */
 	bool graceful;                      /* left by ADMIN_STOP */
-	bool left;                          /* its engine has heard its own Left */
+	uint32_t left_heard;                /* mask: nodes that have heard its Left */
+	bool left;                          /* its engine has, or others went on by it */
 	bool stopping;                      /* is about to */
 	bool joined;                        /* was ever in a view */
 	bool fenced;
@@ -286,6 +287,7 @@ struct incn {
 	uint64_t fenced_epoch;               /* the newest committed then */
 	uint32_t fence_known[SIM_MAX_NODES]; /* 1 + who may know of it, 0 = nobody */
 	uint32_t fence_ring[SIM_MAX_NODES];  /* in which ring he was */
+	uint16_t fence_void[SIM_MAX_NODES];  /* so often it came back into its view meanwhile */
 	uint64_t forgot_us;                  /* when nobody could know any more; 0: not so */
 	uint64_t wrote_us;                   /* when its engine last sent what changes a member */
 	bool ended;                          /* not live, nothing outstanding */
@@ -305,6 +307,7 @@ void inc_dead(struct sim *s, uint32_t ii);
 bool fence_itself_fails(struct sim *s, struct simnode *n); /* this time */
 uint64_t fence_itself(struct sim *s, struct simnode *n);   /* up to which incarnation; 0 = none */
 void fences_forgotten(struct sim *s);
+void fences_back(struct sim *s, struct simnode *n, uint32_t node, uint32_t in_ii);
 void fences_remembered(struct sim *s, const struct simnode *n);
 void fence_ask(struct sim *s, struct simnode *n, uint32_t node, uint64_t inc);
 
@@ -809,6 +812,7 @@ void operator_started(struct sim *s, const struct simnode *n);
 
 void trace_event(struct sim *s, const struct simnode *n, const struct nev *nev);
 bool trace_is_commit(const uint8_t *data, size_t bytes);
+bool trace_is_left(const uint8_t *data, size_t bytes);
 uint32_t trace_evicts(const uint8_t *data, size_t bytes);
 void trace_out(struct sim *s, const struct simnode *n, const struct out *o);
 __attribute__((format(printf, 2, 3))) void trace(struct sim *s, const char *fmt, ...);

@@ -205,14 +205,24 @@ static void event_text(const struct event *ev, char *text, size_t bytes)
 	}
 }
 
-bool trace_is_commit(const uint8_t *data, size_t bytes)
+static bool is_body(const uint8_t *data, size_t bytes, Ddraid__NodeMsg__BodyCase body)
 {
 	Ddraid__NodeMsg *m = ddraid__node_msg__unpack(NULL, bytes, data);
-	bool is = m && m->body_case == DDRAID__NODE_MSG__BODY_COMMIT;
+	bool is = m && m->body_case == body;
 
 	if (m)
 		ddraid__node_msg__free_unpacked(m, NULL);
 	return is;
+}
+
+bool trace_is_commit(const uint8_t *data, size_t bytes)
+{
+	return is_body(data, bytes, DDRAID__NODE_MSG__BODY_COMMIT);
+}
+
+bool trace_is_left(const uint8_t *data, size_t bytes)
+{
+	return is_body(data, bytes, DDRAID__NODE_MSG__BODY_LEFT);
 }
 
 /* Whom it evicts, or 0. */
