@@ -329,7 +329,9 @@ static void out_record(struct sim *s, struct simnode *n, const struct record *r)
 	struct record *copy = xmalloc(sizeof(*copy));
 
 	*copy = *r;
-	sim_at(s, rng_range(&s->rng, 100, 8 * MS) + oldcopy_late_us(s) + record_hangs_us(s, n),
+	sim_at(s,
+	       rng_range(&s->rng, 100, 8 * MS) + oldcopy_late_us(s) + record_hangs_us(s, n) +
+		   rollback_record_us(s),
 	       on_record, n->idx, n->gen, copy);
 }
 
@@ -412,13 +414,14 @@ uint32_t node_under_way(const struct sim *s, uint32_t ii)
 	return n;
 }
 
-static void out_stopped(struct sim *s, struct simnode *n)
+static void out_stopped(struct sim *s, struct simnode *n, bool unsealed)
 {
 	if (node_under_way(s, n->ii) || front_unanswered(n))
 		sim_fail(s, "C8", "node %u stopped with %u requests under way, %u unanswered",
 			 n->id, node_under_way(s, n->ii), front_unanswered(n));
 	s->inc[n->ii].graceful = true;
 	n->stopped_itself = true;
+	rollback_stopped(s, unsealed);
 }
 
 static void node_out(struct sim *s, struct simnode *n, const struct out *o)
@@ -462,7 +465,7 @@ static void node_out(struct sim *s, struct simnode *n, const struct out *o)
 		out_removed(s, n);
 		break;
 	case OUT_STOPPED:
-		out_stopped(s, n);
+		out_stopped(s, n, o->stopped.unsealed);
 		break;
 	}
 }

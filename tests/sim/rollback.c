@@ -7,9 +7,10 @@
  *
  * It comes when all else is over and the array is whole: the copy is made, consumers write on for a
  * while, then the nodes are asked to stop, at once or one after the other, and none starts again
- * before all have stopped. Nothing disturbs them, so the members must tell of such an epoch. All is
- * let go, and nothing rolled back, if a node is removed from the array meanwhile, and would have to
- * be asked again, or if one can't leave in order.
+ * before all have stopped. A member may be slow then, or their records, or one of them dies. If all
+ * have left in order, and none has said that it took too long (unsealed), the members must tell of
+ * such an epoch. All is let go, and nothing rolled back, if they don't, if a node is removed from
+ * the array meanwhile, and would have to be asked again, or if one can't leave in order.
  *
  * Of its own randomness.
  */
@@ -108,9 +109,49 @@ static void on_look(struct sim *s, struct hev *ev)
 	}
 	if (told(s))
 		roll_back(s);
-	else
+	else if (!s->rollback.crashed && !s->rollback.unsealed)
 		sim_fail(s, "R1", "all nodes were stopped in order, and the members don't tell");
 	s->rollback.holds = false;
+}
+
+static void on_dies(struct sim *s, struct hev *ev)
+{
+	struct simnode *n = &s->node[ev->a];
+
+	if (!s->rollback.holds || !n->proc || n->stopped_itself)
+		return;
+	s->rollback.crashed = true;
+	node_crash(s, n);
+	node_power_on_later(s, n, 100 * MS);
+}
+
+/* How much longer a record takes that is written now. */
+uint64_t rollback_record_us(struct sim *s)
+{
+	return s->rollback.holds && s->rollback.slow_records ? mix64(s->seed ^ s->now) % (100 * MS)
+							     : 0;
+}
+
+static void disturb(struct sim *s)
+{
+	uint64_t us = draw(s, 21, 300 * MS);
+
+	switch (draw(s, 20, 6)) {
+	case 0:
+		s->disk[draw(s, 22, s->o.disks)].slow_until_us = s->now + 3 * us;
+		break;
+	case 1:
+		s->rollback.slow_records = true;
+		break;
+	case 2:
+		sim_at(s, us, on_dies, draw(s, 22, s->o.nodes), 0, NULL);
+		break;
+	}
+}
+
+void rollback_stopped(struct sim *s, bool unsealed)
+{
+	s->rollback.unsealed |= unsealed;
 }
 
 static void stop_all(struct sim *s)
@@ -128,6 +169,7 @@ static void stop_all(struct sim *s)
 		s->rollback.ii[i] = s->node[i].ii;
 		node_post(s, &s->node[i], draw(s, 3 + i, (at_once ? 1 : 300) * MS), &stop);
 	}
+	disturb(s);
 	sim_at(s, LOOK_US, on_look, 0, 0, NULL);
 }
 

@@ -745,6 +745,8 @@ void faults_init(struct sim *s);
 void oldcopy_init(struct sim *s);
 bool rollback_act(struct sim *s);
 bool rollback_holds(const struct sim *s);
+uint64_t rollback_record_us(struct sim *s);
+void rollback_stopped(struct sim *s, bool unsealed);
 void oldcopy_sent(struct sim *s, const void *data, size_t bytes);
 uint64_t oldcopy_late_us(struct sim *s);
 void oldcopy_issued(const struct sim *s, struct req *r);
@@ -923,6 +925,7 @@ struct sim {
 		uint64_t asked_us;
 		bool holds; /* no daemon starts yet */
 		bool over;
+		bool crashed, unsealed, slow_records;
 		uint32_t ii[SIM_MAX_NODES]; /* that were asked to stop */
 	} rollback;                         /* rollback.c */
 	struct {

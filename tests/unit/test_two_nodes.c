@@ -78,6 +78,24 @@ TEST(the_last_that_serves_seals_the_array_beside_one_that_joins)
 	finish();
 }
 
+/* It says so, for a copy of a member from that run would not be known. */
+TEST(a_stop_whose_seal_takes_too_long_goes_on_without)
+{
+	for (int hangs = 0; hangs <= 1; hangs++) {
+		create();
+		start(1);
+		run_ms(3000);
+		write_block(1, 0);
+		run_ms(1000);
+		w.node[1].record_hangs = hangs;
+		step(1, (struct event){.type = EV_ADMIN, .admin.cmd = ADMIN_STOP});
+		run_ms(20000);
+		CHECK(w.node[1].stopped);
+		CHECK_EQ_INT(w.node[1].unsealed, hangs);
+		finish();
+	}
+}
+
 /* Exporters without an identity: who connects anew can't tell whether what they had is still there.
  * What was written is in the cache of member 1 alone, if its exporter ends now. */
 static uint8_t cached[DDR_BLOCK_BYTES], media[DISK_BYTES];

@@ -31,6 +31,7 @@ struct node {
 	struct engine *e;
 	struct record record;
 	bool stopped;
+	bool unsealed; /* the members don't tell of its stop */
 	uint32_t fences;
 	bool fences_nobody;   /* it never hears of one that it asks for */
 	uint32_t data_writes; /* of consumers' data, at the members */
@@ -330,6 +331,7 @@ static inline void do_out(uint32_t node, const struct out *o)
 	case OUT_STOPPED:
 		/* Its daemon leaves the group at once, before anybody's answer to its Left. */
 		w.node[node].stopped = true;
+		w.node[node].unsealed = o->type == OUT_STOPPED && o->stopped.unsealed;
 		if (w.split)
 			break;
 		CHECK(node == 1 || node == NODES);
