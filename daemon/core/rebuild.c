@@ -198,17 +198,18 @@ static void copy_advance(struct engine *e)
 	uint64_t r = e->rb.partial ? rset_next(&e->rb.set, e->rb.next) : e->rb.next, first;
 	uint64_t cursor = e->map.member[e->rb.member].rebuilt_upto;
 
-	if (r >= e->geo.regions) {
-		if (!slots_dirty(e))
-			e->rb.state = RB_FLUSH;
+	if (r >= e->geo.regions && !slots_dirty(e)) {
+		e->rb.state = RB_FLUSH;
 		return;
 	}
-	/* Nothing more is begun, and what is copied by now is kept. */
+	/* Nothing more is begun, no resync of a dead slot either; what is copied by now is kept. */
 	if (e->stopping && !leave_held(e)) {
 		if (rebuild_keeps(e) && e->rb.checkpoint < e->rb.next)
 			rb_flush(e);
 		return;
 	}
+	if (r >= e->geo.regions)
+		return;
 	if (!e->rb.partial && e->rb.checkpoint <= cursor &&
 	    r - cursor >= e->cfg.tun.checkpoint_regions) {
 		rb_flush(e);
