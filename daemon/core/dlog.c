@@ -364,9 +364,9 @@ bool leave_held(const struct engine *e)
  * to give its use block back. So each node says first that it is to leave, and waits for those that
  * have said so before it: all nodes hear them in the same order.
  */
-static bool others_first(struct engine *e)
+static bool others_first(const struct engine *e)
 {
-	const struct peer *me = peer_find(e, e->cfg.node);
+	const struct peer *me = peer_find((struct engine *)e, e->cfg.node);
 
 	if (alone(e) || e->now - e->drained_us > e->cfg.tun.evict_ms * 1000ull)
 		return false;
@@ -436,6 +436,31 @@ static void leave_advance(struct engine *e)
 	if (under_way(e) || !use_given_back(e))
 		return;
 	left_send(e);
+}
+
+/* ADMIN_STOP of a node that serves: what keeps it here, NULL: nothing but its own next step. */
+const char *leave_waits(const struct engine *e)
+{
+	if (!e->stopping || e->state != ENGINE_ACTIVE)
+		return NULL;
+	if (!list_empty(&e->fios))
+		return "what its users have sent to be done";
+	if (!list_empty(&e->regions))
+		return "what it has written to be flushed, and cleared from its dirty log";
+	if (e->phase != PH_READY)
+		return NULL; /* the round has its own reason */
+	if (rebuild_keeps(e))
+		return "the map to say how far the rebuild has come";
+	if (leave_held(e))
+		return zombies(e) ? "writes to end that were under way when a connection broke: "
+				    "zombie_timeout"
+		       : flush_error_untold(e)
+			   ? "the map to say that a flush of a member has failed"
+			   : "an epoch of the map that its slot stands in";
+	if (!e->page[0].want.owner_inc)
+		return "its slot of the dirty log to be given back";
+	return others_first(e) ? "the nodes that are to stop, and were told so before it"
+			       : "the members to be told that this run ends";
 }
 
 /* ---- release -------------------------------------------------------------------------------- */

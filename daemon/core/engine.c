@@ -605,6 +605,8 @@ static struct waits waits_of(const struct engine *e)
 
 	if (!io_allowed(e) || e->proposing || e->lacks_us)
 		status_waits(e, &w);
+	if (!w.why)
+		w.why = leave_waits(e);
 	return w;
 }
 

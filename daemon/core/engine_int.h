@@ -1005,6 +1005,7 @@ void rebuild_reset(struct engine *e);
 void rebuild_missed(struct engine *e, uint32_t from, const nodemsg *m);
 bool rebuild_keeps(const struct engine *e);
 bool leave_held(const struct engine *e);
+const char *leave_waits(const struct engine *e);
 /* A node that has not told what is missed, or has not read its slot yet; 0: none. */
 uint32_t rebuild_waits(const struct engine *e);
 

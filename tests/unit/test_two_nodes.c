@@ -89,9 +89,34 @@ TEST(a_stop_whose_seal_takes_too_long_goes_on_without)
 		run_ms(1000);
 		w.node[1].record_hangs = hangs;
 		step(1, (struct event){.type = EV_ADMIN, .admin.cmd = ADMIN_STOP});
+		run_ms(100);
+		CHECK_EQ_INT(w.node[1].stopped, !hangs);
+		if (hangs)
+			CHECK_EQ_STR(status(1).waits, "a change of the map");
 		run_ms(20000);
 		CHECK(w.node[1].stopped);
 		CHECK_EQ_INT(w.node[1].unsealed, hangs);
+		finish();
+	}
+}
+
+TEST(a_stop_says_what_it_waits_for)
+{
+	static const char *const waits[] = {
+	    "what its users have sent to be done",
+	    "what it has written to be flushed, and cleared from its dirty log",
+	};
+
+	for (int written = 0; written <= 1; written++) {
+		start_both();
+		w.node[1].io_hangs = !written;
+		write_block(1, 0);
+		run_ms(20);
+		w.node[1].io_hangs = true;
+		step(1, (struct event){.type = EV_ADMIN, .admin.cmd = ADMIN_STOP});
+		run_ms(20);
+		CHECK(!w.node[1].stopped);
+		CHECK_EQ_STR(status(1).waits, waits[written]);
 		finish();
 	}
 }
