@@ -446,7 +446,7 @@ static bool lost_with_others(const struct engine *e, const struct dev *d)
 	for (uint32_t i = 0; i < e->devs; i++) {
 		const struct dev *o = &e->dev[i];
 
-		if (!o->lost || o->lost_kept || o->lost_own || o->lost_us > d->lost_us + window ||
+		if (!o->lost || o->lost_own || o->lost_us > d->lost_us + window ||
 		    d->lost_us > o->lost_us + window)
 			continue;
 		if (!map || is_none(o->lost_uuid)) {
@@ -466,7 +466,7 @@ static void losses_judge(struct engine *e)
 	bool own[DDR_MAX_DEVS];
 
 	for (uint32_t i = 0; i < e->devs; i++)
-		own[i] = e->dev[i].lost && !e->dev[i].lost_kept && lost_with_others(e, &e->dev[i]);
+		own[i] = e->dev[i].lost && lost_with_others(e, &e->dev[i]);
 	for (uint32_t i = 0; i < e->devs; i++)
 		e->dev[i].lost_own |= own[i];
 }
@@ -475,7 +475,7 @@ static void losses_judge(struct engine *e)
  * R17: a node that joins has nothing to lose there, but it may be the only one that had a
  * connection: who wrote has died, and the others were started with this one. Nor does a node that
  * has a map already know of which member that was, if it broke before its superblock was read. Not
- * of a connection from before this incarnation: that breaks by its fence.
+ * of a connection from before this incarnation: that breaks by its fence, unless that only waits.
  *
  * One that was put down to this node's own network stands for nothing that comes later.
  */
@@ -484,20 +484,14 @@ static void loss_note(struct engine *e, struct dev *d)
 	bool removed = e->state == ENGINE_REMOVED;
 
 	if ((!removed && e->have_map && d->sb_ok) ||
-	    !(removed ? d->connected_next : d->connected_here))
+	    !(e->cfg.fence_waits || (removed ? d->connected_next : d->connected_here)))
 		return;
 	if (d->lost && !d->lost_own)
 		losses_judge(e);
-	/* What it was when it was lost first counts, also if it breaks once more. */
-	if (d->lost_kept &&
-	    (!d->sb_ok || !memcmp(d->lost_uuid, d->sb.member_uuid, DDR_UUID_BYTES))) {
-		d->lost_kept = false;
-		d->lost_us = e->now;
-	}
-	if (d->lost && !d->lost_own && !d->lost_kept)
+	if (d->lost && !d->lost_own)
 		return;
 	d->lost = true;
-	d->lost_own = d->lost_kept = false;
+	d->lost_own = false;
 	d->lost_us = e->now;
 	d->lost_instance = d->instance;
 	memset(d->lost_uuid, 0, DDR_UUID_BYTES);
@@ -515,7 +509,7 @@ static bool names(const struct map *map, const uint8_t uuid[DDR_UUID_BYTES])
 
 static void loss_tell(struct engine *e, struct dev *d)
 {
-	bool same = d->up && d->instance && d->instance == d->lost_instance, earlier;
+	bool same = d->up && d->instance && d->instance == d->lost_instance;
 	const uint8_t *uuid = d->lost_uuid;
 
 	/* It broke before it was read, or had been added anew since. */
@@ -524,48 +518,77 @@ static void loss_tell(struct engine *e, struct dev *d)
 			return;
 		uuid = d->sb.member_uuid;
 	}
+	d->lost = false;
 	for (uint8_t m = 0; !same && m < e->map.n; m++) {
 		if (!(map_write_mask(&e->map) >> m & 1) ||
 		    memcmp(uuid, e->map.member[m].uuid, DDR_UUID_BYTES))
 			continue;
-		earlier = d->lost_kept && !e->bad[m];
 		member_bad(e, m, MEMBER_SUSPECT);
 		e->bad_instance[m] = d->lost_instance;
-		if (earlier)
-			e->lost_earlier |= 1u << m;
 	}
-	d->lost = d->lost_kept = false;
 }
 
-/*
- * A life that has lost a member ends before the map says so. It may be the only one that knows: the
- * next one tells it. Not of more than m members, as above.
- */
+/* So many members broke at nearly the same time that it was this node's own way to them. */
+static bool bad_with_others(const struct engine *e, uint8_t m, uint32_t suspects)
+{
+	uint64_t window = e->cfg.tun.evict_ms * 1000ull, t = e->bad_since_us[m];
+	uint32_t n = 0;
+
+	for (uint8_t i = 0; i < DDR_MAX_MEMBERS; i++)
+		n += suspects >> i & 1 && e->bad_since_us[i] <= t + window &&
+		     t <= e->bad_since_us[i] + window;
+	return n > e->geo.p.m;
+}
+
+/* A life that has lost a member ends before the map says so. It may be the only one that knows, so
+ * the next one tells it. */
 void devs_lost_keep(struct engine *e)
 {
 	/* A proposal that drops it may come to nothing. */
 	const struct map *map = e->have_map ? &e->map : map_next(e);
-	uint32_t mask = 0;
+	uint32_t suspects = 0;
 
-	for (uint8_t m = 0; m < map->n; m++)
+	for (uint8_t m = 0; m < map->n && e->have_geo; m++)
 		if (e->bad[m] == MEMBER_SUSPECT && map_write_mask(map) >> m & 1)
-			mask |= 1u << m;
-	if (!e->have_geo || (uint32_t)__builtin_popcount(mask) > e->geo.p.m)
-		return;
-	for (uint32_t i = 0; i < e->devs; i++) {
-		struct dev *d = &e->dev[i];
+			suspects |= 1u << m;
+	for (uint8_t m = 0; m < map->n; m++) {
+		struct lost *l = &e->kept[e->kept_count];
 
-		for (uint8_t m = 0; m < map->n; m++) {
-			if (!(mask >> m & 1) || (d->lost && !d->lost_own) ||
-			    memcmp(d->sb.member_uuid, map->member[m].uuid, DDR_UUID_BYTES))
+		if (!(suspects >> m & 1) || bad_with_others(e, m, suspects) ||
+		    e->kept_count == DDR_MAX_MEMBERS)
+			continue;
+		memcpy(l->uuid, map->member[m].uuid, DDR_UUID_BYTES);
+		l->instance = e->bad_instance[m];
+		l->num = map->epoch.num;
+		e->kept_count++;
+	}
+}
+
+/*
+ * What the life before had lost. Not of one that a map has dropped since, or that has another name
+ * now: what it lacks it has got again. And not of one whose exporter has not been away.
+ */
+static void kept_tell(struct engine *e)
+{
+	for (uint32_t k = 0; k < e->kept_count; k++) {
+		const struct lost *l = &e->kept[k];
+
+		for (uint8_t m = 0; m < e->map.n; m++) {
+			uint32_t d = e->dev_of[m];
+			bool had = e->bad[m];
+
+			if (!(map_write_mask(&e->map) >> m & 1) || e->dropped[m] > l->num ||
+			    memcmp(l->uuid, e->map.member[m].uuid, DDR_UUID_BYTES) ||
+			    (d != NO_DEV && e->dev[d].up && l->instance &&
+			     e->dev[d].instance == l->instance))
 				continue;
-			d->lost = d->lost_kept = true;
-			d->lost_own = false;
-			d->lost_us = e->now;
-			d->lost_instance = e->bad_instance[m];
-			memcpy(d->lost_uuid, map->member[m].uuid, DDR_UUID_BYTES);
+			member_bad(e, m, MEMBER_SUSPECT);
+			e->bad_instance[m] = l->instance;
+			if (!had)
+				e->lost_earlier |= 1u << m;
 		}
 	}
+	e->kept_count = 0;
 }
 
 /* There is a map, which names the members. */
@@ -577,6 +600,7 @@ void devs_lost_tell(struct engine *e)
 		if (e->dev[i].lost)
 			loss_tell(e, &e->dev[i]);
 	}
+	kept_tell(e);
 	for (uint8_t m = 0; m < e->map.n; m++)
 		if (map_write_mask(&e->map) >> m & 1 && member_cut(e, &e->map.member[m]))
 			member_bad(e, m, MEMBER_FAULTY);

@@ -27,7 +27,7 @@ void batch_open(struct batch *b)
 {
 	assert(!b->pending);
 	b->pending = 1;
-	b->ok = b->failed = b->unreadable = 0;
+	b->ok = b->failed = b->unreadable = b->full = 0;
 	b->sent = false;
 	b->err = 0;
 }
@@ -299,10 +299,15 @@ bool member_misread(const struct engine *e, uint8_t member)
 	return e->bad[member] == MEMBER_MISSING && e->misread[member];
 }
 
-/* It is the life before that lost it, and no other reason is known. */
+/* It is the life before that lost it, and no other reason is known; nor that its exporter has been
+ * away. */
 bool member_lost_earlier(const struct engine *e, uint8_t member)
 {
-	return e->bad[member] == MEMBER_SUSPECT && e->lost_earlier >> member & 1;
+	const struct dev *d = e->dev_of[member] == NO_DEV ? NULL : &e->dev[e->dev_of[member]];
+
+	return e->bad[member] == MEMBER_SUSPECT && e->lost_earlier >> member & 1 &&
+	       !(d && d->up && d->instance && e->bad_instance[member] &&
+		 d->instance != e->bad_instance[member]);
 }
 
 /* This node can't use `member` any more: it gets nothing until the map says otherwise. */
@@ -319,6 +324,8 @@ void member_bad(struct engine *e, uint8_t member, enum member_state want)
 		return;
 	if (e->bad[member] == MEMBER_MISSING && want == MEMBER_SUSPECT)
 		return;
+	if (!e->bad[member])
+		e->bad_since_us[member] = e->now;
 	if (!e->bad[member])
 		e->bad_instance[member] =
 		    e->dev_of[member] != NO_DEV ? e->dev[e->dev_of[member]].instance : 0;
@@ -452,6 +459,11 @@ static void dio_failed(struct engine *e, const struct dio *d)
 	}
 }
 
+static bool no_space(int err)
+{
+	return err == -ENOSPC || err == -EDQUOT;
+}
+
 /* Its answer says that it is over: nothing of it lands any more. */
 static bool is_answer(int err)
 {
@@ -471,6 +483,7 @@ static void dio_end(struct engine *e, struct dio *d)
 	if (d->err) {
 		dio_failed(e, d);
 		b->failed |= bit;
+		b->full |= no_space(d->err) ? bit : 0;
 		b->ok &= ~bit;
 		b->err = d->err;
 	} else if (!(b->failed & bit)) {

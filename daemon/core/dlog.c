@@ -402,7 +402,7 @@ static bool leave_sealed(struct engine *e)
 		return true;
 	if (!e->seal_us) {
 		e->seal_us = e->now;
-		e->seals = 2;
+		e->seals = 2 + e->ld.own_prop; /* of before the last write, maybe */
 	}
 	if (e->now - e->seal_us > e->cfg.tun.evict_ms * 1000ull) {
 		e->unsealed |= e->seals != 0;
@@ -411,11 +411,39 @@ static bool leave_sealed(struct engine *e)
 	return !e->seals;
 }
 
+static void slot_name(struct engine *e, uint32_t node, uint64_t inc)
+{
+	e->page[0].want.owner_node = node;
+	e->page[0].want.owner_inc = inc;
+	page_need(e, &e->page[0], true);
+}
+
+/* R4: somebody finds there whom to fence if this node dies. */
+bool dlog_names_us(const struct engine *e)
+{
+	return e->slot_owned && e->page[0].want.owner_inc && !e->naming;
+}
+
+/* It had taken its name off, and leads by now, since others left after all: what it still has to
+ * commit it may only under its name. */
+static bool slot_again(const struct engine *e)
+{
+	return leading(e) && !e->left_sent && !dlog_names_us(e) &&
+	       ((e->sb_names_us && e->map.epoch.inc == e->inc) || (last_here(e) && !e->seal_us));
+}
+
 /* ADMIN_STOP: nothing is dirty any more; take our name off, then leave. */
 static void leave_advance(struct engine *e)
 {
 	e->leaving = false;
 	if (!list_empty(&e->fios) || !list_empty(&e->regions) || e->phase != PH_READY)
+		return;
+	e->naming &= !dlog_settled(e);
+	if (!e->naming && slot_again(e)) {
+		e->naming = true;
+		slot_name(e, e->cfg.node, e->inc);
+	}
+	if (e->naming)
 		return;
 	if (rebuild_keeps(e) || leave_held(e))
 		return;
@@ -424,11 +452,10 @@ static void leave_advance(struct engine *e)
 	if (!e->drained_us)
 		e->drained_us = e->now;
 	if (e->page[0].want.owner_inc) {
-		if (others_first(e) || !leave_sealed(e))
+		/* What is under way was sent under its name (R4). */
+		if (others_first(e) || !leave_sealed(e) || e->ld.sb_writing)
 			return;
-		e->page[0].want.owner_node = 0;
-		e->page[0].want.owner_inc = 0;
-		page_need(e, &e->page[0], true);
+		slot_name(e, 0, 0);
 		return;
 	}
 	if (!dlog_settled(e) || e->left_sent)
@@ -441,7 +468,7 @@ static void leave_advance(struct engine *e)
 /* ADMIN_STOP of a node that serves: what keeps it here, NULL: nothing but its own next step. */
 const char *leave_waits(const struct engine *e)
 {
-	if (!e->stopping || e->state != ENGINE_ACTIVE)
+	if (!e->stopping || e->state != ENGINE_ACTIVE || !e->page)
 		return NULL;
 	if (!list_empty(&e->fios))
 		return "what its users have sent to be done";
@@ -449,6 +476,8 @@ const char *leave_waits(const struct engine *e)
 		return "what it has written to be flushed, and cleared from its dirty log";
 	if (e->phase != PH_READY)
 		return NULL; /* the round has its own reason */
+	if (e->naming)
+		return "its slot of the dirty log to name this node again, which leads by now";
 	if (rebuild_keeps(e))
 		return "the map to say how far the rebuild has come";
 	if (leave_held(e))

@@ -243,6 +243,9 @@ static void engine_restart(struct engine *e, uint64_t inc)
 	memcpy(n->buried, old->buried, sizeof(n->buried));
 	memcpy(n->fence_ask, old->fence_ask, sizeof(n->fence_ask));
 	n->buried_next = old->buried_next;
+	memcpy(n->kept, old->kept, sizeof(n->kept));
+	n->kept_count = old->kept_count;
+	memcpy(n->dropped, old->dropped, sizeof(n->dropped));
 	n->asks = n->asks_first = old->asks + 1;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		struct dev *d = &n->dev[i];

@@ -66,7 +66,8 @@ typedef struct Ddraid__NodeMsg nodemsg;
 struct batch {
 	uint32_t pending;
 	uint32_t ok, failed; /* masks by member (by device for raw requests) */
-	uint32_t unreadable; /* of those that failed: a bad spot of a member that must stay */
+	uint32_t unreadable; /* of those that failed: a bad spot of a member that must stay; */
+	uint32_t full;       /* no space there */
 	bool sent;           /* a request of it went to a member */
 	int err;             /* of the last failure */
 	void (*done)(struct engine *e, struct batch *b);
@@ -109,8 +110,7 @@ struct dev {
 	/* A connection broke (R17) before there was a map to name its member, or before its
 	 * superblock was read. */
 	bool lost;
-	bool lost_own;  /* with so many others at once that it was this node's own network */
-	bool lost_kept; /* by the life before: that was no such */
+	bool lost_own; /* with so many others at once that it was this node's own network */
 	uint8_t lost_uuid[DDR_UUID_BYTES];
 	uint64_t lost_instance, lost_us;
 	bool connected_here; /* in this incarnation */
@@ -320,6 +320,13 @@ struct job {              /* something that works through a region under EX */
 	void *arg;
 };
 
+/* A member that a life of this daemon lost, and ended before a map said so. */
+struct lost {
+	uint8_t uuid[DDR_UUID_BYTES];
+	uint64_t instance; /* of its exporter then, 0 = unknown */
+	uint64_t num;      /* of the map by which that life went */
+};
+
 struct lpage {                            /* one page of the own slot */
 	struct list link;                 /* of those that are to be written, or are */
 	struct logpage want;              /* the image that goes out next */
@@ -476,6 +483,11 @@ struct engine {
 						     a read */
 	struct member_error error[DDR_MAX_MEMBERS]; /* what it answered last */
 	uint64_t bad_us[DDR_MAX_MEMBERS];           /* when it was last reported */
+	uint64_t bad_since_us[DDR_MAX_MEMBERS];
+	uint64_t
+	    dropped[DDR_MAX_MEMBERS]; /* number of the newest commit known here that dropped it */
+	struct lost kept[DDR_MAX_MEMBERS]; /* by lives before this one, */
+	uint32_t kept_count;               /* which a map has still to name */
 	uint32_t lost_earlier; /* suspect, but only since the life before this one lost it: who has
 				* been lost since leaves first */
 	uint64_t bad_instance[DDR_MAX_MEMBERS]; /* of its exporter, when it was lost (R17); 0 =
@@ -650,6 +662,7 @@ struct engine {
 	uint64_t seal_us;      /* it began to seal the array then; 0 = not yet */
 	uint32_t seals;        /* epochs that it is still to commit for that: leave_sealed; */
 	bool unsealed;         /* it took too long */
+	bool naming;           /* its slot is to name it again: slot_again */
 	struct lpage *page;    /* log_pages */
 	struct list pages_due; /* in need of a write, or under way */
 	uint64_t own_dirty, own_missed; /* regions: bits of the wanted images */
@@ -1006,6 +1019,7 @@ void rebuild_missed(struct engine *e, uint32_t from, const nodemsg *m);
 bool rebuild_keeps(const struct engine *e);
 bool leave_held(const struct engine *e);
 const char *leave_waits(const struct engine *e);
+bool dlog_names_us(const struct engine *e);
 /* A node that has not told what is missed, or has not read its slot yet; 0: none. */
 uint32_t rebuild_waits(const struct engine *e);
 

@@ -12,6 +12,7 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -57,6 +58,7 @@ void epoch_reset(struct engine *e)
 	memset(e->ld.misread, 0, sizeof(e->ld.misread));
 	memset(e->ld.kept_us, 0, sizeof(e->ld.kept_us));
 	memset(e->ld.full, 0, sizeof(e->ld.full));
+	e->ld.earlier = 0;
 	e->acked_proposal = false;
 }
 
@@ -89,6 +91,8 @@ static void commit_effects(struct engine *e, const struct map *old)
 			e->bad[i] = 0;
 		if (is && !was)
 			e->error[i].err = 0;
+		if (was && !is)
+			e->dropped[i] = e->map.epoch.num;
 		if (!is && e->map.member[i].state != MEMBER_SUSPECT)
 			e->lacked[i] = 0; /* an operator is going to see to it */
 		/* Its rebuild ends at once: nobody may look after it before the next one begins. */
@@ -782,7 +786,7 @@ static void sb_write(struct engine *e, bool second)
 		sb.clustered = true;
 		memcpy(sb.cluster, e->cfg.cluster, DDR_NAME_BYTES);
 	}
-	e->sb_names_us = !e->slot_owned;
+	e->sb_names_us = !dlog_names_us(e);
 	sb.writer_node = e->sb_names_us ? e->cfg.node : 0;
 	e->ld.sb_writing = true;
 	e->ld.sb_second = second;
@@ -1321,16 +1325,111 @@ static void lineage_fork(struct engine *e, const struct map *from)
 		lineage_add(&e->past, &(struct epoch){num, e->inc});
 }
 
+/* What the members carry, by one of their superblocks. */
+struct judged {
+	struct epoch committed;
+	uint32_t absent, insync;
+	bool extended;  /* one that was too small for a while */
+	uint32_t older; /* device of one that lacks that commit, or NO_DEV */
+	uint8_t wanted[DDR_MAX_MEMBERS];
+};
+
+static void members_judge(const struct engine *e, const struct superblock *sb, struct judged *j)
+{
+	const struct map *map = &sb->map;
+
+	*j = (struct judged){.older = NO_DEV};
+	j->committed = committed_once(e, sb);
+	for (uint8_t i = 0; i < map->n; i++) {
+		const struct superblock *own = sb_of_member(e, map, i);
+		bool needed = map_write_mask(map) >> i & 1;
+		/* Not either what tells of a commit that no other has seen: of another history,
+		 * or of none. */
+		bool cut = member_cut(e, &map->member[i]);
+		bool lacks = own && epoch_cmp(&own->map.epoch, &j->committed) < 0;
+		bool fresh = own && !cut && !lacks &&
+			     epoch_cmp(&own->committed, &map->epoch) <= 0 &&
+			     !lineage_differs(&e->past, own);
+
+		if (needed && !own && !cut)
+			j->wanted[i] = MEMBER_SUSPECT;
+		else if (needed && !fresh)
+			j->wanted[i] = MEMBER_FAULTY; /* rolled back: only a full rebuild */
+		j->absent += needed && !fresh;
+		j->insync += map->member[i].state == MEMBER_IN_SYNC && fresh;
+		j->extended |= needed && own && cut;
+		if (needed && lacks)
+			j->older = sb_device(e, own);
+	}
+}
+
+/*
+ * Too few members are what they were last: the others have been rolled back, say. The newest state
+ * of the array before that of which enough are left; never some members of one state and some of
+ * another. NULL: there is none, and e->past is as it was.
+ */
+static const struct superblock *older_sb(struct engine *e, const struct superblock *newest,
+					 struct judged *j)
+{
+	struct lineage past = e->past;
+	const struct superblock *sb = newest;
+
+	while (sb) {
+		const struct superblock *next = NULL;
+
+		for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+			const struct dev *d = &e->dev[i];
+
+			if (d->up && d->fresh && epoch_cmp(&d->sb.map.epoch, &sb->map.epoch) < 0 &&
+			    (!next || epoch_cmp(&d->sb.map.epoch, &next->map.epoch) > 0))
+				next = &d->sb;
+		}
+		sb = next;
+		if (!sb)
+			break;
+		e->past = sb->past;
+		lineage_add(&e->past, &sb->committed);
+		members_judge(e, sb, j);
+		if (j->insync >= e->geo.k)
+			return sb;
+	}
+	e->past = past;
+	return NULL;
+}
+
+/* Refused, since fewer than k are in sync by the newest map. */
+static bool too_few(struct engine *e, const struct superblock *sb, const struct judged *j)
+{
+	struct judged o;
+	struct lineage past = e->past;
+	bool older;
+
+	if (j->extended)
+		return refuse(e, EXTENDED_INSYNC);
+	fewer_insync(e, &sb->map, e->ld.text, sizeof(e->ld.text));
+	if (j->older == NO_DEV)
+		return refuse(e, e->ld.text);
+	older = older_sb(e, sb, &o);
+	e->past = past;
+	snprintf(e->ld.text, sizeof(e->ld.text),
+		 "fewer members in sync are reachable than the data needs: %.160s is as it was in "
+		 "epoch %" PRIu64 ", and epoch %" PRIu64 " was committed; %s",
+		 e->dev[j->older].uri, e->dev[j->older].sb.map.epoch.num, j->committed.num,
+		 older ? "connect the others as they were last, or start with --force to go on "
+			 "with an older state of the array"
+		       : "connect the others as they were last; --force does not help, since too "
+			 "few members are of any one state");
+	return refuse(e, e->ld.text);
+}
+
 /*
  * The fresh leader looks at what the members carry. True: e->map is what the array was last, and
  * ld.wanted names what must leave it.
  */
 bool assemble(struct engine *e)
 {
-	const struct superblock *sb, *told;
-	uint32_t absent = 0, insync = 0;
-	struct epoch committed;
-	bool extended = false;
+	const struct superblock *sb, *told, *older = NULL;
+	struct judged j, o;
 	struct map map;
 
 	if (!superblocks_read(e))
@@ -1347,41 +1446,35 @@ bool assemble(struct engine *e)
 		return false;
 	if (!histories_agree(e, sb))
 		return false;
-	map = sb->map;
-	committed = committed_once(e, sb);
-	for (uint8_t i = 0; i < map.n; i++) {
-		const struct superblock *own = sb_of_member(e, &map, i);
-		bool needed = map_write_mask(&map) >> i & 1;
-		/* Not either what tells of a commit that no other has seen: of another history,
-		 * or of none. */
-		bool cut = member_cut(e, &map.member[i]);
-		bool fresh = own && !cut && epoch_cmp(&own->map.epoch, &committed) >= 0 &&
-			     epoch_cmp(&own->committed, &map.epoch) <= 0 &&
-			     !lineage_differs(&e->past, own);
-
-		e->ld.wanted[i] = 0;
-		e->ld.misread[i] = false;
-		if (needed && !own && !cut)
-			e->ld.wanted[i] = MEMBER_SUSPECT;
-		else if (needed && !fresh)
-			e->ld.wanted[i] = MEMBER_FAULTY; /* rolled back: only a full rebuild */
-		absent += needed && !fresh;
-		insync += map.member[i].state == MEMBER_IN_SYNC && fresh;
-		extended |= needed && own && cut;
-	}
-	if (absent && e->now - e->ld.assemble_us < e->cfg.tun.evict_ms * 1000ull)
+	members_judge(e, sb, &j);
+	if (j.absent && e->now - e->ld.assemble_us < e->cfg.tun.evict_ms * 1000ull)
 		return false; /* they may still be connecting */
-	if (insync < e->geo.k) {
-		fewer_insync(e, &map, e->ld.text, sizeof(e->ld.text));
-		return refuse(e, extended ? EXTENDED_INSYNC : e->ld.text);
+	if (j.insync < e->geo.k) {
+		older = e->cfg.force ? older_sb(e, sb, &o) : NULL;
+		if (!older)
+			return too_few(e, sb, &j);
+		if (writers_departed(e, older))
+			return false;
+		sb = older;
+		j = o;
 	}
-	if (!records_agree(e, &map, absent))
+	map = sb->map;
+	if (!records_agree(e, &map, j.absent))
 		return false;
+	e->ld.forced |= older != NULL;
+	for (uint8_t i = 0; i < map.n; i++) {
+		e->ld.wanted[i] = j.wanted[i];
+		e->ld.misread[i] = false;
+		e->ld.earlier &= ~(1u << i);
+		/* Of one that is absent nobody knows by which line it went. */
+		if (e->ld.forced && e->ld.wanted[i])
+			e->ld.wanted[i] = MEMBER_FAULTY;
+	}
 	e->ld.refused = false;
 	/* Not the map's own epoch: that may be a proposal which some members have never got. Called
 	 * committed, it would make them stale if this leader died while it wrote the next one. */
-	e->committed = committed;
-	lineage_add(&e->past, &committed);
+	e->committed = j.committed;
+	lineage_add(&e->past, &j.committed);
 	if (e->ld.forced)
 		lineage_fork(e, &map);
 	e->base.clustered = sb->clustered;

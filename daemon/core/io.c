@@ -103,17 +103,12 @@ static void write_finish(struct engine *e, struct op *op, int err)
 	op_done(e, op, err);
 }
 
-static bool no_space(int err)
-{
-	return err == -ENOSPC || err == -EDQUOT;
-}
-
 static void refusals_count(struct engine *e, struct op *op, uint32_t failed)
 {
 	uint32_t refused = 0;
 
 	for (uint8_t i = 0; i < e->map.n; i++)
-		if (failed >> i & 1 && member_unwritable(e, i) && !no_space(e->error[i].err))
+		if (failed >> i & 1 && member_unwritable(e, i))
 			refused |= 1u << i;
 	if (!refused)
 		return;
@@ -143,7 +138,7 @@ static void write_ended(struct engine *e, struct batch *b)
 {
 	struct op *op = list_entry(b, struct op, batch);
 
-	refusals_count(e, op, b->failed);
+	refusals_count(e, op, b->failed & ~b->full);
 	op->ok |= b->ok;
 	op->sent |= b->sent;
 	if (e->state == ENGINE_REMOVED)

@@ -70,6 +70,8 @@ static void state_send(struct engine *e)
 	if (e->state == ENGINE_ACTIVE) {
 		pb_map_fill(&pm, &e->map);
 		b.committed = &pm.map;
+		b.dropped = e->dropped;
+		b.n_dropped = e->map.n;
 	}
 	msg_send(e, &m);
 }
@@ -629,7 +631,7 @@ static void ack_ticks(struct engine *e)
 {
 	/* Its slot names it now. The superblocks need not any more; else the next to assemble the
 	 * array would have to fence this node, also when it has long been stopped. */
-	e->ld.need_epoch |= e->sb_names_us && e->slot_owned && e->map.epoch.inc == e->inc;
+	e->ld.need_epoch |= e->sb_names_us && dlog_names_us(e) && e->map.epoch.inc == e->inc;
 	suspects_advance(e);
 	stuck_advance(e);
 	epoch_propose_wanted(e);

@@ -113,7 +113,8 @@ static const char *check_hello(const struct check *c, const Ddraid__Hello *h)
 		bad = check_departed(h->departed, h->n_departed, true);
 	if (!bad && (h->fenced_inc >= c->inc || h->idle_inc >= c->inc))
 		bad = "has fenced the incarnation that it is";
-	if (!bad && (h->n_bad > DDR_MAX_MEMBERS || h->reach > DDR_MAX_MEMBERS))
+	if (!bad && (h->n_bad > DDR_MAX_MEMBERS || h->reach > DDR_MAX_MEMBERS ||
+		     h->earlier >> DDR_MAX_MEMBERS))
 		bad = "has more members than an array";
 	for (size_t i = 0; !bad && i < h->n_bad; i++)
 		if (h->bad[i] > MEMBER_FAULTY)
@@ -129,6 +130,8 @@ static const char *check_state(const Ddraid__State *s)
 		bad = check_departed(s->departed, s->n_departed, false);
 	if (!bad && (!s->n_node || s->n_node > DDR_MAX_NODES))
 		bad = "names no nodes, or too many";
+	if (!bad && s->n_dropped > DDR_MAX_MEMBERS)
+		bad = "has more members than an array";
 	for (size_t i = 0; !bad && i < s->n_node; i++) {
 		bad = check_inc(s->node[i], false);
 		for (size_t j = 0; !bad && j < i; j++)

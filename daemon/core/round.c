@@ -167,7 +167,10 @@ static void round_end(struct engine *e)
 	e->leader = 0;
 	e->view_us = e->now;
 	e->joined_sent = e->left_sent = false;
-	e->missed_due = false; /* the next round commits, and asks, anew */
+	e->drained_us = 0; /* others are waited for anew, */
+	if (e->seals)
+		e->seal_us = e->seals = 0; /* and the seal, if it was not through */
+	e->missed_due = false;             /* the next round commits, and asks, anew */
 	leader_reset(e);
 }
 
@@ -659,9 +662,13 @@ static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 	e->confirmed = true;
 	e->met |= !alone(e);
 	memset(e->bad_us, 0, sizeof(e->bad_us)); /* this leader has to be told anew */
-	if (pb_map_read(&map, s->committed) &&
-	    (!e->have_map || epoch_cmp(&map.epoch, &e->map.epoch) > 0))
-		state_adopt(e, &map);
+	if (pb_map_read(&map, s->committed)) {
+		for (size_t i = 0; i < s->n_dropped && i < DDR_MAX_MEMBERS; i++)
+			if (s->dropped[i] > e->dropped[i] && s->dropped[i] <= map.epoch.num)
+				e->dropped[i] = s->dropped[i];
+		if (!e->have_map || epoch_cmp(&map.epoch, &e->map.epoch) > 0)
+			state_adopt(e, &map);
+	}
 	slots_forget(e);
 	e->dirty_untold = false;
 	claims_send(e);

@@ -784,10 +784,11 @@ void checks_fenced(struct sim *s, uint32_t ii)
 	checks_engine_gone(s); /* what it knew, it can tell nobody who may write */
 }
 
-/* It has no map yet, and will say so when it has one. */
-static bool joins_connected(const struct simnode *n, uint32_t dev)
+/* It has no map yet, and will say so when it has one. A connection of its former life breaks by
+ * that one's fence, if this cuts. */
+static bool joins_connected(const struct sim *s, const struct simnode *n, uint32_t dev)
 {
-	return dev != NONE && n->dev[dev].up && n->dev[dev].up_ii == n->ii;
+	return dev != NONE && n->dev[dev].up && (n->dev[dev].up_ii == n->ii || !s->o.fence_cuts);
 }
 
 /* Who can tell that this exporter lost its cache: it had the array, or joins, and was connected. */
@@ -797,7 +798,7 @@ void checks_witness(struct sim *s, struct disk *d)
 		const struct simnode *n = &s->node[i];
 		uint32_t dev = dev_slot_of_disk(n, d->idx);
 		bool knows = n->proc && n->st.state != ENGINE_REMOVED &&
-			     (n->st.map.epoch.num || joins_connected(n, dev));
+			     (n->st.map.epoch.num || joins_connected(s, n, dev));
 
 		/* Who serves and is not connected wants it out already; who joins has seen nothing.
 		 */

@@ -96,7 +96,8 @@ bool full_strikes(struct sim *s, const struct req *r)
 		return false;
 	stays = must_stay(s, m);
 	if (!stays && (!s->full_us || s->now - s->full_us > AT_ONCE_US)) {
-		if (!fault_may_strike(s, r->disk))
+		/* The others follow at once, so this one must not be about to leave, either. */
+		if (!fault_may_strike(s, r->disk) || s->checks.lossy[r->disk])
 			return false;
 		s->full_us = s->now;
 	}

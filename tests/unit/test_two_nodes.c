@@ -100,6 +100,37 @@ TEST(a_stop_whose_seal_takes_too_long_goes_on_without)
 	}
 }
 
+/* A copy of member 0 carries what it commits, so that counts for nothing. Node 2 has no record. */
+TEST(a_commit_that_is_under_way_when_the_array_is_sealed_is_no_seal)
+{
+	static uint8_t copy[DISK_BYTES];
+
+	create();
+	w.hold.on = w.hold.of_active = true;
+	w.hold.node = w.hold.dev = 1;
+	w.hold.kind = KIND_SB;
+	w.hold.op = DEV_WRITE;
+	start(1);
+	for (uint32_t i = 0; i < 5000 && !w.held_count; i++)
+		run_ms(1);
+	CHECK(w.held_count && serves(1));
+	memcpy(copy, w.disk[0], DISK_BYTES);
+	write_block(1, 0);
+	run_ms(1500);
+	CHECK_EQ_U64(w.node[1].ios_done, 1);
+	step(1, (struct event){.type = EV_ADMIN, .admin.cmd = ADMIN_STOP});
+	run_ms(1500);
+	held_goes_on();
+	run_ms(3000);
+	CHECK(w.node[1].stopped && !w.node[1].unsealed);
+	memcpy(w.disk[0], copy, DISK_BYTES);
+	start(2);
+	run_ms(15000);
+	CHECK(serves(2));
+	CHECK_EQ_U64(status(2).map.member[0].state, MEMBER_FAULTY);
+	finish();
+}
+
 TEST(a_stop_says_what_it_waits_for)
 {
 	static const char *const waits[] = {
@@ -119,102 +150,6 @@ TEST(a_stop_says_what_it_waits_for)
 		CHECK_EQ_STR(status(1).waits, waits[written]);
 		finish();
 	}
-}
-
-/* Exporters without an identity: who connects anew can't tell whether what they had is still there.
- * What was written is in the cache of member 1 alone, if its exporter ends now. */
-static uint8_t cached[DDR_BLOCK_BYTES], media[DISK_BYTES];
-static uint64_t data_offset;
-
-static void write_cached(uint32_t node)
-{
-	data_offset = engine_geo(w.node[node].e)->data_offset;
-	memcpy(media, w.disk[1], DISK_BYTES);
-	memset(cached, 7, sizeof(cached));
-	for (uint32_t i = 0; i < 8; i++) {
-		io_block(node, IO_WRITE, (300 << 10) + i * 131072u, cached);
-		run_ms(5);
-	}
-	run_ms(20);
-	CHECK_EQ_U64(w.node[node].ios_done, 8);
-}
-
-static void cache_lost(void)
-{
-	memcpy(w.disk[1] + data_offset, media + data_offset, DISK_BYTES - data_offset);
-}
-
-static void reads_cached(uint32_t node)
-{
-	static uint8_t in[DDR_BLOCK_BYTES];
-
-	for (uint32_t i = 0; i < 8; i++) {
-		memset(in, 0, sizeof(in));
-		io_block(node, IO_READ, (300 << 10) + i * 131072u, in);
-		run_ms(50);
-		CHECK_EQ_MEM(in, cached, sizeof(in));
-	}
-}
-
-/* Node 1 loses member `m`, and its life ends before a map says so. */
-static void removed_after_loss(uint32_t m)
-{
-	w.node[1].record_hangs = true;
-	member_cut(1, m, true);
-	run_ms(50);
-	CHECK(status(1).proposing);
-	step(1, (struct event){.type = EV_GIVE_UP});
-	run_ms(6000);
-	CHECK(!serves(1));
-}
-
-static void goes_on(void)
-{
-	w.node[1].record_hangs = false;
-	push(1, (struct event){.type = EV_RECORD_DONE});
-}
-
-TEST(a_loss_outlives_the_proposal_that_tells_it)
-{
-	create();
-	w.io_may_fail = w.restarts = true;
-	start(1);
-	run_ms(3000);
-	write_cached(1);
-	cache_lost();
-	removed_after_loss(1);
-	goes_on();
-	member_cut(1, 1, false);
-	run_ms(20000);
-	CHECK(serves(1));
-	reads_cached(1);
-	finish();
-}
-
-/* What the last life took for lost may be what it was. Then another member is lost, and only one of
- * them can leave. */
-TEST(what_the_life_before_lost_stays_if_another_has_been_lost_since)
-{
-	create();
-	w.io_may_fail = w.restarts = true;
-	start(1);
-	run_ms(3000);
-	write_cached(1);
-	removed_after_loss(0);
-	member_cut(1, 1, true); /* connections of the new life */
-	run_ms(1);
-	member_cut(1, 0, false);
-	member_cut(1, 1, false);
-	run_ms(50);
-	cache_lost();
-	member_cut(1, 1, true);
-	run_ms(1);
-	member_cut(1, 1, false);
-	goes_on();
-	run_ms(20000);
-	CHECK(serves(1));
-	reads_cached(1);
-	finish();
 }
 
 /* R5: what the dead one has sent may land over it until the fence. Lock and mark are at hand. */

@@ -89,7 +89,8 @@ static struct {
 		enum dev_kind kind;
 		enum dev_op op;
 		bool on;
-	} hold; /* requests that are held back */
+		bool of_active; /* once the node serves */
+	} hold;                 /* requests that are held back */
 	struct out held[64];
 	uint32_t held_by[64];
 	struct event hung[256]; /* answers to writes that hang */
@@ -160,6 +161,17 @@ static inline void create(void)
 	}
 }
 
+static inline bool held_back(uint32_t node, const struct out *o)
+{
+	struct engine_status st;
+
+	if (!w.hold.on || w.hold.node != node || o->io.kind != w.hold.kind ||
+	    o->io.op != w.hold.op || (w.hold.dev != ANY_DEV && w.hold.dev != o->io.dev))
+		return false;
+	engine_status(w.node[node].e, &st);
+	return !w.hold.of_active || st.state == ENGINE_ACTIVE;
+}
+
 static inline void do_io(uint32_t node, const struct out *o)
 {
 	struct event ev = {.type = EV_DEV_DONE};
@@ -182,8 +194,7 @@ static inline void do_io(uint32_t node, const struct out *o)
 	}
 	if (w.resync_hangs && o->io.kind == KIND_RESYNC)
 		return;
-	if ((w.hold.on && w.hold.node == node && o->io.kind == w.hold.kind &&
-	     o->io.op == w.hold.op && (w.hold.dev == ANY_DEV || w.hold.dev == o->io.dev)) ||
+	if (held_back(node, o) ||
 	    (w.rebuild_hangs && o->io.kind == KIND_REBUILD && o->io.op == DEV_WRITE) ||
 	    (w.log_hangs == node && o->io.kind == KIND_LOG && o->io.op == DEV_READ) ||
 	    (w.claim_hangs == node && o->io.kind == KIND_USE && o->io.op == DEV_WRITE)) {

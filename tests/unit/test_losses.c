@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Who alone knows that a member has lost what was in its cache, and is removed before a map says so
+ * (R17). The exporters of this world have no identity: who connects anew can't tell whether what
+ * they had is still there.
+ */
+#include "tests/unit/two_nodes_world.h"
+
+#define BLOCKS 8u
+
+/* What was written is in the cache of member 1, if its exporter ends now, and nowhere else. */
+static uint8_t cached[DDR_BLOCK_BYTES], media[DISK_BYTES];
+static uint64_t data_offset;
+
+static void write_cached(uint32_t node)
+{
+	data_offset = engine_geo(w.node[node].e)->data_offset;
+	memcpy(media, w.disk[1], DISK_BYTES);
+	memset(cached, 7, sizeof(cached));
+	for (uint32_t i = 0; i < BLOCKS; i++) {
+		io_block(node, IO_WRITE, (300 << 10) + i * 131072u, cached);
+		run_ms(5);
+	}
+	run_ms(20);
+	CHECK_EQ_U64(w.node[node].ios_done, BLOCKS);
+}
+
+static void cache_lost(void)
+{
+	memcpy(w.disk[1] + data_offset, media + data_offset, DISK_BYTES - data_offset);
+}
+
+static void reads_cached(uint32_t node)
+{
+	static uint8_t in[DDR_BLOCK_BYTES];
+
+	for (uint32_t i = 0; i < BLOCKS; i++) {
+		memset(in, 0, sizeof(in));
+		io_block(node, IO_READ, (300 << 10) + i * 131072u, in);
+		run_ms(50);
+		CHECK_EQ_MEM(in, cached, sizeof(in));
+	}
+}
+
+static void one_serves(void)
+{
+	create();
+	w.io_may_fail = w.restarts = true;
+	start(1);
+	run_ms(3000);
+	write_cached(1);
+}
+
+static void removed(void)
+{
+	step(1, (struct event){.type = EV_GIVE_UP});
+	run_ms(6000);
+	CHECK(!serves(1));
+}
+
+/* Node 1 loses member `m`, and its life ends before a map says so. */
+static void removed_after_loss(uint32_t m)
+{
+	w.node[1].record_hangs = true;
+	member_cut(1, m, true);
+	run_ms(50);
+	CHECK(status(1).proposing);
+	removed();
+}
+
+static void goes_on(void)
+{
+	w.node[1].record_hangs = false;
+	push(1, (struct event){.type = EV_RECORD_DONE});
+	run_ms(20000);
+	CHECK(serves(1));
+}
+
+static void all_cut(bool gone)
+{
+	for (uint32_t m = 0; m < MEMBERS; m++)
+		if (!gone || !(w.node[1].cut >> m & 1))
+			member_cut(1, m, gone);
+	run_ms(1);
+}
+
+TEST(a_loss_outlives_the_proposal_that_tells_it)
+{
+	one_serves();
+	cache_lost();
+	removed_after_loss(1);
+	member_cut(1, 1, false);
+	goes_on();
+	reads_cached(1);
+	finish();
+}
+
+/* In its next life all of its connections break at once, which says nothing of the members. */
+TEST(a_loss_outlives_an_outage_of_the_own_network)
+{
+	one_serves();
+	cache_lost();
+	removed_after_loss(1);
+	all_cut(true);
+	all_cut(false);
+	run_ms(50);
+	all_cut(true);
+	all_cut(false);
+	run_ms(50);
+	goes_on();
+	reads_cached(1);
+	finish();
+}
+
+/* The others' fence cuts its other connections, and then it hears that it was removed. */
+TEST(a_loss_outlives_the_fence_of_who_knows)
+{
+	one_serves();
+	cache_lost();
+	w.node[1].record_hangs = true;
+	member_cut(1, 1, true);
+	run_ms(8000);
+	all_cut(true);
+	run_ms(100);
+	removed();
+	all_cut(false);
+	goes_on();
+	reads_cached(1);
+	finish();
+}
+
+/* What the last life took for lost may be what it was. Then another member is lost, and only one of
+ * them can leave. */
+TEST(what_the_life_before_lost_stays_if_another_has_been_lost_since)
+{
+	one_serves();
+	removed_after_loss(0);
+	member_cut(1, 1, true); /* connections of the new life */
+	run_ms(1);
+	member_cut(1, 0, false);
+	member_cut(1, 1, false);
+	run_ms(50);
+	cache_lost();
+	member_cut(1, 1, true);
+	run_ms(1);
+	member_cut(1, 1, false);
+	goes_on();
+	reads_cached(1);
+	finish();
+}
+
+/* Node 2 is alone with its loss of member 1 while it is out of the group. */
+static void out_with_a_loss(void)
+{
+	create();
+	w.io_may_fail = true;
+	start(1);
+	run_ms(3000);
+	start(2);
+	run_ms(3000);
+	CHECK(serves(1) && serves(2) && status(1).leading);
+	w.restarts = true;
+	w.away = 2;
+	view(1, 1, 1);
+	member_cut(2, 1, true);
+	run_ms(3000);
+}
+
+/* From here on member 1 stays in sync. */
+static void comes_back(void)
+{
+	w.away = 0;
+	view(1, 1, 2);
+	view(1, 2, 2);
+	for (uint32_t i = 0; i < 20000; i++) {
+		run_ms(1);
+		if (i == 3000 && w.node[2].cut)
+			member_cut(2, 1, false);
+		CHECK_EQ_U64(status(1).map.member[1].state, MEMBER_IN_SYNC);
+	}
+	CHECK(serves(1) && serves(2));
+	finish();
+}
+
+TEST(a_loss_that_the_map_has_settled_is_told_by_nobody)
+{
+	out_with_a_loss();
+	member_cut(1, 1, true);
+	run_ms(1000);
+	member_cut(1, 1, false);
+	run_ms(20000);
+	CHECK_EQ_U64(status(1).map.member[1].state, MEMBER_IN_SYNC);
+	member_cut(2, 1, false);
+	comes_back();
+}
+
+TEST(a_loss_that_nobody_else_has_seen_is_told)
+{
+	bool left = false;
+
+	out_with_a_loss();
+	member_cut(2, 1, false);
+	w.away = 0;
+	view(1, 1, 2);
+	view(1, 2, 2);
+	for (uint32_t i = 0; i < 20000; i++) {
+		run_ms(1);
+		left |= status(1).map.member[1].state != MEMBER_IN_SYNC;
+	}
+	CHECK(left);
+	CHECK_EQ_U64(status(1).map.member[1].state, MEMBER_IN_SYNC);
+	finish();
+}
