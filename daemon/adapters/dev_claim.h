@@ -10,7 +10,7 @@
 
 #include <sys/types.h>
 
-#define DEV_CLAIM_WHY_BYTES 200
+#define DEV_CLAIM_WHY_BYTES 320
 
 struct dev_claim;
 
