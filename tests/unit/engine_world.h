@@ -24,6 +24,7 @@
 #include "daemon/core/engine.h"
 #include "daemon/core/geometry.h"
 #include "daemon/core/superblock.h"
+#include "tests/unit/kept_messages.h"
 
 #ifndef MEMBERS /* a test that makes its own array may have others */
 #define MEMBERS 3
@@ -42,7 +43,7 @@
 #ifndef TICK_US
 #define TICK_US 1000u
 #endif
-#define QUEUE 65536u
+#define QUEUE 8192u
 
 struct world {
 	struct engine *e;
@@ -95,8 +96,7 @@ struct world {
 	struct record record;
 	struct event *pending; /* events that outs have led to, in order */
 	uint32_t first, last;
-	uint8_t (*msg)[65536];
-	uint32_t msg_next;
+	struct kept_messages msg;
 	uint64_t io_done[1024];
 	int io_err[1024];
 	uint32_t counts[KIND_COUNT][4];
@@ -115,6 +115,7 @@ static struct world w;
 
 static inline void push(struct event ev)
 {
+	CHECK(w.last - w.first < QUEUE);
 	w.pending[w.last++ % QUEUE] = ev;
 }
 
@@ -133,7 +134,6 @@ static inline void create_regions(uint8_t order, uint32_t region_bytes)
 	w.now = 1;
 	w.next_inc = 100;
 	w.pending = calloc(QUEUE, sizeof(*w.pending));
-	w.msg = calloc(1024, sizeof(*w.msg));
 	memset(p.array_uuid, 0x5a, DDR_UUID_BYTES);
 	memcpy(w.array_uuid, p.array_uuid, DDR_UUID_BYTES);
 	strcpy(p.name, "unit");
@@ -350,9 +350,7 @@ static inline void do_out(const struct out *o)
 			break;
 		ev.type = EV_MSG;
 		ev.msg.from = 1;
-		CHECK(o->send.bytes <= sizeof(w.msg[0]));
-		memcpy(w.msg[w.msg_next % 1024], o->send.data, o->send.bytes);
-		ev.msg.data = w.msg[w.msg_next++ % 1024];
+		ev.msg.data = message_keep(&w.msg, o->send.data, o->send.bytes);
 		ev.msg.bytes = o->send.bytes;
 		push(ev);
 		break;
@@ -556,7 +554,7 @@ static inline void finish(void)
 		DISK_FREE(w.disk[i]);
 	free(w.q.v);
 	free(w.pending);
-	free(w.msg);
+	messages_free(&w.msg);
 }
 
 static inline void fill(uint8_t *buf, size_t bytes, uint8_t seed)

@@ -20,7 +20,6 @@ static void create_wide(uint32_t band_bytes, uint32_t region_bytes, uint64_t mem
 	w.now = 1;
 	w.next_inc = 100;
 	w.pending = calloc(QUEUE, sizeof(*w.pending));
-	w.msg = calloc(1024, sizeof(*w.msg));
 	memset(p.array_uuid, 0x5a, DDR_UUID_BYTES);
 	memcpy(w.array_uuid, p.array_uuid, DDR_UUID_BYTES);
 	strcpy(p.name, "wide");
@@ -49,7 +48,7 @@ static void end_wide(void)
 		munmap(w.disk[i], DISK_BYTES);
 	free(w.q.v);
 	free(w.pending);
-	free(w.msg);
+	messages_free(&w.msg);
 }
 
 /* As many as are let in at once, of the greatest size, while no member answers. */

@@ -16,15 +16,15 @@
 
 #include "daemon/core/engine.h"
 #include "daemon/core/geometry.h"
+#include "tests/unit/kept_messages.h"
 
 #ifndef NODES
 #define NODES 2
 #endif
 #define MEMBERS 3
 #define DISK_BYTES (8u << 20)
-#define QUEUE 65536u
+#define QUEUE 8192u
 #define NONE_REACHED ((1u << MEMBERS) - 1)
-#define MSGS 4096u
 #define ANY_DEV UINT32_MAX
 
 struct node {
@@ -72,8 +72,7 @@ static struct {
 		struct event ev;
 	} * queue;
 	uint32_t first, last;
-	uint8_t (*msg)[65536];
-	uint32_t msg_next;
+	struct kept_messages msg;
 	uint8_t array_uuid[DDR_UUID_BYTES];
 	bool fence_hangs;
 	uint64_t watched; /* an incarnation, and how often its fence was asked for */
@@ -124,6 +123,7 @@ static struct {
 
 static inline void push(uint32_t to, struct event ev)
 {
+	CHECK(w.last - w.first < QUEUE);
 	w.queue[w.last % QUEUE].to = to;
 	w.queue[w.last++ % QUEUE].ev = ev;
 }
@@ -141,7 +141,6 @@ static inline void create(void)
 	memset(&w, 0, sizeof(w));
 	w.now = w.ring = 1;
 	w.queue = calloc(QUEUE, sizeof(*w.queue));
-	w.msg = calloc(MSGS, sizeof(*w.msg));
 	memset(w.array_uuid, 0x5a, DDR_UUID_BYTES);
 	memcpy(p.array_uuid, w.array_uuid, DDR_UUID_BYTES);
 	strcpy(p.name, "two");
@@ -282,9 +281,7 @@ static inline void do_out(uint32_t node, const struct out *o)
 		w.node[node].sent++;
 		ev.type = EV_MSG;
 		ev.msg.from = node;
-		CHECK(o->send.bytes <= sizeof(w.msg[0]));
-		memcpy(w.msg[w.msg_next % MSGS], o->send.data, o->send.bytes);
-		ev.msg.data = w.msg[w.msg_next++ % MSGS];
+		ev.msg.data = message_keep(&w.msg, o->send.data, o->send.bytes);
 		ev.msg.bytes = o->send.bytes;
 		for (uint32_t i = 1; i <= NODES; i++)
 			if ((!w.split || i == node) && w.away != i && w.away != node)
@@ -566,7 +563,7 @@ static inline void finish(void)
 		free(w.disk[i]);
 	free(w.q.v);
 	free(w.queue);
-	free(w.msg);
+	messages_free(&w.msg);
 }
 
 static inline void write_block(uint32_t node, uint64_t offset)
