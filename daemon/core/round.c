@@ -167,9 +167,8 @@ static void round_end(struct engine *e)
 	e->leader = 0;
 	e->view_us = e->now;
 	e->joined_sent = e->left_sent = false;
-	e->drained_us = 0; /* others are waited for anew, */
 	if (e->seals)
-		e->seal_us = e->seals = 0; /* and the seal, if it was not through */
+		e->seal_us = e->seals = 0; /* begun anew, if it was not through */
 	e->missed_due = false;             /* the next round commits, and asks, anew */
 	leader_reset(e);
 }
