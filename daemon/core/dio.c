@@ -324,11 +324,11 @@ void member_bad(struct engine *e, uint8_t member, enum member_state want)
 		return;
 	if (e->bad[member] == MEMBER_MISSING && want == MEMBER_SUSPECT)
 		return;
-	if (!e->bad[member])
+	if (!e->bad[member]) {
 		e->bad_since_us[member] = e->now;
-	if (!e->bad[member])
 		e->bad_instance[member] =
 		    e->dev_of[member] != NO_DEV ? e->dev[e->dev_of[member]].instance : 0;
+	}
 	e->bad[member] = (uint8_t)want;
 	e->bad_us[member] = 0;
 	if (e->dev_of[member] != NO_DEV && e->dev[e->dev_of[member]].under_way)

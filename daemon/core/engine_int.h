@@ -391,12 +391,11 @@ enum use_state {
 #define USE_WATCHED (2u * DDR_MAX_DEVS)
 struct use_watch {
 	struct useblock last;
-	uint64_t since_us; /* nothing of it has changed since */
-	bool shown;        /* a device showed it in the last round of reads */
-	bool unseen;       /* none did in the round before */
-	uint32_t
-	    found_on; /* a device that is too slow for a round has it: its number + 1; 0 = no */
-	bool alive;   /* something has changed while we looked */
+	uint64_t since_us;  /* nothing of it has changed since */
+	bool shown;         /* a device showed it in the last round of reads */
+	bool unseen;        /* none did in the round before */
+	uint32_t found_on;  /* 1 + a device that has it and is too slow for a round; 0 = none */
+	bool alive;         /* something has changed while we looked */
 	bool probed, ended; /* asked; its process has ended for certain */
 };
 
@@ -484,10 +483,10 @@ struct engine {
 	struct member_error error[DDR_MAX_MEMBERS]; /* what it answered last */
 	uint64_t bad_us[DDR_MAX_MEMBERS];           /* when it was last reported */
 	uint64_t bad_since_us[DDR_MAX_MEMBERS];
-	uint64_t
-	    dropped[DDR_MAX_MEMBERS]; /* number of the newest commit known here that dropped it */
-	struct lost kept[DDR_MAX_MEMBERS]; /* by lives before this one, */
-	uint32_t kept_count;               /* which a map has still to name */
+	uint64_t dropped[DDR_MAX_MEMBERS]; /* number of the newest commit that dropped it; 0 = none
+					    * that is known here */
+	struct lost kept[DDR_MAX_MEMBERS]; /* by lives before this one; until a map names them */
+	uint32_t kept_count;
 	uint32_t lost_earlier; /* suspect, but only since the life before this one lost it: who has
 				* been lost since leaves first */
 	uint64_t bad_instance[DDR_MAX_MEMBERS]; /* of its exporter, when it was lost (R17); 0 =
@@ -907,6 +906,7 @@ void epoch_reset(struct engine *e);
 void epoch_adopt(struct engine *e, const struct map *m);
 void epoch_want_out(struct engine *e, uint32_t member, uint32_t want, bool misread, bool earlier);
 bool epoch_propose_wanted(struct engine *e);
+uint64_t epoch_next_num(const struct engine *e, const struct map *base);
 void geo_adopt(struct engine *e);
 uint32_t map_count_insync(const struct map *m);
 

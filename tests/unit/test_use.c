@@ -450,10 +450,12 @@ TEST(members_that_come_in_the_place_of_others_are_looked_at)
 	write_block(1, 0);
 	stop(1);
 	for (uint32_t m = 0; m < MEMBERS; m++) {
-		uint8_t *right = w.disk[m];
+		uint8_t *now = malloc(DISK_BYTES);
 
-		w.disk[m] = old[m];
-		old[m] = right;
+		memcpy(now, w.disk[m], DISK_BYTES);
+		memcpy(w.disk[m], old[m], DISK_BYTES);
+		free(old[m]);
+		old[m] = now;
 	}
 	again(1, 400);
 	run_ms(6000);

@@ -4,6 +4,8 @@
  * For what depends on a certain order; all else is the simulator's.
  *
  *   test_slot_unread.c three: a slot that changes hands before its new owner has read it
+ *   test_losses.c      who alone knows that a member has lost something, and is removed
+ *   test_stops.c       how they leave
  *   test_two_nodes.c   members that one of them does not reach, leaders that make way
  *   test_two_halves.c  each alone in its ring; fences that only wait
  */
@@ -572,6 +574,16 @@ static inline void finish(void)
 	free(w.q.v);
 	free(w.queue);
 	messages_free(&w.msg);
+}
+
+static inline void start_both(void)
+{
+	create();
+	start(1);
+	run_ms(3000);
+	start(2);
+	run_ms(3000);
+	CHECK(status(1).io_allowed && status(2).io_allowed);
 }
 
 static inline void write_block(uint32_t node, uint64_t offset)
