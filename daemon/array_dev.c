@@ -217,6 +217,18 @@ static void member_retry(void *arg, int err, const char *why)
 	snprintf(d->why, sizeof(d->why), "%s", why);
 }
 
+static void member_warn(void *arg, const char *why)
+{
+	struct dev *d = arg;
+
+	snprintf(d->why, sizeof(d->why), "%s", why ? why : "");
+	if (why)
+		array_say(d->a, LOG_ERR, "%s", why);
+	else
+		array_say(d->a, LOG_NOTICE, "%s: the file that is in use has its name again",
+			  d->uri);
+}
+
 static void member_closed(void *arg)
 {
 	struct dev *d = arg;
@@ -238,6 +250,7 @@ static const struct member_cb member_cb = {
     .done = member_done,
     .closed = member_closed,
     .retry = member_retry,
+    .warn = member_warn,
 };
 
 void dev_cfg_fill(const struct array *a, struct member_cfg *cfg)
@@ -335,10 +348,30 @@ void dev_lease(struct array *a)
 			member_lease(a->dev[i].m, until_us);
 }
 
+static uint32_t member_of_uri(const struct array *a, const char *uri)
+{
+	uint32_t i = 0;
+
+	while (i < a->live.count && strcmp(a->live.uri[i], uri) != 0)
+		i++;
+	return i;
+}
+
+/* This node looks there after a restart, too. */
+void dev_add(struct array *a, const char *uri)
+{
+	if (member_of_uri(a, uri) < a->live.count || !strcmp(a->live.adding, uri))
+		dev_open_added(a, uri);
+	else
+		life_adding(a, uri);
+}
+
 void dev_open_all(struct array *a)
 {
 	for (uint32_t i = 0; i < a->live.count; i++)
 		dev_open_uri(a, a->live.uri[i]);
+	if (a->live.adding[0])
+		dev_open_added(a, a->live.adding);
 }
 
 static bool member_is_up(const struct array *a, uint32_t member)
@@ -406,18 +439,23 @@ void dev_close_all(struct array *a)
 		dev_close(&a->dev[i]);
 }
 
-static uint32_t member_of_uri(const struct array *a, const char *uri)
-{
-	uint32_t i = 0;
-
-	while (i < a->live.count && strcmp(a->live.uri[i], uri) != 0)
-		i++;
-	return i;
-}
-
 static bool uri_known(const struct array *a, const char *uri)
 {
 	return member_of_uri(a, uri) < a->live.count;
+}
+
+static void older_tell(struct array *a, struct dev *d)
+{
+	bool older = engine_dev_older(a->e, d->index);
+
+	if (older && !d->older)
+		array_say(a, LOG_ERR,
+			  "%s has come back as an older copy of itself: it lacks what this node "
+			  "wrote to its dirty log before it went away. It does not count before "
+			  "all that may have been written to it since has been copied; see what "
+			  "its exporter serves",
+			  d->uri);
+	d->older = older;
 }
 
 /* A URI that leads to another device, here or on all nodes, or to one that has changed: it is not
@@ -477,10 +515,13 @@ static uint32_t dev_found(struct array *a, struct dev *d, uint32_t *added)
 void dev_settle(struct array *a)
 {
 	uint32_t found = 0, added = 0;
+	bool given_up = false;
 
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-		if (a->dev[i].used && !a->dev[i].closing)
-			stranger_tell(a, &a->dev[i]);
+		if (!a->dev[i].used || a->dev[i].closing)
+			continue;
+		stranger_tell(a, &a->dev[i]);
+		older_tell(a, &a->dev[i]);
 	}
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		found |= dev_found(a, &a->dev[i], &added);
@@ -491,9 +532,14 @@ void dev_settle(struct array *a)
 		    uri_known(a, d->uri) || loop_now_us(a->loop) - d->opened_us < CANDIDATE_US)
 			continue;
 		array_say(a, LOG_INFO, "%s is no member and is closed", d->uri);
+		given_up |= !strcmp(d->uri, a->live.adding);
 		dev_close(d);
 	}
-	if (found)
+	if (given_up || (a->live.adding[0] && member_of_uri(a, a->live.adding) < a->live.count)) {
+		a->live.adding[0] = '\0';
+		given_up = true;
+	}
+	if (found || given_up)
 		life_changed(a, found, added);
 }
 

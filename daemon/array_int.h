@@ -58,6 +58,7 @@ struct dev {
 	char uri[DDR_URI_BYTES];
 	struct member_info info;
 	uint64_t opened_us, down_us, held_us;
+	bool older; /* engine_dev_older, and said so */
 	char why[256];
 };
 
@@ -232,6 +233,7 @@ void pump_export(const struct array *a, const struct geo *g, struct front_export
 
 /* array_dev.c */
 void dev_open_all(struct array *a);
+void dev_add(struct array *a, const char *uri);
 void dev_open_added(struct array *a, const char *uri);
 void dev_io(struct array *a, const struct out *o);
 void dev_cancel(struct array *a, uint32_t dev);
@@ -261,6 +263,8 @@ void life_ready(struct array *a);
 void life_say_once(struct array *a, const char *why);
 /* On the main thread, when the engine thread has ended. */
 void life_ended(struct array *a);
+/* `add` wants this device: it is opened once it would be found again after a restart. */
+void life_adding(struct array *a, const char *uri);
 void life_changed(struct array *a, uint32_t found, uint32_t added);
 void life_serving(struct array *a, bool yes);
 void life_clients(struct array *a); /* looks whether their number is another one */

@@ -143,6 +143,40 @@ void life_changed(struct array *a, uint32_t found, uint32_t added)
 	mailbox_post(a->env.main, &t->task, ran_changed);
 }
 
+static void adding_known(struct array *a, struct life_task *t)
+{
+	if (t->err) {
+		array_say(a, LOG_ERR, "%s is not opened for 'add': %s", t->desc.adding, t->why);
+		return;
+	}
+	strcpy(a->live.adding, t->desc.adding);
+	dev_open_added(a, a->live.adding);
+}
+
+static void adding_stored(void *arg, int err, const char *why)
+{
+	struct life_task *t = arg;
+
+	t->err = err;
+	snprintf(t->why, sizeof(t->why), "%s", why);
+	mailbox_post(&t->a->box, &t->task, task_back);
+}
+
+static void ran_adding(struct task *task)
+{
+	struct life_task *t = (struct life_task *)(void *)task;
+
+	t->a->env.adding(t->a, t->desc.adding, adding_stored, t);
+}
+
+void life_adding(struct array *a, const char *uri)
+{
+	struct life_task *t = task_new(a, adding_known);
+
+	strcpy(t->desc.adding, uri);
+	mailbox_post(a->env.main, &t->task, ran_adding);
+}
+
 static void serving_told(struct task *task)
 {
 	struct life_task *t = (struct life_task *)(void *)task;

@@ -189,7 +189,7 @@ static void do_out(struct array *a, const struct out *o)
 		admin_answer(a, o);
 		break;
 	case OUT_OPEN:
-		dev_open_added(a, o->open.uri);
+		dev_add(a, o->open.uri);
 		break;
 	case OUT_LOCK:
 		if (a->locks)

@@ -105,6 +105,9 @@ static bool change_edit(struct store_array *desc, const struct manager_change *c
 		desc->attach = c->via;
 		desc->away_ms = c->away_ms;
 		return true;
+	case CHANGE_ADDING:
+		strcpy(desc->adding, c->value);
+		return true;
 	default:
 		return true;
 	}
@@ -124,7 +127,7 @@ static void change_takes_effect(struct known *k, const struct manager_change *c,
 		k->kept_clients = 0;
 		k->stop_force = c->force;
 	}
-	if (c->what != CHANGE_ATTACH)
+	if (c->what != CHANGE_ATTACH && c->what != CHANGE_ADDING)
 		array_learn(k->array, &k->desc);
 	if (news)
 		cb.news(&k->desc);
@@ -669,12 +672,44 @@ static void on_changed(struct array *a, const struct store_array *live, uint32_t
 		shared = true;
 	}
 	k->desc.ran = live->ran;
+	strcpy(k->desc.adding, live->adding);
 	if (shared) {
 		k->desc.version++;
 		k->desc.guessed = false;
 		cb.news(&k->desc);
 	}
 	altered(k);
+}
+
+struct adding {
+	struct manager_change change;
+	char uri[DDR_URI_BYTES];
+	void (*done)(void *arg, int err, const char *why);
+	void *arg;
+};
+
+static void adding_done(struct manager_change *c, int err, const char *why)
+{
+	struct adding *x = c->arg;
+
+	x->done(x->arg, err, why);
+	free(x);
+}
+
+static void on_adding(struct array *a, const char *uri,
+		      void (*done)(void *arg, int err, const char *why), void *arg)
+{
+	struct adding *x = calloc(1, sizeof(*x));
+
+	assert(x);
+	strcpy(x->uri, uri);
+	x->done = done;
+	x->arg = arg;
+	x->change.what = CHANGE_ADDING;
+	x->change.value = x->uri;
+	x->change.done = adding_done;
+	x->change.arg = x;
+	manager_change(by_array(a), &x->change);
 }
 
 /* ---- the table ------------------------------------------------------------------------------ */
@@ -797,6 +832,7 @@ static void desc_take(struct store_array *known, const struct store_array *desc)
 	known->here = was.here;
 	known->attach = was.attach;
 	known->away_ms = was.away_ms;
+	strcpy(known->adding, was.adding);
 	for (uint32_t i = 0; i < desc->count && i < was.count; i++) {
 		bool moved = !was.guessed && strcmp(desc->agreed[i], was.agreed[i]) != 0;
 
@@ -1075,6 +1111,7 @@ int manager_open(const struct config *conf, struct mailbox *main_box, struct wor
 	env.ended = on_ended;
 	env.serving = on_serving;
 	env.kept = on_kept;
+	env.adding = on_adding;
 	cb = *callbacks;
 	err = list_load(why);
 	if (err)

@@ -12,6 +12,7 @@
  *	here = off			this node's: stopped (off) or started (on) here alone
  *	attach = shim			this node's: by what it is a block device; only if it is
  *	away = 30s			how long that waits for a ddraidd; only if not for ever
+ *	adding = nbd://...		the device that `add` makes a member of just now, if any
  *	member = nbd://...		each member, in the order of their index: this node's URI
  *	agreed = nbd://...		likewise: the URI that all nodes were told
  *	option KEY = VALUE		see options.h
@@ -398,6 +399,8 @@ static int array_put(const struct store_array *a, const char *suffix, char *why)
 		fprintf(f, "attach = %s\n", attach_via_name(a->attach));
 	if (a->attach && a->away_ms != AWAY_HOLD)
 		fprintf(f, "away = %s\n", away_format(away, a->away_ms));
+	if (a->adding[0])
+		fprintf(f, "adding = %s\n", a->adding);
 	for (uint32_t i = 0; i < a->count; i++)
 		fprintf(f, "member = %s\n", a->uri[i]);
 	for (uint32_t i = 0; i < a->count && !a->guessed; i++)
@@ -506,6 +509,12 @@ static int take_key(struct store_array *a, const char *key, const char *value, c
 		return attach_via_parse(value, &a->attach);
 	if (!strcmp(key, "away"))
 		return take_away(value, &a->away_ms, why);
+	if (!strcmp(key, "adding")) {
+		if (!store_uri_ok(value))
+			return -EINVAL;
+		strcpy(a->adding, value);
+		return 0;
+	}
 	if (!strcmp(key, "end"))
 		return take_flag(value, &end);
 	if (!strncmp(key, "option ", 7))

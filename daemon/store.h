@@ -56,6 +56,9 @@ struct store_array {
 	enum here here;   /* for this node; told nobody */
 	enum attach_via attach; /* likewise: as what it is a block device here */
 	uint32_t away_ms;       /* likewise: how long that waits for a ddraidd, or AWAY_HOLD */
+	/* Likewise: where the device is that `add` makes a member just now, or made one; "" = none.
+	 * Durable before it is opened for that, so that it is found again after a restart. */
+	char adding[DDR_URI_BYTES];
 	uint32_t count;
 	/* By index of the member: where this node reaches it, and where the cluster says it is.
 	 * They differ if somebody gave this node a URI of its own. Only the second is told to

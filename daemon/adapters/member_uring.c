@@ -21,6 +21,10 @@
  * system that several nodes have, they all use it, and of daemons that are alone the members
  * themselves say who uses them (core/use.c).
  *
+ * A file that is removed, or replaced by another one of its name, stays open here and works; all
+ * that is written is gone with the last process that has it open. So its name is looked at now and
+ * then.
+ *
  * Zombies (R5): none. The kernel answers every operation, so drop waits for all of them; asking
  * it to cancel only helps for those that it has not begun. A device that hangs in the kernel
  * hangs its requests: there is no request timeout here.
@@ -49,11 +53,12 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
-#define URING_DEPTH 1024u      /* operations in flight */
-#define URING_SQ_ENTRIES 256u  /* handed over with one system call at most */
-#define URING_MIN_BLOCK 512u   /* also where the file would take less */
-#define URING_WIPE_VECTORS 16u /* of base_zeroes in one write: 4 MiB */
-#define URING_MEM_ALIGN 4096u  /* of bounce buffers, and what is assumed of unknown devices */
+#define URING_DEPTH 1024u        /* operations in flight */
+#define URING_SQ_ENTRIES 256u    /* handed over with one system call at most */
+#define URING_MIN_BLOCK 512u     /* also where the file would take less */
+#define URING_WIPE_VECTORS 16u   /* of base_zeroes in one write: 4 MiB */
+#define URING_LOOK_US 2000000ull /* between two looks at a file's name */
+#define URING_MEM_ALIGN 4096u    /* of bounce buffers, and what is assumed of unknown devices */
 
 enum step { STEP_MOVE, STEP_PUNCH, STEP_RANGE, STEP_WIPE, STEP_SYNC };
 
@@ -82,6 +87,10 @@ struct uring {
 	uint32_t inflight_bytes; /* as charged */
 	struct io_uring ring;
 	struct loop_fd watch;
+	struct statx opened; /* the file that is open */
+	struct statx named;  /* ... and what its name leads to */
+	struct loop_timer look;
+	bool warned;
 	struct iovec wipe[URING_WIPE_VECTORS];
 };
 
@@ -232,17 +241,22 @@ static int claim(struct uring *u, const char *path, dev_t *number)
 	return err == -EBUSY ? base_fail(&u->b, err, "%s: %s", path, why) : 0;
 }
 
+static const char *path_of(const struct uring *u)
+{
+	const char *path = u->b.uri;
+
+	return strncasecmp(path, "file://", 7) ? path : path + 7;
+}
+
 static int open_file(struct uring *u, struct statx *st)
 {
 	struct base *b = &u->b;
-	const char *path = b->uri;
+	const char *path = path_of(u);
 	int how = (b->cfg.read_only ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NONBLOCK;
 	unsigned int mask = STATX_BASIC_STATS | STATX_BTIME;
 	dev_t number;
 	int err;
 
-	if (!strncasecmp(path, "file://", 7))
-		path += 7;
 #ifdef STATX_DIOALIGN
 	mask |= STATX_DIOALIGN;
 #endif
@@ -333,15 +347,14 @@ static int open_ring(struct uring *u)
 static int uring_connect(struct base *b)
 {
 	struct uring *u = uring_of(b);
-	struct statx st;
 	int err;
 
 	close_all(u);
 	b->info = (struct member_info){0};
 	u->no_punch = u->no_range = false;
-	err = open_file(u, &st);
+	err = open_file(u, &u->opened);
 	if (!err)
-		err = measure(u, &st);
+		err = measure(u, &u->opened);
 	if (!err)
 		err = open_ring(u);
 	if (err)
@@ -623,6 +636,49 @@ static void op_done(struct uring *u, struct member_req *req, int res)
 	}
 }
 
+/* ---- the file's name ---- */
+
+static void look_later(struct uring *u)
+{
+	loop_timer_set(u->b.loop, &u->look, loop_now_us(u->b.loop) + URING_LOOK_US);
+}
+
+static void look_fired(void *arg)
+{
+	struct uring *u = arg;
+	struct io_uring_sqe *sqe = u->inflight < URING_DEPTH ? get_sqe(u) : NULL;
+
+	if (!sqe) {
+		look_later(u);
+		return;
+	}
+	io_uring_prep_statx(sqe, AT_FDCWD, path_of(u), 0, STATX_BASIC_STATS, &u->named);
+	io_uring_sqe_set_data(sqe, u);
+	u->inflight++;
+	io_uring_submit(&u->ring);
+}
+
+static void looked(struct uring *u, int res)
+{
+	bool other = !res && (u->named.stx_ino != u->opened.stx_ino ||
+			      u->named.stx_dev_major != u->opened.stx_dev_major ||
+			      u->named.stx_dev_minor != u->opened.stx_dev_minor);
+	bool warn = other || res == -ENOENT;
+	char why[DDR_URI_BYTES + 256];
+
+	look_later(u);
+	if ((res && res != -ENOENT) || warn == u->warned)
+		return;
+	u->warned = warn;
+	snprintf(why, sizeof(why),
+		 "%s: the file that is in use %s; it works, and is gone for good when ddraidd "
+		 "closes it: let 'ddraidctl fail' take it out, and put another one in its "
+		 "place with 'ddraidctl add'",
+		 u->b.uri, other ? "was replaced by another one" : "was removed");
+	if (u->b.cb->warn)
+		u->b.cb->warn(u->b.arg, warn ? why : NULL);
+}
+
 static void uring_ready(void *arg, uint32_t events)
 {
 	struct uring *u = arg;
@@ -639,7 +695,9 @@ static void uring_ready(void *arg, uint32_t events)
 		io_uring_cqe_seen(&u->ring, cqe);
 		assert(u->inflight);
 		u->inflight--;
-		if (req)
+		if (req == (void *)u && !u->dropping)
+			looked(u, res);
+		else if (req && req != (void *)u)
 			op_done(u, req, res);
 	}
 	if (u->dropping && !u->inflight) {
@@ -660,6 +718,9 @@ static int uring_attach(struct base *b)
 	if (err)
 		return base_fail(b, err, "%s: can't poll its eventfd: %s", b->uri, strerror(-err));
 	u->watched = true;
+	u->warned = false;
+	if (S_ISREG(u->opened.stx_mode))
+		look_later(u);
 	return 0;
 }
 
@@ -668,6 +729,7 @@ static bool uring_drop(struct base *b, int err)
 	struct uring *u = uring_of(b);
 	struct io_uring_sqe *sqe;
 
+	loop_timer_clear(b->loop, &u->look);
 	if (!u->inflight) {
 		if (u->watched)
 			loop_fd_del(b->loop, &u->watch);
@@ -721,6 +783,7 @@ static int uring_open(const char *uri, struct loop *loop, const struct member_cf
 		return -ENOMEM;
 	u->fd = -1;
 	u->eventfd = -1;
+	u->look = (struct loop_timer){.fired = look_fired, .arg = u};
 	for (i = 0; i < URING_WIPE_VECTORS; i++)
 		u->wipe[i] = (struct iovec){base_zeroes, BASE_ZERO_BYTES};
 	err = base_init(&u->b, &uring_ops, &uring_hooks, uri, loop, cfg, cb, arg);

@@ -367,12 +367,23 @@ static bool connected_anew(struct engine *e, uint32_t dev)
 	return false;
 }
 
+/* Nothing goes by what is connected there, and its URI may lead to another device by now. */
+static bool dev_is_idle(const struct engine *e, uint32_t dev)
+{
+	uint8_t m = e->dev[dev].member;
+
+	return !dev_in_use(e, dev) &&
+	       (m == NO_MEMBER || !((map_write_mask(&e->map) | write_targets(e)) >> m & 1));
+}
+
 static void add_advance(struct engine *e)
 {
 	uint32_t dev = dev_of_uri(e, e->admin.uri);
 	bool misfit;
 
 	if (!e->admin.opened) {
+		if (dev != NO_DEV && dev_is_idle(e, dev) && !connected_anew(e, dev))
+			return;
 		e->admin.opened = true;
 		step_send(e, CMD_OPEN, e->admin.uri, e->admin.uuid);
 		return;
@@ -610,6 +621,7 @@ void admin_look(struct engine *e)
 static void take_step(struct engine *e, uint32_t from, const Ddraid__Admin *a)
 {
 	size_t len = strlen(a->uri);
+	uint32_t dev;
 
 	if (a->uuid.len != DDR_UUID_BYTES || len >= DDR_URI_BYTES)
 		return;
@@ -629,7 +641,10 @@ static void take_step(struct engine *e, uint32_t from, const Ddraid__Admin *a)
 	}
 	if (from != e->leader)
 		return;
-	if (a->cmd == CMD_OPEN && dev_of_uri(e, a->uri) == NO_DEV) {
+	dev = dev_of_uri(e, a->uri);
+	if (a->cmd == CMD_OPEN && dev != NO_DEV && !leading(e) && dev_is_idle(e, dev)) {
+		out_add(e, OUT_DEV_CANCEL)->cancel.dev = dev; /* as connected_anew */
+	} else if (a->cmd == CMD_OPEN && dev == NO_DEV) {
 		memcpy(e->open_uri, a->uri, len + 1);
 		out_add(e, OUT_OPEN)->open.uri = e->open_uri;
 	} else if (a->cmd == CMD_CHECK) {

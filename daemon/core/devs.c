@@ -671,6 +671,8 @@ void sb_read(struct engine *e, uint32_t i)
 {
 	struct dev *d = &e->dev[i];
 
+	if (d->member != NO_MEMBER && !(map_write_mask(&e->map) >> d->member & 1))
+		back_up(d); /* another medium may be there, though the connection is the same */
 	d->reading = true;
 	d->asked_num = e->map.epoch.num;
 	d->asked_all = e->committed.num;
@@ -730,7 +732,13 @@ bool member_sb_read(const struct engine *e, uint8_t i)
 {
 	const struct dev *d = e->dev_of[i] == NO_DEV ? NULL : &e->dev[e->dev_of[i]];
 
-	return d && d->up && d->sb_ok && !d->reading;
+	return d && d->up && d->sb_ok && !d->reading && !d->back.due;
+}
+
+/* What is to be known of it before it counts will be before long. */
+bool dev_being_read(const struct dev *d)
+{
+	return d->reading || (d->back.due && d->sb_ok && !d->retry_us);
 }
 
 /* Connected; and what this node had lost is what it was. */
@@ -738,11 +746,11 @@ bool member_back(const struct engine *e, uint8_t i)
 {
 	const struct dev *d = e->dev_of[i] == NO_DEV ? NULL : &e->dev[e->dev_of[i]];
 
-	if (!d || !d->up)
+	if (!d || !d->up || d->back.due)
 		return false;
 	if (!(map_write_mask(&e->map) >> i & 1) || e->bad[i] != MEMBER_SUSPECT)
 		return true;
-	return member_sb_read(e, i) && !dev_older(d);
+	return member_sb_read(e, i) && !dev_older(d) && !(e->older >> i & 1);
 }
 
 /* One that the map writes to is connected, and is an older copy of itself. */
@@ -761,7 +769,7 @@ bool member_sb_current(struct engine *e, uint8_t i)
 	const struct map_member *mm = &e->map.member[i];
 	struct dev *d = e->dev_of[i] == NO_DEV ? NULL : &e->dev[e->dev_of[i]];
 
-	if (!d || !d->up)
+	if (!d || !d->up || d->back.due)
 		return false;
 	if (member_sb_read(e, i) && (d->read_num >= mm->left || d->sb.map.epoch.num >= mm->reached))
 		return true;
@@ -801,6 +809,7 @@ void dev_up(struct engine *e, const struct event *ev)
 	d->entered = false;
 	d->zombie = false;
 	use_dev_up(e, ev->dev.dev);
+	back_up(d);
 	d->connected_here = true;
 	d->connected_next = e->state == ENGINE_REMOVED;
 	vouch_anew(e, d);
@@ -996,6 +1005,7 @@ void devs_advance(struct engine *e)
 	uint64_t since;
 
 	misread_advance(e);
+	back_advance(e);
 	for (uint32_t i = 0; i < e->devs; i++) {
 		struct dev *d = &e->dev[i];
 

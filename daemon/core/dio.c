@@ -48,7 +48,7 @@ bool member_usable(const struct engine *e, uint8_t member)
 {
 	uint32_t d = e->dev_of[member];
 
-	return d != NO_DEV && e->dev[d].up && !e->bad[member];
+	return d != NO_DEV && e->dev[d].up && !e->dev[d].back.due && !e->bad[member];
 }
 
 /* Whoever needs every member waits for this first, so that he does not try in vain over and over.
@@ -94,6 +94,7 @@ uint32_t devs_up_mask(const struct engine *e)
 
 	for (uint8_t i = 0; i < DDR_MAX_MEMBERS; i++)
 		if (e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].up &&
+		    !e->dev[e->dev_of[i]].back.due &&
 		    (!e->bad[i] || !(map_write_mask(&e->map) >> i & 1)))
 			mask |= 1u << i;
 	return mask;
@@ -216,7 +217,7 @@ void dio_start_raw(struct engine *e, struct batch *b, uint32_t dev, enum dev_op 
 	if (op == DEV_WRITE)
 		d->flags = kind == KIND_USE ? DEV_F_LATE : DEV_F_FUA;
 	d->offset = offset;
-	d->bytes = DDR_BLOCK_BYTES;
+	d->bytes = (uint32_t)iov->iov_len;
 	d->iov = iov;
 	d->iov_count = 1;
 	d->region = 0;

@@ -79,6 +79,33 @@ static bool degraded(const struct engine *e)
 	return map_degraded(&e->map) || (e->proposing && map_degraded(&e->prop));
 }
 
+/* A member that is out of the map may lack what this node has written there. */
+void dlog_miss(struct engine *e, uint64_t region)
+{
+	uint32_t bit;
+	struct lpage *p = page_of(e, region, &bit);
+
+	if (bit_get(p->want.missed, bit))
+		return;
+	bit_set(p->want.missed, bit);
+	e->own_missed++;
+	p->misses = true;
+	page_need(e, p, true);
+}
+
+/* All such is durable. */
+bool dlog_missed_settled(const struct engine *e)
+{
+	list_for_each(it, tmp, &e->pages_due)
+	{
+		const struct lpage *p = list_entry(it, struct lpage, link);
+
+		if (p->misses || p->misses_sent)
+			return false;
+	}
+	return true;
+}
+
 static void dlog_clear(struct engine *e, struct region *r)
 {
 	uint32_t bit;
@@ -127,14 +154,17 @@ static void page_written(struct engine *e, struct batch *b)
 {
 	struct lpage *p = list_entry(b, struct lpage, batch);
 
-	(void)e;
 	p->ok |= b->ok;
+	if (e->state != ENGINE_REMOVED)
+		back_told(e, p, b->ok);
 	p->waiting = true; /* dlog_advance looks at what it reached */
 }
 
 static void page_start(struct engine *e, struct lpage *p)
 {
 	p->need = p->urgent = false;
+	p->misses_sent = p->misses;
+	p->misses = false;
 	p->writing = true;
 	p->ok = 0;
 	p->want.seq = log_seq_next(e, p->want.seq);
@@ -151,7 +181,7 @@ static void page_done(struct engine *e, struct lpage *p)
 	uint64_t first = (uint64_t)(p - e->page) * LOG_REGIONS_PER_PAGE;
 
 	p->writing = p->waiting = false;
-	p->rewrite = false;
+	p->rewrite = p->misses_sent = false;
 	memcpy(p->durable, p->inflight, LOG_PLANE_BYTES);
 	list_for_each(it, tmp, &e->regions)
 	{

@@ -179,8 +179,10 @@ void engine_free(struct engine *e)
 	garbage_free(e);
 	free(q.v);
 	free(e->garbage);
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		free(e->dev[i].buf);
+		free(e->dev[i].back.buf);
+	}
 	use_free(e);
 	free(e->dio);
 	htable_free(&e->region_of);
@@ -251,6 +253,7 @@ static void engine_restart(struct engine *e, uint64_t inc)
 		struct dev *d = &n->dev[i];
 
 		d->reading = d->sb_ok = d->fresh = d->entered = false;
+		back_restart(d);
 		d->connected_here = d->connected_next;
 		d->connected_next = false;
 	}

@@ -214,7 +214,8 @@ enum dev_kind {
 	KIND_REBUILD,
 	KIND_CHECK,
 	KIND_FLUSH,
-	KIND_USE, /* use block: R4 and R5 are not for it, late ones only make somebody wait */
+	KIND_BACK, /* the own log's pages, of a member that is back: read only */
+	KIND_USE,  /* use block: R4 and R5 are not for it, late ones only make somebody wait */
 	KIND_COUNT
 };
 
@@ -436,6 +437,10 @@ uint32_t engine_slot(const struct engine *e);                       /* UINT32_MA
 uint8_t engine_member_of_dev(const struct engine *e, uint32_t dev); /* 0xff = none */
 /* Why a device that was read is no member, in words. NULL: it is one, or it is not known yet. */
 const char *engine_dev_stranger(const struct engine *e, uint32_t dev);
+/* What is connected there came back as an older copy of the member that it is: it lacks what this
+ * node has written to its dirty log. So all that this node may have written to it is copied anew.
+ */
+bool engine_dev_older(const struct engine *e, uint32_t dev);
 /* Why a device can't be a member of this array, whatever it carries: its size, or the requests that
  * it takes; with the numbers. NULL: it can, or the geometry is not known yet. */
 const char *engine_dev_misfit(const struct engine *e, uint32_t dev);

@@ -17,6 +17,7 @@
  *   window.c    windows: resync, check, rebuild
  *   rebuild.c   the rebuild of a member (leader)
  *   quiet.c     a moment without writes, before it is promoted
+ *   back.c      what a member that is back has of the own slot: an older copy is told by that
  *   use.c       nobody else uses the members: another cluster, a daemon by itself
  *
  * Conventions: a function that ends in _advance is level-triggered: it looks at the state and
@@ -139,6 +140,19 @@ struct dev {
 	uint8_t to_read;    /* copies that are being read */
 	struct sb_copy copy[SB_COPIES];
 	uint8_t (*buf)[DDR_BLOCK_BYTES]; /* SB_COPIES blocks */
+	struct {                         /* back.c: this node's pages of the log, as it has them */
+		bool due;                /* not known yet; until then it is not used */
+		bool older;              /* some were older images */
+		bool settles;            /* what it lacks for that is on its way to the log */
+		bool reading;
+		uint8_t member;
+		uint32_t ups; /* of this connection */
+		uint32_t page, count, singly;
+		uint64_t again_us;
+		struct batch batch;
+		struct iovec iov;
+		uint8_t *buf;
+	} back;
 	char uri[DDR_URI_BYTES];
 };
 
@@ -336,9 +350,12 @@ struct lpage {                            /* one page of the own slot */
 	struct iovec iov;
 	struct batch batch;
 	uint32_t ok;
-	bool writing, waiting, need; /* need: want differs from what was last written */
-	bool urgent;                 /* a mark waits for it */
-	bool rewrite;                /* not written since a member was added: R11 */
+	bool writing, waiting, need;    /* need: want differs from what was last written */
+	bool urgent;                    /* a mark waits for it */
+	bool rewrite;                   /* not written since a member was added: R11 */
+	bool misses, misses_sent;       /* dlog_miss: not durable yet */
+	uint64_t told[DDR_MAX_MEMBERS]; /* the newest image that each has acknowledged */
+	uint32_t older; /* members in the map that have come back with an older one */
 	uint64_t need_us;
 };
 
@@ -666,6 +683,11 @@ struct engine {
 	struct list pages_due; /* in need of a write, or under way */
 	uint64_t own_dirty, own_missed; /* regions: bits of the wanted images */
 	struct {
+		uint8_t uuid[DDR_UUID_BYTES]; /* the member that lpage.told is about */
+		uint64_t instance;            /* of its exporter */
+	} told[DDR_MAX_MEMBERS];
+	uint32_t older; /* members with lpage.older */
+	struct {
 		bool busy;
 		struct batch batch;
 		uint64_t map_num;
@@ -813,6 +835,7 @@ void devs_look_again(struct engine *e);
 void devs_judge(struct engine *e);
 void member_entered(struct engine *e, uint8_t member);
 bool devs_entering(const struct engine *e);
+bool dev_being_read(const struct dev *d);
 bool devs_looking(const struct engine *e);
 void dev_reread(struct engine *e, uint32_t dev);
 void devs_lost_tell(struct engine *e);
@@ -827,6 +850,13 @@ void dev_up(struct engine *e, const struct event *ev);
 void dev_down(struct engine *e, const struct event *ev);
 void devs_bind(struct engine *e);
 void devs_advance(struct engine *e);
+
+/* back.c */
+void back_told(struct engine *e, struct lpage *p, uint32_t members);
+void back_dropped(struct engine *e, uint8_t member);
+void back_up(struct dev *d);
+void back_restart(struct dev *d);
+void back_advance(struct engine *e);
 
 /* departed.c */
 void departed_note(struct engine *e);
@@ -953,6 +983,8 @@ bool dlog_rewritten(const struct engine *e);
 void dlog_acquire(struct engine *e, uint32_t slot);
 void dlog_release_missed(struct engine *e);
 void dlog_tell_missed(struct engine *e);
+void dlog_miss(struct engine *e, uint64_t region);
+bool dlog_missed_settled(const struct engine *e);
 uint64_t dlog_count(const struct engine *e, bool missed);
 void dlog_reset(struct engine *e);
 

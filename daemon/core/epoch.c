@@ -92,6 +92,8 @@ static void commit_effects(struct engine *e, const struct map *old)
 			e->error[i].err = 0;
 		if (was && !is)
 			e->dropped[i] = e->map.epoch.num;
+		if (!is)
+			back_dropped(e, i);
 		if (!is && e->map.member[i].state != MEMBER_SUSPECT)
 			e->lacked[i] = 0; /* an operator is going to see to it */
 		/* Its rebuild ends at once: nobody may look after it before the next one begins. */
@@ -753,7 +755,7 @@ static bool sb_targets_ready(struct engine *e)
 		unread = d != NO_DEV && e->dev[d].up &&
 			 (!copies_known(e, d) ||
 			  ((enter >> i & 1 || e->dev[d].entered) && !member_sb_read(e, i)));
-		if ((unread && e->dev[d].reading) || sb_too_early(e, i))
+		if ((unread && dev_being_read(&e->dev[d])) || sb_too_early(e, i))
 			reading = true;
 		else if ((unread || !member_usable(e, i)) && !e->bad[i])
 			member_bad(e, i, MEMBER_SUSPECT);

@@ -131,6 +131,9 @@ struct member_cb {
 	void (*closed)(void *arg);
 	/* Optional. A further attempt to connect failed; for log and status. */
 	void (*retry)(void *arg, int err, const char *why);
+	/* Optional. It is up and works, and yet is not what it should be: why, and what to do; a
+	 * sentence, valid during the call. NULL: it is again. For log and status. */
+	void (*warn)(void *arg, const char *why);
 	/* Optional. See to it that nothing that was sent on `connection` (counted from 1) lands any
 	 * more, and answer with member_fenced(). Asked after down(); after an answer with an error
 	 * asked again when the next connection is made. */

@@ -223,7 +223,8 @@ static void check_heartbeat(struct sim *s, const struct simnode *n, const struct
 
 	if (s->cli->batch)
 		limit += STEP_SOON_US; /* what was decided then is begun with the step */
-	if ((r->kind == KIND_SB && r->op == DEV_READ) || r->kind == KIND_USE)
+	if ((r->kind == KIND_SB && r->op == DEV_READ) || r->kind == KIND_BACK ||
+	    r->kind == KIND_USE)
 		return;
 	if (!n->own_msg || s->now - n->own_msg_sent_us > limit)
 		sim_fail(s, "C8 R7", "node %u starts I/O (kind %d) with a heartbeat %lu us old",
@@ -292,7 +293,7 @@ static void check_map(struct sim *s, struct simnode *n, const struct req *r)
 	uint8_t state;
 
 	if (m == NONE || s->inc[n->ii].fenced || r->kind == KIND_SB || r->kind == KIND_FLUSH ||
-	    r->kind == KIND_LOG || r->kind == KIND_USE)
+	    r->kind == KIND_LOG || r->kind == KIND_BACK || r->kind == KIND_USE)
 		return;
 	state = s->checks.map.member[m].state;
 	/* What a proposal adds gets all new writes before the commit, what it drops none. */

@@ -82,6 +82,7 @@ const char *const fault_name[F_COUNT] = {
     [F_EXPORTERS_POWER] = "all-exporters",
     [F_VOTES_LOST] = "votes-lost",
     [F_OLD_COPY] = "old-copy-of-a-member",
+    [F_LATE_COPY] = "old-copy-of-the-same-epoch",
     [F_WRONG_WAY] = "node-reaches-an-older-copy",
     [F_STORAGE_CUT] = "node-cut-off-from-members",
     [F_FENCES_OTHERWISE] = "fences-otherwise",
@@ -176,6 +177,7 @@ void plan_init(struct sim *s)
 	rival_init(s);
 	faults_init(s);
 	oldcopy_init(s);
+	latecopy_init(s);
 	votes_init(s);
 	breaks_init(s);
 	storage_init(s);

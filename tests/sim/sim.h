@@ -683,6 +683,7 @@ enum fault {
 	F_EXPORTERS_POWER,
 	F_VOTES_LOST,
 	F_OLD_COPY,
+	F_LATE_COPY,
 	F_WRONG_WAY,
 	F_STORAGE_CUT,
 	F_FENCES_OTHERWISE,
@@ -743,6 +744,7 @@ void rival_add_asked(struct sim *s, uint32_t disk);
 void rival_add_answered(struct sim *s, int err);
 void faults_init(struct sim *s);
 void oldcopy_init(struct sim *s);
+void latecopy_init(struct sim *s);
 bool rollback_act(struct sim *s);
 bool rollback_holds(const struct sim *s);
 uint64_t rollback_record_us(struct sim *s);
@@ -918,6 +920,15 @@ struct sim {
 		uint32_t entries_ii;
 		uint8_t was; /* its state in the newest map */
 	} copy;              /* oldcopy.c */
+	struct {
+		uint8_t *image; /* NULL = none; what the disk is not just now */
+		uint32_t disk;
+		uint8_t member;
+		bool hidden, there; /* its exporter is away, so that it leaves; it is the copy */
+		uint64_t epoch;     /* of when it was taken */
+		uint32_t served, ii[SIM_MAX_NODES]; /* then: mask of nodes */
+		uint64_t until_us;
+	} late_copy; /* latecopy.c */
 	struct {
 		uint8_t *image; /* of the disk, in that epoch */
 		uint32_t disk;

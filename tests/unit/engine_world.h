@@ -54,12 +54,13 @@ struct world {
 	int flush_err;              /* of member 2 */
 	int write_err[MEMBERS + 1]; /* what it answers to writes of data, */
 	bool mark_errs;             /* ... and of the log and the superblocks */
-	uint32_t placed_at;         /* what OUT_OPEN leads to, if it is open already */
-	uint32_t reach_ms;          /* how long what was cut off may land */
-	bool eio;                   /* when_lost=eio */
-	uint32_t claim_ms;          /* 0: who uses the members is not asked, and no lease ends */
-	bool use_hangs; /* what is sent to the use blocks does not land before land_hung() */
-	uint32_t hung;  /* members whose superblock writes don't land before land_hung() */
+	bool back_errs;     /* reads of the own log, of a member that is back, answer with EIO */
+	uint32_t placed_at; /* what OUT_OPEN leads to, if it is open already */
+	uint32_t reach_ms;  /* how long what was cut off may land */
+	bool eio;           /* when_lost=eio */
+	uint32_t claim_ms;  /* 0: who uses the members is not asked, and no lease ends */
+	bool use_hangs;     /* what is sent to the use blocks does not land before land_hung() */
+	uint32_t hung;      /* members whose superblock writes don't land before land_hung() */
 	struct out hung_out[16];
 	uint32_t hung_count;
 	uint32_t cut_log;  /* members whose connection breaks at the next read of the log */
@@ -69,6 +70,7 @@ struct world {
 					 * are written */
 	uint64_t shrunk[MEMBERS + 1];   /* a device's size, 0 = DISK_BYTES */
 	uint32_t multiple[MEMBERS + 1]; /* of what its requests must be multiples */
+	const char *uri[DDR_MAX_DEVS];  /* as each was connected last */
 	bool mute;                      /* what is sent is lost */
 	uint8_t *elsewhere;             /* where superblock writes to member 2 land, NULL = there */
 	uint32_t slow;      /* members whose answers to consumers' writes are held back */
@@ -203,7 +205,7 @@ static inline struct event dev_event_of(enum ev_type type, uint32_t dev)
 	ev.dev.dev = dev;
 	ev.dev.bytes = w.shrunk[dev] ? w.shrunk[dev] : DISK_BYTES;
 	ev.dev.multiple = w.multiple[dev];
-	ev.dev.uri = dev == MEMBERS ? "mem:new" : "mem:";
+	ev.dev.uri = w.uri[dev] ? w.uri[dev] : dev == MEMBERS ? "mem:new" : "mem:";
 	ev.dev.err = type == EV_DEV_DOWN ? -ECONNRESET : 0;
 	ev.dev.instance = w.instance;
 	return ev;
@@ -272,7 +274,8 @@ static inline void do_io(const struct out *o)
 		w.windows++;
 		w.now += w.window_us;
 	}
-	if (w.dead[o->io.dev] || bad_copy(o) || bad_spot(o)) {
+	if (w.dead[o->io.dev] || bad_copy(o) || bad_spot(o) ||
+	    (o->io.kind == KIND_BACK && w.back_errs)) {
 		ev.done.err = -EIO;
 	} else if ((o->io.op == DEV_WRITE || o->io.op == DEV_ZEROES) && w.write_err[o->io.dev] &&
 		   (o->io.kind == KIND_DATA || w.mark_errs)) {
@@ -420,6 +423,8 @@ static inline void step(struct event ev)
 {
 	ev.now_us = w.now;
 	w.q.count = 0;
+	if (ev.type == EV_DEV_UP)
+		w.uri[ev.dev.dev] = ev.dev.uri; /* connected anew it is the same */
 	engine_step(w.e, &ev, &w.q);
 	for (uint32_t i = 0; i < w.q.count; i++)
 		do_out(&w.q.v[i]);

@@ -60,6 +60,14 @@ void array_again(struct array *x, uint32_t ms, void (*do_it)(struct array *a))
 	again = do_it;
 }
 
+static char opened[DDR_URI_BYTES];
+
+void dev_open_added(struct array *x, const char *uri)
+{
+	(void)x;
+	strcpy(opened, uri);
+}
+
 /* As for an array whose locks are the core's. */
 void locks_open(struct array *x)
 {
@@ -161,6 +169,17 @@ static void changed(struct array *x, const struct store_array *desc, uint32_t fo
 	CHECK(!found && !added);
 }
 
+static int adding_err;
+
+static void adding(struct array *x, const char *uri,
+		   void (*done)(void *arg, int err, const char *why), void *arg)
+{
+	(void)x;
+	CHECK_EQ_STR(uri, "nbd://new");
+	CHECK(!opened[0]); /* not before it would be found again */
+	done(arg, adding_err, adding_err ? full : "");
+}
+
 static void settle(void)
 {
 	while (mailbox_run(&worker.box) | mailbox_run(&main_box) | mailbox_run(&a->box))
@@ -181,6 +200,8 @@ static void begin(void)
 	a->env.main = &main_box;
 	a->env.worker = &worker;
 	a->env.changed = changed;
+	a->env.adding = adding;
+	opened[0] = '\0';
 	a->self.node = 1;
 	mailbox_init(&main_box, kick, NULL);
 	mailbox_init(&worker.box, kick, NULL);
@@ -251,6 +272,21 @@ TEST(a_record_that_is_tried_again_never_brings_an_old_incarnation_back)
 		CHECK(restarts == 1 && records_done == 1);
 		CHECK_EQ_U64(disk.inc, inc);
 		CHECK_EQ_U64(disk.record.acked.num, 5);
+		end();
+	}
+}
+
+/* ---- add ---- */
+
+TEST(what_add_names_is_opened_once_it_is_on_disk)
+{
+	for (int bad = 0; bad < 2; bad++) {
+		begin();
+		adding_err = bad ? -ENOSPC : 0;
+		life_adding(a, "nbd://new");
+		settle();
+		CHECK_EQ_STR(opened, bad ? "" : "nbd://new");
+		CHECK_EQ_STR(a->live.adding, bad ? "" : "nbd://new");
 		end();
 	}
 }

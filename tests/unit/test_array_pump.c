@@ -69,7 +69,7 @@ FAKE(void dev_io(struct array *x, const struct out *o), NOTHING)
 FAKE(void dev_cancel(struct array *x, uint32_t dev), NOTHING)
 FAKE(void dev_lease(struct array *x), NOTHING)
 FAKE(void dev_settle(struct array *x), NOTHING)
-FAKE(void dev_open_added(struct array *x, const char *uri), NOTHING)
+FAKE(void dev_add(struct array *x, const char *uri), NOTHING)
 FAKE(void status_map(struct array *x), NOTHING)
 
 static void begin(enum array_phase phase)

@@ -39,8 +39,9 @@ struct node {
 	uint32_t data_writes; /* of consumers' data, at the members */
 	uint64_t rebuilt;     /* bytes that a rebuild wrote */
 	uint32_t ios_done;
-	uint32_t sent; /* messages */
-	uint32_t cut;  /* mask: members that it does not reach */
+	uint32_t sent;            /* messages */
+	uint32_t cut;             /* mask: members that it does not reach */
+	struct event up[MEMBERS]; /* how each was connected last */
 	uint32_t lives;
 	uint64_t inc;           /* of its next daemon, 0 = the first */
 	uint32_t pid;           /* of the present one */
@@ -126,6 +127,8 @@ static struct {
 static inline void push(uint32_t to, struct event ev)
 {
 	CHECK(w.last - w.first < QUEUE);
+	if (ev.type == EV_DEV_UP)
+		w.node[to].up[ev.dev.dev] = ev;
 	w.queue[w.last % QUEUE].to = to;
 	w.queue[w.last++ % QUEUE].ev = ev;
 }
@@ -259,6 +262,7 @@ static inline void view(uint32_t from, uint32_t to, uint32_t upto)
 static inline void do_out(uint32_t node, const struct out *o)
 {
 	uint32_t delay_ms;
+	bool late = false;
 	struct event ev = {0};
 
 	switch (o->type) {
@@ -287,7 +291,14 @@ static inline void do_out(uint32_t node, const struct out *o)
 			ev.done.err = -ECANCELED;
 			push(node, ev);
 			w.late[i--] = w.late[--w.late_count];
+			late = true;
 		}
+		if (late || w.node[node].cut >> o->cancel.dev & 1)
+			break; /* its test says when it is back */
+		ev = (struct event){.type = EV_DEV_DOWN};
+		ev.dev.dev = o->cancel.dev;
+		push(node, ev);
+		push(node, w.node[node].up[o->cancel.dev]);
 		break;
 	case OUT_SEND:
 		w.node[node].sent++;

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * An older copy of a member in its place that no superblock tells: it was made after the last
+ * change of the map before the member left that. What was written between the copy and its leaving
+ * is in no missed set, if it was cleared meanwhile; only the nodes' own pages of the dirty log show
+ * it.
+ *
+ * So each node has to live from the copy to when the member has entered the map again. If one does
+ * not, the exporter returns to what the member was.
+ *
+ * Of its own randomness: what else happens does not depend on it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim.h"
+
+#define LOOK_US (10 * MS)
+
+static bool serves(const struct simnode *n)
+{
+	return n->proc && n->st.state == ENGINE_ACTIVE && !n->stopped;
+}
+
+/* Those that served then still do. */
+static bool lived(const struct sim *s)
+{
+	for (uint32_t i = 0; i < s->o.nodes; i++)
+		if (s->late_copy.served >> i & 1 &&
+		    (!serves(&s->node[i]) || s->node[i].ii != s->late_copy.ii[i]))
+			return false;
+	return true;
+}
+
+static bool changing(const struct sim *s)
+{
+	return stats_in_state(s, CS_PROPOSING) || stats_in_state(s, CS_RECOVERING) ||
+	       stats_in_state(s, CS_FENCING);
+}
+
+static void drop(struct sim *s)
+{
+	free(s->late_copy.image);
+	s->late_copy.image = NULL;
+	s->late_copy.hidden = s->late_copy.there = false;
+}
+
+static void take(struct sim *s)
+{
+	uint8_t m = (uint8_t)(mix64(s->seed ^ s->now ^ 0x6c617465) % s->geo.n);
+	uint32_t disk = s->checks.disk_of[m];
+	struct disk *d = &s->disk[disk];
+
+	if (disk == NONE || !s->checks.map_full || !d->powered || d->dead || d->hidden ||
+	    changing(s) || d->sb.map.epoch.num != s->checks.map.epoch.num)
+		return;
+	s->late_copy.served = 0;
+	for (uint32_t i = 0; i < s->o.nodes; i++) {
+		s->late_copy.served |= (uint32_t)serves(&s->node[i]) << i;
+		s->late_copy.ii[i] = s->node[i].ii;
+	}
+	if (!s->late_copy.served)
+		return;
+	s->late_copy.image = xmalloc(d->bytes);
+	memcpy(s->late_copy.image, d->durable, d->bytes);
+	s->late_copy.disk = disk;
+	s->late_copy.member = m;
+	s->late_copy.epoch = s->checks.map.epoch.num;
+	s->late_copy.until_us =
+	    s->now + (1 + mix64(s->seed ^ s->now) % 8) * s->o.tun.release_delay_ms * MS;
+}
+
+/* What the disk holds now takes the copy's place. */
+static void comes(struct sim *s)
+{
+	struct disk *d = &s->disk[s->late_copy.disk];
+	uint64_t r = mix64(s->seed ^ s->now);
+	uint8_t *was = xmalloc(d->bytes);
+
+	if (d->powered)
+		fault_exporter_power(s, d->idx, (1 + r % 40) * MS, false);
+	memcpy(was, d->durable, d->bytes);
+	disk_restore(s, d, s->late_copy.image);
+	free(s->late_copy.image);
+	s->late_copy.image = was;
+	s->late_copy.there = !s->late_copy.there;
+	trace(s, "w  disk %u is %s", d->idx,
+	      s->late_copy.there ? "an older copy of itself, of the same epoch" : "itself again");
+}
+
+static void look(struct sim *s)
+{
+	const struct map_member *mm = &s->checks.map.member[s->late_copy.member];
+	struct disk *d = &s->disk[s->late_copy.disk];
+	bool out = mm->state == MEMBER_SUSPECT || mm->state == MEMBER_MISSING;
+
+	if (d->dead || s->checks.disk_of[s->late_copy.member] != s->late_copy.disk)
+		drop(s);
+	else if (s->late_copy.there && !out)
+		drop(s); /* it has entered, or been given up */
+	else if (s->late_copy.there && !lived(s) && !changing(s)) {
+		comes(s);
+		drop(s);
+	} else if (s->late_copy.there)
+		return;
+	else if (!lived(s) ||
+		 (!s->late_copy.hidden && s->checks.map.epoch.num != s->late_copy.epoch))
+		drop(s);
+	else if (s->late_copy.hidden && out && mm->left && mm->reached == s->late_copy.epoch) {
+		stats_fault(s, F_LATE_COPY);
+		d->sb_bad = 0; /* it is another medium */
+		comes(s);
+	} else if (!s->late_copy.hidden && s->now > s->late_copy.until_us &&
+		   fault_may_strike(s, s->late_copy.disk) && mm->state == MEMBER_IN_SYNC &&
+		   !d->hidden && d->powered && !s->copy.stands) {
+		s->late_copy.hidden = true;
+		fault_hide(s, s->late_copy.disk, (40 + mix64(s->seed ^ s->now) % 400) * MS);
+	}
+}
+
+static void on_look(struct sim *s, struct hev *ev)
+{
+	(void)ev;
+	if (s->planner.healing) {
+		if (!s->late_copy.there)
+			drop(s);
+		if (!s->late_copy.image)
+			return;
+	}
+	sim_at(s, LOOK_US, on_look, 0, 0, NULL);
+	if (s->late_copy.image)
+		look(s);
+	else
+		take(s);
+}
+
+void latecopy_init(struct sim *s)
+{
+	uint64_t r = mix64(s->seed ^ 0x6c6174652d63ull);
+
+	if (!s->o.faultless && !(s->cli && s->cli->only) && r % 100 < 40)
+		sim_at(s, (50 + r / 100 % 500) * MS, on_look, 0, 0, NULL);
+}
