@@ -16,7 +16,8 @@
  * Likewise each time that the superblock of a member is read again which is out of the map.
  *
  * A member that the map still has in it is first lost, like one that stays away. If the data needs
- * it, that waits, until the right one is connected.
+ * it, that waits, until the right one is connected; the others hear by the heartbeat that it is not
+ * this node that lacks it (stuck_member).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -154,16 +155,17 @@ static void pages_read(struct engine *e, struct dev *d)
 	batch_close(e, &d->back.batch);
 }
 
-/* What is connected is known by its superblock. */
+/* What is connected is known by its superblock, and is member m. */
+void back_bound(const struct engine *e, struct dev *d, uint8_t m)
+{
+	if (!was_told(e, m) || (d->instance && d->instance == e->told[m].instance))
+		d->back.due = d->back.settles; /* R17: that exporter never went away */
+}
+
 static void back_look(struct engine *e, struct dev *d)
 {
 	uint8_t m = d->member;
 
-	if (m == NO_MEMBER || !was_told(e, m) ||
-	    (d->instance && d->instance == e->told[m].instance)) {
-		d->back.due = false; /* R17: that exporter never went away */
-		return;
-	}
 	if (!d->back.buf)
 		d->back.buf = malloc((size_t)RD_PAGES * PAGE_BYTES);
 	if (!d->back.buf)
@@ -183,6 +185,15 @@ void back_up(struct dev *d)
 	d->back.older = d->back.settles = false;
 	d->back.again_us = 0;
 	d->back.ups = 0;
+}
+
+const struct peer *member_older_by(const struct engine *e, uint8_t member)
+{
+	for (uint32_t i = 0; i < e->peer_count; i++)
+		if (e->peer[i].member && e->peer[i].up_inc == e->peer[i].inc &&
+		    e->peer[i].older >> member & 1)
+			return &e->peer[i];
+	return NULL;
 }
 
 bool engine_dev_older(const struct engine *e, uint32_t dev)
@@ -205,8 +216,8 @@ void back_advance(struct engine *e)
 			continue;
 		if (d->back.settles)
 			d->back.due = d->back.settles = !dlog_missed_settled(e);
-		else if (!d->back.reading && !d->reading && !d->retry_us &&
-			 e->now >= d->back.again_us)
+		else if (d->member != NO_MEMBER && !d->back.reading && !d->reading &&
+			 !d->retry_us && e->now >= d->back.again_us)
 			back_look(e, d);
 	}
 }

@@ -211,6 +211,8 @@ void devs_bind(struct engine *e)
 		e->dev[i].member = m;
 		e->dev_of[m] = i;
 		dev_bound(e, i, map->member[m].uuid);
+		if (!e->dev[i].reading)
+			back_bound(e, &e->dev[i], m);
 		if (!(dev_failed_flush(&e->dev[i], &map->member[m]) ||
 		      dev_was_cut(&e->dev[i], &map->member[m])) ||
 		    !(map_write_mask(map) >> m & 1) || e->bad[m] == MEMBER_FAULTY)

@@ -541,6 +541,18 @@ static bool status_stuck(const struct engine *e, struct waits *w)
 	return true;
 }
 
+/* Another node that knows a member which the data needs for an older copy. */
+static const struct peer *needed_older(const struct engine *e)
+{
+	for (uint8_t i = 0; i < e->map.n; i++) {
+		const struct peer *p = member_older_by(e, i);
+
+		if (p && p->node != e->cfg.node && map_write_mask(&e->map) >> i & 1)
+			return p;
+	}
+	return NULL;
+}
+
 static void status_waits(const struct engine *e, struct waits *w)
 {
 	bool gives_up = e->give_up_us && e->state != ENGINE_REMOVED;
@@ -579,7 +591,12 @@ static void status_waits(const struct engine *e, struct waits *w)
 		w->why = leader_differs(e);
 	else if (status_stuck(e, w))
 		return;
-	else if (e->few_us) {
+	else if (e->few_us && needed_older(e)) {
+		w->why = "members: one that the data needs is an older copy of itself, as "
+			 "another node finds; connect the right one";
+		w->node = needed_older(e)->node;
+		w->since_us = e->few_us;
+	} else if (e->few_us) {
 		w->why = members_older(e) ? "members: one that the data needs is an older copy "
 					    "of itself; connect the right one"
 					  : "members: fewer can be used than the data needs";

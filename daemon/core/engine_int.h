@@ -175,6 +175,7 @@ struct peer { /* one node of the group */
 	uint64_t heard;    /* whose message that was, until it left in good order; 0 = none */
 	uint32_t up_mask;  /* members that it reaches and can use */
 	uint32_t raw_mask; /* members whose devices are connected there */
+	uint32_t older;    /* members that are older copies of themselves, as it finds: back.c */
 	uint64_t up_inc;   /* who told it */
 	uint64_t up_us;    /* and when that came here */
 	bool leased;       /* it may write to members (use.c) */
@@ -843,6 +844,7 @@ void devs_lost_keep(struct engine *e);
 bool member_sb_read(const struct engine *e, uint8_t member);
 bool member_back(const struct engine *e, uint8_t member);
 bool members_older(const struct engine *e);
+const struct peer *member_older_by(const struct engine *e, uint8_t member); /* NULL: nobody */
 bool member_sb_current(struct engine *e, uint8_t member);
 bool member_older(const struct engine *e, uint8_t member, uint64_t reached);
 bool member_strange(const struct engine *e, uint8_t member, uint64_t left);
@@ -855,6 +857,7 @@ void devs_advance(struct engine *e);
 void back_told(struct engine *e, struct lpage *p, uint32_t members);
 void back_dropped(struct engine *e, uint8_t member);
 void back_up(struct dev *d);
+void back_bound(const struct engine *e, struct dev *d, uint8_t member);
 void back_restart(struct dev *d);
 void back_advance(struct engine *e);
 

@@ -561,7 +561,9 @@ static void suspects_advance(struct engine *e)
  * have lost the member, those nodes are the problem: after a while they are evicted (R7). It counts
  * from when they became unlike: of a member that comes back to all one hears first. If all of them
  * reach it again, what it had in its cache may be gone on more than m members: parity of all
- * dirty regions is computed anew (R17). A member that answers with errors stays out of use.
+ * dirty regions is computed anew (R17). A member that answers with errors stays out of use. So does
+ * one that a node knows for an older copy of itself (back.c): that node is right, and the only one
+ * that knows.
  */
 static void stuck_member(struct engine *e, uint8_t i, bool *all_back)
 {
@@ -576,7 +578,7 @@ static void stuck_member(struct engine *e, uint8_t i, bool *all_back)
 		all &= p->raw_mask >> i & 1;
 	}
 	*all_back &= all;
-	if (!some || all)
+	if (!some || all || member_older_by(e, i))
 		e->ld.unlike_us[i] = 0;
 	else if (!e->ld.unlike_us[i] ||
 		 e->now - e->ld.unlike_seen_us[i] > 2000ull * e->cfg.tun.evict_ms)

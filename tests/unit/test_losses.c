@@ -211,3 +211,63 @@ TEST(a_loss_that_nobody_else_has_seen_is_told)
 	CHECK_EQ_U64(status(1).map.member[1].state, MEMBER_IN_SYNC);
 	finish();
 }
+
+static void member_back_as(uint32_t m, const uint8_t *content)
+{
+	member_cut(1, m, true);
+	member_cut(2, m, true);
+	run_ms(600);
+	memcpy(w.disk[m], content, DISK_BYTES);
+	member_cut(1, m, false);
+	member_cut(2, m, false);
+}
+
+/* The data needs the member, so the map can't drop it. The leader has not written since the copy
+ * was made, and nothing tells it; the other node is right, and stays. */
+TEST(who_alone_knows_an_older_copy_is_not_evicted_for_it)
+{
+	static uint8_t out[DDR_BLOCK_BYTES], in[DDR_BLOCK_BYTES], older[DISK_BYTES],
+	    right[DISK_BYTES];
+	uint32_t lives;
+
+	create();
+	start(1);
+	run_ms(3000);
+	start(2);
+	run_ms(3000);
+	CHECK(serves(1) && serves(2) && status(1).leading);
+	member_cut(1, 2, true);
+	member_cut(2, 2, true);
+	run_ms(1000);
+	memset(out, 1, sizeof(out));
+	io_block(2, IO_WRITE, 300 << 10, out);
+	run_ms(4000);
+	memcpy(older, w.disk[1], DISK_BYTES);
+	memset(out, 2, sizeof(out));
+	io_block(2, IO_WRITE, 300 << 10, out);
+	run_ms(4000);
+	memcpy(right, w.disk[1], DISK_BYTES);
+	lives = w.node[2].lives;
+
+	member_back_as(1, older);
+	run_ms(12000);
+	CHECK(status(1).state == ENGINE_ACTIVE && status(2).state == ENGINE_ACTIVE);
+	CHECK_EQ_U64(w.node[2].lives, lives);
+	CHECK(!status(1).io_allowed && !status(2).io_allowed);
+	CHECK_MSG(strstr(status(1).waits, "as another node finds"), "%s", status(1).waits);
+	CHECK_MSG(strstr(status(2).waits, "older copy"), "%s", status(2).waits);
+	CHECK_EQ_MEM(w.disk[1] + engine_geo(w.node[1].e)->data_offset,
+		     older + engine_geo(w.node[1].e)->data_offset,
+		     DISK_BYTES - engine_geo(w.node[1].e)->data_offset);
+
+	member_back_as(1, right);
+	run_ms(5000);
+	io_block(1, IO_READ, 300 << 10, in);
+	run_ms(500);
+	CHECK_EQ_MEM(in, out, sizeof(in));
+	member_cut(1, 2, false);
+	member_cut(2, 2, false);
+	run_ms(10000);
+	CHECK_EQ_U64(status(1).map.member[2].state, MEMBER_IN_SYNC);
+	finish();
+}

@@ -429,6 +429,7 @@ TEST(planes_reports_and_the_rest)
 		IS(GOOD);
 		SET(b.up_mask, 1u << DDR_MAX_MEMBERS, BROKEN);
 		SET(b.raw_mask, UINT32_MAX, BROKEN);
+		SET(b.older, UINT32_MAX, BROKEN);
 		SET(b.reach, DDR_MAX_MEMBERS + 1, BROKEN);
 	}
 	memset(uri, 'x', sizeof(uri));
