@@ -127,6 +127,7 @@ static void up_push(struct dev *d)
 	struct event ev = {.type = EV_DEV_UP};
 
 	d->up = true;
+	d->older = false;
 	d->zombie = false;
 	d->stranger &= d->told;
 	if (!d->told)
@@ -313,7 +314,7 @@ static void dev_open_uri(struct array *a, const char *uri)
 		member_lease(d->m, a->lease_us);
 }
 
-void dev_open_added(struct array *a, const char *uri)
+bool dev_open_added(struct array *a, const char *uri)
 {
 	struct dev *d;
 
@@ -321,6 +322,7 @@ void dev_open_added(struct array *a, const char *uri)
 	d = dev_by_uri(a, uri);
 	if (d)
 		d->added = true;
+	return d;
 }
 
 /*
@@ -360,7 +362,9 @@ static uint32_t member_of_uri(const struct array *a, const char *uri)
 /* This node looks there after a restart, too. */
 void dev_add(struct array *a, const char *uri)
 {
-	if (member_of_uri(a, uri) < a->live.count || !strcmp(a->live.adding, uri))
+	if (!store_uri_ok(uri))
+		array_say(a, LOG_ERR, "'add' of a device with a name that can't be one");
+	else if (member_of_uri(a, uri) < a->live.count || !strcmp(a->live.adding, uri))
 		dev_open_added(a, uri);
 	else
 		life_adding(a, uri);
@@ -448,14 +452,15 @@ static void older_tell(struct array *a, struct dev *d)
 {
 	bool older = engine_dev_older(a->e, d->index);
 
-	if (older && !d->older)
-		array_say(a, LOG_ERR,
-			  "%s has come back as an older copy of itself: it lacks what this node "
-			  "wrote to its dirty log before it went away. It does not count before "
-			  "all that may have been written to it since has been copied; see what "
-			  "its exporter serves",
-			  d->uri);
-	d->older = older;
+	if (!older || d->older)
+		return;
+	d->older = true; /* until it is connected anew */
+	array_say(a, LOG_ERR,
+		  "%s has come back as an older copy of itself: it lacks what this node "
+		  "wrote to its dirty log before it went away. It does not count before "
+		  "all that may have been written to it since has been copied; see what "
+		  "its exporter serves",
+		  d->uri);
 }
 
 /* A URI that leads to another device, here or on all nodes, or to one that has changed: it is not
@@ -503,6 +508,8 @@ static uint32_t dev_found(struct array *a, struct dev *d, uint32_t *added)
 			array_say(a, LOG_NOTICE, "member %u is now %s", m, d->uri);
 		}
 		strcpy(a->live.uri[m], d->uri);
+		if (!strcmp(a->live.adding, d->uri))
+			a->live.adding[0] = '\0';
 	}
 	if (d->added && strcmp(a->live.agreed[m], d->uri) != 0) {
 		strcpy(a->live.agreed[m], d->uri);
@@ -515,7 +522,6 @@ static uint32_t dev_found(struct array *a, struct dev *d, uint32_t *added)
 void dev_settle(struct array *a)
 {
 	uint32_t found = 0, added = 0;
-	bool given_up = false;
 
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		if (!a->dev[i].used || a->dev[i].closing)
@@ -529,17 +535,15 @@ void dev_settle(struct array *a)
 		struct dev *d = &a->dev[i];
 
 		if (!d->used || d->closing || d->zombie || engine_member_of_dev(a->e, i) != 0xff ||
-		    uri_known(a, d->uri) || loop_now_us(a->loop) - d->opened_us < CANDIDATE_US)
+		    uri_known(a, d->uri) || loop_now_us(a->loop) - d->opened_us < CANDIDATE_US ||
+		    !engine_map(a->e)->n)
 			continue;
 		array_say(a, LOG_INFO, "%s is no member and is closed", d->uri);
-		given_up |= !strcmp(d->uri, a->live.adding);
+		if (!strcmp(d->uri, a->live.adding))
+			life_adding(a, "");
 		dev_close(d);
 	}
-	if (given_up || (a->live.adding[0] && member_of_uri(a, a->live.adding) < a->live.count)) {
-		a->live.adding[0] = '\0';
-		given_up = true;
-	}
-	if (found || given_up)
+	if (found)
 		life_changed(a, found, added);
 }
 

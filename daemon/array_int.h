@@ -234,7 +234,7 @@ void pump_export(const struct array *a, const struct geo *g, struct front_export
 /* array_dev.c */
 void dev_open_all(struct array *a);
 void dev_add(struct array *a, const char *uri);
-void dev_open_added(struct array *a, const char *uri);
+bool dev_open_added(struct array *a, const char *uri); /* false: it can't be opened */
 void dev_io(struct array *a, const struct out *o);
 void dev_cancel(struct array *a, uint32_t dev);
 void dev_close_all(struct array *a);
@@ -263,7 +263,8 @@ void life_ready(struct array *a);
 void life_say_once(struct array *a, const char *why);
 /* On the main thread, when the engine thread has ended. */
 void life_ended(struct array *a);
-/* `add` wants this device: it is opened once it would be found again after a restart. */
+/* `add` wants this device: it is opened once it would be found again after a restart. "": it came
+ * to nothing. */
 void life_adding(struct array *a, const char *uri);
 void life_changed(struct array *a, uint32_t found, uint32_t added);
 void life_serving(struct array *a, bool yes);

@@ -146,11 +146,13 @@ void life_changed(struct array *a, uint32_t found, uint32_t added)
 static void adding_known(struct array *a, struct life_task *t)
 {
 	if (t->err) {
-		array_say(a, LOG_ERR, "%s is not opened for 'add': %s", t->desc.adding, t->why);
+		array_say(a, LOG_ERR, "%s: %s",
+			  t->desc.adding[0] ? t->desc.adding : "the end of an 'add'", t->why);
 		return;
 	}
 	strcpy(a->live.adding, t->desc.adding);
-	dev_open_added(a, a->live.adding);
+	if (a->live.adding[0] && a->phase < ARRAY_PHASE_STOP && !dev_open_added(a, a->live.adding))
+		life_adding(a, "");
 }
 
 static void adding_stored(void *arg, int err, const char *why)

@@ -672,7 +672,9 @@ static void on_changed(struct array *a, const struct store_array *live, uint32_t
 		shared = true;
 	}
 	k->desc.ran = live->ran;
-	strcpy(k->desc.adding, live->adding);
+	for (uint32_t i = 0; i < k->desc.count; i++)
+		if (!strcmp(k->desc.uri[i], k->desc.adding))
+			k->desc.adding[0] = '\0'; /* it is a member */
 	if (shared) {
 		k->desc.version++;
 		k->desc.guessed = false;

@@ -6,10 +6,12 @@
  * member has acknowledged, by FUA, and no honest exporter forgets one.
  *
  * What this node wrote since the copy was made, and has not cleared, is dirty, and decoded anyway.
- * What it has cleared changed the page that the region is in. So if the member carries an older
- * image of a page, all regions of that page count as missed; and if it carries none that is older,
- * it lacks nothing of this node's that is not known. That is in this node's slot before the member
- * can enter the map: until it has been read, the member is not back here, nor gets any write.
+ * What it has cleared changed the page that the region is in; if the member had not acknowledged
+ * that when it was dropped, the region counts as missed (dlog_dropped). So if the member carries an
+ * older image of a page, all regions of that page count as missed; and if it carries none that is
+ * older, it lacks nothing of this node's that is not known. That is in this node's slot before the
+ * member can enter the map: until it has been read, the member is not back here, nor gets any
+ * write.
  *
  *   dev_up -> due -> superblock read -> pages read -> back
  *
@@ -18,6 +20,9 @@
  * A member that the map still has in it is first lost, like one that stays away. If the data needs
  * it, that waits, until the right one is connected; the others hear by the heartbeat that it is not
  * this node that lacks it (stuck_member).
+ *
+ * What a node wrote that has left, or died, nobody compares, nor what the leader has resynced: an
+ * epoch is committed after each of these, so that a superblock tells it from then on.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -26,16 +31,27 @@
 #include "engine_int.h"
 
 #define AGAIN_US 500000ull
-#define PAGE_BYTES (2 * DDR_BLOCK_BYTES) /* both images */
 
-/* Every image that a member has acknowledged. */
+/* An image is sent, by the connections that are there now. */
+void back_sent(const struct engine *e, struct lpage *p, uint32_t members)
+{
+	for (; members; members &= members - 1) {
+		uint8_t m = (uint8_t)__builtin_ctz(members);
+
+		p->sent_dev[m] = e->dev_of[m];
+		p->sent_ups[m] = e->dev_of[m] == NO_DEV ? 0 : e->dev[e->dev_of[m]].ups;
+	}
+}
+
+/* Every image that a member has acknowledged. Its exporter may be another one since. */
 void back_told(struct engine *e, struct lpage *p, uint32_t members)
 {
 	const struct map *map = map_next(e);
 
 	for (; members; members &= members - 1) {
 		uint8_t m = (uint8_t)__builtin_ctz(members);
-		uint32_t dev = e->dev_of[m];
+		uint32_t dev = p->sent_dev[m];
+		bool same = dev != NO_DEV && e->dev[dev].ups == p->sent_ups[m];
 
 		if (memcmp(e->told[m].uuid, map->member[m].uuid, DDR_UUID_BYTES) != 0) {
 			for (uint32_t i = 0; i < e->geo.log_pages; i++)
@@ -43,7 +59,7 @@ void back_told(struct engine *e, struct lpage *p, uint32_t members)
 			memcpy(e->told[m].uuid, map->member[m].uuid, DDR_UUID_BYTES);
 		}
 		p->told[m] = p->want.seq;
-		e->told[m].instance = dev == NO_DEV ? 0 : e->dev[dev].instance;
+		e->told[m].instance = same ? e->dev[dev].instance : 0;
 	}
 }
 
@@ -64,51 +80,72 @@ static void older_forget(struct engine *e, uint8_t m)
 static void page_missed(struct engine *e, struct lpage *p)
 {
 	uint64_t first = (uint64_t)(p - e->page) * LOG_REGIONS_PER_PAGE;
-	uint64_t n = e->geo.regions - first;
 
-	for (uint32_t i = 0; i < LOG_REGIONS_PER_PAGE && i < n; i++)
-		dlog_miss(e, first + i);
+	for (uint64_t r = first; r < e->geo.regions && r - first < LOG_REGIONS_PER_PAGE; r++)
+		dlog_miss(e, r);
 }
 
 /* The member is out of the map: what it lacks is looked up when it enters again. */
+static void older_missed(struct engine *e, uint8_t m)
+{
+	for (uint32_t i = 0; e->older >> m & 1 && i < e->geo.log_pages; i++)
+		if (e->page[i].older >> m & 1)
+			page_missed(e, &e->page[i]);
+	older_forget(e, m);
+}
+
 void back_dropped(struct engine *e, uint8_t m)
 {
 	uint32_t dev = e->dev_of[m];
 
 	if (!(e->older >> m & 1))
 		return;
-	for (uint32_t i = 0; i < e->geo.log_pages; i++)
-		if (e->page[i].older >> m & 1)
-			page_missed(e, &e->page[i]);
-	older_forget(e, m);
-	if (dev != NO_DEV)
+	older_missed(e, m);
+	/* If it is still being read, the end of that settles it. */
+	if (dev != NO_DEV && !e->dev[dev].back.due)
 		e->dev[dev].back.due = e->dev[dev].back.settles = true;
 }
 
-static void pages_judge(struct engine *e, struct dev *d, uint8_t m)
+static bool image_fits(const struct engine *e, const struct dev *d, uint8_t m, uint32_t image)
 {
-	for (uint32_t i = 0; i < d->back.count; i++) {
-		struct lpage *p = &e->page[d->back.page + i];
-		bool older = p->told[m] != 0;
+	const struct lpage *p = &e->page[image / 2];
+	struct logpage lp;
 
-		for (uint32_t c = 0; c < 2; c++) {
-			const uint8_t *image =
-			    d->back.buf + i * PAGE_BYTES + (size_t)c * DDR_BLOCK_BYTES;
-			struct logpage lp;
+	return !logpage_decode(&lp, d->back.buf + (image - d->back.at) * DDR_BLOCK_BYTES) &&
+	       lp.slot == e->slot && lp.page == image / 2 && lp.seq >= p->told[m] &&
+	       !memcmp(lp.array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES);
+}
 
-			if (!logpage_decode(&lp, image) && lp.slot == e->slot &&
-			    lp.page == d->back.page + i && lp.seq >= p->told[m] &&
-			    !memcmp(lp.array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES))
-				older = false;
-		}
-		if (!older)
+/* An image that can't be read says nothing. */
+static void images_judge(struct engine *e, struct dev *d, uint8_t m, bool read)
+{
+	for (uint32_t i = d->back.at; i < d->back.at + d->back.count; i++) {
+		struct lpage *p = &e->page[i / 2];
+
+		d->back.fits =
+		    (i & 1 && d->back.fits) || !read || !p->told[m] || image_fits(e, d, m, i);
+		if (!(i & 1) || d->back.fits)
 			continue;
 		p->older |= 1u << m;
 		e->older |= 1u << m;
 	}
 }
 
-static void pages_read_done(struct engine *e, struct batch *b)
+/* All have been read. */
+static void judged(struct engine *e, struct dev *d, uint8_t m)
+{
+	bool in = map_write_mask(&e->map) >> m & 1;
+
+	d->back.older |= e->older >> m & 1;
+	if (in && e->older >> m & 1)
+		member_bad(e, m, MEMBER_SUSPECT);
+	if (!in)
+		older_missed(e, m);
+	d->back.settles = !in;
+	d->back.due = d->back.settles;
+}
+
+static void images_read_done(struct engine *e, struct batch *b)
 {
 	struct dev *d = list_entry(b, struct dev, back.batch);
 	uint8_t m = d->back.member;
@@ -122,36 +159,27 @@ static void pages_read_done(struct engine *e, struct batch *b)
 		return;
 	}
 	if (b->failed && d->back.count > 1) {
-		d->back.singly = d->back.page + d->back.count; /* which of them is it? */
-	} else {
-		/* A page that can't be read says nothing. */
-		if (!b->failed)
-			pages_judge(e, d, m);
-		d->back.page += d->back.count;
+		d->back.singly = d->back.at + d->back.count; /* which of them is it? */
+		return;
 	}
-	if (d->back.page < e->geo.log_pages)
-		return;
-	d->back.due = false;
-	if (!(e->older >> m & 1))
-		return;
-	d->back.older = true;
-	if (map_write_mask(&e->map) >> m & 1)
-		member_bad(e, m, MEMBER_SUSPECT);
-	else
-		back_dropped(e, m);
+	images_judge(e, d, m, !b->failed);
+	d->back.at += d->back.count;
+	if (d->back.at == 2 * e->geo.log_pages)
+		judged(e, d, m);
 }
 
-static void pages_read(struct engine *e, struct dev *d)
+static void images_read(struct engine *e, struct dev *d)
 {
-	uint32_t left = e->geo.log_pages - d->back.page;
+	uint32_t left = 2 * e->geo.log_pages - d->back.at;
 
-	d->back.count = d->back.page < d->back.singly ? 1 : left < RD_PAGES ? left : RD_PAGES;
+	d->back.count = d->back.at < d->back.singly ? 1 : left < 2 * RD_PAGES ? left : 2 * RD_PAGES;
 	d->back.reading = true;
-	d->back.iov = (struct iovec){d->back.buf, (size_t)d->back.count * PAGE_BYTES};
-	batch_init(&d->back.batch, pages_read_done);
+	d->back.iov = (struct iovec){d->back.buf, (size_t)d->back.count * DDR_BLOCK_BYTES};
+	batch_init(&d->back.batch, images_read_done);
 	batch_open(&d->back.batch);
 	dio_start_raw(e, &d->back.batch, (uint32_t)(d - e->dev), DEV_READ, KIND_BACK,
-		      geo_log_offset(&e->geo, e->slot, d->back.page, 0), &d->back.iov);
+		      geo_log_offset(&e->geo, e->slot, d->back.at / 2, d->back.at & 1),
+		      &d->back.iov);
 	batch_close(e, &d->back.batch);
 }
 
@@ -167,16 +195,16 @@ static void back_look(struct engine *e, struct dev *d)
 	uint8_t m = d->member;
 
 	if (!d->back.buf)
-		d->back.buf = malloc((size_t)RD_PAGES * PAGE_BYTES);
+		d->back.buf = malloc((size_t)2 * RD_PAGES * DDR_BLOCK_BYTES);
 	if (!d->back.buf)
 		return; /* tried again at the next step */
 	if (d->back.ups != d->ups || d->back.member != m) {
 		older_forget(e, m); /* of another connection */
 		d->back.member = m;
 		d->back.ups = d->ups;
-		d->back.page = d->back.singly = 0;
+		d->back.at = d->back.singly = 0;
 	}
-	pages_read(e, d);
+	images_read(e, d);
 }
 
 void back_up(struct dev *d)
@@ -187,24 +215,49 @@ void back_up(struct dev *d)
 	d->back.ups = 0;
 }
 
-const struct peer *member_older_by(const struct engine *e, uint8_t member)
-{
-	for (uint32_t i = 0; i < e->peer_count; i++)
-		if (e->peer[i].member && e->peer[i].up_inc == e->peer[i].inc &&
-		    e->peer[i].older >> member & 1)
-			return &e->peer[i];
-	return NULL;
-}
-
 bool engine_dev_older(const struct engine *e, uint32_t dev)
 {
 	return e->dev[dev].up && e->dev[dev].back.older;
 }
 
+/* Members of the map that are, or are not known yet. */
+void back_tell(const struct engine *e, uint32_t *older, uint32_t *looking)
+{
+	*older = e->older;
+	*looking = 0;
+	for (uint8_t m = 0; m < e->map.n; m++)
+		if (e->dev_of[m] != NO_DEV && e->dev[e->dev_of[m]].up &&
+		    e->dev[e->dev_of[m]].back.due)
+			*looking |= 1u << m;
+}
+
+static const struct peer *told_by(const struct engine *e, uint8_t member, bool looking)
+{
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		const struct peer *p = &e->peer[i];
+
+		if (p->member && p->up_inc == p->inc &&
+		    (p->older | (looking ? p->looking : 0)) >> member & 1)
+			return p;
+	}
+	return NULL;
+}
+
+const struct peer *member_older_by(const struct engine *e, uint8_t member)
+{
+	return told_by(e, member, false);
+}
+
+/* Some node knows it for an older copy, or does not know yet. */
+bool member_doubted(const struct engine *e, uint8_t member)
+{
+	return told_by(e, member, true);
+}
+
 void back_restart(struct dev *d)
 {
-	d->back.due = d->back.older = d->back.settles =
-	    false; /* the next life has told it nothing yet */
+	/* The next life has told it nothing yet. */
+	d->back.due = d->back.older = d->back.settles = false;
 }
 
 void back_advance(struct engine *e)

@@ -211,6 +211,8 @@ void devs_bind(struct engine *e)
 		e->dev[i].member = m;
 		e->dev_of[m] = i;
 		dev_bound(e, i, map->member[m].uuid);
+		if (was[i] != m)
+			back_up(&e->dev[i]); /* it was not, and nobody has compared it */
 		if (!e->dev[i].reading)
 			back_bound(e, &e->dev[i], m);
 		if (!(dev_failed_flush(&e->dev[i], &map->member[m]) ||
@@ -527,6 +529,7 @@ static void loss_tell(struct engine *e, struct dev *d)
 			continue;
 		member_bad(e, m, MEMBER_SUSPECT);
 		e->bad_instance[m] = d->lost_instance;
+		e->bad_since_us[m] = d->lost_us;
 	}
 }
 
@@ -562,6 +565,7 @@ void devs_lost_keep(struct engine *e)
 		memcpy(l->uuid, map->member[m].uuid, DDR_UUID_BYTES);
 		l->instance = e->bad_instance[m];
 		l->num = map->epoch.num;
+		l->since_us = e->bad_since_us[m];
 		e->kept_count++;
 	}
 }
@@ -586,6 +590,7 @@ static void kept_tell(struct engine *e)
 				continue;
 			member_bad(e, m, MEMBER_SUSPECT);
 			e->bad_instance[m] = l->instance;
+			e->bad_since_us[m] = l->since_us;
 			if (!had)
 				e->lost_earlier |= 1u << m;
 		}

@@ -93,6 +93,25 @@ void dlog_miss(struct engine *e, uint64_t region)
 	page_need(e, p, true);
 }
 
+/*
+ * A member has left the map. What was cleared just before, in an image that it has not
+ * acknowledged, is dirty in the one that it has: if it comes back as an older copy, that tells
+ * nothing (back.c).
+ */
+void dlog_dropped(struct engine *e)
+{
+	list_for_each(it, tmp, &e->pages_due)
+	{
+		struct lpage *p = list_entry(it, struct lpage, link);
+		uint64_t first = (uint64_t)(p - e->page) * LOG_REGIONS_PER_PAGE;
+
+		for (uint32_t i = 0; e->slot_owned && i < LOG_REGIONS_PER_PAGE; i++)
+			if ((bit_get(p->durable, i) || (p->writing && bit_get(p->inflight, i))) &&
+			    !bit_get(p->want.dirty, i))
+				dlog_miss(e, first + i);
+	}
+}
+
 /* All such is durable. */
 bool dlog_missed_settled(const struct engine *e)
 {
@@ -137,6 +156,7 @@ static void page_send(struct engine *e, struct lpage *p, uint32_t mask)
 			    e, &p->batch, i, DEV_WRITE, KIND_LOG, DEV_F_FUA,
 			    geo_log_offset(&e->geo, e->slot, page, (uint32_t)(p->want.seq & 1)),
 			    DDR_BLOCK_BYTES, &p->iov, 1, 0);
+	back_sent(e, p, mask);
 	batch_close(e, &p->batch);
 }
 

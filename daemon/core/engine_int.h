@@ -44,9 +44,10 @@
  * Member requests that anybody may make without asking for room (dio_room): each kind has one batch
  * under way. At most 2 reads of each device's superblocks and one of its use block, 2 superblocks
  * of an `add`, and of each member: a superblock, 2 copies of a page that is read, a page or FLUSH
- * of a slot of nobody, a FLUSH of a rebuild, a FLUSH of a release.
+ * of a slot of nobody, a FLUSH of a rebuild, a FLUSH of a release. And of each device, its images
+ * of own pages.
  */
-#define DIO_SINGLE (3u * DDR_MAX_DEVS + 2u + 6u * DDR_MAX_MEMBERS)
+#define DIO_SINGLE (4u * DDR_MAX_DEVS + 2u + 6u * DDR_MAX_MEMBERS)
 /* Consumers leave so much to windows and marks: what they wait for. */
 #define DIO_NOT_CONSUMERS 1024u
 #define MAX_ACTIVE_OPS 256u           /* writes and reads under way at the members at once */
@@ -146,8 +147,9 @@ struct dev {
 		bool settles;            /* what it lacks for that is on its way to the log */
 		bool reading;
 		uint8_t member;
-		uint32_t ups; /* of this connection */
-		uint32_t page, count, singly;
+		uint32_t ups;               /* of this connection */
+		uint32_t at, count, singly; /* images, two of each page */
+		bool fits;                  /* one of the page's is no older */
 		uint64_t again_us;
 		struct batch batch;
 		struct iovec iov;
@@ -175,7 +177,8 @@ struct peer { /* one node of the group */
 	uint64_t heard;    /* whose message that was, until it left in good order; 0 = none */
 	uint32_t up_mask;  /* members that it reaches and can use */
 	uint32_t raw_mask; /* members whose devices are connected there */
-	uint32_t older;    /* members that are older copies of themselves, as it finds: back.c */
+	uint32_t older;    /* members that are older copies of themselves, as it finds: back.c; */
+	uint32_t looking;  /* ... or may be */
 	uint64_t up_inc;   /* who told it */
 	uint64_t up_us;    /* and when that came here */
 	bool leased;       /* it may write to members (use.c) */
@@ -340,6 +343,7 @@ struct lost {
 	uint8_t uuid[DDR_UUID_BYTES];
 	uint64_t instance; /* of its exporter then, 0 = unknown */
 	uint64_t num;      /* of the map by which that life went */
+	uint64_t since_us; /* when */
 };
 
 struct lpage {                            /* one page of the own slot */
@@ -356,6 +360,7 @@ struct lpage {                            /* one page of the own slot */
 	bool rewrite;                   /* not written since a member was added: R11 */
 	bool misses, misses_sent;       /* dlog_miss: not durable yet */
 	uint64_t told[DDR_MAX_MEMBERS]; /* the newest image that each has acknowledged */
+	uint32_t sent_dev[DDR_MAX_MEMBERS], sent_ups[DDR_MAX_MEMBERS]; /* by these connections */
 	uint32_t older; /* members in the map that have come back with an older one */
 	uint64_t need_us;
 };
@@ -585,6 +590,8 @@ struct engine {
 		bool begun; /* State is sent */
 		bool knows; /* led the last round up to Ready: superblocks and slots are known */
 		bool need_epoch; /* the round needs an epoch of its own before Ready */
+		bool cleared;    /* slots of nobody, since it took the lead or that was said by an
+				    epoch */
 		bool revive;     /* next epoch: more than m were lost, recompute parity: R17 */
 		bool forced;     /* what the members carry is not known to be the newest: R1 */
 		bool own_prop, sb_writing, committing, announced, refused, rereading, assembled,
@@ -673,6 +680,7 @@ struct engine {
 	uint32_t slot;
 	bool slot_owned, slot_wanted, joined_sent, left_sent;
 	bool missed_due;       /* the leader waits for what this node's slot has missed: R15 */
+	bool left_uncommitted; /* a node has left since the last commit */
 	bool leaving;          /* ADMIN_STOP: only what is under way as leader is waited for */
 	uint64_t stops;        /* so many nodes have said that they leave */
 	uint64_t drained_us;   /* ADMIN_STOP: nothing is dirty any more, since then; */
@@ -845,6 +853,7 @@ bool member_sb_read(const struct engine *e, uint8_t member);
 bool member_back(const struct engine *e, uint8_t member);
 bool members_older(const struct engine *e);
 const struct peer *member_older_by(const struct engine *e, uint8_t member); /* NULL: nobody */
+bool member_doubted(const struct engine *e, uint8_t member);
 bool member_sb_current(struct engine *e, uint8_t member);
 bool member_older(const struct engine *e, uint8_t member, uint64_t reached);
 bool member_strange(const struct engine *e, uint8_t member, uint64_t left);
@@ -854,7 +863,9 @@ void devs_bind(struct engine *e);
 void devs_advance(struct engine *e);
 
 /* back.c */
+void back_sent(const struct engine *e, struct lpage *p, uint32_t members);
 void back_told(struct engine *e, struct lpage *p, uint32_t members);
+void back_tell(const struct engine *e, uint32_t *older, uint32_t *looking);
 void back_dropped(struct engine *e, uint8_t member);
 void back_up(struct dev *d);
 void back_bound(const struct engine *e, struct dev *d, uint8_t member);
@@ -988,6 +999,7 @@ void dlog_release_missed(struct engine *e);
 void dlog_tell_missed(struct engine *e);
 void dlog_miss(struct engine *e, uint64_t region);
 bool dlog_missed_settled(const struct engine *e);
+void dlog_dropped(struct engine *e);
 uint64_t dlog_count(const struct engine *e, bool missed);
 void dlog_reset(struct engine *e);
 

@@ -90,8 +90,10 @@ static void commit_effects(struct engine *e, const struct map *old)
 			e->bad[i] = 0;
 		if (is && !was)
 			e->error[i].err = 0;
-		if (was && !is)
+		if (was && !is) {
 			e->dropped[i] = e->map.epoch.num;
+			dlog_dropped(e);
+		}
 		if (!is)
 			back_dropped(e, i);
 		if (!is && e->map.member[i].state != MEMBER_SUSPECT)
@@ -261,6 +263,7 @@ static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
 		e->judged = true; /* when it assembled the array */
 	else if (!e->judged)
 		devs_judge(e);
+	e->left_uncommitted = false;
 	gone_prune(e);
 	departed_committed(e);
 	if (from == e->cfg.node) {

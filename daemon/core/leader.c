@@ -115,7 +115,9 @@ static void leader_begin(struct engine *e)
 		e->ld.knows = e->ld.rereading = false; /* and reads them after the fences */
 	if (!e->ld.knows)
 		slots_unknow(e);
-	e->ld.need_epoch = !e->ld.knows || e->gone_count;
+	/* Nobody else can tell an older copy of a member by what a node wrote that has left: by an
+	 * epoch from after that it is told (back.c). Who stops itself seals the array. */
+	e->ld.need_epoch = !e->ld.knows || e->gone_count || (e->left_uncommitted && !e->stopping);
 	/* A rebuild begins anew: what a partial one must copy is gathered after a commit. */
 	for (uint8_t i = 0; i < e->map.n; i++)
 		e->ld.need_epoch |= e->map.member[i].state == MEMBER_REBUILDING;
@@ -562,8 +564,8 @@ static void suspects_advance(struct engine *e)
  * from when they became unlike: of a member that comes back to all one hears first. If all of them
  * reach it again, what it had in its cache may be gone on more than m members: parity of all
  * dirty regions is computed anew (R17). A member that answers with errors stays out of use. So does
- * one that a node knows for an older copy of itself (back.c): that node is right, and the only one
- * that knows.
+ * one that a node knows for an older copy of itself, or is still comparing (back.c): that node is
+ * right, and the only one that knows.
  */
 static void stuck_member(struct engine *e, uint8_t i, bool *all_back)
 {
@@ -578,7 +580,7 @@ static void stuck_member(struct engine *e, uint8_t i, bool *all_back)
 		all &= p->raw_mask >> i & 1;
 	}
 	*all_back &= all;
-	if (!some || all || member_older_by(e, i))
+	if (!some || all || member_doubted(e, i))
 		e->ld.unlike_us[i] = 0;
 	else if (!e->ld.unlike_us[i] ||
 		 e->now - e->ld.unlike_seen_us[i] > 2000ull * e->cfg.tun.evict_ms)

@@ -729,6 +729,7 @@ static void take_heartbeat(struct engine *e, uint32_t from, const nodemsg *m)
 	p->up_mask = m->heartbeat->up_mask;
 	p->raw_mask = m->heartbeat->raw_mask;
 	p->older = m->heartbeat->older;
+	p->looking = m->heartbeat->looking;
 	p->leased = m->heartbeat->leased;
 	p->up_inc = m->inc;
 	p->up_us = e->now;
@@ -772,6 +773,7 @@ static void take_joined(struct engine *e, uint32_t from, const pb_inc *who, bool
 		p->heard = 0;
 		p->evicted = true;
 		p->evicted_inc = who->inc;
+		e->left_uncommitted = true;
 		round_end(e);
 	}
 }
@@ -874,7 +876,7 @@ static void heartbeat_advance(struct engine *e)
 	for (uint8_t i = 0; i < DDR_MAX_MEMBERS; i++)
 		if (member_back(e, i))
 			b.raw_mask |= 1u << i;
-	b.older = e->older;
+	back_tell(e, &b.older, &b.looking);
 	msg_send(e, &m);
 	if (!e->give_up_heard)
 		evict_self(e);

@@ -771,7 +771,7 @@ static void bits_clear(struct engine *e)
 			if (missing)
 				rset_put(&s->missed, r, true);
 			page_stale(s, (uint32_t)(r / LOG_REGIONS_PER_PAGE));
-			s->cleared = true;
+			s->cleared = e->ld.cleared = true;
 		}
 	}
 	rset_clear(&e->rec.done);
@@ -821,6 +821,11 @@ void slots_advance(struct engine *e)
 	}
 	if (!e->rec.done.count) {
 		names_clear(e);
+		/* As for what a node wrote that has left (leader_begin). */
+		if (e->ld.cleared && !slots_unrecovered(e) && !e->stopping) {
+			e->ld.cleared = false;
+			e->ld.need_epoch = true;
+		}
 		return;
 	}
 	e->rec.flushing = true;

@@ -54,7 +54,12 @@ struct world {
 	int flush_err;              /* of member 2 */
 	int write_err[MEMBERS + 1]; /* what it answers to writes of data, */
 	bool mark_errs;             /* ... and of the log and the superblocks */
-	bool back_errs;     /* reads of the own log, of a member that is back, answer with EIO */
+	uint32_t back_errs; /* reads of so many bytes or more of the own log, of a member that is
+			     * back, fail; 0 = none */
+	bool back_hold;     /* they are held back until land_hung, but for the first */
+	uint32_t back_pass; /* ... so many */
+
+	bool log_hold;      /* so are writes of log pages to member 0 */
 	uint32_t placed_at; /* what OUT_OPEN leads to, if it is open already */
 	uint32_t reach_ms;  /* how long what was cut off may land */
 	bool eio;           /* when_lost=eio */
@@ -240,7 +245,9 @@ static inline void do_io(const struct out *o)
 
 	ev.done.id = o->io.id;
 	if ((o->io.kind == KIND_SB && o->io.op == DEV_WRITE && w.hung >> o->io.dev & 1) ||
-	    (o->io.kind == KIND_USE && w.use_hangs)) {
+	    (o->io.kind == KIND_USE && w.use_hangs) ||
+	    (o->io.kind == KIND_LOG && o->io.op == DEV_WRITE && !o->io.dev && w.log_hold) ||
+	    (o->io.kind == KIND_BACK && w.back_hold && !w.back_pass)) {
 		CHECK(w.hung_count < 16);
 		w.hung_out[w.hung_count++] = *o;
 		return;
@@ -260,6 +267,7 @@ static inline void do_io(const struct out *o)
 		return;
 	}
 	w.counts[o->io.kind][o->io.op]++;
+	w.back_pass -= o->io.kind == KIND_BACK && w.back_pass;
 	if (o->io.kind == KIND_LOG && o->io.op == DEV_WRITE && w.cut_page >> o->io.dev & 1 &&
 	    o->io.offset < geo_log_offset(engine_geo(w.e), 1, 0, 0)) {
 		w.cut_page = 0;
@@ -275,7 +283,7 @@ static inline void do_io(const struct out *o)
 		w.now += w.window_us;
 	}
 	if (w.dead[o->io.dev] || bad_copy(o) || bad_spot(o) ||
-	    (o->io.kind == KIND_BACK && w.back_errs)) {
+	    (o->io.kind == KIND_BACK && w.back_errs && o->io.bytes >= w.back_errs)) {
 		ev.done.err = -EIO;
 	} else if ((o->io.op == DEV_WRITE || o->io.op == DEV_ZEROES) && w.write_err[o->io.dev] &&
 		   (o->io.kind == KIND_DATA || w.mark_errs)) {
@@ -307,7 +315,7 @@ static inline void do_io(const struct out *o)
 static inline void land_hung(void)
 {
 	w.hung = 0;
-	w.use_hangs = false;
+	w.use_hangs = w.back_hold = w.log_hold = false;
 	for (uint32_t i = 0; i < w.hung_count; i++)
 		do_io(&w.hung_out[i]);
 	w.hung_count = 0;

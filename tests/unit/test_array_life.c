@@ -62,10 +62,14 @@ void array_again(struct array *x, uint32_t ms, void (*do_it)(struct array *a))
 
 static char opened[DDR_URI_BYTES];
 
-void dev_open_added(struct array *x, const char *uri)
+static bool opens;
+
+bool dev_open_added(struct array *x, const char *uri)
 {
 	(void)x;
-	strcpy(opened, uri);
+	if (opens)
+		strcpy(opened, uri);
+	return opens;
 }
 
 /* As for an array whose locks are the core's. */
@@ -79,9 +83,12 @@ void array_run(struct array *x)
 	x->phase = ARRAY_PHASE_RUN;
 }
 
+static int closes;
+
 void array_close_check(struct array *x)
 {
 	(void)x;
+	closes++;
 }
 
 void disk_loaded(struct array *x)
@@ -170,13 +177,14 @@ static void changed(struct array *x, const struct store_array *desc, uint32_t fo
 }
 
 static int adding_err;
+static char stored[DDR_URI_BYTES];
 
 static void adding(struct array *x, const char *uri,
 		   void (*done)(void *arg, int err, const char *why), void *arg)
 {
 	(void)x;
-	CHECK_EQ_STR(uri, "nbd://new");
 	CHECK(!opened[0]); /* not before it would be found again */
+	strcpy(stored, uri);
 	done(arg, adding_err, adding_err ? full : "");
 }
 
@@ -280,13 +288,20 @@ TEST(a_record_that_is_tried_again_never_brings_an_old_incarnation_back)
 
 TEST(what_add_names_is_opened_once_it_is_on_disk)
 {
-	for (int bad = 0; bad < 2; bad++) {
+	enum { GOOD, FULL, NOT_OPENED, STOPPED };
+
+	for (int t = GOOD; t <= STOPPED; t++) {
 		begin();
-		adding_err = bad ? -ENOSPC : 0;
+		adding_err = t == FULL ? -ENOSPC : 0;
+		opens = t != NOT_OPENED;
 		life_adding(a, "nbd://new");
+		a->phase = t == STOPPED ? ARRAY_PHASE_CLOSE : a->phase;
+		closes = 0;
 		settle();
-		CHECK_EQ_STR(opened, bad ? "" : "nbd://new");
-		CHECK_EQ_STR(a->live.adding, bad ? "" : "nbd://new");
+		CHECK_EQ_STR(opened, t == GOOD ? "nbd://new" : "");
+		CHECK_EQ_STR(a->live.adding, t == GOOD || t == STOPPED ? "nbd://new" : "");
+		CHECK_EQ_STR(stored, t == NOT_OPENED ? "" : "nbd://new");
+		CHECK_EQ_INT(closes > 0, t == STOPPED); /* the end of the task is looked at */
 		end();
 	}
 }

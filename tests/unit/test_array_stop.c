@@ -143,7 +143,7 @@ FAKE(void pump_submit(void *x, const struct front_req *req), NOTHING)
 FAKE(void pump_push(struct array *x, const struct event *ev),
      fake.drains += ev->type == EV_ADMIN && ev->admin.cmd == ADMIN_STOP)
 FAKE(void dev_open_all(struct array *x), NOTHING)
-FAKE(void dev_open_added(struct array *x, const char *uri), NOTHING)
+FAKE(bool dev_open_added(struct array *x, const char *uri), return true)
 FAKE(void dev_close_all(struct array *x), NOTHING)
 FAKE(void alive_close(struct array *x), NOTHING)
 FAKE(void dev_settle(struct array *x), NOTHING)

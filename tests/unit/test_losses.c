@@ -271,3 +271,74 @@ TEST(who_alone_knows_an_older_copy_is_not_evicted_for_it)
 	CHECK_EQ_U64(status(1).map.member[2].state, MEMBER_IN_SYNC);
 	finish();
 }
+
+/* Nobody compares what a node wrote that has left: it is told by an epoch from after that. */
+TEST(what_a_node_wrote_that_has_left_is_told_by_an_epoch)
+{
+	static uint8_t out[DDR_BLOCK_BYTES], in[DDR_BLOCK_BYTES], older[DISK_BYTES];
+
+	for (uint32_t who = 1; who <= 2; who++) {
+		uint32_t other = 3 - who;
+
+		create();
+		start(1);
+		run_ms(3000);
+		start(2);
+		run_ms(20000);
+		memset(out, 1, sizeof(out));
+		io_block(who, IO_WRITE, 300 << 10, out);
+		run_ms(3000);
+		memcpy(older, w.disk[1], DISK_BYTES);
+		memset(out, 2, sizeof(out));
+		io_block(who, IO_WRITE, 300 << 10, out);
+		run_ms(3000);
+		stop(who);
+		run_ms(3000);
+		CHECK(w.node[who].stopped && status(other).leading);
+		member_cut(other, 1, true);
+		run_ms(600);
+		memcpy(w.disk[1], older, DISK_BYTES);
+		member_cut(other, 1, false);
+		run_ms(6000);
+		CHECK_EQ_U64(status(other).map.member[1].state, MEMBER_IN_SYNC);
+		for (uint32_t gone = 0; gone < 3; gone += 2) {
+			member_cut(other, gone, true);
+			run_ms(600);
+			io_block(other, IO_READ, 300 << 10, in);
+			run_ms(600);
+			CHECK_EQ_MEM(in, out, sizeof(in));
+			member_cut(other, gone, false);
+			run_ms(3000);
+		}
+		finish();
+	}
+}
+
+/* Member 1 loses its cache, and long after that the connection to member 2 breaks; then life after
+ * life ends before a map says so. */
+TEST(losses_apart_stay_apart_over_two_lives)
+{
+	one_serves();
+	w.node[1].record_hangs = true;
+	cache_lost();
+	member_cut(1, 1, true);
+	run_ms(50);
+	member_cut(1, 1, false);
+	run_ms(6000);
+	member_cut(1, 2, true);
+	run_ms(50);
+	member_cut(1, 2, false);
+	run_ms(50);
+	removed();
+	w.node[1].record_hangs = false;
+	push(1, (struct event){.type = EV_RECORD_DONE});
+	for (uint32_t n = 0; !status(1).map.n; n++) {
+		run_ms(1);
+		CHECK(n < 20000);
+	}
+	step(1, (struct event){.type = EV_GIVE_UP});
+	run_ms(26000);
+	CHECK(serves(1) && w.node[1].lives == 2);
+	reads_cached(1);
+	finish();
+}
