@@ -262,7 +262,7 @@ void back_restart(struct dev *d)
 
 void back_advance(struct engine *e)
 {
-	for (uint32_t i = 0; i < e->devs; i++) {
+	for (uint32_t i = 0; i < e->devs && e->state != ENGINE_REMOVED; i++) {
 		struct dev *d = &e->dev[i];
 
 		if (!d->back.due || !d->up)
