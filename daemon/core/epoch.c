@@ -756,7 +756,7 @@ static bool sb_targets_ready(struct engine *e)
 		if (!(mask >> i & 1))
 			continue;
 		unread = d != NO_DEV && e->dev[d].up &&
-			 (!copies_known(e, d) ||
+			 (!copies_known(e, d) || e->dev[d].back.due ||
 			  ((enter >> i & 1 || e->dev[d].entered) && !member_sb_read(e, i)));
 		if ((unread && dev_being_read(&e->dev[d])) || sb_too_early(e, i))
 			reading = true;
