@@ -88,8 +88,10 @@ static void many_at_once(enum io_op op)
 
 TEST(reads_of_narrow_bands_wait_for_one_another)
 {
-	for (uint32_t band = 512; band <= 65536; band *= 2) {
-		create_wide(band, 4 << 20, 64 << 20);
+	static const uint32_t band[] = {512, 4096, 65536};
+
+	for (uint32_t i = 0; i < 3; i++) {
+		create_wide(band[i], 4 << 20, 64 << 20);
 		start();
 		run_until_served();
 		many_at_once(IO_READ);
