@@ -34,9 +34,10 @@ struct array_env {
 	 * URIs of this node, `added` whose are news for all. */
 	void (*changed)(struct array *a, const struct store_array *desc, uint32_t found,
 			uint32_t added);
-	/* On the main thread: `add` is about to open this device; done() when store_array.adding
-	 * is durable, or can't be, there as well. */
-	void (*adding)(struct array *a, const char *uri,
+	/* On the main thread: `add` is about to open this device, or it has come to nothing, and is
+	 * forgotten if it is still what is remembered; done() when store_array.adding is durable,
+	 * or can't be, there as well. */
+	void (*adding)(struct array *a, const char *uri, bool over,
 		       void (*done)(void *arg, int err, const char *why), void *arg);
 	/* On the main thread: consumers are let in, or not any more; and how many have it open. The
 	 * number may be half a second old. */

@@ -523,6 +523,8 @@ void dev_settle(struct array *a)
 {
 	uint32_t found = 0, added = 0;
 
+	if (!engine_map(a->e)->n)
+		a->no_map_us = loop_now_us(a->loop);
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		if (!a->dev[i].used || a->dev[i].closing)
 			continue;
@@ -536,11 +538,11 @@ void dev_settle(struct array *a)
 
 		if (!d->used || d->closing || d->zombie || engine_member_of_dev(a->e, i) != 0xff ||
 		    uri_known(a, d->uri) || loop_now_us(a->loop) - d->opened_us < CANDIDATE_US ||
-		    !engine_map(a->e)->n)
+		    loop_now_us(a->loop) - a->no_map_us < CANDIDATE_US)
 			continue;
 		array_say(a, LOG_INFO, "%s is no member and is closed", d->uri);
 		if (!strcmp(d->uri, a->live.adding))
-			life_adding(a, "");
+			life_not_added(a, d->uri);
 		dev_close(d);
 	}
 	if (found)

@@ -142,9 +142,10 @@ struct array {
 
 	struct dev dev[DDR_MAX_DEVS];
 	uint32_t devs_open, devs_held;
-	uint32_t lease_ms; /* 0: none */
-	bool alone;        /* no cluster: the lease is that of the array's use */
-	uint64_t lease_us; /* writes may be sent until then */
+	uint64_t no_map_us; /* when there was no map yet, by which a device is a member */
+	uint32_t lease_ms;  /* 0: none */
+	bool alone;         /* no cluster: the lease is that of the array's use */
+	uint64_t lease_us;  /* writes may be sent until then */
 	struct dev_io *io_free;
 	struct dev_io **io_chunk;
 	uint32_t io_chunks;
@@ -263,9 +264,9 @@ void life_ready(struct array *a);
 void life_say_once(struct array *a, const char *why);
 /* On the main thread, when the engine thread has ended. */
 void life_ended(struct array *a);
-/* `add` wants this device: it is opened once it would be found again after a restart. "": it came
- * to nothing. */
+/* `add` wants this device: it is opened once it would be found again after a restart. */
 void life_adding(struct array *a, const char *uri);
+void life_not_added(struct array *a, const char *uri); /* it came to nothing */
 void life_changed(struct array *a, uint32_t found, uint32_t added);
 void life_serving(struct array *a, bool yes);
 void life_clients(struct array *a); /* looks whether their number is another one */

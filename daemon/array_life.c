@@ -24,7 +24,7 @@ struct life_task {
 	struct array *a;
 	struct store_record rec;
 	struct store_array desc;
-	bool load, new_inc, put, force, serving;
+	bool load, new_inc, put, force, serving, over;
 	uint32_t clients;
 	uint32_t found, added; /* as in array_env.changed */
 	int err;
@@ -146,13 +146,12 @@ void life_changed(struct array *a, uint32_t found, uint32_t added)
 static void adding_known(struct array *a, struct life_task *t)
 {
 	if (t->err) {
-		array_say(a, LOG_ERR, "%s: %s",
-			  t->desc.adding[0] ? t->desc.adding : "the end of an 'add'", t->why);
+		array_say(a, LOG_ERR, "%s is not opened for 'add': %s", t->desc.adding, t->why);
 		return;
 	}
 	strcpy(a->live.adding, t->desc.adding);
-	if (a->live.adding[0] && a->phase < ARRAY_PHASE_STOP && !dev_open_added(a, a->live.adding))
-		life_adding(a, "");
+	if (a->phase < ARRAY_PHASE_STOP && !dev_open_added(a, a->live.adding))
+		life_not_added(a, t->desc.adding);
 }
 
 static void adding_stored(void *arg, int err, const char *why)
@@ -168,7 +167,7 @@ static void ran_adding(struct task *task)
 {
 	struct life_task *t = (struct life_task *)(void *)task;
 
-	t->a->env.adding(t->a, t->desc.adding, adding_stored, t);
+	t->a->env.adding(t->a, t->desc.adding, t->over, adding_stored, t);
 }
 
 void life_adding(struct array *a, const char *uri)
@@ -176,6 +175,17 @@ void life_adding(struct array *a, const char *uri)
 	struct life_task *t = task_new(a, adding_known);
 
 	strcpy(t->desc.adding, uri);
+	mailbox_post(a->env.main, &t->task, ran_adding);
+}
+
+void life_not_added(struct array *a, const char *uri)
+{
+	struct life_task *t = task_new(a, nothing);
+
+	t->over = true;
+	strcpy(t->desc.adding, uri);
+	if (!strcmp(a->live.adding, uri))
+		a->live.adding[0] = '\0';
 	mailbox_post(a->env.main, &t->task, ran_adding);
 }
 

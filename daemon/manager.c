@@ -106,7 +106,10 @@ static bool change_edit(struct store_array *desc, const struct manager_change *c
 		desc->away_ms = c->away_ms;
 		return true;
 	case CHANGE_ADDING:
-		strcpy(desc->adding, c->value);
+		if (!c->force)
+			strcpy(desc->adding, c->value);
+		else if (!strcmp(desc->adding, c->value))
+			desc->adding[0] = '\0';
 		return true;
 	default:
 		return true;
@@ -698,7 +701,7 @@ static void adding_done(struct manager_change *c, int err, const char *why)
 	free(x);
 }
 
-static void on_adding(struct array *a, const char *uri,
+static void on_adding(struct array *a, const char *uri, bool over,
 		      void (*done)(void *arg, int err, const char *why), void *arg)
 {
 	struct adding *x = calloc(1, sizeof(*x));
@@ -709,6 +712,7 @@ static void on_adding(struct array *a, const char *uri,
 	x->arg = arg;
 	x->change.what = CHANGE_ADDING;
 	x->change.value = x->uri;
+	x->change.force = over;
 	x->change.done = adding_done;
 	x->change.arg = x;
 	manager_change(by_array(a), &x->change);

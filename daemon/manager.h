@@ -59,7 +59,7 @@ struct manager_change {
 		/* Not forced: it runs on where consumers have it open, see k->kept_clients. */
 		CHANGE_STOP,
 		CHANGE_ATTACH, /* via, away_ms; this node's own */
-		CHANGE_ADDING, /* value: store_array.adding; this node's own */
+		CHANGE_ADDING, /* value: store_array.adding; force: not any more. This node's own */
 		CHANGE_CREATE,
 		CHANGE_FORGET, /* for good */
 		CHANGE_SYNC,   /* nothing: what has been learnt so far is durable when it is done */

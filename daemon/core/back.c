@@ -59,6 +59,7 @@ void back_told(struct engine *e, struct lpage *p, uint32_t members)
 			memcpy(e->told[m].uuid, map->member[m].uuid, DDR_UUID_BYTES);
 		}
 		p->told[m] = p->want.seq;
+		e->told[m].count++;
 		e->told[m].instance = same ? e->dev[dev].instance : 0;
 	}
 }
@@ -158,6 +159,9 @@ static void images_read_done(struct engine *e, struct batch *b)
 		d->back.again_us = e->now + AGAIN_US;
 		return;
 	}
+	d->back.heard_us = e->now;
+	if (d->back.told != e->told[m].count)
+		return; /* read again: an image that it has acknowledged since may not be in it */
 	if (b->failed && d->back.count > 1) {
 		d->back.singly = d->back.at + d->back.count; /* which of them is it? */
 		return;
@@ -174,6 +178,7 @@ static void images_read(struct engine *e, struct dev *d)
 
 	d->back.count = d->back.at < d->back.singly ? 1 : left < 2 * RD_PAGES ? left : 2 * RD_PAGES;
 	d->back.reading = true;
+	d->back.told = e->told[d->back.member].count;
 	d->back.iov = (struct iovec){d->back.buf, (size_t)d->back.count * DDR_BLOCK_BYTES};
 	batch_init(&d->back.batch, images_read_done);
 	batch_open(&d->back.batch);
@@ -184,10 +189,13 @@ static void images_read(struct engine *e, struct dev *d)
 }
 
 /* What is connected is known by its superblock, and is member m. */
-void back_bound(const struct engine *e, struct dev *d, uint8_t m)
+void back_bound(struct engine *e, struct dev *d, uint8_t m)
 {
-	if (!was_told(e, m) || (d->instance && d->instance == e->told[m].instance))
-		d->back.due = d->back.settles; /* R17: that exporter never went away */
+	if (!d->back.due || d->back.settles ||
+	    (was_told(e, m) && !(d->instance && d->instance == e->told[m].instance)))
+		return;
+	d->back.due = false; /* R17: that exporter never went away */
+	older_forget(e, m);
 }
 
 static void back_look(struct engine *e, struct dev *d)
@@ -203,6 +211,7 @@ static void back_look(struct engine *e, struct dev *d)
 		d->back.member = m;
 		d->back.ups = d->ups;
 		d->back.at = d->back.singly = 0;
+		d->back.heard_us = e->now;
 	}
 	images_read(e, d);
 }
@@ -220,15 +229,18 @@ bool engine_dev_older(const struct engine *e, uint32_t dev)
 	return e->dev[dev].up && e->dev[dev].back.older;
 }
 
-/* Members of the map that are, or are not known yet. */
+/* Members of the map that are, or may be: as long as they answer. */
 void back_tell(const struct engine *e, uint32_t *older, uint32_t *looking)
 {
 	*older = e->older;
 	*looking = 0;
-	for (uint8_t m = 0; m < e->map.n; m++)
-		if (e->dev_of[m] != NO_DEV && e->dev[e->dev_of[m]].up &&
-		    e->dev[e->dev_of[m]].back.due)
+	for (uint8_t m = 0; m < e->map.n; m++) {
+		const struct dev *d = e->dev_of[m] == NO_DEV ? NULL : &e->dev[e->dev_of[m]];
+
+		if (d && d->up && d->back.due && d->back.ups == d->ups &&
+		    e->now - d->back.heard_us < e->cfg.tun.evict_ms * 1000ull)
 			*looking |= 1u << m;
+	}
 }
 
 static const struct peer *told_by(const struct engine *e, uint8_t member, bool looking)

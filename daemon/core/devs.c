@@ -678,7 +678,8 @@ void sb_read(struct engine *e, uint32_t i)
 {
 	struct dev *d = &e->dev[i];
 
-	if (d->member != NO_MEMBER && !(map_write_mask(&e->map) >> d->member & 1))
+	if (d->member != NO_MEMBER &&
+	    !((map_write_mask(&e->map) | write_targets(e)) >> d->member & 1))
 		back_up(d); /* another medium may be there, though the connection is the same */
 	d->reading = true;
 	d->asked_num = e->map.epoch.num;

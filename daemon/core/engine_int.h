@@ -147,10 +147,11 @@ struct dev {
 		bool settles;            /* what it lacks for that is on its way to the log */
 		bool reading;
 		uint8_t member;
-		uint32_t ups;               /* of this connection */
-		uint32_t at, count, singly; /* images, two of each page */
-		bool fits;                  /* one of the page's is no older */
-		uint64_t again_us;
+		uint32_t ups;                /* of this connection */
+		uint32_t at, count, singly;  /* images, two of each page */
+		bool fits;                   /* one of the page's is no older */
+		uint64_t again_us, heard_us; /* heard: it answered last, or was asked first */
+		uint64_t told;               /* e->told.count when it was asked last */
 		struct batch batch;
 		struct iovec iov;
 		uint8_t *buf;
@@ -589,11 +590,11 @@ struct engine {
 	struct {
 		bool begun; /* State is sent */
 		bool knows; /* led the last round up to Ready: superblocks and slots are known */
-		bool need_epoch; /* the round needs an epoch of its own before Ready */
-		bool cleared;    /* slots of nobody, since it took the lead or that was said by an
-				    epoch */
-		bool revive;     /* next epoch: more than m were lost, recompute parity: R17 */
-		bool forced;     /* what the members carry is not known to be the newest: R1 */
+		bool need_epoch;      /* the round needs an epoch of its own before Ready */
+		bool cleared;         /* slots of nobody, and they are not all clean yet */
+		uint64_t cleared_num; /* the newest epoch when they were; 0 = never */
+		bool revive;          /* next epoch: more than m were lost, recompute parity: R17 */
+		bool forced;          /* what the members carry is not known to be the newest: R1 */
 		bool own_prop, sb_writing, committing, announced, refused, rereading, assembled,
 		    gathered;
 		struct epoch prop_epoch; /* of the own proposal */
@@ -694,6 +695,7 @@ struct engine {
 	struct {
 		uint8_t uuid[DDR_UUID_BYTES]; /* the member that lpage.told is about */
 		uint64_t instance;            /* of its exporter */
+		uint64_t count;               /* of images that it has acknowledged */
 	} told[DDR_MAX_MEMBERS];
 	uint32_t older; /* members with lpage.older */
 	struct {
@@ -868,7 +870,7 @@ void back_told(struct engine *e, struct lpage *p, uint32_t members);
 void back_tell(const struct engine *e, uint32_t *older, uint32_t *looking);
 void back_dropped(struct engine *e, uint8_t member);
 void back_up(struct dev *d);
-void back_bound(const struct engine *e, struct dev *d, uint8_t member);
+void back_bound(struct engine *e, struct dev *d, uint8_t member);
 void back_restart(struct dev *d);
 void back_advance(struct engine *e);
 
@@ -941,6 +943,7 @@ bool epoch_unknown(const struct engine *e, const struct epoch *ep);
 #define EPOCH_AHEAD_MAX 1024u
 const struct superblock *sb_newest(const struct engine *e);
 const struct superblock *sb_confirmed(const struct engine *e);
+uint64_t epoch_newest(const struct engine *e);
 uint64_t epoch_seen(const struct engine *e); /* the greatest number that it knows itself */
 uint8_t bad_told(const struct engine *e, const struct map *m, uint8_t member);
 bool flush_error_untold(const struct engine *e);

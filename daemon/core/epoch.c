@@ -116,7 +116,9 @@ static void commit_effects(struct engine *e, const struct map *old)
 	for (uint8_t i = 0; i < e->map.n; i++)
 		if (map_write_mask(&e->map) >> i & 1 && old->n && !(map_write_mask(old) >> i & 1) &&
 		    !member_usable(e, i) && !aside(e) &&
-		    !(e->dev_of[i] == NO_DEV && devs_looking(e)))
+		    !(e->dev_of[i] == NO_DEV && devs_looking(e)) &&
+		    !(e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].up &&
+		      dev_being_read(&e->dev[e->dev_of[i]])))
 			member_bad(e, i, MEMBER_SUSPECT);
 	for (uint8_t i = 0; i < e->map.n; i++)
 		if (map_write_mask(&e->map) >> i & 1 && old->n && !(map_write_mask(old) >> i & 1))
@@ -613,6 +615,14 @@ static bool entries_judge(const struct engine *e, struct map *next)
 		any = true;
 	}
 	return any;
+}
+
+/* What is committed or proposed as far as this node knows. */
+uint64_t epoch_newest(const struct engine *e)
+{
+	uint64_t num = e->map.epoch.num;
+
+	return e->proposing && e->prop.epoch.num > num ? e->prop.epoch.num : num;
 }
 
 /* The number of the next epoch is above all that anybody in the round has acknowledged. What is too

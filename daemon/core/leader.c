@@ -104,6 +104,21 @@ static void proposal_inherit(struct engine *e)
 		e->ld.need_epoch = true;
 }
 
+/*
+ * What a node wrote that has left, or this one into the regions of a dead one, tells nobody an
+ * older copy of a member: an epoch from after that does (back.c). If all stop, the last one seals
+ * the array (leave_sealed).
+ */
+static bool written_untold(const struct engine *e)
+{
+	bool go_on = false;
+
+	for (uint32_t i = 0; i < e->peer_count; i++)
+		go_on |= e->peer[i].member && !e->peer[i].stops;
+	return go_on && (e->left_uncommitted ||
+			 (e->ld.cleared_num && e->map.epoch.num <= e->ld.cleared_num));
+}
+
 static void leader_begin(struct engine *e)
 {
 	e->ld.begun = true;
@@ -115,9 +130,7 @@ static void leader_begin(struct engine *e)
 		e->ld.knows = e->ld.rereading = false; /* and reads them after the fences */
 	if (!e->ld.knows)
 		slots_unknow(e);
-	/* Nobody else can tell an older copy of a member by what a node wrote that has left: by an
-	 * epoch from after that it is told (back.c). Who stops itself seals the array. */
-	e->ld.need_epoch = !e->ld.knows || e->gone_count || (e->left_uncommitted && !e->stopping);
+	e->ld.need_epoch = !e->ld.knows || e->gone_count || written_untold(e);
 	/* A rebuild begins anew: what a partial one must copy is gathered after a commit. */
 	for (uint8_t i = 0; i < e->map.n; i++)
 		e->ld.need_epoch |= e->map.member[i].state == MEMBER_REBUILDING;
@@ -636,6 +649,7 @@ static void ack_ticks(struct engine *e)
 	/* Its slot names it now. The superblocks need not any more; else the next to assemble the
 	 * array would have to fence this node, also when it has long been stopped. */
 	e->ld.need_epoch |= e->sb_names_us && dlog_names_us(e) && e->map.epoch.inc == e->inc;
+	e->ld.need_epoch |= written_untold(e);
 	suspects_advance(e);
 	stuck_advance(e);
 	epoch_propose_wanted(e);

@@ -821,10 +821,9 @@ void slots_advance(struct engine *e)
 	}
 	if (!e->rec.done.count) {
 		names_clear(e);
-		/* As for what a node wrote that has left (leader_begin). */
-		if (e->ld.cleared && !slots_unrecovered(e) && !e->stopping) {
+		if (e->ld.cleared && !slots_unrecovered(e)) {
 			e->ld.cleared = false;
-			e->ld.need_epoch = true;
+			e->ld.cleared_num = epoch_newest(e);
 		}
 		return;
 	}

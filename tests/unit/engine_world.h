@@ -59,7 +59,11 @@ struct world {
 	bool back_hold;     /* they are held back until land_hung, but for the first */
 	uint32_t back_pass; /* ... so many */
 
-	bool log_hold;      /* so are writes of log pages to member 0 */
+	bool log_hold; /* so are writes of log pages to this device */
+	uint32_t log_hold_dev;
+	bool back_late; /* they are done at once, and answered by the test */
+	struct event back_answer[16];
+	uint32_t back_answers;
 	uint32_t placed_at; /* what OUT_OPEN leads to, if it is open already */
 	uint32_t reach_ms;  /* how long what was cut off may land */
 	bool eio;           /* when_lost=eio */
@@ -246,7 +250,8 @@ static inline void do_io(const struct out *o)
 	ev.done.id = o->io.id;
 	if ((o->io.kind == KIND_SB && o->io.op == DEV_WRITE && w.hung >> o->io.dev & 1) ||
 	    (o->io.kind == KIND_USE && w.use_hangs) ||
-	    (o->io.kind == KIND_LOG && o->io.op == DEV_WRITE && !o->io.dev && w.log_hold) ||
+	    (o->io.kind == KIND_LOG && o->io.op == DEV_WRITE && o->io.dev == w.log_hold_dev &&
+	     w.log_hold) ||
 	    (o->io.kind == KIND_BACK && w.back_hold && !w.back_pass)) {
 		CHECK(w.hung_count < 16);
 		w.hung_out[w.hung_count++] = *o;
@@ -307,6 +312,11 @@ static inline void do_io(const struct out *o)
 	     (o->io.op == DEV_READ && w.slow_reads >> o->io.dev & 1))) {
 		CHECK(w.slow_count < 64);
 		w.slow_id[w.slow_count++] = o->io.id;
+		return;
+	}
+	if (o->io.kind == KIND_BACK && w.back_late) {
+		CHECK(w.back_answers < 16);
+		w.back_answer[w.back_answers++] = ev;
 		return;
 	}
 	push(ev);

@@ -179,12 +179,12 @@ static void changed(struct array *x, const struct store_array *desc, uint32_t fo
 static int adding_err;
 static char stored[DDR_URI_BYTES];
 
-static void adding(struct array *x, const char *uri,
+static void adding(struct array *x, const char *uri, bool over,
 		   void (*done)(void *arg, int err, const char *why), void *arg)
 {
 	(void)x;
 	CHECK(!opened[0]); /* not before it would be found again */
-	strcpy(stored, uri);
+	strcpy(stored, over ? "" : uri);
 	done(arg, adding_err, adding_err ? full : "");
 }
 
