@@ -315,7 +315,8 @@ static void schedule(struct sim *s, uint32_t idx)
 {
 	struct req *r = s->req[idx];
 	uint64_t us = latency(s, r), exec = rng_range(&s->rng, 0, us);
-	uint64_t late = between_late_us(s, r) + oldcopy_unread_us(s, r) + slotread_late_us(s, r);
+	uint64_t late = between_late_us(s, r) + oldcopy_unread_us(s, r) + slotread_late_us(s, r) +
+			latecopy_unread_us(s, r);
 
 	us += late;
 	exec += late;

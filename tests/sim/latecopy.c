@@ -8,6 +8,8 @@
  * So each node has to live from the copy to when the member has entered the map again. If one does
  * not, the exporter returns to what the member was.
  *
+ * In other seeds these pages take their time to be read.
+ *
  * Of its own randomness: what else happens does not depend on it.
  */
 #include <stdlib.h>
@@ -132,6 +134,15 @@ static void on_look(struct sim *s, struct hev *ev)
 		look(s);
 	else
 		take(s);
+}
+
+uint64_t latecopy_unread_us(const struct sim *s, const struct req *r)
+{
+	uint64_t dice = mix64(s->seed ^ s->now ^ 0x756e72656164);
+
+	if (r->kind != KIND_BACK || s->planner.healing || mix64(s->seed ^ 0x6261636b) % 3)
+		return 0;
+	return dice % 4 ? dice / 4 % (20 * MS) : dice / 4 % (1500 * MS);
 }
 
 void latecopy_init(struct sim *s)

@@ -745,6 +745,8 @@ void rival_add_answered(struct sim *s, int err);
 void faults_init(struct sim *s);
 void oldcopy_init(struct sim *s);
 void latecopy_init(struct sim *s);
+/* How much longer a read takes of what a member that is back has of its node's log. */
+uint64_t latecopy_unread_us(const struct sim *s, const struct req *r);
 bool rollback_act(struct sim *s);
 bool rollback_holds(const struct sim *s);
 uint64_t rollback_record_us(struct sim *s);
