@@ -127,7 +127,6 @@ static void up_push(struct dev *d)
 	struct event ev = {.type = EV_DEV_UP};
 
 	d->up = true;
-	d->older = false;
 	d->zombie = false;
 	d->stranger &= d->told;
 	if (!d->told)
@@ -450,11 +449,14 @@ static bool uri_known(const struct array *a, const char *uri)
 
 static void older_tell(struct array *a, struct dev *d)
 {
-	bool older = engine_dev_older(a->e, d->index);
+	bool older = engine_dev_older(a->e, d->index), was = d->older;
 
-	if (!older || d->older)
+	if (!d->up)
 		return;
-	d->older = true; /* until it is connected anew */
+	d->older = older;
+	d->told = older || (d->told && !was); /* it is connected anew now and then */
+	if (!older || was)
+		return;
 	array_say(a, LOG_ERR,
 		  "%s has come back as an older copy of itself: it lacks what this node "
 		  "wrote to its dirty log before it went away. It does not count before "

@@ -486,7 +486,7 @@ static void take_answer(uint32_t from, const Ddraid__Announce__Answer *a)
 	if (!r || a->node != self)
 		return;
 	if (a->err) {
-		refuse(r, a->err < 0 && a->err > -4096 ? a->err : -EINVAL,
+		refuse(r, a->err < 0 && a->err >= -DDR_ERRNO_MAX ? a->err : -EINVAL,
 		       a->key && (a->key <= r->key_count || a->key == RESERVE_NAME + 1)
 			   ? (int)a->key - 1
 			   : -1,

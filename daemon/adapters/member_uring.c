@@ -90,7 +90,7 @@ struct uring {
 	struct statx opened; /* the file that is open */
 	struct statx named;  /* ... and what its name leads to */
 	struct loop_timer look;
-	bool warned;
+	int warned; /* 0, or as in looked() */
 	struct iovec wipe[URING_WIPE_VECTORS];
 };
 
@@ -663,18 +663,20 @@ static void looked(struct uring *u, int res)
 	bool other = !res && (u->named.stx_ino != u->opened.stx_ino ||
 			      u->named.stx_dev_major != u->opened.stx_dev_major ||
 			      u->named.stx_dev_minor != u->opened.stx_dev_minor);
-	bool warn = other || res == -ENOENT;
+	int warn = res == -ENOENT ? 1 : other ? 2 : 0;
 	char why[DDR_URI_BYTES + 256];
 
 	look_later(u);
 	if ((res && res != -ENOENT) || warn == u->warned)
 		return;
 	u->warned = warn;
-	snprintf(why, sizeof(why),
-		 "%s: the file that is in use %s; it works, and is gone for good when ddraidd "
-		 "closes it: let 'ddraidctl fail' take it out, and put another one in its "
-		 "place with 'ddraidctl add'",
-		 u->b.uri, other ? "was replaced by another one" : "was removed");
+	snprintf(
+	    why, sizeof(why),
+	    "%s: the file that is in use %s; it works, and is gone for good when ddraidd closes "
+	    "it: "
+	    "move it back, or let 'ddraidctl fail' take it out, and put another one in its place "
+	    "with 'ddraidctl add'",
+	    u->b.uri, other ? "was replaced by another one" : "was removed");
 	if (u->b.cb->warn)
 		u->b.cb->warn(u->b.arg, warn ? why : NULL);
 }
@@ -718,7 +720,7 @@ static int uring_attach(struct base *b)
 	if (err)
 		return base_fail(b, err, "%s: can't poll its eventfd: %s", b->uri, strerror(-err));
 	u->watched = true;
-	u->warned = false;
+	u->warned = 0;
 	if (S_ISREG(u->opened.stx_mode))
 		look_later(u);
 	return 0;

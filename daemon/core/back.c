@@ -129,6 +129,7 @@ static void images_judge(struct engine *e, struct dev *d, uint8_t m, bool read)
 			continue;
 		p->older |= 1u << m;
 		e->older |= 1u << m;
+		d->back.found = true;
 	}
 }
 
@@ -137,7 +138,7 @@ static void judged(struct engine *e, struct dev *d, uint8_t m)
 {
 	bool in = map_write_mask(&e->map) >> m & 1;
 
-	d->back.older |= e->older >> m & 1;
+	d->back.older = d->back.found;
 	if (in && e->older >> m & 1)
 		member_bad(e, m, MEMBER_SUSPECT);
 	if (!in)
@@ -194,7 +195,7 @@ void back_bound(struct engine *e, struct dev *d, uint8_t m)
 	if (!d->back.due || d->back.settles ||
 	    (was_told(e, m) && !(d->instance && d->instance == e->told[m].instance)))
 		return;
-	d->back.due = false; /* R17: that exporter never went away */
+	d->back.due = d->back.older = false; /* R17: that exporter never went away */
 	older_forget(e, m);
 }
 
@@ -211,6 +212,7 @@ static void back_look(struct engine *e, struct dev *d)
 		d->back.member = m;
 		d->back.ups = d->ups;
 		d->back.at = d->back.singly = 0;
+		d->back.found = false;
 		d->back.heard_us = e->now;
 	}
 	images_read(e, d);
@@ -219,7 +221,7 @@ static void back_look(struct engine *e, struct dev *d)
 void back_up(struct dev *d)
 {
 	d->back.due = true;
-	d->back.older = d->back.settles = false;
+	d->back.settles = false; /* older: until it is known */
 	d->back.again_us = 0;
 	d->back.ups = 0;
 }

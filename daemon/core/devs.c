@@ -958,6 +958,8 @@ const char *engine_dev_stranger(const struct engine *e, uint32_t dev)
 
 	if (!d->up || d->member != NO_MEMBER)
 		return NULL;
+	if (e->admin.used && e->admin.cmd == ADMIN_ADD && !strcmp(e->admin.uri, d->uri))
+		return NULL; /* it is being made one */
 	if (d->misfit[0])
 		return d->misfit;
 	if (d->unreadable && !d->sb_ok) /* also while it is tried again */
@@ -985,13 +987,17 @@ const char *engine_dev_stranger(const struct engine *e, uint32_t dev)
 
 /*
  * What a device offers is known from when it was connected, and an exporter goes on with that after
- * the device was set right. So one that can't be a member is connected anew now and then.
+ * the device was set right. So one that can't be a member is connected anew now and then. So is an
+ * older copy that the data needs: its exporter may wait for its last connection to end.
  */
 static void misfit_look(struct engine *e, uint32_t i)
 {
 	struct dev *d = &e->dev[i];
+	bool older = d->member != NO_MEMBER && map_write_mask(&e->map) >> d->member & 1 &&
+		     e->bad[d->member] == MEMBER_SUSPECT && member_sb_read(e, d->member) &&
+		     !member_back(e, d->member);
 
-	if (!d->up || !d->misfit[0] || d->reading || d->under_way ||
+	if (!d->up || !(d->misfit[0] || older) || d->reading || d->under_way ||
 	    e->now - d->up_us < MISFIT_LOOK_US)
 		return;
 	d->up_us = e->now; /* once, however long it takes to go down */

@@ -143,7 +143,7 @@ struct dev {
 	uint8_t (*buf)[DDR_BLOCK_BYTES]; /* SB_COPIES blocks */
 	struct {                         /* back.c: this node's pages of the log, as it has them */
 		bool due;                /* not known yet; until then it is not used */
-		bool older;              /* some were older images */
+		bool older, found;       /* some were older images; as far as they are known */
 		bool settles;            /* what it lacks for that is on its way to the log */
 		bool reading;
 		uint8_t member;

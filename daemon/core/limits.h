@@ -16,6 +16,7 @@
 #define DDR_URI_BYTES 512    /* member URI with its NUL */
 #define DDR_BLOCK_BYTES 4096 /* logical block of the array, and page of the log */
 #define DDR_UUID_BYTES 16
+#define DDR_ERRNO_MAX 4095 /* a message's -errno is no less than its negative */
 
 #define DDR_MAX_IO_BYTES (1u << 20)        /* largest request that the planner takes in one piece */
 #define DDR_WINDOW_BYTES (128u << 10)      /* user bytes of one resync, rebuild or check window */

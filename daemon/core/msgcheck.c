@@ -267,7 +267,9 @@ static const char *check_more(const struct check *c, const nodemsg *m)
 	case DDRAID__NODE_MSG__BODY_ADMIN:
 		return check_admin(m->admin);
 	case DDRAID__NODE_MSG__BODY_ADMIN_DONE:
-		return m->admin_done->err > 0 ? "has an error that is none" : NULL;
+		return m->admin_done->err > 0 || m->admin_done->err < -DDR_ERRNO_MAX
+			   ? "has an error that is none"
+			   : NULL;
 	}
 	return NULL;
 }

@@ -450,6 +450,7 @@ TEST(planes_reports_and_the_rest)
 		MESSAGE(ADMIN_DONE, AdminDone, admin_done);
 		SET(b.err, -EIO, GOOD);
 		SET(b.err, 1, BROKEN);
+		SET(b.err, INT32_MIN, BROKEN);
 	}
 	engine_free(e);
 	e = NULL;

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "daemon/clock.h"
+#include "daemon/core/limits.h"
 #include "tools/ctl/ctl.h"
 
 #define TURN_MS 250
@@ -314,6 +315,10 @@ static Reply *receive(struct ipc *c, int *status)
 	if ((size_t)n >= sizeof(*head) && head->id == CTL_REPLY && head->size == n)
 		reply = ddraid__ctl__reply__unpack(NULL, (size_t)n - sizeof(*head),
 						   c->buf + sizeof(*head));
+	if (reply && (reply->err > 0 || reply->err < -DDR_ERRNO_MAX)) {
+		ddraid__ctl__reply__free_unpacked(reply, NULL);
+		reply = NULL;
+	}
 	if (!reply) {
 		complain("ddraidd answers in a way that this ddraidctl doesn't understand: install "
 			 "the same version of both");
