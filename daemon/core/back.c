@@ -281,8 +281,12 @@ void back_advance(struct engine *e)
 
 		if (!d->back.due || !d->up)
 			continue;
+		/* If it has entered the map meanwhile, the pages wait for it, and not it for them.
+		 */
 		if (d->back.settles)
-			d->back.due = d->back.settles = !dlog_missed_settled(e);
+			d->back.due = d->back.settles =
+			    !dlog_missed_settled(e) &&
+			    !(d->member != NO_MEMBER && map_write_mask(&e->map) >> d->member & 1);
 		else if (d->member != NO_MEMBER && !d->back.reading && !d->reading &&
 			 !d->retry_us && e->now >= d->back.again_us)
 			back_look(e, d);
