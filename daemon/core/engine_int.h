@@ -943,7 +943,6 @@ bool epoch_unknown(const struct engine *e, const struct epoch *ep);
 #define EPOCH_AHEAD_MAX 1024u
 const struct superblock *sb_newest(const struct engine *e);
 const struct superblock *sb_confirmed(const struct engine *e);
-uint64_t epoch_newest(const struct engine *e);
 uint64_t epoch_seen(const struct engine *e); /* the greatest number that it knows itself */
 uint8_t bad_told(const struct engine *e, const struct map *m, uint8_t member);
 bool flush_error_untold(const struct engine *e);

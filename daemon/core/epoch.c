@@ -617,14 +617,6 @@ static bool entries_judge(const struct engine *e, struct map *next)
 	return any;
 }
 
-/* What is committed or proposed as far as this node knows. */
-uint64_t epoch_newest(const struct engine *e)
-{
-	uint64_t num = e->map.epoch.num;
-
-	return e->proposing && e->prop.epoch.num > num ? e->prop.epoch.num : num;
-}
-
 /* The number of the next epoch is above all that anybody in the round has acknowledged. What is too
  * far ahead of all that this node knows, none has. 0: no number is left. */
 uint64_t epoch_next_num(const struct engine *e, const struct map *base)

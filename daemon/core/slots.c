@@ -823,7 +823,7 @@ void slots_advance(struct engine *e)
 		names_clear(e);
 		if (e->ld.cleared && !slots_unrecovered(e)) {
 			e->ld.cleared = false;
-			e->ld.cleared_num = epoch_newest(e);
+			e->ld.cleared_num = map_next(e)->epoch.num; /* some members may carry it */
 		}
 		return;
 	}

@@ -486,6 +486,15 @@ static inline void dev_event(enum ev_type type, uint32_t dev)
 }
 
 /* It breaks off, and answers nothing until it is back. */
+static inline uint8_t *image_of(uint32_t dev)
+{
+	uint8_t *image = malloc(DISK_BYTES);
+
+	CHECK(image);
+	memcpy(image, w.disk[dev], DISK_BYTES);
+	return image;
+}
+
 static inline void dev_down(uint32_t dev)
 {
 	w.dead[dev] = true;

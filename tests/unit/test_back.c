@@ -9,15 +9,6 @@
 
 static uint8_t out[4096], in[4096];
 
-static uint8_t *image_of(uint32_t dev)
-{
-	uint8_t *image = malloc(DISK_BYTES);
-
-	CHECK(image);
-	memcpy(image, w.disk[dev], DISK_BYTES);
-	return image;
-}
-
 static void put(uint8_t what)
 {
 	fill(out, sizeof(out), what);
@@ -69,11 +60,13 @@ static void away_and_back(const uint8_t *content)
 	dev_event(EV_DEV_UP, 2);
 }
 
-static uint8_t *older_than_a_clear(void)
+/* The exporters have this identity; 0 = none. */
+static uint8_t *older_than_a_clear(uint64_t instance)
 {
 	uint8_t *copy;
 
 	create(1);
+	w.instance = instance;
 	start();
 	run_ms(20000);
 	put(1);
@@ -87,7 +80,7 @@ static uint8_t *older_than_a_clear(void)
 TEST(what_was_cleared_since_the_copy_is_copied_again)
 {
 	for (uint32_t old = 0; old < 2; old++) {
-		uint8_t *copy = older_than_a_clear();
+		uint8_t *copy = older_than_a_clear(0);
 
 		away_and_back(old ? copy : NULL);
 		run_ms(3000);
@@ -102,7 +95,7 @@ TEST(what_was_cleared_since_the_copy_is_copied_again)
 TEST(also_at_a_re_add)
 {
 	for (uint32_t old = 0; old < 2; old++) {
-		uint8_t *copy = older_than_a_clear();
+		uint8_t *copy = older_than_a_clear(0);
 		struct event ev = {.type = EV_ADMIN};
 
 		io(3, IO_WRITE, 6 * (256 << 10), sizeof(in), in);
@@ -127,7 +120,7 @@ TEST(also_at_a_re_add)
 /* It says nothing, but for all others. */
 TEST(a_page_that_cant_be_read_makes_no_older_copy)
 {
-	uint8_t *copy = older_than_a_clear();
+	uint8_t *copy = older_than_a_clear(0);
 
 	w.back_errs = DDR_BLOCK_BYTES;
 	away_and_back(NULL);
@@ -168,7 +161,7 @@ TEST(a_clear_that_the_member_has_not_heard_of_is_copied_again)
  */
 TEST(a_commit_within_the_compare_does_not_end_it)
 {
-	uint8_t *copy = older_than_a_clear();
+	uint8_t *copy = older_than_a_clear(0);
 
 	w.hung = 1; /* superblock writes to member 0 take a while */
 	dev_event(EV_DEV_DOWN, 2);
@@ -198,17 +191,8 @@ TEST(a_commit_within_the_compare_does_not_end_it)
 /* A page that it had acknowledged is through when another exporter is in its place. */
 TEST(an_exporter_is_the_one_that_has_acknowledged)
 {
-	uint8_t *copy;
+	uint8_t *copy = older_than_a_clear(5);
 
-	create(1);
-	w.instance = 5;
-	start();
-	run_ms(20000);
-	put(1);
-	clean();
-	copy = image_of(2);
-	put(2);
-	clean();
 	w.log_hold = true;
 	io(2, IO_WRITE, 9 * (256 << 10), sizeof(in), in);
 	dev_event(EV_DEV_DOWN, 2);

@@ -343,15 +343,6 @@ TEST(a_device_that_is_no_member_is_told_of)
 	finish();
 }
 
-static uint8_t *image_of(uint32_t dev)
-{
-	uint8_t *image = malloc(DISK_BYTES);
-
-	CHECK(image);
-	memcpy(image, w.disk[dev], DISK_BYTES);
-	return image;
-}
-
 /* Member 2 has an older copy of itself in store, from before a change of the map that it was in. */
 static uint8_t *copy_of_member_2(void)
 {

@@ -230,12 +230,8 @@ TEST(who_alone_knows_an_older_copy_is_not_evicted_for_it)
 	    right[DISK_BYTES];
 	uint32_t lives;
 
-	create();
-	start(1);
-	run_ms(3000);
-	start(2);
-	run_ms(3000);
-	CHECK(serves(1) && serves(2) && status(1).leading);
+	start_both();
+	CHECK(status(1).leading);
 	member_cut(1, 2, true);
 	member_cut(2, 2, true);
 	run_ms(1000);
@@ -280,11 +276,8 @@ TEST(what_a_node_wrote_that_has_left_is_told_by_an_epoch)
 	for (uint32_t who = 1; who <= 2; who++) {
 		uint32_t other = 3 - who;
 
-		create();
-		start(1);
-		run_ms(3000);
-		start(2);
-		run_ms(20000);
+		start_both();
+		run_ms(17000);
 		memset(out, 1, sizeof(out));
 		io_block(who, IO_WRITE, 300 << 10, out);
 		run_ms(3000);
