@@ -485,7 +485,7 @@ static inline void dev_event(enum ev_type type, uint32_t dev)
 	step(dev_event_of(type, dev));
 }
 
-/* It breaks off, and answers nothing until it is back. */
+/* A copy of what it holds, the caller's to free. */
 static inline uint8_t *image_of(uint32_t dev)
 {
 	uint8_t *image = malloc(DISK_BYTES);
@@ -495,6 +495,7 @@ static inline uint8_t *image_of(uint32_t dev)
 	return image;
 }
 
+/* It breaks off, and answers nothing until it is back. */
 static inline void dev_down(uint32_t dev)
 {
 	w.dead[dev] = true;

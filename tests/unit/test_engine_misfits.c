@@ -22,14 +22,6 @@ static void untouched(uint32_t dev, const uint8_t *image)
 	CHECK_EQ_MEM(w.disk[dev], image, DISK_BYTES);
 }
 
-static uint8_t *image_of(uint32_t dev)
-{
-	uint8_t *image = malloc(DISK_BYTES);
-
-	memcpy(image, w.disk[dev], DISK_BYTES);
-	return image;
-}
-
 static void change(uint32_t dev, bool shrinks)
 {
 	w.shrunk[dev] = shrinks ? SHRUNK : 0;
