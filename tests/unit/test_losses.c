@@ -268,6 +268,73 @@ TEST(who_alone_knows_an_older_copy_is_not_evicted_for_it)
 	finish();
 }
 
+/* What happens next, but that messages to `node` are late. */
+static void step_but_messages(uint32_t node)
+{
+	for (uint32_t n = w.last - w.first; n; n--) {
+		uint32_t at = w.first++ % QUEUE, to = w.queue[at].to;
+
+		if (to == node && w.queue[at].ev.type == EV_MSG)
+			push(to, w.queue[at].ev);
+		else
+			step(to, w.queue[at].ev);
+	}
+}
+
+/* The map takes it back while the page that says what it lacks is on its way, by a Commit that is
+ * late. */
+TEST(an_older_copy_that_the_map_takes_back_meanwhile_is_copied_again)
+{
+	static uint8_t out[DDR_BLOCK_BYTES], in[DDR_BLOCK_BYTES], older[DISK_BYTES];
+	uint32_t i;
+
+	start_both();
+	run_ms(17000);
+	for (uint32_t round = 1; round <= 2; round++) {
+		if (round == 2)
+			memcpy(older, w.disk[1], DISK_BYTES);
+		memset(out, (int)round, sizeof(out));
+		io_block(2, IO_WRITE, 300 << 10, out);
+		run_ms(4000);
+	}
+	CHECK(status(1).leading);
+	member_cut(2, 1, true);
+	run_ms(600);
+	CHECK_EQ_U64(status(2).map.member[1].state, MEMBER_SUSPECT);
+
+	w.hold.node = 1;
+	w.hold.kind = KIND_SB;
+	w.hold.op = DEV_WRITE;
+	w.hold.dev = 0;
+	w.hold.on = true;
+	member_cut(2, 1, false);
+	for (i = 0; i < 2000 && !w.held_count; i++)
+		run_ms(1);
+	CHECK_EQ_U64(w.held_count, 1);
+	w.hold.node = 2;
+	w.hold.kind = KIND_LOG;
+	do_io(w.held_by[0], &w.held[0]);
+	w.held_count = 0;
+	member_cut(2, 1, true);
+	memcpy(w.disk[1], older, DISK_BYTES);
+	member_cut(2, 1, false);
+	for (i = 0; i < 20; i++)
+		step_but_messages(2);
+	CHECK_EQ_U64(w.held_count, 1);
+	CHECK_EQ_U64(status(1).map.member[1].state, MEMBER_REBUILDING);
+	CHECK_EQ_U64(status(2).map.member[1].state, MEMBER_SUSPECT);
+	run_ms(1);
+	held_goes_on();
+	run_ms(10000);
+	CHECK_EQ_U64(status(2).map.member[1].state, MEMBER_IN_SYNC);
+	member_cut(2, 0, true);
+	run_ms(600);
+	io_block(2, IO_READ, 300 << 10, in);
+	run_ms(600);
+	CHECK_EQ_MEM(in, out, sizeof(in));
+	finish();
+}
+
 /* Nobody compares what a node wrote that has left: it is told by an epoch from after that. */
 TEST(what_a_node_wrote_that_has_left_is_told_by_an_epoch)
 {
