@@ -34,8 +34,9 @@ for need in patch "$cc" ar; do
 	command -v "$need" >/dev/null || { echo "bugs.sh: $need is missing; run tools/deps"; exit 77; }
 done
 objects=$(find "$build/tests/sim" -name 'ddraid_sim-*.o')
-[ -f "$build/libddraidcore.a" ] && [ -n "$objects" ] || {
-	echo "bugs.sh: $build has no libddraidcore.a and tests/sim/*.o; run make simulator first"
+world=$build/tests/sim/libworld.a
+[ -f "$build/libddraidcore.a" ] && [ -f "$world" ] && [ -n "$objects" ] || {
+	echo "bugs.sh: $build has no libddraidcore.a, tests/sim/libworld.a and tests/sim/*.o; run make simulator first"
 	exit 1
 }
 flags="-std=gnu11 -D_GNU_SOURCE -O2 -g -fno-tree-dse"
@@ -54,7 +55,7 @@ relink() { # DIR ARCHIVE FILE...
 		ar d "$dir/core.a" "$member" && ar r "$dir/core.a" "$dir/$(basename "$f" .c).o" 2>/dev/null
 	done
 	# shellcheck disable=SC2086
-	$cc -o "$dir/sim" $objects "$dir/core.a" ${SIM_LIBS:--lprotobuf-c -lisal} >>"$dir/log" 2>&1 ||
+	$cc -o "$dir/sim" $objects "$world" "$dir/core.a" ${SIM_LIBS:--lprotobuf-c -lisal} >>"$dir/log" 2>&1 ||
 		{ echo "it doesn't link: $(tail -3 "$dir/log")"; return 1; }
 }
 
