@@ -266,8 +266,7 @@ static void rebuild_waits_fill(Ddraid__Ctl__Progress *p, const struct array_stat
 	p->waits_ms = 0;
 	if (!p->waits_node)
 		return;
-	p->waits = "a node to read its slot of the dirty log, which may tell what the member has "
-		   "missed";
+	p->waits = (char *)(uintptr_t)e->rebuild_waits;
 	if (st->now_us > e->rebuild_waits_us)
 		p->waits_ms = (st->now_us - e->rebuild_waits_us) / 1000;
 }

@@ -340,35 +340,70 @@ bool takes_part(const struct engine *e)
 }
 
 /*
+ * Members of this node's map show that the array went on without it. A commit is on all members of
+ * its map that are written to, so no more than m of those that are read lack it: what fewer show is
+ * said by exporters that return anything. One of another history, which somebody went on without by
+ * force, says nothing of this one.
+ */
+static bool went_on(const struct engine *e)
+{
+	uint32_t show = 0, lack = 0;
+
+	for (uint8_t i = 0; i < e->map.n; i++) {
+		const struct superblock *own = sb_of_member(e, &e->map, i);
+		bool shows = own && epoch_unknown(e, &own->map.epoch) &&
+			     own->map.epoch.num <= epoch_known(e) + EPOCH_AHEAD &&
+			     !lineage_differs(&e->past, own);
+
+		show += shows;
+		lack += own && !shows;
+	}
+	return show && lack <= e->geo.p.m;
+}
+
+/* This node has stood still, and nobody knows for how long: also members that are in the place of
+ * others by now may tell, and of those that it knows some may be out. */
+static bool may_have_slept(const struct engine *e, const struct superblock *told)
+{
+	return use_lapsed(e, e->sure_us) && epoch_unknown(e, &told->map.epoch) &&
+	       told->map.epoch.num <= epoch_known(e) + EPOCH_AHEAD &&
+	       !lineage_differs(&e->past, told);
+}
+
+/*
  * R6: a leader that serves, but may have slept through a view, looks whether the array went on
  * without it, before it tells anybody anything: an epoch on disk that it did not acknowledge. Every
  * epoch is on k members or more; so m + 1 of them tell.
  */
 bool array_still_ours(struct engine *e)
 {
-	const struct superblock *sb, *told;
-	uint64_t known = epoch_known(e);
+	const struct superblock *told;
 	uint32_t n = 0;
+	bool read;
 
 	e->ld.why = "enough members to see that no other node went on without this one";
-	superblocks_read(e); /* not all of them: one may hang */
+	read = superblocks_read(e); /* not all of them: one may hang */
 	for (uint8_t i = 0; i < e->map.n; i++)
 		n += sb_of_member(e, &e->map, i) != NULL;
-	sb = newest_sb(e, &told);
-	if (n <= e->geo.p.m || !sb)
+	if (n <= e->geo.p.m || !newest_sb(e, &told))
 		return false;
-	max_num_raise(e, told, known);
-	if (epoch_unknown(e, &sb->map.epoch) ||
-	    (epoch_unknown(e, &told->map.epoch) && told->map.epoch.num <= known + EPOCH_AHEAD))
+	max_num_raise(e, told, epoch_known(e));
+	if (may_have_slept(e, told)) {
 		round_removed(e);
+	} else if (went_on(e)) {
+		if (!read && e->now - e->ld.assemble_us < e->cfg.tun.evict_ms * 1000ull)
+			return false; /* those that are still being read may deny it */
+		round_removed(e);
+	}
 	e->ld.assembled = e->state == ENGINE_ACTIVE;
+	if (e->state != ENGINE_REMOVED)
+		e->sure_us = e->now;
 	return e->state != ENGINE_REMOVED;
 }
 
 /*
- * R6, on the word of one node: the others went on without this one. A commit is on all members of
- * its map that are written to, so more than m members that are read now show it, or it is not so.
- * As long as that is not known this node uses nothing.
+ * R6, on the word of one node: the others went on without this one. If more than m members deny it,
+ * it is not so. As long as that is not known this node uses nothing.
  */
 void epoch_doubt(struct engine *e)
 {
@@ -380,19 +415,13 @@ void epoch_doubt(struct engine *e)
 
 void doubt_advance(struct engine *e)
 {
-	bool removed = false;
 	uint32_t n = 0;
 
 	if (!e->doubt || e->state == ENGINE_REMOVED)
 		return;
-	for (uint8_t i = 0; i < e->map.n; i++) {
-		const struct superblock *own = sb_of_member(e, &e->map, i);
-
-		n += own != NULL;
-		removed |= own && epoch_unknown(e, &own->map.epoch) &&
-			   own->map.epoch.num <= epoch_known(e) + EPOCH_AHEAD;
-	}
-	if (removed)
+	for (uint8_t i = 0; i < e->map.n; i++)
+		n += sb_of_member(e, &e->map, i) != NULL;
+	if (went_on(e))
 		round_removed(e);
 	else if (n > e->geo.p.m)
 		e->doubt = false;

@@ -64,6 +64,38 @@ static bool carries_whole(const struct dev *d, const uint8_t uuid[DDR_UUID_BYTES
 	       !memcmp(d->sb.member_uuid, uuid, DDR_UUID_BYTES);
 }
 
+static bool is_none(const uint8_t uuid[DDR_UUID_BYTES])
+{
+	static const uint8_t none[DDR_UUID_BYTES];
+
+	return !memcmp(uuid, none, sizeof(none));
+}
+
+static bool names(const struct map *map, const uint8_t uuid[DDR_UUID_BYTES])
+{
+	for (uint8_t m = 0; m < map->n; m++)
+		if (!memcmp(uuid, map->member[m].uuid, DDR_UUID_BYTES))
+			return true;
+	return false;
+}
+
+/*
+ * It is another member's device in this daemon's life, and carries this one's superblock now: its
+ * exporter leads elsewhere, or returns what it likes. It gets no member's place for that, unless
+ * its own member is found elsewhere by now, as after addresses were exchanged.
+ */
+static bool was_another(const struct engine *e, const struct dev *d, const struct map *map,
+			const uint8_t uuid[DDR_UUID_BYTES])
+{
+	if (is_none(d->bound_uuid) || !memcmp(d->bound_uuid, uuid, DDR_UUID_BYTES) ||
+	    !names(map, d->bound_uuid))
+		return false;
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (&e->dev[i] != d && carries_whole(&e->dev[i], d->bound_uuid))
+			return false;
+	return true;
+}
+
 /*
  * It ends before the member that it carries. If it is extended again, what lay there reads as
  * zeroes: as after a failed flush, only a rebuild of the whole brings that back. Unless another
@@ -81,7 +113,7 @@ static void cut_note(struct engine *e, struct dev *d)
 		if (o != d && o->was_cut && carries_whole(d, o->cut_uuid))
 			o->was_cut = false;
 	}
-	if (!d->cut)
+	if (!d->cut || was_another(e, d, &e->map, d->sb.member_uuid))
 		return;
 	d->was_cut = true;
 	memcpy(d->cut_uuid, d->sb.member_uuid, DDR_UUID_BYTES);
@@ -173,7 +205,8 @@ static uint32_t dev_to_bind(const struct engine *e, const struct map *map, uint8
 		bool first = !memcmp(d->bound_uuid, map->member[m].uuid, DDR_UUID_BYTES);
 
 		if (!d->up || !d->sb_ok || d->misfit[0] ||
-		    memcmp(d->sb.member_uuid, map->member[m].uuid, DDR_UUID_BYTES))
+		    memcmp(d->sb.member_uuid, map->member[m].uuid, DDR_UUID_BYTES) ||
+		    was_another(e, d, map, map->member[m].uuid))
 			continue;
 		/* What it was sent is waited for first, like a member's (ack_ready). */
 		if ((dev_is_copy(e, d, m) || dev_differs(e, d)) && !(was[i] == m && d->under_way))
@@ -427,13 +460,6 @@ static const struct map *map_seen(const struct engine *e, bool up)
 	return m;
 }
 
-static bool is_none(const uint8_t uuid[DDR_UUID_BYTES])
-{
-	static const uint8_t none[DDR_UUID_BYTES];
-
-	return !memcmp(uuid, none, sizeof(none));
-}
-
 /*
  * More than m members at nearly the same time: that was this node's own way to them (R7). And if it
  * was not, nothing can stand in for them. Two ways to one member are one; what is no member any
@@ -501,14 +527,6 @@ static void loss_note(struct engine *e, struct dev *d)
 	memset(d->lost_uuid, 0, DDR_UUID_BYTES);
 	if (d->sb_ok) /* of this connection */
 		memcpy(d->lost_uuid, d->sb.member_uuid, DDR_UUID_BYTES);
-}
-
-static bool names(const struct map *map, const uint8_t uuid[DDR_UUID_BYTES])
-{
-	for (uint8_t m = 0; m < map->n; m++)
-		if (!memcmp(uuid, map->member[m].uuid, DDR_UUID_BYTES))
-			return true;
-	return false;
 }
 
 static void loss_tell(struct engine *e, struct dev *d)
@@ -978,6 +996,10 @@ const char *engine_dev_stranger(const struct engine *e, uint32_t dev)
 			       : dev_is_copy(e, d, m)
 				   ? "it is an older copy of the member: it lacks what another "
 				     "node wrote to that when it came back"
+			       : was_another(e, d, map, map->member[m].uuid)
+				   ? "it was another member, and carries this one's superblock "
+				     "now; set its exporter right, or, if the two were exchanged, "
+				     "stop the array on this node and start it"
 			       : e->dev_of[m] != NO_DEV
 				   ? "it carries the superblock of a member that is reached in "
 				     "another way, too"

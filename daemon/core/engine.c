@@ -106,6 +106,7 @@ static int engine_setup(struct engine *e)
 	list_init(&e->dio_held);
 	list_init(&e->dio_gone);
 	list_init(&e->regions);
+	list_init(&e->lock_waiters);
 	list_init(&e->pages_due);
 	list_init(&e->fios);
 	list_init(&e->ops);
@@ -617,6 +618,20 @@ static void status_waits(const struct engine *e, struct waits *w)
 	}
 }
 
+/* Service goes on, but for the region of that lock. It takes as long as the holder's requests do.
+ */
+static void lock_held(const struct engine *e, struct waits *w)
+{
+	uint32_t node = locktab_held_by(e, &w->since_us);
+
+	if (!node || e->now - w->since_us < 2000ull * e->cfg.tun.evict_ms) {
+		w->since_us = 0;
+		return;
+	}
+	w->why = "a node to end what it does in a region, which another wants to itself";
+	w->node = node;
+}
+
 static bool io_allowed(const struct engine *e)
 {
 	return gate_open(e) && e->state == ENGINE_ACTIVE && e->phase == PH_READY && !e->few_us;
@@ -630,6 +645,8 @@ static struct waits waits_of(const struct engine *e)
 		status_waits(e, &w);
 	if (!w.why)
 		w.why = leave_waits(e);
+	if (!w.why)
+		lock_held(e, &w);
 	return w;
 }
 
@@ -684,7 +701,7 @@ void engine_status(const struct engine *e, struct engine_status *st)
 	st->resync_total = e->resync_total;
 	st->rebuild_done = e->rb.done;
 	st->rebuild_total = e->rb.total;
-	st->rebuild_waits_node = rebuild_waits(e);
+	st->rebuild_waits_node = rebuild_waits(e, &st->rebuild_waits);
 	st->rebuild_waits_us = e->rb.gather_us;
 	st->ios = e->fio_count;
 	st->dev_ios = e->dio_under_way;

@@ -375,11 +375,11 @@ struct engine_status {
 	uint64_t regions_to_resync;           /* in dead slots, as far as known here */
 	uint64_t resync_total;                /* the most that these were; 0 when none is left */
 	uint64_t rebuild_done, rebuild_total; /* regions; 0, 0 when none runs */
-	/* A rebuild waits for this node to read its slot (R15), 0 = it does not. */
-	uint32_t rebuild_waits_node;
-	uint64_t rebuild_waits_us; /* since */
-	uint32_t ios;              /* front-end requests under way or queued */
-	uint32_t dev_ios;          /* member requests under way */
+	uint32_t rebuild_waits_node;          /* a rebuild waits for this node, 0 = for none */
+	const char *rebuild_waits;            /* ... to do what */
+	uint64_t rebuild_waits_us;            /* since */
+	uint32_t ios;                         /* front-end requests under way or queued */
+	uint32_t dev_ios;                     /* member requests under way */
 	uint64_t marks, clears, page_writes, lock_requests; /* counters since start */
 	uint64_t parity_fixed; /* stripes whose parity a resync or check changed */
 	uint64_t resync_bytes, read_resync_bytes; /* all of this node: of dead slots, for reads */

@@ -521,6 +521,7 @@ struct engine {
 
 	bool wrote;        /* this incarnation, to a member */
 	uint64_t aside_us; /* when this node was aside last */
+	uint64_t sure_us;  /* when it knew last that the array had not gone on without it */
 
 	/* membership */
 	enum engine_state state;
@@ -555,6 +556,7 @@ struct engine {
 	uint64_t forced_us;                /* since when cfg.force or cfg.take_over counts */
 	bool writes_waited;                /* a write waits for a fence */
 	uint64_t settle_num, settle_floor; /* LOCK_EXTERNAL, see settle_advance */
+	uint64_t settle_us; /* when that was asked, or somebody was evicted for not answering */
 	bool settle_due;
 	bool locks_early; /* LOCK_EXTERNAL: some grant does not count yet */
 	bool claim_due;   /* the end of the Claim for this round is not sent yet */
@@ -660,6 +662,7 @@ struct engine {
 		uint64_t gather_us; /* GATHER, or LOG, since */
 		uint64_t quiet_us;  /* a Quiet was taken back: not before this */
 		uint32_t quiet_tries;
+		uint32_t quiet_node; /* who had not answered then */
 		struct batch batch;
 		bool busy;
 	} rb;
@@ -720,6 +723,7 @@ struct engine {
 	uint64_t lacks_us; /* since when one can't be used that no proposal drops, 0 = all can */
 	uint64_t last_end; /* where the last write ended: sequential writers */
 	struct htable locks; /* locktab.c, leader */
+	struct list lock_waiters;
 	uint32_t lock_gen;
 	bool slot_lock;
 
@@ -962,6 +966,8 @@ void locktab_claim(struct engine *e, uint32_t node, uint64_t id, enum lock_mode 
 void locktab_request(struct engine *e, uint32_t node, uint64_t id, enum lock_mode mode,
 		     bool try_only);
 void locktab_release(struct engine *e, uint32_t node, uint64_t id);
+/* A node that holds what another has waited for longest, since then; 0 = none. */
+uint32_t locktab_held_by(const struct engine *e, uint64_t *since_us);
 
 /* region.c */
 struct region *region_find(const struct engine *e, uint64_t idx);
@@ -1070,7 +1076,8 @@ bool leave_held(const struct engine *e);
 const char *leave_waits(const struct engine *e);
 bool dlog_names_us(const struct engine *e);
 /* A node that has not told what is missed, or has not read its slot yet; 0: none. */
-uint32_t rebuild_waits(const struct engine *e);
+uint32_t rebuild_waits(const struct engine *e, const char **why);
+void evict(struct engine *e, const struct peer *p);
 
 /* use.c */
 int use_alloc(struct engine *e);
@@ -1084,7 +1091,9 @@ bool use_fails(const struct engine *e, uint32_t dev);        /* also its use blo
 uint64_t use_wrote_us(const struct engine *e, uint32_t dev); /* likewise, a write */
 uint64_t use_answered_us(const struct engine *e, uint32_t dev); /* what was sent then, has been */
 void use_hurry(struct engine *e);                               /* renews now */
-bool use_lease(const struct engine *e);           /* as far as the use blocks go, I/O may go on */
+bool use_lease(const struct engine *e);
+bool use_lapsed(const struct engine *e,
+		uint64_t since_us);               /* as far as the use blocks go, I/O may go on */
 void use_adopt(struct engine *e, uint64_t claim); /* the leader's */
 bool use_given_back(struct engine *e);            /* the last node leaves */
 void use_advance(struct engine *e);
@@ -1100,7 +1109,7 @@ bool epoch_promotes(const struct engine *e); /* the proposal under way does */
 bool writes_held(const struct engine *e);
 void quiet_ask(struct engine *e);
 void quiet_take_back(struct engine *e);
-bool quiet_reached(const struct engine *e);
+uint32_t quiet_lacks(const struct engine *e);
 void quiet_end(struct engine *e);
 void quiet_message(struct engine *e, uint32_t from, const nodemsg *m);
 void quiet_advance(struct engine *e);

@@ -827,8 +827,6 @@ static bool all_acked(struct engine *e)
 
 	for (uint32_t i = 0; i < e->peer_count; i++) {
 		struct peer *p = &e->peer[i];
-		pb_inc who = pb_inc_of(p->node, p->inc, NO_SLOT, false);
-		NODEMSG(m, b, EVICT, Evict, evict);
 
 		if (!p->member || p->acked)
 			continue;
@@ -841,8 +839,7 @@ static bool all_acked(struct engine *e)
 		if (p->node != e->cfg.node &&
 		    e->now - e->ld.propose_us > e->cfg.tun.evict_ms * 1000ull) {
 			e->ld.propose_us = e->now;
-			b.who = &who;
-			msg_send(e, &m);
+			evict(e, p);
 		}
 	}
 	return all;

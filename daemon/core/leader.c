@@ -308,7 +308,7 @@ void leader_fence_done(struct engine *e, const struct event *ev)
 		fenced_send(e, d->node, d->inc);
 }
 
-static void evict(struct engine *e, const struct peer *p)
+void evict(struct engine *e, const struct peer *p)
 {
 	pb_inc who = pb_inc_of(p->node, p->inc, NO_SLOT, false);
 	NODEMSG(m, b, EVICT, Evict, evict);

@@ -17,8 +17,13 @@
 
 #include "msg.h"
 
+struct lock;
+
 struct waiter {
-	struct list link;
+	struct list link; /* of the lock */
+	struct list all;  /* of the table, the oldest first */
+	const struct lock *lock;
+	uint64_t since_us;
 	uint32_t node;
 	enum lock_mode mode;
 };
@@ -55,14 +60,17 @@ static struct lock *lock_get(struct engine *e, uint64_t id)
 	return l;
 }
 
+static void waiter_free(struct waiter *w)
+{
+	list_del(&w->link);
+	list_del(&w->all);
+	free(w);
+}
+
 static void lock_free(struct engine *e, struct lock *l)
 {
-	while (!list_empty(&l->queue)) {
-		struct waiter *w = list_first(&l->queue, struct waiter, link);
-
-		list_del(&w->link);
-		free(w);
-	}
+	while (!list_empty(&l->queue))
+		waiter_free(list_first(&l->queue, struct waiter, link));
 	htable_del(&e->locks, &l->hash);
 	free(l);
 }
@@ -151,8 +159,7 @@ static void serve(struct engine *e, struct lock *l)
 		}
 		holder_add(l, w->node, w->mode);
 		answer(e, w->node, l->id, w->mode, false);
-		list_del(&w->link);
-		free(w);
+		waiter_free(w);
 	}
 	if (!l->ex && !l->cw_count)
 		lock_free(e, l);
@@ -241,9 +248,12 @@ void locktab_request(struct engine *e, uint32_t node, uint64_t id, enum lock_mod
 		answer(e, node, id, mode, true);
 		return;
 	}
+	w->lock = l;
 	w->node = node;
 	w->mode = mode;
+	w->since_us = e->now;
 	list_add_tail(&l->queue, &w->link);
+	list_add_tail(&e->lock_waiters, &w->all);
 	if (l->queue.next == &w->link)
 		call_back(e, l, w);
 }
@@ -256,4 +266,23 @@ void locktab_release(struct engine *e, uint32_t node, uint64_t id)
 		return;
 	holder_remove(l, node);
 	serve(e, l);
+}
+
+/* Whoever was called back gives up what he holds when what he does with it has ended. */
+uint32_t locktab_held_by(const struct engine *e, uint64_t *since_us)
+{
+	const struct waiter *w;
+	const struct lock *l;
+
+	if (list_empty(&e->lock_waiters))
+		return 0;
+	w = list_first(&e->lock_waiters, struct waiter, all);
+	l = w->lock;
+	*since_us = w->since_us;
+	if (l->ex && l->ex != w->node)
+		return l->ex;
+	for (uint32_t i = 0; i < l->cw_count; i++)
+		if (l->cw[i] != w->node)
+			return l->cw[i];
+	return 0;
 }

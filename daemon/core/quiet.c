@@ -71,13 +71,13 @@ void quiet_take_back(struct engine *e)
 	quiet_send(e, false);
 }
 
-/* All nodes have answered the newest Quiet. */
-bool quiet_reached(const struct engine *e)
+/* A node that has not answered the newest Quiet; 0 = all have. */
+uint32_t quiet_lacks(const struct engine *e)
 {
 	for (uint32_t i = 0; i < e->peer_count; i++)
 		if (e->peer[i].member && e->peer[i].quieted != e->quiet.asked)
-			return false;
-	return true;
+			return e->peer[i].node;
+	return 0;
 }
 
 void quiet_end(struct engine *e)

@@ -41,6 +41,7 @@ void rebuild_reset(struct engine *e)
 	e->rb.checkpoint = e->rb.done = e->rb.total = 0;
 	e->rb.quiet_us = 0;
 	e->rb.quiet_tries = 0;
+	e->rb.quiet_node = 0;
 }
 
 /*
@@ -127,7 +128,8 @@ void rebuild_missed(struct engine *e, uint32_t from, const nodemsg *m)
 		peer_find(e, from)->sent_missed = true;
 }
 
-uint32_t rebuild_waits(const struct engine *e)
+/* A node that has yet to read its slot of the log; 0 = none. */
+static uint32_t slot_unread(const struct engine *e)
 {
 	for (uint32_t i = 0; i < e->peer_count; i++) {
 		const struct peer *p = &e->peer[i];
@@ -139,6 +141,16 @@ uint32_t rebuild_waits(const struct engine *e)
 			return p->node;
 	}
 	return 0;
+}
+
+uint32_t rebuild_waits(const struct engine *e, const char **why)
+{
+	uint32_t node = slot_unread(e);
+
+	*why = node ? "a node to read its slot of the dirty log, which may tell what the member "
+		      "has missed"
+		    : "a node to end the writes that it has under way";
+	return node || (e->rb.state != RB_QUIET && e->rb.state != RB_LOG) ? node : e->rb.quiet_node;
 }
 
 static void copied(struct engine *e, struct job *j)
@@ -231,6 +243,7 @@ static void quiet_give_up(struct engine *e)
 
 	if (e->rb.state != RB_QUIET || e->now - e->quiet.asked_us < limit_us)
 		return;
+	e->rb.quiet_node = quiet_lacks(e);
 	quiet_take_back(e);
 	e->rb.state = RB_LOG;
 	e->rb.quiet_us = e->now + (QUIET_AGAIN_US << tries);
@@ -252,7 +265,7 @@ void rebuild_advance(struct engine *e)
 	case RB_IDLE:
 		break;
 	case RB_GATHER:
-		if (!rebuild_waits(e)) {
+		if (!slot_unread(e)) {
 			e->rb.total = e->rb.set.count;
 			e->rb.state = RB_COPY;
 		}
@@ -266,14 +279,16 @@ void rebuild_advance(struct engine *e)
 	case RB_LOG:
 		/* A commit ends it: not one that was asked for before. */
 		if (e->now < e->rb.quiet_us || e->ld.own_prop || e->proposing ||
-		    !slots_rewrite(e) || rebuild_waits(e))
+		    !slots_rewrite(e) || slot_unread(e))
 			break;
 		e->rb.state = RB_QUIET;
 		quiet_ask(e);
 		break;
 	case RB_QUIET: /* what is in the member's cache then is all that may ever be lost of it */
-		if (quiet_reached(e))
-			rb_flush(e);
+		if (quiet_lacks(e))
+			break;
+		e->rb.quiet_node = 0;
+		rb_flush(e);
 		break;
 	case RB_PROMOTE:
 		if (!e->ld.wanted[e->rb.member])

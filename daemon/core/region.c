@@ -282,7 +282,23 @@ static void settle_ask(struct engine *e, uint64_t answered)
 		return;
 	e->settle_due = false;
 	b.num = ++e->settle_num;
+	e->settle_us = e->now;
 	msg_send(e, &m);
+}
+
+/* R7: others answer at once. One that does not, though it is heard, would hold up every write here.
+ */
+static void settle_evict(struct engine *e)
+{
+	if (e->now - e->settle_us <= e->cfg.tun.evict_ms * 1000ull)
+		return;
+	e->settle_us = e->now;
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		const struct peer *p = &e->peer[i];
+
+		if (p->member && p->node != e->cfg.node && p->settled < e->settle_num)
+			evict(e, p);
+	}
 }
 
 static void settle_advance(struct engine *e)
@@ -293,6 +309,8 @@ static void settle_advance(struct engine *e)
 		return;
 	settle_ask(e, settled(e));
 	answered = settled(e);
+	if (answered < e->settle_num)
+		settle_evict(e);
 	if (answered < e->settle_floor)
 		return;
 	e->locks_early = false;

@@ -803,8 +803,9 @@ static void take_ready(struct engine *e, uint32_t from, const nodemsg *m)
 	}
 	e->phase = PH_READY;
 	use_adopt(e, r->use_claim);
-	for (size_t i = 0; i < r->n_past; i++)
-		if (!e->have_map || r->past[i]->num <= e->map.epoch.num) /* else it is not past */
+	e->sure_us = e->now;
+	for (size_t i = 0; e->have_map && i < r->n_past; i++)
+		if (r->past[i]->num <= e->map.epoch.num) /* else it is not past */
 			lineage_add(&e->past, &(struct epoch){r->past[i]->num, r->past[i]->inc});
 	quiet_end(e);
 	recovery_told(e);
@@ -908,15 +909,12 @@ static void mute_evict(struct engine *e)
 {
 	for (uint32_t i = 0; e->phase == PH_HELLO && i < e->peer_count; i++) {
 		struct peer *p = &e->peer[i];
-		pb_inc who = pb_inc_of(p->node, p->inc, NO_SLOT, false);
-		NODEMSG(m, b, EVICT, Evict, evict);
 
 		if (p->node == e->cfg.node || !p->in_round || p->hello ||
 		    !in_effective_view(e, p) || ++p->mute < MUTE_QUERIES)
 			continue;
 		p->mute = 0;
-		b.who = &who;
-		msg_send(e, &m);
+		evict(e, p);
 	}
 }
 

@@ -893,6 +893,12 @@ bool use_lease(const struct engine *e)
 	return lease_runs(e) || !e->cfg.tun.claim_ms;
 }
 
+/* There was none for a while since then: this node stood still, or the members did. */
+bool use_lapsed(const struct engine *e, uint64_t since_us)
+{
+	return e->cfg.tun.claim_ms && (!lease_runs(e) || e->use.checked_us > since_us);
+}
+
 /*
  * There is no lease, and the members are why: for longer than it takes to get one back, too few of
  * them have answered anything here. A node that stood still has no lease either, and gets it back.

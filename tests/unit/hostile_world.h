@@ -75,6 +75,7 @@ static struct {
 
 /* What the broken node's engine sends, as it says it instead; it may be NULL. */
 static void (*h_twist)(nodemsg *m);
+static bool h_other_locks; /* from elsewhere: granted to all at once */
 
 static inline void h_push(uint32_t to, struct event ev, uint8_t *data)
 {
@@ -223,6 +224,12 @@ static inline void h_out(uint32_t node, const struct out *o)
 		ev.fence.err = o->fence.node == h.unfenceable ? -EIO : 0;
 		h_push(node, ev, NULL);
 		break;
+	case OUT_LOCK:
+		ev.type = EV_LOCK_GRANTED;
+		ev.lock.id = o->lock.id;
+		ev.lock.mode = o->lock.mode;
+		h_push(node, ev, NULL);
+		break;
 	case OUT_RECORD:
 		n->record = *o->record;
 		ev.type = EV_RECORD_DONE;
@@ -327,6 +334,8 @@ static inline void h_start(uint32_t node)
 	memcpy(cfg.array_uuid, h.array_uuid, DDR_UUID_BYTES);
 	cfg.tun.release_delay_ms = 100;
 	cfg.record = n->record;
+	if (h_other_locks)
+		cfg.lock_backend = LOCK_EXTERNAL;
 	n->e = engine_new(&cfg);
 	n->removed = n->deaf = n->mute = false;
 	for (uint32_t i = 0; i < MEMBERS; i++) {

@@ -375,6 +375,66 @@ TEST(a_newer_member_that_a_forced_start_left_out_is_of_another_history)
 	finish();
 }
 
+static void ring_changes(bool without_quorum)
+{
+	struct event ev = {.type = EV_VIEW};
+
+	if (without_quorum) {
+		quorum(false);
+		run_ms(100);
+	}
+	ev.view.ring = (struct ring){1, 2};
+	ev.view.count = 1;
+	ev.view.node[0] = 1;
+	step(ev);
+	ev.type = EV_QUORUM;
+	ev.view.quorate = true;
+	step(ev);
+	run_ms(10000);
+}
+
+/* The array goes on by force from two older members, on a node whose record is older, too. What the
+ * newest tells when it comes back is of another history: that has not gone on without this node. */
+TEST(a_member_of_another_history_ends_nobody_when_the_ring_changes)
+{
+	uint8_t *old[MEMBERS];
+	struct record was;
+
+	create(1);
+	start();
+	run_ms(2000);
+	for (uint32_t i = 1; i < MEMBERS; i++)
+		old[i] = image_of(i);
+	was = w.record;
+	for (uint32_t i = 0; i < 3; i++) {
+		dev_down(2);
+		run_ms(500);
+		dev_up(2);
+		run_ms(2000);
+	}
+	w.dead[0] = true;
+	for (uint32_t i = 1; i < MEMBERS; i++) {
+		memcpy(w.disk[i], old[i], DISK_BYTES);
+		free(old[i]);
+	}
+	engine_free(w.e);
+	w.record = was;
+	w.force = true;
+	start_cold();
+	run_ms(9000);
+	w.force = false;
+	CHECK_EQ_INT(status().state, ENGINE_ACTIVE);
+	CHECK(status().map.epoch.num < superblock_of(0).map.epoch.num);
+	dev_up(0);
+	run_ms(5000);
+	CHECK(strstr(engine_dev_stranger(w.e, 0), "another history"));
+	for (uint32_t quorum_lost = 0; quorum_lost < 2; quorum_lost++) {
+		ring_changes(quorum_lost);
+		CHECK(status().io_allowed && !w.removed);
+	}
+	finish();
+}
+
 /* As above, and the newest one is there: alone it is no use. */
 TEST(a_forced_start_goes_on_with_the_newest_state_that_enough_members_are_of)
 {

@@ -615,3 +615,74 @@ TEST(an_add_or_re_add_that_fails_says_which_node_lacks_the_device_and_what_is_th
 		    "mem:nowhere");
 	finish();
 }
+
+/* The exporter of member 0 returns member 1's superblocks and log by now. */
+static void poses_as_another(bool shrunk)
+{
+	memcpy(w.disk[0], w.disk[1], engine_geo(w.e)->data_offset);
+	w.shrunk[0] = shrunk ? DISK_BYTES - 65536 : 0;
+}
+
+TEST(another_members_device_takes_no_members_place)
+{
+	static uint8_t out[4096], in[4096];
+
+	for (uint32_t shrunk = 0; shrunk < 2; shrunk++) {
+		create(1);
+		start();
+		run_ms(20000);
+		fill(out, sizeof(out), 1);
+		io(1, IO_WRITE, 5 * (256 << 10), sizeof(out), out);
+		run_ms(3000);
+		dev_down(0);
+		run_ms(2000);
+		CHECK_EQ_INT(status().map.member[0].state, MEMBER_SUSPECT);
+		poses_as_another(shrunk);
+		dev_up(0);
+		run_ms(1000);
+
+		poses_as_another(shrunk);
+		dev_event(EV_DEV_DOWN, 1);
+		run_ms(600);
+		CHECK_EQ_INT(engine_member_of_dev(w.e, 0), 0xff);
+		CHECK(shrunk || strstr(engine_dev_stranger(w.e, 0), "was another member"));
+		CHECK(!status().io_allowed);
+		dev_event(EV_DEV_UP, 1);
+		run_ms(20000);
+		CHECK_EQ_INT(engine_member_of_dev(w.e, 1), 1);
+		CHECK(status().io_allowed);
+		io(3, IO_READ, 5 * (256 << 10), sizeof(in), in);
+		run_ms(100);
+		CHECK_EQ_MEM(in, out, sizeof(in));
+		finish();
+	}
+}
+
+/* Two addresses are exchanged while the array runs: once both lead to a member, each has its own.
+ */
+TEST(devices_that_were_exchanged_are_found)
+{
+	uint8_t *disk;
+
+	create(1);
+	start();
+	run_ms(20000);
+	for (uint32_t m = 0; m < 2; m++) {
+		dev_down(m);
+		run_ms(20);
+	}
+	disk = w.disk[0];
+	w.disk[0] = w.disk[1];
+	w.disk[1] = disk;
+	for (uint32_t m = 0; m < 2; m++) {
+		dev_up(m);
+		run_ms(20);
+	}
+	run_ms(20000);
+	CHECK(status().io_allowed);
+	for (uint32_t m = 0; m < 3; m++)
+		CHECK_EQ_INT(status().map.member[m].state, MEMBER_IN_SYNC);
+	CHECK_EQ_INT(engine_member_of_dev(w.e, 0), 1);
+	CHECK_EQ_INT(engine_member_of_dev(w.e, 1), 0);
+	finish();
+}

@@ -619,6 +619,183 @@ TEST(requests_that_can_not_be_are_answered_with_an_error)
 	h_end();
 }
 
+/* ---- what it does not say ------------------------------------------------------------------- */
+
+static int unsaid; /* a body that it leaves out */
+static uint32_t left_out;
+
+static void twist_unsaid(nodemsg *m)
+{
+	if ((int)m->body_case != unsaid)
+		return;
+	/* As an answer to nobody: its number stays away. */
+	if (unsaid == DDRAID__NODE_MSG__BODY_UNLOCK)
+		ddraid__unlock__free_unpacked(m->unlock, NULL);
+	else if (unsaid == DDRAID__NODE_MSG__BODY_SETTLED)
+		ddraid__settled__free_unpacked(m->settled, NULL);
+	else
+		ddraid__quieted__free_unpacked(m->quieted, NULL);
+	m->unlock = NULL;
+	m->body_case = DDRAID__NODE_MSG__BODY__NOT_SET;
+	left_out++;
+}
+
+static void leaves_out(int body)
+{
+	unsaid = body;
+	left_out = 0;
+	h_twist = twist_unsaid;
+}
+
+static void member_away(uint32_t m, bool away)
+{
+	for (uint32_t i = 1; i <= NODES; i++) {
+		struct event ev = {.type = away ? EV_DEV_DOWN : EV_DEV_UP};
+
+		ev.dev.dev = m;
+		ev.dev.bytes = DISK_BYTES;
+		ev.dev.uri = "mem:";
+		ev.dev.err = away ? -ECONNRESET : 0;
+		h_push(i, ev, NULL);
+	}
+	h_drain();
+	h_run_ms(1000);
+}
+
+/* Else it would hold up every write of the others, for ever. */
+TEST(who_does_not_answer_settle_is_evicted)
+{
+	h_other_locks = true;
+	begin(NODES);
+	leaves_out(DDRAID__NODE_MSG__BODY_SETTLED);
+	h_write(2, 200, 0x56);
+	h_write(1, 100, 0x57);
+	h_run_ms(20000);
+	CHECK(left_out);
+	CHECK(!h.busy[200] && !h.busy[100]);
+	CHECK(h.node[NODES].removals);
+	h_other_locks = false;
+	others_go_on();
+	h_end();
+}
+
+TEST(who_gives_a_lock_back_to_nobody_is_named)
+{
+	begin(NODES);
+	leaves_out(DDRAID__NODE_MSG__BODY_UNLOCK);
+	h_write(NODES, 5, 0x55); /* so it has the lock of region 0 */
+	h_run_ms(200);
+	member_away(0, true);
+	h_write(2, 6, 0x66); /* which the member misses */
+	h_run_ms(1000);
+	CHECK(!h_status(1).waits);
+	member_away(0, false);
+	for (uint32_t i = 0; i < 60 && !h_status(1).waits; i++)
+		h_run_ms(1000);
+	CHECK(left_out);
+	CHECK(h_status(1).waits && strstr(h_status(1).waits, "region"));
+	CHECK_EQ_U64(h_status(1).waits_node, NODES);
+	h_twist = NULL;
+	others_go_on();
+	CHECK(!h_status(1).waits);
+	h_end();
+}
+
+TEST(who_does_not_end_its_writes_is_named_by_the_rebuild)
+{
+	begin(NODES);
+	leaves_out(DDRAID__NODE_MSG__BODY_QUIETED);
+	member_away(0, true);
+	h_write(2, 6, 0x66);
+	member_away(0, false);
+	h_run_ms(30000);
+	CHECK(left_out);
+	CHECK_EQ_INT(h_status(1).map.member[0].state, MEMBER_REBUILDING);
+	CHECK_EQ_U64(h_status(1).rebuild_waits_node, NODES);
+	CHECK(strstr(h_status(1).rebuild_waits, "writes"));
+	h_twist = NULL;
+	h_run_ms(60000);
+	CHECK_EQ_INT(h_status(1).map.member[0].state, MEMBER_IN_SYNC);
+	CHECK_EQ_U64(h_status(1).rebuild_waits_node, 0);
+	others_go_on();
+	h_end();
+}
+
+/* ---- a past that is none -------------------------------------------------------------------- */
+
+static bool past_now, past_said;
+
+/* It leads. A node that joins for the first time gets no map from it, and a Ready before the
+ * commit. */
+static void twist_past(nodemsg *m)
+{
+	Ddraid__Epoch ep = DDRAID__EPOCH__INIT, *past[1] = {&ep};
+	NODEMSG(r, b, READY, Ready, ready);
+
+	if (m->body_case == DDRAID__NODE_MSG__BODY_STATE && m->state->committed) {
+		ddraid__map__free_unpacked(m->state->committed, NULL);
+		m->state->committed = NULL;
+	}
+	if (m->body_case != DDRAID__NODE_MSG__BODY_PROPOSE || past_said)
+		return;
+	past_said = true;
+	ep.num = past_now ? m->propose->map->epoch->num : EPOCH_NUM_MAX;
+	ep.inc = 7;
+	b.past = past;
+	b.n_past = 1;
+	b.use_claim = h.node[BAD].e->use.claim;
+	r.version = 1;
+	r.inc = m->inc;
+	r.term_inc = m->term_inc;
+	r.term_num = m->term_num;
+	h_send(BAD, &r);
+}
+
+static void until_serves(uint32_t node)
+{
+	for (uint32_t n = 0; n < 3000 && !h_serves(node); n++)
+		h_run_ms(10);
+	CHECK(h_serves(node));
+}
+
+TEST(a_past_that_is_to_come_is_not_taken_by_who_has_no_map)
+{
+	for (uint32_t now = 0; now < 2; now++) {
+		past_now = now;
+		past_said = false;
+		h_twist = NULL;
+		h_create();
+		BAD = 1;
+		h_start(1);
+		h_start(2);
+		h_view();
+		until_serves(1);
+		until_serves(2);
+		h_start(3);
+		h_twist = twist_past;
+		h_view();
+		until_serves(3);
+		CHECK(past_said);
+		h_twist = NULL;
+		h.node[BAD].deaf = true; /* it leaves */
+		h_view();
+		h_run_ms(8000);
+		CHECK(h_serves(2) && h_serves(3));
+		h_start(2); /* so node 3 leads */
+		h_view();
+		h_run_ms(8000);
+		for (uint32_t m = 0; m < 2; m++) {
+			member_away(m, true);
+			member_away(m, false);
+			h_run_ms(20000);
+			CHECK_EQ_INT(h_status(3).map.member[m].state, MEMBER_IN_SYNC);
+			CHECK(!engine_dev_stranger(h.node[3].e, m));
+		}
+		CHECK(h_serves(2) && h_serves(3));
+		h_end();
+	}
+}
+
 /* ---- before anything ------------------------------------------------------------------------ */
 
 TEST(a_message_before_everything_else_is_dropped)

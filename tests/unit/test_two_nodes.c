@@ -2,6 +2,8 @@
 /* Two nodes, their members and their leader. */
 #include "tests/unit/two_nodes_world.h"
 
+#include "daemon/core/superblock.h"
+
 /* It has led, so its Hello names an epoch of its own; but nothing of it is under way any more. */
 TEST(a_leader_that_left_cleanly_is_not_fenced)
 {
@@ -945,4 +947,51 @@ TEST(a_node_that_is_aside_and_finds_members_too_small_takes_none_from_the_others
 	w.node[2].ways[2] = NULL;
 	free(copy);
 	finish();
+}
+
+static void ring_changes(void)
+{
+	w.ring++;
+	for (uint32_t i = 1; i <= NODES; i++) {
+		view(1, i, NODES);
+		quorum_of(i);
+	}
+}
+
+/* A member's exporter tells of a next epoch, which nobody has proposed. */
+static void tells_of_next(uint32_t m)
+{
+	struct superblock sb, other;
+
+	CHECK_EQ_INT(sb_decode(&sb, w.disk[m] + geo_sb_offset(0), NULL), 0);
+	if (!sb_decode(&other, w.disk[m] + geo_sb_offset(1), NULL) && sb_newer(&other, &sb))
+		sb = other;
+	sb.map.epoch.num++;
+	sb.map.epoch.inc = 4711;
+	for (uint32_t c = 0; c < SB_COPIES; c++) {
+		sb.seq++;
+		sb_encode(&sb, w.disk[m] + geo_sb_offset(c));
+	}
+}
+
+/* A commit is on all members that it writes to: what one of three shows was none. If it is on two,
+ * the array has gone on without these. */
+TEST(a_next_epoch_on_one_member_ends_nobody_when_the_ring_changes)
+{
+	for (uint32_t on = 0; on <= 2; on++) {
+		uint32_t fences;
+
+		start_both();
+		run_ms(17000);
+		w.io_may_fail = w.restarts = true;
+		fences = w.node[1].fences + w.node[2].fences;
+		for (uint32_t m = 0; m < on; m++)
+			tells_of_next(m);
+		ring_changes();
+		run_ms(30000);
+		CHECK_EQ_INT(w.node[1].lives + w.node[2].lives > 0, on == 2);
+		CHECK_EQ_INT(w.node[1].fences + w.node[2].fences > fences, on == 2);
+		CHECK(on == 2 || (serves(1) && serves(2)));
+		finish();
+	}
 }
