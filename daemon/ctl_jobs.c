@@ -834,31 +834,65 @@ struct admin_job {
 	struct array_admin q;
 	int err; /* the answer, while `look` asks why */
 	struct array_query look;
+	struct array_query wait; /* why it takes so long */
+	bool asks, over;         /* that is asked; the answer is for nobody any more */
 };
 
 static void making_free(struct making_job *j);
 
-/* Why it takes so long, if it is the state directory of this node. */
-static void admin_tell(void *data)
-{
-	struct admin_job *j = data;
-	Ddraid__Ctl__Progress p = DDRAID__CTL__PROGRESS__INIT;
-	char why[STORE_WHY_BYTES];
-
-	store_trouble(why);
-	p.text = "waiting for the change of the map";
-	p.waits = why;
-	ipc_progress(j->r, &p);
-	qb_loop_timer_add(ctl_env.loop, QB_LOOP_MED, PROGRESS_MS * 1000000ull, j, admin_tell,
-			  &j->tell);
-}
-
 static void admin_free(struct admin_job *j)
 {
+	if (j->asks) {
+		j->over = true;
+		return;
+	}
 	manager_let_go(j->k);
 	if (j->making)
 		making_free(j->making);
 	free(j);
+}
+
+static void admin_progress(struct admin_job *j, const char *why, const struct array_status *st)
+{
+	Ddraid__Ctl__Progress p = DDRAID__CTL__PROGRESS__INIT;
+
+	if (st)
+		status_progress(&p, st);
+	else
+		p.waits = (char *)(uintptr_t)why;
+	p.text = "waiting for the change of the map";
+	p.done = p.total = 0;
+	ipc_progress(j->r, &p);
+}
+
+static void admin_waits(struct array_query *q, int err)
+{
+	struct admin_job *j = q->arg;
+
+	j->asks = false;
+	if (j->over)
+		admin_free(j);
+	else
+		admin_progress(j, "", err ? NULL : &q->status);
+}
+
+/* Why it takes so long: the state directory of this node, or what the array waits for. */
+static void admin_tell(void *data)
+{
+	struct admin_job *j = data;
+	char why[STORE_WHY_BYTES];
+
+	store_trouble(why);
+	qb_loop_timer_add(ctl_env.loop, QB_LOOP_MED, PROGRESS_MS * 1000000ull, j, admin_tell,
+			  &j->tell);
+	if (why[0] || j->asks) {
+		admin_progress(j, why, NULL);
+		return;
+	}
+	j->asks = true;
+	j->wait.done = admin_waits;
+	j->wait.arg = j;
+	array_query(j->k->array, &j->wait);
 }
 
 static void admin_again(void *data)

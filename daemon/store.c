@@ -512,6 +512,7 @@ static int take_key(struct store_array *a, const char *key, const char *value, c
 	if (!strcmp(key, "adding")) {
 		if (!store_uri_ok(value))
 			return -EINVAL;
+		memset(a->adding, 0, sizeof(a->adding)); /* of a line before */
 		strcpy(a->adding, value);
 		return 0;
 	}
@@ -522,6 +523,7 @@ static int take_key(struct store_array *a, const char *key, const char *value, c
 	if (!strcmp(key, "name")) {
 		if (array_name_check(value, NULL))
 			return -EINVAL;
+		memset(a->name, 0, sizeof(a->name));
 		strcpy(a->name, value);
 		return 0;
 	}

@@ -149,6 +149,17 @@ static bool admin_possible(struct engine *e, const Ddraid__Admin *a, const char 
 	return !*why;
 }
 
+/* Without as many others no map can be committed: the request would wait for them, and come to pass
+ * when nobody thinks of it any more. */
+static bool others_suffice(const struct engine *e, uint8_t member)
+{
+	uint32_t n = 0;
+
+	for (uint8_t i = 0; i < e->map.n; i++)
+		n += i != member && map_insync_mask(&e->map) >> i & 1 && member_usable(e, i);
+	return n >= e->geo.k;
+}
+
 static void take_admin(struct engine *e, uint32_t from, const Ddraid__Admin *a)
 {
 	const char *why;
@@ -159,6 +170,13 @@ static void take_admin(struct engine *e, uint32_t from, const Ddraid__Admin *a)
 	}
 	if (a->cmd > ADMIN_READD || !admin_possible(e, a, &why)) {
 		admin_tell(e, from, a->tag, -EINVAL, a->cmd > ADMIN_READD ? "unknown" : why);
+		return;
+	}
+	if (!others_suffice(e, (uint8_t)a->member)) {
+		admin_tell(
+		    e, from, a->tag, -EAGAIN,
+		    "fewer of the other members can be used now than the data needs, so that "
+		    "the map can't be changed; see the status, and ask again");
 		return;
 	}
 	memset(&e->admin, 0, sizeof(e->admin));

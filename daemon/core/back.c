@@ -22,7 +22,8 @@
  * this node that lacks it (stuck_member).
  *
  * What a node wrote that has left, or died, nobody compares, nor what the leader has resynced: an
- * epoch is committed after each of these, so that a superblock tells it from then on.
+ * epoch is committed after each of these, so that a superblock tells it from then on. If that is
+ * the one which drops the member, the leader compares these slots, too (slots_told.c).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -147,20 +148,28 @@ static void judged(struct engine *e, struct dev *d, uint8_t m)
 	d->back.due = d->back.settles;
 }
 
+/* The read was answered, and is still wanted; else it is begun anew, if that is to be known. */
+static bool read_counts(struct engine *e, struct dev *d, const struct batch *b)
+{
+	d->back.reading = false;
+	if (e->state == ENGINE_REMOVED || !d->up || d->back.ups != d->ups ||
+	    d->member != d->back.member)
+		return false;
+	if (b->failed && (is_connection_error(b->err) || b->err == -ECANCELED)) {
+		d->back.again_us = e->now + AGAIN_US;
+		return false;
+	}
+	d->back.heard_us = e->now;
+	return true;
+}
+
 static void images_read_done(struct engine *e, struct batch *b)
 {
 	struct dev *d = list_entry(b, struct dev, back.batch);
 	uint8_t m = d->back.member;
 
-	d->back.reading = false;
-	if (e->state == ENGINE_REMOVED || !d->up || d->back.ups != d->ups || d->member != m ||
-	    !was_told(e, m))
-		return; /* begun anew, if it is still to be known */
-	if (b->failed && (is_connection_error(b->err) || b->err == -ECANCELED)) {
-		d->back.again_us = e->now + AGAIN_US;
+	if (!read_counts(e, d, b) || !was_told(e, m))
 		return;
-	}
-	d->back.heard_us = e->now;
 	if (d->back.told != e->told[m].count)
 		return; /* read again: an image that it has acknowledged since may not be in it */
 	if (b->failed && d->back.count > 1) {
@@ -169,8 +178,18 @@ static void images_read_done(struct engine *e, struct batch *b)
 	}
 	images_judge(e, d, m, !b->failed);
 	d->back.at += d->back.count;
-	if (d->back.at == 2 * e->geo.log_pages)
-		judged(e, d, m);
+}
+
+static void read_start(struct engine *e, struct dev *d, uint64_t offset,
+		       void (*done)(struct engine *e, struct batch *b))
+{
+	d->back.reading = true;
+	d->back.iov = (struct iovec){d->back.buf, (size_t)d->back.count * DDR_BLOCK_BYTES};
+	batch_init(&d->back.batch, done);
+	batch_open(&d->back.batch);
+	dio_start_raw(e, &d->back.batch, (uint32_t)(d - e->dev), DEV_READ, KIND_BACK, offset,
+		      &d->back.iov);
+	batch_close(e, &d->back.batch);
 }
 
 static void images_read(struct engine *e, struct dev *d)
@@ -178,22 +197,86 @@ static void images_read(struct engine *e, struct dev *d)
 	uint32_t left = 2 * e->geo.log_pages - d->back.at;
 
 	d->back.count = d->back.at < d->back.singly ? 1 : left < 2 * RD_PAGES ? left : 2 * RD_PAGES;
-	d->back.reading = true;
 	d->back.told = e->told[d->back.member].count;
-	d->back.iov = (struct iovec){d->back.buf, (size_t)d->back.count * DDR_BLOCK_BYTES};
-	batch_init(&d->back.batch, images_read_done);
-	batch_open(&d->back.batch);
-	dio_start_raw(e, &d->back.batch, (uint32_t)(d - e->dev), DEV_READ, KIND_BACK,
-		      geo_log_offset(&e->geo, e->slot, d->back.at / 2, d->back.at & 1),
-		      &d->back.iov);
-	batch_close(e, &d->back.batch);
+	read_start(e, d, geo_log_offset(&e->geo, e->slot, d->back.at / 2, d->back.at & 1),
+		   images_read_done);
 }
+
+/* ---- slots of nobody: the leader ------------------------------------------------------------ */
+
+/* The newer image that it carries of this page; false: none that is intact. */
+static bool newer_image(const struct engine *e, const struct dev *d, const struct told_page *t,
+			struct logpage *lp)
+{
+	struct logpage other;
+	bool any = false;
+
+	for (uint32_t c = 0; c < 2; c++) {
+		if (logpage_decode(&other, d->back.buf + c * DDR_BLOCK_BYTES) ||
+		    other.slot != t->slot || other.page != t->page ||
+		    memcmp(other.array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES) ||
+		    (any && other.seq <= lp->seq))
+			continue;
+		*lp = other;
+		any = true;
+	}
+	return any;
+}
+
+/* What was cleared by an image that it may not have heard of is dirty in the one before. */
+static void dirty_missed(struct engine *e, const struct logpage *lp)
+{
+	uint64_t first = (uint64_t)lp->page * LOG_REGIONS_PER_PAGE;
+
+	for (uint64_t r = first; r < e->geo.regions && r - first < LOG_REGIONS_PER_PAGE; r++)
+		if (bit_get(lp->dirty, (uint32_t)(r - first)))
+			dlog_miss(e, r);
+}
+
+static void of_nobody_done(struct engine *e, struct batch *b)
+{
+	struct dev *d = list_entry(b, struct dev, back.batch);
+	const struct slot_told *told = slots_told(e, d->back.member);
+	const struct told_page *t;
+	struct logpage lp;
+
+	if (!read_counts(e, d, b) || !told || d->back.of_nobody >= told->count || !e->slot_owned)
+		return;
+	t = &told->page[d->back.of_nobody++];
+	if (b->failed) /* it says nothing */
+		return;
+	if (!newer_image(e, d, t, &lp) || lp.seq < t->before) {
+		page_missed(e, &e->page[t->page]);
+		d->back.found = true;
+	} else if (lp.seq < t->told) {
+		dirty_missed(e, &lp);
+	}
+}
+
+/* True: one is being read, or waits for a slot of this node's where that can be noted. */
+static bool of_nobody_read(struct engine *e, struct dev *d)
+{
+	const struct slot_told *told = slots_told(e, d->back.member);
+	const struct told_page *t;
+
+	if (!told || d->back.of_nobody >= told->count)
+		return false;
+	if (!e->slot_owned)
+		return true;
+	t = &told->page[d->back.of_nobody];
+	d->back.count = 2;
+	read_start(e, d, geo_log_offset(&e->geo, t->slot, t->page, 0), of_nobody_done);
+	return true;
+}
+
+/* --------------------------------------------------------------------------------------------- */
 
 /* What is connected is known by its superblock, and is member m. */
 void back_bound(struct engine *e, struct dev *d, uint8_t m)
 {
 	if (!d->back.due || d->back.settles ||
-	    (was_told(e, m) && !(d->instance && d->instance == e->told[m].instance)))
+	    ((was_told(e, m) || slots_told(e, m)) &&
+	     !(was_told(e, m) && d->instance && d->instance == e->told[m].instance)))
 		return;
 	d->back.due = d->back.older = false; /* R17: that exporter never went away */
 	older_forget(e, m);
@@ -211,11 +294,14 @@ static void back_look(struct engine *e, struct dev *d)
 		older_forget(e, m); /* of another connection */
 		d->back.member = m;
 		d->back.ups = d->ups;
-		d->back.at = d->back.singly = 0;
+		d->back.at = d->back.singly = d->back.of_nobody = 0;
 		d->back.found = false;
 		d->back.heard_us = e->now;
 	}
-	images_read(e, d);
+	if (was_told(e, m) && d->back.at < 2 * e->geo.log_pages)
+		images_read(e, d);
+	else if (!of_nobody_read(e, d))
+		judged(e, d, m);
 }
 
 void back_up(struct dev *d)

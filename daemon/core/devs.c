@@ -996,13 +996,13 @@ const char *engine_dev_stranger(const struct engine *e, uint32_t dev)
 			       : dev_is_copy(e, d, m)
 				   ? "it is an older copy of the member: it lacks what another "
 				     "node wrote to that when it came back"
+			       : e->dev_of[m] != NO_DEV
+				   ? "it carries the superblock of a member that is reached in "
+				     "another way, too"
 			       : was_another(e, d, map, map->member[m].uuid)
 				   ? "it was another member, and carries this one's superblock "
 				     "now; set its exporter right, or, if the two were exchanged, "
 				     "stop the array on this node and start it"
-			       : e->dev_of[m] != NO_DEV
-				   ? "it carries the superblock of a member that is reached in "
-				     "another way, too"
 				   : NULL;
 	return map->n ? "it was a member of this array once, and is none now" : NULL;
 }

@@ -578,7 +578,7 @@ static void status_waits(const struct engine *e, struct waits *w)
 	else if (!e->view_known || !e->quorate)
 		w->why = "quorum";
 	else if (e->phase == PH_READY && !aside(e) && e->confirmed && quorum_gate(e) &&
-		 !use_lease(e))
+		 !use_lease(e) && members_reached(e) >= e->geo.k)
 		w->why = "the members to take this node's sign that it uses them";
 	else if (!(e->confirmed && quorum_gate(e)))
 		w->why = "the own heartbeat, or group and quorum to agree";

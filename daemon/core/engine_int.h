@@ -150,6 +150,7 @@ struct dev {
 		uint32_t ups;                /* of this connection */
 		uint32_t at, count, singly;  /* images, two of each page */
 		bool fits;                   /* one of the page's is no older */
+		uint32_t of_nobody;          /* pages of slots of nobody that were compared */
 		uint64_t again_us, heard_us; /* heard: it answered last, or was asked first */
 		uint64_t told;               /* e->told.count when it was asked last */
 		struct batch batch;
@@ -368,9 +369,22 @@ struct lpage {                            /* one page of the own slot */
 
 struct pageinfo {
 	uint64_t seq;
-	bool stale;   /* it is newer here than on some member */
-	bool changed; /* ... than what is being written */
-	bool untold;  /* its dirty regions are others than the nodes were told */
+	bool stale;            /* it is newer here than on some member */
+	bool changed;          /* ... than what is being written */
+	bool untold;           /* its dirty regions are others than the nodes were told */
+	uint64_t told, before; /* its image that all members have, and the one before */
+};
+
+/* slots_told.c: of a slot of nobody, and as a member had it when it left the map. */
+struct told_page {
+	uint32_t slot, page;
+	uint64_t told, before;
+};
+
+struct slot_told {
+	uint8_t uuid[DDR_UUID_BYTES];
+	uint32_t count;
+	struct told_page *page;
 };
 
 struct pagewrite { /* a page of a slot of nobody, on its way to the members */
@@ -390,6 +404,7 @@ struct slotinfo { /* a slot, as the leader has read it */
 	bool cleared;       /* ... since bits were cleared */
 	bool unlike;        /* members told different things of it */
 	bool lost;          /* a page could not be read as a whole: see page_take */
+	bool untold;        /* read or written since the last commit */
 	struct pageinfo *page;
 	struct rset dirty, missed;
 };
@@ -618,8 +633,9 @@ struct engine {
 		uint64_t unlike_seen_us[DDR_MAX_MEMBERS];
 		uint8_t new_uuid[DDR_MAX_MEMBERS][DDR_UUID_BYTES]; /* of a member to add */
 		const char *why;
-		char text[DDR_URI_BYTES * 2 + 256];  /* what `why` may point to */
-		struct slotinfo *slot;               /* slots + 1 */
+		char text[DDR_URI_BYTES * 2 + 256]; /* what `why` may point to */
+		struct slotinfo *slot;              /* slots + 1 */
+		struct slot_told told[DDR_MAX_MEMBERS];
 		uint32_t rd_slot, rd_page, rd_count; /* the run of pages that is read */
 		uint32_t rd_singly; /* up to this page it is one page, copy by copy */
 		uint8_t (*rd_buf)[DDR_BLOCK_BYTES]; /* see image_at */
@@ -959,6 +975,13 @@ bool epoch_propose_wanted(struct engine *e);
 uint64_t epoch_next_num(const struct engine *e, const struct map *base);
 void geo_adopt(struct engine *e);
 uint32_t map_count_insync(const struct map *m);
+
+/* slots_told.c */
+void slots_told_committed(struct engine *e, uint32_t dropped);
+void slots_told_forget(struct engine *e, uint8_t m);
+void slots_told_reset(struct engine *e);
+/* What member m must carry of slots of nobody; NULL = nothing that is known here. */
+const struct slot_told *slots_told(const struct engine *e, uint8_t m);
 
 /* locktab.c */
 void locktab_reset(struct engine *e);

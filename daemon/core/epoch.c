@@ -74,6 +74,7 @@ static void flush_forget(struct engine *e, const struct map_member *mm)
 static void commit_effects(struct engine *e, const struct map *old)
 {
 	bool added = false, partial = false;
+	uint32_t dropped = 0;
 
 	for (uint8_t i = 0; i < e->map.n; i++) {
 		bool was = i < old->n && map_write_mask(old) >> i & 1;
@@ -93,7 +94,10 @@ static void commit_effects(struct engine *e, const struct map *old)
 		if (was && !is) {
 			e->dropped[i] = e->map.epoch.num;
 			dlog_dropped(e);
+			dropped |= 1u << i;
 		}
+		if (is)
+			slots_told_forget(e, i);
 		if (!is)
 			back_dropped(e, i);
 		if (!is && e->map.member[i].state != MEMBER_SUSPECT)
@@ -110,6 +114,8 @@ static void commit_effects(struct engine *e, const struct map *old)
 		else if (!e->lost_us[i])
 			e->lost_us[i] = e->now;
 	}
+	if (leading(e) && e->ld.slot)
+		slots_told_committed(e, dropped);
 	devs_bind(e);
 	devs_look_again(e);
 	/* What was in before and isn't reached yet, devs_advance gives some time. */

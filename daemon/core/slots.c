@@ -42,6 +42,7 @@ int slots_alloc(struct engine *e)
 
 void slots_free(struct engine *e)
 {
+	slots_told_reset(e);
 	for (uint32_t i = 0; i < e->geo.p.slots + 1u; i++) {
 		if (e->ld.slot) {
 			free(e->ld.slot[i].page);
@@ -135,6 +136,7 @@ struct votes {
 	uint8_t copy[DDR_MAX_MEMBERS]; /* the newer one of each */
 	uint64_t seq[DDR_MAX_MEMBERS];
 	uint64_t newest, least; /* of the numbers of these */
+	uint64_t before;        /* the newest of the other copies; 0 = none is intact */
 	bool unlike;            /* they differ */
 };
 
@@ -214,6 +216,8 @@ static void page_vote(struct engine *e, uint32_t slot, uint32_t page, uint32_t r
 		v->top |= 1u << i;
 		if (v->seq[i] < v->least)
 			v->least = v->seq[i];
+		if (image_of(e, i, !v->copy[i], slot, page, &lp) && lp.seq > v->before)
+			v->before = lp.seq;
 	}
 }
 
@@ -319,6 +323,8 @@ static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint3
 		rset_plane_fill(&s->missed, page);
 		p->seq = lost ? (e->map.epoch.num << SEQ_EPOCH_SHIFT) + SEQ_LOST : gap;
 	}
+	p->told = v.valid && !lost ? v.least : 0;
+	p->before = v.before && v.before < p->told ? v.before : p->told;
 	/* A leader died between its members: who takes the slot may read another of them (R16), or
 	 * one that can't be read now. So it is written to all, in a Ready round: whoever had it is
 	 * fenced by then, and if this leader dies first, the older page marks more, and is resynced
@@ -360,7 +366,7 @@ static void pages_read(struct engine *e, struct batch *b)
 		pages_read_start(e);
 		return;
 	}
-	s->known = true;
+	s->known = s->untold = true;
 	recovery_read(e, e->ld.rd_slot);
 }
 
@@ -534,6 +540,7 @@ void slots_announce(struct engine *e)
 /* Another node led meanwhile: whatever this one has read of the slots is old. */
 void slots_unknow(struct engine *e)
 {
+	slots_told_reset(e);
 	for (uint32_t i = 0; e->ld.slot && i <= e->geo.p.slots; i++) {
 		struct slotinfo *s = &e->ld.slot[i];
 
@@ -567,6 +574,11 @@ static void pages_written(struct engine *e)
 		if (w->durable)
 			continue;
 		w->durable = !(write_musts(e) & ~w->batch.ok);
+		if (w->durable) {
+			p->before = p->told;
+			p->told = p->seq;
+			s->untold = true;
+		}
 		if (over) {
 			/* Some may lack it: the next one goes to the same copy (page_take). */
 			p->seq += !w->durable;

@@ -107,8 +107,6 @@ static void array(const uint8_t *data, size_t bytes)
 		return;
 	assert(!store_array_wrong(&got));
 	was = got;
-	/* A file that names it twice leaves the longer one's rest behind the name. */
-	memset(was.name + strlen(was.name), 0, sizeof(was.name) - strlen(was.name));
 	err = store_put_array(&was, why);
 	assert(!err);
 	err = store_scan(take, NULL, why);

@@ -33,9 +33,9 @@ trap 'exit 130' INT TERM
 for need in patch "$cc" ar; do
 	command -v "$need" >/dev/null || { echo "bugs.sh: $need is missing; run tools/deps"; exit 77; }
 done
-objects=$(find "$build/tests/sim" -name 'ddraid_sim-*.o')
+objects=$build/tests/sim/ddraid_sim-main.o
 world=$build/tests/sim/libworld.a
-[ -f "$build/libddraidcore.a" ] && [ -f "$world" ] && [ -n "$objects" ] || {
+[ -f "$build/libddraidcore.a" ] && [ -f "$world" ] && [ -f "$objects" ] || {
 	echo "bugs.sh: $build has no libddraidcore.a, tests/sim/libworld.a and tests/sim/*.o; run make simulator first"
 	exit 1
 }

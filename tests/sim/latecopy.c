@@ -5,8 +5,10 @@
  * is in no missed set, if it was cleared meanwhile; only the nodes' own pages of the dirty log show
  * it.
  *
- * So each node has to live from the copy to when the member has entered the map again. If one does
- * not, the exporter returns to what the member was.
+ * So each node has to live from the copy to when the member has entered the map again, but one that
+ * is gone before the member leaves the map: if no epoch was committed since, the leader of that
+ * moment compares its pages, as long as it leads. If it is not so, the exporter returns to what the
+ * member was.
  *
  * In other seeds these pages take their time to be read.
  *
@@ -24,14 +26,38 @@ static bool serves(const struct simnode *n)
 	return n->proc && n->st.state == ENGINE_ACTIVE && !n->stopped;
 }
 
-/* Those that served then still do. */
+static bool lives(const struct sim *s, uint32_t i)
+{
+	return serves(&s->node[i]) && s->node[i].ii == s->late_copy.ii[i];
+}
+
+/* Those that served then still do; and who led when the member left still leads, if one was gone.
+ */
 static bool lived(const struct sim *s)
 {
 	for (uint32_t i = 0; i < s->o.nodes; i++)
-		if (s->late_copy.served >> i & 1 &&
-		    (!serves(&s->node[i]) || s->node[i].ii != s->late_copy.ii[i]))
+		if (s->late_copy.served >> i & 1 && !lives(s, i))
 			return false;
-	return true;
+	return s->late_copy.leader == NONE || s->node[s->late_copy.leader].st.leading;
+}
+
+/* The member is in the map still: from now on nobody has to live that is gone by now. */
+static void gone_note(struct sim *s)
+{
+	for (uint32_t i = 0; i < s->o.nodes; i++)
+		if (s->late_copy.served >> i & 1 && !lives(s, i)) {
+			s->late_copy.served &= ~(1u << i);
+			s->late_copy.gone = true;
+		}
+}
+
+/* It has just left the map. */
+static bool left(struct sim *s)
+{
+	for (uint32_t i = 0; i < s->o.nodes && s->late_copy.gone; i++)
+		if (lives(s, i) && s->late_copy.served >> i & 1 && s->node[i].st.leading)
+			s->late_copy.leader = i;
+	return lived(s) && !(s->late_copy.gone && s->late_copy.leader == NONE);
 }
 
 static bool changing(const struct sim *s)
@@ -57,6 +83,8 @@ static void take(struct sim *s)
 	    changing(s) || d->sb.map.epoch.num != s->checks.map.epoch.num)
 		return;
 	s->late_copy.served = 0;
+	s->late_copy.gone = false;
+	s->late_copy.leader = NONE;
 	for (uint32_t i = 0; i < s->o.nodes; i++) {
 		s->late_copy.served |= (uint32_t)serves(&s->node[i]) << i;
 		s->late_copy.ii[i] = s->node[i].ii;
@@ -90,33 +118,63 @@ static void comes(struct sim *s)
 	      s->late_copy.there ? "an older copy of itself, of the same epoch" : "itself again");
 }
 
+/* One machine had both. */
+static void node_goes_too(struct sim *s)
+{
+	uint64_t r = mix64(s->seed ^ s->now ^ 0x746f6f);
+	struct simnode *n = &s->node[r % s->o.nodes];
+
+	if ((s->o.nodes < 3 && !s->o.two_node) || !n->powered ||
+	    !(s->late_copy.served & ~(1u << (n - s->node))))
+		return;
+	trace(s, "f  n%u loses its power with disk %u", n->id, s->late_copy.disk);
+	node_crash(s, n);
+	node_power_on_later(s, n, 30 * MS + r / 65536 % (1500 * MS));
+}
+
+/* The member is in the map, and nothing tells yet. If a node is gone, it goes before an epoch does.
+ */
+static void may_hide(struct sim *s, const struct map_member *mm)
+{
+	struct disk *d = &s->disk[s->late_copy.disk];
+	bool was_gone = s->late_copy.gone;
+
+	gone_note(s);
+	if (s->late_copy.gone && !was_gone)
+		s->late_copy.until_us = s->now;
+	if (s->late_copy.hidden || s->now < s->late_copy.until_us ||
+	    !fault_may_strike(s, s->late_copy.disk) || mm->state != MEMBER_IN_SYNC || d->hidden ||
+	    !d->powered || s->copy.stands)
+		return;
+	s->late_copy.hidden = true;
+	fault_hide(s, s->late_copy.disk, (40 + mix64(s->seed ^ s->now) % 400) * MS);
+	if (!s->late_copy.gone && mix64(s->seed ^ s->now ^ 0x676f6e65) % 4)
+		node_goes_too(s);
+}
+
 static void look(struct sim *s)
 {
 	const struct map_member *mm = &s->checks.map.member[s->late_copy.member];
 	struct disk *d = &s->disk[s->late_copy.disk];
 	bool out = mm->state == MEMBER_SUSPECT || mm->state == MEMBER_MISSING;
 
-	if (d->dead || s->checks.disk_of[s->late_copy.member] != s->late_copy.disk)
+	if (d->dead || s->checks.disk_of[s->late_copy.member] != s->late_copy.disk) {
 		drop(s);
-	else if (s->late_copy.there && !out)
-		drop(s); /* it has entered, or been given up */
-	else if (s->late_copy.there && !lived(s) && !changing(s)) {
-		comes(s);
-		drop(s);
-	} else if (s->late_copy.there)
-		return;
-	else if (!lived(s) ||
-		 (!s->late_copy.hidden && s->checks.map.epoch.num != s->late_copy.epoch))
-		drop(s);
-	else if (s->late_copy.hidden && out && mm->left && mm->reached == s->late_copy.epoch) {
-		stats_fault(s, F_LATE_COPY);
+	} else if (s->late_copy.there) {
+		if (out && !lived(s) && !changing(s))
+			comes(s);
+		else if (out)
+			return;
+		drop(s); /* it has entered, or been given up, or is what it was */
+	} else if (!out && s->checks.map.epoch.num == s->late_copy.epoch) {
+		may_hide(s, mm);
+	} else if (out && s->late_copy.hidden && mm->left && mm->reached == s->late_copy.epoch &&
+		   left(s)) {
+		stats_fault(s, s->late_copy.gone ? F_LATE_COPY_GONE : F_LATE_COPY);
 		d->sb_bad = 0; /* it is another medium */
 		comes(s);
-	} else if (!s->late_copy.hidden && s->now > s->late_copy.until_us &&
-		   fault_may_strike(s, s->late_copy.disk) && mm->state == MEMBER_IN_SYNC &&
-		   !d->hidden && d->powered && !s->copy.stands) {
-		s->late_copy.hidden = true;
-		fault_hide(s, s->late_copy.disk, (40 + mix64(s->seed ^ s->now) % 400) * MS);
+	} else {
+		drop(s);
 	}
 }
 
@@ -149,6 +207,6 @@ void latecopy_init(struct sim *s)
 {
 	uint64_t r = mix64(s->seed ^ 0x6c6174652d63ull);
 
-	if (!s->o.faultless && !(s->cli && s->cli->only) && r % 100 < 40)
+	if (!s->o.faultless && !(s->cli && s->cli->only) && r % 100 < 80)
 		sim_at(s, (50 + r / 100 % 500) * MS, on_look, 0, 0, NULL);
 }

@@ -83,6 +83,7 @@ const char *const fault_name[F_COUNT] = {
     [F_VOTES_LOST] = "votes-lost",
     [F_OLD_COPY] = "old-copy-of-a-member",
     [F_LATE_COPY] = "old-copy-of-the-same-epoch",
+    [F_LATE_COPY_GONE] = "old-copy-after-a-node-is-gone",
     [F_WRONG_WAY] = "node-reaches-an-older-copy",
     [F_STORAGE_CUT] = "node-cut-off-from-members",
     [F_FENCES_OTHERWISE] = "fences-otherwise",

@@ -684,6 +684,7 @@ enum fault {
 	F_VOTES_LOST,
 	F_OLD_COPY,
 	F_LATE_COPY,
+	F_LATE_COPY_GONE,
 	F_WRONG_WAY,
 	F_STORAGE_CUT,
 	F_FENCES_OTHERWISE,
@@ -929,6 +930,8 @@ struct sim {
 		bool hidden, there; /* its exporter is away, so that it leaves; it is the copy */
 		uint64_t epoch;     /* of when it was taken */
 		uint32_t served, ii[SIM_MAX_NODES]; /* then: mask of nodes */
+		bool gone;       /* one was, before the member left the map; then */
+		uint32_t leader; /* ... this one has to lead on, NONE before */
 		uint64_t until_us;
 	} late_copy; /* latecopy.c */
 	struct {

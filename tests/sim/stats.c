@@ -40,6 +40,7 @@ static const struct {
     /* The member is out, and no proposal has it; the only one that may be missing. */
     {F_OLD_COPY, IN(PROPOSING) | IN(REBUILDING), NEVER},
     {F_LATE_COPY, IN(JOINING) | IN(PROPOSING) | IN(REBUILDING), NEVER},
+    {F_LATE_COPY_GONE, IN(PROPOSING) | IN(REBUILDING), NEVER},
     /* It takes that member from the map. */
     {F_WRONG_WAY, IN(REBUILDING) | IN(DEGRADED), NEVER},
     /* All nodes are stopped. */
@@ -71,6 +72,7 @@ static const struct {
     {F_FLUSH_ERROR_BREAK, IN(FENCING), MANY_SEEDS},
     {F_OLD_COPY, IN(FENCING), MANY_SEEDS},
     {F_LATE_COPY, IN(FENCING) | IN(RECOVERING), MANY_SEEDS},
+    {F_LATE_COPY_GONE, IN(JOINING) | IN(FENCING), MANY_SEEDS},
     {F_WRONG_WAY, IN(FENCING) | IN(PROPOSING), MANY_SEEDS},
     {F_BAD_SPOT, IN(FENCING), MANY_SEEDS},
     {F_LOCK_CALLBACK_IO, IN(FENCING), MANY_SEEDS},

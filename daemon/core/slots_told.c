@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What a member must carry of slots of nobody, if it leaves the map before an epoch tells.
+ *
+ * A node's own pages of the log tell it whether a member that is back is an older copy of itself
+ * (back.c). Those of a node that has left or died, and of one whose regions the leader has resynced
+ * since, nobody compares: the next epoch that is committed tells, since only members which are
+ * there then carry it. But if it is that very epoch which drops the member, as when a machine with
+ * a node and an exporter loses its power, it tells nothing of that member. So the leader keeps then
+ * which images of these slots that had acknowledged, and compares them when it comes back.
+ *
+ * The last image may have been on its way to the member when that broke off. Then it carries the
+ * one before, and what had been cleared by the last one is dirty in that.
+ *
+ * Another leader knows nothing of it. Nor does this one of what a node wrote after the member had
+ * left the map.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine_int.h"
+
+void slots_told_forget(struct engine *e, uint8_t m)
+{
+	free(e->ld.told[m].page);
+	memset(&e->ld.told[m], 0, sizeof(e->ld.told[m]));
+}
+
+void slots_told_reset(struct engine *e)
+{
+	for (uint8_t m = 0; m < DDR_MAX_MEMBERS; m++)
+		slots_told_forget(e, m);
+}
+
+static bool counts(const struct engine *e, uint32_t slot)
+{
+	const struct slotinfo *s = &e->ld.slot[slot];
+
+	return s->untold && s->known && !slot_is_owned(e, slot);
+}
+
+static void keep(struct engine *e, uint8_t m)
+{
+	struct slot_told *t = &e->ld.told[m];
+	uint32_t slots = 0;
+
+	slots_told_forget(e, m);
+	for (uint32_t i = 0; i <= e->geo.p.slots; i++)
+		slots += counts(e, i);
+	if (!slots)
+		return;
+	t->page = calloc((size_t)slots * e->geo.log_pages, sizeof(*t->page));
+	if (!t->page)
+		return; /* as for another leader */
+	memcpy(t->uuid, e->map.member[m].uuid, DDR_UUID_BYTES);
+	for (uint32_t i = 0; i <= e->geo.p.slots; i++)
+		for (uint32_t p = 0; counts(e, i) && p < e->geo.log_pages; p++) {
+			const struct pageinfo *page = &e->ld.slot[i].page[p];
+
+			if (page->told)
+				t->page[t->count++] =
+				    (struct told_page){i, p, page->told, page->before};
+		}
+}
+
+/* Leader: a map is committed, which drops these members. One may be back already. */
+void slots_told_committed(struct engine *e, uint32_t dropped)
+{
+	for (; dropped; dropped &= dropped - 1) {
+		uint8_t m = (uint8_t)__builtin_ctz(dropped);
+
+		keep(e, m);
+		if (e->ld.told[m].count && e->dev_of[m] != NO_DEV)
+			back_up(&e->dev[e->dev_of[m]]);
+	}
+	for (uint32_t i = 0; i <= e->geo.p.slots; i++)
+		e->ld.slot[i].untold = false;
+}
+
+const struct slot_told *slots_told(const struct engine *e, uint8_t m)
+{
+	const struct slot_told *t = &e->ld.told[m];
+
+	return leading(e) && t->count &&
+		       !memcmp(t->uuid, map_next(e)->member[m].uuid, DDR_UUID_BYTES)
+		   ? t
+		   : NULL;
+}
