@@ -12,6 +12,7 @@
  *   region.c    regions: lock, mark, writers, jobs: this node's side
  *   dlog.c      own slot of the dirty log: marks, clears, release
  *   slots.c     slots of nobody: reading, recovery (leader)
+ *   slots_told.c what a member must carry of these that left the map before an epoch told
  *   recovery.c  what is told of recoveries
  *   io.c        front-end requests
  *   window.c    windows: resync, check, rebuild
