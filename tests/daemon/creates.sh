@@ -136,9 +136,11 @@ done
 
 # What a killed one has left stays known until it is undone, whatever another create of that name comes to meanwhile.
 disk_clear 0 1 2
+end m0.a KILL
+kit_up m0.a --filter=delay file "$tmp/m0" wdelay=200ms # so that the claim is seen before the superblock is written over it
 ctl "${create_v[@]}" --force >"$tmp/out" 2>&1 &
 a=$!
-until_true 10 grep -qa ddraidcl "$tmp/m0"
+until_true 20 grep -qa ddraidcl "$tmp/m0"
 end daemon KILL
 wait $a 2>/dev/null || true
 end m0.a KILL
