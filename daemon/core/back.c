@@ -253,15 +253,19 @@ static void of_nobody_done(struct engine *e, struct batch *b)
 	}
 }
 
-/* True: one is being read, or waits for a slot of this node's where that can be noted. */
+/* True: one is being read, or is to be once this node leads again. */
 static bool of_nobody_read(struct engine *e, struct dev *d)
 {
 	const struct slot_told *told = slots_told(e, d->back.member);
 	const struct told_page *t;
 
-	if (!told || d->back.of_nobody >= told->count)
+	if (told && e->phase == PH_READY && e->leader != e->cfg.node) {
+		slots_told_forget(e, d->back.member); /* the other one lets it in */
+		told = NULL;
+	}
+	if (!told || d->back.of_nobody >= told->count || !e->slot_owned)
 		return false;
-	if (!e->slot_owned)
+	if (!leading(e))
 		return true;
 	t = &told->page[d->back.of_nobody];
 	d->back.count = 2;

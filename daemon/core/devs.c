@@ -113,7 +113,7 @@ static void cut_note(struct engine *e, struct dev *d)
 		if (o != d && o->was_cut && carries_whole(d, o->cut_uuid))
 			o->was_cut = false;
 	}
-	if (!d->cut || was_another(e, d, &e->map, d->sb.member_uuid))
+	if (!d->cut)
 		return;
 	d->was_cut = true;
 	memcpy(d->cut_uuid, d->sb.member_uuid, DDR_UUID_BYTES);
@@ -166,7 +166,7 @@ bool dev_was_cut(const struct dev *d, const struct map_member *mm)
 bool member_cut(const struct engine *e, const struct map_member *mm)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (dev_was_cut(&e->dev[i], mm))
+		if (dev_was_cut(&e->dev[i], mm) && !was_another(e, &e->dev[i], &e->map, mm->uuid))
 			return true;
 	return false;
 }
@@ -217,12 +217,20 @@ static uint32_t dev_to_bind(const struct engine *e, const struct map *map, uint8
 	return best;
 }
 
+/* One that was another member, and is this one by now (was_another), stays it. */
 static void dev_bound(struct engine *e, uint32_t dev, const uint8_t uuid[DDR_UUID_BYTES])
 {
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (!memcmp(e->dev[i].bound_uuid, uuid, DDR_UUID_BYTES))
+	struct dev *d = &e->dev[dev];
+	bool moved = !is_none(d->bound_uuid) && memcmp(d->bound_uuid, uuid, DDR_UUID_BYTES) != 0;
+
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		if (memcmp(e->dev[i].bound_uuid, uuid, DDR_UUID_BYTES))
+			continue;
+		if (!moved)
 			return;
-	memcpy(e->dev[dev].bound_uuid, uuid, DDR_UUID_BYTES);
+		memset(e->dev[i].bound_uuid, 0, DDR_UUID_BYTES);
+	}
+	memcpy(d->bound_uuid, uuid, DDR_UUID_BYTES);
 }
 
 void devs_bind(struct engine *e)
@@ -884,8 +892,8 @@ void dev_down(struct engine *e, const struct event *ev)
 static bool member_connected(const struct engine *e, const struct map_member *mm)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->dev[i].up && e->dev[i].sb_ok && !e->dev[i].misfit[0] &&
-		    !memcmp(e->dev[i].sb.member_uuid, mm->uuid, DDR_UUID_BYTES))
+		if (carries_whole(&e->dev[i], mm->uuid) &&
+		    !was_another(e, &e->dev[i], &e->map, mm->uuid))
 			return true;
 	return false;
 }

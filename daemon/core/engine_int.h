@@ -485,6 +485,7 @@ struct use {
 	uint32_t tries; /* claims that came to nothing */
 	bool unclaimed; /* the last one did: another may be able to write */
 	bool given;     /* this node wrote last that nobody uses it */
+	bool adopted;   /* the claim is another's, and was not read since it was told */
 	enum use_check check;
 	uint64_t checked_us; /* DONE: the reads that found the own claim began then */
 	struct use_dev dev[DDR_MAX_DEVS];
@@ -655,6 +656,7 @@ struct engine {
 		bool again;   /* what was written is not on all members, and is written again */
 		uint64_t again_us;    /* a bad spot was in the way: not before this */
 		struct rset done;     /* resynced, not yet cleared */
+		struct rset clearing; /* cleared in pages that are on their way */
 		uint32_t of_slot;     /* where the job's region is dirty */
 		uint32_t slot, count; /* a run of pages of it is written, */
 		uint32_t pending;     /* so many of them not yet */
@@ -976,6 +978,8 @@ bool epoch_propose_wanted(struct engine *e);
 uint64_t epoch_next_num(const struct engine *e, const struct map *base);
 void geo_adopt(struct engine *e);
 uint32_t map_count_insync(const struct map *m);
+
+void slots_dropped(struct engine *e);
 
 /* slots_told.c */
 void slots_told_committed(struct engine *e, uint32_t dropped);

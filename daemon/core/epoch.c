@@ -94,7 +94,9 @@ static void commit_effects(struct engine *e, const struct map *old)
 		if (was && !is) {
 			e->dropped[i] = e->map.epoch.num;
 			dlog_dropped(e);
-			dropped |= 1u << i;
+			slots_dropped(e);
+			/* One that was being rebuilt has not got all pages yet (R11). */
+			dropped |= (uint32_t)(old->member[i].state == MEMBER_IN_SYNC) << i;
 		}
 		if (is)
 			slots_told_forget(e, i);

@@ -26,7 +26,7 @@ int slots_alloc(struct engine *e)
 	e->ld.slot = calloc(n, sizeof(*e->ld.slot));
 	e->foreign = calloc(n, sizeof(*e->foreign));
 	if (!e->ld.slot || !e->foreign || rset_init(&e->rec.done, regions, pages) ||
-	    rset_init(&e->rb.set, regions, pages))
+	    rset_init(&e->rec.clearing, regions, pages) || rset_init(&e->rb.set, regions, pages))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++) {
 		struct slotinfo *s = &e->ld.slot[i];
@@ -55,6 +55,7 @@ void slots_free(struct engine *e)
 	free(e->ld.slot);
 	free(e->foreign);
 	rset_free(&e->rec.done);
+	rset_free(&e->rec.clearing);
 	rset_free(&e->rb.set);
 	free(e->rec.job.win);
 	plan_free(&e->rec.job.plan);
@@ -540,7 +541,6 @@ void slots_announce(struct engine *e)
 /* Another node led meanwhile: whatever this one has read of the slots is old. */
 void slots_unknow(struct engine *e)
 {
-	slots_told_reset(e);
 	for (uint32_t i = 0; e->ld.slot && i <= e->geo.p.slots; i++) {
 		struct slotinfo *s = &e->ld.slot[i];
 
@@ -575,7 +575,7 @@ static void pages_written(struct engine *e)
 			continue;
 		w->durable = !(write_musts(e) & ~w->batch.ok);
 		if (w->durable) {
-			p->before = p->told;
+			p->before = p->told ? p->told : p->seq;
 			p->told = p->seq;
 			s->untold = true;
 		}
@@ -780,6 +780,7 @@ static void bits_clear(struct engine *e)
 			if (!rset_has(&s->dirty, r))
 				continue;
 			rset_put(&s->dirty, r, false);
+			rset_put(&e->rec.clearing, r, true);
 			if (missing)
 				rset_put(&s->missed, r, true);
 			page_stale(s, (uint32_t)(r / LOG_REGIONS_PER_PAGE));
@@ -787,6 +788,14 @@ static void bits_clear(struct engine *e)
 		}
 	}
 	rset_clear(&e->rec.done);
+}
+
+/* As dlog_dropped, of slots of nobody: what was cleared in pages that a member may not have. */
+void slots_dropped(struct engine *e)
+{
+	for (uint64_t r = rset_next(&e->rec.clearing, 0); e->slot_owned && r < e->geo.regions;
+	     r = rset_next(&e->rec.clearing, r + 1))
+		dlog_miss(e, r);
 }
 
 static void names_clear(struct engine *e)
@@ -822,6 +831,7 @@ void slots_advance(struct engine *e)
 	    vouch_lacks(e) || !members_ready(e, write_musts(e) | write_targets(e)) ||
 	    !stale_written(e))
 		return;
+	rset_clear(&e->rec.clearing);
 	r = region_next(e);
 	if (r < e->geo.regions && e->rec.done.count < CLEAR_BATCH && !stops) {
 		uint64_t first = geo_region_first(&e->geo, r);

@@ -13,7 +13,7 @@
  * one before, and what had been cleared by the last one is dirty in that.
  *
  * Another leader knows nothing of it. Nor does this one of what a node wrote after the member had
- * left the map.
+ * left the map, nor of members that leave it before this node serves.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -45,10 +45,10 @@ static void keep(struct engine *e, uint8_t m)
 	uint32_t slots = 0;
 
 	slots_told_forget(e, m);
-	for (uint32_t i = 0; i <= e->geo.p.slots; i++)
+	for (uint32_t i = 0; i <= e->geo.p.slots && e->slot_owned; i++)
 		slots += counts(e, i);
 	if (!slots)
-		return;
+		return; /* or nowhere to note what it lacks, as at the assembly */
 	t->page = calloc((size_t)slots * e->geo.log_pages, sizeof(*t->page));
 	if (!t->page)
 		return; /* as for another leader */
@@ -81,8 +81,5 @@ const struct slot_told *slots_told(const struct engine *e, uint8_t m)
 {
 	const struct slot_told *t = &e->ld.told[m];
 
-	return leading(e) && t->count &&
-		       !memcmp(t->uuid, map_next(e)->member[m].uuid, DDR_UUID_BYTES)
-		   ? t
-		   : NULL;
+	return t->count && !memcmp(t->uuid, map_next(e)->member[m].uuid, DDR_UUID_BYTES) ? t : NULL;
 }

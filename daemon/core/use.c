@@ -729,7 +729,10 @@ static void check_ends(struct engine *e)
 	struct use *u = &e->use;
 
 	u->check = CHECK_DONE;
-	u->given = false;
+	/* Told by Ready: that the lease begins only now is no sign that this node stood still. */
+	if (u->adopted && e->now - e->sure_us < lease_length(e))
+		e->sure_us = e->now;
+	u->adopted = u->given = false;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		u->dev[i].unread &= !u->dev[i].seen;
 	/* From the claim's write to the first renewal it takes less than the patience that it asked
@@ -821,6 +824,7 @@ void use_adopt(struct engine *e, uint64_t claim)
 		state_move(u, USE_HELD);
 	u->claim = claim;
 	u->check = CHECK_READ;
+	u->adopted = true;
 	u->refused = false;
 	u->next_us = u->lease_us = 0;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)

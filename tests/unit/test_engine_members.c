@@ -658,33 +658,99 @@ TEST(another_members_device_takes_no_members_place)
 	}
 }
 
-/* Two addresses are exchanged while the array runs: once both lead to a member, each has its own.
- */
-TEST(devices_that_were_exchanged_are_found)
+/* Members 0 and 1 break off, and each is found at the other's address. */
+static void exchange(void)
 {
-	uint8_t *disk;
+	uint8_t *disk = w.disk[0];
 
-	create(1);
-	start();
-	run_ms(20000);
 	for (uint32_t m = 0; m < 2; m++) {
 		dev_down(m);
 		run_ms(20);
 	}
-	disk = w.disk[0];
 	w.disk[0] = w.disk[1];
 	w.disk[1] = disk;
-	for (uint32_t m = 0; m < 2; m++) {
-		dev_up(m);
-		run_ms(20);
+}
+
+/* Once both lead to a member, each has its own, and the loss of one is the loss of one. */
+TEST(devices_that_were_exchanged_are_found)
+{
+	for (uint32_t lost = 0; lost < 3; lost++) {
+		create(1);
+		start();
+		run_ms(20000);
+		exchange();
+		for (uint32_t m = 0; m < 2; m++) {
+			dev_up(m);
+			run_ms(20);
+		}
+		run_ms(20000);
+		CHECK(status().io_allowed);
+		for (uint32_t m = 0; m < 3; m++)
+			CHECK_EQ_INT(status().map.member[m].state, MEMBER_IN_SYNC);
+		CHECK_EQ_INT(engine_member_of_dev(w.e, 0), 1);
+		CHECK_EQ_INT(engine_member_of_dev(w.e, 1), 0);
+		dev_down(lost);
+		run_ms(60000);
+		CHECK(status().io_allowed);
+		finish();
 	}
+}
+
+/* Member 0 has a new address, member 1 member 0's former one; later member 0 is lost. */
+TEST(a_device_that_took_anothers_address_stays_its_member)
+{
+	create(1);
+	start();
 	run_ms(20000);
-	CHECK(status().io_allowed);
+	exchange();
+	w.disk[3] = w.disk[1];
+	w.disk[1] = malloc(DISK_BYTES);
+	CHECK(w.disk[1]);
+	memset(w.disk[1], 0, DISK_BYTES);
+	dev_up(3);
+	run_ms(20);
+	dev_up(0);
+	run_ms(20000);
 	for (uint32_t m = 0; m < 3; m++)
 		CHECK_EQ_INT(status().map.member[m].state, MEMBER_IN_SYNC);
-	CHECK_EQ_INT(engine_member_of_dev(w.e, 0), 1);
-	CHECK_EQ_INT(engine_member_of_dev(w.e, 1), 0);
+	dev_down(3);
+	run_ms(60000);
+	CHECK(status().io_allowed);
 	finish();
+}
+
+/* One of them was too small for a while there, and what lay in its end is gone. */
+TEST(an_exchanged_device_that_was_cut_off_is_remembered)
+{
+	static uint8_t out[4096];
+	uint64_t size;
+
+	for (uint32_t first = 0; first < 2; first++) {
+		create(1);
+		start();
+		run_ms(20000);
+		size = engine_geo(w.e)->size_bytes;
+		fill(out, sizeof(out), 7);
+		io(1, IO_WRITE, size - sizeof(out), sizeof(out), out);
+		run_ms(5000);
+		exchange();
+		w.shrunk[0] = DISK_BYTES - 65536;
+		if (first)
+			dev_up(1);
+		dev_up(0);
+		run_ms(1000);
+		dev_down(0);
+		memset(w.disk[0] + DISK_BYTES - 65536, 0, 65536);
+		w.shrunk[0] = 0;
+		run_ms(20);
+		dev_up(0);
+		run_ms(1000);
+		if (!first)
+			dev_up(1);
+		run_ms(30000);
+		CHECK(!status().io_allowed || status().map.member[1].state != MEMBER_IN_SYNC);
+		finish();
+	}
 }
 
 /* A change of the map would wait for them, and come to pass when nobody thinks of it any more. */

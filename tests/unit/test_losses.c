@@ -457,6 +457,170 @@ TEST(what_a_node_wrote_that_is_gone_when_a_member_breaks_off_is_compared)
 				gone_with_a_member((enum gone)how, older, before);
 }
 
+static uint8_t copied[DISK_BYTES], written[DDR_BLOCK_BYTES];
+
+/* Node 2 has written since the copy of member 1 was made, and dies with that; it is out of the map.
+ */
+static void gone_together(void)
+{
+	start_both();
+	run_ms(17000);
+	unlike(written, 0);
+	io_block(2, IO_WRITE, 300 << 10, written);
+	run_ms(3000);
+	memcpy(copied, w.disk[1], DISK_BYTES);
+	unlike(written, 1);
+	io_block(2, IO_WRITE, 300 << 10, written);
+	run_ms(3000);
+	CHECK_EQ_U64(w.node[2].ios_done, 2);
+	w.fence_after_ms = 10000;
+	engine_free(w.node[2].e);
+	w.node[2].e = NULL;
+	view(1, 1, 1);
+	run_ms(3000);
+	CHECK_EQ_U64(status(1).unfenced, 1);
+	member_cut(1, 1, true);
+	run_ms(20600);
+	CHECK_EQ_U64(status(1).map.member[1].state, MEMBER_SUSPECT);
+	w.fence_after_ms = 0;
+}
+
+static void ring_anew(void)
+{
+	w.ring++;
+	view(1, 1, 1);
+	quorum_of(1);
+}
+
+/* The leader remembers what it has to compare, whatever else comes with the member. */
+TEST(a_round_meanwhile_does_not_skip_the_compare)
+{
+	enum { RING_BEFORE, AS_IT_BEGINS, WITHIN, CASES };
+
+	for (uint32_t what = 0; what < CASES; what++) {
+		gone_together();
+		memcpy(w.disk[1], copied, DISK_BYTES);
+		if (what == RING_BEFORE) {
+			ring_anew();
+			run_ms(3000);
+			CHECK(status(1).leading && status(1).io_allowed);
+		} else if (what == WITHIN) { /* node 2 joins, and takes its time to answer */
+			w.node[2].inc = 302;
+			w.node[2].cut = NONE_REACHED;
+			start(2);
+			w.node[2].paused = true;
+			run_ms(50);
+		}
+		member_cut(1, 1, false);
+		if (what == AS_IT_BEGINS)
+			view(1, 1, 1);
+		run_ms(200);
+		w.node[2].paused = false;
+		run_ms(20000);
+		CHECK_EQ_U64(status(1).map.member[1].state, MEMBER_IN_SYNC);
+		all_read(1, written);
+		finish();
+	}
+}
+
+/* It has missed pages while it was out, and gets them at the end of its rebuild: that makes it no
+ * older copy. */
+TEST(a_member_that_breaks_off_while_it_is_rebuilt_is_no_older_copy)
+{
+	static uint8_t other[DDR_BLOCK_BYTES];
+	uint64_t rebuilt;
+
+	gone_together();
+	memset(other, 9, sizeof(other));
+	io_block(1, IO_WRITE, 4 << 20, other);
+	run_ms(3000);
+	w.rebuild_hangs = true;
+	member_cut(1, 1, false);
+	run_ms(3000);
+	CHECK_EQ_U64(status(1).map.member[1].state, MEMBER_REBUILDING);
+	ring_anew();
+	member_cut(1, 1, true);
+	held_goes_on();
+	run_ms(10000);
+	CHECK_EQ_U64(status(1).map.member[1].state, MEMBER_SUSPECT);
+	rebuilt = w.node[1].rebuilt;
+	member_cut(1, 1, false);
+	run_ms(20000);
+	CHECK_EQ_U64(status(1).map.member[1].state, MEMBER_IN_SYNC);
+	CHECK(!engine_dev_older(w.node[1].e, 1));
+	CHECK(w.node[1].rebuilt - rebuilt <= 4ull * engine_geo(w.node[1].e)->p.region_bytes);
+	finish();
+}
+
+/* A copy from before a dead node's region was resynced; the page that clears it is on its way to
+ * the member when that breaks off. */
+TEST(a_clear_of_a_dead_nodes_region_that_is_on_its_way_is_copied_again)
+{
+	static uint8_t in[DDR_BLOCK_BYTES];
+	uint64_t at = 300 << 10;
+
+	start_both();
+	run_ms(17000);
+	while (geo_member_of(engine_geo(w.node[1].e), at / 4096, 2) != 1) /* it has the parity */
+		at += 4096;
+	unlike(written, 0);
+	io_block(2, IO_WRITE, at, written);
+	run_ms(3000);
+	w.hold.node = 2;
+	w.hold.kind = KIND_DATA;
+	w.hold.op = DEV_WRITE;
+	w.hold.dev = 1;
+	w.hold.on = true;
+	unlike(written, 1);
+	io_block(2, IO_WRITE, at, written);
+	run_ms(20);
+	CHECK_EQ_U64(w.held_count, 1);
+	w.held_count = 0; /* it never lands */
+	w.hold.node = 1;
+	w.hold.kind = KIND_RESYNC;
+	w.hold.op = DEV_READ;
+	w.hold.dev = ANY_DEV;
+	engine_free(w.node[2].e);
+	w.node[2].e = NULL;
+	view(1, 1, 1);
+	run_ms(3000);
+	CHECK(w.held_count);
+	CHECK_EQ_U64(status(1).map.member[1].state, MEMBER_IN_SYNC);
+	memcpy(copied, w.disk[1], DISK_BYTES);
+	w.hold.kind = KIND_LOG;
+	w.hold.op = DEV_WRITE;
+	w.hold.dev = 1;
+	for (uint32_t i = 0, n = w.held_count; i < n; i++) {
+		struct out o = w.held[i];
+
+		if (!i)
+			w.held_count = 0;
+		do_io(1, &o);
+	}
+	for (uint32_t n = 0; n < 3000 && !w.held_count; n++)
+		run_ms(1);
+	CHECK(w.held_count);
+	member_cut(1, 1, true);
+	run_ms(1);
+	held_goes_on();
+	run_ms(20000);
+	CHECK_EQ_U64(status(1).map.member[1].state, MEMBER_SUSPECT);
+	memcpy(w.disk[1], copied, DISK_BYTES);
+	member_cut(1, 1, false);
+	run_ms(20000);
+	for (uint32_t gone = 0; gone < 3; gone += 2) {
+		member_cut(1, gone, true);
+		run_ms(600);
+		memset(in, 0, sizeof(in));
+		io_block(1, IO_READ, at, in);
+		run_ms(600);
+		CHECK_EQ_MEM(in, written, sizeof(in));
+		member_cut(1, gone, false);
+		run_ms(3000);
+	}
+	finish();
+}
+
 /* Member 1 loses its cache, and long after that the connection to member 2 breaks; then life after
  * life ends before a map says so. */
 TEST(losses_apart_stay_apart_over_two_lives)

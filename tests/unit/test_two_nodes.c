@@ -995,3 +995,26 @@ TEST(a_next_epoch_on_one_member_ends_nobody_when_the_ring_changes)
 		finish();
 	}
 }
+
+/* As in life, with leases. Who joined last has had one only since after its Ready, and leads. */
+TEST(nor_if_who_joined_last_leads)
+{
+	create();
+	w.others_look = true;
+	start(1);
+	run_ms(20000);
+	start(2);
+	run_ms(20000);
+	CHECK(status(1).io_allowed && status(2).io_allowed);
+	w.io_may_fail = w.restarts = true;
+	tells_of_next(0);
+	engine_free(w.node[1].e);
+	w.node[1].e = NULL;
+	w.ring++;
+	view(2, 2, 2);
+	quorum_of(2);
+	run_ms(30000);
+	CHECK_EQ_U64(w.node[2].lives, 0);
+	CHECK(serves(2));
+	finish();
+}
