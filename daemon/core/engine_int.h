@@ -979,8 +979,6 @@ uint64_t epoch_next_num(const struct engine *e, const struct map *base);
 void geo_adopt(struct engine *e);
 uint32_t map_count_insync(const struct map *m);
 
-void slots_dropped(struct engine *e);
-
 /* slots_told.c */
 void slots_told_committed(struct engine *e, uint32_t dropped);
 void slots_told_forget(struct engine *e, uint8_t m);
@@ -1056,6 +1054,7 @@ uint32_t slots_unrecovered(const struct engine *e);
 void slots_reset(struct engine *e);
 void slots_doubt(struct engine *e);
 void slots_unknow(struct engine *e);
+void slots_dropped(struct engine *e); /* a member has left the map */
 void slots_free(struct engine *e);
 
 /* recovery.c */

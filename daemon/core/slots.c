@@ -793,7 +793,11 @@ static void bits_clear(struct engine *e)
 /* As dlog_dropped, of slots of nobody: what was cleared in pages that a member may not have. */
 void slots_dropped(struct engine *e)
 {
-	for (uint64_t r = rset_next(&e->rec.clearing, 0); e->slot_owned && r < e->geo.regions;
+	uint64_t r;
+
+	if (!e->slot_owned)
+		return; /* nowhere to note it */
+	for (r = rset_next(&e->rec.clearing, 0); r < e->geo.regions;
 	     r = rset_next(&e->rec.clearing, r + 1))
 		dlog_miss(e, r);
 }
