@@ -310,15 +310,6 @@ static void progress(struct status_msg *m, const struct array_status *st)
 
 /* ---- nodes ---------------------------------------------------------------------------------- */
 
-static bool runs(const struct announce_node *n, const uint8_t uuid[DDR_UUID_BYTES])
-{
-	for (uint32_t i = 0; n && i < n->count; i++) {
-		if (!memcmp(n->running[i].uuid, uuid, DDR_UUID_BYTES))
-			return true;
-	}
-	return false;
-}
-
 static Ddraid__Ctl__Node *node_make(struct status_msg *m, uint32_t id)
 {
 	const struct announce_state *s = announce_state();
@@ -352,10 +343,14 @@ static void nodes(struct status_msg *m, const struct known *k, const struct arra
 
 	m->msg.node = keep(m, calloc(DDR_MAX_NODES, sizeof(Ddraid__Ctl__Node *)));
 	for (uint32_t i = 0; i < s->count; i++) {
+		const struct announce_running *r = announce_runs(&s->node[i], k->desc.uuid);
 		Ddraid__Ctl__Node *p = node_make(m, s->node[i].node);
 
-		if (runs(&s->node[i], k->desc.uuid))
+		/* Of itself it need not be told. */
+		if (p->self ? st->engine.state == ENGINE_ACTIVE : r && r->serving)
 			p->state = DDRAID__CTL__NODE_STATE__NODE_ACTIVE;
+		else if (r && !p->detail[0])
+			p->detail = "does not serve it now";
 		if (st->engine.waits_node == p->id && st->engine.unfenced) {
 			p->state = DDRAID__CTL__NODE_STATE__NODE_UNFENCED;
 			if (st->fence_node == p->id && st->engine.leader == s->self.node)
