@@ -23,7 +23,7 @@
  *
  * What a node wrote that has left, or died, nobody compares, nor what the leader has resynced: an
  * epoch is committed after each of these, so that a superblock tells it from then on. If that is
- * the one which drops the member, the leader compares these slots, too (slots_told.c).
+ * the one which drops the member, who leads then compares these slots, too (slots_told.c).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -202,7 +202,7 @@ static void images_read(struct engine *e, struct dev *d)
 		   images_read_done);
 }
 
-/* ---- slots of nobody: the leader ------------------------------------------------------------ */
+/* ---- slots of nobody ------------------------------------------------------------------------- */
 
 /* The newer image that it carries of this page; false: none that is intact. */
 static bool newer_image(const struct engine *e, const struct dev *d, const struct told_page *t,
@@ -253,20 +253,15 @@ static void of_nobody_done(struct engine *e, struct batch *b)
 	}
 }
 
-/* True: one is being read, or is to be once this node leads again. */
+/* True: one is being read. Whoever has noted what the member had compares, also if another leads by
+ * now: what it had it has, and what it lacks is noted in this node's slot. */
 static bool of_nobody_read(struct engine *e, struct dev *d)
 {
 	const struct slot_told *told = slots_told(e, d->back.member);
 	const struct told_page *t;
 
-	if (told && e->phase == PH_READY && e->leader != e->cfg.node) {
-		slots_told_forget(e, d->back.member); /* the other one lets it in */
-		told = NULL;
-	}
 	if (!told || d->back.of_nobody >= told->count || !e->slot_owned)
 		return false;
-	if (!leading(e))
-		return true;
 	t = &told->page[d->back.of_nobody];
 	d->back.count = 2;
 	read_start(e, d, geo_log_offset(&e->geo, t->slot, t->page, 0), of_nobody_done);

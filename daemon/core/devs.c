@@ -82,13 +82,13 @@ static bool names(const struct map *map, const uint8_t uuid[DDR_UUID_BYTES])
 /*
  * It is another member's device in this daemon's life, and carries this one's superblock now: its
  * exporter leads elsewhere, or returns what it likes. It gets no member's place for that, unless
- * its own member is found elsewhere by now, as after addresses were exchanged.
+ * its own member was found elsewhere at the same time, as after addresses were exchanged.
  */
 static bool was_another(const struct engine *e, const struct dev *d, const struct map *map,
 			const uint8_t uuid[DDR_UUID_BYTES])
 {
 	if (is_none(d->bound_uuid) || !memcmp(d->bound_uuid, uuid, DDR_UUID_BYTES) ||
-	    !names(map, d->bound_uuid))
+	    !memcmp(d->moved_uuid, uuid, DDR_UUID_BYTES) || !names(map, d->bound_uuid))
 		return false;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		if (&e->dev[i] != d && carries_whole(&e->dev[i], d->bound_uuid))
@@ -217,19 +217,18 @@ static uint32_t dev_to_bind(const struct engine *e, const struct map *map, uint8
 	return best;
 }
 
-/* One that was another member, and is this one by now (was_another), stays it. */
+/* One that is another member by now (was_another) may be both from then on. */
 static void dev_bound(struct engine *e, uint32_t dev, const uint8_t uuid[DDR_UUID_BYTES])
 {
 	struct dev *d = &e->dev[dev];
-	bool moved = !is_none(d->bound_uuid) && memcmp(d->bound_uuid, uuid, DDR_UUID_BYTES) != 0;
 
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-		if (memcmp(e->dev[i].bound_uuid, uuid, DDR_UUID_BYTES))
-			continue;
-		if (!moved)
-			return;
-		memset(e->dev[i].bound_uuid, 0, DDR_UUID_BYTES);
+	if (!is_none(d->bound_uuid) && memcmp(d->bound_uuid, uuid, DDR_UUID_BYTES) != 0) {
+		memcpy(d->moved_uuid, uuid, DDR_UUID_BYTES);
+		return;
 	}
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (!memcmp(e->dev[i].bound_uuid, uuid, DDR_UUID_BYTES))
+			return;
 	memcpy(d->bound_uuid, uuid, DDR_UUID_BYTES);
 }
 
@@ -852,8 +851,10 @@ void dev_up(struct engine *e, const struct event *ev)
 	d->multiple = ev->dev.multiple;
 	d->up_us = e->now;
 	d->instance = ev->dev.instance;
-	if (ev->dev.uri && strcmp(d->uri, ev->dev.uri) != 0)
+	if (ev->dev.uri && strcmp(d->uri, ev->dev.uri) != 0) {
 		memset(d->bound_uuid, 0, DDR_UUID_BYTES);
+		memset(d->moved_uuid, 0, DDR_UUID_BYTES);
+	}
 	if (ev->dev.uri)
 		strncpy(d->uri, ev->dev.uri, sizeof(d->uri) - 1);
 	d->sb_ok = d->fresh = d->copies_known = d->odd = false;

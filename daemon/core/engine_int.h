@@ -109,6 +109,7 @@ struct dev {
 	uint64_t retry_us;  /* when to read the superblock again after an error, 0 = not */
 	uint8_t member;     /* NO_MEMBER until the map names it */
 	uint8_t bound_uuid[DDR_UUID_BYTES]; /* the member that no other device was before it */
+	uint8_t moved_uuid[DDR_UUID_BYTES]; /* another that it was found to be since: was_another */
 	uint32_t under_way;
 	/* A connection broke (R17) before there was a map to name its member, or before its
 	 * superblock was read. */

@@ -98,8 +98,9 @@ static void commit_effects(struct engine *e, const struct map *old)
 			/* One that was being rebuilt has not got all pages yet (R11). */
 			dropped |= (uint32_t)(old->member[i].state == MEMBER_IN_SYNC) << i;
 		}
-		if (is)
-			slots_told_forget(e, i);
+		if (e->map.member[i].state == MEMBER_IN_SYNC)
+			slots_told_forget(
+			    e, i); /* not before: it may break off, and come back as it was */
 		if (!is)
 			back_dropped(e, i);
 		if (!is && e->map.member[i].state != MEMBER_SUSPECT)

@@ -12,8 +12,9 @@
  * The last image may have been on its way to the member when that broke off. Then it carries the
  * one before, and what had been cleared by the last one is dirty in that.
  *
- * Another leader knows nothing of it. Nor does this one of what a node wrote after the member had
- * left the map, nor of members that leave it before this node serves.
+ * It is kept until the member is in sync again, whoever leads meanwhile. A node that did not lead
+ * then knows nothing of it. Nor is it known what a node wrote after the member had left the map,
+ * nor of members that leave it before the leader serves.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -719,6 +719,80 @@ TEST(a_device_that_took_anothers_address_stays_its_member)
 	finish();
 }
 
+/* They are exchanged back, and member 1 is dead by then: a device is what it was first, too. */
+TEST(what_was_exchanged_and_is_set_right_is_found)
+{
+	create(1);
+	start();
+	run_ms(6000);
+	exchange();
+	dev_up(0);
+	run_ms(20);
+	dev_up(1);
+	run_ms(15000);
+	CHECK_EQ_INT(engine_member_of_dev(w.e, 0), 1);
+	exchange();
+	dev_up(0);
+	run_ms(60000);
+	CHECK_EQ_INT(engine_member_of_dev(w.e, 0), 0);
+	CHECK(status().io_allowed);
+	finish();
+}
+
+/* Member 1 is on device 3 by an `add`, and two ways lead to member 0: one of these poses as member
+ * 1 while that is away. It leaves the place to the right one. */
+TEST(who_poses_as_a_member_leaves_its_place_when_that_is_back)
+{
+	struct event ev = {.type = EV_ADMIN};
+	static uint8_t out[4096], in[4096];
+
+	create(1);
+	start();
+	run_ms(6000);
+	dev_down(1);
+	run_ms(5000);
+	ev.admin.cmd = ADMIN_FAIL;
+	ev.admin.member = 1;
+	step(ev);
+	run_ms(3000);
+	w.disk[3] = malloc(DISK_BYTES);
+	CHECK(w.disk[3]);
+	memset(w.disk[3], 0, DISK_BYTES);
+	ev.admin.cmd = ADMIN_ADD;
+	ev.admin.uri = "mem:new";
+	step(ev);
+	run_ms(6000);
+	CHECK_EQ_INT(engine_member_of_dev(w.e, 3), 1);
+	free(w.disk[1]);
+	w.disk[1] = w.disk[0];
+	w.uri[1] = "mem:way2";
+	dev_up(1);
+	run_ms(2000);
+	dev_down(0);
+	dev_down(3);
+	w.disk[0] = image_of(3);
+	for (uint64_t i = engine_geo(w.e)->data_offset; i < DISK_BYTES; i++)
+		w.disk[0][i] ^= 0x55;
+	dev_up(0);
+	run_ms(300);
+	dev_up(3);
+	run_ms(15000);
+	CHECK_EQ_INT(engine_member_of_dev(w.e, 3), 1);
+	fill(out, sizeof(out), 1);
+	io(5, IO_WRITE, 300 << 10, sizeof(out), out);
+	run_ms(3000);
+	CHECK_EQ_U64(w.io_done[5], 1);
+	dev_down(0);
+	dev_down(1);
+	run_ms(60000);
+	io(6, IO_READ, 300 << 10, sizeof(in), in);
+	run_ms(300);
+	CHECK_EQ_U64(w.io_done[6], 1);
+	CHECK_EQ_MEM(in, out, sizeof(in));
+	w.disk[1] = NULL;
+	finish();
+}
+
 /* One of them was too small for a while there, and what lay in its end is gone. */
 TEST(an_exchanged_device_that_was_cut_off_is_remembered)
 {

@@ -523,6 +523,87 @@ TEST(a_round_meanwhile_does_not_skip_the_compare)
 	}
 }
 
+/* It comes as it was, enters, and breaks off before it has any page from then; then it is the copy.
+ */
+TEST(what_is_to_be_compared_is_kept_until_the_member_is_in_sync)
+{
+	gone_together();
+	w.hold.node = 1;
+	w.hold.kind = KIND_LOG;
+	w.hold.op = DEV_WRITE;
+	w.hold.dev = 1;
+	w.hold.on = true;
+	member_cut(1, 1, false);
+	for (uint32_t n = 0; n < 3000 && !w.held_count; n++)
+		run_ms(1);
+	CHECK_EQ_U64(status(1).map.member[1].state, MEMBER_REBUILDING);
+	member_cut(1, 1, true);
+	held_goes_on();
+	run_ms(10000);
+	CHECK_EQ_U64(status(1).map.member[1].state, MEMBER_SUSPECT);
+	memcpy(w.disk[1], copied, DISK_BYTES);
+	member_cut(1, 1, false);
+	run_ms(20000);
+	CHECK_EQ_U64(status(1).map.member[1].state, MEMBER_IN_SYNC);
+	all_read(1, written);
+	finish();
+}
+
+/* Node 1 led, wrote, and lost its power with the member; node 2 has led since. Node 1 is back, and
+ * leads when the member is: node 2 compares it nevertheless. */
+TEST(who_led_when_the_member_left_compares_it_though_another_leads)
+{
+	static uint8_t in[DDR_BLOCK_BYTES];
+
+	start_both();
+	run_ms(17000);
+	for (uint32_t tag = 0; tag < 2; tag++) {
+		if (tag)
+			memcpy(copied, w.disk[1], DISK_BYTES);
+		unlike(written, tag);
+		io_block(1, IO_WRITE, 300 << 10, written);
+		run_ms(3000);
+	}
+	w.fence_after_ms = 10000;
+	engine_free(w.node[1].e);
+	w.node[1].e = NULL;
+	view(2, 2, 2);
+	run_ms(3000);
+	member_cut(2, 1, true);
+	run_ms(20600);
+	CHECK_EQ_U64(status(2).map.member[1].state, MEMBER_SUSPECT);
+	w.fence_after_ms = 0;
+	w.node[1].inc = 301;
+	w.node[1].cut = 1u << 1;
+	start(1);
+	for (uint32_t round = 0; round < 2; round++) {
+		w.ring += round;
+		for (uint32_t i = 1; i <= NODES; i++) {
+			view(1, i, NODES);
+			quorum_of(i);
+		}
+		run_ms(10000);
+	}
+	CHECK(status(1).leading && serves(1) && serves(2));
+	memcpy(w.disk[1], copied, DISK_BYTES);
+	for (uint32_t i = 1; i <= NODES; i++)
+		member_cut(i, 1, false);
+	run_ms(20000);
+	for (uint32_t gone = 0; gone < 3; gone++) {
+		for (uint32_t i = 1; i <= NODES; i++)
+			member_cut(i, gone, true);
+		run_ms(2000);
+		memset(in, 0, sizeof(in));
+		io_block(1, IO_READ, 300 << 10, in);
+		run_ms(600);
+		CHECK_EQ_MEM(in, written, sizeof(in));
+		for (uint32_t i = 1; i <= NODES; i++)
+			member_cut(i, gone, false);
+		run_ms(3000);
+	}
+	finish();
+}
+
 /* It has missed pages while it was out, and gets them at the end of its rebuild: that makes it no
  * older copy. */
 TEST(a_member_that_breaks_off_while_it_is_rebuilt_is_no_older_copy)
