@@ -673,8 +673,8 @@ static void looked(struct uring *u, int res)
 	snprintf(
 	    why, sizeof(why),
 	    "%s: the file that is in use %s; it works, and is gone for good when ddraidd closes "
-	    "it: "
-	    "move it back, or let 'ddraidctl fail' take it out, and put another one in its place "
+	    "it: move it back, or let 'ddraidctl fail' take it out, and put another one in its "
+	    "place "
 	    "with 'ddraidctl add'",
 	    u->b.uri, other ? "was replaced by another one" : "was removed");
 	if (u->b.cb->warn)

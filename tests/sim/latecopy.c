@@ -6,9 +6,9 @@
  * it.
  *
  * So each node has to live from the copy to when the member has entered the map again, but one that
- * is gone before the member leaves the map: if no epoch was committed since, the leader of that
- * moment compares its pages, as long as it leads. If it is not so, the exporter returns to what the
- * member was.
+ * is gone before the member leaves the map: if no epoch was committed since, who leads at that
+ * moment compares its pages, also when another leads by then. If one does not live, the exporter
+ * returns to what the member was.
  *
  * In other seeds these pages take their time to be read.
  *
@@ -31,14 +31,13 @@ static bool lives(const struct sim *s, uint32_t i)
 	return serves(&s->node[i]) && s->node[i].ii == s->late_copy.ii[i];
 }
 
-/* Those that served then still do; and who led when the member left still leads, if one was gone.
- */
+/* Those that served then still do. */
 static bool lived(const struct sim *s)
 {
 	for (uint32_t i = 0; i < s->o.nodes; i++)
 		if (s->late_copy.served >> i & 1 && !lives(s, i))
 			return false;
-	return s->late_copy.leader == NONE || s->node[s->late_copy.leader].st.leading;
+	return true;
 }
 
 /* The member is in the map still: from now on nobody has to live that is gone by now. */
@@ -51,13 +50,14 @@ static void gone_note(struct sim *s)
 		}
 }
 
-/* It has just left the map. */
-static bool left(struct sim *s)
+/* It has just left the map, by one of these if a node is gone. */
+static bool left(const struct sim *s)
 {
-	for (uint32_t i = 0; i < s->o.nodes && s->late_copy.gone; i++)
-		if (lives(s, i) && s->late_copy.served >> i & 1 && s->node[i].st.leading)
-			s->late_copy.leader = i;
-	return lived(s) && !(s->late_copy.gone && s->late_copy.leader == NONE);
+	bool led = !s->late_copy.gone;
+
+	for (uint32_t i = 0; i < s->o.nodes; i++)
+		led |= s->late_copy.served >> i & 1 && s->node[i].st.leading;
+	return led && lived(s);
 }
 
 static bool changing(const struct sim *s)
@@ -84,7 +84,6 @@ static void take(struct sim *s)
 		return;
 	s->late_copy.served = 0;
 	s->late_copy.gone = false;
-	s->late_copy.leader = NONE;
 	for (uint32_t i = 0; i < s->o.nodes; i++) {
 		s->late_copy.served |= (uint32_t)serves(&s->node[i]) << i;
 		s->late_copy.ii[i] = s->node[i].ii;

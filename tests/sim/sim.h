@@ -930,8 +930,7 @@ struct sim {
 		bool hidden, there; /* its exporter is away, so that it leaves; it is the copy */
 		uint64_t epoch;     /* of when it was taken */
 		uint32_t served, ii[SIM_MAX_NODES]; /* then: mask of nodes */
-		bool gone;       /* one was, before the member left the map; then */
-		uint32_t leader; /* ... this one has to lead on, NONE before */
+		bool gone; /* one of these was, before the member left the map */
 		uint64_t until_us;
 	} late_copy; /* latecopy.c */
 	struct {

@@ -480,6 +480,20 @@ static inline void quorum(bool quorate)
 	step(ev);
 }
 
+/* corosync's ring is another one, of the same node. */
+static inline void ring_changes(void)
+{
+	struct event ev = {.type = EV_VIEW};
+
+	ev.view.ring = (struct ring){1, 2};
+	ev.view.count = 1;
+	ev.view.node[0] = 1;
+	step(ev);
+	ev.type = EV_QUORUM;
+	ev.view.quorate = true;
+	step(ev);
+}
+
 static inline void dev_event(enum ev_type type, uint32_t dev)
 {
 	step(dev_event_of(type, dev));

@@ -136,8 +136,6 @@ TEST(a_member_that_must_stay_is_tried_each_second_and_read_meanwhile)
 /* A round commits an epoch, and that is durable on each member: it waits for the write, too. */
 TEST(a_round_in_which_a_member_refuses_a_write_ends_when_it_takes_it_and_the_status_says_so)
 {
-	struct event ev = {.type = EV_VIEW};
-
 	served();
 	dev_down(2);
 	run_ms(600);
@@ -145,13 +143,7 @@ TEST(a_round_in_which_a_member_refuses_a_write_ends_when_it_takes_it_and_the_sta
 	fill(out, 4096, 42);
 	io(2, IO_WRITE, 0, 4096, out);
 	run_ms(50);
-	ev.view.ring = (struct ring){1, 2};
-	ev.view.count = 1;
-	ev.view.node[0] = 1;
-	step(ev);
-	ev.type = EV_QUORUM;
-	ev.view.quorate = true;
-	step(ev);
+	ring_changes();
 	run_ms(9000);
 	CHECK_EQ_U64(w.io_done[2], 0);
 	CHECK(strstr(status().waits, "each second"));

@@ -359,33 +359,52 @@ static void all_read(uint32_t node, const uint8_t *want)
 	}
 }
 
+/* Its fence takes ten seconds. */
+static void dies(uint32_t node)
+{
+	uint32_t other = 3 - node;
+
+	w.fence_after_ms = 10000;
+	engine_free(w.node[node].e);
+	w.node[node].e = NULL;
+	view(other, other, other);
+	run_ms(3000);
+	CHECK_EQ_U64(status(other).unfenced, 1);
+}
+
+static uint8_t copied[DISK_BYTES], written[DDR_BLOCK_BYTES];
+
+/* It writes, member 1 is copied `after_ms` later, and it writes again. */
+static void written_since_the_copy(uint32_t node, uint32_t after_ms)
+{
+	start_both();
+	run_ms(17000);
+	unlike(written, 0);
+	io_block(node, IO_WRITE, 300 << 10, written);
+	run_ms(after_ms);
+	memcpy(copied, w.disk[1], DISK_BYTES);
+	unlike(written, 1);
+	io_block(node, IO_WRITE, 300 << 10, written);
+}
+
 /* Nobody compares what a node wrote that has left: it is told by an epoch from after that. */
 TEST(what_a_node_wrote_that_has_left_is_told_by_an_epoch)
 {
-	static uint8_t out[DDR_BLOCK_BYTES], older[DISK_BYTES];
-
 	for (uint32_t who = 1; who <= 2; who++) {
 		uint32_t other = 3 - who;
 
-		start_both();
-		run_ms(17000);
-		unlike(out, 0);
-		io_block(who, IO_WRITE, 300 << 10, out);
-		run_ms(3000);
-		memcpy(older, w.disk[1], DISK_BYTES);
-		unlike(out, 1);
-		io_block(who, IO_WRITE, 300 << 10, out);
+		written_since_the_copy(who, 3000);
 		run_ms(3000);
 		stop(who);
 		run_ms(3000);
 		CHECK(w.node[who].stopped && status(other).leading);
 		member_cut(other, 1, true);
 		run_ms(600);
-		memcpy(w.disk[1], older, DISK_BYTES);
+		memcpy(w.disk[1], copied, DISK_BYTES);
 		member_cut(other, 1, false);
 		run_ms(6000);
 		CHECK_EQ_U64(status(other).map.member[1].state, MEMBER_IN_SYNC);
-		all_read(other, out);
+		all_read(other, written);
 		finish();
 	}
 }
@@ -397,17 +416,9 @@ enum gone { DIES, LEAVES, DIES_WRITING };
  * that were being written. */
 static void gone_with_a_member(enum gone how, uint32_t is_older, bool back_before)
 {
-	static uint8_t out[DDR_BLOCK_BYTES], older[DISK_BYTES];
 	uint64_t rebuilt;
 
-	start_both();
-	run_ms(17000);
-	unlike(out, 0);
-	io_block(2, IO_WRITE, 300 << 10, out);
-	run_ms(is_older == 2 ? 20 : 3000); /* still marked, or cleared */
-	memcpy(older, w.disk[1], DISK_BYTES);
-	unlike(out, 1);
-	io_block(2, IO_WRITE, 300 << 10, out);
+	written_since_the_copy(2, is_older == 2 ? 20 : 3000); /* still marked, or cleared */
 	run_ms(how == DIES_WRITING ? 20 : 3000);
 	CHECK_EQ_U64(w.node[2].ios_done, 2);
 	CHECK_EQ_INT(status(2).regions_dirty > 0, how == DIES_WRITING);
@@ -420,17 +431,12 @@ static void gone_with_a_member(enum gone how, uint32_t is_older, bool back_befor
 		}
 		run_ms(50);
 	} else {
-		w.fence_after_ms = 10000;
-		engine_free(w.node[2].e);
-		w.node[2].e = NULL;
-		view(1, 1, 1);
-		run_ms(3000);
-		CHECK_EQ_U64(status(1).unfenced, 1);
+		dies(2);
 	}
 	member_cut(1, 1, true);
 	run_ms(600);
 	if (is_older)
-		memcpy(w.disk[1], older, DISK_BYTES);
+		memcpy(w.disk[1], copied, DISK_BYTES);
 	if (back_before)
 		member_cut(1, 1, false);
 	if (w.node[1].record_hangs) {
@@ -445,7 +451,7 @@ static void gone_with_a_member(enum gone how, uint32_t is_older, bool back_befor
 	CHECK_EQ_U64(status(1).map.member[1].state, MEMBER_IN_SYNC);
 	if (!is_older && !back_before)
 		CHECK(w.node[1].rebuilt - rebuilt <= engine_geo(w.node[1].e)->p.region_bytes);
-	all_read(1, out);
+	all_read(1, written);
 	finish();
 }
 
@@ -457,28 +463,14 @@ TEST(what_a_node_wrote_that_is_gone_when_a_member_breaks_off_is_compared)
 				gone_with_a_member((enum gone)how, older, before);
 }
 
-static uint8_t copied[DISK_BYTES], written[DDR_BLOCK_BYTES];
-
 /* Node 2 has written since the copy of member 1 was made, and dies with that; it is out of the map.
  */
 static void gone_together(void)
 {
-	start_both();
-	run_ms(17000);
-	unlike(written, 0);
-	io_block(2, IO_WRITE, 300 << 10, written);
-	run_ms(3000);
-	memcpy(copied, w.disk[1], DISK_BYTES);
-	unlike(written, 1);
-	io_block(2, IO_WRITE, 300 << 10, written);
+	written_since_the_copy(2, 3000);
 	run_ms(3000);
 	CHECK_EQ_U64(w.node[2].ios_done, 2);
-	w.fence_after_ms = 10000;
-	engine_free(w.node[2].e);
-	w.node[2].e = NULL;
-	view(1, 1, 1);
-	run_ms(3000);
-	CHECK_EQ_U64(status(1).unfenced, 1);
+	dies(2);
 	member_cut(1, 1, true);
 	run_ms(20600);
 	CHECK_EQ_U64(status(1).map.member[1].state, MEMBER_SUSPECT);
@@ -555,20 +547,9 @@ TEST(who_led_when_the_member_left_compares_it_though_another_leads)
 {
 	static uint8_t in[DDR_BLOCK_BYTES];
 
-	start_both();
-	run_ms(17000);
-	for (uint32_t tag = 0; tag < 2; tag++) {
-		if (tag)
-			memcpy(copied, w.disk[1], DISK_BYTES);
-		unlike(written, tag);
-		io_block(1, IO_WRITE, 300 << 10, written);
-		run_ms(3000);
-	}
-	w.fence_after_ms = 10000;
-	engine_free(w.node[1].e);
-	w.node[1].e = NULL;
-	view(2, 2, 2);
+	written_since_the_copy(1, 3000);
 	run_ms(3000);
+	dies(1);
 	member_cut(2, 1, true);
 	run_ms(20600);
 	CHECK_EQ_U64(status(2).map.member[1].state, MEMBER_SUSPECT);
