@@ -203,6 +203,8 @@ struct peer { /* one node of the group */
 	struct epoch acked_epoch, known_epoch;
 	uint8_t bad[DDR_MAX_MEMBERS]; /* as told in Hello; */
 	uint32_t bad_earlier;         /* which of those only an earlier life of it has lost */
+	uint8_t failed[DDR_MAX_DEVS][DDR_UUID_BYTES]; /* and who failed a flush there (R14) */
+	uint32_t failed_count;
 	uint64_t use_nonce,
 	    use_claim;       /* likewise; claim: of this run, or an earlier one; 0 = none */
 	bool use_held;       /* of this one, for certain */

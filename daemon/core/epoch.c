@@ -409,7 +409,7 @@ static void report_advance(struct engine *e)
 {
 	const struct map *m = e->proposing ? &e->prop : &e->map;
 
-	for (uint8_t i = 0; i < e->map.n; i++) {
+	for (uint8_t i = 0; i < m->n; i++) {
 		uint8_t state = to_report(e, m, i);
 		NODEMSG(msg, b, REPORT, Report, report);
 

@@ -337,6 +337,15 @@ static bool claims_in(struct engine *e)
 	return all;
 }
 
+/* What the node has said of the member in its Hello, 0 = nothing. */
+static uint8_t hello_bad(const struct peer *p, const struct map *m, uint8_t i)
+{
+	for (uint32_t f = 0; f < p->failed_count; f++)
+		if (!memcmp(p->failed[f], m->member[i].uuid, DDR_UUID_BYTES))
+			return MEMBER_FAULTY;
+	return p->bad[i];
+}
+
 /* Who of the round can't use a member has said so in Hello; it counts before anybody reads. */
 static void bad_gather(struct engine *e)
 {
@@ -346,9 +355,11 @@ static void bad_gather(struct engine *e)
 		const struct peer *p = &e->peer[j];
 
 		for (uint8_t i = 0; p->in_round && i < m->n; i++) {
-			if (!p->bad[i] || !(map_write_mask(m) >> i & 1))
+			uint8_t bad = hello_bad(p, m, i);
+
+			if (!bad || !(map_write_mask(m) >> i & 1))
 				continue;
-			epoch_want_out(e, i, p->bad[i], false, p->bad_earlier >> i & 1);
+			epoch_want_out(e, i, bad, false, p->bad_earlier >> i & 1);
 			e->ld.need_epoch = true;
 		}
 	}

@@ -119,6 +119,11 @@ static const char *check_hello(const struct check *c, const Ddraid__Hello *h)
 	for (size_t i = 0; !bad && i < h->n_bad; i++)
 		if (h->bad[i] > MEMBER_FAULTY)
 			bad = "wants a state that a member can't leave with";
+	if (!bad && h->n_failed > DDR_MAX_DEVS)
+		bad = "has more members than an array";
+	for (size_t i = 0; !bad && i < h->n_failed; i++)
+		if (h->failed[i].len != DDR_UUID_BYTES)
+			bad = "has no whole UUID";
 	return bad;
 }
 

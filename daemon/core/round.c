@@ -317,6 +317,7 @@ static void hello_send(struct engine *e)
 	pb_inc me = pb_inc_of(e->cfg.node, e->inc, e->slot, e->state == ENGINE_ACTIVE);
 	pb_inc gone[GONE_MAX], *ptr[GONE_MAX];
 	uint32_t bad[DDR_MAX_MEMBERS];
+	ProtobufCBinaryData failed[DDR_MAX_DEVS];
 	Ddraid__Epoch acked = DDRAID__EPOCH__INIT, known = DDRAID__EPOCH__INIT;
 	NODEMSG(m, b, HELLO, Hello, hello);
 
@@ -379,6 +380,12 @@ static void hello_send(struct engine *e)
 	}
 	b.n_bad = e->map.n;
 	b.bad = bad;
+	/* R14: which members those are, the map will tell. They count before anybody reads. */
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (!e->have_map && e->dev[i].flush_failed)
+			failed[b.n_failed++] =
+			    (ProtobufCBinaryData){DDR_UUID_BYTES, e->dev[i].failed_uuid};
+	b.failed = failed;
 	msg_send(e, &m);
 }
 
@@ -497,6 +504,9 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 	p->bad_earlier = h->earlier;
 	for (size_t i = 0; i < h->n_bad && i < DDR_MAX_MEMBERS; i++)
 		p->bad[i] = (uint8_t)h->bad[i];
+	p->failed_count = 0;
+	for (size_t i = 0; i < h->n_failed && i < DDR_MAX_DEVS; i++)
+		memcpy(p->failed[p->failed_count++], h->failed[i].data, DDR_UUID_BYTES);
 	for (uint32_t i = 0; i < DDR_MAX_MEMBERS; i++)
 		if (p->bad[i])
 			p->up_mask &= ~(1u << i); /* as in take_report */

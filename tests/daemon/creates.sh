@@ -137,7 +137,7 @@ done
 # What a killed one has left stays known until it is undone, whatever another create of that name comes to meanwhile.
 disk_clear 0 1 2
 end m0.a KILL
-kit_up m0.a --filter=delay file "$tmp/m0" wdelay=200ms # so that the claim is seen before the superblock is written over it
+kit_up m0.a --filter=delay file "$tmp/m0" wdelay=2 # for so long the claim is seen before the superblock is written over it
 ctl "${create_v[@]}" --force >"$tmp/out" 2>&1 &
 a=$!
 until_true 20 grep -qa ddraidcl "$tmp/m0"

@@ -248,11 +248,35 @@ TEST(a_node_that_is_stopped_as_it_joins_is_not_fenced_for_it)
 	}
 }
 
+static void by_events_until(bool (*done)(void))
+{
+	for (uint32_t ms = 0; !done() && ms < 20000; ms++) {
+		while (!done() && next_event())
+			;
+		w.now += 1000;
+		for (uint32_t i = 1; i <= NODES; i++)
+			step(i, (struct event){.type = EV_TICK});
+	}
+	CHECK(done());
+}
+
+static bool lives_again(void)
+{
+	return w.node[2].lives != 0;
+}
+
+static uint64_t map_was;
+
+static bool has_next_map(void)
+{
+	return status(1).map.epoch.num > map_was;
+}
+
 /*
  * R14: one of its flushes has failed, which it could not tell, and the others have gone on without
  * it. Its next life knows of it, and not yet of which member.
  */
-static void flush_error_untold(bool stops)
+static void flush_error_next_life(void)
 {
 	create();
 	w.restarts = true;
@@ -271,13 +295,12 @@ static void flush_error_untold(bool stops)
 	w.away = 0;
 	view(1, 1, 2);
 	view(1, 2, 2);
-	while (w.node[2].lives == 0) {
-		while (w.node[2].lives == 0 && next_event())
-			;
-		w.now += 1000;
-		for (uint32_t i = 1; i <= NODES; i++)
-			step(i, (struct event){.type = EV_TICK});
-	}
+	by_events_until(lives_again);
+}
+
+static void flush_error_untold(bool stops)
+{
+	flush_error_next_life();
 	if (stops) {
 		w.away = 2; /* nobody hears it yet */
 		run_ms(300);
@@ -294,6 +317,24 @@ static void flush_error_untold(bool stops)
 TEST(a_flush_error_is_told_by_the_next_life)
 {
 	flush_error_untold(false);
+}
+
+/* The others' daemons are new, too: no map comes before the round's first one, and by that nobody
+ * may read from the member. */
+TEST(a_flush_error_of_an_earlier_life_counts_before_the_first_map)
+{
+	flush_error_next_life();
+	map_was = status(1).map.epoch.num;
+	CHECK_EQ_U64(status(1).map.member[1].state, MEMBER_IN_SYNC);
+	w.node[1].stopped = true; /* dead */
+	again(1, 300);
+	view(1, 1, 2);
+	view(1, 2, 2);
+	by_events_until(has_next_map);
+	CHECK_EQ_U64(status(1).map.member[1].state, MEMBER_FAULTY);
+	run_ms(3000);
+	CHECK(status(1).io_allowed && status(2).io_allowed);
+	finish();
 }
 
 TEST(who_has_not_told_a_flush_error_does_not_stop_at_once)
