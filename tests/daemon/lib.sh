@@ -123,13 +123,13 @@ fail() {
 	exit 1
 }
 until_true() { # SECONDS COMMAND...
-	local limit=$(($1 * 20)) i
+	local limit=$1 end=$((SECONDS + $1))
 	shift
-	for ((i = 0; i < limit; i++)); do
+	while ((SECONDS <= end)); do
 		! "$@" >/dev/null 2>&1 || return 0
 		sleep 0.05
 	done
-	fail "not within $((limit / 20)) s: $*"
+	fail "not within $limit s: $*"
 }
 ctl() {
 	timeout 50 "$top_builddir/ddraidctl" --ipc "$name" "$@"
