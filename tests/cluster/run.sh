@@ -123,7 +123,7 @@ lab-tool		100	lab	tests/cluster/scenarios/lab-tool.sh
 '
 
 # What a run without much time takes in any case: each kind of fault once.
-ALWAYS='creates late-node alone-beside member-cut all-killed node-killed selftest daemon-killed member-killed node-cut stale-member two-nodes'
+ALWAYS='creates member-cut all-killed node-killed'
 
 usage() {
 	sed -n 's/^#\t\(run.sh.*\)/\1/p' "$0"

@@ -250,8 +250,8 @@ static int zeroes(const struct stats *st, const struct sim_cli *cli)
  * its requests. A flush error and a break at once come in one of a hundred, more or less. */
 static uint64_t least_of_1000(uint32_t f)
 {
-	return f == F_REBUILD_FLUSH_ERROR                               ? 3
-	       : f == F_REBUILD_WRITE_ERROR || f == F_FLUSH_ERROR_BREAK ? 5
+	return f == F_REBUILD_FLUSH_ERROR || f == F_REBUILD_WRITE_ERROR ? 3
+	       : f == F_FLUSH_ERROR_BREAK                                ? 5
 									: 10;
 }
 
