@@ -301,6 +301,14 @@ static bool histories_agree(struct engine *e, const struct superblock *sb)
 	return true;
 }
 
+static bool devs_reading(const struct engine *e)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (e->dev[i].reading)
+			return true;
+	return false;
+}
+
 /* True: all superblocks have been read since the round began, or can't be. */
 static bool superblocks_read(struct engine *e)
 {
@@ -309,10 +317,7 @@ static bool superblocks_read(struct engine *e)
 		e->ld.assemble_us = e->now;
 		devs_reread(e);
 	}
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->dev[i].reading)
-			return false;
-	return true;
+	return !devs_reading(e);
 }
 
 /*
@@ -410,6 +415,7 @@ void epoch_doubt(struct engine *e)
 	if (e->doubt)
 		return;
 	e->doubt = true;
+	e->doubt_us = e->now;
 	devs_reread(e);
 }
 
@@ -421,10 +427,12 @@ void doubt_advance(struct engine *e)
 		return;
 	for (uint8_t i = 0; i < e->map.n; i++)
 		n += sb_of_member(e, &e->map, i) != NULL;
-	if (went_on(e))
-		round_removed(e);
-	else if (n > e->geo.p.m)
+	if (n <= e->geo.p.m)
+		return;
+	if (!went_on(e))
 		e->doubt = false;
+	else if (!devs_reading(e) || e->now - e->doubt_us >= e->cfg.tun.evict_ms * 1000ull)
+		round_removed(e); /* those that are still being read might have denied it */
 }
 
 /* Its exporter may return anything: more than m members that carry this map name another. */

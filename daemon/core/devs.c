@@ -96,6 +96,14 @@ static bool was_another(const struct engine *e, const struct dev *d, const struc
 	return true;
 }
 
+/* It carries the superblock of a member that the other one is, or was when that broke off; and it
+ * has been none itself. */
+static bool stray(const struct dev *d, const struct dev *other)
+{
+	return is_none(d->bound_uuid) && is_none(other->moved_uuid) &&
+	       !memcmp(other->bound_uuid, d->sb.member_uuid, DDR_UUID_BYTES);
+}
+
 /*
  * It ends before the member that it carries. If it is extended again, what lay there reads as
  * zeroes: as after a failed flush, only a rebuild of the whole brings that back. Unless another
@@ -108,7 +116,7 @@ static void cut_note(struct engine *e, struct dev *d)
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		struct dev *o = &e->dev[i];
 
-		if (o != d && d->cut && carries_whole(o, d->sb.member_uuid))
+		if (o != d && d->cut && (carries_whole(o, d->sb.member_uuid) || stray(d, o)))
 			return;
 		if (o != d && o->was_cut && carries_whole(d, o->cut_uuid))
 			o->was_cut = false;
@@ -163,6 +171,27 @@ bool dev_was_cut(const struct dev *d, const struct map_member *mm)
 	return d->was_cut && !memcmp(d->cut_uuid, mm->uuid, DDR_UUID_BYTES);
 }
 
+/* A request to it, by whichever way: another one may be the member's device since it was sent. */
+static bool under_way_to(const struct dev *d, const struct map_member *mm)
+{
+	return d->up && d->under_way && !memcmp(d->sb.member_uuid, mm->uuid, DDR_UUID_BYTES);
+}
+
+bool ways_under_way(const struct engine *e, const struct map_member *mm)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (under_way_to(&e->dev[i], mm))
+			return true;
+	return false;
+}
+
+void ways_cancel(struct engine *e, const struct map_member *mm)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (under_way_to(&e->dev[i], mm))
+			out_add(e, OUT_DEV_CANCEL)->cancel.dev = i;
+}
+
 bool member_cut(const struct engine *e, const struct map_member *mm)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
@@ -191,18 +220,30 @@ static bool dev_differs(const struct engine *e, const struct dev *d)
 
 /*
  * Of several devices with one member's UUID: two ways to it, or an exporter returns another's
- * superblock, which it knows from its own. The runtime opens member m's URI as device m, and keeps
- * URIs in the order in which members were found; so that one comes first. Else it is the one that
- * was the member first in this daemon's life, as after an `add`.
+ * superblock, which it knows from its own, or an older copy of the member is somewhere. The one
+ * that is in use stays, but for one that has been another member. Else it is one that was the
+ * member before in this daemon's life, as after an `add`. Before this node serves there is a better
+ * one: the runtime opens member m's URI as device m, and keeps URIs in the order in which members
+ * were found.
  */
+static uint32_t dev_rank(const struct engine *e, uint32_t i, const struct map *map, uint8_t m,
+			 bool was)
+{
+	bool serves = e->state == ENGINE_ACTIVE;
+	bool before = !memcmp(e->dev[i].bound_uuid, map->member[m].uuid, DDR_UUID_BYTES);
+	bool used = was && before && serves && map_write_mask(&e->map) >> m & 1 && !e->bad[m];
+
+	return 4u * used + (serves ? 2u * before + (i == m) : 2u * (i == m) + before);
+}
+
 static uint32_t dev_to_bind(const struct engine *e, const struct map *map, uint8_t m,
 			    const uint8_t was[DDR_MAX_DEVS])
 {
-	uint32_t best = NO_DEV;
+	uint32_t best = NO_DEV, rank = 0;
 
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		const struct dev *d = &e->dev[i];
-		bool first = !memcmp(d->bound_uuid, map->member[m].uuid, DDR_UUID_BYTES);
+		uint32_t r = dev_rank(e, i, map, m, was[i] == m);
 
 		if (!d->up || !d->sb_ok || d->misfit[0] ||
 		    memcmp(d->sb.member_uuid, map->member[m].uuid, DDR_UUID_BYTES) ||
@@ -211,25 +252,22 @@ static uint32_t dev_to_bind(const struct engine *e, const struct map *map, uint8
 		/* What it was sent is waited for first, like a member's (ack_ready). */
 		if ((dev_is_copy(e, d, m) || dev_differs(e, d)) && !(was[i] == m && d->under_way))
 			continue;
-		if (best == NO_DEV || i == m || (first && best != m))
-			best = i;
+		if (best != NO_DEV && r <= rank)
+			continue;
+		best = i;
+		rank = r;
 	}
 	return best;
 }
 
-/* One that is another member by now (was_another) may be both from then on. */
-static void dev_bound(struct engine *e, uint32_t dev, const uint8_t uuid[DDR_UUID_BYTES])
+/* One that is another member by now (was_another) may be both from then on, as long as the map has
+ * both. */
+static void dev_bound(const struct map *map, struct dev *d, const uint8_t uuid[DDR_UUID_BYTES])
 {
-	struct dev *d = &e->dev[dev];
+	bool another = !is_none(d->bound_uuid) && names(map, d->bound_uuid) &&
+		       memcmp(d->bound_uuid, uuid, DDR_UUID_BYTES) != 0;
 
-	if (!is_none(d->bound_uuid) && memcmp(d->bound_uuid, uuid, DDR_UUID_BYTES) != 0) {
-		memcpy(d->moved_uuid, uuid, DDR_UUID_BYTES);
-		return;
-	}
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (!memcmp(e->dev[i].bound_uuid, uuid, DDR_UUID_BYTES))
-			return;
-	memcpy(d->bound_uuid, uuid, DDR_UUID_BYTES);
+	memcpy(another ? d->moved_uuid : d->bound_uuid, uuid, DDR_UUID_BYTES);
 }
 
 void devs_bind(struct engine *e)
@@ -250,7 +288,7 @@ void devs_bind(struct engine *e)
 			continue;
 		e->dev[i].member = m;
 		e->dev_of[m] = i;
-		dev_bound(e, i, map->member[m].uuid);
+		dev_bound(map, &e->dev[i], map->member[m].uuid);
 		if (was[i] != m)
 			back_up(&e->dev[i]); /* it was not, and nobody has compared it */
 		if (!e->dev[i].reading)

@@ -402,13 +402,14 @@ struct slotinfo { /* a slot, as the leader has read it */
 	bool known;
 	uint32_t owner_node;
 	uint64_t owner_inc;
-	uint32_t hear_node; /* whom too few members name to be its owner, 0 = nobody: */
-	uint64_t hear_inc;  /* it is not given away */
-	uint32_t stale;     /* pages that are */
-	bool cleared;       /* ... since bits were cleared */
-	bool unlike;        /* members told different things of it */
-	bool lost;          /* a page could not be read as a whole: see page_take */
-	bool untold;        /* read or written since the last commit */
+	uint32_t hear_node;  /* whom too few members name to be its owner, 0 = nobody: */
+	uint64_t hear_inc;   /* it is not given away */
+	uint32_t stale;      /* pages that are */
+	bool cleared;        /* ... since bits were cleared */
+	bool unlike;         /* members told different things of it */
+	bool lost;           /* a page could not be read as a whole: see page_take */
+	bool untold;         /* read or written, and no epoch above this one is committed since: */
+	uint64_t untold_num; /* some members may have carried this one before */
 	struct pageinfo *page;
 	struct rset dirty, missed;
 };
@@ -587,7 +588,8 @@ struct engine {
 
 	/* map */
 	bool have_geo, have_map;
-	bool doubt;  /* another node says that an epoch was committed without this one */
+	bool doubt;        /* another node says that an epoch was committed without this one, */
+	uint64_t doubt_us; /* since then */
 	bool judged; /* by the epoch that was committed when this life went by a committed map */
 	struct geo geo;
 	struct superblock base; /* the array's constants; map and seq are not used */
@@ -836,6 +838,8 @@ uint32_t members_read(const struct engine *e);
 void fewer_insync(const struct engine *e, const struct map *map, char *text, size_t size);
 bool dev_failed_flush(const struct dev *d, const struct map_member *mm);
 bool dev_was_cut(const struct dev *d, const struct map_member *mm);
+bool ways_under_way(const struct engine *e, const struct map_member *mm);
+void ways_cancel(struct engine *e, const struct map_member *mm);
 bool member_cut(const struct engine *e, const struct map_member *mm);
 bool aside(const struct engine *e);
 bool peer_aside(const struct engine *e, const struct peer *p);
@@ -984,6 +988,7 @@ uint32_t map_count_insync(const struct map *m);
 
 /* slots_told.c */
 void slots_told_committed(struct engine *e, uint32_t dropped);
+void slot_untold(const struct engine *e, struct slotinfo *s);
 void slots_told_forget(struct engine *e, uint8_t m);
 void slots_told_reset(struct engine *e);
 /* What member m must carry of slots of nobody; NULL = nothing that is known here. */

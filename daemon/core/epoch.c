@@ -224,6 +224,24 @@ static const char *propose_odd(const struct engine *e, const struct map *map)
 	return NULL;
 }
 
+/*
+ * A member that is to enter has broken off since this node told that it reaches it, and this node
+ * is the one that knows what the member must carry of slots of nobody. It is compared first: from
+ * its entry on the leader writes these slots there, and nothing tells any more.
+ */
+static void entries_hold(struct engine *e)
+{
+	uint32_t enter = map_write_mask(&e->prop) & ~map_write_mask(&e->map);
+
+	for (; enter; enter &= enter - 1) {
+		uint8_t m = (uint8_t)__builtin_ctz(enter);
+		const struct dev *d = e->dev_of[m] == NO_DEV ? NULL : &e->dev[e->dev_of[m]];
+
+		if (slots_told(e, m) && !(d && d->up && !d->back.due))
+			member_bad(e, m, MEMBER_SUSPECT);
+	}
+}
+
 static void take_propose(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	const char *odd;
@@ -244,12 +262,12 @@ static void take_propose(struct engine *e, uint32_t from, const nodemsg *m)
 	e->acked_proposal = false;
 	e->want_record.acked = map.epoch;
 	devs_bind(e);
+	entries_hold(e);
 	if (m->propose->revive)
 		revive(e);
 	for (uint8_t i = 0; i < map.n; i++)
-		if (!(map_write_mask(&map) >> i & 1) && e->dev_of[i] != NO_DEV &&
-		    e->dev[e->dev_of[i]].under_way)
-			out_add(e, OUT_DEV_CANCEL)->cancel.dev = e->dev_of[i];
+		if (!(map_write_mask(&map) >> i & 1))
+			ways_cancel(e, &map.member[i]);
 	for (uint32_t i = 0; i < e->peer_count; i++)
 		e->peer[i].acked = false;
 }
@@ -342,7 +360,7 @@ static bool ack_ready(struct engine *e)
 	if (epoch_cmp(&e->record.acked, &e->prop.epoch))
 		return false;
 	for (uint8_t i = 0; i < e->prop.n; i++)
-		if (drops >> i & 1 && e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].under_way)
+		if (drops >> i & 1 && ways_under_way(e, &e->prop.member[i]))
 			return false;                   /* cancelled, but not yet ended */
 	return !epoch_promotes(e) || dlog_rewritten(e); /* R11 */
 }

@@ -518,6 +518,18 @@ static void leader_recover(struct engine *e)
 
 /* ---- after Ready ---------------------------------------------------------------------------- */
 
+/* It has told that a flush of a member failed which the data needs: as long as that can't leave, it
+ * can't read a slot, and who rebuilds another member would wait for that. */
+static bool lacks_failed(const struct engine *e, const struct peer *p)
+{
+	uint32_t lacks = map_insync_mask(&e->map) & ~p->up_mask;
+
+	for (; lacks; lacks &= lacks - 1)
+		if (e->ld.wanted[__builtin_ctz(lacks)] == MEMBER_FAULTY)
+			return true;
+	return false;
+}
+
 static void slots_assign(struct engine *e)
 {
 	bool waits = false;
@@ -530,7 +542,7 @@ static void slots_assign(struct engine *e)
 		 * stops writing later than we wait for, or waits for less than we need. Who may not
 		 * write yet could not take it, nor say what was missed in it. */
 		if (!p->member || p->active || p->slot != NO_SLOT || peer_aside(e, p) ||
-		    peer_differs(p) || !p->leased || p->up_inc != p->inc)
+		    peer_differs(p) || !p->leased || p->up_inc != p->inc || lacks_failed(e, p))
 			continue;
 		waits = true;
 		for (uint32_t s = 0; s < e->geo.p.slots; s++) {

@@ -367,7 +367,8 @@ static void pages_read(struct engine *e, struct batch *b)
 		pages_read_start(e);
 		return;
 	}
-	s->known = s->untold = true;
+	s->known = true;
+	slot_untold(e, s);
 	recovery_read(e, e->ld.rd_slot);
 }
 
@@ -577,7 +578,7 @@ static void pages_written(struct engine *e)
 		if (w->durable) {
 			p->before = p->told ? p->told : p->seq;
 			p->told = p->seq;
-			s->untold = true;
+			slot_untold(e, s);
 		}
 		if (over) {
 			/* Some may lack it: the next one goes to the same copy (page_take). */

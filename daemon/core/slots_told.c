@@ -21,6 +21,12 @@
 
 #include "engine_int.h"
 
+void slot_untold(const struct engine *e, struct slotinfo *s)
+{
+	s->untold = true;
+	s->untold_num = map_next(e)->epoch.num;
+}
+
 void slots_told_forget(struct engine *e, uint8_t m)
 {
 	free(e->ld.told[m].page);
@@ -75,7 +81,7 @@ void slots_told_committed(struct engine *e, uint32_t dropped)
 			back_up(&e->dev[e->dev_of[m]]);
 	}
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++)
-		e->ld.slot[i].untold = false;
+		e->ld.slot[i].untold &= e->map.epoch.num <= e->ld.slot[i].untold_num;
 }
 
 const struct slot_told *slots_told(const struct engine *e, uint8_t m)

@@ -492,6 +492,8 @@ void dev_break(struct sim *s, struct simnode *n, uint32_t dev, int err)
 	slot->up = slot->half_open = false;
 	if (!n->st.map.epoch.num)
 		n->broke_gen[slot->disk] = n->gen + 1;
+	n->lost_gen[slot->disk] = n->gen + 1;
+	n->lost_ii[slot->disk] = n->ii;
 	for (uint32_t i = 0; i < s->reqs; i++) {
 		struct req *r = s->req[i];
 

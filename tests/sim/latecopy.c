@@ -160,8 +160,8 @@ static void look(struct sim *s)
 	if (d->dead || s->checks.disk_of[s->late_copy.member] != s->late_copy.disk) {
 		drop(s);
 	} else if (s->late_copy.there) {
-		if (out && !lived(s) && !stats_in_state(s, CS_PROPOSING))
-			comes(s); /* at once, for it may enter after the next recovery */
+		if (out && !lived(s) && d->sb.map.epoch.num == s->late_copy.epoch)
+			comes(s); /* at once, unless it has a superblock by which it enters */
 		else if (out)
 			return;
 		drop(s); /* it has entered, or been given up, or is what it was */

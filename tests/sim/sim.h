@@ -561,8 +561,10 @@ struct simnode {
 	uint32_t cut_inc; /* 1 + the last incarnation that was */
 	uint64_t
 	    broke_gen[SIM_MAX_DISKS]; /* likewise: daemon that lost the disk before it had a map */
-	bool conf_differs;            /* its file, from which its next daemon takes how to fence */
-	bool fences_otherwise;        /* its daemon has read it so */
+	uint64_t lost_gen[SIM_MAX_DISKS]; /* 1 + the daemon that lost the disk last, and the life */
+	uint32_t lost_ii[SIM_MAX_DISKS];  /* of it in which it did */
+	bool conf_differs;     /* its file, from which its next daemon takes how to fence */
+	bool fences_otherwise; /* its daemon has read it so */
 	uint64_t frozen_no;
 	struct engine *e;
 	struct outq taken; /* of events that were taken together: --batch */

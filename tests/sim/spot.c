@@ -225,6 +225,12 @@ static bool reaches(const struct simnode *n, uint32_t disk)
 	return false;
 }
 
+/* By an earlier life of this daemon, which the next one tells. */
+static bool lost_earlier(const struct simnode *n, uint32_t disk)
+{
+	return n->lost_gen[disk] == n->gen + 1 && n->lost_ii[disk] != n->ii;
+}
+
 /* A node has just acted. A bad spot alone is no reason to give up a member that must stay. */
 void spot_check(struct sim *s, const struct simnode *n)
 {
@@ -238,7 +244,7 @@ void spot_check(struct sim *s, const struct simnode *n)
 		    s->now < s->disk[d].spot_hit_us + 1000 * MS && !s->checks.lossy[d] &&
 		    map_insync_mask(&s->checks.map) >> m & 1 && reaches(n, d) &&
 		    !oldcopy_met(s, n, d) && !full_lately(s, d) && !s->disk[d].spot_hard &&
-		    n->broke_gen[d] != n->gen + 1)
+		    n->broke_gen[d] != n->gen + 1 && !lost_earlier(n, d))
 			sim_fail(s, "C8",
 				 "node %u gave up member %u for a bad spot, although no other can "
 				 "stand in for it",

@@ -251,7 +251,7 @@ static int zeroes(const struct stats *st, const struct sim_cli *cli)
 static uint64_t least_of_1000(uint32_t f)
 {
 	return f == F_REBUILD_FLUSH_ERROR || f == F_REBUILD_WRITE_ERROR ? 3
-	       : f == F_FLUSH_ERROR_BREAK                                ? 5
+	       : f == F_FLUSH_ERROR_BREAK                               ? 5
 									: 10;
 }
 

@@ -658,6 +658,124 @@ TEST(another_members_device_takes_no_members_place)
 	}
 }
 
+static void admin(enum admin_cmd cmd, uint32_t member, const char *uri)
+{
+	struct event ev = {.type = EV_ADMIN};
+
+	ev.admin.cmd = cmd;
+	ev.admin.member = (uint8_t)member;
+	ev.admin.uri = uri;
+	w.admin_done = false;
+	step(ev);
+	run_ms(20000);
+	CHECK(w.admin_done);
+	CHECK_EQ_INT(w.admin_err, 0);
+}
+
+/* A new disk at member 0's address took its place. */
+static void replaced_at_its_address(void)
+{
+	dev_down(0);
+	run_ms(3000);
+	admin(ADMIN_FAIL, 0, NULL);
+	memset(w.disk[0], 0, DISK_BYTES);
+	dev_up(0);
+	run_ms(1000);
+	admin(ADMIN_ADD, 0, "mem:0");
+}
+
+/* Member 0's exporter has another address, device 3. */
+static void moved(void)
+{
+	dev_down(0);
+	run_ms(100);
+	w.disk[3] = w.disk[0];
+	w.disk[0] = calloc(1, DISK_BYTES);
+	CHECK(w.disk[0]);
+	dev_up(3);
+	run_ms(20000);
+}
+
+TEST(nor_does_one_that_was_added_at_its_address_or_found_at_another)
+{
+	static uint8_t out[4096], in[4096];
+
+	for (uint32_t at = 0; at <= 3; at += 3) {
+		create(1);
+		w.uri[0] = "mem:0";
+		w.uri[3] = "mem:3";
+		start();
+		run_ms(20000);
+		if (at)
+			moved();
+		else
+			replaced_at_its_address();
+		CHECK_EQ_INT(status().map.member[0].state, MEMBER_IN_SYNC);
+		CHECK_EQ_INT(engine_member_of_dev(w.e, at), 0);
+		fill(out, sizeof(out), 1);
+		io(1, IO_WRITE, 5 * (256 << 10), sizeof(out), out);
+		run_ms(3000);
+		dev_down(at);
+		run_ms(2000);
+		for (uint32_t i = 0; i < 2; i++) {
+			memcpy(w.disk[at], w.disk[1], engine_geo(w.e)->data_offset);
+			if (!i)
+				dev_up(at);
+			run_ms(1000);
+		}
+		dev_down(1);
+		run_ms(6000);
+		CHECK_EQ_INT(engine_member_of_dev(w.e, at), 0xff);
+		CHECK(strstr(engine_dev_stranger(w.e, at), "was another member"));
+		CHECK(!status().io_allowed);
+		dev_up(1);
+		run_ms(20000);
+		io(3, IO_READ, 5 * (256 << 10), sizeof(in), in);
+		run_ms(100);
+		CHECK_EQ_U64(w.io_done[3], 1);
+		CHECK_EQ_MEM(in, out, sizeof(in));
+		finish();
+	}
+}
+
+/* Member 1 is on device 3 by an `add`, and its old device's number is free: somebody opens a
+ * snapshot of the new device, and what was written since is marked still. */
+TEST(a_device_that_is_opened_takes_the_place_of_none_that_is_in_use)
+{
+	static uint8_t out[4096], in[4096];
+
+	create(1);
+	start();
+	run_ms(6000);
+	dev_down(1);
+	run_ms(3000);
+	admin(ADMIN_FAIL, 1, NULL);
+	w.disk[3] = calloc(1, DISK_BYTES);
+	CHECK(w.disk[3]);
+	admin(ADMIN_ADD, 1, "mem:new");
+	CHECK_EQ_INT(engine_member_of_dev(w.e, 3), 1);
+	fill(out, sizeof(out), 1);
+	io(1, IO_WRITE, 5 * (256 << 10), sizeof(out), out);
+	run_ms(20);
+	free(w.disk[1]);
+	w.disk[1] = image_of(3);
+	w.uri[1] = "mem:snapshot";
+	fill(out, sizeof(out), 77);
+	io(1, IO_WRITE, 5 * (256 << 10), sizeof(out), out);
+	run_ms(20);
+	CHECK(status().regions_dirty);
+	dev_up(1);
+	run_ms(500);
+	CHECK_EQ_INT(engine_member_of_dev(w.e, 3), 1);
+	CHECK_EQ_INT(engine_member_of_dev(w.e, 1), 0xff);
+	io(3, IO_READ, 5 * (256 << 10), sizeof(in), in);
+	run_ms(10000);
+	CHECK_EQ_U64(w.io_done[3], 1);
+	CHECK_EQ_MEM(in, out, sizeof(in));
+	CHECK_EQ_U64(parity_wrong(3), 0);
+	finish();
+}
+
 /* Members 0 and 1 break off, and each is found at the other's address. */
 static void exchange(void)
 {

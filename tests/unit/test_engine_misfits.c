@@ -330,3 +330,40 @@ TEST(a_device_that_is_too_small_is_not_added)
 	CHECK_EQ_INT(w.admin_err, 0);
 	finish();
 }
+
+/* Device 3, or that of a member which is away, leads to a short copy of member 0, that breaks off
+ * for a moment. */
+TEST(a_short_copy_somewhere_is_no_reason_to_give_up_the_member)
+{
+	for (uint32_t at = 1; at <= MEMBERS; at += 2) {
+		create(1);
+		start();
+		run_ms(20000);
+		if (at == 1) {
+			step((struct event){.type = EV_ADMIN, .admin.cmd = ADMIN_STOP});
+			run_ms(5000);
+			CHECK(w.stopped);
+			w.stopped = false;
+			engine_free(w.e);
+			w.fenced_inc = w.next_inc - 1;
+			free(w.disk[at]);
+		}
+		w.disk[at] = image_of(0);
+		w.shrunk[at] = DISK_BYTES - 65536;
+		if (at == 1)
+			start();
+		else
+			dev_up(at);
+		run_ms(20000);
+		CHECK(status().io_allowed);
+		dev_down(0);
+		run_ms(1000);
+		dev_up(0);
+		run_ms(20000);
+		CHECK(status().io_allowed);
+		CHECK_EQ_INT(engine_member_of_dev(w.e, 0), 0);
+		CHECK_EQ_INT(status().map.member[0].state, MEMBER_IN_SYNC);
+		w.shrunk[at] = 0;
+		finish();
+	}
+}

@@ -796,6 +796,41 @@ TEST(a_past_that_is_to_come_is_not_taken_by_who_has_no_map)
 	}
 }
 
+static void told_more(nodemsg *m)
+{
+	if (m->body_case == DDRAID__NODE_MSG__BODY_HELLO && m->hello->known)
+		m->hello->known->num += 3;
+}
+
+/* It tells of an epoch that nobody else knows, and the exporter of one member of the next one,
+ * which answers first. */
+TEST(who_tells_of_an_epoch_ends_the_others_only_if_the_members_say_so)
+{
+	struct superblock sb, other;
+
+	begin(NODES);
+	h_run_ms(3000);
+	h.node[BAD].deaf = true;
+	h_view();
+	h_drain();
+	h_start(BAD);
+	h_run_ms(3000);
+	h_twist = told_more;
+	CHECK(!sb_decode(&sb, h.disk[0] + geo_sb_offset(0), NULL));
+	if (!sb_decode(&other, h.disk[0] + geo_sb_offset(1), NULL) && sb_newer(&other, &sb))
+		sb = other;
+	sb.map.epoch = (struct epoch){sb.map.epoch.num + 1, 4711};
+	for (uint32_t c = 0; c < SB_COPIES; c++) {
+		sb.seq++;
+		sb_encode(&sb, h.disk[0] + geo_sb_offset(c));
+	}
+	h_view();
+	h_run_ms(3000);
+	for (uint32_t i = 1; i <= NODES; i++)
+		CHECK(i == BAD || (h_serves(i) && !h.node[i].removals));
+	h_end();
+}
+
 /* ---- before anything ------------------------------------------------------------------------ */
 
 TEST(a_message_before_everything_else_is_dropped)

@@ -543,10 +543,10 @@ TEST(what_is_to_be_compared_is_kept_until_the_member_is_in_sync)
 
 /* Node 1 led, wrote, and lost its power with the member; node 2 has led since. Node 1 is back, and
  * leads when the member is: node 2 compares it nevertheless. */
-TEST(who_led_when_the_member_left_compares_it_though_another_leads)
+/* Node 1 died with member 1, and node 2 led then: it alone knows what that must carry. Node 1 is
+ * back, and leads. */
+static void another_leads(uint32_t round_ms)
 {
-	static uint8_t in[DDR_BLOCK_BYTES];
-
 	written_since_the_copy(1, 3000);
 	run_ms(3000);
 	dies(1);
@@ -563,13 +563,15 @@ TEST(who_led_when_the_member_left_compares_it_though_another_leads)
 			view(1, i, NODES);
 			quorum_of(i);
 		}
-		run_ms(10000);
+		run_ms(round_ms);
 	}
 	CHECK(status(1).leading && serves(1) && serves(2));
-	memcpy(w.disk[1], copied, DISK_BYTES);
-	for (uint32_t i = 1; i <= NODES; i++)
-		member_cut(i, 1, false);
-	run_ms(20000);
+}
+
+static void reads_without_any(void)
+{
+	static uint8_t in[DDR_BLOCK_BYTES];
+
 	for (uint32_t gone = 0; gone < 3; gone++) {
 		for (uint32_t i = 1; i <= NODES; i++)
 			member_cut(i, gone, true);
@@ -582,6 +584,42 @@ TEST(who_led_when_the_member_left_compares_it_though_another_leads)
 			member_cut(i, gone, false);
 		run_ms(3000);
 	}
+}
+
+TEST(who_led_when_the_member_left_compares_it_though_another_leads)
+{
+	another_leads(10000);
+	memcpy(w.disk[1], copied, DISK_BYTES);
+	for (uint32_t i = 1; i <= NODES; i++)
+		member_cut(i, 1, false);
+	run_ms(20000);
+	reads_without_any();
+	finish();
+}
+
+/* It was what it had been when node 2 told that it reaches it. Now it is the copy, and node 2 takes
+ * its time to read what that carries. */
+TEST(it_is_compared_before_it_enters)
+{
+	another_leads(4000);
+	member_cut(2, 1, false);
+	run_ms(303);
+	member_cut(2, 1, true);
+	memcpy(w.disk[1], copied, DISK_BYTES);
+	w.hold.node = 2;
+	w.hold.kind = KIND_BACK;
+	w.hold.op = DEV_READ;
+	w.hold.dev = 1;
+	w.hold.on = true;
+	member_cut(1, 1, false);
+	member_cut(2, 1, false);
+	run_ms(1500);
+	CHECK(w.held_count);
+	CHECK_EQ_U64(status(1).map.member[1].state, MEMBER_SUSPECT);
+	held_goes_on();
+	run_ms(20000);
+	CHECK_EQ_U64(status(1).map.member[1].state, MEMBER_IN_SYNC);
+	reads_without_any();
 	finish();
 }
 

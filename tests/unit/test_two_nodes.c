@@ -337,6 +337,43 @@ TEST(a_flush_error_of_an_earlier_life_counts_before_the_first_map)
 	finish();
 }
 
+/* Member 2 has left meanwhile, so member 1 must stay until that is back; and whoever brings it up
+ * has to know what a joiner's slot says. */
+TEST(a_joiner_that_knows_a_flush_error_holds_up_no_rebuild)
+{
+	create();
+	w.restarts = w.io_may_fail = true;
+	start(1);
+	start(2);
+	run_ms(3000);
+	write_block(2, 0);
+	run_ms(30);
+	w.away = 2;
+	w.node[2].flush_fails = 1;
+	run_ms(1000);
+	CHECK_EQ_U64(w.node[2].flush_fails, 0);
+	view(1, 1, 1);
+	run_ms(5000);
+	CHECK(status(1).io_allowed);
+	for (uint32_t i = 1; i <= NODES; i++)
+		member_cut(i, 2, true);
+	run_ms(1500);
+	CHECK_EQ_U64(status(1).map.member[2].state, MEMBER_SUSPECT);
+	w.away = 0;
+	view(1, 1, 2);
+	view(1, 2, 2);
+	by_events_until(lives_again);
+	run_ms(4000);
+	CHECK_EQ_U64(status(1).map.member[1].state, MEMBER_IN_SYNC);
+	for (uint32_t i = 1; i <= NODES; i++)
+		member_cut(i, 2, false);
+	run_ms(20000);
+	CHECK_EQ_U64(status(1).map.member[2].state, MEMBER_IN_SYNC);
+	CHECK_EQ_U64(status(1).map.member[1].state, MEMBER_FAULTY);
+	CHECK(status(1).io_allowed && status(2).io_allowed);
+	finish();
+}
+
 TEST(who_has_not_told_a_flush_error_does_not_stop_at_once)
 {
 	flush_error_untold(true);
