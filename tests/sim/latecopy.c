@@ -5,10 +5,10 @@
  * is in no missed set, if it was cleared meanwhile; only the nodes' own pages of the dirty log show
  * it.
  *
- * So each node has to live from the copy to when the member has entered the map again, but one that
- * is gone before the member leaves the map: if no epoch was committed since, who leads at that
- * moment compares its pages, also when another leads by then. If one does not live, the exporter
- * returns to what the member was.
+ * So each node that has served since has to live to when the member has entered the map again, but
+ * one that is gone before the member leaves the map: if no epoch was committed since, who leads at
+ * that moment compares its pages, also when another leads by then. If one does not live, the
+ * exporter returns to what the member was.
  *
  * In other seeds these pages take their time to be read.
  *
@@ -40,7 +40,17 @@ static bool lived(const struct sim *s)
 	return true;
 }
 
-/* The member is in the map still: from now on nobody has to live that is gone by now. */
+static void serving_note(struct sim *s)
+{
+	for (uint32_t i = 0; i < s->o.nodes; i++)
+		if (serves(&s->node[i])) {
+			s->late_copy.served |= 1u << i;
+			s->late_copy.ii[i] = s->node[i].ii;
+		}
+}
+
+/* The member is in the map still: from now on nobody has to live that is gone by now, and each that
+ * has begun to serve. */
 static void gone_note(struct sim *s)
 {
 	for (uint32_t i = 0; i < s->o.nodes; i++)
@@ -48,6 +58,7 @@ static void gone_note(struct sim *s)
 			s->late_copy.served &= ~(1u << i);
 			s->late_copy.gone = true;
 		}
+	serving_note(s);
 }
 
 /* It has just left the map, by one of these if a node is gone. */
@@ -84,10 +95,7 @@ static void take(struct sim *s)
 		return;
 	s->late_copy.served = 0;
 	s->late_copy.gone = false;
-	for (uint32_t i = 0; i < s->o.nodes; i++) {
-		s->late_copy.served |= (uint32_t)serves(&s->node[i]) << i;
-		s->late_copy.ii[i] = s->node[i].ii;
-	}
+	serving_note(s);
 	if (!s->late_copy.served)
 		return;
 	s->late_copy.image = xmalloc(d->bytes);
