@@ -118,16 +118,25 @@ static bool image_fits(const struct engine *e, const struct dev *d, uint8_t m, u
 	       !memcmp(lp.array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES);
 }
 
-/* An image that can't be read says nothing. */
+/* Of an image that can't be read nobody knows whether it is older. If the member is out of the map,
+ * it counts as one; but it is no reason to have it leave. */
 static void images_judge(struct engine *e, struct dev *d, uint8_t m, bool read)
 {
+	bool in = map_write_mask(&e->map) >> m & 1;
+
 	for (uint32_t i = d->back.at; i < d->back.at + d->back.count; i++) {
 		struct lpage *p = &e->page[i / 2];
 
 		d->back.fits =
-		    (i & 1 && d->back.fits) || !read || !p->told[m] || image_fits(e, d, m, i);
+		    (i & 1 && d->back.fits) || !p->told[m] || (read && image_fits(e, d, m, i));
+		d->back.unread = (i & 1 && d->back.unread) || !read;
 		if (!(i & 1) || d->back.fits)
 			continue;
+		if (d->back.unread) {
+			if (!in)
+				page_missed(e, p);
+			continue;
+		}
 		p->older |= 1u << m;
 		e->older |= 1u << m;
 		d->back.found = true;
@@ -146,6 +155,8 @@ static void judged(struct engine *e, struct dev *d, uint8_t m)
 		older_missed(e, m);
 	d->back.settles = !in;
 	d->back.due = d->back.settles;
+	if (d->back.older)
+		devs_bind(e); /* another way may lead to the member itself */
 }
 
 /* The read was answered, and is still wanted; else it is begun anew, if that is to be known. */
@@ -243,8 +254,10 @@ static void of_nobody_done(struct engine *e, struct batch *b)
 	if (!read_counts(e, d, b) || !told || d->back.of_nobody >= told->count || !e->slot_owned)
 		return;
 	t = &told->page[d->back.of_nobody++];
-	if (b->failed) /* it says nothing */
+	if (b->failed) { /* nobody knows */
+		page_missed(e, &e->page[t->page]);
 		return;
+	}
 	if (!newer_image(e, d, t, &lp) || lp.seq < t->before) {
 		page_missed(e, &e->page[t->page]);
 		d->back.found = true;

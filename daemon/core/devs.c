@@ -104,6 +104,12 @@ static bool stray(const struct dev *d, const struct dev *other)
 	       !memcmp(other->bound_uuid, d->sb.member_uuid, DDR_UUID_BYTES);
 }
 
+static bool is_whole(const struct engine *e, const struct dev *d,
+		     const uint8_t uuid[DDR_UUID_BYTES])
+{
+	return carries_whole(d, uuid) && !was_another(e, d, &e->map, uuid);
+}
+
 /*
  * It ends before the member that it carries. If it is extended again, what lay there reads as
  * zeroes: as after a failed flush, only a rebuild of the whole brings that back. Unless another
@@ -116,9 +122,9 @@ static void cut_note(struct engine *e, struct dev *d)
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		struct dev *o = &e->dev[i];
 
-		if (o != d && d->cut && (carries_whole(o, d->sb.member_uuid) || stray(d, o)))
+		if (o != d && d->cut && is_whole(e, o, d->sb.member_uuid))
 			return;
-		if (o != d && o->was_cut && carries_whole(d, o->cut_uuid))
+		if (o != d && o->was_cut && is_whole(e, d, o->cut_uuid))
 			o->was_cut = false;
 	}
 	if (!d->cut)
@@ -171,31 +177,20 @@ bool dev_was_cut(const struct dev *d, const struct map_member *mm)
 	return d->was_cut && !memcmp(d->cut_uuid, mm->uuid, DDR_UUID_BYTES);
 }
 
-/* A request to it, by whichever way: another one may be the member's device since it was sent. */
-static bool under_way_to(const struct dev *d, const struct map_member *mm)
-{
-	return d->up && d->under_way && !memcmp(d->sb.member_uuid, mm->uuid, DDR_UUID_BYTES);
-}
-
-bool ways_under_way(const struct engine *e, const struct map_member *mm)
+/* It may become the member, if it is found whole one day; then it lacks its end. */
+static bool is_stray(const struct engine *e, const struct dev *d)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (under_way_to(&e->dev[i], mm))
+		if (&e->dev[i] != d && stray(d, &e->dev[i]))
 			return true;
 	return false;
-}
-
-void ways_cancel(struct engine *e, const struct map_member *mm)
-{
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (under_way_to(&e->dev[i], mm))
-			out_add(e, OUT_DEV_CANCEL)->cancel.dev = i;
 }
 
 bool member_cut(const struct engine *e, const struct map_member *mm)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (dev_was_cut(&e->dev[i], mm) && !was_another(e, &e->dev[i], &e->map, mm->uuid))
+		if (dev_was_cut(&e->dev[i], mm) && !is_stray(e, &e->dev[i]) &&
+		    !was_another(e, &e->dev[i], &e->map, mm->uuid))
 			return true;
 	return false;
 }
@@ -219,21 +214,35 @@ static bool dev_differs(const struct engine *e, const struct dev *d)
 }
 
 /*
+ * R1, R15: what is connected as a member that the map writes to may be an older copy of it: one
+ * whose epoch is from before what had been committed when it was read, which all such members
+ * carry.
+ */
+static bool dev_older(const struct dev *d)
+{
+	return d->sb.map.epoch.num < d->read_all;
+}
+
+/*
  * Of several devices with one member's UUID: two ways to it, or an exporter returns another's
- * superblock, which it knows from its own, or an older copy of the member is somewhere. The one
- * that is in use stays, but for one that has been another member. Else it is one that was the
- * member before in this daemon's life, as after an `add`. Before this node serves there is a better
- * one: the runtime opens member m's URI as device m, and keeps URIs in the order in which members
- * were found.
+ * superblock, which it knows from its own, or an older copy of the member is somewhere. Last comes
+ * one that has been another member, then one that is known for an older copy. Of the others the one
+ * that is in use stays. Else it is one that was the member before in this daemon's life, as after
+ * an `add`. Before this node serves there is a better one: the runtime opens member m's URI as
+ * device m, and keeps URIs in the order in which members were found.
  */
 static uint32_t dev_rank(const struct engine *e, uint32_t i, const struct map *map, uint8_t m,
 			 bool was)
 {
+	const struct dev *d = &e->dev[i];
 	bool serves = e->state == ENGINE_ACTIVE;
-	bool before = !memcmp(e->dev[i].bound_uuid, map->member[m].uuid, DDR_UUID_BYTES);
-	bool used = was && before && serves && map_write_mask(&e->map) >> m & 1 && !e->bad[m];
+	bool before = !memcmp(d->bound_uuid, map->member[m].uuid, DDR_UUID_BYTES);
+	bool moved = !before && !memcmp(d->moved_uuid, map->member[m].uuid, DDR_UUID_BYTES);
+	bool older = dev_older(d) || d->back.older;
+	bool used = was && serves && map_write_mask(&e->map) >> m & 1 && !e->bad[m];
 
-	return 4u * used + (serves ? 2u * before + (i == m) : 2u * (i == m) + before);
+	return 16u * !moved + 8u * !older + 4u * used +
+	       (serves ? 2u * before + (i == m) : 2u * (i == m) + before);
 }
 
 static uint32_t dev_to_bind(const struct engine *e, const struct map *map, uint8_t m,
@@ -326,16 +335,6 @@ bool devs_looking(const struct engine *e)
 		if (e->dev[i].reading && e->dev[i].member == NO_MEMBER)
 			return true;
 	return false;
-}
-
-/*
- * R1, R15: what is connected as a member that the map writes to may be an older copy of it: one
- * whose epoch is from before what had been committed when it was read, which all such members
- * carry.
- */
-static bool dev_older(const struct dev *d)
-{
-	return d->sb.map.epoch.num < d->read_all;
 }
 
 /* What else is connected under its UUID, and not used, was read when it was connected. */

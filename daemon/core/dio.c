@@ -109,6 +109,8 @@ static void dio_send(struct engine *e, struct dio *d)
 	e->wrote |= d->op != DEV_READ && d->kind != KIND_USE;
 	e->dev[d->dev].under_way++;
 	e->dio_under_way++;
+	if (d->member != NO_MEMBER)
+		e->member_ios[d->member]++;
 	o->io.id = (uint64_t)d->gen << 32 | (uint64_t)(d - e->dio);
 	o->io.dev = d->dev;
 	o->io.op = d->op;
@@ -509,8 +511,22 @@ void dio_done(struct engine *e, const struct event *ev)
 	assert(e->dev[d->dev].under_way && e->dio_under_way);
 	e->dev[d->dev].under_way--;
 	e->dio_under_way--;
+	if (d->member != NO_MEMBER)
+		e->member_ios[d->member]--;
 	d->err = ev->done.err;
 	dio_end(e, d);
+}
+
+/* Ends what the member was sent, by whichever device. */
+void member_ios_cancel(struct engine *e, uint8_t m)
+{
+	uint32_t devs = 0;
+
+	for (uint32_t i = 0; e->member_ios[m] && i < DIO_MAX; i++)
+		if (e->dio[i].used && e->dio[i].sent && e->dio[i].member == m)
+			devs |= 1u << e->dio[i].dev;
+	for (; devs; devs &= devs - 1)
+		out_add(e, OUT_DEV_CANCEL)->cancel.dev = (uint32_t)__builtin_ctz(devs);
 }
 
 void dio_advance(struct engine *e)

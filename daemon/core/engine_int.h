@@ -152,6 +152,7 @@ struct dev {
 		uint32_t ups;                /* of this connection */
 		uint32_t at, count, singly;  /* images, two of each page */
 		bool fits;                   /* one of the page's is no older */
+		bool unread;                 /* ... can't be read */
 		uint32_t of_nobody;          /* pages of slots of nobody that were compared */
 		uint64_t again_us, heard_us; /* heard: it answered last, or was asked first */
 		uint64_t told;               /* e->told.count when it was asked last */
@@ -518,6 +519,7 @@ struct engine {
 	struct list dio_free, dio_held, dio_gone;
 	uint32_t dio_free_count;
 	uint32_t dio_under_way;
+	uint32_t member_ios[DDR_MAX_MEMBERS]; /* of these, to each member, by whichever device */
 	uint32_t dev_of[DDR_MAX_MEMBERS];
 	uint8_t bad[DDR_MAX_MEMBERS];  /* state that this node wants for a member, 0 = none */
 	bool misread[DDR_MAX_MEMBERS]; /* bad, but only for an error of a read, or of a write
@@ -539,6 +541,9 @@ struct engine {
 	uint64_t lacked[DDR_MAX_MEMBERS];  /* number of an epoch that the member carries, and what
 					      was reached in its place does not; 0 = none */
 	uint64_t lost_us[DDR_MAX_MEMBERS]; /* SUSPECT since, on the leader */
+	uint64_t entered_us[DDR_MAX_MEMBERS]; /* when it entered the map last, 0 = it was in from
+						 the start */
+	uint32_t flaps[DDR_MAX_MEMBERS];      /* so often in a row it was lost soon after that */
 
 	bool wrote;        /* this incarnation, to a member */
 	uint64_t aside_us; /* when this node was aside last */
@@ -838,8 +843,7 @@ uint32_t members_read(const struct engine *e);
 void fewer_insync(const struct engine *e, const struct map *map, char *text, size_t size);
 bool dev_failed_flush(const struct dev *d, const struct map_member *mm);
 bool dev_was_cut(const struct dev *d, const struct map_member *mm);
-bool ways_under_way(const struct engine *e, const struct map_member *mm);
-void ways_cancel(struct engine *e, const struct map_member *mm);
+void member_ios_cancel(struct engine *e, uint8_t m);
 bool member_cut(const struct engine *e, const struct map_member *mm);
 bool aside(const struct engine *e);
 bool peer_aside(const struct engine *e, const struct peer *p);

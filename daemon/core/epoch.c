@@ -71,6 +71,12 @@ static void flush_forget(struct engine *e, const struct map_member *mm)
 	}
 }
 
+/* Who is lost within this time after it came back has not stayed. */
+static uint64_t flap_us(const struct engine *e)
+{
+	return 15000ull * e->cfg.tun.evict_ms;
+}
+
 static void commit_effects(struct engine *e, const struct map *old)
 {
 	bool added = false, partial = false;
@@ -91,7 +97,12 @@ static void commit_effects(struct engine *e, const struct map *old)
 			e->bad[i] = 0;
 		if (is && !was)
 			e->error[i].err = 0;
+		if (is && !was && old->n)
+			e->entered_us[i] = e->now;
 		if (was && !is) {
+			bool soon = e->entered_us[i] && e->now - e->entered_us[i] < flap_us(e);
+
+			e->flaps[i] = soon ? e->flaps[i] + 1 : 0;
 			e->dropped[i] = e->map.epoch.num;
 			dlog_dropped(e);
 			slots_dropped(e);
@@ -267,7 +278,7 @@ static void take_propose(struct engine *e, uint32_t from, const nodemsg *m)
 		revive(e);
 	for (uint8_t i = 0; i < map.n; i++)
 		if (!(map_write_mask(&map) >> i & 1))
-			ways_cancel(e, &map.member[i]);
+			member_ios_cancel(e, i);
 	for (uint32_t i = 0; i < e->peer_count; i++)
 		e->peer[i].acked = false;
 }
@@ -360,7 +371,7 @@ static bool ack_ready(struct engine *e)
 	if (epoch_cmp(&e->record.acked, &e->prop.epoch))
 		return false;
 	for (uint8_t i = 0; i < e->prop.n; i++)
-		if (drops >> i & 1 && ways_under_way(e, &e->prop.member[i]))
+		if (drops >> i & 1 && e->member_ios[i])
 			return false;                   /* cancelled, but not yet ended */
 	return !epoch_promotes(e) || dlog_rewritten(e); /* R11 */
 }

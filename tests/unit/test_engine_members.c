@@ -776,6 +776,76 @@ TEST(a_device_that_is_opened_takes_the_place_of_none_that_is_in_use)
 	finish();
 }
 
+/* Member 0 has moved, and its old disk is connected, too. The new way breaks for a moment while the
+ * data needs the member. */
+TEST(where_a_member_has_moved_from_takes_its_place_no_more)
+{
+	static uint8_t out[4096], in[4096];
+
+	create(1);
+	w.uri[0] = "mem:0";
+	w.uri[3] = "mem:3";
+	start();
+	run_ms(20000);
+	dev_down(0);
+	run_ms(100);
+	w.disk[3] = image_of(0);
+	dev_up(3);
+	run_ms(20000);
+	CHECK_EQ_INT(status().map.member[0].state, MEMBER_IN_SYNC);
+	fill(out, sizeof(out), 99);
+	io(1, IO_WRITE, 5 << 18, sizeof(out), out);
+	run_ms(3000);
+	dev_up(0);
+	run_ms(2000);
+	CHECK_EQ_INT(engine_member_of_dev(w.e, 3), 0);
+	dev_down(2);
+	run_ms(2000);
+	dev_down(3);
+	run_ms(200);
+	dev_up(3);
+	run_ms(10000);
+	CHECK(status().io_allowed);
+	CHECK_EQ_INT(engine_member_of_dev(w.e, 3), 0);
+	io(3, IO_READ, 5 << 18, sizeof(in), in);
+	run_ms(100);
+	CHECK_EQ_U64(w.io_done[3], 1);
+	CHECK_EQ_MEM(in, out, sizeof(in));
+	finish();
+}
+
+/* Its superblock and log answer; what follows breaks the connection. */
+TEST(a_member_that_breaks_off_whenever_it_is_back_comes_back_less_and_less_often)
+{
+	uint32_t breaks = 0;
+
+	create(1);
+	start();
+	run_ms(20000);
+	for (uint32_t s = 0; s < 300 && status().map.member[2].state != MEMBER_MISSING; s++) {
+		if (status().map.member[2].state == MEMBER_IN_SYNC) {
+			dev_event(EV_DEV_DOWN, 2);
+			run_ms(300);
+			dev_event(EV_DEV_UP, 2);
+			breaks++;
+		}
+		run_ms(700);
+	}
+	CHECK_EQ_INT(status().map.member[2].state, MEMBER_MISSING);
+	CHECK_MSG(breaks > 3 && breaks < 9, "%u breaks", breaks);
+	/* One that stays is one like any other. */
+	admin(ADMIN_READD, 2, NULL);
+	CHECK_EQ_INT(status().map.member[2].state, MEMBER_IN_SYNC);
+	run_ms(70000);
+	dev_event(EV_DEV_DOWN, 2);
+	run_ms(600);
+	CHECK_EQ_INT(status().map.member[2].state, MEMBER_SUSPECT);
+	dev_event(EV_DEV_UP, 2);
+	run_ms(2000);
+	CHECK_EQ_INT(status().map.member[2].state, MEMBER_IN_SYNC);
+	finish();
+}
+
 /* Members 0 and 1 break off, and each is found at the other's address. */
 static void exchange(void)
 {

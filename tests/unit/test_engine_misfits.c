@@ -367,3 +367,56 @@ TEST(a_short_copy_somewhere_is_no_reason_to_give_up_the_member)
 		finish();
 	}
 }
+
+static void extended(uint32_t dev)
+{
+	dev_event(EV_DEV_DOWN, dev);
+	memset(w.disk[dev] + SHRUNK, 0, DISK_BYTES - SHRUNK);
+	w.shrunk[dev] = 0;
+	dev_event(EV_DEV_UP, dev);
+}
+
+/* Member 1 has another address since, or the exporter of member 2 says for a moment that it is
+ * member 1. */
+TEST(what_was_cut_off_and_extended_is_faulty_though_it_was_none_or_another_says_it_is_whole)
+{
+	static uint8_t own[1 << 20];
+
+	for (uint32_t lies = 0; lies < 2; lies++) {
+		uint32_t at = lies ? 1 : 3;
+
+		create(1);
+		w.uri[1] = "mem:1";
+		w.uri[3] = "mem:3";
+		start();
+		run_ms(20000);
+		dev_event(EV_DEV_DOWN, 1);
+		run_ms(2000);
+		CHECK_EQ_INT(status().map.member[1].state, MEMBER_SUSPECT);
+		memcpy(own, w.disk[2], sizeof(own));
+		if (lies) {
+			dev_event(EV_DEV_DOWN, 2);
+			memcpy(w.disk[2] + geo_sb_offset(0), w.disk[1] + geo_sb_offset(0),
+			       SB_COPIES * DDR_BLOCK_BYTES);
+			dev_event(EV_DEV_UP, 2);
+			run_ms(300);
+		} else {
+			w.disk[3] = image_of(1);
+		}
+		w.shrunk[at] = SHRUNK;
+		dev_event(EV_DEV_UP, at);
+		run_ms(1000);
+		CHECK(engine_dev_misfit(w.e, at));
+		extended(at);
+		run_ms(100);
+		if (lies) {
+			dev_event(EV_DEV_DOWN, 2);
+			memcpy(w.disk[2] + geo_sb_offset(0), own + geo_sb_offset(0),
+			       SB_COPIES * DDR_BLOCK_BYTES);
+			dev_event(EV_DEV_UP, 2);
+		}
+		run_ms(12000);
+		CHECK_EQ_INT(status().map.member[1].state, MEMBER_FAULTY);
+		finish();
+	}
+}
