@@ -39,10 +39,14 @@ static void copy_take(struct sim *s)
 	trace(s, "w  disk %u: a copy is made of epoch %lu", disk, s->rollback.epoch);
 }
 
+/* And nothing is on its way to the disk that its exporter would write over what was rolled back. */
 static bool all_stopped(const struct sim *s)
 {
 	for (uint32_t i = 0; i < s->o.nodes; i++)
 		if (s->node[i].proc && !s->node[i].stopped_itself)
+			return false;
+	for (uint32_t i = 0; i < s->reqs; i++)
+		if (s->req[i]->used && s->req[i]->orphan && s->req[i]->disk == s->rollback.disk)
 			return false;
 	return true;
 }
