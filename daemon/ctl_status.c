@@ -90,6 +90,22 @@ static void member_error(struct status_msg *m, Ddraid__Ctl__Member *p,
 	p->error = keep_text(m, said);
 }
 
+/* Why a member that is connected is not let in: with the time, and what was the matter last. */
+static void member_kept_out(struct status_msg *m, Ddraid__Ctl__Member *p,
+			    const struct array_status *st, uint32_t i)
+{
+	char said[512], wait[UNITS_TEXT_BYTES];
+
+	if (!st->engine.kept_out_us[i])
+		return;
+	snprintf(said, sizeof(said),
+		 "it broke off %u times in a row soon after it was back, and is let in again in "
+		 "%s at the earliest%s%.300s",
+		 st->engine.flaps[i], time_format(wait, st->engine.kept_out_us[i] / 1000),
+		 p->error[0] ? "; last: " : "", p->error);
+	p->error = keep_text(m, said);
+}
+
 static void members(struct status_msg *m, const struct known *k, const struct array_status *st)
 {
 	uint32_t n = k->desc.count;
@@ -113,6 +129,7 @@ static void members(struct status_msg *m, const struct known *k, const struct ar
 		if (st && i < st->engine.map.n) {
 			member_map(p, st, i);
 			member_error(m, p, st, i);
+			member_kept_out(m, p, st, i);
 		}
 		m->msg.member[m->msg.n_member++] = p;
 	}

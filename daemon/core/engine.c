@@ -691,6 +691,10 @@ void engine_status(const struct engine *e, struct engine_status *st)
 		if (e->bad[i] && map_write_mask(&e->map) >> i & 1)
 			st->unusable |= 1u << i;
 	memcpy(st->error, e->error, sizeof(st->error));
+	for (uint8_t i = 0; i < e->map.n; i++) {
+		st->flaps[i] = e->flaps[i];
+		st->kept_out_us[i] = member_kept_out_us(e, i);
+	}
 	for (uint32_t i = 0; i < e->peer_count; i++)
 		st->nodes += e->peer[i].active && e->peer[i].in_view && !e->peer[i].evicted;
 	st->unfenced = gone_unfenced(e);

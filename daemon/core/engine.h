@@ -367,10 +367,13 @@ struct engine_status {
 	struct map proposed; /* valid if proposing */
 	uint32_t unusable;   /* mask of members that the map has and this node can't use */
 	struct member_error error[DDR_MAX_MEMBERS]; /* the last, until it has come back */
-	uint32_t nodes;                             /* active incarnations */
-	uint32_t unfenced;                          /* departed and not yet fenced */
-	uint32_t slots_unrecovered;                 /* dead slots, the array's own included */
-	uint64_t regions_dirty;                     /* marked in the own slot */
+	uint32_t flaps[DDR_MAX_MEMBERS]; /* so often in a row it broke off soon after it was back */
+	uint64_t
+	    kept_out_us[DDR_MAX_MEMBERS]; /* ... so it is not let in for so long, 0 = it may come */
+	uint32_t nodes;                   /* active incarnations */
+	uint32_t unfenced;                /* departed and not yet fenced */
+	uint32_t slots_unrecovered;       /* dead slots, the array's own included */
+	uint64_t regions_dirty;           /* marked in the own slot */
 	uint64_t regions_missed;
 	uint64_t regions_to_resync;           /* in dead slots, as far as known here */
 	uint64_t resync_total;                /* the most that these were; 0 when none is left */

@@ -844,6 +844,7 @@ void fewer_insync(const struct engine *e, const struct map *map, char *text, siz
 bool dev_failed_flush(const struct dev *d, const struct map_member *mm);
 bool dev_was_cut(const struct dev *d, const struct map_member *mm);
 void member_ios_cancel(struct engine *e, uint8_t m);
+uint64_t member_kept_out_us(const struct engine *e, uint8_t m);
 bool member_cut(const struct engine *e, const struct map_member *mm);
 bool aside(const struct engine *e);
 bool peer_aside(const struct engine *e, const struct peer *p);

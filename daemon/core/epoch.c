@@ -99,6 +99,9 @@ static void commit_effects(struct engine *e, const struct map *old)
 			e->error[i].err = 0;
 		if (is && !was && old->n)
 			e->entered_us[i] = e->now;
+		if (i < old->n &&
+		    memcmp(old->member[i].uuid, e->map.member[i].uuid, DDR_UUID_BYTES) != 0)
+			e->flaps[i] = 0; /* another device is the member now */
 		if (was && !is) {
 			bool soon = e->entered_us[i] && e->now - e->entered_us[i] < flap_us(e);
 

@@ -581,16 +581,20 @@ static bool all_reach(const struct engine *e, uint8_t member)
 }
 
 /*
- * One that is lost again and again as soon as it is back, since its data hang or break its
+ * A member that is lost again and again as soon as it is back, since its data hang or break its
  * connection, while superblock and log answer: each time all that it was sent waits until that is
  * found out. So it is let in less and less often, and if it is not let in for `member_retry`, it is
- * missing.
+ * missing. For so long it is kept out still.
  */
-static bool flaps(const struct engine *e, uint8_t i)
+uint64_t member_kept_out_us(const struct engine *e, uint8_t i)
 {
 	uint32_t more = e->flaps[i] < 6 ? e->flaps[i] : 6;
+	uint64_t out = e->now - e->lost_us[i], us;
 
-	return more > 2 && e->now - e->lost_us[i] < e->cfg.tun.evict_ms * 1000ull << (more - 3);
+	if (more < 3 || e->map.member[i].state != MEMBER_SUSPECT)
+		return 0;
+	us = e->cfg.tun.evict_ms * 1000ull << (more - 3);
+	return out < us ? us - out : 0;
 }
 
 /* Suspects come back by themselves once all reach them, or are given up. */
@@ -600,7 +604,7 @@ static void suspects_advance(struct engine *e)
 		if (e->map.member[i].state != MEMBER_SUSPECT || e->ld.wanted[i])
 			continue;
 		e->ld.misread[i] = false;
-		if (!flaps(e, i) && all_reach(e, i) && member_sb_current(e, i))
+		if (!member_kept_out_us(e, i) && all_reach(e, i) && member_sb_current(e, i))
 			e->ld.wanted[i] = MEMBER_REBUILDING;
 		else if (e->now - e->lost_us[i] > e->cfg.tun.member_retry_ms * 1000ull)
 			e->ld.wanted[i] = MEMBER_MISSING;

@@ -830,6 +830,8 @@ TEST(a_member_that_breaks_off_whenever_it_is_back_comes_back_less_and_less_often
 			breaks++;
 		}
 		run_ms(700);
+		CHECK_EQ_INT(status().map.member[2].state == MEMBER_SUSPECT && breaks > 3,
+			     status().kept_out_us[2] > 0);
 	}
 	CHECK_EQ_INT(status().map.member[2].state, MEMBER_MISSING);
 	CHECK_MSG(breaks > 3 && breaks < 9, "%u breaks", breaks);
