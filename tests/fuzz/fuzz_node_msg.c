@@ -95,7 +95,28 @@ static size_t size_of(ProtobufCType type)
 {
 	if (type == PROTOBUF_C_TYPE_MESSAGE)
 		return sizeof(void *);
+	if (type == PROTOBUF_C_TYPE_BYTES)
+		return sizeof(ProtobufCBinaryData);
 	return type == PROTOBUF_C_TYPE_UINT64 || type == PROTOBUF_C_TYPE_FIXED64 ? 8 : 4;
+}
+
+/* A list of bytes is one of UUIDs of members. */
+static ProtobufCBinaryData member_uuid(uint64_t member)
+{
+	const struct map *map = engine_map(h.node[BAD].e);
+	ProtobufCBinaryData b = {DDR_UUID_BYTES, calloc(1, DDR_UUID_BYTES)};
+
+	if (map->n)
+		memcpy(b.data, map->member[member % map->n].uuid, DDR_UUID_BYTES);
+	return b;
+}
+
+static void bytes_change(ProtobufCBinaryData *b, uint8_t how)
+{
+	if (how & 1)
+		b->len = how / 2 < b->len ? how / 2 : b->len;
+	else if (how && b->len)
+		b->data[how % b->len] ^= how;
 }
 
 /* Up to 600 more elements of a list. */
@@ -110,6 +131,10 @@ static void grow(struct fuzz_in *in, const ProtobufCFieldDescriptor *f, void **l
 	for (size_t i = 0; i < more; i++) {
 		pb_inc *who;
 
+		if (f->type == PROTOBUF_C_TYPE_BYTES) {
+			((ProtobufCBinaryData *)*list)[*n + i] = member_uuid(node + i);
+			continue;
+		}
 		if (f->type != PROTOBUF_C_TYPE_MESSAGE) {
 			set_number((uint8_t *)*list + (*n + i) * size, f->type, inc + i);
 			continue;
@@ -141,11 +166,16 @@ static void mutate(struct fuzz_in *in, ProtobufCMessage *m, unsigned depth)
 				if (f->type == PROTOBUF_C_TYPE_MESSAGE)
 					protobuf_c_message_free_unpacked(
 					    ((ProtobufCMessage **)*list)[*n - 1], NULL);
+				else if (f->type == PROTOBUF_C_TYPE_BYTES)
+					free(((ProtobufCBinaryData *)*list)[*n - 1].data);
 			if ((how & 7) == 4)
 				grow(in, f, (void **)(void *)at, n);
 			for (size_t j = 0; how & 2 && j < *n && j < 8; j++) {
 				if (f->type == PROTOBUF_C_TYPE_MESSAGE)
 					mutate(in, ((ProtobufCMessage **)*list)[j], depth + 1);
+				else if (f->type == PROTOBUF_C_TYPE_BYTES)
+					bytes_change(&((ProtobufCBinaryData *)*list)[j],
+						     fuzz_u8(in));
 				else
 					set_number((uint8_t *)*list + j * size_of(f->type), f->type,
 						   pool(fuzz_u8(in)));
@@ -159,13 +189,7 @@ static void mutate(struct fuzz_in *in, ProtobufCMessage *m, unsigned depth)
 			if (sub && depth < 4)
 				mutate(in, sub, depth + 1);
 		} else if (f->type == PROTOBUF_C_TYPE_BYTES) {
-			ProtobufCBinaryData *b = (ProtobufCBinaryData *)(void *)at;
-			uint8_t how = fuzz_u8(in);
-
-			if (how & 1)
-				b->len = how / 2 < b->len ? how / 2 : b->len;
-			else if (how && b->len)
-				b->data[how % b->len] ^= how;
+			bytes_change((ProtobufCBinaryData *)(void *)at, fuzz_u8(in));
 		} else if (f->type != PROTOBUF_C_TYPE_STRING && fuzz_u8(in) & 1) {
 			set_number(at, f->type, pool(fuzz_u8(in)));
 		}
