@@ -329,7 +329,8 @@ static void entries_count(struct sim *s)
 	s->copy.entries_ii = n->ii;
 	s->copy.entries += state == MEMBER_REBUILDING && s->copy.was == MEMBER_SUSPECT;
 	s->copy.was = state;
-	if (s->copy.entries > 2) /* the leader lets it in without delay so often (flaps) */
+	if (s->copy.entries >
+	    2) /* the leader lets it in without delay so often (member_kept_out_us) */
 		sim_fail(s, "LIVENESS",
 			 "member %u enters the map again and again, and node %u reaches a copy",
 			 s->copy.member, n->id);

@@ -314,37 +314,47 @@ TEST(an_older_copy_that_the_data_needs_is_waited_out)
 	}
 }
 
+/* Member 2 got nothing of the last writes of a life that is dead. The next one resyncs their
+ * regions, which takes its time. */
+static void half_written_by_the_dead(void)
+{
+	static uint8_t data[256 << 10];
+	uint8_t *before = NULL;
+	uint64_t offset;
+
+	create(1);
+	start();
+	run_ms(20000);
+	for (uint32_t old = 0; old < 2; old++) {
+		for (uint32_t r = 0; r < 40; r++) {
+			fill(data, sizeof(data), (uint8_t)(r + 1 + 100 * old));
+			io(1, IO_WRITE, r * (256ull << 10), sizeof(data), data);
+		}
+		if (old)
+			break;
+		run_ms(3000);
+		before = image_of(2);
+	}
+	offset = engine_geo(w.e)->data_offset;
+	memcpy(w.disk[2] + offset, before + offset, DISK_BYTES - offset);
+	free(before);
+	engine_free(w.e);
+	w.window_kind = KIND_RESYNC;
+	w.window_us = 20000;
+	start_cold();
+}
+
 /* A dead life's regions are resynced after the copy was made. That life has written nothing since.
  * Once the map is changed for another reason meanwhile, by superblocks that the copy has already.
  */
 TEST(what_was_resynced_since_the_copy_is_told_by_an_epoch)
 {
-	static uint8_t data[256 << 10], was[256 << 10];
+	static uint8_t was[256 << 10];
 
 	for (uint32_t changes = 0; changes < 2; changes++) {
-		uint8_t *before = NULL, *copy;
-		uint64_t offset;
+		uint8_t *copy;
 
-		create(1);
-		start();
-		run_ms(20000);
-		for (uint32_t old = 0; old < 2; old++) {
-			for (uint32_t r = 0; r < 40; r++) {
-				fill(data, sizeof(data), (uint8_t)(r + 1 + 100 * old));
-				io(1, IO_WRITE, r * (256ull << 10), sizeof(data), data);
-			}
-			if (old)
-				break;
-			run_ms(3000);
-			before = image_of(2);
-		}
-		offset = engine_geo(w.e)->data_offset;
-		memcpy(w.disk[2] + offset, before + offset,
-		       DISK_BYTES - offset); /* it had got none */
-		engine_free(w.e);
-		w.window_kind = KIND_RESYNC;
-		w.window_us = 20000;
-		start_cold();
+		half_written_by_the_dead();
 		while (status().map.epoch.num < 5 || (!changes && status().regions_dirty))
 			run_event();
 		w.hung = changes; /* superblocks take their time to member 0 */
@@ -364,7 +374,6 @@ TEST(what_was_resynced_since_the_copy_is_told_by_an_epoch)
 		CHECK_EQ_U64(parity_wrong(1), 0);
 		all_reads(39 * (256ull << 10), was, sizeof(was));
 		finish();
-		free(before);
 		free(copy);
 	}
 }
@@ -373,29 +382,10 @@ TEST(what_was_resynced_since_the_copy_is_told_by_an_epoch)
  * that is to tell drops the member: the copy carries the first. */
 TEST(what_was_resynced_is_told_by_no_epoch_that_was_on_its_way)
 {
-	static uint8_t data[256 << 10], was[256 << 10];
-	uint8_t *before = NULL, *copy;
-	uint64_t offset;
+	static uint8_t was[256 << 10];
+	uint8_t *copy;
 
-	create(1);
-	start();
-	run_ms(20000);
-	for (uint32_t old = 0; old < 2; old++) {
-		for (uint32_t r = 0; r < 40; r++) {
-			fill(data, sizeof(data), (uint8_t)(r + 1 + 100 * old));
-			io(1, IO_WRITE, r * (256ull << 10), sizeof(data), data);
-		}
-		if (old)
-			break;
-		run_ms(3000);
-		before = image_of(2);
-	}
-	offset = engine_geo(w.e)->data_offset;
-	memcpy(w.disk[2] + offset, before + offset, DISK_BYTES - offset); /* it had got none */
-	engine_free(w.e);
-	w.window_kind = KIND_RESYNC;
-	w.window_us = 20000;
-	start_cold();
+	half_written_by_the_dead();
 	while (status().map.epoch.num < 5)
 		run_event();
 	w.hung = 1; /* superblocks take their time to member 0 */
@@ -422,7 +412,6 @@ TEST(what_was_resynced_is_told_by_no_epoch_that_was_on_its_way)
 	CHECK_EQ_U64(parity_wrong(1), 0);
 	all_reads(39 * (256ull << 10), was, sizeof(was));
 	finish();
-	free(before);
 	free(copy);
 }
 

@@ -541,10 +541,8 @@ TEST(what_is_to_be_compared_is_kept_until_the_member_is_in_sync)
 	finish();
 }
 
-/* Node 1 led, wrote, and lost its power with the member; node 2 has led since. Node 1 is back, and
- * leads when the member is: node 2 compares it nevertheless. */
-/* Node 1 died with member 1, and node 2 led then: it alone knows what that must carry. Node 1 is
- * back, and leads. */
+/* Node 1 led, wrote and died with member 1, and node 2 led then: it alone knows what that must
+ * carry. Node 1 is back, and leads. */
 static void another_leads(uint32_t round_ms)
 {
 	written_since_the_copy(1, 3000);
