@@ -16,6 +16,7 @@
 
 #include "daemon/array_int.h"
 #include "daemon/process.h"
+#include "daemon/units.h"
 
 #define AGAIN_MS 1000u
 
@@ -78,11 +79,15 @@ static void record_load(struct life_task *t)
 			 t->desc.name, t->desc.name);
 	}
 	if (!t->err && memcmp(t->rec.uuid, t->desc.uuid, DDR_UUID_BYTES)) {
+		char uuid[2][UUID_TEXT_BYTES];
+
 		t->err = -EBADMSG;
-		snprintf(t->why, sizeof(t->why),
-			 "%s.record is of another array of that name; remove it if that one is "
-			 "gone for good",
-			 t->desc.name);
+		snprintf(
+		    t->why, sizeof(t->why),
+		    "%s.array and %s.record are of two arrays, %s and %s: restore the one that "
+		    "is not of this, or remove the record if the second is gone for good",
+		    t->desc.name, t->desc.name, uuid_format(uuid[0], t->desc.uuid),
+		    uuid_format(uuid[1], t->rec.uuid));
 	}
 }
 

@@ -1635,9 +1635,16 @@ static void add_checked(struct making *m, int err, const char *why)
 		return;
 	}
 	/* Repeated, it is done. A copy of the member is not it. */
-	if (err == -EALREADY && !strcmp(own, m->desc.uri[0]))
+	if (err == -EALREADY && !strcmp(own, m->desc.uri[0])) {
+		char text[DDR_URI_BYTES + 2 * DDR_NAME_BYTES + 160];
+
+		snprintf(text, sizeof(text),
+			 "%s is member %u of %s already, and in use: nothing is done; to have it "
+			 "written anew, first 'ddraidctl fail %s %u'",
+			 own, j->member, j->k->desc.name, j->k->desc.name, j->member);
+		ipc_warn(j->r, text);
 		ipc_final(j->r, NULL);
-	else if (err == -EALREADY)
+	} else if (err == -EALREADY)
 		ipc_fail(
 		    j->r, -ENOTUNIQ,
 		    "%s carries member %u of %s, which is in use at %s: it is that device, or a "

@@ -243,11 +243,21 @@ void ipc_fail(struct ipc_req *r, int err, const char *format, ...)
 
 /* ---- libqb's callbacks ---------------------------------------------------------------------- */
 
+/* Before rings of the size that the client wants are made and filled. libqb takes any. */
 static int32_t on_accept(qb_ipcs_connection_t *conn, uid_t uid, gid_t gid)
 {
-	(void)conn;
+	uint32_t wanted = (uint32_t)qb_ipcs_connection_get_buffer_size(conn);
+
 	(void)gid;
-	return uid == 0 || uid == geteuid() ? 0 : -EACCES;
+	if (uid != 0 && uid != geteuid())
+		return -EACCES;
+	if (wanted > CTL_MAX_BYTES) {
+		say(LOG_WARNING,
+		    "an IPC client is refused: it wants messages of %u bytes, and %u are the most",
+		    wanted, CTL_MAX_BYTES);
+		return -EMSGSIZE;
+	}
+	return 0;
 }
 
 static void on_created(qb_ipcs_connection_t *conn)

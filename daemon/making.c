@@ -423,7 +423,9 @@ static int look_at_own(struct making *m, const struct superblock *sb)
 			continue;
 		if (mm->state != MEMBER_MISSING && mm->state != MEMBER_FAULTY) {
 			snprintf(what, sizeof(what),
-				 "is member %u of this array, and in use (%s): name another device",
+				 "is member %u of this array, and in use (%s), or a copy of that: "
+				 "name another device, or, if it is a copy that nobody needs, "
+				 "overwrite its first 16 KiB with zeroes",
 				 i, member_state_name(mm->state));
 			return refuse(m, -ENOTUNIQ, what);
 		}

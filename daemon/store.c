@@ -48,9 +48,15 @@
 #define TEXT_BYTES (16u << 10)
 #define RECORD_BYTES 1024 /* in every version: what has another length is damaged */
 #define RECORD_VERSION 1u
-#define REMEDY                                                                                     \
-	"restore it, or, if another node has the array, stop ddraidd, remove the file, and start " \
-	"it again"
+/* Of an array's file that is damaged. */
+static const char *damaged_remedy(const char *file)
+{
+	if (strstr(file, ".making"))
+		return "nothing was acknowledged of it: stop ddraidd, remove the file, and create "
+		       "the array again, with --force if its members say that they are in one";
+	return "restore it, or, if another node has the array, stop ddraidd, remove the file, and "
+	       "start it again";
+}
 
 enum {
 	REC_VERSION = 12,
@@ -512,7 +518,6 @@ static int take_key(struct store_array *a, const char *key, const char *value, c
 	if (!strcmp(key, "adding")) {
 		if (!store_uri_ok(value))
 			return -EINVAL;
-		memset(a->adding, 0, sizeof(a->adding)); /* of a line before */
 		strcpy(a->adding, value);
 		return 0;
 	}
@@ -523,7 +528,6 @@ static int take_key(struct store_array *a, const char *key, const char *value, c
 	if (!strcmp(key, "name")) {
 		if (array_name_check(value, NULL))
 			return -EINVAL;
-		memset(a->name, 0, sizeof(a->name));
 		strcpy(a->name, value);
 		return 0;
 	}
@@ -534,10 +538,30 @@ static int take_key(struct store_array *a, const char *key, const char *value, c
 	return -EINVAL;
 }
 
+#define KEYS_MAX 64u
+
+/* Twice in a file are only lists; and nothing comes after its end. */
+static bool key_again(const char *key, const char *had[KEYS_MAX], uint32_t *count)
+{
+	if (*count && !strcmp(had[*count - 1], "end"))
+		return true;
+	if (!strcmp(key, "member") || !strcmp(key, "agreed"))
+		return false;
+	for (uint32_t i = 0; i < *count; i++)
+		if (!strcmp(had[i], key))
+			return true;
+	if (*count == KEYS_MAX)
+		return true;
+	had[(*count)++] = key;
+	return false;
+}
+
 static int array_parse(struct store_array *a, char *text, const char *file, char *why)
 {
 	char *line, *save = NULL, *eq = NULL;
 	char what[OPTION_WHY_BYTES] = "", key[61], reason[201];
+	const char *had[KEYS_MAX];
+	uint32_t keys = 0;
 	bool end = false;
 	int number = 0;
 
@@ -549,13 +573,19 @@ static int array_parse(struct store_array *a, char *text, const char *file, char
 		if (eq)
 			*eq = '\0';
 		end = !strcmp(line, "end");
+		if (eq && key_again(line, had, &keys))
+			return complain(-EBADMSG, why,
+					"%s/%s is damaged: line %d, %s, is there twice, or after "
+					"the end; %s",
+					dir_path, file, number, text_clean(key, sizeof(key), line),
+					damaged_remedy(file));
 		if (!eq || take_key(a, line, eq + 3, what)) {
 			text_clean(key, sizeof(key), line);
 			text_clean(reason, sizeof(reason), what);
-			return complain(
-			    -EBADMSG, why,
-			    "%s/%s is damaged: line %d, %s, is not understood%s%s; " REMEDY,
-			    dir_path, file, number, key, what[0] ? ": " : "", reason);
+			return complain(-EBADMSG, why,
+					"%s/%s is damaged: line %d, %s, is not understood%s%s; %s",
+					dir_path, file, number, key, what[0] ? ": " : "", reason,
+					damaged_remedy(file));
 		}
 	}
 	if (!agreed_count(a)) { /* an early build's file */
@@ -564,8 +594,8 @@ static int array_parse(struct store_array *a, char *text, const char *file, char
 	}
 	if (!end || agreed_count(a) != a->count || (!a->forgotten && store_array_wrong(a)) ||
 	    !a->name[0])
-		return complain(-EBADMSG, why, "%s/%s is damaged: it is not whole; " REMEDY,
-				dir_path, file);
+		return complain(-EBADMSG, why, "%s/%s is damaged: it is not whole; %s", dir_path,
+				file, damaged_remedy(file));
 	return 0;
 }
 

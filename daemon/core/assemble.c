@@ -301,10 +301,12 @@ static bool histories_agree(struct engine *e, const struct superblock *sb)
 	return true;
 }
 
-static bool devs_reading(const struct engine *e)
+/* One whose read has failed since is not waited for again: two that hang in turns would hold this
+ * node up for as long as they do. */
+static bool devs_reading(const struct engine *e, uint64_t since_us)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->dev[i].reading)
+		if (e->dev[i].reading && (!e->dev[i].failed_us || e->dev[i].failed_us < since_us))
 			return true;
 	return false;
 }
@@ -317,7 +319,7 @@ static bool superblocks_read(struct engine *e)
 		e->ld.assemble_us = e->now;
 		devs_reread(e);
 	}
-	return !devs_reading(e);
+	return !devs_reading(e, e->ld.assemble_us);
 }
 
 /*
@@ -431,7 +433,8 @@ void doubt_advance(struct engine *e)
 		return;
 	if (!went_on(e))
 		e->doubt = false;
-	else if (!devs_reading(e) || e->now - e->doubt_us >= e->cfg.tun.evict_ms * 1000ull)
+	else if (!devs_reading(e, e->doubt_us) ||
+		 e->now - e->doubt_us >= e->cfg.tun.evict_ms * 1000ull)
 		round_removed(e); /* those that are still being read might have denied it */
 }
 
@@ -611,6 +614,7 @@ bool assemble(struct engine *e)
 	struct judged j, o;
 	struct map map;
 
+	e->ld.why = "the superblocks of the members to be read";
 	if (!superblocks_read(e))
 		return false;
 	sb = newest_sb(e, &told);

@@ -73,9 +73,12 @@ static bool was_told(const struct engine *e, uint8_t m)
 
 static void older_forget(struct engine *e, uint8_t m)
 {
-	for (uint32_t i = 0; e->older >> m & 1 && i < e->geo.log_pages; i++)
+	for (uint32_t i = 0; (e->older | e->unread) >> m & 1 && i < e->geo.log_pages; i++) {
 		e->page[i].older &= ~(1u << m);
+		e->page[i].unread &= ~(1u << m);
+	}
 	e->older &= ~(1u << m);
+	e->unread &= ~(1u << m);
 }
 
 /* All that this node has written there since the copy was made may be gone. */
@@ -90,8 +93,8 @@ static void page_missed(struct engine *e, struct lpage *p)
 /* The member is out of the map: what it lacks is looked up when it enters again. */
 static void older_missed(struct engine *e, uint8_t m)
 {
-	for (uint32_t i = 0; e->older >> m & 1 && i < e->geo.log_pages; i++)
-		if (e->page[i].older >> m & 1)
+	for (uint32_t i = 0; (e->older | e->unread) >> m & 1 && i < e->geo.log_pages; i++)
+		if ((e->page[i].older | e->page[i].unread) >> m & 1)
 			page_missed(e, &e->page[i]);
 	older_forget(e, m);
 }
@@ -100,7 +103,7 @@ void back_dropped(struct engine *e, uint8_t m)
 {
 	uint32_t dev = e->dev_of[m];
 
-	if (!(e->older >> m & 1))
+	if (!((e->older | e->unread) >> m & 1))
 		return;
 	older_missed(e, m);
 	/* If it is still being read, the end of that settles it. */
@@ -118,12 +121,10 @@ static bool image_fits(const struct engine *e, const struct dev *d, uint8_t m, u
 	       !memcmp(lp.array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES);
 }
 
-/* Of an image that can't be read nobody knows whether it is older. If the member is out of the map,
- * it counts as one; but it is no reason to have it leave. */
+/* Of an image that can't be read nobody knows whether it is older. That is no reason to have the
+ * member leave; but once it is out of the map, it counts as one. */
 static void images_judge(struct engine *e, struct dev *d, uint8_t m, bool read)
 {
-	bool in = map_write_mask(&e->map) >> m & 1;
-
 	for (uint32_t i = d->back.at; i < d->back.at + d->back.count; i++) {
 		struct lpage *p = &e->page[i / 2];
 
@@ -133,8 +134,8 @@ static void images_judge(struct engine *e, struct dev *d, uint8_t m, bool read)
 		if (!(i & 1) || d->back.fits)
 			continue;
 		if (d->back.unread) {
-			if (!in)
-				page_missed(e, p);
+			p->unread |= 1u << m;
+			e->unread |= 1u << m;
 			continue;
 		}
 		p->older |= 1u << m;
@@ -322,6 +323,12 @@ void back_up(struct dev *d)
 	d->back.settles = false; /* older: until it is known */
 	d->back.again_us = 0;
 	d->back.ups = 0;
+}
+
+void back_lacks(struct engine *e, uint8_t m)
+{
+	e->dev[e->dev_of[m]].back.older = true;
+	e->older |= 1u << m;
 }
 
 bool engine_dev_older(const struct engine *e, uint32_t dev)

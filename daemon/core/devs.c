@@ -79,29 +79,47 @@ static bool names(const struct map *map, const uint8_t uuid[DDR_UUID_BYTES])
 	return false;
 }
 
+/* A member of the map that no other device is. */
+static bool only_here(const struct engine *e, const struct dev *d, const struct map *map,
+		      const uint8_t uuid[DDR_UUID_BYTES])
+{
+	if (is_none(uuid) || !names(map, uuid))
+		return false;
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (&e->dev[i] != d && carries_whole(&e->dev[i], uuid))
+			return false;
+	return true;
+}
+
 /*
  * It is another member's device in this daemon's life, and carries this one's superblock now: its
  * exporter leads elsewhere, or returns what it likes. It gets no member's place for that, unless
- * its own member was found elsewhere at the same time, as after addresses were exchanged.
+ * what it was is found elsewhere at the same time, as after addresses were exchanged.
  */
 static bool was_another(const struct engine *e, const struct dev *d, const struct map *map,
 			const uint8_t uuid[DDR_UUID_BYTES])
 {
 	if (is_none(d->bound_uuid) || !memcmp(d->bound_uuid, uuid, DDR_UUID_BYTES) ||
-	    !memcmp(d->moved_uuid, uuid, DDR_UUID_BYTES) || !names(map, d->bound_uuid))
+	    !memcmp(d->moved_uuid, uuid, DDR_UUID_BYTES))
 		return false;
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (&e->dev[i] != d && carries_whole(&e->dev[i], d->bound_uuid))
-			return false;
-	return true;
+	return only_here(e, d, map, d->bound_uuid) || only_here(e, d, map, d->moved_uuid);
 }
 
-/* It carries the superblock of a member that the other one is, or was when that broke off; and it
+/* It has been this member in this daemon's life, and no other. */
+static bool was_it(const struct dev *d, const uint8_t uuid[DDR_UUID_BYTES])
+{
+	return !memcmp(d->bound_uuid, uuid, DDR_UUID_BYTES) && is_none(d->moved_uuid);
+}
+
+/* It carries the superblock of the member that the other one is, or was when that broke off; and it
  * has been none itself. */
 static bool stray(const struct dev *d, const struct dev *other)
 {
-	return is_none(d->bound_uuid) && is_none(other->moved_uuid) &&
-	       !memcmp(other->bound_uuid, d->sb.member_uuid, DDR_UUID_BYTES);
+	const uint8_t *uuid = d->sb.member_uuid;
+
+	return is_none(d->bound_uuid) && !memcmp(other->sb.member_uuid, uuid, DDR_UUID_BYTES) &&
+	       (!memcmp(other->bound_uuid, uuid, DDR_UUID_BYTES) ||
+		!memcmp(other->moved_uuid, uuid, DDR_UUID_BYTES));
 }
 
 static bool is_whole(const struct engine *e, const struct dev *d,
@@ -113,7 +131,9 @@ static bool is_whole(const struct engine *e, const struct dev *d,
 /*
  * It ends before the member that it carries. If it is extended again, what lay there reads as
  * zeroes: as after a failed flush, only a rebuild of the whole brings that back. Unless another
- * device is that member, as a whole: then this one is a copy, or its exporter lies.
+ * device is that member, as a whole: then this one is a copy, or its exporter lies. But not one
+ * that has been the member itself, and carries the other's superblock: that may be a way to it, and
+ * know of an older size.
  */
 static void cut_note(struct engine *e, struct dev *d)
 {
@@ -122,9 +142,11 @@ static void cut_note(struct engine *e, struct dev *d)
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		struct dev *o = &e->dev[i];
 
-		if (o != d && d->cut && is_whole(e, o, d->sb.member_uuid))
+		if (o != d && d->cut && is_whole(e, o, d->sb.member_uuid) &&
+		    (!was_it(d, d->sb.member_uuid) ||
+		     epoch_cmp(&o->sb.map.epoch, &d->sb.map.epoch) > 0))
 			return;
-		if (o != d && o->was_cut && is_whole(e, d, o->cut_uuid))
+		if (o != d && o->was_cut && !was_it(o, o->cut_uuid) && is_whole(e, d, o->cut_uuid))
 			o->was_cut = false;
 	}
 	if (!d->cut)
@@ -223,13 +245,25 @@ static bool dev_older(const struct dev *d)
 	return d->sb.map.epoch.num < d->read_all;
 }
 
+/* A device that has only been this member, since before the other one was found to be. */
+static bool own_is_here(const struct engine *e, const uint8_t uuid[DDR_UUID_BYTES],
+			const struct dev *other)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (carries_whole(&e->dev[i], uuid) && was_it(&e->dev[i], uuid) &&
+		    e->dev[i].bound_no < other->moved_no)
+			return true;
+	return false;
+}
+
 /*
  * Of several devices with one member's UUID: two ways to it, or an exporter returns another's
  * superblock, which it knows from its own, or an older copy of the member is somewhere. Last comes
- * one that has been another member, then one that is known for an older copy. Of the others the one
- * that is in use stays. Else it is one that was the member before in this daemon's life, as after
- * an `add`. Before this node serves there is a better one: the runtime opens member m's URI as
- * device m, and keeps URIs in the order in which members were found.
+ * one that has been another member, if one is there that has only been this; then one that is known
+ * for an older copy. Of the others the one that is in use stays. Else it is one that was the member
+ * before in this daemon's life, as after an `add`. Before this node serves there is a better one:
+ * the runtime opens member m's URI as device m, and keeps URIs in the order in which members were
+ * found.
  */
 static uint32_t dev_rank(const struct engine *e, uint32_t i, const struct map *map, uint8_t m,
 			 bool was)
@@ -241,7 +275,7 @@ static uint32_t dev_rank(const struct engine *e, uint32_t i, const struct map *m
 	bool older = dev_older(d) || d->back.older;
 	bool used = was && serves && map_write_mask(&e->map) >> m & 1 && !e->bad[m];
 
-	return 16u * !moved + 8u * !older + 4u * used +
+	return 16u * !(moved && own_is_here(e, map->member[m].uuid, d)) + 8u * !older + 4u * used +
 	       (serves ? 2u * before + (i == m) : 2u * (i == m) + before);
 }
 
@@ -271,12 +305,17 @@ static uint32_t dev_to_bind(const struct engine *e, const struct map *map, uint8
 
 /* One that is another member by now (was_another) may be both from then on, as long as the map has
  * both. */
-static void dev_bound(const struct map *map, struct dev *d, const uint8_t uuid[DDR_UUID_BYTES])
+static void dev_bound(struct engine *e, const struct map *map, struct dev *d,
+		      const uint8_t uuid[DDR_UUID_BYTES])
 {
 	bool another = !is_none(d->bound_uuid) && names(map, d->bound_uuid) &&
 		       memcmp(d->bound_uuid, uuid, DDR_UUID_BYTES) != 0;
+	uint8_t *as = another ? d->moved_uuid : d->bound_uuid;
 
-	memcpy(another ? d->moved_uuid : d->bound_uuid, uuid, DDR_UUID_BYTES);
+	if (!memcmp(as, uuid, DDR_UUID_BYTES))
+		return;
+	memcpy(as, uuid, DDR_UUID_BYTES);
+	*(another ? &d->moved_no : &d->bound_no) = ++e->bindings;
 }
 
 void devs_bind(struct engine *e)
@@ -297,7 +336,7 @@ void devs_bind(struct engine *e)
 			continue;
 		e->dev[i].member = m;
 		e->dev_of[m] = i;
-		dev_bound(map, &e->dev[i], map->member[m].uuid);
+		dev_bound(e, map, &e->dev[i], map->member[m].uuid);
 		if (was[i] != m)
 			back_up(&e->dev[i]); /* it was not, and nobody has compared it */
 		if (!e->dev[i].reading)
@@ -484,6 +523,8 @@ static void sb_read_failed(struct engine *e, struct dev *d)
 	}
 	d->entered &= d->stale_read;
 	d->retry_us = d->stale_read ? e->now : e->now + SB_RETRY_US;
+	if (!d->stale_read)
+		d->failed_us = e->now;
 	d->stale_read = false;
 }
 
@@ -968,10 +1009,33 @@ uint32_t members_read(const struct engine *e)
 	return n;
 }
 
+static bool copies_of_one(const struct engine *e)
+{
+	const struct dev *first = NULL;
+
+	for (uint32_t i = 0; i < e->devs; i++) {
+		const struct dev *d = &e->dev[i];
+
+		if (!d->up || !d->sb_ok)
+			continue;
+		if (!first)
+			first = d;
+		if (memcmp(d->sb.member_uuid, first->sb.member_uuid, DDR_UUID_BYTES) != 0)
+			return false;
+	}
+	return true;
+}
+
 void fewer_insync(const struct engine *e, const struct map *map, char *text, size_t size)
 {
 	const struct dev *was = NULL;
 
+	if (!e->have_geo && members_read(e) > 1 && copies_of_one(e)) {
+		snprintf(text, size,
+			 "the reachable devices all carry the superblock of one member, so they "
+			 "are copies of that; connect the others");
+		return;
+	}
 	if (!e->have_geo && members_read(e) > 1) { /* and none confirms another (geo_adopt) */
 		snprintf(text, size,
 			 "what the reachable members' superblocks say of the array's layout or "

@@ -227,6 +227,7 @@ static void engine_restart(struct engine *e, uint64_t inc)
 	n->garbage_cap = old->garbage_cap;
 	memcpy(n->dev, old->dev, sizeof(n->dev));
 	n->devs = old->devs;
+	n->bindings = old->bindings;
 	n->dio = old->dio;
 	n->region_of = old->region_of;
 	n->locks = old->locks;
@@ -598,8 +599,7 @@ static void status_waits(const struct engine *e, struct waits *w)
 		w->node = needed_older(e)->node;
 		w->since_us = e->few_us;
 	} else if (e->few_us) {
-		w->why = members_older(e) ? "members: one that the data needs is an older copy "
-					    "of itself; connect the right one"
+		w->why = members_older(e) ? MEMBER_NEEDED_OLDER
 					  : "members: fewer can be used than the data needs";
 		w->since_us = e->few_us;
 	} else if (e->proposing) {

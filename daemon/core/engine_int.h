@@ -107,9 +107,11 @@ struct dev {
 	bool stale_read;    /* connected anew while the read of the old connection was ending */
 	bool entered;       /* its member has entered the map, and the superblock is read since */
 	uint64_t retry_us;  /* when to read the superblock again after an error, 0 = not */
+	uint64_t failed_us; /* when that has failed last */
 	uint8_t member;     /* NO_MEMBER until the map names it */
 	uint8_t bound_uuid[DDR_UUID_BYTES]; /* the member that no other device was before it */
 	uint8_t moved_uuid[DDR_UUID_BYTES]; /* another that it was found to be since: was_another */
+	uint64_t bound_no, moved_no;        /* the order in which that was noted */
 	uint32_t under_way;
 	/* A connection broke (R17) before there was a map to name its member, or before its
 	 * superblock was read. */
@@ -368,7 +370,8 @@ struct lpage {                            /* one page of the own slot */
 	bool misses, misses_sent;       /* dlog_miss: not durable yet */
 	uint64_t told[DDR_MAX_MEMBERS]; /* the newest image that each has acknowledged */
 	uint32_t sent_dev[DDR_MAX_MEMBERS], sent_ups[DDR_MAX_MEMBERS]; /* by these connections */
-	uint32_t older; /* members in the map that have come back with an older one */
+	uint32_t older;  /* members in the map that have come back with an older one, */
+	uint32_t unread; /* ... or with one that can't be read */
 	uint64_t need_us;
 };
 
@@ -419,6 +422,9 @@ struct slotinfo { /* a slot, as the leader has read it */
 	"fewer members in sync are reachable than the data needs, but for one that was too small " \
 	"for a while, and what lay beyond its end may be gone; connect the others, or stop the "   \
 	"array on all nodes, start it, and check the data"
+
+#define MEMBER_NEEDED_OLDER                                                                        \
+	"members: one that the data needs is an older copy of itself; connect the right one"
 
 /* use.c */
 enum use_state {
@@ -514,7 +520,8 @@ struct engine {
 
 	/* devices and requests */
 	struct dev dev[DDR_MAX_DEVS];
-	uint32_t devs; /* of these, up to the last one that was connected */
+	uint64_t bindings; /* so many were noted */
+	uint32_t devs;     /* of these, up to the last one that was connected */
 	struct dio *dio;
 	struct list dio_free, dio_held, dio_gone;
 	uint32_t dio_free_count;
@@ -629,6 +636,8 @@ struct engine {
 		struct epoch prop_epoch; /* of the own proposal */
 		uint64_t state_us, assemble_us, propose_us;
 		uint64_t max_num; /* newest epoch number seen anywhere */
+		uint32_t lacks; /* members that slots tell are older copies; by these connections */
+		uint32_t lacks_ups[DDR_MAX_MEMBERS];
 		struct batch sb_batch;
 		bool sb_second; /* of the two copies of each member */
 		uint32_t sb_dev[DDR_MAX_MEMBERS];
@@ -729,7 +738,7 @@ struct engine {
 		uint64_t instance;            /* of its exporter */
 		uint64_t count;               /* of images that it has acknowledged */
 	} told[DDR_MAX_MEMBERS];
-	uint32_t older; /* members with lpage.older */
+	uint32_t older, unread; /* members with lpage.older, lpage.unread */
 	struct {
 		bool busy;
 		struct batch batch;
@@ -904,6 +913,7 @@ void back_sent(const struct engine *e, struct lpage *p, uint32_t members);
 void back_told(struct engine *e, struct lpage *p, uint32_t members);
 void back_tell(const struct engine *e, uint32_t *older, uint32_t *looking);
 void back_dropped(struct engine *e, uint8_t member);
+void back_lacks(struct engine *e, uint8_t member); /* others' pages tell that it is older */
 void back_up(struct dev *d);
 void back_bound(struct engine *e, struct dev *d, uint8_t member);
 void back_restart(struct dev *d);

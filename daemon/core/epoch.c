@@ -99,9 +99,8 @@ static void commit_effects(struct engine *e, const struct map *old)
 			e->error[i].err = 0;
 		if (is && !was && old->n)
 			e->entered_us[i] = e->now;
-		if (i < old->n &&
-		    memcmp(old->member[i].uuid, e->map.member[i].uuid, DDR_UUID_BYTES) != 0)
-			e->flaps[i] = 0; /* another device is the member now */
+		if (is && !was && i < old->n && old->member[i].state != MEMBER_SUSPECT)
+			e->flaps[i] = 0; /* an operator has seen to it */
 		if (was && !is) {
 			bool soon = e->entered_us[i] && e->now - e->entered_us[i] < flap_us(e);
 
@@ -483,8 +482,9 @@ static void member_leaves(const struct engine *e, struct map *next, uint8_t i, u
 	struct map_member *mm = &next->member[i];
 
 	/* R15: only a member that was in sync, or was being brought up from a missed set, can be
-	 * brought up from what was missed since. R14: never after a failed flush. */
-	if (want == MEMBER_FAULTY) {
+	 * brought up from what was missed since. R14: never after a failed flush. Nor an older copy
+	 * that nobody knows anything of. */
+	if (want == MEMBER_FAULTY || e->ld.lacks >> i & 1) {
 		mm->left = mm->reached = 0;
 	} else if (mm->state == MEMBER_IN_SYNC) {
 		mm->left = next->epoch.num;

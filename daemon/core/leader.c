@@ -493,7 +493,9 @@ static void leader_recover(struct engine *e)
 	e->ld.gathered = true;
 	/* Too few members to read from: they may be back, and a new epoch may say so (R17). */
 	if (__builtin_popcount(read_mask(e)) < e->geo.k) {
-		e->ld.why = "members to come back";
+		e->ld.why = members_older(e) ? MEMBER_NEEDED_OLDER ", or stop the array, and start "
+								   "it with --force to use that one"
+					     : "members to come back";
 		stuck_advance(e);
 		epoch_propose_wanted(e);
 		return;

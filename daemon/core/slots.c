@@ -136,9 +136,10 @@ struct votes {
 	uint32_t top;                  /* of those whose images count: see page_vote */
 	uint8_t copy[DDR_MAX_MEMBERS]; /* the newer one of each */
 	uint64_t seq[DDR_MAX_MEMBERS];
-	uint64_t newest, least; /* of the numbers of these */
-	uint64_t before;        /* the newest of the other copies; 0 = none is intact */
-	bool unlike;            /* they differ */
+	uint64_t other[DDR_MAX_MEMBERS]; /* the older one's number; 0 = it is not intact */
+	uint64_t newest, least;          /* of the numbers of these */
+	uint64_t before;                 /* the newest of the other copies; 0 = none is intact */
+	bool unlike;                     /* they differ */
 };
 
 /* No page has a number beyond the newest epoch's that this node can know of, and the next one's
@@ -194,9 +195,13 @@ static void page_vote(struct engine *e, uint32_t slot, uint32_t page, uint32_t r
 	memset(v, 0, sizeof(*v));
 	for (uint8_t i = 0; i < e->map.n; i++) {
 		for (uint8_t c = 0; c < 2 && rows >> i & 1; c++) {
-			if (!image_of(e, i, c, slot, page, &lp) ||
-			    (v->valid >> i & 1 && lp.seq <= v->seq[i]))
+			if (!image_of(e, i, c, slot, page, &lp))
 				continue;
+			if (v->valid >> i & 1 && lp.seq <= v->seq[i]) {
+				v->other[i] = lp.seq;
+				continue;
+			}
+			v->other[i] = v->seq[i];
 			v->valid |= 1u << i;
 			v->copy[i] = c;
 			v->seq[i] = lp.seq;
@@ -217,9 +222,84 @@ static void page_vote(struct engine *e, uint32_t slot, uint32_t page, uint32_t r
 		v->top |= 1u << i;
 		if (v->seq[i] < v->least)
 			v->least = v->seq[i];
-		if (image_of(e, i, !v->copy[i], slot, page, &lp) && lp.seq > v->before)
-			v->before = lp.seq;
+		if (v->other[i] > v->before)
+			v->before = v->other[i];
 	}
+}
+
+/*
+ * R15: members that carry an older copy of themselves, from the same epoch, when all nodes have
+ * died that could tell (back.c). Before an image of a page is written, all members of the map have
+ * acknowledged the one before. So a member in sync is one image behind the others at most, of
+ * those that were written since it entered: in the newest epoch that was committed, or later. If
+ * both copies of all others are newer, and these are more than may lie, it lacks what it was sent.
+ * Two who wrote the page, and died between the members, did so in different epochs. A page has an
+ * epoch's numbers only once that is committed; this node may not know that yet.
+ */
+static uint64_t written_since(const struct engine *e, const struct votes *v)
+{
+	uint64_t since = e->committed.num < e->map.epoch.num ? e->committed.num : e->map.epoch.num;
+
+	for (uint8_t i = 0; i < e->map.n; i++) {
+		uint64_t epoch = v->valid >> i & 1 ? v->seq[i] >> SEQ_EPOCH_SHIFT : 0;
+		uint32_t same = 0;
+
+		for (uint8_t j = 0; j < e->map.n; j++)
+			same += v->valid >> j & 1 && v->seq[j] >> SEQ_EPOCH_SHIFT >= epoch;
+		if (same > e->geo.p.m && epoch > since && epoch <= e->map.epoch.num)
+			since = epoch;
+	}
+	return since;
+}
+
+static uint32_t votes_lacking(const struct engine *e, const struct votes *v, uint32_t rows)
+{
+	uint32_t all = map_insync_mask(&e->map) & rows, lacking = 0;
+	uint64_t since = written_since(e, v);
+
+	for (uint8_t i = 0; i < e->map.n; i++) {
+		uint64_t has = v->valid >> i & 1 ? v->seq[i] : 0;
+		uint32_t newer = 0;
+
+		for (uint8_t j = 0; j < e->map.n && all >> i & 1; j++)
+			newer += j != i && all >> j & 1 && v->other[j] > has &&
+				 v->other[j] >> SEQ_EPOCH_SHIFT >= since;
+		if (newer > e->geo.p.m && newer + 1 == (uint32_t)__builtin_popcount(all))
+			lacking |= 1u << i;
+	}
+	return lacking;
+}
+
+/* Nothing of it counts. If the data needs it, that waits for the right one; or an operator goes on
+ * with what is there. */
+static void lacking_lose(struct engine *e, uint32_t lacking)
+{
+	for (; lacking; lacking &= lacking - 1) {
+		uint8_t i = (uint8_t)__builtin_ctz(lacking);
+		bool needed = member_indispensable(e, i) ||
+			      __builtin_popcount(read_mask(e) | 1u << i) <= e->geo.k;
+		enum member_state want = needed ? MEMBER_SUSPECT : MEMBER_FAULTY;
+
+		if (e->dev_of[i] == NO_DEV || (needed && e->cfg.force))
+			continue;
+		e->ld.lacks |= 1u << i;
+		e->ld.lacks_ups[i] = e->dev[e->dev_of[i]].ups;
+		back_lacks(e, i);
+		member_bad(e, i, want);
+		epoch_want_out(e, i, want, false, false); /* by the next proposal */
+	}
+}
+
+/* One that the data needs may be the right one by now. */
+static void lacking_look(struct engine *e)
+{
+	e->ld.lacks &= map_insync_mask(&e->map);
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (e->ld.lacks >> i & 1 && e->dev_of[i] != NO_DEV &&
+		    e->dev[e->dev_of[i]].ups != e->ld.lacks_ups[i]) {
+			e->ld.lacks = 0;
+			slots_unknow(e);
+		}
 }
 
 /* Ors their planes; the images are looked at once more, being large. */
@@ -306,6 +386,8 @@ static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint3
 	struct votes v;
 
 	page_vote(e, slot, page, rows, &v);
+	if (leading(e) && !(e->slot_wanted && e->slot == slot))
+		lacking_lose(e, votes_lacking(e, &v, b->ok));
 	for (uint8_t i = 0; i < e->map.n; i++)
 		if (v.valid >> i & 1 && v.seq[i] == v.newest)
 			newest |= 1u << i;
@@ -464,6 +546,7 @@ bool slots_read(struct engine *e)
 {
 	bool all = true, unknown = false;
 
+	lacking_look(e);
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
 		struct slotinfo *s = &e->ld.slot[i];
 		struct departed *d;

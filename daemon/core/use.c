@@ -280,10 +280,11 @@ static void dev_start(struct engine *e, uint32_t i, bool read, bool in_round)
 	batch_close(e, &d->batch);
 }
 
-/* Who claims renews nothing until it has read again: for so long it asks for more patience. */
+/* Who claims renews nothing until it has read again: for so long it asks for more patience: see
+ * again_late. */
 static void dev_write(struct engine *e, uint32_t i, uint64_t claim, bool in_round)
 {
-	uint32_t waits_ms = in_round ? (uint32_t)(3 * claim_us(e) / 1000) : 0;
+	uint32_t waits_ms = in_round ? (uint32_t)(5 * claim_us(e) / 1000) : 0;
 	struct useblock u = {.claim = claim,
 			     .seq = e->now + e->cfg.node,
 			     .inc = e->inc,
@@ -463,7 +464,8 @@ void use_probed(struct engine *e, const struct event *ev)
 	if (!w)
 		return;
 	w->ended = ev->probed.dead;
-	e->use.next_us = e->now;
+	if (e->use.state == USE_LOOK) /* else the next reads wait for who may claim now */
+		e->use.next_us = e->now;
 }
 
 /*
@@ -715,6 +717,13 @@ static void claimed(struct engine *e)
 	u->next_us = e->now + 2 * claim_us(e);
 }
 
+/* The claim was read again so long after it was due that somebody may have waited for it, found it
+ * unchanged, and not have claimed yet: no quorum, or the node stood still. */
+static bool again_late(const struct engine *e, uint64_t due_us)
+{
+	return claim_us(e) && e->now > due_us + 2 * claim_us(e);
+}
+
 /* The claim was read again: where it stands still. */
 static void still_ours(struct engine *e)
 {
@@ -736,7 +745,7 @@ static void check_ends(struct engine *e)
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		u->dev[i].unread &= !u->dev[i].seen;
 	/* From the claim's write to the first renewal it takes less than the patience that it asked
-	 * for: it was read again 2 T later, within T more, and counts for a lease's length from
+	 * for: it was read again 2 T later, within 2 T more, and counts for a lease's length from
 	 * then on. */
 	u->checked_us = u->round_us + claim_us(e) < e->now ? u->round_us + claim_us(e) : e->now;
 	u->tries = 0;
@@ -747,7 +756,7 @@ static void check_ends(struct engine *e)
 static void verified(struct engine *e)
 {
 	struct use *u = &e->use;
-	bool lost = u->too_many;
+	bool lost = u->too_many || again_late(e, u->next_us);
 
 	still_ours(e);
 	/* Nor may one be there that was not read before: whether it changes is not known. What is
@@ -1036,6 +1045,7 @@ static bool enough(const struct engine *e, bool (*what)(const struct use_dev *))
 static void checked(struct engine *e)
 {
 	struct use *u = &e->use;
+	uint64_t due_us = u->next_us;
 	bool late;
 
 	u->next_us = e->now;
@@ -1074,11 +1084,14 @@ static void checked(struct engine *e)
 		return;
 	case CHECK_AGAIN:
 		still_ours(e);
-		if (enough(e, wrote)) {
+		if (enough(e, wrote) && !again_late(e, due_us)) {
 			check_ends(e);
 			return;
 		}
-		ask_all(e);
+		if (!enough(e, wrote))
+			ask_all(e);
+		else
+			u->tries++; /* as in verified: what makes it late may do so again */
 		u->check = CHECK_READ;
 		return;
 	case CHECK_DONE:

@@ -194,6 +194,7 @@ rm "$tmp/m0.bad"
 nbd vol0 'assert h.pread(8192, 41 << 20) == b"x" * 8192' || fail "what was written meanwhile is wrong"
 ctl status vol0 --wait >"$tmp/out" 2>&1 || fail "the rebuild does not go on: $(cat "$tmp/out")"
 holds vol0 'not a["degraded"] and a["members"][1]["uri"].endswith("m3.sock")' || fail "$(ctl status vol0)"
+ctl add vol0 1 "$(uri m3)" >"$tmp/out" 2>&1 && grep -q "nothing is done" "$tmp/out" || fail "add, once more: $(cat "$tmp/out")"
 member_up 1 # its cut-off writes must be over before a clean stop (R5)
 end m2 KILL # what was rebuilt must do now
 nbdcopy "$U" "$tmp/copy"

@@ -57,8 +57,8 @@ done_ fail v0 0
 refused "member 1 of v0 is in use (in-sync), .*: it can't be replaced now, since the data needs all that are in sync" add v0 1 "$tmp/m3"
 
 echo "add of a device of the same array"
-refused "$tmp/m1 is member 1 of this array, and in use (in-sync): name another device" add v0 0 "$tmp/m1"
-refused "$tmp/m1 is member 1 of this array, and in use (in-sync): name another device" add v0 0 "$tmp/m1" --force
+refused "$tmp/m1 is member 1 of this array, and in use (in-sync), or a copy of that: name another device, or, if it is a copy that nobody needs, overwrite its first 16 KiB with zeroes" add v0 0 "$tmp/m1"
+refused "$tmp/m1 is member 1 of this array, and in use (in-sync), or a copy of that: name another device, or, if it is a copy that nobody needs, overwrite its first 16 KiB with zeroes" add v0 0 "$tmp/m1" --force
 refused "$tmp/m0 is member 0 of this array, which is faulty: name another device, or --force" add v0 0 "$tmp/m0"
 done_ add v0 0 "$tmp/m0" --force
 whole v0

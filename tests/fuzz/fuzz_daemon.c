@@ -257,6 +257,12 @@ void qb_ipcs_enforce_buffer_size(qb_ipcs_service_t *s, uint32_t bytes)
 	assert(bytes == CTL_MAX_BYTES);
 }
 
+int32_t qb_ipcs_connection_get_buffer_size(qb_ipcs_connection_t *c)
+{
+	(void)c;
+	return CTL_MAX_BYTES;
+}
+
 void qb_ipcs_poll_handlers_set(qb_ipcs_service_t *s, struct qb_ipcs_poll_handlers *h)
 {
 	(void)s, (void)h;

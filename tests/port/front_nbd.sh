@@ -111,9 +111,9 @@ case_nbdinfo() {
 
 case_nbdcopy() {
 	requires nbdcopy
-	head -c $((48 * mib)) /dev/urandom >"$dir/in"
+	head -c $((16 * mib)) /dev/urandom >"$dir/in"
 	for mode in "" --sync; do
-		start --size $((48 * mib)) $mode
+		start --size $((16 * mib)) $mode
 		nbdcopy "$dir/in" "$uri" || fail "copy in"
 		nbdcopy "$uri" "$dir/back" || fail "copy out"
 		cmp "$dir/in" "$dir/back" || fail "differs"
@@ -212,7 +212,7 @@ case_fio() {
 		start --size $((64 * mib)) $mode
 		for bs in 4k 64k 1m; do
 			fio --name=v --ioengine=nbd --uri="$uri" --rw=randwrite --bs=$bs \
-				--size=64m --iodepth=32 --verify=crc32c --verify_fatal=1 \
+				--size=24m --iodepth=32 --verify=crc32c --verify_fatal=1 \
 				--verify_state_save=0 --end_fsync=1 >"$dir/fio" 2>&1 ||
 				{ cat "$dir/fio"; fail "fio $bs"; }
 		done

@@ -26,9 +26,13 @@ static bool serves(const struct simnode *n)
 	return n->proc && n->st.state == ENGINE_ACTIVE && !n->stopped;
 }
 
+/* One that has given up, or was fenced, may go on for a while; nobody hears it. */
 static bool lives(const struct sim *s, uint32_t i)
 {
-	return serves(&s->node[i]) && s->node[i].ii == s->late_copy.ii[i];
+	const struct incn *inc = &s->inc[s->late_copy.ii[i]];
+
+	return serves(&s->node[i]) && s->node[i].ii == s->late_copy.ii[i] && !inc->fenced &&
+	       !inc->gave_up_us;
 }
 
 /* Those that served then still do. */

@@ -100,6 +100,7 @@ const char *const fault_name[F_COUNT] = {
     [F_HALF_OPEN] = "half-open-connection",
     [F_RECORD_HANGS] = "record-hangs",
     [F_ROLLED_BACK] = "rolled-back-while-stopped",
+    [F_ROLLED_BACK_CRASH] = "rolled-back-after-a-crash",
     [F_SLOT_UNREAD] = "leader-dies-slot-unread",
     [F_SB_TORN] = "superblock-torn-by-flapping-power",
     [F_SB_UNREADABLE] = "superblock-copy-unreadable",

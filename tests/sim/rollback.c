@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * All nodes are stopped in order, and a member comes back as it was earlier in that run: a snapshot
+ * All nodes are stopped in order, or all die at once, and a member comes back as it was earlier in
+ * that run: a snapshot
  * of its exporter that is put back meanwhile. The map may have stayed the same for the whole run,
  * so nothing but what the last node writes before it leaves (leave_sealed) tells that the copy is
  * an older one. Who starts the array must find that, and rebuild the member as a whole.
@@ -11,6 +12,10 @@
  * have left in order, and none has said that it took too long (unsealed), the members must tell of
  * such an epoch. All is let go, and nothing rolled back, if they don't, if a node is removed from
  * the array meanwhile, and would have to be asked again, or if one can't leave in order.
+ *
+ * If all die, the others' pages of the log must tell: two images of one page that are newer than
+ * what the copy has. If none does, what lacks is in regions that are dirty still, and nobody can
+ * know; so it is let go.
  *
  * Of its own randomness.
  */
@@ -62,11 +67,62 @@ static bool told(const struct sim *s)
 	return tell >= s->geo.k;
 }
 
+/* The numbers of the newer and the older image of a page; 0: it is not intact. */
+static void numbers(const struct sim *s, const uint8_t *image, uint32_t slot, uint32_t page,
+		    uint64_t seq[2])
+{
+	struct logpage lp;
+
+	seq[0] = seq[1] = 0;
+	for (uint32_t c = 0; c < 2; c++) {
+		uint64_t at = geo_log_offset(&s->geo, slot, page, c);
+
+		if (logpage_decode(&lp, image + at))
+			continue;
+		seq[1] = lp.seq > seq[0] ? seq[0] : lp.seq;
+		seq[0] = lp.seq > seq[0] ? lp.seq : seq[0];
+	}
+}
+
+static bool page_tells(const struct sim *s, uint32_t slot, uint32_t page)
+{
+	uint64_t has[2], other[2], first = s->rollback.epoch << 36;
+
+	numbers(s, s->rollback.image, slot, page, has);
+	for (uint32_t i = 0; i < s->o.disks; i++) {
+		if (i == s->rollback.disk || s->checks.member_of[i] == NONE)
+			continue;
+		numbers(s, s->disk[i].cached, slot, page, other);
+		if (other[1] <= has[0] || other[1] < first)
+			return false;
+	}
+	return s->geo.n > 2;
+}
+
+/* All members are as they were, and those that were in sync are so still. */
+static bool pages_tell(const struct sim *s)
+{
+	for (uint32_t i = 0; i < s->o.disks; i++) {
+		const struct disk *d = &s->disk[i];
+
+		if (s->checks.member_of[i] == NONE)
+			continue;
+		if (!d->powered || d->hidden || d->dead || d->spot || d->cache_lost ||
+		    !s->checks.map_full || d->sb.map.epoch.num != s->rollback.epoch)
+			return false;
+	}
+	for (uint32_t slot = 0; slot <= s->geo.p.slots; slot++)
+		for (uint32_t page = 0; page < s->geo.log_pages; page++)
+			if (page_tells(s, slot, page))
+				return true;
+	return false;
+}
+
 static void roll_back(struct sim *s)
 {
 	struct disk *d = &s->disk[s->rollback.disk];
 
-	stats_fault(s, F_ROLLED_BACK);
+	stats_fault(s, s->rollback.crash ? F_ROLLED_BACK_CRASH : F_ROLLED_BACK);
 	trace(s, "w  disk %u is rolled back to epoch %lu", d->idx, s->rollback.epoch);
 	d->sb_bad = 0;
 	disk_restore(s, d, s->rollback.image);
@@ -111,9 +167,9 @@ static void on_look(struct sim *s, struct hev *ev)
 		sim_at(s, LOOK_US, on_look, 0, 0, NULL);
 		return;
 	}
-	if (told(s))
+	if (s->rollback.crash ? pages_tell(s) : told(s))
 		roll_back(s);
-	else if (!s->rollback.crashed && !s->rollback.unsealed)
+	else if (!s->rollback.crash && !s->rollback.crashed && !s->rollback.unsealed)
 		sim_fail(s, "R1", "all nodes were stopped in order, and the members don't tell");
 	s->rollback.holds = false;
 }
@@ -158,23 +214,37 @@ void rollback_stopped(struct sim *s, bool unsealed)
 	s->rollback.unsealed |= unsealed;
 }
 
+static void kill_all(struct sim *s)
+{
+	trace(s, "w  all nodes die");
+	for (uint32_t i = 0; i < s->o.nodes; i++) {
+		node_crash(s, &s->node[i]);
+		node_power_on_later(s, &s->node[i], 100 * MS);
+	}
+}
+
 static void stop_all(struct sim *s)
 {
 	bool at_once = draw(s, 2, 2);
 
-	trace(s, "w  all nodes are to stop");
 	s->rollback.holds = true;
 	s->rollback.asked_us = s->now;
+	for (uint32_t i = 0; i < s->o.nodes; i++)
+		s->rollback.ii[i] = s->node[i].ii;
+	sim_at(s, LOOK_US, on_look, 0, 0, NULL);
+	if (s->rollback.crash) {
+		kill_all(s);
+		return;
+	}
+	trace(s, "w  all nodes are to stop");
 	for (uint32_t i = 0; i < s->o.nodes; i++) {
 		struct event stop = {.type = EV_ADMIN};
 
 		stop.admin.cmd = ADMIN_STOP;
 		stop.admin.tag = mix64(++s->next_uid) | 1; /* nobody waits for the answer */
-		s->rollback.ii[i] = s->node[i].ii;
 		node_post(s, &s->node[i], draw(s, 3 + i, (at_once ? 1 : 300) * MS), &stop);
 	}
 	disturb(s);
-	sim_at(s, LOOK_US, on_look, 0, 0, NULL);
 }
 
 /* No daemon is started before all have stopped. */
@@ -186,8 +256,11 @@ bool rollback_holds(const struct sim *s)
 /* The array is whole. True: it goes on from here. */
 bool rollback_act(struct sim *s)
 {
-	if (s->rollback.over || s->o.faultless || (s->cli && s->cli->only) || draw(s, 0, 100) >= 15)
+	uint64_t dice = draw(s, 0, 100);
+
+	if (s->rollback.over || s->o.faultless || (s->cli && s->cli->only) || dice >= 25)
 		return false;
+	s->rollback.crash = dice >= 15;
 	if (!s->rollback.image) {
 		copy_take(s);
 		return true;

@@ -708,6 +708,7 @@ enum fault {
 	F_GIVES_UP_ALONE,
 	F_RECORD_HANGS,
 	F_ROLLED_BACK,
+	F_ROLLED_BACK_CRASH,
 	F_COUNT
 };
 struct planner {
@@ -940,8 +941,8 @@ struct sim {
 		uint32_t disk;
 		uint64_t epoch;
 		uint64_t asked_us;
-		bool holds; /* no daemon starts yet */
-		bool over;
+		bool holds;       /* no daemon starts yet */
+		bool over, crash; /* crash: all die at once */
 		bool crashed, unsealed, slow_records;
 		uint32_t ii[SIM_MAX_NODES]; /* that were asked to stop */
 	} rollback;                         /* rollback.c */

@@ -45,6 +45,7 @@ static const struct {
     {F_WRONG_WAY, IN(REBUILDING) | IN(DEGRADED), NEVER},
     /* All nodes are stopped. */
     {F_ROLLED_BACK, (1u << CS_COUNT) - 1, NEVER},
+    {F_ROLLED_BACK_CRASH, (1u << CS_COUNT) - 1, NEVER},
     /* All are well, and no proposal is under way. */
     {F_RACK_POWER, IN(PROPOSING) | IN(REBUILDING) | IN(DEGRADED), NEVER},
     {F_RACK_POWER, IN(FENCING), MANY_SEEDS},

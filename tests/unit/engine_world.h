@@ -67,9 +67,11 @@ struct world {
 	uint32_t placed_at; /* what OUT_OPEN leads to, if it is open already */
 	uint32_t reach_ms;  /* how long what was cut off may land */
 	bool eio;           /* when_lost=eio */
+	uint32_t beat_ms;   /* 0: as usual */
 	uint32_t claim_ms;  /* 0: who uses the members is not asked, and no lease ends */
 	bool use_hangs;     /* what is sent to the use blocks does not land before land_hung() */
 	uint32_t hung;      /* members whose superblock writes don't land before land_hung() */
+	uint32_t sb_hangs;  /* ... whose superblocks are not read before reads_fail() */
 	struct out hung_out[16];
 	uint32_t hung_count;
 	uint32_t cut_log;  /* members whose connection breaks at the next read of the log */
@@ -249,6 +251,7 @@ static inline void do_io(const struct out *o)
 
 	ev.done.id = o->io.id;
 	if ((o->io.kind == KIND_SB && o->io.op == DEV_WRITE && w.hung >> o->io.dev & 1) ||
+	    (o->io.kind == KIND_SB && o->io.op == DEV_READ && w.sb_hangs >> o->io.dev & 1) ||
 	    (o->io.kind == KIND_USE && w.use_hangs) ||
 	    (o->io.kind == KIND_LOG && o->io.op == DEV_WRITE && o->io.dev == w.log_hold_dev &&
 	     w.log_hold) ||
@@ -522,6 +525,26 @@ static inline void dev_up(uint32_t dev)
 	dev_event(EV_DEV_UP, dev);
 }
 
+/* What was sent to this one has taken too long; it is connected anew. */
+static inline void reads_fail(uint32_t dev)
+{
+	uint32_t held = w.hung_count;
+
+	dev_event(EV_DEV_DOWN, dev);
+	w.hung_count = 0;
+	for (uint32_t i = 0; i < held; i++) {
+		struct event ev = {.type = EV_DEV_DONE};
+
+		ev.done.id = w.hung_out[i].io.id;
+		ev.done.err = -ETIMEDOUT;
+		if (w.hung_out[i].io.dev == dev)
+			step(ev);
+		else
+			w.hung_out[w.hung_count++] = w.hung_out[i];
+	}
+	dev_event(EV_DEV_UP, dev);
+}
+
 /* Nothing but what is told to it at once has happened. */
 static inline void start_cold(void)
 {
@@ -537,6 +560,10 @@ static inline void start_cold(void)
 	memcpy(cfg.array_uuid, w.array_uuid, DDR_UUID_BYTES);
 	cfg.tun.release_delay_ms = 100;
 	cfg.tun.claim_ms = w.claim_ms;
+	if (w.beat_ms) {
+		cfg.tun.heartbeat_ms = w.beat_ms;
+		cfg.tun.heartbeat_limit_ms = 4 * w.beat_ms;
+	}
 	cfg.tun.reach_ms = w.reach_ms;
 	cfg.tun.eio_when_lost = w.eio;
 	cfg.process.pid = (uint32_t)cfg.inc;

@@ -221,6 +221,28 @@ TEST(an_older_copy_with_a_bad_sector_in_its_log_is_brought_up)
 	free(copy);
 }
 
+/* It is compared while the map has the member still, and then dropped by it. */
+TEST(also_if_it_is_back_before_it_has_left)
+{
+	for (uint32_t held = 0; held < 2; held++) {
+		uint8_t *copy = older_than_a_clear(0);
+
+		w.back_errs = DDR_BLOCK_BYTES;
+		w.hung = held; /* a superblock write of member 0 keeps the commit off */
+		dev_event(EV_DEV_DOWN, 2);
+		memcpy(w.disk[2], copy, DISK_BYTES);
+		dev_event(EV_DEV_UP, 2);
+		run_ms(100);
+		land_hung();
+		run_ms(5000);
+		CHECK(!engine_dev_older(w.e, 2));
+		w.back_errs = 0;
+		whole();
+		finish();
+		free(copy);
+	}
+}
+
 /* A second way to the member is connected while that is, and leads to the copy. */
 TEST(what_takes_a_members_place_is_compared_then)
 {

@@ -15,7 +15,7 @@ TEST(a_resync_that_was_not_flushed_does_not_count_when_a_cache_was_lost)
 	ev.admin.member = 1;
 	step(ev);
 	run_ms(100);
-	w.disk[MEMBERS] = malloc(DISK_BYTES);
+	w.disk[MEMBERS] = calloc(1, DISK_BYTES);
 	memset(w.disk[MEMBERS], 0x33, DISK_BYTES);
 	ev.admin.cmd = ADMIN_ADD;
 	ev.admin.uri = "mem:new";

@@ -562,6 +562,19 @@ TEST(two_members_that_differ_in_the_geometry_wait_for_the_third)
 	finish();
 }
 
+/* Somebody has written a copy of one over the other; the third is not there. */
+TEST(copies_of_one_member_wait_for_the_others)
+{
+	written_and_dead();
+	memcpy(w.disk[1], w.disk[0], DISK_BYTES);
+	w.dead[2] = true;
+	start();
+	run_ms(20000);
+	CHECK(!status().io_allowed);
+	CHECK_MSG(strstr(status().waits, "copies of"), "%s", status().waits);
+	finish();
+}
+
 /* In the newest epoch its map is the others' but for the name of one of them. */
 TEST(one_member_can_not_give_another_a_new_name)
 {

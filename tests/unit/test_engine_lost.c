@@ -436,3 +436,37 @@ TEST(a_member_that_is_dead_leaves_before_one_whose_connection_broke_once)
 	dies_after_a_flap(0, 2);
 	dies_after_a_flap(2, 0);
 }
+
+/* As ddraidd does: when something has happened, or at the deadline. */
+static void run_by_deadline_ms(uint32_t ms)
+{
+	uint64_t end = w.now + ms * 1000ull;
+
+	while (w.now < end) {
+		run_event();
+		while (w.first != w.last)
+			run_event();
+		if (engine_deadline_us(w.e) > w.now)
+			w.now = engine_deadline_us(w.e);
+	}
+}
+
+/* Nothing else wakes it up to read its claim again. */
+TEST(one_that_stood_still_gets_its_lease_back_however_seldom_it_beats)
+{
+	static const uint32_t beat_ms[] = {200, 900, 1100, 2000, 3000};
+
+	for (uint32_t i = 0; i < sizeof(beat_ms) / sizeof(beat_ms[0]); i++) {
+		create(1);
+		w.claim_ms = 250;
+		w.beat_ms = beat_ms[i];
+		start();
+		run_ms(20000);
+		run_by_deadline_ms(20000);
+		CHECK(status().io_allowed);
+		w.now += 4000000 + 4000 * beat_ms[i];
+		run_by_deadline_ms(12000);
+		CHECK_MSG(status().io_allowed, "%u ms: %s", beat_ms[i], status().waits);
+		finish();
+	}
+}

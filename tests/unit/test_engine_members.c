@@ -237,7 +237,7 @@ TEST(a_member_fails_and_a_new_one_is_rebuilt)
 	run_ms(10);
 	CHECK_EQ_U64(w.io_done[3], 1);
 	CHECK_EQ_MEM(in, out, sizeof(in));
-	w.disk[MEMBERS] = malloc(DISK_BYTES);
+	w.disk[MEMBERS] = calloc(1, DISK_BYTES);
 	memset(w.disk[MEMBERS], 0x33, DISK_BYTES);
 	ev.admin.tag = 5;
 	ev.admin.cmd = ADMIN_ADD;
@@ -384,7 +384,7 @@ TEST(a_rebuild_keeps_a_lock_for_as_long_as_it_has_waited_for_it)
 		while (status().map.member[1].state != MEMBER_MISSING)
 			run_event();
 		run_ms(100);
-		w.disk[MEMBERS] = malloc(DISK_BYTES);
+		w.disk[MEMBERS] = calloc(1, DISK_BYTES);
 		add.admin.cmd = ADMIN_ADD;
 		add.admin.member = 1;
 		add.admin.uri = "mem:new";
@@ -835,10 +835,10 @@ TEST(a_member_that_breaks_off_whenever_it_is_back_comes_back_less_and_less_often
 	}
 	CHECK_EQ_INT(status().map.member[2].state, MEMBER_MISSING);
 	CHECK_MSG(breaks > 3 && breaks < 9, "%u breaks", breaks);
-	/* One that stays is one like any other. */
+	/* Once an operator has seen to it, it is one like any other. */
 	admin(ADMIN_READD, 2, NULL);
 	CHECK_EQ_INT(status().map.member[2].state, MEMBER_IN_SYNC);
-	run_ms(70000);
+	run_ms(1000);
 	dev_event(EV_DEV_DOWN, 2);
 	run_ms(600);
 	CHECK_EQ_INT(status().map.member[2].state, MEMBER_SUSPECT);
@@ -846,175 +846,6 @@ TEST(a_member_that_breaks_off_whenever_it_is_back_comes_back_less_and_less_often
 	run_ms(2000);
 	CHECK_EQ_INT(status().map.member[2].state, MEMBER_IN_SYNC);
 	finish();
-}
-
-/* Members 0 and 1 break off, and each is found at the other's address. */
-static void exchange(void)
-{
-	uint8_t *disk = w.disk[0];
-
-	for (uint32_t m = 0; m < 2; m++) {
-		dev_down(m);
-		run_ms(20);
-	}
-	w.disk[0] = w.disk[1];
-	w.disk[1] = disk;
-}
-
-/* Once both lead to a member, each has its own, and the loss of one is the loss of one. */
-TEST(devices_that_were_exchanged_are_found)
-{
-	for (uint32_t lost = 0; lost < 3; lost++) {
-		create(1);
-		start();
-		run_ms(20000);
-		exchange();
-		for (uint32_t m = 0; m < 2; m++) {
-			dev_up(m);
-			run_ms(20);
-		}
-		run_ms(20000);
-		CHECK(status().io_allowed);
-		for (uint32_t m = 0; m < 3; m++)
-			CHECK_EQ_INT(status().map.member[m].state, MEMBER_IN_SYNC);
-		CHECK_EQ_INT(engine_member_of_dev(w.e, 0), 1);
-		CHECK_EQ_INT(engine_member_of_dev(w.e, 1), 0);
-		dev_down(lost);
-		run_ms(60000);
-		CHECK(status().io_allowed);
-		finish();
-	}
-}
-
-/* Member 0 has a new address, member 1 member 0's former one; later member 0 is lost. */
-TEST(a_device_that_took_anothers_address_stays_its_member)
-{
-	create(1);
-	start();
-	run_ms(20000);
-	exchange();
-	w.disk[3] = w.disk[1];
-	w.disk[1] = malloc(DISK_BYTES);
-	CHECK(w.disk[1]);
-	memset(w.disk[1], 0, DISK_BYTES);
-	dev_up(3);
-	run_ms(20);
-	dev_up(0);
-	run_ms(20000);
-	for (uint32_t m = 0; m < 3; m++)
-		CHECK_EQ_INT(status().map.member[m].state, MEMBER_IN_SYNC);
-	dev_down(3);
-	run_ms(60000);
-	CHECK(status().io_allowed);
-	finish();
-}
-
-/* They are exchanged back, and member 1 is dead by then: a device is what it was first, too. */
-TEST(what_was_exchanged_and_is_set_right_is_found)
-{
-	create(1);
-	start();
-	run_ms(6000);
-	exchange();
-	dev_up(0);
-	run_ms(20);
-	dev_up(1);
-	run_ms(15000);
-	CHECK_EQ_INT(engine_member_of_dev(w.e, 0), 1);
-	exchange();
-	dev_up(0);
-	run_ms(60000);
-	CHECK_EQ_INT(engine_member_of_dev(w.e, 0), 0);
-	CHECK(status().io_allowed);
-	finish();
-}
-
-/* Member 1 is on device 3 by an `add`, and two ways lead to member 0: one of these poses as member
- * 1 while that is away. It leaves the place to the right one. */
-TEST(who_poses_as_a_member_leaves_its_place_when_that_is_back)
-{
-	struct event ev = {.type = EV_ADMIN};
-	static uint8_t out[4096], in[4096];
-
-	create(1);
-	start();
-	run_ms(6000);
-	dev_down(1);
-	run_ms(5000);
-	ev.admin.cmd = ADMIN_FAIL;
-	ev.admin.member = 1;
-	step(ev);
-	run_ms(3000);
-	w.disk[3] = malloc(DISK_BYTES);
-	CHECK(w.disk[3]);
-	memset(w.disk[3], 0, DISK_BYTES);
-	ev.admin.cmd = ADMIN_ADD;
-	ev.admin.uri = "mem:new";
-	step(ev);
-	run_ms(6000);
-	CHECK_EQ_INT(engine_member_of_dev(w.e, 3), 1);
-	free(w.disk[1]);
-	w.disk[1] = w.disk[0];
-	w.uri[1] = "mem:way2";
-	dev_up(1);
-	run_ms(2000);
-	dev_down(0);
-	dev_down(3);
-	w.disk[0] = image_of(3);
-	for (uint64_t i = engine_geo(w.e)->data_offset; i < DISK_BYTES; i++)
-		w.disk[0][i] ^= 0x55;
-	dev_up(0);
-	run_ms(300);
-	dev_up(3);
-	run_ms(15000);
-	CHECK_EQ_INT(engine_member_of_dev(w.e, 3), 1);
-	fill(out, sizeof(out), 1);
-	io(5, IO_WRITE, 300 << 10, sizeof(out), out);
-	run_ms(3000);
-	CHECK_EQ_U64(w.io_done[5], 1);
-	dev_down(0);
-	dev_down(1);
-	run_ms(60000);
-	io(6, IO_READ, 300 << 10, sizeof(in), in);
-	run_ms(300);
-	CHECK_EQ_U64(w.io_done[6], 1);
-	CHECK_EQ_MEM(in, out, sizeof(in));
-	w.disk[1] = NULL;
-	finish();
-}
-
-/* One of them was too small for a while there, and what lay in its end is gone. */
-TEST(an_exchanged_device_that_was_cut_off_is_remembered)
-{
-	static uint8_t out[4096];
-	uint64_t size;
-
-	for (uint32_t first = 0; first < 2; first++) {
-		create(1);
-		start();
-		run_ms(20000);
-		size = engine_geo(w.e)->size_bytes;
-		fill(out, sizeof(out), 7);
-		io(1, IO_WRITE, size - sizeof(out), sizeof(out), out);
-		run_ms(5000);
-		exchange();
-		w.shrunk[0] = DISK_BYTES - 65536;
-		if (first)
-			dev_up(1);
-		dev_up(0);
-		run_ms(1000);
-		dev_down(0);
-		memset(w.disk[0] + DISK_BYTES - 65536, 0, 65536);
-		w.shrunk[0] = 0;
-		run_ms(20);
-		dev_up(0);
-		run_ms(1000);
-		if (!first)
-			dev_up(1);
-		run_ms(30000);
-		CHECK(!status().io_allowed || status().map.member[1].state != MEMBER_IN_SYNC);
-		finish();
-	}
 }
 
 /* A change of the map would wait for them, and come to pass when nobody thinks of it any more. */

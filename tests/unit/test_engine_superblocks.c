@@ -181,3 +181,25 @@ TEST(a_superblock_number_that_can_not_grow_harms_nobody)
 		finish();
 	}
 }
+
+/* Each is waited for once: of two that hang in turns, a member and a device of nobody, one is
+ * always being read. */
+TEST(devices_that_hang_in_turns_do_not_hold_up_a_start)
+{
+	create(1);
+	start();
+	run_ms(1000);
+	engine_free(w.e);
+	w.sb_hangs = 1u << 2 | 1u << MEMBERS;
+	start_cold();
+	dev_up(MEMBERS);
+	run_ms(4000); /* the node's former life is over */
+	CHECK_EQ_STR(status().waits, "the superblocks of the members to be read");
+	for (uint32_t turn = 0; turn < 10 && !status().io_allowed; turn++) {
+		run_ms(2000);
+		reads_fail(turn % 2 ? 2 : MEMBERS);
+	}
+	CHECK(status().io_allowed);
+	CHECK_EQ_INT(status().map.member[2].state, MEMBER_SUSPECT);
+	finish();
+}

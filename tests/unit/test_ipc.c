@@ -13,6 +13,8 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -229,6 +231,40 @@ TEST(a_client_whose_answer_does_not_fit_is_disconnected)
 	c = client();
 	ask(c, DO_OVERFLOW);
 	disconnected(c, "does not fit");
+	end_server();
+}
+
+/* libqb's own words; its client library would ask the same. The error that it is answered. */
+static int hello(uint32_t wanted)
+{
+	struct {
+		struct qb_ipc_request_header head;
+		_Alignas(8) uint32_t bytes;
+	} ask = {.head = {.id = QB_IPC_MSG_AUTHENTICATE, .size = sizeof(ask)}, .bytes = wanted};
+	struct sockaddr_un to = {.sun_family = AF_UNIX};
+	struct qb_ipc_response_header said = {0};
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+	snprintf(to.sun_path + 1, sizeof(to.sun_path) - 1, "%s", name);
+	CHECK(fd >= 0 && !connect(fd, (struct sockaddr *)&to, sizeof(to)));
+	CHECK(send(fd, &ask, sizeof(ask), 0) == sizeof(ask));
+	CHECK(recv(fd, &said, sizeof(said), MSG_WAITALL) == sizeof(said));
+	close(fd);
+	return said.error;
+}
+
+TEST(a_client_that_wants_large_messages_is_refused_before_it_gets_memory)
+{
+	static const uint32_t most[] = {CTL_MAX_BYTES + 4096, 16u << 20, INT32_MAX, UINT32_MAX};
+	char text[LOG_TEXT_BYTES] = "";
+
+	begin();
+	CHECK_EQ_INT(hello(CTL_MAX_BYTES), 0);
+	for (uint32_t i = 0; i < sizeof(most) / sizeof(most[0]); i++) {
+		CHECK_EQ_INT(hello(most[i]), -EMSGSIZE);
+		CHECK(read(said_fd, text, sizeof(text) - 1) > 0);
+		CHECK_MSG(strstr(text, "are the most"), "it says: %s", text);
+	}
 	end_server();
 }
 

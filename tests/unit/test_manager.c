@@ -1263,6 +1263,54 @@ TEST(a_damaged_file_refuses_one_array_only)
 	remove_dir();
 }
 
+/* What life() looks at. */
+static const char *twice_why;
+
+static void is_twice(void)
+{
+	struct known *k = manager_find("two", false);
+
+	CHECK(k && k->damaged);
+	CHECK_MSG(strstr(k->error, twice_why), "it says: %s", k->error);
+}
+
+/* With a line `more` before or after its end. */
+static void twice_write(const char *whole, const char *more, bool after)
+{
+	char text[8192];
+	size_t at = after ? strlen(whole) : (size_t)(strstr(whole, "end = yes") - whole);
+
+	CHECK_MSG(snprintf(text, sizeof(text), "%.*s%s%s", (int)at, whole, more, whole + at) <
+		      (int)sizeof(text),
+		  "too long");
+	file_write("two.array", text);
+	life(is_twice);
+}
+
+/* Two files in one, as a careless repair leaves. */
+TEST(a_file_that_says_a_thing_twice_is_damaged)
+{
+	char whole[4096] = "", path[128];
+	FILE *f;
+
+	fresh_dir();
+	life(three);
+	snprintf(path, sizeof(path), "%s/two.array", dir);
+	f = fopen(path, "r");
+	CHECK(f && fread(whole, 1, sizeof(whole) - 1, f) > 0);
+	fclose(f);
+	CHECK(strstr(whole, "end = yes"));
+	twice_why = "started, is there twice";
+	twice_write(whole, "started = no\n", false);
+	twice_why = "name, is there twice";
+	twice_write(whole, "name = two\n", false);
+	twice_why = "or after the end";
+	twice_write(whole, whole, true);
+	twice_write(whole, "member = file:///x\n", true);
+	twice_write(whole, "end = yes\n", true);
+	remove_dir();
+}
+
 /* ---- a state directory that can't be written ------------------------------------------------- */
 
 /*

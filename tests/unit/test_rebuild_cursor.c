@@ -36,7 +36,7 @@ static void new_member_half_way(void)
 	io(3, IO_WRITE, 0, sizeof(out), out);
 	run_ms(50);
 	CHECK_EQ_U64(w.io_done[3], 1);
-	w.disk[NEW] = malloc(DISK_BYTES);
+	w.disk[NEW] = calloc(1, DISK_BYTES);
 	memset(w.disk[NEW], 0x33, DISK_BYTES);
 	ev.admin.cmd = ADMIN_ADD;
 	ev.admin.uri = "mem:new";

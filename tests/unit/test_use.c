@@ -177,6 +177,40 @@ TEST(a_process_that_has_ended_is_waited_for_only_until_what_it_sent_has_landed)
 	finish();
 }
 
+static uint64_t claim_on(uint32_t member)
+{
+	struct useblock u;
+
+	CHECK_EQ_INT(useblock_decode(&u, w.disk[member] + USE_OFFSET), 0);
+	return u.claim;
+}
+
+/* That a process has ended is known only when nobody waits for it any more, but for whoever may
+ * claim the array just now. */
+TEST(a_late_word_of_a_process_does_not_shorten_that_wait)
+{
+	struct event ev = {.type = EV_PROBED};
+
+	begin(true);
+	start(1);
+	run_ms(3000);
+	w.node[1].stopped = true;
+	ev.probed.claim = claim_on(0);
+	ev.probed.dead = true;
+	start(2);
+	for (uint32_t i = 0; claim_on(0) == ev.probed.claim; i++) {
+		CHECK(i < 1000);
+		run_ms(10);
+	}
+	CHECK(!serves(2));
+	step(2, ev);
+	run_ms(300);
+	CHECK(!serves(2));
+	run_ms(1000);
+	CHECK(serves(2));
+	finish();
+}
+
 TEST(of_two_that_begin_at_once_one_gets_it)
 {
 	for (uint32_t ms = 0; ms < 1200; ms += 50) {

@@ -131,6 +131,33 @@ TEST(one_that_wakes_up_while_its_members_are_taken_is_not_the_second)
 		}
 }
 
+static void loses_quorum(uint32_t node)
+{
+	struct event ev = {.type = EV_QUORUM};
+
+	ev.view.ring = (struct ring){node, w.ring};
+	push(node, ev);
+}
+
+/* It has stood still, and claimed the array anew. Before it has read that again it has no quorum
+ * for so long that the other takes its claim for one that was left. */
+TEST(a_claim_that_is_read_again_late_is_made_anew)
+{
+	for (uint32_t ms = 9000; ms < 10600; ms += 50) {
+		asleep(false, 3500);
+		run_ms(100);
+		w.node[2].use_writes_ms = 200;
+		loses_quorum(1);
+		run_ms(ms - 3500);
+		quorum_of(1);
+		for (uint32_t i = 0; i < 60; i++) {
+			run_ms(20);
+			CHECK_MSG(!serves(1) || !serves(2), "%u ms", ms);
+		}
+		finish();
+	}
+}
+
 /* It believes for a while that it holds the array: nothing here says otherwise but the members. */
 TEST(two_that_hold_it_find_each_other)
 {
