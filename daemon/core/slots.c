@@ -227,15 +227,9 @@ static void page_vote(struct engine *e, uint32_t slot, uint32_t page, uint32_t r
 	}
 }
 
-/*
- * R15: members that carry an older copy of themselves, from the same epoch, when all nodes have
- * died that could tell (back.c). Before an image of a page is written, all members of the map have
- * acknowledged the one before. So a member in sync is one image behind the others at most, of
- * those that were written since it entered: in the newest epoch that was committed, or later. If
- * both copies of all others are newer, and these are more than may lie, it lacks what it was sent.
- * Two who wrote the page, and died between the members, did so in different epochs. A page has an
- * epoch's numbers only once that is committed; this node may not know that yet.
- */
+/* Of a page's images those count that were written in the newest epoch that was committed, or
+ * later. A page has an epoch's numbers only once that is committed; this node may not know that
+ * yet. */
 static uint64_t written_since(const struct engine *e, const struct votes *v)
 {
 	uint64_t since = e->committed.num < e->map.epoch.num ? e->committed.num : e->map.epoch.num;
@@ -252,6 +246,14 @@ static uint64_t written_since(const struct engine *e, const struct votes *v)
 	return since;
 }
 
+/*
+ * R15: members that carry an older copy of themselves, from the same epoch, when all nodes have
+ * died that could tell (back.c). Before an image of a page is written, all members of the map have
+ * acknowledged the one before. So a member in sync is one image behind the others at most, of
+ * those that were written since it entered. If both copies of all others are newer, and these are
+ * more than may lie, it lacks what it was sent. Two who wrote the page, and died between the
+ * members, did so in different epochs, and say nothing.
+ */
 static uint32_t votes_lacking(const struct engine *e, const struct votes *v, uint32_t rows)
 {
 	uint32_t all = map_insync_mask(&e->map) & rows, lacking = 0;
