@@ -48,6 +48,7 @@
 #define TEXT_BYTES (16u << 10)
 #define RECORD_BYTES 1024 /* in every version: what has another length is damaged */
 #define RECORD_VERSION 1u
+
 /* Of an array's file that is damaged. */
 static const char *damaged_remedy(const char *file)
 {

@@ -272,8 +272,10 @@ static uint32_t votes_lacking(const struct engine *e, const struct votes *v, uin
 	return lacking;
 }
 
-/* Nothing of it counts. If the data needs it, that waits for the right one; or an operator goes on
- * with what is there. */
+/* Nothing of it counts. At a start the slots are read before the map of the round is proposed
+ * (leader_recover), and nobody is served before that is committed: so it leaves before any data are
+ * taken from it. If the data needs it, that waits for the right one; or an operator goes on with
+ * what is there. */
 static void lacking_lose(struct engine *e, uint32_t lacking)
 {
 	for (; lacking; lacking &= lacking - 1) {

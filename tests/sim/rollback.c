@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * All nodes are stopped in order, or all die at once, and a member comes back as it was earlier in
- * that run: a snapshot
- * of its exporter that is put back meanwhile. The map may have stayed the same for the whole run,
- * so nothing but what the last node writes before it leaves (leave_sealed) tells that the copy is
- * an older one. Who starts the array must find that, and rebuild the member as a whole.
+ * that run: a snapshot of its exporter that is put back meanwhile. The map may have stayed the
+ * same for the whole run, so nothing but what the last node writes before it leaves (leave_sealed)
+ * tells that the copy is an older one. Who starts the array must find that, and rebuild the member
+ * as a whole.
  *
- * It comes when all else is over and the array is whole: the copy is made, consumers write on for a
- * while, then the nodes are asked to stop, at once or one after the other, and none starts again
- * before all have stopped. A member may be slow then, or their records, or one of them dies. If all
- * have left in order, and none has said that it took too long (unsealed), the members must tell of
- * such an epoch. All is let go, and nothing rolled back, if they don't, if a node is removed from
- * the array meanwhile, and would have to be asked again, or if one can't leave in order.
+ * It comes when all else is over and the array is whole: the copy is made, consumers write on for
+ * a while, then the nodes are asked to stop, at once or one after the other, and none starts again
+ * before all have stopped. A member may be slow then, or their records, or one of them dies. If
+ * all have left in order, and none has said that it took too long (unsealed), the members must
+ * tell of such an epoch. All is let go, and nothing rolled back, if they don't, if a node is
+ * removed from the array meanwhile, and would have to be asked again, or if one can't leave in
+ * order.
  *
  * If all die, the others' pages of the log must tell: two images of one page that are newer than
  * what the copy has. If none does, what lacks is in regions that are dirty still, and nobody can

@@ -22,24 +22,29 @@ static void exchange(void)
 	w.disk[1] = disk;
 }
 
+static void exchanged(void)
+{
+	create(1);
+	start();
+	run_ms(20000);
+	exchange();
+	for (uint32_t m = 0; m < 2; m++) {
+		dev_up(m);
+		run_ms(20);
+	}
+	run_ms(70000);
+	CHECK_EQ_INT(engine_member_of_dev(w.e, 0), 1);
+	CHECK_EQ_INT(engine_member_of_dev(w.e, 1), 0);
+}
+
 /* Once both lead to a member, each has its own, and the loss of one is the loss of one. */
 TEST(devices_that_were_exchanged_are_found)
 {
 	for (uint32_t lost = 0; lost < 3; lost++) {
-		create(1);
-		start();
-		run_ms(20000);
-		exchange();
-		for (uint32_t m = 0; m < 2; m++) {
-			dev_up(m);
-			run_ms(20);
-		}
-		run_ms(20000);
+		exchanged();
 		CHECK(status().io_allowed);
 		for (uint32_t m = 0; m < 3; m++)
 			CHECK_EQ_INT(status().map.member[m].state, MEMBER_IN_SYNC);
-		CHECK_EQ_INT(engine_member_of_dev(w.e, 0), 1);
-		CHECK_EQ_INT(engine_member_of_dev(w.e, 1), 0);
 		dev_down(lost);
 		run_ms(60000);
 		CHECK(status().io_allowed);
@@ -174,21 +179,6 @@ TEST(an_exchanged_device_that_was_cut_off_is_remembered)
 		CHECK(!status().io_allowed || status().map.member[1].state != MEMBER_IN_SYNC);
 		finish();
 	}
-}
-
-static void exchanged(void)
-{
-	create(1);
-	start();
-	run_ms(20000);
-	exchange();
-	for (uint32_t m = 0; m < 2; m++) {
-		dev_up(m);
-		run_ms(20);
-	}
-	run_ms(70000);
-	CHECK_EQ_INT(engine_member_of_dev(w.e, 0), 1);
-	CHECK_EQ_INT(engine_member_of_dev(w.e, 1), 0);
 }
 
 static void put(uint8_t what)
