@@ -9,6 +9,10 @@ cd "$top_srcdir"
 
 if [ -e .git ] && command -v git >/dev/null && git ls-files >/dev/null 2>&1; then
 	! git grep -nE '^(<<<<<<<|>>>>>>>) ' || { echo "FAILED: a merge was not finished in these lines"; exit 1; }
+	! git ls-files --cached --ignored --exclude-per-directory=.gitignore | grep . || {
+		echo "FAILED: these files are built; take them out with: git rm --cached"
+		exit 1
+	}
 fi
 
 # Versions differ in what they do with the same .clang-format: this one decides.

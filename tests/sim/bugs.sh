@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 #
-# Proves that the simulator's checks can fail: each patch puts one deliberate bug into a copy of the core,
-# and the simulator must go red on it within SEEDS seeds: with one node for tests/sim/bugs/*.patch, with several
-# for tests/sim/bugs/cluster/*.patch, with two for tests/sim/bugs/two/*.patch. The patch's line "Expect:" names the check that is meant to
-# catch it, and what it says (an extended regular expression): one of the seeds must fail by that. Others
-# may fail by another check that sees the same bug first, but a bug that only others see fails. A line "From:" names the seed to
-# begin with.
-# A line "Seldom:" says why so few seeds meet it: it is run by name, or with BUGS_SELDOM=yes (tools/check --all).
-# So does a patch that no longer applies or doesn't compile. The core itself carries no switch for it.
+# Proves that the checks can fail: each patch puts one deliberate bug into a copy of the core, and
+#
+# - tests/sim/bugs/*.patch: the simulator must go red on it within SEEDS seeds, with one node; cluster/*.patch: with several;
+#   two/*.patch: with two. The patch's line "Expect:" names the check that is meant to catch it, and what it says (an extended
+#   regular expression): one of the seeds must fail by that. Others may fail by another check that sees the same bug first, but a
+#   bug that only others see fails. A line "From:" names the seed to begin with.
+# - unit/*.patch: what almost no seed meets. Of the unit program in its line "Test:", the test "Expect:" must go red.
+#
+# A patch that no longer applies or doesn't compile fails. The core itself carries no switch for it.
 #
 #	tests/sim/bugs.sh [NAME...]		all, or those named; as many at a time as there are processors
 #	tests/sim/bugs.sh --third N		a third of all, another one for each N; the others' patches must apply
@@ -26,7 +27,7 @@ build=${top_builddir:-$src}
 seeds=${SEEDS:-1000}
 cc=${CC:-gcc}
 jobs=$(nproc)
-passed=0 failed=0 left_out=()
+passed=0 failed=0
 work=$(mktemp -d "${TMPDIR:-/tmp}/ddraid-bugs.XXXXXX") || exit 1
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
@@ -42,10 +43,10 @@ world=$build/tests/sim/libworld.a
 }
 flags="-std=gnu11 -D_GNU_SOURCE -O2 -g -fno-tree-dse"
 
-# The archive $2 with the sources named after it compiled anew from the tree $1, linked as $1/sim.
-relink() { # DIR ARCHIVE FILE...
-	local dir=$1 f member
-	cp "$2" "$dir/core.a"
+# The core's archive with the sources named compiled anew from the tree DIR, and the objects of PROGRAM linked with it as DIR/sim.
+relink() { # DIR PROGRAM FILE...
+	local dir=$1 program=$2 f member
+	cp "$build/libddraidcore.a" "$dir/core.a"
 	shift 2
 	for f in "$@"; do
 		# shellcheck disable=SC2086
@@ -56,7 +57,7 @@ relink() { # DIR ARCHIVE FILE...
 		ar d "$dir/core.a" "$member" && ar r "$dir/core.a" "$dir/$(basename "$f" .c).o" 2>/dev/null
 	done
 	# shellcheck disable=SC2086
-	$cc -o "$dir/sim" $objects "$world" "$dir/core.a" ${SIM_LIBS:--lprotobuf-c -lisal} >>"$dir/log" 2>&1 ||
+	$cc -o "$dir/sim" $program "$dir/core.a" ${SIM_LIBS:--lprotobuf-c -lisal} >>"$dir/log" 2>&1 ||
 		{ echo "it doesn't link: $(tail -3 "$dir/log")"; return 1; }
 }
 
@@ -65,21 +66,39 @@ relink() { # DIR ARCHIVE FILE...
 control() {
 	local dir=$work/control
 	mkdir -p "$dir/daemon" && cp -r "$src/daemon/core" "$dir/daemon/" || return 1
-	relink "$dir" "$build/libddraidcore.a" daemon/core/dlog.c daemon/core/io.c || return 1
+	relink "$dir" "$objects $world" daemon/core/dlog.c daemon/core/io.c || return 1
 	timeout "${LIMIT:-300}" "$dir/sim" --quiet --jobs "$jobs" --seeds 1..100 >"$dir/out" 2>&1 && return
 	echo "without any bug the simulator is red: $(head -c 300 "$dir/out")"
 	return 1
 }
 
-one() { # NAME PATCH OPTIONS -> prints why it failed
-	local dir=$work/$1 expect
-	expect=$(sed -n '/^---/q; s/^Expect: *//p' "$2")
+head_line() { # PATCH WORD
+	sed -n "/^---/q; s/^$2: *//p" "$1"
+}
+
+one() { # NAME PATCH OPTIONS -> prints what caught it, or why it failed
+	local dir=$work/$1 expect test program="$objects $world"
+	expect=$(head_line "$2" Expect)
+	test=$(head_line "$2" Test)
 	[ -n "$expect" ] || { echo "no line 'Expect:' says which check is meant to catch it"; return 1; }
+	[[ $2 != */unit/* ]] || [ -n "$test" ] || { echo "no line 'Test:' names the unit program"; return 1; }
 	mkdir -p "$dir/daemon" && cp -r "$src/daemon/core" "$dir/daemon/" || return 1
 	patch -s -p1 -d "$dir" <"$2" >"$dir/log" 2>&1 || { echo "the patch no longer applies"; return 1; }
+	if [ -n "$test" ]; then
+		program=$dir/test.o
+		# shellcheck disable=SC2086
+		$cc $flags -I"$src" -I"$src/tests/unit" -I"$build" -c "$src/tests/unit/$test.c" -o "$program" 2>>"$dir/log" ||
+			{ echo "$test doesn't compile: $(tail -3 "$dir/log")"; return 1; }
+	fi
 	# shellcheck disable=SC2046
-	relink "$dir" "$build/libddraidcore.a" $(sed -n 's,^+++ b/,,p' "$2") || return 1
-	hunt "$dir" "$expect" "$3" "$(sed -n '/^---/q; s/^From: *//p' "$2")" || return 1
+	relink "$dir" "$program" $(sed -n 's,^+++ b/,,p' "$2") || return 1
+	if [ -n "$test" ]; then
+		(ulimit -v 4000000; exec timeout "${LIMIT:-300}" "$dir/sim" "$expect") >"$dir/out" 2>&1
+		grep -m1 -E "^FAIL $expect" "$dir/out" | sed "s/^FAIL/$test:/" | cut -c1-130 | grep . && return
+		echo "$test does not fail by '$expect'"
+		return 1
+	fi
+	hunt "$dir" "$expect" "$3" "$(head_line "$2" From)" || return 1
 }
 
 # Runs more and more seeds, until one fails by the check that is meant to. A bug may make an engine
@@ -116,7 +135,7 @@ report() { # NAME PATCH OPTIONS
 	local why status=0 word=caught
 	why=$(one "$1" "$2" "$3") || status=1 word=MISSED
 	printf '%s  %-28s %s\n' "$word" "$1" "$why"
-	[ $status = 1 ] || [ "$settle" = no ] || settle_from "$2" "$(sed -n 's/^seed \([0-9]*\):.*/\1/p' <<<"$why")"
+	[ $status = 1 ] || [ "$settle" = no ] || [[ $2 = */unit/* ]] || settle_from "$2" "$(sed -n 's/^seed \([0-9]*\):.*/\1/p' <<<"$why")"
 	echo $status >"$work/$1.status"
 	rm -rf "${work:?}/$1"
 }
@@ -137,16 +156,12 @@ elif [ "${1:-}" = --third ]; then
 fi
 why=$(control) || { echo "bugs.sh: $why"; exit 1; }
 number=0 rest=()
-for p in "$src"/tests/sim/bugs/{,cluster/,two/}*.patch; do
+for p in "$src"/tests/sim/bugs/{,cluster/,two/,unit/}*.patch; do
 	name=$(basename "$p" .patch)
 	nodes="--nodes 1"
 	[[ $p != */cluster/* ]] || nodes=""
 	[[ $p != */two/* ]] || nodes="--nodes 2"
 	if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then
-		continue
-	fi
-	if [ $# = 0 ] && [ "${BUGS_SELDOM:-no}" = no ] && sed '/^---/q' "$p" | grep -q '^Seldom:'; then
-		left_out+=("$name")
 		continue
 	fi
 	number=$((number + 1))
@@ -169,7 +184,6 @@ for p in "$work"/*.status; do
 	if [ "$(cat "$p")" = 0 ]; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
 done
 [ ${#rest[@]} = 0 ] || echo "left out today: ${rest[*]}"
-[ ${#left_out[@]} = 0 ] || echo "left out, since so few seeds meet them: ${left_out[*]}"
 printf '%d passed, %d failed' "$passed" "$failed"
 echo
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

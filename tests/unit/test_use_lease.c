@@ -158,6 +158,28 @@ TEST(a_claim_that_is_read_again_late_is_made_anew)
 	}
 }
 
+/* So is its first claim, before it serves: it has stood still since that was written. */
+TEST(a_first_claim_that_is_read_again_late_is_made_anew)
+{
+	for (uint32_t ms = 5500; ms < 6500; ms += 50) {
+		create();
+		w.split = w.others_look = w.restarts = w.io_may_fail = true;
+		w.node[1].alone = w.node[2].alone = true;
+		w.node[2].use_writes_ms = 200;
+		start(1);
+		run_ms(100);
+		w.node[1].paused = true;
+		start(2);
+		run_ms(ms);
+		w.node[1].paused = false;
+		for (uint32_t i = 0; i < 60; i++) {
+			run_ms(20);
+			CHECK_MSG(!serves(1) || !serves(2), "%u ms", ms);
+		}
+		finish();
+	}
+}
+
 /* It believes for a while that it holds the array: nothing here says otherwise but the members. */
 TEST(two_that_hold_it_find_each_other)
 {
