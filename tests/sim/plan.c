@@ -104,6 +104,7 @@ const char *const fault_name[F_COUNT] = {
     [F_SLOT_UNREAD] = "leader-dies-slot-unread",
     [F_SB_TORN] = "superblock-torn-by-flapping-power",
     [F_SB_UNREADABLE] = "superblock-copy-unreadable",
+    [F_EXCHANGED] = "members-exchanged",
     [F_STORE_FULL] = "store-full",
     [F_STORE_FULL_KEPT] = "store-full-of-one-that-must-stay",
 };
@@ -184,6 +185,7 @@ void plan_init(struct sim *s)
 	breaks_init(s);
 	storage_init(s);
 	givesup_init(s);
+	exchange_init(s);
 	group_loss_init(s);
 	differs_init(s);
 	between_init(s);

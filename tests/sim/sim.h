@@ -709,6 +709,7 @@ enum fault {
 	F_RECORD_HANGS,
 	F_ROLLED_BACK,
 	F_ROLLED_BACK_CRASH,
+	F_EXCHANGED,
 	F_COUNT
 };
 struct planner {
@@ -747,6 +748,7 @@ void rival_init(struct sim *s);
 void rival_add_asked(struct sim *s, uint32_t disk);
 void rival_add_answered(struct sim *s, int err);
 void faults_init(struct sim *s);
+void exchange_init(struct sim *s);
 void oldcopy_init(struct sim *s);
 void latecopy_init(struct sim *s);
 /* How much longer a read takes of what a member that is back has of its node's log. */
