@@ -311,6 +311,8 @@ static void back_look(struct engine *e, struct dev *d)
 		d->back.found = false;
 		d->back.heard_us = e->now;
 	}
+	if (slots_told(e, m) && !e->slot_owned)
+		return; /* nowhere to note yet what it lacks */
 	if (was_told(e, m) && d->back.at < 2 * e->geo.log_pages)
 		images_read(e, d);
 	else if (!of_nobody_read(e, d))

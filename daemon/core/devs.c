@@ -272,8 +272,8 @@ static uint32_t dev_rank(const struct engine *e, uint32_t i, const struct map *m
 	bool serves = e->state == ENGINE_ACTIVE;
 	bool before = !memcmp(d->bound_uuid, map->member[m].uuid, DDR_UUID_BYTES);
 	bool moved = !before && !memcmp(d->moved_uuid, map->member[m].uuid, DDR_UUID_BYTES);
-	bool older = dev_older(d) || d->back.older;
 	bool used = was && serves && map_write_mask(&e->map) >> m & 1 && !e->bad[m];
+	bool older = dev_older(d) || (d->back.older && !used); /* it has got since what it lacked */
 
 	return 16u * !(moved && own_is_here(e, map->member[m].uuid, d)) + 8u * !older + 4u * used +
 	       (serves ? 2u * before + (i == m) : 2u * (i == m) + before);

@@ -636,8 +636,9 @@ struct engine {
 		struct epoch prop_epoch; /* of the own proposal */
 		uint64_t state_us, assemble_us, propose_us;
 		uint64_t max_num; /* newest epoch number seen anywhere */
+		uint32_t lacked;  /* members that did, until all slots were read with them */
 		uint32_t lacks; /* members that slots tell are older copies; by these connections */
-		uint32_t lacks_ups[DDR_MAX_MEMBERS];
+		uint32_t lacks_dev[DDR_MAX_MEMBERS], lacks_ups[DDR_MAX_MEMBERS];
 		struct batch sb_batch;
 		bool sb_second; /* of the two copies of each member */
 		uint32_t sb_dev[DDR_MAX_MEMBERS];
@@ -663,6 +664,8 @@ struct engine {
 		struct iovec rd_iov[2 * DDR_MAX_MEMBERS];
 		struct batch rd_batch;
 		bool reading;
+		uint32_t rd_rows; /* members from which each page was read that is known */
+		bool rd_stale;    /* what is being read was asked for before that became unknown */
 		bool assigned[DDR_MAX_SLOTS]; /* to a node that has not said Joined yet */
 	} ld;
 	uint32_t claims_pending;
@@ -1064,6 +1067,8 @@ void dlog_reset(struct engine *e);
 int slots_alloc(struct engine *e);
 void slot_read(struct engine *e, uint32_t slot);
 uint64_t log_seq_next(const struct engine *e, uint64_t seq);
+void slots_lacking(struct engine *e);
+bool slots_lacking_may_leave(const struct engine *e, uint8_t lacking);
 bool slots_read(struct engine *e); /* true: all slots of nobody are known */
 void hearsay_advance(struct engine *e, bool wanted);
 void slots_forget(struct engine *e);

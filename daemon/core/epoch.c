@@ -511,6 +511,12 @@ static void member_enters(struct engine *e, struct map *next, uint8_t i)
 		mm->left = mm->reached = 0;
 }
 
+/* One that lacks something counts for none (slots.c). */
+static uint32_t in_sync_but(const struct engine *e, const struct map *next, uint8_t but)
+{
+	return (uint32_t)__builtin_popcount(map_insync_mask(next) & ~e->ld.lacked & ~(1u << but));
+}
+
 /* Applies one wish to the next map; false if it can't be (now). */
 static bool wish_apply(struct engine *e, struct map *next, uint8_t i)
 {
@@ -520,8 +526,10 @@ static bool wish_apply(struct engine *e, struct map *next, uint8_t i)
 
 	if (!map_move_legal(mm->state, want))
 		return false;
-	if (out && mm->state == MEMBER_IN_SYNC && map_count_insync(next) <= e->geo.k)
+	if (out && mm->state == MEMBER_IN_SYNC && in_sync_but(e, next, i) < e->geo.k)
 		return false; /* R3: never fewer than k in sync */
+	if (out && e->ld.lacked >> i & 1 && !slots_lacking_may_leave(e, i))
+		return false;
 	if (out)
 		member_leaves(e, next, i, want);
 	else if (want == MEMBER_REBUILDING)

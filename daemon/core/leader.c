@@ -491,6 +491,7 @@ static void leader_recover(struct engine *e)
 	if (!e->ld.gathered)
 		bad_gather(e);
 	e->ld.gathered = true;
+	slots_lacking(e);
 	/* Too few members to read from: they may be back, and a new epoch may say so (R17). */
 	if (__builtin_popcount(read_mask(e)) < e->geo.k) {
 		e->ld.why = members_older(e) ? MEMBER_NEEDED_OLDER ", or stop the array, and start "
@@ -660,6 +661,8 @@ static void stuck_advance(struct engine *e)
 {
 	const struct map *m = map_next(e);
 	uint32_t stuck = 0;
+	/* The slots are read with it once more, if it is back. */
+	uint32_t read_anew = e->phase == PH_STATE ? e->ld.lacked : 0;
 	bool back = true;
 
 	for (uint8_t i = 0; i < m->n; i++) {
@@ -669,7 +672,8 @@ static void stuck_advance(struct engine *e)
 			e->ld.misread[i] = false;
 		}
 		if (e->ld.wanted[i] < MEMBER_SUSPECT || e->ld.wanted[i] > MEMBER_FAULTY ||
-		    m->member[i].state != MEMBER_IN_SYNC || map_count_insync(m) > e->geo.k) {
+		    m->member[i].state != MEMBER_IN_SYNC ||
+		    (map_count_insync(m) > e->geo.k && !(read_anew >> i & 1))) {
 			e->ld.unlike_us[i] = 0;
 			continue;
 		}
@@ -684,6 +688,8 @@ static void stuck_advance(struct engine *e)
 		if (stuck >> i & 1)
 			e->ld.wanted[i] = 0;
 	e->ld.revive = true;
+	if (stuck & read_anew)
+		slots_unknow(e);
 }
 
 static void ack_ticks(struct engine *e)

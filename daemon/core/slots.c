@@ -272,38 +272,63 @@ static uint32_t votes_lacking(const struct engine *e, const struct votes *v, uin
 	return lacking;
 }
 
+/* The data can do without it. A member that was only lost for a moment can be taken back (R17), and
+ * has more than an older copy. */
+bool slots_lacking_may_leave(const struct engine *e, uint8_t lacking)
+{
+	uint32_t there = 0, mask = map_insync_mask(&e->map) & map_insync_mask(map_next(e));
+
+	for (uint8_t i = 0; i < e->map.n; i++)
+		there += i != lacking && mask >> i & 1 && e->dev_of[i] != NO_DEV &&
+			 e->dev[e->dev_of[i]].up && e->bad[i] != MEMBER_FAULTY &&
+			 !(e->older >> i & 1);
+	return there >= e->geo.k && !member_indispensable(e, lacking);
+}
+
+static void lacking_out(struct engine *e, uint8_t i, enum member_state want)
+{
+	member_bad(e, i, want);
+	epoch_want_out(e, i, want, false, false); /* by the next proposal */
+}
+
 /* Nothing of it counts. At a start the slots are read before the map of the round is proposed
  * (leader_recover), and nobody is served before that is committed: so it leaves before any data are
- * taken from it. If the data needs it, that waits for the right one; or an operator goes on with
- * what is there. */
+ * taken from it. If the data needs it, that waits for the right one, or for a member that is away:
+ * neither leaves the map before one of them is there (wish_apply). Or an operator goes on with what
+ * is there. */
 static void lacking_lose(struct engine *e, uint32_t lacking)
 {
 	for (; lacking; lacking &= lacking - 1) {
 		uint8_t i = (uint8_t)__builtin_ctz(lacking);
-		bool needed = member_indispensable(e, i) ||
-			      __builtin_popcount(read_mask(e) | 1u << i) <= e->geo.k;
-		enum member_state want = needed ? MEMBER_SUSPECT : MEMBER_FAULTY;
+		bool needed = !slots_lacking_may_leave(e, i);
 
 		if (e->dev_of[i] == NO_DEV || (needed && e->cfg.force))
 			continue;
 		e->ld.lacks |= 1u << i;
+		e->ld.lacked |= 1u << i;
+		e->ld.lacks_dev[i] = e->dev_of[i];
 		e->ld.lacks_ups[i] = e->dev[e->dev_of[i]].ups;
 		back_lacks(e, i);
-		member_bad(e, i, want);
-		epoch_want_out(e, i, want, false, false); /* by the next proposal */
+		lacking_out(e, i, needed ? MEMBER_SUSPECT : MEMBER_FAULTY);
 	}
 }
 
-/* One that the data needs may be the right one by now. */
-static void lacking_look(struct engine *e)
+/* One that the data needs may be the right one by now, or another member may be there. */
+void slots_lacking(struct engine *e)
 {
-	e->ld.lacks &= map_insync_mask(&e->map);
-	for (uint8_t i = 0; i < e->map.n; i++)
-		if (e->ld.lacks >> i & 1 && e->dev_of[i] != NO_DEV &&
+	e->ld.lacked &= map_insync_mask(&e->map);
+	e->ld.lacks &= e->ld.lacked;
+	for (uint8_t i = 0; i < e->map.n; i++) {
+		if (!(e->ld.lacks >> i & 1) || e->dev_of[i] == NO_DEV)
+			continue;
+		if (e->dev_of[i] != e->ld.lacks_dev[i] ||
 		    e->dev[e->dev_of[i]].ups != e->ld.lacks_ups[i]) {
 			e->ld.lacks = 0;
 			slots_unknow(e);
+		} else if (e->bad[i] != MEMBER_FAULTY && slots_lacking_may_leave(e, i)) {
+			lacking_out(e, i, MEMBER_FAULTY);
 		}
+	}
 }
 
 /* Ors their planes; the images are looked at once more, being large. */
@@ -389,6 +414,7 @@ static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint3
 	struct pageinfo *p = &s->page[page];
 	struct votes v;
 
+	e->ld.rd_rows &= rows;
 	page_vote(e, slot, page, rows, &v);
 	if (leading(e) && !(e->slot_wanted && e->slot == slot))
 		lacking_lose(e, votes_lacking(e, &v, b->ok));
@@ -438,7 +464,7 @@ static void pages_read(struct engine *e, struct batch *b)
 	struct slotinfo *s;
 
 	e->ld.reading = false;
-	if (e->state == ENGINE_REMOVED || !enough_read(e, b->ok | b->unreadable))
+	if (e->state == ENGINE_REMOVED || !enough_read(e, b->ok | b->unreadable) || e->ld.rd_stale)
 		return; /* begun again by whoever wants it */
 	if (b->unreadable && e->ld.rd_singly <= e->ld.rd_page) {
 		e->ld.rd_singly = e->ld.rd_page + e->ld.rd_count;
@@ -489,6 +515,7 @@ void slot_read(struct engine *e, uint32_t slot)
 		return;
 	e->ld.rd_slot = slot;
 	e->ld.rd_page = e->ld.rd_singly = 0;
+	e->ld.rd_stale = false;
 	pages_read_start(e);
 }
 
@@ -550,7 +577,6 @@ bool slots_read(struct engine *e)
 {
 	bool all = true, unknown = false;
 
-	lacking_look(e);
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
 		struct slotinfo *s = &e->ld.slot[i];
 		struct departed *d;
@@ -587,6 +613,9 @@ bool slots_read(struct engine *e)
 		e->ld.assembled = e->ld.rereading = e->ld.gathered = false;
 		slots_unknow(e);
 	}
+	if (all)
+		e->ld.lacked &=
+		    ~(e->ld.rd_rows & read_mask(e)); /* compared, and they lack nothing */
 	return all;
 }
 
@@ -626,9 +655,11 @@ void slots_announce(struct engine *e)
 	}
 }
 
-/* Another node led meanwhile: whatever this one has read of the slots is old. */
+/* Another node led meanwhile: whatever this one has read of the slots is old, or is about to be. */
 void slots_unknow(struct engine *e)
 {
+	e->ld.rd_stale = true;
+	e->ld.rd_rows = UINT32_MAX;
 	for (uint32_t i = 0; e->ld.slot && i <= e->geo.p.slots; i++) {
 		struct slotinfo *s = &e->ld.slot[i];
 

@@ -52,10 +52,10 @@ static void keep(struct engine *e, uint8_t m)
 	uint32_t slots = 0;
 
 	slots_told_forget(e, m);
-	for (uint32_t i = 0; i <= e->geo.p.slots && e->slot_owned; i++)
+	for (uint32_t i = 0; i <= e->geo.p.slots; i++)
 		slots += counts(e, i);
 	if (!slots)
-		return; /* or nowhere to note what it lacks, as at the assembly */
+		return;
 	t->page = calloc((size_t)slots * e->geo.log_pages, sizeof(*t->page));
 	if (!t->page)
 		return; /* as for another leader */

@@ -16,7 +16,8 @@
  *
  * If all die, the others' pages of the log must tell: two images of one page that are newer than
  * what the copy has. If none does, what lacks is in regions that are dirty still, and nobody can
- * know; so it is let go.
+ * know; so it is let go. While the array starts the connections to the copy may break for a moment,
+ * or to another member, or one of them is there only later.
  *
  * Of its own randomness.
  */
@@ -119,6 +120,30 @@ static bool pages_tell(const struct sim *s)
 	return false;
 }
 
+static void on_breaks(struct sim *s, struct hev *ev)
+{
+	trace(s, "w  disk %lu is gone for a moment", ev->a);
+	fault_hide(s, (uint32_t)ev->a, (1 + draw(s, 31, 10)) * MS);
+}
+
+static void disturb_start(struct sim *s)
+{
+	uint8_t m = (uint8_t)(s->checks.member_of[s->rollback.disk] + 1 + draw(s, 32, 2));
+	uint32_t other = s->checks.disk_of[m % s->geo.n];
+	/* Two others are to tell. */
+	uint32_t disk = s->geo.n < 4 || draw(s, 33, 2) ? s->rollback.disk : other;
+
+	switch (draw(s, 30, 4)) {
+	case 0:
+		fault_hide(s, disk, (1 + draw(s, 34, 2500)) * MS);
+		break;
+	case 1:
+	case 2:
+		sim_at(s, 95 * MS + draw(s, 35, 200 * MS), on_breaks, disk, 0, NULL);
+		break;
+	}
+}
+
 static void roll_back(struct sim *s)
 {
 	struct disk *d = &s->disk[s->rollback.disk];
@@ -128,6 +153,8 @@ static void roll_back(struct sim *s)
 	d->sb_bad = 0;
 	disk_restore(s, d, s->rollback.image);
 	risk_harmed(s, d->idx);
+	if (s->rollback.crash)
+		disturb_start(s);
 }
 
 /* Somebody goes on under another incarnation. */

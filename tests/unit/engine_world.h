@@ -61,7 +61,8 @@ struct world {
 
 	bool log_hold; /* so are writes of log pages to this device */
 	uint32_t log_hold_dev;
-	bool back_late; /* they are done at once, and answered by the test */
+	bool log_read_hold; /* and so are reads of the first slot's log */
+	bool back_late;     /* they are done at once, and answered by the test */
 	struct event back_answer[16];
 	uint32_t back_answers;
 	uint32_t placed_at; /* what OUT_OPEN leads to, if it is open already */
@@ -255,6 +256,8 @@ static inline void do_io(const struct out *o)
 	    (o->io.kind == KIND_USE && w.use_hangs) ||
 	    (o->io.kind == KIND_LOG && o->io.op == DEV_WRITE && o->io.dev == w.log_hold_dev &&
 	     w.log_hold) ||
+	    (o->io.kind == KIND_LOG && o->io.op == DEV_READ && w.log_read_hold &&
+	     o->io.offset < geo_log_offset(engine_geo(w.e), 1, 0, 0)) ||
 	    (o->io.kind == KIND_BACK && w.back_hold && !w.back_pass)) {
 		CHECK(w.hung_count < 16);
 		w.hung_out[w.hung_count++] = *o;
@@ -328,7 +331,7 @@ static inline void do_io(const struct out *o)
 static inline void land_hung(void)
 {
 	w.hung = 0;
-	w.use_hangs = w.back_hold = w.log_hold = false;
+	w.use_hangs = w.back_hold = w.log_hold = w.log_read_hold = false;
 	for (uint32_t i = 0; i < w.hung_count; i++)
 		do_io(&w.hung_out[i]);
 	w.hung_count = 0;

@@ -240,3 +240,252 @@ TEST(one_that_two_writers_have_not_reached_is_a_member)
 			finish();
 		}
 }
+
+/* While the array starts, the connection to the copy breaks for a moment, or to another member. */
+TEST(nor_is_one_whose_connection_breaks_at_the_start)
+{
+	for (uint32_t m = 1; m < 3; m++)
+		for (uint32_t at_ms = 0; at_ms < 7; at_ms++) {
+			uint8_t *copy;
+
+			create(2);
+			start();
+			run_ms(20000);
+			copy = copy_of(2);
+			crash();
+			memcpy(w.disk[2], copy, DISK_BYTES);
+			start_cold();
+			run_ms(at_ms);
+			dev_down(m);
+			run_ms(5);
+			dev_up(m);
+			run_ms(60000);
+			is_read();
+			CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
+			finish();
+			free(copy);
+		}
+}
+
+/* The map has dropped it when it comes. */
+TEST(nor_is_one_that_comes_late)
+{
+	uint8_t *copy;
+
+	create(2);
+	start();
+	run_ms(20000);
+	copy = copy_of(2);
+	crash();
+	memcpy(w.disk[2], copy, DISK_BYTES);
+	w.dead[2] = true;
+	start_cold();
+	run_ms(20000);
+	CHECK_EQ_INT(status().map.member[2].state, MEMBER_SUSPECT);
+	dev_up(2);
+	run_ms(30000);
+	is_read();
+	dev_down(1);
+	run_ms(5000);
+	is_read(); /* with what it has of it */
+	finish();
+	free(copy);
+}
+
+static void next_life(void)
+{
+	struct event ev = {.type = EV_RESTART};
+
+	ev.restart.inc = w.next_inc++;
+	step(ev);
+	run_ms(30000);
+}
+
+/* It was lost, or found out, and the incarnation ends before the map drops it. */
+TEST(nor_is_one_in_the_next_life)
+{
+	for (uint32_t found = 0; found < 2; found++) {
+		struct event ev = {.type = EV_GIVE_UP};
+		uint8_t *copy;
+
+		create(2);
+		start();
+		run_ms(20000);
+		copy = copy_of(2);
+		if (found) {
+			crash();
+			memcpy(w.disk[2], copy, DISK_BYTES);
+			w.dead[1] = true;
+			start_cold();
+			run_ms(20000);
+			CHECK(strstr(status().waits, "older copy"));
+			dev_up(1);
+			run_ms(100);
+		} else {
+			dev_down(2);
+			memcpy(w.disk[2], copy, DISK_BYTES);
+		}
+		step(ev);
+		run_ms(10000);
+		CHECK(w.removed);
+		if (!found) {
+			dev_up(2);
+			run_ms(10);
+		}
+		next_life();
+		is_read();
+		finish();
+		free(copy);
+	}
+}
+
+/* Member 1's address leads to it as well. */
+TEST(nor_is_one_to_which_two_ways_lead)
+{
+	for (uint32_t missing = 0; missing < 2; missing++)
+		for (uint32_t late = 0; late < 2; late++) {
+			uint8_t *copy, *right, *one;
+
+			create(2);
+			one = w.disk[1];
+			start();
+			run_ms(20000);
+			if (missing) {
+				dev_down(1);
+				run_ms(600);
+			}
+			copy = copy_of(2);
+			right = w.disk[2];
+			crash();
+			w.disk[1] = w.disk[2] = copy;
+			w.dead[1] = late;
+			start_cold();
+			run_ms(20000);
+			if (late)
+				dev_up(1);
+			run_ms(30000);
+			CHECK(!status().io_allowed);
+			CHECK(strstr(status().waits, "older copy"));
+			w.disk[1] = one;
+			w.disk[2] = right;
+			run_ms(60000); /* each is connected anew now and then */
+			is_read();
+			finish();
+			free(copy);
+		}
+}
+
+/* Both would do: the right one, or the other one. Neither has left the map meanwhile. */
+TEST(the_one_that_is_away_ends_the_wait_as_well)
+{
+	uint8_t *copy;
+
+	create(2);
+	start();
+	run_ms(20000);
+	copy = copy_of(2);
+	crash();
+	memcpy(w.disk[2], copy, DISK_BYTES);
+	w.dead[1] = true;
+	start_cold();
+	run_ms(60000);
+	CHECK(!status().io_allowed);
+	CHECK(strstr(status().waits, "older copy"));
+	CHECK_EQ_U64(superblock_of(0).map.epoch.num, superblock_of(2).map.epoch.num);
+	dev_up(1);
+	run_ms(30000);
+	is_read();
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
+	finish();
+	free(copy);
+}
+
+static void log_reads_wait(void)
+{
+	w.log_read_hold = true;
+	for (uint32_t i = 0; !w.hung_count; i++) {
+		CHECK(i < 9000);
+		run_ms(1);
+	}
+}
+
+/* Another ring forms. So many events later what was asked of the log is answered, before all else
+ * that is under way. */
+static void round_crosses(uint64_t ring, uint32_t events)
+{
+	struct event kept[64], ev = {.type = EV_VIEW};
+	uint32_t n = 0;
+
+	ev.view.ring = (struct ring){1, ring};
+	ev.view.count = 1;
+	ev.view.node[0] = 1;
+	step(ev);
+	ev.type = EV_QUORUM;
+	ev.view.quorate = true;
+	step(ev);
+	for (uint32_t i = 0; i < events && w.first != w.last; i++)
+		run_event();
+	for (; w.first != w.last; w.first++) {
+		CHECK(n < 64);
+		kept[n++] = w.pending[w.first % QUEUE];
+	}
+	land_hung();
+	for (; w.first != w.last;)
+		step(w.pending[w.first++ % QUEUE]);
+	for (uint32_t i = 0; i < n; i++)
+		push(kept[i]);
+}
+
+/* The log is read while rounds come and go: what a former one has asked counts for none. */
+TEST(nor_is_one_whose_log_is_read_over_a_round)
+{
+	for (uint32_t first = 0; first < 4; first++)
+		for (uint32_t second = 0; second < 4; second++) {
+			uint8_t *copy;
+
+			create(2);
+			start();
+			run_ms(20000);
+			copy = copy_of(2);
+			crash();
+			memcpy(w.disk[2], copy, DISK_BYTES);
+			start_cold();
+			log_reads_wait();
+			round_crosses(12, first);
+			log_reads_wait();
+			run_ms(20);
+			round_crosses(13, second);
+			run_ms(30000);
+			is_read();
+			finish();
+			free(copy);
+		}
+}
+
+/* It has been an older copy, and was rebuilt. A copy that connects at another address is not
+ * preferred for that. */
+TEST(what_was_an_older_copy_keeps_its_place)
+{
+	uint8_t *copy;
+
+	create(2);
+	start();
+	run_ms(20000);
+	copy = copy_of(2);
+	dev_down(2);
+	memcpy(w.disk[2], copy, DISK_BYTES);
+	run_ms(600);
+	dev_up(2);
+	run_ms(60000);
+	CHECK_EQ_INT(status().map.member[2].state, MEMBER_IN_SYNC);
+	put(3); /* its region is marked: the pages are alike */
+	w.disk[5] = image_of(2);
+	put(4);
+	w.uri[5] = "mem:5";
+	dev_up(5);
+	run_ms(5000);
+	CHECK_EQ_INT(engine_member_of_dev(w.e, 2), 2);
+	is_read();
+	finish();
+	free(copy);
+}
