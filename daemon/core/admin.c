@@ -257,6 +257,7 @@ static void sb_place(struct engine *e, uint32_t dev)
 	batch_open(&e->placing.batch);
 	for (uint32_t c = 0; c < SB_COPIES; c++) {
 		sb.seq = c;
+		sb.place = (uint8_t)(c + 1);
 		sb_encode(&sb, e->placing.block[c]);
 		e->placing.iov[c] = (struct iovec){e->placing.block[c], DDR_BLOCK_BYTES};
 		dio_start_raw(e, &e->placing.batch, dev, DEV_WRITE, KIND_SB, geo_sb_offset(c),

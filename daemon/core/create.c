@@ -67,6 +67,7 @@ int create_member(const struct create_params *p, uint8_t index,
 	}
 	for (uint32_t c = 0; c < SB_COPIES && !err; c++) {
 		sb.seq = c;
+		sb.place = (uint8_t)(c + 1);
 		sb_encode(&sb, block);
 		err = emit(arg, geo_sb_offset(c), block);
 	}

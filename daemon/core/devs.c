@@ -449,11 +449,13 @@ bool devs_entering(const struct engine *e)
  * A read that was under way at the same time as a write of ours may have seen the copy before or
  * after it. Then they are read once more.
  */
-static bool copy_usable(const struct engine *e, const struct dev *d, uint32_t c,
-			struct superblock *sb)
+static bool copy_usable(const struct engine *e, struct dev *d, uint32_t c, struct superblock *sb)
 {
-	return !d->copy[c].err && !sb_decode(sb, d->buf[c], NULL) &&
-	       !memcmp(sb->array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES);
+	bool ours = !d->copy[c].err && !sb_decode(sb, d->buf[c], NULL) &&
+		    !memcmp(sb->array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES);
+
+	d->misplaced |= ours && sb_misplaced(sb, c);
+	return ours && !sb_misplaced(sb, c);
 }
 
 static bool copies_take(struct engine *e, struct dev *d)
@@ -462,6 +464,7 @@ static bool copies_take(struct engine *e, struct dev *d)
 
 	d->newest_copy = NO_COPY;
 	d->newest_seq = 0;
+	d->misplaced = false;
 	for (uint8_t c = 0; c < SB_COPIES; c++) {
 		if (!copy_usable(e, d, c, &sb) ||
 		    (d->newest_copy != NO_COPY && !sb_newer(&sb, &d->sb)))
@@ -1096,6 +1099,9 @@ const char *engine_dev_stranger(const struct engine *e, uint32_t dev)
 			   : "one copy of its superblock can't be read, and the other is damaged";
 	if (d->reading || d->retry_us)
 		return NULL;
+	if (!d->sb_ok && d->misplaced)
+		return "its superblock was written at another byte of it: its partition, or what "
+		       "its exporter offers, begins elsewhere than before; set that right";
 	if (!d->sb_ok)
 		return "it carries no superblock of this array";
 	for (uint8_t m = 0; m < map->n; m++)

@@ -145,6 +145,7 @@ struct dev {
 	uint8_t to_read;    /* copies that are being read */
 	struct sb_copy copy[SB_COPIES];
 	uint8_t (*buf)[DDR_BLOCK_BYTES]; /* SB_COPIES blocks */
+	bool misplaced;                  /* a copy was read that is the other one: sb_misplaced */
 	struct {                         /* back.c: this node's pages of the log, as it has them */
 		bool due;                /* not known yet; until then it is not used */
 		bool older, found;       /* some were older images; as far as they are known */

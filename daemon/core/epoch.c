@@ -861,6 +861,7 @@ static void sb_write(struct engine *e, bool second)
 			copy_write_begins(d);
 		}
 		sb.index = i;
+		sb.place = e->ld.sb_copy[i] + 1;
 		memcpy(sb.member_uuid, e->prop.member[i].uuid, DDR_UUID_BYTES);
 		sb_encode(&sb, e->ld.sb_buf[i]);
 		e->ld.sb_iov[i] = (struct iovec){e->ld.sb_buf[i], DDR_BLOCK_BYTES};

@@ -47,7 +47,8 @@ enum {
 	SB_OFF_COMMITTED = 184,    /* u64 number, u64 incarnation */
 	SB_OFF_EPOCH = 200,        /* u64 number, u64 incarnation */
 	SB_OFF_MISSED_FROM = 216,  /* u64 */
-	SB_OFF_WRITER_NODE = 224,  /* u32; 228..255 reserved */
+	SB_OFF_WRITER_NODE = 224,  /* u32 */
+	SB_OFF_PLACE = 228,        /* u8; 229..255 reserved */
 	SB_OFF_MEMBERS = 256,      /* SB_MEMBER_BYTES each; 896..1023 reserved */
 	SB_OFF_CLUSTER = 1024,     /* 64 bytes, padded with NUL */
 	SB_OFF_PAST_COUNT = 1088,  /* u32; 1092..1103 reserved */
@@ -88,6 +89,11 @@ int epoch_cmp(const struct epoch *a, const struct epoch *b)
 	if (a->inc != b->inc)
 		return a->inc < b->inc ? -1 : 1;
 	return 0;
+}
+
+bool sb_misplaced(const struct superblock *sb, uint32_t copy)
+{
+	return sb->place && sb->place != copy + 1;
 }
 
 bool sb_newer(const struct superblock *a, const struct superblock *b)
@@ -234,6 +240,8 @@ static const char *check_fields(const struct superblock *sb, const struct geo *g
 		bad = check_past(sb);
 	if (bad)
 		return bad;
+	if (sb->place > SB_COPIES)
+		return "the superblock names a place where none is";
 	if (sb->map.n != g->n)
 		return "the number of members in the superblock does not fit the geometry";
 	if (sb->index >= sb->map.n)
@@ -326,6 +334,7 @@ void sb_encode(const struct superblock *sb, uint8_t out[DDR_BLOCK_BYTES])
 	put_epoch(out + SB_OFF_EPOCH, &sb->map.epoch);
 	put_le64(out + SB_OFF_MISSED_FROM, sb->map.missed_from);
 	put_le32(out + SB_OFF_WRITER_NODE, sb->writer_node);
+	out[SB_OFF_PLACE] = sb->place;
 	out[SB_OFF_USE] = sb->clustered ? SB_USE_CLUSTERED : 0;
 	memcpy(out + SB_OFF_CLUSTER, sb->cluster, strnlen(sb->cluster, DDR_NAME_BYTES));
 	put_le32(out + SB_OFF_PAST_COUNT, sb->past.count);
@@ -383,6 +392,7 @@ int sb_decode(struct superblock *sb, const uint8_t in[DDR_BLOCK_BYTES], const ch
 	get_epoch(&out.map.epoch, in + SB_OFF_EPOCH);
 	out.map.missed_from = get_le64(in + SB_OFF_MISSED_FROM);
 	out.writer_node = get_le32(in + SB_OFF_WRITER_NODE);
+	out.place = in[SB_OFF_PLACE];
 	if (in[SB_OFF_USE] & ~SB_USE_CLUSTERED)
 		return refuse(why, -EINVAL, "the superblock is used in a way that is unknown");
 	out.clustered = in[SB_OFF_USE] & SB_USE_CLUSTERED;

@@ -78,7 +78,12 @@ struct superblock {
 	/* The node whose incarnation map.epoch.inc wrote this, if it had no slot of the dirty log
 	 * then, else 0: nothing else on the members says whom to fence (R4). */
 	uint32_t writer_node;
+	/* 1 + the number of the copy that it was written as, 0 = not known: by an earlier build. */
+	uint8_t place;
 };
+
+/* Read as this copy, it was written as the other one: what was one device begins elsewhere now. */
+bool sb_misplaced(const struct superblock *sb, uint32_t copy);
 
 /* Of two intact copies on one member: was a written after b? The numbers of two members say nothing
  * of each other. Where they are used up (nobody gets there but by a lie) the epoch says it. */

@@ -183,6 +183,7 @@ static void write_superblocks(struct maker *m)
 		memcpy(m->sb.member_uuid, m->sb.map.member[i].uuid, DDR_UUID_BYTES);
 		/* An older copy beside the newest, as the engine leaves them. */
 		for (m->sb.seq = 4; m->sb.seq <= 5; m->sb.seq++) {
+			m->sb.place = (uint8_t)(1 + (m->sb.seq & 1));
 			sb_encode(&m->sb, block);
 			put(m->member[i], block, sizeof(block), geo_sb_offset(m->sb.seq & 1));
 		}

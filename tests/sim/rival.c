@@ -71,8 +71,10 @@ static void area_fill(struct sim *s, struct disk *d, uint8_t area[AREA_BYTES])
 		sb.array_uuid[i] = (uint8_t)(d->rival.no + 17 * i + d->idx);
 	memset(sb.name, 0, sizeof(sb.name));
 	strcpy(sb.name, "rival");
-	for (uint32_t c = 0; c < SB_COPIES; c++)
+	for (uint32_t c = 0; c < SB_COPIES; c++) {
+		sb.place = (uint8_t)(c + 1);
 		sb_encode(&sb, area + c * DDR_BLOCK_BYTES);
+	}
 }
 
 static void gives_up(struct sim *s, struct disk *d)

@@ -206,6 +206,7 @@ static inline void superblock_put(uint32_t dev, struct superblock *sb)
 {
 	for (uint32_t c = 0; c < SB_COPIES; c++) {
 		sb->seq++;
+		sb->place = (uint8_t)(c + 1);
 		sb_encode(sb, w.disk[dev] + geo_sb_offset(c));
 	}
 }

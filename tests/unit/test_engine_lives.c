@@ -110,6 +110,7 @@ TEST(a_leader_that_died_before_it_had_a_slot_is_fenced)
 		sb.seq++;
 		sb.map.epoch = (struct epoch){2, 55};
 		sb.writer_node = 9;
+		sb.place = (uint8_t)(1 + (sb.seq & 1));
 		sb_encode(&sb, w.disk[i] + geo_sb_offset((uint32_t)(sb.seq & 1)));
 	}
 	start();

@@ -420,3 +420,54 @@ TEST(what_was_cut_off_and_extended_is_faulty_though_it_was_none_or_another_says_
 		finish();
 	}
 }
+
+/* What was at byte 0 of it is at this one now; the device is as long as before. */
+static void begins_elsewhere(uint32_t dev, int bytes)
+{
+	uint32_t from = bytes < 0 ? (uint32_t)-bytes : 0, to = bytes > 0 ? (uint32_t)bytes : 0;
+
+	memmove(w.disk[dev] + to, w.disk[dev] + from, DISK_BYTES - (uint32_t)abs(bytes));
+	memset(w.disk[dev] + (to ? 0 : DISK_BYTES - from), 0, (uint32_t)abs(bytes));
+}
+
+/* Its superblocks lie one block apart: one of them is at the other's place. */
+TEST(a_device_that_begins_elsewhere_is_not_the_member)
+{
+	for (uint32_t running = 0; running < 2; running++)
+		for (int bytes = -8192; bytes <= 8192; bytes += 4096) {
+			uint8_t *whole, *as_found;
+			const char *text;
+
+			create(1);
+			start();
+			run_ms(20000);
+			if (running) {
+				dev_event(EV_DEV_DOWN, 1);
+				run_ms(20);
+			}
+			whole = image_of(1);
+			begins_elsewhere(1, bytes);
+			as_found = image_of(1);
+			if (running)
+				dev_event(EV_DEV_UP, 1);
+			else
+				start_again();
+			run_ms(20000);
+			CHECK(status().io_allowed);
+			CHECK_EQ_INT(status().map.member[1].state == MEMBER_IN_SYNC, !bytes);
+			if (bytes) {
+				text = engine_dev_stranger(w.e, 1);
+				CHECK(text && strstr(text, abs(bytes) == 4096 ? "begins elsewhere"
+									      : "no superblock"));
+				CHECK_EQ_MEM(w.disk[1], as_found, DISK_BYTES);
+				dev_event(EV_DEV_DOWN, 1);
+				memcpy(w.disk[1], whole, DISK_BYTES);
+				dev_event(EV_DEV_UP, 1);
+				run_ms(20000);
+				CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
+			}
+			finish();
+			free(whole);
+			free(as_found);
+		}
+}

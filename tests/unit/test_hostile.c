@@ -822,6 +822,7 @@ TEST(who_tells_of_an_epoch_ends_the_others_only_if_the_members_say_so)
 	sb.map.epoch = (struct epoch){sb.map.epoch.num + 1, 4711};
 	for (uint32_t c = 0; c < SB_COPIES; c++) {
 		sb.seq++;
+		sb.place = (uint8_t)(c + 1);
 		sb_encode(&sb, h.disk[0] + geo_sb_offset(c));
 	}
 	h_view();

@@ -133,6 +133,7 @@ TEST(what_is_encoded_is_decoded_for_every_geometry)
 			mm->left = prng_next(&r) >> 38;
 			mm->reached = prng_next(&r) >> 38;
 		}
+		sb.place = (uint8_t)prng_below(&r, SB_COPIES + 1);
 		for (sb.index = 0; sb.index < g.n; sb.index++) {
 			memcpy(sb.member_uuid, sb.map.member[sb.index].uuid, DDR_UUID_BYTES);
 			memset(block, 0xee, sizeof(block));
@@ -392,12 +393,30 @@ TEST(reserved_bytes_are_ignored)
 {
 	static const struct {
 		unsigned at, bytes;
-	} reserved[] = {{183, 1},   {228, 28},   {256 + 18, 6}, {256 + 48, 16}, {256 + 5 * 64, 448},
+	} reserved[] = {{183, 1},   {229, 27},   {256 + 18, 6}, {256 + 48, 16}, {256 + 5 * 64, 448},
 			{1092, 12}, {1616, 2480}};
 
 	for (unsigned i = 0; i < sizeof(reserved) / sizeof(*reserved); i++)
 		for (unsigned b = 0; b < reserved[i].bytes; b++)
 			accepted(reserved[i].at + b, 1, 0xff);
+}
+
+TEST(it_says_which_copy_it_is)
+{
+	uint8_t block[DDR_BLOCK_BYTES];
+	struct superblock sb, back;
+
+	for (uint8_t place = 0; place <= SB_COPIES; place++) {
+		accepted(228, 1, place);
+		sample(&sb);
+		sb.place = place;
+		sb_encode(&sb, block);
+		CHECK_EQ_INT(sb_decode(&back, block, NULL), 0);
+		for (uint32_t copy = 0; copy < SB_COPIES; copy++)
+			CHECK_EQ_INT(sb_misplaced(&back, copy), place && copy != place - 1u);
+	}
+	refused(228, 1, SB_COPIES + 1, -EINVAL, "place");
+	refused(228, 1, 255, -EINVAL, "place");
 }
 
 /* A superblock that was accepted keeps every promise that its users rely on. */

@@ -1043,6 +1043,7 @@ static void tells_of_next(uint32_t m)
 	sb.map.epoch.inc = 4711;
 	for (uint32_t c = 0; c < SB_COPIES; c++) {
 		sb.seq++;
+		sb.place = (uint8_t)(c + 1);
 		sb_encode(&sb, w.disk[m] + geo_sb_offset(c));
 	}
 }

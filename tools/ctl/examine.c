@@ -133,6 +133,11 @@ static int read_superblocks(struct exam *x)
 		if (!(got >> c & 1)) /* as examine() has it */
 			continue;
 		k->err = sb_decode(&k->sb, block + c * DDR_BLOCK_BYTES, &k->why);
+		if (!k->err && sb_misplaced(&k->sb, (uint32_t)c)) {
+			k->err = -EINVAL;
+			k->why = "it was written at another byte of the device, which begins "
+				 "elsewhere now";
+		}
 		if (k->err == -ENOENT)
 			look_for_claim(k, block + c * DDR_BLOCK_BYTES);
 		if (!k->err && (x->best < 0 || sb_newer(&k->sb, &x->copy[x->best].sb)))
