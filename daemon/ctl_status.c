@@ -15,6 +15,7 @@
 #include "daemon/ctl.h"
 #include "daemon/fence.h"
 #include "daemon/fence_members.h"
+#include "daemon/log.h"
 #include "daemon/lost.h"
 #include "daemon/unmake.h"
 #include "daemon/units.h"
@@ -485,7 +486,17 @@ bool status_warning(uint32_t i, char text[STORE_WHY_BYTES])
 	}
 	i -= undone;
 	store_trouble(text);
-	return (text[0] && !i--) || lost_warning(i, text);
+	if (text[0] && !i--)
+		return true;
+	if (log_lost() && !i--) {
+		snprintf(text, STORE_WHY_BYTES,
+			 "the log can't be written, %" PRIu64
+			 " lines are lost so far: whoever reads it (a pipe, a terminal, journald, "
+			 "syslog) stands still",
+			 log_lost());
+		return true;
+	}
+	return lost_warning(i, text);
 }
 
 static void warnings(struct status_msg *m, const struct known *k, const struct array_status *st)

@@ -461,8 +461,11 @@ int main(int argc, char **argv)
 		return err;
 	}
 	log_threaded();
-	if (setup_loop())
-		return start_failed("the main loop can't be set up: out of memory or descriptors");
+	if (setup_loop()) {
+		err = start_failed("the main loop can't be set up: out of memory or descriptors");
+		log_close();
+		return err;
+	}
 	err = run();
 	fence_close();
 	lock_managers_settle(LOCKS_END_MS);
