@@ -496,7 +496,7 @@ bool status_warning(uint32_t i, char text[STORE_WHY_BYTES])
 			 log_lost());
 		return true;
 	}
-	return lost_warning(i, text);
+	return (store_deleted(false, text) && !i--) || lost_warning(i, text);
 }
 
 static void warnings(struct status_msg *m, const struct known *k, const struct array_status *st)

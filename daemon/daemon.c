@@ -39,8 +39,8 @@ const char *daemon_warning(uint32_t i)
 
 /* ---- what the daemons tell each other ------------------------------------------------------- */
 
-#define DLM_LOOK_NS 2000000000ull
-static qb_loop_timer_handle dlm_timer;
+#define LOOK_NS 2000000000ull
+static qb_loop_timer_handle look_timer;
 static bool dlm_told;
 
 static void tell_node(bool all)
@@ -67,14 +67,15 @@ static void tell_running(void)
 	tell_node(false);
 }
 
-/* dlm_controld may be started, or end, at any time; `create` on another node goes by what is told.
- */
-static void dlm_look(void *arg)
+/* What nobody tells of. Files of the state directory may be deleted; dlm_controld may be started,
+ * or end, at any time, and `create` on another node goes by what is told. */
+static void look(void *arg)
 {
 	(void)arg;
-	if (announce_dlm() != dlm_told)
+	manager_look();
+	if (strcmp(ctl_env.conf->cluster, "alone") != 0 && announce_dlm() != dlm_told)
 		tell_running();
-	qb_loop_timer_add(ctl_env.loop, QB_LOOP_LOW, DLM_LOOK_NS, NULL, dlm_look, &dlm_timer);
+	qb_loop_timer_add(ctl_env.loop, QB_LOOP_LOW, LOOK_NS, NULL, look, &look_timer);
 }
 
 static void tell_all(void)
@@ -184,8 +185,8 @@ int daemon_start(const struct daemon_env *env, char why[STORE_WHY_BYTES])
 	if (err)
 		snprintf(why, STORE_WHY_BYTES, "the daemons' group can't be started: %s",
 			 strerror(-err));
-	else if (strcmp(env->conf->cluster, "alone"))
-		dlm_look(NULL);
+	else
+		look(NULL);
 	return err;
 }
 
@@ -196,8 +197,8 @@ void daemon_stop(void (*done)(void))
 
 void daemon_end(void)
 {
-	if (dlm_timer)
-		qb_loop_timer_del(ctl_env.loop, dlm_timer);
+	if (look_timer)
+		qb_loop_timer_del(ctl_env.loop, look_timer);
 	fence_members_stop();
 	announce_stop();
 	ipc_close();

@@ -434,6 +434,17 @@ static int run(void)
 	return exit_status;
 }
 
+/* What was deleted within the last seconds: the next start is to find it. */
+static void last_look(void)
+{
+	char why[STORE_WHY_BYTES];
+
+	if (store_look(why))
+		say(LOG_ERR, "%s", why);
+	if (store_deleted(true, why))
+		say(LOG_WARNING, "%s", why);
+}
+
 int main(int argc, char **argv)
 {
 	struct args a = {0};
@@ -470,6 +481,7 @@ int main(int argc, char **argv)
 	fence_close();
 	lock_managers_settle(LOCKS_END_MS);
 	worker_stop(&worker);
+	last_look();
 	store_close();
 	log_close();
 	return err;

@@ -303,6 +303,48 @@ void manager_probe(void (*done)(void *arg, int err, const char *why), void *arg)
 	mailbox_post(&env.worker->box, &p->task, probe_work);
 }
 
+/* ---- looking after the files ------------------------------------------------------------------
+ */
+
+static bool looking;
+static char look_said[STORE_WHY_BYTES]; /* logged once */
+
+static void look_back(struct task *t)
+{
+	struct probe_task *p = (struct probe_task *)(void *)t;
+	char why[STORE_WHY_BYTES];
+
+	looking = false;
+	if (p->err && strcmp(look_said, p->why) != 0)
+		say(LOG_ERR, "%s", p->why);
+	strcpy(look_said, p->err ? p->why : "");
+	if (store_deleted(true, why))
+		say(LOG_WARNING, "%s", why);
+	if (p->err)
+		again();
+	free(p);
+}
+
+static void look_work(struct task *t)
+{
+	struct probe_task *p = (struct probe_task *)(void *)t;
+
+	p->err = store_look(p->why);
+	mailbox_post(env.main, &p->task, look_back);
+}
+
+void manager_look(void)
+{
+	struct probe_task *p;
+
+	if (looking || closing)
+		return;
+	p = calloc(1, sizeof(*p));
+	assert(p);
+	looking = true;
+	mailbox_post(&env.worker->box, &p->task, look_work);
+}
+
 static void list_store(void);
 
 /* Arrays' threads try their records again themselves. */

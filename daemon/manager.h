@@ -112,6 +112,8 @@ void manager_attach(struct known *k, enum attach_via via, uint32_t away_ms);
 void manager_forget(struct known *k, struct manager_change *c);
 /* Can anything be made durable now? 0, or -errno with a sentence; on the main thread, later. */
 void manager_probe(void (*done)(void *arg, int err, const char *why), void *arg);
+/* To be called now and then: writes anew what others have deleted from the state directory. */
+void manager_look(void);
 /* Writes again what could not be written. */
 void manager_again(void);
 /* That node has forgotten these. */

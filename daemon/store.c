@@ -42,12 +42,17 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "daemon/clock.h"
 #include "daemon/core/codec.h"
 #include "daemon/units.h"
 
 #define TEXT_BYTES (16u << 10)
 #define RECORD_BYTES 1024 /* in every version: what has another length is damaged */
 #define RECORD_VERSION 1u
+#define FORGOTTEN_LINE_BYTES 80
+#define FORGOTTEN_BYTES (STORE_MAX_FORGOTTEN * FORGOTTEN_LINE_BYTES + 256) /* the largest file */
+#define LOCK_TRIES 8                         /* so often its file may go while it is being locked */
+#define DELETED_SHOWN_MS (60u * 60u * 1000u) /* so long the status says what was deleted */
 
 /* Of an array's file that is damaged. */
 static const char *damaged_remedy(const char *file)
@@ -82,9 +87,33 @@ static const char record_magic[BLOCK_MAGIC_BYTES] = "DDRAIDRC";
 static char dir_path[STORE_PATH_BYTES / 2];
 static int dir_fd = -1, lock_fd = -1, run_fd = -1;
 static pthread_mutex_t inc_lock = PTHREAD_MUTEX_INITIALIZER;
+/* Who writes or removes files: one at a time. It lasts as long as the disk takes. */
+static pthread_mutex_t files_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t trouble_lock = PTHREAD_MUTEX_INITIALIZER;
 static char trouble[STORE_WHY_BYTES];
 static size_t trouble_bytes; /* of the file that could not be written */
+
+/* What each file held when it was written or read last; files_lock. */
+struct kept {
+	struct kept *next;
+	char name[DDR_NAME_BYTES + 16];
+	bool missed; /* it was deleted by others, and that is told */
+	size_t bytes;
+	uint8_t data[];
+};
+
+static struct kept *kept;
+static bool lock_missed; /* likewise, and not had again */
+
+/* What was deleted by others; trouble_lock. */
+static struct {
+	char names[STORE_WHY_BYTES / 3];
+	uint64_t at_ms;
+	uint32_t left; /* files that could not be written anew */
+	bool unlocked; /* nor could the lock be had again */
+	bool news;     /* for the log */
+	bool more;     /* than there is room for in names */
+} deleted;
 
 static int complain(int err, char *why, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -131,6 +160,9 @@ static const char *remedy_of(int err)
 		return "give ddraidd the right to write there";
 	case -ENOENT:
 		return "it was removed or moved away: move it back";
+	case -EBUSY:
+		return "its lock was deleted, and another ddraidd has locked it since: stop that "
+		       "one, or this one";
 	case -ESTALE:
 		return "it is another one than when ddraidd began, moved or mounted there: set "
 		       "that right, or restart ddraidd";
@@ -191,25 +223,265 @@ static int dir_moved(void)
 	return named.st_dev == opened.st_dev && named.st_ino == opened.st_ino ? 0 : -ESTALE;
 }
 
+/* --- what each file held --- */
+
+static struct kept **kept_find(const char *name)
+{
+	struct kept **at = &kept;
+
+	while (*at && strcmp((*at)->name, name) != 0)
+		at = &(*at)->next;
+	return at;
+}
+
+static void kept_drop(const char *name)
+{
+	struct kept **at = kept_find(name), *k = *at;
+
+	if (!k)
+		return;
+	*at = k->next;
+	free(k);
+}
+
+/* Without memory for it, the file is one that is not written anew. */
+static void keep(const char *name, const void *data, size_t bytes)
+{
+	struct kept *k;
+
+	kept_drop(name);
+	k = strlen(name) < sizeof(k->name) ? malloc(sizeof(*k) + bytes) : NULL;
+	if (!k)
+		return;
+	*k = (struct kept){.next = kept, .bytes = bytes};
+	strcpy(k->name, name);
+	memcpy(k->data, data, bytes);
+	kept = k;
+}
+
+static bool is_listed(const char *list, const char *name)
+{
+	size_t n = strlen(name);
+
+	for (const char *at = list; (at = strstr(at, name)); at++)
+		if ((at == list || at[-1] == ' ') && (!at[n] || at[n] == ','))
+			return true;
+	return false;
+}
+
+static void deleted_add(const char *name, bool again)
+{
+	size_t n;
+
+	pthread_mutex_lock(&trouble_lock);
+	if (now_ms() - deleted.at_ms > DELETED_SHOWN_MS) {
+		deleted.names[0] = '\0';
+		deleted.more = false;
+	}
+	deleted.at_ms = now_ms();
+	deleted.news |= !again;
+	n = strlen(deleted.names);
+	if (!is_listed(deleted.names, name)) {
+		if (n + 2 + strlen(name) < sizeof(deleted.names))
+			sprintf(deleted.names + n, "%s%s", n ? ", " : "", name);
+		else
+			deleted.more = true;
+	}
+	pthread_mutex_unlock(&trouble_lock);
+}
+
+bool store_deleted(bool news, char why[STORE_WHY_BYTES])
+{
+	bool yes;
+
+	pthread_mutex_lock(&trouble_lock);
+	yes = deleted.names[0] && now_ms() - deleted.at_ms <= DELETED_SHOWN_MS;
+	if (news) {
+		yes &= deleted.news;
+		deleted.news = false;
+	}
+	if (yes)
+		snprintf(why, STORE_WHY_BYTES,
+			 "files were deleted from the state directory %.200s while ddraidd uses "
+			 "it: %s%s; what ddraidd knows of them %s: see to what deletes there",
+			 dir_path, deleted.names, deleted.more ? " and others" : "",
+			 deleted.left || deleted.unlocked ? "can't be written anew yet"
+							  : "is written anew");
+	pthread_mutex_unlock(&trouble_lock);
+	return yes;
+}
+
+/* --- the lock --- */
+
+/* 0: what bears its name is what was locked; -ENOENT, or -ESTALE: another file is. */
+static int lock_moved(int fd)
+{
+	struct stat named, opened;
+
+	if (fstatat(dir_fd, "lock", &named, 0) < 0 || fstat(fd, &opened) < 0)
+		return -errno;
+	return named.st_dev == opened.st_dev && named.st_ino == opened.st_ino ? 0 : -ESTALE;
+}
+
+/* The descriptor, or -errno. -EBUSY: another one has it. Between the open and the lock somebody may
+ * delete the file, and a third daemon make another one: only the one with the name counts. */
+static int lock_take(void)
+{
+	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+
+	for (int i = 0; i < LOCK_TRIES; i++) {
+		int fd = openat(dir_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+		if (fd < 0)
+			return -errno;
+		if (fcntl(fd, F_OFD_SETLK, &whole) < 0) {
+			close(fd);
+			return -EBUSY;
+		}
+		if (!lock_moved(fd))
+			return fd;
+		close(fd);
+	}
+	return -EBUSY;
+}
+
+static void lock_is_missed(bool yes)
+{
+	lock_missed = yes;
+	pthread_mutex_lock(&trouble_lock);
+	deleted.unlocked = yes;
+	pthread_mutex_unlock(&trouble_lock);
+}
+
+/* 0: it is held, or held again. */
+static int lock_again(void)
+{
+	int fd, err = lock_moved(lock_fd);
+
+	if (!err && lock_missed)
+		lock_is_missed(false); /* it was moved back */
+	if (err != -ENOENT && err != -ESTALE)
+		return err;
+	deleted_add("lock", lock_missed);
+	fd = lock_take();
+	lock_is_missed(fd < 0);
+	if (fd < 0)
+		return fd;
+	close(lock_fd);
+	lock_fd = fd;
+	return fsync(dir_fd) < 0 ? -errno : 0;
+}
+
+/* What is written to it now is this daemon's, and the next one finds it. */
+static int dir_usable(void)
+{
+	int err = dir_moved();
+
+	return err ? err : lock_again();
+}
+
+/* Whole, or nothing of it. */
+static int fresh_write(const char *fresh, const void *data, size_t bytes)
+{
+	int fd = openat(dir_fd, fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	int err = fd < 0 ? -errno : write_all(fd, data, bytes);
+
+	if (fd >= 0)
+		close(fd);
+	if (err && fd >= 0)
+		unlinkat(dir_fd, fresh, 0); /* half a file only takes room */
+	return err;
+}
+
 static int file_put(const char *name, const void *data, size_t bytes, char *why)
 {
 	char fresh[STORE_PATH_BYTES];
-	int fd = -1, err = dir_moved();
+	int err;
 
 	snprintf(fresh, sizeof(fresh), "%s.new", name);
-	if (!err) {
-		fd = openat(dir_fd, fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-		err = fd < 0 ? -errno : write_all(fd, data, bytes);
-	}
-	if (fd >= 0)
-		close(fd);
-	if (!err && renameat(dir_fd, fresh, dir_fd, name) < 0)
+	pthread_mutex_lock(&files_lock);
+	err = dir_usable();
+	if (!err)
+		err = fresh_write(fresh, data, bytes);
+	if (!err && renameat(dir_fd, fresh, dir_fd, name) < 0) {
 		err = -errno;
-	if (err && fd >= 0)
-		unlinkat(dir_fd, fresh, 0); /* half a file only takes room */
+		unlinkat(dir_fd, fresh, 0);
+	} else if (!err) {
+		keep(name, data, bytes);
+	}
 	if (!err && fsync(dir_fd) < 0)
 		err = -errno;
+	pthread_mutex_unlock(&files_lock);
 	return written(err, name, bytes, why);
+}
+
+/* --- what others deleted --- */
+
+/* Gives the file its name, unless there is one of that name. Not every file system can do that with
+ * one call. */
+static int name_fresh(const char *fresh, const char *name)
+{
+	int err = renameat2(dir_fd, fresh, dir_fd, name, RENAME_NOREPLACE) < 0 ? -errno : 0;
+
+	if (err == -EINVAL || err == -ENOSYS) {
+		err = linkat(dir_fd, fresh, dir_fd, name, 0) < 0 ? -errno : 0;
+		if (!err)
+			unlinkat(dir_fd, fresh, 0);
+	}
+	if (err)
+		unlinkat(dir_fd, fresh, 0);
+	return err == -EEXIST ? 0 : err; /* somebody has just put one there */
+}
+
+/* 1: it was written anew; 0: it is there; or -errno. */
+static int kept_look(struct kept *k)
+{
+	char fresh[sizeof(k->name) + sizeof(".new")];
+	struct stat st;
+	int err;
+
+	if (!fstatat(dir_fd, k->name, &st, AT_SYMLINK_NOFOLLOW) || errno != ENOENT) {
+		k->missed = false;
+		return 0;
+	}
+	deleted_add(k->name, k->missed);
+	k->missed = true;
+	snprintf(fresh, sizeof(fresh), "%s.new", k->name);
+	err = fresh_write(fresh, k->data, k->bytes);
+	if (!err)
+		err = name_fresh(fresh, k->name);
+	k->missed = err != 0;
+	return err ? err : 1;
+}
+
+int store_look(char why[STORE_WHY_BYTES])
+{
+	const char *name = "lock";
+	size_t bytes = RECORD_BYTES;
+	uint32_t anew = 0, left = 0;
+	int err;
+
+	pthread_mutex_lock(&files_lock);
+	err = dir_usable();
+	for (struct kept *k = err ? NULL : kept; k; k = k->next) {
+		int got = kept_look(k);
+
+		anew += got > 0;
+		left += got < 0;
+		if (got < 0 && !err) {
+			err = got;
+			name = k->name;
+			bytes = k->bytes;
+		}
+	}
+	if (anew && fsync(dir_fd) < 0 && !err)
+		err = -errno;
+	pthread_mutex_lock(&trouble_lock);
+	deleted.left = left;
+	pthread_mutex_unlock(&trouble_lock);
+	pthread_mutex_unlock(&files_lock);
+	/* That all are there does not say that one can be written. */
+	return err || anew ? written(err, name, bytes, why) : 0;
 }
 
 int store_probe(char why[STORE_WHY_BYTES])
@@ -217,7 +489,7 @@ int store_probe(char why[STORE_WHY_BYTES])
 	static const char name[] = "probe.new";
 	char *data;
 	size_t bytes;
-	int fd = -1, err;
+	int err;
 
 	pthread_mutex_lock(&trouble_lock);
 	bytes = trouble[0] && trouble_bytes > RECORD_BYTES ? trouble_bytes : RECORD_BYTES;
@@ -225,17 +497,13 @@ int store_probe(char why[STORE_WHY_BYTES])
 	data = calloc(1, bytes);
 	if (!data)
 		return complain(-ENOMEM, why, "out of memory");
-	err = dir_moved();
-	if (!err) {
-		fd = openat(dir_fd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-		err = fd < 0 ? -errno : write_all(fd, data, bytes);
-	}
-	if (fd >= 0)
-		close(fd);
-	if (fd >= 0 && unlinkat(dir_fd, name, 0) < 0 && !err)
+	pthread_mutex_lock(&files_lock);
+	err = dir_usable();
+	if (!err)
+		err = fresh_write(name, data, bytes);
+	if (!err && (unlinkat(dir_fd, name, 0) < 0 || fsync(dir_fd) < 0))
 		err = -errno;
-	if (!err && fsync(dir_fd) < 0)
-		err = -errno;
+	pthread_mutex_unlock(&files_lock);
 	free(data);
 	return written(err, "a file to try it", bytes, why);
 }
@@ -255,11 +523,27 @@ static ssize_t file_get(const char *name, void *data, size_t bytes, char *why)
 	return n;
 }
 
+/* It was read, and is whole. */
+static void keep_read(const char *name)
+{
+	char unused[STORE_WHY_BYTES], *data = malloc(FORGOTTEN_BYTES);
+	ssize_t n = data ? file_get(name, data, FORGOTTEN_BYTES, unused) : -ENOMEM;
+
+	pthread_mutex_lock(&files_lock);
+	if (n >= 0)
+		keep(name, data, (size_t)n);
+	pthread_mutex_unlock(&files_lock);
+	free(data);
+}
+
 /* --- the directory --- */
+
+static int incarnation_last(uint64_t *inc, char *why);
 
 int store_open(const char *dir, char why[STORE_WHY_BYTES])
 {
-	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	char unused[STORE_WHY_BYTES];
+	uint64_t inc;
 
 	if (strlen(dir) >= sizeof(dir_path))
 		return complain(-ENAMETOOLONG, why, "the state directory's path is too long");
@@ -273,16 +557,18 @@ int store_open(const char *dir, char why[STORE_WHY_BYTES])
 	if (dir_fd < 0)
 		return complain(-errno, why, "the state directory %s can't be opened: %s; %s", dir,
 				strerror(errno), remedy_of_reading(-errno));
-	lock_fd = openat(dir_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	if (lock_fd < 0)
-		return complain(-errno, why,
-				"the state directory's %s/lock can't be opened: %s; %s", dir,
-				strerror(errno), remedy_of_reading(-errno));
-	if (fcntl(lock_fd, F_OFD_SETLK, &whole) < 0)
+	lock_fd = lock_take();
+	if (lock_fd == -EBUSY)
 		return complain(-EBUSY, why,
 				"another ddraidd uses the state directory %s; stop it first, or "
 				"set another state_dir in ddraid.conf",
 				dir);
+	if (lock_fd < 0)
+		return complain(lock_fd, why,
+				"the state directory's %s/lock can't be opened: %s; %s", dir,
+				strerror(-lock_fd), remedy_of_reading(lock_fd));
+	if (!incarnation_last(&inc, unused) && inc)
+		keep_read("incarnation");
 	return 0;
 }
 
@@ -349,6 +635,8 @@ void store_close(void)
 	if (run_fd >= 0)
 		close(run_fd);
 	lock_fd = dir_fd = run_fd = -1;
+	while (kept)
+		kept_drop(kept->name);
 }
 
 /* --- arrays --- */
@@ -673,7 +961,9 @@ static int scan(int (*filter)(const struct dirent *d),
 	for (int i = 0; i < n; i++) {
 		bool whole = !err && !array_load(list[i]->d_name, a, damage);
 
-		if (!err && !whole)
+		if (whole)
+			keep_read(list[i]->d_name);
+		else if (!err)
 			array_name(a, list[i]->d_name);
 		if (!err)
 			take(arg, a, whole ? NULL : damage);
@@ -825,6 +1115,21 @@ static int record_decode(const uint8_t b[RECORD_BYTES], struct store_record *r)
 	return 0;
 }
 
+/* One that is damaged, or of an array that is not known here, an operator may be told to remove: it
+ * must not come back. */
+static void record_keep(const char *name, const char *file, const uint8_t *b)
+{
+	char array[STORE_PATH_BYTES];
+
+	snprintf(array, sizeof(array), "%s.array", name);
+	pthread_mutex_lock(&files_lock);
+	if (b && *kept_find(array))
+		keep(file, b, RECORD_BYTES);
+	else
+		kept_drop(file);
+	pthread_mutex_unlock(&files_lock);
+}
+
 int store_get_record(const char *name, struct store_record *r, char why[STORE_WHY_BYTES])
 {
 	char file[STORE_PATH_BYTES];
@@ -837,6 +1142,7 @@ int store_get_record(const char *name, struct store_record *r, char why[STORE_WH
 	if (n < 0)
 		return (int)n;
 	err = n == RECORD_BYTES ? record_decode(b, r) : -EBADMSG;
+	record_keep(name, file, err ? NULL : b);
 	if (err == -EPROTONOSUPPORT)
 		return complain(
 		    err, why,
@@ -856,13 +1162,16 @@ static int remove_files(const char *name, const char *const *suffix, char *why)
 	char file[STORE_PATH_BYTES] = "";
 	int err = 0;
 
+	pthread_mutex_lock(&files_lock);
 	for (; *suffix && !err; suffix++) {
 		snprintf(file, sizeof(file), "%s.%s", name, *suffix);
+		kept_drop(file);
 		if (unlinkat(dir_fd, file, 0) < 0 && errno != ENOENT)
 			err = -errno;
 	}
 	if (!err && fsync(dir_fd) < 0)
 		err = -errno;
+	pthread_mutex_unlock(&files_lock);
 	/* That a file could be removed does not say that one can be written. */
 	return err ? written(err, file, RECORD_BYTES, why) : 0;
 }
@@ -890,9 +1199,6 @@ int store_remove_making(const struct store_array *a, char why[STORE_WHY_BYTES])
 }
 
 /* --- the forgotten --- */
-
-#define FORGOTTEN_LINE_BYTES 80
-#define FORGOTTEN_BYTES (STORE_MAX_FORGOTTEN * FORGOTTEN_LINE_BYTES + 256)
 
 int store_put_forgotten(const struct store_forgotten *list, uint32_t count,
 			char why[STORE_WHY_BYTES])
@@ -972,6 +1278,8 @@ int store_get_forgotten(struct store_forgotten list[STORE_MAX_FORGOTTEN], uint32
 {
 	int err = forgotten_get("forgotten", list, count, why);
 
+	if (!err)
+		keep_read("forgotten");
 	return err == -ENOENT ? 0 : err;
 }
 
@@ -1012,23 +1320,33 @@ bool store_has_damaged(char why[STORE_WHY_BYTES])
 
 /* --- incarnations --- */
 
+/* 0: there was none. */
+static int incarnation_last(uint64_t *inc, char *why)
+{
+	char text[64];
+	ssize_t n = file_get("incarnation", text, sizeof(text) - 1, why);
+
+	*inc = 0;
+	if (n < 0)
+		return n == -ENOENT ? 0 : (int)n;
+	text[n] = '\0';
+	text[strcspn(text, "\n")] = '\0';
+	if (number_parse(text, 1, UINT64_MAX - 1, inc))
+		return complain(-EBADMSG, why,
+				"%s/incarnation is damaged; remove it if the clock is right",
+				dir_path);
+	return 0;
+}
+
 static int incarnation_next(uint64_t *inc, char *why)
 {
 	char text[64];
 	struct timespec ts;
-	uint64_t last = 0, now;
-	ssize_t n = file_get("incarnation", text, sizeof(text) - 1, why);
+	uint64_t last, now;
+	int err = incarnation_last(&last, why);
 
-	if (n < 0 && n != -ENOENT)
-		return (int)n;
-	if (n >= 0) {
-		text[n] = '\0';
-		text[strcspn(text, "\n")] = '\0';
-		if (number_parse(text, 1, UINT64_MAX - 1, &last))
-			return complain(
-			    -EBADMSG, why,
-			    "%s/incarnation is damaged; remove it if the clock is right", dir_path);
-	}
+	if (err)
+		return err;
 	clock_gettime(CLOCK_REALTIME, &ts);
 	now = (uint64_t)ts.tv_sec * 1000000000 + (uint64_t)ts.tv_nsec;
 	*inc = now > last ? now : last + 1;

@@ -14,6 +14,7 @@
  * Every file is written anew beside the old one, fsynced, renamed over it, and then the directory
  * is fsynced: after a power cut it is the old or the new one. So a file that can't be decoded is
  * damage and never taken for an empty one. A record may be missing only as long as `ran` is false.
+ * What others delete is written anew (store_look).
  *
  * Functions block on the disk: they are for the main thread at its start, and the worker; but
  * store_lost and store_has_damaged only look whether a file is there.
@@ -162,6 +163,18 @@ void store_trouble(char why[STORE_WHY_BYTES]);
 /* Writes a file as large as the one that failed last, or as a record, and removes it: so it is
  * known whether the next change can be made durable. */
 int store_probe(char why[STORE_WHY_BYTES]);
+
+/*
+ * What each file held that was written, or read and found whole, is kept in memory. This writes
+ * anew what is not there any more: others have deleted it. What store_remove and its like remove
+ * stays away, and what others have put in its place is left alone. 0, or -errno with a sentence,
+ * which store_trouble has, too; -EBUSY: another daemon has locked the directory since, and nothing
+ * is written there as long as it has.
+ */
+int store_look(char why[STORE_WHY_BYTES]);
+/* What others deleted within the last hour: the sentence that says so, for the status. `news`: only
+ * if that was not asked since it was found, for the log. Any thread. */
+bool store_deleted(bool news, char why[STORE_WHY_BYTES]);
 
 /*
  * A new incarnation: greater than every one before in this directory, durable before it is given

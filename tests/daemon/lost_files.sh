@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Files of the state directory are lost: an array's description while its record is there, and part of the list of the
 # forgotten; or a description is restored from a backup that is too old. The status says so, whatever arrays there are, and what
-# it says to do mends it, to the letter. As any user.
+# it says to do mends it, to the letter. What is deleted while ddraidd runs is written anew. As any user.
 # shellcheck source=tests/daemon/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -131,3 +131,78 @@ cp "$tmp/whole" "$state/forgotten"
 record_edit "$state/left.record" 'b[:8] = b"DDRAIDRC"; b[12:16] = struct.pack("<I", 1); b[16:32] = uuid.UUID(sys.argv[3]).bytes' "$uuid"
 daemon_up
 [ ! -e "$state/left.record" ] || fail "it is still there: $(ctl status 2>&1)"
+
+echo "deleted while it is in use"
+files=(incarnation forgotten old.array old.record lock)
+kept() { # they are what they were; the record goes on
+	local f
+	for f in "${files[@]}"; do
+		[ -e "$state/$f" ] || return 1
+	done
+	cmp "$state/old.array" "$tmp/kept/old.array" && cmp "$state/forgotten" "$tmp/kept/forgotten"
+}
+second() { # another daemon on this state directory is refused
+	sed "s|^run_dir.*|run_dir = $tmp/run2|; s|^ipc_name.*|ipc_name = $name-2|" "$tmp/conf" >"$tmp/conf2"
+	mkdir -p "$tmp/run2"
+	status=0
+	timeout 20 "$top_builddir/ddraidd" --foreground --config "$tmp/conf2" 2>"$tmp/err" || status=$?
+	[ "$status" = 1 ] && grep -q "another ddraidd uses the state directory $state" "$tmp/err" || fail "a second one: $status, $(cat "$tmp/err")"
+}
+for i in 0 1 2; do
+	truncate -s 0 "$tmp/n$i"
+	truncate -s 24M "$tmp/n$i"
+done
+ctl create old --order 1 --zeroed "$tmp/n0" "$tmp/n1" "$tmp/n2" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
+until_true 10 holds old 'a["io_allowed"]'
+until_true 10 test -e "$state/incarnation"
+nbd old 'h.pwrite(b"precious" * 8192, 0); h.flush()'
+cp -r "$state" "$tmp/kept"
+warns_not deleted
+rm -rf "${state:?}"/*
+until_true 10 kept
+second
+for f in "${files[@]}"; do
+	warns "$f"
+done
+warns "files were deleted from the state directory $state while ddraidd uses it"
+grep -q "warning files were deleted from the state directory $state .*old.array" "$tmp/log" || fail "the log does not say it"
+nbd old 'assert h.pread(65536, 0) == b"precious" * 8192; h.pwrite(b"new" * 8192, 1 << 20); h.flush()'
+end daemon KILL
+daemon_up
+until_true 20 holds old 'a["io_allowed"]'
+nbd old 'assert h.pread(24576, 1 << 20) == b"new" * 8192'
+
+echo "deleted, and it ends at once"
+rm -rf "${state:?}"/*
+end daemon TERM
+kept || fail "an orderly end left: $(ls "$state")"
+daemon_up
+until_true 20 holds old 'a["io_allowed"]'
+warns_not deleted
+
+echo "another daemon has its lock since"
+/usr/bin/python3 -IS -c 'import fcntl, os, sys, time
+f = open(sys.argv[1] + ".other", "w")
+fcntl.lockf(f, fcntl.LOCK_EX)
+os.rename(sys.argv[1] + ".other", sys.argv[1])
+time.sleep(600)' "$state/lock" &
+pid[other]=$!
+locked="the state directory $state can't be written: .* another ddraidd has locked it since"
+says_locked() {
+	ctl status | grep -q "$locked"
+}
+until_true 10 says_locked
+! ctl set old release_delay=2s >"$tmp/out" 2>&1 || fail "set: $(cat "$tmp/out")"
+grep -q "$locked" "$tmp/out" || fail "set does not say it: $(cat "$tmp/out")"
+cmp "$state/old.array" "$tmp/kept/old.array" || fail "it was written over"
+end other KILL
+until_true 10 ctl set old release_delay=2s
+second
+ctl status | grep -q "can't be written" && fail "it still says: $(ctl status)"
+
+echo "deleted by ddraidd"
+ctl forget old --force >"$tmp/out" 2>&1 || fail "forget: $(cat "$tmp/out")"
+until_true 10 test ! -e "$state/old.record"
+sleep 2.5 # longer than until the next look
+[ ! -e "$state/old.array" ] && [ ! -e "$state/old.record" ] || fail "it is back: $(ls "$state")"
+echo "ok"

@@ -1226,6 +1226,7 @@ static void event(uint8_t what)
 
 /* ---- begin and end -------------------------------------------------------------------------- */
 
+/* The store would write anew what it knows. */
 static void clean_dir(void)
 {
 	DIR *d = opendir(dir);
@@ -1233,6 +1234,7 @@ static void clean_dir(void)
 	char path[400];
 
 	assert(d);
+	store_close();
 	while ((e = readdir(d))) {
 		snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
 		if (strcmp(e->d_name, "lock") && strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
@@ -1378,6 +1380,9 @@ static void next_daemon_finds_all(void)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
+	char why[STORE_WHY_BYTES];
+	int err;
+
 	prepare();
 	in = (struct fuzz_in){data, bytes};
 	now_ns = last_reserved = 0;
@@ -1388,5 +1393,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	finish();
 	next_daemon_finds_all();
 	clean_dir();
+	err = store_open(dir, why);
+	assert(!err);
 	return 0;
 }

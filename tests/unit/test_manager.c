@@ -1379,6 +1379,225 @@ static void nothing_is_changed_that_is_not_durable(void)
 	CHECK(k->array->stops == 1);
 }
 
+/* ---- files that others delete -----------------------------------------------------------------
+ */
+
+static void file_delete(const char *name)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	CHECK(unlink(path) == 0);
+}
+
+static void look(void)
+{
+	manager_look();
+	settle();
+}
+
+/* An array, its record, an incarnation and an array that was forgotten. */
+static void files_of_all_kinds(void)
+{
+	struct store_record rec = {.inc = 7, .clean = true};
+	struct store_array d = desc_of(1, "vol0");
+	char why[STORE_WHY_BYTES];
+	uint64_t inc;
+
+	create(1, "vol0");
+	create(2, "vol1");
+	CHECK_EQ_INT(forget_it(manager_find("vol1", false)), 0);
+	memcpy(rec.uuid, d.uuid, DDR_UUID_BYTES);
+	CHECK_MSG(!store_put_record("vol0", &rec, why), "%s", why);
+	CHECK_MSG(!store_incarnation(&inc, why), "%s", why);
+	look();
+	CHECK(!store_deleted(false, why));
+}
+
+static const char *const kinds[] = {"vol0.array", "vol0.record", "forgotten", "incarnation",
+				    "lock"};
+
+#define KINDS (sizeof(kinds) / sizeof(kinds[0]))
+
+static void all_are_there(void)
+{
+	struct store_record back;
+	char why[STORE_WHY_BYTES];
+	struct known *k = manager_find("vol0", false);
+
+	CHECK(k && !k->damaged && k->desc.version == 1 && manager_count() == 1);
+	CHECK(!store_get_record("vol0", &back, why) && back.inc == 7 && back.clean);
+	CHECK(file_has("forgotten", "end") && file_has("incarnation", "\n"));
+	CHECK(!file_there("vol1.array"));
+}
+
+/* Somebody else tries to lock it. */
+static bool lock_is_free(void)
+{
+	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	char path[128];
+	bool is_free;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/lock", dir);
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	CHECK(fd >= 0);
+	is_free = fcntl(fd, F_OFD_SETLK, &whole) == 0;
+	close(fd);
+	return is_free;
+}
+
+static void deletes_all(void)
+{
+	char why[STORE_WHY_BYTES];
+
+	all_are_there();
+	for (uint32_t i = 0; i < KINDS; i++)
+		file_delete(kinds[i]);
+	look();
+	CHECK(store_deleted(false, why));
+	for (uint32_t i = 0; i < KINDS; i++) {
+		CHECK_MSG(file_there(kinds[i]), "%s is not there", kinds[i]);
+		CHECK_MSG(strstr(why, kinds[i]) && strstr(why, dir), "it says: %s", why);
+	}
+	CHECK(strstr(why, "is written anew: see to what deletes there"));
+	CHECK_MSG(strstr(said, "vol0.array"), "it was logged: %s", said);
+	CHECK(!lock_is_free());
+	store_trouble(why);
+	CHECK_EQ_STR(why, "");
+	all_are_there();
+}
+
+static void makes_and_deletes_all(void)
+{
+	files_of_all_kinds();
+	deletes_all();
+}
+
+TEST(files_that_others_delete_are_written_anew)
+{
+	fresh_dir();
+	life(makes_and_deletes_all);
+	life(all_are_there);
+	/* Also what was there when the daemon began. */
+	life(deletes_all);
+	life(all_are_there);
+	remove_dir();
+}
+
+static void deletes_and_cannot_write(void)
+{
+	char why[STORE_WHY_BYTES];
+
+	files_of_all_kinds();
+	dir_blocks("vol0.array", true);
+	file_delete("vol0.array");
+	file_delete("vol0.record");
+	again_asked = 0;
+	look();
+	CHECK(!file_there("vol0.array") && file_there("vol0.record"));
+	store_trouble(why);
+	CHECK_MSG(strstr(why, dir) && strstr(why, "can't be written") && strstr(why, "vol0.array"),
+		  "it says: %s", why);
+	CHECK(store_deleted(false, why) && strstr(why, "can't be written anew yet"));
+	CHECK(again_asked > 0);
+	said[0] = '\0';
+	look();
+	CHECK_EQ_STR(said, ""); /* once */
+	dir_blocks("vol0.array", false);
+	look();
+	all_are_there();
+	store_trouble(why);
+	CHECK_EQ_STR(why, "");
+	CHECK(store_deleted(false, why) && strstr(why, "is written anew"));
+}
+
+TEST(files_that_can_not_be_written_anew_are_tried_again)
+{
+	fresh_dir();
+	life(deletes_and_cannot_write);
+	life(all_are_there);
+	remove_dir();
+}
+
+/* What others have put there stays, and what the daemon removes does not come back. */
+static void only_what_is_missing(void)
+{
+	char why[STORE_WHY_BYTES];
+
+	files_of_all_kinds();
+	file_delete("vol0.record");
+	file_write("vol0.record", "restored\n");
+	look();
+	CHECK(file_has("vol0.record", "restored"));
+	CHECK_EQ_INT(forget_it(manager_find("vol0", false)), 0);
+	CHECK(manager_count() == 0);
+	look();
+	CHECK(!file_there("vol0.array") && !file_there("vol0.record"));
+	CHECK(!store_deleted(false, why));
+}
+
+/* It is damaged, and an operator is told to remove it. */
+static void damaged_ones_stay_away(void)
+{
+	struct store_record r;
+	char why[STORE_WHY_BYTES];
+
+	files_of_all_kinds();
+	file_write("vol0.record", "x");
+	CHECK_EQ_INT(store_get_record("vol0", &r, why), -EBADMSG);
+	file_delete("vol0.record");
+	look();
+	CHECK(!file_there("vol0.record") && !store_deleted(false, why));
+}
+
+TEST(only_what_others_deleted_is_written_anew)
+{
+	fresh_dir();
+	life(only_what_is_missing);
+	remove_dir();
+	fresh_dir();
+	life(damaged_ones_stay_away);
+	remove_dir();
+}
+
+/* Another daemon has made the lock anew: nothing of this one is written there any more. */
+static void lock_is_another_ones(void)
+{
+	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	struct known *k;
+	char path[128], why[STORE_WHY_BYTES];
+	int fd;
+
+	files_of_all_kinds();
+	k = manager_find("vol0", false);
+	for (uint32_t i = 0; i < KINDS; i++)
+		file_delete(kinds[i]);
+	snprintf(path, sizeof(path), "%s/lock", dir);
+	fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+	CHECK(fd >= 0 && !fcntl(fd, F_OFD_SETLK, &whole));
+	CHECK_EQ_INT(set(k, "release_delay", "7s"), -EBUSY);
+	change_names_the_directory();
+	CHECK_MSG(strstr(ended_why, "another ddraidd has locked it"), "it says: %s", ended_why);
+	look();
+	CHECK(!file_there("vol0.array") && !file_there("forgotten"));
+	store_trouble(why);
+	CHECK(strstr(why, "another ddraidd has locked it"));
+	close(fd); /* it ends */
+	look();
+	store_trouble(why);
+	CHECK_EQ_STR(why, "");
+	CHECK(!lock_is_free());
+	all_are_there();
+}
+
+TEST(a_directory_that_another_daemon_has_locked_meanwhile_is_left_alone)
+{
+	fresh_dir();
+	life(lock_is_another_ones);
+	remove_dir();
+}
+
 /* What was answered is there after a restart, and nothing else is. */
 static void what_was_answered(void)
 {
