@@ -23,7 +23,9 @@
  *
  * A file that is removed, or replaced by another one of its name, stays open here and works; all
  * that is written is gone with the last process that has it open. So its name is looked at now and
- * then.
+ * then. So is its size, and a device's: the next write behind the end of a file that was cut off
+ * makes it as long as it was, with zeroes where data was. One that is smaller than when it was
+ * opened is connected anew, and whoever uses it hears its size.
  *
  * Zombies (R5): none. The kernel answers every operation, so drop waits for all of them; asking
  * it to cancel only helps for those that it has not begun. A device that hangs in the kernel
@@ -57,7 +59,7 @@
 #define URING_SQ_ENTRIES 256u    /* handed over with one system call at most */
 #define URING_MIN_BLOCK 512u     /* also where the file would take less */
 #define URING_WIPE_VECTORS 16u   /* of base_zeroes in one write: 4 MiB */
-#define URING_LOOK_US 2000000ull /* between two looks at a file's name */
+#define URING_LOOK_US 2000000ull /* between two looks at a file's name, and its size */
 #define URING_MEM_ALIGN 4096u    /* of bounce buffers, and what is assumed of unknown devices */
 
 enum step { STEP_MOVE, STEP_PUNCH, STEP_RANGE, STEP_WIPE, STEP_SYNC };
@@ -87,8 +89,11 @@ struct uring {
 	uint32_t inflight_bytes; /* as charged */
 	struct io_uring ring;
 	struct loop_fd watch;
-	struct statx opened; /* the file that is open */
-	struct statx named;  /* ... and what its name leads to */
+	struct statx opened;   /* the file that is open */
+	struct statx named;    /* ... what its name leads to */
+	struct statx now;      /* ... and the open one again, later */
+	uint64_t opened_bytes; /* its size then; a device's, too */
+	uint32_t looks;        /* statx that are under way */
 	struct loop_timer look;
 	int warned; /* 0, or as in looked() */
 	struct iovec wipe[URING_WIPE_VECTORS];
@@ -312,6 +317,7 @@ static int measure(struct uring *u, const struct statx *st)
 	}
 	if (!u->direct)
 		info->min_block_bytes = URING_MIN_BLOCK;
+	u->opened_bytes = info->size_bytes;
 	info->size_bytes -= info->size_bytes % info->min_block_bytes;
 	info->preferred_block_bytes = max_u32(physical, info->min_block_bytes);
 	info->flags = MEMBER_FLUSH | MEMBER_FUA | MEMBER_MULTI_CONN;
@@ -636,26 +642,60 @@ static void op_done(struct uring *u, struct member_req *req, int res)
 	}
 }
 
-/* ---- the file's name ---- */
+/* ---- the file's name, and its size ---- */
 
 static void look_later(struct uring *u)
 {
 	loop_timer_set(u->b.loop, &u->look, loop_now_us(u->b.loop) + URING_LOOK_US);
 }
 
+static void measured(struct uring *u, uint64_t bytes)
+{
+	if (bytes < u->opened_bytes)
+		base_broken(&u->b, -EIO,
+			    "%s: it was cut off while in use: it has %llu bytes, and had %llu "
+			    "when it was opened",
+			    u->b.uri, (unsigned long long)bytes,
+			    (unsigned long long)u->opened_bytes);
+}
+
+static bool ask(struct uring *u, int dir, const char *path, int flags, struct statx *st)
+{
+	struct io_uring_sqe *sqe = u->inflight < URING_DEPTH ? get_sqe(u) : NULL;
+
+	if (!sqe)
+		return false;
+	io_uring_prep_statx(sqe, dir, path, flags, STATX_BASIC_STATS, st);
+	io_uring_sqe_set_data(sqe, st);
+	u->inflight++;
+	u->looks++;
+	return true;
+}
+
+/* A device tells its size without waiting for anything. */
 static void look_fired(void *arg)
 {
 	struct uring *u = arg;
-	struct io_uring_sqe *sqe = u->inflight < URING_DEPTH ? get_sqe(u) : NULL;
+	uint64_t bytes;
 
-	if (!sqe) {
+	if (S_ISBLK(u->opened.stx_mode)) {
+		if (!ioctl(u->fd, BLKGETSIZE64, &bytes))
+			measured(u, bytes);
 		look_later(u);
 		return;
 	}
-	io_uring_prep_statx(sqe, AT_FDCWD, path_of(u), 0, STATX_BASIC_STATS, &u->named);
-	io_uring_sqe_set_data(sqe, u);
-	u->inflight++;
+	if (!ask(u, AT_FDCWD, path_of(u), 0, &u->named) ||
+	    !ask(u, u->fd, "", AT_EMPTY_PATH, &u->now)) {
+		if (!u->looks)
+			look_later(u);
+	}
 	io_uring_submit(&u->ring);
+}
+
+static void sized(struct uring *u, int res)
+{
+	if (!res)
+		measured(u, u->now.stx_size);
 }
 
 static void looked(struct uring *u, int res)
@@ -666,7 +706,6 @@ static void looked(struct uring *u, int res)
 	int warn = res == -ENOENT ? 1 : other ? 2 : 0;
 	char why[DDR_URI_BYTES + 256];
 
-	look_later(u);
 	if ((res && res != -ENOENT) || warn == u->warned)
 		return;
 	u->warned = warn;
@@ -681,6 +720,24 @@ static void looked(struct uring *u, int res)
 		u->b.cb->warn(u->b.arg, warn ? why : NULL);
 }
 
+static bool is_look(struct uring *u, const void *data)
+{
+	return data == &u->named || data == &u->now;
+}
+
+static void look_done(struct uring *u, const void *data, int res)
+{
+	assert(u->looks);
+	if (!--u->looks && !u->dropping)
+		look_later(u);
+	if (u->dropping)
+		return;
+	if (data == &u->named)
+		looked(u, res);
+	else
+		sized(u, res);
+}
+
 static void uring_ready(void *arg, uint32_t events)
 {
 	struct uring *u = arg;
@@ -691,16 +748,16 @@ static void uring_ready(void *arg, uint32_t events)
 	if (read(u->eventfd, &count, sizeof(count)) < 0 && errno != EAGAIN)
 		assert(!"an eventfd can be read");
 	while (io_uring_peek_cqe(&u->ring, &cqe) == 0) {
-		struct member_req *req = io_uring_cqe_get_data(cqe);
+		void *data = io_uring_cqe_get_data(cqe);
 		int res = cqe->res;
 
 		io_uring_cqe_seen(&u->ring, cqe);
 		assert(u->inflight);
 		u->inflight--;
-		if (req == (void *)u && !u->dropping)
-			looked(u, res);
-		else if (req && req != (void *)u)
-			op_done(u, req, res);
+		if (is_look(u, data))
+			look_done(u, data, res);
+		else if (data)
+			op_done(u, data, res);
 	}
 	if (u->dropping && !u->inflight) {
 		u->dropping = false;
@@ -721,8 +778,7 @@ static int uring_attach(struct base *b)
 		return base_fail(b, err, "%s: can't poll its eventfd: %s", b->uri, strerror(-err));
 	u->watched = true;
 	u->warned = 0;
-	if (S_ISREG(u->opened.stx_mode))
-		look_later(u);
+	look_later(u);
 	return 0;
 }
 

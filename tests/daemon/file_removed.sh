@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # A file that is a member is removed, or replaced, while it is in use: status and log say so at once, it goes on being used, and a
-# new file of its name takes its place, as any other device would.
+# new file of its name takes its place, as any other device would. One that is cut off, or a block device that has shrunk, is given
+# up: the next write behind its end would make it as long as before, with zeroes where data was. The device only as root.
 # shellcheck source=tests/daemon/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -38,3 +39,39 @@ done
 echo "the new file is the member: without another one"
 ctl fail v 1 >"$tmp/out" 2>&1 || fail "fail: $(cat "$tmp/out")"
 nbd v 'assert h.pread(65536, 0) == b"x" * 65536; assert h.pread(8192, 1 << 20) == b"y" * 8192' || fail "I/O"
+
+# cut_off ARRAY URI COMMAND...: the command cuts member 1 off to 12 MiB. It is faulty then, and all that was written is there.
+cut_off() {
+	local array=$1 uri=$2
+	shift 2
+	nbd "$array" 'h.pwrite(b"z" * (1 << 20), 0); h.pwrite(b"z" * (1 << 20), 40 << 20); h.flush()' || fail "I/O"
+	"$@" || fail "$*"
+	until_true 10 holds "$array" 'a["members"][1]["state"] == "faulty" and not a["members"][1]["connected"]'
+	grep -q "$array: $uri: it was cut off while in use: it has 12582912 bytes, and had 25165824 when it was opened" "$tmp/log" ||
+		fail "the log does not say it"
+	holds "$array" '"it has 12582912 bytes" in a["members"][1]["error"]' || fail "$(ctl status "$array")"
+	nbd "$array" 'h.pwrite(b"w" * 65536, 44 << 20); h.flush()
+for at, byte in (0, b"z"), (40 << 20, b"z"):
+	assert h.pread(1 << 20, at) == byte * (1 << 20)' || fail "read wrong"
+	ctl status "$array" | grep -q "^$array: active, degraded, I/O is served" || fail "$(ctl status "$array")"
+}
+echo "a file is cut off"
+truncate -s 24M "$tmp/c0" "$tmp/c1" "$tmp/c2"
+ctl create c --order 1 --zeroed "$tmp/c0" "$tmp/c1" "$tmp/c2" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
+until_true 10 holds c 'a["io_allowed"]'
+cut_off c "$tmp/c1" truncate -s 12M "$tmp/c1"
+[ "$(stat -c %s "$tmp/c1")" = $((12 << 20)) ] || fail "it was written after that"
+
+echo "a block device shrinks"
+truncate -s 24M "$tmp/b0" "$tmp/b1" "$tmp/b2"
+loop=$(losetup --show -f "$tmp/b1" 2>/dev/null) || { echo "ok, without a block device"; exit 0; }
+at_end() {
+	losetup -d "$loop" || true
+}
+shrink() {
+	truncate -s 12M "$tmp/b1" && losetup -c "$loop"
+}
+ctl create b --order 1 --zeroed "$tmp/b0" "$loop" "$tmp/b2" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
+until_true 10 holds b 'a["io_allowed"]'
+cut_off b "$loop" shrink
+echo "ok"
