@@ -13,8 +13,8 @@
  * one before, and what had been cleared by the last one is dirty in that.
  *
  * It is kept until the member is in sync again, whoever leads meanwhile. A node that did not lead
- * then knows nothing of it. Nor is it known what a node wrote after the member had left the map,
- * nor of members that leave it before the leader serves.
+ * then knows nothing of it. Nor is it known what a node wrote after the member had left the map.
+ * What the first map of a start drops is compared once the leader has a slot to note it in.
  */
 #include <stdlib.h>
 #include <string.h>

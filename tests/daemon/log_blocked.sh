@@ -38,7 +38,7 @@ for _ in range(int(sys.argv[2])):
     with socket.socket(socket.AF_UNIX) as s:
         s.settimeout(5)
         s.connect(b"\0" + sys.argv[1].encode().ljust(107, b"\0"))
-        s.send(struct.pack("<i4xi4xI4x", -1, 24, 1 << 30))
+        s.send(struct.pack("<i4xi4xI4x", -1, 24, 1 << 19))
         if not s.recv(4096):
             sys.exit("no answer")' "$name" "$1" || fail "clients are not answered"
 }
