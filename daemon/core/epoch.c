@@ -528,6 +528,7 @@ static bool wish_apply(struct engine *e, struct map *next, uint8_t i)
 		return false;
 	if (out && mm->state == MEMBER_IN_SYNC && in_sync_but(e, next, i) < e->geo.k)
 		return false; /* R3: never fewer than k in sync */
+	/* Nor an older copy in whose place the right one may come, before the others would do. */
 	if (out && e->ld.lacked >> i & 1 && !slots_lacking_may_leave(e, i))
 		return false;
 	if (out)

@@ -487,18 +487,23 @@ static inline void quorum(bool quorate)
 	step(ev);
 }
 
-/* corosync's ring is another one, of the same node. */
-static inline void ring_changes(void)
+/* corosync's ring is this one, of the same node. */
+static inline void ring_becomes(uint64_t ring)
 {
 	struct event ev = {.type = EV_VIEW};
 
-	ev.view.ring = (struct ring){1, 2};
+	ev.view.ring = (struct ring){1, ring};
 	ev.view.count = 1;
 	ev.view.node[0] = 1;
 	step(ev);
 	ev.type = EV_QUORUM;
 	ev.view.quorate = true;
 	step(ev);
+}
+
+static inline void ring_changes(void)
+{
+	ring_becomes(2);
 }
 
 static inline void dev_event(enum ev_type type, uint32_t dev)

@@ -62,17 +62,25 @@ static uint8_t *copy_of(uint32_t m)
 	return copy;
 }
 
+/* An array with copy_of(m) made, whose nodes have died. */
+static uint8_t *crashed_with_copy_of(uint32_t m)
+{
+	uint8_t *copy;
+
+	create(2);
+	start();
+	run_ms(20000);
+	copy = copy_of(m);
+	crash();
+	return copy;
+}
+
 TEST(an_older_copy_is_no_member_after_a_crash)
 {
 	for (uint32_t m = 0; m < MEMBERS; m++)
 		for (uint32_t force = 0; force < 2; force++) {
-			uint8_t *copy;
+			uint8_t *copy = crashed_with_copy_of(m);
 
-			create(2);
-			start();
-			run_ms(20000);
-			copy = copy_of(m);
-			crash();
 			memcpy(w.disk[m], copy, DISK_BYTES);
 			w.force = force;
 			starts();
@@ -246,13 +254,8 @@ TEST(nor_is_one_whose_connection_breaks_at_the_start)
 {
 	for (uint32_t m = 1; m < 3; m++)
 		for (uint32_t at_ms = 0; at_ms < 7; at_ms++) {
-			uint8_t *copy;
+			uint8_t *copy = crashed_with_copy_of(2);
 
-			create(2);
-			start();
-			run_ms(20000);
-			copy = copy_of(2);
-			crash();
 			memcpy(w.disk[2], copy, DISK_BYTES);
 			start_cold();
 			run_ms(at_ms);
@@ -270,13 +273,8 @@ TEST(nor_is_one_whose_connection_breaks_at_the_start)
 /* The map has dropped it when it comes. */
 TEST(nor_is_one_that_comes_late)
 {
-	uint8_t *copy;
+	uint8_t *copy = crashed_with_copy_of(2);
 
-	create(2);
-	start();
-	run_ms(20000);
-	copy = copy_of(2);
-	crash();
 	memcpy(w.disk[2], copy, DISK_BYTES);
 	w.dead[2] = true;
 	start_cold();
@@ -378,13 +376,8 @@ TEST(nor_is_one_to_which_two_ways_lead)
 /* Both would do: the right one, or the other one. Neither has left the map meanwhile. */
 TEST(the_one_that_is_away_ends_the_wait_as_well)
 {
-	uint8_t *copy;
+	uint8_t *copy = crashed_with_copy_of(2);
 
-	create(2);
-	start();
-	run_ms(20000);
-	copy = copy_of(2);
-	crash();
 	memcpy(w.disk[2], copy, DISK_BYTES);
 	w.dead[1] = true;
 	start_cold();
@@ -413,16 +406,10 @@ static void log_reads_wait(void)
  * that is under way. */
 static void round_crosses(uint64_t ring, uint32_t events)
 {
-	struct event kept[64], ev = {.type = EV_VIEW};
+	struct event kept[64];
 	uint32_t n = 0;
 
-	ev.view.ring = (struct ring){1, ring};
-	ev.view.count = 1;
-	ev.view.node[0] = 1;
-	step(ev);
-	ev.type = EV_QUORUM;
-	ev.view.quorate = true;
-	step(ev);
+	ring_becomes(ring);
 	for (uint32_t i = 0; i < events && w.first != w.last; i++)
 		run_event();
 	for (; w.first != w.last; w.first++) {
@@ -441,13 +428,8 @@ TEST(nor_is_one_whose_log_is_read_over_a_round)
 {
 	for (uint32_t first = 0; first < 4; first++)
 		for (uint32_t second = 0; second < 4; second++) {
-			uint8_t *copy;
+			uint8_t *copy = crashed_with_copy_of(2);
 
-			create(2);
-			start();
-			run_ms(20000);
-			copy = copy_of(2);
-			crash();
 			memcpy(w.disk[2], copy, DISK_BYTES);
 			start_cold();
 			log_reads_wait();

@@ -139,6 +139,14 @@ static void loses_quorum(uint32_t node)
 	push(node, ev);
 }
 
+static void never_both(uint32_t ms)
+{
+	for (uint32_t i = 0; i < 60; i++) {
+		run_ms(20);
+		CHECK_MSG(!serves(1) || !serves(2), "%u ms", ms);
+	}
+}
+
 /* It has stood still, and claimed the array anew. Before it has read that again it has no quorum
  * for so long that the other takes its claim for one that was left. */
 TEST(a_claim_that_is_read_again_late_is_made_anew)
@@ -150,10 +158,7 @@ TEST(a_claim_that_is_read_again_late_is_made_anew)
 		loses_quorum(1);
 		run_ms(ms - 3500);
 		quorum_of(1);
-		for (uint32_t i = 0; i < 60; i++) {
-			run_ms(20);
-			CHECK_MSG(!serves(1) || !serves(2), "%u ms", ms);
-		}
+		never_both(ms);
 		finish();
 	}
 }
@@ -172,10 +177,7 @@ TEST(a_first_claim_that_is_read_again_late_is_made_anew)
 		start(2);
 		run_ms(ms);
 		w.node[1].paused = false;
-		for (uint32_t i = 0; i < 60; i++) {
-			run_ms(20);
-			CHECK_MSG(!serves(1) || !serves(2), "%u ms", ms);
-		}
+		never_both(ms);
 		finish();
 	}
 }
