@@ -55,5 +55,5 @@ h.flush()
 assert counters()[0:2] == (64, 64 * 4096) and counters()[4] == 1, counters()
 END
 # shellcheck disable=SC2016 # nbdkit's shell
-U=$tmp timeout 60 nbdkit -U - -t 64 "$top_builddir/tools/bench.d/disk.so" size=100T latency-us=1000 rate=10000000 counters="$tmp/counters" \
+U=$tmp timeout -k 10 60 nbdkit -U - -t 64 "$top_builddir/tools/bench.d/disk.so" size=100T latency-us=1000 rate=10000000 counters="$tmp/counters" \
 	--run '/usr/bin/python3 "$U/client.py" "$uri" "$U/counters"' || { echo "FAILED: the emulated disk"; exit 1; }

@@ -302,7 +302,7 @@ array_uri() { # N
 
 # nbd_do N CODE: Python, in node N, with the array opened as h.
 nbd_do() {
-	node_use "$1" timeout "$(patience 40)" /usr/bin/python3 -c 'import nbd, sys
+	node_use "$1" timeout -k 10 "$(patience 40)" /usr/bin/python3 -c 'import nbd, sys
 h = nbd.NBD()
 h.connect_uri(sys.argv[1])
 exec(sys.argv[2])' "$(array_uri "$1")" "$2"
@@ -394,7 +394,7 @@ LOST=()
 
 # compare_on N...: every acknowledged byte, read through each of these nodes.
 compare_one() {
-	node_use "$1" timeout "$(patience 30)" /usr/bin/python3 "$SCENARIO_LIB/load.py" check "$(array_uri "$1")" "${LOST[@]}" \
+	node_use "$1" timeout -k 10 "$(patience 30)" /usr/bin/python3 "$SCENARIO_LIB/load.py" check "$(array_uri "$1")" "${LOST[@]}" \
 		"$CLUSTER_DIR"/load.[0-9] || fail "wrong data, read through node $1"
 }
 compare_on() {

@@ -55,7 +55,7 @@ sum() {
 }
 
 connects() { # N I
-	node_exec "$1" timeout 5 nbdinfo --size "$(exporter_uri "$2")" >/dev/null 2>&1
+	node_exec "$1" timeout -k 10 5 nbdinfo --size "$(exporter_uri "$2")" >/dev/null 2>&1
 }
 
 connected() { # N I: the exporter holds a connection of the node

@@ -250,7 +250,7 @@ sed -i 's/^flush_s=.*/flush_s=1/' /usr/local/sbin/ddraid-export
 ok "a disk whose flush hangs" ddraid-export fence 10.0.0.1 7
 grep -q 'sdc hangs' "$work/out" || { echo "FAILED: the disk is not named"; failed=1; }
 same "both are still offered" "$(ls /var/lib/ddraid-export/disks | tr '\n' ' ')" "sdb sdc "
-ok "the next fence" timeout 20 ddraid-export fence 10.0.0.2 7
+ok "the next fence" timeout -k 10 20 ddraid-export fence 10.0.0.2 7
 xargs kill <"$work/hangs"
 
 begin

@@ -22,7 +22,7 @@ node=$!
 until [ "$(readlink /proc/$node/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.05; done
 ip link add ve0 type veth peer name ve1 netns $node && ip addr add 10.9.9.1/24 dev ve0 && ip link set ve0 up && ip link set lo up &&
 	nsenter -t $node -n ip addr add 10.9.9.2/24 dev ve1 && nsenter -t $node -n ip link set ve1 up || exit 1
-exec /usr/bin/python3 - "$top_srcdir/cluster-conf/ddraid-export" $node <<'PYTHON'
+/usr/bin/python3 - "$top_srcdir/cluster-conf/ddraid-export" $node <<'PYTHON'
 import ctypes, os, signal, socket, struct, subprocess, sys, threading, time
 
 export, node = sys.argv[1:]

@@ -73,7 +73,7 @@ run() {
 
 	start_fake
 	say_command "$@"
-	(cd "$tmp/d" && timeout 20 "$ctl" --ipc "$name" "$@" >"$tmp/stdout" 2>"$tmp/stderr") || status=$?
+	(cd "$tmp/d" && timeout -k 10 20 "$ctl" --ipc "$name" "$@" >"$tmp/stdout" 2>"$tmp/stderr") || status=$?
 	for f in $(ls "$tmp/d" | grep '^request' | sort); do
 		protoc --proto_path="$top_srcdir/proto" --decode=ddraid.ctl.Request ctl.proto \
 			<"$tmp/d/$f" | sed "s|$tmp|TMP|g; s/^/> /" >>"$out"

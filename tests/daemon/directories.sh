@@ -25,7 +25,7 @@ wrong=1
 refused() {
 	local words=$1 status=0
 	shift
-	timeout 20 "$@" "$top_builddir/ddraidd" --foreground --config "$tmp/conf" 2>"$tmp/err" || status=$?
+	timeout -k 10 20 "$@" "$top_builddir/ddraidd" --foreground --config "$tmp/conf" 2>"$tmp/err" || status=$?
 	[ $status = $wrong ] || fail "status $status, not $wrong: $(cat "$tmp/err")"
 	grep -q "$words" "$tmp/err" || fail "not '$words': $(tail -1 "$tmp/err")"
 }
@@ -86,7 +86,7 @@ conf "$tmp/run"
 daemon_up
 sed "s|^state_dir.*|state_dir = $tmp/state2|; s|^ipc_name.*|ipc_name = $name-2|" "$tmp/conf" >"$tmp/conf2"
 status=0
-timeout 20 "$top_builddir/ddraidd" --foreground --config "$tmp/conf2" 2>"$tmp/err" || status=$?
+timeout -k 10 20 "$top_builddir/ddraidd" --foreground --config "$tmp/conf2" 2>"$tmp/err" || status=$?
 [ $status = 1 ] || fail "two daemons share a run_dir: $status"
 grep -q "another ddraidd uses run_dir = $tmp/run; stop it first, or set another run_dir" "$tmp/err" || fail "$(cat "$tmp/err")"
 

@@ -59,12 +59,30 @@ finish() {
 	exit "$status"
 }
 end() { # NAME SIGNAL
-	[ -n "${pid[$1]:-}" ] || return 0
-	kill -s "$2" "${pid[$1]}" 2>/dev/null || true
-	kill -s CONT "${pid[$1]}" 2>/dev/null || true
-	wait "${pid[$1]}" 2>/dev/null || true
-	rm -rf /dev/shm/qb-"${pid[$1]}"-*
+	local p=${pid[$1]:-}
+	[ -n "$p" ] || return 0
 	unset "pid[$1]"
+	kill -s "$2" "$p" 2>/dev/null || true
+	kill -s CONT "$p" 2>/dev/null || true
+	if ! until_ended "$p"; then
+		stands "$p"
+		kill -s KILL "$p" 2>/dev/null || true
+		until_ended "$p" || true
+		[ "$2" = KILL ] || fail "$1 ($p) does not end after $2"
+	fi
+	wait "$p" 2>/dev/null || true
+	rm -rf /dev/shm/qb-"$p"-*
+}
+until_ended() { # PID, a child of ours: far longer than the daemon gives itself
+	local end=$((SECONDS + 150))
+	while kill -0 "$1" 2>/dev/null; do
+		((SECONDS < end)) || return 1
+		sleep 0.02
+	done
+}
+stands() { # PID: where its threads stand
+	ps -L -o pid,lwp,stat,etimes,wchan:24,comm -p "$1" || true
+	! command -v gdb >/dev/null || timeout -k 5 60 gdb -batch -p "$1" -ex 'thread apply all bt 30' </dev/null 2>&1 || true
 }
 # record_edit FILE PYTHON...: of its 1024 bytes, as b; its checksum is made right. There is no need of a FILE.
 record_edit() {
@@ -132,7 +150,7 @@ until_true() { # SECONDS COMMAND...
 	fail "not within $limit s: $*"
 }
 ctl() {
-	timeout 50 "$top_builddir/ddraidctl" --ipc "$name" "$@"
+	timeout -k 10 50 "$top_builddir/ddraidctl" --ipc "$name" "$@"
 }
 holds() { # ARRAY EXPRESSION: of the array in `status --json`, as a
 	{ ctl status "$1" --json || true; } | /usr/bin/python3 -IS -c 'import json, sys
@@ -140,7 +158,7 @@ a = json.load(sys.stdin)["arrays"][0]
 sys.exit(0 if eval(sys.argv[1]) else 1)' "$2"
 }
 nbd() { # ARRAY CODE: Python, with the array opened as h
-	timeout 60 /usr/bin/python3 -c 'import nbd, sys
+	timeout -k 10 60 /usr/bin/python3 -c 'import nbd, sys
 h = nbd.NBD()
 h.connect_uri(sys.argv[1])
 exec(sys.argv[2])' "nbd+unix:///$1?socket=$dir/run/$1.nbd" "$2"

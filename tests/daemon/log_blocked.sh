@@ -33,7 +33,7 @@ while True:
 }
 # Each client that wants messages too large is a line of the log; the header is libqb's.
 say_much() { # LINES
-	timeout 60 /usr/bin/python3 -IS -c 'import socket, struct, sys
+	timeout -k 10 60 /usr/bin/python3 -IS -c 'import socket, struct, sys
 for _ in range(int(sys.argv[2])):
     with socket.socket(socket.AF_UNIX) as s:
         s.settimeout(20)
@@ -47,7 +47,7 @@ serves() {
 		fail "the array does not serve"
 }
 answers() {
-	timeout 20 "$top_builddir/ddraidctl" --ipc "$name" "$@" >"$tmp/out" 2>&1 || fail "$*: status $?, $(cat "$tmp/out")"
+	timeout -k 10 20 "$top_builddir/ddraidctl" --ipc "$name" "$@" >"$tmp/out" 2>&1 || fail "$*: status $?, $(cat "$tmp/out")"
 }
 ends_by_term() {
 	local began=$SECONDS

@@ -145,7 +145,7 @@ second() { # another daemon on this state directory is refused
 	sed "s|^run_dir.*|run_dir = $tmp/run2|; s|^ipc_name.*|ipc_name = $name-2|" "$tmp/conf" >"$tmp/conf2"
 	mkdir -p "$tmp/run2"
 	status=0
-	timeout 20 "$top_builddir/ddraidd" --foreground --config "$tmp/conf2" 2>"$tmp/err" || status=$?
+	timeout -k 10 20 "$top_builddir/ddraidd" --foreground --config "$tmp/conf2" 2>"$tmp/err" || status=$?
 	[ "$status" = 1 ] && grep -q "another ddraidd uses the state directory $state" "$tmp/err" || fail "a second one: $status, $(cat "$tmp/err")"
 }
 for i in 0 1 2; do

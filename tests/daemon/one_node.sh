@@ -257,7 +257,7 @@ holds vol0 'a["io_allowed"]' || fail "the second vol0 does not serve: $(ctl stat
 
 # nbdsh takes the first python3 in PATH; the module is the system's.
 shell() {
-	PATH=/usr/bin:$PATH timeout 40 nbdsh "$@"
+	PATH=/usr/bin:$PATH timeout -k 10 40 nbdsh "$@"
 }
 # The clients that people use, on the array ARRAY; then a member fails, is replaced, and the raw members hold what
 # was written: clients ARRAY NEW-MEMBER MEMBER... Another path than the first is the new one's.
@@ -286,26 +286,26 @@ at = h.get_size() - b
 h.pwrite(b"z" * b, at)
 assert h.pread(b, at) == b"z" * b
 ' || fail "$array: nbdsh"
-	timeout 40 qemu-io -f raw -c 'write -P 1 4M 1M' -c 'write -P 2 -f 5M 64k' -c 'write -z 4608k 256k' -c 'discard 4352k 128k' \
+	timeout -k 10 40 qemu-io -f raw -c 'write -P 1 4M 1M' -c 'write -P 2 -f 5M 64k' -c 'write -z 4608k 256k' -c 'discard 4352k 128k' \
 		-c 'aio_write -P 3 6M 512k' -c 'aio_write -P 4 6656k 512k' -c 'aio_flush' -c 'write -P 5 7680k 512' -c flush \
 		-c 'read -P 1 4M 256k' -c 'read -P 0 4352k 128k' -c 'read -P 0 4608k 256k' -c 'read -P 1 4864k 256k' \
 		-c 'read -P 2 5M 64k' -c 'read -P 3 6M 512k' -c 'read -P 4 6656k 512k' -c 'read -P 5 7680k 512' "$u" >"$tmp/out" 2>&1 ||
 		fail "$array: qemu-io: $(cat "$tmp/out")"
 	! grep -iE 'fail|error' "$tmp/out" || fail "$array: qemu-io"
 	block=$(shell -u "$u" -c 'print(h.get_block_size(nbd.SIZE_MINIMUM))')
-	timeout 40 fio --name=v --ioengine=nbd --uri="$u" --rw=randwrite --bs=$((2 * block)) --size=12m --iodepth=16 --fsync=64 \
+	timeout -k 10 40 fio --name=v --ioengine=nbd --uri="$u" --rw=randwrite --bs=$((2 * block)) --size=12m --iodepth=16 --fsync=64 \
 		--verify=crc32c --verify_fatal=1 --verify_state_save=0 >"$tmp/out" 2>&1 || fail "$array: fio: $(cat "$tmp/out")"
 	cp --sparse=always "$tmp/in" "$tmp/image"
 	truncate -s "$bytes" "$tmp/image"
-	timeout 40 qemu-img convert -n -f raw -O raw "$tmp/image" "$u" || fail "$array: qemu-img convert"
-	timeout 40 qemu-img compare -q -f raw -F raw "$tmp/image" "$u" || fail "$array: qemu-img compare"
+	timeout -k 10 40 qemu-img convert -n -f raw -O raw "$tmp/image" "$u" || fail "$array: qemu-img convert"
+	timeout -k 10 40 qemu-img compare -q -f raw -F raw "$tmp/image" "$u" || fail "$array: qemu-img compare"
 	ctl fail "$array" 1 >/dev/null || fail "$array: fail"
-	timeout 40 qemu-img compare -q -f raw -F raw "$tmp/image" "$u" || fail "$array: other data without member 1"
+	timeout -k 10 40 qemu-img compare -q -f raw -F raw "$tmp/image" "$u" || fail "$array: other data without member 1"
 	shell -u "$u" -c 'h.pwrite(b"x" * (1 << 20), 0); h.zero(1 << 20, 1 << 20); h.flush()' || fail "$array: degraded"
 	{ head -c $((1 << 20)) /dev/zero | tr '\0' x; head -c $((1 << 20)) /dev/zero; } |
 		dd of="$tmp/image" bs=1M conv=notrunc status=none
 	ctl add "$array" 1 "$new" --wait >"$tmp/out" 2>&1 || fail "$array: add: $(cat "$tmp/out")"
-	timeout 40 qemu-img compare -q -f raw -F raw "$tmp/image" "$u" || fail "$array: other data after the rebuild"
+	timeout -k 10 40 qemu-img compare -q -f raw -F raw "$tmp/image" "$u" || fail "$array: other data after the rebuild"
 	ctl stop "$array" >/dev/null 2>&1 || fail "$array: stop"
 	"$top_srcdir/tests/checker/ddraid-check-members" --json --strict --compare-left-out --extract "$tmp/user" "$1" "$new" "${@:3}" \
 		>"$tmp/raw.json" || fail "$array: $(cat "$tmp/raw.json")"

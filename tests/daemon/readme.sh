@@ -21,7 +21,7 @@ cat >"$tmp/bin/ddraidd" <<-EOF
 EOF
 chmod +x "$tmp/bin/ddraidd"
 pasted() {
-	HOME=$tmp/home PATH=$tmp/bin:$PATH timeout 50 bash "$tmp/block" >"$tmp/out" 2>&1
+	HOME=$tmp/home PATH=$tmp/bin:$PATH timeout -k 10 50 bash "$tmp/block" >"$tmp/out" 2>&1
 }
 at_end() { # bash does not wait for it
 	[ ! -s "$tmp/daemon" ] || kill -s KILL "$(cat "$tmp/daemon")" 2>/dev/null || true

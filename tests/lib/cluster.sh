@@ -410,7 +410,7 @@ node_exec() {
 node_exec_within() {
 	local seconds=$1 n=$2
 	shift 2
-	node_exec "$n" timeout "$seconds" "$@"
+	node_exec "$n" timeout -k 10 "$seconds" "$@"
 }
 
 # node_use N COMMAND...: COMMAND uses what ddraidd of node N exports, by node_uri. It ends with the node. node_uri N ARRAY.

@@ -312,7 +312,7 @@ lab_logs() {
 	for n in "$CLUSTER_DIR"/node[1-9]; do
 		n=${n##*/node}
 		lab_client "$n"
-		! cluster_alive "node$n.init" || timeout 10 "${client[@]}" sh -c "cd '$CLUSTER_DIR/node$n/log' && "'dmesg >dmesg; for w in status ls dump; do
+		! cluster_alive "node$n.init" || timeout -k 10 10 "${client[@]}" sh -c "cd '$CLUSTER_DIR/node$n/log' && "'dmesg >dmesg; for w in status ls dump; do
 			dlm_tool $w >dlm_tool.$w 2>&1; done; ps -ef >ps' </dev/null >/dev/null 2>&1 9>&-
 	done
 }

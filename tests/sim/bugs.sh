@@ -67,7 +67,7 @@ control() {
 	local dir=$work/control
 	mkdir -p "$dir/daemon" && cp -r "$src/daemon/core" "$dir/daemon/" || return 1
 	relink "$dir" "$objects $world" daemon/core/dlog.c daemon/core/io.c || return 1
-	timeout "${LIMIT:-300}" "$dir/sim" --quiet --jobs "$jobs" --seeds 1..100 >"$dir/out" 2>&1 && return
+	timeout -k 10 "${LIMIT:-300}" "$dir/sim" --quiet --jobs "$jobs" --seeds 1..100 >"$dir/out" 2>&1 && return
 	echo "without any bug the simulator is red: $(head -c 300 "$dir/out")"
 	return 1
 }
@@ -93,7 +93,7 @@ one() { # NAME PATCH OPTIONS -> prints what caught it, or why it failed
 	# shellcheck disable=SC2046
 	relink "$dir" "$program" $(sed -n 's,^+++ b/,,p' "$2") || return 1
 	if [ -n "$test" ]; then
-		(ulimit -v 4000000; exec timeout "${LIMIT:-300}" "$dir/sim" "$expect") >"$dir/out" 2>&1
+		(ulimit -v 4000000; exec timeout -k 10 "${LIMIT:-300}" "$dir/sim" "$expect") >"$dir/out" 2>&1
 		grep -m1 -E "^FAIL $expect" "$dir/out" | sed "s/^FAIL/$test:/" | cut -c1-130 | grep . && return
 		echo "$test does not fail by '$expect'"
 		return 1

@@ -24,7 +24,7 @@ same() {
 same_on() {
 	local n
 	for n; do
-		same "through node $n" node_use "$n" timeout "$(patience 30)" /usr/bin/python3 "$SCENARIO_LIB/load.py" check "$(array_uri "$n")" \
+		same "through node $n" node_use "$n" timeout -k 10 "$(patience 30)" /usr/bin/python3 "$SCENARIO_LIB/load.py" check "$(array_uri "$n")" \
 			--lost "$CLUSTER_DIR/load.3" "$CLUSTER_DIR"/load.[0-9]
 	done
 }

@@ -24,7 +24,7 @@ waits_aside() {
 compare_but_flying() {
 	local n
 	for n; do
-		node_use "$n" timeout "$(patience 30)" /usr/bin/python3 "$SCENARIO_LIB/load.py" check "$(array_uri "$n")" --lost "$CLUSTER_DIR/load.1" \
+		node_use "$n" timeout -k 10 "$(patience 30)" /usr/bin/python3 "$SCENARIO_LIB/load.py" check "$(array_uri "$n")" --lost "$CLUSTER_DIR/load.1" \
 			"$CLUSTER_DIR"/load.[0-9] || fail "wrong data, read through node $n"
 	done
 }

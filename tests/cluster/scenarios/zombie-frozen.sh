@@ -18,7 +18,7 @@ now_ms() {
 	echo $((${EPOCHREALTIME/[.,]/} / 1000))
 }
 copy() {
-	node_use "$1" timeout "$(patience 40)" nbdcopy --flush "${@:2}" || fail "nbdcopy on node $1"
+	node_use "$1" timeout -k 10 "$(patience 40)" nbdcopy --flush "${@:2}" || fail "nbdcopy on node $1"
 }
 
 for i in 1 2 3; do
