@@ -473,6 +473,7 @@ static void stranger_tell(struct array *a, struct dev *d)
 	uint32_t i = member_of_uri(a, d->uri);
 	bool is = what && i < a->live.count && !member_is_up(a, i);
 	bool misfit = engine_dev_misfit(a->e, d->index) != NULL;
+	bool unfit = engine_dev_unfit(a->e, d->index);
 	char why[sizeof(d->why)];
 
 	if (is) {
@@ -486,8 +487,8 @@ static void stranger_tell(struct array *a, struct dev *d)
 					 : "See where this URI leads to on this node");
 		strcpy(d->why, why);
 		d->stranger = true;
-		d->told = misfit;
-	} else if (d->stranger && !(d->told && (!d->up || misfit))) {
+		d->told = unfit; /* it is connected anew now and then */
+	} else if (d->stranger && !(d->told && (!d->up || unfit))) {
 		d->why[0] = '\0';
 		d->stranger = d->told = false;
 	}

@@ -24,8 +24,10 @@
  * A file that is removed, or replaced by another one of its name, stays open here and works; all
  * that is written is gone with the last process that has it open. So its name is looked at now and
  * then. So is its size, and a device's: the next write behind the end of a file that was cut off
- * makes it as long as it was, with zeroes where data was. One that is smaller than when it was
- * opened is connected anew, and whoever uses it hears its size.
+ * makes it as long as that reaches, with zeroes where data was. One that is smaller than when it
+ * was opened is connected anew, and whoever uses it hears its size. Only a write of the last bytes
+ * that are used (DEV_F_END) can make it long enough again before it is looked at: so the size is
+ * looked at before each of these, too. That write, and what is behind it in the queue, waits.
  *
  * Zombies (R5): none. The kernel answers every operation, so drop waits for all of them; asking
  * it to cancel only helps for those that it has not begun. A device that hangs in the kernel
@@ -95,7 +97,9 @@ struct uring {
 	uint64_t opened_bytes; /* its size then; a device's, too */
 	uint32_t looks;        /* statx that are under way */
 	struct loop_timer look;
-	int warned; /* 0, or as in looked() */
+	struct statx before_end;                       /* the open one, before a write of its end */
+	enum { END_UNKNOWN, END_ASKED, END_SEEN } end; /* of the first in the queue, if it is one */
+	int warned;                                    /* 0, or as in looked() */
 	struct iovec wipe[URING_WIPE_VECTORS];
 };
 
@@ -529,6 +533,8 @@ static enum step zero_step(const struct uring *u, const struct member_req *req)
 	return u->no_range ? STEP_WIPE : STEP_RANGE;
 }
 
+static bool end_seen(struct uring *u);
+
 static bool uring_start(struct base *b, struct member_req *req)
 {
 	struct uring *u = uring_of(b);
@@ -537,6 +543,8 @@ static bool uring_start(struct base *b, struct member_req *req)
 
 	if (u->inflight == URING_DEPTH ||
 	    (u->inflight_bytes && u->inflight_bytes + cost > b->cfg.max_inflight_bytes))
+		return false;
+	if (req->flags & DEV_F_END && S_ISREG(u->opened.stx_mode) && !end_seen(u))
 		return false;
 	j->step = STEP_MOVE;
 	u->inflight_bytes += cost;
@@ -668,8 +676,15 @@ static bool ask(struct uring *u, int dir, const char *path, int flags, struct st
 	io_uring_prep_statx(sqe, dir, path, flags, STATX_BASIC_STATS, st);
 	io_uring_sqe_set_data(sqe, st);
 	u->inflight++;
-	u->looks++;
 	return true;
+}
+
+static bool look_at(struct uring *u, int dir, const char *path, int flags, struct statx *st)
+{
+	bool asked = ask(u, dir, path, flags, st);
+
+	u->looks += asked;
+	return asked;
 }
 
 /* A device tells its size without waiting for anything. */
@@ -684,8 +699,8 @@ static void look_fired(void *arg)
 		look_later(u);
 		return;
 	}
-	if (!ask(u, AT_FDCWD, path_of(u), 0, &u->named) ||
-	    !ask(u, u->fd, "", AT_EMPTY_PATH, &u->now)) {
+	if (!look_at(u, AT_FDCWD, path_of(u), 0, &u->named) ||
+	    !look_at(u, u->fd, "", AT_EMPTY_PATH, &u->now)) {
 		if (!u->looks)
 			look_later(u);
 	}
@@ -696,6 +711,32 @@ static void sized(struct uring *u, int res)
 {
 	if (!res)
 		measured(u, u->now.stx_size);
+}
+
+/* A look is good for one write: the size may change at any time. */
+static bool end_seen(struct uring *u)
+{
+	if (u->end == END_SEEN) {
+		u->end = END_UNKNOWN;
+		return true;
+	}
+	if (u->end == END_UNKNOWN && ask(u, u->fd, "", AT_EMPTY_PATH, &u->before_end))
+		u->end = END_ASKED;
+	return false;
+}
+
+/* The first in the queue is started at the end of this turn, unless the connection is broken. */
+static void end_looked(struct uring *u, int res)
+{
+	u->end = END_UNKNOWN;
+	if (u->dropping || res == -EINTR || res == -EAGAIN)
+		return;
+	if (res) {
+		base_broken(&u->b, res, "%s: can't look at its size: %s", u->b.uri, strerror(-res));
+		return;
+	}
+	u->end = END_SEEN;
+	measured(u, u->before_end.stx_size);
 }
 
 static void looked(struct uring *u, int res)
@@ -754,7 +795,9 @@ static void uring_ready(void *arg, uint32_t events)
 		io_uring_cqe_seen(&u->ring, cqe);
 		assert(u->inflight);
 		u->inflight--;
-		if (is_look(u, data))
+		if (data == &u->before_end)
+			end_looked(u, res);
+		else if (is_look(u, data))
 			look_done(u, data, res);
 		else if (data)
 			op_done(u, data, res);
@@ -777,6 +820,7 @@ static int uring_attach(struct base *b)
 	if (err)
 		return base_fail(b, err, "%s: can't poll its eventfd: %s", b->uri, strerror(-err));
 	u->watched = true;
+	u->end = END_UNKNOWN;
 	u->warned = 0;
 	look_later(u);
 	return 0;

@@ -407,8 +407,7 @@ static void add_advance(struct engine *e)
 		step_send(e, CMD_OPEN, e->admin.uri, e->admin.uuid);
 		return;
 	}
-	/* An odd superblock is written over. */
-	misfit = dev != NO_DEV && e->dev[dev].misfit[0] && !e->dev[dev].odd;
+	misfit = dev != NO_DEV && e->dev[dev].misfit[0] && !e->dev[dev].carries_misfit;
 	if (misfit && !connected_anew(e, dev))
 		return;
 	if (misfit) {
@@ -456,10 +455,14 @@ static uint64_t admin_limit_us(const struct engine *e)
 	return 2000ull * e->cfg.tun.evict_ms + (e->admin.cmd == ADMIN_ADD ? settle_us(e) : 0);
 }
 
-/* Of the member, whether it can be that now or not. */
+/* Of the member, whether it can be that now or not. Else what is in its place, and no member. */
 static uint32_t device_of(const struct engine *e, uint8_t member)
 {
-	return e->dev_of[member] != NO_DEV ? e->dev_of[member] : misfit_of(e, member);
+	uint32_t dev = e->dev_of[member] != NO_DEV ? e->dev_of[member] : misfit_of(e, member);
+
+	if (dev == NO_DEV && e->dev[member].up && e->dev[member].member == NO_MEMBER)
+		dev = member;
+	return dev;
 }
 
 static bool lacks_member(const struct engine *e, uint32_t peer, uint8_t member)

@@ -317,6 +317,8 @@ static bool superblocks_read(struct engine *e)
 	if (!e->ld.rereading) {
 		e->ld.rereading = true;
 		e->ld.assemble_us = e->now;
+		if (!e->ld.waits_us)
+			e->ld.waits_us = e->now;
 		devs_reread(e);
 	}
 	return !devs_reading(e, e->ld.assemble_us);
@@ -630,7 +632,7 @@ bool assemble(struct engine *e)
 	if (!histories_agree(e, sb))
 		return false;
 	members_judge(e, sb, &j);
-	if (j.absent && e->now - e->ld.assemble_us < e->cfg.tun.evict_ms * 1000ull)
+	if (j.absent && e->now - e->ld.waits_us < e->cfg.tun.evict_ms * 1000ull)
 		return false; /* they may still be connecting */
 	if (j.insync < e->geo.k) {
 		older = e->cfg.force ? older_sb(e, sb, &o) : NULL;

@@ -29,23 +29,12 @@ bool dev_failed_flush(const struct dev *d, const struct map_member *mm)
  * be, too. It counts as a member that is not there. What it carries it tells nevertheless
  * (newest_sb).
  */
-static void dev_fit(const struct engine *e, struct dev *d)
+static void size_fit(const struct engine *e, struct dev *d)
 {
 	const struct geo *g = &e->geo;
 	uint32_t least = g->frag_bytes < DDR_BLOCK_BYTES ? g->frag_bytes : DDR_BLOCK_BYTES;
-	uint64_t need;
+	uint64_t need = geo_end(g);
 
-	d->misfit[0] = '\0';
-	d->cut = false;
-	if (!d->up || !e->have_geo)
-		return;
-	if (d->odd) {
-		snprintf(d->misfit, sizeof(d->misfit),
-			 "its superblock gives the array another layout, or name, than the other "
-			 "members' do");
-		return;
-	}
-	need = g->data_offset + g->stripes * g->frag_bytes;
 	d->cut = d->bytes < need;
 	if (d->cut)
 		snprintf(d->misfit, sizeof(d->misfit),
@@ -56,6 +45,26 @@ static void dev_fit(const struct engine *e, struct dev *d)
 			 "it takes only requests in multiples of %u bytes, and the array makes "
 			 "some of %u",
 			 d->multiple, least);
+}
+
+/* Nor is one whose superblock says that it belongs elsewhere; dev_odd, and copies_take. */
+static void dev_fit(const struct engine *e, struct dev *d)
+{
+	d->misfit[0] = '\0';
+	d->cut = d->carries_misfit = false;
+	if (!d->up)
+		return;
+	if (e->have_geo && d->odd)
+		snprintf(d->misfit, sizeof(d->misfit),
+			 "its superblock gives the array another layout, or name, than the other "
+			 "members' do");
+	else if (e->have_geo)
+		size_fit(e, d);
+	d->carries_misfit = d->odd || (d->misplaced && !d->misfit[0]);
+	if (!d->misfit[0] && d->misplaced)
+		snprintf(d->misfit, sizeof(d->misfit),
+			 "its superblock was written at another byte of it: its partition, or "
+			 "what its exporter offers, begins elsewhere than before; set that right");
 }
 
 static bool carries_whole(const struct dev *d, const uint8_t uuid[DDR_UUID_BYTES])
@@ -220,6 +229,11 @@ bool member_cut(const struct engine *e, const struct map_member *mm)
 const char *engine_dev_misfit(const struct engine *e, uint32_t dev)
 {
 	return e->dev[dev].misfit[0] ? e->dev[dev].misfit : NULL;
+}
+
+bool engine_dev_unfit(const struct engine *e, uint32_t dev)
+{
+	return e->dev[dev].misfit[0] || e->dev[dev].no_sb;
 }
 
 /* It was in the member's place here, and lacks what that carries. */
@@ -474,6 +488,8 @@ static bool copies_take(struct engine *e, struct dev *d)
 		d->newest_seq = sb.seq;
 	}
 	d->copies_known = !d->copies_raced;
+	d->misplaced &= d->newest_copy == NO_COPY;
+	d->no_sb = d->newest_copy == NO_COPY && !d->unreadable;
 	return d->newest_copy != NO_COPY;
 }
 
@@ -595,13 +611,14 @@ static void losses_judge(struct engine *e)
  * has a map already know of which member that was, if it broke before its superblock was read. Not
  * of a connection from before this incarnation: that breaks by its fence, unless that only waits.
  *
- * One that was put down to this node's own network stands for nothing that comes later.
+ * One that was put down to this node's own network stands for nothing that comes later. Nor does
+ * one that this node ended itself, of a device that is not used.
  */
 static void loss_note(struct engine *e, struct dev *d)
 {
 	bool removed = e->state == ENGINE_REMOVED;
 
-	if ((!removed && e->have_map && d->sb_ok) ||
+	if (d->asked_anew || (!removed && e->have_map && d->sb_ok) ||
 	    !(e->cfg.fence_waits || (removed ? d->connected_next : d->connected_here)))
 		return;
 	if (d->lost && !d->lost_own)
@@ -719,6 +736,13 @@ void devs_lost_tell(struct engine *e)
 			member_bad(e, m, MEMBER_FAULTY);
 }
 
+/* What an earlier read found there is no reason any more. */
+static void sb_unknown(const struct engine *e, struct dev *d)
+{
+	d->odd = d->misplaced = d->no_sb = false;
+	dev_fit(e, d);
+}
+
 static void sb_read_done(struct engine *e, struct dev *d)
 {
 	bool failed = !d->up || e->state == ENGINE_REMOVED, any;
@@ -735,6 +759,8 @@ static void sb_read_done(struct engine *e, struct dev *d)
 	if (failed || d->stale_read || d->unreadable == (1u << SB_COPIES) - 1) {
 		if (failed || d->stale_read)
 			d->unreadable = 0;
+		else
+			sb_unknown(e, d);
 		sb_read_failed(e, d);
 		return;
 	}
@@ -935,10 +961,12 @@ void dev_up(struct engine *e, const struct event *ev)
 	if (ev->dev.uri && strcmp(d->uri, ev->dev.uri) != 0) {
 		memset(d->bound_uuid, 0, DDR_UUID_BYTES);
 		memset(d->moved_uuid, 0, DDR_UUID_BYTES);
+		d->odd = d->misplaced = d->no_sb = false;
 	}
 	if (ev->dev.uri)
 		strncpy(d->uri, ev->dev.uri, sizeof(d->uri) - 1);
-	d->sb_ok = d->fresh = d->copies_known = d->odd = false;
+	d->asked_anew = false;
+	d->sb_ok = d->fresh = d->copies_known = false;
 	d->unreadable = 0;
 	dev_fit(e, d);
 	if (d->misfit[0])
@@ -1099,9 +1127,6 @@ const char *engine_dev_stranger(const struct engine *e, uint32_t dev)
 			   : "one copy of its superblock can't be read, and the other is damaged";
 	if (d->reading || d->retry_us)
 		return NULL;
-	if (!d->sb_ok && d->misplaced)
-		return "its superblock was written at another byte of it: its partition, or what "
-		       "its exporter offers, begins elsewhere than before; set that right";
 	if (!d->sb_ok)
 		return "it carries no superblock of this array";
 	for (uint8_t m = 0; m < map->n; m++)
@@ -1123,10 +1148,18 @@ const char *engine_dev_stranger(const struct engine *e, uint32_t dev)
 	return map->n ? "it was a member of this array once, and is none now" : NULL;
 }
 
+/* Nobody has written a superblock there yet. */
+static bool is_being_added(const struct engine *e, const struct dev *d)
+{
+	return (e->admin.used && e->admin.cmd == ADMIN_ADD && !strcmp(e->admin.uri, d->uri)) ||
+	       (e->adding.used && !strcmp(e->adding.uri, d->uri));
+}
+
 /*
  * What a device offers is known from when it was connected, and an exporter goes on with that after
- * the device was set right. So one that can't be a member is connected anew now and then. So is an
- * older copy that the data needs: its exporter may wait for its last connection to end.
+ * the device was set right. A file that was put in another's place is open under its name only from
+ * then on. So what can't be a member, or carries no superblock, is connected anew now and then. So
+ * is an older copy that the data needs: its exporter may wait for its last connection to end.
  */
 static void misfit_look(struct engine *e, uint32_t i)
 {
@@ -1135,10 +1168,11 @@ static void misfit_look(struct engine *e, uint32_t i)
 		     e->bad[d->member] == MEMBER_SUSPECT && member_sb_read(e, d->member) &&
 		     !member_back(e, d->member);
 
-	if (!d->up || !(d->misfit[0] || older) || d->reading || d->under_way ||
-	    e->now - d->up_us < MISFIT_LOOK_US)
+	if (!d->up || !(engine_dev_unfit(e, i) || older) || d->reading || d->under_way ||
+	    is_being_added(e, d) || e->now - d->up_us < MISFIT_LOOK_US)
 		return;
 	d->up_us = e->now; /* once, however long it takes to go down */
+	d->asked_anew = !older;
 	out_add(e, OUT_DEV_CANCEL)->cancel.dev = i;
 }
 

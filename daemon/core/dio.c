@@ -163,9 +163,20 @@ static void dio_gone(struct engine *e, struct dio *d, int err)
 	list_add_tail(&e->dio_gone, &d->link);
 }
 
+/* It was lost in this life, and is back as what it was; see log_rows in slots.c. */
+bool member_log_readable(const struct engine *e, uint8_t member)
+{
+	uint32_t d = e->dev_of[member];
+
+	return e->state == ENGINE_JOINING && leading(e) && e->bad[member] == MEMBER_SUSPECT &&
+	       d != NO_DEV && e->dev[d].sb_ok && member_back(e, member);
+}
+
 /* A member that answers writes with an error, and must stay: it is read, and writes try it. */
 static bool dio_tries(const struct engine *e, const struct dio *d)
 {
+	if (d->kind == KIND_LOG && d->op == DEV_READ)
+		return member_log_readable(e, d->member);
 	if (d->kind != KIND_DATA)
 		return false;
 	if (d->op == DEV_READ)
@@ -192,6 +203,8 @@ void dio_start(struct engine *e, struct batch *b, uint8_t member, enum dev_op op
 	d->op = op;
 	d->kind = kind;
 	d->flags = flags;
+	if ((op == DEV_WRITE || op == DEV_ZEROES) && offset + bytes == geo_end(&e->geo))
+		d->flags |= DEV_F_END;
 	d->offset = offset;
 	d->bytes = bytes;
 	d->iov = iov;

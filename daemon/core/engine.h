@@ -202,8 +202,9 @@ struct event {
 };
 
 enum dev_op { DEV_READ, DEV_WRITE, DEV_FLUSH, DEV_ZEROES };
-/* LATE: it does no harm whenever it lands, so nobody need wait for it (R5). */
-enum { DEV_F_FUA = 1, DEV_F_UNMAP = 2, DEV_F_LATE = 4 };
+/* LATE: it does no harm whenever it lands, so nobody need wait for it (R5). END: the array uses
+ * nothing behind it of the member. */
+enum { DEV_F_FUA = 1, DEV_F_UNMAP = 2, DEV_F_LATE = 4, DEV_F_END = 8 };
 
 /* Why a member request was made; for traces, statistics and the simulator's checks. */
 enum dev_kind {
@@ -444,9 +445,13 @@ const char *engine_dev_stranger(const struct engine *e, uint32_t dev);
  * node has written to its dirty log. So all that this node may have written to it is copied anew.
  */
 bool engine_dev_older(const struct engine *e, uint32_t dev);
-/* Why a device can't be a member of this array, whatever it carries: its size, or the requests that
- * it takes; with the numbers. NULL: it can, or the geometry is not known yet. */
+/* Why a device can't be a member of this array: its size, or the requests that it takes, with the
+ * numbers; or its superblock belongs to another layout, or another place. NULL: it can, or the
+ * geometry is not known yet. */
 const char *engine_dev_misfit(const struct engine *e, uint32_t dev);
+/* It has a misfit, or carries no superblock of this array: it is connected anew now and then, and
+ * this holds on until the new connection's superblock has been read. */
+bool engine_dev_unfit(const struct engine *e, uint32_t dev);
 const char *engine_state_name(enum engine_state s);
 
 /*

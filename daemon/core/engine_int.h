@@ -126,11 +126,12 @@ struct dev {
 	uint64_t up_us;      /* when it was last, or was asked to be connected anew */
 	uint64_t bytes, instance;
 	uint32_t multiple;
-	char misfit[128]; /* why it can't be a member, empty: it can */
-	bool odd;         /* because its superblock speaks of another array than the others' do */
-	bool cut;         /* because it has fewer bytes */
-	bool was_cut;     /* of that member; it may have been extended since, and then it lacks the
-			   * end */
+	char misfit[160];    /* why it can't be a member, empty: it can */
+	bool carries_misfit; /* for what its superblocks say: `add` writes them over */
+	bool odd;     /* because its superblock speaks of another array than the others' do */
+	bool cut;     /* because it has fewer bytes */
+	bool was_cut; /* of that member; it may have been extended since, and then it lacks the
+		       * end */
 	uint8_t cut_uuid[DDR_UUID_BYTES];
 	/* When sb was read last, and the read that is under way or has failed: the number of the
 	 * map's epoch, and of the newest that was known to be committed. */
@@ -145,11 +146,14 @@ struct dev {
 	uint8_t to_read;    /* copies that are being read */
 	struct sb_copy copy[SB_COPIES];
 	uint8_t (*buf)[DDR_BLOCK_BYTES]; /* SB_COPIES blocks */
-	bool misplaced;                  /* a copy was read that is the other one: sb_misplaced */
-	struct {                         /* back.c: this node's pages of the log, as it has them */
-		bool due;                /* not known yet; until then it is not used */
-		bool older, found;       /* some were older images; as far as they are known */
-		bool settles;            /* what it lacks for that is on its way to the log */
+	/* As read last. A new connection leaves them as they are until it has been read, too. */
+	bool misplaced;   /* no copy counts, and one of them is the other one: sb_misplaced */
+	bool no_sb;       /* no copy counts, though none answered with an error */
+	bool asked_anew;  /* this node ended the connection, to look at the device again */
+	struct {          /* back.c: this node's pages of the log, as it has them */
+		bool due; /* not known yet; until then it is not used */
+		bool older, found; /* some were older images; as far as they are known */
+		bool settles;      /* what it lacks for that is on its way to the log */
 		bool reading;
 		uint8_t member;
 		uint32_t ups;                /* of this connection */
@@ -187,6 +191,7 @@ struct peer { /* one node of the group */
 	uint32_t raw_mask; /* members whose devices are connected there */
 	uint32_t older;    /* members that are older copies of themselves, as it finds: back.c; */
 	uint32_t looking;  /* ... or may be */
+	uint32_t tells;    /* members that it is going to compare (slots_told.c) */
 	uint64_t up_inc;   /* who told it */
 	uint64_t up_us;    /* and when that came here */
 	bool leased;       /* it may write to members (use.c) */
@@ -635,7 +640,10 @@ struct engine {
 		bool own_prop, sb_writing, committing, announced, refused, rereading, assembled,
 		    gathered;
 		struct epoch prop_epoch; /* of the own proposal */
+		bool prop_fresh; /* ... that goes back to e->map, and no superblock has it */
 		uint64_t state_us, assemble_us, propose_us;
+		uint64_t
+		    waits_us; /* since when for absent members, at most once a round; 0: not yet */
 		uint64_t max_num; /* newest epoch number seen anywhere */
 		uint32_t lacked;  /* members that did, until all slots were read with them */
 		uint32_t lacks; /* members that slots tell are older copies; by these connections */
@@ -863,6 +871,7 @@ bool aside(const struct engine *e);
 bool peer_aside(const struct engine *e, const struct peer *p);
 void flush_members(struct engine *e, struct batch *b, uint32_t mask);
 bool is_connection_error(int err);
+bool member_log_readable(const struct engine *e, uint8_t member);
 bool member_lost_earlier(const struct engine *e, uint8_t member);
 void misread_advance(struct engine *e); /* who was given up for an error, and is needed now */
 void dio_done(struct engine *e, const struct event *ev);
@@ -917,6 +926,7 @@ void back_sent(const struct engine *e, struct lpage *p, uint32_t members);
 void back_told(struct engine *e, struct lpage *p, uint32_t members);
 void back_tell(const struct engine *e, uint32_t *older, uint32_t *looking);
 void back_dropped(struct engine *e, uint8_t member);
+bool slots_lacking_leaves(const struct engine *e, uint8_t i);
 void back_lacks(struct engine *e, uint8_t member); /* others' pages tell that it is older */
 void back_up(struct dev *d);
 void back_bound(struct engine *e, struct dev *d, uint8_t member);
@@ -1006,12 +1016,18 @@ void geo_adopt(struct engine *e);
 uint32_t map_count_insync(const struct map *m);
 
 /* slots_told.c */
-void slots_told_committed(struct engine *e, uint32_t dropped);
+void slots_told_committed(struct engine *e, const struct map *old, uint32_t dropped);
 void slot_untold(const struct engine *e, struct slotinfo *s);
 void slots_told_forget(struct engine *e, uint8_t m);
 void slots_told_reset(struct engine *e);
 /* What member m must carry of slots of nobody; NULL = nothing that is known here. */
 const struct slot_told *slots_told(const struct engine *e, uint8_t m);
+uint32_t slots_told_mask(const struct engine *e);
+/* Leader: one that leaves now has to be compared when it is back. */
+bool slots_tell(const struct engine *e, uint8_t m);
+/* Some node is going to do that; or once it has a slot. */
+bool slots_compared(const struct engine *e, uint8_t m);
+bool slots_compare_waits(const struct engine *e, uint8_t m);
 
 /* locktab.c */
 void locktab_reset(struct engine *e);

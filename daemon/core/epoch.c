@@ -111,7 +111,7 @@ static void commit_effects(struct engine *e, const struct map *old)
 			/* One that was being rebuilt has not got all pages yet (R11). */
 			dropped |= (uint32_t)(old->member[i].state == MEMBER_IN_SYNC) << i;
 		}
-		if (e->map.member[i].state == MEMBER_IN_SYNC)
+		if (e->map.member[i].state == MEMBER_IN_SYNC || (is && !was && !e->slot_owned))
 			slots_told_forget(
 			    e, i); /* not before: it may break off, and come back as it was */
 		if (!is)
@@ -131,7 +131,7 @@ static void commit_effects(struct engine *e, const struct map *old)
 			e->lost_us[i] = e->now;
 	}
 	if (leading(e) && e->ld.slot)
-		slots_told_committed(e, dropped);
+		slots_told_committed(e, old, dropped);
 	devs_bind(e);
 	devs_look_again(e);
 	/* What was in before and isn't reached yet, devs_advance gives some time. */
@@ -480,6 +480,7 @@ void epoch_advance(struct engine *e)
 static void member_leaves(const struct engine *e, struct map *next, uint8_t i, uint8_t want)
 {
 	struct map_member *mm = &next->member[i];
+	bool was = map_write_mask(next) >> i & 1;
 
 	/* R15: only a member that was in sync, or was being brought up from a missed set, can be
 	 * brought up from what was missed since. R14: never after a failed flush. Nor an older copy
@@ -493,7 +494,11 @@ static void member_leaves(const struct engine *e, struct map *next, uint8_t i, u
 		mm->left = mm->reached = 0;
 	}
 	mm->state = want;
-	mm->flags = 0;
+	mm->flags &= MEMBER_F_UNCOMPARED;
+	if (was && slots_tell(e, i))
+		mm->flags = MEMBER_F_UNCOMPARED;
+	if (!mm->left || want == MEMBER_FAULTY)
+		mm->flags = 0;
 	mm->rebuilt_upto = 0;
 }
 
@@ -505,7 +510,8 @@ static void member_enters(struct engine *e, struct map *next, uint8_t i)
 	if (e->ld.full[i])
 		memcpy(mm->uuid, e->ld.new_uuid[i], DDR_UUID_BYTES);
 	mm->state = MEMBER_REBUILDING;
-	mm->flags = covered && !e->ld.full[i] ? MEMBER_F_PARTIAL : 0;
+	mm->flags &= MEMBER_F_UNCOMPARED;
+	mm->flags = covered && !e->ld.full[i] ? mm->flags | MEMBER_F_PARTIAL : 0;
 	mm->rebuilt_upto = 0;
 	if (!mm->flags)
 		mm->left = mm->reached = 0;
@@ -517,11 +523,21 @@ static uint32_t in_sync_but(const struct engine *e, const struct map *next, uint
 	return (uint32_t)__builtin_popcount(map_insync_mask(next) & ~e->ld.lacked & ~(1u << but));
 }
 
+/* The state that it leaves the map with, if it is wanted out; else what is wanted of it. */
+static uint8_t leaves_with(const struct engine *e, uint8_t i)
+{
+	uint8_t want = e->ld.wanted[i];
+
+	if (want >= MEMBER_SUSPECT && want <= MEMBER_FAULTY && slots_lacking_leaves(e, i))
+		return MEMBER_FAULTY;
+	return want;
+}
+
 /* Applies one wish to the next map; false if it can't be (now). */
 static bool wish_apply(struct engine *e, struct map *next, uint8_t i)
 {
 	struct map_member *mm = &next->member[i];
-	uint8_t want = e->ld.wanted[i];
+	uint8_t want = leaves_with(e, i);
 	bool out = want == MEMBER_SUSPECT || want == MEMBER_MISSING || want == MEMBER_FAULTY;
 
 	if (!map_move_legal(mm->state, want))
@@ -602,9 +618,9 @@ static enum reach member_reach(const struct engine *e, uint8_t i)
 	return 2 * lack <= nodes ? REACH_MOST : REACH_AWAY;
 }
 
-static uint8_t leaves_with(const struct engine *e, uint8_t i)
+static uint8_t leaves_in_turn(const struct engine *e, uint8_t i)
 {
-	return only_misread(e, i) ? MEMBER_SUSPECT : e->ld.wanted[i];
+	return only_misread(e, i) ? MEMBER_SUSPECT : leaves_with(e, i);
 }
 
 /*
@@ -622,25 +638,25 @@ static bool wishes_apply(struct engine *e, struct map *next)
 	bool any = false;
 
 	for (uint8_t i = 0; i < next->n; i++)
-		any |= leaves_with(e, i) != 0;
+		any |= e->ld.wanted[i] != 0;
 	if (!any)
 		return false;
 	any = false;
 	for (uint8_t want = MEMBER_REBUILDING; want; want--)
 		for (enum reach reach = REACH_AWAY; reach <= REACH_USED; reach++)
 			for (uint8_t i = 0; i < next->n; i++)
-				if (leaves_with(e, i) == want && member_reach(e, i) == reach)
+				if (leaves_in_turn(e, i) == want && member_reach(e, i) == reach)
 					any |= wish_apply(e, next, i);
 	return any;
 }
 
 /*
  * R15: member i comes back partially by this map, and is an older copy of itself, or one that
- * somebody else may have written: what it missed is not all that it lacks. Who proposes
- * judges it, maybe another leader, of the device that is there then; one that has gone since, and
- * come back, may be another. So it is judged once more before the proposal's superblocks are
- * written, by what the connection has read that takes them: of a copy that carries this epoch
- * nothing could be told any more.
+ * somebody else may have written, or has to be compared, and nobody is left who can (slots_told.c):
+ * what it missed is not all that it lacks. Who proposes judges it, maybe another leader, of the
+ * device that is there then; one that has gone since, and come back, may be another. So it is
+ * judged once more before the proposal's superblocks are written, by what the connection has read
+ * that takes them: of a copy that carries this epoch nothing could be told any more.
  */
 static bool entry_older(const struct engine *e, const struct map *map, uint8_t i)
 {
@@ -648,7 +664,8 @@ static bool entry_older(const struct engine *e, const struct map *map, uint8_t i
 
 	return mm->state == MEMBER_REBUILDING && mm->flags & MEMBER_F_PARTIAL &&
 	       !(e->map.n && e->map.member[i].state == MEMBER_REBUILDING) &&
-	       (member_older(e, i, mm->reached) || member_strange(e, i, mm->left));
+	       (member_older(e, i, mm->reached) || member_strange(e, i, mm->left) ||
+		(mm->flags & MEMBER_F_UNCOMPARED && !slots_compared(e, i)));
 }
 
 static bool entries_judge(const struct engine *e, struct map *next)
@@ -687,10 +704,32 @@ uint64_t epoch_next_num(const struct engine *e, const struct map *base)
 	return num < EPOCH_NUM_MAX ? num + 1 : 0;
 }
 
+/*
+ * What a leader proposes to assemble the array from may be taken back as long as none of its
+ * superblocks was written: nobody is served yet, and only who is in the round knows of it. R3 says
+ * so of no other proposal.
+ */
+static bool proposal_fresh(const struct engine *e)
+{
+	return e->state == ENGINE_JOINING && e->phase == PH_STATE && e->ld.own_prop &&
+	       e->ld.prop_fresh;
+}
+
+/* It drops an older copy, and the member that would do in its place is gone again. */
+static bool proposal_rash(const struct engine *e)
+{
+	uint32_t drops = map_insync_mask(&e->map) & ~map_insync_mask(&e->prop) & e->ld.lacked;
+
+	for (; drops && proposal_fresh(e); drops &= drops - 1)
+		if (!slots_lacking_may_leave(e, (uint8_t)__builtin_ctz(drops)))
+			return true;
+	return false;
+}
+
 static bool next_map(struct engine *e, struct map *next)
 {
-	const struct map *base =
-	    e->proposing && epoch_cmp(&e->prop.epoch, &e->map.epoch) > 0 ? &e->prop : &e->map;
+	bool proposed = e->proposing && epoch_cmp(&e->prop.epoch, &e->map.epoch) > 0;
+	const struct map *base = proposed && !proposal_fresh(e) ? &e->prop : &e->map;
 	bool any = e->ld.need_epoch || e->ld.revive || e->seals;
 	uint64_t num = epoch_next_num(e, base);
 
@@ -701,6 +740,7 @@ static bool next_map(struct engine *e, struct map *next)
 	}
 	*next = *base;
 	next->epoch = (struct epoch){num, e->inc};
+	e->ld.prop_fresh = base == &e->map;
 	for (uint8_t i = 0; i < next->n; i++) {
 		if (e->ld.wanted[i] == MEMBER_IN_SYNC &&
 		    (e->rb.state != RB_PROMOTE || !e->quiet.wanted ||
@@ -842,6 +882,7 @@ static void sb_write(struct engine *e, bool second)
 		sb.clustered = true;
 		memcpy(sb.cluster, e->cfg.cluster, DDR_NAME_BYTES);
 	}
+	e->ld.prop_fresh = false;
 	e->sb_names_us = !dlog_names_us(e);
 	sb.writer_node = e->sb_names_us ? e->cfg.node : 0;
 	e->ld.sb_writing = true;
@@ -910,7 +951,7 @@ bool epoch_propose_wanted(struct engine *e)
 
 		if (!delivered)
 			return true;
-		if (!e->ld.revive && !newer_wish(e)) {
+		if (!e->ld.revive && !newer_wish(e) && !proposal_rash(e)) {
 			if (all_acked(e) && !gone_unfenced(e) && sb_targets_ready(e))
 				sb_write(e, false);
 			return true;

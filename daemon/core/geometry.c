@@ -203,6 +203,11 @@ uint64_t geo_offset(const struct geo *g, uint64_t stripe)
 	return g->data_offset + stripe * g->frag_bytes;
 }
 
+uint64_t geo_end(const struct geo *g)
+{
+	return g->data_offset + g->stripes * g->frag_bytes;
+}
+
 uint32_t geo_run(const struct geo *g, uint64_t stripe, uint32_t max)
 {
 	uint32_t band = band_stripes(g);

@@ -75,6 +75,8 @@ uint8_t geo_member_of(const struct geo *g, uint64_t stripe, uint8_t frag);
 uint8_t geo_frag_of(const struct geo *g, uint64_t stripe, uint8_t member);
 /* Member byte offset of a stripe's fragment (the same on every member). */
 uint64_t geo_offset(const struct geo *g, uint64_t stripe);
+/* How many bytes of each member the array uses. */
+uint64_t geo_end(const struct geo *g);
 /* How many stripes from `stripe` on share its rotation, at most `max`. */
 uint32_t geo_run(const struct geo *g, uint64_t stripe, uint32_t max);
 uint64_t geo_region_of(const struct geo *g, uint64_t stripe);

@@ -24,6 +24,7 @@ void leader_reset(struct engine *e)
 {
 	e->ld.begun = e->ld.announced = e->ld.rereading = e->ld.refused = false;
 	e->ld.assembled = e->ld.gathered = false;
+	e->ld.waits_us = 0;
 	e->ld.why = NULL;
 	memset(e->ld.assigned, 0, sizeof(e->ld.assigned));
 	for (uint32_t i = 0; i < e->gone_count; i++)
@@ -607,7 +608,8 @@ static void suspects_advance(struct engine *e)
 		if (e->map.member[i].state != MEMBER_SUSPECT || e->ld.wanted[i])
 			continue;
 		e->ld.misread[i] = false;
-		if (!member_kept_out_us(e, i) && all_reach(e, i) && member_sb_current(e, i))
+		if (!member_kept_out_us(e, i) && all_reach(e, i) && member_sb_current(e, i) &&
+		    !slots_compare_waits(e, i))
 			e->ld.wanted[i] = MEMBER_REBUILDING;
 		else if (e->now - e->lost_us[i] > e->cfg.tun.member_retry_ms * 1000ull)
 			e->ld.wanted[i] = MEMBER_MISSING;
@@ -672,7 +674,7 @@ static void stuck_advance(struct engine *e)
 			e->ld.misread[i] = false;
 		}
 		if (e->ld.wanted[i] < MEMBER_SUSPECT || e->ld.wanted[i] > MEMBER_FAULTY ||
-		    m->member[i].state != MEMBER_IN_SYNC ||
+		    m->member[i].state != MEMBER_IN_SYNC || slots_lacking_leaves(e, i) ||
 		    (map_count_insync(m) > e->geo.k && !(read_anew >> i & 1))) {
 			e->ld.unlike_us[i] = 0;
 			continue;

@@ -235,7 +235,7 @@ static const char *check_heartbeat(const Ddraid__Heartbeat *h)
 	for (size_t i = 0; i < h->n_vouches; i++)
 		if (h->vouches[i]->mask >> DDR_MAX_MEMBERS)
 			return "vouches for more members than an array has";
-	return (h->up_mask | h->raw_mask | h->older | h->looking) >> DDR_MAX_MEMBERS ||
+	return (h->up_mask | h->raw_mask | h->older | h->looking | h->tells) >> DDR_MAX_MEMBERS ||
 		       h->reach > DDR_MAX_MEMBERS
 		   ? "reaches more members than an array has"
 		   : NULL;

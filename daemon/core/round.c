@@ -740,6 +740,7 @@ static void take_heartbeat(struct engine *e, uint32_t from, const nodemsg *m)
 	p->raw_mask = m->heartbeat->raw_mask;
 	p->older = m->heartbeat->older;
 	p->looking = m->heartbeat->looking;
+	p->tells = m->heartbeat->tells;
 	p->leased = m->heartbeat->leased;
 	p->up_inc = m->inc;
 	p->up_us = e->now;
@@ -888,6 +889,7 @@ static void heartbeat_advance(struct engine *e)
 		if (member_back(e, i))
 			b.raw_mask |= 1u << i;
 	back_tell(e, &b.older, &b.looking);
+	b.tells = slots_told_mask(e);
 	msg_send(e, &m);
 	if (!e->give_up_heard)
 		evict_self(e);

@@ -285,35 +285,58 @@ bool slots_lacking_may_leave(const struct engine *e, uint8_t lacking)
 	return there >= e->geo.k && !member_indispensable(e, lacking);
 }
 
-static void lacking_out(struct engine *e, uint8_t i, enum member_state want)
+/* Another way leads to the member, too, and may be the right one: that is read instead. */
+static bool lacking_elsewhere(struct engine *e, uint8_t i)
 {
-	member_bad(e, i, want);
-	epoch_want_out(e, i, want, false, false); /* by the next proposal */
+	struct dev *d = &e->dev[e->dev_of[i]];
+	bool other = false;
+
+	for (uint32_t j = 0; j < DDR_MAX_DEVS; j++)
+		other |= &e->dev[j] != d && e->dev[j].up && e->dev[j].sb_ok &&
+			 !e->dev[j].back.older &&
+			 !memcmp(e->dev[j].sb.member_uuid, d->sb.member_uuid, DDR_UUID_BYTES);
+	if (!other || d->back.older)
+		return false;
+	d->back.older = true;
+	devs_bind(e);
+	if (e->dev_of[i] == NO_DEV || &e->dev[e->dev_of[i]] != d) {
+		slots_unknow(e);
+		return true;
+	}
+	d->back.older = false;
+	return false;
 }
 
 /* Nothing of it counts. At a start the slots are read before the map of the round is proposed
  * (leader_recover), and nobody is served before that is committed: so it leaves before any data are
- * taken from it. If the data needs it, that waits for the right one, or for a member that is away:
- * neither leaves the map before one of them is there (wish_apply). Or an operator goes on with what
- * is there. */
+ * taken from it, as faulty (leaves_with). If the data needs it, that waits for the right one, or
+ * for a member that is away: neither leaves the map before one of them is there (wish_apply). Or an
+ * operator goes on with what is there. */
 static void lacking_lose(struct engine *e, uint32_t lacking)
 {
 	for (; lacking; lacking &= lacking - 1) {
 		uint8_t i = (uint8_t)__builtin_ctz(lacking);
-		bool needed = !slots_lacking_may_leave(e, i);
 
-		if (e->dev_of[i] == NO_DEV || (needed && e->cfg.force))
+		if (e->dev_of[i] == NO_DEV || lacking_elsewhere(e, i) ||
+		    (e->cfg.force && !slots_lacking_may_leave(e, i)))
 			continue;
 		e->ld.lacks |= 1u << i;
 		e->ld.lacked |= 1u << i;
 		e->ld.lacks_dev[i] = e->dev_of[i];
 		e->ld.lacks_ups[i] = e->dev[e->dev_of[i]].ups;
 		back_lacks(e, i);
-		lacking_out(e, i, needed ? MEMBER_SUSPECT : MEMBER_FAULTY);
+		member_bad(e, i, MEMBER_SUSPECT);
+		epoch_want_out(e, i, MEMBER_SUSPECT, false, false); /* by the next proposal */
 	}
 }
 
-/* One that the data needs may be the right one by now, or another member may be there. */
+/* It is to leave by the next proposal, if nothing else comes in its place. */
+bool slots_lacking_leaves(const struct engine *e, uint8_t i)
+{
+	return e->ld.lacks >> i & 1 && slots_lacking_may_leave(e, i);
+}
+
+/* One that the data needs may be the right one by now. */
 void slots_lacking(struct engine *e)
 {
 	e->ld.lacked &= map_insync_mask(&e->map);
@@ -325,8 +348,6 @@ void slots_lacking(struct engine *e)
 		    e->dev[e->dev_of[i]].ups != e->ld.lacks_ups[i]) {
 			e->ld.lacks = 0;
 			slots_unknow(e);
-		} else if (e->bad[i] != MEMBER_FAULTY && slots_lacking_may_leave(e, i)) {
-			lacking_out(e, i, MEMBER_FAULTY);
 		}
 	}
 }
@@ -450,6 +471,23 @@ static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint3
 		name_vote(e, s, slot, &v);
 }
 
+/*
+ * Members whose log is read. At a start also one whose connection has broken since this node began,
+ * or another that starts: what it may have lost, it had not been told to keep, and pages of the log
+ * are written through its cache. Who assembles the array has written nothing yet, and has the more
+ * to compare.
+ */
+static uint32_t log_rows(const struct engine *e)
+{
+	uint32_t mask = map_insync_mask(&e->map) & map_insync_mask(map_next(e));
+	uint32_t rows = read_mask(e);
+
+	for (uint8_t i = 0; i < e->map.n && e->state == ENGINE_JOINING; i++)
+		if (mask >> i & 1 && member_log_readable(e, i))
+			rows |= 1u << i;
+	return rows;
+}
+
 /* No more than m members may be all that is heard of a page, for as long as it takes others to
  * connect anew. */
 static bool enough_read(const struct engine *e, uint32_t members)
@@ -498,7 +536,7 @@ static void pages_read_start(struct engine *e)
 	batch_open(&e->ld.rd_batch);
 	for (uint8_t i = 0; i < e->map.n; i++) {
 		memset(image_at(e, i, page, 0), 0, (size_t)bytes * pieces); /* what fails is none */
-		for (uint32_t c = 0; c < pieces && read_mask(e) >> i & 1; c++) {
+		for (uint32_t c = 0; c < pieces && log_rows(e) >> i & 1; c++) {
 			e->ld.rd_iov[2 * i + c] = (struct iovec){image_at(e, i, page, c), bytes};
 			dio_start(e, &e->ld.rd_batch, i, DEV_READ, KIND_LOG, 0,
 				  geo_log_offset(&e->geo, e->ld.rd_slot, page, c), bytes,
@@ -511,7 +549,7 @@ static void pages_read_start(struct engine *e)
 /* One slot at a time; known is set at its end. */
 void slot_read(struct engine *e, uint32_t slot)
 {
-	if (e->ld.reading || !enough_read(e, read_mask(e)))
+	if (e->ld.reading || !enough_read(e, log_rows(e)))
 		return;
 	e->ld.rd_slot = slot;
 	e->ld.rd_page = e->ld.rd_singly = 0;
@@ -579,16 +617,20 @@ bool slots_read(struct engine *e)
 
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
 		struct slotinfo *s = &e->ld.slot[i];
-		struct departed *d;
 
-		if (slot_is_owned(e, i)) {
+		if (slot_is_owned(e, i))
 			s->known = false;
-			continue;
-		}
-		if (!s->known) {
+		else if (!s->known) {
 			slot_read(e, i);
 			return false;
 		}
+	}
+	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
+		struct slotinfo *s = &e->ld.slot[i];
+		struct departed *d;
+
+		if (!s->known)
+			continue;
 		if (s->owner_inc && name_false(e, s->owner_node, s->owner_inc)) {
 			s->owner_node = 0;
 			s->owner_inc = 0;
@@ -615,7 +657,7 @@ bool slots_read(struct engine *e)
 	}
 	if (all)
 		e->ld.lacked &=
-		    ~(e->ld.rd_rows & read_mask(e)); /* compared, and they lack nothing */
+		    ~(e->ld.rd_rows & log_rows(e)); /* compared, and they lack nothing */
 	return all;
 }
 

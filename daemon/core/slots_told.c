@@ -13,8 +13,12 @@
  * one before, and what had been cleared by the last one is dirty in that.
  *
  * It is kept until the member is in sync again, whoever leads meanwhile. A node that did not lead
- * then knows nothing of it. Nor is it known what a node wrote after the member had left the map.
- * What the first map of a start drops is compared once the leader has a slot to note it in.
+ * then knows nothing of it. So the map says that the member is to be compared (UNCOMPARED): if no
+ * node is there any more that can, it is rebuilt as a whole. One without a slot of its own has
+ * nowhere to note what the member lacks: its entry waits for that slot; and if it enters before, as
+ * somebody else saw to it, nothing has to be noted. Nor is it known what a node wrote
+ * after the member had left the map. What the first map of a start drops is compared once the
+ * leader has a slot to note it in.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -46,15 +50,23 @@ static bool counts(const struct engine *e, uint32_t slot)
 	return s->untold && s->known && !slot_is_owned(e, slot);
 }
 
+/* The leader has not read all slots of nobody. */
+static bool unread(const struct engine *e)
+{
+	for (uint32_t i = 0; i <= e->geo.p.slots; i++)
+		if (!slot_is_owned(e, i) && !e->ld.slot[i].known)
+			return true;
+	return false;
+}
+
 static void keep(struct engine *e, uint8_t m)
 {
 	struct slot_told *t = &e->ld.told[m];
 	uint32_t slots = 0;
 
-	slots_told_forget(e, m);
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++)
 		slots += counts(e, i);
-	if (!slots)
+	if (!slots || unread(e))
 		return;
 	t->page = calloc((size_t)slots * e->geo.log_pages, sizeof(*t->page));
 	if (!t->page)
@@ -70,9 +82,27 @@ static void keep(struct engine *e, uint8_t m)
 		}
 }
 
-/* Leader: a map is committed, which drops these members. One may be back already. */
-void slots_told_committed(struct engine *e, uint32_t dropped)
+/*
+ * Dropped by a map of this node's own that it assembled the array from: a round came before that
+ * was committed, or before anybody served by it. So the slots are still what they were then.
+ */
+static bool dropped_unserved(const struct engine *e, const struct map *old, uint8_t m)
 {
+	const struct map_member *mm = &old->member[m];
+
+	return e->state == ENGINE_JOINING && old->epoch.inc == e->inc &&
+	       mm->left == old->epoch.num && mm->flags & MEMBER_F_UNCOMPARED &&
+	       e->map.member[m].flags & MEMBER_F_UNCOMPARED && !e->ld.told[m].count;
+}
+
+/* Leader: a map is committed, which drops these members. One may be back already. */
+void slots_told_committed(struct engine *e, const struct map *old, uint32_t dropped)
+{
+	for (uint32_t all = dropped; all; all &= all - 1)
+		slots_told_forget(e, (uint8_t)__builtin_ctz(all));
+	for (uint8_t m = 0; m < old->n; m++)
+		if (dropped_unserved(e, old, m))
+			dropped |= 1u << m;
 	for (; dropped; dropped &= dropped - 1) {
 		uint8_t m = (uint8_t)__builtin_ctz(dropped);
 
@@ -89,4 +119,49 @@ const struct slot_told *slots_told(const struct engine *e, uint8_t m)
 	const struct slot_told *t = &e->ld.told[m];
 
 	return t->count && !memcmp(t->uuid, map_next(e)->member[m].uuid, DDR_UUID_BYTES) ? t : NULL;
+}
+
+uint32_t slots_told_mask(const struct engine *e)
+{
+	uint32_t mask = 0;
+
+	for (uint8_t m = 0; m < e->map.n; m++)
+		mask |= (uint32_t)(slots_told(e, m) != NULL) << m;
+	return mask;
+}
+
+bool slots_tell(const struct engine *e, uint8_t m)
+{
+	if (slots_told(e, m) || unread(e))
+		return true;
+	for (uint32_t i = 0; i <= e->geo.p.slots; i++)
+		for (uint32_t p = 0; counts(e, i) && p < e->geo.log_pages; p++)
+			if (e->ld.slot[i].page[p].told)
+				return true;
+	return false;
+}
+
+/* A node that tells it has somewhere to note what the member lacks, or will have. */
+static bool comparer(const struct engine *e, uint8_t m, bool waits)
+{
+	bool any = slots_told(e, m) && e->slot_owned != waits;
+
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		const struct peer *p = &e->peer[i];
+
+		any |= p->member && p->node != e->cfg.node && p->up_inc == p->inc &&
+		       p->tells >> m & 1 && p->active != waits && !peer_aside(e, p);
+	}
+	return any;
+}
+
+bool slots_compared(const struct engine *e, uint8_t m)
+{
+	return comparer(e, m, false);
+}
+
+bool slots_compare_waits(const struct engine *e, uint8_t m)
+{
+	return e->map.member[m].flags & MEMBER_F_UNCOMPARED && !comparer(e, m, false) &&
+	       comparer(e, m, true);
 }

@@ -179,8 +179,12 @@ static const char *check_member(const struct map_member *mm, const struct map *m
 {
 	if (mm->state < MEMBER_IN_SYNC || mm->state > MEMBER_REBUILDING)
 		return "a member's state in the map is unknown";
-	if (mm->flags & ~MEMBER_F_PARTIAL || (mm->flags && mm->state != MEMBER_REBUILDING))
+	if (mm->flags & ~(MEMBER_F_PARTIAL | MEMBER_F_UNCOMPARED))
 		return "a member's flags in the map are unknown";
+	if (mm->flags & MEMBER_F_PARTIAL
+		? mm->state != MEMBER_REBUILDING
+		: mm->flags && mm->state != MEMBER_SUSPECT && mm->state != MEMBER_MISSING)
+		return "a member's flags in the map do not fit its state";
 	if (g && mm->state == MEMBER_REBUILDING && mm->rebuilt_upto > g->regions)
 		return "a member in the map is rebuilt beyond the end of the array";
 	if (mm->left > map->epoch.num)

@@ -32,7 +32,12 @@ enum member_state {
 	MEMBER_REBUILDING = 5, /* written everywhere, not read yet */
 };
 
-enum { MEMBER_F_PARTIAL = 1 }; /* REBUILDING: only the regions of the missed and dirty sets */
+enum {
+	MEMBER_F_PARTIAL = 1,    /* REBUILDING: only the regions of the missed and dirty sets */
+	MEMBER_F_UNCOMPARED = 2, /* it has left since it was in sync, and slots of nobody may tell
+				  * of more that it lacks: back partially only if a node compares
+				  * it (slots_told.c) */
+};
 
 struct map_member {
 	uint8_t uuid[DDR_UUID_BYTES];

@@ -105,7 +105,7 @@ struct member_info {
 struct member_req {
 	uint64_t id; /* the caller's */
 	enum dev_op op;
-	uint32_t flags; /* DEV_F_FUA: WRITE, ZEROES; DEV_F_UNMAP: ZEROES */
+	uint32_t flags; /* DEV_F_FUA, DEV_F_END: WRITE, ZEROES; DEV_F_UNMAP: ZEROES */
 	uint64_t offset_bytes;
 	uint32_t bytes; /* 0 for FLUSH */
 	const struct iovec *iov;

@@ -3,6 +3,7 @@
 # A file that is a member is removed, or replaced, while it is in use: status and log say so at once, it goes on being used, and a
 # new file of its name takes its place, as any other device would. One that is cut off, or a block device that has shrunk, is given
 # up: the next write behind its end would make it as long as before, with zeroes where data was. The device only as root.
+# A file's size is looked at before a write of the last bytes that the array uses, too: that one would hide it from every later look.
 # shellcheck source=tests/daemon/lib.sh
 . "$(dirname "$0")/lib.sh"
 
@@ -61,6 +62,41 @@ ctl create c --order 1 --zeroed "$tmp/c0" "$tmp/c1" "$tmp/c2" >"$tmp/out" 2>&1 |
 until_true 10 holds c 'a["io_allowed"]'
 cut_off c "$tmp/c1" truncate -s 12M "$tmp/c1"
 [ "$(stat -c %s "$tmp/c1")" = $((12 << 20)) ] || fail "it was written after that"
+
+# cut_and_extended ARRAY BYTES: files of so many bytes; one is cut off, and the array's last stripe, which would make it as long as
+# the array needs, is written at once.
+cut_and_extended() {
+	local array=$1 m
+	for m in 0 1 2; do
+		truncate -s "$2" "$tmp/$array$m"
+	done
+	ctl create "$array" --order 1 --zeroed "$tmp/${array}0" "$tmp/${array}1" "$tmp/${array}2" >"$tmp/out" 2>&1 ||
+		fail "create: $(cat "$tmp/out")"
+	until_true 10 holds "$array" 'a["io_allowed"]'
+	nbd "$array" 'import os
+size = h.get_size()
+for at in (0, 40 << 20):
+	h.pwrite(b"z" * (1 << 20), at)
+h.flush()
+os.truncate("'"$tmp/${array}1"'", 12 << 20)
+h.pwrite(b"w" * 65536, size - 65536)
+h.flush()
+for at in (0, 40 << 20):
+	assert h.pread(1 << 20, at) == b"z" * (1 << 20)
+assert h.pread(65536, size - 65536) == b"w" * 65536' || fail "read wrong"
+	until_true 10 holds "$array" 'a["members"][1]["state"] == "faulty" and not a["members"][1]["connected"]'
+	[ "$(stat -c %s "$tmp/${array}1")" = $((12 << 20)) ] || fail "it was written after that"
+	holds "$array" '"it has 12582912 bytes" in a["members"][1]["error"]' || fail "$(ctl status "$array")"
+	grep -q "$array: $tmp/${array}1: it was cut off while in use: it has 12582912 bytes, and had $2 when" "$tmp/log" ||
+		fail "the log does not say it"
+	nbd "$array" 'for at in (0, 40 << 20):
+	assert h.pread(1 << 20, at) == b"z" * (1 << 20)' || fail "read wrong"
+	ctl status "$array" | grep -q "^$array: active, degraded, I/O is served" || fail "$(ctl status "$array")"
+}
+echo "a file is cut off, and the array's last stripe is written at once"
+cut_and_extended d $((24 << 20))
+echo "a file that is longer than the array needs"
+cut_and_extended e $(((24 << 20) + 1000000))
 
 echo "a block device shrinks"
 truncate -s 24M "$tmp/b0" "$tmp/b1" "$tmp/b2"

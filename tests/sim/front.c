@@ -297,9 +297,10 @@ static void check_failure(struct sim *s, struct simnode *n, const struct fop *f,
 		return;
 	if (err != -EIO)
 		sim_fail(s, "C8", "node %u answered a request with %d", n->id, err);
-	/* R6, or the policy for fewer than k fragments. */
+	/* R6, or the policy for fewer than k fragments: one part may have failed long before the
+	 * last one has ended. */
 	if (checks_left(s, in) || in->removed || in->fenced ||
-	    (s->o.tun.eio_when_lost && since && s->now - since < 2000 * MS))
+	    (s->o.tun.eio_when_lost && since && f->issued_us < since + 2000 * MS))
 		return;
 	/* One that refuses writes, and another one that is suspect: too few can be used. */
 	if (s->o.tun.eio_when_lost &&

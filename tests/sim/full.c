@@ -114,13 +114,15 @@ bool full_lately(const struct sim *s, uint32_t disk)
 	return us && s->now < us + 3000 * MS;
 }
 
-/* With when_lost=eio a write may have been refused for too long; or a part of it, and it waited for
- * the others. */
+/* With when_lost=eio a write may have been refused for too long; or a part of it, at any time since
+ * then, and it waited for the others. */
 bool full_excuses(const struct sim *s, uint64_t since_us)
 {
-	for (uint32_t i = 0; i < s->o.disks; i++)
-		if (full_lately(s, i) ||
-		    (s->disk[i].full_hit_us && s->disk[i].full_hit_us >= since_us))
+	for (uint32_t i = 0; i < s->o.disks; i++) {
+		uint64_t us = s->disk[i].full_hit_us;
+
+		if (us && since_us < us + 3000 * MS)
 			return true;
+	}
 	return false;
 }

@@ -178,8 +178,7 @@ bool spot_refuses_lately(const struct sim *s, uint64_t since_us)
 	for (uint32_t i = 0; i < s->o.disks; i++) {
 		const struct disk *d = &s->disk[i];
 
-		if (d->spot_hard && d->spot_hit_us &&
-		    (d->spot_hit_us >= since_us || s->now < d->spot_hit_us + 3000 * MS))
+		if (d->spot_hard && d->spot_hit_us && since_us < d->spot_hit_us + 3000 * MS)
 			return true;
 	}
 	return false;

@@ -4,76 +4,7 @@
  * same epoch: no superblock tells, but the pages of the dirty log on the others do (slots.c).
  */
 #define MEMBERS 5
-#include "tests/unit/engine_world.h"
-
-#define AT (5ull * (256 << 10)) /* in region 5 */
-
-static uint8_t out[4096], in[4096];
-
-static void put(uint8_t what)
-{
-	fill(out, sizeof(out), what);
-	w.io_done[1] = 0;
-	io(1, IO_WRITE, AT, sizeof(out), out);
-	run_ms(20);
-}
-
-static void clean(void)
-{
-	run_ms(3000);
-	CHECK_EQ_U64(status().regions_dirty, 0);
-}
-
-static void crash(void)
-{
-	engine_free(w.e);
-	w.hung_count = 0;
-	w.log_hold = false;
-	w.fenced_inc = w.next_inc - 1;
-}
-
-static void starts(void)
-{
-	start();
-	run_ms(9000);
-}
-
-static void is_read(void)
-{
-	memset(in, 0, sizeof(in));
-	w.io_done[4] = 0;
-	io(4, IO_READ, AT, sizeof(in), in);
-	run_ms(2000);
-	CHECK_EQ_U64(w.io_done[4], 1);
-	CHECK_EQ_INT(w.io_err[4], 0);
-	CHECK_EQ_MEM(in, out, sizeof(in));
-}
-
-/* Of this member, before the last write, whose region is clean again. */
-static uint8_t *copy_of(uint32_t m)
-{
-	uint8_t *copy;
-
-	put(1);
-	clean();
-	copy = image_of(m);
-	put(2);
-	clean();
-	return copy;
-}
-
-/* An array with copy_of(m) made, whose nodes have died. */
-static uint8_t *crashed_with_copy_of(uint32_t m)
-{
-	uint8_t *copy;
-
-	create(2);
-	start();
-	run_ms(20000);
-	copy = copy_of(m);
-	crash();
-	return copy;
-}
+#include "tests/unit/copy_world.h"
 
 TEST(an_older_copy_is_no_member_after_a_crash)
 {
@@ -290,15 +221,6 @@ TEST(nor_is_one_that_comes_late)
 	free(copy);
 }
 
-static void next_life(void)
-{
-	struct event ev = {.type = EV_RESTART};
-
-	ev.restart.inc = w.next_inc++;
-	step(ev);
-	run_ms(30000);
-}
-
 /* It was lost, or found out, and the incarnation ends before the map drops it. */
 TEST(nor_is_one_in_the_next_life)
 {
@@ -470,4 +392,60 @@ TEST(what_was_an_older_copy_keeps_its_place)
 	is_read();
 	finish();
 	free(copy);
+}
+
+/* Member 1 comes, and goes again before the map is written that drops the copy in its favour. The
+ * right one is taken nevertheless. */
+TEST(the_one_that_is_away_comes_for_a_moment)
+{
+	for (uint32_t events = 0; events < 40; events += 2) {
+		uint8_t *copy = crashed_with_copy_of(2), *right = w.disk[2];
+		uint32_t before;
+		bool written;
+
+		w.disk[2] = copy;
+		w.dead[1] = true;
+		start_cold();
+		run_ms(20000);
+		CHECK(!status().io_allowed);
+		before = w.counts[KIND_SB][DEV_WRITE];
+		dev_up(1);
+		for (uint32_t i = 0; i < events; i++)
+			run_event();
+		written = w.counts[KIND_SB][DEV_WRITE] > before;
+		dev_down(1);
+		run_ms(20000);
+		CHECK(!status().io_allowed);
+		w.disk[2] = right;
+		run_ms(60000); /* it is connected anew now and then */
+		CHECK_MSG(written || status().io_allowed, "after %u events: %s", events,
+			  status().waits);
+		if (!written)
+			is_read();
+		finish();
+		free(copy);
+		if (written)
+			break;
+	}
+}
+
+/* The right one is there as well, at an address of its own. By force nothing older is used then. */
+TEST(force_takes_the_right_one_at_another_address)
+{
+	for (uint32_t away = 0; away < 2; away++) {
+		uint8_t *copy = crashed_with_copy_of(2);
+
+		w.disk[5] = w.disk[2];
+		w.disk[2] = copy;
+		w.uri[5] = "mem:5";
+		w.dead[1] = away;
+		w.force = true;
+		start_cold();
+		dev_up(5);
+		run_ms(60000);
+		CHECK_EQ_INT(engine_member_of_dev(w.e, 5), 2);
+		CHECK_EQ_INT(status().map.member[2].state, MEMBER_IN_SYNC);
+		is_read();
+		finish();
+	}
 }

@@ -161,6 +161,41 @@ TEST(a_name_that_all_but_one_member_tell_is_the_owner)
 	}
 }
 
+/* What that owner sent before it was fenced is read: here a map without member 2, of which only its
+ * fence tells that there is no more of it on its way. */
+TEST(a_map_that_lands_before_the_fence_of_an_owner_that_nobody_knew)
+{
+	for (uint16_t slot = 0; slot < 4; slot++) {
+		struct geo g;
+
+		create(1);
+		start();
+		run_ms(3000);
+		g = geometry();
+		stop_dead();
+		for (uint32_t i = 0; i < MEMBERS; i++)
+			forge(&g, i, slot, EPOCH_SEQ(3) + 9, 5, 77, 0);
+		start_cold();
+		for (uint32_t n = 0; !w.fences; n++) {
+			CHECK(n < 10000);
+			run_event();
+		}
+		for (uint32_t i = 0; i < 2; i++) {
+			struct superblock sb = superblock_of(i);
+
+			sb.map.epoch = (struct epoch){sb.map.epoch.num + 1, 77};
+			sb.map.member[2].state = MEMBER_FAULTY;
+			sb.writer_node = 5;
+			superblock_put(i, &sb);
+		}
+		run_ms(3000);
+		serves();
+		CHECK_EQ_U64(w.fences, 1);
+		CHECK_EQ_INT(status().map.member[2].state, MEMBER_FAULTY);
+		finish();
+	}
+}
+
 /* The redundancy: its page says that nothing is dirty, with a higher number than the others'. */
 TEST(one_member_can_not_take_marks_away)
 {

@@ -471,3 +471,96 @@ TEST(a_device_that_begins_elsewhere_is_not_the_member)
 			free(as_found);
 		}
 }
+
+/* Nothing says so but a new connection. By 8192 bytes both superblocks lie where nobody looks. */
+TEST(a_device_that_begins_where_it_did_again_is_the_member_by_itself)
+{
+	uint64_t epoch[5];
+
+	for (int bytes = -8192; bytes <= 8192; bytes += 4096) {
+		uint8_t *whole;
+
+		create(1);
+		start();
+		run_ms(20000);
+		w.dead[2] = true;
+		dev_event(EV_DEV_DOWN, 2);
+		run_ms(20000);
+		CHECK_EQ_INT(status().map.member[2].state, MEMBER_SUSPECT);
+		whole = image_of(1);
+		begins_elsewhere(1, bytes);
+		start_again();
+		run_ms(20000);
+		CHECK_EQ_INT(status().io_allowed, !bytes);
+		CHECK_EQ_INT(engine_dev_unfit(w.e, 1), bytes != 0);
+		if (bytes) {
+			memcpy(w.disk[1], whole, DISK_BYTES);
+			run_ms(12000);
+		}
+		CHECK(status().io_allowed);
+		CHECK(!engine_dev_unfit(w.e, 1));
+		CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
+		epoch[bytes / 4096 + 2] = status().map.epoch.num;
+		write_some(1);
+		finish();
+		free(whole);
+	}
+	/* That this node ended its connections is no loss of what was written (R17): the member
+	 * has not left the map for it. */
+	for (uint32_t i = 0; i < 5; i++)
+		CHECK_EQ_U64(epoch[i], epoch[2]);
+}
+
+/* It need not wait for the next look. */
+TEST(a_readd_looks_at_a_device_that_begins_elsewhere)
+{
+	for (int bytes = 4096; bytes <= 8192; bytes += 4096) {
+		uint8_t *whole;
+
+		create(1);
+		start();
+		run_ms(20000);
+		dev_event(EV_DEV_DOWN, 1);
+		run_ms(20);
+		whole = image_of(1);
+		begins_elsewhere(1, bytes);
+		dev_event(EV_DEV_UP, 1);
+		run_ms(60000); /* longer than member_retry */
+		CHECK_EQ_INT(status().map.member[1].state, MEMBER_MISSING);
+		dev_event(EV_DEV_DOWN, 1);
+		dev_event(EV_DEV_UP, 1);
+		run_ms(100);
+		CHECK(engine_dev_unfit(w.e, 1));
+		memcpy(w.disk[1], whole, DISK_BYTES);
+		step((struct event){.type = EV_ADMIN,
+				    .admin = {.tag = 1, .cmd = ADMIN_READD, .member = 1}});
+		run_ms(2000);
+		CHECK(w.admin_done);
+		CHECK_EQ_INT(w.admin_err, 0);
+		run_ms(10000);
+		CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
+		CHECK_EQ_U64(parity_wrong(1), 0);
+		finish();
+		free(whole);
+	}
+}
+
+/* What it is to be a member for is written there: it is not taken away meanwhile. */
+TEST(a_device_that_begins_elsewhere_can_be_added)
+{
+	create(1);
+	start();
+	run_ms(20000);
+	w.disk[MEMBERS] = image_of(1);
+	begins_elsewhere(MEMBERS, 4096);
+	step((struct event){.type = EV_ADMIN, .admin = {.tag = 1, .cmd = ADMIN_FAIL, .member = 1}});
+	run_ms(1000);
+	w.admin_done = false;
+	step((struct event){.type = EV_ADMIN,
+			    .admin = {.tag = 2, .cmd = ADMIN_ADD, .member = 1, .uri = "mem:new"}});
+	run_ms(20000);
+	CHECK(w.admin_done);
+	CHECK_EQ_INT(w.admin_err, 0);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
+	finish();
+}

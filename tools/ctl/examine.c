@@ -367,7 +367,9 @@ static void show_map(const struct exam *x)
 
 		table_cell(&t, "%u%s", i, i == x->copy[x->best].sb.index ? "*" : "");
 		table_cell(&t, "%s%s", member_state_name(m->state),
-			   m->flags & MEMBER_F_PARTIAL ? ", partial" : "");
+			   m->flags & MEMBER_F_PARTIAL      ? ", partial"
+			   : m->flags & MEMBER_F_UNCOMPARED ? ", uncompared"
+							    : "");
 		if (m->state == MEMBER_REBUILDING)
 			table_cell(&t, "%" PRIu64 " of %" PRIu64, m->rebuilt_upto, x->geo.regions);
 		else
@@ -551,6 +553,7 @@ static void json_map(struct json *j, const struct map *map)
 		json_uuid(j, "uuid", m->uuid, DDR_UUID_BYTES);
 		json_text(j, "state", member_state_name(m->state));
 		json_bool(j, "partial", m->flags & MEMBER_F_PARTIAL);
+		json_bool(j, "uncompared", m->flags & MEMBER_F_UNCOMPARED);
 		json_number(j, "rebuilt_upto", m->rebuilt_upto);
 		json_number(j, "left_epoch", m->left);
 		json_close(j, '}');

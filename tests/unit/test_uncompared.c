@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Of three members one is an older copy of itself after the death of all nodes, and the first map
+ * of the start can do without it. What it lacks only the slots of nobody tell, and whoever has
+ * noted that; so it comes back as a whole if nobody has.
+ */
+#define MEMBERS 3
+#include "tests/unit/copy_world.h"
+
+/* Also with any other member left out. */
+static void is_right(uint32_t but)
+{
+	is_read();
+	for (uint32_t m = 0; m < MEMBERS; m++) {
+		if (m == but)
+			continue;
+		dev_down(m);
+		run_ms(2000);
+		is_read();
+		dev_up(m);
+		run_ms(6000);
+	}
+}
+
+/* It was lost before the slots were read, or comes late. */
+static void start_without(uint32_t m, bool late)
+{
+	w.dead[m] = late;
+	start_cold();
+	if (late)
+		return;
+	run_ms(500);
+	dev_down(m);
+	run_ms(5);
+	dev_up(m);
+}
+
+static void until_hung(void)
+{
+	for (uint32_t i = 0; !w.hung_count; i++) {
+		CHECK(i < 20000);
+		run_ms(1);
+	}
+}
+
+/* A ring forms while the first map is being written: the same leader assembles the array once more,
+ * by that. It compares the member all the same, and what lacks nothing is not rebuilt as a whole.
+ */
+TEST(a_round_crosses_the_first_map_of_a_start)
+{
+	for (uint32_t older = 0; older < 2; older++)
+		for (uint32_t m = 0; m < MEMBERS; m++) {
+			uint8_t *copy = crashed_with_copy_of(m);
+			uint32_t moved;
+
+			if (older)
+				memcpy(w.disk[m], copy, DISK_BYTES);
+			start_without(m, true);
+			w.hung = 1u << (m + 1) % MEMBERS;
+			until_hung();
+			run_ms(3);
+			ring_becomes(12);
+			run_ms(10);
+			land_hung();
+			run_ms(20000);
+			CHECK_EQ_INT(status().map.member[m].state, MEMBER_SUSPECT);
+			CHECK(status().map.member[m].flags & MEMBER_F_UNCOMPARED);
+			moved = w.counts[KIND_REBUILD][DEV_WRITE];
+			dev_up(m);
+			run_ms(30000);
+			CHECK_EQ_INT(status().map.member[m].state, MEMBER_IN_SYNC);
+			moved = w.counts[KIND_REBUILD][DEV_WRITE] - moved;
+			CHECK_MSG(older ? moved : !moved, "%u", moved);
+			is_right(m);
+			finish();
+			free(copy);
+		}
+}
+
+/* At any moment of it. */
+TEST(a_round_comes_with_the_first_map_of_a_start)
+{
+	for (uint32_t events = 0; events < 100; events += 3) {
+		uint8_t *copy = crashed_with_copy_of(1);
+		uint32_t reads = w.counts[KIND_LOG][DEV_READ];
+
+		memcpy(w.disk[1], copy, DISK_BYTES);
+		start_without(1, true);
+		while (w.counts[KIND_LOG][DEV_READ] == reads)
+			run_event();
+		for (uint32_t i = 0; i < events; i++)
+			run_event();
+		ring_becomes(12);
+		run_ms(20000);
+		dev_up(1);
+		run_ms(30000);
+		is_right(1);
+		finish();
+		free(copy);
+	}
+}
+
+/* Who has noted it dies, or the array is stopped, before the member is back. */
+TEST(who_has_noted_what_it_lacks_is_gone)
+{
+	for (uint32_t stop = 0; stop < 2; stop++)
+		for (uint32_t m = 0; m < MEMBERS; m++) {
+			uint8_t *copy = crashed_with_copy_of(m);
+
+			memcpy(w.disk[m], copy, DISK_BYTES);
+			w.dead[m] = true;
+			start_cold();
+			run_ms(20000);
+			is_read();
+			if (stop)
+				step(
+				    (struct event){.type = EV_ADMIN, .admin = {.cmd = ADMIN_STOP}});
+			run_ms(9000 * stop);
+			CHECK_EQ_INT(w.stopped, (int)stop);
+			crash();
+			w.dead[m] = w.removed = false;
+			start_cold();
+			for (uint32_t i = 0; i < 20 && !w.removed; i++)
+				run_ms(1000);
+			if (w.removed) /* its last life may have claimed the array: it begins anew
+					*/
+				next_life();
+			run_ms(30000);
+			is_right(m);
+			CHECK_EQ_INT(status().map.member[m].state, MEMBER_IN_SYNC);
+			finish();
+			free(copy);
+		}
+}
+
+/* A member that is right has broken off once: it may not be needed, but its log says what it says.
+ */
+TEST(all_that_are_there_are_compared)
+{
+	for (uint32_t m = 0; m < MEMBERS; m++)
+		for (uint32_t at_ms = 0; at_ms < 2400; at_ms += at_ms < 40 ? 20 : 300) {
+			uint8_t *copy = crashed_with_copy_of(m);
+			uint32_t other = (m + 1 + at_ms / 20 % 2) % MEMBERS;
+
+			memcpy(w.disk[m], copy, DISK_BYTES);
+			start_cold();
+			run_ms(at_ms);
+			dev_down(other);
+			run_ms(5);
+			dev_up(other);
+			run_ms(20000);
+			is_read();
+			CHECK_EQ_INT(status().map.member[m].state, MEMBER_FAULTY);
+			finish();
+			free(copy);
+		}
+}
+
+/* One that carries all comes back with what it missed, as ever. */
+TEST(one_that_lacks_nothing_comes_back_partially)
+{
+	uint8_t *copy = crashed_with_copy_of(1);
+	uint32_t moved;
+
+	start_without(1, true);
+	run_ms(20000);
+	put(3);
+	run_ms(3000);
+	moved = w.counts[KIND_REBUILD][DEV_WRITE];
+	dev_up(1);
+	run_ms(20000);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
+	CHECK(w.counts[KIND_REBUILD][DEV_WRITE] - moved <= 4);
+	is_right(1);
+	finish();
+	free(copy);
+}
