@@ -480,7 +480,6 @@ void epoch_advance(struct engine *e)
 static void member_leaves(const struct engine *e, struct map *next, uint8_t i, uint8_t want)
 {
 	struct map_member *mm = &next->member[i];
-	bool was = map_write_mask(next) >> i & 1;
 
 	/* R15: only a member that was in sync, or was being brought up from a missed set, can be
 	 * brought up from what was missed since. R14: never after a failed flush. Nor an older copy
@@ -494,11 +493,7 @@ static void member_leaves(const struct engine *e, struct map *next, uint8_t i, u
 		mm->left = mm->reached = 0;
 	}
 	mm->state = want;
-	mm->flags &= MEMBER_F_UNCOMPARED;
-	if (was && slots_tell(e, i))
-		mm->flags = MEMBER_F_UNCOMPARED;
-	if (!mm->left || want == MEMBER_FAULTY)
-		mm->flags = 0;
+	mm->flags = mm->left && want != MEMBER_FAULTY ? mm->flags & MEMBER_F_UNCOMPARED : 0;
 	mm->rebuilt_upto = 0;
 }
 
@@ -684,6 +679,21 @@ static bool entries_judge(const struct engine *e, struct map *next)
 	return any;
 }
 
+/* Somebody may have died since a proposal that drops a member was made, and this one goes on from
+ * that: only now his slot tells what the member may lack. */
+static void leavers_mark(const struct engine *e, struct map *next)
+{
+	uint32_t left = map_write_mask(&e->map) & ~map_write_mask(next);
+
+	for (; left; left &= left - 1) {
+		uint8_t i = (uint8_t)__builtin_ctz(left);
+		struct map_member *mm = &next->member[i];
+
+		if (mm->left && mm->state != MEMBER_FAULTY && slots_tell(e, i))
+			mm->flags = MEMBER_F_UNCOMPARED;
+	}
+}
+
 /* The number of the next epoch is above all that anybody in the round has acknowledged. What is too
  * far ahead of all that this node knows, none has. 0: no number is left. */
 uint64_t epoch_next_num(const struct engine *e, const struct map *base)
@@ -752,6 +762,7 @@ static bool next_map(struct engine *e, struct map *next)
 	}
 	any |= wishes_apply(e, next);
 	any |= entries_judge(e, next);
+	leavers_mark(e, next);
 	if (e->rb.state == RB_COPY && !e->rb.partial && e->rb.checkpoint &&
 	    next->member[e->rb.member].state == MEMBER_REBUILDING &&
 	    e->rb.checkpoint > next->member[e->rb.member].rebuilt_upto) {

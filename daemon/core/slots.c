@@ -285,28 +285,6 @@ bool slots_lacking_may_leave(const struct engine *e, uint8_t lacking)
 	return there >= e->geo.k && !member_indispensable(e, lacking);
 }
 
-/* Another way leads to the member, too, and may be the right one: that is read instead. */
-static bool lacking_elsewhere(struct engine *e, uint8_t i)
-{
-	struct dev *d = &e->dev[e->dev_of[i]];
-	bool other = false;
-
-	for (uint32_t j = 0; j < DDR_MAX_DEVS; j++)
-		other |= &e->dev[j] != d && e->dev[j].up && e->dev[j].sb_ok &&
-			 !e->dev[j].back.older &&
-			 !memcmp(e->dev[j].sb.member_uuid, d->sb.member_uuid, DDR_UUID_BYTES);
-	if (!other || d->back.older)
-		return false;
-	d->back.older = true;
-	devs_bind(e);
-	if (e->dev_of[i] == NO_DEV || &e->dev[e->dev_of[i]] != d) {
-		slots_unknow(e);
-		return true;
-	}
-	d->back.older = false;
-	return false;
-}
-
 /* Nothing of it counts. At a start the slots are read before the map of the round is proposed
  * (leader_recover), and nobody is served before that is committed: so it leaves before any data are
  * taken from it, as faulty (leaves_with). If the data needs it, that waits for the right one, or
@@ -317,8 +295,7 @@ static void lacking_lose(struct engine *e, uint32_t lacking)
 	for (; lacking; lacking &= lacking - 1) {
 		uint8_t i = (uint8_t)__builtin_ctz(lacking);
 
-		if (e->dev_of[i] == NO_DEV || lacking_elsewhere(e, i) ||
-		    (e->cfg.force && !slots_lacking_may_leave(e, i)))
+		if (e->dev_of[i] == NO_DEV || (e->cfg.force && !slots_lacking_may_leave(e, i)))
 			continue;
 		e->ld.lacks |= 1u << i;
 		e->ld.lacked |= 1u << i;

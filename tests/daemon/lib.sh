@@ -42,6 +42,9 @@ at_end() { :; }
 finish() {
 	local status=$? p
 	trap '' INT TERM
+	for p in "${!pid[@]}"; do
+		end "$p" KILL
+	done
 	case $status in
 	0 | 77) ;;
 	*)
@@ -51,9 +54,6 @@ finish() {
 		echo "${why:-FAILED: a command, status $status}"
 		;;
 	esac
-	for p in "${!pid[@]}"; do
-		end "$p" KILL
-	done
 	at_end
 	rm -rf "$tmp"
 	exit "$status"
@@ -64,13 +64,12 @@ end() { # NAME SIGNAL
 	unset "pid[$1]"
 	kill -s "$2" "$p" 2>/dev/null || true
 	kill -s CONT "$p" 2>/dev/null || true
-	if ! until_ended "$p"; then
+	if ! until_ended "$p" 2>/dev/null; then
 		stands "$p"
 		kill -s KILL "$p" 2>/dev/null || true
-		until_ended "$p" || true
+		until_ended "$p" 2>/dev/null || true
 		[ "$2" = KILL ] || fail "$1 ($p) does not end after $2"
 	fi
-	wait "$p" 2>/dev/null || true
 	rm -rf /dev/shm/qb-"$p"-*
 }
 until_ended() { # PID, a child of ours: far longer than the daemon gives itself
@@ -79,6 +78,7 @@ until_ended() { # PID, a child of ours: far longer than the daemon gives itself
 		((SECONDS < end)) || return 1
 		sleep 0.02
 	done
+	wait "$1" || true # and bash's word on how it ended
 }
 stands() { # PID: where its threads stand
 	ps -L -o pid,lwp,stat,etimes,wchan:24,comm -p "$1" || true

@@ -24,16 +24,16 @@ for pair in "0 1" "2"; do # the second time one member is missing already
 	nbd v 'h.pwrite(b"'"${pair: -1}"'" * 4096, 0); assert h.pread(4096, 0) == b"'"${pair: -1}"'" * 4096' &
 	pid[write]=$!
 	if [ "$pair" = 2 ]; then
-		until_true 5 grep -q "member 2: write at byte [0-9]* failed: No space left on device" "$tmp/log"
-		until_true 5 holds v '"tried again each second" in a["waits"]["for"] and "No space left" in a["members"][2]["error"]'
+		until_true 30 grep -q "member 2: write at byte [0-9]* failed: No space left on device" "$tmp/log"
+		until_true 30 holds v '"tried again each second" in a["waits"]["for"] and "No space left" in a["members"][2]["error"]'
 	else
-		until_true 5 grep -q "member 0: write at byte [0-9]* failed: No space left on device" "$tmp/log"
-		until_true 5 grep -q "member 1: write at byte [0-9]* failed: No space left on device" "$tmp/log"
+		until_true 30 grep -q "member 0: write at byte [0-9]* failed: No space left on device" "$tmp/log"
+		until_true 30 grep -q "member 1: write at byte [0-9]* failed: No space left on device" "$tmp/log"
 	fi
 	kill -0 "${pid[write]}" || fail "the write has ended: $(ctl status v)"
 	rm "$tmp"/full?
 	wait "${pid[write]}" || fail "the write failed"
 	unset "pid[write]"
-	until_true 5 holds v 'a["io_allowed"] and not a["waits"]'
+	until_true 30 holds v 'a["io_allowed"] and not a["waits"]'
 done
 holds v '[m["state"] for m in a["members"]].count("in-sync") == 2' || fail "$(ctl status v)"

@@ -17,7 +17,9 @@
  * If all die, the others' pages of the log must tell: two images of one page that are newer than
  * what the copy has. If none does, what lacks is in regions that are dirty still, and nobody can
  * know; so it is let go. While the array starts the connections to the copy may break for a moment,
- * or to another member, or one of them is there only later.
+ * or to another member, or one of them is there only later. Or the copy comes when the first map
+ * has dropped it, and all have died once more, or one starts so late that its round crosses that
+ * map.
  *
  * Of its own randomness.
  */
@@ -126,6 +128,31 @@ static void on_breaks(struct sim *s, struct hev *ev)
 	fault_hide(s, (uint32_t)ev->a, (1 + draw(s, 31, 10)) * MS);
 }
 
+static void kill_all(struct sim *s)
+{
+	trace(s, "w  all nodes die");
+	for (uint32_t i = 0; i < s->o.nodes; i++) {
+		node_crash(s, &s->node[i]);
+		node_power_on_later(s, &s->node[i], 100 * MS);
+	}
+}
+
+static void on_all_die(struct sim *s, struct hev *ev)
+{
+	(void)ev;
+	kill_all(s);
+}
+
+static void on_one_dies(struct sim *s, struct hev *ev)
+{
+	struct simnode *n = &s->node[draw(s, 37, s->o.nodes)];
+
+	(void)ev;
+	trace(s, "w  n%u dies", n->id);
+	node_crash(s, n);
+	node_power_on_later(s, n, (100 + draw(s, 38, 2500)) * MS);
+}
+
 static void disturb_start(struct sim *s)
 {
 	uint8_t m = (uint8_t)(s->checks.member_of[s->rollback.disk] + 1 + draw(s, 32, 2));
@@ -140,6 +167,13 @@ static void disturb_start(struct sim *s)
 	case 1:
 	case 2:
 		sim_at(s, 95 * MS + draw(s, 35, 200 * MS), on_breaks, disk, 0, NULL);
+		break;
+	case 3:
+		fault_hide(s, s->rollback.disk, (1500 + draw(s, 34, 4000)) * MS);
+		if (draw(s, 39, 2))
+			sim_at(s, (1800 + draw(s, 36, 4000)) * MS, on_all_die, 0, 0, NULL);
+		else
+			sim_at(s, 95 * MS + draw(s, 36, 10 * MS), on_one_dies, 0, 0, NULL);
 		break;
 	}
 }
@@ -240,15 +274,6 @@ static void disturb(struct sim *s)
 void rollback_stopped(struct sim *s, bool unsealed)
 {
 	s->rollback.unsealed |= unsealed;
-}
-
-static void kill_all(struct sim *s)
-{
-	trace(s, "w  all nodes die");
-	for (uint32_t i = 0; i < s->o.nodes; i++) {
-		node_crash(s, &s->node[i]);
-		node_power_on_later(s, &s->node[i], 100 * MS);
-	}
 }
 
 static void stop_all(struct sim *s)

@@ -428,24 +428,3 @@ TEST(the_one_that_is_away_comes_for_a_moment)
 			break;
 	}
 }
-
-/* The right one is there as well, at an address of its own. By force nothing older is used then. */
-TEST(force_takes_the_right_one_at_another_address)
-{
-	for (uint32_t away = 0; away < 2; away++) {
-		uint8_t *copy = crashed_with_copy_of(2);
-
-		w.disk[5] = w.disk[2];
-		w.disk[2] = copy;
-		w.uri[5] = "mem:5";
-		w.dead[1] = away;
-		w.force = true;
-		start_cold();
-		dev_up(5);
-		run_ms(60000);
-		CHECK_EQ_INT(engine_member_of_dev(w.e, 5), 2);
-		CHECK_EQ_INT(status().map.member[2].state, MEMBER_IN_SYNC);
-		is_read();
-		finish();
-	}
-}

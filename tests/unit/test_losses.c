@@ -477,6 +477,23 @@ static void gone_together(void)
 	w.fence_after_ms = 0;
 }
 
+/* Node 2 has not acknowledged the proposal that drops the member when it dies: the next round goes
+ * on from that, and the map says all the same that the member is to be compared. */
+TEST(the_map_says_so_though_the_member_was_to_leave_before)
+{
+	written_since_the_copy(2, 3000);
+	run_ms(3000);
+	w.node[2].paused = true;
+	member_cut(1, 1, true);
+	run_ms(50);
+	w.node[2].paused = false;
+	dies(2);
+	run_ms(20600);
+	CHECK_EQ_U64(status(1).map.member[1].state, MEMBER_SUSPECT);
+	CHECK_EQ_INT(status(1).map.member[1].flags, MEMBER_F_UNCOMPARED);
+	finish();
+}
+
 static void ring_anew(void)
 {
 	w.ring++;
