@@ -1110,6 +1110,13 @@ bool peer_aside(const struct engine *e, const struct peer *p)
 	return p->slot == NO_SLOT && p->node != e->cfg.node && p->reach < e->geo.k;
 }
 
+/* Nobody has written a superblock there yet. */
+static bool is_being_added(const struct engine *e, const struct dev *d)
+{
+	return (e->admin.used && e->admin.cmd == ADMIN_ADD && !strcmp(e->admin.uri, d->uri)) ||
+	       (e->adding.used && !strcmp(e->adding.uri, d->uri));
+}
+
 const char *engine_dev_stranger(const struct engine *e, uint32_t dev)
 {
 	const struct dev *d = &e->dev[dev];
@@ -1117,8 +1124,8 @@ const char *engine_dev_stranger(const struct engine *e, uint32_t dev)
 
 	if (!d->up || d->member != NO_MEMBER)
 		return NULL;
-	if (e->admin.used && e->admin.cmd == ADMIN_ADD && !strcmp(e->admin.uri, d->uri))
-		return NULL; /* it is being made one */
+	if (is_being_added(e, d))
+		return NULL;
 	if (d->misfit[0])
 		return d->misfit;
 	if (d->unreadable && !d->sb_ok) /* also while it is tried again */
@@ -1146,13 +1153,6 @@ const char *engine_dev_stranger(const struct engine *e, uint32_t dev)
 				     "stop the array on this node and start it"
 				   : NULL;
 	return map->n ? "it was a member of this array once, and is none now" : NULL;
-}
-
-/* Nobody has written a superblock there yet. */
-static bool is_being_added(const struct engine *e, const struct dev *d)
-{
-	return (e->admin.used && e->admin.cmd == ADMIN_ADD && !strcmp(e->admin.uri, d->uri)) ||
-	       (e->adding.used && !strcmp(e->adding.uri, d->uri));
 }
 
 /*

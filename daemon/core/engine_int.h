@@ -926,7 +926,6 @@ void back_sent(const struct engine *e, struct lpage *p, uint32_t members);
 void back_told(struct engine *e, struct lpage *p, uint32_t members);
 void back_tell(const struct engine *e, uint32_t *older, uint32_t *looking);
 void back_dropped(struct engine *e, uint8_t member);
-bool slots_lacking_leaves(const struct engine *e, uint8_t i);
 void back_lacks(struct engine *e, uint8_t member); /* others' pages tell that it is older */
 void back_up(struct dev *d);
 void back_bound(struct engine *e, struct dev *d, uint8_t member);
@@ -1086,6 +1085,7 @@ void slot_read(struct engine *e, uint32_t slot);
 uint64_t log_seq_next(const struct engine *e, uint64_t seq);
 void slots_lacking(struct engine *e);
 bool slots_lacking_may_leave(const struct engine *e, uint8_t lacking);
+bool slots_lacking_leaves(const struct engine *e, uint8_t lacking);
 bool slots_read(struct engine *e); /* true: all slots of nobody are known */
 void hearsay_advance(struct engine *e, bool wanted);
 void slots_forget(struct engine *e);

@@ -679,8 +679,9 @@ static bool entries_judge(const struct engine *e, struct map *next)
 	return any;
 }
 
-/* Somebody may have died since a proposal that drops a member was made, and this one goes on from
- * that: only now his slot tells what the member may lack. */
+/* Who has left has to be compared, if slots tell what it may lack. Each proposal looks anew, also
+ * at what an earlier one dropped that it goes on from: a node may have died since, and only now its
+ * slot tells. */
 static void leavers_mark(const struct engine *e, struct map *next)
 {
 	uint32_t left = map_write_mask(&e->map) & ~map_write_mask(next);
@@ -715,9 +716,9 @@ uint64_t epoch_next_num(const struct engine *e, const struct map *base)
 }
 
 /*
- * What a leader proposes to assemble the array from may be taken back as long as none of its
- * superblocks was written: nobody is served yet, and only who is in the round knows of it. R3 says
- * so of no other proposal.
+ * R3: a proposal is not taken back, but for this one: what a leader that does not serve itself has
+ * proposed, and written no superblock of. Nobody in the round serves then (leads_before), so nobody
+ * has written without the member that it drops, and nobody else can learn of it.
  */
 static bool proposal_fresh(const struct engine *e)
 {

@@ -308,9 +308,9 @@ static void lacking_lose(struct engine *e, uint32_t lacking)
 }
 
 /* It is to leave by the next proposal, if nothing else comes in its place. */
-bool slots_lacking_leaves(const struct engine *e, uint8_t i)
+bool slots_lacking_leaves(const struct engine *e, uint8_t lacking)
 {
-	return e->ld.lacks >> i & 1 && slots_lacking_may_leave(e, i);
+	return e->ld.lacks >> lacking & 1 && slots_lacking_may_leave(e, lacking);
 }
 
 /* One that the data needs may be the right one by now. */
@@ -449,17 +449,16 @@ static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint3
 }
 
 /*
- * Members whose log is read. At a start also one whose connection has broken since this node began,
- * or another that starts: what it may have lost, it had not been told to keep, and pages of the log
- * are written through its cache. Who assembles the array has written nothing yet, and has the more
- * to compare.
+ * Members whose log is read. At a start that includes those whose connection to this node has
+ * broken since it began. Such a member may have lost its cache (R17), but no page of the log: those
+ * are written with FUA. The more members are read, the surer an older copy is found.
  */
 static uint32_t log_rows(const struct engine *e)
 {
 	uint32_t mask = map_insync_mask(&e->map) & map_insync_mask(map_next(e));
 	uint32_t rows = read_mask(e);
 
-	for (uint8_t i = 0; i < e->map.n && e->state == ENGINE_JOINING; i++)
+	for (uint8_t i = 0; i < e->map.n; i++)
 		if (mask >> i & 1 && member_log_readable(e, i))
 			rows |= 1u << i;
 	return rows;

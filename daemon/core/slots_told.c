@@ -14,11 +14,13 @@
  *
  * It is kept until the member is in sync again, whoever leads meanwhile. A node that did not lead
  * then knows nothing of it. So the map says that the member is to be compared (UNCOMPARED): if no
- * node is there any more that can, it is rebuilt as a whole. One without a slot of its own has
- * nowhere to note what the member lacks: its entry waits for that slot; and if it enters before, as
- * somebody else saw to it, nothing has to be noted. Nor is it known what a node wrote
- * after the member had left the map. What the first map of a start drops is compared once the
- * leader has a slot to note it in.
+ * node is there any more that can, the member is rebuilt as a whole.
+ *
+ * A node notes what the member lacks in its own slot. As long as it has none, the member waits
+ * outside the map. If the member enters all the same, it is rebuilt as a whole, or another node
+ * compares it: then this node forgets what it has kept.
+ *
+ * What a node wrote after the member had left the map is not known here.
  */
 #include <stdlib.h>
 #include <string.h>

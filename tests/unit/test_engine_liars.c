@@ -37,6 +37,19 @@ static void stop_dead(void)
 	w.fences = 0;
 }
 
+/* An array that has served; the node is dead. */
+static struct geo died(void)
+{
+	struct geo g;
+
+	create(1);
+	start();
+	run_ms(3000);
+	g = geometry();
+	stop_dead();
+	return g;
+}
+
 static void serves(void)
 {
 	static uint8_t in[4096], out[4096];
@@ -60,13 +73,8 @@ TEST(names_that_one_member_tells_fence_nobody)
 	for (uint32_t i = 0; i < 3; i++)
 		for (uint32_t node = 1; node < 3; node++)
 			for (uint32_t liar = 0; liar < MEMBERS; liar++) {
-				struct geo g;
+				const struct geo g = died();
 
-				create(1);
-				start();
-				run_ms(3000);
-				g = geometry();
-				stop_dead();
 				for (uint16_t s = 0; s < g.p.slots; s++)
 					forge(&g, liar, s, seqs[i], node, 900000 + s, 0);
 				start();
@@ -86,13 +94,8 @@ TEST(names_that_one_member_tells_fence_nobody)
 /* Where only two can be read each counts, but for a number that nobody can have written. */
 TEST(a_number_that_can_not_be_is_no_page)
 {
-	struct geo g;
+	const struct geo g = died();
 
-	create(1);
-	start();
-	run_ms(3000);
-	g = geometry();
-	stop_dead();
 	w.dead[2] = true;
 	for (uint16_t s = 0; s < g.p.slots; s++)
 		forge(&g, 0, s, UINT64_MAX - s % 2, 2, 900000 + s, 0);
@@ -142,13 +145,8 @@ TEST(a_slot_that_one_member_gives_a_name_is_not_given_away)
 TEST(a_name_that_all_but_one_member_tell_is_the_owner)
 {
 	for (uint32_t other = 0; other < MEMBERS; other++) {
-		struct geo g;
+		const struct geo g = died();
 
-		create(1);
-		start();
-		run_ms(3000);
-		g = geometry();
-		stop_dead();
 		for (uint32_t i = 0; i < MEMBERS; i++)
 			if (i != other)
 				forge(&g, i, 2, EPOCH_SEQ(3) + 9, 5, 77, 0);
@@ -166,13 +164,8 @@ TEST(a_name_that_all_but_one_member_tell_is_the_owner)
 TEST(a_map_that_lands_before_the_fence_of_an_owner_that_nobody_knew)
 {
 	for (uint16_t slot = 0; slot < 4; slot++) {
-		struct geo g;
+		const struct geo g = died();
 
-		create(1);
-		start();
-		run_ms(3000);
-		g = geometry();
-		stop_dead();
 		for (uint32_t i = 0; i < MEMBERS; i++)
 			forge(&g, i, slot, EPOCH_SEQ(3) + 9, 5, 77, 0);
 		start_cold();
@@ -228,13 +221,8 @@ TEST(one_member_can_not_take_marks_away)
 TEST(marks_that_one_member_adds_cost_a_resync_and_no_more)
 {
 	for (uint32_t liar = 0; liar < MEMBERS; liar++) {
-		struct geo g;
+		const struct geo g = died();
 
-		create(1);
-		start();
-		run_ms(3000);
-		g = geometry();
-		stop_dead();
 		for (uint16_t s = 0; s <= g.p.slots; s++)
 			forge(&g, liar, s, EPOCH_SEQ(4) + 2, 0, 0, 0xff);
 		start();
