@@ -648,6 +648,10 @@ struct engine {
 		uint32_t lacked;  /* members that did, until all slots were read with them */
 		uint32_t lacks; /* members that slots tell are older copies; by these connections */
 		uint32_t lacks_dev[DDR_MAX_MEMBERS], lacks_ups[DDR_MAX_MEMBERS];
+		struct {
+			uint32_t slot, page;
+			uint64_t seq;
+		} lacks_by[DDR_MAX_MEMBERS]; /* of that page all others had this image, or later */
 		struct batch sb_batch;
 		bool sb_second; /* of the two copies of each member */
 		uint32_t sb_dev[DDR_MAX_MEMBERS];
@@ -674,7 +678,8 @@ struct engine {
 		struct batch rd_batch;
 		bool reading;
 		uint32_t rd_rows; /* members from which each page was read that is known */
-		bool rd_stale;    /* what is being read was asked for before that became unknown */
+		uint8_t rd_fails[DDR_MAX_MEMBERS]; /* how often one broke off in it, this round */
+		bool rd_stale; /* what is being read was asked for before that became unknown */
 		bool assigned[DDR_MAX_SLOTS]; /* to a node that has not said Joined yet */
 	} ld;
 	uint32_t claims_pending;

@@ -737,6 +737,25 @@ static bool proposal_rash(const struct engine *e)
 	return false;
 }
 
+/* It needs a member that is away by now, and drops one that is back, with which the data would have
+ * enough. */
+static bool proposal_outdone(const struct engine *e)
+{
+	bool away = false, back = false;
+
+	if (!proposal_fresh(e) || map_count_insync(&e->prop) > e->geo.k)
+		return false;
+	for (uint8_t i = 0; i < e->prop.n; i++) {
+		bool was = e->map.member[i].state == MEMBER_IN_SYNC;
+		bool is = e->prop.member[i].state == MEMBER_IN_SYNC;
+
+		away |= is && e->ld.wanted[i] == MEMBER_SUSPECT && member_reach(e, i) == REACH_AWAY;
+		back |= was && !is && !((e->ld.lacked | e->older) >> i & 1) &&
+			member_log_readable(e, i);
+	}
+	return away && back;
+}
+
 static bool next_map(struct engine *e, struct map *next)
 {
 	bool proposed = e->proposing && epoch_cmp(&e->prop.epoch, &e->map.epoch) > 0;
@@ -963,7 +982,9 @@ bool epoch_propose_wanted(struct engine *e)
 
 		if (!delivered)
 			return true;
-		if (!e->ld.revive && !newer_wish(e) && !proposal_rash(e)) {
+		if (!e->ld.revive && !newer_wish(e) && !proposal_rash(e) &&
+		    !(proposal_outdone(e) && next_map(e, &next) &&
+		      map_write_mask(&next) != map_write_mask(&e->prop))) {
 			if (all_acked(e) && !gone_unfenced(e) && sb_targets_ready(e))
 				sb_write(e, false);
 			return true;

@@ -126,6 +126,7 @@ static void leader_begin(struct engine *e)
 	e->ld.state_us = e->now;
 	use_begin(e);
 	copies_forget(e); /* another leader may have written them */
+	memset(e->ld.rd_fails, 0, sizeof(e->ld.rd_fails));
 	/* Who does not serve yet has told nobody a map: it assembles, and commits, anew. */
 	if (e->state != ENGINE_ACTIVE)
 		e->ld.knows = e->ld.rereading = false; /* and reads them after the fences */
@@ -690,7 +691,7 @@ static void stuck_advance(struct engine *e)
 		if (stuck >> i & 1)
 			e->ld.wanted[i] = 0;
 	e->ld.revive = true;
-	if (stuck & read_anew)
+	if (e->phase == PH_STATE && stuck & (e->ld.lacked | ~e->ld.rd_rows))
 		slots_unknow(e);
 }
 

@@ -307,6 +307,45 @@ static void lacking_lose(struct engine *e, uint32_t lacking)
 	}
 }
 
+/*
+ * Members that were found to lack something, and have no later image of the page that told it than
+ * they had then: so it is the same copy, and fewer others are enough to say so than to find it.
+ */
+static uint32_t lacking_still(const struct engine *e, const struct votes *v, uint32_t rows,
+			      uint32_t slot, uint32_t page)
+{
+	uint32_t still = 0;
+
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (e->ld.lacked & rows & 1u << i && e->ld.lacks_by[i].slot == slot &&
+		    e->ld.lacks_by[i].page == page &&
+		    (v->valid >> i & 1 ? v->seq[i] : 0) < e->ld.lacks_by[i].seq)
+			still |= 1u << i;
+	return still;
+}
+
+static void lacking_look(struct engine *e, const struct votes *v, uint32_t rows, uint32_t slot,
+			 uint32_t page)
+{
+	uint32_t still = lacking_still(e, v, rows, slot, page);
+	uint32_t found = votes_lacking(e, v, rows) & ~still;
+	uint32_t all = map_insync_mask(&e->map) & rows;
+
+	for (uint8_t i = 0; i < e->map.n; i++) {
+		uint64_t least = UINT64_MAX;
+
+		if (!(found & ~e->ld.lacked & 1u << i))
+			continue;
+		for (uint8_t j = 0; j < e->map.n; j++)
+			if (j != i && all >> j & 1 && v->other[j] < least)
+				least = v->other[j];
+		e->ld.lacks_by[i].slot = slot;
+		e->ld.lacks_by[i].page = page;
+		e->ld.lacks_by[i].seq = least;
+	}
+	lacking_lose(e, found | still);
+}
+
 /* It is to leave by the next proposal, if nothing else comes in its place. */
 bool slots_lacking_leaves(const struct engine *e, uint8_t lacking)
 {
@@ -415,7 +454,7 @@ static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint3
 	e->ld.rd_rows &= rows;
 	page_vote(e, slot, page, rows, &v);
 	if (leading(e) && !(e->slot_wanted && e->slot == slot))
-		lacking_lose(e, votes_lacking(e, &v, b->ok));
+		lacking_look(e, &v, b->ok, slot, page);
 	for (uint8_t i = 0; i < e->map.n; i++)
 		if (v.valid >> i & 1 && v.seq[i] == v.newest)
 			newest |= 1u << i;
@@ -451,15 +490,18 @@ static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint3
 /*
  * Members whose log is read. At a start that includes those whose connection to this node has
  * broken since it began. Such a member may have lost its cache (R17), but no page of the log: those
- * are written with FUA. The more members are read, the surer an older copy is found.
+ * are written with FUA. The more members are read, the surer an older copy is found. But one that
+ * breaks off, or hangs, again and again while it is read is left out: else each page would wait for
+ * it.
  */
+#define RD_FAILS 3u
 static uint32_t log_rows(const struct engine *e)
 {
 	uint32_t mask = map_insync_mask(&e->map) & map_insync_mask(map_next(e));
 	uint32_t rows = read_mask(e);
 
 	for (uint8_t i = 0; i < e->map.n; i++)
-		if (mask >> i & 1 && member_log_readable(e, i))
+		if (mask >> i & 1 && member_log_readable(e, i) && e->ld.rd_fails[i] < RD_FAILS)
 			rows |= 1u << i;
 	return rows;
 }
@@ -475,8 +517,15 @@ static void pages_read_start(struct engine *e);
 
 static void pages_read(struct engine *e, struct batch *b)
 {
+	uint32_t failed = b->failed & ~b->unreadable;
 	struct slotinfo *s;
 
+	for (; failed; failed &= failed - 1) {
+		uint8_t *fails = &e->ld.rd_fails[__builtin_ctz(failed)];
+
+		if (*fails < RD_FAILS)
+			++*fails;
+	}
 	e->ld.reading = false;
 	if (e->state == ENGINE_REMOVED || !enough_read(e, b->ok | b->unreadable) || e->ld.rd_stale)
 		return; /* begun again by whoever wants it */

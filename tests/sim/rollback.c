@@ -12,7 +12,7 @@
  * all have left in order, and none has said that it took too long (unsealed), the members must
  * tell of such an epoch. All is let go, and nothing rolled back, if they don't, if a node is
  * removed from the array meanwhile, and would have to be asked again, or if one can't leave in
- * order.
+ * order. So it is if a member has left the map while they stopped: the data needs all others then.
  *
  * If all die, the others' pages of the log must tell: two images of one page that are newer than
  * what the copy has. If none does, what lacks is in regions that are dirty still, and nobody can
@@ -216,6 +216,8 @@ static void break_off(struct sim *s)
 
 static void on_look(struct sim *s, struct hev *ev)
 {
+	bool tells;
+
 	(void)ev;
 	if (removed(s)) {
 		s->rollback.holds = false;
@@ -229,9 +231,10 @@ static void on_look(struct sim *s, struct hev *ev)
 		sim_at(s, LOOK_US, on_look, 0, 0, NULL);
 		return;
 	}
-	if (s->rollback.crash ? pages_tell(s) : told(s))
+	tells = s->rollback.crash ? pages_tell(s) : told(s);
+	if (tells && s->checks.map_full)
 		roll_back(s);
-	else if (!s->rollback.crash && !s->rollback.crashed && !s->rollback.unsealed)
+	else if (!tells && !s->rollback.crash && !s->rollback.crashed && !s->rollback.unsealed)
 		sim_fail(s, "R1", "all nodes were stopped in order, and the members don't tell");
 	s->rollback.holds = false;
 }

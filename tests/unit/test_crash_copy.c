@@ -428,3 +428,69 @@ TEST(the_one_that_is_away_comes_for_a_moment)
 			break;
 	}
 }
+
+/*
+ * Member 2 breaks off before the log is read, and is back when member 1 goes for good: the map that
+ * was to go on without member 2 is not written, and the array starts without member 1. If it is
+ * written already, or member 2 is an older copy, the data needs member 1, and that is waited for.
+ */
+TEST(one_is_back_when_another_one_goes)
+{
+	for (uint32_t older = 0; older < 2; older++)
+		for (uint32_t events = 0; events < 256; events += 24)
+			for (uint32_t first = 0; first < 2; first++) {
+				uint8_t *copy = crashed_with_copy_of(2);
+				uint32_t n = 0, reads = w.counts[KIND_LOG][DEV_READ];
+				uint32_t written = w.counts[KIND_SB][DEV_WRITE];
+
+				if (older)
+					memcpy(w.disk[2], copy, DISK_BYTES);
+				start_cold();
+				run_ms(1);
+				dev_down(2);
+				while (w.counts[KIND_LOG][DEV_READ] == reads) {
+					CHECK(n++ < 100000);
+					run_event();
+				}
+				for (uint32_t i = 0; i < events; i++)
+					run_event();
+				written = w.counts[KIND_SB][DEV_WRITE] - written;
+				if (first)
+					dev_up(2);
+				dev_down(1);
+				if (!first)
+					dev_up(2);
+				run_ms(60000);
+				CHECK_MSG(status().io_allowed == (!older && !written),
+					  "%u %u %u: waits for %s", older, events, first,
+					  status().waits);
+				if (status().io_allowed)
+					is_read();
+				finish();
+				free(copy);
+			}
+}
+
+/* A member that answers, but breaks off whenever its log is read, holds a start up three times, and
+ * not once for each page. */
+TEST(one_whose_log_breaks_off_is_left_out)
+{
+	uint32_t cuts = 0, n = 0;
+
+	create(2);
+	start();
+	run_ms(20000);
+	put(1);
+	clean();
+	crash();
+	start_cold();
+	while (!status().io_allowed) {
+		CHECK(n++ < 100000);
+		cuts += !(w.cut_log & 4);
+		w.cut_log |= 4;
+		run_event();
+	}
+	CHECK(cuts > 1 && cuts <= 4);
+	is_read();
+	finish();
+}

@@ -175,3 +175,91 @@ TEST(one_that_lacks_nothing_comes_back_partially)
 	finish();
 	free(copy);
 }
+
+/*
+ * All three are there, and the log tells that one is an older copy. Before a map says so another
+ * one breaks off: the two that are left could not tell it any more, but it is still the same copy.
+ * It ends when the other one is back, or the right disk.
+ */
+TEST(a_copy_that_was_found_stays_one)
+{
+	for (uint32_t how = 0; how < 3; how++)
+		for (uint32_t m = 0; m < 3; m++)
+			for (uint32_t events = 0; events < 32; events += 6) {
+				uint8_t *copy = crashed_with_copy_of(m), *right = w.disk[m];
+				uint32_t other = (m + 1) % 3, n = 0;
+
+				w.disk[m] = copy;
+				start_cold();
+				while (!engine_dev_older(w.e, m)) {
+					CHECK(n++ < 100000);
+					run_event();
+				}
+				for (uint32_t i = 0; i < events; i++)
+					run_event();
+				dev_down(other);
+				run_ms(20000);
+				CHECK(!status().io_allowed);
+				if (how)
+					w.disk[m] = right;
+				if (how == 2)
+					run_ms(7000);
+				if (how != 1)
+					dev_up(other);
+				run_ms(60000);
+				CHECK_MSG(status().io_allowed, "%u %u %u: waits for %s", how, m,
+					  events, status().waits);
+				is_read();
+				if (!how)
+					CHECK_EQ_INT(status().map.member[m].state, MEMBER_FAULTY);
+				finish();
+				free(how ? copy : right);
+			}
+}
+
+static void stop_in_order(void)
+{
+	struct event ev = {.type = EV_ADMIN};
+
+	ev.admin.cmd = ADMIN_STOP;
+	w.stopped = false;
+	step(ev);
+	run_ms(9000);
+	CHECK(w.stopped);
+	crash();
+	w.removed = false;
+}
+
+/* The array was stopped in order, and a member comes late to the next start, or to the one after
+ * that: its superblock tells what it missed. */
+TEST(who_is_late_after_a_stop_in_order_is_not_rebuilt_as_a_whole)
+{
+	uint32_t moved;
+
+	create(1);
+	start();
+	run_ms(20000);
+	put(1);
+	clean();
+	stop_in_order();
+	w.dead[1] = true;
+	start_cold();
+	run_ms(20000);
+	CHECK(status().io_allowed);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_SUSPECT);
+	CHECK_EQ_INT(status().map.member[1].flags, 0);
+	put(2);
+	clean();
+	stop_in_order();
+	w.dead[1] = false;
+	moved = w.counts[KIND_REBUILD][DEV_WRITE];
+	start_cold();
+	run_ms(20000);
+	if (w.removed)
+		next_life();
+	run_ms(30000);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
+	CHECK(w.counts[KIND_REBUILD][DEV_WRITE] - moved < engine_geo(w.e)->regions / 4);
+	is_read();
+	finish();
+}
