@@ -310,6 +310,21 @@ static void use_cfg_fill(struct array *a, struct engine_cfg *cfg)
 		cfg->tun.patience_ms += 3 * a->self.token_ms + a->env.conf->evict_ms;
 }
 
+/* R7: half of what it takes the others to give this node up. A daemon that falls silent they give
+ * up after `evict`, whatever the token. */
+uint32_t array_limit_ms(const struct config *c, uint32_t token_ms)
+{
+	struct engine_cfg cfg;
+
+	if (c->heartbeat_limit_ms)
+		return c->heartbeat_limit_ms;
+	engine_cfg_init(&cfg);
+	if (token_ms)
+		cfg.tun.heartbeat_limit_ms = token_ms / 2;
+	return cfg.tun.heartbeat_limit_ms < c->evict_ms / 2 ? cfg.tun.heartbeat_limit_ms
+							    : c->evict_ms / 2;
+}
+
 static void engine_cfg_fill(struct array *a, struct engine_cfg *cfg)
 {
 	const struct config *c = a->env.conf;
@@ -332,14 +347,7 @@ static void engine_cfg_fill(struct array *a, struct engine_cfg *cfg)
 	cfg->tun.evict_ms = c->evict_ms;
 	/* Who had writes on a connection that broke waits before it uses the next one (R5). */
 	cfg->tun.reach_ms = c->evict_ms + c->member_zombie_ms;
-	/* R7: half of what it takes the others to give this node up. */
-	if (c->heartbeat_limit_ms)
-		cfg->tun.heartbeat_limit_ms = c->heartbeat_limit_ms;
-	else if (a->self.token_ms)
-		cfg->tun.heartbeat_limit_ms = a->self.token_ms / 2;
-	/* A daemon that falls silent is given up after `evict`, whatever the token. */
-	if (!c->heartbeat_limit_ms && cfg->tun.heartbeat_limit_ms > c->evict_ms / 2)
-		cfg->tun.heartbeat_limit_ms = c->evict_ms / 2;
+	cfg->tun.heartbeat_limit_ms = array_limit_ms(c, a->self.token_ms);
 	if (cfg->tun.heartbeat_limit_ms > c->evict_ms / 2)
 		array_say(a, LOG_WARNING,
 			  "heartbeat_limit %u ms is more than half of evict, %u ms: lower it, or a "
@@ -630,6 +638,7 @@ static void watch_fired(void *arg)
 {
 	struct array *a = arg;
 
+	a->turned_ms = now_ms();
 	status_watch(a);
 	if (a->phase < ARRAY_PHASE_STOP)
 		front_listen_all(a);
@@ -823,6 +832,11 @@ uint64_t array_failed_ms(const struct array *a)
 	return a->failed[0] ? now_ms() - a->failed_ms : 0;
 }
 
+uint64_t array_still_ms(const struct array *a)
+{
+	return a->running ? now_ms() - a->turned_ms : 0;
+}
+
 /* Everything of the last run is gone. */
 static void thread_state_clear(struct array *a)
 {
@@ -853,6 +867,7 @@ int array_start(struct array *a, bool force)
 	a->failed[0] = '\0';
 	a->force = force;
 	a->stop = 0;
+	a->turned_ms = now_ms();
 	err = loop_new(&a->loop);
 	if (err)
 		return err;

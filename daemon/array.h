@@ -129,6 +129,10 @@ bool array_running(const struct array *a);
 const char *array_failed(const struct array *a);
 /* How long ago that was, if it has not been started since. */
 uint64_t array_failed_ms(const struct array *a);
+/* heartbeat_limit as it is in force with corosync's token time-out; 0: there is none. */
+uint32_t array_limit_ms(const struct config *c, uint32_t token_ms);
+/* How long its thread has stood still: less than a second, if it works. */
+uint64_t array_still_ms(const struct array *a);
 
 /* force: assemble although R1 says no, take a missing record for an empty one. 0 or -errno. */
 int array_start(struct array *a, bool force);

@@ -284,6 +284,8 @@ static void dev_open_uri(struct array *a, const char *uri)
 	uint32_t i = 0;
 	int err;
 
+	if (!strcmp(uri, STORE_NOWHERE))
+		return;
 	if (d) {
 		d->opened_us = loop_now_us(a->loop);
 		return;

@@ -116,8 +116,9 @@ struct array {
 	bool force;
 	enum array_stop_how stop; /* 0: was not told to */
 	char failed[ARRAY_WHY_BYTES];
-	uint64_t failed_ms; /* when, by CLOCK_MONOTONIC */
-	struct mailbox box; /* to the engine thread */
+	uint64_t failed_ms;         /* when, by CLOCK_MONOTONIC */
+	_Atomic uint64_t turned_ms; /* when the engine thread's loop did, likewise */
+	struct mailbox box;         /* to the engine thread */
 	struct task ended_task;
 	struct life_fence *fences; /* asked for and not answered */
 	pthread_t thread;

@@ -406,3 +406,34 @@ const char *config_get(const struct config *c, uint32_t i, char name[64],
 		snprintf(value, CONFIG_PATH_BYTES, "%u%s", n, k->kind == KIND_TIME ? "ms" : "");
 	return k->name;
 }
+
+/* What only the main thread reads, at the moment when it needs it. */
+static bool is_live(const struct config *c, const struct config *now, const char *key)
+{
+	return !strcmp(key, "log_level") || !strcmp(key, "fence_timeout") ||
+	       (!strcmp(key, "fence_command") && c->fence == FENCE_COMMAND &&
+		now->fence == FENCE_COMMAND); /* else there is no helper that runs it */
+}
+
+void config_follow(struct config *c, const struct config *now,
+		   void (*differs)(const char *key, const char *was, const char *now, bool taken))
+{
+	char name[64], is[CONFIG_PATH_BYTES], other[CONFIG_PATH_BYTES];
+	const char *origin;
+
+	for (uint32_t i = 0; i < KEYS; i++) {
+		bool live = is_live(c, now, keys[i].name);
+
+		if (c->origin[i] != CONFIG_DEFAULT && c->origin[i] != CONFIG_SET)
+			continue;
+		config_get(c, i, name, is, &origin);
+		config_get(now, i, name, other, &origin);
+		if (live) {
+			memcpy((char *)c + keys[i].offset, (const char *)now + keys[i].offset,
+			       keys[i].bytes);
+			c->origin[i] = now->origin[i];
+		}
+		if (strcmp(is, other) != 0)
+			differs(keys[i].name, is, other, live);
+	}
+}

@@ -66,6 +66,13 @@ int config_load(struct config *c, const char *path, char why[CONFIG_WHY_BYTES]);
 /* What config_load does at its end; for callers that have no file. */
 int config_finish(struct config *c, char why[CONFIG_WHY_BYTES]);
 
+/*
+ * `now` was read anew: what may change while the daemon runs is taken from there. differs() is
+ * called for each key with another value there, but for those that the command line or the
+ * environment has set. The main thread's; no other thread reads the keys that are taken.
+ */
+void config_follow(struct config *c, const struct config *now,
+		   void (*differs)(const char *key, const char *was, const char *now, bool taken));
 /* The caller has overwritten the field of this key. */
 void config_overruled(struct config *c, const char *key, enum config_origin origin);
 /* The i-th setting: its name as "section.key", its value as text, and where that comes from.

@@ -601,7 +601,7 @@ static int check_superblock(struct job *j, uint32_t i)
 		last_user(j, i, user);
 		return refuse(j, -EEXIST, (int)i,
 			      "is member %u of the ddraid array %s (%s)%s: name another device, or "
-			      "--force to destroy that array",
+			      "bring that array back with 'ddraidctl import' and all its members",
 			      sb.index, text_clean(name, sizeof(name), sb.name),
 			      uuid_format(uuid, sb.array_uuid), user);
 	}

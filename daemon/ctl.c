@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* Requests of ddraidctl: the short ones are answered here, the others become jobs (ctl_jobs.c). */
+/* Requests of ddraidctl: the short ones are answered here, the others become jobs (ctl_jobs.c,
+ * ctl_make.c). */
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -146,19 +147,41 @@ static void array_settings(struct ipc_req *r, const struct known *k, const char 
 	settings_send(r, s, only);
 }
 
+/* Nobody has set it. */
+static void limit_in_force(char value[CONFIG_PATH_BYTES], char help[2 * OPTION_VALUE_BYTES])
+{
+	uint32_t token_ms = announce_state()->self.token_ms;
+	uint32_t ms = array_limit_ms(ctl_env.conf, token_ms);
+
+	snprintf(value, CONFIG_PATH_BYTES, "%ums", ms);
+	if (token_ms && ms == token_ms / 2)
+		snprintf(help, 2 * OPTION_VALUE_BYTES, "half of corosync's token time-out, %u ms",
+			 token_ms);
+	else if (ms == ctl_env.conf->evict_ms / 2)
+		snprintf(help, 2 * OPTION_VALUE_BYTES, "half of evict");
+	else
+		help[0] = '\0';
+}
+
 static void daemon_settings(struct ipc_req *r, const char *only)
 {
 	struct settings *s = settings_new();
 	const char *key, *origin;
-	char value[CONFIG_PATH_BYTES];
+	char value[CONFIG_PATH_BYTES], *text;
 	static char names[SETTINGS_MAX][64];
 
 	for (uint32_t i = 0; i < SETTINGS_MAX; i++) {
 		key = config_get(ctl_env.conf, i, names[i], value, &origin);
 		if (!key)
 			break;
-		if (!only[0] || !strcmp(only, names[i]) || !strcmp(only, key))
-			strcpy(settings_add(s, names[i], origin, ""), value);
+		if (only[0] && strcmp(only, names[i]) != 0 && strcmp(only, key) != 0)
+			continue;
+		if (!strcmp(key, "heartbeat_limit") && !ctl_env.conf->heartbeat_limit_ms)
+			limit_in_force(value, s->help[s->msg.n_setting]);
+		else
+			s->help[s->msg.n_setting][0] = '\0';
+		text = settings_add(s, names[i], origin, s->help[s->msg.n_setting]);
+		strcpy(text, value);
 	}
 	settings_send(r, s, only);
 }
@@ -249,6 +272,9 @@ void ctl_take(struct ipc_req *r)
 		break;
 	case DDRAID__CTL__REQUEST__BODY_CREATE:
 		request_create(r);
+		break;
+	case DDRAID__CTL__REQUEST__BODY_IMPORT:
+		request_import(r);
 		break;
 	case DDRAID__CTL__REQUEST__BODY_START:
 		request_start(r);

@@ -45,12 +45,15 @@ void why_members(const struct known *k, const struct array_status *st, char text
 /* ctl_jobs.c: requests that take their time. */
 void request_status(struct ipc_req *r);
 void request_watch(struct ipc_req *r);
-void request_create(struct ipc_req *r);
 void request_start(struct ipc_req *r);
 void request_stop(struct ipc_req *r);
 void request_forget(struct ipc_req *r);
 void request_admin(struct ipc_req *r, struct known *k, enum admin_cmd cmd, uint32_t member,
 		   const char *uri);
+
+/* ctl_make.c: those that open devices outside of a running array. */
+void request_create(struct ipc_req *r);
+void request_import(struct ipc_req *r);
 void request_add(struct ipc_req *r);
 
 /* ctl_attach.c */

@@ -16,46 +16,16 @@
 #include <string.h>
 
 #include "daemon/clock.h"
-#include "daemon/ctl.h"
-#include "daemon/making.h"
-#include "daemon/ports/lock.h"
-#include "daemon/unmake.h"
+#include "daemon/ctl_int.h"
 
-#define LOOK_MS 200u
 #define PROGRESS_MS 1000u
 #define TAKE_PART_MS 60000u /* `start`, `create`: until the array is active here */
 #define OTHERS_MS 20000u    /* and on the others, beyond that */
 #define IN_USE_MS 2000u     /* `stop --all-nodes`: what others tell of their clients is that old */
-#define COUNTED_MS 5000u    /* `create`: until the cluster has told whether it is quorate */
-#define HEARD_MS 15000u     /* and until all daemons have told which arrays they know */
-#define RESERVE_MS 20000u   /* how long "ask again" is asked again for a reservation */
-#define ADMIN_AGAIN_MS 500u
 #define ADMIN_REFUSED_MS 2000u   /* a refusal that is older is told */
 #define ADMIN_PATIENCE_MS 15000u /* how long "ask again" is asked again */
 
-enum job_kind { JOB_WATCH, JOB_CREATE, JOB_START, JOB_STOP, JOB_FORGET };
-
-struct job {
-	struct ipc_req *r;
-	struct known *k; /* held */
-	enum job_kind kind;
-	Ddraid__Ctl__Until until; /* JOB_WATCH */
-	bool all_nodes, force, take;
-	bool was_running; /* JOB_START, when it was asked */
-	bool forced;      /* JOB_START: it was not active, and was told to whoever leads */
-	uint64_t began_ms, here_ms, told_ms, forced_ms;
-	bool put;            /* JOB_START, JOB_STOP: what was asked for counts */
-	uint64_t said;       /* JOB_STOP of all nodes: the version that says so */
-	uint64_t size_bytes; /* JOB_CREATE, and the next two */
-	uint32_t stripe_bytes;
-	char stripe_why[CREATE_WHY_BYTES];
-	struct asked *asked;          /* JOB_CREATE */
-	struct manager_change change; /* JOB_START, JOB_STOP, JOB_FORGET */
-	struct array_query q;
-	qb_loop_timer_handle timer;
-};
-
-static void after(uint32_t ms, void (*fn)(void *data), void *data)
+void ctl_after(uint32_t ms, void (*fn)(void *data), void *data)
 {
 	qb_loop_timer_handle timer;
 
@@ -132,92 +102,7 @@ void request_status(struct ipc_req *r)
 	ipc_final(r, NULL);
 }
 
-/* ---- creates whose answer nobody heard ------------------------------------------------------ */
-
-/*
- * Who asks for a create and is killed does not know what became of it, and asks once more for the
- * very same. So that goes on, or is answered, in the place of the first.
- */
-struct asked {
-	struct asked *next;
-	struct ipc_req **r; /* of whoever works on it; NULL: it is made */
-	size_t bytes;
-	uint8_t *create; /* the request, but for `force` */
-	/* the answer that nobody heard */
-	uint8_t uuid[DDR_UUID_BYTES];
-	uint64_t size_bytes;
-	uint32_t stripe_bytes;
-	char stripe_why[CREATE_WHY_BYTES];
-};
-
-#define ASKED_MAX 64u /* that are made; older ones are answered by what there is */
-
-static struct asked *all_asked;
-
-static void asked_free(struct asked *a)
-{
-	struct asked **at = &all_asked;
-
-	while (*at != a)
-		at = &(*at)->next;
-	*at = a->next;
-	free(a->create);
-	free(a);
-}
-
-static struct asked *asked_find(const struct asked *like)
-{
-	struct asked *a = all_asked;
-
-	while (a && (a->bytes != like->bytes || memcmp(a->create, like->create, a->bytes) ||
-		     (a->r && !ipc_gone(*a->r))))
-		a = a->next;
-	return a;
-}
-
-static struct asked *asked_new(struct ipc_req **r)
-{
-	Ddraid__Ctl__Create c = *ipc_request(*r)->create;
-	struct asked *a = calloc(1, sizeof(*a));
-
-	assert(a);
-	c.force = false;
-	a->r = r;
-	a->bytes = ddraid__ctl__create__get_packed_size(&c);
-	a->create = malloc(a->bytes + 1);
-	assert(a->create);
-	ddraid__ctl__create__pack(&c, a->create);
-	return a;
-}
-
 /* ---- waiting for an array ------------------------------------------------------------------- */
-
-static void look(void *data);
-
-/* Whoever asked has been answered, or has gone: then the next who asks the same is told. */
-static void asked_end(struct job *j)
-{
-	struct asked *a = j->asked, *oldest = NULL;
-	uint32_t n = 0;
-
-	if (!a)
-		return;
-	if (!ipc_gone(j->r)) {
-		asked_free(a);
-		return;
-	}
-	a->r = NULL;
-	memcpy(a->uuid, j->k->desc.uuid, DDR_UUID_BYTES);
-	a->size_bytes = j->size_bytes;
-	a->stripe_bytes = j->stripe_bytes;
-	strcpy(a->stripe_why, j->stripe_why);
-	for (struct asked *b = all_asked; b; b = b->next) {
-		n += !b->r;
-		oldest = b->r ? oldest : b;
-	}
-	if (n > ASKED_MAX)
-		asked_free(oldest);
-}
 
 static void job_free(struct job *j)
 {
@@ -298,7 +183,7 @@ static void rest(struct job *j, const struct array_status *st, const char *what)
 		}
 		ipc_progress(j->r, &p);
 	}
-	qb_loop_timer_add(ctl_env.loop, QB_LOOP_MED, LOOK_MS * 1000000ull, j, look, &j->timer);
+	qb_loop_timer_add(ctl_env.loop, QB_LOOP_MED, LOOK_MS * 1000000ull, j, job_look, &j->timer);
 }
 
 static void watch_look(struct job *j, const struct array_status *st)
@@ -448,6 +333,9 @@ static void start_look(struct job *j, const struct array_status *st)
 	uint64_t now = now_ms();
 	bool here = st && st->phase == ARRAY_PHASE_RUN && st->engine.state == ENGINE_ACTIVE;
 	uint32_t missing = j->all_nodes ? others_not(j, true) : 0;
+	const char *made = j->kind == JOB_CREATE   ? "made, on all its members"
+			   : j->kind == JOB_IMPORT ? "imported"
+						   : NULL;
 	char text[WHY_NOT_BYTES + 512], why[WHY_NOT_BYTES];
 
 	/* Also one whose client is gone: it must not force what is started next. */
@@ -457,23 +345,23 @@ static void start_look(struct job *j, const struct array_status *st)
 		return;
 	}
 	if (!here && j->k->error[0]) {
-		if (j->kind == JOB_CREATE)
-			snprintf(text, sizeof(text),
-				 "array %s is made, on all its members, but does not run on this "
-				 "node: %s; mend that, then 'ddraidctl start %s', or give it up "
-				 "with 'ddraidctl forget %s'",
-				 j->k->desc.name, j->k->error, j->k->desc.name, j->k->desc.name);
-		job_end(j, -EIO, j->kind == JOB_CREATE ? text : j->k->error);
+		if (made)
+			snprintf(
+			    text, sizeof(text),
+			    "array %s is %s, but does not run on this node: %s; mend that, then "
+			    "'ddraidctl start %s', or give it up with 'ddraidctl forget %s'",
+			    j->k->desc.name, made, j->k->error, j->k->desc.name, j->k->desc.name);
+		job_end(j, -EIO, made ? text : j->k->error);
 		return;
 	}
 	if (!here && now - j->began_ms > TAKE_PART_MS) {
 		why_not(j->k, st, why);
-		snprintf(text, sizeof(text),
-			 "%s is%s not active after %u s, and goes on trying: 'ddraidctl status' "
-			 "tells how far it is; it %s",
-			 j->k->desc.name,
-			 j->kind == JOB_CREATE ? " made, on all its members, but is" : "",
-			 TAKE_PART_MS / 1000, why);
+		snprintf(
+		    text, sizeof(text),
+		    "%s is%s%s%s not active after %u s, and goes on trying: 'ddraidctl status' "
+		    "tells how far it is; it %s",
+		    j->k->desc.name, made ? " " : "", made ? made : "", made ? ", but is" : "",
+		    TAKE_PART_MS / 1000, why);
 		job_end(j, -ETIMEDOUT, text);
 		return;
 	}
@@ -500,7 +388,7 @@ static void start_look(struct job *j, const struct array_status *st)
 		ipc_warn(j->r, j->force
 				   ? "it was active, or became so by itself: nothing was forced"
 				   : "it was active, or became so by itself: it is whose it was");
-	if (j->kind == JOB_CREATE)
+	if (made)
 		created(j);
 	else
 		job_end(j, 0, "");
@@ -583,6 +471,7 @@ static void look_got(struct array_query *q, int err)
 		watch_look(j, st);
 		break;
 	case JOB_CREATE:
+	case JOB_IMPORT:
 	case JOB_START:
 		start_look(j, st);
 		break;
@@ -593,7 +482,7 @@ static void look_got(struct array_query *q, int err)
 	}
 }
 
-static void look(void *data)
+void job_look(void *data)
 {
 	struct job *j = data;
 
@@ -602,7 +491,7 @@ static void look(void *data)
 	array_query(j->k->array, &j->q);
 }
 
-static struct job *job_new(struct ipc_req *r, struct known *k, enum job_kind kind)
+struct job *job_new(struct ipc_req *r, struct known *k, enum job_kind kind)
 {
 	struct job *j = calloc(1, sizeof(*j));
 
@@ -624,7 +513,7 @@ void request_watch(struct ipc_req *r)
 		return;
 	j = job_new(r, k, JOB_WATCH);
 	j->until = w->until;
-	look(j);
+	job_look(j);
 }
 
 /* ---- start, stop, forget -------------------------------------------------------------------- */
@@ -636,7 +525,7 @@ static void start_put(struct manager_change *c, int err, const char *why)
 
 	if (!err) {
 		j->put = true;
-		look(j);
+		job_look(j);
 		return;
 	}
 	snprintf(text, sizeof(text), "%s is not started: %s", j->k->desc.name, why);
@@ -687,7 +576,7 @@ static void stop_put(struct manager_change *c, int err, const char *why)
 		j->put = c->what == CHANGE_STOP;
 		if (j->put && c->all)
 			j->said = j->k->desc.said;
-		look(j);
+		job_look(j);
 		return;
 	}
 	snprintf(text, sizeof(text), "%s is not %s: %s", j->k->desc.name,
@@ -733,7 +622,7 @@ static bool stop_may_not(struct job *j)
 	if (!nodes[0] && !silent)
 		return false;
 	if (now_ms() - j->began_ms < IN_USE_MS) {
-		after(LOOK_MS, stop_begin, j);
+		ctl_after(LOOK_MS, stop_begin, j);
 		return true;
 	}
 	if (nodes[0]) {
@@ -760,7 +649,7 @@ static void stop_asked(struct array_query *q, int err)
 	/* Who has a device of the kernel's NBD client open is known a little later (dev_open.h). */
 	if (clients && !j->force && q->status.attach == ATTACH_NBD && !q->status.front.clients &&
 	    now_ms() - j->began_ms < IN_USE_MS) {
-		after(LOOK_MS, stop_begin, j);
+		ctl_after(LOOK_MS, stop_begin, j);
 		return;
 	}
 	if (clients && !j->force) {
@@ -837,8 +726,6 @@ struct admin_job {
 	struct array_query wait; /* why it takes so long */
 	bool asks, over;         /* that is asked; the answer is for nobody any more */
 };
-
-static void making_free(struct making_job *j);
 
 static void admin_free(struct admin_job *j)
 {
@@ -953,7 +840,7 @@ static void admin_looked(struct array_query *q, int err)
 	char text[WHY_NOT_BYTES + 2 * DDR_NAME_BYTES], why[WHY_NOT_BYTES];
 
 	if (runs && !refused && waited_ms < ADMIN_PATIENCE_MS) {
-		after(ADMIN_AGAIN_MS, admin_again, j);
+		ctl_after(ADMIN_AGAIN_MS, admin_again, j);
 		return;
 	}
 	if (runs && st->engine.state == ENGINE_ACTIVE) {
@@ -999,7 +886,7 @@ static void admin_probed(void *arg, int err, const char *why)
 	admin_free(j);
 }
 
-static bool member_there(struct ipc_req *r, const struct known *k, uint32_t member)
+bool member_there(struct ipc_req *r, const struct known *k, uint32_t member)
 {
 	if (member < k->desc.count)
 		return true;
@@ -1008,8 +895,8 @@ static bool member_there(struct ipc_req *r, const struct known *k, uint32_t memb
 	return false;
 }
 
-static void admin_begin(struct ipc_req *r, struct known *k, enum admin_cmd cmd, uint32_t member,
-			const char *uri, struct making_job *making, uint64_t before)
+void admin_begin(struct ipc_req *r, struct known *k, enum admin_cmd cmd, uint32_t member,
+		 const char *uri, struct making_job *making, uint64_t before)
 {
 	struct admin_job *j = calloc(1, sizeof(*j));
 
@@ -1032,674 +919,4 @@ void request_admin(struct ipc_req *r, struct known *k, enum admin_cmd cmd, uint3
 {
 	if (member_there(r, k, member))
 		admin_begin(r, k, cmd, member, uri, NULL, 0);
-}
-
-/* ---- create, and the check of add ----------------------------------------------------------- */
-
-struct making_job {
-	struct making m;
-	struct ipc_req *r;
-	struct known *k; /* add; held */
-	uint32_t member;
-	bool locks_said; /* create: by --set locks= */
-	uint64_t began_ms;
-	bool asking;         /* for the reservation */
-	struct asked *asked; /* create */
-	struct manager_change change;
-	struct fence_ask check;
-	struct array_query q;    /* add: for its geometry */
-	struct array_query look; /* for what a device is to its array, */
-	struct known *asked_of;  /* held meanwhile */
-};
-
-static void making_progress(struct making *m)
-{
-	struct making_job *j = m->arg;
-	Ddraid__Ctl__Progress p = DDRAID__CTL__PROGRESS__INIT;
-	char text[sizeof(m->text)];
-
-	pthread_mutex_lock(&m->lock);
-	memcpy(text, m->text, sizeof(text));
-	p.done = m->step;
-	p.total = m->steps;
-	pthread_mutex_unlock(&m->lock);
-	p.text = text;
-	p.unit = "members";
-	ipc_progress(j->r, &p);
-}
-
-static const char *making_known(struct making *m, const uint8_t uuid[DDR_UUID_BYTES])
-{
-	struct known *k = manager_find_uuid(uuid);
-
-	(void)m;
-	return k && !k->desc.forgotten ? k->desc.name : NULL;
-}
-
-static void standing_got(struct array_query *q, int err)
-{
-	struct making_job *j = q->arg;
-	bool runs = !err && q->status.phase == ARRAY_PHASE_RUN;
-
-	manager_let_go(j->asked_of);
-	making_standing(&j->m, create_standing(j->m.ask_sb, runs ? &q->status.engine : NULL));
-}
-
-/* Its array's engine has the map that counts, if it serves here. */
-static void making_standing_ask(struct making *m)
-{
-	struct making_job *j = m->arg;
-	struct known *k = manager_find_uuid(m->ask_sb->array_uuid);
-
-	if (!k) {
-		making_standing(m, STANDING_UNSURE);
-		return;
-	}
-	j->asked_of = manager_hold(k);
-	j->look.done = standing_got;
-	j->look.arg = j;
-	array_query(k->array, &j->look);
-}
-
-static void reserve_again(void *data)
-{
-	struct making_job *j = data;
-
-	reserve_ask(&j->m.reserve);
-}
-
-/* Until it is known. */
-static void reserve_look(void *data)
-{
-	struct making_job *j = data;
-
-	if (!j->asking)
-		return;
-	after(LOOK_MS, reserve_look, j);
-	reserve_tick();
-}
-
-static void reserve_done(struct reserve *r, int err, int key, const char *why)
-{
-	struct making_job *j = r->arg;
-	Ddraid__Ctl__Progress p = DDRAID__CTL__PROGRESS__INIT;
-	char text[RESERVE_WHY_BYTES + DDR_URI_BYTES + 64];
-
-	if (key >= 0 && key < RESERVE_NAME)
-		snprintf(text, sizeof(text), "member %u (%s) %s",
-			 j->m.what == MAKING_ADD ? j->member : j->m.key_member[key],
-			 j->m.desc.uri[j->m.key_member[key]], why);
-	else
-		snprintf(text, sizeof(text), "%s%s%s%s", key == RESERVE_NAME ? "the name " : "",
-			 key == RESERVE_NAME ? r->name : "", key == RESERVE_NAME ? " " : "", why);
-	if (err == -EAGAIN && now_ms() - j->began_ms < RESERVE_MS) {
-		p.text = "waiting";
-		p.waits = text;
-		ipc_progress(j->r, &p);
-		after(ADMIN_AGAIN_MS, reserve_again, j);
-		return;
-	}
-	j->asking = false;
-	making_go(&j->m, err, text);
-}
-
-static void reserve_lost(struct reserve *r, const char *why)
-{
-	struct making_job *j = r->arg;
-
-	making_lost(&j->m, why);
-}
-
-static void making_reserving(struct making *m)
-{
-	struct making_job *j = m->arg;
-	struct reserve *r = &m->reserve;
-
-	if (m->what == MAKING_CREATE)
-		strcpy(r->name, m->desc.name);
-	snprintf(r->what, sizeof(r->what), "%s %.63s",
-		 m->what == MAKING_CREATE ? "create of" : "add to", m->desc.name);
-	r->done = reserve_done;
-	r->lost = reserve_lost;
-	r->arg = j;
-	j->asking = true;
-	reserve_ask(r);
-	after(LOOK_MS, reserve_look, j);
-}
-
-static struct making_job *making_new(struct ipc_req *r)
-{
-	struct making_job *j = calloc(1, sizeof(*j));
-
-	assert(j);
-	j->r = r;
-	j->began_ms = now_ms();
-	j->m.conf = ctl_env.conf;
-	j->m.main = ctl_env.main;
-	j->m.node = announce_state()->self.node;
-	j->m.arg = j;
-	j->m.progress = making_progress;
-	j->m.known = making_known;
-	j->m.standing = making_standing_ask;
-	j->m.reserving = making_reserving;
-	options_init(&j->m.desc.options);
-	return j;
-}
-
-static void making_free_later(void *data)
-{
-	free(data);
-}
-
-/* Once what it asked for is known to all, or undone. */
-static void making_free(struct making_job *j)
-{
-	reserve_release(&j->m.reserve);
-	free(j->m.others);
-	if (j->asked)
-		asked_free(j->asked);
-	if (j->k)
-		manager_let_go(j->k);
-	after(2 * LOOK_MS, making_free_later, j); /* reserve_look looks once more */
-}
-
-static void making_refused(struct making_job *j, int err, const char *format, const char *why)
-    __attribute__((format(printf, 3, 0)));
-static void making_refused(struct making_job *j, int err, const char *format, const char *why)
-{
-	ipc_fail(j->r, err, format, why);
-	making_free(j);
-}
-
-/* Their devices are not overwritten, also if nothing on these says whose they are. */
-static void others_take(struct making *m)
-{
-	m->others = calloc(manager_count() + 1, sizeof(*m->others));
-	assert(m->others);
-	for (uint32_t i = 0; i < manager_count(); i++) {
-		const struct known *k = manager_at(i);
-
-		if (!k->damaged && !k->gone && !k->desc.forgotten &&
-		    strcmp(k->desc.name, m->desc.name))
-			m->others[m->other_count++] = k->desc;
-	}
-}
-
-static void making_run(struct making_job *j)
-{
-	int err;
-
-	others_take(&j->m);
-	err = making_start(&j->m);
-
-	if (err)
-		making_refused(j, err, "no thread could be started for it: %s", strerror(-err));
-}
-
-static void making_checked(struct fence_ask *ask, int err, const char *why)
-{
-	struct making_job *j =
-	    (struct making_job *)(void *)((char *)ask - offsetof(struct making_job, check));
-
-	if (err == -ENXIO)
-		making_refused(
-		    j, err,
-		    "if a node died, it could not be fenced at these members, and I/O would wait "
-		    "for that for ever; the fence_command says: %s",
-		    why);
-	else
-		making_run(j);
-}
-
-/* The members, of which it is better known now than at the first death that nothing can be fenced
- * there. */
-static void making_begin(struct making_job *j)
-{
-	if (!fence_checks()) {
-		making_run(j);
-		return;
-	}
-	j->check.check = true;
-	j->check.done = making_checked;
-	for (uint32_t i = 0; i < j->m.desc.count; i++)
-		fence_ask_uri(&j->check, j->m.desc.uri[i]);
-	fence_run(&j->check);
-}
-
-/* `locks = dlm`: a node that lacks what that needs could never serve. */
-static int dlm_refused(char why[OPTION_WHY_BYTES])
-{
-	const struct announce_state *s = announce_state();
-	const struct lock_ops *ops = lock_manager_find("dlm");
-
-	if (!strcmp(ctl_env.conf->cluster, "alone"))
-		return 0;
-	if (!announce_dlm()) {
-		snprintf(why, OPTION_WHY_BYTES, "locks = dlm: %.200s; or take locks = cpg",
-			 ops ? lock_missing(ops)
-			     : "this ddraidd was built without the kernel's DLM");
-		return -ENODEV;
-	}
-	for (uint32_t i = 0; i < s->count; i++) {
-		if (!s->node[i].here || s->node[i].node == s->self.node || s->node[i].dlm)
-			continue;
-		snprintf(why, OPTION_WHY_BYTES,
-			 "locks = dlm: node %u has no dlm_controld running, or its ddraidd was "
-			 "built without libdlm; start it there; or take locks = cpg",
-			 s->node[i].node);
-		return -ENODEV;
-	}
-	return 0;
-}
-
-/* The kernel's DLM if all nodes that are there have it, unless it is said otherwise. As late as can
- * be: a daemon that has just started has told what it has by then. */
-static void locks_choose(struct making_job *j)
-{
-	char unused[OPTION_WHY_BYTES];
-
-	if (!j->locks_said)
-		j->m.desc.options.dlm =
-		    strcmp(ctl_env.conf->cluster, "alone") && !dlm_refused(unused);
-}
-
-struct making_file {
-	struct task task;
-	struct store_array desc;
-};
-
-static void making_file_done(struct task *t)
-{
-	free(t);
-}
-
-static void making_file_remove(struct task *t)
-{
-	struct making_file *f = (struct making_file *)(void *)t;
-	char why[STORE_WHY_BYTES];
-
-	if (store_remove_making(&f->desc, why))
-		say(LOG_WARNING, "%s", why); /* the next start finds that it had come to its end */
-	mailbox_post(ctl_env.main, t, making_file_done);
-}
-
-static void create_put(struct manager_change *c, int err, const char *why)
-{
-	struct making_job *j = c->arg;
-	struct making_file *f;
-	struct job *wait;
-
-	if (err) {
-		ipc_fail(j->r, err, "the array %s is not made, and its members are given back: %s",
-			 j->m.desc.name, why);
-		unmake_add(&j->m.desc);
-		making_free(j);
-		return;
-	}
-	say(LOG_NOTICE, "%s: created", c->k->desc.name);
-	f = calloc(1, sizeof(*f));
-	assert(f);
-	f->desc = j->m.desc;
-	mailbox_post(&ctl_env.worker->box, &f->task, making_file_remove);
-	wait = job_new(j->r, c->k, JOB_CREATE);
-	wait->all_nodes = true;
-	wait->size_bytes = j->m.result.geo.size_bytes;
-	wait->stripe_bytes = j->m.result.geo.p.stripe_bytes;
-	strcpy(wait->stripe_why, j->m.result.stripe_why);
-	wait->asked = j->asked;
-	wait->asked->r = &wait->r;
-	j->asked = NULL;
-	making_free(j);
-	look(wait);
-}
-
-static void create_done(struct making *m, int err, const char *why)
-{
-	struct making_job *j = m->arg;
-
-	/* The members are this array's; but on this side of a cut nothing is told any more. */
-	if (!err && m->lost) {
-		err = -ECANCELED;
-		why = m->lost_why;
-		m->error.left = true;
-	}
-	if (err) {
-		ipc_fail(j->r, err, "%s", why);
-		if (m->error.left)
-			unmake_add(&m->desc);
-		making_free(j);
-		return;
-	}
-	m->desc.started = true;
-	locks_choose(j);
-	j->change.what = CHANGE_CREATE;
-	j->change.done = create_put;
-	j->change.arg = j;
-	manager_create(&m->desc, &j->change);
-}
-
-/* The message's numbers are wider than ours: what does not fit must not become another number. */
-static int create_numbers(struct ipc_req *r, const Ddraid__Ctl__Create *c)
-{
-	const struct {
-		const char *name;
-		uint32_t value;
-	} n[] = {{"order", c->order},
-		 {"number of parity members", c->parity},
-		 {"number of the layout", c->layout},
-		 {"number of slots", c->slots}};
-
-	for (size_t i = 0; i < sizeof(n) / sizeof(n[0]); i++) {
-		if (n[i].value <= UINT8_MAX)
-			continue;
-		ipc_fail(r, -EINVAL, "%s can't be made: %u is out of range for the %s", c->name,
-			 n[i].value, n[i].name);
-		return -EINVAL;
-	}
-	return 0;
-}
-
-static int create_options(struct making_job *j, const Ddraid__Ctl__Create *c, char *why)
-{
-	for (size_t i = 0; i < c->n_option; i++) {
-		if (options_set(&j->m.desc.options, c->option[i]->key, c->option[i]->value, why))
-			return -EINVAL;
-		j->locks_said |= !strcmp(c->option[i]->key, "locks");
-	}
-	if (j->m.desc.options.dlm && dlm_refused(why))
-		return -EINVAL;
-	if (c->n_uri > DDR_MAX_MEMBERS) {
-		snprintf(why, OPTION_WHY_BYTES, "an array has at most %d members", DDR_MAX_MEMBERS);
-		return -EINVAL;
-	}
-	for (size_t i = 0; i < c->n_uri; i++) {
-		if (!store_uri_ok(c->uri[i])) {
-			snprintf(why, OPTION_WHY_BYTES,
-				 "the URI of member %zu is empty, longer than %d characters, or "
-				 "has control characters",
-				 i, DDR_URI_BYTES - 1);
-			return -EINVAL;
-		}
-		strcpy(j->m.desc.uri[j->m.desc.count++], c->uri[i]);
-	}
-	return 0;
-}
-
-/* What can be said against it at once. True: it was. */
-static bool create_refused(struct ipc_req *r)
-{
-	const Ddraid__Ctl__Create *c = ipc_request(r)->create;
-	const struct announce_state *s = announce_state();
-	const char *why = NULL;
-	char text[STORE_WHY_BYTES];
-
-	if (array_name_check(c->name, &why))
-		ipc_fail(r, -EINVAL, "%.80s can't be an array's name: %s", c->name, why);
-	else if (store_run_fits(ctl_env.conf->run_dir, c->name, text))
-		ipc_fail(r, -EINVAL, "array %s can't be made: %s", c->name, text);
-	else if (manager_find(c->name, false))
-		ipc_fail(r, -EEXIST, "there is an array %s already; take another name", c->name);
-	else if (manager_find(c->name, true))
-		ipc_fail(r, -EAGAIN, "the array that was named %s is still being forgotten",
-			 c->name);
-	else if (manager_count() == STORE_MAX_ARRAYS)
-		ipc_fail(r, -ENOSPC,
-			 "%u arrays are known here, and there is no room for more; forget one",
-			 STORE_MAX_ARRAYS);
-	else if (!s->quorate)
-		ipc_fail(r, -EAGAIN, "%s",
-			 s->counted
-			     ? "the cluster has no quorum here; see that enough nodes run corosync"
-			     : "corosync does not answer here; start it, or look into its log");
-	else
-		return false;
-	return true;
-}
-
-static void create_begin(struct ipc_req *r, struct asked *asked)
-{
-	const Ddraid__Ctl__Create *c = ipc_request(r)->create;
-	struct making_job *j;
-	char text[OPTION_WHY_BYTES];
-
-	if (create_refused(r) || create_numbers(r, c)) {
-		asked_free(asked);
-		return;
-	}
-	j = making_new(r);
-	j->asked = asked;
-	asked->r = &j->r;
-	strcpy(j->m.desc.name, c->name);
-	if (create_options(j, c, text)) {
-		ipc_fail(r, -EINVAL, "%s", text);
-		making_free(j);
-		return;
-	}
-	j->m.ask.geo = (struct geo_params){.order = (uint8_t)c->order,
-					   .m = (uint8_t)c->parity,
-					   .layout = (uint8_t)c->layout,
-					   .slots = (uint8_t)c->slots,
-					   .stripe_bytes = c->stripe_bytes,
-					   .band_bytes = c->band_bytes,
-					   .region_bytes = c->region_bytes};
-	j->m.ask.force = c->force;
-	j->m.ask.zeroed = c->zeroed;
-	j->m.done = create_done;
-	making_begin(j);
-}
-
-struct early {
-	struct ipc_req *r;
-	struct asked *asked;
-	uint64_t began_ms;
-};
-
-/*
- * What else this daemon has to hear before it can tell whose devices are: to take a member of an
- * array that the cluster has is refused to --force, too, and the word of quorum comes before those
- * of arrays. False: nothing. Without a quorum nothing is made, whatever the others know.
- */
-static bool early_waits(char text[NODES_BYTES])
-{
-	const struct announce_state *s = announce_state();
-	const struct announce_node *self = announce_find(s->self.node);
-
-	text[0] = '\0';
-	if (unmake_busy())
-		snprintf(text, NODES_BYTES, "a create of %s that was cut off to be undone",
-			 unmake_busy());
-	if (!s->counted) {
-		snprintf(text, NODES_BYTES, "corosync to tell whether there is a quorum");
-	} else if (s->quorate && (!self || !self->here)) {
-		snprintf(text, NODES_BYTES, "this daemon to join those of the other nodes");
-	} else if (s->quorate) {
-		for (uint32_t i = 0; !text[0] && i < s->count; i++)
-			if (s->node[i].here && !s->node[i].all)
-				snprintf(text, NODES_BYTES, "node %u to tell which arrays it knows",
-					 s->node[i].node);
-	}
-	return text[0];
-}
-
-static void early_look(void *data)
-{
-	struct early *e = data;
-	bool counted = announce_state()->counted;
-	Ddraid__Ctl__Progress p = DDRAID__CTL__PROGRESS__INIT;
-	char text[NODES_BYTES], line[NODES_BYTES + 32];
-
-	if (!early_waits(text)) {
-		create_begin(e->r, e->asked);
-		free(e);
-		return;
-	}
-	if (now_ms() - e->began_ms < (counted ? HEARD_MS : COUNTED_MS)) {
-		snprintf(line, sizeof(line), "waiting for %s", text);
-		p.text = line;
-		ipc_progress(e->r, &p);
-		after(LOOK_MS, early_look, e);
-		return;
-	}
-	if (!counted) {
-		create_begin(e->r, e->asked);
-		free(e);
-		return;
-	}
-	ipc_fail(e->r, -EAGAIN,
-		 "nothing is made before it is known which arrays there are: this waits for "
-		 "%s; look into the log of ddraidd there, and try again",
-		 text);
-	asked_free(e->asked);
-	free(e);
-}
-
-/* A repeated one takes the place of the first, whose client is gone. True: it has. */
-static bool create_repeated(struct ipc_req *r, struct asked *like)
-{
-	struct asked *a = asked_find(like);
-	struct known *k = a && !a->r ? manager_find_uuid(a->uuid) : NULL;
-	struct job *j;
-
-	if (a && a->r) {
-		ipc_final(*a->r, NULL);
-		*a->r = r;
-		return true;
-	}
-	if (a && (!k || k->desc.forgotten)) {
-		asked_free(a);
-		return false;
-	}
-	if (!a)
-		return false;
-	j = job_new(r, k, JOB_CREATE);
-	j->all_nodes = true;
-	j->size_bytes = a->size_bytes;
-	j->stripe_bytes = a->stripe_bytes;
-	strcpy(j->stripe_why, a->stripe_why);
-	j->asked = a;
-	a->r = &j->r;
-	look(j);
-	return true;
-}
-
-/* A daemon that has just started answers before the cluster has told it anything. */
-/*
- * By force a device of an array that is known is not overwritten. Of one whose file is damaged only
- * the name is known, so any device may be its.
- */
-static bool force_allowed(struct ipc_req *r, bool force)
-{
-	for (uint32_t i = 0; force && i < manager_count(); i++) {
-		const struct known *k = manager_at(i);
-
-		if (!k->damaged)
-			continue;
-		ipc_fail(r, -EBADMSG,
-			 "nothing is overwritten by force while it can't be told which devices the "
-			 "array %s has: %s",
-			 k->desc.name, k->error);
-		return false;
-	}
-	return true;
-}
-
-void request_create(struct ipc_req *r)
-{
-	struct early *e;
-
-	if (!force_allowed(r, ipc_request(r)->create->force))
-		return;
-	e = calloc(1, sizeof(*e));
-	assert(e);
-	e->r = r;
-	e->began_ms = now_ms();
-	e->asked = asked_new(&e->r);
-	if (create_repeated(r, e->asked)) {
-		free(e->asked->create);
-		free(e->asked);
-		free(e);
-		return;
-	}
-	e->asked->next = all_asked;
-	all_asked = e->asked;
-	early_look(e);
-}
-
-static void add_checked(struct making *m, int err, const char *why)
-{
-	struct making_job *j = m->arg;
-	const char *own = j->k->desc.uri[j->member];
-
-	if (!err) {
-		admin_begin(j->r, j->k, ADMIN_ADD, j->member, m->desc.uri[0], j, m->before);
-		return;
-	}
-	/* Repeated, it is done. A copy of the member is not it. */
-	if (err == -EALREADY && !strcmp(own, m->desc.uri[0])) {
-		char text[DDR_URI_BYTES + 2 * DDR_NAME_BYTES + 160];
-
-		snprintf(text, sizeof(text),
-			 "%s is member %u of %s already, and in use: nothing is done; to have it "
-			 "written anew, first 'ddraidctl fail %s %u'",
-			 own, j->member, j->k->desc.name, j->k->desc.name, j->member);
-		ipc_warn(j->r, text);
-		ipc_final(j->r, NULL);
-	} else if (err == -EALREADY)
-		ipc_fail(
-		    j->r, -ENOTUNIQ,
-		    "%s carries member %u of %s, which is in use at %s: it is that device, or a "
-		    "copy of it. To have the member written anew there, first 'ddraidctl fail "
-		    "%s %u'",
-		    m->desc.uri[0], j->member, j->k->desc.name, own, j->k->desc.name, j->member);
-	else
-		ipc_fail(j->r, err, "%s", why);
-	making_free(j);
-}
-
-static void add_asked(struct array_query *q, int err)
-{
-	struct making_job *j = q->arg;
-	char why[WHY_NOT_BYTES];
-
-	if (!err && q->status.have_geo) {
-		j->m.geo = q->status.geo;
-		j->m.map = q->status.engine.map;
-		making_begin(j);
-		return;
-	}
-	why_not(j->k, err ? NULL : &q->status, why);
-	ipc_fail(j->r, -EAGAIN, "member %u of %s: nothing is changed, since the array %s",
-		 j->member, j->k->desc.name, why);
-	making_free(j);
-}
-
-void request_add(struct ipc_req *r)
-{
-	const Ddraid__Ctl__Add *a = ipc_request(r)->add;
-	struct known *k = ctl_array(r, a->array);
-	struct making_job *j;
-
-	if (!k)
-		return;
-	if (!store_uri_ok(a->uri)) {
-		ipc_fail(r, -EINVAL,
-			 "the URI is empty, longer than %d characters, or has control characters",
-			 DDR_URI_BYTES - 1);
-		return;
-	}
-	if (!member_there(r, k, a->member) || !force_allowed(r, a->force))
-		return;
-	j = making_new(r);
-	j->k = manager_hold(k);
-	j->member = a->member;
-	j->m.what = MAKING_ADD;
-	j->m.member = a->member;
-	j->m.ask.force = a->force;
-	strcpy(j->m.desc.name, k->desc.name);
-	j->m.desc.options = k->desc.options;
-	strcpy(j->m.desc.uri[j->m.desc.count++], a->uri);
-	j->m.done = add_checked;
-	j->q.done = add_asked;
-	j->q.arg = j;
-	array_query(k->array, &j->q);
 }

@@ -126,6 +126,9 @@ static void members(struct status_msg *m, const struct known *k, const struct ar
 			p->size_bytes = d->info.size_bytes;
 			p->down_ms = d->down_ms;
 			p->error = keep_text(m, d->why);
+		} else if (!strcmp(p->uri, STORE_NOWHERE)) {
+			p->error = "nobody has said where it is since the array was imported; "
+				   "'ddraidctl add' puts a new one in its place";
 		}
 		if (st && i < st->engine.map.n) {
 			member_map(p, st, i);

@@ -18,6 +18,7 @@
 #include "daemon/fence.h"
 #include "daemon/fence_helper.h"
 #include "daemon/log.h"
+#include "daemon/store.h"
 
 static struct qb_loop *loop;
 static const struct config *conf;
@@ -159,6 +160,8 @@ bool fence_checks(void)
 
 void fence_ask_uri(struct fence_ask *ask, const char *uri)
 {
+	if (!strcmp(uri, STORE_NOWHERE))
+		return;
 	for (uint32_t i = 0; i < ask->count; i++)
 		if (!strcmp(ask->uri[i], uri))
 			return;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * One array is asked about at a time. Every LOOK_NS, and when an answer came, the first one is
- * looked for that has members which were not asked about, or that were refused AGAIN_MS ago.
+ * looked for that has members which this command was not asked about, or refused AGAIN_MS ago.
  */
 #include "daemon/fence_members.h"
 
@@ -20,7 +20,7 @@
 
 struct verdict {
 	uint8_t uuid[DDR_UUID_BYTES];
-	uint64_t members; /* what the URIs were, as a hash; 0 = the entry is free */
+	uint64_t members; /* what command and URIs were, as a hash; 0 = the entry is free */
 	uint64_t at_ms;
 	char why[FENCE_WHY_BYTES + 160]; /* "" = it could */
 };
@@ -32,18 +32,22 @@ static struct qb_loop *loop;
 static qb_loop_timer_handle timer;
 static bool unknown_said, stopped;
 
-/* FNV-1a, of the strings with their ends; never 0. */
+/* FNV-1a, of a string with its end. */
+static uint64_t hash(uint64_t h, const char *c)
+{
+	do {
+		h = (h ^ (unsigned char)*c) * 1099511628211ull;
+	} while (*c++);
+	return h;
+}
+
+/* What an answer depends on: the command, too. Never 0. */
 static uint64_t members_of(const struct store_array *d)
 {
-	uint64_t h = 14695981039346656037ull;
+	uint64_t h = hash(14695981039346656037ull, fence_describe());
 
-	for (uint32_t i = 0; i < d->count; i++) {
-		const char *c = d->uri[i];
-
-		do {
-			h = (h ^ (unsigned char)*c) * 1099511628211ull;
-		} while (*c++);
-	}
+	for (uint32_t i = 0; i < d->count; i++)
+		h = hash(h, d->uri[i]);
 	return h | 1;
 }
 

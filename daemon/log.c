@@ -12,7 +12,9 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -35,8 +37,9 @@ struct batch {
 	_Alignas(struct line) char lines[BATCH_BYTES];
 };
 
-static int least = -1; /* the least important priority that is written */
-static int to_stderr;
+static _Atomic int least = -1;    /* the least important priority that is written */
+static int libqb = -1;            /* its target */
+static int to_stderr, to_journal; /* the second: and journald reads it */
 
 static pthread_mutex_t lock =
     PTHREAD_MUTEX_INITIALIZER; /* of what follows; not held over a write */
@@ -72,6 +75,11 @@ static void write_line(time_t when, int priority, const char *text)
 
 	if (!to_stderr) {
 		syslog(priority, "%s", text);
+		return;
+	}
+	if (to_journal) { /* it has the time, and takes the priority from there: sd-daemon(3) */
+		n = (size_t)snprintf(out, sizeof(out), "<%d>%s\n", priority, text);
+		write_all(out, n);
 		return;
 	}
 	localtime_r(&when, &tm);
@@ -188,20 +196,37 @@ uint64_t log_lost(void)
 
 /* ---- begin and end -------------------------------------------------------------------------- */
 
+/* systemd says so, and whoever else has opened standard error since has another file there. */
+static int stderr_is_journal(void)
+{
+	const char *stream = getenv("JOURNAL_STREAM");
+	unsigned long long dev, ino;
+	struct stat st;
+
+	return stream && sscanf(stream, "%llu:%llu", &dev, &ino) == 2 &&
+	       !fstat(STDERR_FILENO, &st) && st.st_dev == dev && st.st_ino == ino;
+}
+
+void log_level(int level)
+{
+	least = level;
+	if (libqb < 0)
+		return;
+	qb_log_filter_ctl(libqb, QB_LOG_FILTER_CLEAR_ALL, QB_LOG_FILTER_FILE, "*", LOG_DEBUG);
+	qb_log_filter_ctl(libqb, QB_LOG_FILTER_ADD, QB_LOG_FILTER_FILE, "*", (uint8_t)level);
+}
+
 void log_open(const char *name, int level, int foreground)
 {
-	int target;
-
 	to_stderr = foreground;
-	least = level;
+	to_journal = foreground && stderr_is_journal();
 	qb_log_init(name, LOG_DAEMON, LOG_EMERG);
 	qb_log_ctl(QB_LOG_SYSLOG, QB_LOG_CONF_ENABLED, QB_FALSE);
-	target = qb_log_custom_open(from_libqb, NULL, NULL, NULL);
-	if (target >= 0) {
-		qb_log_filter_ctl(target, QB_LOG_FILTER_ADD, QB_LOG_FILTER_FILE, "*",
-				  (uint8_t)level);
-		qb_log_format_set(target, "%b");
-		qb_log_ctl(target, QB_LOG_CONF_ENABLED, QB_TRUE);
+	libqb = qb_log_custom_open(from_libqb, NULL, NULL, NULL);
+	log_level(level);
+	if (libqb >= 0) {
+		qb_log_format_set(libqb, "%b");
+		qb_log_ctl(libqb, QB_LOG_CONF_ENABLED, QB_TRUE);
 	}
 	if (!foreground)
 		openlog(name, LOG_PID, LOG_DAEMON);

@@ -14,6 +14,8 @@
 
 /* `level`: syslog's, the least important that is written. `foreground`: to standard error. */
 void log_open(const char *name, int level, int foreground);
+/* Another one from now on. The main thread's. */
+void log_level(int level);
 /* What is queued is written, but a reader that stands still is waited for only for a second. */
 void log_close(void);
 /* From now on by a thread of its own: after the last fork. Until then callers write. */

@@ -12,6 +12,7 @@
  *
  * The main thread runs libqb's loop: IPC, signals, the fence helper, and tasks from other threads.
  * It is not in any I/O's way. SIGTERM and SIGINT stop the arrays, with a bound, and end the daemon.
+ * SIGHUP reads the configuration anew.
  */
 #include "daemon/ports/lock.h"
 #include "daemon/daemon.h"
@@ -30,14 +31,13 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include "daemon/failpoint.h"
 #include "daemon/fence.h"
 #include "daemon/log.h"
+#include "daemon/service.h"
 #include "daemon/units.h"
 #include "daemon/virt.h"
 
@@ -56,6 +56,7 @@ static struct worker worker;
 static int box_fd = -1;
 static int exit_status;
 static bool stopping;
+static const char *config_file; /* NULL: nobody named one */
 
 static const struct option long_options[] = {{"config", required_argument, NULL, 'c'},
 					     {"foreground", no_argument, NULL, 'f'},
@@ -270,28 +271,6 @@ __attribute__((format(printf, 1, 2))) static int start_failed(const char *format
 	return start_ends(1, why);
 }
 
-/* systemd's protocol for Type=notify. An address that begins with @ is in the abstract space. */
-static void systemd_told(void)
-{
-	const char *path = getenv("NOTIFY_SOCKET");
-	struct sockaddr_un sun = {.sun_family = AF_UNIX};
-	size_t n = path ? strlen(path) : 0;
-	int fd;
-
-	if (!n || n >= sizeof(sun.sun_path))
-		return;
-	memcpy(sun.sun_path, path, n);
-	if (path[0] == '@')
-		sun.sun_path[0] = '\0';
-	fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd < 0 || sendto(fd, "READY=1", 7, MSG_NOSIGNAL, (struct sockaddr *)&sun,
-			     (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)) < 0)
-		say(LOG_WARNING, "the service manager can't be told that ddraidd is ready: %s",
-		    strerror(errno));
-	if (fd >= 0)
-		close(fd);
-}
-
 static void start_wait(int fd)
 {
 	struct start s;
@@ -384,10 +363,64 @@ static int32_t on_signal(int32_t sig, void *data)
 		return 0;
 	stopping = true;
 	say(LOG_NOTICE, "%s: stopping", strsignal(sig));
+	service_tell("STOPPING=1");
 	qb_loop_timer_add(loop, QB_LOOP_HIGH, end_ms() * 1000000ull, NULL, out_of_time, &timer);
 	lock_managers_ending();
 	daemon_stop(all_stopped);
 	return 0;
+}
+
+static void setting_differs(const char *key, const char *was, const char *now, bool taken)
+{
+	if (taken)
+		say(LOG_NOTICE, "%s = %s from now on; it was %s", key, now, was);
+	else
+		say(LOG_WARNING,
+		    "%s = %s counts from the next start of ddraidd; until then it is %s", key, now,
+		    was);
+}
+
+/* What can't be read, or does not go together, changes nothing. */
+static void reload(void)
+{
+	char why[FENCE_WHY_BYTES];
+	struct config now;
+	int err;
+
+	config_init(&now);
+	err = config_load(&now, config_file ? config_file : CONFIG_FILE, why);
+	if (err == -ENOENT && !config_file)
+		err = config_finish(&now, why);
+	if (!err)
+		err = fence_check(&now, why);
+	if (err) {
+		say(LOG_ERR, "the configuration stays as it was: %s", why);
+		return;
+	}
+	config_follow(&conf, &now, setting_differs);
+	log_level((int)conf.log_level);
+	say(LOG_NOTICE, "the configuration was read anew");
+}
+
+static int32_t on_hangup(int32_t sig, void *data)
+{
+	(void)sig;
+	(void)data;
+	if (stopping)
+		return 0;
+	service_tell("RELOADING=1");
+	reload();
+	service_tell("READY=1");
+	return 0;
+}
+
+/* Those that nobody means, and that would end the process by themselves. */
+static void ignore_signals(void)
+{
+	static const int ignored[] = {SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGPWR};
+
+	for (size_t i = 0; i < sizeof(ignored) / sizeof(ignored[0]); i++)
+		signal(ignored[i], SIG_IGN);
 }
 
 static int setup_loop(void)
@@ -405,6 +438,8 @@ static int setup_loop(void)
 		err = qb_loop_signal_add(loop, QB_LOOP_HIGH, SIGTERM, NULL, on_signal, &handle);
 	if (!err)
 		err = qb_loop_signal_add(loop, QB_LOOP_HIGH, SIGINT, NULL, on_signal, &handle);
+	if (!err)
+		err = qb_loop_signal_add(loop, QB_LOOP_MED, SIGHUP, NULL, on_hangup, &handle);
 	if (!err)
 		err = worker_start(&worker);
 	return err;
@@ -428,7 +463,8 @@ static int run(void)
 		return start_failed("%s", why);
 	say(LOG_NOTICE, "ddraidd %s is ready, fence %s", PACKAGE_VERSION, fence_describe());
 	start_told(0, "");
-	systemd_told();
+	service_tell("READY=1");
+	service_watch(loop);
 	qb_loop_run(loop);
 	daemon_end();
 	return exit_status;
@@ -454,11 +490,14 @@ int main(int argc, char **argv)
 	parse_args(&a, argc, argv);
 	if (failpoint_init())
 		return 2;
+	config_file = a.config;
 	configure(&a);
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGHUP, SIG_IGN); /* until the loop has it */
 	if (!a.foreground)
 		detach();
 	err = fence_helper_start(&conf);
+	ignore_signals();
 	log_open("ddraidd", (int)conf.log_level, a.foreground);
 	if (err)
 		return start_failed("the fence helper can't be started: %s", strerror(-err));

@@ -624,6 +624,66 @@ static int added_looked_at(struct making *m)
 	return err ? err : added_sum(m);
 }
 
+static int reserved(struct making *m);
+
+static void importable_run(struct task *t)
+{
+	struct making *m = of_ask(t);
+
+	m->ask_err = m->importable(m, m->imported.uuid, m->imported.name, m->ask_why);
+	sem_post(&m->told);
+}
+
+static int importable(struct making *m)
+{
+	char why[STORE_WHY_BYTES] = "";
+
+	m->ask_why = why;
+	mailbox_post(m->main, &m->ask_task, importable_run);
+	wait_for(&m->told);
+	if (m->ask_err)
+		snprintf(m->error.text, sizeof(m->error.text), "%s", why);
+	return m->ask_err;
+}
+
+/* The URIs, each in the place of the member that it leads to. */
+static void import_take(struct making *m)
+{
+	static const struct store_array none;
+	struct store_array *d = &m->desc, given = m->desc;
+
+	memcpy(d->uuid, m->imported.uuid, DDR_UUID_BYTES);
+	memcpy(d->uri, none.uri, sizeof(d->uri));
+	d->count = m->imported.geo.n;
+	for (uint32_t i = 0; i < d->count; i++) {
+		uint8_t at = m->imported.dev_of[i];
+
+		strcpy(d->uri[i], at == IMPORT_NOWHERE ? STORE_NOWHERE : given.uri[at]);
+	}
+}
+
+/* Its name is known by its members only: so that is reserved when they have been looked at, and
+ * they are looked at once more then. */
+static int import_array(struct making *m)
+{
+	struct create_dev dev[DDR_MAX_MEMBERS];
+	int err;
+
+	create_devs(m, dev);
+	err = import_check(&m->import, dev, m->desc.count, &m->imported, &m->error);
+	if (!err)
+		err = importable(m);
+	if (err)
+		return err;
+	strcpy(m->desc.name, m->imported.name);
+	if (m->joins)
+		return 0;
+	err = reserved(m);
+	if (!err)
+		err = import_check(&m->import, dev, m->desc.count, &m->imported, &m->error);
+	return err;
+}
+
 static void finished(struct task *t)
 {
 	struct making *m = (struct making *)((char *)t - offsetof(struct making, task));
@@ -681,7 +741,8 @@ static int reserved(struct making *m)
 	}
 	for (uint32_t i = 0; i < m->other_count; i++)
 		for (uint32_t at = 0; at < m->others[i].count; at++)
-			listed_look(m, &m->others[i], at);
+			if (strcmp(m->others[i].uri[at], STORE_NOWHERE) != 0)
+				listed_look(m, &m->others[i], at);
 	mailbox_post(m->main, &m->ask_task, reserving_run);
 	wait_for(&m->go);
 	if (m->go_err)
@@ -711,6 +772,8 @@ static int work(struct making *m)
 		return create_array(m);
 	case MAKING_ADD:
 		return added_looked_at(m);
+	case MAKING_IMPORT:
+		return import_array(m);
 	default:
 		return undo(m);
 	}
@@ -720,7 +783,7 @@ static void *thread_main(void *arg)
 {
 	struct making *m = arg;
 	char why[STORE_WHY_BYTES];
-	int err = reserved(m);
+	int err = m->what == MAKING_IMPORT ? 0 : reserved(m);
 
 	if (!err && m->what == MAKING_CREATE) {
 		err = store_incarnation(&m->ask.inc, why);
@@ -732,6 +795,8 @@ static void *thread_main(void *arg)
 		open_all(m);
 		err = work(m);
 		close_all(m);
+		if (!err && m->what == MAKING_IMPORT)
+			import_take(m);
 	}
 	m->error.err = err;
 	loop_free(m->loop);

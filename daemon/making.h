@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * `create`, the check of `add`, and the end of a create that was cut off: what opens devices
- * outside of a running array. Each has a thread and a loop of its own, since checking blocks
- * (libblkid); it is the main thread's from making_start to `done`.
+ * `create`, the check of `add`, `import`, and the end of a create that was cut off: what opens
+ * devices outside of a running array. Each has a thread and a loop of its own, since checking
+ * blocks (libblkid); it is the main thread's from making_start to `done`.
  *
  * The thread first finds out what the devices are known by (m->reserve.key) and then waits for the
  * main thread to reserve that (`reserving`, making_go). From the first write of a create until
@@ -17,6 +17,7 @@
 #include "daemon/config.h"
 #include "daemon/create_check.h"
 #include "daemon/identity.h"
+#include "daemon/import_check.h"
 #include "daemon/mailbox.h"
 #include "daemon/store.h"
 
@@ -24,13 +25,19 @@ struct making {
 	/* the asker's, before making_start */
 	const struct config *conf;
 	struct mailbox *main;
-	enum { MAKING_CREATE, MAKING_ADD, MAKING_UNDO } what;
+	enum { MAKING_CREATE, MAKING_ADD, MAKING_UNDO, MAKING_IMPORT } what;
 	uint32_t node;
-	struct store_array desc;    /* name, URIs, options; `create` fills in the UUID */
-	struct create_ask ask;      /* but for name, inc, arg and the callbacks */
-	struct geo geo;             /* add: of the array */
-	struct map map;             /* likewise */
-	uint32_t member;            /* likewise: which one it is to be */
+	struct store_array desc;  /* name, URIs, options; `create` fills in the UUID; `import` name
+				   * and UUID, and puts the URIs in order */
+	struct create_ask ask;    /* but for name, inc, arg and the callbacks */
+	struct geo geo;           /* add: of the array */
+	struct map map;           /* likewise */
+	uint32_t member;          /* likewise: which one it is to be */
+	struct import_ask import; /* import */
+	/* import, on the main thread: 0, or -errno and a sentence, if these members are of no use
+	 * here; `joins`: the array is known, and lacks some of them. */
+	int (*importable)(struct making *m, const uint8_t uuid[DDR_UUID_BYTES], const char *name,
+			  char why[STORE_WHY_BYTES]);
 	struct store_array *others; /* the known arrays, but for add's own; freed with free() */
 	uint32_t other_count;
 	/* On the main thread: the name of the array that has this UUID, whose members are refused;
@@ -52,6 +59,8 @@ struct making {
 	} listed[DDR_MAX_MEMBERS];
 	/* the answer */
 	struct create_result result;
+	struct import_result imported;
+	bool joins;
 	struct create_error error;
 	/* where it is; under `lock` */
 	pthread_mutex_t lock;
@@ -67,6 +76,8 @@ struct making {
 	const uint8_t *ask_uuid;
 	char ask_name[DDR_NAME_BYTES];
 	const struct superblock *ask_sb;
+	char *ask_why;
+	int ask_err;
 	enum create_standing ask_standing;
 	uint64_t before; /* add: as EV_ADMIN has it */
 	bool clears; /* add: its device is another array's by its superblock, and is to be nobody's

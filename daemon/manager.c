@@ -111,6 +111,13 @@ static bool change_edit(struct store_array *desc, const struct manager_change *c
 		else if (!strcmp(desc->adding, c->value))
 			desc->adding[0] = '\0';
 		return true;
+	case CHANGE_FOUND:
+		for (uint32_t i = 0; i < desc->count && i < c->found->count; i++)
+			if (!strcmp(desc->agreed[i], STORE_NOWHERE)) {
+				strcpy(desc->agreed[i], c->found->uri[i]);
+				strcpy(desc->uri[i], c->found->uri[i]);
+			}
+		break;
 	default:
 		return true;
 	}

@@ -61,6 +61,7 @@ struct manager_change {
 		CHANGE_ATTACH, /* via, away_ms; this node's own */
 		CHANGE_ADDING, /* value: store_array.adding; force: not any more. This node's own */
 		CHANGE_CREATE,
+		CHANGE_FOUND,  /* found: members of which nobody knew where they are; all nodes */
 		CHANGE_FORGET, /* for good */
 		CHANGE_SYNC,   /* nothing: what has been learnt so far is durable when it is done */
 	} what;
@@ -69,6 +70,7 @@ struct manager_change {
 	const char *key, *value;
 	enum attach_via via;
 	uint32_t away_ms;
+	const struct store_array *found;
 	/* On the main thread, maybe from within the call that begins it. */
 	void (*done)(struct manager_change *c, int err, const char *why);
 	void *arg;

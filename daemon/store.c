@@ -1033,9 +1033,9 @@ bool store_lost(const char *name, const uint8_t uuid[DDR_UUID_BYTES], char why[S
 	else
 		complain(0, why,
 			 "%s/%s.record is there, and %s.array is not: the array %s%s was known "
-			 "here, and is not any more. Restore %s.array, or write it anew as "
-			 "ddraidd(8) says under FILES, and restart ddraidd; or, if that array is "
-			 "not wanted here, remove %s.record",
+			 "here, and is not any more. 'ddraidctl import' with its members brings it "
+			 "back; or restore %s.array and restart ddraidd; or, if that array is not "
+			 "wanted here, remove %s.record",
 			 dir_path, name, name, name, text, name, name);
 	return true;
 }

@@ -74,6 +74,9 @@ struct store_array {
 #define STORE_VERSION_STEP (UINT64_C(1) << 32)
 #define STORE_VERSION_MAX (UINT64_C(1) << 62)
 
+/* In place of a member's URI: nobody has said where it is (`import` without it). */
+#define STORE_NOWHERE "none"
+
 /* One line of 1 to DDR_URI_BYTES - 1 bytes, without control characters. */
 bool store_uri_ok(const char *uri);
 /* Why there can be no such array, as a phrase, or NULL. Whatever another node tells, and whatever a

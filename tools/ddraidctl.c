@@ -17,11 +17,11 @@
 #include "tools/ctl/ctl.h"
 
 static int (*const runs[CMD_COUNT])(struct ipc *, const struct args *) = {
-    [CMD_CREATE] = create_command, [CMD_START] = change_run,    [CMD_STOP] = change_run,
-    [CMD_STATUS] = status_run,     [CMD_FAIL] = change_run,     [CMD_ADD] = change_run,
-    [CMD_READD] = change_run,      [CMD_ATTACH] = attach_run,   [CMD_DETACH] = attach_run,
-    [CMD_FORGET] = change_run,     [CMD_NODES] = nodes_run,     [CMD_SET] = settings_run,
-    [CMD_GET] = settings_run,      [CMD_VERSION] = version_run,
+    [CMD_CREATE] = create_command, [CMD_IMPORT] = create_command, [CMD_START] = change_run,
+    [CMD_STOP] = change_run,       [CMD_STATUS] = status_run,     [CMD_FAIL] = change_run,
+    [CMD_ADD] = change_run,        [CMD_READD] = change_run,      [CMD_ATTACH] = attach_run,
+    [CMD_DETACH] = attach_run,     [CMD_FORGET] = change_run,     [CMD_NODES] = nodes_run,
+    [CMD_SET] = settings_run,      [CMD_GET] = settings_run,      [CMD_VERSION] = version_run,
 };
 
 static void help_of(enum command cmd)

@@ -74,6 +74,7 @@ all-stopped		75	both	tests/cluster/scenarios/all-stopped.sh
 stale-member		45	both	tests/cluster/scenarios/stale-member.sh
 late-node		45	both	tests/cluster/scenarios/late-node.sh
 forgotten		45	both	tests/cluster/scenarios/forgotten.sh
+import			100	netns	tests/cluster/scenarios/import.sh
 creates			120	netns	tests/cluster/scenarios/creates.sh
 alone-beside		60	netns	tests/cluster/scenarios/alone-beside.sh
 start-forced		60	netns	tests/cluster/scenarios/start-forced.sh

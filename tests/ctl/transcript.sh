@@ -256,6 +256,20 @@ reply 'progress { text: "initial sync, again" done: 1 total: 0 }'
 reply 'final: true'
 run create vol0 --order 1 /dev/a /dev/b /dev/c --wait
 
+new "import"
+reply 'final: true created { name: "vol0" uuid: "0123456789abcdef" size_bytes: 4290772992 node: 1 node: 2 stripe_bytes: 8192 }'
+run import nbd://b/1 /dev/c nbd://a/0 --degraded --stale
+
+new "import, as JSON, and it waits"
+reply 'final: true created { name: "vol7" uuid: "0123456789abcdef" size_bytes: 4290772992 node: 1 stripe_bytes: 8192 }'
+plan next
+reply 'final: true'
+run import /dev/a /dev/b --json --wait
+
+new "import is refused"
+reply 'final: true err: -22 error: "the array vol0 needs 2 of its 3 members, and 1 is there: name the others as well"'
+run import /dev/a
+
 new "start, here"
 reply 'final: true'
 run start vol0

@@ -55,11 +55,12 @@ again
 until_true 10 holds old 'a["io_allowed"]'
 warns_not old.record
 
-echo "written anew, as ddraidd(8) says"
+echo "imported, as it says"
 end daemon TERM
-sed -n '/^version = 1$/,/^end = yes$/p' "$top_srcdir/doc/man/ddraidd.8" |
-	sed "s/^name = .*/name = old/; s/^uuid = .*/uuid = $uuid/; s|nbd://s1/disk|$tmp/m0|; s|nbd://s2/disk|$tmp/m1|; s|nbd://s3/disk|$tmp/m2|" >"$state/old.array"
+rm "$state/old.array"
 daemon_up
+warns "'ddraidctl import' with its members brings it back"
+ctl import "$tmp/m0" "$tmp/m1" "$tmp/m2" >"$tmp/out" 2>&1 || fail "import: $(cat "$tmp/out")"
 until_true 10 holds old 'a["io_allowed"]'
 warns_not old.record
 nbd old 'assert h.pread(65536, 0) == b"precious" * 8192'

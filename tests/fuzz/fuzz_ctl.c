@@ -281,6 +281,7 @@ static const char *const commands[][8] = {
     {"start", "vol0", "--wait", "--all-nodes"},
     {"examine", "/dev/x"},
     {"examine", "--json", "--ranges", "/dev/x"},
+    {"import", "/a", "/b"},
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 

@@ -534,6 +534,12 @@ const char *array_failed(const struct array *a)
 	return "";
 }
 
+uint32_t array_limit_ms(const struct config *c, uint32_t token_ms)
+{
+	(void)c;
+	return token_ms ? token_ms / 2 : 1500;
+}
+
 uint64_t array_failed_ms(const struct array *a)
 {
 	(void)a;
@@ -755,6 +761,14 @@ int nbd_listen_check_tcp(const char *address, char *why)
 
 /* ---- making --------------------------------------------------------------------------------- */
 
+static void imported(struct making *m)
+{
+	memcpy(m->desc.uuid, m->imported.uuid, DDR_UUID_BYTES);
+	for (uint32_t i = m->desc.count; i < m->imported.geo.n; i++)
+		strcpy(m->desc.uri[i], STORE_NOWHERE);
+	m->desc.count = m->imported.geo.n;
+}
+
 static void made(void *data)
 {
 	struct making *m = data;
@@ -762,6 +776,8 @@ static void made(void *data)
 
 	for (uint32_t i = 0; i < DDR_UUID_BYTES && m->what == MAKING_CREATE; i++)
 		m->desc.uuid[i] = (uint8_t)(i + (mood.phase & 7));
+	if (m->what == MAKING_IMPORT)
+		imported(m);
 	if (mood.flags & 4 && m->progress)
 		m->progress(m);
 	if (m->known)
@@ -810,13 +826,38 @@ static void identified(void *data)
 	m->reserving(m);
 }
 
+/* It names an array that the corpus has, or another. */
+static void looked_at(void *data)
+{
+	struct making *m = data;
+	char why[STORE_WHY_BYTES] = "";
+	int err;
+
+	m->imported.geo.n = 3;
+	for (uint32_t i = 0; i < DDR_MAX_MEMBERS; i++)
+		m->imported.dev_of[i] = i < m->desc.count ? (uint8_t)i : IMPORT_NOWHERE;
+	for (uint32_t i = 0; i < DDR_UUID_BYTES; i++)
+		m->imported.uuid[i] = (uint8_t)(i + (mood.phase & 7));
+	snprintf(m->imported.name, sizeof(m->imported.name), "vol%u", mood.phase & 7);
+	err = m->importable(m, m->imported.uuid, m->imported.name, why);
+	if (err) {
+		m->done(m, err, why);
+		return;
+	}
+	strcpy(m->desc.name, m->imported.name);
+	if (m->joins)
+		made(m);
+	else
+		identified(m);
+}
+
 int making_start(struct making *m)
 {
 	assert(m->desc.count <= DDR_MAX_MEMBERS);
 	if (mood.flags & 64)
 		return -ENOMEM;
 	pthread_mutex_init(&m->lock, NULL);
-	do_later(identified, m);
+	do_later(m->what == MAKING_IMPORT ? looked_at : identified, m);
 	return 0;
 }
 
@@ -897,6 +938,21 @@ static void send_request(struct qb_ipcs_connection *c, Request *r)
 	free(m);
 }
 
+static void ask_import(struct qb_ipcs_connection *c, Request *r, uint8_t flags)
+{
+	Ddraid__Ctl__Import q = DDRAID__CTL__IMPORT__INIT;
+	char *uri[16];
+
+	q.degraded = flags & 1;
+	q.stale = flags & 2;
+	q.n_uri = fuzz_u8(&in) & 15;
+	for (size_t i = 0; i < q.n_uri; i++)
+		uri[i] = text();
+	q.uri = uri;
+	r->import = &q;
+	send_request(c, r);
+}
+
 static void ask_create(struct qb_ipcs_connection *c, Request *r)
 {
 	Ddraid__Ctl__Create q = DDRAID__CTL__CREATE__INIT;
@@ -964,6 +1020,9 @@ static void ask(struct qb_ipcs_connection *c)
 		ASK(DETACH, Detach, DETACH, detach, q.array = text(); q.force = flags & 1)
 	case DDRAID__CTL__REQUEST__BODY_CREATE:
 		ask_create(c, &r);
+		break;
+	case DDRAID__CTL__REQUEST__BODY_IMPORT:
+		ask_import(c, &r, flags);
 		break;
 	default:
 		r.body_case = DDRAID__CTL__REQUEST__BODY__NOT_SET;

@@ -18,11 +18,11 @@
 #define BIT(cmd) (1u << (cmd))
 #define ALL (BIT(CMD_COUNT) - 1)
 #define PRINTS                                                                                     \
-	(BIT(CMD_CREATE) | BIT(CMD_STATUS) | BIT(CMD_NODES) | BIT(CMD_SET) | BIT(CMD_GET) |        \
-	 BIT(CMD_VERSION) | BIT(CMD_EXAMINE) | BIT(CMD_ATTACH))
+	(BIT(CMD_CREATE) | BIT(CMD_IMPORT) | BIT(CMD_STATUS) | BIT(CMD_NODES) | BIT(CMD_SET) |     \
+	 BIT(CMD_GET) | BIT(CMD_VERSION) | BIT(CMD_EXAMINE) | BIT(CMD_ATTACH))
 #define WAITS                                                                                      \
-	(BIT(CMD_CREATE) | BIT(CMD_START) | BIT(CMD_STOP) | BIT(CMD_STATUS) | BIT(CMD_ADD) |       \
-	 BIT(CMD_READD))
+	(BIT(CMD_CREATE) | BIT(CMD_IMPORT) | BIT(CMD_START) | BIT(CMD_STOP) | BIT(CMD_STATUS) |    \
+	 BIT(CMD_ADD) | BIT(CMD_READD))
 #define FORCES                                                                                     \
 	(BIT(CMD_CREATE) | BIT(CMD_START) | BIT(CMD_STOP) | BIT(CMD_ADD) | BIT(CMD_FORGET) |       \
 	 BIT(CMD_DETACH))
@@ -38,6 +38,9 @@ static const struct {
 		    "[--band SIZE] [--region-size SIZE] [--slots N] [--set KEY=VALUE]... "
 		    "[--zeroed] [--force] [--wait] [--json] URI...",
 		    "make an array of 2^N + 1 members and start it on all nodes"},
+    [CMD_IMPORT] = {"import", 1, DDR_MAX_MEMBERS,
+		    "import [--degraded] [--stale] [--wait] [--json] URI...",
+		    "bring back an array that no node knows, by its members"},
     [CMD_START] = {"start", 1, 1,
 		   "start NAME [--all-nodes] [--force] [--alone] [--take-over] [--wait]",
 		   "start a known array"},
@@ -185,6 +188,8 @@ static const struct option options[] = {
     {"set", BIT(CMD_CREATE), set_setting, 0},
     {"zeroed", BIT(CMD_CREATE), FLAG(zeroed)},
     {"force", FORCES, FLAG(force)},
+    {"degraded", BIT(CMD_IMPORT), FLAG(degraded)},
+    {"stale", BIT(CMD_IMPORT), FLAG(stale)},
     {"all-nodes", BIT(CMD_START) | BIT(CMD_STOP), FLAG(all_nodes)},
     {"alone", BIT(CMD_START), FLAG(alone)},
     {"take-over", BIT(CMD_START), FLAG(take_over)},

@@ -47,15 +47,16 @@ static char *absolute_uri(const char *uri)
 	return out;
 }
 
-/* --- create --- */
+/* --- create, import --- */
 
 struct created {
 	bool json;
+	char name[DDR_NAME_BYTES]; /* as it is answered: `import` learns it so */
 };
 
 static int take_created(void *arg, const Reply *reply)
 {
-	const struct created *w = arg;
+	struct created *w = arg;
 	const Ddraid__Ctl__Created *made = reply->created;
 	char name[DDR_NAME_BYTES], uuid[UUID_TEXT_BYTES] = "?", size[UNITS_TEXT_BYTES], why[1024];
 	struct json *j;
@@ -63,6 +64,7 @@ static int take_created(void *arg, const Reply *reply)
 	if (reply->body_case != DDRAID__CTL__REPLY__BODY_CREATED)
 		return EXIT_OK;
 	progress_end();
+	snprintf(w->name, sizeof(w->name), "%s", made->name);
 	if (made->uuid.len == DDR_UUID_BYTES)
 		uuid_format(uuid, made->uuid.data);
 	if (!w->json) {
@@ -102,11 +104,10 @@ static int options_make(const struct args *a, Ddraid__Ctl__Option *option,
 	return a->settings;
 }
 
-static int create_send(struct ipc *c, const struct args *a, char **uri)
+static int create_send(struct ipc *c, const struct args *a, char **uri, struct created *made)
 {
 	Ddraid__Ctl__Create create = DDRAID__CTL__CREATE__INIT;
 	Ddraid__Ctl__Option option[ARGS_MAX_SETTINGS], *option_at[ARGS_MAX_SETTINGS];
-	struct created made = {.json = a->json};
 	Request request = REQUEST_INIT;
 
 	create.name = a->word[0];
@@ -125,16 +126,34 @@ static int create_send(struct ipc *c, const struct args *a, char **uri)
 	create.option = option_at;
 	request.body_case = DDRAID__CTL__REQUEST__BODY_CREATE;
 	request.create = &create;
-	return ipc_request(c, &request, take_created, &made);
+	return ipc_request(c, &request, take_created, made);
 }
 
+static int import_send(struct ipc *c, const struct args *a, char **uri, struct created *made)
+{
+	Ddraid__Ctl__Import import = DDRAID__CTL__IMPORT__INIT;
+	Request request = REQUEST_INIT;
+
+	import.n_uri = (size_t)a->count;
+	import.uri = uri;
+	import.degraded = a->degraded;
+	import.stale = a->stale;
+	request.body_case = DDRAID__CTL__REQUEST__BODY_IMPORT;
+	request.import = &import;
+	return ipc_request(c, &request, take_created, made);
+}
+
+/* create, import */
 int create_command(struct ipc *c, const struct args *a)
 {
+	struct created made = {.json = a->json};
 	char *uri[DDR_MAX_MEMBERS];
-	int count = a->count - 1, status = EXIT_OK;
+	bool imports = a->cmd == CMD_IMPORT;
+	char *const *word = a->word + !imports;
+	int count = a->count - !imports, status = EXIT_OK;
 
 	for (int i = 0; i < count; i++) {
-		uri[i] = absolute_uri(a->word[i + 1]);
+		uri[i] = absolute_uri(word[i]);
 		if (!uri[i] || strlen(uri[i]) >= DDR_URI_BYTES)
 			status = EXIT_FAILED;
 		if (uri[i] && status)
@@ -142,11 +161,11 @@ int create_command(struct ipc *c, const struct args *a)
 				 DDR_URI_BYTES - 1);
 	}
 	if (!status)
-		status = create_send(c, a, uri);
+		status = imports ? import_send(c, a, uri, &made) : create_send(c, a, uri, &made);
 	for (int i = 0; i < count; i++)
 		free(uri[i]);
 	if (!status && a->wait)
-		status = watch(c, a->word[0], DDRAID__CTL__UNTIL__UNTIL_SYNCED);
+		status = watch(c, made.name, DDRAID__CTL__UNTIL__UNTIL_SYNCED);
 	return status;
 }
 

@@ -641,6 +641,7 @@ int examine_run(const struct args *a)
 {
 	static struct exam x;
 	int status = EXIT_OK;
+	bool any = false;
 
 	if (a->json)
 		json_open(answer(), "members", '[');
@@ -658,9 +659,13 @@ int examine_run(const struct args *a)
 				putchar('\n');
 			show(&x, a->ranges);
 		}
+		any |= x.best >= 0;
 		device_close(&x.dev);
 	}
 	if (a->json)
 		json_close(answer(), ']');
+	else if (any)
+		printf("\nwhere no node knows the array, 'ddraidctl import' with all its members "
+		       "brings it back\n");
 	return status;
 }

@@ -777,6 +777,7 @@ int status_run(struct ipc *c, const struct args *a)
 		json_close(answer(), ']');
 		json_warnings(&t);
 	} else if (!status && !t.show.arrays)
-		printf("no arrays are known here; 'ddraidctl create' makes one\n");
+		printf("no arrays are known here; 'ddraidctl create' makes one, 'ddraidctl import' "
+		       "brings one back by its members\n");
 	return status ? status : t.show.status;
 }
