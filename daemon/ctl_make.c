@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "daemon/clock.h"
 #include "daemon/ctl_int.h"
@@ -844,6 +845,11 @@ static int import_possible(struct making *m, const uint8_t uuid[DDR_UUID_BYTES],
 			 name);
 		return -EINVAL;
 	}
+	if (same && same->damaged) {
+		snprintf(why, STORE_WHY_BYTES, "they are members of an array %s; %.600s", name,
+			 same->error);
+		return -EBADMSG;
+	}
 	if (same) {
 		snprintf(why, STORE_WHY_BYTES,
 			 "they are members of an array %s, and another array of that name is known "
@@ -901,6 +907,9 @@ static void import_done(struct making *m, int err, const char *why)
 		return;
 	}
 	m->desc.started = true;
+	/* A node that is away may know it as it was before. No array has been changed as often as
+	 * there are seconds since 1970. */
+	m->desc.version = m->desc.said = (uint64_t)time(NULL);
 	locks_choose(j);
 	j->change.what = CHANGE_CREATE;
 	manager_create(&m->desc, &j->change);

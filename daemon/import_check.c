@@ -176,6 +176,24 @@ static const struct superblock *newest(const struct look *l, uint32_t *at)
 	return best;
 }
 
+/* A larger number says only that one of them has changed its map more often; see
+ * histories_agree in core/assemble.c. */
+static int one_history(struct look *l, const struct superblock *best, uint32_t of)
+{
+	struct lineage past = best->past;
+
+	lineage_add(&past, &best->committed);
+	for (uint32_t i = 0; i < l->count && !l->ask->stale; i++)
+		if (l->there >> i & 1 && lineage_differs(&past, &l->sb[i]))
+			return refuse(
+			    l, -EINVAL, (int)i,
+			    "has changes that %s knows nothing of, and the other way round: "
+			    "the array was run twice at once. Name only those that are to "
+			    "count; the others are added as new ones then",
+			    l->dev[of].uri);
+	return 0;
+}
+
 static int places(struct look *l, const struct superblock *best, uint32_t of,
 		  struct import_result *r)
 {
@@ -313,7 +331,9 @@ static int look(struct look *l, struct import_result *r)
 		return refuse(l, -EINVAL, (int)at, "tells of a layout that can't be: %s", why);
 	memcpy(r->uuid, best->array_uuid, DDR_UUID_BYTES);
 	snprintf(r->name, sizeof(r->name), "%s", best->name);
-	err = places(l, best, at, r);
+	err = one_history(l, best, at);
+	if (!err)
+		err = places(l, best, at, r);
 	return err ? err : enough(l, best, r);
 }
 

@@ -1042,7 +1042,8 @@ void manager_create(const struct store_array *desc, struct manager_change *c)
 	assert(p);
 	p->change = c;
 	p->desc = *desc;
-	p->desc.version = 1;
+	if (!p->desc.version)
+		p->desc.version = 1;
 	p->desc.guessed = false;
 	memcpy(p->desc.agreed, p->desc.uri, sizeof(p->desc.agreed));
 	mailbox_post(&env.worker->box, &p->task, create_work);

@@ -98,7 +98,8 @@ struct known *manager_at(uint32_t i); /* by name */
 int manager_apply(const struct store_array *desc, bool force);
 /* `c` is the caller's until done; what it points to, too. */
 void manager_change(struct known *k, struct manager_change *c);
-/* A new array. *desc may go when this returns. -EEXIST: the name was taken meanwhile. */
+/* A new array, in version 1 if none is said. *desc may go when this returns. -EEXIST: the name was
+ * taken meanwhile. */
 void manager_create(const struct store_array *desc, struct manager_change *c);
 /*
  * As what it is a block device here, in memory at once: to take back an attach that could not be

@@ -60,8 +60,9 @@ static const char *damaged_remedy(const char *file)
 	if (strstr(file, ".making"))
 		return "nothing was acknowledged of it: stop ddraidd, remove the file, and create "
 		       "the array again, with --force if its members say that they are in one";
-	return "restore it, or, if another node has the array, stop ddraidd, remove the file, and "
-	       "start it again";
+	return "restore it; or stop ddraidd, remove the file, and start it again: then another "
+	       "node "
+	       "tells of the array, or 'ddraidctl import' brings it back by its members";
 }
 
 enum {
@@ -654,8 +655,12 @@ bool store_uri_ok(const char *uri)
 
 const char *store_array_wrong(const struct store_array *a)
 {
+	static const uint8_t none[DDR_UUID_BYTES];
+
 	if (array_name_check(a->name, NULL))
 		return "its name can't be one";
+	if (!memcmp(a->uuid, none, DDR_UUID_BYTES))
+		return "it has no UUID";
 	if (!a->version || a->version > STORE_VERSION_MAX)
 		return "its version is no count of changes";
 	if (a->said > a->version)

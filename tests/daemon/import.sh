@@ -124,9 +124,25 @@ imports --stale "$tmp/m0" "$tmp/x4" "$tmp/x5"
 serves
 same 4
 
+# A description that is damaged is in the way, and it says what to do. What a node knew before, and tells later, does not count.
+end daemon TERM
+version=$(sed -n 's/^version = //p' "$dir/state/vol0.array")
+[ "$version" -gt 1000000000 ] || fail "an older description would count more than the import: $version"
+sed -i '/^uuid/d' "$dir/state/vol0.array"
+daemon_up
+! ctl import "$tmp/x4" "$tmp/x5" >"$tmp/out" 2>&1 || fail "imported beside a damaged description"
+grep -q "vol0.array is damaged.*remove the file, and start it again.*'ddraidctl import'" "$tmp/out" || fail "$(cat "$tmp/out")"
+end daemon TERM
+rm "$dir/state/vol0.array"
+daemon_up
+refused "the array was run twice at once" "$tmp/m0" "$tmp/x4" "$tmp/x5"
+imports "$tmp/x4" "$tmp/x5"
+serves
+same 4
+
 # What was forgotten stays so.
 ctl stop vol0 >/dev/null 2>&1
 ctl forget vol0 >/dev/null 2>&1
 until_true 10 test ! -e "$dir/state/vol0.array"
-refused "which was forgotten" "$tmp/m0" "$tmp/x4" "$tmp/x5"
+refused "which was forgotten" "$tmp/x4" "$tmp/x5"
 end daemon TERM

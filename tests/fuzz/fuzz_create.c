@@ -11,7 +11,7 @@
 
 #include "daemon/core/codec.h"
 #include "daemon/core/superblock.h"
-#include "daemon/create_check.h"
+#include "daemon/import_check.h"
 #include "daemon/signature.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -252,6 +252,29 @@ static void check_refused(const struct create_error *e, int err, uint32_t count)
 		       cleared(&disk[i]));
 }
 
+/* What `import` says of the same devices: of an array that was just made, that it is this one. */
+static void look_import(uint32_t count, uint8_t how, bool made)
+{
+	struct import_ask ask = {.degraded = how & 1, .stale = how & 2};
+	static struct import_result r;
+	static struct create_error e;
+	uint32_t were = calls;
+	int err;
+
+	if (made)
+		calls = fails_at; /* that was once */
+	count = count < DEVICES ? count : DEVICES;
+	err = import_check(&ask, dev, count, &r, &e);
+	if (err)
+		assert(e.err == err && e.text[0] && memchr(e.text, '\0', sizeof(e.text)));
+	for (uint32_t i = 0; i < r.geo.n && !err; i++)
+		assert(made ? r.dev_of[i] == i
+			    : r.dev_of[i] < count || r.dev_of[i] == IMPORT_NOWHERE);
+	assert(!made || !err);
+	assert(err || !strcmp(made ? "vol0" : r.name, r.name));
+	calls = were;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	struct create_ask ask = {.name = "vol0",
@@ -294,7 +317,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 		device(i);
 	for (uint32_t i = 0; i < DEVICES; i++)
 		memcpy(disk[i].before, disk[i].data + SB_OFFSET, sizeof(disk[i].before));
+	look_import(count, how, false);
 	err = create_run(&ask, dev, count, &r, &e);
+	if (!err)
+		look_import(count, how, true);
 	if (err)
 		check_refused(&e, err, count ? count : 1);
 	else

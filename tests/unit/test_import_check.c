@@ -236,3 +236,17 @@ TEST(what_cant_be_reached_has_to_be_said)
 		fx.dev[i].open_err = -ECONNREFUSED;
 	refused(4, -EINVAL, "none of these devices can be reached");
 }
+
+TEST(members_of_two_histories_are_refused)
+{
+	setup();
+	fx.sb[2].map.epoch = (struct epoch){9, 66};
+	fx.sb[2].committed = (struct epoch){8, 66};
+	lineage_add(&fx.sb[0].past, &fx.sb[0].committed);
+	lineage_add(&fx.sb[2].past, &fx.sb[2].committed);
+	put(0, 0);
+	put(2, 0);
+	refused(3, -EINVAL, "the array was run twice at once");
+	fx.ask.stale = true;
+	CHECK_EQ_INT(import(3), 0);
+}
