@@ -737,13 +737,17 @@ static bool proposal_rash(const struct engine *e)
 	return false;
 }
 
-/* It needs a member that is away by now, and drops one that is back, with which the data would have
- * enough. */
+/*
+ * It needs a member that is away by now, and drops one that is back, with which the data would have
+ * enough. But the log of that one may not have been read yet, and it takes more than m + 1 members
+ * to tell an older copy (votes_lacking): where k are fewer, the one that is away is waited for.
+ */
 static bool proposal_outdone(const struct engine *e)
 {
 	bool away = false, back = false;
 
-	if (!proposal_fresh(e) || map_count_insync(&e->prop) > e->geo.k)
+	if (!proposal_fresh(e) || map_count_insync(&e->prop) > e->geo.k ||
+	    e->geo.k <= e->geo.p.m + 1u)
 		return false;
 	for (uint8_t i = 0; i < e->prop.n; i++) {
 		bool was = e->map.member[i].state == MEMBER_IN_SYNC;

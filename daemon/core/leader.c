@@ -691,7 +691,7 @@ static void stuck_advance(struct engine *e)
 		if (stuck >> i & 1)
 			e->ld.wanted[i] = 0;
 	e->ld.revive = true;
-	if (e->phase == PH_STATE && stuck & (e->ld.lacked | ~e->ld.rd_rows))
+	if (stuck & (read_anew | (e->state == ENGINE_JOINING ? ~e->ld.rd_rows : 0)))
 		slots_unknow(e);
 }
 

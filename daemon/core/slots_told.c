@@ -134,31 +134,10 @@ uint32_t slots_told_mask(const struct engine *e)
 	return mask;
 }
 
-/*
- * At a start: nobody had a slot, or marks in one, and no superblock is of a node without a slot. So
- * all have left in order, and the last one has sealed the array (leave_sealed): who lacks what was
- * written before that is told by the superblock.
- */
-static bool left_in_order(const struct engine *e)
-{
-	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
-		const struct slotinfo *s = &e->ld.slot[i];
-
-		if (slot_is_owned(e, i) || s->owner_inc || s->hear_inc || s->dirty.count || s->lost)
-			return false;
-	}
-	for (uint32_t d = 0; d < DDR_MAX_DEVS; d++)
-		if (e->dev[d].up && e->dev[d].sb_ok && e->dev[d].sb.writer_node)
-			return false;
-	return e->state == ENGINE_JOINING;
-}
-
 bool slots_tell(const struct engine *e, uint8_t m)
 {
 	if (slots_told(e, m) || unread(e))
 		return true;
-	if (left_in_order(e))
-		return false;
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++)
 		for (uint32_t p = 0; counts(e, i) && p < e->geo.log_pages; p++)
 			if (e->ld.slot[i].page[p].told)
