@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What requests of ddraidctl mean; between ctl.c, ctl_jobs.c and ctl_status.c. The main thread's.
- */
+/* What requests of ddraidctl mean; between the files ctl*.c. The main thread's. */
 #ifndef DDRAID_CTL_H
 #define DDRAID_CTL_H
 

@@ -796,17 +796,6 @@ void request_add(struct ipc_req *r)
 
 /* ---- import --------------------------------------------------------------------------------- */
 
-static bool is_forgotten(const uint8_t uuid[DDR_UUID_BYTES])
-{
-	uint32_t n;
-	const struct store_forgotten *list = manager_forgotten_list(&n);
-
-	for (uint32_t i = 0; i < n; i++)
-		if (!memcmp(list[i].uuid, uuid, DDR_UUID_BYTES))
-			return true;
-	return false;
-}
-
 /* Members of which it was not said where they are, when the array was imported without them. */
 static bool places_known_now(const struct making *m, const struct known *k)
 {
@@ -838,7 +827,7 @@ static int import_possible(struct making *m, const uint8_t uuid[DDR_UUID_BYTES],
 			 k->desc.name, k->desc.name, k->desc.name);
 		return -EEXIST;
 	}
-	if (is_forgotten(uuid)) {
+	if (manager_was_forgotten(uuid)) {
 		snprintf(why, STORE_WHY_BYTES,
 			 "they are members of the array %s, which was forgotten: that is for good, "
 			 "in this cluster",

@@ -162,6 +162,16 @@ static int one_array(struct look *l)
 
 /* ---- which members they are ----------------------------------------------------------------- */
 
+/* Which member of the map a device is by its superblock; map->n: none. */
+static uint8_t member_of(const struct map *map, const struct superblock *own)
+{
+	uint8_t m = 0;
+
+	while (m < map->n && memcmp(map->member[m].uuid, own->member_uuid, DDR_UUID_BYTES) != 0)
+		m++;
+	return m;
+}
+
 static const struct superblock *newest(const struct look *l, uint32_t *at)
 {
 	const struct superblock *best = NULL;
@@ -201,13 +211,10 @@ static int places(struct look *l, const struct superblock *best, uint32_t of,
 
 	memset(r->dev_of, IMPORT_NOWHERE, sizeof(r->dev_of));
 	for (uint32_t i = 0; i < l->count; i++) {
-		uint8_t m = 0;
+		uint8_t m = member_of(&best->map, &l->sb[i]);
 
 		if (!(l->there >> i & 1))
 			continue;
-		while (m < best->map.n &&
-		       memcmp(best->map.member[m].uuid, l->sb[i].member_uuid, DDR_UUID_BYTES) != 0)
-			m++;
 		if (m == best->map.n)
 			return refuse(l, -ENOTUNIQ, (int)i,
 				      "was member %u of the array, and has another device in that "
@@ -244,12 +251,12 @@ static uint32_t in_sync_by(const struct look *l, const struct superblock *sb)
 
 	for (uint32_t i = 0; i < l->count; i++) {
 		const struct superblock *own = &l->sb[i];
+		uint8_t m = member_of(&sb->map, own);
 
-		for (uint8_t m = 0; m < sb->map.n && l->there >> i & 1; m++)
-			n += sb->map.member[m].state == MEMBER_IN_SYNC &&
-			     !memcmp(sb->map.member[m].uuid, own->member_uuid, DDR_UUID_BYTES) &&
-			     epoch_cmp(&own->map.epoch, &sb->committed) >= 0 &&
-			     epoch_cmp(&own->committed, &sb->map.epoch) <= 0;
+		n += l->there >> i & 1 && m < sb->map.n &&
+		     sb->map.member[m].state == MEMBER_IN_SYNC &&
+		     epoch_cmp(&own->map.epoch, &sb->committed) >= 0 &&
+		     epoch_cmp(&own->committed, &sb->map.epoch) <= 0;
 	}
 	return n;
 }

@@ -15,16 +15,6 @@ static struct lost {
 	uint8_t uuid[DDR_UUID_BYTES]; /* zero: the record can't be read */
 } * all;
 
-static bool was_forgotten(const uint8_t uuid[DDR_UUID_BYTES])
-{
-	uint32_t n;
-	const struct store_forgotten *list = manager_forgotten_list(&n);
-
-	while (n && memcmp(list[n - 1].uuid, uuid, DDR_UUID_BYTES) != 0)
-		n--;
-	return n != 0;
-}
-
 static bool is_lost(const struct lost *l, char why[STORE_WHY_BYTES])
 {
 	return !manager_find(l->name, true) && store_lost(l->name, l->uuid, why);
@@ -45,7 +35,7 @@ static void take(void *arg, const char *name)
 	snprintf(l->name, sizeof(l->name), "%s", name);
 	if (!store_get_record(name, &r, why)) {
 		memcpy(l->uuid, r.uuid, DDR_UUID_BYTES);
-		if (was_forgotten(r.uuid)) { /* what a power cut has left of its files */
+		if (manager_was_forgotten(r.uuid)) { /* what a power cut has left of its files */
 			store_remove(name, why);
 			free(l);
 			return;

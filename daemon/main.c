@@ -56,7 +56,7 @@ static struct worker worker;
 static int box_fd = -1;
 static int exit_status;
 static bool stopping;
-static const char *config_file; /* NULL: nobody named one */
+static const char *config_file; /* that was named on the command line, or NULL */
 
 static const struct option long_options[] = {{"config", required_argument, NULL, 'c'},
 					     {"foreground", no_argument, NULL, 'f'},
@@ -490,8 +490,9 @@ int main(int argc, char **argv)
 	parse_args(&a, argc, argv);
 	if (failpoint_init())
 		return 2;
-	config_file = a.config;
 	configure(&a);
+	config_file =
+	    a.config ? realpath(a.config, NULL) : NULL; /* whatever directory this is in */
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGHUP, SIG_IGN); /* until the loop has it */
 	if (!a.foreground)

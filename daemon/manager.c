@@ -590,6 +590,11 @@ void manager_forgotten(uint32_t from, const struct store_forgotten *list, uint32
 		list_store();
 }
 
+bool manager_was_forgotten(const uint8_t uuid[DDR_UUID_BYTES])
+{
+	return forgotten_has(&forgotten, uuid);
+}
+
 const struct store_forgotten *manager_forgotten_list(uint32_t *n)
 {
 	*n = forgotten.count;

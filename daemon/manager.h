@@ -122,6 +122,7 @@ void manager_again(void);
 /* That node has forgotten these. */
 void manager_forgotten(uint32_t from, const struct store_forgotten *list, uint32_t n);
 const struct store_forgotten *manager_forgotten_list(uint32_t *n);
+bool manager_was_forgotten(const uint8_t uuid[DDR_UUID_BYTES]);
 
 /* k stays valid until it is let go as often, even when it is gone. */
 struct known *manager_hold(struct known *k);

@@ -83,7 +83,7 @@ configure 'stop_timeout = 2s' '[fence]' 'fence = none'
 hangup
 until_true 5 is_set log_level info
 
-[ "$(ctl get --daemon heartbeat_limit --json | sed -n 's/.*"value": "\(.*\)".*/\1/p')" != 0ms ] || fail "heartbeat_limit is not said as it is in force"
+ctl get --daemon heartbeat_limit | grep -q "heartbeat_limit = [1-9][0-9]*ms" || fail "not as it is in force: $(ctl get --daemon heartbeat_limit)"
 
 for s in USR1 USR2 ALRM VTALRM PROF IO PWR PIPE; do
 	kill -s "$s" "${pid[daemon]}"
@@ -131,3 +131,12 @@ grep -q "^<5>ddraidd .* is ready" "$tmp/journal" && grep -q "^<4>fence = none" "
 JOURNAL_STREAM=1:1 daemon_up
 end daemon TERM
 ! grep "^<" "$dir/log" || fail "a log that is no journal has its form"
+
+# In the background, with a path that began in another directory.
+cp "$dir/conf" "$tmp/relative"
+(cd "$tmp" && "$top_builddir/ddraidd" --config relative)
+pid[background]=$(ctl version --json | sed -n 's/.*"pid": \([0-9]*\).*/\1/p')
+echo 'log_level = debug' | sed '1i [daemon]' >>"$tmp/relative"
+kill -HUP "${pid[background]}"
+until_true 10 is_set log_level debug
+end background TERM
