@@ -614,7 +614,7 @@ int disk_stop(struct array *a, enum array_stop_how how, char why[FRONT_WHY_BYTES
 		snprintf(
 		    why, FRONT_WHY_BYTES,
 		    "who has it open is not known yet: something on this machine does not answer; "
-		    "try again, or --force");
+		    "try again, or --disconnect");
 	if (err)
 		return err;
 	d->held = false;
@@ -714,13 +714,13 @@ static void attach_run(struct array *a, struct array_attach *q)
 	disk_advance(a);
 }
 
-/* One by force takes the place of one that waits to know who has the device open. */
+/* One with --disconnect takes the place of one that waits to know who has the device open. */
 static bool detach_later(struct array *a, struct array_attach *q)
 {
 	struct disk *d = &a->disk;
 
 	if (d->detach && q->force && !d->detach->force) {
-		answer(a, d->detach, -ECANCELED, "a detach by force came meanwhile");
+		answer(a, d->detach, -ECANCELED, "a detach --disconnect came meanwhile");
 		d->detach = NULL;
 	}
 	if (d->detach)
@@ -757,10 +757,11 @@ static bool cut_off(struct array *a)
 		d->cut_us = now_us + DISK_CUT_MS * 1000ull;
 	if (now_us < d->cut_us)
 		return false;
-	array_say(a, LOG_WARNING,
-		  "%u requests of its device have not ended within %u ms of detach --force: this "
-		  "incarnation gives up, so that none of them is written later",
-		  n, DISK_CUT_MS);
+	array_say(
+	    a, LOG_WARNING,
+	    "%u requests of its device have not ended within %u ms of detach --disconnect: this "
+	    "incarnation gives up, so that none of them is written later",
+	    n, DISK_CUT_MS);
 	d->cut_us = now_us + DISK_CUT_MS * 1000ull;
 	pump_push(a, &ev);
 	return false;
@@ -790,7 +791,7 @@ static void detach_run(struct array *a, struct array_attach *q)
 		snprintf(
 		    why, sizeof(why),
 		    "%s is open (%u open%s: a mount, a process, or another device on it); close "
-		    "it, or --force to make all of its requests fail",
+		    "it, or --disconnect to make all of its requests fail",
 		    is_there(d) ? front_device(d->front) : "its device", n, n == 1 ? "" : "s");
 		answer(a, q, -EBUSY, why);
 		return;

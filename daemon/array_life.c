@@ -75,7 +75,7 @@ static void record_load(struct life_task *t)
 	} else if (t->err == -ENOENT) {
 		snprintf(t->why, sizeof(t->why),
 			 "the record of array %s is missing although it ran here: what this node "
-			 "has acknowledged is not known; restore %s.record, or start with --force",
+			 "has acknowledged is not known; restore %s.record, or start with --stale",
 			 t->desc.name, t->desc.name);
 	}
 	if (!t->err && memcmp(t->rec.uuid, t->desc.uuid, DDR_UUID_BYTES)) {

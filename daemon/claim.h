@@ -38,12 +38,12 @@
  *     gives up; it does not touch the device any more, since that does not show its own claim.
  *  4. B claims between A's (c) and A's S, since it read the device before A's C: it would have to
  *     land within DELTA of that read, before A's (c), which contradicts 1.
- *  5. `create --force` does not mind a claim or superblock that no array here has. Then B's read
- *     may show A's C or S and it goes on. If its C lands before A's (s), A reads it there, or
+ *  5. `create --old-member` does not mind a claim or superblock that no array here has. Then B's
+ *read may show A's C or S and it goes on. If its C lands before A's (s), A reads it there, or
  *     before its next write, and gives up; if after, A has won and tells all nodes: B, which asks
  *     again SETTLE later, before its log, whether the superblock that it replaced is of an array
  *     that is known by now, puts it back and gives up. (If A needs longer than SETTLE to tell, B
- *     has overwritten by force an array that its node did not know, as it was asked to.)
+ *     has overwritten an array that its node did not know, as it was asked to.)
  *  6. `add` can't tell a foreign claim from what users leave on disks, and writes P over it: the
  *     `create` sees P at (c), before its log, before its S, or at (s), whichever comes next, by 1;
  *     and if P landed before the claim did, the `add` misses it at (p).
@@ -54,9 +54,9 @@
  *     1 within DELTA of something that was its own; the winner finds that at its (c), (s) or (p)
  *     and gives up, too: nobody wins, nothing is lost, and a further try gets the device.
  *
- * `add --force` of a device that carries another array's superblock first makes that nobody's, as a
- * `create --force` does that gives up once it trusts its claim (create_clear), and is an `add` only
- * then.
+ * `add --old-member` of a device that carries another array's superblock first makes that nobody's,
+ *as a `create --old-member` does that gives up once it trusts its claim (create_clear), and is an
+ *`add` only then.
  *
  * What this relies on: a write that took longer than DELTA is found out by who sent it, which
  * fails; but if that process stood still in between, or the write lay in a socket, it may have

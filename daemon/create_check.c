@@ -4,21 +4,21 @@
  * checks that can be made by reading come first, for all devices, and each refusal names the
  * device, the cause and the remedy.
  *
- *	step		what it can find				force helps
- *	parameters	name, geometry, number of devices		no
- *	same URI	one URI given twice				no
- *	reach		unreachable, read-only				no
- *	size		too small for one region			no
- *	requests	takes only larger ones than ours		no
- *	superblock	a member of an array that is known here		no
- *			one that was replaced there			yes
- *			a member of another array			yes
- *	signature	file system, LVM, RAID, partitions, swap	yes
- *	use		somebody renews its use block			no
- *	blocks		fragments below the device's own block		yes
+ *	step		what it can find				what helps
+ *	parameters	name, geometry, number of devices		-
+ *	same URI	one URI given twice				-
+ *	reach		unreachable, read-only				-
+ *	size		too small for one region			-
+ *	requests	takes only larger ones than ours		-
+ *	superblock	a member of an array that is known here		-
+ *			one that was replaced there			--old-member
+ *			a member of another array			--old-member
+ *	signature	file system, LVM, RAID, partitions, swap	--wipe
+ *	use		somebody renews its use block			-
+ *	blocks		fragments below the device's own block		--unaligned
  *	---- from here on it writes ----
- *	claim		another create or add on this device		no
- *			one device under two URIs			no (put back as it was)
+ *	claim		another create or add on this device		-
+ *			one device under two URIs			- (put back as it was)
  *	logs		then superblocks
  *
  * One device under two URIs can't be told by names: a host has many, and an exporter offers one
@@ -34,8 +34,8 @@
  * machine. The claim covers the use block, too. A user that was silent for so long, and comes back,
  * finds that its own claim is gone, and keeps off.
  *
- * Blocks come last of what reads: who gives --force for them as the refusal tells him has been
- * told of all that is on the devices before.
+ * Blocks come last of what reads: who hears of them has been told of all that is on the devices
+ * before.
  *
  * The claim also wipes old superblocks. So whenever this stops half-way, a device either carries
  * what it did before, or a claim, or a superblock of the new array; and the new array's superblocks
@@ -165,7 +165,7 @@ static void choose_stripe(struct job *j, struct geo_params *p)
 		snprintf(why, CREATE_WHY_BYTES,
 			 "stripe %s: member %u (%.200s) has blocks of %s; the array's "
 			 "block is as large as its stripe: what needs 4 KiB, as the "
-			 "kernel's nbd does, wants --stripe 4K --force",
+			 "kernel's nbd does, wants --stripe 4K --unaligned",
 			 stripe, largest, j->dev[largest].uri, block);
 	else
 		snprintf(why, CREATE_WHY_BYTES,
@@ -392,14 +392,14 @@ static int check_requests(struct job *j)
 	return 0;
 }
 
-/* The last of all checks: who hears of this alone may say --force, and overwrites nothing by it. */
+/* The last of all checks: who hears of this has been told of all that is on the devices. */
 static int check_blocks(struct job *j)
 {
 	uint32_t frag = j->r->geo.frag_bytes;
 	char have[UNITS_TEXT_BYTES], want[UNITS_TEXT_BYTES];
 
 	size_format(have, frag);
-	for (uint32_t i = 0; i < j->count && !j->ask->force; i++) {
+	for (uint32_t i = 0; i < j->count && !j->ask->unaligned; i++) {
 		const struct create_dev *d = &j->dev[i];
 
 		if (create_block_bytes(d) > frag)
@@ -407,7 +407,7 @@ static int check_blocks(struct job *j)
 			    j, -EINVAL, (int)i,
 			    "has blocks of %s, and the fragments of this array have %s, so "
 			    "that each write would make it rewrite its neighbours: choose "
-			    "--stripe %" PRIu64 "K, or --force if a power cut there "
+			    "--stripe %" PRIu64 "K, or --unaligned if a power cut there "
 			    "can't tear a block",
 			    size_format(want, create_block_bytes(d)), have,
 			    ((uint64_t)create_block_bytes(d) << j->r->geo.p.order) / 1024);
@@ -461,11 +461,11 @@ static int check_claim(struct job *j, uint32_t i, const uint8_t *block)
 			      "and member %u (%s) are one and the same device: name a different "
 			      "device for each member",
 			      c.index, c.index < j->count ? j->dev[c.index].uri : "?");
-	if (j->ask->force)
+	if (j->ask->old_member)
 		return 0;
 	return refuse(j, -EBUSY, (int)i,
 		      "is being made a member of an array %s, or that was cut off: wait for it, "
-		      "name another device, or, if nobody works on it, --force",
+		      "name another device, or, if nobody works on it, --old-member",
 		      text_clean(name, sizeof(name), c.name));
 }
 
@@ -497,21 +497,21 @@ int create_refuse_known(const struct create_ask *ask, const struct superblock *s
 {
 	switch (standing_of(ask, sb)) {
 	case STANDING_REPLACED:
-		if (ask->force)
+		if (ask->old_member)
 			return 0;
 		snprintf(text, CREATE_WHY_BYTES,
 			 "was member %u of the array %s, which has another device in that place by "
-			 "now, and needs this one no more: name another device, or --force to "
+			 "now, and needs this one no more: name another device, or --old-member to "
 			 "overwrite what is left on it",
 			 sb->index, known);
 		return -EEXIST;
 	case STANDING_DIFFERS:
-		if (ask->force)
+		if (ask->old_member)
 			return 0;
 		snprintf(text, CREATE_WHY_BYTES,
 			 "was member %u of the array %s, and was used by somebody else since: it "
 			 "has a history of its own, and may carry what nothing else does. Name "
-			 "another device, or --force to overwrite it if that does not count",
+			 "another device, or --old-member to overwrite it if that does not count",
 			 sb->index, known);
 		return -EEXIST;
 	case STANDING_AWAY:
@@ -554,7 +554,7 @@ bool create_refuse_listed(const struct create_ask *ask, uint32_t i, char text[CR
 		snprintf(text, CREATE_WHY_BYTES,
 			 "is named as member %u of the array %s, which this cluster has, though no "
 			 "superblock on it says so any more: name another device, or give that "
-			 "array up with 'ddraidctl forget %s'; --force does not help",
+			 "array up with 'ddraidctl forget %s'",
 			 member, array, array);
 	return array;
 }
@@ -596,7 +596,7 @@ static int check_superblock(struct job *j, uint32_t i)
 				return refuse(j, err, (int)i, "%s", text);
 			continue; /* the other copy may be of an array that needs it */
 		}
-		if (j->ask->force)
+		if (j->ask->old_member)
 			continue; /* both are kept, to be given back */
 		last_user(j, i, user);
 		return refuse(j, -EEXIST, (int)i,
@@ -609,12 +609,13 @@ static int check_superblock(struct job *j, uint32_t i)
 		return refuse(j, -ENOTUNIQ, (int)i, "%s", text);
 	if (unread)
 		return refuse_io(j, unread, i, "read");
-	if (none == SB_COPIES || j->ask->force)
+	if (none == SB_COPIES || j->ask->old_member)
 		return 0;
-	return refuse(j, -EEXIST, (int)i,
-		      "carries a superblock of ddraid that %s: name another device, or --force to "
-		      "overwrite it",
-		      worst == -EPROTONOSUPPORT ? "a newer version has written" : "is damaged");
+	return refuse(
+	    j, -EEXIST, (int)i,
+	    "carries a superblock of ddraid that %s: name another device, or --old-member "
+	    "to overwrite it",
+	    worst == -EPROTONOSUPPORT ? "a newer version has written" : "is damaged");
 }
 
 static int in_use(struct job *j, uint32_t i, const struct useblock *u)
@@ -623,9 +624,7 @@ static int in_use(struct job *j, uint32_t i, const struct useblock *u)
 
 	useblock_name(u, user);
 	return refuse(j, -EBUSY, (int)i,
-		      "is in use, by %s: stop the array there first, or name another device; "
-		      "--force does not help",
-		      user);
+		      "is in use, by %s: stop the array there first, or name another device", user);
 }
 
 /* One look at all. `most`: the longest that any user has to be silent. */
@@ -680,7 +679,7 @@ static int check_signature(struct job *j, uint32_t i)
 	char what[256] = "";
 	int found;
 
-	if (j->ask->force)
+	if (j->ask->wipe)
 		return 0;
 	found = signature_find(d->size_bytes, d->read, d->arg, what, sizeof(what));
 	if (found < 0)
@@ -688,7 +687,7 @@ static int check_signature(struct job *j, uint32_t i)
 	if (found)
 		return refuse(j, -EEXIST, (int)i,
 			      "carries %s: name another device, wipe this one with 'wipefs -a', or "
-			      "--force to overwrite it",
+			      "--wipe to overwrite it",
 			      what);
 	return 0;
 }
@@ -933,7 +932,7 @@ static int claim(struct job *j, uint32_t i)
 	return err;
 }
 
-/* Case 5 of claim.h: by force over an array that was nobody's, and is known by now. */
+/* Case 5 of claim.h: as asked, over an array that was nobody's, and is known by now. */
 static int replaced_is_known(struct job *j)
 {
 	struct superblock sb;

@@ -72,15 +72,17 @@ struct create_ask {
 	const char *name;
 	struct geo_params geo; /* 0 in stripe, band, region, slots, m = default; member_bytes is
 				* found here */
-	bool force;            /* over signatures, old superblocks and small fragments */
+	bool wipe;             /* over what others have written: file systems, RAID, partitions */
+	bool old_member;       /* over superblocks and claims of ddraid that no array here needs */
+	bool unaligned;        /* fragments may be smaller than the devices' blocks */
 	bool zeroed;           /* the members are known to be zero */
 	uint64_t inc;          /* creator's incarnation */
 	void *arg;
-	/* Optional. The name of a known array with this UUID, or NULL: its members are refused, by
-	 * force too. Called on this thread. */
+	/* Optional. The name of a known array with this UUID, or NULL: its members are refused to
+	 * old_member, too. Called on this thread. */
 	const char *(*known)(void *arg, const uint8_t array_uuid[DDR_UUID_BYTES]);
-	/* Of a device of a known array; STANDING_REPLACED alone may be overwritten, by force.
-	 * Without it each is a member. */
+	/* Of a device of a known array; STANDING_REPLACED alone may be overwritten, as an
+	 * old_member. Without it each is a member. */
 	enum create_standing (*standing)(void *arg, const struct superblock *sb);
 	/* Optional, as all that follow. The name of a known array that names device `i` as its
 	 * member, or NULL: if no superblock on it says what it is, that one needs it. */
@@ -123,9 +125,9 @@ uint32_t create_block_bytes(const struct create_dev *d);
 
 /*
  * Everything that can be said without writing. 0 and *r, or -errno and *e. Errors: -EINVAL
- * parameters, or preferred block (force helps); -EEXIST data or an array is there (force helps,
- * but for a known array: -ENOTUNIQ, as for one URI twice); -ENOSPC too small; -EROFS; whatever
- * open_err and the callbacks give.
+ * parameters, or preferred block (unaligned helps); -EEXIST data (wipe helps) or an array is there
+ * (old_member helps, but for a known array: -ENOTUNIQ, as for one URI twice); -ENOSPC too small;
+ * -EROFS; whatever open_err and the callbacks give.
  */
 int create_check(const struct create_ask *ask, const struct create_dev *dev, uint32_t count,
 		 struct create_result *r, struct create_error *e);
@@ -134,7 +136,7 @@ int create_check(const struct create_ask *ask, const struct create_dev *dev, uin
  * create_check(), then writes, by the rules of claim.h: of two that want one device at most one
  * succeeds. On an error the devices are made what they were, or, once the log was written,
  * nobody's, where they still carry what this has put there; e->left: one could not be reached for
- * that. -ENOTUNIQ: another one has taken a device. -EBUSY: a claim is on it (force helps).
+ * that. -ENOTUNIQ: another one has taken a device. -EBUSY: a claim is on it (old_member helps).
  */
 int create_run(const struct create_ask *ask, const struct create_dev *dev, uint32_t count,
 	       struct create_result *r, struct create_error *e);
@@ -148,9 +150,9 @@ int create_refuse_known(const struct create_ask *ask, const struct superblock *s
 bool create_refuse_listed(const struct create_ask *ask, uint32_t i, char text[CREATE_WHY_BYTES]);
 
 /*
- * By force: makes one device nobody's that carries a superblock or claim which create_check() lets
- * --force overwrite. It is a create that gives up once it has the device, so claim.h's argument
- * holds for it. 0, or -errno and *e.
+ * Makes one device nobody's that carries a superblock or claim which create_check() lets
+ * --old-member overwrite. It is a create that gives up once it has the device, so claim.h's
+ * argument holds for it. 0, or -errno and *e.
  */
 int create_clear(const struct create_ask *ask, const struct create_dev *dev,
 		 struct create_error *e);

@@ -292,6 +292,6 @@ void request_detach(struct ipc_req *r)
 	j = job_new(r, k);
 	j->q.done = detach_done;
 	j->q.via = ATTACH_NONE;
-	j->q.force = d->force;
+	j->q.force = d->disconnect;
 	manager_probe(detach_probed, j);
 }

@@ -20,9 +20,11 @@ struct job {
 	struct known *k; /* held */
 	enum job_kind kind;
 	Ddraid__Ctl__Until until; /* JOB_WATCH */
-	bool all_nodes, force, take;
-	bool was_running; /* JOB_START, when it was asked */
-	bool forced;      /* JOB_START: it was not active, and was told to whoever leads */
+	bool all_nodes;
+	bool stale, alone, take; /* JOB_START, and stale of JOB_IMPORT */
+	bool disconnect;         /* JOB_STOP, JOB_FORGET */
+	bool was_running;        /* JOB_START, when it was asked */
+	bool forced;             /* JOB_START: it was not active, and was told to whoever leads */
 	uint64_t began_ms, here_ms, told_ms, forced_ms;
 	bool put;            /* JOB_START, JOB_STOP: what was asked for counts */
 	uint64_t said;       /* JOB_STOP of all nodes: the version that says so */

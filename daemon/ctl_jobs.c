@@ -279,7 +279,7 @@ static void others_run(const struct job *j, char text[NODES_BYTES])
 }
 
 /*
- * --force, --alone and --take-over are for one that runs and is not active, as after a boot at
+ * --stale, --alone and --take-over are for one that runs and is not active, as after a boot at
  * which it was refused: the engine of whoever leads is told, again and again, since a round may
  * swallow it.
  */
@@ -312,18 +312,28 @@ static void force_send(struct job *j, enum admin_cmd cmd)
 	array_admin(j->k->array, &f->q);
 }
 
+/* What was said beyond a plain start. */
+static bool told_more(const struct job *j)
+{
+	return j->stale || j->alone || j->take;
+}
+
 static void start_force(struct job *j, const struct array_status *st)
 {
-	if ((!j->force && !j->take) || !st || st->phase != ARRAY_PHASE_RUN ||
+	if (!told_more(j) || !st || st->phase != ARRAY_PHASE_RUN ||
 	    st->engine.state == ENGINE_ACTIVE || now_ms() - j->forced_ms < FORCE_AGAIN_MS)
 		return;
 	if (!j->forced)
-		say(LOG_WARNING, "%s: is assembled %s, as an operator says", j->k->desc.name,
-		    j->force ? "by force" : "although it is another cluster's");
+		say(LOG_WARNING, "%s: is assembled%s%s%s, as an operator says", j->k->desc.name,
+		    j->stale ? " also in an older state" : "",
+		    j->alone ? " although the other node is not there" : "",
+		    j->take ? " although it is another cluster's" : "");
 	j->forced = true;
 	j->forced_ms = now_ms();
-	if (j->force)
+	if (j->stale)
 		force_send(j, ADMIN_FORCE);
+	if (j->alone)
+		force_send(j, ADMIN_ALONE);
 	if (j->take)
 		force_send(j, ADMIN_TAKE);
 }
@@ -384,9 +394,9 @@ static void start_look(struct job *j, const struct array_status *st)
 	}
 	if (st->have_geo)
 		j->size_bytes = st->geo.size_bytes;
-	if ((j->force || j->take) && j->was_running && !j->forced)
-		ipc_warn(j->r, j->force
-				   ? "it was active, or became so by itself: nothing was forced"
+	if (told_more(j) && j->was_running && !j->forced)
+		ipc_warn(j->r, !j->take
+				   ? "it was active, or became so by itself: that was not needed"
 				   : "it was active, or became so by itself: it is whose it was");
 	if (made)
 		created(j);
@@ -405,7 +415,7 @@ static bool stop_kept(struct job *j, const struct array_status *st)
 	if (st && j->k->kept_clients) {
 		snprintf(text, sizeof(text),
 			 "%s goes on here: %u client%s it meanwhile%s; close what uses it and try "
-			 "again, or --force to end that",
+			 "again, or --disconnect to end that",
 			 j->k->desc.name, j->k->kept_clients,
 			 j->k->kept_clients == 1 ? " opened" : "s opened",
 			 j->all_nodes ? ". Nodes without clients stop it" : "");
@@ -418,7 +428,7 @@ static bool stop_kept(struct job *j, const struct array_status *st)
 		return false;
 	snprintf(text, sizeof(text),
 		 "%s goes on where it was opened meanwhile, on %s; the other nodes stop it. Close "
-		 "what uses it and try again, or --force to end that",
+		 "what uses it and try again, or --disconnect to end that",
 		 j->k->desc.name, nodes);
 	job_end(j, -EBUSY, text);
 	return true;
@@ -427,7 +437,7 @@ static bool stop_kept(struct job *j, const struct array_status *st)
 static void stop_look(struct job *j, const struct array_status *st)
 {
 	uint64_t limit =
-	    ctl_env.conf->stop_ms + OTHERS_MS + (j->force ? config_heard_ms(ctl_env.conf) : 0);
+	    ctl_env.conf->stop_ms + OTHERS_MS + (j->disconnect ? config_heard_ms(ctl_env.conf) : 0);
 	char text[256 + NODES_BYTES], nodes[NODES_BYTES];
 	bool forgetting = j->kind == JOB_FORGET && j->k->desc.forgotten && !j->k->gone;
 
@@ -537,16 +547,20 @@ void request_start(struct ipc_req *r)
 	const Ddraid__Ctl__Start *s = ipc_request(r)->start;
 	struct known *k = ctl_array(r, s->array);
 	struct job *j;
+	bool lone;
 
 	if (!k)
 		return;
-	if (s->alone && strcmp(ctl_env.conf->cluster, "alone") != 0) {
-		ipc_fail(r, -EINVAL,
-			 "this daemon takes part in a cluster: --alone is for one with cluster = "
-			 "alone in ddraid.conf; for an array of another cluster say --take-over");
+	lone = !strcmp(ctl_env.conf->cluster, "alone");
+	if (s->alone && !lone && !announce_state()->self.two_node) {
+		ipc_fail(
+		    r, -EINVAL,
+		    "this daemon takes part in a cluster of more than two nodes: --alone is for "
+		    "one with cluster = alone in ddraid.conf, and for corosync's two_node; for "
+		    "an array of another cluster say --take-over");
 		return;
 	}
-	if (s->take_over && !strcmp(ctl_env.conf->cluster, "alone")) {
+	if (s->take_over && lone) {
 		ipc_fail(
 		    r, -EINVAL,
 		    "this daemon is in no cluster (cluster = alone in ddraid.conf), so an array "
@@ -555,13 +569,14 @@ void request_start(struct ipc_req *r)
 	}
 	j = job_new(r, k, JOB_START);
 	j->all_nodes = s->all_nodes;
-	j->force = s->force;
-	j->take = s->alone || s->take_over;
-	j->forced_ms = j->began_ms; /* one that starts by itself needs no force */
+	j->stale = s->stale;
+	j->alone = s->alone && !lone;
+	j->take = s->take_over || (s->alone && lone);
+	j->forced_ms = j->began_ms; /* one that starts by itself need not be told */
 	j->was_running = array_running(k->array);
 	j->change.what = CHANGE_START;
 	j->change.all = s->all_nodes;
-	j->change.force = s->force;
+	j->change.force = s->stale;
 	j->change.done = start_put;
 	j->change.arg = j;
 	manager_change(k, &j->change);
@@ -590,7 +605,7 @@ static void stop_now(struct job *j)
 	int err = 0;
 
 	j->change.all = j->all_nodes;
-	j->change.force = j->force;
+	j->change.force = j->disconnect;
 	j->change.done = stop_put;
 	j->change.arg = j;
 	if (j->kind == JOB_STOP) {
@@ -599,7 +614,7 @@ static void stop_now(struct job *j)
 		return;
 	}
 	if (!array_running(j->k->array))
-		err = attach_discard(&j->k->desc, j->force, ATTACH_LOOK_MS, why);
+		err = attach_discard(&j->k->desc, j->disconnect, ATTACH_LOOK_MS, why);
 	if (err) {
 		job_end(j, err, why);
 		return;
@@ -616,7 +631,7 @@ static bool stop_may_not(struct job *j)
 	char text[256 + NODES_BYTES], nodes[NODES_BYTES];
 	bool silent;
 
-	if (j->kind != JOB_STOP || !j->all_nodes || j->force)
+	if (j->kind != JOB_STOP || !j->all_nodes || j->disconnect)
 		return false;
 	others_use(j, nodes, &silent);
 	if (!nodes[0] && !silent)
@@ -627,7 +642,7 @@ static bool stop_may_not(struct job *j)
 	}
 	if (nodes[0]) {
 		snprintf(text, sizeof(text),
-			 "%s is in use on %s; close what uses it, or --force to end that",
+			 "%s is in use on %s; close what uses it, or --disconnect to end that",
 			 j->k->desc.name, nodes);
 		job_end(j, -EBUSY, text);
 	} else {
@@ -647,18 +662,18 @@ static void stop_asked(struct array_query *q, int err)
 	char text[256], device[96] = "";
 
 	/* Who has a device of the kernel's NBD client open is known a little later (dev_open.h). */
-	if (clients && !j->force && q->status.attach == ATTACH_NBD && !q->status.front.clients &&
-	    now_ms() - j->began_ms < IN_USE_MS) {
+	if (clients && !j->disconnect && q->status.attach == ATTACH_NBD &&
+	    !q->status.front.clients && now_ms() - j->began_ms < IN_USE_MS) {
 		ctl_after(LOOK_MS, stop_begin, j);
 		return;
 	}
-	if (clients && !j->force) {
+	if (clients && !j->disconnect) {
 		if (q->status.disk.clients)
 			snprintf(device, sizeof(device), ", %u of them as %s",
 				 q->status.disk.clients, q->status.device);
 		snprintf(text, sizeof(text),
-			 "%s is in use: %u client%s open%s; close what uses it, or --force to end "
-			 "that",
+			 "%s is in use: %u client%s open%s; close what uses it, or --disconnect to "
+			 "end that",
 			 j->k->desc.name, clients, clients == 1 ? " has it" : "s have it", device);
 		job_end(j, -EBUSY, text);
 		return;
@@ -686,7 +701,7 @@ void request_stop(struct ipc_req *r)
 		return;
 	j = job_new(r, k, JOB_STOP);
 	j->all_nodes = s->all_nodes;
-	j->force = s->force;
+	j->disconnect = s->disconnect;
 	stop_begin(j);
 }
 
@@ -703,9 +718,11 @@ void request_forget(struct ipc_req *r)
 		return;
 	j = job_new(r, k, JOB_FORGET);
 	j->all_nodes = true;
-	j->force = f->force;
-	if (!f->force && (array_running(k->array) || others_not(j, false))) {
-		job_end(j, -EBUSY, "the array runs; stop it on all nodes first, or --force");
+	j->disconnect = f->disconnect;
+	if (!f->disconnect && (array_running(k->array) || others_not(j, false))) {
+		job_end(j, -EBUSY,
+			"the array runs; stop it on all nodes first, or --disconnect to end "
+			"what uses it");
 		return;
 	}
 	stop_begin(j);

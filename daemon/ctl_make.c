@@ -32,7 +32,7 @@ struct asked {
 	struct asked *next;
 	struct ipc_req **r; /* of whoever works on it; NULL: it is made */
 	size_t bytes;
-	uint8_t *create; /* the request, but for `force` */
+	uint8_t *create; /* the request, but for what it may overwrite */
 	/* the answer that nobody heard */
 	uint8_t uuid[DDR_UUID_BYTES];
 	uint64_t size_bytes;
@@ -71,7 +71,7 @@ static struct asked *asked_new(struct ipc_req **r)
 	struct asked *a = calloc(1, sizeof(*a));
 
 	assert(a);
-	c.force = false;
+	c.wipe = c.old_member = c.unaligned = false;
 	a->r = r;
 	a->bytes = ddraid__ctl__create__get_packed_size(&c);
 	a->create = malloc(a->bytes + 1);
@@ -569,7 +569,9 @@ static void create_begin(struct ipc_req *r, struct asked *asked)
 					   .stripe_bytes = c->stripe_bytes,
 					   .band_bytes = c->band_bytes,
 					   .region_bytes = c->region_bytes};
-	j->m.ask.force = c->force;
+	j->m.ask.wipe = c->wipe;
+	j->m.ask.old_member = c->old_member;
+	j->m.ask.unaligned = c->unaligned;
 	j->m.ask.zeroed = c->zeroed;
 	j->m.done = create_done;
 	making_begin(j);
@@ -584,7 +586,7 @@ struct early {
 
 /*
  * What else this daemon has to hear before it can tell whose devices are: to take a member of an
- * array that the cluster has is refused to --force, too, and the word of quorum comes before those
+ * array that the cluster has is refused in any case, and the word of quorum comes before those
  * of arrays. False: nothing. Without a quorum nothing is made, whatever the others know.
  */
 static bool early_waits(char text[EARLY_BYTES])
@@ -673,18 +675,18 @@ static bool create_repeated(struct ipc_req *r, struct asked *like)
 
 /* A daemon that has just started answers before the cluster has told it anything. */
 /*
- * By force a device of an array that is known is not overwritten. Of one whose file is damaged only
- * the name is known, so any device may be its.
+ * A device of an array that is known is not overwritten. Of one whose file is damaged only the name
+ * is known, so any device may be its.
  */
-static bool force_allowed(struct ipc_req *r, bool force)
+static bool may_overwrite(struct ipc_req *r, bool wanted)
 {
-	for (uint32_t i = 0; force && i < manager_count(); i++) {
+	for (uint32_t i = 0; wanted && i < manager_count(); i++) {
 		const struct known *k = manager_at(i);
 
 		if (!k->damaged)
 			continue;
 		ipc_fail(r, -EBADMSG,
-			 "nothing is overwritten by force while it can't be told which devices the "
+			 "nothing is overwritten while it can't be told which devices the "
 			 "array %s has: %s",
 			 k->desc.name, k->error);
 		return false;
@@ -694,9 +696,10 @@ static bool force_allowed(struct ipc_req *r, bool force)
 
 void request_create(struct ipc_req *r)
 {
+	const Ddraid__Ctl__Create *c = ipc_request(r)->create;
 	struct early *e;
 
-	if (!force_allowed(r, ipc_request(r)->create->force))
+	if (!may_overwrite(r, c->wipe || c->old_member))
 		return;
 	e = calloc(1, sizeof(*e));
 	assert(e);
@@ -777,14 +780,16 @@ void request_add(struct ipc_req *r)
 			 DDR_URI_BYTES - 1);
 		return;
 	}
-	if (!member_there(r, k, a->member) || !force_allowed(r, a->force))
+	if (!member_there(r, k, a->member) || !may_overwrite(r, a->wipe || a->old_member))
 		return;
 	j = making_new(r);
 	j->k = manager_hold(k);
 	j->member = a->member;
 	j->m.what = MAKING_ADD;
 	j->m.member = a->member;
-	j->m.ask.force = a->force;
+	j->m.ask.wipe = a->wipe;
+	j->m.ask.old_member = a->old_member;
+	j->m.ask.unaligned = a->unaligned;
 	strcpy(j->m.desc.name, k->desc.name);
 	j->m.desc.options = k->desc.options;
 	strcpy(j->m.desc.uri[j->m.desc.count++], a->uri);
@@ -866,8 +871,8 @@ static void import_put(struct manager_change *c, int err, const char *why)
 	say(LOG_NOTICE, "%s: imported", c->k->desc.name);
 	wait = job_new(j->r, c->k, JOB_IMPORT);
 	wait->all_nodes = !j->m.joins;
-	wait->force = j->m.import.stale;
-	wait->forced_ms = wait->began_ms; /* if it starts by itself, it needs no force */
+	wait->stale = j->m.import.stale;
+	wait->forced_ms = wait->began_ms; /* if it starts by itself, it need not be told */
 	wait->size_bytes = j->m.imported.geo.size_bytes;
 	wait->stripe_bytes = j->m.imported.geo.p.stripe_bytes;
 	making_free(j);

@@ -14,7 +14,7 @@
 
 struct import_ask {
 	bool degraded; /* a device that can't be reached is one of those that are not there */
-	bool stale;    /* older members will do, if they are enough: as --force of a start */
+	bool stale;    /* older members will do, if they are enough: as --stale of a start */
 };
 
 #define IMPORT_NOWHERE DDR_MAX_MEMBERS

@@ -380,7 +380,8 @@ static bool is_member(const struct making *m, const struct superblock *sb)
 	       (mm->state == MEMBER_REBUILDING || mm->state == MEMBER_IN_SYNC);
 }
 
-/* No other device may come in its place: what the engine says then, before --force is spoken of. */
+/* No other device may come in its place: what the engine says then, before --old-member is spoken
+ * of. */
 static bool place_taken(const struct making *m)
 {
 	uint8_t s = m->member < m->map.n ? m->map.member[m->member].state : 0;
@@ -413,8 +414,8 @@ static int refuse_place(struct making *m)
 /* Its superblock is of this array. Is there anything against using it as a new member? */
 static int look_at_own(struct making *m, const struct superblock *sb)
 {
-	char what[300] = "was a member of this array: name another device, or --force to use it as "
-			 "a new one";
+	char what[300] = "was a member of this array: name another device, or --old-member to use "
+			 "it as a new one";
 
 	for (uint8_t i = 0; i < m->map.n; i++) {
 		const struct map_member *mm = &m->map.member[i];
@@ -431,16 +432,16 @@ static int look_at_own(struct making *m, const struct superblock *sb)
 		}
 		snprintf(what, sizeof(what),
 			 "is member %u of this array, which is %s: name another device, %sor "
-			 "--force to use it as a new one",
+			 "--old-member to use it as a new one",
 			 i, member_state_name(mm->state),
 			 mm->state == MEMBER_MISSING ? "take it back by 're-add', " : "");
 	}
-	return m->ask.force ? 0 : refuse(m, -EEXIST, what);
+	return m->ask.old_member ? 0 : refuse(m, -EEXIST, what);
 }
 
 /*
- * A superblock of an array that is not known here is left to --force as well, and so is one of the
- * array itself: of a member that left it, or of an `add` that came to nothing. The engine
+ * A superblock of an array that is not known here is left to --old-member as well, and so is one of
+ * the array itself: of a member that left it, or of an `add` that came to nothing. The engine
  * refuses one that is in use.
  */
 static int look_at_superblock(struct making *m, uint8_t *block)
@@ -459,11 +460,11 @@ static int look_at_superblock(struct making *m, uint8_t *block)
 			unread = err;
 			continue;
 		}
-		if (!claim_decode(&claim, block) && !m->ask.force && !place_taken(m))
+		if (!claim_decode(&claim, block) && !m->ask.old_member && !place_taken(m))
 			return refuse(m, -EBUSY,
 				      "is being made a member of another array, or that was cut "
 				      "off: wait for it, name another device, or, if nobody works "
-				      "on it, --force");
+				      "on it, --old-member");
 		err = sb_decode(&sb, block, NULL);
 		if (err == -ENOENT)
 			continue;
@@ -488,10 +489,10 @@ static int look_at_superblock(struct making *m, uint8_t *block)
 			m->clears = true;
 			continue;
 		}
-		if (!m->ask.force)
+		if (!m->ask.old_member)
 			return refuse(m, -EEXIST,
 				      "carries a ddraid superblock; name another device, or "
-				      "--force to overwrite it");
+				      "--old-member to overwrite it");
 		m->clears |= !err;
 	}
 	if (place_taken(m))
@@ -527,7 +528,7 @@ static int check_added_requests(struct making *m)
 	return refuse(m, -ENOSPC, text);
 }
 
-/* The last of all checks: who hears of this alone may say --force, and overwrites nothing by it. */
+/* The last of all checks: who hears of this has been told of all that is on the device. */
 static int check_added_blocks(struct making *m)
 {
 	const struct member_info *info = &m->dev[0].info;
@@ -535,13 +536,13 @@ static int check_added_blocks(struct making *m)
 			       .preferred_block_bytes = info->preferred_block_bytes};
 	char text[300], have[UNITS_TEXT_BYTES], want[UNITS_TEXT_BYTES];
 
-	if (create_block_bytes(&d) <= m->geo.frag_bytes || m->ask.force)
+	if (create_block_bytes(&d) <= m->geo.frag_bytes || m->ask.unaligned)
 		return 0;
 	size_format(have, m->geo.frag_bytes);
 	snprintf(text, sizeof(text),
 		 "has blocks of %s, and the fragments of this array have %s, so that each "
 		 "write would make it rewrite its neighbours; name a device with smaller "
-		 "blocks, or --force if a power cut there can't tear a block",
+		 "blocks, or --unaligned if a power cut there can't tear a block",
 		 size_format(want, create_block_bytes(&d)), have);
 	return refuse(m, -EINVAL, text);
 }
@@ -603,18 +604,19 @@ static int check_added(struct making *m)
 		return -ENOMEM;
 	found = look_at_superblock(m, block);
 	free(block);
-	if (!found && m->clears)
-		return clear_added(m, devs);
-	if (found || m->ask.force)
+	if (found)
 		return found;
-	found = signature_find(d->info.size_bytes, dev_read, d, what, sizeof(what));
+	if (!m->ask.wipe)
+		found = signature_find(d->info.size_bytes, dev_read, d, what, sizeof(what));
 	if (found < 0)
 		return refuse(m, found, "can't be read; see to the exporter");
-	if (!found)
-		return check_added_blocks(m);
-	snprintf(text, sizeof(text), "carries %s; name another device, or --force to destroy that",
-		 what);
-	return refuse(m, -EEXIST, text);
+	if (found) {
+		snprintf(text, sizeof(text),
+			 "carries %s; name another device, or --wipe to destroy that", what);
+		return refuse(m, -EEXIST, text);
+	}
+	found = check_added_blocks(m);
+	return found || !m->clears ? found : clear_added(m, devs);
 }
 
 static int added_looked_at(struct making *m)

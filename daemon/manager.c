@@ -704,7 +704,7 @@ static void on_kept(struct array *a, uint32_t clients)
 	say(LOG_WARNING,
 	    "%s: not stopped here, %u client%s open; close what uses it and stop it here, or stop "
 	    "it "
-	    "with --force",
+	    "with --disconnect",
 	    k->desc.name, clients, clients == 1 ? " has it" : "s have it");
 	cb.moved();
 }

@@ -13,7 +13,7 @@
  *
  * libblkid takes some for what they are only after it has followed a pointer into the middle of the
  * device, which is a hole here: NTFS's file table, BitLocker's metadata, UDF's descriptors. For
- * those the magic at the head is enough for us. To refuse one device too many costs a --force; to
+ * those the magic at the head is enough for us. To refuse one device too many costs a --wipe; to
  * accept one too many costs somebody's data.
  */
 #include "daemon/signature.h"

@@ -59,7 +59,7 @@ static const char *damaged_remedy(const char *file)
 {
 	if (strstr(file, ".making"))
 		return "nothing was acknowledged of it: stop ddraidd, remove the file, and create "
-		       "the array again, with --force if its members say that they are in one";
+		       "the array again, with --old-member if its members say that they are in one";
 	return "restore it; or stop ddraidd, remove the file, and start it again: then another "
 	       "node "
 	       "tells of the array, or 'ddraidctl import' brings it back by its members";
@@ -1157,7 +1157,7 @@ int store_get_record(const char *name, struct store_record *r, char why[STORE_WH
 	if (err)
 		return complain(err, why,
 				"%s/%s is damaged; restore it, or remove it and start the array "
-				"with --force",
+				"with --stale",
 				dir_path, file);
 	return 0;
 }

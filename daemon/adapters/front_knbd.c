@@ -564,12 +564,13 @@ static int front_knbd_discard(const char *name, const uint8_t uuid[DDR_UUID_BYTE
 		snprintf(f.device, sizeof(f.device), "/dev/nbd%u", f.index);
 		err = force ? 0 : dev_open_look(f.device, wait_ms);
 		if (err) {
-			snprintf(why, FRONT_WHY_BYTES,
-				 "%s is open%s; close it, or --force to make all of its requests "
-				 "fail",
-				 f.device,
-				 err == -EBUSY ? ", and waits for the array"
-					       : ", as far as is known yet");
+			snprintf(
+			    why, FRONT_WHY_BYTES,
+			    "%s is open%s; close it, or --disconnect to make all of its requests "
+			    "fail",
+			    f.device,
+			    err == -EBUSY ? ", and waits for the array"
+					  : ", as far as is known yet");
 			continue;
 		}
 		err = f.nl || netlink_open(&f) ? disconnect(&f, f.index) : -EIO;

@@ -480,7 +480,7 @@ static int attach_failed(const struct ddraid_attach *at, int err, char *why)
 	case -EINVAL:
 		snprintf(why, FRONT_WHY_BYTES,
 			 "the disk of %s is there from before, with another name, block or size: "
-			 "close what uses it and 'ddraidctl detach --force' it",
+			 "close what uses it and 'ddraidctl detach --disconnect' it",
 			 at->name);
 		break;
 	default:
@@ -712,7 +712,7 @@ static int discard(int fd, const char *name, const uint8_t uuid[DDR_UUID_BYTES],
 	if (st.openers && !force) {
 		snprintf(why, FRONT_WHY_BYTES,
 			 "/dev/ddraid%u is open (%u opens), and waits for the array; close it, or "
-			 "--force to make all of its requests fail",
+			 "--disconnect to make all of its requests fail",
 			 st.index, st.openers);
 		return -EBUSY;
 	}

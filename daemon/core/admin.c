@@ -69,17 +69,17 @@ static void step_send(struct engine *e, uint32_t cmd, const char *uri, const uin
  */
 static void admin_force(struct engine *e, const struct event *ev)
 {
-	bool take = ev->admin.cmd == ADMIN_TAKE;
-
 	if (e->state == ENGINE_ACTIVE || e->state == ENGINE_STOPPED) {
 		admin_answer(e, ev->admin.tag, -EALREADY, "there is nothing to be forced");
 		return;
 	}
-	e->cfg.take_over |= take;
-	e->cfg.force |= !take;
+	e->cfg.take_over |= ev->admin.cmd == ADMIN_TAKE;
+	e->cfg.force |= ev->admin.cmd == ADMIN_FORCE;
+	e->cfg.alone |= ev->admin.cmd == ADMIN_ALONE; /* nobody else is there to be told */
 	e->forced_us = e->now;
-	if (e->phase >= PH_STATE && e->state != ENGINE_REMOVED)
-		step_send(e, take ? CMD_TAKE : CMD_FORCE, "", e->cfg.array_uuid);
+	if (ev->admin.cmd != ADMIN_ALONE && e->phase >= PH_STATE && e->state != ENGINE_REMOVED)
+		step_send(e, ev->admin.cmd == ADMIN_TAKE ? CMD_TAKE : CMD_FORCE, "",
+			  e->cfg.array_uuid);
 	admin_answer(e, ev->admin.tag, 0, NULL);
 }
 
@@ -87,7 +87,7 @@ void admin_submit(struct engine *e, const struct event *ev)
 {
 	NODEMSG(m, b, ADMIN, Admin, admin);
 
-	if (ev->admin.cmd == ADMIN_FORCE || ev->admin.cmd == ADMIN_TAKE) {
+	if (ev->admin.cmd >= ADMIN_TAKE) {
 		admin_force(e, ev);
 		return;
 	}

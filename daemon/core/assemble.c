@@ -6,7 +6,7 @@
  *   superblocks read -> the newest map that counts (map_believed) -> one history? -> which members
  *   are what they were in it -> k of them in sync, and no node's record knows better -> the map
  *
- * With --force an older state of the array will do, if enough members are of that one.
+ * With --stale an older state of the array will do, if enough members are of that one.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -197,14 +197,14 @@ static bool records_agree(struct engine *e, const struct map *map, uint32_t abse
 	if (other_line)
 		return refuse(e, "these members have another history than a node that takes part: "
 				 "the array was run twice at once; connect the members that this "
-				 "node used last, or start with --force to go on with these");
+				 "node used last, or start with --stale to go on with these");
 	if (behind_known)
 		return refuse(e,
 			      "only stale members are reachable: a node knows a newer epoch than "
-			      "they carry; connect the newer members, or start with --force");
+			      "they carry; connect the newer members, or start with --stale");
 	if (absent >= e->geo.k)
 		return refuse(e, "so many members are absent that a newer set could exist; connect "
-				 "more of them, or start with --force");
+				 "more of them, or start with --stale");
 	return true;
 }
 
@@ -254,7 +254,7 @@ static struct epoch committed_told(const struct engine *e, const struct superblo
  * An epoch that was committed for certain, so that all members of this superblock's map that were
  * in that epoch's carry it or a later one. A superblock was written before its own map's commit, so
  * what it names may be several lives old; records know better (R1). What they know beyond the map,
- * records_agree refuses, or --force sets aside.
+ * records_agree refuses, or --stale sets aside.
  */
 static struct epoch committed_once(const struct engine *e, const struct superblock *sb)
 {
@@ -599,9 +599,9 @@ static bool too_few(struct engine *e, const struct superblock *sb, const struct 
 		 "fewer members in sync are reachable than the data needs: %.160s is as it was in "
 		 "epoch %" PRIu64 ", and epoch %" PRIu64 " was committed; %s",
 		 e->dev[j->older].uri, e->dev[j->older].sb.map.epoch.num, j->committed.num,
-		 older ? "connect the others as they were last, or start with --force to go on "
+		 older ? "connect the others as they were last, or start with --stale to go on "
 			 "with an older state of the array"
-		       : "connect the others as they were last; --force does not help, since too "
+		       : "connect the others as they were last; --stale does not help, since too "
 			 "few members are of any one state");
 	return refuse(e, e->ld.text);
 }

@@ -282,7 +282,7 @@ static bool half_alone(const struct engine *e)
 /* As a leader that does not serve yet: if not, the other node may do the same at this moment. */
 bool may_go_alone(const struct engine *e)
 {
-	return !half_alone(e) || e->state == ENGINE_ACTIVE || e->met || e->cfg.force ||
+	return !half_alone(e) || e->state == ENGINE_ACTIVE || e->met || e->cfg.alone ||
 	       ring_is(&e->record.alone, &e->view_ring);
 }
 
@@ -290,7 +290,7 @@ bool may_go_alone(const struct engine *e)
  */
 void departed_committed(struct engine *e)
 {
-	e->cfg.force = e->cfg.take_over = false; /* said for this once */
+	e->cfg.force = e->cfg.alone = e->cfg.take_over = false; /* said for this once */
 	if (!half_alone(e))
 		return;
 	e->want_record.alone.rep = e->view_ring.rep;

@@ -10,7 +10,7 @@
 
 #include "engine_int.h"
 
-#define FORCE_US 300000000ull /* how long `start --force`, `--alone` and `--take-over` count */
+#define FORCE_US 300000000ull /* how long `start --stale`, `--alone` and `--take-over` count */
 
 #define IDLE_TICK_US 10000ull
 
@@ -384,7 +384,7 @@ void engine_step(struct engine *e, const struct event *ev, struct outq *q)
 	/* What an operator allowed is meant for what is there at that moment, not for whatever
 	 * turns up hours later. */
 	if (e->now - e->forced_us > FORCE_US)
-		e->cfg.force = e->cfg.take_over = false;
+		e->cfg.force = e->cfg.alone = e->cfg.take_over = false;
 	event_take(e, ev);
 	do {
 		before = q->count;
@@ -523,7 +523,7 @@ static bool status_stuck(const struct engine *e, struct waits *w)
 	if (cut_stuck(e)) {
 		w->why = "members: one that the data needs was too small for a while, and what lay "
 			 "beyond its end may be gone; connect the others, or stop the array on all "
-			 "nodes with --force, start it, and check the data";
+			 "nodes with --disconnect, start it, and check the data";
 		w->since_us = e->few_us ? e->few_us : e->lacks_us;
 		return true;
 	}
@@ -531,7 +531,7 @@ static bool status_stuck(const struct engine *e, struct waits *w)
 		w->why = "members: a flush, or a write that had to be durable, failed on one "
 			 "that the data needs, and what it had acknowledged may be lost, so "
 			 "that is not tried again; set right what its error says, then stop "
-			 "the array on all nodes with --force, start it, and check the data";
+			 "the array on all nodes with --disconnect, start it, and check the data";
 		w->since_us = e->lacks_us ? e->lacks_us : e->few_us;
 		return true;
 	}
@@ -577,7 +577,13 @@ static void status_waits(const struct engine *e, struct waits *w)
 	else if (gives_up)
 		w->why = "the other nodes to know that this incarnation ends";
 	else if (!e->view_known || !e->quorate)
-		w->why = "quorum";
+		w->why = e->cfg.two_node
+			     ? "quorum: corosync's two_node waits for the other node when "
+			       "this one has started (wait_for_all); if that node stays "
+			       "off, 'corosync-cmapctl -s quorum.cancel_wait_for_all u8 1' "
+			       "gives this one quorum, and then the array has to be started "
+			       "with --alone"
+			     : "quorum";
 	else if (e->phase == PH_READY && !aside(e) && e->confirmed && quorum_gate(e) &&
 		 !use_lease(e) && members_reached(e) >= e->geo.k)
 		w->why = "the members to take this node's sign that it uses them";

@@ -85,6 +85,7 @@ struct engine_cfg {
 	struct record record; /* as last persisted, zero at first */
 	enum lock_backend lock_backend;
 	bool force; /* assemble although R1 says no */
+	bool alone; /* two_node: begin although the other node has not been met */
 	/* Who this is, for others that would use the same members (use.c). */
 	uint64_t nonce;               /* random, another one in each daemon; 0: inc */
 	char cluster[DDR_NAME_BYTES]; /* name of the cluster, "" = a daemon alone */
@@ -133,6 +134,7 @@ enum admin_cmd {
 	ADMIN_STOP,  /* stop the array on this node: drain, clear, leave */
 	ADMIN_TAKE,  /* as engine_cfg.take_over, likewise */
 	ADMIN_FORCE, /* as engine_cfg.force, of one that is not active; for whoever leads */
+	ADMIN_ALONE, /* as engine_cfg.alone, likewise: this node leads, if it is alone */
 };
 
 struct event {

@@ -592,7 +592,7 @@ struct engine {
 	uint64_t hb_next_us;
 	bool hb_any;
 	bool removed_told, stopping, stopped;
-	uint64_t forced_us;                /* since when cfg.force or cfg.take_over counts */
+	uint64_t forced_us;                /* since when cfg.force, alone or take_over counts */
 	bool writes_waited;                /* a write waits for a fence */
 	uint64_t settle_num, settle_floor; /* LOCK_EXTERNAL, see settle_advance */
 	uint64_t settle_us; /* when that was asked, or somebody was evicted for not answering */

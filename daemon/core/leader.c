@@ -497,7 +497,7 @@ static void leader_recover(struct engine *e)
 	/* Too few members to read from: they may be back, and a new epoch may say so (R17). */
 	if (__builtin_popcount(read_mask(e)) < e->geo.k) {
 		e->ld.why = members_older(e) ? MEMBER_NEEDED_OLDER ", or stop the array, and start "
-								   "it with --force to use that one"
+								   "it with --stale to use that one"
 					     : "members to come back";
 		stuck_advance(e);
 		epoch_propose_wanted(e);
@@ -711,7 +711,7 @@ static bool may_begin(struct engine *e)
 	if (!may_go_alone(e)) {
 		e->ld.why = "the other node: with corosync's two_node both must have met before "
 			    "one begins alone; start ddraidd there, or start the array with "
-			    "--force if that node is off";
+			    "--alone if that node is off";
 		return false;
 	}
 	if (e->doubt) {

@@ -223,7 +223,7 @@ reply 'progress { text: "checking member 0 of 3" done: 0 total: 3 unit: "members
 reply 'progress { text: "writing the log of member 0 of 3" done: 0 total: 3 unit: "members" }'
 reply 'final: true warning: "the member nbd://b/1 does not say its block size" created { name: "vol0" uuid: "0123456789abcdef" size_bytes: 4290772992 node: 1 node: 2 node: 3 }'
 run create vol0 --order 1 --layout=dedicated --stripe 16K --band 1M --region-size 8MiB --slots 8 \
-	--set release_delay_ms=500 --force nbd://a/0 nbd://b/1 disk2
+	--set release_delay_ms=500 --wipe --old-member --unaligned nbd://a/0 nbd://b/1 disk2
 
 new "create says which stripe was chosen"
 reply 'final: true created { name: "vol0" uuid: "0123456789abcdef" size_bytes: 4290772992 node: 1 stripe_bytes: 8192 stripe_why: "stripe 8 KiB: member 1 (nbd://b/1) has blocks of 4 KiB" lock_backend: "dlm" }'
@@ -234,7 +234,7 @@ reply 'final: true created { name: "vol0" uuid: "0123456789abcdef" size_bytes: 4
 run create vol0 --order 1 nbd://a/0 nbd://b/1 --json /dev/c
 
 new "create is refused"
-reply 'final: true err: -17 error: "member 2 (/dev/c) carries a file system (ext4): name another device, wipe this one with '"'wipefs -a'"', or --force to overwrite it"'
+reply 'final: true err: -17 error: "member 2 (/dev/c) carries a file system (ext4): name another device, wipe this one with '"'wipefs -a'"', or --wipe to overwrite it"'
 run create vol0 --order 1 nbd://a/0 nbd://b/1 /dev/c
 
 new "create is refused, as JSON"
@@ -280,10 +280,10 @@ plan next
 reply 'progress { text: "start" waits: "quorum" waits_ms: 3000 }'
 reply 'progress { text: "start" waits: "the fence of a departed node" waits_node: 3 waits_ms: 3000 }'
 reply 'final: true'
-run start vol0 --all-nodes --force --wait
+run start vol0 --all-nodes --stale --wait
 
 new "stop an array that is in use"
-reply 'final: true err: -1 error: "array vol0 is open by 2 clients: let them close it, or --force to cut them off"'
+reply 'final: true err: -1 error: "array vol0 is open by 2 clients: let them close it, or --disconnect to cut them off"'
 run stop vol0
 
 new "fail a member by its number"
@@ -326,7 +326,7 @@ run re-add vol0 3
 
 new "forget"
 reply 'final: true'
-run forget vol0 --force
+run forget vol0 --disconnect
 
 new "attach"
 reply 'final: true attached { via: "shim" device: "/dev/ddraid0" link: "/dev/ddraid/vol0" }'
@@ -383,7 +383,7 @@ run detach vol0
 
 new "detach it all the same"
 reply 'final: true'
-run detach vol0 --force
+run detach vol0 --disconnect
 
 new "nodes"
 reply "final: true nodes { quorate: true cluster: \"corosync\" node { id: 1 name: \"n1\" state: NODE_ACTIVE self: true leader: true array: \"vol0\" }
@@ -503,7 +503,14 @@ no_daemon create vol0 --order 1 --band 16E a b c
 no_daemon create vol0 --order 1 --layout diagonal a b c
 no_daemon create vol/0 --order 1 a b c
 no_daemon create vol0 --order 2 a b c
-no_daemon create vol0 --order 1 --force=yes a b c
+no_daemon create vol0 --order 1 --wipe=yes a b c
+no_daemon create vol0 --order 1 --force a b c
+no_daemon add vol0 1 a --force
+no_daemon start vol0 --force
+no_daemon stop vol0 --force
+no_daemon detach vol0 --force
+no_daemon forget vol0 --force --json
+no_daemon import --force a b c
 no_daemon set vol0
 no_daemon set --daemon log_level=debug
 no_daemon get

@@ -31,7 +31,7 @@ for step in record superblock-done commit commit-sent; do
 	daemon_up
 	until_true 20 holds v 'a["io_allowed"]'
 	if holds v 'a["members"][0]["state"] in ("faulty", "missing")'; then
-		ctl add v 0 "$tmp/m$new" --force >"$tmp/out" 2>&1 || fail "$step: add: $(cat "$tmp/out")"
+		ctl add v 0 "$tmp/m$new" --old-member >"$tmp/out" 2>&1 || fail "$step: add: $(cat "$tmp/out")"
 	elif [ "$step" = record ]; then
 		fail "$step: nobody had committed it: $(ctl status v)"
 	fi

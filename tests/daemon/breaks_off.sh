@@ -15,7 +15,7 @@ for i in 0 1 2; do
 	uris+=("$(uri m$i)")
 done
 daemon_up
-ctl create v --order 1 --stripe 4K --zeroed --force "${uris[@]}" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
+ctl create v --order 1 --stripe 4K --zeroed --old-member --unaligned "${uris[@]}" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
 for time in 1 2 3 4; do
 	until_true 20 holds v 'a["io_allowed"] and a["members"][2]["state"] == "in-sync"'
 	end m2 KILL

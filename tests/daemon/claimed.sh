@@ -49,12 +49,12 @@ mount "${loops[0]}" "$tmp/mnt" 2>"$tmp/err" || { echo "skipped: $(cat "$tmp/err"
 echo precious >"$tmp/mnt/file"
 sync -f "$tmp/mnt"
 before=$(sha256sum <"$tmp/l0")
-refused "member 0 (${loops[0]}) can't be used: $mounted" 6 ctl create vol0 --order 1 --force "${loops[@]:0:3}"
-refused "member 2 (${loops[0]}) can't be used: $mounted" 6 ctl create vol0 --order 1 --force "${loops[@]:1:2}" "${loops[0]}"
+refused "member 0 (${loops[0]}) can't be used: $mounted" 6 ctl create vol0 --order 1 --wipe "${loops[@]:0:3}"
+refused "member 2 (${loops[0]}) can't be used: $mounted" 6 ctl create vol0 --order 1 --wipe "${loops[@]:1:2}" "${loops[0]}"
 [ "$(sha256sum <"$tmp/l0")" = "$before" ] || fail "something was written to a mounted device"
 umount "$tmp/mnt"
 e2fsck -fn "${loops[0]}" >"$tmp/out" 2>&1 || fail "the file system: $(cat "$tmp/out")"
-ctl create vol0 --order 1 --zeroed --force "${loops[@]:0:3}" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
+ctl create vol0 --order 1 --zeroed --wipe "${loops[@]:0:3}" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
 until_true 20 holds vol0 'a["io_allowed"]'
 ! grep -q "in use" "$tmp/log" || fail "it met itself: $(cat "$tmp/log")"
 
@@ -64,10 +64,10 @@ for device in "${loops[@]:0:3}"; do
 done
 ! mount "${loops[0]}" "$tmp/mnt" 2>"$tmp/err" || fail "mounted"
 "$top_builddir/ddraidctl" examine "${loops[0]}" >"$tmp/out" 2>&1 || fail "examine: $(cat "$tmp/out")"
-refused "is member 0 of the array vol0" 1 ctl create vol1 --order 1 --force "${loops[0]}" "${loops[3]}" "$tmp/l0"
+refused "is member 0 of the array vol0" 1 ctl create vol1 --order 1 --wipe --old-member "${loops[0]}" "${loops[3]}" "$tmp/l0"
 as b daemon_up
 refused "member 0 (${loops[0]}) can't be used: in use: process ${pid[daemon]} (ddraidd) has it open" 6 \
-	as b ctl create vol1 --order 1 --force "${loops[0]}" "${loops[3]}" "$tmp/l0"
+	as b ctl create vol1 --order 1 --wipe --old-member "${loops[0]}" "${loops[3]}" "$tmp/l0"
 end b TERM
 
 echo "add, with a mounted file system"
@@ -75,10 +75,10 @@ mkfs.ext4 -q "${loops[3]}"
 mount "${loops[3]}" "$tmp/mnt"
 ctl fail vol0 2 >"$tmp/out" 2>&1 || fail "fail: $(cat "$tmp/out")"
 ! takes "${loops[2]}" || fail "one that was failed was to be had, and may be added again"
-refused "${loops[3]} can't be used: $mounted" 6 ctl add vol0 2 "${loops[3]}" --force
+refused "${loops[3]} can't be used: $mounted" 6 ctl add vol0 2 "${loops[3]}" --wipe
 umount "$tmp/mnt"
 e2fsck -fn "${loops[3]}" >"$tmp/out" 2>&1 || fail "the file system: $(cat "$tmp/out")"
-ctl add vol0 2 "${loops[3]}" --force --wait >"$tmp/out" 2>&1 || fail "add: $(cat "$tmp/out")"
+ctl add vol0 2 "${loops[3]}" --wipe --wait >"$tmp/out" 2>&1 || fail "add: $(cat "$tmp/out")"
 ! takes "${loops[3]}" || fail "${loops[3]} was to be had"
 
 echo "start, with a partition that is mounted and a disk that a process has"

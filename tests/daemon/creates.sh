@@ -26,7 +26,7 @@ disk_clear() {
 away() { # ARRAY...
 	local a
 	for a; do
-		! ctl get "$a" >/dev/null 2>&1 || ctl forget "$a" --force >/dev/null 2>&1 || fail "forget $a"
+		! ctl get "$a" >/dev/null 2>&1 || ctl forget "$a" --disconnect >/dev/null 2>&1 || fail "forget $a"
 	done
 }
 whole() { # ARRAY
@@ -42,9 +42,9 @@ daemon_up
 
 race() { # WAY of the second
 	local a b
-	ctl create one --order 1 --stripe 4K --zeroed --force "$(uri m0.a)" "$(uri m1.a)" "$(uri m2.a)" >"$tmp/out.1" 2>&1 &
+	ctl create one --order 1 --stripe 4K --zeroed --old-member --unaligned "$(uri m0.a)" "$(uri m1.a)" "$(uri m2.a)" >"$tmp/out.1" 2>&1 &
 	a=$!
-	ctl create two --order 1 --stripe 4K --zeroed --force "$(uri "m2.$1")" "$(uri m3.a)" "$(uri m4.a)" >"$tmp/out.2" 2>&1 &
+	ctl create two --order 1 --stripe 4K --zeroed --old-member --unaligned "$(uri "m2.$1")" "$(uri m3.a)" "$(uri m4.a)" >"$tmp/out.2" 2>&1 &
 	b=$!
 	ra=0 rb=0
 	wait $a || ra=$?
@@ -81,12 +81,12 @@ done
 # add against create, by two names.
 for ((k = 1; k <= rounds; k++)); do
 	disk_clear 0 1 2 3 4 5
-	ctl create w --order 1 --stripe 4K --zeroed --force "$(uri m0.a)" "$(uri m1.a)" "$(uri m2.a)" >"$tmp/out" 2>&1 || fail "w: $(cat "$tmp/out")"
+	ctl create w --order 1 --stripe 4K --zeroed --old-member --unaligned "$(uri m0.a)" "$(uri m1.a)" "$(uri m2.a)" >"$tmp/out" 2>&1 || fail "w: $(cat "$tmp/out")"
 	whole w
 	ctl fail w 1 >/dev/null 2>&1 || fail "fail"
-	ctl add w 1 "$(uri m3.a)" --force >"$tmp/out.1" 2>&1 &
+	ctl add w 1 "$(uri m3.a)" --old-member >"$tmp/out.1" 2>&1 &
 	a=$!
-	ctl create y --order 1 --stripe 4K --zeroed --force "$(uri m3.b)" "$(uri m4.a)" "$(uri m5.a)" >"$tmp/out.2" 2>&1 &
+	ctl create y --order 1 --stripe 4K --zeroed --old-member --unaligned "$(uri m3.b)" "$(uri m4.a)" "$(uri m5.a)" >"$tmp/out.2" 2>&1 &
 	b=$!
 	ra=0 rb=0
 	wait $a || ra=$?
@@ -103,17 +103,16 @@ for ((k = 1; k <= rounds; k++)); do
 	away w y
 done
 
-# A client, then a daemon, that is killed; asked for again, without --force.
+# A client, then a daemon, that is killed; asked for again, without a word on what to overwrite.
 disk_clear 0 1 2
 create_v=(create v --order 1 --stripe 4K --zeroed)
 for i in 0 1 2; do
 	create_v+=("$(uri m$i.a)")
 done
-# The blocks are larger than the fragments, which --force is for too.
 for who in client daemon; do
 	for at in "${moments[@]}"; do
 		disk_clear 0 1 2
-		"$top_builddir/ddraidctl" --ipc "$name" "${create_v[@]}" --force >"$tmp/out" 2>&1 &
+		"$top_builddir/ddraidctl" --ipc "$name" "${create_v[@]}" --unaligned --old-member >"$tmp/out" 2>&1 &
 		a=$!
 		sleep $at
 		case $who in
@@ -125,7 +124,7 @@ for who in client daemon; do
 		esac
 		wait $a 2>/dev/null || true
 		if ! ctl get v >/dev/null 2>&1 || [ $who = client ]; then
-			ctl "${create_v[@]}" --force >"$tmp/out" 2>&1 || grep -q "there is an array v already" "$tmp/out" ||
+			ctl "${create_v[@]}" --unaligned --old-member >"$tmp/out" 2>&1 || grep -q "there is an array v already" "$tmp/out" ||
 				fail "$who killed after $at s, again: $(cat "$tmp/out")"
 		fi
 		whole v
@@ -141,14 +140,14 @@ carries() { # FILE EXPRESSION: before its log, all of whose blocks are one line 
 disk_clear 0 1 2
 end m0.a KILL
 kit_up m0.a --filter=delay file "$tmp/m0" wdelay=2 # for so long the claim is seen before the superblock is written over it
-ctl "${create_v[@]}" --force >"$tmp/out" 2>&1 &
+ctl "${create_v[@]}" --unaligned --old-member >"$tmp/out" 2>&1 &
 a=$!
 until_true 20 carries "$tmp/m0" ddraidcl
 end daemon KILL
 wait $a 2>/dev/null || true
 end m0.a KILL
 daemon_up
-! ctl "${create_v[@]}" --force >"$tmp/out" 2>&1 || fail "created without m0"
+! ctl "${create_v[@]}" --unaligned --old-member >"$tmp/out" 2>&1 || fail "created without m0"
 grep -q "m0.a" "$tmp/out" || fail "not for m0: $(cat "$tmp/out")"
 [ -e "$tmp/state/v.making" ] || fail "nobody knows any more what the killed create has left"
 end daemon KILL

@@ -53,7 +53,7 @@ cp "$tmp/knows" "$tmp/fence"
 
 daemon_anew
 refused "could not be fenced at these members.*nothing is known of $tmp/mbad" create vol0 --order 1 "$tmp/m0" "$tmp/m1" "$tmp/mbad"
-refused "nothing is known of $tmp/mbad" create vol0 --order 1 --force "$tmp/m0" "$tmp/m1" "$tmp/mbad"
+refused "nothing is known of $tmp/mbad" create vol0 --order 1 --old-member "$tmp/m0" "$tmp/m1" "$tmp/mbad"
 [ -z "$(tr -d '\0' <"$tmp/mbad" | head -c 1)$(tr -d '\0' <"$tmp/m0" | head -c 1)" ] || fail "something was written to a member"
 ctl create vol0 --order 1 "$tmp/m0" "$tmp/m1" "$tmp/m2" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
 grep -qx -- "--check $tmp/m0 $tmp/m1 $tmp/m2" "$tmp/asked" || fail "it was asked: $(cat "$tmp/asked")"
@@ -84,7 +84,7 @@ warns_not || fail "it warns of what it does not know"
 truncate -s 0 "$tmp/m1" && truncate -s 24M "$tmp/m1"
 for i in 4 5; do truncate -s 24M "$tmp/m$i"; done
 ctl create vol1 --order 1 "$tmp/m1" "$tmp/m4" "$tmp/m5" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
-ctl forget vol1 --force || fail "forget"
+ctl forget vol1 --disconnect || fail "forget"
 # The fence itself goes on as before: a life that was not ended well is fenced at the next start.
 end daemon KILL
 : >"$tmp/asked"

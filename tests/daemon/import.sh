@@ -50,7 +50,7 @@ ctl status >"$tmp/out"
 grep -q "import" "$tmp/out" || fail "status does not say that there is import: $(cat "$tmp/out")"
 ! ctl create new --order 1 "$tmp/m0" "$tmp/m1" "$tmp/m2" >"$tmp/out" 2>&1 || fail "create takes members of an array"
 grep -q "ddraidctl import" "$tmp/out" || fail "create does not say import: $(cat "$tmp/out")"
-! grep -q -- "--force" "$tmp/out" || fail "create proposes to destroy an array: $(cat "$tmp/out")"
+! grep -qe --old-member -e --wipe "$tmp/out" || fail "create proposes to destroy an array: $(cat "$tmp/out")"
 ctl examine "$tmp/m0" | grep -q "ddraidctl import" || fail "examine does not say import"
 imports "$tmp/m2" "$tmp/m0" "$tmp/m1"
 serves

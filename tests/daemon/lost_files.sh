@@ -96,7 +96,7 @@ rm "$state/old.record"
 warns_not old.record
 
 echo "the list of the forgotten"
-ctl forget new --force >"$tmp/out" 2>&1 || fail "forget: $(cat "$tmp/out")"
+ctl forget new --disconnect >"$tmp/out" 2>&1 || fail "forget: $(cat "$tmp/out")"
 until_true 10 test ! -e "$state/new.record"
 end daemon TERM
 cp "$state/forgotten" "$tmp/whole"
@@ -110,7 +110,7 @@ for i in 0 1 2; do
 done
 ctl create new --order 1 --zeroed "$tmp/n0" "$tmp/n1" "$tmp/n2" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
 warns "$damaged"
-ctl forget new --force >"$tmp/out" 2>&1 || fail "forget: $(cat "$tmp/out")"
+ctl forget new --disconnect >"$tmp/out" 2>&1 || fail "forget: $(cat "$tmp/out")"
 again
 warns "$damaged"
 cp "$tmp/whole" "$state/forgotten.damaged"
@@ -202,7 +202,7 @@ second
 ctl status | grep -q "can't be written" && fail "it still says: $(ctl status)"
 
 echo "deleted by ddraidd"
-ctl forget old --force >"$tmp/out" 2>&1 || fail "forget: $(cat "$tmp/out")"
+ctl forget old --disconnect >"$tmp/out" 2>&1 || fail "forget: $(cat "$tmp/out")"
 until_true 10 test ! -e "$state/old.record"
 sleep 2.5 # longer than until the next look
 [ ! -e "$state/old.array" ] && [ ! -e "$state/old.record" ] || fail "it is back: $(ls "$state")"

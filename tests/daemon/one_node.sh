@@ -251,7 +251,7 @@ cmp -n $((40 << 20)) "$tmp/in" "$tmp/copy"
 step "a name is free again"
 ctl stop vol0 --all-nodes >/dev/null 2>&1 || fail "stop before forget"
 ctl forget vol0 >/dev/null 2>&1 || fail "forget"
-ctl create vol0 --order 1 --stripe 8K --zeroed --force "$(uri m0)" "$(uri m3)" \
+ctl create vol0 --order 1 --stripe 8K --zeroed --old-member "$(uri m0)" "$(uri m3)" \
 	"$(uri m2)" --timeout 20 >"$tmp/out" 2>&1 || fail "create again: $(cat "$tmp/out")"
 holds vol0 'a["io_allowed"]' || fail "the second vol0 does not serve: $(ctl status vol0)"
 

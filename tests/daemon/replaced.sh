@@ -18,15 +18,15 @@ clear() { # DISK...
 done_() { # COMMAND...
 	ctl "$@" >"$tmp/out" 2>&1 || fail "$*: $(cat "$tmp/out")"
 }
-# refused WORDS COMMAND...: with these words, and without a hint at --force unless they have one.
+# refused WORDS COMMAND...: with these words, and without a hint at --old-member unless they have one.
 refused() {
 	local words=$1 status=0
 	shift
 	ctl "$@" >"$tmp/out" 2>&1 || status=$?
 	[ $status = 1 ] || fail "$*: status $status, $(cat "$tmp/out")"
 	grep -q -- "$words" "$tmp/out" || fail "$*: not '$words': $(cat "$tmp/out")"
-	case $words in *--force*) return ;; esac
-	! grep -q -- "--force" "$tmp/out" || fail "$*: speaks of --force: $(cat "$tmp/out")"
+	case $words in *--old-member*) return ;; esac
+	! grep -q -- "--old-member" "$tmp/out" || fail "$*: speaks of --old-member: $(cat "$tmp/out")"
 }
 create() { # NAME DISK...
 	local a=$1
@@ -50,7 +50,7 @@ head -c 1M /dev/urandom >"$tmp/nothing"
 mkfs.ext4 -q "$tmp/m4" 2>/dev/null || printf 'LABELONE' | dd of="$tmp/m4" bs=1 seek=512 conv=notrunc 2>/dev/null
 for disk in m1 m3 m4 nothing nowhere; do
 	refused "member 0 of v0 is in use (in-sync), and $tmp/$disk is not its device: .* first 'ddraidctl fail v0 0'" add v0 0 "$tmp/$disk"
-	refused "member 0 of v0 is in use (in-sync), .* first 'ddraidctl fail v0 0'" add v0 0 "$tmp/$disk" --force
+	refused "member 0 of v0 is in use (in-sync), .* first 'ddraidctl fail v0 0'" add v0 0 "$tmp/$disk" --old-member
 done
 clear m4
 done_ fail v0 0
@@ -58,40 +58,40 @@ refused "member 1 of v0 is in use (in-sync), .*: it can't be replaced now, since
 
 echo "add of a device of the same array"
 refused "$tmp/m1 is member 1 of this array, and in use (in-sync), or a copy of that: name another device, or, if it is a copy that nobody needs, overwrite its first 16 KiB with zeroes" add v0 0 "$tmp/m1"
-refused "$tmp/m1 is member 1 of this array, and in use (in-sync), or a copy of that: name another device, or, if it is a copy that nobody needs, overwrite its first 16 KiB with zeroes" add v0 0 "$tmp/m1" --force
-refused "$tmp/m0 is member 0 of this array, which is faulty: name another device, or --force" add v0 0 "$tmp/m0"
-done_ add v0 0 "$tmp/m0" --force
+refused "$tmp/m1 is member 1 of this array, and in use (in-sync), or a copy of that: name another device, or, if it is a copy that nobody needs, overwrite its first 16 KiB with zeroes" add v0 0 "$tmp/m1" --old-member
+refused "$tmp/m0 is member 0 of this array, which is faulty: name another device, or --old-member" add v0 0 "$tmp/m0"
+done_ add v0 0 "$tmp/m0" --old-member
 whole v0
 done_ fail v0 0
 done_ add v0 0 "$tmp/m3"
 whole v0
 done_ fail v0 2
-refused "$tmp/m0 was a member of this array: name another device, or --force to use it as a new one" add v0 2 "$tmp/m0"
-done_ add v0 2 "$tmp/m0" --force
+refused "$tmp/m0 was a member of this array: name another device, or --old-member to use it as a new one" add v0 2 "$tmp/m0"
+done_ add v0 2 "$tmp/m0" --old-member
 whole v0
 
 echo "create on a device that was replaced"
 refused "is member 1 of the array v0, which this cluster has: .*'ddraidctl forget v0'" create v1 --order 1 --zeroed "$tmp/m1" "$tmp/m4" "$tmp/m5"
 refused "is member 1 of the array v0, which this cluster has: .*'ddraidctl forget v0'" \
-	create v1 --order 1 --zeroed --force --stripe 8K "$tmp/m1" "$tmp/m4" "$tmp/m5" # by force, too
+	create v1 --order 1 --zeroed --old-member --stripe 8K "$tmp/m1" "$tmp/m4" "$tmp/m5" # whatever may be overwritten
 done_ fail v0 2 # what has replaced m2: then the old data may be the last
-for force in "" --force; do
+for more in "" --old-member; do
 	refused "was member 2 of the array v0, and the device that has its place is not in sync yet: wait .*, or name another device" \
-		create v1 --order 1 --zeroed $force "$tmp/m2" "$tmp/m4" "$tmp/m5"
+		create v1 --order 1 --zeroed $more "$tmp/m2" "$tmp/m4" "$tmp/m5"
 done
 clear m6
 done_ add v0 2 "$tmp/m6"
 whole v0
-refused "was member 2 of the array v0, which has another device in that place by now, .*: name another device, or --force" \
+refused "was member 2 of the array v0, which has another device in that place by now, .*: name another device, or --old-member" \
 	create v1 --order 1 --zeroed "$tmp/m2" "$tmp/m4" "$tmp/m5"
 done_ stop v0 # then nobody can tell
-for force in "" --force; do
+for more in "" --old-member; do
 	refused "is or was member 2 of the array v0, which does not serve here now, .*'ddraidctl start v0' and try again" \
-		create v1 --order 1 --zeroed $force "$tmp/m2" "$tmp/m4" "$tmp/m5"
+		create v1 --order 1 --zeroed $more "$tmp/m2" "$tmp/m4" "$tmp/m5"
 done
 done_ start v0
 until_true 10 holds v0 'a["io_allowed"]'
-done_ create v1 --order 1 --zeroed --stripe 8K --force "$tmp/m2" "$tmp/m4" "$tmp/m5"
+done_ create v1 --order 1 --zeroed --stripe 8K --old-member "$tmp/m2" "$tmp/m4" "$tmp/m5"
 until_true 10 holds v1 'a["io_allowed"]'
 nbd v1 'h.pwrite(b"y" * 65536, 0); h.flush()' || fail "I/O to v1"
 nbd v0 'assert h.pread(65536, 0) == b"x" * 65536' || fail "v0 has lost data"
@@ -100,9 +100,9 @@ holds v0 'not a["degraded"]' || fail "v0: $(ctl status v0)"
 echo "add of another array's device"
 done_ fail v1 1
 refused "$tmp/m1 is member 1 of the array v0, which this cluster has" add v1 1 "$tmp/m1"
-refused "$tmp/m1 is member 1 of the array v0, which this cluster has" add v1 1 "$tmp/m1" --force
-refused "$tmp/m0 was member 2 of the array v0, which has another device in that place by now, .* or --force" add v1 1 "$tmp/m0"
-done_ add v1 1 "$tmp/m0" --force
+refused "$tmp/m1 is member 1 of the array v0, which this cluster has" add v1 1 "$tmp/m1" --old-member
+refused "$tmp/m0 was member 2 of the array v0, which has another device in that place by now, .* or --old-member" add v1 1 "$tmp/m0"
+done_ add v1 1 "$tmp/m0" --old-member
 whole v1
 nbd v1 'assert h.pread(65536, 0) == b"y" * 65536' || fail "v1 has lost data"
 
@@ -114,24 +114,24 @@ dd if=/dev/zero of="$tmp/m1" bs=4096 seek=1 count=2 conv=notrunc 2>/dev/null
 clear m7 m8
 ln -s "$tmp/m1" "$tmp/m1.link"
 for disk in m1 m1.link; do
-	for force in "" --force; do
-		refused "is named as member 1 of the array v0, which this cluster has, .*'ddraidctl forget v0'; --force does not help" \
-			create v2 --order 1 --zeroed --stripe 8K $force "$tmp/$disk" "$tmp/m7" "$tmp/m8"
-		refused "is named as member 1 of the array v0, which this cluster has, .*; --force does not help" add v1 1 "$tmp/$disk" $force
+	for more in "" --old-member; do
+		refused "is named as member 1 of the array v0, which this cluster has, .*'ddraidctl forget v0'" \
+			create v2 --order 1 --zeroed --stripe 8K $more "$tmp/$disk" "$tmp/m7" "$tmp/m8"
+		refused "is named as member 1 of the array v0, which this cluster has" add v1 1 "$tmp/$disk" $more
 	done
 done
 mv "$tmp/m1.kept" "$tmp/m1"
-done_ add v1 1 "$tmp/m0" --force
+done_ add v1 1 "$tmp/m0" --old-member
 whole v1
 done_ start v0
 until_true 10 holds v0 'a["io_allowed"]'
 holds v0 'not a["degraded"]' || fail "v0: $(ctl status v0)"
 
 echo "devices of an array that nobody knows any more"
-done_ forget v1 --force
+done_ forget v1 --disconnect
 done_ fail v0 0
-refused "$tmp/m5 carries a ddraid superblock; name another device, or --force to overwrite it" add v0 0 "$tmp/m5"
-done_ add v0 0 "$tmp/m5" --force
+refused "$tmp/m5 carries a ddraid superblock; name another device, or --old-member to overwrite it" add v0 0 "$tmp/m5"
+done_ add v0 0 "$tmp/m5" --old-member
 whole v0
 nbd v0 'assert h.pread(65536, 0) == b"x" * 65536' || fail "v0 has lost data"
 
@@ -145,7 +145,7 @@ sleep 6 # it is looked at again meanwhile, and nothing has changed
 [ "$(grep -c "m1 can't be member 1: it has 16777216 bytes" "$tmp/log")" = 1 ] || fail "not told once: $(grep "m1 can't" "$tmp/log")"
 truncate -s 24M "$tmp/m1"
 until_true 15 holds v0 'a["members"][1]["connected"]'
-done_ add v0 1 "$tmp/m1" --force
+done_ add v0 1 "$tmp/m1" --old-member
 whole v0
 nbd v0 'assert h.pread(65536, 0) == b"x" * 65536' || fail "v0 has lost data"
 
@@ -158,7 +158,7 @@ until_true 10 holds v0 'a["members"][1]["state"] in ("missing", "faulty")'
 until_true 15 holds v0 'a["members"][1]["state"] == "faulty"'
 truncate -s 24M "$tmp/m1"
 ! ctl re-add v0 1 >"$tmp/out" 2>&1 || fail "it comes back without what it lost"
-done_ add v0 1 "$tmp/m1" --force
+done_ add v0 1 "$tmp/m1" --old-member
 whole v0
 nbd v0 'assert h.pread(1048576, h.get_size() - 1048576) == b"z" * 1048576' || fail "v0 has lost data"
 
@@ -175,7 +175,7 @@ mv "$tmp/away" "$first"
 until_true 20 holds v0 'a["io_allowed"]'
 until_true 10 holds v0 'a["members"][1]["state"] == "faulty"'
 nbd v0 'assert h.pread(1048576, h.get_size() - 1048576) == b"z" * 1048576' || fail "v0 has lost data"
-done_ add v0 1 "$tmp/m1" --force
+done_ add v0 1 "$tmp/m1" --old-member
 whole v0
 nbd v0 'assert h.pread(1048576, h.get_size() - 1048576) == b"z" * 1048576' || fail "v0 has lost data"
 
@@ -186,7 +186,7 @@ echo nothing >"$tmp/state/v0.array"
 daemon_up
 clear m7 m8
 status=0
-ctl create v3 --order 1 --zeroed --force --stripe 8K "$tmp/m1" "$tmp/m7" "$tmp/m8" >"$tmp/out" 2>&1 || status=$?
+ctl create v3 --order 1 --zeroed --old-member --stripe 8K "$tmp/m1" "$tmp/m7" "$tmp/m8" >"$tmp/out" 2>&1 || status=$?
 [ $status != 0 ] || fail "a device of v0 is overwritten"
 grep -q "nothing is overwritten by force while it can't be told which devices the array v0 has: .*v0.array" "$tmp/out" || fail "$(cat "$tmp/out")"
 end daemon TERM

@@ -32,7 +32,7 @@ daemon_up
 ! ctl create vol0 --order 1 --set foo=1 "$tmp/m0" "$tmp/m1" "$tmp/m2" >"$tmp/out" 2>&1 || fail "an option that there is not"
 options=$(sed -n '/^\.Sh SETTINGS/,/^\.Sh STATUS/s/^\.It Ic //p' "$top_srcdir/doc/man/ddraidctl.8" | paste -sd , | sed 's/,/, /g')
 grep -qF "there is no option foo; there are $options; see SETTINGS in ddraidctl(8)" "$tmp/out" || fail "not said: $(cat "$tmp/out")"
-ctl create vol0 --order 1 --stripe 4K --zeroed --force --set release_delay=10min "$tmp/m0" "$tmp/m1" "$tmp/m2" \
+ctl create vol0 --order 1 --stripe 4K --zeroed --old-member --unaligned --set release_delay=10min "$tmp/m0" "$tmp/m1" "$tmp/m2" \
 	>"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
 
 write_some

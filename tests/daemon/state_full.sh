@@ -36,7 +36,7 @@ all_refused() { # WORDS
 	refused "$1" fail vol0 2
 	refused "$1" stop vol0
 	refused "$1" stop vol0 --all-nodes
-	refused "$1" forget vol0 --force
+	refused "$1" forget vol0 --disconnect
 	refused "$1" create vol1 --order 1 --zeroed "$tmp/m3" "$tmp/m4" "$tmp/m5"
 	holds vol0 "any('$tmp/state' in w for w in a['warnings'])" || fail "status does not warn: $(ctl status vol0)"
 	ctl status vol0 | grep -q "WARNING.*$tmp/state" || fail "the table does not warn: $(ctl status vol0)"

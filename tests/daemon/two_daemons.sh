@@ -63,7 +63,7 @@ as b holds vol0 "any('127.0.0.1:$port' in w and 'ss -ltnp' in w for w in a['warn
 "$top_builddir/ddraidctl" examine "$tmp/m0" >"$tmp/out" || fail "examine: $(cat "$tmp/out")"
 grep -q "^  used by .*of no cluster, process ${pid[a]}, incarnation" "$tmp/out" || fail "examine: $(cat "$tmp/out")"
 grep -q " last sign of it .* ago by this one's; without a sign for 5.0 s it is gone" "$tmp/out" || fail "examine: $(cat "$tmp/out")"
-for option in --force --alone; do # neither makes it harmless
+for option in --stale --alone; do # neither makes it harmless
 	! as b ctl start vol0 $option --timeout 2 >"$tmp/out" 2>&1 || fail "it starts with $option"
 done
 ! as b ctl start vol0 --take-over >"$tmp/out" 2>&1 || fail "it starts with --take-over"
@@ -71,7 +71,7 @@ grep -q "in no cluster .*--alone" "$tmp/out" || fail "--take-over: $(cat "$tmp/o
 refused b a
 as a nbd vol0 'h.pwrite(b"A" * 8192, 0); h.flush()' || fail "the first does not go on"
 
-echo "a third one, which knows nothing of that array, takes none of its members, by force neither"
+echo "a third one, which knows nothing of that array, takes none of its members, whatever may be overwritten"
 as c configure '[fence]' 'fence = none'
 as c daemon_up
 taken() { # WORDS COMMAND...
@@ -80,11 +80,11 @@ taken() { # WORDS COMMAND...
 	as c ctl "$@" >"$tmp/out" 2>&1 || status=$?
 	[ $status = 6 ] && grep -q "$words, by a daemon by itself on .*, process ${pid[a]}" "$tmp/out" || fail "$*: status $status, $(cat "$tmp/out")"
 }
-taken "is in use" create mine --order 1 --force "${members[@]}"
+taken "is in use" create mine --order 1 --old-member "${members[@]}"
 for i in 0 1 2; do truncate -s 32M "$tmp/o$i"; done
 as c ctl create other --order 1 --zeroed "$tmp/o0" "$tmp/o1" "$tmp/o2" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
 as c ctl fail other 0 >"$tmp/out" 2>&1 || fail "fail: $(cat "$tmp/out")"
-taken "is in use" add other 0 "${members[0]}" --force
+taken "is in use" add other 0 "${members[0]}" --old-member
 as c ctl create third --order 1 "${members[@]}" >"$tmp/out" 2>&1 && fail "it is taken"
 grep -q "ddraid array vol0 .*, which a daemon by itself on .*, process ${pid[a]} uses" "$tmp/out" || fail "create: $(cat "$tmp/out")"
 as a nbd vol0 'assert h.pread(8192, 0) == b"A" * 8192; h.pwrite(b"A" * 8192, 0); h.flush()' || fail "the first does not go on"
@@ -163,7 +163,7 @@ echo "one that stands still for long enough is gone, and writes nothing any more
 as a ctl start vol0 >"$tmp/out" 2>&1 || fail "start: $(cat "$tmp/out")"
 serves a
 kill -s STOP "${pid[a]}"
-as c ctl create mine --order 1 --force "${members[@]}" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
+as c ctl create mine --order 1 --old-member "${members[@]}" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
 grep -q "watching for .* s whether anybody uses the members" "$tmp/out" || fail "nobody was looked for: $(cat "$tmp/out")"
 until_true 10 as c holds mine 'a["io_allowed"]'
 as c nbd mine 'h.pwrite(b"C" * 8192 * 200, 0); h.flush()' || fail "the third"

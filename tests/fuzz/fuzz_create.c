@@ -301,7 +301,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	}
 	how = fuzz_u8(&in);
 	count = fuzz_u8(&in) % (DEVICES + 2);
-	ask.force = how & 1;
+	ask.wipe = how & 1;
+	ask.old_member = ask.wipe != (how >> 5 & 1);
+	ask.unaligned = ask.wipe != (how >> 6 & 1);
 	ask.zeroed = how & 2;
 	fails_at = how & 4 ? fuzz_u8(&in) : 2000; /* the log of a huge device takes its time */
 	allowed_until = how & 4 && fails_at & 1 ? fails_at / 2 : UINT32_MAX;

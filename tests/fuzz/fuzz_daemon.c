@@ -965,7 +965,10 @@ static void ask_create(struct qb_ipcs_connection *c, Request *r)
 	q.layout = number();
 	q.slots = number();
 	q.stripe_bytes = number();
-	q.force = fuzz_u8(&in) & 1;
+	how = fuzz_u8(&in);
+	q.wipe = how & 1;
+	q.old_member = how & 2;
+	q.unaligned = how & 4;
 	q.n_uri = fuzz_u8(&in) & 15;
 	for (size_t i = 0; i < q.n_uri; i++)
 		uri[i] = text();
@@ -1002,22 +1005,22 @@ static void ask(struct qb_ipcs_connection *c)
 	switch ((int)r.body_case) {
 		ASK(VERSION_ASK, VersionAsk, VERSION_ASK, version_ask, (void)flags)
 		ASK(STATUS, StatusAsk, STATUS_ASK, status, q.array = text())
-		ASK(START, Start, START, start, q.array = text(); q.force = flags & 1;
-		    q.all_nodes = flags & 2)
-		ASK(STOP, Stop, STOP, stop, q.array = text(); q.force = flags & 1;
+		ASK(START, Start, START, start, q.array = text(); q.stale = flags & 1;
+		    q.all_nodes = flags & 2; q.alone = flags & 4; q.take_over = flags & 8)
+		ASK(STOP, Stop, STOP, stop, q.array = text(); q.disconnect = flags & 1;
 		    q.all_nodes = flags & 2)
 		ASK(FAIL, Fail, FAIL, fail, q.array = text(); q.member = number())
 		ASK(ADD, Add, ADD, add, q.array = text(); q.member = number(); q.uri = text();
-		    q.force = flags & 1)
+		    q.wipe = flags & 1; q.old_member = flags & 2; q.unaligned = flags & 4)
 		ASK(RE_ADD, ReAdd, RE_ADD, re_add, q.array = text(); q.member = number())
-		ASK(FORGET, Forget, FORGET, forget, q.array = text(); q.force = flags & 1)
+		ASK(FORGET, Forget, FORGET, forget, q.array = text(); q.disconnect = flags & 1)
 		ASK(NODES, NodesAsk, NODES_ASK, nodes, (void)flags)
 		ASK(SET, Set, SET, set, q.array = text(); q.key = text(); q.value = text())
 		ASK(GET, Get, GET, get, q.array = text(); q.key = text())
 		ASK(WATCH, Watch, WATCH, watch, q.array = text(); q.until = flags & 3)
 		ASK(ATTACH, Attach, ATTACH, attach, q.array = text(); q.via = text();
 		    q.away = text())
-		ASK(DETACH, Detach, DETACH, detach, q.array = text(); q.force = flags & 1)
+		ASK(DETACH, Detach, DETACH, detach, q.array = text(); q.disconnect = flags & 1)
 	case DDRAID__CTL__REQUEST__BODY_CREATE:
 		ask_create(c, &r);
 		break;

@@ -40,6 +40,11 @@ static struct {
 	uint64_t last_log[MEMBERS], first_sb[MEMBERS], first_flush_after_log[MEMBERS];
 } fx;
 
+static void may_all(struct create_ask *ask, bool may)
+{
+	ask->wipe = ask->old_member = ask->unaligned = may;
+}
+
 static int file_read(void *arg, uint64_t offset, void *buf, uint32_t bytes)
 {
 	struct file *f = arg;
@@ -232,8 +237,11 @@ TEST(an_ext4_image_is_refused)
 	if (system(command))
 		SKIP("mke2fs does not work here");
 	refused(-EEXIST, 2, "a file system (ext4, label \"home?\")");
-	CHECK(strstr(fx.e.text, "--force"));
-	fx.ask.force = true;
+	CHECK(strstr(fx.e.text, "--wipe"));
+	fx.ask.old_member = fx.ask.unaligned = true; /* they are for other things */
+	refused(-EEXIST, 2, "a file system (ext4, label \"home?\")");
+	fx.ask.old_member = fx.ask.unaligned = false;
+	fx.ask.wipe = true;
 	created();
 }
 
@@ -268,7 +276,7 @@ TEST(swap_is_refused)
 	place(0, head, sizeof(head), 1024);
 	place(0, "SWAPSPACE2", 10, 4086);
 	refused(-EEXIST, 0, "swap space");
-	fx.ask.force = true;
+	may_all(&fx.ask, true);
 	created();
 }
 
@@ -284,7 +292,7 @@ TEST(an_lvm_physical_volume_is_refused)
 	put32(label + 16, crc32_le(0xf597a6cfu, label + 20, 512 - 20));
 	place(4, label, sizeof(label), 512);
 	refused(-EEXIST, 4, "LVM2_member");
-	fx.ask.force = true;
+	may_all(&fx.ask, true);
 	created();
 }
 
@@ -300,7 +308,7 @@ TEST(a_partition_table_is_refused)
 	mbr[511] = 0xaa;
 	place(1, mbr, sizeof(mbr), 0);
 	refused(-EEXIST, 1, "a partition table (dos)");
-	fx.ask.force = true;
+	may_all(&fx.ask, true);
 	created();
 }
 
@@ -397,7 +405,7 @@ TEST(a_member_of_another_array_is_refused)
 			      ftruncate(fx.file[i].fd, (off_t)MEMBER_BYTES) == 0);
 	}
 	refused(-EEXIST, 3, "is member 3 of the ddraid array vol0");
-	fx.ask.force = true;
+	may_all(&fx.ask, true);
 	created();
 	CHECK(memcmp(first, fx.r.params.array_uuid, sizeof(first)));
 }
@@ -443,7 +451,7 @@ TEST(a_known_arrays_member_is_refused_by_force_too)
 		fx.file[i].writes = 0;
 	fx.ask.known = knows_all;
 	refused(-ENOTUNIQ, 0, "'ddraidctl forget production'");
-	fx.ask.force = true;
+	may_all(&fx.ask, true);
 	refused(-ENOTUNIQ, 0, "'ddraidctl forget production'");
 	/* One good copy is enough to be known. */
 	place(0, "x", 1, SB_OFFSET + 100);
@@ -476,14 +484,14 @@ TEST(a_device_that_was_replaced_in_a_known_array_is_taken_by_force_alone)
 			fx.file[i].writes = 0;
 		fx.ask.known = knows_all;
 		fx.ask.standing = tells;
-		fx.ask.force = force;
+		may_all(&fx.ask, force);
 		for (size_t i = 0; i < sizeof(refusal) / sizeof(refusal[0]); i++) {
 			told = refusal[i].standing;
 			refused(-ENOTUNIQ, 0, refusal[i].what);
 		}
 		told = STANDING_REPLACED;
 		if (!force)
-			refused(-EEXIST, 0, "or --force to overwrite what is left on it");
+			refused(-EEXIST, 0, "or --old-member to overwrite what is left on it");
 		told = STANDING_DIFFERS;
 		if (!force)
 			refused(-EEXIST, 0, "it has a history of its own");
@@ -551,7 +559,7 @@ TEST(what_is_cleared_by_force_is_nobodys)
 
 	setup();
 	created();
-	fx.ask.force = true;
+	may_all(&fx.ask, true);
 	fx.ask.known = knows_all;
 	fx.ask.standing = tells;
 	told = STANDING_MEMBER;
@@ -575,7 +583,7 @@ TEST(a_damaged_superblock_is_refused)
 	place(0, "x", 1, SB_OFFSET + 100);
 	place(0, "x", 1, SB_OFFSET + DDR_BLOCK_BYTES + 100);
 	refused(-EEXIST, 0, "a superblock of ddraid that is damaged");
-	fx.ask.force = true;
+	may_all(&fx.ask, true);
 	created();
 }
 
@@ -607,7 +615,7 @@ TEST(too_small_by_one_byte_is_refused)
 	refused(-ENOSPC, 1, words);
 	snprintf(words, sizeof(words), "needs at least %" PRIu64 ";", bytes);
 	CHECK(strstr(fx.e.text, words));
-	fx.ask.force = true;
+	may_all(&fx.ask, true);
 	refused(-ENOSPC, 1, words);
 	fx.dev[1].size_bytes = 0;
 	refused(-ENOSPC, 1, "too small");
@@ -620,9 +628,9 @@ static void duplicate_is_refused(bool force)
 {
 	static uint8_t before[SB_OFFSET * 4], after[SB_OFFSET * 4];
 
-	fx.ask.force = force;
+	may_all(&fx.ask, force);
 	if (force)
-		place(1, "something that --force overwrites", 33, SB_OFFSET);
+		place(1, "something that --wipe overwrites", 33, SB_OFFSET);
 	CHECK(pread(fx.file[1].fd, before, sizeof(before), 0) == sizeof(before));
 	CHECK_EQ_INT(create(), -ENOTUNIQ);
 	CHECK(strstr(fx.e.text, "one and the same device"));
@@ -648,7 +656,7 @@ TEST(one_uri_twice_is_refused_without_a_look)
 {
 	setup();
 	fx.dev[3].uri = fx.dev[0].uri;
-	fx.ask.force = true;
+	may_all(&fx.ask, true);
 	refused(-ENOTUNIQ, 3, "already named as member 0");
 	CHECK_EQ_U64(fx.file[0].reads, 0);
 }
@@ -656,7 +664,7 @@ TEST(one_uri_twice_is_refused_without_a_look)
 TEST(unreachable_and_read_only_members_are_refused)
 {
 	setup();
-	fx.ask.force = true;
+	may_all(&fx.ask, true);
 	fx.dev[2].open_err = -ECONNREFUSED;
 	refused(-ECONNREFUSED, 2, "can't be used: Connection refused; correct its path");
 	fx.dev[2].uri = "nbd://host/x";
@@ -724,26 +732,33 @@ TEST(a_large_preferred_size_is_no_block)
 	refused(-EINVAL, 4, "has blocks of 4 KiB");
 }
 
-TEST(blocks_above_the_fragment_need_force)
+TEST(blocks_above_the_fragment_have_to_be_allowed)
 {
 	uint8_t head[16] = {1, 0, 0, 0, 0xff}, none[16] = {0};
 
 	setup();
 	fx.dev[2].preferred_block_bytes = 4096;
 	fx.ask.geo.stripe_bytes = 4096;
-	refused(-EINVAL, 2, "choose --stripe 16K, or --force");
+	refused(-EINVAL, 2, "choose --stripe 16K, or --unaligned");
 	/* Who says it for the blocks must know by then that nothing is overwritten. */
 	place(3, head, sizeof(head), 1024);
 	place(3, "SWAPSPACE2", 10, 4086);
 	refused(-EEXIST, 3, "swap space");
 	place(3, none, 10, 4086);
-	refused(-EINVAL, 2, "choose --stripe 16K, or --force");
+	refused(-EINVAL, 2, "choose --stripe 16K, or --unaligned");
 	fx.ask.geo.stripe_bytes = 16384;
 	created();
 	setup();
 	fx.dev[2].preferred_block_bytes = 4096;
 	fx.ask.geo.stripe_bytes = 4096;
-	fx.ask.force = true;
+	fx.ask.wipe = fx.ask.old_member = true;
+	refused(-EINVAL, 2, "choose --stripe 16K, or --unaligned");
+	fx.ask.wipe = fx.ask.old_member = false;
+	fx.ask.unaligned = true;
+	place(3, "SWAPSPACE2", 10, 4086);
+	place(3, head, sizeof(head), 1024);
+	refused(-EEXIST, 3, "swap space");
+	place(3, none, 10, 4086);
 	created();
 }
 
@@ -752,7 +767,7 @@ TEST(requests_that_a_member_can_not_take_are_not_forced)
 	setup();
 	fx.dev[2].min_block_bytes = 4096;
 	fx.ask.geo.stripe_bytes = 4096;
-	fx.ask.force = true;
+	may_all(&fx.ask, true);
 	refused(-EINVAL, 2, "choose --stripe 16K");
 	fx.dev[2].min_block_bytes = 8192; /* no stripe helps that */
 	refused(-EINVAL, 2, "with smaller blocks");
@@ -790,7 +805,7 @@ TEST(a_member_that_can_not_be_read_is_refused)
 	setup();
 	fx.file[3].fail_read = EIO;
 	refused(-EIO, 3, "can't be read: Input/output error");
-	fx.ask.force = true;
+	may_all(&fx.ask, true);
 	refused(-EIO, 3, "can't be read");
 }
 
@@ -825,7 +840,7 @@ TEST(a_create_by_force_that_fails_gives_back_what_it_has_not_spoilt)
 	memcpy(first, fx.r.params.array_uuid, sizeof(first));
 	for (unsigned i = 0; i < MEMBERS; i++)
 		fx.file[i].writes = 0;
-	fx.ask.force = true;
+	may_all(&fx.ask, true);
 	fx.file[2].fail_write_at = 2; /* after the claim */
 	CHECK_EQ_INT(create(), -EIO);
 	CHECK_EQ_INT(fx.e.member, 2);
@@ -985,7 +1000,7 @@ static void racer_init(int i, int first, bool force)
 	x->ask.name = i ? "two" : "one";
 	x->ask.geo.order = 1;
 	x->ask.inc = 77 + (uint64_t)i;
-	x->ask.force = force;
+	may_all(&x->ask, force);
 	x->ask.known = race_known;
 	x->ask.now_us = race_now;
 	x->ask.pause = race_pause;
@@ -1173,7 +1188,7 @@ TEST(a_create_that_dies_is_undone_and_can_be_repeated)
 		race_setup(seed, 0);
 		race.racer[1].over = true;
 		race.racer[1].err = -ECANCELED;
-		a->ask.force = false;
+		may_all(&a->ask, false);
 		race_run();
 		CHECK_MSG(!a->err, "%s", a->e.text);
 		CHECK(racer_has_all(a));
@@ -1313,7 +1328,7 @@ static void used_array(unsigned member, uint64_t claim, uint32_t patience_ms)
 	for (unsigned i = 0; i < MEMBERS; i++)
 		fx.file[i].writes = 0;
 	fx.ask.pause = user_pause;
-	fx.ask.force = true;
+	may_all(&fx.ask, true);
 }
 
 static bool use_is_clear(unsigned member)
@@ -1334,10 +1349,10 @@ TEST(a_device_that_somebody_uses_is_not_taken_by_force)
 		refused(-EBUSY, (int)member, "is in use, by node 2 (alpha) of cluster prod: stop");
 		CHECK(user.waited_ms <= 2000);
 		CHECK_EQ_INT(create_clear(&fx.ask, &fx.dev[member], &e), -EBUSY);
-		CHECK(strstr(e.text, "--force does not help"));
+		CHECK(!strstr(e.text, "--")); /* nothing helps */
 		CHECK_EQ_U64(fx.file[member].writes, 0);
-		/* Nor is it said that force would help, without who uses it. */
-		fx.ask.force = false;
+		/* Nor is it said that an option would help, without who uses it. */
+		may_all(&fx.ask, false);
 		refused(-EEXIST, 0,
 			member ? "): name another device"
 			       : "), which node 2 (alpha) of cluster prod uses, or has not given");

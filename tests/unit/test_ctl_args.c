@@ -32,11 +32,11 @@ static void refused(const char *line, const char *words)
 
 TEST(options_may_stand_anywhere)
 {
-	CHECK_EQ_INT(parse("create --order 1 vol0 --force a --stripe=64K b c --json"), 0);
+	CHECK_EQ_INT(parse("create --order 1 vol0 --wipe a --stripe=64K b c --json"), 0);
 	CHECK_EQ_INT(a.cmd, CMD_CREATE);
 	CHECK_EQ_U64(a.order, 1);
 	CHECK_EQ_U64(a.stripe_bytes, 65536);
-	CHECK(a.force && a.json && !a.wait);
+	CHECK(a.wipe && a.json && !a.wait && !a.old_member && !a.unaligned);
 	CHECK_EQ_INT(a.count, 4);
 	CHECK_EQ_STR(a.word[0], "vol0");
 	CHECK_EQ_STR(a.word[3], "c");
@@ -103,7 +103,7 @@ TEST(more_words_than_anybody_needs_are_refused)
 static const char *const vocabulary[] = {
     "create",    "start",   "stop",    "status",    "fail",     "add",
     "re-add",    "forget",  "nodes",   "set",       "get",      "version",
-    "examine",   "help",    "--order", "--order=2", "--force",  "--json",
+    "examine",   "help",    "--order", "--order=2", "--wipe",   "--json",
     "--wait",    "--",      "-",       "-h",        "--help",   "--stripe",
     "--stripe=", "--set",   "a=b",     "=",         "4K",       "99999999999999999999",
     "vol0",      "nbd://x", "",        "--=",       "--daemon", "--timeout",

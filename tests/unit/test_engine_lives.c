@@ -427,7 +427,7 @@ TEST(a_forced_start_goes_on_with_the_newest_state_that_enough_members_are_of)
 	restart_with(old, false);
 	CHECK_EQ_INT(status().state, ENGINE_REFUSED);
 	CHECK(strstr(status().waits, "is as it was in epoch"));
-	CHECK(strstr(status().waits, "--force"));
+	CHECK(strstr(status().waits, "--stale"));
 	restart_with(none, true);
 	CHECK_EQ_INT(status().state, ENGINE_ACTIVE);
 	CHECK(status().io_allowed);
@@ -461,7 +461,7 @@ TEST(a_forced_start_mixes_no_members_of_different_states)
 	old[1] = older[1];
 	restart_with(old, true);
 	CHECK_EQ_INT(status().state, ENGINE_REFUSED);
-	CHECK(strstr(status().waits, "--force does not help"));
+	CHECK(strstr(status().waits, "--stale does not help"));
 	old[1] = NULL;
 	copies_free(old);
 	copies_free(older);

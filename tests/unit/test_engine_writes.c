@@ -261,7 +261,7 @@ TEST(a_mark_that_failed_on_a_member_that_must_stay_is_not_tried_again_and_the_st
 	w.write_err[0] = w.write_err[1] = 0;
 	run_ms(5000);
 	CHECK_EQ_U64(w.io_done[2], 0);
-	CHECK(strstr(status().waits, "--force"));
+	CHECK(strstr(status().waits, "--disconnect"));
 	CHECK(status().error[1].fua);
 	CHECK_EQ_INT(status().error[1].err, -ENOSPC);
 	finish();

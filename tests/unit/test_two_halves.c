@@ -74,6 +74,14 @@ TEST(of_two_that_have_not_met_none_begins_alone)
 		CHECK(status(i).waits && strstr(status(i).waits, "two_node"));
 		CHECK_EQ_U64(w.node[i].fences, 0);
 	}
+	/* To allow an older state says nothing of the other node. */
+	step(1, (struct event){.type = EV_ADMIN, .admin = {.cmd = ADMIN_FORCE}});
+	run_ms(3000);
+	CHECK(!status(1).io_allowed);
+	CHECK(strstr(status(1).waits, "--alone"));
+	step(1, (struct event){.type = EV_ADMIN, .admin = {.cmd = ADMIN_ALONE}});
+	run_ms(8000);
+	CHECK(status(1).io_allowed && !status(2).io_allowed);
 	rings(false);
 	run_ms(3000);
 	CHECK(status(1).io_allowed && status(2).io_allowed);

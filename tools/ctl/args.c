@@ -23,9 +23,8 @@
 #define WAITS                                                                                      \
 	(BIT(CMD_CREATE) | BIT(CMD_IMPORT) | BIT(CMD_START) | BIT(CMD_STOP) | BIT(CMD_STATUS) |    \
 	 BIT(CMD_ADD) | BIT(CMD_READD))
-#define FORCES                                                                                     \
-	(BIT(CMD_CREATE) | BIT(CMD_START) | BIT(CMD_STOP) | BIT(CMD_ADD) | BIT(CMD_FORGET) |       \
-	 BIT(CMD_DETACH))
+#define TAKES (BIT(CMD_CREATE) | BIT(CMD_ADD)) /* devices */
+#define ENDS (BIT(CMD_STOP) | BIT(CMD_FORGET) | BIT(CMD_DETACH))
 
 static const struct {
 	const char *name;
@@ -36,28 +35,28 @@ static const struct {
     [CMD_CREATE] = {"create", 2, 1 + DDR_MAX_MEMBERS,
 		    "create NAME --order N [--layout rotate|dedicated] [--stripe SIZE] "
 		    "[--band SIZE] [--region-size SIZE] [--slots N] [--set KEY=VALUE]... "
-		    "[--zeroed] [--force] [--wait] [--json] URI...",
+		    "[--zeroed] [--wipe] [--old-member] [--unaligned] [--wait] [--json] URI...",
 		    "make an array of 2^N + 1 members and start it on all nodes"},
     [CMD_IMPORT] = {"import", 1, DDR_MAX_MEMBERS,
 		    "import [--degraded] [--stale] [--wait] [--json] URI...",
 		    "bring back an array that no node knows, by its members"},
     [CMD_START] = {"start", 1, 1,
-		   "start NAME [--all-nodes] [--force] [--alone] [--take-over] [--wait]",
+		   "start NAME [--all-nodes] [--stale] [--alone] [--take-over] [--wait]",
 		   "start a known array"},
-    [CMD_STOP] = {"stop", 1, 1, "stop NAME [--all-nodes] [--force] [--wait]",
+    [CMD_STOP] = {"stop", 1, 1, "stop NAME [--all-nodes] [--disconnect] [--wait]",
 		  "stop an array that nobody has open"},
     [CMD_STATUS] = {"status", 0, 1, "status [NAME] [--ranges] [--wait] [--json]",
 		    "how the arrays are, and why something waits"},
     [CMD_FAIL] = {"fail", 2, 2, "fail NAME MEMBER", "take a member out of use"},
-    [CMD_ADD] = {"add", 3, 3, "add NAME MEMBER URI [--force] [--wait]",
+    [CMD_ADD] = {"add", 3, 3, "add NAME MEMBER URI [--wipe] [--old-member] [--unaligned] [--wait]",
 		 "put a new device in a member's place and rebuild onto it"},
     [CMD_READD] = {"re-add", 2, 2, "re-add NAME MEMBER [--wait]",
 		   "take a member back with what it missed"},
     [CMD_ATTACH] = {"attach", 1, 1, "attach NAME [--via shim|nbd] [--away hold|TIME] [--json]",
 		    "make the array a block device of this node, now and after each start"},
-    [CMD_DETACH] = {"detach", 1, 1, "detach NAME [--force]",
+    [CMD_DETACH] = {"detach", 1, 1, "detach NAME [--disconnect]",
 		    "take that block device away, if nobody has it open"},
-    [CMD_FORGET] = {"forget", 1, 1, "forget NAME [--force]",
+    [CMD_FORGET] = {"forget", 1, 1, "forget NAME [--disconnect]",
 		    "make all nodes forget a stopped array; its members stay as they are"},
     [CMD_NODES] = {"nodes", 0, 0, "nodes [--json]", "the nodes of the cluster"},
     [CMD_SET] = {"set", 2, 3, "set NAME KEY=VALUE [--json]", "change a setting"},
@@ -187,9 +186,13 @@ static const struct option options[] = {
     {"slots", BIT(CMD_CREATE), set_slots, 0},
     {"set", BIT(CMD_CREATE), set_setting, 0},
     {"zeroed", BIT(CMD_CREATE), FLAG(zeroed)},
-    {"force", FORCES, FLAG(force)},
+    {"wipe", TAKES, FLAG(wipe)},
+    {"old-member", TAKES, FLAG(old_member)},
+    {"unaligned", TAKES, FLAG(unaligned)},
+    {"disconnect", ENDS, FLAG(disconnect)},
+    {"force", 0, FLAG(force)}, /* see instead_of_force */
     {"degraded", BIT(CMD_IMPORT), FLAG(degraded)},
-    {"stale", BIT(CMD_IMPORT), FLAG(stale)},
+    {"stale", BIT(CMD_IMPORT) | BIT(CMD_START), FLAG(stale)},
     {"all-nodes", BIT(CMD_START) | BIT(CMD_STOP), FLAG(all_nodes)},
     {"alone", BIT(CMD_START), FLAG(alone)},
     {"take-over", BIT(CMD_START), FLAG(take_over)},
@@ -261,8 +264,31 @@ static int command_find(const char *name)
 	return -1;
 }
 
+/* What one has to say in its place, since it meant six things. */
+static const char *instead_of_force(enum command cmd)
+{
+	if (BIT(cmd) & TAKES)
+		return "say what may be overwritten: --wipe what others have written (file "
+		       "systems, "
+		       "LVM, RAID, partitions), --old-member what ddraid has; or --unaligned, that "
+		       "fragments may be smaller than a device's blocks";
+	if (BIT(cmd) & ENDS)
+		return "say --disconnect to cut off who has the array open";
+	if (cmd == CMD_START)
+		return "say --stale to go on with an older state of the array, or --alone if all "
+		       "other nodes are off";
+	if (cmd == CMD_IMPORT)
+		return "say --degraded to go on without a member, or --stale with an older state";
+	return NULL;
+}
+
 static int check_options(const struct args *a, uint32_t used, char *error)
 {
+	const char *instead = a->force ? instead_of_force(a->cmd) : NULL;
+
+	if (instead)
+		return wrong(error, "'%s' has no option --force: %s", commands[a->cmd].name,
+			     instead);
 	for (size_t i = 0; i < OPTIONS; i++)
 		if (used & BIT(i) && !(options[i].commands & BIT(a->cmd)))
 			return wrong(error, "'%s' has no option --%s; usage: ddraidctl %s",

@@ -44,8 +44,8 @@ struct args {
 	const char *ipc;  /* libqb's service name */
 	const char *via;  /* attach; NULL = whatever the kernel has */
 	const char *away; /* attach; NULL = as it is */
-	bool json, wait, force, all_nodes, alone, take_over, degraded, stale, ranges, daemon,
-	    zeroed;
+	bool json, wait, wipe, old_member, unaligned, disconnect, force, all_nodes, alone,
+	    take_over, degraded, stale, ranges, daemon, zeroed;
 	bool version;       /* --version: nothing else counts */
 	uint64_t timeout_s; /* 0 = none */
 	/* create; 0 = the daemon's default */

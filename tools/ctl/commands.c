@@ -118,7 +118,9 @@ static int create_send(struct ipc *c, const struct args *a, char **uri, struct c
 	create.band_bytes = (uint32_t)a->band_bytes;
 	create.region_bytes = (uint32_t)a->region_bytes;
 	create.slots = (uint32_t)a->slots;
-	create.force = a->force;
+	create.wipe = a->wipe;
+	create.old_member = a->old_member;
+	create.unaligned = a->unaligned;
 	create.zeroed = a->zeroed;
 	create.n_uri = (size_t)a->count - 1;
 	create.uri = uri;
@@ -243,7 +245,9 @@ static int member_change(struct ipc *c, const struct args *a, Request *request)
 		add.uri = absolute_uri(a->word[2]);
 		if (!add.uri)
 			return EXIT_FAILED;
-		add.force = a->force;
+		add.wipe = a->wipe;
+		add.old_member = a->old_member;
+		add.unaligned = a->unaligned;
 		request->body_case = DDRAID__CTL__REQUEST__BODY_ADD;
 		request->add = &add;
 	}
@@ -260,7 +264,8 @@ static int array_change(struct ipc *c, const struct args *a, Request *request)
 	Ddraid__Ctl__Forget forget = DDRAID__CTL__FORGET__INIT;
 
 	start.array = stop.array = forget.array = a->word[0];
-	start.force = stop.force = forget.force = a->force;
+	stop.disconnect = forget.disconnect = a->disconnect;
+	start.stale = a->stale;
 	start.all_nodes = stop.all_nodes = a->all_nodes;
 	start.alone = a->alone;
 	start.take_over = a->take_over;
@@ -338,7 +343,7 @@ int attach_run(struct ipc *c, const struct args *a)
 		request.body_case = DDRAID__CTL__REQUEST__BODY_ATTACH;
 		request.attach = &attach;
 	} else {
-		detach.force = a->force;
+		detach.disconnect = a->disconnect;
 		request.body_case = DDRAID__CTL__REQUEST__BODY_DETACH;
 		request.detach = &detach;
 	}

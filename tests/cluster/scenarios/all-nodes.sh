@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 # What is said on one node for all. A setting counts on the others at once, while they serve. `stop --all-nodes` cuts
 # nobody off on another node: it is refused while somebody has the array open there, and names the node. Somebody
-# who opens it in the very moment goes on there, whatever the other nodes do. With --force all is stopped.
+# who opens it in the very moment goes on there, whatever the other nodes do. With --disconnect all is stopped.
 set -u
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -48,7 +48,7 @@ step "two other nodes use it"
 user_start 2
 user_start 3
 sleep 1 # until they have told it
-refused 'in use on node 2 \(node2\): 1 client, node 3 \(node3\): 1 client; close what uses it, or --force'
+refused 'in use on node 2 \(node2\): 1 client, node 3 \(node3\): 1 client; close what uses it, or --disconnect'
 user_stop 3
 refused 'in use on node 2 \(node2\): 1 client; close'
 for n in 1 2 3; do
@@ -76,7 +76,7 @@ user_stop 2
 user_start 2
 step "by force"
 ctl 1 start vol0 >/dev/null || fail "start"
-ctl 1 stop vol0 --all-nodes --force >"$CLUSTER_DIR/stop" 2>&1 || fail "stop --force: $(cat "$CLUSTER_DIR/stop")"
+ctl 1 stop vol0 --all-nodes --disconnect >"$CLUSTER_DIR/stop" 2>&1 || fail "stop --disconnect: $(cat "$CLUSTER_DIR/stop")"
 for n in 1 2 3; do
 	stopped $n || fail "node $n goes on"
 done

@@ -34,6 +34,6 @@ sed -i '/^cluster = alone/d' "$conf"
 at_once daemon_up 1 2 3
 serve 1 2 3
 compare_on 3
-ctl 1 add vol0 0 "$(exporter_uri "${ARRAY_MEMBERS[0]}")" --force --wait --timeout 40 >"$CLUSTER_DIR/add" 2>&1 ||
+ctl 1 add vol0 0 "$(exporter_uri "${ARRAY_MEMBERS[0]}")" --old-member --wait --timeout 40 >"$CLUSTER_DIR/add" 2>&1 ||
 	fail "add: $(cat "$CLUSTER_DIR/add")"
 finish 1 2 3

@@ -48,7 +48,7 @@ away vol0
 
 step "the same create on three nodes at once"
 for k in 1 2 3; do
-	at_once_create vol0 --force "${uris[@]}"
+	at_once_create vol0 --old-member "${uris[@]}"
 	[ "$(won)" = 1 ] || fail "round $k: exit ${RC[*]}: $(tail -qn1 "$CLUSTER_DIR"/create.[123])"
 	for n in 1 2 3; do
 		[ "${RC[n - 1]}" = 0 ] || grep -q "create of vol0 on node [123]\|node [123] knows" "$CLUSTER_DIR/create.$n" ||
@@ -65,7 +65,7 @@ done
 
 step "its node loses its power half-way"
 for at in 0.4 1.2; do
-	ctl 1 create vol0 --order 1 --force "${uris[@]}" >"$CLUSTER_DIR/create.1" 2>&1 &
+	ctl 1 create vol0 --order 1 --old-member "${uris[@]}" >"$CLUSTER_DIR/create.1" 2>&1 &
 	pid=$!
 	within 10 "the create writes" test -e "$CLUSTER_DIR/node1/var-lib-ddraid/vol0.making"
 	sleep "$at"

@@ -263,13 +263,13 @@ node_exec 1 fio --name=w --filename=/dev/ddraid/vol0 --rw=write --bs=128k --iode
 fio=$!
 within 20 "more requests than NBD_CLIENT_REQS" node_exec 1 awk '{ exit !($1 + $2 > 64) }' "/sys/block/$dev/inflight"
 log_mark 1
-ctl 1 detach vol0 --force >"$CLUSTER_DIR/detach" 2>&1 &
+ctl 1 detach vol0 --disconnect >"$CLUSTER_DIR/detach" 2>&1 &
 detach=$!
 detach_ended() {
 	! kill -0 $detach 2>/dev/null
 }
-within 20 "detach --force" detach_ended
-wait $detach || fail "detach --force: $(cat "$CLUSTER_DIR/detach")"
+within 20 "detach --disconnect" detach_ended
+wait $detach || fail "detach --disconnect: $(cat "$CLUSTER_DIR/detach")"
 ! wait $fio || fail "fio has written to no device"
 log_has 1 "this incarnation gives up, so that none of them is written later" || fail "what it had is written later"
 holds 1 'len(a["front_ends"]) == 1' || fail "a detached disk is in the status"
@@ -285,7 +285,7 @@ exporter_kill 2
 daemon_up 1
 refused 6 "is open (1 open" detach vol0
 ! disk_hold_failed 1 || fail "the open did not wait"
-ctl 1 detach vol0 --force || fail "detach --force"
+ctl 1 detach vol0 --disconnect || fail "detach --disconnect"
 disk_hold_fails 1
 exporter_restart 1 && exporter_restart 2 || fail "the exporters"
 within 40 "the array" active 1

@@ -87,7 +87,7 @@ writers_go_on 100 1 2 3
 fences_forget
 fence_break
 ! rebuilds || fail "the requests of a rebuild are not what is looked for"
-ctl 1 add vol0 2 "$(exporter_uri 3)" --force >"$CLUSTER_DIR/add" 2>&1 &
+ctl 1 add vol0 2 "$(exporter_uri 3)" --old-member >"$CLUSTER_DIR/add" 2>&1 &
 add=$!
 CLUSTER_POLL_TIMES=1 CLUSTER_POLL_MS=50 within 20 "the rebuild" rebuilds
 exporter_stall $SLOW 3 || fail "stall"

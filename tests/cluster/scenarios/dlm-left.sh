@@ -22,7 +22,7 @@ log_mark 3
 began=${EPOCHREALTIME/[.,]/}
 node_exec 3 dlm_tool leave "$space" >"$CLUSTER_DIR/leave" 2>&1 &
 leave=$!
-ctl 1 add vol0 2 "$(exporter_uri 3)" --force >"$CLUSTER_DIR/add" 2>&1 &
+ctl 1 add vol0 2 "$(exporter_uri 3)" --old-member >"$CLUSTER_DIR/add" 2>&1 &
 add=$!
 step "node 3 is made to leave the lock space, and a rebuild begins"
 within 10 "ddraidd of node 3 knows" log_has 3 "made this node leave the lock space"

@@ -32,7 +32,7 @@ uris=()
 for i in "${ARRAY_MEMBERS[@]}"; do
 	uris+=("$(exporter_uri "$i")")
 done
-ctl 1 create vol0 --order 1 --force "${uris[@]}" >"$CLUSTER_DIR/create" 2>&1 || fail "$(cat "$CLUSTER_DIR/create")"
+ctl 1 create vol0 --order 1 --old-member "${uris[@]}" >"$CLUSTER_DIR/create" 2>&1 || fail "$(cat "$CLUSTER_DIR/create")"
 serve 1 2
 # What it holds of the old one, nobody has promised.
 rm "$CLUSTER_DIR"/load.*

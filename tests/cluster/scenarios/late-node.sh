@@ -5,7 +5,7 @@
 # device: it says so and touches nothing there, and then to an older copy of the member. The member is out of use for all
 # until that is put right, and whole again then without an operator. Before all that, somebody who creates an array there at
 # once, before corosync has said whether there is a quorum, of the members of the array that this node has not heard of, by
-# --force: it waits until it has.
+# --old-member: it waits until it has.
 set -u
 # Longer than corosync of node 3 is held still. Machines that stay up have a shorter one, and are told.
 token=8000
@@ -40,7 +40,7 @@ writers_start 1 2
 step "corosync of node 3 is slow to answer its daemon"
 node_signal 3 corosync STOP
 daemon_up 3
-ctl 3 create other --force --order 1 "$(exporter_uri 1)" "$(exporter_uri 2)" "$(exporter_uri 3)" >"$CLUSTER_DIR/other" 2>&1 &
+ctl 3 create other --old-member --order 1 "$(exporter_uri 1)" "$(exporter_uri 2)" "$(exporter_uri 3)" >"$CLUSTER_DIR/other" 2>&1 &
 creating=$!
 sleep 0.5
 kill -0 $creating 2>/dev/null || fail "create does not wait for corosync: $(cat "$CLUSTER_DIR/other")"

@@ -87,10 +87,10 @@ spare=4
 with_add() {
 	local is=${ARRAY_MEMBERS[1]}
 	arm "$1"
-	ctl "$other" add vol0 1 "$(exporter_uri $spare)" --force >"$CLUSTER_DIR/asked" 2>&1 &
+	ctl "$other" add vol0 1 "$(exporter_uri $spare)" --old-member >"$CLUSTER_DIR/asked" 2>&1 &
 	died "$1"
 	wait $!
-	change in-sync add vol0 1 "$(exporter_uri $spare)" --force
+	change in-sync add vol0 1 "$(exporter_uri $spare)" --old-member
 	ARRAY_MEMBERS[1]=$spare spare=$is
 }
 

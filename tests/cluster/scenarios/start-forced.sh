@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Members that were restored from a backup are older than what the nodes know: at the next boot the array is refused on all
-# nodes (R1). `start --force` on a node that does not lead takes effect then, and what the backup had is there.
+# nodes (R1). `start --stale` on a node that does not lead takes effect then, and what the backup had is there.
 set -u
 # shellcheck source=tests/cluster/lib.sh
 . "$(dirname "$0")/../lib.sh"
@@ -28,7 +28,7 @@ for n in 1 2 3; do
 done
 serve 1 2 3
 ctl 1 fail vol0 0 >/dev/null 2>&1 || fail "fail"
-ctl 1 add vol0 0 "$(exporter_uri "${ARRAY_MEMBERS[0]}")" --force --wait --timeout 30 >"$CLUSTER_DIR/add" 2>&1 ||
+ctl 1 add vol0 0 "$(exporter_uri "${ARRAY_MEMBERS[0]}")" --old-member --wait --timeout 30 >"$CLUSTER_DIR/add" 2>&1 ||
 	fail "add: $(cat "$CLUSTER_DIR/add")"
 for n in 1 2 3; do
 	daemon_stop $n
@@ -44,11 +44,11 @@ for n in 1 2 3; do
 	within 20 "node $n is refused" refused $n
 done
 within 20 "a node says that the members are stale" told
-ctl 3 start vol0 --force --wait --timeout 20 >"$CLUSTER_DIR/start" 2>&1 || fail "start --force: $(cat "$CLUSTER_DIR/start")"
+ctl 3 start vol0 --stale --wait --timeout 20 >"$CLUSTER_DIR/start" 2>&1 || fail "start --stale: $(cat "$CLUSTER_DIR/start")"
 log_has 3 "is assembled by force" || fail "the log does not tell"
 serve 1 2 3
 nbd_do 2 'assert h.pread(65536, 0) == b"backup!!" * 8192' || fail "it does not have what the backup had"
-ctl 2 start vol0 --force >"$CLUSTER_DIR/start" 2>&1 || fail "start --force of one that is active: $(cat "$CLUSTER_DIR/start")"
+ctl 2 start vol0 --stale >"$CLUSTER_DIR/start" 2>&1 || fail "start --stale of one that is active: $(cat "$CLUSTER_DIR/start")"
 grep -q "nothing was forced" "$CLUSTER_DIR/start" || fail "it does not say that nothing was forced: $(cat "$CLUSTER_DIR/start")"
 ctl 1 status vol0 --wait --timeout 40 >/dev/null 2>&1 || fail "it is not whole: $(ctl 1 status vol0)"
 finish 1 2 3

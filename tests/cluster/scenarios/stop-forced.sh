@@ -27,7 +27,7 @@ os.rename('$CLUSTER_DIR/write.new', '$CLUSTER_DIR/write.said')" >"$CLUSTER_DIR/w
 }
 stop_begins() {
 	began=$SECONDS
-	ctl 1 stop vol0 --force >"$CLUSTER_DIR/stop" 2>&1 &
+	ctl 1 stop vol0 --disconnect >"$CLUSTER_DIR/stop" 2>&1 &
 	stopper=$!
 }
 block_is() { # N VALUE
