@@ -24,6 +24,7 @@
 #define GROUP_NAME "ddraid"
 #define AGAIN_US 100000ull
 #define OPTIONS_MAX 64 /* of an array that another node tells of: it may have a later version's */
+#define REFUSED_BYTES 1024u    /* that another node may say of one array */
 #define STACK_BYTES (8u << 20) /* libcpg takes a megabyte of it for each dispatch */
 
 typedef Ddraid__Announce__Word Word;
@@ -174,6 +175,8 @@ void announce_running(const struct announce_running *r, uint32_t count, bool all
 		running[i].serving = r[i].serving;
 		running[i].clients = r[i].clients;
 		running[i].kept = r[i].kept;
+		if (r[i].refused)
+			running[i].refused = r[i].refused;
 		at[n.n_running++] = &running[i];
 	}
 	n.running = at;
@@ -208,6 +211,28 @@ const struct announce_running *announce_runs(const struct announce_node *n,
 	return NULL;
 }
 
+const char *announce_refused(const uint8_t uuid[DDR_UUID_BYTES], uint32_t leader, uint32_t *node)
+{
+	const char *why = NULL;
+
+	for (uint32_t i = 0; i < state.count; i++) {
+		const struct announce_running *r = announce_runs(&state.node[i], uuid);
+
+		if (!r || !r->refused || (why && state.node[i].node != leader))
+			continue;
+		why = r->refused;
+		*node = state.node[i].node;
+	}
+	return why;
+}
+
+static void running_drop(struct announce_node *n)
+{
+	for (uint32_t i = 0; i < n->count; i++)
+		free(n->running[i].refused);
+	n->count = 0;
+}
+
 static struct announce_node *node_get(uint32_t node)
 {
 	struct announce_node *n = (struct announce_node *)announce_find(node);
@@ -225,6 +250,7 @@ static struct announce_node *node_get(uint32_t node)
 		return NULL;
 	if (!n)
 		n = &state.node[state.count++];
+	running_drop(n);
 	memset(n, 0, sizeof(*n));
 	n->node = node;
 	return n;
@@ -237,7 +263,7 @@ static void set_here(struct announce_node *n, bool here)
 	n->here = here;
 	if (!here) {
 		n->told = n->all = false;
-		n->count = 0;
+		running_drop(n);
 	}
 }
 
@@ -322,7 +348,7 @@ static void take_node(uint32_t from, const Ddraid__Announce__Node *a)
 	reserve_node(from, a->version, a->all);
 	n->told = true;
 	n->all |= a->all;
-	n->count = 0;
+	running_drop(n);
 	n->dlm = a->dlm;
 	snprintf(n->name, sizeof(n->name), "%s", a->name);
 	for (size_t i = 0; i < a->n_running && n->count < STORE_MAX_ARRAYS; i++) {
@@ -331,6 +357,9 @@ static void take_node(uint32_t from, const Ddraid__Announce__Node *a)
 		memcpy(n->running[n->count].uuid, a->running[i]->uuid.data, DDR_UUID_BYTES);
 		n->running[n->count].clients = a->running[i]->clients;
 		n->running[n->count].kept = a->running[i]->kept;
+		n->running[n->count].refused = a->running[i]->refused[0]
+						   ? strndup(a->running[i]->refused, REFUSED_BYTES)
+						   : NULL;
 		n->running[n->count++].serving = a->running[i]->serving;
 	}
 }

@@ -21,6 +21,7 @@ struct announce_running {
 	bool serving;
 	uint32_t clients; /* consumers that have it open there */
 	uint64_t kept;    /* its `said` whose stop was not followed because of them, 0 = none */
+	char *refused;    /* why the array can't be assembled, as it finds, NULL = it can */
 };
 
 struct announce_node {
@@ -61,7 +62,7 @@ void announce_array(const struct store_array *desc);
 void announce_forgotten(const struct store_forgotten *list, uint32_t count);
 /* This node has what `locks = dlm` needs, now. */
 bool announce_dlm(void);
-/* all: this is the end of what a new view is told. */
+/* all: this is the end of what a new view is told. The caller keeps what `refused` points to. */
 void announce_running(const struct announce_running *r, uint32_t count, bool all);
 const struct announce_state *announce_state(void);
 /* NULL: no such node. */
@@ -69,6 +70,8 @@ const struct announce_node *announce_find(uint32_t node);
 /* What that node said of the array; NULL: it does not run there, as far as it is known here. */
 const struct announce_running *announce_runs(const struct announce_node *n,
 					     const uint8_t uuid[DDR_UUID_BYTES]);
+/* What a node that leads the array said of why it can't be assembled, and which one; NULL: none. */
+const char *announce_refused(const uint8_t uuid[DDR_UUID_BYTES], uint32_t leader, uint32_t *node);
 /* A word of reserve.c. */
 void announce_word(const Ddraid__Announce__Word *w);
 void announce_stop(void);

@@ -42,6 +42,9 @@ struct array_env {
 	/* On the main thread: consumers are let in, or not any more; and how many have it open. The
 	 * number may be half a second old. */
 	void (*serving)(struct array *a, bool yes, uint32_t clients);
+	/* On the main thread: why this node, which leads, can't assemble it, or "": another reason
+	 * than before. */
+	void (*refused)(struct array *a, const char *why);
 	/* On the main thread: it was to stop, but runs on, since so many have it open. */
 	void (*kept)(struct array *a, uint32_t clients);
 	/* On the main thread: the thread has ended; why is "" after a stop. */
@@ -77,7 +80,8 @@ struct array_dev_status {
 
 struct array_status {
 	enum array_phase phase;
-	struct engine_status engine; /* phase RUN and STOP */
+	struct engine_status engine;          /* phase RUN and STOP */
+	uint64_t changed_us[DDR_MAX_MEMBERS]; /* a member's state, 0: as when this node began */
 	bool have_geo;
 	struct geo geo;
 	uint32_t slot; /* UINT32_MAX = none */
@@ -111,6 +115,7 @@ struct array_status {
 };
 /* What a member answered, in words. */
 void member_error_words(char *text, size_t bytes, const struct member_error *x);
+void member_cause_words(char *text, size_t bytes, const struct member_cause *c, uint32_t self);
 
 /* NULL: out of memory. */
 struct array *array_new(const struct array_env *env, const struct store_array *desc);

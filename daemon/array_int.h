@@ -157,11 +157,12 @@ struct array {
 	char listen_why[OPTION_LISTEN_MAX][FRONT_WHY_BYTES]; /* why not */
 	struct disk disk;
 	bool serving;
-	bool revoke;      /* what has the device open fails at the end */
-	bool told;        /* consumers were, of the end */
-	uint32_t tell_ms; /* how long until all others have heard of it */
-	uint32_t clients; /* as the main thread was told */
-	bool removed;     /* OUT_REMOVED came, EV_RESTART has not gone */
+	char refused[STORE_WHY_BYTES]; /* as the main thread was told */
+	bool revoke;                   /* what has the device open fails at the end */
+	bool told;                     /* consumers were, of the end */
+	uint32_t tell_ms;              /* how long until all others have heard of it */
+	uint32_t clients;              /* as the main thread was told */
+	bool removed;                  /* OUT_REMOVED came, EV_RESTART has not gone */
 	bool restarting, record_waits;
 	bool had_slot;       /* this incarnation, at any time */
 	bool began_clean;    /* it is the process's first, and the one before ended cleanly */
@@ -200,9 +201,10 @@ struct array {
 
 	struct array_admin *admins;
 	uint64_t admin_tag;
-	struct engine_status seen; /* what was logged last */
-	struct map logged;         /* of its map */
-	uint64_t rejected_say_us;  /* a broken node is not logged before */
+	struct engine_status seen;            /* what was logged last */
+	struct map logged;                    /* of its map */
+	uint64_t changed_us[DDR_MAX_MEMBERS]; /* the state of each in it, 0: as at the start */
+	uint64_t rejected_say_us;             /* a broken node is not logged before */
 	char seen_waits[512];
 	bool waits_said;
 	char life_said[STORE_WHY_BYTES]; /* what is tried again and again is logged once */
@@ -270,6 +272,8 @@ void life_adding(struct array *a, const char *uri);
 void life_not_added(struct array *a, const char *uri); /* it came to nothing */
 void life_changed(struct array *a, uint32_t found, uint32_t added);
 void life_serving(struct array *a, bool yes);
+/* Why this node, which leads, can't assemble the array; "": it can, or does not lead. */
+void life_refused(struct array *a, const char *why);
 void life_clients(struct array *a); /* looks whether their number is another one */
 
 /* array_disk.c */
@@ -299,7 +303,7 @@ void locks_again(void *arg); /* of the timer */
 
 /* array_status.c */
 void status_fill(struct array *a, struct array_status *st);
-void status_map(struct array *a); /* after each turn */
+void status_map(struct array *a); /* after each event */
 void status_watch(struct array *a);
 
 #endif

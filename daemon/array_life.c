@@ -219,6 +219,26 @@ void life_serving(struct array *a, bool yes)
 	serving_tell(a);
 }
 
+static void refused_told(struct task *task)
+{
+	struct life_task *t = (struct life_task *)(void *)task;
+
+	t->a->env.refused(t->a, t->why);
+	mailbox_post(&t->a->box, &t->task, task_back);
+}
+
+void life_refused(struct array *a, const char *why)
+{
+	struct life_task *t;
+
+	if (!strncmp(a->refused, why, sizeof(a->refused) - 1))
+		return;
+	snprintf(a->refused, sizeof(a->refused), "%s", why);
+	t = task_new(a, nothing);
+	strcpy(t->why, a->refused);
+	mailbox_post(a->env.main, &t->task, refused_told);
+}
+
 void life_clients(struct array *a)
 {
 	struct front_stats front;

@@ -243,6 +243,7 @@ static void step(struct array *a, struct event *ev)
 	failpoint_event(ev);
 	ev->now_us = loop_clock_us(a->loop);
 	engine_step(a->e, ev, &a->q);
+	status_map(a);
 	if (ev->type == EV_RESTART)
 		a->had_slot = false; /* until here the engine was that of the last life */
 	a->had_slot |= engine_slot(a->e) != UINT32_MAX;
@@ -311,7 +312,6 @@ static void pump_end(struct array *a)
 	}
 	if (!a->serving && !a->removed && a->phase == ARRAY_PHASE_RUN)
 		serve_check(a);
-	status_map(a);
 	disk_advance(a);
 	if (a->stopped_cleanly && !a->under_way)
 		array_close(a);

@@ -116,6 +116,7 @@ void status_fill(struct array *a, struct array_status *st)
 	if (!a->e)
 		return;
 	engine_status(a->e, &st->engine);
+	memcpy(st->changed_us, a->changed_us, sizeof(st->changed_us));
 	last_fence_fill(a, &st->engine);
 	st->writes_wait = writes_wait(&st->engine);
 	record_fill(a, st);
@@ -205,15 +206,19 @@ void array_admin(struct array *a, struct array_admin *q)
 
 static void watch_members(struct array *a, const struct map *map)
 {
+	char why[192];
+
 	for (uint8_t i = 0; i < map->n; i++) {
 		const struct map_member *now = &map->member[i], *was = &a->logged.member[i];
 
 		if (!a->logged.n || now->state == was->state)
 			continue;
+		a->changed_us[i] = loop_now_us(a->loop);
+		member_cause_words(why, sizeof(why), engine_cause(a->e, i), a->self.node);
 		array_say(a, now->state == MEMBER_IN_SYNC ? LOG_NOTICE : LOG_WARNING,
-			  "member %u: %s -> %s (epoch %" PRIu64 ")", i,
+			  "member %u: %s -> %s (epoch %" PRIu64 ")%s%s", i,
 			  member_state_name(was->state), member_state_name(now->state),
-			  map->epoch.num);
+			  map->epoch.num, why[0] ? ": " : "", why);
 	}
 }
 
@@ -371,7 +376,7 @@ static bool rebuilt(const struct map *now, const struct map *was)
 	return through;
 }
 
-/* A member may leave, and be back, between two looks at the status: each map is told of. */
+/* After each event: a member may leave, and be back, between two looks at the status. */
 void status_map(struct array *a)
 {
 	const struct map *map = engine_map(a->e);
@@ -394,6 +399,7 @@ void status_watch(struct array *a)
 	last_fence_fill(a, &st);
 	if (st.state != a->seen.state)
 		array_say(a, LOG_INFO, "%s", engine_state_name(st.state));
+	life_refused(a, st.state == ENGINE_REFUSED && st.waits ? st.waits : "");
 	watch_errors(a, &st);
 	watch_waits(a, &st);
 	watch_recoveries(a, &st);

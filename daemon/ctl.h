@@ -30,8 +30,11 @@ bool status_warning(uint32_t i, char text[STORE_WHY_BYTES]);
 void status_make(struct status_msg *m, const struct known *k, const struct array_status *st);
 void status_release(struct status_msg *m);
 /* What goes on in an array, as far as it is one thing. */
-void status_progress(Ddraid__Ctl__Progress *p, const struct array_status *st);
+void status_progress(Ddraid__Ctl__Progress *p, const struct known *k,
+		     const struct array_status *st);
 bool status_synced(const struct array_status *st);
+/* It can't be assembled, as this node finds or the one that leads. */
+bool status_refused(const struct known *k, const struct array_status *st);
 void status_nodes(struct ipc_req *r);
 
 /* ctl_why.c: why an array is not active here, to stand behind its name; st is NULL if it does not

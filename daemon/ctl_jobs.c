@@ -150,10 +150,11 @@ static void created(struct job *j)
 #define MEMBERS_MS 2000u /* until then they may just be connecting */
 
 /* Is it, maybe, because of a member that this does not serve? */
-static bool lacks_members(const struct array_status *st, const Ddraid__Ctl__Progress *p)
+static bool lacks_members(const struct known *k, const struct array_status *st,
+			  const Ddraid__Ctl__Progress *p)
 {
 	return st->phase == ARRAY_PHASE_RUN && st->engine.state != ENGINE_ACTIVE && p->waits[0] &&
-	       (st->engine.state == ENGINE_REFUSED || p->waits_ms >= MEMBERS_MS);
+	       (status_refused(k, st) || p->waits_ms >= MEMBERS_MS);
 }
 
 static void rest(struct job *j, const struct array_status *st, const char *what)
@@ -169,14 +170,14 @@ static void rest(struct job *j, const struct array_status *st, const char *what)
 	if (now - j->told_ms >= PROGRESS_MS) {
 		j->told_ms = now;
 		if (st)
-			status_progress(&p, st);
+			status_progress(&p, j->k, st);
 		else
 			p = (Ddraid__Ctl__Progress)DDRAID__CTL__PROGRESS__INIT;
 		if (what)
 			p.text = (char *)what;
 		else if (!st)
 			p.text = "starting";
-		if (st && lacks_members(st, &p)) {
+		if (st && lacks_members(j->k, st, &p)) {
 			snprintf(text, sizeof(text), "%s", p.waits);
 			why_members(j->k, st, text);
 			p.waits = text;
@@ -761,7 +762,7 @@ static void admin_progress(struct admin_job *j, const char *why, const struct ar
 	Ddraid__Ctl__Progress p = DDRAID__CTL__PROGRESS__INIT;
 
 	if (st)
-		status_progress(&p, st);
+		status_progress(&p, j->k, st);
 	else
 		p.waits = (char *)(uintptr_t)why;
 	p.text = "waiting for the change of the map";

@@ -43,6 +43,11 @@ void status_release(struct status_msg *m)
 	free(m->memory);
 }
 
+static uint64_t wall_ms(const struct array_status *st, uint64_t us)
+{
+	return us ? st->wall_ms - (st->now_us - us) / 1000 : 0;
+}
+
 /* ---- members -------------------------------------------------------------------------------- */
 
 /* The device that is the member, or the one that would be by its URI: not another member's, that
@@ -91,6 +96,19 @@ static void member_error(struct status_msg *m, Ddraid__Ctl__Member *p,
 	p->error = keep_text(m, said);
 }
 
+/* When and why its state has changed last. */
+static void member_reason(struct status_msg *m, Ddraid__Ctl__Member *p,
+			  const struct array_status *st, uint32_t i)
+{
+	char text[192];
+
+	if (!st->changed_us[i])
+		return;
+	member_cause_words(text, sizeof(text), &st->engine.cause[i], st->self.node);
+	p->reason = keep_text(m, text);
+	p->changed_at_ms = wall_ms(st, st->changed_us[i]);
+}
+
 /* Why a member that is connected is not let in: with the time, and what was the matter last. */
 static void member_kept_out(struct status_msg *m, Ddraid__Ctl__Member *p,
 			    const struct array_status *st, uint32_t i)
@@ -133,6 +151,7 @@ static void members(struct status_msg *m, const struct known *k, const struct ar
 		if (st && i < st->engine.map.n) {
 			member_map(p, st, i);
 			member_error(m, p, st, i);
+			member_reason(m, p, st, i);
 			member_kept_out(m, p, st, i);
 		}
 		m->msg.member[m->msg.n_member++] = p;
@@ -179,11 +198,6 @@ static void counters(struct status_msg *m, const struct array_status *st)
 	m->msg.counters = p;
 }
 
-static uint64_t wall_ms(const struct array_status *st, uint64_t us)
-{
-	return us ? st->wall_ms - (st->now_us - us) / 1000 : 0;
-}
-
 static void recoveries(struct status_msg *m, const struct array_status *st)
 {
 	uint32_t n = st->engine.recovery_count;
@@ -225,13 +239,34 @@ bool status_synced(const struct array_status *st)
 	return true;
 }
 
-static char *words_of(const struct array_status *st)
+/* What the node says that leads, or NULL: this one joins, and is not refused itself. */
+static const char *refused_there(const struct known *k, const struct array_status *st,
+				 uint32_t *node)
+{
+	const char *why = NULL;
+
+	*node = 0;
+	if (st->phase == ARRAY_PHASE_RUN && st->engine.state == ENGINE_JOINING &&
+	    !st->engine.leading)
+		why = announce_refused(k->desc.uuid, st->engine.leader, node);
+	return why && *node != announce_state()->self.node ? why : NULL;
+}
+
+bool status_refused(const struct known *k, const struct array_status *st)
+{
+	uint32_t node;
+
+	return (st->phase == ARRAY_PHASE_RUN && st->engine.state == ENGINE_REFUSED) ||
+	       refused_there(k, st, &node);
+}
+
+static char *words_of(const struct known *k, const struct array_status *st)
 {
 	const struct engine_status *e = &st->engine;
 
 	if (st->phase == ARRAY_PHASE_STOP || st->phase == ARRAY_PHASE_CLOSE)
 		return "stopping";
-	if (st->phase == ARRAY_PHASE_RUN && e->state == ENGINE_REFUSED)
+	if (status_refused(k, st))
 		return PROGRESS_REFUSED;
 	if (st->phase != ARRAY_PHASE_RUN || e->state != ENGINE_ACTIVE)
 		return "starting";
@@ -249,11 +284,15 @@ static char *words_of(const struct array_status *st)
 }
 
 /* Why nothing moves, or "". */
-static const char *waits_of(const struct array_status *st, uint32_t *node, uint64_t *ms)
+static const char *waits_of(const struct known *k, const struct array_status *st, uint32_t *node,
+			    uint64_t *ms)
 {
+	const char *why = st->waits, *there = refused_there(k, st, node);
 	uint64_t since = st->waits_us;
-	const char *why = st->waits;
 
+	*ms = 0;
+	if (there)
+		return there;
 	*node = 0;
 	if (st->phase == ARRAY_PHASE_RUN || st->phase == ARRAY_PHASE_STOP) {
 		why = st->engine.waits ? st->engine.waits : st->locks_wait;
@@ -292,12 +331,12 @@ static void rebuild_waits_fill(Ddraid__Ctl__Progress *p, const struct array_stat
 		p->waits_ms = (st->now_us - e->rebuild_waits_us) / 1000;
 }
 
-void status_progress(Ddraid__Ctl__Progress *p, const struct array_status *st)
+void status_progress(Ddraid__Ctl__Progress *p, const struct known *k, const struct array_status *st)
 {
 	const struct engine_status *e = &st->engine;
 
 	*p = (Ddraid__Ctl__Progress)DDRAID__CTL__PROGRESS__INIT;
-	p->text = words_of(st);
+	p->text = words_of(k, st);
 	p->unit = "regions";
 	if (st->have_geo)
 		p->unit_bytes = st->geo.p.region_bytes;
@@ -308,12 +347,12 @@ void status_progress(Ddraid__Ctl__Progress *p, const struct array_status *st)
 		p->done = e->resync_total - e->regions_to_resync;
 		p->total = e->resync_total;
 	}
-	p->waits = (char *)waits_of(st, &p->waits_node, &p->waits_ms);
+	p->waits = (char *)waits_of(k, st, &p->waits_node, &p->waits_ms);
 	if (!p->waits[0])
 		rebuild_waits_fill(p, st);
 }
 
-static void progress(struct status_msg *m, const struct array_status *st)
+static void progress(struct status_msg *m, const struct known *k, const struct array_status *st)
 {
 	Ddraid__Ctl__Progress *p;
 
@@ -322,7 +361,7 @@ static void progress(struct status_msg *m, const struct array_status *st)
 	if (!st->engine.rebuild_total && !st->engine.slots_unrecovered)
 		return;
 	p = keep(m, malloc(sizeof(*p)));
-	status_progress(p, st);
+	status_progress(p, k, st);
 	rebuild_waits_fill(p, st); /* what users wait for is a line of its own */
 	m->msg.progress = keep(m, malloc(sizeof(p)));
 	m->msg.progress[0] = p;
@@ -439,6 +478,8 @@ static Ddraid__Ctl__ArrayState state_of(const struct known *k, const struct arra
 				     : DDRAID__CTL__ARRAY_STATE__ARRAY_CONFIGURED;
 	if (st->phase != ARRAY_PHASE_RUN && st->phase != ARRAY_PHASE_STOP)
 		return DDRAID__CTL__ARRAY_STATE__ARRAY_OPENING;
+	if (status_refused(k, st))
+		return DDRAID__CTL__ARRAY_STATE__ARRAY_REFUSED;
 	return of[st->engine.state];
 }
 
@@ -589,12 +630,12 @@ static void block_device(struct status_msg *m, const struct known *k, const stru
 	m->msg.front_end[m->msg.n_front_end++] = p;
 }
 
-static void engine_part(struct status_msg *m, const struct array_status *st)
+static void engine_part(struct status_msg *m, const struct known *k, const struct array_status *st)
 {
 	Ddraid__Ctl__ArrayStatus *p = &m->msg;
 	const struct engine_status *e = &st->engine;
 
-	p->waits = keep_text(m, waits_of(st, &p->waits_node, &p->waits_ms));
+	p->waits = keep_text(m, waits_of(k, st, &p->waits_node, &p->waits_ms));
 	p->io_allowed = e->io_allowed && !st->writes_wait;
 	p->leader = e->leader;
 	p->leading = e->leading;
@@ -620,7 +661,7 @@ static void engine_part(struct status_msg *m, const struct array_status *st)
 		geometry(m, &st->geo);
 	counters(m, st);
 	recoveries(m, st);
-	progress(m, st);
+	progress(m, k, st);
 }
 
 /* What it has, if it runs: an option counts from the next start on. */
@@ -652,7 +693,7 @@ void status_make(struct status_msg *m, const struct known *k, const struct array
 		return;
 	}
 	m->msg.lock_waits = keep_text(m, st->locks_wait);
-	engine_part(m, st);
+	engine_part(m, k, st);
 	nodes(m, k, st);
 	m->msg.front_end = keep(m, calloc(2, sizeof(Ddraid__Ctl__FrontEnd *)));
 	front_end(m, k, st);

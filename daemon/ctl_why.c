@@ -57,11 +57,11 @@ void why_members(const struct known *k, const struct array_status *st, char text
 }
 
 /* What a status has as what it waits for, or "". */
-static void waits(const struct array_status *st, char text[WHY_NOT_BYTES])
+static void waits(const struct known *k, const struct array_status *st, char text[WHY_NOT_BYTES])
 {
 	Ddraid__Ctl__Progress p;
 
-	status_progress(&p, st);
+	status_progress(&p, k, st);
 	if (p.waits[0] && p.waits_node)
 		snprintf(text, WHY_NOT_BYTES, "%s, node %u", p.waits, p.waits_node);
 	else
@@ -81,15 +81,15 @@ void why_not(const struct known *k, const struct array_status *st, char text[WHY
 			add(text, 0, "does not run here; start it first", "");
 		return;
 	}
-	waits(st, what);
+	waits(k, st, what);
 	if (st->phase >= ARRAY_PHASE_STOP)
 		add(text, 0, "stops here just now; start it again", "");
-	else if (st->phase == ARRAY_PHASE_RUN && st->engine.state == ENGINE_REFUSED)
+	else if (status_refused(k, st))
 		at = add(text, 0, "is refused: ", what);
 	else
 		at = add(text, 0, "is not active here yet",
 			 what[0] ? ": it waits for " : "; try again");
-	if (at && what[0] && st->engine.state != ENGINE_REFUSED)
+	if (at && what[0] && !status_refused(k, st))
 		add(text, at, what, "");
 	if (st->phase == ARRAY_PHASE_RUN)
 		why_members(k, st, text);

@@ -56,6 +56,7 @@ static void tell_node(bool all)
 		memcpy(r[n].uuid, k->desc.uuid, DDR_UUID_BYTES);
 		r[n].clients = k->clients;
 		r[n].kept = k->kept_clients ? k->desc.said : 0;
+		r[n].refused = k->refused;
 		r[n++].serving = k->serving;
 	}
 	announce_running(r, n, all);

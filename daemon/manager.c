@@ -383,6 +383,7 @@ void manager_let_go(struct known *k)
 	if (--k->refs)
 		return;
 	array_free(k->array);
+	free(k->refused);
 	free(k);
 }
 
@@ -662,6 +663,18 @@ static struct known *by_array(const struct array *a)
 	return NULL;
 }
 
+static void refused_is(struct known *k, const char *why)
+{
+	free(k->refused);
+	k->refused = why[0] ? strdup(why) : NULL;
+}
+
+static void on_refused(struct array *a, const char *why)
+{
+	refused_is(by_array(a), why);
+	cb.moved();
+}
+
 static void on_ended(struct array *a, const char *why)
 {
 	struct known *k = by_array(a);
@@ -671,6 +684,7 @@ static void on_ended(struct array *a, const char *why)
 		strcpy(k->error, why);
 	k->serving = false;
 	k->clients = k->kept_clients = 0;
+	refused_is(k, "");
 	cb.moved();
 	follow(k);
 	if (closing && !manager_running() && all_stopped) {
@@ -1171,6 +1185,7 @@ int manager_open(const struct config *conf, struct mailbox *main_box, struct wor
 	env.changed = on_changed;
 	env.ended = on_ended;
 	env.serving = on_serving;
+	env.refused = on_refused;
 	env.kept = on_kept;
 	env.adding = on_adding;
 	cb = *callbacks;

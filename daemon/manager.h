@@ -17,6 +17,7 @@ struct known {
 	bool stop_force;       /* of the stop here alone */
 	bool serving;          /* consumers are let in here */
 	uint32_t clients;      /* that have it open here */
+	char *refused;         /* why this node, which leads, can't assemble it, or NULL */
 	uint32_t kept_clients; /* it was to stop and runs on, since so many had; else 0 */
 	bool stored;           /* desc is on disk */
 	bool storing;          /* the worker writes it, or a change of it */

@@ -187,7 +187,7 @@ static void take_admin(struct engine *e, uint32_t from, const Ddraid__Admin *a)
 	e->admin.member = (uint8_t)a->member;
 	e->admin.since = e->now;
 	if (a->cmd == ADMIN_FAIL)
-		e->ld.wanted[a->member] = MEMBER_FAULTY;
+		want_why(e, a->member, MEMBER_FAULTY, WHY_OPERATOR, from);
 	if (a->cmd != ADMIN_ADD)
 		return;
 	strncpy(e->admin.uri, a->uri, DDR_URI_BYTES - 1);
@@ -427,7 +427,7 @@ static void add_advance(struct engine *e)
 	e->admin.entered = true;
 	memcpy(e->ld.new_uuid[e->admin.member], e->admin.uuid, DDR_UUID_BYTES);
 	e->ld.full[e->admin.member] = true;
-	e->ld.wanted[e->admin.member] = MEMBER_REBUILDING;
+	want_why(e, e->admin.member, MEMBER_REBUILDING, WHY_OPERATOR, e->admin.node);
 }
 
 static bool all_reach_it(const struct engine *e, uint8_t member)
@@ -611,7 +611,7 @@ void admin_advance(struct engine *e)
 				  "the device's superblock is older than the member was when it "
 				  "left, so this is an old copy of it; add it as a new one");
 		else
-			e->ld.wanted[m] = MEMBER_REBUILDING;
+			want_why(e, m, MEMBER_REBUILDING, WHY_OPERATOR, e->admin.node);
 	}
 }
 

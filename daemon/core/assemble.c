@@ -648,7 +648,8 @@ bool assemble(struct engine *e)
 		return false;
 	e->ld.forced |= older != NULL;
 	for (uint8_t i = 0; i < map.n; i++) {
-		e->ld.wanted[i] = j.wanted[i];
+		want_why(e, i, (enum member_state)j.wanted[i],
+			 j.wanted[i] == MEMBER_SUSPECT ? WHY_ABSENT : WHY_STALE, e->cfg.node);
 		e->ld.misread[i] = false;
 		e->ld.earlier &= ~(1u << i);
 		/* Of one that is absent nobody knows by which line it went. */
@@ -668,11 +669,13 @@ bool assemble(struct engine *e)
 	/* Also what failed a flush, at once: no proposal that drops another can be taken back. */
 	for (uint8_t i = 0; i < map.n; i++) {
 		uint8_t bad = bad_told(e, &map, i);
+		struct member_cause cause;
 
+		cause_own(e, i, bad, &cause);
 		if ((bad == MEMBER_SUSPECT || bad == MEMBER_FAULTY) &&
 		    map_write_mask(&map) >> i & 1)
 			epoch_want_out(e, i, bad, false,
-				       bad == MEMBER_SUSPECT && member_lost_earlier(e, i));
+				       bad == MEMBER_SUSPECT && member_lost_earlier(e, i), &cause);
 	}
 	return true;
 }

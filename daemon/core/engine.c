@@ -439,6 +439,11 @@ const struct geo *engine_geo(const struct engine *e)
 	return e->have_geo && e->have_map ? &e->geo : NULL;
 }
 
+const struct member_cause *engine_cause(const struct engine *e, uint8_t member)
+{
+	return &e->cause[member];
+}
+
 const struct map *engine_map(const struct engine *e)
 {
 	return &e->map;
@@ -697,6 +702,7 @@ void engine_status(const struct engine *e, struct engine_status *st)
 		if (e->bad[i] && map_write_mask(&e->map) >> i & 1)
 			st->unusable |= 1u << i;
 	memcpy(st->error, e->error, sizeof(st->error));
+	memcpy(st->cause, e->cause, sizeof(st->cause));
 	for (uint8_t i = 0; i < e->map.n; i++) {
 		st->flaps[i] = e->flaps[i];
 		st->kept_out_us[i] = member_kept_out_us(e, i);

@@ -354,6 +354,29 @@ struct member_error {
 	uint64_t count;  /* of all of them so far, so that each is seen to be another */
 };
 
+/* Why a member's state is what it is. */
+enum member_why {
+	WHY_NONE,          /* not known: it was so when the array was assembled */
+	WHY_BROKE_OFF,     /* its connection */
+	WHY_ERROR,         /* it answered a request with one */
+	WHY_ERROR_EARLIER, /* a flush failed, in an earlier life of the daemon */
+	WHY_SHRANK,
+	WHY_OLDER,    /* an older copy of itself: its log tells */
+	WHY_ABSENT,   /* when the array was assembled */
+	WHY_STALE,    /* its superblock was older than the others', or of another history */
+	WHY_AWAY,     /* not back within member_retry */
+	WHY_OPERATOR, /* fail, add, re-add */
+	WHY_BACK,
+	WHY_REBUILT,
+	WHY_COUNT
+};
+
+struct member_cause {
+	enum member_why why;
+	uint32_t node;             /* who found it */
+	struct member_error error; /* WHY_ERROR; without us and count */
+};
+
 /* A picture for status, tests and the simulator; a copy. */
 struct engine_status {
 	enum engine_state state;
@@ -370,6 +393,7 @@ struct engine_status {
 	struct map proposed; /* valid if proposing */
 	uint32_t unusable;   /* mask of members that the map has and this node can't use */
 	struct member_error error[DDR_MAX_MEMBERS]; /* the last, until it has come back */
+	struct member_cause cause[DDR_MAX_MEMBERS]; /* of the last change of state in `map` */
 	uint32_t flaps[DDR_MAX_MEMBERS]; /* so often in a row it broke off soon after it was back */
 	uint64_t
 	    kept_out_us[DDR_MAX_MEMBERS]; /* ... so it is not let in for so long, 0 = it may come */
@@ -436,6 +460,8 @@ uint64_t engine_heartbeat_us(const struct engine *e);
 void engine_status(const struct engine *e, struct engine_status *st);
 /* The geometry, or NULL before the array is assembled. */
 const struct geo *engine_geo(const struct engine *e);
+/* Of the last change of its state in that map. */
+const struct member_cause *engine_cause(const struct engine *e, uint8_t member);
 const struct map *engine_map(const struct engine *e); /* the engine's; none yet: no members */
 /* For the simulator's checks: what this engine believes that it holds. */
 enum lock_mode engine_lock_held(const struct engine *e, uint64_t lock_id);

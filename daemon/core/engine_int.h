@@ -212,6 +212,7 @@ struct peer { /* one node of the group */
 	struct epoch acked_epoch, known_epoch;
 	uint8_t bad[DDR_MAX_MEMBERS]; /* as told in Hello; */
 	uint32_t bad_earlier;         /* which of those only an earlier life of it has lost */
+	struct member_cause cause[DDR_MAX_MEMBERS];   /* why, of each */
 	uint8_t failed[DDR_MAX_DEVS][DDR_UUID_BYTES]; /* and who failed a flush there (R14) */
 	uint32_t failed_count;
 	uint64_t use_nonce,
@@ -624,9 +625,10 @@ struct engine {
 
 	bool proposing, acked_proposal;
 	struct map prop;
-	uint64_t proposing_us; /* since when */
-	bool sb_names_us;      /* the newest superblocks that it wrote, as without a slot */
-	uint64_t uuid_count;   /* of members added by this incarnation */
+	struct member_cause prop_cause[DDR_MAX_MEMBERS], cause[DDR_MAX_MEMBERS]; /* cause.c */
+	uint64_t proposing_us;                                                   /* since when */
+	bool sb_names_us;    /* the newest superblocks that it wrote, as without a slot */
+	uint64_t uuid_count; /* of members added by this incarnation */
 
 	/* leader */
 	struct {
@@ -659,7 +661,8 @@ struct engine {
 		uint64_t sb_seq[DDR_MAX_MEMBERS];
 		struct iovec sb_iov[DDR_MAX_MEMBERS];
 		uint8_t (*sb_buf)[DDR_BLOCK_BYTES];
-		uint8_t wanted[DDR_MAX_MEMBERS];   /* states that somebody asked for, 0 = none */
+		uint8_t wanted[DDR_MAX_MEMBERS]; /* states that somebody asked for, 0 = none */
+		struct member_cause cause[DDR_MAX_MEMBERS]; /* ... and why: want_set() */
 		bool misread[DDR_MAX_MEMBERS];     /* wanted MISSING, but see engine.misread */
 		uint32_t earlier;                  /* wanted SUSPECT, but see engine.lost_earlier */
 		uint64_t kept_us[DDR_MAX_MEMBERS]; /* a node said so last of one that must stay */
@@ -1013,7 +1016,8 @@ void epoch_message(struct engine *e, uint32_t from, const nodemsg *m);
 void epoch_advance(struct engine *e);
 void epoch_reset(struct engine *e);
 void epoch_adopt(struct engine *e, const struct map *m);
-void epoch_want_out(struct engine *e, uint32_t member, uint32_t want, bool misread, bool earlier);
+void epoch_want_out(struct engine *e, uint32_t member, uint32_t want, bool misread, bool earlier,
+		    const struct member_cause *c);
 bool epoch_propose_wanted(struct engine *e);
 uint64_t epoch_next_num(const struct engine *e, const struct map *base);
 void geo_adopt(struct engine *e);

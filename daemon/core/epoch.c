@@ -82,6 +82,7 @@ static void commit_effects(struct engine *e, const struct map *old)
 	bool added = false, partial = false;
 	uint32_t dropped = 0;
 
+	causes_commit(e, old);
 	for (uint8_t i = 0; i < e->map.n; i++) {
 		bool was = i < old->n && map_write_mask(old) >> i & 1;
 		bool is = map_write_mask(&e->map) >> i & 1;
@@ -269,6 +270,7 @@ static void take_propose(struct engine *e, uint32_t from, const nodemsg *m)
 		return;
 	}
 	e->prop = map;
+	cause_hear(e->prop_cause, m->propose->n_cause, m->propose->cause);
 	if (!e->proposing)
 		e->proposing_us = e->now;
 	e->proposing = true;
@@ -316,7 +318,8 @@ static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
 
 /* Leader: a node can't use member i; the worst that anybody says counts. A read error is the least
  * of all, and no reason at all if the map can't do without the member. */
-void epoch_want_out(struct engine *e, uint32_t i, uint32_t want, bool misread, bool earlier)
+void epoch_want_out(struct engine *e, uint32_t i, uint32_t want, bool misread, bool earlier,
+		    const struct member_cause *c)
 {
 	uint8_t had = e->ld.misread[i] ? 0 : e->ld.wanted[i];
 
@@ -328,11 +331,12 @@ void epoch_want_out(struct engine *e, uint32_t i, uint32_t want, bool misread, b
 		return;
 	e->ld.misread[i] = misread;
 	e->ld.earlier = (e->ld.earlier & ~(1u << i)) | (uint32_t)earlier << i;
-	e->ld.wanted[i] = (uint8_t)want;
+	want_set(e, i, (enum member_state)want, c);
 }
 
 static void take_report(struct engine *e, struct peer *p, const nodemsg *m)
 {
+	struct member_cause cause[DDR_MAX_MEMBERS];
 	uint32_t i = m->report->member;
 
 	if (!leading(e) || i >= e->map.n)
@@ -340,7 +344,8 @@ static void take_report(struct engine *e, struct peer *p, const nodemsg *m)
 	p->up_mask &= ~(1u << i); /* its next heartbeat says what has become of it */
 	if (m->report->misread && member_indispensable(e, (uint8_t)i))
 		e->ld.kept_us[i] = e->now;
-	epoch_want_out(e, i, m->report->state, m->report->misread, m->report->earlier);
+	cause_hear(cause, m->report->n_cause, m->report->cause);
+	epoch_want_out(e, i, m->report->state, m->report->misread, m->report->earlier, &cause[i]);
 }
 
 void epoch_message(struct engine *e, uint32_t from, const nodemsg *m)
@@ -443,6 +448,8 @@ static void report_advance(struct engine *e)
 	for (uint8_t i = 0; i < m->n; i++) {
 		uint8_t state = to_report(e, m, i);
 		NODEMSG(msg, b, REPORT, Report, report);
+		struct pb_causes causes = {.count = 0};
+		struct member_cause cause;
 
 		/* Who can't use the array does not take it from the others; what it alone has seen
 		 * it tells in Hello, where they may all be gone (R17). */
@@ -454,6 +461,10 @@ static void report_advance(struct engine *e)
 		b.state = state;
 		b.misread = state == MEMBER_MISSING && member_misread(e, i);
 		b.earlier = state == MEMBER_SUSPECT && member_lost_earlier(e, i);
+		cause_own(e, i, state, &cause);
+		cause_tell(&causes, i, &cause);
+		b.n_cause = causes.count;
+		b.cause = causes.ptr;
 		msg_send(e, &msg);
 	}
 }
@@ -975,6 +986,7 @@ static bool all_acked(struct engine *e)
 /* Leader: proposes what is wanted, drives the proposal under way. True while one is under way. */
 bool epoch_propose_wanted(struct engine *e)
 {
+	struct pb_causes causes;
 	struct pb_map pm;
 	struct map next;
 	NODEMSG(m, b, PROPOSE, Propose, propose);
@@ -998,6 +1010,9 @@ bool epoch_propose_wanted(struct engine *e)
 		return false;
 	pb_map_fill(&pm, &next);
 	b.map = &pm.map;
+	causes_propose(e, &next, &causes);
+	b.n_cause = causes.count;
+	b.cause = causes.ptr;
 	b.revive = e->ld.revive;
 	e->ld.revive = false;
 	e->ld.own_prop = true;

@@ -361,7 +361,7 @@ static void bad_gather(struct engine *e)
 
 			if (!bad || !(map_write_mask(m) >> i & 1))
 				continue;
-			epoch_want_out(e, i, bad, false, p->bad_earlier >> i & 1);
+			epoch_want_out(e, i, bad, false, p->bad_earlier >> i & 1, &p->cause[i]);
 			e->ld.need_epoch = true;
 		}
 	}
@@ -611,9 +611,9 @@ static void suspects_advance(struct engine *e)
 		e->ld.misread[i] = false;
 		if (!member_kept_out_us(e, i) && all_reach(e, i) && member_sb_current(e, i) &&
 		    !slots_compare_waits(e, i))
-			e->ld.wanted[i] = MEMBER_REBUILDING;
+			want_why(e, i, MEMBER_REBUILDING, WHY_BACK, 0);
 		else if (e->now - e->lost_us[i] > e->cfg.tun.member_retry_ms * 1000ull)
-			e->ld.wanted[i] = MEMBER_MISSING;
+			want_why(e, i, MEMBER_MISSING, WHY_AWAY, 0);
 	}
 }
 

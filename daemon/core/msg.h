@@ -36,6 +36,22 @@ bool pb_map_read(struct map *m, const Ddraid__Map *p);
 pb_inc pb_inc_of(uint32_t node, uint64_t inc, uint32_t slot, bool active);
 pb_inc pb_departed(struct engine *e, const struct departed *d);
 uint32_t pb_slot(const struct engine *e, const pb_inc *i); /* NO_SLOT if none, or not one of ours */
+/* cause.c: why this node can't use a member, which it wants in that state. */
+void cause_own(const struct engine *e, uint8_t member, uint8_t state, struct member_cause *c);
+struct pb_causes {
+	Ddraid__Cause cause[DDR_MAX_MEMBERS];
+	Ddraid__Cause *ptr[DDR_MAX_MEMBERS];
+	size_t count;
+};
+void cause_tell(struct pb_causes *p, uint8_t member, const struct member_cause *c);
+void cause_hear(struct member_cause cause[DDR_MAX_MEMBERS], size_t count, Ddraid__Cause *const *b);
+/* The leader: what a member shall be, and why. */
+void want_set(struct engine *e, uint32_t member, enum member_state want,
+	      const struct member_cause *c);
+void want_why(struct engine *e, uint32_t member, enum member_state want, enum member_why why,
+	      uint32_t node);
+void causes_propose(const struct engine *e, const struct map *next, struct pb_causes *p);
+void causes_commit(struct engine *e, const struct map *old);
 /* msgcheck.c. NULL: every field is in its range. Else what is not, in words; `certain`: whoever
  * sends that is broken, whatever this node knows of the array. */
 const char *msg_check(const struct engine *e, uint32_t from, const nodemsg *m, bool *certain);

@@ -94,6 +94,17 @@ static const char *check_query(const struct check *c, const nodemsg *m)
 	return me ? NULL : "opens a round without itself";
 }
 
+static const char *check_causes(size_t count, Ddraid__Cause *const *b)
+{
+	if (count > DDR_MAX_MEMBERS)
+		return "has causes of more members than an array has";
+	for (size_t i = 0; i < count; i++)
+		if (b[i]->member >= DDR_MAX_MEMBERS || b[i]->op > DEV_ZEROES ||
+		    b[i]->err > DDR_ERRNO_MAX)
+			return "has a cause of no member, or by no error that there is";
+	return NULL;
+}
+
 static const char *check_hello(const struct check *c, const Ddraid__Hello *h)
 {
 	const char *bad = check_own(c, h->me);
@@ -116,6 +127,8 @@ static const char *check_hello(const struct check *c, const Ddraid__Hello *h)
 	if (!bad && (h->n_bad > DDR_MAX_MEMBERS || h->reach > DDR_MAX_MEMBERS ||
 		     h->earlier >> DDR_MAX_MEMBERS))
 		bad = "has more members than an array";
+	if (!bad)
+		bad = check_causes(h->n_cause, h->cause);
 	for (size_t i = 0; !bad && i < h->n_bad; i++)
 		if (h->bad[i] > MEMBER_FAULTY)
 			bad = "wants a state that a member can't leave with";
@@ -191,14 +204,18 @@ static const char *check_report(const Ddraid__Report *r)
 		return "wants a state that a member can't leave with";
 	if (r->earlier && r->state != MEMBER_SUSPECT)
 		return "has lost in an earlier life what it does not suspect";
-	return r->misread && r->state != MEMBER_MISSING ? "has a read error that is none" : NULL;
+	if (r->misread && r->state != MEMBER_MISSING)
+		return "has a read error that is none";
+	return check_causes(r->n_cause, r->cause);
 }
 
 static const char *check_propose(const struct check *c, const Ddraid__Propose *p)
 {
 	const char *bad = check_map(p->map, NULL, true);
 
-	return !bad && p->map->epoch->inc != c->inc ? "proposes for another" : bad;
+	if (!bad && p->map->epoch->inc != c->inc)
+		bad = "proposes for another";
+	return bad ? bad : check_causes(p->n_cause, p->cause);
 }
 
 static const char *check_commit(const struct check *c, const Ddraid__Commit *m)

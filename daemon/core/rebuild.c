@@ -292,7 +292,7 @@ void rebuild_advance(struct engine *e)
 		break;
 	case RB_PROMOTE:
 		if (!e->ld.wanted[e->rb.member])
-			e->ld.wanted[e->rb.member] = MEMBER_IN_SYNC;
+			want_why(e, e->rb.member, MEMBER_IN_SYNC, WHY_REBUILT, 0);
 		break;
 	}
 }

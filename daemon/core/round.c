@@ -313,7 +313,9 @@ static uint32_t fence_kind(const struct engine *e)
 
 static void hello_send(struct engine *e)
 {
+	struct pb_causes causes = {.count = 0};
 	struct pb_map committed, proposed;
+	struct member_cause cause;
 	pb_inc me = pb_inc_of(e->cfg.node, e->inc, e->slot, e->state == ENGINE_ACTIVE);
 	pb_inc gone[GONE_MAX], *ptr[GONE_MAX];
 	uint32_t bad[DDR_MAX_MEMBERS];
@@ -377,7 +379,12 @@ static void hello_send(struct engine *e)
 			bad[i] = 0; /* a read error may be told later, and taken back */
 		if (bad[i] == MEMBER_SUSPECT && member_lost_earlier(e, i))
 			b.earlier |= 1u << i;
+		cause_own(e, i, (uint8_t)bad[i], &cause);
+		if (bad[i])
+			cause_tell(&causes, i, &cause);
 	}
+	b.n_cause = causes.count;
+	b.cause = causes.ptr;
 	b.n_bad = e->map.n;
 	b.bad = bad;
 	/* R14: which members those are, the map will tell. They count before anybody reads. */
@@ -502,6 +509,7 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 		p->known_epoch = (struct epoch){h->known->num, h->known->inc};
 	memset(p->bad, 0, sizeof(p->bad));
 	p->bad_earlier = h->earlier;
+	cause_hear(p->cause, h->n_cause, h->cause);
 	for (size_t i = 0; i < h->n_bad && i < DDR_MAX_MEMBERS; i++)
 		p->bad[i] = (uint8_t)h->bad[i];
 	p->failed_count = 0;

@@ -292,6 +292,8 @@ bool slots_lacking_may_leave(const struct engine *e, uint8_t lacking)
  * operator goes on with what is there. */
 static void lacking_lose(struct engine *e, uint32_t lacking)
 {
+	const struct member_cause older = {.why = WHY_OLDER, .node = e->cfg.node};
+
 	for (; lacking; lacking &= lacking - 1) {
 		uint8_t i = (uint8_t)__builtin_ctz(lacking);
 
@@ -303,7 +305,8 @@ static void lacking_lose(struct engine *e, uint32_t lacking)
 		e->ld.lacks_ups[i] = e->dev[e->dev_of[i]].ups;
 		back_lacks(e, i);
 		member_bad(e, i, MEMBER_SUSPECT);
-		epoch_want_out(e, i, MEMBER_SUSPECT, false, false); /* by the next proposal */
+		epoch_want_out(e, i, MEMBER_SUSPECT, false, false,
+			       &older); /* by the next proposal */
 	}
 }
 

@@ -179,7 +179,7 @@ done_ add v0 1 "$tmp/m1" --old-member
 whole v0
 nbd v0 'assert h.pread(1048576, h.get_size() - 1048576) == b"z" * 1048576' || fail "v0 has lost data"
 
-echo "by force, while the file of an array is damaged: which devices it has can't be told"
+echo "overwriting, while the file of an array is damaged: which devices it has can't be told"
 end daemon TERM
 cp "$tmp/state/v0.array" "$tmp/v0.kept"
 echo nothing >"$tmp/state/v0.array"
@@ -188,7 +188,7 @@ clear m7 m8
 status=0
 ctl create v3 --order 1 --zeroed --old-member --stripe 8K "$tmp/m1" "$tmp/m7" "$tmp/m8" >"$tmp/out" 2>&1 || status=$?
 [ $status != 0 ] || fail "a device of v0 is overwritten"
-grep -q "nothing is overwritten by force while it can't be told which devices the array v0 has: .*v0.array" "$tmp/out" || fail "$(cat "$tmp/out")"
+grep -q "nothing is overwritten while it can't be told which devices the array v0 has: .*v0.array" "$tmp/out" || fail "$(cat "$tmp/out")"
 end daemon TERM
 cp "$tmp/v0.kept" "$tmp/state/v0.array"
 daemon_up

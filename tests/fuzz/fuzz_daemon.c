@@ -958,6 +958,7 @@ static void ask_create(struct qb_ipcs_connection *c, Request *r)
 	Ddraid__Ctl__Create q = DDRAID__CTL__CREATE__INIT;
 	Ddraid__Ctl__Option option[4], *option_at[4];
 	char *uri[16];
+	uint8_t how;
 
 	q.name = text();
 	q.order = number();

@@ -396,7 +396,9 @@ TEST(planes_reports_and_the_rest)
 		SET(b.plane.len, 1, BROKEN);
 	}
 	{
+		Ddraid__Cause cause = DDRAID__CAUSE__INIT, *causes = &cause;
 		MESSAGE(REPORT, Report, report);
+
 		b.member = 2;
 		b.state = MEMBER_MISSING;
 		IS(GOOD);
@@ -407,6 +409,15 @@ TEST(planes_reports_and_the_rest)
 		SET(b.misread, true, GOOD);
 		b.state = MEMBER_FAULTY;
 		SET(b.misread, true, BROKEN);
+		b.misread = false;
+		b.cause = &causes;
+		b.n_cause = 1;
+		IS(GOOD);
+		SET(cause.member, DDR_MAX_MEMBERS, BROKEN);
+		SET(cause.op, DEV_ZEROES + 1, BROKEN);
+		SET(cause.err, DDR_ERRNO_MAX + 1, BROKEN);
+		SET(cause.why, WHY_COUNT, GOOD); /* of a later version */
+		SET(b.n_cause, DDR_MAX_MEMBERS + 1, BROKEN);
 	}
 	{
 		MESSAGE(ACK, Ack, ack);

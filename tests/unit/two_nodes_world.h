@@ -4,6 +4,7 @@
  * For what depends on a certain order; all else is the simulator's.
  *
  *   test_slot_unread.c three: a slot that changes hands before its new owner has read it
+ *   test_cause.c       why a member leaves is the same on both
  *   test_losses.c      who alone knows that a member has lost something, and is removed
  *   test_stops.c       how they leave
  *   test_two_nodes.c   members that one of them does not reach, leaders that make way

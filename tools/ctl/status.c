@@ -244,10 +244,28 @@ static void show_progress(const Array *s)
 	}
 }
 
+/* What is the matter with it now, or why it has left: "since 2026-11-30 14:02:11: its connection
+ * broke off". */
+static void member_why(char text[768], const Ddraid__Ctl__Member *m)
+{
+	time_t at = (time_t)(m->changed_at_ms / 1000);
+	struct tm tm;
+	char when[32];
+
+	text[0] = '\0';
+	if (m->error[0]) {
+		snprintf(text, 768, "  %s", m->error);
+	} else if (m->reason[0] && m->state != MEMBER_IN_SYNC && m->state != MEMBER_REBUILDING &&
+		   localtime_r(&at, &tm)) {
+		strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", &tm);
+		snprintf(text, 768, "  since %s: %s", when, m->reason);
+	}
+}
+
 static void show_members(const Array *s)
 {
 	struct table t = {.columns = 6};
-	char size[UNITS_TEXT_BYTES], down[UNITS_TEXT_BYTES];
+	char size[UNITS_TEXT_BYTES], down[UNITS_TEXT_BYTES], why[768];
 
 	if (!s->n_member)
 		return;
@@ -275,7 +293,8 @@ static void show_members(const Array *s)
 		else
 			table_cell(&t, "down");
 		table_cell(&t, "%s", m->size_bytes ? size_format(size, m->size_bytes) : "-");
-		table_cell(&t, "%s%s%s", m->uri, m->error[0] ? "  " : "", m->error);
+		member_why(why, m);
+		table_cell(&t, "%s%s", m->uri, why);
 	}
 	table_print(&t, stdout, 2);
 }
@@ -472,6 +491,21 @@ static void json_geometry(struct json *j, const Ddraid__Ctl__Geometry *g)
 	json_close(j, '}');
 }
 
+static void json_time(struct json *j, const char *key, uint64_t ms)
+{
+	time_t t = (time_t)(ms / 1000);
+	char text[64], seconds[48];
+	struct tm tm;
+
+	if (!ms || !gmtime_r(&t, &tm)) {
+		json_null(j, key);
+		return;
+	}
+	strftime(seconds, sizeof(seconds), "%FT%T", &tm);
+	snprintf(text, sizeof(text), "%s.%03uZ", seconds, (unsigned)(ms % 1000));
+	json_text(j, key, text);
+}
+
 static void json_member(struct json *j, const Ddraid__Ctl__Member *m)
 {
 	json_open(j, NULL, '{');
@@ -487,6 +521,8 @@ static void json_member(struct json *j, const Ddraid__Ctl__Member *m)
 	json_number(j, "down_ms", m->down_ms);
 	json_text_or_null(j, "error", m->error);
 	json_number(j, "left_epoch", m->left);
+	json_text_or_null(j, "reason", m->reason);
+	json_time(j, "changed_at", m->changed_at_ms);
 	json_close(j, '}');
 }
 
@@ -523,21 +559,6 @@ static void json_progress(struct json *j, const Ddraid__Ctl__Progress *p)
 	json_number(j, "unit_bytes", p->unit_bytes);
 	json_waits(j, p->waits, p->waits_node, p->waits_ms);
 	json_close(j, '}');
-}
-
-static void json_time(struct json *j, const char *key, uint64_t ms)
-{
-	time_t t = (time_t)(ms / 1000);
-	char text[64], seconds[48];
-	struct tm tm;
-
-	if (!ms || !gmtime_r(&t, &tm)) {
-		json_null(j, key);
-		return;
-	}
-	strftime(seconds, sizeof(seconds), "%FT%T", &tm);
-	snprintf(text, sizeof(text), "%s.%03uZ", seconds, (unsigned)(ms % 1000));
-	json_text(j, key, text);
 }
 
 static void json_span(struct json *j, const char *key, uint64_t from_ms, uint64_t to_ms)
