@@ -315,7 +315,7 @@ static void go_up(struct base *b)
 	move(b, BASE_UP);
 	b->told_down = false;
 	b->fence_pending = false;
-	b->backoff_ms = b->cfg.backoff_min_ms;
+	b->up_us = loop_now_us(b->loop);
 	b->cb->up(b->arg, &b->info);
 }
 
@@ -337,10 +337,25 @@ static void drop_all(struct base *b, int err)
 	}
 }
 
+/* The first attempt comes soon; later if the member is one that connects and breaks off at once,
+ * again and again. What the user of the port breaks off has a pace of its own. */
+static void backoff_begin(struct base *b)
+{
+	bool soon = loop_now_us(b->loop) - b->up_us < b->cfg.backoff_max_ms * 1000ull;
+
+	b->shorts = soon && b->err != -ECANCELED ? b->shorts + 1 : 0;
+	b->backoff_ms = b->cfg.backoff_min_ms;
+	for (uint32_t i = 1; i < b->shorts && b->backoff_ms < b->cfg.backoff_max_ms; i++)
+		b->backoff_ms *= 2;
+	if (b->backoff_ms > b->cfg.backoff_max_ms)
+		b->backoff_ms = b->cfg.backoff_max_ms;
+}
+
 static void break_up(struct base *b)
 {
 	b->broken = false;
 	if (b->state == BASE_UP) {
+		backoff_begin(b);
 		move(b, BASE_BREAKING);
 		drop_all(b, b->err == -ECANCELED ? -ECANCELED : -ECONNRESET);
 	} else if (b->state == BASE_SETTLING) {

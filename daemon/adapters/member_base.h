@@ -96,6 +96,8 @@ struct base {
 	int err;                  /* why it is not up */
 	char why[BASE_WHY_BYTES]; /* the sentence to it */
 	uint32_t backoff_ms;
+	uint64_t up_us;  /* when it went up last */
+	uint32_t shorts; /* so often in a row it broke off soon after that */
 
 	pthread_t helper;
 	bool helper_runs;

@@ -164,6 +164,10 @@ frozen() {
 overdue() {
 	serve$1 o memory "$size" && suite overdue "$uri" "$pid"
 }
+flaps() {
+	serve flaps --filter=error memory "$size" error-pread=ESHUTDOWN error-pread-rate=1 || return 1
+	suite flaps "$uri"
+}
 errors() {
 	serve e --filter=error memory "$size" error=EIO error-rate=100% error-file="$dir/trigger" &&
 		suite errors "$uri" "$dir/trigger"
@@ -229,6 +233,7 @@ if command -v nbdkit >/dev/null; then
 	run nbd-overdue-unix overdue ""
 	run nbd-overdue-tcp overdue _tcp
 	run nbd-errors errors
+	run nbd-flaps flaps
 	run nbd-slow slow
 else
 	skipped=$((skipped + 1)) && echo "skipped nbd: no nbdkit"

@@ -46,7 +46,7 @@ int main(int argc, char **argv)
 	    {"refused", 1, mode_refused}, {"killed", 2, mode_killed},
 	    {"frozen", 1, mode_frozen},   {"errors", 1, mode_errors},
 	    {"slow", 1, mode_slow},       {"durable", 0, mode_durable},
-	    {"overdue", 1, mode_overdue},
+	    {"overdue", 1, mode_overdue}, {"flaps", 0, mode_flaps},
 	};
 	uint32_t i;
 	int c;

@@ -124,6 +124,7 @@ void mode_readonly(const char *uri);
 void mode_killed(const char *uri);
 void mode_frozen(const char *uri);
 void mode_overdue(const char *uri);
+void mode_flaps(const char *uri);
 void mode_errors(const char *uri);
 void mode_slow(const char *uri);
 void mode_durable(const char *uri);

@@ -28,6 +28,25 @@ void mode_refused(const char *uri)
 	world_close(w);
 }
 
+/* Each read breaks its connection off: attempts become rarer, though each comes through. */
+void mode_flaps(const char *uri)
+{
+	struct world *w = world_open(uri, &base_cfg);
+	uint64_t down_us = 0;
+
+	for (unsigned int i = 1; i <= 8; i++) {
+		struct io *io = io_new(w, DEV_READ, 0, 0, 4096);
+
+		WAIT(w, w->is_up);
+		if (i == 8) /* 20 ms, twice that after each but the first */
+			CHECK(w->up_at_us - down_us >= base_cfg.backoff_max_ms * 1000ull);
+		io_submit(io);
+		WAIT(w, w->downs == i);
+		down_us = w->down_at_us;
+	}
+	world_close(w);
+}
+
 void mode_readonly(const char *uri)
 {
 	struct member_cfg cfg = base_cfg;
