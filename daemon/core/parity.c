@@ -112,3 +112,8 @@ uint32_t crc32c(const void *data, size_t bytes)
 	}
 	return ~crc;
 }
+
+bool mem_is_zero(const void *data, size_t bytes)
+{
+	return !isal_zero_detect((void *)(uintptr_t)data, bytes);
+}

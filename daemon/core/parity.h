@@ -6,12 +6,15 @@
 #ifndef DDRAID_CORE_PARITY_H
 #define DDRAID_CORE_PARITY_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 /* dst = src[0] ^ ... ^ src[count - 1], `bytes` long, count >= 1. dst overlaps no src. */
 void parity_xor(void *dst, void *const *src, unsigned count, size_t bytes);
 void parity_xor_scalar(void *dst, void *const *src, unsigned count, size_t bytes);
+
+bool mem_is_zero(const void *data, size_t bytes);
 
 /* crc32c (Castagnoli), as iSCSI has it: initial value and final xor all ones. */
 uint32_t crc32c(const void *data, size_t bytes);

@@ -23,6 +23,7 @@
 #include <string.h>
 
 #include "engine_int.h"
+#include "parity.h"
 
 #define WINDOW_ALIGN 64u
 #define CHECK_GAP 8u /* stripes */
@@ -121,6 +122,34 @@ static enum dev_kind kind_of(const struct job *j)
 				      : KIND_RESYNC;
 }
 
+static bool all_zero(const struct plan *p, const struct plan_req *r)
+{
+	for (uint32_t i = 0; i < r->iov_count; i++)
+		if (!mem_is_zero(p->iov[r->iov_first + i].iov_base,
+				 p->iov[r->iov_first + i].iov_len))
+			return false;
+	return true;
+}
+
+/* Where there is nothing a thin member needs no space: a rebuild must not use up what its users
+ * have trimmed, or never written. */
+static void window_send(struct engine *e, struct job *j)
+{
+	enum dev_kind kind = j->kind == JOB_REBUILD ? KIND_REBUILD : KIND_RESYNC;
+
+	for (uint32_t i = 0; i < j->plan.req_count; i++) {
+		const struct plan_req *r = &j->plan.req[i];
+		const struct iovec *iov = j->plan.iov + r->iov_first;
+
+		if (all_zero(&j->plan, r))
+			dio_start(e, &j->batch, r->member, DEV_ZEROES, kind, DEV_F_UNMAP, r->offset,
+				  r->bytes, NULL, 0, j->region);
+		else
+			dio_start(e, &j->batch, r->member, DEV_WRITE, kind, 0, r->offset, r->bytes,
+				  iov, r->iov_count, j->region);
+	}
+}
+
 static void window_write(struct engine *e, struct job *j, uint32_t rows)
 {
 	if (!dio_room(e, e->geo.n, false)) {
@@ -133,8 +162,7 @@ static void window_write(struct engine *e, struct job *j, uint32_t rows)
 	j->busy = true;
 	batch_init(&j->batch, window_written);
 	batch_open(&j->batch);
-	dio_start_plan(e, &j->batch, &j->plan, DEV_WRITE,
-		       j->kind == JOB_REBUILD ? KIND_REBUILD : KIND_RESYNC, 0, j->region);
+	window_send(e, j);
 	batch_close(e, &j->batch);
 }
 

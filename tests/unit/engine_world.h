@@ -114,6 +114,7 @@ struct world {
 	uint64_t io_done[1024];
 	int io_err[1024];
 	uint32_t counts[KIND_COUNT][4];
+	uint64_t zeroed, written; /* bytes, by a rebuild */
 	uint32_t fences;
 	uint32_t fence_node, fence_writes; /* the last one; superblocks and pages written by then */
 	uint64_t fenced_inc;               /* told to the next engine */
@@ -279,6 +280,12 @@ static inline void do_io(const struct out *o)
 		return;
 	}
 	w.counts[o->io.kind][o->io.op]++;
+	if (o->io.kind == KIND_REBUILD && o->io.op == DEV_ZEROES) {
+		CHECK(o->io.flags & DEV_F_UNMAP);
+		w.zeroed += o->io.bytes;
+	}
+	if (o->io.kind == KIND_REBUILD && o->io.op == DEV_WRITE)
+		w.written += o->io.bytes;
 	w.back_pass -= o->io.kind == KIND_BACK && w.back_pass;
 	if (o->io.kind == KIND_LOG && o->io.op == DEV_WRITE && w.cut_page >> o->io.dev & 1 &&
 	    o->io.offset < geo_log_offset(engine_geo(w.e), 1, 0, 0)) {
@@ -289,7 +296,7 @@ static inline void do_io(const struct out *o)
 		return;
 	}
 	if (w.window_kind && o->io.kind == w.window_kind &&
-	    (o->io.kind == KIND_REBUILD ? o->io.op == DEV_WRITE
+	    (o->io.kind == KIND_REBUILD ? o->io.op != DEV_READ
 					: o->io.op == DEV_READ && o->io.dev == 0)) {
 		w.windows++;
 		w.now += w.window_us;
@@ -466,6 +473,11 @@ static inline void run_ms(uint32_t ms)
 			step(w.pending[w.first++ % QUEUE]);
 		w.now += TICK_US;
 	}
+}
+
+static inline uint32_t rebuild_writes(void)
+{
+	return w.counts[KIND_REBUILD][DEV_WRITE] + w.counts[KIND_REBUILD][DEV_ZEROES];
 }
 
 static inline struct engine_status status(void)

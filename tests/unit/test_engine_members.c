@@ -219,10 +219,13 @@ TEST(a_member_fails_and_a_new_one_is_rebuilt)
 {
 	static uint8_t out[512 << 10], in[512 << 10];
 	struct event ev = {.type = EV_ADMIN};
+	uint64_t size;
 
 	create(1);
 	start();
 	run_ms(2000);
+	size = engine_geo(w.e)->size_bytes;
+	io(9, IO_ZEROES, 0, (uint32_t)size, NULL);
 	fill(out, sizeof(out), 77);
 	io(1, IO_WRITE, 0, sizeof(out), out);
 	CHECK_EQ_U64(w.io_done[1], 1);
@@ -248,6 +251,9 @@ TEST(a_member_fails_and_a_new_one_is_rebuilt)
 	CHECK(w.admin_done);
 	CHECK_EQ_INT(w.admin_err, 0);
 	CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
+	/* A thin member needs no space where there is nothing. */
+	CHECK_EQ_U64(w.written, sizeof(out) / 2);
+	CHECK_EQ_U64(w.zeroed, size / 2 - w.written);
 	/* Now the new one must carry the data: take another away. */
 	w.dead[0] = true;
 	memset(in, 0, sizeof(in));

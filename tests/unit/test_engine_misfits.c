@@ -73,12 +73,12 @@ static void extended_is_not_taken(uint32_t m)
 	CHECK_EQ_INT(status().map.member[m].state, MEMBER_FAULTY);
 	CHECK(!engine_dev_misfit(w.e, m));
 	w.admin_done = false;
-	rebuilds = w.counts[KIND_REBUILD][DEV_WRITE];
+	rebuilds = rebuild_writes();
 	step((struct event){.type = EV_ADMIN,
 			    .admin = {.tag = 9, .cmd = ADMIN_READD, .member = (uint8_t)m}});
 	run_ms(1000);
 	CHECK(w.admin_done && w.admin_err);
-	CHECK_EQ_U64(w.counts[KIND_REBUILD][DEV_WRITE], rebuilds);
+	CHECK_EQ_U64(rebuild_writes(), rebuilds);
 	CHECK_EQ_INT(status().map.member[m].state, MEMBER_FAULTY);
 }
 

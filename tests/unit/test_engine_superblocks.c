@@ -99,7 +99,7 @@ TEST(a_copy_that_can_not_be_read_hides_no_member_and_is_healed)
 		restart();
 		all_in_sync();
 		CHECK(status().map.epoch.num > was.epoch.num);
-		CHECK_EQ_U64(w.counts[KIND_REBUILD][DEV_WRITE], 0);
+		CHECK_EQ_U64(rebuild_writes(), 0);
 		for (uint32_t i = 0; i < MEMBERS; i++) {
 			CHECK_EQ_U64(w.bad_copy[i], 0);
 			CHECK_EQ_U64(intact_copies(i), 2);

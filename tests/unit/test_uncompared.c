@@ -65,11 +65,11 @@ TEST(a_round_crosses_the_first_map_of_a_start)
 			run_ms(20000);
 			CHECK_EQ_INT(status().map.member[m].state, MEMBER_SUSPECT);
 			CHECK(status().map.member[m].flags & MEMBER_F_UNCOMPARED);
-			moved = w.counts[KIND_REBUILD][DEV_WRITE];
+			moved = rebuild_writes();
 			dev_up(m);
 			run_ms(30000);
 			CHECK_EQ_INT(status().map.member[m].state, MEMBER_IN_SYNC);
-			moved = w.counts[KIND_REBUILD][DEV_WRITE] - moved;
+			moved = rebuild_writes() - moved;
 			CHECK_MSG(older ? moved : !moved, "%u", moved);
 			is_right(m);
 			finish();
@@ -166,11 +166,11 @@ TEST(one_that_lacks_nothing_comes_back_partially)
 	run_ms(20000);
 	put(3);
 	run_ms(3000);
-	moved = w.counts[KIND_REBUILD][DEV_WRITE];
+	moved = rebuild_writes();
 	dev_up(1);
 	run_ms(20000);
 	CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
-	CHECK(w.counts[KIND_REBUILD][DEV_WRITE] - moved <= 4);
+	CHECK(rebuild_writes() - moved <= 4);
 	is_right(1);
 	finish();
 	free(copy);

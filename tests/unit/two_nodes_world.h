@@ -210,7 +210,7 @@ static inline void do_io(uint32_t node, const struct out *o)
 	if (w.resync_hangs && o->io.kind == KIND_RESYNC)
 		return;
 	if (held_back(node, o) ||
-	    (w.rebuild_hangs && o->io.kind == KIND_REBUILD && o->io.op == DEV_WRITE) ||
+	    (w.rebuild_hangs && o->io.kind == KIND_REBUILD && o->io.op != DEV_READ) ||
 	    (w.log_hangs == node && o->io.kind == KIND_LOG && o->io.op == DEV_READ) ||
 	    (w.claim_hangs == node && o->io.kind == KIND_USE && o->io.op == DEV_WRITE)) {
 		CHECK(w.held_count < 64);
@@ -234,7 +234,7 @@ static inline void do_io(uint32_t node, const struct out *o)
 		push(node, ev);
 		return;
 	}
-	if (o->io.kind == KIND_REBUILD && o->io.op == DEV_WRITE)
+	if (o->io.kind == KIND_REBUILD && o->io.op != DEV_READ)
 		w.node[node].rebuilt += o->io.bytes;
 	w.node[node].data_writes += o->io.kind == KIND_DATA && o->io.op == DEV_WRITE;
 	if (o->io.op == DEV_ZEROES)
