@@ -12,6 +12,7 @@
  */
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "tools/ctl/ctl.h"
@@ -24,28 +25,64 @@ static int (*const runs[CMD_COUNT])(struct ipc *, const struct args *) = {
     [CMD_SET] = settings_run,      [CMD_GET] = settings_run,      [CMD_VERSION] = version_run,
 };
 
+#define EVERY_COMMAND                                                                              \
+	"every command: --json, --timeout SECONDS, --ipc NAME (libqb's service name, \"%s\"), "    \
+	"--help\n"
+
 static void help_of(enum command cmd)
 {
-	printf("usage: ddraidctl %s\n\n%s\n", args_usage(cmd), args_help(cmd));
+	printf("usage: ddraidctl %s\n\n%s\n\n" EVERY_COMMAND, args_usage(cmd), args_help(cmd),
+	       CTL_SERVICE);
+}
+
+static void help_json(int only)
+{
+	json_open(answer(), "commands", '[');
+	for (int i = 0; i < CMD_COUNT; i++) {
+		if (only >= 0 && only != i)
+			continue;
+		json_open(answer(), NULL, '{');
+		json_text(answer(), "name", args_name((enum command)i));
+		json_text(answer(), "usage", args_usage((enum command)i));
+		json_text(answer(), "help", args_help((enum command)i));
+		json_close(answer(), '}');
+	}
+	json_close(answer(), ']');
 }
 
 static int help(const struct args *a)
 {
-	for (int i = 0; a->count && i < CMD_COUNT; i++) {
-		if (!args_is(a->word[0], (enum command)i))
-			continue;
-		help_of((enum command)i);
+	int only = -1;
+
+	for (int i = 0; a->count && i < CMD_COUNT; i++)
+		if (!strcmp(a->word[0], args_name((enum command)i)))
+			only = i;
+	if (a->json) {
+		help_json(only);
+		return EXIT_OK;
+	}
+	if (only >= 0) {
+		help_of((enum command)only);
 		return EXIT_OK;
 	}
 	printf("usage: ddraidctl COMMAND [OPTION]... [WORD]...\n\n");
 	for (int i = 0; i < CMD_COUNT; i++)
 		printf("  %s\n      %s\n", args_usage((enum command)i), args_help((enum command)i));
-	printf("\nevery command: --timeout SECONDS, --ipc NAME (libqb's service name, \"%s\"), "
-	       "--help; --version alone\n"
+	printf("\n" EVERY_COMMAND "--version alone\n"
 	       "a SIZE is a number with an optional K, M, G, T (powers of 1024)\n"
 	       "exit status: 0 done, 1 refused or failed, 2 wrong usage, 3 no daemon, 4 no such "
 	       "array,\n  5 degraded (status), 6 not now or not served (status), 7 answer lost\n",
 	       CTL_SERVICE);
+	return EXIT_OK;
+}
+
+/* Of the command alone. */
+static int version(const struct args *a)
+{
+	if (a->json)
+		json_text(answer(), "ddraidctl", PACKAGE_VERSION);
+	else
+		printf("ddraidctl %s\n", PACKAGE_VERSION);
 	return EXIT_OK;
 }
 
@@ -54,10 +91,8 @@ static int run(const struct args *a)
 	struct ipc *c;
 	int status;
 
-	if (a->version) {
-		printf("ddraidctl %s\n", PACKAGE_VERSION);
-		return EXIT_OK;
-	}
+	if (a->version)
+		return version(a);
 	if (a->cmd == CMD_HELP)
 		return help(a);
 	if (a->cmd == CMD_EXAMINE)

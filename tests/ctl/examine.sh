@@ -26,10 +26,11 @@ expect() {
 		exit 1
 	}
 }
-# holds EXPRESSION: of the JSON in out, as d.
+# holds EXPRESSION: of the JSON in out, as said, and of its members, as d.
 holds() {
 	/usr/bin/python3 -IS -c 'import json, sys
-d = json.load(open("out"))["members"]
+said = json.load(open("out"))
+d = said["members"]
 if not eval(sys.argv[1]):
     print("FAILED:", sys.argv[1]); print(json.dumps(d, indent=1)); sys.exit(1)' "$1"
 }
@@ -97,7 +98,7 @@ expect 0 members/m0 --json
 holds 'not d[0]["superblocks"][1]["good"] and d[0]["superblocks"][0]["counts"]'
 flip members/m0 4200
 expect 1 members/m0 --json
-holds '"geometry" not in d[0] and not any(s["good"] for s in d[0]["superblocks"])'
+holds '"checksum" in d[0]["error"] and "geometry" not in d[0] and not any(s["good"] for s in d[0]["superblocks"])'
 expect 1 members/m0
 says "checksum"
 flip members/m1 65800
@@ -106,6 +107,7 @@ holds 'd[0]["slots"][0]["pages_torn"] == 1'
 flip members/m1 69900
 expect 1 members/m1
 says "1 LOST"
+says "members/m1: 1 page of its dirty log has no good copy; " err
 
 # What is no member.
 head -c 3000000 /dev/urandom >noise
@@ -114,9 +116,12 @@ head -c 5000 members/m2 >short
 : >empty
 mkfifo fifo
 expect 1 noise zero --json
-holds 'all(not s["good"] for m in d for s in m["superblocks"])'
+holds 'not any(s["good"] for m in d for s in m["superblocks"])'
+holds 'all(m["error"] == "there is no ddraid superblock here" for m in d)'
+holds 'said["error"].startswith("noise carries no good superblock: there is no")'
 expect 1 noise
-says "there is no ddraid superblock here"
+says "superblock 0  there is no ddraid superblock here"
+says "noise carries no good superblock: there is no ddraid superblock here; check the path or URI" err
 for f in short empty fifo . nothing ftp://x/y nbd://; do
 	expect 1 "$f"
 	says "can't be examined" err
@@ -152,8 +157,8 @@ if command -v nbdkit >/dev/null; then
 		expect $((at == 65536)) "nbd+unix:///?socket=$tmp/nbd.sock" --json
 		kill $!
 		case $at in
-		65536) holds 'd[0]["error"] is None and [s["pages_lost"] for s in d[0]["slots"]] == [1, 0, 0, 0, 0]' ;;
-		*) holds 'd[0]["index"] == 3 and [s["good"] for s in d[0]["superblocks"]] == '"$([ $at = 4096 ] && echo '[False, True]' || echo '[True, False]')" ;;
+		65536) holds '"no good copy" in d[0]["error"] and [s["pages_lost"] for s in d[0]["slots"]] == [1, 0, 0, 0, 0]' ;;
+		*) holds 'd[0]["error"] is None and d[0]["index"] == 3 and [s["good"] for s in d[0]["superblocks"]] == '"$([ $at = 4096 ] && echo '[False, True]' || echo '[True, False]')" ;;
 		esac
 	done
 fi

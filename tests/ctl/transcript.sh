@@ -5,24 +5,8 @@
 # that file anew: look at the difference before it is committed.
 set -eu
 export LC_ALL=C TZ=UTC
-
-top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
-top_builddir=${top_builddir:-$top_srcdir}
+. "$(dirname "$0")/lib.sh"
 expected=$top_srcdir/tests/ctl/transcript.expected
-ctl=$top_builddir/ddraidctl fake=$top_builddir/tests/ctl/fake_ddraidd
-command -v protoc >/dev/null || { echo "skipped: no protoc here"; exit 77; }
-
-tmp=$(mktemp -d)
-fake_pid=
-stop_fake() {
-	[ -z "$fake_pid" ] || kill "$fake_pid" 2>/dev/null || true
-	[ -z "$fake_pid" ] || wait "$fake_pid" 2>/dev/null || true
-	# What libqb leaves behind when a server is killed.
-	[ -z "$fake_pid" ] || rm -rf /dev/shm/qb-"$fake_pid"-*
-	fake_pid=
-}
-trap 'stop_fake; rm -rf "$tmp"' EXIT
-name=ddraid-test-$$
 own_version='s/^ddraidctl [0-9].*/ddraidctl VERSION/; s/"ddraidctl": "[^"]*"/"ddraidctl": "VERSION"/'
 own_names="s|$tmp|TMP|g; s/$name/IPC-NAME/g; s/its process [0-9]*/its process PID/"
 out=$tmp/transcript
@@ -30,23 +14,7 @@ out=$tmp/transcript
 
 new() {
 	printf '==== %s\n' "$1" >>"$out"
-	stop_fake
-	rm -rf "$tmp/d"
-	mkdir "$tmp/d"
-	: >"$tmp/d/plan"
-	replies=0
-}
-
-# reply TEXT: one Reply in protobuf's text format.
-reply() {
-	protoc --proto_path="$top_srcdir/proto" --encode=ddraid.ctl.Reply ctl.proto <<<"version: 1 $1" \
-		>"$tmp/d/reply.$replies" 2>/dev/null # it complains of text that isn't UTF-8
-	echo "send reply.$replies" >>"$tmp/d/plan"
-	replies=$((replies + 1))
-}
-
-plan() {
-	echo "$*" >>"$tmp/d/plan"
+	plan_new
 }
 
 say_command() {
@@ -56,18 +24,6 @@ say_command() {
 }
 
 # Progress goes to a file, so it is printed as for a log.
-start_fake() {
-	: >"$tmp/ready"
-	"$fake" "$name" "$tmp/d" >"$tmp/ready" &
-	fake_pid=$!
-	for _ in $(seq 200); do
-		! grep -q ready "$tmp/ready" || return 0
-		sleep 0.02
-	done
-	echo "FAILED: $fake does not start"
-	exit 1
-}
-
 run() {
 	local status=0 f
 

@@ -249,8 +249,8 @@ static const char *json_value(const char *s, unsigned depth)
 static void check_printed(const char *text, bool json)
 {
 	if (json) {
-		for (text = space(text); *text; text = space(text))
-			text = json_value(text, 0);
+		text = space(text);
+		assert(*text == '{' && !*space(json_value(text, 0)));
 		return;
 	}
 	for (; *text; text++)
@@ -276,9 +276,9 @@ static const char *const commands[][8] = {
     {"set", "vol0", "key=value"},
     {"version"},
     {"version", "--json"},
-    {"fail", "vol0", "nbd://x"},
+    {"fail", "vol0", "nbd://x", "--json"},
     {"add", "vol0", "1", "/dev/x"},
-    {"start", "vol0", "--wait", "--all-nodes"},
+    {"start", "vol0", "--wait", "--all-nodes", "--json"},
     {"examine", "/dev/x"},
     {"examine", "--json", "--ranges", "/dev/x"},
     {"import", "/a", "/b"},

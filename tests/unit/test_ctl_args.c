@@ -55,7 +55,7 @@ TEST(two_dashes_end_the_options)
 
 TEST(an_option_belongs_to_its_commands)
 {
-	refused("fail vol0 1 --json", "no option --json");
+	refused("fail vol0 1 --wait", "no option --wait");
 	refused("status --layout rotate", "no option --layout");
 	refused("examine a --wait", "no option --wait");
 	refused("status --orde 2", "no option --orde");

@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * What a program gets from ddraidctl: with --json, standard output is one JSON object in every case
- * but a broken standard output. It holds what the command found out, and, if the command failed,
- * "error", the sentence that people get on standard error.
+ * but a broken standard output. It holds what the command found out, and at its end
+ *
+ *	"error"	    the sentence that people get on standard error, or null if nothing failed
+ *	"warnings"  those sentences that people get as warnings
  */
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "daemon/units.h"
 #include "tools/ctl/ctl.h"
 
 #define TEXT_BYTES 4096
+#define WARNINGS_MAX 1024u /* more are on standard error only */
 
 static struct {
 	struct json json;
 	char error[TEXT_BYTES]; /* the first one: what came of it is of less use */
+	char *warning[WARNINGS_MAX];
+	uint32_t warnings;
 } shown;
 
 struct json *answer(void)
@@ -28,10 +34,16 @@ struct json *answer(void)
 
 void answer_end(const struct args *a, int status)
 {
-	if (a->json && status && shown.error[0])
-		json_text(answer(), "error", shown.error);
-	if (shown.json.depth)
-		json_close(&shown.json, '}');
+	if (a->json) {
+		json_text_or_null(answer(), "error", status ? shown.error : NULL);
+		json_open(answer(), "warnings", '[');
+		for (uint32_t i = 0; i < shown.warnings; i++)
+			json_text(answer(), NULL, shown.warning[i]);
+		json_close(answer(), ']');
+		json_close(answer(), '}');
+	}
+	for (uint32_t i = 0; i < shown.warnings; i++)
+		free(shown.warning[i]);
 	memset(&shown, 0, sizeof(shown));
 }
 
@@ -58,5 +70,9 @@ void complain(const char *format, ...)
 
 void warn(const char *text)
 {
+	char *copy = shown.warnings < WARNINGS_MAX ? strdup(text) : NULL;
+
 	print("warning: ", text);
+	if (copy)
+		shown.warning[shown.warnings++] = copy;
 }

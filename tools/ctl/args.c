@@ -17,9 +17,6 @@
 
 #define BIT(cmd) (1u << (cmd))
 #define ALL (BIT(CMD_COUNT) - 1)
-#define PRINTS                                                                                     \
-	(BIT(CMD_CREATE) | BIT(CMD_IMPORT) | BIT(CMD_STATUS) | BIT(CMD_NODES) | BIT(CMD_SET) |     \
-	 BIT(CMD_GET) | BIT(CMD_VERSION) | BIT(CMD_EXAMINE) | BIT(CMD_ATTACH))
 #define WAITS                                                                                      \
 	(BIT(CMD_CREATE) | BIT(CMD_IMPORT) | BIT(CMD_START) | BIT(CMD_STOP) | BIT(CMD_STATUS) |    \
 	 BIT(CMD_ADD) | BIT(CMD_READD))
@@ -35,34 +32,33 @@ static const struct {
     [CMD_CREATE] = {"create", 2, 1 + DDR_MAX_MEMBERS,
 		    "create NAME --order N [--layout rotate|dedicated] [--stripe SIZE] "
 		    "[--band SIZE] [--region-size SIZE] [--slots N] [--set KEY=VALUE]... "
-		    "[--zeroed] [--wipe] [--old-member] [--unaligned] [--wait] [--json] URI...",
+		    "[--zeroed] [--wipe] [--old-member] [--unaligned] [--wait] URI...",
 		    "make an array of 2^N + 1 members and start it on all nodes"},
-    [CMD_IMPORT] = {"import", 1, DDR_MAX_MEMBERS,
-		    "import [--degraded] [--stale] [--wait] [--json] URI...",
+    [CMD_IMPORT] = {"import", 1, DDR_MAX_MEMBERS, "import [--degraded] [--stale] [--wait] URI...",
 		    "bring back an array that no node knows, by its members"},
     [CMD_START] = {"start", 1, 1,
 		   "start NAME [--all-nodes] [--stale] [--alone] [--take-over] [--wait]",
 		   "start a known array"},
     [CMD_STOP] = {"stop", 1, 1, "stop NAME [--all-nodes] [--disconnect] [--wait]",
 		  "stop an array that nobody has open"},
-    [CMD_STATUS] = {"status", 0, 1, "status [NAME] [--ranges] [--wait] [--json]",
+    [CMD_STATUS] = {"status", 0, 1, "status [NAME] [--ranges] [--wait]",
 		    "how the arrays are, and why something waits"},
     [CMD_FAIL] = {"fail", 2, 2, "fail NAME MEMBER", "take a member out of use"},
     [CMD_ADD] = {"add", 3, 3, "add NAME MEMBER URI [--wipe] [--old-member] [--unaligned] [--wait]",
 		 "put a new device in a member's place and rebuild onto it"},
     [CMD_READD] = {"re-add", 2, 2, "re-add NAME MEMBER [--wait]",
 		   "take a member back with what it missed"},
-    [CMD_ATTACH] = {"attach", 1, 1, "attach NAME [--via shim|nbd] [--away hold|TIME] [--json]",
+    [CMD_ATTACH] = {"attach", 1, 1, "attach NAME [--via shim|nbd] [--away hold|TIME]",
 		    "make the array a block device of this node, now and after each start"},
     [CMD_DETACH] = {"detach", 1, 1, "detach NAME [--disconnect]",
 		    "take that block device away, if nobody has it open"},
     [CMD_FORGET] = {"forget", 1, 1, "forget NAME [--disconnect]",
 		    "make all nodes forget a stopped array; its members stay as they are"},
-    [CMD_NODES] = {"nodes", 0, 0, "nodes [--json]", "the nodes of the cluster"},
-    [CMD_SET] = {"set", 2, 3, "set NAME KEY=VALUE [--json]", "change a setting"},
-    [CMD_GET] = {"get", 0, 2, "get NAME|--daemon [KEY] [--json]", "print settings"},
-    [CMD_VERSION] = {"version", 0, 0, "version [--json]", "versions of command and daemon"},
-    [CMD_EXAMINE] = {"examine", 1, ARGS_MAX_WORDS, "examine URI|FILE... [--ranges] [--json]",
+    [CMD_NODES] = {"nodes", 0, 0, "nodes", "the nodes of the cluster"},
+    [CMD_SET] = {"set", 2, 3, "set NAME KEY=VALUE", "change a setting"},
+    [CMD_GET] = {"get", 0, 2, "get NAME|--daemon [KEY]", "print settings"},
+    [CMD_VERSION] = {"version", 0, 0, "version", "versions of command and daemon"},
+    [CMD_EXAMINE] = {"examine", 1, ARGS_MAX_WORDS, "examine URI|FILE... [--ranges]",
 		     "what a member says of itself; needs no daemon"},
     [CMD_HELP] = {"help", 0, 1, "help [COMMAND]", "this text"},
 };
@@ -200,7 +196,7 @@ static const struct option options[] = {
     {"away", BIT(CMD_ATTACH), set_away, 0},
     {"ranges", BIT(CMD_STATUS) | BIT(CMD_EXAMINE), FLAG(ranges)},
     {"daemon", BIT(CMD_GET), FLAG(daemon)},
-    {"json", PRINTS, FLAG(json)},
+    {"json", ALL, FLAG(json)},
     {"wait", WAITS, FLAG(wait)},
     {"timeout", ALL, set_timeout, 0},
     {"ipc", ALL, set_ipc, 0},
@@ -426,9 +422,9 @@ char *args_split(char *setting)
 	return at + 1;
 }
 
-bool args_is(const char *word, enum command cmd)
+const char *args_name(enum command cmd)
 {
-	return !strcmp(word, commands[cmd].name);
+	return commands[cmd].name;
 }
 
 const char *args_usage(enum command cmd)

@@ -65,8 +65,8 @@ int args_parse(struct args *a, int argc, char **argv, char error[ARGS_ERROR_BYTE
 /* "KEY=VALUE": the '=' becomes the key's end. The value, or NULL if there is no key or no '='. */
 char *args_split(char *setting);
 
-bool args_is(const char *word, enum command cmd); /* is it the command's name? */
-const char *args_usage(enum command cmd);         /* one line, without "usage: ddraidctl" */
-const char *args_help(enum command cmd);          /* what it does, one line */
+const char *args_name(enum command cmd);
+const char *args_usage(enum command cmd); /* one line, without "usage: ddraidctl" */
+const char *args_help(enum command cmd);  /* what it does, one line */
 
 #endif

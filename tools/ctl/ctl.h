@@ -57,16 +57,16 @@ int ipc_request(struct ipc *c, Request *request, ipc_take_fn take, void *arg);
 	}
 
 /*
- * "ddraidctl: ..." on standard error, cleaned of what isn't printable; with --json also the
- * answer's error, if the command fails.
+ * "ddraidctl: ..." on standard error, cleaned of what isn't printable; with --json the first one is
+ * also the answer's error, if the command fails.
  */
 __attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
-/* Likewise, but nothing has failed. */
+/* Likewise, but nothing has failed: with --json also one of the answer's warnings. */
 void warn(const char *text);
 
 /* answer.c: the object that --json prints, the same one all along. The caller adds keys. */
 struct json *answer(void);
-/* At the end, once: the error, if it failed, and the object's end. */
+/* At the end, once: the error, the warnings, and the object's end. */
 void answer_end(const struct args *a, int status);
 
 /* The exit status for a Reply.err. */

@@ -5,8 +5,8 @@
  * which slot of the dirty log with how many regions in it. It only reads; on a member in use, what
  * it prints may be a moment old and a page may look torn.
  *
- * Exit status 1 if one of the members has no good superblock, or a slot has a page without a good
- * copy.
+ * Exit status 1, and a sentence, if one of the members has no good superblock, or a slot has a page
+ * without a good copy.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -44,7 +44,7 @@ struct slot {
 struct exam {
 	const char *uri;
 	struct device dev;
-	char why[256];
+	char why[512]; /* what is wrong with it */
 	struct copy copy[SB_COPIES];
 	int best; /* copy that counts, -1 = none */
 	struct useblock use;
@@ -610,31 +610,54 @@ static void show_json(struct json *j, const struct exam *x, bool ranges)
 
 /* --- the command --- */
 
-static int examine(struct exam *x, const char *uri)
+/* x->why[0]: it can't be read. */
+static void examine(struct exam *x, const char *uri)
 {
-	int err;
-
 	memset(x, 0, sizeof(*x));
 	x->uri = uri;
 	x->best = -1;
 	for (int c = 0; c < (int)SB_COPIES; c++)
 		x->copy[c] = (struct copy){.err = -EIO, .why = "can't be read"};
-	err = device_open(&x->dev, uri, x->why, sizeof(x->why));
-	if (err)
-		return err;
-	err = read_superblocks(x);
-	if (err)
-		return err;
+	if (device_open(&x->dev, uri, x->why, sizeof(x->why)) || read_superblocks(x))
+		return;
 	read_use(x);
-	return read_log(x);
+	if (read_log(x) == -ENOMEM)
+		snprintf(x->why, sizeof(x->why), "there is no memory left");
 }
 
-static bool sound(const struct exam *x)
+static uint32_t pages_lost(const struct exam *x)
 {
+	uint32_t lost = 0;
+
 	for (uint32_t s = 0; s < x->slots; s++)
-		if (x->slot[s].lost)
-			return false;
-	return true;
+		lost += x->slot[s].lost;
+	return lost;
+}
+
+/* True: something is wrong with it, and a sentence was printed. */
+static bool judge(struct exam *x)
+{
+	const struct copy *k = x->copy;
+	uint32_t lost = pages_lost(x);
+
+	if (x->why[0]) {
+		complain("%s can't be examined: %s; check the path or URI", x->uri, x->why);
+	} else if (x->best < 0) {
+		if (strcmp(k[0].why, k[1].why))
+			snprintf(x->why, sizeof(x->why), "superblock 0: %s; superblock 1: %s",
+				 k[0].why, k[1].why);
+		else
+			snprintf(x->why, sizeof(x->why), "%s", k[0].why);
+		complain("%s carries no good superblock: %s; check the path or URI", x->uri,
+			 x->why);
+	} else if (lost) {
+		snprintf(x->why, sizeof(x->why), "%u page%s of its dirty log %s no good copy", lost,
+			 lost == 1 ? "" : "s", lost == 1 ? "has" : "have");
+		complain("%s: %s; the array goes by its other members' pages, and where none of "
+			 "them is good it takes all regions of the page for dirty",
+			 x->uri, x->why);
+	}
+	return x->why[0];
 }
 
 int examine_run(const struct args *a)
@@ -646,15 +669,15 @@ int examine_run(const struct args *a)
 	if (a->json)
 		json_open(answer(), "members", '[');
 	for (int i = 0; i < a->count; i++) {
-		int err = examine(&x, a->word[i]);
+		bool readable;
 
-		if (err || !sound(&x))
+		examine(&x, a->word[i]);
+		readable = !x.why[0];
+		if (judge(&x))
 			status = EXIT_FAILED;
-		if (x.why[0])
-			complain("%s can't be examined: %s; check the path or URI", x.uri, x.why);
 		if (a->json) {
 			show_json(answer(), &x, a->ranges);
-		} else if (!x.why[0]) {
+		} else if (readable) {
 			if (i)
 				putchar('\n');
 			show(&x, a->ranges);

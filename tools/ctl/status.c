@@ -726,29 +726,7 @@ static void json_array(struct json *j, const Array *s, bool ranges)
 struct taker {
 	struct show show;
 	bool ranges;
-	char **warning; /* those that are of no array, if there is none */
-	size_t warnings;
 };
-
-static void take_warnings(struct taker *t, const Reply *reply)
-{
-	t->warning = calloc(reply->n_warning + 1, sizeof(*t->warning));
-	for (size_t i = 0; t->warning && i < reply->n_warning; i++)
-		t->warning[t->warnings++] = strdup(reply->warning[i]);
-}
-
-static void json_warnings(struct taker *t)
-{
-	if (t->warnings)
-		json_open(answer(), "warnings", '[');
-	for (size_t i = 0; i < t->warnings; i++) {
-		json_text(answer(), NULL, t->warning[i] ? t->warning[i] : "");
-		free(t->warning[i]);
-	}
-	if (t->warnings)
-		json_close(answer(), ']');
-	free(t->warning);
-}
 
 static int take(void *arg, const Reply *reply)
 {
@@ -756,11 +734,8 @@ static int take(void *arg, const Reply *reply)
 	struct show *w = &t->show;
 	int status;
 
-	if (reply->body_case != DDRAID__CTL__REPLY__BODY_STATUS) {
-		if (w->as_json && !t->warning)
-			take_warnings(t, reply);
+	if (reply->body_case != DDRAID__CTL__REPLY__BODY_STATUS)
 		return EXIT_OK;
-	}
 	status = status_of(reply->status);
 	if (status > w->status)
 		w->status = status;
@@ -794,10 +769,9 @@ int status_run(struct ipc *c, const struct args *a)
 	if (a->json)
 		json_open(answer(), "arrays", '[');
 	status = ipc_request(c, &request, take, &t);
-	if (a->json) {
+	if (a->json)
 		json_close(answer(), ']');
-		json_warnings(&t);
-	} else if (!status && !t.show.arrays)
+	else if (!status && !t.show.arrays)
 		printf("no arrays are known here; 'ddraidctl create' makes one, 'ddraidctl import' "
 		       "brings one back by its members\n");
 	return status ? status : t.show.status;
