@@ -581,11 +581,13 @@ static void warnings(struct status_msg *m, const struct known *k, const struct a
 static void front_end(struct status_msg *m, const struct known *k, const struct array_status *st)
 {
 	Ddraid__Ctl__FrontEnd *p = keep(m, malloc(sizeof(*p)));
-	char text[CONFIG_PATH_BYTES + 2 * DDR_NAME_BYTES + 64];
+	char text[3 * CONFIG_PATH_BYTES + 2 * DDR_NAME_BYTES + 64];
+	char run_dir[3 * CONFIG_PATH_BYTES];
 
 	*p = (Ddraid__Ctl__FrontEnd)DDRAID__CTL__FRONT_END__INIT;
-	snprintf(text, sizeof(text), "nbd+unix:///%s?socket=%s/%s.nbd", k->desc.name,
-		 ctl_env.conf->run_dir, k->desc.name);
+	uri_encode(run_dir, sizeof(run_dir), ctl_env.conf->run_dir);
+	snprintf(text, sizeof(text), "nbd+unix:///%s?socket=%s/%s.nbd", k->desc.name, run_dir,
+		 k->desc.name);
 	p->kind = "nbd";
 	p->address = keep_text(m, text);
 	p->also = keep(m, calloc(OPTION_LISTEN_MAX, sizeof(char *)));

@@ -259,3 +259,24 @@ char *text_clean(char *out, size_t out_bytes, const char *text)
 		out[i] = '\0';
 	return out;
 }
+
+char *uri_encode(char *out, size_t out_bytes, const char *text)
+{
+	static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+				    "-._~/:@,";
+	size_t n = 0;
+
+	for (; *text; text++) {
+		bool is_plain = strchr(plain, *text);
+
+		if (n + (is_plain ? 1 : 3) >= out_bytes)
+			break;
+		if (is_plain)
+			out[n++] = *text;
+		else
+			n += (size_t)sprintf(out + n, "%%%02X", (unsigned char)*text);
+	}
+	if (out_bytes)
+		out[n] = '\0';
+	return out;
+}

@@ -52,4 +52,8 @@ int uuid_parse(const char *text, uint8_t uuid[DDR_UUID_BYTES]); /* 0 or -EINVAL 
  * chose and that end up on a terminal. */
 char *text_clean(char *out, size_t out_bytes, const char *text);
 
+/* Likewise; for a path or another part of a URI: each byte but letters, digits and -._~/:@, becomes
+ * %XX. Some readers take '+' for a blank, and ';' for another '&'. */
+char *uri_encode(char *out, size_t out_bytes, const char *text);
+
 #endif

@@ -198,6 +198,26 @@ TEST(names_are_safe_in_paths_and_uris)
 	CHECK_EQ_INT(array_name_check("01234567-89ab-cdef-0123-456789abcdef", NULL), -EINVAL);
 }
 
+TEST(a_path_becomes_part_of_a_uri)
+{
+	static const char *const pairs[][2] = {
+	    {"", ""},
+	    {"/run/ddraid/Vol-0_a.b~1.nbd", "/run/ddraid/Vol-0_a.b~1.nbd"},
+	    {"[::1]:10809,a@b", "%5B::1%5D:10809,a@b"},
+	    {"a b%c?d&e#f;g+h=i", "a%20b%25c%3Fd%26e%23f%3Bg%2Bh%3Di"},
+	    {"%41", "%2541"},
+	    {"\xc3\xa4\xff\x01\x7f\n\"'<\\", "%C3%A4%FF%01%7F%0A%22%27%3C%5C"},
+	};
+	char out[64];
+
+	for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++)
+		CHECK_EQ_STR(uri_encode(out, sizeof(out), pairs[i][0]), pairs[i][1]);
+	CHECK_EQ_STR(uri_encode(out, 6, "ab cd"), "ab%20");
+	CHECK_EQ_STR(uri_encode(out, 5, "ab cd"), "ab"); /* no half of one */
+	CHECK_EQ_STR(uri_encode(out, 3, "abc"), "ab");
+	CHECK_EQ_STR(uri_encode(out, 1, "a"), "");
+}
+
 TEST(uuids_survive_the_round_trip)
 {
 	uint8_t uuid[DDR_UUID_BYTES], back[DDR_UUID_BYTES];
