@@ -126,27 +126,58 @@ void admin_submit(struct engine *e, const struct event *ev)
 	msg_send(e, &m);
 }
 
-static bool admin_possible(struct engine *e, const Ddraid__Admin *a, const char **why)
-{
-	const struct map_member *mm = &e->map.member[a->member < e->map.n ? a->member : 0];
-	uint8_t s = a->member < e->map.n ? mm->state : 0;
+#define WHY_BYTES (DDR_NAME_BYTES + 256)
+#define AS_NEW_BYTES (DDR_NAME_BYTES + 64)
 
-	*why = NULL;
+/* What is left if the member can't come back as what it was. */
+static const char *as_new(const struct engine *e, uint32_t member, char text[AS_NEW_BYTES])
+{
+	snprintf(text, AS_NEW_BYTES, "as a new one by 'ddraidctl add %.63s %u URI'", e->base.name,
+		 member);
+	return text;
+}
+
+/* Why a member in that state is not re-added, or "". */
+static void readd_possible(const struct engine *e, uint32_t member, char why[WHY_BYTES])
+{
+	const struct map_member *mm = &e->map.member[member];
+	char add[AS_NEW_BYTES];
+
+	why[0] = '\0';
+	if (mm->state == MEMBER_FAULTY)
+		snprintf(why, WHY_BYTES,
+			 "only a missing member can be re-added, and this one is faulty; add its "
+			 "device or another %s",
+			 as_new(e, member, add));
+	else if (mm->state != MEMBER_MISSING && mm->state != MEMBER_SUSPECT)
+		snprintf(why, WHY_BYTES,
+			 "only a missing member can be re-added, and this one is %s; nothing is to "
+			 "be done",
+			 member_state_name(mm->state));
+	else if (!(mm->left && e->map.missed_from && mm->left >= e->map.missed_from))
+		snprintf(why, WHY_BYTES, "what the member missed is not known; add it %s",
+			 as_new(e, member, add));
+}
+
+/* False: why not. */
+static bool admin_possible(struct engine *e, const Ddraid__Admin *a, char why[WHY_BYTES])
+{
+	uint8_t s = a->member < e->map.n ? e->map.member[a->member].state : 0;
+	const char *text = "";
+
 	if (!s)
-		*why = "there is no such member";
+		text = "there is no such member";
 	else if (a->cmd == ADMIN_FAIL && s == MEMBER_IN_SYNC &&
 		 map_count_insync(&e->map) <= e->geo.k)
-		*why = "no more members may fail: the data needs all that are left";
+		text = "no more members may fail: the data needs all that are left";
 	else if (a->cmd == ADMIN_ADD && s != MEMBER_MISSING && s != MEMBER_FAULTY)
-		*why = "the member is in use; fail it first";
+		text = "the member is in use; fail it first";
 	else if (a->cmd == ADMIN_ADD && strlen(a->uri) >= DDR_URI_BYTES)
-		*why = "the URI is too long";
-	else if (a->cmd == ADMIN_READD && s != MEMBER_MISSING && s != MEMBER_SUSPECT)
-		*why = "only a missing member can be re-added; add it as a new one";
-	else if (a->cmd == ADMIN_READD &&
-		 !(mm->left && e->map.missed_from && mm->left >= e->map.missed_from))
-		*why = "what the member missed is not known; add it as a new one";
-	return !*why;
+		text = "the URI is too long";
+	snprintf(why, WHY_BYTES, "%s", text);
+	if (s && a->cmd == ADMIN_READD)
+		readd_possible(e, a->member, why);
+	return !why[0];
 }
 
 /* Without as many others no map can be committed: the request would wait for them, and come to pass
@@ -162,13 +193,13 @@ static bool others_suffice(const struct engine *e, uint8_t member)
 
 static void take_admin(struct engine *e, uint32_t from, const Ddraid__Admin *a)
 {
-	const char *why;
+	char why[WHY_BYTES];
 
 	if (e->admin.used || (a->cmd == ADMIN_ADD && e->placing.busy)) {
 		admin_tell(e, from, a->tag, -EBUSY, "another change is under way; wait for it");
 		return;
 	}
-	if (a->cmd > ADMIN_READD || !admin_possible(e, a, &why)) {
+	if (a->cmd > ADMIN_READD || !admin_possible(e, a, why)) {
 		admin_tell(e, from, a->tag, -EINVAL, a->cmd > ADMIN_READD ? "unknown" : why);
 		return;
 	}
@@ -515,7 +546,7 @@ static const char *seen_at(const struct engine *e, uint32_t dev)
 static void readd_why(const struct engine *e, char *text, size_t bytes)
 {
 	uint8_t m = e->admin.member;
-	char nodes[160];
+	char nodes[160], add[AS_NEW_BYTES];
 	const char *here;
 
 	nodes_lack(e, nodes, sizeof(nodes), lacks_member);
@@ -530,8 +561,8 @@ static void readd_why(const struct engine *e, char *text, size_t bytes)
 	else if (here)
 		snprintf(text, bytes,
 			 "%s does not reach the member: what node %u finds at %s is not it: %s; "
-			 "connect the right device, or add it as a new one",
-			 nodes, e->cfg.node, e->dev[m].uri, here);
+			 "connect the right device, or add this one %s",
+			 nodes, e->cfg.node, e->dev[m].uri, here, as_new(e, m, add));
 	else
 		snprintf(text, bytes,
 			 "%s does not reach the member's device: the status there says why", nodes);
@@ -576,6 +607,17 @@ static void admin_late(struct engine *e)
 	admin_end(e, -ETIMEDOUT, why);
 }
 
+static void older_end(struct engine *e)
+{
+	char why[WHY_BYTES], add[AS_NEW_BYTES];
+
+	snprintf(why, sizeof(why),
+		 "the device's superblock is older than the member was when it left, so this is an "
+		 "old copy of it; add it %s",
+		 as_new(e, e->admin.member, add));
+	admin_end(e, -EINVAL, why);
+}
+
 void admin_advance(struct engine *e)
 {
 	uint8_t m = e->admin.member, s;
@@ -607,9 +649,7 @@ void admin_advance(struct engine *e)
 	} else if (e->admin.cmd == ADMIN_READD && !e->ld.wanted[m] && all_reach_it(e, m) &&
 		   member_sb_current(e, m)) {
 		if (member_older(e, m, e->map.member[m].reached))
-			admin_end(e, -EINVAL,
-				  "the device's superblock is older than the member was when it "
-				  "left, so this is an old copy of it; add it as a new one");
+			older_end(e);
 		else
 			want_why(e, m, MEMBER_REBUILDING, WHY_OPERATOR, e->admin.node);
 	}

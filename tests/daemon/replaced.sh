@@ -194,4 +194,21 @@ cp "$tmp/v0.kept" "$tmp/state/v0.array"
 daemon_up
 whole v0
 nbd v0 'assert h.pread(65536, 0) == b"x" * 65536' || fail "v0 has lost data"
+
+echo "a blank disk in a member's place"
+done_ set v0 member_retry=1s
+done_ stop v0
+clear m1
+done_ start v0
+until_true 20 holds v0 'a["members"][1]["state"] == "missing"'
+status=0
+ctl re-add v0 1 >"$tmp/out" 2>&1 || status=$?
+words="it carries no superblock of this array; connect the right device, or add this one as a new one by 'ddraidctl add v0 1 URI'"
+[ $status = 6 ] && grep -q "$words" "$tmp/out" || fail "re-add of a blank disk: status $status, $(cat "$tmp/out")"
+done_ add v0 1 "$tmp/m1"
+whole v0
+nbd v0 'assert h.pread(1048576, h.get_size() - 1048576) == b"z" * 1048576' || fail "v0 has lost data"
+refused "member 1 of v0: only a missing member .* in-sync; nothing is to be done" re-add v0 1
+done_ fail v0 1
+refused "member 1 of v0: .* faulty; add its device or another as a new one by 'ddraidctl add v0 1 URI'" re-add v0 1
 echo "ok"

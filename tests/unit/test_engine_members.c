@@ -577,7 +577,8 @@ TEST(a_device_that_lacks_what_the_leader_wrote_when_the_member_entered_is_anothe
 	}
 }
 
-static void admin_fails(enum admin_cmd cmd, const char *uri, const char *who, const char *what)
+static void admin_fails(enum admin_cmd cmd, const char *uri, int err, const char *who,
+			const char *what)
 {
 	struct event ev = {.type = EV_ADMIN};
 
@@ -588,7 +589,7 @@ static void admin_fails(enum admin_cmd cmd, const char *uri, const char *who, co
 	step(ev);
 	run_ms(10000);
 	CHECK(w.admin_done);
-	CHECK_EQ_INT(w.admin_err, -ETIMEDOUT);
+	CHECK_EQ_INT(w.admin_err, err);
 	CHECK(strstr(w.admin_why, who));
 	CHECK(strstr(w.admin_why, what));
 }
@@ -603,22 +604,24 @@ TEST(an_add_or_re_add_that_fails_says_which_node_lacks_the_device_and_what_is_th
 	dev_down(2);
 	while (status().map.member[2].state != MEMBER_MISSING)
 		run_event();
-	admin_fails(ADMIN_READD, NULL, "node 1 (this one) does not reach",
+	admin_fails(ADMIN_READD, NULL, -ETIMEDOUT, "node 1 (this one) does not reach",
 		    "the member's device: the status there says why");
 	right = image_of(2);
 	memset(w.disk[2], 0, DISK_BYTES);
 	dev_up(2);
 	run_ms(100);
-	admin_fails(ADMIN_READD, NULL, "node 1 (this one) does not reach the member: what node 1",
-		    "it carries no superblock of this array");
+	admin_fails(ADMIN_READD, NULL, -ETIMEDOUT,
+		    "node 1 (this one) does not reach the member: what node 1",
+		    "it carries no superblock of this array; connect the right device, or add this "
+		    "one as a new one by 'ddraidctl add unit 2 URI'");
 	dev_down(2);
 	memcpy(w.disk[2], right, DISK_BYTES);
 	free(right);
 	dev_up(2);
 	run_ms(100);
 	w.placed_at = 1; /* nothing is opened */
-	admin_fails(ADMIN_ADD, "mem:nowhere", "node 1 (this one), which leads, does not reach",
-		    "mem:nowhere");
+	admin_fails(ADMIN_ADD, "mem:nowhere", -ETIMEDOUT,
+		    "node 1 (this one), which leads, does not reach", "mem:nowhere");
 	finish();
 }
 
@@ -676,6 +679,20 @@ static void admin(enum admin_cmd cmd, uint32_t member, const char *uri)
 	run_ms(20000);
 	CHECK(w.admin_done);
 	CHECK_EQ_INT(w.admin_err, 0);
+}
+
+TEST(a_re_add_of_a_member_that_is_not_missing_says_what_to_do)
+{
+	create(1);
+	start();
+	run_ms(2000);
+	admin_fails(ADMIN_READD, NULL, -EINVAL, "only a missing member can be re-added",
+		    "this one is in-sync; nothing is to be done");
+	admin(ADMIN_FAIL, 2, NULL);
+	admin_fails(ADMIN_READD, NULL, -EINVAL, "only a missing member can be re-added",
+		    "this one is faulty; add its device or another as a new one by 'ddraidctl add "
+		    "unit 2 URI'");
+	finish();
 }
 
 /* A new disk at member 0's address took its place. */
