@@ -29,7 +29,16 @@
 
 typedef Ddraid__Announce__Word Word;
 
-enum note_type { NOTE_UP, NOTE_DOWN, NOTE_VIEW, NOTE_QUORUM, NOTE_WORD, NOTE_SEND, NOTE_STOP };
+enum note_type {
+	NOTE_UP,
+	NOTE_DOWN,
+	NOTE_TOKEN,
+	NOTE_VIEW,
+	NOTE_QUORUM,
+	NOTE_WORD,
+	NOTE_SEND,
+	NOTE_STOP
+};
 
 struct note {
 	struct task task;
@@ -39,7 +48,7 @@ struct note {
 		struct group_self self;
 		struct group_view view;
 		struct group_quorum quorum;
-		uint32_t from;
+		uint32_t from, token_ms;
 	};
 	size_t bytes;
 	uint8_t data[];
@@ -421,6 +430,11 @@ static void at_main(struct task *t)
 	case NOTE_VIEW:
 		take_view(&n->view);
 		break;
+	case NOTE_TOKEN:
+		say(LOG_WARNING, "corosync's token time-out is %u ms now, and was %u ms",
+		    n->token_ms, state.self.token_ms);
+		state.self.token_ms = n->token_ms;
+		break;
 	case NOTE_QUORUM:
 		state.counted = true;
 		state.quorate = n->quorum.quorate;
@@ -470,6 +484,15 @@ static void group_quorum(void *arg, const struct group_quorum *q)
 
 	(void)arg;
 	n->quorum = *q;
+	post(n);
+}
+
+static void group_token(void *arg, uint32_t token_ms)
+{
+	struct note *n = note_new(NOTE_TOKEN, NULL, 0);
+
+	(void)arg;
+	n->token_ms = token_ms;
 	post(n);
 }
 
@@ -567,6 +590,7 @@ static const struct group_cb callbacks = {
     .up = group_up,
     .view = group_view,
     .quorum = group_quorum,
+    .token = group_token,
     .msg = group_msg,
     .lost = group_lost,
     .left = group_left,

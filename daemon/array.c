@@ -347,7 +347,8 @@ static void engine_cfg_fill(struct array *a, struct engine_cfg *cfg)
 	cfg->tun.evict_ms = c->evict_ms;
 	/* Who had writes on a connection that broke waits before it uses the next one (R5). */
 	cfg->tun.reach_ms = c->evict_ms + c->member_zombie_ms;
-	cfg->tun.heartbeat_limit_ms = array_limit_ms(c, a->self.token_ms);
+	a->token_ms = a->self.token_ms;
+	cfg->tun.heartbeat_limit_ms = array_limit_ms(c, a->token_ms);
 	if (cfg->tun.heartbeat_limit_ms > c->evict_ms / 2)
 		array_say(a, LOG_WARNING,
 			  "heartbeat_limit %u ms is more than half of evict, %u ms: lower it, or a "

@@ -80,7 +80,8 @@ struct array_dev_status {
 
 struct array_status {
 	enum array_phase phase;
-	struct engine_status engine;          /* phase RUN and STOP */
+	struct engine_status engine; /* phase RUN and STOP */
+	uint32_t token_ms;           /* what the engine goes by, 0 = there is no such thing */
 	uint64_t changed_us[DDR_MAX_MEMBERS]; /* a member's state, 0: as when this node began */
 	bool have_geo;
 	struct geo geo;

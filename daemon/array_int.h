@@ -203,6 +203,7 @@ struct array {
 	uint64_t admin_tag;
 	struct engine_status seen;            /* what was logged last */
 	struct map logged;                    /* of its map */
+	uint32_t token_ms;                    /* that the engine's waits are for */
 	uint64_t changed_us[DDR_MAX_MEMBERS]; /* the state of each in it, 0: as at the start */
 	uint64_t rejected_say_us;             /* a broken node is not logged before */
 	char seen_waits[512];

@@ -116,6 +116,7 @@ void status_fill(struct array *a, struct array_status *st)
 	if (!a->e)
 		return;
 	engine_status(a->e, &st->engine);
+	st->token_ms = a->token_ms;
 	memcpy(st->changed_us, a->changed_us, sizeof(st->changed_us));
 	last_fence_fill(a, &st->engine);
 	st->writes_wait = writes_wait(&st->engine);

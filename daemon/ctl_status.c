@@ -543,6 +543,22 @@ bool status_warning(uint32_t i, char text[STORE_WHY_BYTES])
 	return (store_deleted(false, text) && !i--) || lost_warning(i, text);
 }
 
+/* corosync.conf was changed, and the engine goes by what it was when the array was started. */
+static char *token_differs(struct status_msg *m, const struct array_status *st)
+{
+	uint32_t now_ms = announce_state()->self.token_ms;
+	char text[400];
+
+	if (!st->token_ms || !now_ms || now_ms == st->token_ms)
+		return NULL;
+	snprintf(text, sizeof(text),
+		 "corosync's token time-out is %u ms now, and was %u ms when the array was started "
+		 "here: heartbeat_limit and the waits for a lost node are made for that; restart "
+		 "ddraidd on all nodes, one after the other",
+		 now_ms, st->token_ms);
+	return keep_text(m, text);
+}
+
 static void warnings(struct status_msg *m, const struct known *k, const struct array_status *st)
 {
 	char general[STORE_WHY_BYTES];
@@ -552,7 +568,7 @@ static void warnings(struct status_msg *m, const struct known *k, const struct a
 	while (status_warning(count, general))
 		count++;
 	m->msg.warning =
-	    keep(m, calloc(DAEMON_WARNINGS + 7 + OPTION_LISTEN_MAX + count, sizeof(char *)));
+	    keep(m, calloc(DAEMON_WARNINGS + 8 + OPTION_LISTEN_MAX + count, sizeof(char *)));
 	for (uint32_t i = 0; i < count && status_warning(i, general); i++)
 		m->msg.warning[m->msg.n_warning++] = keep_text(m, general);
 	for (uint32_t i = 0; (text = daemon_warning(i)); i++)
@@ -572,6 +588,9 @@ static void warnings(struct status_msg *m, const struct known *k, const struct a
 	if (st && st->force_members)
 		m->msg.warning[m->msg.n_warning++] =
 		    "force_members is on: members may lack both FLUSH and FUA, or MULTI_CONN";
+	text = st ? token_differs(m, st) : NULL;
+	if (text)
+		m->msg.warning[m->msg.n_warning++] = (char *)text;
 	if (st && st->engine.unreadable.us)
 		m->msg.warning[m->msg.n_warning++] = unreadable(m, st);
 	if (st && st->engine.rejected)

@@ -107,6 +107,7 @@
 #include "daemon/adapters/group_queue.h"
 #include "daemon/ports/group.h"
 
+#define TOKEN_KEY "runtime.config.totem.token"
 #define BATCH 64 /* messages sent or delivered per turn of the loop */
 #define CONNECT_MIN_US 50000u
 #define CONNECT_MAX_US 1000000u
@@ -157,9 +158,9 @@ struct coro {
 	cpg_handle_t cpg;
 	quorum_handle_t quorum;
 	cmap_handle_t cmap; /* kept: for each connection corosync maps and locks 3 MiB */
-	bool cpg_open, cpg_watched, quorum_open, quorum_watched, cmap_open;
-	bool cpg_left; /* set within a dispatch, as lost_err */
-	struct loop_fd cpg_fd, quorum_fd;
+	bool cpg_open, cpg_watched, quorum_open, quorum_watched, cmap_open, cmap_watched;
+	bool cpg_left;                             /* set within a dispatch, as lost_err */
+	struct loop_fd cpg_fd, quorum_fd, cmap_fd; /* cmap_fd: if cb->token */
 	struct group_self self;
 	int lost_err; /* set within a dispatch */
 	const char *lost_why;
@@ -243,7 +244,9 @@ static void disconnect(struct coro *c)
 		loop_fd_del(c->cfg.loop, &c->cpg_fd);
 	if (c->quorum_watched)
 		loop_fd_del(c->cfg.loop, &c->quorum_fd);
-	c->cpg_watched = c->quorum_watched = false;
+	if (c->cmap_watched)
+		loop_fd_del(c->cfg.loop, &c->cmap_fd);
+	c->cpg_watched = c->quorum_watched = c->cmap_watched = false;
 	if (c->cpg_open)
 		cpg_finalize(c->cpg);
 	if (c->quorum_open)
@@ -843,6 +846,33 @@ static void quorum_ready(void *arg, uint32_t events)
 	act_on_loss(c);
 }
 
+static void cmap_ready(void *arg, uint32_t events)
+{
+	struct coro *c = arg;
+
+	(void)events;
+	if (cmap_dispatch(c->cmap, CS_DISPATCH_ALL) != CS_OK)
+		lose_later(c, -ENOTCONN, "the connection to corosync broke");
+	act_on_loss(c);
+}
+
+/* corosync.conf was read anew. */
+static void on_token(cmap_handle_t h, cmap_track_handle_t track, int32_t event, const char *key,
+		     struct cmap_notify_value now, struct cmap_notify_value before, void *arg)
+{
+	struct coro *c = arg;
+	uint32_t ms;
+
+	(void)h, (void)track, (void)event, (void)key, (void)before;
+	if (now.type != CMAP_VALUETYPE_UINT32 || now.len != sizeof(ms))
+		return;
+	memcpy(&ms, now.data, sizeof(ms));
+	if (ms == c->self.token_ms)
+		return;
+	c->self.token_ms = ms;
+	c->cfg.cb->token(c->cfg.arg, ms);
+}
+
 /* ---- connecting ---- */
 
 static cs_error_t open_cpg(struct coro *c)
@@ -918,12 +948,17 @@ static void read_cluster(cmap_handle_t h, struct group_self *self)
 
 static cs_error_t open_cmap(struct coro *c)
 {
+	cmap_track_handle_t track;
 	cs_error_t err = cmap_initialize(&c->cmap);
 
 	if (err != CS_OK)
 		return err;
 	c->cmap_open = true;
-	err = cmap_get_uint32(c->cmap, "runtime.config.totem.token", &c->self.token_ms);
+	err = cmap_get_uint32(c->cmap, TOKEN_KEY, &c->self.token_ms);
+	if (err == CS_OK && c->cfg.cb->token)
+		err = cmap_track_add(c->cmap, TOKEN_KEY, CMAP_TRACK_MODIFY, on_token, c, &track);
+	if (err == CS_OK && c->cfg.cb->token)
+		err = cmap_fd_get(c->cmap, &c->cmap_fd.fd);
 	if (err != CS_OK)
 		return err;
 	read_name(c->cmap, &c->self);
@@ -940,8 +975,12 @@ static int watch(struct coro *c)
 		return err;
 	c->cpg_watched = true;
 	err = loop_fd_add(c->cfg.loop, &c->quorum_fd, LOOP_READ);
-	if (!err)
-		c->quorum_watched = true;
+	if (err)
+		return err;
+	c->quorum_watched = true;
+	if (c->cfg.cb->token)
+		err = loop_fd_add(c->cfg.loop, &c->cmap_fd, LOOP_READ);
+	c->cmap_watched = !err && c->cfg.cb->token;
 	return err;
 }
 
@@ -1130,6 +1169,8 @@ static int coro_open(const struct group_cfg *cfg, struct group **out)
 	c->cpg_fd.ready = cpg_ready;
 	c->cpg_fd.arg = c;
 	c->quorum_fd.ready = quorum_ready;
+	c->cmap_fd.ready = cmap_ready;
+	c->cmap_fd.arg = c;
 	c->quorum_fd.arg = c;
 	c->backoff_us = CONNECT_MIN_US;
 	c->regreet_us = REGREET_US;

@@ -110,6 +110,8 @@ struct group_cb {
 	/* From up() on, also without a join. Comes at least once per ring. */
 	void (*quorum)(void *arg, const struct group_quorum *quorum);
 	void (*msg)(void *arg, uint32_t from, const void *data, size_t bytes);
+	/* Optional. The token time-out in force is another one than in up(). */
+	void (*token)(void *arg, uint32_t token_ms);
 	/* The cluster stack went away, or threw us out; `why` is a sentence. From now on nothing is
 	 * known: no view, no quorum. */
 	void (*lost)(void *arg, int err, const char *why);

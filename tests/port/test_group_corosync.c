@@ -38,6 +38,10 @@ static struct {
 	cs_error_t mcast_answer, dispatch_answer, init_answer, two_node_answer;
 	bool quorum_told; /* quorum_notify_fn is due */
 	int cmaps;        /* open */
+	cmap_notify_fn_t token;
+	void *token_arg;
+	int cmap_fd;
+	uint32_t token_ms; /* since corosync.conf was read anew */
 	/* what the adapter sent */
 	struct {
 		uint8_t data[256];
@@ -228,6 +232,7 @@ cs_error_t cmap_finalize(cmap_handle_t h)
 {
 	(void)h;
 	fake.cmaps--;
+	close(fake.cmap_fd);
 	return CS_OK;
 }
 
@@ -246,6 +251,39 @@ cs_error_t cmap_get_uint8(cmap_handle_t h, const char *key, uint8_t *v)
 	if (fake.two_node_answer != CS_OK)
 		return fake.two_node_answer;
 	*v = 1;
+	return CS_OK;
+}
+
+cs_error_t cmap_track_add(cmap_handle_t h, const char *key, int32_t type, cmap_notify_fn_t notify,
+			  void *arg, cmap_track_handle_t *track)
+{
+	(void)h;
+	CHECK_EQ_STR(key, "runtime.config.totem.token");
+	CHECK(type & CMAP_TRACK_MODIFY);
+	fake.token = notify;
+	fake.token_arg = arg;
+	*track = 1;
+	return CS_OK;
+}
+
+cs_error_t cmap_fd_get(cmap_handle_t h, int *fd)
+{
+	(void)h;
+	fake.cmap_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	*fd = fake.cmap_fd;
+	return CS_OK;
+}
+
+cs_error_t cmap_dispatch(cmap_handle_t h, cs_dispatch_flags_t flags)
+{
+	struct cmap_notify_value now = {CMAP_VALUETYPE_UINT32, sizeof(fake.token_ms),
+					&fake.token_ms};
+	uint64_t n;
+
+	CHECK_EQ_INT(flags, CS_DISPATCH_ALL);
+	CHECK(read(fake.cmap_fd, &n, sizeof(n)) == sizeof(n));
+	fake.token(h, 1, CMAP_TRACK_MODIFY, "runtime.config.totem.token", now,
+		   (struct cmap_notify_value){0}, fake.token_arg);
 	return CS_OK;
 }
 
@@ -270,7 +308,7 @@ static struct {
 	struct group_view view;
 	int ups, views, msgs, losses, writables, lost_err, quorums, broken;
 	bool quorum_two_node;
-	uint32_t from, broken_node;
+	uint32_t from, broken_node, token_ms;
 	char text[64];
 } n;
 
@@ -330,6 +368,12 @@ static void on_broken(void *arg, uint32_t node, const char *why)
 	n.broken++;
 }
 
+static void on_token(void *arg, uint32_t token_ms)
+{
+	(void)arg;
+	n.token_ms = token_ms;
+}
+
 static const struct group_cb callbacks = {
     .up = on_up,
     .view = on_view,
@@ -339,6 +383,7 @@ static const struct group_cb callbacks = {
     .left = on_left,
     .writable = on_writable,
     .broken = on_broken,
+    .token = on_token,
 };
 
 static void turn(void)
@@ -1112,6 +1157,29 @@ TEST(two_node_is_read_anew_with_each_quorum)
 	turn();
 	CHECK_EQ_INT(n.quorums, 2);
 	CHECK(!n.quorum_two_node);
+	CHECK_EQ_INT(n.losses, 0);
+	stop();
+}
+
+static void token_becomes(uint32_t ms)
+{
+	uint64_t one = 1;
+
+	fake.token_ms = ms;
+	CHECK(write(fake.cmap_fd, &one, sizeof(one)) == sizeof(one));
+	turn();
+}
+
+TEST(another_token_is_told)
+{
+	start_member();
+	CHECK_EQ_U64(n.self.token_ms, 1000);
+	token_becomes(1000);
+	CHECK_EQ_U64(n.token_ms, 0); /* no other */
+	token_becomes(3000);
+	CHECK_EQ_U64(n.token_ms, 3000);
+	token_becomes(1000);
+	CHECK_EQ_U64(n.token_ms, 1000);
 	CHECK_EQ_INT(n.losses, 0);
 	stop();
 }
