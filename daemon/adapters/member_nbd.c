@@ -328,7 +328,10 @@ static int handshake(struct base *b, struct nbd_handle *h)
 					 "answer, within %u ms",
 					 b->uri, b->cfg.connect_timeout_ms);
 		if (nbd_aio_is_dead(h) || nbd_aio_is_closed(h))
-			return base_fail(b, -ECONNRESET, "%s: the server ended the connection",
+			return base_fail(b, -ECONNRESET,
+					 "%s: the server ended the connection at once: it does not "
+					 "let this node in, or can't start ('ddraid-export list' "
+					 "there says who is refused, and by whom)",
 					 b->uri);
 		if (nbd_poll(h, NBD_POLL_MS) < 0)
 			return export_error(b, -ECONNRESET);

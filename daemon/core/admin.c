@@ -87,7 +87,7 @@ void admin_submit(struct engine *e, const struct event *ev)
 {
 	NODEMSG(m, b, ADMIN, Admin, admin);
 
-	if (ev->admin.cmd >= ADMIN_TAKE) {
+	if (ev->admin.cmd >= ADMIN_TAKE && ev->admin.cmd <= ADMIN_ALONE) {
 		admin_force(e, ev);
 		return;
 	}

@@ -257,6 +257,13 @@ begin
 ok "what there is" ddraid-export list
 same "what there is" "$(cat "$work/out")" "disk sdb: /dev/null, connections from: 10.0.0.1 (1) 10.0.0.11 (1) 10.0.0.2 (1) 110.0.0.1 (1) fd00::1 (1)"
 
+ok "a fence" ddraid-export fence 10.0.0.9 33 10.0.0.1
+ok "who is refused" ddraid-export list
+grep -qE '^refused: 10\.0\.0\.9, for its life 33 \(fenced by 10\.0\.0\.1 +at [0-9-]+ [0-9:]+\)$' "$work/out" || { echo "FAILED: not by whom: $(cat "$work/out")"; failed=1; }
+ok "its end" ddraid-export own 10.0.0.9 33
+ok "who is refused then" ddraid-export list
+! grep -q "^refused" "$work/out" || { echo "FAILED: refused still: $(cat "$work/out")"; failed=1; }
+
 # The key speaks for its node's addresses, and for no others.
 by_key() { # KEY-ADDRESSES FROM COMMAND
 	local key

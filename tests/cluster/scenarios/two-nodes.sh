@@ -46,4 +46,27 @@ rm "$CLUSTER_DIR/no-fence" "$CLUSTER_DIR/power-broken-2"
 node_back 2
 serve 1 2
 compare_on 2
-finish 1 2
+
+step "both are switched off, and one stays off: the status names both steps"
+node_kill 1
+node_kill 2
+node_back 1
+says() { # WORDS
+	ctl 1 status vol0 | grep -qe "$1"
+}
+within 20 "the status names what gives it quorum" says 'corosync-cmapctl -s quorum.cancel_wait_for_all u8 1'
+says '--alone' || fail "the second step is missing: $(ctl 1 status vol0)"
+node_exec 1 corosync-cmapctl -s quorum.cancel_wait_for_all u8 1 || fail "cancel_wait_for_all"
+within 20 "the status says --alone, with quorum" says 'if that node is off'
+active 1 && fail "it began alone"
+ctl 1 start vol0 --stale --timeout 2 >"$CLUSTER_DIR/start" 2>&1 && fail "--stale is enough"
+ctl 1 start vol0 --alone --wait --timeout 40 >"$CLUSTER_DIR/start" 2>&1 || fail "start --alone: $(cat "$CLUSTER_DIR/start")"
+serve 1
+compare_on 1
+
+step "a token time-out that is changed while it runs"
+says 'token time-out' && fail "it warns already"
+sed -i "s/^\ttoken: .*/\ttoken: 7000/" "$CLUSTER_DIR/node1/etc-corosync/corosync.conf"
+node_exec 1 corosync-cfgtool -R || fail "reload"
+within 20 "the status warns of it" says "WARNING.*corosync's token time-out is 7000 ms now"
+finish 1
