@@ -168,8 +168,9 @@ bool member_log_readable(const struct engine *e, uint8_t member)
 {
 	uint32_t d = e->dev_of[member];
 
-	return e->state == ENGINE_JOINING && leading(e) && e->bad[member] == MEMBER_SUSPECT &&
-	       d != NO_DEV && e->dev[d].sb_ok && member_back(e, member);
+	return e->state == ENGINE_JOINING && leading(e) &&
+	       (e->bad[member] == MEMBER_SUSPECT || member_misread(e, member)) && d != NO_DEV &&
+	       e->dev[d].sb_ok && member_back(e, member);
 }
 
 /* A member that answers writes with an error, and must stay: it is read, and writes try it. */

@@ -691,7 +691,10 @@ static void stuck_advance(struct engine *e)
 		if (stuck >> i & 1)
 			e->ld.wanted[i] = 0;
 	e->ld.revive = true;
-	if (stuck & (read_anew | (e->state == ENGINE_JOINING ? ~e->ld.rd_rows : 0)))
+	/* Once the round is announced its map is committed with them, and nobody reads slots before
+	 * the next one. */
+	if (!e->ld.announced &&
+	    stuck & (read_anew | (e->state == ENGINE_JOINING ? ~e->ld.rd_rows : 0)))
 		slots_unknow(e);
 }
 

@@ -78,8 +78,10 @@ struct world {
 	uint32_t cut_log;  /* members whose connection breaks at the next read of the log */
 	uint32_t cut_page; /* ... at the next write of the first slot's log */
 	uint32_t tear;     /* members whose next superblock write is torn, and cuts them off */
-	uint8_t bad_copy[MEMBERS + 1];  /* masks of superblock copies that can't be read until they
-					 * are written */
+	uint8_t bad_copy[MEMBERS + 1]; /* masks of superblock copies that can't be read until they
+					* are written */
+	uint32_t bad_log; /* members whose log can't be read at bad_log_at until it is written */
+	uint64_t bad_log_at;
 	uint64_t shrunk[MEMBERS + 1];   /* a device's size, 0 = DISK_BYTES */
 	uint32_t multiple[MEMBERS + 1]; /* of what its requests must be multiples */
 	const char *uri[DDR_MAX_DEVS];  /* as each was connected last */
@@ -238,6 +240,16 @@ static inline bool bad_copy(const struct out *o)
 	return *bad & bit;
 }
 
+static inline bool bad_log(const struct out *o)
+{
+	if (o->io.kind != KIND_LOG || !(w.bad_log >> o->io.dev & 1) ||
+	    w.bad_log_at < o->io.offset || w.bad_log_at >= o->io.offset + o->io.bytes)
+		return false;
+	if (o->io.op == DEV_WRITE)
+		w.bad_log &= ~(1u << o->io.dev);
+	return o->io.op == DEV_READ;
+}
+
 static inline bool bad_spot(const struct out *o)
 {
 	if (o->io.kind != KIND_RESYNC || o->io.op != DEV_READ || !(w.bad_resync >> o->io.dev & 1) ||
@@ -301,7 +313,7 @@ static inline void do_io(const struct out *o)
 		w.windows++;
 		w.now += w.window_us;
 	}
-	if (w.dead[o->io.dev] || bad_copy(o) || bad_spot(o) ||
+	if (w.dead[o->io.dev] || bad_copy(o) || bad_spot(o) || bad_log(o) ||
 	    (o->io.kind == KIND_BACK && w.back_errs && o->io.bytes >= w.back_errs)) {
 		ev.done.err = -EIO;
 	} else if ((o->io.op == DEV_WRITE || o->io.op == DEV_ZEROES) && w.write_err[o->io.dev] &&

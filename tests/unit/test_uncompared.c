@@ -257,3 +257,49 @@ TEST(one_that_was_not_compared_takes_nobodys_place)
 				free(copy);
 			}
 }
+
+/* Member 0 has been away for long, so the data needs both others. Of one a sector of the log can't
+ * be read, so the slots are never read with it. It breaks off for a moment when the round is
+ * announced: the slots are known, and nobody would read them again. */
+TEST(one_without_a_sector_of_its_log_breaks_off_late_in_a_start)
+{
+	uint32_t until = UINT32_MAX;
+
+	for (uint32_t back = 0; back < 24 && back < until; back++) {
+		uint32_t n = 0;
+
+		create(1);
+		start();
+		run_ms(20000);
+		put(1);
+		clean();
+		dev_down(0);
+		run_ms(5000);
+		put(2);
+		run_ms(3);
+		w.bad_log_at = geo_log_offset(engine_geo(w.e), 2, 0, 0);
+		crash();
+		w.bad_log = 1u << 1;
+		start_cold();
+		for (; n < until - back && status().state != ENGINE_ACTIVE; n++)
+			run_event();
+		if (until == UINT32_MAX) {
+			until = n;
+			finish();
+			continue;
+		}
+		dev_down(1);
+		run_ms(5);
+		dev_up(1);
+		run_ms(15000);
+		CHECK_MSG(status().io_allowed, "%u events before it: waits for %s", back,
+			  status().waits);
+		CHECK_EQ_U64(status().slots_unrecovered, 0);
+		CHECK_EQ_U64(status().regions_to_resync, 0);
+		dev_up(0);
+		run_ms(10000);
+		CHECK_EQ_INT(status().map.member[0].state, MEMBER_IN_SYNC);
+		is_right(0);
+		finish();
+	}
+}

@@ -115,8 +115,12 @@ static struct {
 	bool restarts; /* who is removed goes on as a new incarnation */
 	bool two_node; /* one has quorum */
 	bool fence_waits;
-	uint32_t use_bad; /* members whose use block can neither be read nor written */
-	bool split;       /* each is alone with itself, in a ring of its own */
+	struct {
+		uint32_t member;
+		uint64_t at; /* 0: there is none */
+	} bad_log;           /* a page of the log that can't be read until it is written */
+	uint32_t use_bad;    /* members whose use block can neither be read nor written */
+	bool split;          /* each is alone with itself, in a ring of its own */
 	uint64_t ring;
 	uint32_t away; /* a node that is out of the group: it hears nobody, and nobody hears it */
 	uint32_t reach_ms;
@@ -228,6 +232,15 @@ static inline void do_io(uint32_t node, const struct out *o)
 		ev.done.err = -EIO;
 		push(node, ev);
 		return;
+	}
+	if (o->io.kind == KIND_LOG && w.bad_log.at >= o->io.offset && w.bad_log.at &&
+	    w.bad_log.at < o->io.offset + o->io.bytes && w.bad_log.member == o->io.dev) {
+		if (o->io.op == DEV_READ) {
+			ev.done.err = -EIO;
+			push(node, ev);
+			return;
+		}
+		w.bad_log.at = 0;
 	}
 	if (w.node[node].cut >> o->io.dev & 1) {
 		ev.done.err = -ECONNRESET;
