@@ -258,7 +258,6 @@ static int front_start(struct array *a, char why[FRONT_WHY_BYTES])
 	cfg.sink.submit = pump_submit;
 	cfg.sink.log = front_log;
 	cfg.sink.arg = a;
-	mkdir(a->env.conf->run_dir, 0755);
 	snprintf(path, sizeof(path), "unix:%s/%s.nbd", a->env.conf->run_dir, a->live.name);
 	cfg.listen[0] = path;
 	return ops->open(&cfg, &a->front, why);

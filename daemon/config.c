@@ -12,6 +12,7 @@
 #include "daemon/config.h"
 #include "daemon/ports/member.h"
 #include "daemon/units.h"
+#include "proto/ctl_wire.h"
 
 #define LINE_BYTES 1024
 
@@ -65,8 +66,8 @@ void config_init(struct config *c)
 {
 	memset(c, 0, sizeof(*c));
 	strcpy(c->state_dir, "/var/lib/ddraid");
-	strcpy(c->run_dir, "/run/ddraid");
-	strcpy(c->ipc_name, "ddraid");
+	strcpy(c->run_dir, CTL_RUN_DIR);
+	strcpy(c->ipc_name, CTL_SERVICE);
 	strcpy(c->cluster, "corosync");
 	c->log_level = LOG_INFO;
 	c->heartbeat_ms = 200;

@@ -68,11 +68,13 @@ static void tell_running(void)
 	tell_node(false);
 }
 
-/* What nobody tells of. Files of the state directory may be deleted; dlm_controld may be started,
- * or end, at any time, and `create` on another node goes by what is told. */
+/* What nobody tells of. Files of the state directory may be deleted, and ddraidctl's socket;
+ * dlm_controld may be started, or end, at any time, and `create` on another node goes by what is
+ * told. */
 static void look(void *arg)
 {
 	(void)arg;
+	ipc_look();
 	manager_look();
 	if (strcmp(ctl_env.conf->cluster, "alone") != 0 && announce_dlm() != dlm_told)
 		tell_running();
@@ -171,7 +173,7 @@ int daemon_start(const struct daemon_env *env, char why[STORE_WHY_BYTES])
 	int err;
 
 	ctl_env = *env;
-	err = ipc_open(env->loop, env->conf->ipc_name, why, STORE_WHY_BYTES);
+	err = ipc_open(env->loop, env->conf->run_dir, env->conf->ipc_name, why, STORE_WHY_BYTES);
 	reserve_begin(env->conf);
 	if (!err)
 		err = manager_open(env->conf, env->main, env->worker, &manager_cb, why);
@@ -179,8 +181,10 @@ int daemon_start(const struct daemon_env *env, char why[STORE_WHY_BYTES])
 		err = lost_open(why);
 	if (!err)
 		err = unmake_open(why);
-	if (err)
+	if (err) {
+		ipc_close();
 		return err;
+	}
 	fence_members_start(env->loop);
 	err = announce_start(env->conf->cluster, env->main, &announce_cb);
 	if (err)

@@ -24,7 +24,11 @@ struct ipc_req;
 struct qb_loop;
 
 /* 0, or -errno with a sentence. */
-int ipc_open(struct qb_loop *loop, const char *name, char *why, size_t why_bytes);
+int ipc_open(struct qb_loop *loop, const char *run_dir, const char *name, char *why,
+	     size_t why_bytes);
+/* Every second or two: makes the socket's file again if it was removed, and ends clients that stand
+ * still. */
+void ipc_look(void);
 void ipc_close(void);
 
 const Request *ipc_request(const struct ipc_req *r);

@@ -505,7 +505,7 @@ int main(int argc, char **argv)
 	protect_process();
 	err = store_open(conf.state_dir, why);
 	if (!err)
-		err = store_run_open(conf.run_dir, why);
+		err = store_run_open(conf.run_dir, conf.ipc_name, why);
 	if (err) { /* a path that no machine can use is a wrong configuration */
 		err = start_ends(err == -ENAMETOOLONG ? 2 : 1, why);
 		log_close();

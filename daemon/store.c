@@ -45,6 +45,7 @@
 #include "daemon/clock.h"
 #include "daemon/core/codec.h"
 #include "daemon/units.h"
+#include "proto/ctl_wire.h"
 
 #define TEXT_BYTES (16u << 10)
 #define RECORD_BYTES 1024 /* in every version: what has another length is damaged */
@@ -594,8 +595,9 @@ int store_run_fits(const char *dir, const char *name, char why[STORE_WHY_BYTES])
 			(int)SOCKET_MAX - (int)(strlen(dir) + SOCKET_MORE));
 }
 
-int store_run_open(const char *dir, char why[STORE_WHY_BYTES])
+int store_run_open(const char *dir, const char *ipc_name, char why[STORE_WHY_BYTES])
 {
+	size_t ctl_bytes = strlen(dir) + 1 + strlen(ipc_name) + strlen(CTL_SUFFIX);
 	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 	char lock[STORE_PATH_BYTES];
 
@@ -607,6 +609,12 @@ int store_run_open(const char *dir, char why[STORE_WHY_BYTES])
 		    "at most %zu characters in ddraid.conf, %zu for names of any length",
 		    dir, strlen(dir), SOCKET_MAX, SOCKET_MAX - 1 - SOCKET_MORE,
 		    SOCKET_MAX - (DDR_NAME_BYTES - 1) - SOCKET_MORE);
+	if (ctl_bytes > SOCKET_MAX)
+		return complain(-ENAMETOOLONG, why,
+				"ddraidctl's socket would be %s/%s" CTL_SUFFIX
+				", of %zu characters, and the kernel takes %zu at most: set a "
+				"shorter run_dir or ipc_name in ddraid.conf",
+				dir, ipc_name, ctl_bytes, SOCKET_MAX);
 	if (mkdir(dir, 0755) < 0 && errno != EEXIST)
 		return complain(-errno, why,
 				"run_dir = %s can't be created: %s; create it, or set another "

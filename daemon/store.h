@@ -109,7 +109,7 @@ int store_open(const char *dir, char why[STORE_WHY_BYTES]);
  * The directory of the sockets, likewise: two daemons would be in each other's way there. It is
  * refused if no array's socket fits. store_close lets go of both.
  */
-int store_run_open(const char *dir, char why[STORE_WHY_BYTES]);
+int store_run_open(const char *dir, const char *ipc_name, char why[STORE_WHY_BYTES]);
 /* Does the socket of an array of that name fit there? 0, or -ENAMETOOLONG with a sentence. */
 int store_run_fits(const char *dir, const char *name, char why[STORE_WHY_BYTES]);
 void store_close(void);

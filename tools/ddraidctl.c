@@ -5,7 +5,7 @@
  * `examine` works alone, on the members themselves.
  *
  *	tools/ctl/args	  words -> struct args
- *	tools/ctl/ipc	  request and replies over libqb IPC
+ *	tools/ctl/ipc	  request and replies over the daemon's socket
  *	tools/ctl/commands, status, examine	  what is asked, and how it is printed
  *	tools/ctl/answer	  the object of --json, and what failed
  *	tools/ctl/progress, table, json	  ways of printing
@@ -26,8 +26,8 @@ static int (*const runs[CMD_COUNT])(struct ipc *, const struct args *) = {
 };
 
 #define EVERY_COMMAND                                                                              \
-	"every command: --json, --timeout SECONDS, --ipc NAME (libqb's service name, \"%s\"), "    \
-	"--help\n"
+	"every command: --json, --timeout SECONDS, --ipc NAME (the daemon's, \"%s\", or the path " \
+	"of its socket), --help\n"
 
 static void help_of(enum command cmd)
 {

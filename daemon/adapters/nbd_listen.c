@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Listening sockets of the NBD front-end. nbd_listen.h says what they promise.
- *
- * A Unix socket's file outlives a daemon that was killed. So when the path is taken, we connect:
- * refused means that it is a leftover, and it is replaced; anything else is left alone.
+ * Listening sockets of the NBD front-end. nbd_listen.h says what they promise; the file of a Unix
+ * socket is socket_file.c's.
  *
  * Called by front_nbd.c, at start and from its accept callback. Must not block, and must never
  * listen on an address that other machines can reach: NBD here has neither TLS nor passwords.
@@ -17,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "daemon/adapters/nbd_listen.h"
@@ -32,86 +29,14 @@ static int fail(int err, char *why, const char *address, const char *cause)
 	return err;
 }
 
-static int listen_socket(int family)
-{
-	int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-
-	return fd < 0 ? -errno : fd;
-}
-
 /* --- Unix --- */
 
-/* True: `path` is a socket on which nobody listens. */
-static bool is_leftover(const struct sockaddr_un *sun)
+static int unix_open(const char *address, struct nbd_listen *l, char *why)
 {
-	int fd = listen_socket(AF_UNIX);
-	bool refused;
+	char cause[SOCKET_FILE_WHY_BYTES];
 
-	if (fd < 0)
-		return false;
-	refused =
-	    connect(fd, (const struct sockaddr *)sun, sizeof(*sun)) < 0 && errno == ECONNREFUSED;
-	close(fd);
-	return refused;
-}
-
-static int unix_fail(int err, char *why, const char *address)
-{
-	char cause[128];
-
-	snprintf(cause, sizeof(cause),
-		 "%.50s; see that ddraidd can make this socket, or set run_dir in ddraid.conf",
-		 strerror(-err));
-	return fail(err, why, address, cause);
-}
-
-static int unix_bind(int fd, const struct sockaddr_un *sun, const char *address, char *why)
-{
-	const struct sockaddr *sa = (const struct sockaddr *)sun;
-	struct stat st;
-
-	if (bind(fd, sa, sizeof(*sun)) == 0)
-		return 0;
-	if (errno != EADDRINUSE)
-		return unix_fail(-errno, why, address);
-	if (lstat(sun->sun_path, &st) < 0)
-		return unix_fail(-errno, why, address);
-	if (!S_ISSOCK(st.st_mode))
-		return fail(-EEXIST, why, address,
-			    "that file is not a socket; remove it or choose another path");
-	if (!is_leftover(sun))
-		return fail(-EADDRINUSE, why, address,
-			    "another program serves there; stop it or choose another path");
-	if (unlink(sun->sun_path) < 0 || bind(fd, sa, sizeof(*sun)) < 0)
-		return unix_fail(-errno, why, address);
-	return 0;
-}
-
-static int unix_open(const char *path, const char *address, struct nbd_listen *l, char *why)
-{
-	struct sockaddr_un sun = {.sun_family = AF_UNIX};
-	struct stat st;
-	int err;
-
-	if (path[0] != '/' || strlen(path) >= sizeof(sun.sun_path))
-		return fail(-EINVAL, why, address,
-			    "give an absolute path of at most 107 characters");
-	memcpy(sun.sun_path, path, strlen(path) + 1);
-	l->fd = listen_socket(AF_UNIX);
-	if (l->fd < 0)
-		return fail(l->fd, why, address, strerror(-l->fd));
-	/* Before bind: the file is never open to more than this. After: whatever the umask took. */
-	if (fchmod(l->fd, SOCKET_MODE) < 0)
-		return unix_fail(-errno, why, address);
-	err = unix_bind(l->fd, &sun, address, why);
-	if (err)
-		return err;
-	memcpy(l->path, path, strlen(path) + 1);
-	if (chmod(path, SOCKET_MODE) < 0 || lstat(path, &st) < 0)
-		return unix_fail(-errno, why, address);
-	l->dev = st.st_dev;
-	l->ino = st.st_ino;
-	return 0;
+	l->fd = socket_file_open(&l->file, address + 5, SOCKET_MODE, cause);
+	return l->fd < 0 ? fail(l->fd, why, address, cause) : 0;
 }
 
 /* --- TCP --- */
@@ -203,11 +128,9 @@ static int tcp_open(const char *address, struct nbd_listen *l, char *why)
 
 	if (bytes < 0)
 		return bytes;
-	l->fd = listen_socket(a.sa.sa_family);
-	if (l->fd < 0)
-		return tcp_fail(l->fd, why, address);
-	if (setsockopt(l->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
-	    bind(l->fd, &a.sa, (socklen_t)bytes) < 0)
+	l->fd = socket(a.sa.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (l->fd < 0 || setsockopt(l->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
+	    bind(l->fd, &a.sa, (socklen_t)bytes) < 0 || listen(l->fd, SOCKET_FILE_BACKLOG) < 0)
 		return tcp_fail(-errno, why, address);
 	return 0;
 }
@@ -221,14 +144,12 @@ int nbd_listen_open(const char *address, struct nbd_listen *l, char *why)
 	memset(l, 0, sizeof(*l));
 	l->fd = -1;
 	if (strncmp(address, "unix:", 5) == 0)
-		err = unix_open(address + 5, address, l, why);
+		err = unix_open(address, l, why);
 	else if (strncmp(address, "tcp:", 4) == 0)
 		err = tcp_open(address, l, why);
 	else
 		return fail(-EINVAL, why, address,
 			    "write unix:/path, tcp:127.0.0.1:PORT or tcp:[::1]:PORT");
-	if (!err && listen(l->fd, NBD_LISTEN_BACKLOG) < 0)
-		err = tcp_fail(-errno, why, address);
 	if (err)
 		nbd_listen_close(l);
 	return err;
@@ -236,11 +157,7 @@ int nbd_listen_open(const char *address, struct nbd_listen *l, char *why)
 
 void nbd_listen_close(struct nbd_listen *l)
 {
-	struct stat st;
-
-	if (l->path[0] && lstat(l->path, &st) == 0 && st.st_dev == l->dev && st.st_ino == l->ino)
-		unlink(l->path);
-	l->path[0] = '\0';
+	socket_file_remove(&l->file);
 	if (l->fd >= 0)
 		close(l->fd);
 	l->fd = -1;
@@ -276,7 +193,7 @@ int nbd_listen_accept(const struct nbd_listen *l, char *name, size_t name_bytes)
 	union tcp_address a;
 	socklen_t bytes = sizeof(a);
 	int on = 1, send_bytes = SEND_BUFFER_BYTES, fd;
-	bool tcp = !l->path[0];
+	bool tcp = !l->file.path[0];
 
 	fd = accept4(l->fd, tcp ? &a.sa : NULL, tcp ? &bytes : NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	if (fd < 0)

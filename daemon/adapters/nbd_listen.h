@@ -7,16 +7,12 @@
 #define DDRAID_ADAPTERS_NBD_LISTEN_H
 
 #include <stddef.h>
-#include <sys/types.h>
-#include <sys/un.h>
 
-#define NBD_LISTEN_BACKLOG 128
+#include "daemon/socket_file.h"
 
 struct nbd_listen {
 	int fd;
-	char path[sizeof(((struct sockaddr_un *)0)->sun_path)]; /* "" for TCP */
-	dev_t dev; /* the socket file as we made it: only that one is removed again */
-	ino_t ino;
+	struct socket_file file; /* its path is "" for TCP */
 };
 
 /*

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * A ddraidd that knows nothing: for each request that comes over libqb IPC it does what a plan
+ * A ddraidd that knows nothing: for each request that comes over its socket it does what a plan
  * says.
  *
- *	fake_ddraidd NAME DIR
+ *	fake_ddraidd SOCKET DIR
  *
  * DIR/plan has lines, carried out in order; a request uses up the lines to the next "next" or the
  * end.
@@ -15,20 +15,23 @@
  *	die		the process ends
  *	next
  *
+ * The first line may be "greet FILE": DIR/FILE, a packed Reply, instead of the greeting; or
+ * "greet-raw FILE", as it is. One client is served after the other.
+ *
  * The body of the Nth request (from 0) is written to DIR/request.N. "ready" on standard output says
  * that it listens. It ends itself after a minute.
  */
 #include <errno.h>
-#include <qb/qbipcs.h>
-#include <qb/qbloop.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "proto/ctl_wire.h"
 
-static qb_loop_t *loop;
+static int client;
 static const char *dir;
 static FILE *plan;
 static unsigned requests;
@@ -54,29 +57,24 @@ static size_t load(const char *name, char *to, size_t bytes)
 	return n;
 }
 
-static void send_file(qb_ipcs_connection_t *c, const char *name, size_t head_bytes)
+static void send_file(const char *name, size_t head_bytes)
 {
-	static _Alignas(16) char buf[CTL_MAX_BYTES];
-	struct qb_ipc_response_header *head = (void *)buf;
-	size_t n;
+	static uint8_t buf[CTL_MAX_BYTES];
+	size_t n = head_bytes + load(name, (char *)buf + head_bytes, sizeof(buf) - head_bytes);
 
-	memset(buf, 0, sizeof(*head));
-	n = head_bytes + load(name, buf + head_bytes, sizeof(buf) - head_bytes);
-	if (head_bytes) {
-		head->id = CTL_REPLY;
-		head->size = (int32_t)n;
-	}
-	if (qb_ipcs_response_send(c, buf, n) != (ssize_t)n)
+	if (head_bytes)
+		ctl_head_put(buf, CTL_REPLY, n);
+	if (send(client, buf, n, MSG_NOSIGNAL) != (ssize_t)n && errno != EPIPE)
 		die(name);
 }
 
 /* 1: the request is answered. */
-static int act(qb_ipcs_connection_t *c, const char *word, const char *arg)
+static int act(const char *word, const char *arg)
 {
 	if (!strcmp(word, "send"))
-		send_file(c, arg, sizeof(struct qb_ipc_response_header));
+		send_file(arg, CTL_HEAD_BYTES);
 	else if (!strcmp(word, "raw"))
-		send_file(c, arg, 0);
+		send_file(arg, 0);
 	else if (!strcmp(word, "sleep"))
 		usleep((useconds_t)atoi(arg) * 1000);
 	else if (!strcmp(word, "die"))
@@ -84,107 +82,78 @@ static int act(qb_ipcs_connection_t *c, const char *word, const char *arg)
 	return !strcmp(word, "next") || !strcmp(word, "hang");
 }
 
-static int32_t process(qb_ipcs_connection_t *c, void *data, size_t bytes)
+static void greet(void)
 {
-	struct qb_ipc_request_header head;
+	static const uint8_t version[] = {0x08, CTL_VERSION}; /* Reply's first field */
+	uint8_t frame[CTL_HEAD_BYTES + sizeof(version)];
+	char line[256], word[16], arg[200];
+	long at = ftell(plan);
+
+	if (fgets(line, sizeof(line), plan) && sscanf(line, "%15s %199s", word, arg) == 2 &&
+	    !strncmp(word, "greet", 5)) {
+		send_file(arg, strcmp(word, "greet") ? 0 : CTL_HEAD_BYTES);
+		return;
+	}
+	fseek(plan, at, SEEK_SET);
+	ctl_head_put(frame, CTL_REPLY, sizeof(frame));
+	memcpy(frame + CTL_HEAD_BYTES, version, sizeof(version));
+	if (send(client, frame, sizeof(frame), MSG_NOSIGNAL) != sizeof(frame))
+		die("greeting");
+}
+
+/* 0: the client has gone. */
+static int process(void)
+{
+	static uint8_t buf[CTL_MAX_BYTES];
 	char path[4096], line[256], word[16], arg[200];
+	size_t bytes;
 	FILE *f;
 
-	if (bytes < sizeof(head))
-		die("a request is too short");
-	memcpy(&head, data, sizeof(head)); /* libqb does not align it */
-	if (head.id != CTL_REQUEST || (size_t)head.size != bytes)
+	if (recv(client, buf, CTL_HEAD_BYTES, MSG_WAITALL) != CTL_HEAD_BYTES)
+		return 0;
+	bytes = ctl_head_get(buf, CTL_REQUEST);
+	if (!bytes)
 		die("a request is badly framed");
+	bytes -= CTL_HEAD_BYTES;
+	if (recv(client, buf, bytes, MSG_WAITALL) != (ssize_t)bytes)
+		die("a request is too short");
 	snprintf(path, sizeof(path), "%s/request.%u", dir, requests++);
 	f = fopen(path, "w");
-	if (!f ||
-	    fwrite((char *)data + sizeof(head), 1, bytes - sizeof(head), f) != bytes - sizeof(head))
+	if (!f || fwrite(buf, 1, bytes, f) != bytes)
 		die(path);
 	fclose(f);
 	while (fgets(line, sizeof(line), plan)) {
 		arg[0] = '\0';
-		if (sscanf(line, "%15s %199s", word, arg) >= 1 && act(c, word, arg))
+		if (sscanf(line, "%15s %199s", word, arg) >= 1 && act(word, arg))
 			break;
 	}
-	return 0;
-}
-
-static int32_t accept_any(qb_ipcs_connection_t *c, uid_t uid, gid_t gid)
-{
-	(void)c;
-	(void)uid;
-	(void)gid;
-	return 0;
-}
-
-static void created(qb_ipcs_connection_t *c)
-{
-	(void)c;
-}
-
-static int32_t closed(qb_ipcs_connection_t *c)
-{
-	(void)c;
-	return 0;
-}
-
-static int32_t job_add(enum qb_loop_priority p, void *data, qb_loop_job_dispatch_fn fn)
-{
-	return qb_loop_job_add(loop, p, data, fn);
-}
-
-static int32_t dispatch_add(enum qb_loop_priority p, int32_t fd, int32_t events, void *data,
-			    qb_ipcs_dispatch_fn_t fn)
-{
-	return qb_loop_poll_add(loop, p, fd, events, data, fn);
-}
-
-static int32_t dispatch_mod(enum qb_loop_priority p, int32_t fd, int32_t events, void *data,
-			    qb_ipcs_dispatch_fn_t fn)
-{
-	return qb_loop_poll_mod(loop, p, fd, events, data, fn);
-}
-
-static int32_t dispatch_del(int32_t fd)
-{
-	return qb_loop_poll_del(loop, fd);
+	return 1;
 }
 
 int main(int argc, char **argv)
 {
-	static struct qb_ipcs_service_handlers handlers = {
-	    .connection_accept = accept_any,
-	    .connection_created = created,
-	    .msg_process = process,
-	    .connection_closed = closed,
-	    .connection_destroyed = created,
-	};
-	static struct qb_ipcs_poll_handlers poll = {
-	    .job_add = job_add,
-	    .dispatch_add = dispatch_add,
-	    .dispatch_mod = dispatch_mod,
-	    .dispatch_del = dispatch_del,
-	};
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
 	char path[4096];
-	qb_ipcs_service_t *s;
 
-	if (argc != 3)
+	if (argc != 3 || strlen(argv[1]) >= sizeof(at.sun_path))
 		return 2;
 	alarm(60);
 	dir = argv[2];
 	snprintf(path, sizeof(path), "%s/plan", dir);
 	plan = fopen(path, "r");
-	loop = qb_loop_create();
-	s = qb_ipcs_create(argv[1], 4, QB_IPC_SHM, &handlers);
-	if (!plan || !loop || !s)
-		die("start");
-	qb_ipcs_enforce_buffer_size(s, CTL_MAX_BYTES);
-	qb_ipcs_poll_handlers_set(s, &poll);
-	errno = -qb_ipcs_run(s);
-	if (errno)
+	strcpy(at.sun_path, argv[1]);
+	unlink(argv[1]);
+	if (!plan || fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof(at)) < 0 ||
+	    listen(fd, 16) < 0)
 		die(argv[1]);
 	printf("ready\n");
 	fflush(stdout);
-	qb_loop_run(loop);
-	return 0;
+	while ((client = accept(fd, NULL, NULL)) >= 0) {
+		greet();
+		while (process())
+			;
+		close(client);
+	}
+	die("accept");
 }

@@ -53,7 +53,7 @@ answered() {
 	cat "$tmp/d/plan" "$tmp/d/plan" >"$tmp/twice"
 	mv "$tmp/twice" "$tmp/d/plan"
 	start_fake
-	run "$1" --ipc "$name" "${@:2}"
+	run "$1" --ipc "$socket" "${@:2}"
 }
 fine() {
 	reply "final: true warning: \"a \\\"b\\\"\" warning: \"c\" $body"
@@ -78,7 +78,7 @@ while read -r command waits; do
 		run 0 "$command" $words
 		continue
 	fi
-	run 3 --ipc "$name-none" "$command" $words
+	run 3 --ipc "$socket-none" "$command" $words
 	plan_new
 	fine
 	answered 0 "$command" $words
@@ -89,7 +89,7 @@ while read -r command waits; do
 	plan_new
 	plan die
 	start_fake
-	run_json 7 --ipc "$name" "$command" $words
+	run_json 7 --ipc "$socket" "$command" $words
 	[ "$waits" = wait ] || continue
 	for end in 0 6; do
 		plan_new
@@ -113,7 +113,7 @@ hanging=()
 while read -r command waits; do
 	command_is "$command"
 	[ "$body" != alone ] || continue
-	run_json 6 --ipc "$name" --timeout 6 "$command" $words &
+	run_json 6 --ipc "$socket" --timeout 6 "$command" $words &
 	hanging+=($!)
 	runs=$((runs + 1))
 done <"$tmp/commands"
@@ -127,7 +127,7 @@ for usage in "" frobnicate "status a b" get "create vol0 a b c" "help frobnicate
 done
 plan_new
 start_fake
-run 2 --ipc "$name" set vol0 novalue
+run 2 --ipc "$socket" set vol0 novalue
 stop_fake
 run 0 --version
 run 0 help create

@@ -5,7 +5,7 @@
 #	plan_new	nothing is planned, and nobody listens
 #	reply TEXT	plans one Reply, in protobuf's text format
 #	plan LINE	plans something else
-#	start_fake	listens as $name, with what is planned; stop_fake ends that
+#	start_fake	listens at $socket, with what is planned; stop_fake ends that
 #
 # $tmp is the test's folder; $tmp/d has the requests that came.
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
@@ -14,16 +14,14 @@ ctl=$top_builddir/ddraidctl fake=$top_builddir/tests/ctl/fake_ddraidd
 command -v protoc >/dev/null || { echo "skipped: no protoc here"; exit 77; }
 
 tmp=$(mktemp -d)
-name=ddraid-test-$$
 fake_pid=
 stop_fake() {
 	[ -z "$fake_pid" ] || kill "$fake_pid" 2>/dev/null || true
 	[ -z "$fake_pid" ] || wait "$fake_pid" 2>/dev/null || true
-	# What libqb leaves behind when a server is killed.
-	[ -z "$fake_pid" ] || rm -rf /dev/shm/qb-"$fake_pid"-*
 	fake_pid=
 }
 trap 'stop_fake; rm -rf "$tmp"' EXIT
+socket=$tmp/ctl
 
 plan_new() {
 	stop_fake
@@ -46,7 +44,7 @@ plan() {
 
 start_fake() {
 	: >"$tmp/ready"
-	"$fake" "$name" "$tmp/d" >"$tmp/ready" &
+	"$fake" "$socket" "$tmp/d" >"$tmp/ready" &
 	fake_pid=$!
 	for _ in $(seq 200); do
 		! grep -q ready "$tmp/ready" || return 0

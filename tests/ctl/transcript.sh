@@ -8,7 +8,7 @@ export LC_ALL=C TZ=UTC
 . "$(dirname "$0")/lib.sh"
 expected=$top_srcdir/tests/ctl/transcript.expected
 own_version='s/^ddraidctl [0-9].*/ddraidctl VERSION/; s/"ddraidctl": "[^"]*"/"ddraidctl": "VERSION"/'
-own_names="s|$tmp|TMP|g; s/$name/IPC-NAME/g; s/its process [0-9]*/its process PID/"
+own_names="s|$tmp|TMP|g; s/its process [0-9]*/its process PID/"
 out=$tmp/transcript
 : >"$out"
 
@@ -29,7 +29,7 @@ run() {
 
 	start_fake
 	say_command "$@"
-	(cd "$tmp/d" && timeout -k 10 20 "$ctl" --ipc "$name" "$@" >"$tmp/stdout" 2>"$tmp/stderr") || status=$?
+	(cd "$tmp/d" && timeout -k 10 20 "$ctl" --ipc "$socket" "$@" >"$tmp/stdout" 2>"$tmp/stderr") || status=$?
 	for f in $(ls "$tmp/d" | grep '^request' | sort); do
 		protoc --proto_path="$top_srcdir/proto" --decode=ddraid.ctl.Request ctl.proto \
 			<"$tmp/d/$f" | sed "s|$tmp|TMP|g; s/^/> /" >>"$out"
@@ -53,7 +53,7 @@ on_terminal() {
 
 	start_fake
 	say_command "$@"
-	/usr/bin/python3 - "$ctl" --ipc "$name" "$@" >>"$out" <<-'EOF' || status=$?
+	/usr/bin/python3 - "$ctl" --ipc "$socket" "$@" >>"$out" <<-'EOF' || status=$?
 	import os, pty, subprocess, sys, threading
 	end = b"\0end"
 	leader, terminal = pty.openpty()
@@ -419,6 +419,29 @@ printf '\377\377\377\377' >"$tmp/d/noise"
 plan send noise
 run stop vol0
 
+new "a reply that is too long"
+printf '\2\0\0\0\1\0\4\0' >"$tmp/d/noise" # 256 KiB and a byte
+plan raw noise
+run stop vol0
+
+new "half a reply, and the daemon's end"
+printf '\2\0\0\0\100\0\0\0half' >"$tmp/d/noise"
+plan raw noise
+plan die
+run stop vol0
+
+new "a daemon that lets no more clients in"
+reply 'final: true err: -16 error: "64 clients are connected to ddraidd, and no more are served"'
+sed -i 's/^send/greet/' "$tmp/d/plan"
+run stop vol0
+run version
+
+new "something else listens there"
+echo '220 ready' >"$tmp/d/noise"
+plan greet-raw noise
+run stop vol0
+run status --json
+
 new "an older daemon"
 reply 'final: true err: -38'
 run nodes
@@ -428,7 +451,7 @@ no_daemon() {
 	local status=0
 
 	say_command "$@"
-	"$ctl" --ipc "$name-none" "$@" >"$tmp/stdout" 2>"$tmp/stderr" || status=$?
+	"$ctl" --ipc "$tmp/none" "$@" >"$tmp/stdout" 2>"$tmp/stderr" || status=$?
 	sed "$own_names; s/^/! /" "$tmp/stderr" >>"$out"
 	sed "$own_version; $own_names; s/^/| /" "$tmp/stdout" >>"$out"
 	echo "exit $status" >>"$out"
@@ -440,6 +463,7 @@ no_daemon version
 no_daemon version --json
 no_daemon create vol0 --order 1 a b c --json
 no_daemon status --json
+no_daemon status --ipc ddraid-no-such
 printf '==== %s\n' "wrong usage" >>"$out"
 no_daemon
 no_daemon frobnicate
@@ -448,6 +472,8 @@ no_daemon status --frob
 no_daemon status --force
 no_daemon status -x
 no_daemon status --wait
+no_daemon status --ipc 'a b'
+no_daemon status --ipc "/$(printf %0107d 0)"
 no_daemon status a b --json
 no_daemon create
 no_daemon create vol0 a b c

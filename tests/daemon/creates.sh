@@ -112,7 +112,7 @@ done
 for who in client daemon; do
 	for at in "${moments[@]}"; do
 		disk_clear 0 1 2
-		"$top_builddir/ddraidctl" --ipc "$name" "${create_v[@]}" --unaligned --old-member >"$tmp/out" 2>&1 &
+		"$top_builddir/ddraidctl" --ipc "$(socket)" "${create_v[@]}" --unaligned --old-member >"$tmp/out" 2>&1 &
 		a=$!
 		sleep $at
 		case $who in

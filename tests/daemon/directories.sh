@@ -111,6 +111,14 @@ end daemon TERM
 # Only short names fit.
 run=$tmp/$(chars $((95 - ${#tmp} - 1))) # 7 characters are left for a name
 conf "$run"
+wrong=2
+refused "ddraidctl's socket would be $run/$name.ctl, of 1[0-9]* characters, .* 107 at most: set a shorter run_dir or ipc_name"
+[ ! -e "$run" ] || fail "a refused run_dir was made"
+name=sevench
+conf "$run"
+socket() {
+	echo "$run/$name.ctl"
+}
 daemon_up
 for i in 3 4 5; do
 	truncate -s 24M "$tmp/m$i"

@@ -3,7 +3,7 @@
 # For a test with a ddraidd of its own, as any user: its folder, its processes, its start and its end. To be sourced; then
 #
 #	needs [COMMAND | nbd]...	what must be installed, or the test is skipped; nbd is Python's
-#	begin NAME			$tmp, the folder; the daemon's IPC name; all is ended and removed when the test ends
+#	begin NAME			$tmp, the folder; the daemon's name; all is ended and removed when the test ends
 #	at_end() { ...; }		may be defined: what else there is to end
 #	configure LINE...		the daemon's configuration; what is not said is as for one node alone
 #
@@ -14,7 +14,7 @@ export LC_ALL=C
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/../.." && pwd)}
 top_builddir=${top_builddir:-$top_srcdir}
 tmp='' why=''
-# The daemon that the functions below speak of: its name in pid, its IPC name, its folder. See `as`.
+# The daemon that the functions below speak of: its name in pid, its ipc_name, its folder. See `as`.
 who=daemon name='' dir=''
 declare -A pid=()
 
@@ -70,7 +70,6 @@ end() { # NAME SIGNAL
 		until_ended "$p" 2>/dev/null || true
 		[ "$2" = KILL ] || fail "$1 ($p) does not end after $2"
 	fi
-	rm -rf /dev/shm/qb-"$p"-*
 }
 # By a signal. To one that ends, SIGCONT is none of our business: a sanitizer's search for leaks stops its threads by ptrace
 # then, and waits for ever for one whose SIGSTOP has been taken away by that.
@@ -154,8 +153,11 @@ until_true() { # SECONDS COMMAND...
 	done
 	fail "not within $limit s: $*"
 }
+socket() { # of ddraidctl
+	echo "$dir/run/$name.ctl"
+}
 ctl() {
-	timeout -k 10 50 "$top_builddir/ddraidctl" --ipc "$name" "$@"
+	timeout -k 10 50 "$top_builddir/ddraidctl" --ipc "$(socket)" "$@"
 }
 holds() { # ARRAY EXPRESSION: of the array in `status --json`, as a
 	{ ctl status "$1" --json || true; } | /usr/bin/python3 -IS -c 'import json, sys

@@ -67,10 +67,10 @@ status=0
 grep -q "ddraidd: the state directory $tmp/plain can't be opened: Not a directory; name " "$tmp/err" || fail "not said why: $(cat "$tmp/err")"
 "$top_builddir/ddraidd" --config "$tmp/conf" || fail "it does not start in the background"
 pid[daemon]=$(ctl version --json | /usr/bin/python3 -IS -c 'import json, sys; print(json.load(sys.stdin)["ddraidd"]["pid"])')
-for other in ipc state; do # what another daemon has
+for other in run state; do # what another daemon has
 	case $other in
-	ipc) set -- --state-dir "$tmp/state2" ;;
-	state) set -- --ipc "$name-2" ;;
+	run) set -- --state-dir "$tmp/state2" ;;
+	state) set -- --run-dir "$tmp/run2" ;;
 	esac
 	status=0
 	"$top_builddir/ddraidd" --config "$tmp/conf" "$@" >"$tmp/out" 2>"$tmp/err" || status=$?

@@ -9,8 +9,6 @@ needs nbdinfo
 begin readme
 sed -n '/^## To try it on one machine/,/^## Build/s/^    //p' "$top_srcdir/README.md" >"$tmp/block"
 grep -q '^ddraidctl .* create' "$tmp/block" || fail "README.md has no such block any more: $(cat "$tmp/block")"
-# A name of its own: there may be another `try` on this machine.
-sed -i "s/ipc_name = try/ipc_name = $name/; s/--ipc try/--ipc $name/" "$tmp/block"
 mkdir "$tmp/bin" "$tmp/home"
 ln -s "$(realpath "$top_builddir/ddraidctl")" "$tmp/bin"
 cat >"$tmp/bin/ddraidd" <<-EOF

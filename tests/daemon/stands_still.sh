@@ -20,7 +20,7 @@ ends() {
 	[ $took -ge "$least" ] && [ $took -le "$most" ] || fail "$* took $took s: $(cat "$out")"
 }
 says_stopped() { # OUT
-	grep -q "ddraidd (IPC name \"$name\") does not answer, .*process ${pid[daemon]} is stopped .*'kill -CONT ${pid[daemon]}'" "$1" ||
+	grep -q "ddraidd (socket $(socket)) does not answer, .*process ${pid[daemon]} is stopped .*'kill -CONT ${pid[daemon]}'" "$1" ||
 		fail "not said: $(cat "$1")"
 }
 

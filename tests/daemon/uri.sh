@@ -50,4 +50,4 @@ for u in "${uri[@]}"; do
 	! command -v nbdinfo >/dev/null || nbdinfo --size "$u" >"$tmp/size" || fail "nbdinfo can't open it: $u"
 	! command -v qemu-img >/dev/null || qemu-img info "$u" >"$tmp/info" || fail "qemu-img can't open it: $u"
 done
-ctl stop vol0 --force >"$tmp/out" 2>&1 || fail "stop: $(cat "$tmp/out")"
+ctl stop vol0 --disconnect >"$tmp/out" 2>&1 || fail "stop: $(cat "$tmp/out")"

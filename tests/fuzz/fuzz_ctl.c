@@ -2,14 +2,17 @@
 /*
  * ddraidctl: any command line, any replies, any device that it examines. The first byte chooses a
  * command; for `examine` a device follows, for all others replies, either as bytes or as messages
- * whose fields are drawn.
+ * whose fields are drawn, in frames that are right or not, as a whole or in pieces.
  *
  * Beyond memory errors and asserts: what people see has no control characters, and what programs
  * read is JSON, whatever strings come in.
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <qb/qbipcc.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include "daemon/core/codec.h"
 #include "daemon/core/superblock.h"
@@ -23,55 +26,68 @@ static struct fuzz_in in;
 
 /* ---- the daemon ----------------------------------------------------------------------------- */
 
-qb_ipcc_connection_t *qb_ipcc_connect_async(const char *name, size_t bytes, int *fd)
-{
-	static int one, ready = -1;
+static struct {
+	bool greets; /* as it should; else what the input says */
+	bool greeted, again, late;
+	uint8_t frame[CTL_HEAD_BYTES + CTL_MAX_BYTES + 1];
+	size_t bytes, at, piece; /* piece: what one recv gives at most */
+	uint8_t asked[CTL_MAX_BYTES];
+	size_t asked_bytes;
+} peer;
 
-	(void)bytes;
-	assert(name[0]);
-	if (ready < 0)
-		ready = open("/dev/null", O_RDONLY | O_CLOEXEC); /* there is always something */
-	assert(ready >= 0);
-	*fd = ready;
-	return (qb_ipcc_connection_t *)(void *)&one;
+int fuzz_socket(int domain, int type, int protocol)
+{
+	assert(domain == AF_UNIX && type & SOCK_NONBLOCK && type & SOCK_CLOEXEC && !protocol);
+	return open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-int qb_ipcc_connect_continue(qb_ipcc_connection_t *c)
+int fuzz_connect(int fd, const struct sockaddr *sa, socklen_t bytes)
 {
-	(void)c;
+	const struct sockaddr_un *at = (const struct sockaddr_un *)(const void *)sa;
+
+	(void)fd;
+	assert(at->sun_family == AF_UNIX && at->sun_path[0] && bytes == sizeof(*at));
+	assert(memchr(at->sun_path, 0, sizeof(at->sun_path)));
 	return 0;
 }
 
-void qb_ipcc_disconnect(qb_ipcc_connection_t *c)
+int fuzz_getsockopt(int fd, int level, int name, void *value, socklen_t *bytes)
 {
-	(void)c;
-}
+	struct ucred *cred = value;
 
-int32_t qb_ipcc_get_buffer_size(qb_ipcc_connection_t *c)
-{
-	(void)c;
-	return CTL_MAX_BYTES;
-}
-
-int32_t qb_ipcc_is_connected(qb_ipcc_connection_t *c)
-{
-	(void)c;
+	(void)fd;
+	assert(level == SOL_SOCKET && name == SO_PEERCRED && *bytes == sizeof(*cred));
+	*cred = (struct ucred){.pid = getpid(), .uid = geteuid()};
 	return 0;
 }
 
-/* What it asks can be decoded. */
-ssize_t qb_ipcc_send(qb_ipcc_connection_t *c, const void *data, size_t bytes)
+int fuzz_poll(struct pollfd *p, nfds_t count, int ms)
 {
-	const struct qb_ipc_request_header *head = data;
+	(void)p;
+	assert(count == 1 && ms >= 0);
+	return !peer.late;
+}
+
+/* What it asks can be decoded. Of each frame the daemon takes a half first. */
+ssize_t fuzz_send(int fd, const void *data, size_t bytes, int flags)
+{
 	Request *r;
+	size_t n = peer.asked_bytes ? bytes : (bytes + 1) / 2;
 
-	(void)c;
-	assert(bytes >= sizeof(*head) && bytes <= CTL_MAX_BYTES && head->size == (int32_t)bytes);
-	r = ddraid__ctl__request__unpack(NULL, bytes - sizeof(*head),
-					 (const uint8_t *)data + sizeof(*head));
+	(void)fd;
+	assert(peer.greeted && flags == MSG_NOSIGNAL);
+	assert(bytes && peer.asked_bytes + n <= sizeof(peer.asked));
+	memcpy(peer.asked + peer.asked_bytes, data, n);
+	peer.asked_bytes += n;
+	if (n < bytes)
+		return (ssize_t)n;
+	assert(ctl_head_get(peer.asked, CTL_REQUEST) == peer.asked_bytes);
+	r = ddraid__ctl__request__unpack(NULL, peer.asked_bytes - CTL_HEAD_BYTES,
+					 peer.asked + CTL_HEAD_BYTES);
 	assert(r && r->version == CTL_VERSION && r->body_case);
 	ddraid__ctl__request__free_unpacked(r, NULL);
-	return (ssize_t)bytes;
+	peer.asked_bytes = 0;
+	return (ssize_t)n;
 }
 
 static size_t drawn(uint8_t *to, size_t room)
@@ -88,28 +104,58 @@ static size_t drawn(uint8_t *to, size_t room)
 	return bytes;
 }
 
-ssize_t qb_ipcc_recv(qb_ipcc_connection_t *c, void *data, size_t room, int32_t ms)
+static void frame_draw(void)
 {
-	struct qb_ipc_response_header *head = data;
-	const uint8_t *from;
-	uint8_t how;
+	static const uint8_t version[] = {0x08, CTL_VERSION};
+	const uint8_t *from = version;
+	size_t n = sizeof(version);
+	uint8_t how = 0;
+
+	if (peer.greeted || !peer.greets) {
+		how = fuzz_u8(&in);
+		from = NULL;
+		if (how & 1)
+			n = drawn(peer.frame + CTL_HEAD_BYTES, CTL_MAX_BYTES);
+		else
+			from = fuzz_take(&in, how & 2 ? fuzz_u16(&in) & 2047 : fuzz_u8(&in), &n);
+	}
+	if (from && n)
+		memcpy(peer.frame + CTL_HEAD_BYTES, from, n);
+	peer.greeted = true;
+	n += CTL_HEAD_BYTES;
+	ctl_head_put(peer.frame, how >= 252 ? how : CTL_REPLY,
+		     how == 248 ? CTL_MAX_BYTES + 1 : n + (how == 250));
+	peer.at = 0;
+	peer.bytes = how == 251 ? 11 : n;
+	if (how == 251)
+		in.left = 0; /* it ends there */
+	peer.piece = how & 4 ? 1u + (how >> 4) : SIZE_MAX;
+	peer.again = how & 8;
+	peer.late = how == 249;
+}
+
+ssize_t fuzz_recv(int fd, void *data, size_t room, int flags)
+{
 	size_t n;
 
-	(void)c, (void)ms;
-	if (!in.left)
-		return -ENOTCONN;
-	how = fuzz_u8(&in);
-	memset(head, 0, sizeof(*head));
-	if (how & 1) {
-		n = drawn((uint8_t *)data + sizeof(*head), room - sizeof(*head));
-	} else {
-		from = fuzz_take(&in, how & 2 ? fuzz_u16(&in) & 2047 : fuzz_u8(&in), &n);
-		if (n)
-			memcpy((uint8_t *)data + sizeof(*head), from, n);
+	(void)fd;
+	assert(room && !flags);
+	if (peer.at == peer.bytes) {
+		if (!in.left && (peer.greeted || !peer.greets))
+			return 0;
+		frame_draw();
 	}
-	head->id = how >= 252 ? how : CTL_REPLY;
-	head->size = (int32_t)(n + sizeof(*head) + (how == 250));
-	return how == 251 ? (ssize_t)(how & 15) : (ssize_t)(n + sizeof(*head));
+	if (peer.again || peer.late) {
+		peer.again = false;
+		errno = EAGAIN;
+		return -1;
+	}
+	n = peer.bytes - peer.at;
+	n = n < room ? n : room;
+	n = n < peer.piece ? n : peer.piece;
+	memcpy(data, peer.frame + peer.at, n);
+	peer.at += n;
+	return (ssize_t)n;
 }
 
 /* ---- the device ----------------------------------------------------------------------------- */
@@ -321,7 +367,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	uint8_t which;
 
 	in = (struct fuzz_in){data, bytes};
-	which = fuzz_u8(&in) % (COMMANDS + 1);
+	memset(&peer, 0, sizeof(peer));
+	which = fuzz_u8(&in);
+	peer.greets = which < 252;
+	which %= COMMANDS + 1;
 	argc = which < COMMANDS ? words_given(argv, which) : words_drawn(argv);
 	for (int i = 1; i < argc; i++)
 		json |= !strcmp(argv[i], "--json");

@@ -17,15 +17,17 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <qb/qbipcs.h>
+#include <poll.h>
 #include <qb/qbloop.h>
 #include <stdarg.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include "daemon/adapters/nbd_listen.h"
 #include "daemon/ctl.h"
 #include "daemon/making.h"
 #include "daemon/ports/lock.h"
+#include "daemon/socket_file.h"
 #include "proto/announce.pb-c.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -212,146 +214,259 @@ int32_t qb_loop_job_add(qb_loop_t *l, enum qb_loop_priority p, void *data,
 	return 0;
 }
 
+/* ---- ddraidctl's socket --------------------------------------------------------------------- */
+
+#define LISTEN_FD 1000
+#define CLIENT_FD 1001 /* and those after it */
+
+struct watch {
+	int32_t events;
+	void *data;
+	qb_loop_poll_dispatch_fn run;
+};
+
+static struct peer {
+	struct watch watch;
+	bool connected, gone; /* gone: its own end is closed */
+	bool full, watches, greeted;
+	unsigned asked, answered;
+	uint8_t out[4 * CTL_MAX_BYTES], reply[CTL_MAX_BYTES];
+	size_t out_bytes, reply_bytes; /* it has sent and is not read; it has read */
+} clients[CLIENTS];
+
+static struct watch listening;
+static struct peer *coming;
+static bool file_lost, file_fails;
+
+static struct peer *peer_of(int fd)
+{
+	assert(fd >= CLIENT_FD && fd < CLIENT_FD + CLIENTS && clients[fd - CLIENT_FD].connected);
+	return &clients[fd - CLIENT_FD];
+}
+
+static struct watch *watch_of(int fd)
+{
+	return fd == LISTEN_FD ? &listening : &peer_of(fd)->watch;
+}
+
 int32_t qb_loop_poll_add(qb_loop_t *l, enum qb_loop_priority p, int32_t fd, int32_t events,
 			 void *data, qb_loop_poll_dispatch_fn run)
 {
-	(void)l, (void)p, (void)fd, (void)events, (void)data, (void)run;
+	(void)l, (void)p;
+	assert(!watch_of(fd)->run);
+	*watch_of(fd) = (struct watch){events, data, run};
 	return 0;
 }
 
 int32_t qb_loop_poll_mod(qb_loop_t *l, enum qb_loop_priority p, int32_t fd, int32_t events,
 			 void *data, qb_loop_poll_dispatch_fn run)
 {
-	(void)l, (void)p, (void)fd, (void)events, (void)data, (void)run;
+	(void)l, (void)p;
+	assert(watch_of(fd)->run);
+	*watch_of(fd) = (struct watch){events, data, run};
 	return 0;
 }
 
 int32_t qb_loop_poll_del(qb_loop_t *l, int32_t fd)
 {
-	(void)l, (void)fd;
+	(void)l;
+	watch_of(fd)->run = NULL;
 	return 0;
 }
 
-/* ---- libqb's IPC ---------------------------------------------------------------------------- */
-
-struct qb_ipcs_connection {
-	void *context;
-	bool connected, full, watches;
-	unsigned asked, answered;
-};
-
-static struct qb_ipcs_service_handlers handlers;
-static struct qb_ipcs_connection clients[CLIENTS];
-
-qb_ipcs_service_t *qb_ipcs_create(const char *name, int32_t id, enum qb_ipc_type type,
-				  struct qb_ipcs_service_handlers *h)
+int socket_file_open(struct socket_file *f, const char *path, mode_t mode,
+		     char why[SOCKET_FILE_WHY_BYTES])
 {
-	(void)name, (void)id, (void)type;
-	handlers = *h;
-	return (qb_ipcs_service_t *)&handlers;
+	(void)why;
+	assert(path[0] == '/' && strlen(path) < sizeof(f->path) && mode == 0600);
+	strcpy(f->path, path);
+	file_lost = file_fails = false;
+	return LISTEN_FD;
 }
 
-void qb_ipcs_enforce_buffer_size(qb_ipcs_service_t *s, uint32_t bytes)
+int socket_file_again(struct socket_file *f, char why[SOCKET_FILE_WHY_BYTES])
 {
-	(void)s;
-	assert(bytes == CTL_MAX_BYTES);
+	(void)f;
+	if (!file_lost)
+		return -EALREADY;
+	snprintf(why, SOCKET_FILE_WHY_BYTES, "there is something else");
+	if (file_fails)
+		return -EADDRINUSE;
+	file_lost = false;
+	return LISTEN_FD;
 }
 
-int32_t qb_ipcs_connection_get_buffer_size(qb_ipcs_connection_t *c)
+void socket_file_remove(struct socket_file *f)
 {
-	(void)c;
-	return CTL_MAX_BYTES;
+	f->path[0] = '\0';
 }
 
-void qb_ipcs_poll_handlers_set(qb_ipcs_service_t *s, struct qb_ipcs_poll_handlers *h)
+int world_accept4(int fd, struct sockaddr *sa, socklen_t *bytes, int flags)
 {
-	(void)s, (void)h;
+	struct peer *c = coming;
+
+	(void)sa, (void)bytes;
+	assert(fd == LISTEN_FD && flags & SOCK_NONBLOCK && flags & SOCK_CLOEXEC);
+	errno = EAGAIN;
+	if (!c)
+		return -1;
+	coming = NULL;
+	memset(c, 0, sizeof(*c));
+	c->connected = true;
+	return (int)(CLIENT_FD + (c - clients));
 }
 
-int32_t qb_ipcs_run(qb_ipcs_service_t *s)
+int world_getsockopt(int fd, int level, int name, void *value, socklen_t *bytes)
 {
-	(void)s;
+	struct ucred *cred = value;
+
+	assert(peer_of(fd) && level == SOL_SOCKET && name == SO_PEERCRED);
+	assert(*bytes == sizeof(*cred));
+	*cred = (struct ucred){.pid = 1};
 	return 0;
 }
 
-static void client_leave(struct qb_ipcs_connection *c)
+int libc_close(int fd) __asm__("close");
+
+int world_close(int fd)
+{
+	if (fd < LISTEN_FD)
+		return libc_close(fd);
+	if (fd > LISTEN_FD) {
+		assert(!peer_of(fd)->watch.run);
+		peer_of(fd)->connected = false;
+	}
+	return 0;
+}
+
+/* In pieces of up to 61 bytes. */
+ssize_t world_recv(int fd, void *data, size_t room, int flags)
+{
+	struct peer *c = peer_of(fd);
+	size_t n = c->out_bytes < 61 ? c->out_bytes : 61;
+
+	assert(room && !flags);
+	n = n < room ? n : room;
+	errno = EAGAIN;
+	if (!n)
+		return c->gone ? 0 : -1;
+	memcpy(data, c->out, n);
+	c->out_bytes -= n;
+	memmove(c->out, c->out + n, c->out_bytes);
+	return (ssize_t)n;
+}
+
+static void reply_check(struct peer *c, size_t bytes)
+{
+	Reply *reply =
+	    ddraid__ctl__reply__unpack(NULL, bytes - CTL_HEAD_BYTES, c->reply + CTL_HEAD_BYTES);
+
+	assert(reply && reply->version == CTL_VERSION);
+	if (!c->greeted) {
+		assert(!reply->final && !reply->err && !reply->body_case);
+	} else {
+		assert(c->answered < c->asked);
+		assert(reply->final || !reply->err);
+		assert(!reply->err == !reply->error[0] || reply->err == -ENOSYS);
+		c->answered += reply->final;
+	}
+	c->greeted = true;
+	ddraid__ctl__reply__free_unpacked(reply, NULL);
+}
+
+/* A long one in pieces. */
+ssize_t world_send(int fd, const void *data, size_t bytes, int flags)
+{
+	struct peer *c = peer_of(fd);
+	size_t n = bytes > 100 ? bytes / 2 : bytes, whole;
+
+	assert(flags == MSG_NOSIGNAL && bytes);
+	errno = c->gone ? EPIPE : EAGAIN;
+	if (c->gone || c->full)
+		return -1;
+	assert(c->reply_bytes + n <= sizeof(c->reply));
+	memcpy(c->reply + c->reply_bytes, data, n);
+	c->reply_bytes += n;
+	if (c->reply_bytes < CTL_HEAD_BYTES)
+		return (ssize_t)n;
+	whole = ctl_head_get(c->reply, CTL_REPLY);
+	assert(whole && c->reply_bytes <= whole);
+	if (c->reply_bytes < whole)
+		return (ssize_t)n;
+	reply_check(c, whole);
+	c->reply_bytes = 0;
+	return (ssize_t)n;
+}
+
+/* Until there is nothing to tell the daemon of this one. */
+static void client_turn(struct peer *c)
+{
+	for (int i = 0; i < TURNS_MAX && c->connected; i++) {
+		int32_t events = 0;
+
+		if (c->out_bytes || c->gone)
+			events |= POLLIN;
+		if (!c->full)
+			events |= c->watch.events & POLLOUT;
+		if (!events)
+			return;
+		c->watch.run((int32_t)(CLIENT_FD + (c - clients)), events, c->watch.data);
+	}
+	assert(!c->connected);
+}
+
+static void client_leave(struct peer *c)
 {
 	if (!c->connected)
 		return;
-	c->connected = false;
-	handlers.connection_closed(c);
-	handlers.connection_destroyed(c);
+	c->gone = true;
+	client_turn(c);
+	assert(!c->connected);
 }
 
-void qb_ipcs_destroy(qb_ipcs_service_t *s)
-{
-	(void)s;
-	for (int i = 0; i < CLIENTS; i++)
-		client_leave(&clients[i]);
-}
-
-void qb_ipcs_disconnect(qb_ipcs_connection_t *c)
-{
-	client_leave(c);
-}
-
-void qb_ipcs_context_set(qb_ipcs_connection_t *c, void *context)
-{
-	c->context = context;
-}
-
-void *qb_ipcs_context_get(qb_ipcs_connection_t *c)
-{
-	return c->context;
-}
-
-ssize_t qb_ipcs_response_send(qb_ipcs_connection_t *c, const void *data, size_t bytes)
-{
-	const struct qb_ipc_response_header *head = data;
-	Reply *reply;
-
-	assert(c->connected && bytes >= sizeof(*head) && bytes <= CTL_MAX_BYTES);
-	if (c->full)
-		return -EAGAIN;
-	assert(head->id == CTL_REPLY && head->size == (int32_t)bytes && !head->error);
-	reply = ddraid__ctl__reply__unpack(NULL, bytes - sizeof(*head),
-					   (const uint8_t *)data + sizeof(*head));
-	assert(reply && reply->version == CTL_VERSION);
-	assert(c->answered < c->asked);
-	assert(reply->final || !reply->err);
-	assert(!reply->err == !reply->error[0] || reply->err == -ENOSYS);
-	c->answered += reply->final;
-	ddraid__ctl__reply__free_unpacked(reply, NULL);
-	return (ssize_t)bytes;
-}
-
-static void client_come(struct qb_ipcs_connection *c)
+static void client_come(struct peer *c)
 {
 	if (c->connected)
 		return;
-	*c = (struct qb_ipcs_connection){.connected = true};
-	assert(!handlers.connection_accept(c, 0, 0));
-	handlers.connection_created(c);
+	coming = c;
+	listening.run(LISTEN_FD, POLLIN, listening.data);
+	assert(c->connected && c->greeted && !coming);
 }
 
-/* In memory that is no better aligned than libqb's, and not longer. */
-static void client_send(struct qb_ipcs_connection *c, const void *data, size_t bytes)
+static void client_send_raw(struct peer *c, const void *data, size_t bytes)
 {
-	struct qb_ipc_request_header head = {.id = CTL_REQUEST};
+	client_come(c);
+	assert(c->out_bytes + bytes <= sizeof(c->out));
+	if (bytes)
+		memcpy(c->out + c->out_bytes, data, bytes);
+	c->out_bytes += bytes;
+	client_turn(c);
+}
+
+/* Whatever it is, there may be requests in it. */
+static void client_send_any(struct peer *c, const void *data, size_t bytes)
+{
+	client_come(c);
+	c->watches = true;
+	c->asked += (unsigned)(bytes / CTL_HEAD_BYTES);
+	client_send_raw(c, data, bytes);
+}
+
+static void client_send(struct peer *c, const void *data, size_t bytes)
+{
 	Request *r = ddraid__ctl__request__unpack(NULL, bytes, data);
-	uint8_t *m = malloc(sizeof(head) + bytes + 1);
+	uint8_t *m = malloc(CTL_HEAD_BYTES + bytes);
 
 	assert(m);
 	client_come(c);
 	c->watches |= r && r->body_case == DDRAID__CTL__REQUEST__BODY_WATCH;
 	if (r)
 		ddraid__ctl__request__free_unpacked(r, NULL);
-	head.size = (int32_t)(sizeof(head) + bytes);
-	memcpy(m + 1, &head, sizeof(head));
+	ctl_head_put(m, CTL_REQUEST, CTL_HEAD_BYTES + bytes);
 	if (bytes)
-		memcpy(m + 1 + sizeof(head), data, bytes);
+		memcpy(m + CTL_HEAD_BYTES, data, bytes);
 	c->asked++;
-	handlers.msg_process(c, m + 1, sizeof(head) + bytes);
+	client_send_raw(c, m, CTL_HEAD_BYTES + bytes);
 	free(m);
 }
 
@@ -927,7 +1042,7 @@ static uint32_t number(void)
 	return which < 250 ? which % 40 : fuzz_u32(&in);
 }
 
-static void send_request(struct qb_ipcs_connection *c, Request *r)
+static void send_request(struct peer *c, Request *r)
 {
 	size_t bytes = ddraid__ctl__request__get_packed_size(r);
 	uint8_t *m = malloc(bytes + 1);
@@ -938,7 +1053,7 @@ static void send_request(struct qb_ipcs_connection *c, Request *r)
 	free(m);
 }
 
-static void ask_import(struct qb_ipcs_connection *c, Request *r, uint8_t flags)
+static void ask_import(struct peer *c, Request *r, uint8_t flags)
 {
 	Ddraid__Ctl__Import q = DDRAID__CTL__IMPORT__INIT;
 	char *uri[16];
@@ -953,7 +1068,7 @@ static void ask_import(struct qb_ipcs_connection *c, Request *r, uint8_t flags)
 	send_request(c, r);
 }
 
-static void ask_create(struct qb_ipcs_connection *c, Request *r)
+static void ask_create(struct peer *c, Request *r)
 {
 	Ddraid__Ctl__Create q = DDRAID__CTL__CREATE__INIT;
 	Ddraid__Ctl__Option option[4], *option_at[4];
@@ -995,7 +1110,7 @@ static void ask_create(struct qb_ipcs_connection *c, Request *r)
 		break;                                                                             \
 	}
 
-static void ask(struct qb_ipcs_connection *c)
+static void ask(struct peer *c)
 {
 	Request r = DDRAID__CTL__REQUEST__INIT;
 	uint8_t flags;
@@ -1223,7 +1338,7 @@ static void moods(void)
 
 static void event(uint8_t what)
 {
-	struct qb_ipcs_connection *c = &clients[what >> 5 & 3 ? (what >> 5 & 3) - 1 : 0];
+	struct peer *c = &clients[what >> 5 & 3 ? (what >> 5 & 3) - 1 : 0];
 	uint32_t from = 1 + (what >> 5);
 	const uint8_t *at;
 	size_t bytes;
@@ -1236,13 +1351,23 @@ static void event(uint8_t what)
 		break;
 	case 3:
 		at = fuzz_take(&in, fuzz_u8(&in), &bytes);
-		client_send(c, at, bytes);
+		if (what & 16)
+			client_send_any(c, at, bytes);
+		else
+			client_send(c, at, bytes);
 		break;
 	case 4:
+		if (what & 16) {
+			file_lost = true;
+			file_fails = what & 128;
+			break;
+		}
 		client_leave(c);
 		break;
 	case 5:
 		c->full = !c->full;
+		if (c->connected)
+			client_turn(c);
 		break;
 	case 6:
 		at = fuzz_take(&in, fuzz_u8(&in), &bytes);
@@ -1381,12 +1506,16 @@ static void finish(void)
 {
 	memset(&mood, 0, sizeof(mood));
 	disk_fails = false;
-	for (int i = 0; i < CLIENTS; i++)
+	file_fails = false;
+	for (int i = 0; i < CLIENTS; i++) {
 		clients[i].full = false;
+		if (clients[i].connected)
+			client_turn(&clients[i]);
+	}
 	alone();
 	timers_end();
 	for (int i = 0; i < CLIENTS; i++) {
-		const struct qb_ipcs_connection *c = &clients[i];
+		const struct peer *c = &clients[i];
 
 		assert(!c->connected || c->watches || c->asked == c->answered);
 		client_leave(&clients[i]);

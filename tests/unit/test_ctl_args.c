@@ -45,6 +45,16 @@ TEST(options_may_stand_anywhere)
 	CHECK_EQ_STR(a.word[0], "vol0");
 }
 
+TEST(a_daemon_has_a_name_or_a_path)
+{
+	CHECK_EQ_INT(parse("status --ipc ./x"), 0);
+	CHECK_EQ_STR(a.ipc, "./x");
+	refused("status --ipc x~", "letters, digits");
+	refused("status --ipc /0123456789012345678901234567890123456789012345678901234567890123456"
+		"7890123456789012345678901234567890123456",
+		"at most 107");
+}
+
 TEST(two_dashes_end_the_options)
 {
 	CHECK_EQ_INT(parse("examine -- --json -x"), 0);

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The server side of ddraidctl's protocol against clients that break it: they are disconnected, and
- * the next one is served. The server is a process of its own, in which freed memory is overwritten.
- * Request.version says what it does with a request.
+ * The server side of ddraidctl's protocol: its socket's file, and clients that are slow, many,
+ * strangers, or break the protocol: they are disconnected, and the next one is served. The server
+ * is a process of its own, in which freed memory is overwritten. Request.version says what it does
+ * with a request.
  */
 #include "daemon/ipc.h"
 
 #include <errno.h>
 #include <malloc.h>
-#include <qb/qbipcc.h>
 #include <qb/qbloop.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,7 +22,11 @@
 #include "daemon/log.h"
 #include "tests/lib/test.h"
 
-enum { DO_ANSWER = 1, DO_OVERFLOW, DO_HOLD, DO_LOOK_BACK, DO_END };
+enum { DO_ANSWER = 1, DO_OVERFLOW, DO_HOLD, DO_LOOK_BACK, DO_MANY, DO_FLOOD, DO_PROGRESS, DO_END };
+
+#define MANY 40u /* answers of PIECE bytes, far more than a socket holds */
+#define PIECE (100u << 10)
+#define LOOK_NS 50000000ull
 
 /* ---- the server ----------------------------------------------------------------------------- */
 
@@ -47,6 +52,32 @@ static void end(void *data)
 	qb_loop_stop(loop);
 }
 
+static void send_many(struct ipc_req *r, uint32_t count, size_t bytes)
+{
+	static char text[CTL_MAX_BYTES];
+	Reply reply = REPLY_INIT;
+	char *warning = text;
+
+	memset(text, 'x', bytes);
+	text[bytes] = '\0';
+	for (uint32_t i = 0; i < count; i++) {
+		ipc_warn(r, warning);
+		ipc_send(r, &reply);
+	}
+}
+
+static void send_progress(struct ipc_req *r)
+{
+	Ddraid__Ctl__Progress p = DDRAID__CTL__PROGRESS__INIT;
+	char text[1000];
+
+	memset(text, 'p', sizeof(text) - 1);
+	text[sizeof(text) - 1] = '\0';
+	p.text = text;
+	for (int i = 0; i < 10000; i++)
+		ipc_progress(r, &p);
+}
+
 void ctl_take(struct ipc_req *r)
 {
 	static char text[CTL_MAX_BYTES];
@@ -67,6 +98,15 @@ void ctl_take(struct ipc_req *r)
 		    strcmp(ipc_request(r)->status->array, "vol0"))
 			abort();
 		return;
+	case DO_MANY:
+		send_many(r, MANY, PIECE);
+		break;
+	case DO_FLOOD:
+		send_many(r, 20 * MANY, PIECE);
+		break;
+	case DO_PROGRESS:
+		send_progress(r);
+		break;
 	case DO_END:
 		qb_loop_job_add(loop, QB_LOOP_LOW, NULL, end);
 		break;
@@ -76,21 +116,34 @@ void ctl_take(struct ipc_req *r)
 	ipc_final(r, NULL);
 }
 
-/* libqb takes what a client wants before we are asked, but does not touch it. */
-static bool large;
+static bool looks; /* as the daemon does */
 
-static _Noreturn void serve(const char *name, int ready_fd)
+static void look(void *data)
 {
-	char why[256] = "";
+	qb_loop_timer_handle timer;
 
-	if (!large)
-		mallopt(M_PERTURB, 0xa5);
+	(void)data;
+	ipc_look();
+	qb_loop_timer_add(loop, QB_LOOP_LOW, LOOK_NS, NULL, look, &timer);
+}
+
+static char dir[32], path[64];
+
+static _Noreturn void serve(int ready_fd)
+{
+	char why[512] = "";
+
+	mallopt(M_PERTURB, 0xa5);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	loop = qb_loop_create();
-	if (ipc_open(loop, name, why, sizeof(why)) || write(ready_fd, "", 1) != 1) {
-		fprintf(stderr, "%s\n", why);
+	if (ipc_open(loop, dir, "t", why, sizeof(why))) {
+		say(0, "%s", why);
 		_exit(1);
 	}
+	if (write(ready_fd, "", 1) != 1)
+		_exit(1);
+	if (looks)
+		look(NULL);
 	qb_loop_run(loop);
 	ipc_close();
 	_exit(0);
@@ -98,111 +151,231 @@ static _Noreturn void serve(const char *name, int ready_fd)
 
 /* ---- the clients ---------------------------------------------------------------------------- */
 
-static char name[48];
-static unsigned servers;
 static pid_t server;
 static int said_fd;
 
-static void begin(void)
+static void directory(void)
+{
+	strcpy(dir, "/tmp/ddraid-ipc-XXXXXX");
+	CHECK(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/t.ctl", dir);
+}
+
+static void clean(void)
+{
+	unlink(path);
+	rmdir(dir);
+}
+
+/* False: it did not start, and said why. */
+static bool server_up(void)
 {
 	int ready[2], said[2];
+	bool is;
 	char c;
 
-	snprintf(name, sizeof(name), "ddraid-test-ipc-%d-%u", getpid(), ++servers);
 	CHECK(!pipe(ready) && !pipe(said));
 	fflush(stdout);
 	server = fork();
 	CHECK(server >= 0);
 	if (!server) {
 		log_fd = said[1];
-		serve(name, ready[1]);
+		serve(ready[1]);
 	}
 	close(ready[1]);
 	close(said[1]);
 	said_fd = said[0];
-	CHECK_MSG(read(ready[0], &c, 1) == 1, "the server does not start");
+	is = read(ready[0], &c, 1) == 1;
 	close(ready[0]);
+	return is;
 }
 
-static qb_ipcc_connection_t *client(void)
+static void begin(void)
 {
-	qb_ipcc_connection_t *c = qb_ipcc_connect(name, CTL_MAX_BYTES);
-
-	CHECK_MSG(c, "not connected: %s", strerror(errno));
-	return c;
+	directory();
+	CHECK_MSG(server_up(), "the server does not start");
 }
 
-static void send_bytes(qb_ipcc_connection_t *c, int32_t id, const void *data, size_t bytes)
+static int plug(void)
 {
-	_Alignas(8) uint8_t m[256];
-	struct qb_ipc_request_header head = {.id = id};
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	struct timeval limit = {.tv_sec = 20};
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
 
-	head.size = (int32_t)(sizeof(head) + bytes);
-	memcpy(m, &head, sizeof(head));
-	memcpy(m + sizeof(head), data, bytes);
-	CHECK(qb_ipcc_send(c, m, (size_t)head.size) == head.size);
+	strcpy(at.sun_path, path);
+	CHECK(fd >= 0 && !setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit)));
+	CHECK_MSG(!connect(fd, (struct sockaddr *)&at, sizeof(at)), "not connected: %s",
+		  strerror(errno));
+	return fd;
 }
 
-static void ask(qb_ipcc_connection_t *c, uint32_t what)
+/* The next reply; NULL: disconnected. */
+static Reply *answer(int fd)
+{
+	static uint8_t m[CTL_MAX_BYTES];
+	size_t bytes;
+	ssize_t n = recv(fd, m, CTL_HEAD_BYTES, MSG_WAITALL);
+	Reply *reply;
+
+	CHECK_MSG(n >= 0 || errno != EAGAIN, "neither an answer nor the end");
+	if (n != CTL_HEAD_BYTES)
+		return NULL;
+	bytes = ctl_head_get(m, CTL_REPLY);
+	CHECK_MSG(bytes, "badly framed");
+	bytes -= CTL_HEAD_BYTES;
+	if (recv(fd, m, bytes, MSG_WAITALL) != (ssize_t)bytes)
+		return NULL;
+	reply = ddraid__ctl__reply__unpack(NULL, bytes, m);
+	CHECK(reply && reply->version == CTL_VERSION);
+	return reply;
+}
+
+static void drop(Reply *reply)
+{
+	ddraid__ctl__reply__free_unpacked(reply, NULL);
+}
+
+static void answered(int fd)
+{
+	Reply *reply = answer(fd);
+
+	CHECK(reply && reply->final);
+	drop(reply);
+}
+
+/* Connected and greeted. */
+static int client(void)
+{
+	int fd = plug();
+	Reply *reply = answer(fd);
+
+	CHECK_MSG(reply && !reply->final && !reply->err && !reply->body_case, "not greeted");
+	drop(reply);
+	return fd;
+}
+
+/* What it finds closed is no concern of these tests. */
+static void send_bytes(int fd, uint32_t kind, size_t bytes, const void *data, size_t count)
+{
+	uint8_t m[256];
+
+	ctl_head_put(m, kind, bytes);
+	if (count)
+		memcpy(m + CTL_HEAD_BYTES, data, count);
+	if (send(fd, m, CTL_HEAD_BYTES + count, MSG_NOSIGNAL) < 0)
+		CHECK(errno == EPIPE || errno == ECONNRESET);
+}
+
+static void send_request(int fd, const Request *r)
+{
+	uint8_t m[64];
+	size_t n = ddraid__ctl__request__pack(r, m);
+
+	send_bytes(fd, CTL_REQUEST, CTL_HEAD_BYTES + n, m, n);
+}
+
+static void ask(int fd, uint32_t what)
 {
 	Request r = DDRAID__CTL__REQUEST__INIT;
-	uint8_t m[64];
 
 	r.version = what;
-	send_bytes(c, CTL_REQUEST, m, ddraid__ctl__request__pack(&r, m));
-}
-
-static ssize_t answer(qb_ipcc_connection_t *c)
-{
-	static _Alignas(8) uint8_t m[CTL_MAX_BYTES];
-
-	return qb_ipcc_recv(c, m, sizeof(m), 3000);
+	send_request(fd, &r);
 }
 
 static void end_server(void)
 {
-	qb_ipcc_connection_t *c = client();
-	int status;
+	int fd = client(), status;
 
-	ask(c, DO_END);
+	ask(fd, DO_END);
 	CHECK(waitpid(server, &status, 0) == server);
 	CHECK_MSG(WIFEXITED(status) && !WEXITSTATUS(status), "the server's status: %x", status);
-	qb_ipcc_disconnect(c);
+	CHECK_MSG(access(path, F_OK), "it leaves its socket behind");
+	close(fd);
 	close(said_fd);
+	clean();
 }
 
-/* It hangs up, says why, and serves the next. */
-static void disconnected(qb_ipcc_connection_t *c, const char *why)
+/* Until it says that. */
+static void says(const char *words)
 {
-	char text[LOG_TEXT_BYTES] = "";
-	ssize_t n = answer(c);
+	char text[LOG_TEXT_BYTES];
 
-	CHECK_MSG(n < 0 && n != -EAGAIN && n != -ETIMEDOUT, "not disconnected: %zd", n);
-	qb_ipcc_disconnect(c);
-	CHECK(read(said_fd, text, sizeof(text) - 1) > 0);
-	CHECK_MSG(strstr(text, why), "it says: %s", text);
-	c = client();
-	ask(c, DO_ANSWER);
-	CHECK(answer(c) > 0);
-	qb_ipcc_disconnect(c);
+	do {
+		size_t n = 0;
+
+		do {
+			CHECK_MSG(read(said_fd, text + n, 1) == 1, "it does not say: %s", words);
+		} while (text[n++] && n < sizeof(text));
+	} while (!strstr(text, words));
 }
+
+static void next_is_served(void)
+{
+	int fd = client();
+
+	ask(fd, DO_ANSWER);
+	answered(fd);
+	close(fd);
+}
+
+/* It hangs up, says why (NULL: was read), and serves the next. */
+static void disconnected(int fd, const char *why)
+{
+	Reply *reply;
+
+	while ((reply = answer(fd)))
+		drop(reply);
+	close(fd);
+	if (why)
+		says(why);
+	next_is_served();
+}
+
+/* ---- the protocol --------------------------------------------------------------------------- */
 
 TEST(a_client_that_breaks_the_protocol_is_disconnected)
 {
-	qb_ipcc_connection_t *c;
+	static const struct {
+		uint32_t kind;
+		size_t bytes;
+	} bad[] = {
+	    {CTL_REPLY, CTL_HEAD_BYTES},       {0, 0},           {UINT32_MAX, UINT32_MAX},
+	    {CTL_REQUEST, CTL_HEAD_BYTES - 1}, {CTL_REQUEST, 0}, {CTL_REQUEST, CTL_MAX_BYTES + 1},
+	    {CTL_REQUEST, UINT32_MAX}};
+	int fd;
 
 	begin();
-	c = client();
-	send_bytes(c, CTL_REQUEST, "\xff\xff\xff", 3);
-	disconnected(c, "can't be decoded");
-	c = client();
-	send_bytes(c, CTL_REQUEST + 1, "", 0);
-	disconnected(c, "badly framed");
-	c = client();
-	ask(c, DO_HOLD);
-	ask(c, DO_ANSWER);
-	ask(c, DO_ANSWER);
-	disconnected(c, "before it is answered");
+	fd = client();
+	send_bytes(fd, CTL_REQUEST, CTL_HEAD_BYTES + 3, "\xff\xff\xff", 3);
+	disconnected(fd, "can't be decoded");
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		fd = client();
+		send_bytes(fd, bad[i].kind, bad[i].bytes, "", 0);
+		disconnected(fd, "no request, or is too long");
+	}
+	fd = client();
+	ask(fd, DO_HOLD);
+	ask(fd, DO_ANSWER);
+	disconnected(fd, "before it has its answer");
+	end_server();
+}
+
+TEST(a_request_may_come_in_pieces)
+{
+	static const uint8_t m[] = {CTL_REQUEST, 0, 0, 0,    CTL_HEAD_BYTES + 2,
+				    0,           0, 0, 0x08, DO_ANSWER};
+	int fd;
+
+	begin();
+	fd = client();
+	for (int turn = 0; turn < 2; turn++) {
+		for (size_t i = 0; i < sizeof(m); i++) {
+			CHECK(send(fd, m + i, 1, MSG_NOSIGNAL) == 1);
+			usleep(2000);
+		}
+		answered(fd);
+	}
+	close(fd);
 	end_server();
 }
 
@@ -210,81 +383,299 @@ TEST(a_request_that_was_refused_can_be_looked_at_until_its_function_returns)
 {
 	Ddraid__Ctl__StatusAsk status = DDRAID__CTL__STATUS_ASK__INIT;
 	Request r = DDRAID__CTL__REQUEST__INIT;
-	qb_ipcc_connection_t *c;
-	uint8_t m[64];
+	int fd;
 
 	begin();
-	c = client();
-	status.array = "vol0";
+	fd = client();
+	status.array = (char *)"vol0";
 	r.version = DO_LOOK_BACK;
 	r.body_case = DDRAID__CTL__REQUEST__BODY_STATUS;
 	r.status = &status;
 	for (int i = 0; i < 3; i++) {
-		send_bytes(c, CTL_REQUEST, m, ddraid__ctl__request__pack(&r, m));
-		CHECK(answer(c) > 0);
+		send_request(fd, &r);
+		answered(fd);
 	}
-	qb_ipcc_disconnect(c);
+	close(fd);
 	end_server();
 }
 
 TEST(a_client_whose_answer_does_not_fit_is_disconnected)
 {
-	qb_ipcc_connection_t *c;
+	int fd;
 
 	begin();
-	c = client();
-	ask(c, DO_OVERFLOW);
-	disconnected(c, "does not fit");
-	end_server();
-}
-
-/* libqb's own words; its client library would ask the same. The error that it is answered. */
-static int hello(uint32_t wanted)
-{
-	struct {
-		struct qb_ipc_request_header head;
-		_Alignas(8) uint32_t bytes;
-	} ask = {.head = {.id = QB_IPC_MSG_AUTHENTICATE, .size = sizeof(ask)}, .bytes = wanted};
-	struct sockaddr_un to = {.sun_family = AF_UNIX};
-	struct qb_ipc_response_header said = {0};
-	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-
-	snprintf(to.sun_path + 1, sizeof(to.sun_path) - 1, "%s", name);
-	CHECK(fd >= 0 && !connect(fd, (struct sockaddr *)&to, sizeof(to)));
-	CHECK(send(fd, &ask, sizeof(ask), 0) == sizeof(ask));
-	CHECK(recv(fd, &said, sizeof(said), MSG_WAITALL) == sizeof(said));
-	close(fd);
-	return said.error;
-}
-
-TEST(a_client_that_wants_large_messages_is_refused_before_it_gets_memory)
-{
-	static const uint32_t most[] = {CTL_MAX_BYTES + 4096, 16u << 20, INT32_MAX, UINT32_MAX};
-	char text[LOG_TEXT_BYTES] = "";
-
-	large = true;
-	begin();
-	large = false;
-	CHECK_EQ_INT(hello(CTL_MAX_BYTES), 0);
-	for (uint32_t i = 0; i < sizeof(most) / sizeof(most[0]); i++) {
-		CHECK_EQ_INT(hello(most[i]), -EMSGSIZE);
-		CHECK(read(said_fd, text, sizeof(text) - 1) > 0);
-		CHECK_MSG(strstr(text, "are the most"), "it says: %s", text);
-	}
+	fd = client();
+	ask(fd, DO_OVERFLOW);
+	disconnected(fd, "does not fit");
 	end_server();
 }
 
 TEST(a_client_may_go_away_at_any_time)
 {
 	begin();
-	for (int i = 0; i < 20; i++) {
-		qb_ipcc_connection_t *c = client();
+	for (int i = 0; i < 40; i++) {
+		int fd = i % 5 ? client() : plug();
 
-		if (i & 1)
-			send_bytes(c, CTL_REQUEST, "\xff", 1);
-		else
-			ask(c, i & 2 ? DO_HOLD : DO_ANSWER);
-		qb_ipcc_disconnect(c);
+		switch (i % 4) {
+		case 0:
+			send_bytes(fd, CTL_REQUEST, 100, "half", 4);
+			break;
+		case 1:
+			CHECK(send(fd, "\1\0", 2, MSG_NOSIGNAL) == 2);
+			break;
+		case 2:
+			ask(fd, DO_HOLD);
+			break;
+		default:
+			ask(fd, i & 4 ? DO_MANY : DO_ANSWER);
+		}
+		close(fd);
 	}
+	end_server();
+}
+
+/* ---- who is slow ---------------------------------------------------------------------------- */
+
+TEST(a_client_that_reads_late_gets_all_and_others_are_served_meanwhile)
+{
+	uint32_t got = 0;
+	Reply *reply;
+	int fd;
+
+	begin();
+	fd = client();
+	ask(fd, DO_MANY);
+	next_is_served();
+	while ((reply = answer(fd)) && !reply->final) {
+		CHECK(reply->n_warning == 1 && strlen(reply->warning[0]) == PIECE);
+		drop(reply);
+		got++;
+	}
+	CHECK(reply);
+	drop(reply);
+	CHECK_EQ_U64(got, MANY);
+	ask(fd, DO_ANSWER); /* it may ask again */
+	answered(fd);
+	close(fd);
+	end_server();
+}
+
+TEST(what_a_client_does_not_read_is_bounded)
+{
+	int fd;
+
+	begin();
+	fd = client();
+	ask(fd, DO_FLOOD);
+	says("does not fit");
+	disconnected(fd, NULL);
+	end_server();
+}
+
+TEST(progress_is_dropped_where_it_is_not_read)
+{
+	uint32_t got = 0;
+	Reply *reply;
+	int fd;
+
+	begin();
+	fd = client();
+	ask(fd, DO_PROGRESS);
+	next_is_served();
+	while ((reply = answer(fd)) && !reply->final) {
+		drop(reply);
+		got++;
+	}
+	CHECK_MSG(reply && got && got < 5000, "%u of 10000", got);
+	drop(reply);
+	close(fd);
+	end_server();
+}
+
+/* STALL_MS is short here. */
+TEST(a_client_that_stands_still_is_disconnected_but_not_one_that_waits)
+{
+	int waits, fd;
+
+	looks = true;
+	begin();
+	looks = false;
+	waits = client();
+	ask(waits, DO_HOLD);
+	fd = client();
+	ask(fd, DO_MANY);
+	says("does not take its answer");
+	disconnected(fd, NULL);
+	fd = client();
+	send_bytes(fd, CTL_REQUEST, 100, "half", 4);
+	disconnected(fd, "asks for nothing");
+	fd = client();
+	disconnected(fd, "asks for nothing");
+	ask(waits, DO_ANSWER); /* still there: or it would say something else */
+	disconnected(waits, "before it has its answer");
+	end_server();
+}
+
+TEST(more_clients_than_there_is_room_for_are_told)
+{
+	int fd[CTL_MAX_CONNECTIONS], more;
+	Reply *reply;
+
+	begin();
+	for (uint32_t i = 0; i < CTL_MAX_CONNECTIONS; i++)
+		fd[i] = client();
+	for (int i = 0; i < 3; i++) {
+		more = plug();
+		reply = answer(more);
+		CHECK(reply && reply->final && reply->err == -EBUSY &&
+		      strstr(reply->error, "no more are served"));
+		drop(reply);
+		CHECK(!answer(more));
+		close(more);
+		says("is refused: 64 clients");
+	}
+	ask(fd[0], DO_ANSWER);
+	answered(fd[0]);
+	for (uint32_t i = 0; i < CTL_MAX_CONNECTIONS; i++)
+		close(fd[i]);
+	for (more = 0; more < 100; more++) { /* it sees that they have gone in its own time */
+		int one = plug();
+		bool in;
+
+		reply = answer(one);
+		CHECK(reply);
+		in = !reply->final;
+		drop(reply);
+		close(one);
+		if (in)
+			break;
+		usleep(20000);
+	}
+	CHECK(more < 100);
+	end_server();
+}
+
+/* ---- the socket's file ---------------------------------------------------------------------- */
+
+static void check_file(void)
+{
+	struct stat st;
+
+	CHECK(!lstat(path, &st));
+	CHECK(S_ISSOCK(st.st_mode) && st.st_uid == geteuid());
+	CHECK_EQ_INT(st.st_mode & 07777, 0600);
+}
+
+static int listen_there(void)
+{
+	struct sockaddr_un at = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+
+	strcpy(at.sun_path, path);
+	CHECK(fd >= 0 && !bind(fd, (struct sockaddr *)&at, sizeof(at)) && !listen(fd, 1));
+	return fd;
+}
+
+static void server_is_refused(const char *why)
+{
+	CHECK(!server_up());
+	says(why);
+	close(said_fd);
+	CHECK(waitpid(server, NULL, 0) == server);
+}
+
+TEST(a_leftover_is_replaced_and_nothing_else)
+{
+	mode_t mask = umask(0);
+	int fd, status;
+	FILE *f;
+
+	directory();
+	fd = listen_there();
+	server_is_refused("another program serves there; stop it");
+	close(fd);
+	CHECK_MSG(server_up(), "a leftover is in the way");
+	check_file();
+	kill(server, SIGKILL);
+	CHECK(waitpid(server, &status, 0) == server);
+	CHECK(!access(path, F_OK));
+	close(said_fd);
+	umask(0777);
+	CHECK_MSG(server_up(), "a killed server's is in the way");
+	umask(mask);
+	check_file();
+	end_server();
+
+	directory();
+	f = fopen(path, "w");
+	CHECK(f);
+	fclose(f);
+	server_is_refused("not a socket; remove it");
+	clean();
+}
+
+static void wait_for_file(void)
+{
+	for (int i = 0; i < 1000 && access(path, F_OK); i++)
+		usleep(20000);
+	check_file();
+}
+
+TEST(a_file_that_was_removed_is_made_again)
+{
+	int fd, other;
+
+	looks = true;
+	begin();
+	looks = false;
+	fd = client();
+	ask(fd, DO_HOLD);
+	CHECK(!unlink(path));
+	wait_for_file();
+	says("was removed, which ddraidctl needs: made again");
+	next_is_served();
+	/* With its directory, and another one in its place. */
+	CHECK(!unlink(path) && !rmdir(dir));
+	wait_for_file();
+	says("made again");
+	CHECK(!unlink(path));
+	other = listen_there();
+	says("can't be made again: another program serves there; stop it");
+	usleep(200000);
+	close(other);
+	says("made again"); /* the next that it says: it was complained of once */
+	wait_for_file();
+	ask(fd, DO_ANSWER); /* who was connected before still is */
+	disconnected(fd, "before it has its answer");
+	end_server();
+}
+
+TEST(a_stranger_is_refused_although_the_file_lets_him_in)
+{
+	pid_t child;
+	int status;
+
+	if (geteuid())
+		SKIP("only root can be somebody else");
+	begin();
+	CHECK(!chmod(dir, 0755) && !chmod(path, 0666));
+	fflush(stdout);
+	child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		Reply *reply;
+		int fd;
+
+		if (setuid(65534))
+			_exit(1);
+		fd = plug();
+		reply = answer(fd);
+		_exit(!reply || !reply->final || reply->err != -EACCES ||
+		      !strstr(reply->error, "user 65534 may not control ddraidd"));
+	}
+	CHECK(waitpid(child, &status, 0) == child);
+	CHECK_MSG(WIFEXITED(status) && !WEXITSTATUS(status), "%x", status);
+	says("is refused: user 65534");
+	next_is_served();
 	end_server();
 }

@@ -119,11 +119,11 @@ class Alone(World):
 	def up(self):
 		for d in ("state", "run"):
 			os.mkdir(os.path.join(self.tmp, d))
-		self.ipc = "ddraid-bench-%d" % os.getpid()
+		self.ipc = os.path.join(self.tmp, "run", "ddraid.ctl")
 		self.conf = os.path.join(self.tmp, "conf")
 		with open(self.conf, "w", encoding="utf-8") as f:
-			f.write("[daemon]\nstate_dir = %s/state\nrun_dir = %s/run\nipc_name = %s\n"
-				"[cluster]\ncluster = alone\n[fence]\nfence = none\n" % (self.tmp, self.tmp, self.ipc))
+			f.write("[daemon]\nstate_dir = %s/state\nrun_dir = %s/run\n"
+				"[cluster]\ncluster = alone\n[fence]\nfence = none\n" % (self.tmp, self.tmp))
 		self.daemon = self.spawn([os.path.join(self.build, "ddraidd"), "--foreground", "--config", self.conf],
 			"ddraidd.log")
 		wait_for(10, "ddraidd answers", self.answers)

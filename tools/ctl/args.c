@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/un.h>
 
 #include "daemon/core/geometry.h"
 #include "daemon/units.h"
@@ -166,8 +167,11 @@ static int set_away(struct args *a, char *value, const char **why)
 
 static int set_ipc(struct args *a, char *value, const char **why)
 {
-	if (array_name_check(value, NULL))
-		return refuse(why, "the IPC name has letters, digits, '.', '_' and '-' only");
+	if (!strchr(value, '/') && array_name_check(value, NULL))
+		return refuse(why, "the name of a daemon has letters, digits, '.', '_' and '-' "
+				   "only, and the path of its socket a '/'");
+	if (strlen(value) >= sizeof(((struct sockaddr_un *)0)->sun_path))
+		return refuse(why, "the path of a socket has at most 107 characters");
 	a->ipc = value;
 	return 0;
 }

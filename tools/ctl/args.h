@@ -41,7 +41,7 @@ struct args {
 	int count;   /* of words that are no options */
 	char **word; /* into words */
 	char *words[ARGS_MAX_WORDS];
-	const char *ipc;  /* libqb's service name */
+	const char *ipc;  /* of the daemon: a name, or with a '/' the path of its socket */
 	const char *via;  /* attach; NULL = whatever the kernel has */
 	const char *away; /* attach; NULL = as it is */
 	bool json, wait, wipe, old_member, unaligned, disconnect, force, all_nodes, alone,

@@ -2,20 +2,17 @@
 /*
  * The connection to ddraidd (doc/wire.md, "ddraidctl and ddraidd").
  *
- * libqb's shared memory does not wake a reader whose peer has died, so answers are waited for in
- * short turns, with a look at the connection after each. A daemon that is alive and sends nothing,
- * not even progress, for IDLE_S is given up: it is stopped, or blocked in the kernel.
- *
- * That limit, and the user's, hold from the first step on. The kernel connects a client without the
- * daemon's help, and qb_ipcc_connect then waits for the daemon's word for ever; so the two halves
- * of it are called one by one (qb_ipcc_connect_async), with a poll in between.
+ * A daemon that is alive and sends nothing, not even progress, for IDLE_S is given up: it is
+ * stopped, or blocked in the kernel. That limit, and the user's, hold from the first step on. The
+ * kernel connects a client without the daemon's help, so nothing is asked before the daemon has
+ * greeted: one that never does was not asked for anything.
  */
 #include <errno.h>
 #include <poll.h>
-#include <qb/qbipcc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "daemon/clock.h"
@@ -26,14 +23,14 @@
 #define IDLE_S 30u
 
 struct ipc {
-	qb_ipcc_connection_t *conn;
-	const char *name;
+	int fd;
+	struct sockaddr_un at;
 	uint64_t deadline_ms; /* the user's; 0 = none */
 	pid_t pid;            /* of the daemon; 0 = not known */
 	bool heard;           /* it has answered something */
 	char why[1024];       /* what the request waits for, as told last; "" = nothing */
-	/* libqb wants its headers aligned */
-	_Alignas(16) uint8_t buf[CTL_MAX_BYTES];
+	size_t got;           /* bytes in buf */
+	uint8_t buf[CTL_MAX_BYTES];
 };
 
 int exit_of_err(int err)
@@ -103,25 +100,17 @@ static void complain_silent(const struct ipc *c, uint64_t began_ms)
 {
 	char where[WHERE_BYTES];
 
-	complain("ddraidd (IPC name \"%s\") does not answer, for %.0f s now, and was not asked for "
+	complain("ddraidd (socket %s) does not answer, for %.0f s now, and was not asked for "
 		 "anything: %s",
-		 c->name, (double)(now_ms() - began_ms) / 1000, where_to_look(c, where));
+		 c->at.sun_path, (double)(now_ms() - began_ms) / 1000, where_to_look(c, where));
 }
 
-/* ---- connecting ----------------------------------------------------------------------------- */
+/* ---- frames --------------------------------------------------------------------------------- */
 
-static pid_t peer_of(int fd)
+/* 0; -ETIMEDOUT: it is not ready until then. */
+static int ready_by(const struct ipc *c, short events, uint64_t until_ms)
 {
-	struct ucred peer;
-	socklen_t bytes = sizeof(peer);
-
-	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0 ? 0 : peer.pid;
-}
-
-/* 0; -ETIMEDOUT: nothing to read on it until then. */
-static int readable_by(int fd, uint64_t until_ms)
-{
-	struct pollfd p = {.fd = fd, .events = POLLIN};
+	struct pollfd p = {.fd = c->fd, .events = events};
 	uint64_t now;
 	int n;
 
@@ -132,117 +121,209 @@ static int readable_by(int fd, uint64_t until_ms)
 	return n < 0 ? -errno : n ? 0 : -ETIMEDOUT;
 }
 
-/*
- * 0, -ETIMEDOUT if it does not answer, or another -errno. -EAGAIN of the first half: so many
- * clients wait for the daemon that the kernel takes no more.
- */
+/* IDLE_S from now on, or the user's deadline. */
+static uint64_t patience(const struct ipc *c)
+{
+	uint64_t until_ms = now_ms() + IDLE_S * 1000;
+
+	return c->deadline_ms && c->deadline_ms < until_ms ? c->deadline_ms : until_ms;
+}
+
+/* Until there are so many bytes in buf. 0; -ECONNRESET: the daemon has gone; -ETIMEDOUT. */
+static int fill(struct ipc *c, size_t bytes, uint64_t until_ms)
+{
+	int err = 0;
+
+	while (c->got < bytes && !err) {
+		ssize_t n = recv(c->fd, c->buf + c->got, bytes - c->got, 0);
+
+		if (n > 0)
+			c->got += (size_t)n;
+		else if (!n || (errno != EAGAIN && errno != EINTR))
+			err = -ECONNRESET;
+		else
+			err = ready_by(c, POLLIN, until_ms);
+	}
+	return err;
+}
+
+/* The next reply. 0; -EBADMSG: it is none; or as fill. */
+static int reply_get(struct ipc *c, uint64_t until_ms, Reply **reply)
+{
+	int err = fill(c, CTL_HEAD_BYTES, until_ms);
+	size_t bytes = err ? 0 : ctl_head_get(c->buf, CTL_REPLY);
+
+	if (!err)
+		err = bytes ? fill(c, bytes, until_ms) : -EBADMSG;
+	if (err)
+		return err;
+	c->got = 0;
+	*reply = ddraid__ctl__reply__unpack(NULL, bytes - CTL_HEAD_BYTES, c->buf + CTL_HEAD_BYTES);
+	if (*reply && ((*reply)->err > 0 || (*reply)->err < -DDR_ERRNO_MAX)) {
+		ddraid__ctl__reply__free_unpacked(*reply, NULL);
+		*reply = NULL;
+	}
+	return *reply ? 0 : -EBADMSG;
+}
+
+/* ---- connecting ----------------------------------------------------------------------------- */
+
+/* False, with a sentence: it is not known to be root's or this user's. */
+static bool is_trusted(struct ipc *c)
+{
+	struct ucred peer;
+	socklen_t bytes = sizeof(peer);
+
+	if (getsockopt(c->fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) < 0) {
+		complain("whose socket %s is can't be found out: %s; nothing was asked there",
+			 c->at.sun_path, strerror(errno));
+		return false;
+	}
+	c->pid = peer.pid;
+	if (!peer.uid || peer.uid == geteuid())
+		return true;
+	complain("on %s listens user %lu (process %d), neither root nor this user: it is not "
+		 "trusted, and was not asked for anything; end that process and start ddraidd, or "
+		 "name another socket by --ipc",
+		 c->at.sun_path, (unsigned long)peer.uid, (int)peer.pid);
+	return false;
+}
+
+/* 0, -ETIMEDOUT or another -errno. EAGAIN: so many clients wait for the daemon that the kernel
+ * takes no more. */
 static int connect_by(struct ipc *c, uint64_t until_ms)
 {
-	int fd = -1, err;
-
-	for (;;) {
-		c->conn = qb_ipcc_connect_async(c->name, CTL_MAX_BYTES, &fd);
-		if (c->conn)
-			break;
-		err = errno ? -errno : -EIO;
-		if (err != -EAGAIN)
-			return err;
+	c->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (c->fd < 0)
+		return -errno;
+	while (connect(c->fd, (struct sockaddr *)&c->at, sizeof(c->at)) < 0) {
+		if (errno != EAGAIN && errno != EINTR)
+			return -errno;
 		if (now_ms() >= until_ms)
 			return -ETIMEDOUT;
 		usleep(TURN_MS * 1000);
 	}
-	c->pid = peer_of(fd);
-	err = readable_by(fd, until_ms);
-	if (err) {
-		qb_ipcc_disconnect(c->conn);
-		c->conn = NULL;
-		return err;
-	}
-	err = qb_ipcc_connect_continue(c->conn);
-	if (err) /* then it has freed the connection */
-		c->conn = NULL;
-	return err < 0 ? err : err ? -EIO : 0;
+	return 0;
 }
 
 static void complain_unreachable(const struct ipc *c, int err, uint64_t began_ms)
 {
+	const char *path = c->at.sun_path;
+
 	if (err == -ETIMEDOUT)
 		complain_silent(c, began_ms);
 	else if (err == -EACCES || err == -EPERM)
-		complain("ddraidd (IPC name \"%s\") does not let this user in: use sudo", c->name);
+		complain("ddraidd (socket %s) does not let this user in: use sudo", path);
+	else if (err == -EBADMSG)
+		complain("what listens on %s does not greet as ddraidd does: is it ddraidd, and of "
+			 "this version?",
+			 path);
 	else
-		complain(
-		    "ddraidd can't be reached on this machine (IPC name \"%s\"): %s; start it, "
-		    "with systemd by 'systemctl start ddraidd'",
-		    c->name, strerror(-err));
+		complain("ddraidd can't be reached on this machine (socket %s): %s; start it, with "
+			 "systemd by 'systemctl start ddraidd'",
+			 path, strerror(-err));
+}
+
+/* 0: it lets us in. 1: it doesn't, and that was said. */
+static int greeting_take(struct ipc *c, uint64_t until_ms)
+{
+	Reply *reply = NULL;
+	int err = reply_get(c, until_ms, &reply);
+
+	if (err)
+		return err;
+	if (reply->err && reply->error[0]) {
+		complain("%s", reply->error);
+		err = 1;
+	} else {
+		err = reply->final ? -EBADMSG : reply->err;
+	}
+	ddraid__ctl__reply__free_unpacked(reply, NULL);
+	return err;
+}
+
+/* A name is one in the run directory that is compiled in. */
+static void address_set(struct ipc *c, const char *name)
+{
+	bool path = strchr(name, '/');
+
+	c->at.sun_family = AF_UNIX;
+	snprintf(c->at.sun_path, sizeof(c->at.sun_path), "%s%s%s", path ? "" : CTL_RUN_DIR "/",
+		 name, path ? "" : CTL_SUFFIX);
 }
 
 struct ipc *ipc_open(const char *name, uint64_t timeout_s)
 {
 	struct ipc *c = calloc(1, sizeof(*c));
-	uint64_t began_ms = now_ms(), until_ms = began_ms + IDLE_S * 1000;
+	uint64_t began_ms = now_ms(), until_ms;
 	int err;
 
 	if (!c) {
 		complain("there is no memory left");
 		return NULL;
 	}
-	c->name = name;
+	c->fd = -1;
 	c->deadline_ms = timeout_s ? began_ms + timeout_s * 1000 : 0;
-	if (c->deadline_ms && c->deadline_ms < until_ms)
-		until_ms = c->deadline_ms;
+	until_ms = patience(c);
+	address_set(c, name);
 	err = connect_by(c, until_ms);
-	if (!err && qb_ipcc_get_buffer_size(c->conn) <= (int32_t)CTL_MAX_BYTES)
+	if (!err)
+		err = is_trusted(c) ? greeting_take(c, until_ms) : 1;
+	if (!err)
 		return c;
-	if (err) {
+	if (err < 0)
 		complain_unreachable(c, err, began_ms);
-	} else {
-		complain(
-		    "what listens as \"%s\" takes messages of another size: is it ddraidd, and "
-		    "of this version?",
-		    name);
-		qb_ipcc_disconnect(c->conn);
-	}
-	free(c);
+	ipc_close(c);
 	return NULL;
 }
 
 void ipc_close(struct ipc *c)
 {
-	qb_ipcc_disconnect(c->conn);
+	if (c->fd >= 0)
+		close(c->fd);
 	free(c);
+}
+
+/* ---- a request ------------------------------------------------------------------------------ */
+
+/* 0 or -errno. What was sent in part only is no request to the daemon. */
+static int send_all(struct ipc *c, size_t bytes, uint64_t until_ms)
+{
+	size_t sent = 0;
+	int err = 0;
+
+	while (sent < bytes && !err) {
+		ssize_t n = send(c->fd, c->buf + sent, bytes - sent, MSG_NOSIGNAL);
+
+		if (n >= 0)
+			sent += (size_t)n;
+		else if (errno != EAGAIN && errno != EINTR)
+			err = -errno;
+		else
+			err = ready_by(c, POLLOUT, until_ms);
+	}
+	return err;
 }
 
 static int send_request(struct ipc *c, Request *request)
 {
-	struct qb_ipc_request_header *head = (void *)c->buf;
-	size_t bytes = sizeof(*head) + ddraid__ctl__request__get_packed_size(request);
-	uint64_t began_ms = now_ms(), until_ms = began_ms + IDLE_S * 1000;
-	ssize_t sent;
+	size_t bytes = CTL_HEAD_BYTES + ddraid__ctl__request__get_packed_size(request);
+	uint64_t began_ms = now_ms();
+	int err;
 
-	if (c->deadline_ms && c->deadline_ms < until_ms)
-		until_ms = c->deadline_ms;
 	if (bytes > sizeof(c->buf)) {
 		complain("the request is too long");
 		return EXIT_USAGE;
 	}
-	memset(head, 0, sizeof(*head));
-	head->id = CTL_REQUEST;
-	head->size = (int32_t)bytes;
-	ddraid__ctl__request__pack(request, c->buf + sizeof(*head));
-	for (;;) {
-		sent = qb_ipcc_send(c->conn, c->buf, bytes);
-		if (sent != -EAGAIN || now_ms() >= until_ms)
-			break;
-		usleep(TURN_MS * 1000);
-	}
-	if (sent == (ssize_t)bytes)
+	ctl_head_put(c->buf, CTL_REQUEST, bytes);
+	ddraid__ctl__request__pack(request, c->buf + CTL_HEAD_BYTES);
+	err = send_all(c, bytes, patience(c));
+	if (!err)
 		return EXIT_OK;
-	if (sent == -EAGAIN) {
+	if (err == -ETIMEDOUT)
 		complain_silent(c, began_ms);
-		return EXIT_UNREACHABLE;
-	}
-	complain("ddraidd does not take the request: %s; see its log", strerror((int)-sent));
+	else
+		complain("ddraidd does not take the request: %s; see its log", strerror(-err));
 	return EXIT_UNREACHABLE;
 }
 
@@ -274,57 +355,25 @@ static int out_of_time(const struct ipc *c)
 	return EXIT_WAITS;
 }
 
-/* What it means that nothing came for a turn: EXIT_OK = wait on. */
-static int give_up(struct ipc *c, ssize_t n, uint64_t idle_ms)
+/* Nothing came in time, or nothing will come any more. */
+static int give_up(const struct ipc *c, int err)
 {
-	uint64_t now = now_ms();
 	char where[WHERE_BYTES];
 
-	if ((n != -EAGAIN && n != -ETIMEDOUT && n != -EINTR) || !qb_ipcc_is_connected(c->conn)) {
+	if (err == -EBADMSG)
+		complain("ddraidd answers in a way that this ddraidctl doesn't understand: install "
+			 "the same version of both");
+	else if (err != -ETIMEDOUT)
 		complain(
 		    "the connection to ddraidd broke; what became of the request is not known: "
 		    "see 'ddraidctl status' when it is back");
-		return EXIT_UNKNOWN;
-	}
-	if (c->deadline_ms && now >= c->deadline_ms)
+	else if (c->deadline_ms && now_ms() >= c->deadline_ms)
 		return out_of_time(c);
-	if (now >= idle_ms) {
+	else
 		complain("ddraidd has not answered for %u s; what became of the request is not "
 			 "known: %s",
 			 IDLE_S, where_to_look(c, where));
-		return EXIT_UNKNOWN;
-	}
-	return EXIT_OK;
-}
-
-/* One reply, or NULL and an exit status. */
-static Reply *receive(struct ipc *c, int *status)
-{
-	const struct qb_ipc_response_header *head = (void *)c->buf;
-	uint64_t idle_ms = now_ms() + IDLE_S * 1000;
-	Reply *reply = NULL;
-	ssize_t n;
-
-	do {
-		n = qb_ipcc_recv(c->conn, c->buf, sizeof(c->buf), TURN_MS);
-		if (n < 0)
-			*status = give_up(c, n, idle_ms);
-	} while (n < 0 && !*status);
-	if (n < 0)
-		return NULL;
-	if ((size_t)n >= sizeof(*head) && head->id == CTL_REPLY && head->size == n)
-		reply = ddraid__ctl__reply__unpack(NULL, (size_t)n - sizeof(*head),
-						   c->buf + sizeof(*head));
-	if (reply && (reply->err > 0 || reply->err < -DDR_ERRNO_MAX)) {
-		ddraid__ctl__reply__free_unpacked(reply, NULL);
-		reply = NULL;
-	}
-	if (!reply) {
-		complain("ddraidd answers in a way that this ddraidctl doesn't understand: install "
-			 "the same version of both");
-		*status = EXIT_UNKNOWN;
-	}
-	return reply;
+	return EXIT_UNKNOWN;
 }
 
 static int take_reply(struct ipc *c, const Reply *reply, ipc_take_fn take, void *arg)
@@ -354,16 +403,19 @@ static int take_reply(struct ipc *c, const Reply *reply, ipc_take_fn take, void 
 
 int ipc_request(struct ipc *c, Request *request, ipc_take_fn take, void *arg)
 {
-	int status = send_request(c, request), one;
+	int status = send_request(c, request), one, err;
 	bool final = false;
 
 	c->heard = false;
 	c->why[0] = '\0';
 	while (!status && !final) {
-		Reply *reply = receive(c, &status);
+		Reply *reply = NULL;
 
-		if (!reply)
+		err = reply_get(c, patience(c), &reply);
+		if (err) {
+			status = give_up(c, err);
 			break;
+		}
 		c->heard = true;
 		final = reply->final || reply->err;
 		one = take_reply(c, reply, take, arg);
