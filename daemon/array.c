@@ -260,6 +260,8 @@ static int front_start(struct array *a, char why[FRONT_WHY_BYTES])
 	cfg.sink.arg = a;
 	snprintf(path, sizeof(path), "unix:%s/%s.nbd", a->env.conf->run_dir, a->live.name);
 	cfg.listen[0] = path;
+	cfg.socket_mode = a->env.conf->socket_mode;
+	cfg.socket_group = a->env.conf->socket_gid;
 	return ops->open(&cfg, &a->front, why);
 }
 

@@ -2,6 +2,7 @@
 /* Reads ddraid.conf; config.h says what it looks like. Each key is one line of the table below. */
 #include <ctype.h>
 #include <errno.h>
+#include <grp.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +17,17 @@
 
 #define LINE_BYTES 1024
 
-enum kind { KIND_PATH, KIND_NAME, KIND_WORD, KIND_TIME, KIND_SIZE, KIND_NUMBER, KIND_CHOICE };
+enum kind {
+	KIND_PATH,
+	KIND_NAME,
+	KIND_WORD,
+	KIND_GROUP,
+	KIND_TIME,
+	KIND_SIZE,
+	KIND_NUMBER,
+	KIND_MODE,
+	KIND_CHOICE
+};
 
 static const char *const levels[] = {"emerg",   "alert",  "crit", "error",
 				     "warning", "notice", "info", "debug"};
@@ -39,6 +50,8 @@ static const struct key keys[] = {
     {"daemon", "state_dir", KIND_PATH, FIELD(state_dir), 0, 0, NULL, 0},
     {"daemon", "run_dir", KIND_PATH, FIELD(run_dir), 0, 0, NULL, 0},
     {"daemon", "ipc_name", KIND_NAME, FIELD(ipc_name), 0, 0, NULL, 0},
+    {"daemon", "socket_group", KIND_GROUP, FIELD(socket_group), 0, 0, NULL, 0},
+    {"daemon", "socket_mode", KIND_MODE, FIELD(socket_mode), 0, 0, NULL, 0},
     {"daemon", "log_level", KIND_CHOICE, FIELD(log_level), 0, 0, CHOICES(levels)},
     {"cluster", "cluster", KIND_WORD, FIELD(cluster), 0, 0, CHOICES(clusters)},
     {"cluster", "heartbeat", KIND_TIME, FIELD(heartbeat_ms), 10, 60000, NULL, 0},
@@ -68,6 +81,8 @@ void config_init(struct config *c)
 	strcpy(c->state_dir, "/var/lib/ddraid");
 	strcpy(c->run_dir, CTL_RUN_DIR);
 	strcpy(c->ipc_name, CTL_SERVICE);
+	c->socket_gid = (gid_t)-1;
+	c->socket_mode = 0660;
 	strcpy(c->cluster, "corosync");
 	c->log_level = LOG_INFO;
 	c->heartbeat_ms = 200;
@@ -115,7 +130,8 @@ static int bad_choice(const struct key *k, const char *value, char *why)
 
 static bool is_text(const struct key *k)
 {
-	return k->kind == KIND_PATH || k->kind == KIND_NAME || k->kind == KIND_WORD;
+	return k->kind == KIND_PATH || k->kind == KIND_NAME || k->kind == KIND_WORD ||
+	       k->kind == KIND_GROUP;
 }
 
 static int set_text(const struct key *k, char *field, const char *value, char *why)
@@ -144,12 +160,68 @@ static int set_text(const struct key *k, char *field, const char *value, char *w
 	return 0;
 }
 
+/* Of /etc/group alone: who else could be asked for names may itself wait for an array. */
+static int group_find(const char *name, gid_t *gid)
+{
+	FILE *f = fopen("/etc/group", "re");
+	struct group *g;
+
+	while (f && (g = fgetgrent(f))) {
+		if (strcmp(g->gr_name, name) != 0)
+			continue;
+		*gid = g->gr_gid;
+		fclose(f);
+		return 0;
+	}
+	if (f)
+		fclose(f);
+	return -ENOENT;
+}
+
+static int group_set(struct config *c, char *why)
+{
+	uint64_t number;
+
+	if (!number_parse(c->socket_group, 0, UINT32_MAX - 1, &number)) {
+		c->socket_gid = (gid_t)number;
+		return 0;
+	}
+	if (!group_find(c->socket_group, &c->socket_gid))
+		return 0;
+	snprintf(
+	    why, CONFIG_WHY_BYTES,
+	    "socket_group = %.60s is no group of /etc/group; make it with 'groupadd %.60s', or "
+	    "name one by its number",
+	    c->socket_group, c->socket_group);
+	return -EINVAL;
+}
+
+static int set_mode(const struct key *k, uint32_t *field, const char *value, char *why)
+{
+	size_t digits = strspn(value, "01234567");
+	uint32_t mode = digits == 3 || digits == 4 ? (uint32_t)strtoul(value, NULL, 8) : 0;
+
+	/* To connect takes the right to write; to read alone is no use. */
+	if (value[digits] || (mode & ~0666u) || (mode & 0600) != 0600 ||
+	    (mode & 0444) >> 1 != (mode & 0222)) {
+		snprintf(why, CONFIG_WHY_BYTES,
+			 "%s = %.60s can't be used: write three octal digits, 6 for the owner, and "
+			 "6 or 0 for the group and for all others, such as 660",
+			 k->name, value);
+		return -EINVAL;
+	}
+	*field = mode;
+	return 0;
+}
+
 static int set_number(const struct key *k, uint32_t *field, const char *value, char *why)
 {
 	uint64_t n = 0;
 	uint32_t ms = 0;
 	int err;
 
+	if (k->kind == KIND_MODE)
+		return set_mode(k, field, value, why);
 	if (k->kind == KIND_CHOICE)
 		return choice_find(k, value, field) ? bad_choice(k, value, why) : 0;
 	if (k->kind == KIND_TIME) {
@@ -193,8 +265,10 @@ static int set_key(struct config *c, int seen[KEYS], int line, const char *secti
 		}
 		seen[i] = line;
 		c->origin[i] = CONFIG_SET;
+		if (is_text(k) && set_text(k, field, value, why))
+			return -EINVAL;
 		if (is_text(k))
-			return set_text(k, field, value, why);
+			return k->kind == KIND_GROUP ? group_set(c, why) : 0;
 		return set_number(k, (uint32_t *)(void *)field, value, why);
 	}
 	if (other)
@@ -403,6 +477,8 @@ const char *config_get(const struct config *c, uint32_t i, char name[64],
 	memcpy(&n, field, sizeof(n));
 	if (k->kind == KIND_CHOICE)
 		snprintf(value, CONFIG_PATH_BYTES, "%s", k->choice[n]);
+	else if (k->kind == KIND_MODE)
+		snprintf(value, CONFIG_PATH_BYTES, "%04o", n);
 	else
 		snprintf(value, CONFIG_PATH_BYTES, "%u%s", n, k->kind == KIND_TIME ? "ms" : "");
 	return k->name;

@@ -4,7 +4,7 @@
  * known, stands in another section than its own, or has a value out of its range is an error that
  * names file and line. Nothing is guessed.
  *
- *	[daemon]    state_dir run_dir log_level ipc_name
+ *	[daemon]    state_dir run_dir log_level ipc_name socket_group socket_mode
  *	[cluster]   cluster heartbeat heartbeat_limit evict stop_timeout
  *	[fence]     fence fence_command fence_timeout zombie_timeout
  *	[members]   connections inflight connect_timeout request_timeout zombie_timeout
@@ -16,6 +16,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #define CONFIG_FILE "/etc/ddraid/ddraid.conf"
 #define CONFIG_PATH_BYTES 256
@@ -38,6 +39,9 @@ struct config {
 	char state_dir[CONFIG_PATH_BYTES];
 	char run_dir[CONFIG_PATH_BYTES];
 	char ipc_name[64];
+	char socket_group[64]; /* of the arrays' NBD sockets; "": the daemon's */
+	gid_t socket_gid;      /* the same; (gid_t)-1 */
+	uint32_t socket_mode;
 	uint32_t log_level; /* syslog's */
 	char cluster[16];   /* name of the group adapter */
 	uint32_t heartbeat_ms;

@@ -462,7 +462,7 @@ int ipc_open(struct qb_loop *l, const char *run_dir, const char *name, char *why
 
 	loop = l;
 	snprintf(path, sizeof(path), "%s/%s" CTL_SUFFIX, run_dir, name);
-	fd = socket_file_open(&file, path, SOCKET_MODE, cause);
+	fd = socket_file_open(&file, path, SOCKET_MODE, SOCKET_FILE_OWN, cause);
 	if (fd < 0) {
 		snprintf(why, why_bytes, "ddraidctl can't be served on %s: %s", path, cause);
 		return fd;

@@ -74,23 +74,39 @@ static int file_bind(int fd, const struct sockaddr_un *sun, char *why)
 	return 0;
 }
 
+/* To its group, then to all that the mode says, whatever the umask took. */
+static int file_give(const struct socket_file *f, const char *path, char *why)
+{
+	int err;
+
+	if (f->group != SOCKET_FILE_OWN && lchown(path, (uid_t)-1, f->group) < 0) {
+		err = -errno;
+		snprintf(why, SOCKET_FILE_WHY_BYTES,
+			 "it can't be given to group %lu: %.40s; give ddraidd CAP_CHOWN, or change "
+			 "socket_group",
+			 (unsigned long)f->group, strerror(-err));
+		return err;
+	}
+	return chmod(path, f->mode) < 0 ? fail_errno(why) : 0;
+}
+
 /* Until listen, whoever connects is refused. */
 static int file_make(struct socket_file *f, int fd, const struct sockaddr_un *sun, char *why)
 {
 	struct stat st;
 	int err;
 
-	/* Before bind: the file is never open to more than this. */
-	if (fchmod(fd, f->mode) < 0)
+	/* Before bind: the file is open to nobody else at first. */
+	if (fchmod(fd, f->mode & S_IRWXU) < 0)
 		return fail_errno(why);
 	directory_make(sun->sun_path);
 	err = file_bind(fd, sun, why);
 	if (err)
 		return err;
-	/* After: whatever the umask took. */
-	if (chmod(sun->sun_path, f->mode) < 0 || lstat(sun->sun_path, &st) < 0 ||
-	    listen(fd, SOCKET_FILE_BACKLOG) < 0) {
+	err = file_give(f, sun->sun_path, why);
+	if (!err && (lstat(sun->sun_path, &st) < 0 || listen(fd, SOCKET_FILE_BACKLOG) < 0))
 		err = fail_errno(why);
+	if (err) {
 		unlink(sun->sun_path);
 		return err;
 	}
@@ -99,7 +115,7 @@ static int file_make(struct socket_file *f, int fd, const struct sockaddr_un *su
 	return 0;
 }
 
-int socket_file_open(struct socket_file *f, const char *path, mode_t mode,
+int socket_file_open(struct socket_file *f, const char *path, mode_t mode, gid_t group,
 		     char why[SOCKET_FILE_WHY_BYTES])
 {
 	struct sockaddr_un sun = {.sun_family = AF_UNIX};
@@ -110,6 +126,7 @@ int socket_file_open(struct socket_file *f, const char *path, mode_t mode,
 		return fail(-EINVAL, why, "give an absolute path of at most 107 characters");
 	memcpy(sun.sun_path, path, strlen(path) + 1);
 	f->mode = mode;
+	f->group = group;
 	fd = socket_new();
 	if (fd < 0)
 		return fail_errno(why);
@@ -140,7 +157,7 @@ int socket_file_again(struct socket_file *f, char why[SOCKET_FILE_WHY_BYTES])
 		f->missed = false;
 		return -EALREADY;
 	}
-	fd = socket_file_open(&fresh, f->path, f->mode, why);
+	fd = socket_file_open(&fresh, f->path, f->mode, f->group, why);
 	if (fd >= 0)
 		*f = fresh;
 	else if (f->missed)

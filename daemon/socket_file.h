@@ -15,11 +15,13 @@
 #include <sys/un.h>
 
 #define SOCKET_FILE_BACKLOG 128
-#define SOCKET_FILE_WHY_BYTES 144 /* cause and remedy, without the object */
+#define SOCKET_FILE_WHY_BYTES 144   /* cause and remedy, without the object */
+#define SOCKET_FILE_OWN ((gid_t)-1) /* the group that new files have */
 
 struct socket_file {
 	char path[sizeof(((struct sockaddr_un *)0)->sun_path)]; /* "": there is none */
 	mode_t mode;
+	gid_t group;
 	dev_t dev; /* as we made it: only that one is removed again */
 	ino_t ino;
 	bool missed; /* it is not there, could not be made again, and that was said */
@@ -30,7 +32,7 @@ struct socket_file {
  * nonblocking, or -errno with cause and remedy in why: -EADDRINUSE somebody listens there, -EEXIST
  * the path is no socket, -EINVAL it is not absolute or too long.
  */
-int socket_file_open(struct socket_file *f, const char *path, mode_t mode,
+int socket_file_open(struct socket_file *f, const char *path, mode_t mode, gid_t group,
 		     char why[SOCKET_FILE_WHY_BYTES]);
 /*
  * If the file is not there any more, or is another one: makes it again. The new descriptor, which

@@ -33,7 +33,7 @@
 #include "daemon/ports/front.h"
 
 #define ACCEPT_BATCH 16 /* connections taken per listener and turn */
-#define CHECK_MS 1000   /* how often time limits are looked at, while there are clients */
+#define CHECK_MS 1000   /* how often time limits and the sockets' files are looked at */
 
 struct front_nbd;
 
@@ -47,6 +47,8 @@ struct front_nbd {
 	struct front front; /* must be first */
 	struct nbd_shared shared;
 	bool serving;
+	mode_t socket_mode;
+	gid_t socket_group;
 	uint32_t listeners, places_taken;
 	struct listener listener[FRONT_MAX_LISTEN];
 	struct nbd_client *client[NBD_MAX_CLIENTS];
@@ -106,8 +108,6 @@ static void client_add(struct front_nbd *f, int fd, const char *peer)
 		return;
 	}
 	f->places_taken++;
-	if (!loop_timer_is_set(&f->check))
-		check_again(f);
 }
 
 static void listener_ready(void *arg, uint32_t events)
@@ -127,8 +127,7 @@ static void listener_ready(void *arg, uint32_t events)
 				continue; /* that connection is gone already */
 			nbd_log(&f->shared, NULL, LOG_ERR, "can't accept clients for now: %s",
 				strerror(-fd));
-			accept_set(f, false);
-			check_again(f); /* tries again */
+			accept_set(f, false); /* until the next check */
 			return;
 		}
 		if (f->places_taken < NBD_MAX_CLIENTS) {
@@ -163,6 +162,40 @@ static bool turn_end(void *arg)
 	return nbd_clients_attend(&f->shared);
 }
 
+/* Who waits at the old socket is let in, if anybody is: while shut, they wait on there. */
+static void listener_drain(struct listener *li)
+{
+	struct front_nbd *f = li->f;
+
+	for (int i = 0; i <= SOCKET_FILE_BACKLOG / ACCEPT_BATCH; i++) {
+		if (li->l.before >= 0 && f->serving && may_accept(f))
+			listener_ready(li, LOOP_READ);
+	}
+}
+
+/* Whoever removes a socket's file cuts off those who come later, and nobody else. */
+static void listener_look(struct listener *li)
+{
+	struct front_nbd *f = li->f;
+	char why[FRONT_WHY_BYTES];
+	int err = nbd_listen_again(&li->l, why);
+
+	if (!err) {
+		nbd_log(&f->shared, NULL, LOG_WARNING, "%s was removed: made again",
+			li->l.file.path);
+		loop_fd_del(f->shared.loop, &li->watch);
+		li->watch.fd = li->l.fd;
+		err = loop_fd_add(f->shared.loop, &li->watch,
+				  f->serving && may_accept(f) ? LOOP_READ : 0);
+		if (err)
+			nbd_log(&f->shared, NULL, LOG_ERR, "can't poll a listener: %s",
+				strerror(-err));
+	} else if (why[0]) {
+		nbd_log(&f->shared, NULL, LOG_ERR, "%s; it is tried again", why);
+	}
+	listener_drain(li);
+}
+
 static void check_time(void *arg)
 {
 	struct front_nbd *f = arg;
@@ -179,8 +212,9 @@ static void check_time(void *arg)
 	}
 	if (f->serving && may_accept(f))
 		accept_set(f, true);
-	if (f->places_taken)
-		check_again(f);
+	for (uint32_t i = 0; i < f->listeners; i++)
+		listener_look(&f->listener[i]);
+	check_again(f);
 }
 
 /* --- the port's hooks --- */
@@ -209,7 +243,7 @@ static void front_nbd_close(struct front *front)
 static int listener_add(struct front_nbd *f, const char *address, char *why)
 {
 	struct listener *li = &f->listener[f->listeners];
-	int err = nbd_listen_open(address, &li->l, why);
+	int err = nbd_listen_open(address, f->socket_mode, f->socket_group, &li->l, why);
 
 	if (err)
 		return err;
@@ -239,6 +273,8 @@ static int front_nbd_open(const struct front_cfg *cfg, struct front **out, char 
 	f->front.ops = &nbd_ops;
 	nbd_shared_init(&f->shared, cfg);
 	f->shared.gone = client_gone;
+	f->socket_mode = cfg->socket_mode;
+	f->socket_group = cfg->socket_group;
 	f->check.fired = check_time;
 	f->check.arg = f;
 	f->hook.run = turn_end;
@@ -256,6 +292,7 @@ static int front_nbd_open(const struct front_cfg *cfg, struct front **out, char 
 		front_nbd_close(&f->front);
 		return err;
 	}
+	check_again(f);
 	*out = &f->front;
 	return 0;
 }

@@ -20,7 +20,6 @@
 #include "daemon/adapters/nbd_listen.h"
 #include "daemon/ports/front.h"
 
-#define SOCKET_MODE 0660
 #define SEND_BUFFER_BYTES (2 << 20) /* the kernel takes net.core.wmem_max of it */
 
 static int fail(int err, char *why, const char *address, const char *cause)
@@ -31,12 +30,30 @@ static int fail(int err, char *why, const char *address, const char *cause)
 
 /* --- Unix --- */
 
-static int unix_open(const char *address, struct nbd_listen *l, char *why)
+static int unix_open(const char *address, mode_t mode, gid_t group, struct nbd_listen *l, char *why)
 {
 	char cause[SOCKET_FILE_WHY_BYTES];
 
-	l->fd = socket_file_open(&l->file, address + 5, SOCKET_MODE, cause);
+	l->fd = socket_file_open(&l->file, address + 5, mode, group, cause);
 	return l->fd < 0 ? fail(l->fd, why, address, cause) : 0;
+}
+
+int nbd_listen_again(struct nbd_listen *l, char *why)
+{
+	char cause[SOCKET_FILE_WHY_BYTES];
+	int fd = l->file.path[0] ? socket_file_again(&l->file, cause) : -EALREADY;
+
+	if (fd >= 0) {
+		if (l->before >= 0)
+			close(l->before);
+		l->before = l->fd;
+		l->fd = fd;
+		return 0;
+	}
+	why[0] = '\0';
+	if (fd != -EALREADY && cause[0])
+		fail(fd, why, l->file.path, cause);
+	return fd;
 }
 
 /* --- TCP --- */
@@ -137,14 +154,14 @@ static int tcp_open(const char *address, struct nbd_listen *l, char *why)
 
 /* --- both --- */
 
-int nbd_listen_open(const char *address, struct nbd_listen *l, char *why)
+int nbd_listen_open(const char *address, mode_t mode, gid_t group, struct nbd_listen *l, char *why)
 {
 	int err;
 
 	memset(l, 0, sizeof(*l));
-	l->fd = -1;
+	l->fd = l->before = -1;
 	if (strncmp(address, "unix:", 5) == 0)
-		err = unix_open(address, l, why);
+		err = unix_open(address, mode, group, l, why);
 	else if (strncmp(address, "tcp:", 4) == 0)
 		err = tcp_open(address, l, why);
 	else
@@ -160,7 +177,9 @@ void nbd_listen_close(struct nbd_listen *l)
 	socket_file_remove(&l->file);
 	if (l->fd >= 0)
 		close(l->fd);
-	l->fd = -1;
+	if (l->before >= 0)
+		close(l->before);
+	l->fd = l->before = -1;
 }
 
 static void name_tcp(const union tcp_address *a, char *name, size_t name_bytes)
@@ -188,14 +207,32 @@ static void name_unix(int fd, char *name, size_t name_bytes)
 			 (unsigned long)peer.uid);
 }
 
-int nbd_listen_accept(const struct nbd_listen *l, char *name, size_t name_bytes)
+/* Nobody can connect to the old socket any more: when none waits there, it has done. */
+static int accept_before(struct nbd_listen *l)
+{
+	int fd;
+
+	if (l->before < 0)
+		return -1;
+	fd = accept4(l->before, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	if (fd < 0 && errno == EAGAIN) {
+		close(l->before);
+		l->before = -1;
+	}
+	return fd;
+}
+
+int nbd_listen_accept(struct nbd_listen *l, char *name, size_t name_bytes)
 {
 	union tcp_address a;
 	socklen_t bytes = sizeof(a);
 	int on = 1, send_bytes = SEND_BUFFER_BYTES, fd;
 	bool tcp = !l->file.path[0];
 
-	fd = accept4(l->fd, tcp ? &a.sa : NULL, tcp ? &bytes : NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	fd = accept_before(l);
+	if (fd < 0 && l->before < 0)
+		fd = accept4(l->fd, tcp ? &a.sa : NULL, tcp ? &bytes : NULL,
+			     SOCK_NONBLOCK | SOCK_CLOEXEC);
 	if (fd < 0)
 		return -errno;
 	/* None of these is needed for being right. */

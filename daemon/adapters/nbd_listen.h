@@ -12,21 +12,26 @@
 
 struct nbd_listen {
 	int fd;
+	int before; /* -1, or the socket whose file was removed: who waits there comes first */
 	struct socket_file file; /* its path is "" for TCP */
 };
 
 /*
- * Binds and listens, nonblocking. A socket file that nobody listens on is replaced; its mode is
- * 0660. 0, or -errno with a sentence in why (FRONT_WHY_BYTES): -EADDRINUSE somebody serves there,
- * -EEXIST the path is no socket, -EINVAL not an address, -EPERM an address beyond loopback.
+ * Binds and listens, nonblocking. A socket file that nobody listens on is replaced; it has that
+ * mode and group (socket_file.h). 0, or -errno with a sentence in why (FRONT_WHY_BYTES):
+ * -EADDRINUSE somebody serves there, -EEXIST the path is no socket, -EINVAL not an address, -EPERM
+ * an address beyond loopback.
  */
-int nbd_listen_open(const char *address, struct nbd_listen *l, char *why);
+int nbd_listen_open(const char *address, mode_t mode, gid_t group, struct nbd_listen *l, char *why);
+/* Makes a socket file that was removed again. 0: l->fd is another one now, and the old one is
+ * l->before; else as socket_file_again. */
+int nbd_listen_again(struct nbd_listen *l, char *why);
 /* What can be said of a "tcp:" address without binding: 0, or -EINVAL, -EPERM as above. */
 int nbd_listen_check_tcp(const char *address, char *why);
 /* Closes, and removes the socket file if it is still ours. */
 void nbd_listen_close(struct nbd_listen *l);
 
 /* The next connection, nonblocking, its name for the log in `name`; -errno if there is none. */
-int nbd_listen_accept(const struct nbd_listen *l, char *name, size_t name_bytes);
+int nbd_listen_accept(struct nbd_listen *l, char *name, size_t name_bytes);
 
 #endif

@@ -37,6 +37,7 @@
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <sys/types.h>
 
 #include "daemon/core/limits.h"
 #include "daemon/ports/loop.h"
@@ -80,6 +81,9 @@ struct front_cfg {
 	 * "unix:/path", "tcp:127.0.0.1:10809", "tcp:[::1]:10809" (loopback only). shim: none, the
 	 * device follows from the array's name. */
 	const char *listen[FRONT_MAX_LISTEN];
+	/* NBD: who may open the files of its Unix sockets; (gid_t)-1: the group of new files. */
+	mode_t socket_mode;
+	gid_t socket_group;
 };
 
 /* What is served: told at front_serve, when the array is assembled. */

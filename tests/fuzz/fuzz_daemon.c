@@ -274,10 +274,11 @@ int32_t qb_loop_poll_del(qb_loop_t *l, int32_t fd)
 	return 0;
 }
 
-int socket_file_open(struct socket_file *f, const char *path, mode_t mode,
+int socket_file_open(struct socket_file *f, const char *path, mode_t mode, gid_t group,
 		     char why[SOCKET_FILE_WHY_BYTES])
 {
 	(void)why;
+	assert(group == SOCKET_FILE_OWN);
 	assert(path[0] == '/' && strlen(path) < sizeof(f->path) && mode == 0600);
 	strcpy(f->path, path);
 	file_lost = file_fails = false;

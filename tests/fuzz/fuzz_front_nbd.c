@@ -132,12 +132,19 @@ ssize_t fuzz_send(int fd, const void *data, size_t bytes, int flags)
 	return fuzz_sendmsg(fd, &msg, flags);
 }
 
-int nbd_listen_open(const char *address, struct nbd_listen *l, char *why)
+int nbd_listen_open(const char *address, mode_t mode, gid_t group, struct nbd_listen *l, char *why)
 {
-	(void)address, (void)why;
+	(void)address, (void)mode, (void)group, (void)why;
 	memset(l, 0, sizeof(*l));
-	l->fd = -1;
+	l->fd = l->before = -1;
 	return 0;
+}
+
+int nbd_listen_again(struct nbd_listen *l, char *why)
+{
+	(void)l;
+	why[0] = '\0';
+	return -EALREADY;
 }
 
 void nbd_listen_close(struct nbd_listen *l)
@@ -145,7 +152,7 @@ void nbd_listen_close(struct nbd_listen *l)
 	(void)l;
 }
 
-int nbd_listen_accept(const struct nbd_listen *l, char *peer, size_t peer_bytes)
+int nbd_listen_accept(struct nbd_listen *l, char *peer, size_t peer_bytes)
 {
 	(void)l;
 	for (int i = 0; waiting && i < CLIENTS; i++) {

@@ -592,6 +592,49 @@ def slow_handshake():
     idle.s.close()
 
 
+def removed():
+    """Whoever removes the socket's file disturbs nobody who is connected, not even who waits."""
+
+    def said(words):
+        with open(DIR + "/err") as f:
+            return f.read().count(words)
+
+    def remove():
+        os.unlink(SOCK)
+        wait_for(lambda: os.path.exists(SOCK) and os.stat(SOCK).st_mode & 0o777 == 0o660)
+
+    old = Raw()
+    remove()
+    new = Raw()
+    for r in old, new:
+        r.send(FLUSH)
+        assert r.reply()[1] == 0
+    assert said(SOCK + " was removed: made again") == 1
+    say("reset")
+    assert old.closed() and new.closed()
+    waits = [Raw(serve=False) for _ in range(40)]
+    remove()
+    waits += [Raw(serve=False) for _ in range(3)]
+    say("serve")
+    for r in waits:
+        r.greeted()
+        r.go()
+        r.send(FLUSH)
+        assert r.reply()[1] == 0
+        r.s.close()
+    # What is another's is left to him, and that is said once.
+    other = socket.socket(socket.AF_UNIX)
+    os.unlink(SOCK)
+    other.bind(SOCK)
+    other.listen()
+    wait_for(lambda: said("another program serves there"))
+    time.sleep(1.5)
+    assert said("another program serves there; stop it") == 1
+    other.close()
+    wait_for(lambda: said("made again") == 3)
+    Raw().s.close()
+
+
 def quit_with_requests_held():
     r = Raw()
     say("hold")

@@ -239,6 +239,7 @@ case_held() { start --size $((256 * mib)); python_case held; stop; }
 case_stalled_client() { start --size $((64 * mib)); python_case stalled_client; stop; }
 case_half_a_request() { start --size $((64 * mib)); python_case half_a_request; stop; }
 case_slow_handshake() { start --size $((64 * mib)); python_case slow_handshake; stop; }
+case_removed() { start --size $((64 * mib)); python_case removed; stop; }
 case_quit_with_requests_held() {
 	start --size $((64 * mib))
 	python_case quit_with_requests_held

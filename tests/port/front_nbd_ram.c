@@ -258,7 +258,10 @@ static void finish(struct ram *r)
 int main(int argc, char **argv)
 {
 	static struct ram r;
-	struct front_cfg cfg = {.sink = {.submit = submit, .log = log_line, .arg = &r}, .id = 7};
+	struct front_cfg cfg = {.sink = {.submit = submit, .log = log_line, .arg = &r},
+				.id = 7,
+				.socket_mode = 0660,
+				.socket_group = (gid_t)-1};
 	char why[FRONT_WHY_BYTES];
 	const char *control;
 

@@ -80,9 +80,30 @@ TEST(what_is_wrong_says_where)
 	REFUSED("[cluster]\nevict", ":2: write `key = value`");
 	REFUSED("[cluster]\nevict = 4s\nevict = 5s\n", ":3: evict was set in line 2 already");
 	REFUSED("[daemon]\nipc_name = a b\n", ":2: ipc_name = a b can't be used");
+	REFUSED("[daemon]\nsocket_group = no.such\n", ":2: socket_group = no.such is no group of");
+	REFUSED("[daemon]\nsocket_group =\n", ":2: socket_group wants 1 to");
+	REFUSED("[daemon]\n\nsocket_mode = 0770\n", ":3: socket_mode = 0770 can't be used: write");
+	REFUSED("[daemon]\nsocket_mode = 640\n", ":2: socket_mode = 640 can't be used");
+	REFUSED("[daemon]\nsocket_mode = 060\n", ":2: socket_mode = 060 can't be used");
+	REFUSED("[daemon]\nsocket_mode = 0660x\n", ":2: socket_mode = 0660x can't be used");
+	REFUSED("[daemon]\nsocket_mode = 4660\n", ":2: socket_mode = 4660 can't be used");
+	REFUSED("[daemon]\nsocket_mode = 432\n", ":2: socket_mode = 432 can't be used");
 	REFUSED("[daemon\n", ":1: a section is [name]");
 	REFUSED("[fence]\nzombie_timeout = 2s\n", "is not longer than request_timeout");
 	REFUSED("[members]\nrequest_timeout = 0\n", "is not longer than request_timeout");
+}
+
+TEST(who_may_open_the_sockets_of_arrays)
+{
+	TAKEN("");
+	CHECK(conf.socket_gid == (gid_t)-1);
+	CHECK_EQ_INT(conf.socket_mode, 0660);
+	TAKEN("[daemon]\nsocket_group = root\nsocket_mode = 600\n");
+	CHECK_EQ_INT(conf.socket_gid, 0);
+	CHECK_EQ_INT(conf.socket_mode, 0600);
+	TAKEN("[daemon]\nsocket_group = 4711\nsocket_mode = 0666\n");
+	CHECK_EQ_INT(conf.socket_gid, 4711);
+	CHECK_EQ_INT(conf.socket_mode, 0666);
 }
 
 TEST(a_line_has_a_limit)
