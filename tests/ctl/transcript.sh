@@ -102,7 +102,7 @@ held="$array degraded: true missed_from: 9 regions_missed: 40
 		read_at_ms: 1700000050010 done_at_ms: 1700000050020 }
 	recovery { node: 3 inc: 19 slot: 3 lost_at_ms: 1700000100000 }
 	unsynced { first: 4 count: 3 } unsynced { first: 90 count: 4 }
-	$members $(member 4 'state: 3 down_ms: 75000 left: 9 error: "Connection refused"')
+	$members $(member 4 'state: 3 down_ms: 75000 left: 9 reason: "its connection broke off, on node 2" changed_at_ms: 1700000000123 error: "Connection refused"')
 	$nodes node { id: 3 name: \"n3\" state: NODE_UNFENCED since_ms: 12345
 		detail: \"/etc/ddraid/fence failed after 12 ms: no answer\" }"
 rebuilding="name: \"vol1\" uuid: \"fedcba9876543210\" state: ARRAY_ACTIVE io_allowed: true degraded: true
