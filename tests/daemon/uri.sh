@@ -14,6 +14,9 @@ assert h.pread(65536, 0) == b"here" * 16384' "$1"
 }
 run="$tmp/a b%41?c&d#e;f+g'\"äÿ[1]"
 mkdir "$run"
+socket() {
+	echo "$run/$name.ctl"
+}
 there() {
 	exec "$@" --run-dir "$run" # a line of the configuration would end at '#'
 }

@@ -40,6 +40,15 @@ static inline void starts(void)
 	run_ms(9000);
 }
 
+/* And has gone on for a while by then. */
+static inline bool served_within(uint32_t ms)
+{
+	for (; ms && !status().io_allowed; ms -= 100)
+		run_ms(100);
+	run_ms(3000);
+	return status().io_allowed;
+}
+
 static inline void next_life(void)
 {
 	struct event ev = {.type = EV_RESTART};

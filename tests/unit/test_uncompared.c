@@ -206,8 +206,7 @@ TEST(a_copy_that_was_found_stays_one)
 					run_ms(7000);
 				if (how != 1)
 					dev_up(other);
-				run_ms(60000);
-				CHECK_MSG(status().io_allowed, "%u %u %u: waits for %s", how, m,
+				CHECK_MSG(served_within(60000), "%u %u %u: waits for %s", how, m,
 					  events, status().waits);
 				is_read();
 				if (!how)
