@@ -18,6 +18,7 @@
  *   window.c    windows: resync, check, rebuild
  *   rebuild.c   the rebuild of a member (leader)
  *   quiet.c     a moment without writes, before it is promoted
+ *   cause.c     why a member changes its state: told, and nothing goes by it
  *   back.c      what a member that is back has of the own slot: an older copy is told by that
  *   use.c       nobody else uses the members: another cluster, a daemon by itself
  *
