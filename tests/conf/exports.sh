@@ -261,6 +261,7 @@ ok "a fence" ddraid-export fence 10.0.0.9 33 10.0.0.1
 ok "who is refused" ddraid-export list
 grep -qE '^refused: 10\.0\.0\.9, for its life 33 \(fenced by 10\.0\.0\.1 +at [0-9-]+ [0-9:]+\)$' "$work/out" || { echo "FAILED: not by whom: $(cat "$work/out")"; failed=1; }
 ok "its end" ddraid-export own 10.0.0.9 33
+grep -qE '^10\.0\.0\.9 was refused here, for its life 33 \(fenced by 10\.0\.0\.1 +at ' "$work/out" || { echo "FAILED: not by whom: $(cat "$work/out")"; failed=1; }
 ok "who is refused then" ddraid-export list
 ! grep -q "^refused" "$work/out" || { echo "FAILED: refused still: $(cat "$work/out")"; failed=1; }
 
