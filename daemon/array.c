@@ -246,7 +246,7 @@ static const struct group_cb group_cb = {
 
 static void front_log(void *arg, int priority, const char *text)
 {
-	array_say(arg, priority, "nbd: %s", text);
+	array_say(arg, priority, "%s", text);
 }
 
 static int front_start(struct array *a, char why[FRONT_WHY_BYTES])

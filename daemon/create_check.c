@@ -598,6 +598,13 @@ static int check_superblock(struct job *j, uint32_t i)
 		}
 		if (j->ask->old_member)
 			continue; /* both are kept, to be given back */
+		if (j->ask->forgotten && j->ask->forgotten(j->ask->arg))
+			return refuse(
+			    j, -EEXIST, (int)i,
+			    "was member %u of the array %s, which was forgotten: name "
+			    "another device, or --old-member to overwrite what is left on "
+			    "it",
+			    sb.index, text_clean(name, sizeof(name), sb.name));
 		last_user(j, i, user);
 		return refuse(j, -EEXIST, (int)i,
 			      "is member %u of the ddraid array %s (%s)%s: name another device, or "
@@ -679,11 +686,15 @@ static int check_signature(struct job *j, uint32_t i)
 	char what[256] = "";
 	int found;
 
-	if (j->ask->wipe)
+	if (j->ask->wipe && !j->ask->zeroed)
 		return 0;
 	found = signature_find(d->size_bytes, d->read, d->arg, what, sizeof(what));
 	if (found < 0)
 		return refuse_io(j, found, i, "read");
+	if (found && j->ask->wipe)
+		return refuse(j, -EINVAL, (int)i,
+			      "carries %s, so it is not zero from end to end: leave --zeroed out",
+			      what);
 	if (found)
 		return refuse(j, -EEXIST, (int)i,
 			      "carries %s: name another device, wipe this one with 'wipefs -a', or "

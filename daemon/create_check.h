@@ -81,6 +81,8 @@ struct create_ask {
 	/* Optional. The name of a known array with this UUID, or NULL: its members are refused to
 	 * old_member, too. Called on this thread. */
 	const char *(*known)(void *arg, const uint8_t array_uuid[DDR_UUID_BYTES]);
+	/* Optional: that array was forgotten for good, after the last known() of it. */
+	bool (*forgotten)(void *arg);
 	/* Of a device of a known array; STANDING_REPLACED alone may be overwritten, as an
 	 * old_member. Without it each is a member. */
 	enum create_standing (*standing)(void *arg, const struct superblock *sb);

@@ -398,7 +398,8 @@ static void start_look(struct job *j, const struct array_status *st)
 	if (told_more(j) && j->was_running && !j->forced)
 		ipc_warn(j->r, !j->take
 				   ? "it was active, or became so by itself: that was not needed"
-				   : "it was active, or became so by itself: it is whose it was");
+				   : "it was active, or became so by itself: nothing of whose it "
+				     "is was changed");
 	if (made)
 		created(j);
 	else

@@ -142,7 +142,7 @@ static const char *making_known(struct making *m, const uint8_t uuid[DDR_UUID_BY
 {
 	struct known *k = manager_find_uuid(uuid);
 
-	(void)m;
+	m->ask_forgotten = manager_was_forgotten(uuid);
 	return k && !k->desc.forgotten ? k->desc.name : NULL;
 }
 

@@ -145,8 +145,9 @@ static void members(struct status_msg *m, const struct known *k, const struct ar
 			p->down_ms = d->down_ms;
 			p->error = keep_text(m, d->why);
 		} else if (!strcmp(p->uri, STORE_NOWHERE)) {
-			p->error = "nobody has said where it is since the array was imported; "
-				   "'ddraidctl add' puts a new one in its place";
+			p->error = "nobody has said where it is since the array was imported: "
+				   "'ddraidctl import' with all members does; or 'ddraidctl fail' "
+				   "and 'add' put a new one in its place";
 		}
 		if (st && i < st->engine.map.n) {
 			member_map(p, st, i);
@@ -568,7 +569,7 @@ static void warnings(struct status_msg *m, const struct known *k, const struct a
 	while (status_warning(count, general))
 		count++;
 	m->msg.warning =
-	    keep(m, calloc(DAEMON_WARNINGS + 8 + OPTION_LISTEN_MAX + count, sizeof(char *)));
+	    keep(m, calloc(DAEMON_WARNINGS + 9 + OPTION_LISTEN_MAX + count, sizeof(char *)));
 	for (uint32_t i = 0; i < count && status_warning(i, general); i++)
 		m->msg.warning[m->msg.n_warning++] = keep_text(m, general);
 	for (uint32_t i = 0; (text = daemon_warning(i)); i++)
@@ -585,6 +586,8 @@ static void warnings(struct status_msg *m, const struct known *k, const struct a
 	for (uint32_t i = 0; st && i < OPTION_LISTEN_MAX; i++)
 		if (st->listen_why[i][0])
 			m->msg.warning[m->msg.n_warning++] = keep_text(m, st->listen_why[i]);
+	if (st && st->front.lost[0])
+		m->msg.warning[m->msg.n_warning++] = keep_text(m, st->front.lost);
 	if (st && st->force_members)
 		m->msg.warning[m->msg.n_warning++] =
 		    "force_members is on: members may lack both FLUSH and FUA, or MULTI_CONN";

@@ -373,11 +373,12 @@ static int32_t on_signal(int32_t sig, void *data)
 static void setting_differs(const char *key, const char *was, const char *now, bool taken)
 {
 	if (taken)
-		say(LOG_NOTICE, "%s = %s from now on; it was %s", key, now, was);
+		say(LOG_NOTICE, "%s = %s from now on; it was %s", key, now,
+		    was[0] ? was : "not set");
 	else
 		say(LOG_WARNING,
 		    "%s = %s counts from the next start of ddraidd; until then it is %s", key, now,
-		    was);
+		    was[0] ? was : "not set");
 }
 
 /* What can't be read, or does not go together, changes nothing. */

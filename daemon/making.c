@@ -193,6 +193,13 @@ static const char *known(void *arg, const uint8_t uuid[DDR_UUID_BYTES])
 	return m->ask_name[0] ? m->ask_name : NULL;
 }
 
+static bool forgotten(void *arg)
+{
+	struct making *m = arg;
+
+	return m->ask_forgotten;
+}
+
 static void standing_run(struct task *t)
 {
 	struct making *m = of_ask(t);
@@ -315,6 +322,7 @@ static void create_devs(struct making *m, struct create_dev dev[DDR_MAX_MEMBERS]
 	m->ask.name = m->desc.name;
 	m->ask.arg = m;
 	m->ask.known = known;
+	m->ask.forgotten = forgotten;
 	m->ask.listed = listed;
 	m->ask.standing = m->standing ? standing : NULL;
 	m->ask.begin = begin;
@@ -405,9 +413,16 @@ static int refuse_place(struct making *m)
 			 "to put another one in its place, first 'ddraidctl fail %s %u'",
 			 m->desc.name, m->member);
 	m->error.err = -EINVAL;
-	snprintf(m->error.text, sizeof(m->error.text),
-		 "member %u of %s is in use (%s), and %s is not its device: %s", m->member,
-		 m->desc.name, member_state_name(state), m->desc.uri[0], remedy);
+	if (state == MEMBER_SUSPECT)
+		snprintf(m->error.text, sizeof(m->error.text),
+			 "member %u of %s has lost its device (suspect), and may come back by "
+			 "itself: %s; if this is its own device, and the status has no URI for it, "
+			 "'ddraidctl import' of all members says where it is",
+			 m->member, m->desc.name, remedy);
+	else
+		snprintf(m->error.text, sizeof(m->error.text),
+			 "member %u of %s is in use (%s), and %s is not its device: %s", m->member,
+			 m->desc.name, member_state_name(state), m->desc.uri[0], remedy);
 	return m->error.err;
 }
 
@@ -446,7 +461,7 @@ static int look_at_own(struct making *m, const struct superblock *sb)
  */
 static int look_at_superblock(struct making *m, uint8_t *block)
 {
-	char what[CREATE_WHY_BYTES];
+	char what[CREATE_WHY_BYTES], name[DDR_NAME_BYTES];
 	struct superblock sb;
 	struct claim claim;
 	const char *of;
@@ -489,9 +504,18 @@ static int look_at_superblock(struct making *m, uint8_t *block)
 			m->clears = true;
 			continue;
 		}
+		if (!m->ask.old_member && !err && !m->ask_forgotten) {
+			snprintf(what, sizeof(what),
+				 "is member %u of the ddraid array %s, which this cluster does not "
+				 "know: name another device, or bring that array back with "
+				 "'ddraidctl import' and all its members",
+				 sb.index, text_clean(name, sizeof(name), sb.name));
+			return refuse(m, -EEXIST, what);
+		}
 		if (!m->ask.old_member)
 			return refuse(m, -EEXIST,
-				      "carries a ddraid superblock; name another device, or "
+				      "carries a superblock of ddraid that is damaged, or of an "
+				      "array that was forgotten: name another device, or "
 				      "--old-member to overwrite it");
 		m->clears |= !err;
 	}
@@ -550,10 +574,15 @@ static int check_added_blocks(struct making *m)
 /* The engine writes over no superblock of another array (claim.h): so it is gone before. */
 static int clear_added(struct making *m, const struct create_dev *dev)
 {
+	static const char first[] = "member 0";
 	struct create_error e;
 	int err = create_clear(&m->ask, dev, &e);
 
-	if (err)
+	/* To create_clear() it is the first of its devices. */
+	if (err && !strncmp(e.text, first, strlen(first)))
+		snprintf(m->error.text, sizeof(m->error.text), "member %u%.1000s", m->member,
+			 e.text + strlen(first));
+	else if (err)
 		snprintf(m->error.text, sizeof(m->error.text), "%s", e.text);
 	return err;
 }

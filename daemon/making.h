@@ -75,6 +75,7 @@ struct making {
 	char go_why[CREATE_ERROR_BYTES];
 	const uint8_t *ask_uuid;
 	char ask_name[DDR_NAME_BYTES];
+	bool ask_forgotten; /* with ask_name: for good */
 	const struct superblock *ask_sb;
 	char *ask_why;
 	int ask_err;

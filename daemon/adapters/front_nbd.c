@@ -180,6 +180,8 @@ static void listener_look(struct listener *li)
 	char why[FRONT_WHY_BYTES];
 	int err = nbd_listen_again(&li->l, why);
 
+	if (li->l.file.path[0] && (!err || err == -EALREADY))
+		f->shared.stats.lost[0] = '\0';
 	if (!err) {
 		nbd_log(&f->shared, NULL, LOG_WARNING, "%s was removed: made again",
 			li->l.file.path);
@@ -192,6 +194,7 @@ static void listener_look(struct listener *li)
 				strerror(-err));
 	} else if (why[0]) {
 		nbd_log(&f->shared, NULL, LOG_ERR, "%s; it is tried again", why);
+		strcpy(f->shared.stats.lost, why);
 	}
 	listener_drain(li);
 }

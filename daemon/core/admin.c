@@ -528,12 +528,29 @@ static const char *nodes_lack(const struct engine *e, char *text, size_t bytes,
 	return text;
 }
 
-/* Where the member should be: what is there, as this node sees it; NULL = nothing is connected. */
+/* The device that may be meant to be it: the only one that is no member, and never was one. */
+static uint32_t dev_unknown(const struct engine *e)
+{
+	uint32_t found = NO_DEV;
+
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		const struct dev *d = &e->dev[i];
+
+		if (!d->up || d->member != NO_MEMBER || d->sb_ok)
+			continue;
+		if (found != NO_DEV)
+			return NO_DEV;
+		found = i;
+	}
+	return found;
+}
+
+/* What is there, as this node sees it; NULL = nothing is connected. */
 static const char *seen_at(const struct engine *e, uint32_t dev)
 {
 	const char *why;
 
-	if (dev == NO_DEV || !e->dev[dev].up)
+	if (dev == NO_DEV)
 		return NULL;
 	why = engine_dev_stranger(e, dev);
 	return why                                           ? why
@@ -547,10 +564,10 @@ static void readd_why(const struct engine *e, char *text, size_t bytes)
 {
 	uint8_t m = e->admin.member;
 	char nodes[160], add[AS_NEW_BYTES];
-	const char *here;
+	uint32_t dev = e->dev_of[m] == NO_DEV ? dev_unknown(e) : NO_DEV;
+	const char *here = seen_at(e, dev);
 
 	nodes_lack(e, nodes, sizeof(nodes), lacks_member);
-	here = e->dev_of[m] == NO_DEV ? seen_at(e, m) : NULL;
 	if (!nodes[0])
 		snprintf(text, bytes, "%s",
 			 member_sb_read(e, m)
@@ -562,7 +579,7 @@ static void readd_why(const struct engine *e, char *text, size_t bytes)
 		snprintf(text, bytes,
 			 "%s does not reach the member: what node %u finds at %s is not it: %s; "
 			 "connect the right device, or add this one %s",
-			 nodes, e->cfg.node, e->dev[m].uri, here, as_new(e, m, add));
+			 nodes, e->cfg.node, e->dev[dev].uri, here, as_new(e, m, add));
 	else
 		snprintf(text, bytes,
 			 "%s does not reach the member's device: the status there says why", nodes);

@@ -127,6 +127,7 @@ struct front_stats {
 	uint64_t failed;              /* requests that the sink failed */
 	uint64_t read_bytes, write_bytes; /* asked for by these; zeroes not counted */
 	uint32_t waiting;                 /* requests that were not taken in yet, if it is known */
+	char lost[FRONT_WHY_BYTES];       /* why nobody can open it any more: the socket's file */
 };
 
 #define FRONT_PEER_BYTES 64

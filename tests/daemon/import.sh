@@ -72,6 +72,10 @@ same 2
 holds vol0 'a["members"][1]["uri"] == "none" and "nobody has said where it is" in a["members"][1]["error"]' ||
 	fail "$(ctl status vol0)"
 put 3
+! ctl add vol0 1 "$tmp/m1" >"$tmp/out" 2>&1 || fail "a member that may come back is overwritten"
+grep -q "has lost its device (suspect).*'ddraidctl import' of all members says where it is" "$tmp/out" || fail "$(cat "$tmp/out")"
+! ctl re-add vol0 1 >"$tmp/out" 2>&1 || fail "a member is taken back whose place nobody knows"
+! grep -q "$tmp/m[02]" "$tmp/out" || fail "another member is meant: $(cat "$tmp/out")"
 imports "$tmp/m0" "$tmp/m1" "$tmp/m2"
 until_true 20 holds vol0 'a["members"][1]["uri"][-1] == "1" and a["members"][1]["connected"]'
 holds vol0 'a["members"][1]["state"] in ("in-sync", "rebuilding")' || ctl re-add vol0 1 >"$tmp/out" 2>&1 || true
@@ -145,4 +149,15 @@ ctl stop vol0 >/dev/null 2>&1
 ctl forget vol0 >/dev/null 2>&1
 until_true 10 test ! -e "$dir/state/vol0.array"
 refused "which was forgotten" "$tmp/x4" "$tmp/x5"
+! ctl create new --order 1 "$tmp/x4" "$tmp/x1" "$tmp/x2" >"$tmp/out" 2>&1 || fail "create takes it"
+grep -qF "x4) was member 1 of the array vol0, which was forgotten: name another device, or --old-member" "$tmp/out" || fail "$(cat "$tmp/out")"
+
+# A member of an array that nobody knows is not proposed to be overwritten by add either.
+truncate -s 24M "$tmp/y0" "$tmp/y1" "$tmp/y2"
+ctl create third --order 1 --zeroed "$tmp/y0" "$tmp/y1" "$tmp/y2" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
+until_true 10 holds third 'a["io_allowed"]'
+ctl fail third 0 >/dev/null 2>&1
+! ctl add third 0 "$tmp/x0" >"$tmp/out" 2>&1 || fail "add takes it"
+grep -q "x0 is member 0 of the ddraid array other, which this cluster does not know: .*'ddraidctl import'" "$tmp/out" || fail "$(cat "$tmp/out")"
+! grep -q -- --old-member "$tmp/out" || fail "add proposes to destroy an array: $(cat "$tmp/out")"
 end daemon TERM

@@ -57,6 +57,14 @@ for whole in False, True:
 [ "$(grep -c "warning vol0: .*$sock was removed: made again" "$tmp/log")" = 2 ] || fail "not said once each: $(grep removed "$tmp/log")"
 until_true 10 ctl version # its socket was removed, too
 
+echo "it can't be made again, and can"
+rm "$sock"
+mkdir "$sock"
+until_true 10 holds vol0 'any("is not a socket" in w and "vol0.nbd" in w for w in a["warnings"])'
+rmdir "$sock"
+until_true 10 holds vol0 'not any("vol0.nbd" in w for w in a["warnings"])'
+nbd vol0 'h.flush()' || fail "not opened again"
+
 echo "what is wrong is told at the start, with its line"
 end daemon TERM
 refused() { # LINE WORDS

@@ -130,7 +130,7 @@ holds v0 'not a["degraded"]' || fail "v0: $(ctl status v0)"
 echo "devices of an array that nobody knows any more"
 done_ forget v1 --disconnect
 done_ fail v0 0
-refused "$tmp/m5 carries a ddraid superblock; name another device, or --old-member to overwrite it" add v0 0 "$tmp/m5"
+refused "$tmp/m5 carries a superblock of ddraid that is damaged, or of an array that was forgotten: name another device, or --old-member to overwrite it" add v0 0 "$tmp/m5"
 done_ add v0 0 "$tmp/m5" --old-member
 whole v0
 nbd v0 'assert h.pread(65536, 0) == b"x" * 65536' || fail "v0 has lost data"

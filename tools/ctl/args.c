@@ -275,8 +275,9 @@ static const char *instead_of_force(enum command cmd)
 	if (BIT(cmd) & ENDS)
 		return "say --disconnect to cut off who has the array open";
 	if (cmd == CMD_START)
-		return "say --stale to go on with an older state of the array, or --alone if all "
-		       "other nodes are off";
+		return "say --stale to go on with an older state of the array, --alone if the "
+		       "other "
+		       "nodes are off, or --take-over if it is another cluster's";
 	if (cmd == CMD_IMPORT)
 		return "say --degraded to go on without a member, or --stale with an older state";
 	return NULL;
