@@ -649,7 +649,10 @@ bool assemble(struct engine *e)
 	e->ld.forced |= older != NULL;
 	for (uint8_t i = 0; i < map.n; i++) {
 		want_why(e, i, (enum member_state)j.wanted[i],
-			 j.wanted[i] == MEMBER_SUSPECT ? WHY_ABSENT : WHY_STALE, e->cfg.node);
+			 !j.wanted[i]                    ? WHY_NONE
+			 : j.wanted[i] == MEMBER_SUSPECT ? WHY_ABSENT
+							 : WHY_STALE,
+			 e->cfg.node);
 		e->ld.misread[i] = false;
 		e->ld.earlier &= ~(1u << i);
 		/* Of one that is absent nobody knows by which line it went. */
