@@ -105,22 +105,27 @@ while read -r command waits; do
 	done
 done <"$tmp/commands"
 
-# A daemon that says nothing, to all of them at the same time.
+# A daemon that says nothing. All of them at the same time, each with one of its own.
 plan_new
-for _ in $(seq 40); do plan hang; done
-start_fake
+plan hang
+hangs() { # COMMAND WORDS...
+	local socket=$socket.$1 status=0
+	start_fake
+	run_json 6 --ipc "$socket" --timeout 6 "$@" || status=$?
+	stop_fake
+	return $status
+}
 hanging=()
 while read -r command waits; do
 	command_is "$command"
 	[ "$body" != alone ] || continue
-	run_json 6 --ipc "$socket" --timeout 6 "$command" $words &
+	hangs "$command" $words &
 	hanging+=($!)
 	runs=$((runs + 1))
 done <"$tmp/commands"
 for p in "${hanging[@]}"; do
 	wait "$p"
 done
-stop_fake
 
 for usage in "" frobnicate "status a b" get "create vol0 a b c" "help frobnicate" "start v --timeout 0" -y; do
 	run 2 $usage

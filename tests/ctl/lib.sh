@@ -43,11 +43,11 @@ plan() {
 }
 
 start_fake() {
-	: >"$tmp/ready"
-	"$fake" "$socket" "$tmp/d" >"$tmp/ready" &
+	: >"$socket.ready"
+	"$fake" "$socket" "$tmp/d" >"$socket.ready" &
 	fake_pid=$!
 	for _ in $(seq 200); do
-		! grep -q ready "$tmp/ready" || return 0
+		! grep -q ready "$socket.ready" || return 0
 		sleep 0.02
 	done
 	echo "FAILED: $fake does not start"
