@@ -39,7 +39,7 @@
  *  4. B claims between A's (c) and A's S, since it read the device before A's C: it would have to
  *     land within DELTA of that read, before A's (c), which contradicts 1.
  *  5. `create --old-member` does not mind a claim or superblock that no array here has. Then B's
- *read may show A's C or S and it goes on. If its C lands before A's (s), A reads it there, or
+ *     read may show A's C or S and it goes on. If its C lands before A's (s), A reads it there, or
  *     before its next write, and gives up; if after, A has won and tells all nodes: B, which asks
  *     again SETTLE later, before its log, whether the superblock that it replaced is of an array
  *     that is known by now, puts it back and gives up. (If A needs longer than SETTLE to tell, B
@@ -54,9 +54,9 @@
  *     1 within DELTA of something that was its own; the winner finds that at its (c), (s) or (p)
  *     and gives up, too: nobody wins, nothing is lost, and a further try gets the device.
  *
- * `add --old-member` of a device that carries another array's superblock first makes that nobody's,
- *as a `create --old-member` does that gives up once it trusts its claim (create_clear), and is an
- *`add` only then.
+ * `add --old-member` of a device that carries another array's superblock first makes that
+ * nobody's, as a `create --old-member` does that gives up once it trusts its claim (create_clear),
+ * and is an `add` only then.
  *
  * What this relies on: a write that took longer than DELTA is found out by who sent it, which
  * fails; but if that process stood still in between, or the write lay in a socket, it may have

@@ -132,7 +132,8 @@ static bool all_zero(const struct plan *p, const struct plan_req *r)
 }
 
 /* Where there is nothing a thin member needs no space: a rebuild must not use up what its users
- * have trimmed, or never written. */
+ * have trimmed, or never written. A request for zeroes is a write like another: it is in the same
+ * batch, and durable by the same flush. */
 static void window_send(struct engine *e, struct job *j)
 {
 	enum dev_kind kind = j->kind == JOB_REBUILD ? KIND_REBUILD : KIND_RESYNC;
