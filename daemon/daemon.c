@@ -14,6 +14,7 @@
 #include "daemon/fence_members.h"
 #include "daemon/lost.h"
 #include "daemon/reserve.h"
+#include "daemon/store.h"
 #include "daemon/unmake.h"
 
 static char warnings[DAEMON_WARNINGS][512];
@@ -74,6 +75,7 @@ static void tell_running(void)
 static void look(void *arg)
 {
 	(void)arg;
+	store_run_look();
 	ipc_look();
 	manager_look();
 	if (strcmp(ctl_env.conf->cluster, "alone") != 0 && announce_dlm() != dlm_told)

@@ -465,7 +465,7 @@ static int look_at_superblock(struct making *m, uint8_t *block)
 	struct superblock sb;
 	struct claim claim;
 	const char *of;
-	bool intact = false;
+	bool intact = false, newer = false;
 	int unread = 0;
 
 	for (uint32_t c = 0; c < SB_COPIES; c++) {
@@ -484,6 +484,7 @@ static int look_at_superblock(struct making *m, uint8_t *block)
 		if (err == -ENOENT)
 			continue;
 		intact |= !err;
+		newer |= err == -EPROTONOSUPPORT;
 		of = err ? NULL : known(m, sb.array_uuid);
 		if (of && !strcmp(of, m->desc.name) && is_member(m, &sb))
 			return refuse(m, -EALREADY, "is that member of this array already");
@@ -512,6 +513,10 @@ static int look_at_superblock(struct making *m, uint8_t *block)
 				 sb.index, text_clean(name, sizeof(name), sb.name));
 			return refuse(m, -EEXIST, what);
 		}
+		if (!m->ask.old_member && newer)
+			return refuse(m, -EEXIST,
+				      "carries a superblock that a newer version of ddraid has "
+				      "written: name another device, or --old-member to overwrite it");
 		if (!m->ask.old_member)
 			return refuse(m, -EEXIST,
 				      "carries a superblock of ddraid that is damaged, or of an "

@@ -88,6 +88,7 @@ _Static_assert(REC_END <= RECORD_BYTES, "the record fits");
 static const char record_magic[BLOCK_MAGIC_BYTES] = "DDRAIDRC";
 static char dir_path[STORE_PATH_BYTES / 2];
 static int dir_fd = -1, lock_fd = -1, run_fd = -1;
+static char run_lock[STORE_PATH_BYTES]; /* the file that run_fd locks */
 static pthread_mutex_t inc_lock = PTHREAD_MUTEX_INITIALIZER;
 /* Who writes or removes files: one at a time. It lasts as long as the disk takes. */
 static pthread_mutex_t files_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -595,11 +596,23 @@ int store_run_fits(const char *dir, const char *name, char why[STORE_WHY_BYTES])
 			(int)SOCKET_MAX - (int)(strlen(dir) + SOCKET_MORE));
 }
 
+/* The descriptor, or -errno. -EBUSY: another one has it. */
+static int run_lock_take(void)
+{
+	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	int fd = open(run_lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+
+	if (fd < 0)
+		return -errno;
+	if (fcntl(fd, F_OFD_SETLK, &whole) == 0)
+		return fd;
+	close(fd);
+	return -EBUSY;
+}
+
 int store_run_open(const char *dir, const char *ipc_name, char why[STORE_WHY_BYTES])
 {
 	size_t ctl_bytes = strlen(dir) + 1 + strlen(ipc_name) + strlen(CTL_SUFFIX);
-	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-	char lock[STORE_PATH_BYTES];
 
 	if (strlen(dir) + 1 + SOCKET_MORE > SOCKET_MAX)
 		return complain(
@@ -620,19 +633,43 @@ int store_run_open(const char *dir, const char *ipc_name, char why[STORE_WHY_BYT
 				"run_dir = %s can't be created: %s; create it, or set another "
 				"run_dir in ddraid.conf",
 				dir, strerror(errno));
-	snprintf(lock, sizeof(lock), "%s/lock", dir);
-	run_fd = open(lock, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (run_fd < 0)
-		return complain(-errno, why,
-				"run_dir = %s can't be used: its file lock can't be "
-				"opened: %s; %s",
-				dir, strerror(errno), remedy_of_reading(-errno));
-	if (fcntl(run_fd, F_OFD_SETLK, &whole) < 0)
+	snprintf(run_lock, sizeof(run_lock), "%s/lock", dir);
+	run_fd = run_lock_take();
+	if (run_fd == -EBUSY)
 		return complain(-EBUSY, why,
 				"another ddraidd uses run_dir = %s; stop it first, or set another "
 				"run_dir in ddraid.conf",
 				dir);
+	if (run_fd < 0)
+		return complain(run_fd, why,
+				"run_dir = %s can't be used: its file lock can't be "
+				"opened: %s; %s",
+				dir, strerror(-run_fd), remedy_of_reading(run_fd));
 	return 0;
+}
+
+void store_run_look(void)
+{
+	char dir[STORE_PATH_BYTES];
+	struct stat named, opened;
+	int fd;
+
+	if (run_fd < 0 || fstat(run_fd, &opened) < 0)
+		return;
+	if (stat(run_lock, &named) == 0) {
+		if (named.st_dev == opened.st_dev && named.st_ino == opened.st_ino)
+			return;
+	} else if (errno != ENOENT) {
+		return;
+	}
+	strcpy(dir, run_lock);
+	*strrchr(dir, '/') = '\0';
+	mkdir(dir, 0755); /* the lock says what is wrong with it */
+	fd = run_lock_take();
+	if (fd < 0)
+		return;
+	close(run_fd);
+	run_fd = fd;
 }
 
 void store_close(void)

@@ -110,6 +110,9 @@ int store_open(const char *dir, char why[STORE_WHY_BYTES]);
  * refused if no array's socket fits. store_close lets go of both.
  */
 int store_run_open(const char *dir, const char *ipc_name, char why[STORE_WHY_BYTES]);
+/* Locks it anew if others removed the lock, or the directory: at each tick, before what makes the
+ * sockets again. While that fails, or another daemon has the lock, the next call tries again. */
+void store_run_look(void);
 /* Does the socket of an array of that name fit there? 0, or -ENAMETOOLONG with a sentence. */
 int store_run_fits(const char *dir, const char *name, char why[STORE_WHY_BYTES]);
 void store_close(void);

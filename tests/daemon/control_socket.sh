@@ -51,6 +51,8 @@ for what in file directory; do
 	[ "$(tail -n +$((mark + 1)) "$tmp/log" | grep -c "warning $socket was removed, which ddraidctl needs: made again")" = 1 ] ||
 		fail "not said once: $(tail -n +$((mark + 1)) "$tmp/log")"
 done
+sed "s|^state_dir.*|state_dir = $tmp/second|" "$tmp/conf" >"$tmp/second.conf"
+fails 1 "another ddraidd uses run_dir = $tmp/run" "$top_builddir/ddraidd" --foreground --config "$tmp/second.conf"
 end daemon TERM
 [ ! -e "$socket" ] || fail "a daemon that ends leaves its socket"
 

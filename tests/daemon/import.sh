@@ -160,4 +160,35 @@ ctl fail third 0 >/dev/null 2>&1
 ! ctl add third 0 "$tmp/x0" >"$tmp/out" 2>&1 || fail "add takes it"
 grep -q "x0 is member 0 of the ddraid array other, which this cluster does not know: .*'ddraidctl import'" "$tmp/out" || fail "$(cat "$tmp/out")"
 ! grep -q -- --old-member "$tmp/out" || fail "add proposes to destroy an array: $(cat "$tmp/out")"
+
+# What a newer version has written is told from what is damaged, by all that look at a device.
+newer() { # FILE: both its superblocks are of version 99
+	/usr/bin/python3 -IS - "$1" <<-'EOF'
+		import struct, sys
+		def crc32c(data):
+		    crc = 0xffffffff
+		    for byte in data:
+		        crc ^= byte
+		        for _ in range(8):
+		            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+		    return crc ^ 0xffffffff
+		with open(sys.argv[1], "r+b") as f:
+		    for at in 4096, 8192:
+		        f.seek(at)
+		        block = bytearray(f.read(4096))
+		        block[8:16] = struct.pack("<II", 0, 99)
+		        block[8:12] = struct.pack("<I", crc32c(block))
+		        f.seek(at)
+		        f.write(block)
+	EOF
+}
+cp "$tmp/x0" "$tmp/x9"
+newer "$tmp/x9"
+words="x9.* carries a superblock that a newer version of ddraid has written: name another device, or --old-member"
+! ctl add third 0 "$tmp/x9" >"$tmp/out" 2>&1 || fail "add takes it"
+grep -q "$words" "$tmp/out" || fail "add: $(cat "$tmp/out")"
+! ctl create new --order 1 "$tmp/x9" "$tmp/x1" "$tmp/x2" >"$tmp/out" 2>&1 || fail "create takes it"
+grep -q "$words" "$tmp/out" || fail "create: $(cat "$tmp/out")"
+! ctl import "$tmp/x9" "$tmp/x1" "$tmp/x2" >"$tmp/out" 2>&1 || fail "import takes it"
+grep -q "x9.*a newer version of ddraid has written; install that version" "$tmp/out" || fail "import: $(cat "$tmp/out")"
 end daemon TERM

@@ -27,9 +27,10 @@ mib=$((1 << 20))
 fail() { echo "FAILED: $*"; exit 1; }
 requires() { type -P "$1" >/dev/null || { echo "skipped: no $1 here"; exit 77; }; }
 
-# A client that hangs is a failure, not a hanging test.
+# A client that hangs is a failure, not a hanging test. The limit is for the slowest host, with sanitizers.
+limit=300
 for tool in nbdinfo nbdcopy qemu-img qemu-io fio; do
-	eval "$tool() { timeout -k 5 60 $tool \"\$@\"; }"
+	eval "$tool() { timeout -k 5 $limit $tool \"\$@\"; }"
 done
 
 # wait_for SECONDS COMMAND...: until it succeeds.
@@ -88,7 +89,7 @@ python_case() {
 		"$python" -c 'import nbd' 2>/dev/null && break
 	done
 	[ -n "$python" ] || { echo "skipped: no python3 with libnbd's module here"; exit 77; }
-	timeout -k 5 60 "$python" "$here/front_nbd.py" "$1" || fail "$1"
+	timeout -k 5 "$limit" "$python" "$here/front_nbd.py" "$1" || fail "$1"
 }
 
 case_nbdinfo() {

@@ -298,6 +298,14 @@ static int check_options(const struct args *a, uint32_t used, char *error)
 	return 0;
 }
 
+/* KEY=VALUE, or KEY VALUE. */
+static bool is_setting(char *const *word, int count)
+{
+	const char *at = strchr(word[0], '=');
+
+	return count == 2 ? word[0][0] : at && at != word[0];
+}
+
 static int check_words(struct args *a, char *error)
 {
 	int least = commands[a->cmd].min, most = commands[a->cmd].max;
@@ -313,6 +321,9 @@ static int check_words(struct args *a, char *error)
 			     commands[a->cmd].usage);
 	if (a->cmd == CMD_GET && !a->daemon && !a->count)
 		return wrong(error, "whose settings? usage: ddraidctl %s", commands[a->cmd].usage);
+	if (a->cmd == CMD_SET && !is_setting(a->word + !a->daemon, a->count - !a->daemon))
+		return wrong(error, "a setting is KEY=VALUE; usage: ddraidctl %s",
+			     commands[a->cmd].usage);
 	return 0;
 }
 

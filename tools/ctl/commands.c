@@ -417,10 +417,6 @@ int settings_run(struct ipc *c, const struct args *a)
 	/* KEY=VALUE or KEY VALUE */
 	set.value = count == 2 ? word[1] : args_split(word[0]);
 	set.key = word[0];
-	if (!set.value || !set.key[0]) {
-		complain("a setting is KEY=VALUE; usage: ddraidctl %s", args_usage(CMD_SET));
-		return EXIT_USAGE;
-	}
 	request.body_case = DDRAID__CTL__REQUEST__BODY_SET;
 	request.set = &set;
 	return settings_ask(c, a, &request);
