@@ -9,34 +9,14 @@
 
 #include <qb/qbloop.h>
 
-#include "daemon/clock.h"
-#include "daemon/ctl.h"
-#include "daemon/fence_members.h"
-#include "daemon/lost.h"
-#include "daemon/reserve.h"
-#include "daemon/store.h"
-#include "daemon/unmake.h"
-
-static char warnings[DAEMON_WARNINGS][512];
-static uint32_t warning_count;
-
-void daemon_warn(const char *format, ...)
-{
-	va_list ap;
-
-	if (warning_count == DAEMON_WARNINGS)
-		return;
-	va_start(ap, format);
-	vsnprintf(warnings[warning_count], sizeof(warnings[0]), format, ap);
-	va_end(ap);
-	say(LOG_WARNING, "%s", warnings[warning_count]);
-	warning_count++;
-}
-
-const char *daemon_warning(uint32_t i)
-{
-	return i < warning_count ? warnings[i] : NULL;
-}
+#include "daemon/daemon.h"
+#include "daemon/base/clock.h"
+#include "daemon/catalog/fence_members.h"
+#include "daemon/catalog/lost.h"
+#include "daemon/catalog/reserve.h"
+#include "daemon/ctl/create/unmake.h"
+#include "daemon/ctl/ctl.h"
+#include "daemon/state/store.h"
 
 /* ---- what the daemons tell each other ------------------------------------------------------- */
 

@@ -14,8 +14,9 @@
  * It is not in any I/O's way. SIGTERM and SIGINT stop the arrays, with a bound, and end the daemon.
  * SIGHUP reads the configuration anew.
  */
-#include "daemon/ports/lock.h"
+#include "daemon/catalog/manager.h"
 #include "daemon/daemon.h"
+#include "daemon/ports/lock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -34,12 +35,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/failpoint.h"
-#include "daemon/fence.h"
-#include "daemon/log.h"
+#include "daemon/base/log.h"
+#include "daemon/base/mailbox.h"
+#include "daemon/base/units.h"
+#include "daemon/base/virt.h"
+#include "daemon/base/warnings.h"
+#include "daemon/runtime/failpoint.h"
+#include "daemon/runtime/fence/fence.h"
 #include "daemon/service.h"
-#include "daemon/units.h"
-#include "daemon/virt.h"
 
 #ifndef PR_SET_IO_FLUSHER
 #define PR_SET_IO_FLUSHER 57
@@ -179,9 +182,10 @@ static void protect_from_oom(void)
 	int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
 
 	if (fd < 0 || write(fd, "-1000", 5) < 0)
-		daemon_warn("this process can't be kept from the OOM killer (%s): run ddraidd with "
-			    "CAP_SYS_RESOURCE",
-			    strerror(errno));
+		warnings_add(
+		    "this process can't be kept from the OOM killer (%s): run ddraidd with "
+		    "CAP_SYS_RESOURCE",
+		    strerror(errno));
 	if (fd >= 0)
 		close(fd);
 }
@@ -193,38 +197,38 @@ static void warn_of_pauses(void)
 	if (conf.fence != FENCE_ZOMBIE_TIMEOUT || !strcmp(conf.cluster, "alone") ||
 	    !virt_machine("", what))
 		return;
-	daemon_warn("fence = zombie_timeout on a virtual machine (%s): one that is paused for "
-		    "longer than %.1f s, or goes on from a snapshot, may write over what the "
-		    "others wrote meanwhile, unless all exporters end the connections of a silent "
-		    "node before that; configure a fence_command, or see that nobody pauses it",
-		    what, conf.zombie_timeout_ms / 1000.0);
+	warnings_add("fence = zombie_timeout on a virtual machine (%s): one that is paused for "
+		     "longer than %.1f s, or goes on from a snapshot, may write over what the "
+		     "others wrote meanwhile, unless all exporters end the connections of a silent "
+		     "node before that; configure a fence_command, or see that nobody pauses it",
+		     what, conf.zombie_timeout_ms / 1000.0);
 }
 
 static void protect_process(void)
 {
 	protect_from_oom();
 	if (prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0) < 0)
-		daemon_warn("this process can't be marked as an I/O flusher (%s): under memory "
-			    "pressure it may wait for itself; run ddraidd with CAP_SYS_RESOURCE",
-			    strerror(errno));
+		warnings_add("this process can't be marked as an I/O flusher (%s): under memory "
+			     "pressure it may wait for itself; run ddraidd with CAP_SYS_RESOURCE",
+			     strerror(errno));
 	if (mlockall(MCL_CURRENT | MCL_FUTURE | MCL_ONFAULT) < 0)
-		daemon_warn("memory can't be locked (%s): under memory pressure ddraidd may wait "
-			    "for the array it serves; raise LimitMEMLOCK, or ulimit -l",
-			    strerror(errno));
+		warnings_add("memory can't be locked (%s): under memory pressure ddraidd may wait "
+			     "for the array it serves; raise LimitMEMLOCK, or ulimit -l",
+			     strerror(errno));
 	if (getenv("DDRAIDD_FAILPOINT"))
-		daemon_warn(
+		warnings_add(
 		    "DDRAIDD_FAILPOINT is set: this daemon kills itself at the step that %s "
 		    "names; for tests only",
 		    getenv("DDRAIDD_FAILPOINT"));
 	if (conf.fence == FENCE_NONE)
-		daemon_warn("fence = none: writes of a node that died may still land after its "
-			    "regions were recovered; configure a fence_command");
+		warnings_add("fence = none: writes of a node that died may still land after its "
+			     "regions were recovered; configure a fence_command");
 	warn_of_pauses();
 	if (conf.fence == FENCE_ZOMBIE_TIMEOUT)
-		daemon_warn("fence = zombie_timeout: a node that died is not cut off, only waited "
-			    "for, %.1f s; what of its writes lands later destroys data; configure "
-			    "a fence_command",
-			    conf.zombie_timeout_ms / 1000.0);
+		warnings_add("fence = zombie_timeout: a node that died is not cut off, only waited "
+			     "for, %.1f s; what of its writes lands later destroys data; configure "
+			     "a fence_command",
+			     conf.zombie_timeout_ms / 1000.0);
 }
 
 /* ---- the background ------------------------------------------------------------------------- */

@@ -9,9 +9,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "daemon/log.h"
-#include "daemon/manager.h"
 #include "daemon/service.h"
+#include "daemon/base/log.h"
+#include "daemon/catalog/manager.h"
 
 #define TIMES 4u             /* so often within the time that the service manager waits */
 #define STANDS_MS 2000u      /* an engine thread's beat comes twice a second */

@@ -55,16 +55,16 @@ sed -n "s/^	\([a-z]*\))$/\1/p" "$top_srcdir/cluster-conf/fence-exports" | sort -
 sed -n 's/^\.It Ic \([a-z]*\) .*/\1/p' "$man/fence-exports.8" | sort -u >"$tmp/says"
 same "lines of fence-exports.conf" "$tmp/has" "$tmp/says"
 
-# Settings of an array, as in the table of daemon/options.c.
-if [ -e "$top_srcdir/daemon/options.c" ]; then
-	sed -n 's/^ *{"\([a-z_]*\)", KIND_.*/\1/p' "$top_srcdir/daemon/options.c" | sort -u >"$tmp/has"
+# Settings of an array, as in the table of daemon/state/options.c.
+if [ -e "$top_srcdir/daemon/state/options.c" ]; then
+	sed -n 's/^ *{"\([a-z_]*\)", KIND_.*/\1/p' "$top_srcdir/daemon/state/options.c" | sort -u >"$tmp/has"
 	sed -n '/^\.Sh SETTINGS/,/^\.Sh STATUS/s/^\.It Ic \([a-z_]*\)$/\1/p' "$man/ddraidctl.8" | sort -u >"$tmp/says"
 	same "settings of an array" "$tmp/has" "$tmp/says"
 fi
 
-# Section and key, as in the table of daemon/config.c.
-if [ -e "$top_srcdir/daemon/config.c" ]; then
-	sed -n 's/^[ \t]*{"\([a-z]*\)", "\([a-z_]*\)", KIND_.*/\1 \2/p' "$top_srcdir/daemon/config.c" |
+# Section and key, as in the table of daemon/state/config.c.
+if [ -e "$top_srcdir/daemon/state/config.c" ]; then
+	sed -n 's/^[ \t]*{"\([a-z]*\)", "\([a-z_]*\)", KIND_.*/\1 \2/p' "$top_srcdir/daemon/state/config.c" |
 		sort -u >"$tmp/has"
 	awk '/^\.Ss \[/ { s = $2; gsub(/[][]/, "", s) } /^\.Sh/ { s = "" }
 		/^\.It Cm / && s && !inner { print s, $3 }

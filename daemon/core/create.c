@@ -5,8 +5,8 @@
  */
 #include <string.h>
 
-#include "engine.h"
-#include "logpage.h"
+#include "daemon/core/engine.h"
+#include "daemon/core/format/logpage.h"
 
 static int pages_emit(const struct create_params *p, const struct geo *g,
 		      int (*emit)(void *, uint64_t, const uint8_t *), void *arg)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine_int.h"
+#include "daemon/core/engine_int.h"
 
 #define FORCE_US 300000000ull /* how long `start --stale`, `--alone` and `--take-over` count */
 

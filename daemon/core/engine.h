@@ -19,18 +19,13 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+#include "daemon/base/limits.h"
+#include "daemon/core/format/superblock.h"
+#include "daemon/core/format/useblock.h"
 #include "daemon/ports/lock.h" /* modes and names of locks */
-#include "limits.h"
-#include "superblock.h"
-#include "useblock.h"
+#include "daemon/ports/types.h"
 
 struct engine;
-
-/* A ring id as corosync gives it: names one membership, never comes twice. */
-struct ring {
-	uint32_t rep;
-	uint64_t seq;
-};
 
 /* What a node must remember over its own restarts (R1, R6). */
 struct record {
@@ -202,11 +197,6 @@ struct event {
 		} restart;
 	};
 };
-
-enum dev_op { DEV_READ, DEV_WRITE, DEV_FLUSH, DEV_ZEROES };
-/* LATE: it does no harm whenever it lands, so nobody need wait for it (R5). END: the array uses
- * nothing behind it of the member. */
-enum { DEV_F_FUA = 1, DEV_F_UNMAP = 2, DEV_F_LATE = 4, DEV_F_END = 8 };
 
 /* Why a member request was made; for traces, statistics and the simulator's checks. */
 enum dev_kind {

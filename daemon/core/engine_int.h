@@ -29,13 +29,13 @@
 #ifndef DDRAID_CORE_ENGINE_INT_H
 #define DDRAID_CORE_ENGINE_INT_H
 
-#include "engine.h"
-#include "geometry.h"
-#include "htable.h"
-#include "list.h"
-#include "logpage.h"
-#include "plan.h"
-#include "rset.h"
+#include "daemon/base/list.h"
+#include "daemon/core/data/plan.h"
+#include "daemon/core/data/rset.h"
+#include "daemon/core/engine.h"
+#include "daemon/core/format/geometry.h"
+#include "daemon/core/format/logpage.h"
+#include "daemon/core/htable.h"
 
 #define NO_SLOT UINT32_MAX
 #define NO_MEMBER 0xff

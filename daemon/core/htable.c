@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* A hash table; see htable.h. */
-#include "htable.h"
+#include "daemon/core/htable.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#include "list.h"
+#include "daemon/base/list.h"
 
 struct hentry {
 	struct list link;

@@ -39,8 +39,8 @@
 #include <stdio.h>
 #include <sys/types.h>
 
-#include "daemon/core/limits.h"
-#include "daemon/ports/loop.h"
+#include "daemon/base/limits.h"
+#include "daemon/base/loop.h"
 
 #define FRONT_MAX_LISTEN 4  /* addresses of one front-end */
 #define FRONT_WHY_BYTES 320 /* a sentence for a person, with its NUL */

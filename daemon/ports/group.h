@@ -62,8 +62,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "daemon/core/engine.h" /* struct ring; limits */
-#include "daemon/ports/loop.h"
+#include "daemon/base/loop.h"
+#include "daemon/ports/types.h"
 
 #define GROUP_NAME_BYTES 128 /* with its NUL */
 #define GROUP_WHY_BYTES 320  /* a sentence for a person, with its NUL */

@@ -70,7 +70,7 @@
  * granted what nobody else has seen.
  *
  * Where it is. `cpg` and `local` are in the core, with this contract and without this interface
- * (daemon/core/locktab.c; doc/locking.md says why the leader keeps the table). For any other the
+ * (core/cluster/locktab.c; doc/locking.md says why the leader keeps the table). For any other the
  * engine is configured with LOCK_EXTERNAL, and the runtime passes on, one for one:
  *
  *	OUT_LOCK		lock_request		granted()	EV_LOCK_GRANTED

@@ -46,7 +46,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-#include "daemon/core/engine.h" /* enum dev_op, DEV_F_* */
+#include "daemon/ports/types.h"
 
 struct loop;
 struct member; /* one open member */
@@ -142,7 +142,7 @@ struct member_cb {
 
 /*
  * What an adapter fills in. One file, one `const struct member_ops`, one MEMBER_ADAPTER line;
- * daemon/adapters/member_base.h has what most adapters share, member_uring.c is the one to copy.
+ * adapters/member/base.h has what most adapters share, adapters/member/uring.c is the one to copy.
  */
 struct member_ops {
 	/* Required. URI schemes without "://", NULL at the end. */

@@ -19,11 +19,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/claim.h"
-#include "daemon/core/logpage.h"
-#include "daemon/core/plan.h"
-#include "daemon/core/superblock.h"
-#include "daemon/core/useblock.h"
+#include "daemon/core/data/plan.h"
+#include "daemon/core/format/claim.h"
+#include "daemon/core/format/logpage.h"
+#include "daemon/core/format/superblock.h"
+#include "daemon/core/format/useblock.h"
 #include "tests/unit/sweep.h"
 
 #define MAX_MARKS 64

@@ -93,7 +93,7 @@ answers() {
 	ctl "$1" version >/dev/null 2>&1
 }
 
-# With FAILPOINTS=yes, CLUSTER_DIR/nodeN/failpoint arms one (daemon/failpoint.h).
+# With FAILPOINTS=yes, CLUSTER_DIR/nodeN/failpoint arms one (daemon/runtime/failpoint.h).
 daemon_start() {
 	local failpoint=()
 	[ "${FAILPOINTS:-no}" = no ] || failpoint=("DDRAIDD_FAILPOINT=$CLUSTER_DIR/node$1/failpoint")

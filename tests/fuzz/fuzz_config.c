@@ -6,7 +6,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "daemon/config.h"
+#include "daemon/state/config.h"
 #include "tests/fuzz/fuzz.h"
 
 static int fd = -1;

@@ -9,10 +9,10 @@
 #include <errno.h>
 #include <sys/random.h>
 
-#include "daemon/core/codec.h"
-#include "daemon/core/superblock.h"
-#include "daemon/import_check.h"
-#include "daemon/signature.h"
+#include "daemon/core/format/codec.h"
+#include "daemon/core/format/superblock.h"
+#include "daemon/ctl/create/import_check.h"
+#include "daemon/ctl/create/signature.h"
 #include "tests/fuzz/fuzz.h"
 
 #define DEVICES DDR_MAX_MEMBERS

@@ -14,8 +14,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "daemon/core/codec.h"
-#include "daemon/core/superblock.h"
+#include "daemon/core/format/codec.h"
+#include "daemon/core/format/superblock.h"
 #include "tests/fuzz/fuzz_proto.h"
 #include "tools/ctl/ctl.h"
 #include "tools/ctl/device.h"

@@ -11,8 +11,8 @@
  *	what this node tells can be decoded, and it takes it from itself,
  *	the next daemon finds each array in the state directory whole.
  */
-#include "daemon/fence.h"
-#include "daemon/fence_members.h"
+#include "daemon/catalog/fence_members.h"
+#include "daemon/runtime/fence/fence.h"
 #include "tests/fuzz/daemon_world.h"
 
 #include <dirent.h>
@@ -23,11 +23,11 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
-#include "daemon/adapters/nbd_listen.h"
-#include "daemon/ctl.h"
-#include "daemon/making.h"
+#include "daemon/base/socket_file.h"
+#include "daemon/ctl/create/making.h"
+#include "daemon/ctl/ctl.h"
+#include "daemon/daemon.h"
 #include "daemon/ports/lock.h"
-#include "daemon/socket_file.h"
 #include "proto/announce.pb-c.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -867,12 +867,6 @@ void say(int priority, const char *format, ...)
 uint64_t log_lost(void)
 {
 	return mood.phase & 64 ? 3 : 0;
-}
-
-int nbd_listen_check_tcp(const char *address, char *why)
-{
-	snprintf(why, FRONT_WHY_BYTES, "%.40s is not on loopback", address);
-	return strstr(address, "127.") ? 0 : -EINVAL;
 }
 
 /* ---- making --------------------------------------------------------------------------------- */

@@ -12,7 +12,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include "daemon/adapters/nbd_listen.h"
+#include "daemon/adapters/front/nbd/listen.h"
 #include "daemon/ports/front.h"
 #include "tests/fuzz/fuzz.h"
 

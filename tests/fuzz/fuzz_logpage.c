@@ -7,8 +7,8 @@
 
 #include <errno.h>
 
-#include "daemon/core/codec.h"
-#include "daemon/core/logpage.h"
+#include "daemon/core/format/codec.h"
+#include "daemon/core/format/logpage.h"
 
 static void accepted(const struct logpage *lp)
 {

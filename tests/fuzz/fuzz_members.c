@@ -20,9 +20,9 @@ int world_main(int argc, char **argv);
 #include "tests/unit/engine_world.h"
 #undef main
 
-#include "daemon/core/codec.h"
-#include "daemon/core/logpage.h"
-#include "daemon/core/superblock.h"
+#include "daemon/core/format/codec.h"
+#include "daemon/core/format/logpage.h"
+#include "daemon/core/format/superblock.h"
 
 #define LIAR 0u
 #define BLOCKS 16u /* that are written, of the array's 64 */

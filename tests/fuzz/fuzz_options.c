@@ -4,8 +4,8 @@
  * The first byte says which; then a word, or KEY=VALUE, a line each. What is taken can be printed
  * and is taken again as the same.
  */
-#include "daemon/options.h"
-#include "daemon/units.h"
+#include "daemon/base/units.h"
+#include "daemon/state/options.h"
 #include "tests/fuzz/fuzz.h"
 
 static void options(char *lines)

@@ -7,8 +7,8 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "daemon/core/codec.h"
-#include "daemon/store.h"
+#include "daemon/core/format/codec.h"
+#include "daemon/state/store.h"
 #include "tests/fuzz/fuzz.h"
 
 static char dir[300], why[STORE_WHY_BYTES];

@@ -8,8 +8,8 @@
 
 #include <errno.h>
 
-#include "daemon/core/codec.h"
-#include "daemon/core/superblock.h"
+#include "daemon/core/format/codec.h"
+#include "daemon/core/format/superblock.h"
 
 static void accepted(const struct superblock *sb)
 {

@@ -2,7 +2,7 @@
 /* The daemons' group without its thread, and with a way to begin anew. */
 #include "tests/fuzz/daemon_world.h"
 
-#include "daemon/announce.c" /* NOLINT: its state is static */
+#include "daemon/catalog/announce.c" /* NOLINT: its state is static */
 
 /* What thread_main does before its loop. */
 void world_group_open(void)

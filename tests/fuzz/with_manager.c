@@ -2,7 +2,7 @@
 /* The table of arrays with a way to begin anew, as the next daemon would. */
 #include "tests/fuzz/daemon_world.h"
 
-#include "daemon/manager.c" /* NOLINT: its state is static */
+#include "daemon/catalog/manager.c" /* NOLINT: its state is static */
 
 void world_manager_reset(void)
 {

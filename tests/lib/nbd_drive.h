@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/adapters/nbd_proto.h"
+#include "daemon/adapters/front/nbd/proto.h"
 
 #define DRIVE_EVENTS_BYTES 65536
 #define DRIVE_OUT_BYTES 65536

@@ -21,8 +21,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "daemon/base/loop.h"
 #include "daemon/ports/lock.h"
-#include "daemon/ports/loop.h"
 
 #define LINE_BYTES 256
 

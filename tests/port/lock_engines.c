@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/core/geometry.h"
+#include "daemon/core/format/geometry.h"
 #include "proto/node.pb-c.h"
 #include "tests/port/lock_conformance.h"
 

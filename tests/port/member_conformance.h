@@ -10,7 +10,7 @@
 #ifndef TESTS_PORT_MEMBER_CONFORMANCE_H
 #define TESTS_PORT_MEMBER_CONFORMANCE_H
 
-#include "daemon/ports/loop.h"
+#include "daemon/base/loop.h"
 #include "daemon/ports/member.h"
 
 #include <errno.h>

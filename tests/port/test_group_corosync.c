@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * group_corosync.c on a fake corosync: what a real one does too rarely to wait for. The fake is the
- * few functions of libcpg, libquorum and libcmap that the adapter calls; the test says what they
- * deliver.
+ * adapters/group/corosync.c on a fake corosync: what a real one does too rarely to wait for. The
+ * fake is the few functions of libcpg, libquorum and libcmap that the adapter calls; the test says
+ * what they deliver.
  */
 #include <corosync/cmap.h>
 #include <corosync/cpg.h>

@@ -66,7 +66,7 @@ relink() { # DIR PROGRAM FILE...
 control() {
 	local dir=$work/control
 	mkdir -p "$dir/daemon" && cp -r "$src/daemon/core" "$dir/daemon/" || return 1
-	relink "$dir" "$objects $world" daemon/core/dlog.c daemon/core/io.c || return 1
+	relink "$dir" "$objects $world" daemon/core/data/dlog.c daemon/core/data/io.c || return 1
 	timeout -k 10 "${LIMIT:-300}" "$dir/sim" --quiet --jobs "$jobs" --seeds 1..100 >"$dir/out" 2>&1 && return
 	echo "without any bug the simulator is red: $(head -c 300 "$dir/out")"
 	return 1

@@ -29,7 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/core/msg.h"
+#include "daemon/core/cluster/msg.h"
 #include "sim.h"
 
 #define LOOK_US (10 * MS)

@@ -21,7 +21,7 @@
 
 #include "sim.h"
 
-#include "daemon/core/useblock.h"
+#include "daemon/core/format/useblock.h"
 
 #define SEEDS_ONE_IN 5u
 #define TRIES 400u

@@ -2,7 +2,7 @@
 /*
  * Another array that wants a disk at the moment at which the administrator adds it to ours, by a
  * name that tells nobody that it is one and the same. Whoever makes it goes by the rules of
- * daemon/claim.h, with --old-member, as daemon/create_check.c does:
+ * daemon/core/format/claim.h, with --old-member, as daemon/ctl/create/create_check.c does:
  *
  *	look	ours, if it is a member of ours already: gives up
  *	claim	lands less than settle_ms after the look

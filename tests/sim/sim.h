@@ -42,9 +42,9 @@
 #include <stdint.h>
 
 #include "daemon/core/engine.h"
-#include "daemon/core/geometry.h"
-#include "daemon/core/logpage.h"
-#include "daemon/core/superblock.h"
+#include "daemon/core/format/geometry.h"
+#include "daemon/core/format/logpage.h"
+#include "daemon/core/format/superblock.h"
 
 #define SIM_MAX_NODES 5
 #define SIM_MAX_JOBS 64

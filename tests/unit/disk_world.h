@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The world around daemon/array_disk.c, for its tests: lives of a daemon on one node, one after
+ * The world around daemon/runtime/disk.c, for its tests: lives of a daemon on one node, one after
  * another, with a run directory, rings and epochs. The front-end is one that remembers under which
  * name (front_export.life) it was served.
  */
@@ -11,8 +11,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "daemon/array_int.h"
-#include "daemon/units.h"
+#include "daemon/base/units.h"
+#include "daemon/runtime/array_int.h"
 #include "tests/lib/test.h"
 
 static struct array *a;

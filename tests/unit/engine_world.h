@@ -22,8 +22,8 @@
 #include <errno.h>
 
 #include "daemon/core/engine.h"
-#include "daemon/core/geometry.h"
-#include "daemon/core/superblock.h"
+#include "daemon/core/format/geometry.h"
+#include "daemon/core/format/superblock.h"
 #include "tests/unit/kept_messages.h"
 
 #ifndef MEMBERS /* a test that makes its own array may have others */

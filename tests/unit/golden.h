@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/core/limits.h"
+#include "daemon/base/limits.h"
 
 struct golden_row {
 	unsigned offset;

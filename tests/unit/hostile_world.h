@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/core/msg.h"
+#include "daemon/core/cluster/msg.h"
 #include "proto/node.pb-c.h"
 
 #define NODES 3u

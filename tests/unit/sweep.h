@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "daemon/core/geometry.h"
+#include "daemon/core/format/geometry.h"
 
 /* splitmix64. */
 struct prng {

@@ -6,7 +6,7 @@
 #include <errno.h>
 #include <sys/mman.h>
 
-#include "daemon/array_int.h"
+#include "daemon/runtime/array_int.h"
 #include "tests/lib/test.h"
 
 /* ---- what is not here ----------------------------------------------------------------------- */

@@ -5,9 +5,9 @@
  */
 #include <errno.h>
 
-#include "daemon/array_int.h"
-#include "daemon/failpoint.h"
 #include "daemon/ports/lock.h"
+#include "daemon/runtime/array_int.h"
+#include "daemon/runtime/failpoint.h"
 #include "tests/lib/fake.h"
 #include "tests/lib/test.h"
 

@@ -3,8 +3,8 @@
  * What the engine says about this node's own life, and what the array does about it. The engine is
  * the test: it answers each event with what was put into `says`.
  */
-#include "daemon/array_int.h"
-#include "daemon/failpoint.h"
+#include "daemon/runtime/array_int.h"
+#include "daemon/runtime/failpoint.h"
 #include "tests/lib/fake.h"
 #include "tests/lib/test.h"
 

@@ -7,8 +7,8 @@
 #include <errno.h>
 #include <semaphore.h>
 
-#include "daemon/array_int.h"
-#include "daemon/units.h"
+#include "daemon/base/units.h"
+#include "daemon/runtime/array_int.h"
 #include "tests/lib/fake.h"
 #include "tests/lib/test.h"
 
@@ -247,7 +247,7 @@ static void fail(void)
 	CHECK(fake.holds && fake.disk_stops[ARRAY_STOP_LEAVE] == 1);
 }
 
-/* As array_pump.c has it, at OUT_STOPPED. */
+/* As runtime/pump.c has it, at OUT_STOPPED. */
 static void drained(void)
 {
 	CHECK(a->phase == ARRAY_PHASE_STOP);

@@ -4,8 +4,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "daemon/array.h"
 #include "daemon/ports/front.h"
+#include "daemon/runtime/array.h"
 #include "tests/lib/test.h"
 
 static int opened; /* -errno, to who does not force it */

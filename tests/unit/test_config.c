@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "daemon/config.h"
+#include "daemon/state/config.h"
 #include "tests/lib/test.h"
 
 static struct config conf;

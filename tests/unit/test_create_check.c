@@ -3,8 +3,8 @@
  * What `create` refuses, with which sentence, and that it writes nothing before it has refused;
  * on sparse files, with images made by mke2fs, or by hand from the formats' descriptions.
  */
-#include "daemon/core/logpage.h"
-#include "daemon/create_check.h"
+#include "daemon/core/format/logpage.h"
+#include "daemon/ctl/create/create_check.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +13,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
-#include "daemon/signature.h"
+#include "daemon/ctl/create/signature.h"
 #include "tests/lib/test.h"
 
 #define MEMBERS 5

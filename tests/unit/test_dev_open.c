@@ -13,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/adapters/dev_open.h"
+#include "daemon/adapters/front/dev_open.h"
 #include "tests/lib/test.h"
 
 #define WAIT_MS 10000u

@@ -2,7 +2,7 @@
 /* The engine in one life that is well: requests, marks, settings, stop. */
 #include "tests/unit/engine_world.h"
 
-#include "daemon/core/logpage.h"
+#include "daemon/core/format/logpage.h"
 
 TEST(what_is_written_is_read)
 {

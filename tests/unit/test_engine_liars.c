@@ -3,8 +3,8 @@
  * are honest, and more than m. Nobody is fenced for it, nothing is taken from the redundancy. */
 #include "tests/unit/engine_world.h"
 
-#include "daemon/core/logpage.h"
-#include "daemon/core/superblock.h"
+#include "daemon/core/format/logpage.h"
+#include "daemon/core/format/superblock.h"
 
 #define EPOCH_SEQ(num) ((uint64_t)(num) << 36)
 

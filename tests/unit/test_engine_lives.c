@@ -2,8 +2,8 @@
 /* What the engine finds of earlier lives: dirty slots, whom to fence, which members count. */
 #include "tests/unit/engine_world.h"
 
-#include "daemon/core/logpage.h"
-#include "daemon/core/superblock.h"
+#include "daemon/core/format/logpage.h"
+#include "daemon/core/format/superblock.h"
 
 TEST(after_a_crash_only_the_marked_regions_are_resynced)
 {

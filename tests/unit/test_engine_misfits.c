@@ -3,7 +3,7 @@
  * Such a one is never used, and is told of with its numbers. */
 #include "tests/unit/engine_world.h"
 
-#include "daemon/core/superblock.h"
+#include "daemon/core/format/superblock.h"
 
 #define SHRUNK (4u << 20)
 

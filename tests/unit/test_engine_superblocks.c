@@ -3,7 +3,7 @@
  * can't be read, or says what nobody wrote. */
 #include "tests/unit/engine_world.h"
 
-#include "daemon/core/superblock.h"
+#include "daemon/core/format/superblock.h"
 
 static bool intact(uint32_t dev, uint32_t copy, struct superblock *sb)
 {

@@ -3,7 +3,7 @@
  * The daemon's side of fencing, with a helper that the test plays. An ask is its owner's when it is
  * answered: here it is unmapped then, so that whoever looks at it once more does not get far.
  */
-#include "daemon/fence.h"
+#include "daemon/runtime/fence/fence.h"
 
 #include <errno.h>
 #include <qb/qbloop.h>
@@ -11,8 +11,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/fence_helper.h"
-#include "daemon/log.h"
+#include "daemon/base/log.h"
+#include "daemon/runtime/fence/helper.h"
 #include "tests/lib/test.h"
 
 static struct qb_loop *loop;

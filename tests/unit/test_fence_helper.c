@@ -3,7 +3,7 @@
  * The process that runs fence commands: what it answers, and that it always does. A command is
  * called with a node, an incarnation and URIs, so sleep can be one: it sleeps for their sum.
  */
-#include "daemon/fence_helper.h"
+#include "daemon/runtime/fence/helper.h"
 
 #include <errno.h>
 #include <fcntl.h>

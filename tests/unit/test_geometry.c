@@ -3,7 +3,7 @@
 
 #include <errno.h>
 
-#include "daemon/core/geometry.h"
+#include "daemon/core/format/geometry.h"
 #include "tests/unit/sweep.h"
 
 static const struct geo_params usual = {

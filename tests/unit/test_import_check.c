@@ -3,7 +3,7 @@
  * What `import` takes the devices for, by superblocks in memory: which member each is, what it
  * refuses and with which words, and that it never writes.
  */
-#include "daemon/import_check.h"
+#include "daemon/ctl/create/import_check.h"
 
 #include <errno.h>
 

@@ -5,7 +5,7 @@
  * is a process of its own, in which freed memory is overwritten. Request.version says what it does
  * with a request.
  */
-#include "daemon/ipc.h"
+#include "daemon/ctl/ipc.h"
 
 #include <errno.h>
 #include <malloc.h>
@@ -19,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/log.h"
+#include "daemon/base/log.h"
 #include "tests/lib/test.h"
 
 enum { DO_ANSWER = 1, DO_OVERFLOW, DO_HOLD, DO_LOOK_BACK, DO_MANY, DO_FLOOD, DO_PROGRESS, DO_END };

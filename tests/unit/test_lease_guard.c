@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "daemon/adapters/lease_guard.h"
+#include "daemon/adapters/member/lease_guard.h"
 #include "tests/lib/test.h"
 
 #define MS 1000ull /* in microseconds */

@@ -3,8 +3,8 @@
 
 #include <errno.h>
 
-#include "daemon/core/logpage.h"
-#include "daemon/core/parity.h"
+#include "daemon/core/format/crc.h"
+#include "daemon/core/format/logpage.h"
 #include "tests/unit/golden.h"
 #include "tests/unit/sweep.h"
 

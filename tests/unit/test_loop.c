@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/ports/loop.h"
+#include "daemon/base/loop.h"
 #include "tests/lib/test.h"
 
 static struct loop *l;

@@ -3,7 +3,7 @@
  * The table of arrays and the state directory behind it, without arrays: what is stored, forgotten,
  * told by others, and found again by the next daemon. Each life of a daemon is a process.
  */
-#include "daemon/manager.h"
+#include "daemon/catalog/manager.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,11 +13,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "daemon/core/codec.h"
-#include "daemon/daemon.h"
-#include "daemon/forgotten.h"
-#include "daemon/log.h"
-#include "daemon/units.h"
+#include "daemon/base/log.h"
+#include "daemon/base/units.h"
+#include "daemon/base/warnings.h"
+#include "daemon/catalog/forgotten.h"
+#include "daemon/core/format/codec.h"
+#include "daemon/state/env.h"
 #include "tests/lib/test.h"
 
 /* ---- what is not here ----------------------------------------------------------------------- */
@@ -86,7 +87,7 @@ void say(int priority, const char *format, ...)
 	va_end(ap);
 }
 
-void daemon_warn(const char *format, ...)
+void warnings_add(const char *format, ...)
 {
 	va_list ap;
 

@@ -5,7 +5,7 @@
 
 #include <errno.h>
 
-#include "daemon/core/msg.h"
+#include "daemon/core/cluster/msg.h"
 #include "proto/node.pb-c.h"
 
 #define FROM 3u

@@ -10,7 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "daemon/adapters/nbd_client.h"
+#include "daemon/adapters/front/nbd/client.h"
 #include "tests/lib/test.h"
 
 enum { READ, WRITE, DISC, FLUSH, TRIM, CACHE, ZEROES };

@@ -6,7 +6,7 @@
 #include <endian.h>
 #include <stdarg.h>
 
-#include "daemon/adapters/nbd_proto.h"
+#include "daemon/adapters/front/nbd/proto.h"
 #include "tests/lib/nbd_drive.h"
 #include "tests/lib/test.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 #include "tests/lib/test.h"
 
-#include "daemon/core/limits.h"
-#include "daemon/core/parity.h"
+#include "daemon/base/limits.h"
+#include "daemon/core/data/parity.h"
+#include "daemon/core/format/crc.h"
 #include "tests/unit/sweep.h"
 
 #define EDGE 64 /* guard bytes before and after */

@@ -7,8 +7,8 @@
 
 #include <errno.h>
 
-#include "daemon/core/parity.h"
-#include "daemon/core/plan.h"
+#include "daemon/core/data/parity.h"
+#include "daemon/core/data/plan.h"
 #include "tests/unit/sweep.h"
 
 #define STRIPES 24u

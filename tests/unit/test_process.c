@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Has a process of this machine ended? For certain, or the answer is no. */
-#include "daemon/process.h"
+#include "daemon/runtime/process.h"
 
 #include <pthread.h>
 #include <sched.h>

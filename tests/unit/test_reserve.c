@@ -3,7 +3,7 @@
  * Reservations on three nodes. The module has one state; each node has a copy of it, which is
  * swapped in when the node runs. The group is a list of messages that all get in one order.
  */
-#include "daemon/reserve.c"
+#include "daemon/catalog/reserve.c"
 
 #include "tests/lib/test.h"
 

@@ -3,8 +3,8 @@
 
 #include <errno.h>
 
-#include "daemon/core/parity.h"
-#include "daemon/core/superblock.h"
+#include "daemon/core/format/crc.h"
+#include "daemon/core/format/superblock.h"
 #include "tests/unit/golden.h"
 #include "tests/unit/sweep.h"
 

@@ -2,7 +2,7 @@
 /* Two nodes, their members and their leader. */
 #include "tests/unit/two_nodes_world.h"
 
-#include "daemon/core/superblock.h"
+#include "daemon/core/format/superblock.h"
 
 /* It has led, so its Hello names an epoch of its own; but nothing of it is under way any more. */
 TEST(a_leader_that_left_cleanly_is_not_fenced)

@@ -2,7 +2,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "daemon/units.h"
+#include "daemon/base/units.h"
 #include "tests/lib/test.h"
 #include "tests/unit/sweep.h"
 

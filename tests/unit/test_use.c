@@ -5,8 +5,8 @@
  */
 #include "two_nodes_world.h"
 
-#include "daemon/core/superblock.h"
-#include "daemon/core/useblock.h"
+#include "daemon/core/format/superblock.h"
+#include "daemon/core/format/useblock.h"
 
 static uint8_t data[DDR_BLOCK_BYTES];
 

@@ -5,7 +5,7 @@
  */
 #include "two_nodes_world.h"
 
-#include "daemon/core/useblock.h"
+#include "daemon/core/format/useblock.h"
 
 #define BLOCKS 16u
 

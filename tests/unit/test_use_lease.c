@@ -5,7 +5,7 @@
  */
 #include "two_nodes_world.h"
 
-#include "daemon/core/useblock.h"
+#include "daemon/core/format/useblock.h"
 
 /* Nodes 1 and 2 of one cluster, with real waits. */
 static void both_up(void)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /* Which machines count as virtual ones: by files as their kernels show them. */
-#include "daemon/virt.h"
+#include "daemon/base/virt.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -18,7 +18,7 @@
 #include <errno.h>
 
 #include "daemon/core/engine.h"
-#include "daemon/core/geometry.h"
+#include "daemon/core/format/geometry.h"
 #include "tests/unit/kept_messages.h"
 
 #ifndef NODES

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/units.h"
+#include "daemon/base/units.h"
 #include "tools/ctl/ctl.h"
 
 #define TEXT_BYTES 4096

@@ -13,8 +13,8 @@
 #include <string.h>
 #include <sys/un.h>
 
-#include "daemon/core/geometry.h"
-#include "daemon/units.h"
+#include "daemon/base/units.h"
+#include "daemon/core/format/geometry.h"
 
 #define BIT(cmd) (1u << (cmd))
 #define ALL (BIT(CMD_COUNT) - 1)

@@ -9,7 +9,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "daemon/core/limits.h"
+#include "daemon/base/limits.h"
 
 #define ARGS_MAX_SETTINGS 32
 #define ARGS_MAX_WORDS 1024

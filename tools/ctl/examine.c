@@ -14,11 +14,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "daemon/claim.h"
-#include "daemon/core/logpage.h"
-#include "daemon/core/superblock.h"
-#include "daemon/core/useblock.h"
-#include "daemon/units.h"
+#include "daemon/base/units.h"
+#include "daemon/core/format/claim.h"
+#include "daemon/core/format/logpage.h"
+#include "daemon/core/format/superblock.h"
+#include "daemon/core/format/useblock.h"
 #include "tools/ctl/ctl.h"
 #include "tools/ctl/device.h"
 #include "tools/ctl/json.h"

@@ -15,8 +15,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "daemon/clock.h"
-#include "daemon/core/limits.h"
+#include "daemon/base/clock.h"
+#include "daemon/base/limits.h"
 #include "tools/ctl/ctl.h"
 
 #define TURN_MS 250

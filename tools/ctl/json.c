@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "daemon/units.h"
+#include "daemon/base/units.h"
 
 /* Bytes of the UTF-8 sequence at s, or 0 if it is none: no overlong forms, no surrogates. */
 static unsigned utf8_length(const unsigned char *s)

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "daemon/units.h"
+#include "daemon/base/units.h"
 #include "tools/ctl/ctl.h"
 
 #define LINE_S 5

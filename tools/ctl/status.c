@@ -13,8 +13,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "daemon/core/superblock.h"
-#include "daemon/units.h"
+#include "daemon/base/units.h"
+#include "daemon/core/format/superblock.h"
 #include "tools/ctl/ctl.h"
 #include "tools/ctl/json.h"
 #include "tools/ctl/show.h"

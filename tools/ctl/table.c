@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/units.h"
+#include "daemon/base/units.h"
 
 void table_cell(struct table *t, const char *format, ...)
 {

@@ -3,7 +3,7 @@
 # Two nodes die in one take-over: leader-node.sh STEP[:COUNT]. Five nodes write. One loses power; the daemon of the
 # leader dies where it takes that one over, at STEP, and then its node loses power, too: it does not come back to
 # finish what it began. A third node does, for both, with three of five. The steps are those of
-# daemon/failpoint.c.
+# daemon/runtime/failpoint.c.
 set -u
 FAILPOINTS=yes
 # Five emulated machines that boot at once leave corosync without a processor for seconds.

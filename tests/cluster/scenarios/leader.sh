@@ -7,7 +7,7 @@
 #	take-over	a node has died
 #
 # The dead daemon starts again at once, as under a service manager. What was asked for must then be so, if need
-# be when asked again; all nodes serve, and every byte is there. The steps are those of daemon/failpoint.c.
+# be when asked again; all nodes serve, and every byte is there. The steps are those of daemon/runtime/failpoint.c.
 set -u
 FAILPOINTS=yes
 # shellcheck source=tests/cluster/lib.sh

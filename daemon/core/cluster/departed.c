@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Who has departed: incarnations that a quorate view left behind (R6), and which are to be fenced
+ * before anything goes on without them (R4).
+ *
+ *   gone    departed, the fence not answered, or no epoch committed since; in the record
+ *   buried  fenced lately
+ *
+ * Corosync's two_node gives each of two nodes quorum alone. So each of two views may leave the
+ * other's node behind, and only the fence says which of them goes on: who was fenced can fence
+ * nobody. For that each of two that might go on has to know whom to fence:
+ *
+ *  - who does not serve yet begins nothing alone before a State of its present life has named both
+ *    nodes (met), or if its last life committed a map alone in this very ring (record.alone);
+ *  - whoever was heard of has departed with its node, also if no State has named it.
+ *
+ * Let two lives, Y and Z, go on alone. If Y has met Z, Z has heard of Y, since Y's State answers
+ * what Z said in a round of Y's: Z fences Y first. If neither has met the other, Y has met a life
+ * before Z, and Z one before Y: then each began before the other, which can't be. One that never
+ * met anybody, since it began beside a node whose daemon was down, has a slot by then: that names
+ * it to all who begin later. One that goes on for its last life (record.alone) is that life's heir:
+ * that had fenced whom it had to, and was not fenced itself, before it committed; the other half
+ * can't have, and nobody can have met either without another ring.
+ */
+#include <string.h>
+
+#include "daemon/core/cluster/msg.h"
+
+struct departed *gone_find(struct engine *e, uint32_t node, uint64_t inc)
+{
+	for (uint32_t i = 0; i < e->gone_count; i++)
+		if (e->gone[i].node == node && e->gone[i].inc == inc)
+			return &e->gone[i];
+	return NULL;
+}
+
+uint32_t gone_unfenced(const struct engine *e)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < e->gone_count; i++)
+		n += !e->gone[i].fenced;
+	return n;
+}
+
+/* The record has not room for all. What one node alone tells of goes last. */
+static uint32_t record_rank(const struct engine *e, const struct departed *d)
+{
+	if (d->by_node == e->cfg.node && d->by_inc == e->inc)
+		return 0;
+	return d->sure && peer_find((struct engine *)e, d->node) ? 1 : 2;
+}
+
+void record_removed(struct engine *e)
+{
+	struct record *r = &e->want_record;
+
+	r->removed_count = 0;
+	memset(r->removed, 0, sizeof(r->removed));
+	for (uint32_t rank = 0; rank <= 2; rank++) {
+		for (uint32_t i = 0; i < e->gone_count; i++) {
+			const struct departed *d = &e->gone[i];
+
+			if (r->removed_count == DDR_MAX_NODES)
+				return;
+			if (e->gone_count > DDR_MAX_NODES && record_rank(e, d) != rank)
+				continue;
+			r->removed[r->removed_count].node = d->node;
+			r->removed[r->removed_count].inc = d->inc;
+			r->removed[r->removed_count].by_node = d->by_node;
+			r->removed[r->removed_count++].by_inc = d->by_inc;
+		}
+		if (e->gone_count <= DDR_MAX_NODES)
+			return;
+	}
+}
+
+/*
+ * What others tell has bounds:
+ *
+ *  1. Whom a State has named departs. With GONE_JOINS lives of a node that are not fenced no State
+ *     names another (gone_waits). So no node that works tells of more than GONE_OF_NODE lives of
+ *     one node.
+ *  2. Whom this node has never met, another knows from a slot of the log or from its own view.
+ *     There are no more than GONE_STRANGERS slots.
+ *
+ * What is beyond that a broken node has made up. It is not taken, and nobody waits for its fence.
+ * The rest of the table is for what this node sees itself, and that it never forgets (R4): should
+ * even that be too much, it ends its own life (gone_full).
+ */
+static bool told_fits(struct engine *e, const struct departed *told)
+{
+	bool strange = !peer_find(e, told->node);
+	uint32_t same = 0, strangers = 0;
+
+	for (uint32_t i = 0; i < e->gone_count; i++) {
+		same += e->gone[i].node == told->node;
+		strangers += strange && !peer_find(e, e->gone[i].node);
+	}
+	return same < GONE_OF_NODE && strangers < GONE_STRANGERS && e->gone_count < GONE_TOLD;
+}
+
+/* So many lives of it wait for their fence that another has to wait until some have it. */
+bool gone_waits(const struct engine *e, uint32_t node)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < e->gone_count; i++)
+		n += e->gone[i].node == node && !e->gone[i].fenced;
+	return n >= GONE_JOINS;
+}
+
+static void gone_put(struct engine *e, const struct departed *told)
+{
+	struct departed *d = gone_find(e, told->node, told->inc);
+	bool own = told->by_node == e->cfg.node && told->by_inc == e->inc;
+
+	if (!told->inc || (d && !own && (d->sure || !told->sure)))
+		return;
+	if (d) {
+		d->by_node = told->by_node;
+		d->by_inc = told->by_inc;
+		d->sure = true;
+	} else if (!own && !told_fits(e, told)) {
+		return;
+	} else if (e->gone_count == GONE_MAX) {
+		e->gone_full = true;
+		return;
+	} else {
+		e->gone[e->gone_count] = *told;
+		e->gone[e->gone_count++].since_us = e->now;
+	}
+	record_removed(e);
+	recovery_lost(e, told->node, told->inc);
+}
+
+/* This incarnation has seen it. */
+void gone_add(struct engine *e, uint32_t node, uint64_t inc)
+{
+	struct departed d = {
+	    .node = node, .inc = inc, .by_node = e->cfg.node, .by_inc = e->inc, .sure = true};
+
+	gone_put(e, &d);
+}
+
+/* Another has. From who saw it itself, or from a leader, there is no doubt about it. */
+void gone_told(struct engine *e, const pb_inc *who, uint32_t from, uint64_t from_inc,
+	       bool by_leader)
+{
+	struct departed d = {.node = who->node,
+			     .inc = who->inc,
+			     .by_node = who->by_inc ? who->by_node : from,
+			     .by_inc = who->by_inc ? who->by_inc : from_inc};
+
+	d.sure = by_leader || (d.by_node == from && d.by_inc == from_inc);
+	gone_put(e, &d);
+}
+
+/* What a State can't know better: since when, and that this incarnation has seen it itself. */
+void departed_keep(const struct engine *e, struct departed *d, const struct departed *old)
+{
+	d->since_us = old->since_us;
+	if (old->by_node != e->cfg.node || old->by_inc != e->inc)
+		return;
+	d->by_node = old->by_node;
+	d->by_inc = old->by_inc;
+}
+
+/*
+ * R6: whom an earlier incarnation of this node has seen removed, stays removed; but for those who
+ * have fenced that incarnation, and they only know whether they have. So such a one is listened to
+ * until a round has settled it.
+ */
+void gone_recall(struct engine *e, const struct record *r)
+{
+	for (uint32_t i = 0; i < r->removed_count && i < DDR_MAX_NODES; i++) {
+		struct departed d = {.node = r->removed[i].node,
+				     .inc = r->removed[i].inc,
+				     .by_node = r->removed[i].by_node,
+				     .by_inc = r->removed[i].by_inc};
+
+		gone_put(e, &d);
+	}
+}
+
+static struct buried *buried_find(struct engine *e, uint32_t node, uint64_t inc)
+{
+	for (uint32_t i = 0; i < BURIED_MAX && e->buried[i].inc; i++)
+		if (e->buried[i].node == node && e->buried[i].inc == inc)
+			return &e->buried[i];
+	return NULL;
+}
+
+bool is_buried(const struct engine *e, uint32_t node, uint64_t inc)
+{
+	return buried_find((struct engine *)e, node, inc);
+}
+
+/* Free, else the oldest of a node that nobody here has met, else the oldest. */
+static struct buried *buried_room(struct engine *e)
+{
+	for (uint32_t i = 0; i < BURIED_MAX; i++)
+		if (!e->buried[i].inc)
+			return &e->buried[i];
+	for (uint32_t i = 0; i < BURIED_MAX; i++) {
+		struct buried *b = &e->buried[(e->buried_next + i) % BURIED_MAX];
+
+		if (!peer_find(e, b->node))
+			return b;
+	}
+	return &e->buried[e->buried_next++ % BURIED_MAX];
+}
+
+void bury(struct engine *e, struct departed *d)
+{
+	d->fenced = true;
+	recovery_fenced(e, d->node, d->inc);
+	if (is_buried(e, d->node, d->inc))
+		return;
+	*buried_room(e) = (struct buried){.node = d->node, .inc = d->inc};
+}
+
+/*
+ * A fence that only waits (R5: zombie_timeout) holds for one that is dead, or that finds an epoch
+ * on the members which it did not acknowledge. One that lives, and only slept, is quorate again
+ * with others while this node is away; and as long as nobody has committed anything, it goes on as
+ * itself. So until the commit such a fence counts in the ring alone in which it was asked for.
+ */
+void fences_void(struct engine *e)
+{
+	for (uint32_t i = 0; i < e->gone_count && e->cfg.fence_waits; i++) {
+		struct departed *d = &e->gone[i];
+		const struct peer *p = peer_find(e, d->node);
+
+		if (!p || p->inc <= d->inc) /* a younger one is there: this one is dead */
+			d->fenced = false;
+	}
+}
+
+/* One of them is back in this view, in the same ring: its daemon had lost the group. Whatever was
+ * waited for says nothing of what it sends from now on. */
+void fences_void_of(struct engine *e, const struct peer *p)
+{
+	for (uint32_t i = 0; i < e->gone_count && e->cfg.fence_waits; i++)
+		if (e->gone[i].node == p->node && p->inc <= e->gone[i].inc)
+			e->gone[i].fenced = false;
+	for (uint32_t i = 0; i < BURIED_MAX && e->cfg.fence_waits; i++)
+		if (e->buried[i].node == p->node && p->inc <= e->buried[i].inc)
+			memset(&e->buried[i].settled, 0, sizeof(e->buried[i].settled));
+	for (uint32_t i = 0; i < FENCE_ASKS_MAX && e->cfg.fence_waits; i++)
+		if (e->fence_ask[i].node == p->node && p->inc <= e->fence_ask[i].inc)
+			memset(&e->fence_ask[i].ring, 0, sizeof(e->fence_ask[i].ring));
+}
+
+void fence_settled(struct engine *e, uint32_t node, uint64_t inc)
+{
+	struct buried *b = buried_find(e, node, inc);
+
+	if (b)
+		b->settled = e->view_ring;
+}
+
+/*
+ * Fenced lately, and needs no new fence. One that only waited has proved something in the ring in
+ * which a map was committed after it. In another ring who was joining may be back: without a slot
+ * it has nothing to look at the epochs for, and may get one, and serve, where nobody knows of that
+ * fence.
+ */
+bool fence_stands(const struct engine *e, uint32_t node, uint64_t inc)
+{
+	const struct buried *b = buried_find((struct engine *)e, node, inc);
+
+	return b && (!e->cfg.fence_waits || ring_is(&b->settled, &e->view_ring));
+}
+
+/* The other of two nodes may have quorum as well. */
+static bool half_alone(const struct engine *e)
+{
+	return e->cfg.two_node && e->quorum_count < 2;
+}
+
+/* As a leader that does not serve yet: if not, the other node may do the same at this moment. */
+bool may_go_alone(const struct engine *e)
+{
+	return !half_alone(e) || e->state == ENGINE_ACTIVE || e->met || e->cfg.alone ||
+	       ring_is(&e->record.alone, &e->view_ring);
+}
+
+/* A map was committed here: whom this half had to fence for that is fenced, and this half is not.
+ */
+void departed_committed(struct engine *e)
+{
+	e->cfg.force = e->cfg.alone = e->cfg.take_over = false; /* said for this once */
+	if (!half_alone(e))
+		return;
+	e->want_record.alone.rep = e->view_ring.rep;
+	e->want_record.alone.seq = e->view_ring.seq;
+}
+
+/* R6: a quorate view without a node is installed: it is removed, also if the next one has it back.
+ */
+void departed_note(struct engine *e)
+{
+	if (!rings_agree(e) || !e->quorate)
+		return;
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		struct peer *p = &e->peer[i];
+
+		if (p->in_view)
+			continue;
+		if (p->member)
+			gone_add(e, p->node, p->member_inc);
+		else if (p->dropped && p->hello && p->acked_epoch.inc == p->inc)
+			gone_add(e, p->node,
+				 p->inc); /* R4: it has proposed, and written superblocks */
+		else if (p->dropped)
+			p->left = true;
+		if (half_alone(e))
+			gone_add(e, p->node, p->heard);
+		p->heard = 0;
+		p->member = p->active = p->dropped = false;
+	}
+}
+
+/* Incarnation 0: whoever serves on that node was left out of a quorate view. */
+bool departed_is_me(const struct engine *e, const pb_inc *who)
+{
+	return who->node == e->cfg.node &&
+	       (who->inc == e->inc || (!who->inc && e->state == ENGINE_ACTIVE));
+}
+
+/*
+ * two_node: whom a fenced incarnation took for removed means nothing, whoever tells it. It was one
+ * half of two that both had quorum, and the fence chose the other.
+ */
+bool departed_void(const struct engine *e, const pb_inc *who)
+{
+	return e->cfg.two_node && who->by_inc && fence_stands(e, who->by_node, who->by_inc);
+}
+
+/*
+ * Nothing that it says counts. Of two nodes one that this node knows of only from its record has to
+ * be heard: it may have fenced the life that wrote that down.
+ */
+bool is_deaf_to(struct engine *e, uint32_t node, uint64_t inc)
+{
+	const struct departed *d = gone_find(e, node, inc);
+
+	return d && (d->sure || !e->cfg.two_node);
+}
+
+void departed_take(struct engine *e, const struct peer *from, const pb_inc *who)
+{
+	struct peer *p = peer_find(e, who->node);
+	struct departed *d;
+
+	gone_told(e, who, from->node, from->inc, false);
+	recovery_slot_is(e, who->node, who->inc, pb_slot(e, who));
+	d = gone_find(e, who->node, who->inc);
+	/* Whether it is fenced, nobody takes from another's word but from its leader's: who led
+	 * heard the answer, and who was there heard Fenced. Else one broken node could have a slot
+	 * read that is still written. */
+	if (d)
+		d->fenced |= fence_stands(e, who->node, who->inc);
+	if (who->inc || !p || p->node == e->cfg.node)
+		return;
+	if (!p->hello)
+		p->left = true;
+	else if (p->active)
+		gone_add(e, p->node, p->inc);
+}

@@ -1,0 +1,1024 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The map and its epoch.
+ *
+ *   leader: Propose(map) -> every node of the round: gives up what the map drops, makes the epoch
+ *   durable in its record, Ack -> leader: superblocks of the members in the new map, FUA -> Commit
+ *
+ * A proposal is never dropped (R3): each node keeps it until a newer one or its commit, tells it in
+ * Hello, and the next leader proposes it again under a number of its own. A write that lost a
+ * member is acknowledged only after the commit that took the member out (io.c looks at
+ * write_musts).
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/core/cluster/msg.h"
+
+#define REPORT_AGAIN_US 300000ull
+
+void geo_adopt(struct engine *e)
+{
+	const struct superblock *sb = e->have_geo ? NULL : sb_confirmed(e);
+
+	if (!sb || geo_init(&e->geo, &sb->geo, NULL))
+		return;
+	e->base = *sb;
+	e->have_geo = true;
+	devs_fit(e);
+	if (dlog_alloc(e) || slots_alloc(e)) {
+		e->have_geo = false;
+		return;
+	}
+	/* A map that was told before anybody here could judge it. In another round it is told
+	 * again, and judged. */
+	if ((e->have_map && map_check(&e->map, &e->geo)) ||
+	    (e->proposing && map_check(&e->prop, &e->geo))) {
+		memset(&e->map, 0, sizeof(e->map));
+		e->have_map = e->proposing = false;
+		e->dirty_untold = true;
+	}
+	if (e->dirty_untold)
+		nodemsg_join(e); /* R18: in another round all is told again */
+	e->dirty_untold = false;
+}
+
+uint32_t map_count_insync(const struct map *m)
+{
+	return (uint32_t)__builtin_popcount(map_insync_mask(m));
+}
+
+void epoch_reset(struct engine *e)
+{
+	e->ld.own_prop = e->ld.revive = e->ld.committing = false;
+	memset(e->ld.wanted, 0, sizeof(e->ld.wanted));
+	memset(e->ld.misread, 0, sizeof(e->ld.misread));
+	memset(e->ld.kept_us, 0, sizeof(e->ld.kept_us));
+	memset(e->ld.full, 0, sizeof(e->ld.full));
+	e->ld.earlier = 0;
+	e->acked_proposal = false;
+}
+
+/* R14: only what has to be rebuilt as a whole may forget a failed flush. Also a device that is not
+ * there: when it comes back, it may be another one. */
+static void flush_forget(struct engine *e, const struct map_member *mm)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		e->dev[i].flush_failed &= !dev_failed_flush(&e->dev[i], mm);
+		e->dev[i].was_cut &= !dev_was_cut(&e->dev[i], mm);
+	}
+}
+
+/* Who is lost within this time after it came back has not stayed. */
+static uint64_t flap_us(const struct engine *e)
+{
+	return 15000ull * e->cfg.tun.evict_ms;
+}
+
+static void commit_effects(struct engine *e, const struct map *old)
+{
+	bool added = false, partial = false;
+	uint32_t dropped = 0;
+
+	causes_commit(e, old);
+	for (uint8_t i = 0; i < e->map.n; i++) {
+		bool was = i < old->n && map_write_mask(old) >> i & 1;
+		bool is = map_write_mask(&e->map) >> i & 1;
+
+		if (!is && !e->map.member[i].left)
+			flush_forget(e, &e->map.member[i]);
+		/* It answered with errors. Connected anew, it shows whether it has shrunk; it may
+		 * have been extended when somebody brings it back (cut_note). */
+		if (was && !is && member_misread(e, i) && e->dev_of[i] != NO_DEV &&
+		    e->dev[e->dev_of[i]].up)
+			out_add(e, OUT_DEV_CANCEL)->cancel.dev = e->dev_of[i];
+		if (!is || (!was && old->n))
+			e->bad[i] = 0;
+		if (is && !was)
+			e->error[i].err = 0;
+		if (is && !was && old->n)
+			e->entered_us[i] = e->now;
+		if (is && !was && i < old->n && old->member[i].state != MEMBER_SUSPECT)
+			e->flaps[i] = 0; /* an operator has seen to it */
+		if (was && !is) {
+			bool soon = e->entered_us[i] && e->now - e->entered_us[i] < flap_us(e);
+
+			e->flaps[i] = soon ? e->flaps[i] + 1 : 0;
+			e->dropped[i] = e->map.epoch.num;
+			dlog_dropped(e);
+			slots_dropped(e);
+			/* One that was being rebuilt has not got all pages yet (R11). */
+			dropped |= (uint32_t)(old->member[i].state == MEMBER_IN_SYNC) << i;
+		}
+		if (e->map.member[i].state == MEMBER_IN_SYNC || (is && !was && !e->slot_owned))
+			slots_told_forget(
+			    e, i); /* not before: it may break off, and come back as it was */
+		if (!is)
+			back_dropped(e, i);
+		if (!is && e->map.member[i].state != MEMBER_SUSPECT)
+			e->lacked[i] = 0; /* an operator is going to see to it */
+		/* Its rebuild ends at once: nobody may look after it before the next one begins. */
+		if (!is && e->rb.state != RB_IDLE && e->rb.member == i)
+			rebuild_reset(e);
+		if (is && !was)
+			added = true;
+		if (e->map.member[i].state == MEMBER_REBUILDING)
+			partial |= e->map.member[i].flags & MEMBER_F_PARTIAL;
+		if (e->map.member[i].state != MEMBER_SUSPECT)
+			e->lost_us[i] = 0;
+		else if (!e->lost_us[i])
+			e->lost_us[i] = e->now;
+	}
+	if (leading(e) && e->ld.slot)
+		slots_told_committed(e, old, dropped);
+	devs_bind(e);
+	devs_look_again(e);
+	/* What was in before and isn't reached yet, devs_advance gives some time. */
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (map_write_mask(&e->map) >> i & 1 && old->n && !(map_write_mask(old) >> i & 1) &&
+		    !member_usable(e, i) && !aside(e) &&
+		    !(e->dev_of[i] == NO_DEV && devs_looking(e)) &&
+		    !(e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].up &&
+		      dev_being_read(&e->dev[e->dev_of[i]])))
+			member_bad(e, i, MEMBER_SUSPECT);
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (map_write_mask(&e->map) >> i & 1 && old->n && !(map_write_mask(old) >> i & 1))
+			member_entered(e, i);
+	if (!map_degraded(&e->map))
+		dlog_release_missed(e);
+	if (added)
+		dlog_rewrite_all(e);
+	if (partial)
+		dlog_tell_missed(e);
+}
+
+/* This node goes by the map from now on. */
+void epoch_adopt(struct engine *e, const struct map *m)
+{
+	struct map old = e->map;
+
+	e->map = *m;
+	e->have_map = true;
+	if (e->proposing && epoch_cmp(&e->prop.epoch, &m->epoch) <= 0)
+		e->proposing = false;
+	commit_effects(e, &old);
+	if (!old.n)
+		devs_lost_tell(e);
+}
+
+static void gone_prune(struct engine *e)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < e->gone_count; i++)
+		if (!e->gone[i].fenced)
+			e->gone[n++] = e->gone[i];
+		else
+			fence_settled(e, e->gone[i].node, e->gone[i].inc);
+	e->gone_count = n;
+	record_removed(e);
+}
+
+/*
+ * R17: more than m members were lost for a while, and are back. Those in sync are used again from
+ * the proposal on (its superblocks go to them), and what each may have lost from its cache is
+ * parity again once all regions that are dirty here have been checked, and those of dead slots
+ * resynced, also where that was done and not flushed yet. One that is being rebuilt begins anew
+ * from its last checkpoint: what was copied since is in no FLUSH. But for one that the proposal
+ * promotes: that has flushed all of it, and is one of those in sync.
+ */
+static void revive(struct engine *e)
+{
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (e->bad[i] == MEMBER_SUSPECT && member_back(e, i) &&
+		    e->prop.member[i].state == MEMBER_IN_SYNC)
+			e->bad[i] = 0; /* R14: not what answered with an error */
+	list_for_each(it, tmp, &e->regions) region_doubt(list_entry(it, struct region, all));
+	slots_doubt(e);
+	if (e->rb.state != RB_PROMOTE || e->prop.member[e->rb.member].state != MEMBER_IN_SYNC)
+		rebuild_reset(e);
+}
+
+uint64_t epoch_seen(const struct engine *e)
+{
+	uint64_t num = e->have_map ? e->map.epoch.num : 0;
+
+	if (e->want_record.acked.num > num)
+		num = e->want_record.acked.num;
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (e->dev[i].sb_ok && e->dev[i].sb.map.epoch.num > num)
+			num = e->dev[i].sb.map.epoch.num;
+	return num;
+}
+
+/*
+ * What no leader proposes to a node that serves, for that has seen the map before. A member that
+ * was given up has to be rebuilt, and that be committed, before it is in sync; and so has a device
+ * that takes a member's place. Several proposals may have been superseded in between, so other
+ * moves may be two in one.
+ */
+static const char *propose_odd(const struct engine *e, const struct map *map)
+{
+	if (e->state != ENGINE_ACTIVE)
+		return NULL;
+	if (map->epoch.num > epoch_seen(e) + 2 * EPOCH_AHEAD_MAX)
+		return "proposes an epoch that is far ahead";
+	for (uint8_t i = 0; i < map->n && i < e->map.n; i++) {
+		const struct map_member *was = &e->map.member[i], *is = &map->member[i];
+
+		if (is->state == MEMBER_IN_SYNC &&
+		    (was->state == MEMBER_MISSING || was->state == MEMBER_FAULTY))
+			return "takes a member for in sync that was not rebuilt";
+		if (memcmp(is->uuid, was->uuid, DDR_UUID_BYTES) &&
+		    (is->state == MEMBER_IN_SYNC || is->flags & MEMBER_F_PARTIAL))
+			return "takes another device for a member";
+	}
+	return NULL;
+}
+
+/*
+ * A member that is to enter has broken off since this node told that it reaches it, and this node
+ * is the one that knows what the member must carry of slots of nobody. It is compared first: from
+ * its entry on the leader writes these slots there, and nothing tells any more.
+ */
+static void entries_hold(struct engine *e)
+{
+	uint32_t enter = map_write_mask(&e->prop) & ~map_write_mask(&e->map);
+
+	for (; enter; enter &= enter - 1) {
+		uint8_t m = (uint8_t)__builtin_ctz(enter);
+		const struct dev *d = e->dev_of[m] == NO_DEV ? NULL : &e->dev[e->dev_of[m]];
+
+		if (slots_told(e, m) && !(d && d->up && !d->back.due))
+			member_bad(e, m, MEMBER_SUSPECT);
+	}
+}
+
+static void take_propose(struct engine *e, uint32_t from, const nodemsg *m)
+{
+	const char *odd;
+	struct map map;
+
+	if (from != e->leader || !pb_map_read(&map, m->propose->map) ||
+	    (e->have_map && epoch_cmp(&map.epoch, &e->map.epoch) <= 0))
+		return;
+	odd = propose_odd(e, &map);
+	if (odd) {
+		msg_rejected(e, peer_find(e, from), m->inc, odd, true);
+		return;
+	}
+	e->prop = map;
+	cause_hear(e->prop_cause, m->propose->n_cause, m->propose->cause);
+	if (!e->proposing)
+		e->proposing_us = e->now;
+	e->proposing = true;
+	e->acked_proposal = false;
+	e->want_record.acked = map.epoch;
+	devs_bind(e);
+	entries_hold(e);
+	if (m->propose->revive)
+		revive(e);
+	for (uint8_t i = 0; i < map.n; i++)
+		if (!(map_write_mask(&map) >> i & 1))
+			member_ios_cancel(e, i);
+	for (uint32_t i = 0; i < e->peer_count; i++)
+		e->peer[i].acked = false;
+}
+
+static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
+{
+	if (from != e->leader || !e->proposing || !epoch_is(m->commit->epoch, &e->prop.epoch))
+		return;
+	/* All see each Ack, and the leader saw them before it sent this. */
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		if (!e->peer[i].member || e->peer[i].acked)
+			continue;
+		msg_rejected(e, peer_find(e, from), m->inc,
+			     "commits what a node has not acknowledged", true);
+		return;
+	}
+	e->committed = e->want_record.committed = e->prop.epoch;
+	lineage_add(&e->past, &e->committed);
+	epoch_adopt(e, &e->prop);
+	quiet_end(e);
+	if (from == e->cfg.node)
+		e->judged = true; /* when it assembled the array */
+	else if (!e->judged)
+		devs_judge(e);
+	e->left_uncommitted = false;
+	gone_prune(e);
+	departed_committed(e);
+	if (from == e->cfg.node) {
+		e->ld.own_prop = e->ld.need_epoch = e->ld.committing = false;
+		e->seals -= e->seals > 0;
+	}
+}
+
+/* Leader: a node can't use member i; the worst that anybody says counts. A read error is the least
+ * of all, and no reason at all if the map can't do without the member. */
+void epoch_want_out(struct engine *e, uint32_t i, uint32_t want, bool misread, bool earlier,
+		    const struct member_cause *c)
+{
+	uint8_t had = e->ld.misread[i] ? 0 : e->ld.wanted[i];
+
+	if (want >= MEMBER_SUSPECT && !misread && !earlier)
+		e->ld.earlier &= ~(1u << i);
+	if (want < MEMBER_SUSPECT || want > MEMBER_FAULTY ||
+	    (misread && (e->ld.wanted[i] || member_indispensable(e, (uint8_t)i))) ||
+	    (want <= had && had != MEMBER_REBUILDING))
+		return;
+	e->ld.misread[i] = misread;
+	e->ld.earlier = (e->ld.earlier & ~(1u << i)) | (uint32_t)earlier << i;
+	want_set(e, i, (enum member_state)want, c);
+}
+
+static void take_report(struct engine *e, struct peer *p, const nodemsg *m)
+{
+	struct member_cause cause[DDR_MAX_MEMBERS];
+	uint32_t i = m->report->member;
+
+	if (!leading(e) || i >= e->map.n)
+		return;
+	p->up_mask &= ~(1u << i); /* its next heartbeat says what has become of it */
+	if (m->report->misread && member_indispensable(e, (uint8_t)i))
+		e->ld.kept_us[i] = e->now;
+	cause_hear(cause, m->report->n_cause, m->report->cause);
+	epoch_want_out(e, i, m->report->state, m->report->misread, m->report->earlier, &cause[i]);
+}
+
+void epoch_message(struct engine *e, uint32_t from, const nodemsg *m)
+{
+	struct peer *p = peer_find(e, from);
+
+	switch ((int)m->body_case) {
+	case DDRAID__NODE_MSG__BODY_PROPOSE:
+		take_propose(e, from, m);
+		break;
+	case DDRAID__NODE_MSG__BODY_ACK:
+		if (e->proposing && epoch_is(m->ack->epoch, &e->prop.epoch))
+			p->acked = true;
+		break;
+	case DDRAID__NODE_MSG__BODY_COMMIT:
+		take_commit(e, from, m);
+		break;
+	case DDRAID__NODE_MSG__BODY_REPORT:
+		take_report(e, p, m);
+		break;
+	}
+}
+
+/* ---- every node ----------------------------------------------------------------------------- */
+
+static bool ack_ready(struct engine *e)
+{
+	uint32_t drops = map_write_mask(&e->map) & ~map_write_mask(&e->prop);
+
+	if (epoch_cmp(&e->record.acked, &e->prop.epoch))
+		return false;
+	for (uint8_t i = 0; i < e->prop.n; i++)
+		if (drops >> i & 1 && e->member_ios[i])
+			return false;                   /* cancelled, but not yet ended */
+	return !epoch_promotes(e) || dlog_rewritten(e); /* R11 */
+}
+
+static bool flush_failed(const struct engine *e, const struct map_member *mm)
+{
+	for (uint32_t d = 0; d < e->devs; d++)
+		if (dev_failed_flush(&e->dev[d], mm)) /* also while it is away */
+			return true;
+	return false;
+}
+
+static bool flush_failed_or_cut(const struct engine *e, const struct map_member *mm)
+{
+	return flush_failed(e, mm) || member_cut(e, mm);
+}
+
+/* What is too small may as well be another device, to which this node's way leads: who can't use
+ * the array says nothing of it. The others see the member themselves. */
+static bool cut_untold(const struct engine *e, const struct map_member *mm)
+{
+	return aside(e) && !flush_failed(e, mm);
+}
+
+/* The state that this node wants for a member of the map, 0 = it can use it. */
+uint8_t bad_told(const struct engine *e, const struct map *m, uint8_t i)
+{
+	if (!flush_failed_or_cut(e, &m->member[i]))
+		return e->bad[i];
+	return cut_untold(e, &m->member[i]) ? MEMBER_SUSPECT : MEMBER_FAULTY;
+}
+
+/*
+ * What this node has to say of a member, 0 = nothing. R14: one that failed a flush here may have
+ * left the map for another reason before that was told; it must not come back partially. The same
+ * goes for one whose device was cut off: if it is extended again, what lay there reads as zeroes,
+ * and no missed set knows of it. It has left the map by then, so this takes nothing from anybody.
+ */
+static uint8_t to_report(const struct engine *e, const struct map *m, uint8_t i)
+{
+	const struct map_member *mm = &m->member[i];
+
+	if (map_write_mask(m) >> i & 1)
+		return bad_told(e, m, i);
+	if (mm->left && mm->state != MEMBER_FAULTY && flush_failed_or_cut(e, mm) &&
+	    !cut_untold(e, mm))
+		return MEMBER_FAULTY;
+	return 0;
+}
+
+/* Somebody must know it before this node leaves. */
+bool flush_error_untold(const struct engine *e)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (e->dev[i].flush_failed && !e->have_map)
+			return true; /* of a former life; of which member only a map can tell */
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (flush_failed(e, &e->map.member[i]) && to_report(e, &e->map, i) == MEMBER_FAULTY)
+			return true;
+	return false;
+}
+
+static void report_advance(struct engine *e)
+{
+	const struct map *m = e->proposing ? &e->prop : &e->map;
+
+	for (uint8_t i = 0; i < m->n; i++) {
+		uint8_t state = to_report(e, m, i);
+		NODEMSG(msg, b, REPORT, Report, report);
+		struct pb_causes causes = {.count = 0};
+		struct member_cause cause;
+
+		/* Who can't use the array does not take it from the others; what it alone has seen
+		 * it tells in Hello, where they may all be gone (R17). */
+		if (!state || (state == MEMBER_SUSPECT && aside(e)) ||
+		    (e->bad_us[i] && e->now - e->bad_us[i] < REPORT_AGAIN_US))
+			continue;
+		e->bad_us[i] = e->now;
+		b.member = i;
+		b.state = state;
+		b.misread = state == MEMBER_MISSING && member_misread(e, i);
+		b.earlier = state == MEMBER_SUSPECT && member_lost_earlier(e, i);
+		cause_own(e, i, state, &cause);
+		cause_tell(&causes, i, &cause);
+		b.n_cause = causes.count;
+		b.cause = causes.ptr;
+		msg_send(e, &msg);
+	}
+}
+
+void epoch_advance(struct engine *e)
+{
+	if (e->phase < PH_STATE || e->state == ENGINE_REMOVED)
+		return;
+	report_advance(e);
+	if (e->proposing && !e->acked_proposal && ack_ready(e)) {
+		Ddraid__Epoch ep = DDRAID__EPOCH__INIT;
+		NODEMSG(m, b, ACK, Ack, ack);
+
+		ep.num = e->prop.epoch.num;
+		ep.inc = e->prop.epoch.inc;
+		b.epoch = &ep;
+		e->acked_proposal = true;
+		msg_send(e, &m);
+	}
+}
+
+/* ---- the leader: from a wish to a commit ---------------------------------------------------- */
+
+static void member_leaves(const struct engine *e, struct map *next, uint8_t i, uint8_t want)
+{
+	struct map_member *mm = &next->member[i];
+
+	/* R15: only a member that was in sync, or was being brought up from a missed set, can be
+	 * brought up from what was missed since. R14: never after a failed flush. Nor an older copy
+	 * that nobody knows anything of. */
+	if (want == MEMBER_FAULTY || e->ld.lacks >> i & 1) {
+		mm->left = mm->reached = 0;
+	} else if (mm->state == MEMBER_IN_SYNC) {
+		mm->left = next->epoch.num;
+		mm->reached = e->committed.num; /* a commit's superblocks are on all members */
+	} else if (mm->state == MEMBER_REBUILDING && !(mm->flags & MEMBER_F_PARTIAL)) {
+		mm->left = mm->reached = 0;
+	}
+	mm->state = want;
+	mm->flags = mm->left && want != MEMBER_FAULTY ? mm->flags & MEMBER_F_UNCOMPARED : 0;
+	mm->rebuilt_upto = 0;
+}
+
+static void member_enters(struct engine *e, struct map *next, uint8_t i)
+{
+	struct map_member *mm = &next->member[i];
+	bool covered = mm->left && next->missed_from && mm->left >= next->missed_from;
+
+	if (e->ld.full[i])
+		memcpy(mm->uuid, e->ld.new_uuid[i], DDR_UUID_BYTES);
+	mm->state = MEMBER_REBUILDING;
+	mm->flags &= MEMBER_F_UNCOMPARED;
+	mm->flags = covered && !e->ld.full[i] ? mm->flags | MEMBER_F_PARTIAL : 0;
+	mm->rebuilt_upto = 0;
+	if (!mm->flags)
+		mm->left = mm->reached = 0;
+}
+
+/* One that lacks something counts for none (slots.c). */
+static uint32_t in_sync_but(const struct engine *e, const struct map *next, uint8_t but)
+{
+	return (uint32_t)__builtin_popcount(map_insync_mask(next) & ~e->ld.lacked & ~(1u << but));
+}
+
+/* The state that it leaves the map with, if it is wanted out; else what is wanted of it. */
+static uint8_t leaves_with(const struct engine *e, uint8_t i)
+{
+	uint8_t want = e->ld.wanted[i];
+
+	if (want >= MEMBER_SUSPECT && want <= MEMBER_FAULTY && slots_lacking_leaves(e, i))
+		return MEMBER_FAULTY;
+	return want;
+}
+
+/* Applies one wish to the next map; false if it can't be (now). */
+static bool wish_apply(struct engine *e, struct map *next, uint8_t i)
+{
+	struct map_member *mm = &next->member[i];
+	uint8_t want = leaves_with(e, i);
+	bool out = want == MEMBER_SUSPECT || want == MEMBER_MISSING || want == MEMBER_FAULTY;
+
+	if (!map_move_legal(mm->state, want))
+		return false;
+	if (out && mm->state == MEMBER_IN_SYNC && in_sync_but(e, next, i) < e->geo.k)
+		return false; /* R3: never fewer than k in sync */
+	/* Nor an older copy in whose place the right one may come, before the others would do. */
+	if (out && e->ld.lacked >> i & 1 && !slots_lacking_may_leave(e, i))
+		return false;
+	if (out)
+		member_leaves(e, next, i, want);
+	else if (want == MEMBER_REBUILDING)
+		member_enters(e, next, i);
+	else {
+		mm->state = MEMBER_IN_SYNC;
+		mm->flags = 0;
+		mm->left = mm->reached = mm->rebuilt_upto = 0;
+	}
+	return true;
+}
+
+static bool wish_moot(const struct map *base, uint8_t i, uint8_t want)
+{
+	uint8_t s = base->member[i].state;
+
+	return s == want || !map_move_legal(s, want) ||
+	       (want == MEMBER_SUSPECT && s == MEMBER_MISSING);
+}
+
+/* In the order in which members that are wanted out leave, if not all of them can. */
+enum reach { REACH_AWAY, REACH_ALL, REACH_MOST, REACH_MISREAD, REACH_EARLIER, REACH_USED };
+
+/* It answered some request with an error, and goes on answering others. */
+static bool only_misread(const struct engine *e, uint8_t i)
+{
+	uint32_t d = e->dev_of[i];
+
+	return e->ld.misread[i] && d != NO_DEV && e->dev[d].up && !use_fails(e, d);
+}
+
+/* All reach it. Nobody has lost it in a life that goes on. */
+static enum reach reached_by_all(const struct engine *e, uint8_t i)
+{
+	bool earlier = e->ld.wanted[i] == MEMBER_SUSPECT && e->ld.earlier >> i & 1;
+
+	return earlier ? REACH_EARLIER : REACH_ALL;
+}
+
+/* Of the nodes that could use the member. One that has no map yet names none. */
+static enum reach member_reach(const struct engine *e, uint8_t i)
+{
+	uint32_t nodes = 0, lack = 0, use = 0;
+
+	/* Its superblocks can't be read: it takes no map either, so none that keeps it is
+	 * committed. */
+	if (e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].unreadable == (1u << SB_COPIES) - 1)
+		return REACH_AWAY;
+	if (only_misread(e, i))
+		return REACH_MISREAD;
+	for (uint32_t j = 0; j < e->peer_count; j++) {
+		const struct peer *p = &e->peer[j];
+
+		if (!p->member || peer_aside(e, p) || !p->raw_mask)
+			continue;
+		nodes++;
+		lack += !(p->raw_mask >> i & 1);
+		use += p->up_mask >> i & 1;
+	}
+	if (!nodes) { /* just assembled: no heartbeat tells of the map's members yet */
+		uint32_t d = e->dev_of[i];
+
+		return d != NO_DEV && e->dev[d].up ? reached_by_all(e, i) : REACH_AWAY;
+	}
+	if (use == nodes)
+		return REACH_USED;
+	if (!lack)
+		return reached_by_all(e, i);
+	return 2 * lack <= nodes ? REACH_MOST : REACH_AWAY;
+}
+
+static uint8_t leaves_in_turn(const struct engine *e, uint8_t i)
+{
+	return only_misread(e, i) ? MEMBER_SUSPECT : leaves_with(e, i);
+}
+
+/*
+ * If not all can leave: first who failed a flush, or answers nothing but errors; then who is still
+ * away. A suspect that is back may be unharmed (R14, R17), and the map may not be able to do
+ * without it.
+ *
+ * Then those that have lost nothing, for if they left, one that has lost its cache might have to
+ * stay: one that half of the nodes reach, or more, and the others don't (those are the problem, see
+ * stuck_member); one that answered a read or a write with an error. Last one that all nodes use by
+ * now: who had missed it has found that it is what it was.
+ */
+static bool wishes_apply(struct engine *e, struct map *next)
+{
+	bool any = false;
+
+	for (uint8_t i = 0; i < next->n; i++)
+		any |= e->ld.wanted[i] != 0;
+	if (!any)
+		return false;
+	any = false;
+	for (uint8_t want = MEMBER_REBUILDING; want; want--)
+		for (enum reach reach = REACH_AWAY; reach <= REACH_USED; reach++)
+			for (uint8_t i = 0; i < next->n; i++)
+				if (leaves_in_turn(e, i) == want && member_reach(e, i) == reach)
+					any |= wish_apply(e, next, i);
+	return any;
+}
+
+/*
+ * R15: member i comes back partially by this map, and is an older copy of itself, or one that
+ * somebody else may have written, or has to be compared, and nobody is left who can (slots_told.c):
+ * what it missed is not all that it lacks. Who proposes judges it, maybe another leader, of the
+ * device that is there then; one that has gone since, and come back, may be another. So it is
+ * judged once more before the proposal's superblocks are written, by what the connection has read
+ * that takes them: of a copy that carries this epoch nothing could be told any more.
+ */
+static bool entry_older(const struct engine *e, const struct map *map, uint8_t i)
+{
+	const struct map_member *mm = &map->member[i];
+
+	return mm->state == MEMBER_REBUILDING && mm->flags & MEMBER_F_PARTIAL &&
+	       !(e->map.n && e->map.member[i].state == MEMBER_REBUILDING) &&
+	       (member_older(e, i, mm->reached) || member_strange(e, i, mm->left) ||
+		(mm->flags & MEMBER_F_UNCOMPARED && !slots_compared(e, i)));
+}
+
+static bool entries_judge(const struct engine *e, struct map *next)
+{
+	bool any = false;
+
+	for (uint8_t i = 0; i < next->n; i++) {
+		struct map_member *mm = &next->member[i];
+
+		if (!entry_older(e, next, i))
+			continue;
+		mm->flags = 0;
+		mm->left = mm->reached = mm->rebuilt_upto = 0;
+		any = true;
+	}
+	return any;
+}
+
+/* Who has left has to be compared, if slots tell what it may lack. Each proposal looks anew, also
+ * at what an earlier one dropped that it goes on from: a node may have died since, and only now its
+ * slot tells. */
+static void leavers_mark(const struct engine *e, struct map *next)
+{
+	uint32_t left = map_write_mask(&e->map) & ~map_write_mask(next);
+
+	for (; left; left &= left - 1) {
+		uint8_t i = (uint8_t)__builtin_ctz(left);
+		struct map_member *mm = &next->member[i];
+
+		if (mm->left && mm->state != MEMBER_FAULTY && slots_tell(e, i))
+			mm->flags = MEMBER_F_UNCOMPARED;
+	}
+}
+
+/* The number of the next epoch is above all that anybody in the round has acknowledged. What is too
+ * far ahead of all that this node knows, none has. 0: no number is left. */
+uint64_t epoch_next_num(const struct engine *e, const struct map *base)
+{
+	uint64_t num = e->ld.max_num, most;
+
+	if (base->epoch.num > num)
+		num = base->epoch.num;
+	if (e->want_record.acked.num > num)
+		num = e->want_record.acked.num;
+	most = num + EPOCH_AHEAD_MAX;
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		uint64_t told = e->peer[i].acked_epoch.num;
+
+		if (e->peer[i].in_round && told <= most && told > num)
+			num = told;
+	}
+	return num < EPOCH_NUM_MAX ? num + 1 : 0;
+}
+
+/*
+ * R3: a proposal is not taken back, but for this one: what a leader that does not serve itself has
+ * proposed, and written no superblock of. Nobody in the round serves then (leads_before), so nobody
+ * has written without the member that it drops, and nobody else can learn of it.
+ */
+static bool proposal_fresh(const struct engine *e)
+{
+	return e->state == ENGINE_JOINING && e->phase == PH_STATE && e->ld.own_prop &&
+	       e->ld.prop_fresh;
+}
+
+/* It drops an older copy, and the member that would do in its place is gone again. */
+static bool proposal_rash(const struct engine *e)
+{
+	uint32_t drops = map_insync_mask(&e->map) & ~map_insync_mask(&e->prop) & e->ld.lacked;
+
+	for (; drops && proposal_fresh(e); drops &= drops - 1)
+		if (!slots_lacking_may_leave(e, (uint8_t)__builtin_ctz(drops)))
+			return true;
+	return false;
+}
+
+/*
+ * It needs a member that is away by now, and drops one that is back, with which the data would have
+ * enough. But the log of that one may not have been read yet, and it takes more than m + 1 members
+ * to tell an older copy (votes_lacking): where k are fewer, the one that is away is waited for.
+ */
+static bool proposal_outdone(const struct engine *e)
+{
+	bool away = false, back = false;
+
+	if (!proposal_fresh(e) || map_count_insync(&e->prop) > e->geo.k ||
+	    e->geo.k <= e->geo.p.m + 1u)
+		return false;
+	for (uint8_t i = 0; i < e->prop.n; i++) {
+		bool was = e->map.member[i].state == MEMBER_IN_SYNC;
+		bool is = e->prop.member[i].state == MEMBER_IN_SYNC;
+
+		away |= is && e->ld.wanted[i] == MEMBER_SUSPECT && member_reach(e, i) == REACH_AWAY;
+		back |= was && !is && !((e->ld.lacked | e->older) >> i & 1) &&
+			member_log_readable(e, i);
+	}
+	return away && back;
+}
+
+static bool next_map(struct engine *e, struct map *next)
+{
+	bool proposed = e->proposing && epoch_cmp(&e->prop.epoch, &e->map.epoch) > 0;
+	const struct map *base = proposed && !proposal_fresh(e) ? &e->prop : &e->map;
+	bool any = e->ld.need_epoch || e->ld.revive || e->seals;
+	uint64_t num = epoch_next_num(e, base);
+
+	if (!num) {
+		e->ld.why = "nothing: the array has used up all epochs of its map; copy it to "
+			    "another one";
+		return false;
+	}
+	*next = *base;
+	next->epoch = (struct epoch){num, e->inc};
+	e->ld.prop_fresh = base == &e->map;
+	for (uint8_t i = 0; i < next->n; i++) {
+		if (e->ld.wanted[i] == MEMBER_IN_SYNC &&
+		    (e->rb.state != RB_PROMOTE || !e->quiet.wanted ||
+		     e->rb.map_num != e->map.epoch.num))
+			e->ld.wanted[i] = 0;
+		if (e->ld.wanted[i] && wish_moot(base, i, e->ld.wanted[i]))
+			e->ld.wanted[i] = 0;
+		e->ld.misread[i] &= e->ld.wanted[i] == MEMBER_MISSING;
+	}
+	any |= wishes_apply(e, next);
+	any |= entries_judge(e, next);
+	leavers_mark(e, next);
+	if (e->rb.state == RB_COPY && !e->rb.partial && e->rb.checkpoint &&
+	    next->member[e->rb.member].state == MEMBER_REBUILDING &&
+	    e->rb.checkpoint > next->member[e->rb.member].rebuilt_upto) {
+		next->member[e->rb.member].rebuilt_upto = e->rb.checkpoint;
+		any = true;
+	}
+	if (!map_degraded(next))
+		next->missed_from = 0;
+	else if (!next->missed_from)
+		next->missed_from = next->epoch.num;
+	return any;
+}
+
+static bool newer_wish(struct engine *e)
+{
+	for (uint8_t i = 0; i < e->prop.n; i++) {
+		struct map next = e->prop;
+
+		if (entry_older(e, &e->prop, i))
+			return true;
+		if (e->ld.wanted[i] && !wish_moot(&e->prop, i, e->ld.wanted[i]) &&
+		    wish_apply(e, &next, i))
+			return true;
+	}
+	return false;
+}
+
+static void sb_write(struct engine *e, bool second);
+
+/* One copy of each is written. A device that has come back meanwhile reads both anew. */
+static void sb_copies_written(struct engine *e, const struct batch *b)
+{
+	for (uint8_t i = 0; i < DDR_MAX_MEMBERS; i++) {
+		if (e->ld.sb_dev[i] == NO_DEV)
+			continue;
+		copy_written(&e->dev[e->ld.sb_dev[i]], e->ld.sb_copy[i], e->ld.sb_seq[i],
+			     b->ok >> i & 1);
+		e->ld.sb_dev[i] = NO_DEV;
+	}
+}
+
+static void sb_written(struct engine *e, struct batch *b)
+{
+	Ddraid__Epoch ep = DDRAID__EPOCH__INIT;
+	NODEMSG(m, c, COMMIT, Commit, commit);
+
+	e->ld.sb_writing = false;
+	sb_copies_written(e, b);
+	if (!leading(e) || !e->ld.own_prop || !e->proposing ||
+	    epoch_cmp(&e->prop.epoch, &e->ld.prop_epoch))
+		return;
+	if (b->failed) {
+		for (uint8_t i = 0; i < e->prop.n; i++)
+			if (b->failed >> i & 1 && !e->bad[i])
+				member_bad(e, i, MEMBER_SUSPECT);
+		e->ld.propose_us = e->now;
+		return; /* written again, or superseded once the reports are in */
+	}
+	if (gone_unfenced(e) || !gate_open(e))
+		return; /* R4; a round will take it up */
+	if (!e->ld.sb_second) {
+		sb_write(e, true);
+		return;
+	}
+	ep.num = e->prop.epoch.num;
+	ep.inc = e->prop.epoch.inc;
+	c.epoch = &ep;
+	msg_send(e, &m);
+	e->ld.committing = true; /* nothing more until the commit comes back */
+}
+
+/* A node's write to it has failed, and it must stay: it is tried with that write first, for if a
+ * superblock failed, the member would have failed for good (R14). */
+static bool sb_too_early(const struct engine *e, uint8_t i)
+{
+	return e->ld.kept_us[i] && e->now - e->ld.kept_us[i] < 2 * REPORT_AGAIN_US &&
+	       member_indispensable(e, i);
+}
+
+/*
+ * Every member of the new map must take its superblock; one that this node can't reach is reported.
+ * Of what enters the map, the connection that is there now must have read it: it may have been
+ * another, or none, when it was proposed.
+ */
+static bool sb_targets_ready(struct engine *e)
+{
+	uint32_t mask = map_write_mask(&e->prop), enter = mask & ~map_write_mask(&e->map);
+	bool reading = false;
+
+	for (uint8_t i = 0; i < e->prop.n; i++) {
+		uint32_t d = e->dev_of[i];
+		bool unread;
+
+		if (!(mask >> i & 1))
+			continue;
+		unread = d != NO_DEV && e->dev[d].up &&
+			 (!copies_known(e, d) || e->dev[d].back.due ||
+			  ((enter >> i & 1 || e->dev[d].entered) && !member_sb_read(e, i)));
+		if ((unread && dev_being_read(&e->dev[d])) || sb_too_early(e, i))
+			reading = true;
+		else if ((unread || !member_usable(e, i)) && !e->bad[i])
+			member_bad(e, i, MEMBER_SUSPECT);
+	}
+	return !reading && members_ready(e, mask);
+}
+
+/*
+ * A map is on both copies of each of its members before it is committed: first on the one that is
+ * not the newest intact one, and when all members have that, on the other.
+ *
+ * 1. No write hits the newest copy that is known to be intact. If it is torn, that one is left; if
+ *    it fails, nobody knows what it did, and the next goes to the same copy again. So the copies
+ *    don't take turns by their number: what was written last is known for each member alone, and a
+ *    new connection, or a new leader, learns it by reading.
+ * 2. After the commit either copy tells of it. So a sector that can't be read, or has rotted, makes
+ *    no member look older than it is; and R1, which goes by what the members that are there do not
+ *    carry, need not ask whether one of them hides a newer map in the copy that can't be read.
+ */
+static void sb_write(struct engine *e, bool second)
+{
+	struct superblock sb = e->base;
+	uint32_t mask = map_write_mask(&e->prop);
+
+	sb.committed = e->committed;
+	sb.map = e->prop;
+	sb.past = e->past;
+	if (e->cfg.cluster[0]) {
+		sb.clustered = true;
+		memcpy(sb.cluster, e->cfg.cluster, DDR_NAME_BYTES);
+	}
+	e->ld.prop_fresh = false;
+	e->sb_names_us = !dlog_names_us(e);
+	sb.writer_node = e->sb_names_us ? e->cfg.node : 0;
+	e->ld.sb_writing = true;
+	e->ld.sb_second = second;
+	batch_init(&e->ld.sb_batch, sb_written);
+	batch_open(&e->ld.sb_batch);
+	for (uint8_t i = 0; i < DDR_MAX_MEMBERS; i++)
+		e->ld.sb_dev[i] = NO_DEV;
+	for (uint8_t i = 0; i < e->prop.n; i++) {
+		struct dev *d = e->dev_of[i] == NO_DEV ? NULL : &e->dev[e->dev_of[i]];
+
+		if (!(mask >> i & 1))
+			continue;
+		e->ld.sb_copy[i] = d ? copy_to_write(d) : 0;
+		if (d) {
+			e->ld.sb_dev[i] = e->dev_of[i];
+			e->ld.sb_seq[i] = sb.seq = SB_SEQ_NEXT(d->newest_seq);
+			copy_write_begins(d);
+		}
+		sb.index = i;
+		sb.place = e->ld.sb_copy[i] + 1;
+		memcpy(sb.member_uuid, e->prop.member[i].uuid, DDR_UUID_BYTES);
+		sb_encode(&sb, e->ld.sb_buf[i]);
+		e->ld.sb_iov[i] = (struct iovec){e->ld.sb_buf[i], DDR_BLOCK_BYTES};
+		dio_start(e, &e->ld.sb_batch, i, DEV_WRITE, KIND_SB, DEV_F_FUA,
+			  geo_sb_offset(e->ld.sb_copy[i]), DDR_BLOCK_BYTES, &e->ld.sb_iov[i], 1, 0);
+	}
+	batch_close(e, &e->ld.sb_batch);
+}
+
+static bool all_acked(struct engine *e)
+{
+	bool all = true;
+
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		struct peer *p = &e->peer[i];
+
+		if (!p->member || p->acked)
+			continue;
+		all = false;
+		if (p->node == e->cfg.node && record_stuck(e) && !alone(e)) {
+			round_give_up(e); /* another can lead */
+			return false;
+		}
+		/* R7: who does not answer within the limit is evicted. */
+		if (p->node != e->cfg.node &&
+		    e->now - e->ld.propose_us > e->cfg.tun.evict_ms * 1000ull) {
+			e->ld.propose_us = e->now;
+			evict(e, p);
+		}
+	}
+	return all;
+}
+
+/* Leader: proposes what is wanted, drives the proposal under way. True while one is under way. */
+bool epoch_propose_wanted(struct engine *e)
+{
+	struct pb_causes causes;
+	struct pb_map pm;
+	struct map next;
+	NODEMSG(m, b, PROPOSE, Propose, propose);
+
+	if (e->ld.sb_writing || e->ld.committing)
+		return true;
+	if (e->ld.own_prop) {
+		bool delivered = e->proposing && !epoch_cmp(&e->prop.epoch, &e->ld.prop_epoch);
+
+		if (!delivered)
+			return true;
+		if (!e->ld.revive && !newer_wish(e) && !proposal_rash(e) &&
+		    !(proposal_outdone(e) && next_map(e, &next) &&
+		      map_write_mask(&next) != map_write_mask(&e->prop))) {
+			if (all_acked(e) && !gone_unfenced(e) && sb_targets_ready(e))
+				sb_write(e, false);
+			return true;
+		}
+	}
+	if (!next_map(e, &next))
+		return false;
+	pb_map_fill(&pm, &next);
+	b.map = &pm.map;
+	causes_propose(e, &next, &causes);
+	b.n_cause = causes.count;
+	b.cause = causes.ptr;
+	b.revive = e->ld.revive;
+	e->ld.revive = false;
+	e->ld.own_prop = true;
+	e->ld.prop_epoch = next.epoch;
+	e->ld.max_num = next.epoch.num;
+	e->ld.propose_us = e->now;
+	msg_send(e, &m);
+	return true;
+}

@@ -1,0 +1,860 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What the leader does, step by step, each waiting for the one before:
+ *
+ *   State sent -> record of the removed durable -> nobody else uses the members (use.c; whoever
+ *   assembles the array) -> all departed fenced (R4) -> lock claims in ->
+ *   superblocks read, map known (R1, R3) -> slots of nobody read (their unknown owners are departed
+ *   too: back to the fence) -> an epoch of this round's own, if anybody left or the leader is new
+ * -> dirty sets of dead slots told (R18) -> Ready
+ *
+ * and after Ready: wishes for the map, slots for joiners, recovery of dead slots, rebuilds.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+
+#include "daemon/core/cluster/msg.h"
+
+#define FENCE_AGAIN_US 1000000ull
+#define FENCE_FAILURES 3u /* then the other nodes are asked as well */
+
+/* A new round: nothing of the last one's dealings counts. */
+void leader_reset(struct engine *e)
+{
+	e->ld.begun = e->ld.announced = e->ld.rereading = e->ld.refused = false;
+	e->ld.assembled = e->ld.gathered = false;
+	e->ld.waits_us = 0;
+	e->ld.why = NULL;
+	memset(e->ld.assigned, 0, sizeof(e->ld.assigned));
+	for (uint32_t i = 0; i < e->gone_count; i++)
+		e->gone[i].asked = false;
+	epoch_reset(e);
+	rebuild_reset(e);
+	slots_reset(e);
+	locktab_reset(e);
+	admin_reset(e);
+}
+
+static void state_send(struct engine *e)
+{
+	pb_inc node[DDR_MAX_NODES], *np[DDR_MAX_NODES];
+	pb_inc gone[GONE_MAX], *gp[GONE_MAX];
+	struct pb_map pm;
+	NODEMSG(m, b, STATE, State, state);
+
+	b.node = np;
+	b.departed = gp;
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		struct peer *p = &e->peer[i];
+
+		if (!p->in_round)
+			continue;
+		/* Somebody who says that it serves, but did not serve with us: it was removed. */
+		if (p->active && p->node != e->cfg.node && !p->member)
+			gone_add(e, p->node, p->inc);
+		if (is_buried(e, p->node, p->inc))
+			gone_add(e, p->node, p->inc);
+		if (gone_find(e, p->node, p->inc))
+			continue;
+		if (!p->active && p->node != e->cfg.node && gone_waits(e, p->node))
+			continue;
+		node[b.n_node] = pb_inc_of(p->node, p->inc, p->slot, p->active);
+		np[b.n_node] = &node[b.n_node];
+		b.n_node++;
+	}
+	for (uint32_t i = 0; i < e->gone_count; i++) {
+		gone[i] = pb_departed(e, &e->gone[i]);
+		gp[i] = &gone[i];
+	}
+	b.n_departed = e->gone_count;
+	if (e->state == ENGINE_ACTIVE) {
+		pb_map_fill(&pm, &e->map);
+		b.committed = &pm.map;
+		b.dropped = e->dropped;
+		b.n_dropped = e->map.n;
+	}
+	msg_send(e, &m);
+}
+
+/*
+ * R3: the newest proposal that anybody in the round has seen is the base of the next. But for those
+ * that State counts out: others went on without them, and may have committed since what of these
+ * proposals they had seen. One that nobody else saw was written nowhere; of two with the same
+ * number nothing says that it is the older one, and what it takes for in sync may have missed all
+ * writes since.
+ */
+static void proposal_inherit(struct engine *e)
+{
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		const struct peer *p = &e->peer[i];
+
+		if (!p->in_round || !p->proposed.n || !p->active || gone_find(e, p->node, p->inc))
+			continue;
+		if (epoch_cmp(&p->proposed.epoch, &e->map.epoch) <= 0)
+			continue;
+		if (e->proposing && epoch_cmp(&p->proposed.epoch, &e->prop.epoch) <= 0)
+			continue;
+		e->prop = p->proposed;
+		if (!e->proposing)
+			e->proposing_us = e->now;
+		e->proposing = true;
+		e->acked_proposal = true; /* of no round */
+	}
+	if (e->proposing)
+		e->ld.need_epoch = true;
+}
+
+/*
+ * What a node wrote that has left, or this one into the regions of a dead one, tells nobody an
+ * older copy of a member: an epoch from after that does (back.c). If all stop, the last one seals
+ * the array (leave_sealed).
+ */
+static bool written_untold(const struct engine *e)
+{
+	bool go_on = false;
+
+	for (uint32_t i = 0; i < e->peer_count; i++)
+		go_on |= e->peer[i].member && !e->peer[i].stops;
+	return go_on && (e->left_uncommitted ||
+			 (e->ld.cleared_num && e->map.epoch.num <= e->ld.cleared_num));
+}
+
+static void leader_begin(struct engine *e)
+{
+	e->ld.begun = true;
+	e->ld.state_us = e->now;
+	use_begin(e);
+	copies_forget(e); /* another leader may have written them */
+	memset(e->ld.rd_fails, 0, sizeof(e->ld.rd_fails));
+	/* Who does not serve yet has told nobody a map: it assembles, and commits, anew. */
+	if (e->state != ENGINE_ACTIVE)
+		e->ld.knows = e->ld.rereading = false; /* and reads them after the fences */
+	if (!e->ld.knows)
+		slots_unknow(e);
+	e->ld.need_epoch = !e->ld.knows || e->gone_count || written_untold(e);
+	/* A rebuild begins anew: what a partial one must copy is gathered after a commit. */
+	for (uint8_t i = 0; i < e->map.n; i++)
+		e->ld.need_epoch |= e->map.member[i].state == MEMBER_REBUILDING;
+	state_send(e); /* who has departed is known by then */
+	if (e->state == ENGINE_ACTIVE)
+		proposal_inherit(e);
+}
+
+static void fenced_send(struct engine *e, uint32_t node, uint64_t inc)
+{
+	pb_inc who = pb_inc_of(node, inc, NO_SLOT, false);
+	NODEMSG(m, b, FENCED, Fenced, fenced);
+
+	b.who = &who;
+	msg_send(e, &m);
+}
+
+/*
+ * R4: a dead daemon on a living node may be recovered by its own restart, which fences its last
+ * life before it joins, and says so in Hello. So it gets a while, as long as its node lives.
+ */
+static bool restart_awaited(const struct engine *e, const struct departed *d)
+{
+	const struct peer *p = peer_find((struct engine *)e, d->node);
+
+	if ((p && p->in_view) || e->now - d->since_us >= e->cfg.tun.restart_wait_ms * 1000ull)
+		return false;
+	for (uint32_t i = 0; i < e->quorum_count; i++)
+		if (e->quorum[i] == d->node)
+			return true;
+	return false;
+}
+
+bool fenced_by_itself(const struct engine *e, uint32_t node, uint64_t inc)
+{
+	const struct peer *p = peer_find((struct engine *)e, node);
+
+	/* Another fence than ours may be no fence of a life that had ours. */
+	return p && p->in_round && p->inc > inc &&
+	       ((inc <= p->fenced_inc && !p->other_fence) || inc == p->idle_inc);
+}
+
+static struct fence_ask *ask_find(struct engine *e, uint32_t node, uint64_t inc)
+{
+	for (uint32_t i = 0; i < FENCE_ASKS_MAX; i++)
+		if (e->fence_ask[i].node == node && e->fence_ask[i].inc == inc)
+			return &e->fence_ask[i];
+	return NULL;
+}
+
+/* False: not now. One that this ring has asked for already is still waited for. */
+static bool ask_begin(struct engine *e, const struct departed *d, bool *again)
+{
+	struct fence_ask *a = ask_find(e, d->node, d->inc);
+
+	*again = true;
+	if (!e->cfg.fence_waits)
+		return true;
+	if (a && ring_is(&a->ring, &e->view_ring)) {
+		*again = false;
+		return true;
+	}
+	if (!a)
+		a = ask_find(e, 0, 0);
+	if (!a)
+		return false;
+	a->node = d->node;
+	a->inc = d->inc;
+	a->ring = e->view_ring;
+	a->owed++;
+	return true;
+}
+
+/* -EAGAIN: it says nothing, one asked for later is still owed. -ESTALE: of another ring. */
+static int ask_end(struct engine *e, uint32_t node, uint64_t inc, int err)
+{
+	struct fence_ask *a = ask_find(e, node, inc), done;
+
+	if (!a)
+		return err;
+	a->failed |= err != 0;
+	if (--a->owed)
+		return -EAGAIN;
+	done = *a;
+	memset(a, 0, sizeof(*a));
+	return done.failed ? -EIO : ring_is(&done.ring, &e->view_ring) ? 0 : -ESTALE;
+}
+
+static bool fences_done(struct engine *e)
+{
+	bool all = true;
+
+	for (uint32_t i = 0; i < e->gone_count; i++) {
+		struct departed *d = &e->gone[i];
+		struct out *o;
+		bool again;
+
+		if (d->fenced)
+			continue;
+		all = false;
+		if (d->asked || e->now < d->retry_us || restart_awaited(e, d))
+			continue;
+		d->asked = true;
+		if (fenced_by_itself(e, d->node, d->inc)) {
+			fenced_send(e, d->node, d->inc);
+			continue;
+		}
+		d->asked = ask_begin(e, d, &again);
+		if (!d->asked || !again)
+			continue;
+		o = out_add(e, OUT_FENCE);
+		o->fence.node = d->node;
+		o->fence.inc = d->inc;
+	}
+	return all;
+}
+
+/*
+ * R4, R7: the fence command of the node that leads may be the one that does not work: no key for
+ * the machines of the disks, no way to them. A command that cuts off says the same wherever it
+ * runs, so one that succeeds on any node of the round will do. A fence that only waits is as good
+ * as anybody's.
+ */
+static void fence_ask_others(struct engine *e, struct departed *d)
+{
+	pb_inc who = pb_inc_of(d->node, d->inc, NO_SLOT, false);
+	NODEMSG(m, b, FENCE_ASK, FenceAsk, fence_ask);
+
+	d->failures++;
+	if (e->cfg.fence_waits || d->failures < FENCE_FAILURES)
+		return;
+	b.who = &who;
+	msg_send(e, &m);
+}
+
+void leader_asks_fence(struct engine *e, uint32_t node, uint64_t inc)
+{
+	struct departed *d = gone_find(e, node, inc);
+	struct out *o;
+
+	if (!d || d->fenced || d->asked || leading(e) || e->cfg.fence_waits ||
+	    (d->node == e->cfg.node && d->inc == e->inc))
+		return;
+	d->asked = true;
+	o = out_add(e, OUT_FENCE);
+	o->fence.node = d->node;
+	o->fence.inc = d->inc;
+}
+
+/* Another node has done it, since this one asked. */
+void leader_fence_told(struct engine *e, uint32_t from, struct departed *d)
+{
+	const struct peer *p = peer_find(e, from);
+
+	if (leading(e) && !d->fenced && d->failures >= FENCE_FAILURES && p && p->in_round &&
+	    !p->other_fence)
+		fenced_send(e, d->node, d->inc);
+}
+
+void leader_fence_done(struct engine *e, const struct event *ev)
+{
+	struct departed *d = gone_find(e, ev->fence.node, ev->fence.inc);
+	int err = ask_end(e, ev->fence.node, ev->fence.inc, ev->fence.err);
+
+	if (!d || d->fenced || err == -EAGAIN)
+		return;
+	if (err) {
+		d->asked = false;
+		d->retry_us = err == -ESTALE ? 0 : e->now + FENCE_AGAIN_US;
+		if (leading(e))
+			fence_ask_others(e, d);
+		return;
+	}
+	if (leading(e) || !e->cfg.fence_waits)
+		fenced_send(e, d->node, d->inc);
+}
+
+void evict(struct engine *e, const struct peer *p)
+{
+	pb_inc who = pb_inc_of(p->node, p->inc, NO_SLOT, false);
+	NODEMSG(m, b, EVICT, Evict, evict);
+
+	b.who = &who;
+	msg_send(e, &m);
+}
+
+/* A node whose writes as an earlier leader don't end is evicted: fenced, they have ended (R7). */
+static bool claims_in(struct engine *e)
+{
+	bool all = true;
+
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		struct peer *p = &e->peer[i];
+
+		if (!p->member || p->claimed)
+			continue;
+		all = false;
+		if (p->node != e->cfg.node &&
+		    e->now - e->ld.state_us > 2 * e->cfg.tun.evict_ms * 1000ull) {
+			e->ld.state_us = e->now;
+			evict(e, p);
+		}
+	}
+	return all;
+}
+
+/* What the node has said of the member in its Hello, 0 = nothing. */
+static uint8_t hello_bad(const struct peer *p, const struct map *m, uint8_t i)
+{
+	for (uint32_t f = 0; f < p->failed_count; f++)
+		if (!memcmp(p->failed[f], m->member[i].uuid, DDR_UUID_BYTES))
+			return MEMBER_FAULTY;
+	return p->bad[i];
+}
+
+/* Who of the round can't use a member has said so in Hello; it counts before anybody reads. */
+static void bad_gather(struct engine *e)
+{
+	const struct map *m = map_next(e);
+
+	for (uint32_t j = 0; j < e->peer_count; j++) {
+		const struct peer *p = &e->peer[j];
+
+		for (uint8_t i = 0; p->in_round && i < m->n; i++) {
+			uint8_t bad = hello_bad(p, m, i);
+
+			if (!bad || !(map_write_mask(m) >> i & 1))
+				continue;
+			epoch_want_out(e, i, bad, false, p->bad_earlier >> i & 1, &p->cause[i]);
+			e->ld.need_epoch = true;
+		}
+	}
+}
+
+static void stuck_advance(struct engine *e);
+
+static uint64_t reach_us(const struct engine *e)
+{
+	uint32_t ms = e->cfg.tun.reach_ms;
+
+	return (ms > e->cfg.tun.evict_ms ? ms : e->cfg.tun.evict_ms) * 1000ull;
+}
+
+/*
+ * No device lets in this node, which joins. It may have been fenced as it joined, by nodes that
+ * have died since: they can't tell it, and the exporters go by its incarnation. Under a new one it
+ * is welcome; it has promised nobody anything. But each time all others have a round for it, so it
+ * does so less and less often.
+ */
+static void outcast_advance(struct engine *e)
+{
+	uint64_t wait_us = 5000ull * e->cfg.tun.evict_ms << (e->outcasts < 7 ? e->outcasts : 7);
+	bool up = e->state != ENGINE_JOINING;
+	bool round = e->phase >= PH_STATE || (e->phase == PH_HELLO && e->leader == e->cfg.node);
+
+	for (uint32_t i = 0; i < DDR_MAX_DEVS && !up; i++)
+		up = e->dev[i].up;
+	if (up)
+		e->no_dev_us = 0;
+	else if (!e->no_dev_us)
+		e->no_dev_us = e->now;
+	else if (round && e->now - e->no_dev_us >= wait_us) {
+		e->outcasts++;
+		round_removed(e);
+	}
+}
+
+/*
+ * This node is to lead and reaches too few members, to assemble the array or to serve; or it can't
+ * claim them; or its record can't be written. Is there another that could? Rounds come and go
+ * meanwhile.
+ */
+static void outdone_look(struct engine *e)
+{
+	bool joins = e->state == ENGINE_JOINING, by_one = false;
+	uint32_t own = members_reached(e);
+	bool can_not = record_stuck(e) || (joins && (e->ld.refused || e->use.unclaimed));
+	uint32_t least = !joins ? e->geo.k : can_not ? own : own + 1;
+
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		const struct peer *p = &e->peer[i];
+
+		by_one |= in_effective_view(e, p) && p->node != e->cfg.node && !p->yields &&
+			  p->reach >= least;
+	}
+	if (e->have_geo && own >= e->geo.k && !can_not)
+		by_one = false;
+	if (!by_one)
+		e->outdone_us = 0;
+	else if (!e->outdone_us || e->now - e->outdone_seen_us > 2000ull * e->cfg.tun.evict_ms)
+		e->outdone_us = e->now;
+	e->outdone_seen_us = e->now;
+}
+
+/*
+ * R7: who is to assemble the array yields to a node that reaches more of it. One that serves
+ * gives up: it is the one whose network is broken, or nobody is left to tell it that it was
+ * fenced. Its consumers have no array here; the others' shall.
+ */
+static void outdone_advance(struct engine *e)
+{
+	bool leads = e->leader == e->cfg.node && (e->phase == PH_HELLO || e->phase == PH_STATE);
+
+	if (!quorum_gate(e) || e->phase == PH_NONE || (e->phase == PH_HELLO && !e->leader))
+		return; /* between two rounds, which does not count if it takes long */
+	if (leads)
+		outdone_look(e);
+	else
+		e->outdone_us = 0;
+	if (!e->outdone_us)
+		return;
+	if (e->state == ENGINE_ACTIVE && e->now - e->outdone_us >= reach_us(e))
+		round_give_up(e);
+	if (e->state == ENGINE_JOINING && e->now - e->outdone_us >= e->cfg.tun.evict_ms * 1000ull) {
+		e->yields = true;
+		e->yield_reach = members_reached(e);
+		e->outdone_us = 0;
+		nodemsg_join(e); /* begins a round */
+	}
+}
+
+/* The round is through. Whoever takes part learns by which claim the array runs, and where its map
+ * comes from. */
+static void ready_send(struct engine *e)
+{
+	Ddraid__Epoch past[LINEAGE_MAX], *pp[LINEAGE_MAX];
+	NODEMSG(m, b, READY, Ready, ready);
+
+	b.use_claim = e->use.claim;
+	b.past = pp;
+	for (; b.n_past < e->past.count; b.n_past++) {
+		Ddraid__Epoch *ep = pp[b.n_past] = &past[b.n_past];
+
+		*ep = (Ddraid__Epoch)DDRAID__EPOCH__INIT;
+		ep->num = e->past.epoch[b.n_past].num;
+		ep->inc = e->past.epoch[b.n_past].inc;
+	}
+	msg_send(e, &m);
+}
+
+static void leader_recover(struct engine *e)
+{
+	if (memcmp(&e->want_record, &e->record, sizeof(e->record)))
+		return;
+	/* Before the fence: it would hit those who use the array rightly. */
+	e->ld.why = e->use.why;
+	if (e->state == ENGINE_JOINING && !use_taken(e))
+		return;
+	e->ld.why = "the fence of a departed node";
+	if (!fences_done(e))
+		return;
+	e->ld.why = "the lock claims of the nodes";
+	if (!claims_in(e))
+		return;
+	if (!e->ld.knows && !e->ld.assembled && !assemble(e))
+		return;
+	e->ld.assembled = true;
+	if (!e->ld.gathered)
+		bad_gather(e);
+	e->ld.gathered = true;
+	slots_lacking(e);
+	/* Too few members to read from: they may be back, and a new epoch may say so (R17). */
+	if (__builtin_popcount(read_mask(e)) < e->geo.k) {
+		e->ld.why = members_older(e) ? MEMBER_NEEDED_OLDER ", or stop the array, and start "
+								   "it with --stale to use that one"
+					     : "members to come back";
+		stuck_advance(e);
+		epoch_propose_wanted(e);
+		return;
+	}
+	e->ld.why = "the dirty log of dead nodes to be read";
+	if (!slots_read(e))
+		return;
+	e->ld.why = "the map to be committed";
+	if (!fences_done(e))
+		return; /* slots named owners that nobody knew */
+	if (e->ld.need_epoch) {
+		stuck_advance(e);
+		epoch_propose_wanted(e);
+		return;
+	}
+	if (e->ld.announced)
+		return;
+	e->ld.announced = e->ld.knows = true;
+	slots_announce(e);
+	ready_send(e);
+}
+
+/* ---- after Ready ---------------------------------------------------------------------------- */
+
+/* It has told that a flush of a member failed which the data needs: as long as that can't leave, it
+ * can't read a slot, and who rebuilds another member would wait for that. */
+static bool lacks_failed(const struct engine *e, const struct peer *p)
+{
+	uint32_t lacks = map_insync_mask(&e->map) & ~p->up_mask;
+
+	for (; lacks; lacks &= lacks - 1)
+		if (e->ld.wanted[__builtin_ctz(lacks)] == MEMBER_FAULTY)
+			return true;
+	return false;
+}
+
+static void slots_assign(struct engine *e)
+{
+	bool waits = false;
+
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		struct peer *p = &e->peer[i];
+		NODEMSG(m, b, ASSIGN, Assign, assign);
+
+		/* Who locks by another manager locks nothing against us: it never serves. Nor who
+		 * stops writing later than we wait for, or waits for less than we need. Who may not
+		 * write yet could not take it, nor say what was missed in it. */
+		if (!p->member || p->active || p->slot != NO_SLOT || peer_aside(e, p) ||
+		    peer_differs(p) || !p->leased || p->up_inc != p->inc || lacks_failed(e, p))
+			continue;
+		waits = true;
+		for (uint32_t s = 0; s < e->geo.p.slots; s++) {
+			pb_inc who = pb_inc_of(p->node, p->inc, s, false);
+
+			/* R16: never a slot that still has somebody's bits. */
+			if (slot_is_owned(e, s) || e->ld.assigned[s] || !slot_clean(e, s))
+				continue;
+			e->ld.assigned[s] = true;
+			e->ld.slot[s].known = false;
+			p->slot = s;
+			b.who = &who;
+			msg_send(e, &m);
+			waits = false;
+			break;
+		}
+	}
+	hearsay_advance(e, waits);
+}
+
+/* What a node, or its last life, told before the member was lost says nothing about it now: by that
+ * it would come back, and leave again by the node's report, as fast as messages go. */
+static bool all_reach(const struct engine *e, uint8_t member)
+{
+	for (uint32_t i = 0; i < e->peer_count; i++) {
+		const struct peer *p = &e->peer[i];
+
+		if (!p->member)
+			continue;
+		if (p->up_inc != p->inc || p->up_us <= e->lost_us[member])
+			return false;
+		if (!peer_aside(e, p) && !(p->up_mask >> member & 1))
+			return false;
+	}
+	return true;
+}
+
+/*
+ * A member that is lost again and again as soon as it is back, since its data hang or break its
+ * connection, while superblock and log answer: each time all that it was sent waits until that is
+ * found out. So it is let in less and less often, and if it is not let in for `member_retry`, it is
+ * missing. For so long it is kept out still.
+ */
+uint64_t member_kept_out_us(const struct engine *e, uint8_t i)
+{
+	uint32_t more = e->flaps[i] < 6 ? e->flaps[i] : 6;
+	uint64_t out = e->now - e->lost_us[i], us;
+
+	if (more < 3 || e->map.member[i].state != MEMBER_SUSPECT)
+		return 0;
+	us = e->cfg.tun.evict_ms * 1000ull << (more - 3);
+	return out < us ? us - out : 0;
+}
+
+/* Suspects come back by themselves once all reach them, or are given up. */
+static void suspects_advance(struct engine *e)
+{
+	for (uint8_t i = 0; i < e->map.n; i++) {
+		if (e->map.member[i].state != MEMBER_SUSPECT || e->ld.wanted[i])
+			continue;
+		e->ld.misread[i] = false;
+		if (!member_kept_out_us(e, i) && all_reach(e, i) && member_sb_current(e, i) &&
+		    !slots_compare_waits(e, i))
+			want_why(e, i, MEMBER_REBUILDING, WHY_BACK, 0);
+		else if (e->now - e->lost_us[i] > e->cfg.tun.member_retry_ms * 1000ull)
+			want_why(e, i, MEMBER_MISSING, WHY_AWAY, 0);
+	}
+}
+
+/*
+ * A wish that would leave fewer than k members in sync is not granted; it waits. If only some nodes
+ * have lost the member, those nodes are the problem: after a while they are evicted (R7). It counts
+ * from when they became unlike: of a member that comes back to all one hears first. If all of them
+ * reach it again, what it had in its cache may be gone on more than m members: parity of all
+ * dirty regions is computed anew (R17). A member that answers with errors stays out of use. So does
+ * one that a node knows for an older copy of itself, or is still comparing (back.c): that node is
+ * right, and the only one that knows.
+ */
+static void stuck_member(struct engine *e, uint8_t i, bool *all_back)
+{
+	bool some = false, all = true;
+
+	for (uint32_t j = 0; j < e->peer_count; j++) {
+		const struct peer *p = &e->peer[j];
+
+		if (!p->member || peer_aside(e, p))
+			continue;
+		some |= p->raw_mask >> i & 1;
+		all &= p->raw_mask >> i & 1;
+	}
+	*all_back &= all;
+	if (!some || all || member_doubted(e, i))
+		e->ld.unlike_us[i] = 0;
+	else if (!e->ld.unlike_us[i] ||
+		 e->now - e->ld.unlike_seen_us[i] > 2000ull * e->cfg.tun.evict_ms)
+		e->ld.unlike_us[i] = e->now;
+	e->ld.unlike_seen_us[i] = e->now;
+	if (!e->ld.unlike_us[i] || e->now - e->ld.unlike_us[i] < reach_us(e))
+		return;
+	e->ld.unlike_us[i] = e->now;
+	for (uint32_t j = 0; j < e->peer_count; j++) {
+		const struct peer *p = &e->peer[j];
+
+		if (!p->member || peer_aside(e, p) || p->raw_mask >> i & 1)
+			continue;
+		if (p->node == e->cfg.node)
+			round_give_up(e);
+		else
+			evict(e, p);
+	}
+}
+
+static void stuck_advance(struct engine *e)
+{
+	const struct map *m = map_next(e);
+	uint32_t stuck = 0;
+	/* The slots are read with it once more, if it is back. */
+	uint32_t read_anew = e->phase == PH_STATE ? e->ld.lacked : 0;
+	bool back = true;
+
+	for (uint8_t i = 0; i < m->n; i++) {
+		if (e->ld.misread[i] && member_indispensable(e, i)) {
+			/* Its node takes it back as well. */
+			e->ld.wanted[i] = 0;
+			e->ld.misread[i] = false;
+		}
+		if (e->ld.wanted[i] < MEMBER_SUSPECT || e->ld.wanted[i] > MEMBER_FAULTY ||
+		    m->member[i].state != MEMBER_IN_SYNC || slots_lacking_leaves(e, i) ||
+		    (map_count_insync(m) > e->geo.k && !(read_anew >> i & 1))) {
+			e->ld.unlike_us[i] = 0;
+			continue;
+		}
+		stuck |= 1u << i;
+		back &= e->ld.wanted[i] == MEMBER_SUSPECT;
+		stuck_member(e, i, &back);
+	}
+	if (!stuck || !back)
+		return;
+	/* What is wanted of the others stands: one that is being rebuilt begins anew. */
+	for (uint8_t i = 0; i < m->n; i++)
+		if (stuck >> i & 1)
+			e->ld.wanted[i] = 0;
+	e->ld.revive = true;
+	/* Once the round is announced its map is committed with them, and nobody reads slots before
+	 * the next one. */
+	if (!e->ld.announced &&
+	    stuck & (read_anew | (e->state == ENGINE_JOINING ? ~e->ld.rd_rows : 0)))
+		slots_unknow(e);
+}
+
+static void ack_ticks(struct engine *e)
+{
+	/* Its slot names it now. The superblocks need not any more; else the next to assemble the
+	 * array would have to fence this node, also when it has long been stopped. */
+	e->ld.need_epoch |= e->sb_names_us && dlog_names_us(e) && e->map.epoch.inc == e->inc;
+	e->ld.need_epoch |= written_untold(e);
+	suspects_advance(e);
+	stuck_advance(e);
+	epoch_propose_wanted(e);
+}
+
+static bool may_begin(struct engine *e)
+{
+	if (!may_go_alone(e)) {
+		e->ld.why = "the other node: with corosync's two_node both must have met before "
+			    "one begins alone; start ddraidd there, or start the array with "
+			    "--alone if that node is off";
+		return false;
+	}
+	if (e->doubt) {
+		e->ld.why = "enough members to see whether the other nodes went on without this "
+			    "one, as one of them says";
+		return false;
+	}
+	return !takes_part(e) || e->ld.knows || array_still_ours(e);
+}
+
+void leader_advance(struct engine *e)
+{
+	outcast_advance(e);
+	outdone_advance(e);
+	if (e->phase == PH_HELLO && e->leader == e->cfg.node && !e->ld.begun && quorum_gate(e) &&
+	    may_begin(e))
+		leader_begin(e);
+	if (e->phase >= PH_STATE && e->leader != e->cfg.node) {
+		e->ld.knows = e->ld.assembled = false;
+		return;
+	}
+	if (!leading(e) || e->left_sent)
+		return;
+	/* Who assembles the array has no lease yet: use_taken is the first that it waits for. */
+	if (!gate_open(e) && !(e->phase == PH_STATE && e->state == ENGINE_JOINING && e->confirmed &&
+			       quorum_gate(e) && !use_taken(e))) {
+		/* One that has no lease since it reaches too few members has to find out whether it
+		 * is alone with that (R7). What it proposes no member gets before it has one. */
+		if (e->phase == PH_READY && e->confirmed && quorum_gate(e))
+			ack_ticks(e);
+		return;
+	}
+	if (e->phase == PH_STATE) {
+		leader_recover(e);
+		return;
+	}
+	slots_assign(e);
+	if (!e->leaving) {
+		slots_advance(e);
+		rebuild_advance(e);
+	}
+	admin_advance(e);
+	ack_ticks(e);
+}
+
+/* R9: whoever asks before Ready, or while somebody is not fenced, asks again at the next Ready. */
+static void take_lock(struct engine *e, uint32_t from, const nodemsg *m)
+{
+	if (e->phase == PH_READY && !gone_unfenced(e) && e->have_geo)
+		locktab_request(e, from, m->lock->id, (enum lock_mode)m->lock->mode,
+				m->lock->try_only);
+}
+
+/* What is claimed after the end, or after Ready, nobody has been granted. */
+static void take_claim(struct engine *e, uint32_t from, const nodemsg *m)
+{
+	struct peer *p = peer_find(e, from);
+
+	if (e->phase != PH_STATE || p->claimed)
+		return;
+	for (size_t i = 0; i < m->claim->n_id && e->have_geo; i++)
+		locktab_claim(e, from, m->claim->id[i], (enum lock_mode)m->claim->mode[i]);
+	p->claimed = m->claim->end;
+}
+
+static void take_dirty(struct engine *e, uint32_t from, const nodemsg *m)
+{
+	const Ddraid__Dirty *d = m->dirty;
+	uint8_t few[LOG_PLANE_BYTES];
+
+	e->dirty_untold |= from == e->leader && !e->have_geo;
+	if (from != e->leader || !e->have_geo)
+		return;
+	memset(few, 0, sizeof(few));
+	for (size_t i = 0; i < d->n_bit; i++)
+		few[d->bit[i] / 8] = (uint8_t)(few[d->bit[i] / 8] | 1u << d->bit[i] % 8);
+	rset_plane_put(&e->foreign[d->slot], d->page, d->plane.len ? d->plane.data : few);
+	if (e->phase == PH_READY)
+		recovery_told(e);
+}
+
+static void take_assign(struct engine *e, uint32_t from, const pb_inc *who)
+{
+	struct peer *p = from == e->leader ? peer_find(e, who->node) : NULL;
+	uint32_t slot = pb_slot(e, who);
+
+	if (!p || !p->member || p->inc != who->inc)
+		return;
+	for (uint32_t i = 0; i < e->peer_count; i++)
+		if (&e->peer[i] != p && e->peer[i].member && e->peer[i].slot == slot)
+			return;    /* a broken leader: two would write one log */
+	p->slot = pb_slot(e, who); /* dlog_advance takes it, once the geometry is known */
+}
+
+void leader_message(struct engine *e, uint32_t from, const nodemsg *m)
+{
+	const Ddraid__Grant *g = m->grant;
+
+	switch ((int)m->body_case) {
+	case DDRAID__NODE_MSG__BODY_CLAIM:
+		if (leading(e))
+			take_claim(e, from, m);
+		break;
+	case DDRAID__NODE_MSG__BODY_DIRTY:
+		take_dirty(e, from, m);
+		break;
+	case DDRAID__NODE_MSG__BODY_ASSIGN:
+		take_assign(e, from, m->assign->who);
+		break;
+	case DDRAID__NODE_MSG__BODY_LOCK:
+		if (leading(e))
+			take_lock(e, from, m);
+		break;
+	case DDRAID__NODE_MSG__BODY_UNLOCK:
+		if (leading(e) && e->phase >= PH_STATE)
+			locktab_release(e, from, m->unlock->id);
+		break;
+	case DDRAID__NODE_MSG__BODY_GRANT:
+		if (from == e->leader && g->to->node == e->cfg.node && g->to->inc == e->inc)
+			region_granted(e, g->id, (enum lock_mode)g->mode, g->refused);
+		break;
+	case DDRAID__NODE_MSG__BODY_CALLBACK:
+		if (from == e->leader && m->callback->wanted_by != e->cfg.node)
+			region_called_back(e, m->callback->id, (enum lock_mode)m->callback->mode);
+		break;
+	case DDRAID__NODE_MSG__BODY_SETTLE:
+	case DDRAID__NODE_MSG__BODY_SETTLED:
+		region_settle(e, from, m);
+		break;
+	case DDRAID__NODE_MSG__BODY_QUIET:
+	case DDRAID__NODE_MSG__BODY_QUIETED:
+		quiet_message(e, from, m);
+		break;
+	case DDRAID__NODE_MSG__BODY_MISSED:
+		if (leading(e))
+			rebuild_missed(e, from, m);
+		break;
+	case DDRAID__NODE_MSG__BODY_ADMIN:
+	case DDRAID__NODE_MSG__BODY_ADMIN_DONE:
+		admin_message(e, from, m);
+		break;
+	}
+}

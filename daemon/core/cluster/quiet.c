@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * A moment without writes, before a rebuilt member is promoted.
+ *
+ * Until then reads decode its fragments from the other members; from the commit on they take its
+ * own. Both are the same but for what is being written: if its writer dies, one may be the old
+ * content and the other the new, and a read that gave the one must not be followed by one that
+ * gives the other. Nor may anything be in the member's cache only: who lost it as a rebuilding one
+ * can be rebuilt again, and in sync it counts. So
+ *
+ *   leader: Quiet -> every node begins no write, lets end what it has under way, answers Quieted
+ *   -> leader: FLUSH of the member -> Propose ... Commit
+ *
+ * A node writes again when an epoch is committed or another round is Ready; so also if the leader
+ * dies in between, and whether or not its proposal goes on (R3), nothing was torn when it was made.
+ * If a write takes too long the leader takes the Quiet back, and tries again later.
+ *
+ * Nor does a node answer before it knows that what it reaches is the member (member_entered): what
+ * it wrote elsewhere would be taken for written if it died.
+ *
+ * A stripe that two writers have raced for, or whose write failed, is in doubt until its region is
+ * checked, before and after the promotion (R12, R19); that is not waited for.
+ */
+#include "daemon/core/cluster/msg.h"
+
+bool epoch_promotes(const struct engine *e)
+{
+	return e->proposing && map_promotes(&e->map, &e->prop);
+}
+
+bool writes_held(const struct engine *e)
+{
+	return e->quiet.on || epoch_promotes(e);
+}
+
+static bool writing(const struct engine *e)
+{
+	if (io_writing(e))
+		return true;
+	list_for_each(it, tmp, &e->regions)
+	{
+		const struct region *r = list_entry(it, struct region, all);
+
+		if (r->running && r->running->busy)
+			return true;
+	}
+	return false;
+}
+
+static void quiet_send(struct engine *e, bool on)
+{
+	NODEMSG(m, b, QUIET, Quiet, quiet);
+
+	b.num = e->quiet.asked;
+	b.on = on;
+	msg_send(e, &m);
+}
+
+/* Leader. */
+void quiet_ask(struct engine *e)
+{
+	e->quiet.wanted = true;
+	e->quiet.asked++;
+	e->quiet.asked_us = e->now;
+	quiet_send(e, true);
+}
+
+void quiet_take_back(struct engine *e)
+{
+	e->quiet.wanted = false;
+	quiet_send(e, false);
+}
+
+/* A node that has not answered the newest Quiet; 0 = all have. */
+uint32_t quiet_lacks(const struct engine *e)
+{
+	for (uint32_t i = 0; i < e->peer_count; i++)
+		if (e->peer[i].member && e->peer[i].quieted != e->quiet.asked)
+			return e->peer[i].node;
+	return 0;
+}
+
+void quiet_end(struct engine *e)
+{
+	e->quiet.on = e->quiet.wanted = false;
+}
+
+void quiet_message(struct engine *e, uint32_t from, const nodemsg *m)
+{
+	struct peer *p = peer_find(e, from);
+
+	if (m->body_case == DDRAID__NODE_MSG__BODY_QUIETED) {
+		p->quieted = m->quieted->num;
+	} else if (from == e->leader) {
+		e->quiet.on = m->quiet->on;
+		e->quiet.num = m->quiet->num;
+		e->quiet.answered = false;
+	}
+}
+
+void quiet_advance(struct engine *e)
+{
+	NODEMSG(m, b, QUIETED, Quieted, quieted);
+
+	if (!e->quiet.on || e->quiet.answered || e->phase != PH_READY || writing(e) ||
+	    devs_entering(e))
+		return;
+	e->quiet.answered = true;
+	b.num = e->quiet.num;
+	msg_send(e, &m);
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * What is told of recoveries: one entry for each incarnation that was lost, the last
+ * DDR_RECOVERIES of them. Nothing is decided by it.
+ *
+ *   lost -> fenced -> read: the slot's dirty regions are known -> done: none of them is left
+ *
+ * All nodes see the same steps, by the leader's ordered messages (Fenced; Dirty and Ready; Dirty).
+ * Regions and bytes are of this node's own work: the leader resyncs the slot, and any node
+ * what it is asked to read first (R18). The cluster's sum is that over its nodes. A leader that
+ * dies takes its count along. A node that was removed itself has not seen all; then times are 0.
+ */
+#include <string.h>
+
+#include "daemon/core/engine_int.h"
+
+static struct recovery *find(struct engine *e, uint32_t node, uint64_t inc)
+{
+	for (uint32_t i = 0; i < e->recovery_count; i++)
+		if (e->recovery[i].node == node && e->recovery[i].inc == inc)
+			return &e->recovery[i];
+	return NULL;
+}
+
+/* A slot has one owner until it is clean, so one recovery under way at most. */
+static struct recovery *find_slot(struct engine *e, uint32_t slot)
+{
+	for (uint32_t i = 0; i < e->recovery_count; i++)
+		if (e->recovery[i].slot == slot && !e->recovery[i].done_us)
+			return &e->recovery[i];
+	return NULL;
+}
+
+/* The oldest that is through makes room, else the oldest. */
+static void room_make(struct engine *e)
+{
+	uint32_t i = 0;
+
+	while (i < e->recovery_count && !e->recovery[i].done_us)
+		i++;
+	if (i == e->recovery_count)
+		i = 0;
+	e->recovery_count--;
+	memmove(&e->recovery[i], &e->recovery[i + 1],
+		(e->recovery_count - i) * sizeof(e->recovery[0]));
+}
+
+void recovery_lost(struct engine *e, uint32_t node, uint64_t inc)
+{
+	const struct peer *p = peer_find(e, node);
+	struct recovery *r;
+
+	if (find(e, node, inc) || is_buried(e, node, inc))
+		return;
+	if (e->recovery_count == DDR_RECOVERIES)
+		room_make(e);
+	r = &e->recovery[e->recovery_count++];
+	*r = (struct recovery){.node = node, .inc = inc, .slot = NO_SLOT, .lost_us = e->now};
+	r->fenced_before = fenced_by_itself(e, node, inc);
+	if (p && (p->member_inc == inc || p->inc == inc))
+		r->slot = p->slot;
+}
+
+/* The slot that it had, for those who did not see it: NO_SLOT = none, or not known. */
+uint32_t recovery_slot(struct engine *e, uint32_t node, uint64_t inc)
+{
+	const struct recovery *r = find(e, node, inc);
+
+	return r ? r->slot : NO_SLOT;
+}
+
+void recovery_slot_is(struct engine *e, uint32_t node, uint64_t inc, uint32_t slot)
+{
+	struct recovery *r = find(e, node, inc);
+
+	if (r && slot != NO_SLOT && !r->done_us)
+		r->slot = slot;
+}
+
+void recovery_fenced(struct engine *e, uint32_t node, uint64_t inc)
+{
+	struct recovery *r = find(e, node, inc);
+
+	if (r && !r->fenced_us)
+		r->fenced_us = e->now;
+}
+
+/* The leader has read a slot of nobody. What was read before the fence is read again. */
+void recovery_read(struct engine *e, uint32_t slot)
+{
+	const struct slotinfo *s = &e->ld.slot[slot];
+	struct recovery *r;
+
+	recovery_slot_is(e, s->owner_node, s->owner_inc, slot);
+	r = find_slot(e, slot);
+	if (!r || !r->fenced_us || r->read_us)
+		return;
+	r->read_us = e->now;
+	r->marked = s->dirty.count;
+}
+
+/* Regions that are dirty in slots of nobody, each counted once. */
+static uint64_t foreign_count(const struct engine *e)
+{
+	uint64_t n = 0;
+
+	for (uint32_t p = 0; p < e->geo.log_pages; p++) {
+		const struct rset *only = NULL;
+		bool several = false;
+
+		for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
+			if (!e->foreign[i].page[p].count)
+				continue;
+			several |= only != NULL;
+			only = &e->foreign[i];
+		}
+		if (only && !several)
+			n += only->page[p].count;
+		for (uint32_t k = 0; several && k < LOG_PLANE_BYTES; k++) {
+			unsigned any = 0;
+
+			for (uint32_t i = 0; i <= e->geo.p.slots; i++)
+				any |= rset_plane(&e->foreign[i], p)[k];
+			n += (unsigned)__builtin_popcount(any);
+		}
+	}
+	return n;
+}
+
+/* Without those that the leader has resynced and not cleared yet. */
+uint64_t regions_to_resync(const struct engine *e)
+{
+	uint64_t done = leading(e) ? e->rec.done.count : 0;
+
+	return e->to_resync > done ? e->to_resync - done : 0;
+}
+
+/* What is dirty in slots of nobody was told: at Ready, and at each Dirty after it. */
+void recovery_told(struct engine *e)
+{
+	e->to_resync = e->have_geo && e->foreign ? foreign_count(e) : 0;
+	if (!e->to_resync || e->to_resync > e->resync_total)
+		e->resync_total = e->to_resync;
+	for (uint32_t i = 0; i < e->recovery_count; i++) {
+		struct recovery *r = &e->recovery[i];
+		const struct departed *d = gone_find(e, r->node, r->inc);
+		uint64_t dirty = 0;
+
+		if (r->done_us || (d && !d->fenced))
+			continue;
+		if (r->slot < e->geo.p.slots)
+			dirty = e->foreign[r->slot].count;
+		if (!r->read_us) {
+			r->read_us = e->now;
+			r->marked = dirty;
+		}
+		if (!dirty)
+			r->done_us = e->now;
+	}
+}
+
+/* A window of a job is through. */
+void recovery_window(struct engine *e, const struct job *j)
+{
+	uint64_t bytes = (uint64_t)j->count * e->geo.p.stripe_bytes;
+	struct recovery *r = NULL;
+
+	if (j->kind == JOB_RESYNC) {
+		e->n_resync_bytes += bytes;
+		r = find_slot(e, e->rec.of_slot);
+		if (r)
+			r->bytes += bytes;
+	} else if (j->kind == JOB_READ) {
+		e->n_read_resync_bytes += bytes;
+		for (uint32_t i = 0; i < e->geo.p.slots && !r; i++)
+			if (rset_has(&e->foreign[i], j->region))
+				r = find_slot(e, i);
+		if (r)
+			r->read_bytes += bytes;
+	}
+}
+
+/* The leader's resync of a whole region is through. */
+void recovery_region(struct engine *e)
+{
+	struct recovery *r = find_slot(e, e->rec.of_slot);
+
+	if (r)
+		r->regions++;
+}

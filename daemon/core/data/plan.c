@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Planners and window arithmetic. See plan.h.
+ *
+ * All of them walk the range in runs, stripes with one rotation, and ask only once per run
+ * which member has which fragment.
+ */
+#include "daemon/core/data/plan.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "daemon/core/data/parity.h"
+
+/* One piece of window_reparity's check: small enough for the stack and the first-level cache. */
+#define PLAN_SCRATCH_BYTES 4096u
+#define PLAN_ALIGN 32
+
+/* A range starts anywhere in its first band. */
+static uint32_t max_runs(const struct geo *g, uint32_t count)
+{
+	uint32_t band = g->p.band_bytes / g->frag_bytes;
+
+	if (count == 0 || g->p.layout == GEO_DEDICATED)
+		return !!count;
+	return 1 + (count - 1) / band + !!((count - 1) % band);
+}
+
+/*
+ * A member's range in a read is split only by the runs in which it holds parity, and a run has
+ * m such members. The first run and the last one shorten a range instead.
+ */
+uint32_t plan_max_reqs(const struct geo *g, uint32_t count)
+{
+	uint32_t runs = max_runs(g, count);
+
+	return g->n + (runs > 2 ? g->p.m * (runs - 2) : 0);
+}
+
+/* Worst case: no two fragments are neighbours in memory. */
+uint32_t plan_max_iovs(const struct geo *g, uint32_t count)
+{
+	return g->n * count;
+}
+
+static void check_range(const struct geo *g, uint64_t stripe, uint32_t count)
+{
+	assert(g->p.m == 1);
+	assert(stripe < g->stripes && count <= g->stripes - stripe);
+	assert((uint64_t)count * g->p.stripe_bytes <= UINT32_MAX);
+}
+
+static void begin(struct plan *p)
+{
+	p->req_count = 0;
+	p->iov_count = 0;
+}
+
+/* The member's next `bytes` at `offset` are at `mem`; joins what is neighbouring. */
+static void add(struct plan *p, uint8_t member, uint64_t offset, void *mem, uint32_t bytes)
+{
+	struct plan_req *req = p->req_count ? &p->req[p->req_count - 1] : NULL;
+	struct iovec *iov;
+
+	if (!req || req->member != member || req->offset + req->bytes != offset) {
+		assert(p->req_count < p->req_cap);
+		req = &p->req[p->req_count++];
+		*req = (struct plan_req){
+		    .member = member, .offset = offset, .iov_first = p->iov_count};
+	}
+	req->bytes += bytes;
+	iov = req->iov_count ? &p->iov[p->iov_count - 1] : NULL;
+	if (iov && (uint8_t *)iov->iov_base + iov->iov_len == mem) {
+		iov->iov_len += bytes;
+		return;
+	}
+	assert(p->iov_count < p->iov_cap);
+	p->iov[p->iov_count++] = (struct iovec){.iov_base = mem, .iov_len = bytes};
+	req->iov_count++;
+}
+
+/* Adds one member's share of user-order memory; its parity, if asked for, is in `parity`. */
+static void add_member(const struct geo *g, uint64_t stripe, uint32_t count, uint8_t member,
+		       uint8_t *data, uint8_t *parity, struct plan *p)
+{
+	for (uint32_t at = 0, run; at < count; at += run) {
+		uint8_t frag = geo_frag_of(g, stripe + at, member);
+
+		run = geo_run(g, stripe + at, count - at);
+		if (frag >= g->k) {
+			if (parity)
+				add(p, member, geo_offset(g, stripe + at),
+				    parity + (size_t)at * g->frag_bytes, run * g->frag_bytes);
+			continue;
+		}
+		for (uint32_t s = at; s < at + run; s++)
+			add(p, member, geo_offset(g, stripe + s),
+			    data + (size_t)s * g->p.stripe_bytes + (size_t)frag * g->frag_bytes,
+			    g->frag_bytes);
+	}
+}
+
+void plan_write(const struct geo *g, uint64_t stripe, uint32_t count, const void *data,
+		void *parity, uint32_t members, struct plan *p)
+{
+	uint8_t *user = (uint8_t *)data; /* an iovec knows no const; writes only read it */
+	void *src[1 << DDR_MAX_ORDER];
+
+	check_range(g, stripe, count);
+	assert(members >> g->n == 0);
+	for (uint32_t s = 0; s < count; s++) {
+		for (unsigned f = 0; f < g->k; f++)
+			src[f] = user + (size_t)s * g->p.stripe_bytes + (size_t)f * g->frag_bytes;
+		parity_xor((uint8_t *)parity + (size_t)s * g->frag_bytes, src, g->k, g->frag_bytes);
+	}
+	begin(p);
+	for (uint8_t i = 0; i < g->n; i++)
+		if (members >> i & 1)
+			add_member(g, stripe, count, i, user, parity, p);
+}
+
+void plan_read(const struct geo *g, uint64_t stripe, uint32_t count, void *data, struct plan *p)
+{
+	check_range(g, stripe, count);
+	begin(p);
+	for (uint8_t i = 0; i < g->n; i++)
+		add_member(g, stripe, count, i, data, NULL, p);
+}
+
+void plan_window(const struct geo *g, uint64_t stripe, uint32_t count, void *win, uint32_t members,
+		 struct plan *p)
+{
+	uint32_t row_bytes = count * g->frag_bytes;
+
+	check_range(g, stripe, count);
+	assert(members >> g->n == 0);
+	begin(p);
+	for (uint8_t i = 0; count && i < g->n; i++) {
+		if (!(members >> i & 1))
+			continue;
+		assert(p->req_count < p->req_cap && p->iov_count < p->iov_cap);
+		p->req[p->req_count++] = (struct plan_req){.member = i,
+							   .bytes = row_bytes,
+							   .offset = geo_offset(g, stripe),
+							   .iov_first = p->iov_count,
+							   .iov_count = 1};
+		p->iov[p->iov_count++] = (struct iovec){
+		    .iov_base = (uint8_t *)win + (size_t)i * row_bytes,
+		    .iov_len = row_bytes,
+		};
+	}
+}
+
+/* With one parity fragment, each row is the XOR of all others, whatever their roles. */
+int window_decode(const struct geo *g, uint32_t count, void *win, uint32_t valid, uint32_t want)
+{
+	size_t row_bytes = (size_t)count * g->frag_bytes;
+	void *src[DDR_MAX_MEMBERS];
+	unsigned sources = 0;
+
+	assert(g->p.m == 1 && (valid | want) >> g->n == 0 && !(valid & want));
+	if (__builtin_popcount(valid) < g->k)
+		return -EINVAL;
+	if (!want)
+		return 0;
+	/* want is disjoint from k or more of k + 1 rows: it is one row. */
+	for (unsigned i = 0; i < g->n; i++)
+		if (valid >> i & 1)
+			src[sources++] = (uint8_t *)win + i * row_bytes;
+	parity_xor((uint8_t *)win + (unsigned)__builtin_ctz(want) * row_bytes, src, sources,
+		   row_bytes);
+	return 0;
+}
+
+/* Makes one parity fragment true; says whether it was not. `at` is its offset in each row. */
+static bool reparity_frag(const struct geo *g, uint8_t *win, size_t row_bytes, uint8_t parity_row,
+			  size_t at)
+{
+	uint8_t scratch[PLAN_SCRATCH_BYTES] __attribute__((aligned(PLAN_ALIGN)));
+	size_t end = at + g->frag_bytes;
+	void *src[DDR_MAX_MEMBERS];
+	bool changed = false;
+
+	for (size_t piece; at < end; at += piece) {
+		uint8_t *parity = win + parity_row * row_bytes + at;
+		unsigned sources = 0;
+
+		piece = end - at < sizeof(scratch) ? end - at : sizeof(scratch);
+		for (unsigned i = 0; i < g->n; i++)
+			if (i != parity_row)
+				src[sources++] = win + i * row_bytes + at;
+		parity_xor(scratch, src, sources, piece);
+		if (memcmp(scratch, parity, piece) == 0)
+			continue;
+		memcpy(parity, scratch, piece);
+		changed = true;
+	}
+	return changed;
+}
+
+uint32_t window_reparity(const struct geo *g, uint64_t stripe, uint32_t count, void *win,
+			 uint32_t *first_bad, uint32_t *dirty_rows)
+{
+	size_t row_bytes = (size_t)count * g->frag_bytes;
+	uint32_t changed = 0, rows = 0;
+
+	check_range(g, stripe, count);
+	for (uint32_t at = 0, run; at < count; at += run) {
+		uint8_t row = geo_member_of(g, stripe + at, g->k);
+
+		run = geo_run(g, stripe + at, count - at);
+		for (uint32_t s = at; s < at + run; s++) {
+			if (!reparity_frag(g, win, row_bytes, row, (size_t)s * g->frag_bytes))
+				continue;
+			if (!changed++ && first_bad)
+				*first_bad = s;
+			rows |= 1u << row;
+		}
+	}
+	if (dirty_rows)
+		*dirty_rows = rows;
+	return changed;
+}
+
+void window_to_user(const struct geo *g, uint64_t stripe, uint32_t count, const void *win,
+		    void *data)
+{
+	size_t row_bytes = (size_t)count * g->frag_bytes;
+
+	check_range(g, stripe, count);
+	for (uint32_t at = 0, run; at < count; at += run) {
+		run = geo_run(g, stripe + at, count - at);
+		for (uint8_t f = 0; f < g->k; f++) {
+			const uint8_t *row =
+			    (const uint8_t *)win + geo_member_of(g, stripe + at, f) * row_bytes;
+			uint8_t *user = (uint8_t *)data + (size_t)f * g->frag_bytes;
+
+			for (uint32_t s = at; s < at + run; s++)
+				memcpy(user + (size_t)s * g->p.stripe_bytes,
+				       row + (size_t)s * g->frag_bytes, g->frag_bytes);
+		}
+	}
+}

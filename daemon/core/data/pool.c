@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Memory of front-end requests and their parts that are through, for the next ones: in steady state
+ * a request allocates nothing. What is kept has a bound. A build with AddressSanitizer keeps
+ * nothing, so that it sees a use after the end.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/core/engine_int.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define KEPT 0u
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define KEPT 0u
+#endif
+#endif
+#ifndef KEPT
+#define KEPT 256u /* of each kind */
+#endif
+#define KEPT_SCRATCH (64u << 10) /* bytes; larger ones are freed */
+#define BUF_ALIGN 64u
+
+struct fio *fio_get(struct engine *e)
+{
+	struct fio *f;
+
+	if (list_empty(&e->fios_kept))
+		return calloc(1, sizeof(*f));
+	f = list_first(&e->fios_kept, struct fio, link);
+	list_del(&f->link);
+	e->fios_kept_count--;
+	memset(f, 0, sizeof(*f));
+	return f;
+}
+
+void fio_put(struct engine *e, struct fio *f)
+{
+	if (e->fios_kept_count + 1 > KEPT) {
+		free(f);
+		return;
+	}
+	list_add_tail(&e->fios_kept, &f->link);
+	e->fios_kept_count++;
+}
+
+struct op *op_get(struct engine *e)
+{
+	struct op *op, old;
+
+	if (list_empty(&e->ops_kept))
+		return calloc(1, sizeof(*op));
+	op = list_first(&e->ops_kept, struct op, link);
+	list_del(&op->link);
+	e->ops_kept_count--;
+	old = *op;
+	memset(op, 0, sizeof(*op));
+	op->scratch = old.scratch;
+	op->scratch_bytes = old.scratch_bytes;
+	op->plan = old.plan;
+	op->plan.req_count = op->plan.iov_count = 0;
+	return op;
+}
+
+static void op_free(struct op *op)
+{
+	free(op->scratch);
+	plan_free(&op->plan);
+	free(op);
+}
+
+void op_put(struct engine *e, struct op *op)
+{
+	if (e->ops_kept_count + 1 > KEPT || op->scratch_bytes > KEPT_SCRATCH) {
+		op_free(op);
+		return;
+	}
+	list_add_tail(&e->ops_kept, &op->link);
+	e->ops_kept_count++;
+}
+
+bool op_scratch(struct op *op, size_t bytes)
+{
+	if (op->scratch_bytes >= bytes)
+		return true;
+	free(op->scratch);
+	bytes = (bytes + BUF_ALIGN - 1) & ~(size_t)(BUF_ALIGN - 1);
+	op->scratch = aligned_alloc(BUF_ALIGN, bytes);
+	op->scratch_bytes = op->scratch ? bytes : 0;
+	return op->scratch;
+}
+
+void pool_free(struct engine *e)
+{
+	while (!list_empty(&e->fios_kept)) {
+		struct fio *f = list_first(&e->fios_kept, struct fio, link);
+
+		list_del(&f->link);
+		free(f);
+	}
+	while (!list_empty(&e->ops_kept)) {
+		struct op *op = list_first(&e->ops_kept, struct op, link);
+
+		list_del(&op->link);
+		op_free(op);
+	}
+	e->fios_kept_count = e->ops_kept_count = 0;
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Where a byte of the array lies on its members (design section 2).
+ *
+ * Stripe s holds user bytes [s * S, (s + 1) * S). It lies on every member at
+ * data_offset + s * F, F = S / k. Which fragment a member carries follows from
+ * the band: rotation = (s * F / band) mod n. Fragment f of stripe s is on member
+ * (f + rotation) mod n for ROTATE, on member f for DEDICATED; fragments
+ * 0..k-1 are data, k..n-1 parity.
+ *
+ * On a member (bytes): 0 untouched | SB_OFFSET two superblock copies of 4 KiB |
+ * LOG_OFFSET the dirty log: slots + 1 slots (the last is the array's own), each
+ * log_pages pages of 4 KiB in two copies | journal area (reserved) | data.
+ *
+ * Pure functions: no state, any thread.
+ */
+#ifndef DDRAID_CORE_FORMAT_GEOMETRY_H
+#define DDRAID_CORE_FORMAT_GEOMETRY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "daemon/base/limits.h"
+
+#define SB_OFFSET 4096u
+#define SB_COPIES 2u
+#define LOG_OFFSET 65536u
+#define DATA_ALIGN (1u << 20)
+/* Two planes of 2016 bytes, see logpage.h. Only a simulator for logs of many pages has another. */
+#ifndef LOG_REGIONS_PER_PAGE
+#define LOG_REGIONS_PER_PAGE 16128u
+#endif
+
+enum geo_layout { GEO_ROTATE = 0, GEO_DEDICATED = 1 };
+
+/* What a person chooses at create, and what the superblock stores. */
+struct geo_params {
+	uint8_t order;         /* 0..3 */
+	uint8_t m;             /* parity fragments, 1 or 2 */
+	uint8_t layout;        /* enum geo_layout */
+	uint8_t slots;         /* slots of the dirty log, 2..DDR_MAX_SLOTS */
+	uint32_t stripe_bytes; /* S, a power of two >= block */
+	uint32_t band_bytes;   /* member bytes between rotations, a power of two >= F */
+	uint32_t region_bytes; /* user bytes, a power of two >= S */
+	uint64_t member_bytes; /* bytes of the smallest member that are used */
+};
+
+struct geo {
+	struct geo_params p;
+	uint8_t k;               /* data fragments = members that must be readable */
+	uint8_t n;               /* k + m members */
+	uint32_t frag_bytes;     /* F */
+	uint32_t log_pages;      /* pages per slot */
+	uint32_t region_stripes; /* stripes per region; the last region may have fewer */
+	uint64_t data_offset;    /* member byte offset of stripe 0 */
+	uint64_t stripes;        /* whole stripes that fit */
+	uint64_t regions;        /* ceil(stripes / region_stripes) */
+	uint64_t size_bytes;     /* user bytes = stripes * S */
+};
+
+/*
+ * Fills *g from *p. -EINVAL: a parameter is out of its range (*why, if not NULL,
+ * then names it in one static sentence with the remedy). -ENOSPC: the member is
+ * too small for one region. m = 2 and order 0 are -EOPNOTSUPP for now.
+ */
+int geo_init(struct geo *g, const struct geo_params *p, const char **why);
+bool geo_same(const struct geo_params *a, const struct geo_params *b);
+
+/* 4 MiB, or what keeps a slot within 4 log pages, up to 64 MiB; more only for arrays whose log
+ * would be too large then. */
+uint32_t geo_default_region_bytes(uint64_t user_bytes, uint32_t slots);
+
+uint8_t geo_rotation(const struct geo *g, uint64_t stripe);
+uint8_t geo_member_of(const struct geo *g, uint64_t stripe, uint8_t frag);
+uint8_t geo_frag_of(const struct geo *g, uint64_t stripe, uint8_t member);
+/* Member byte offset of a stripe's fragment (the same on every member). */
+uint64_t geo_offset(const struct geo *g, uint64_t stripe);
+/* How many bytes of each member the array uses. */
+uint64_t geo_end(const struct geo *g);
+/* How many stripes from `stripe` on share its rotation, at most `max`. */
+uint32_t geo_run(const struct geo *g, uint64_t stripe, uint32_t max);
+uint64_t geo_region_of(const struct geo *g, uint64_t stripe);
+/* First stripe of a region, and how many stripes it has. */
+uint64_t geo_region_first(const struct geo *g, uint64_t region);
+uint32_t geo_region_count(const struct geo *g, uint64_t region);
+/* Member byte offset of one copy (0 or 1) of a log page. */
+uint64_t geo_log_offset(const struct geo *g, uint32_t slot, uint32_t page, uint32_t copy);
+uint64_t geo_sb_offset(uint32_t copy);
+
+#endif
