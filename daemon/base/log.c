@@ -216,6 +216,11 @@ void log_level(int level)
 	qb_log_filter_ctl(libqb, QB_LOG_FILTER_ADD, QB_LOG_FILTER_FILE, "*", (uint8_t)level);
 }
 
+bool log_debugs(void)
+{
+	return least >= LOG_DEBUG;
+}
+
 void log_open(const char *name, int level, int foreground)
 {
 	to_stderr = foreground;

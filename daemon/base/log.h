@@ -7,6 +7,7 @@
 #ifndef DDRAID_BASE_LOG_H
 #define DDRAID_BASE_LOG_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <syslog.h>
 
@@ -16,6 +17,7 @@
 void log_open(const char *name, int level, int foreground);
 /* Another one from now on. The main thread's. */
 void log_level(int level);
+bool log_debugs(void); /* LOG_DEBUG is written, too */
 /* What is queued is written, but a reader that stands still is waited for only for a second. */
 void log_close(void);
 /* From now on by a thread of its own: after the last fork. Until then callers write. */

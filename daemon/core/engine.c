@@ -5,10 +5,13 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/core/engine_int.h"
+#include "daemon/core/cluster/cluster.h"
+#include "daemon/core/data/data.h"
 
 #define FORCE_US 300000000ull /* how long `start --stale`, `--alone` and `--take-over` count */
 
@@ -63,6 +66,60 @@ void *out_memory(struct engine *e, size_t bytes)
 	return p;
 }
 
+void engine_say(struct engine *e, const char *format, ...)
+{
+	char text[256];
+	size_t bytes;
+	va_list ap;
+	char *say;
+
+	va_start(ap, format);
+	vsnprintf(text, sizeof(text), format, ap);
+	va_end(ap);
+	bytes = strlen(text) + 1;
+	say = out_memory(e, bytes);
+	memcpy(say, text, bytes);
+	out_add(e, OUT_SAY)->say = say;
+	e->said++;
+}
+
+void engine_trace(struct engine *e, enum engine_trace trace)
+{
+	e->trace = trace;
+}
+
+void engine_move(struct engine *e, enum engine_state to)
+{
+	static const uint8_t legal[] = {
+	    [ENGINE_JOINING] = 1 << ENGINE_ACTIVE | 1 << ENGINE_REMOVED | 1 << ENGINE_STOPPED,
+	    [ENGINE_ACTIVE] = 1 << ENGINE_ACTIVE | 1 << ENGINE_REMOVED | 1 << ENGINE_STOPPED,
+	    [ENGINE_REMOVED] = 1 << ENGINE_JOINING,
+	    [ENGINE_STOPPED] = 0,
+	};
+
+	assert(legal[e->state] >> to & 1);
+	if (e->state != to)
+		TRACE(e, "is %s: it was %s", engine_state_name(to), engine_state_name(e->state));
+	e->state = to;
+}
+
+void phase_move(struct engine *e, enum phase to)
+{
+	static const char *const name[] = {"is over", "asks who is there", "knows who takes part",
+					   "is ready"};
+	static const uint8_t legal[] = {
+	    [PH_NONE] = 1 << PH_NONE | 1 << PH_HELLO,
+	    [PH_HELLO] = 1 << PH_NONE | 1 << PH_STATE,
+	    [PH_STATE] = 1 << PH_NONE | 1 << PH_READY,
+	    [PH_READY] = 1 << PH_NONE,
+	};
+
+	assert(legal[e->view.phase] >> to & 1);
+	if (e->view.phase != to)
+		TRACE(e, "the round %s", name[to]);
+	e->view.phase = to;
+}
+
 static void garbage_free(struct engine *e)
 {
 	for (uint32_t i = 0; i < e->garbage_count; i++)
@@ -72,14 +129,14 @@ static void garbage_free(struct engine *e)
 
 bool rings_agree(const struct engine *e)
 {
-	return e->view_known && ring_is(&e->view_ring, &e->quorum_ring);
+	return e->c->view_known && ring_is(&e->c->view_ring, &e->c->quorum_ring);
 }
 
 /* R2, R7: group and quorum agree, we have it, and our own heartbeat came back lately. */
 bool quorum_gate(const struct engine *e)
 {
-	return rings_agree(e) && e->quorate && e->hb_any && !e->give_up_us &&
-	       e->now - e->hb_sent_us < e->cfg.tun.heartbeat_limit_ms * 1000ull &&
+	return rings_agree(e) && e->c->quorate && e->c->hb_any && !e->c->give_up_us &&
+	       e->now - e->c->hb_sent_us < e->cfg.tun.heartbeat_limit_ms * 1000ull &&
 	       (e->state == ENGINE_ACTIVE || e->state == ENGINE_JOINING);
 }
 
@@ -93,41 +150,10 @@ bool gate_open(const struct engine *e)
 
 bool gate_but_lease(const struct engine *e)
 {
-	return e->confirmed && quorum_gate(e) && !e->doubt;
+	return e->c->confirmed && quorum_gate(e) && !e->c->doubt;
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */
-
-static int engine_setup(struct engine *e)
-{
-	struct record known = e->want_record; /* gone_add writes it anew */
-
-	list_init(&e->dio_free);
-	list_init(&e->dio_held);
-	list_init(&e->dio_gone);
-	list_init(&e->regions);
-	list_init(&e->lock_waiters);
-	list_init(&e->pages_due);
-	list_init(&e->fios);
-	list_init(&e->ops);
-	list_init(&e->fios_kept);
-	list_init(&e->ops_kept);
-	list_init(&e->retry);
-	list_init(&e->job_wait);
-	list_init(&e->decoding);
-	for (uint32_t i = 0; i < DIO_MAX; i++)
-		list_add_tail(&e->dio_free, &e->dio[i].link);
-	e->dio_free_count = DIO_MAX;
-	for (uint8_t m = 0; m < DDR_MAX_MEMBERS; m++)
-		e->dev_of[m] = NO_DEV;
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		e->dev[i].member = NO_MEMBER;
-	e->slot = NO_SLOT;
-	e->state = ENGINE_JOINING;
-	/* Whom an earlier incarnation of this node has seen removed, stays removed (R6). */
-	gone_recall(e, &known);
-	return 0;
-}
 
 struct engine *engine_new(const struct engine_cfg *cfg)
 {
@@ -135,37 +161,23 @@ struct engine *engine_new(const struct engine_cfg *cfg)
 
 	if (!e)
 		return NULL;
-	e->cfg = *cfg;
-	e->asks = e->asks_first = 1;
-	e->inc = cfg->inc;
-	e->record = e->sent_record = e->want_record = cfg->record;
-	e->dio = calloc(DIO_MAX, sizeof(*e->dio));
-	e->ld.sb_buf = calloc(DDR_MAX_MEMBERS, DDR_BLOCK_BYTES);
-	e->rec.block = calloc(WR_PAGES, DDR_BLOCK_BYTES);
-	e->ld.rd_buf = calloc(2 * RD_PAGES * DDR_MAX_MEMBERS, DDR_BLOCK_BYTES);
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		e->dev[i].buf = calloc(SB_COPIES, DDR_BLOCK_BYTES);
 	assert(cfg->node && cfg->inc);
-	if (htable_init(&e->region_of) || htable_init(&e->locks) || !e->dio || !e->ld.sb_buf ||
-	    !e->ld.rd_buf || !e->rec.block || !e->dev[DDR_MAX_DEVS - 1].buf || use_alloc(e) ||
-	    engine_setup(e)) {
+	e->cfg = *cfg;
+	e->inc = cfg->inc;
+	e->state = ENGINE_JOINING;
+	if (data_new(e) || cluster_new(e)) {
 		engine_free(e);
 		return NULL;
 	}
-	e->recovery_count = 0; /* of an earlier life */
 	return e;
 }
 
 static void engine_clear(struct engine *e)
 {
 	e->state = ENGINE_REMOVED; /* nothing is begun any more */
-	rebuild_reset(e);
-	slots_reset(e);
-	io_free_all(e); /* before the regions, whose lists the ops are in */
-	regions_drop_all(e);
-	locktab_reset(e);
-	dlog_reset(e);
-	slots_free(e);
+	cluster_end(e);
+	data_clear(e);
+	cluster_clear(e);
 }
 
 void engine_free(struct engine *e)
@@ -175,22 +187,13 @@ void engine_free(struct engine *e)
 	if (!e)
 		return;
 	e->q = &q;
-	if (e->dio_free.next) /* engine_setup was there */
+	if (e->d && e->c)
 		engine_clear(e);
 	garbage_free(e);
 	free(q.v);
 	free(e->garbage);
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-		free(e->dev[i].buf);
-		free(e->dev[i].back.buf);
-	}
-	use_free(e);
-	free(e->dio);
-	htable_free(&e->region_of);
-	htable_free(&e->locks);
-	free(e->ld.sb_buf);
-	free(e->ld.rd_buf);
-	free(e->rec.block);
+	cluster_free(e);
+	data_free(e);
 	free(e);
 }
 
@@ -200,81 +203,19 @@ void engine_free(struct engine *e)
  */
 static void engine_restart(struct engine *e, uint64_t inc)
 {
-	struct engine *n, *old;
+	uint64_t idle = e->d->wrote ? 0 : e->inc;
 
-	assert(e->state == ENGINE_REMOVED && !e->dio_under_way && inc > e->inc);
+	assert(e->state == ENGINE_REMOVED && !e->d->dio_under_way && inc > e->inc);
 	engine_clear(e);
-	old = malloc(sizeof(*old));
-	assert(old);
-	*old = *e;
-	n = e;
-	memset(n, 0, sizeof(*n));
-	n->cfg = old->cfg;
-	n->inc = inc;
-	n->idle_inc = old->wrote ? 0 : old->inc;
-	n->yields = old->yields;
-	n->yield_reach = old->yield_reach;
-	n->outcasts = old->outcasts;
-	n->now = old->now;
-	n->q = old->q;
-	n->record = old->record;
-	n->sent_record = old->sent_record;
-	n->want_record = old->want_record;
-	n->record_busy = old->record_busy;
-	n->record_us = old->record_us;
-	n->garbage = old->garbage;
-	n->garbage_count = old->garbage_count;
-	n->garbage_cap = old->garbage_cap;
-	memcpy(n->dev, old->dev, sizeof(n->dev));
-	n->devs = old->devs;
-	n->bindings = old->bindings;
-	n->dio = old->dio;
-	n->region_of = old->region_of;
-	n->locks = old->locks;
-	n->ld.sb_buf = old->ld.sb_buf;
-	n->ld.rd_buf = old->ld.rd_buf;
-	n->rec.block = old->rec.block;
-	use_restart(n, old);
-	n->view_ring = old->view_ring;
-	n->quorum_ring = old->quorum_ring;
-	n->quorate = old->quorate;
-	n->quorum_count = old->quorum_count;
-	memcpy(n->quorum, old->quorum, sizeof(n->quorum));
-	n->view_known = old->view_known;
-	n->view_count = old->view_count;
-	memcpy(n->view, old->view, sizeof(n->view));
-	n->term_num = old->term_num;
-	memcpy(n->buried, old->buried, sizeof(n->buried));
-	memcpy(n->fence_ask, old->fence_ask, sizeof(n->fence_ask));
-	n->buried_next = old->buried_next;
-	memcpy(n->kept, old->kept, sizeof(n->kept));
-	n->kept_count = old->kept_count;
-	memcpy(n->dropped, old->dropped, sizeof(n->dropped));
-	n->asks = n->asks_first = old->asks + 1;
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-		struct dev *d = &n->dev[i];
-
-		d->reading = d->sb_ok = d->fresh = d->entered = false;
-		back_restart(d);
-		d->connected_here = d->connected_next;
-		d->connected_next = false;
-	}
-	engine_setup(n);
-	memcpy(n->recovery, old->recovery, sizeof(n->recovery));
-	n->recovery_count = old->recovery_count;
-	for (uint32_t i = 0; i < n->view_count; i++)
-		peer_get(n, n->view[i])->in_view = true;
-	for (uint32_t i = 0; i < old->peer_count; i++) {
-		struct peer *p = peer_get(n, old->peer[i].node);
-
-		p->left = old->peer[i].left;
-		p->dropped = old->peer[i].dropped;
-	}
-	free(old);
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (n->dev[i].up)
-			sb_read(n, i);
-	nodemsg_join(n);
+	memset(&e->geo, 0, sizeof(e->geo));
+	memset(&e->map, 0, sizeof(e->map));
+	memset(&e->view, 0, sizeof(e->view));
+	e->inc = inc;
+	engine_move(e, ENGINE_JOINING);
+	e->stopped = false;
+	e->heard_us = e->forced_us = e->waits_hash = e->waits_us = 0;
+	data_restart(e);
+	cluster_restart(e, idle);
 }
 
 void engine_tune(struct engine *e, const struct tunables *tun)
@@ -286,14 +227,14 @@ void engine_tune(struct engine *e, const struct tunables *tun)
 	t->checkpoint_regions = tun->checkpoint_regions;
 	t->eio_when_lost = tun->eio_when_lost;
 	t->mark_ahead = tun->mark_ahead;
-	e->scan_us = 0; /* it was set by the old delay */
+	e->d->scan_us = 0; /* it was set by the old delay */
 }
 
 static void record_done(struct engine *e)
 {
-	assert(e->record_busy);
-	e->record_busy = false;
-	e->record = e->sent_record;
+	assert(e->c->record_busy);
+	e->c->record_busy = false;
+	e->c->record = e->c->sent_record;
 }
 
 static void event_take(struct engine *e, const struct event *ev)
@@ -368,15 +309,15 @@ void engine_take(struct engine *e, const struct event *ev, struct outq *q)
 
 void engine_step(struct engine *e, const struct event *ev, struct outq *q)
 {
-	uint32_t before;
+	uint32_t before, said;
 
 	assert(ev->now_us >= e->now);
 	if (!e->taken)
 		garbage_free(e);
 	e->taken = false;
 	/* R4: whom the record names may be about to start again, like this node. */
-	for (uint32_t i = 0; !e->now && i < e->gone_count; i++)
-		e->gone[i].since_us = ev->now_us;
+	for (uint32_t i = 0; !e->now && i < e->c->gone_count; i++)
+		e->c->gone[i].since_us = ev->now_us;
 	if (!e->now)
 		e->forced_us = ev->now_us;
 	e->q = q;
@@ -388,6 +329,7 @@ void engine_step(struct engine *e, const struct event *ev, struct outq *q)
 	event_take(e, ev);
 	do {
 		before = q->count;
+		said = e->said;
 		dio_advance(e);
 		devs_advance(e);
 		record_advance(e);
@@ -397,19 +339,21 @@ void engine_step(struct engine *e, const struct event *ev, struct outq *q)
 		doubt_advance(e);
 		epoch_advance(e);
 		leader_advance(e);
+		own_slot_advance(e);
 		dlog_advance(e);
+		leave_advance(e);
 		regions_advance(e);
 		quiet_advance(e);
 		jobs_advance(e);
 		io_advance(e);
 		admin_look(e);
-		if (e->state == ENGINE_STOPPED && !e->stopped && !e->dio_under_way) {
+		if (e->state == ENGINE_STOPPED && !e->stopped && !e->d->dio_under_way) {
 			e->stopped = true;
-			out_add(e, OUT_STOPPED)->stopped.unsealed = e->unsealed;
+			out_add(e, OUT_STOPPED)->stopped.unsealed = e->c->unsealed;
 		}
-	} while (q->count != before || !list_empty(&e->dio_gone));
+	} while (q->count - before != e->said - said || !list_empty(&e->d->dio_gone));
 	if (gate_open(e))
-		e->heard_us = e->hb_sent_us;
+		e->heard_us = e->c->hb_sent_us;
 	waits_note(e);
 }
 
@@ -420,15 +364,15 @@ uint64_t engine_heard_us(const struct engine *e)
 
 uint64_t engine_heartbeat_us(const struct engine *e)
 {
-	return e->hb_any ? e->hb_sent_us : 0;
+	return e->c->hb_any ? e->c->hb_sent_us : 0;
 }
 
 uint64_t engine_deadline_us(const struct engine *e)
 {
-	uint64_t d = e->hb_next_us ? e->hb_next_us : e->now + IDLE_TICK_US;
+	uint64_t d = e->c->hb_next_us ? e->c->hb_next_us : e->now + IDLE_TICK_US;
 
-	if (e->scan_us > e->now && e->scan_us < d)
-		d = e->scan_us; /* one that is due waits for something else */
+	if (e->d->scan_us > e->now && e->d->scan_us < d)
+		d = e->d->scan_us; /* one that is due waits for something else */
 	return d > e->now ? d : e->now + 1000;
 }
 
@@ -436,12 +380,12 @@ uint64_t engine_deadline_us(const struct engine *e)
 
 const struct geo *engine_geo(const struct engine *e)
 {
-	return e->have_geo && e->have_map ? &e->geo : NULL;
+	return e->view.have_geo && e->view.have_map ? &e->geo : NULL;
 }
 
 const struct member_cause *engine_cause(const struct engine *e, uint8_t member)
 {
-	return &e->cause[member];
+	return &e->c->cause[member];
 }
 
 const struct map *engine_map(const struct engine *e)
@@ -451,12 +395,12 @@ const struct map *engine_map(const struct engine *e)
 
 uint32_t engine_slot(const struct engine *e)
 {
-	return e->slot_owned ? e->slot : NO_SLOT;
+	return e->view.slot_owned ? e->view.slot : NO_SLOT;
 }
 
 uint8_t engine_member_of_dev(const struct engine *e, uint32_t dev)
 {
-	return dev < DDR_MAX_DEVS ? e->dev[dev].member : NO_MEMBER;
+	return dev < DDR_MAX_DEVS ? e->c->dev[dev].member : NO_MEMBER;
 }
 
 enum lock_mode engine_lock_held(const struct engine *e, uint64_t id)
@@ -477,7 +421,7 @@ const char *engine_state_name(enum engine_state s)
 /* Why the leader lets this node not serve, whatever else there is. */
 const char *leader_differs(const struct engine *e)
 {
-	const struct peer *p = peer_find((struct engine *)e, e->leader);
+	const struct peer *p = peer_find((struct engine *)e, e->c->leader);
 
 	if (!p || !peer_differs(p))
 		return NULL;
@@ -493,7 +437,7 @@ const char *leader_differs(const struct engine *e)
 static bool flush_stuck(const struct engine *e)
 {
 	for (uint8_t i = 0; i < e->map.n; i++)
-		if (e->bad[i] == MEMBER_FAULTY && member_indispensable(e, i))
+		if (e->c->bad[i] == MEMBER_FAULTY && member_indispensable(e, i))
 			return true;
 	return false;
 }
@@ -502,7 +446,7 @@ static bool flush_stuck(const struct engine *e)
 static bool cut_stuck(const struct engine *e)
 {
 	for (uint8_t i = 0; i < e->map.n; i++)
-		if (e->bad[i] == MEMBER_FAULTY && member_indispensable(e, i) &&
+		if (e->c->bad[i] == MEMBER_FAULTY && member_indispensable(e, i) &&
 		    member_cut(e, &e->map.member[i]))
 			return true;
 	return false;
@@ -529,7 +473,7 @@ static bool status_stuck(const struct engine *e, struct waits *w)
 		w->why = "members: one that the data needs was too small for a while, and what lay "
 			 "beyond its end may be gone; connect the others, or stop the array on all "
 			 "nodes with --disconnect, start it, and check the data";
-		w->since_us = e->few_us ? e->few_us : e->lacks_us;
+		w->since_us = e->d->few_us ? e->d->few_us : e->d->lacks_us;
 		return true;
 	}
 	if (flush_stuck(e)) {
@@ -537,14 +481,14 @@ static bool status_stuck(const struct engine *e, struct waits *w)
 			 "that the data needs, and what it had acknowledged may be lost, so "
 			 "that is not tried again; set right what its error says, then stop "
 			 "the array on all nodes with --disconnect, start it, and check the data";
-		w->since_us = e->lacks_us ? e->lacks_us : e->few_us;
+		w->since_us = e->d->lacks_us ? e->d->lacks_us : e->d->few_us;
 		return true;
 	}
 	if (!write_stuck(e))
 		return false;
 	w->why = "members: writes fail on one that the data needs, and are tried again "
 		 "each second; set right what its error says";
-	w->since_us = e->lacks_us;
+	w->since_us = e->d->lacks_us;
 	return true;
 }
 
@@ -562,26 +506,27 @@ static const struct peer *needed_older(const struct engine *e)
 
 static void status_waits(const struct engine *e, struct waits *w)
 {
-	bool gives_up = e->give_up_us && e->state != ENGINE_REMOVED;
+	bool gives_up = e->c->give_up_us && e->state != ENGINE_REMOVED;
 
-	if (e->phase == PH_HELLO && e->leader == e->cfg.node && !e->ld.begun && quorum_gate(e) &&
-	    e->ld.why) {
-		w->why = e->ld.why;
+	if (e->view.phase == PH_HELLO && e->c->leader == e->cfg.node && !e->c->ld.begun &&
+	    quorum_gate(e) && e->c->ld.why) {
+		w->why = e->c->ld.why;
 		return;
 	}
-	for (uint32_t i = 0; i < e->gone_count && !gives_up && e->ld.why != e->use.why; i++) {
-		if (e->gone[i].fenced)
+	for (uint32_t i = 0; i < e->c->gone_count && !gives_up && e->c->ld.why != e->c->use.why;
+	     i++) {
+		if (e->c->gone[i].fenced)
 			continue;
 		w->why = "the fence of a departed node";
-		w->node = e->gone[i].node;
-		w->since_us = e->gone[i].since_us;
+		w->node = e->c->gone[i].node;
+		w->since_us = e->c->gone[i].since_us;
 		return;
 	}
-	if (e->use.refused || e->ld.refused)
-		w->why = e->use.refused ? e->use.why : e->ld.why;
+	if (e->c->use.refused || e->c->ld.refused)
+		w->why = e->c->use.refused ? e->c->use.why : e->c->ld.why;
 	else if (gives_up)
 		w->why = "the other nodes to know that this incarnation ends";
-	else if (!e->view_known || !e->quorate)
+	else if (!e->c->view_known || !e->c->quorate)
 		w->why = e->cfg.two_node
 			     ? "quorum: corosync's two_node waits for the other node when "
 			       "this one has started (wait_for_all); if that node stays "
@@ -589,38 +534,38 @@ static void status_waits(const struct engine *e, struct waits *w)
 			       "gives this one quorum, and then the array has to be started "
 			       "with --alone"
 			     : "quorum";
-	else if (e->phase == PH_READY && !aside(e) && e->confirmed && quorum_gate(e) &&
+	else if (e->view.phase == PH_READY && !aside(e) && e->c->confirmed && quorum_gate(e) &&
 		 !use_lease(e) && members_reached(e) >= e->geo.k)
 		w->why = "the members to take this node's sign that it uses them";
-	else if (!(e->confirmed && quorum_gate(e)))
+	else if (!(e->c->confirmed && quorum_gate(e)))
 		w->why = "the own heartbeat, or group and quorum to agree";
-	else if (e->phase != PH_READY && leading(e) && status_stuck(e, w))
+	else if (e->view.phase != PH_READY && leading(e) && status_stuck(e, w))
 		return; /* the round can't end before that */
-	else if (e->phase != PH_READY)
-		w->why = leading(e) && e->ld.why ? e->ld.why : "the leader's recovery";
+	else if (e->view.phase != PH_READY)
+		w->why = leading(e) && e->c->ld.why ? e->c->ld.why : "the leader's recovery";
 	else if (aside(e))
 		w->why = "members: this node reaches fewer than the data needs";
 	else if (leader_differs(e))
 		w->why = leader_differs(e);
 	else if (status_stuck(e, w))
 		return;
-	else if (e->few_us && needed_older(e)) {
+	else if (e->d->few_us && needed_older(e)) {
 		w->why = "members: one that the data needs is an older copy of itself, as "
 			 "another node finds; connect the right one";
 		w->node = needed_older(e)->node;
-		w->since_us = e->few_us;
-	} else if (e->few_us) {
+		w->since_us = e->d->few_us;
+	} else if (e->d->few_us) {
 		w->why = members_older(e) ? MEMBER_NEEDED_OLDER
 					  : "members: fewer can be used than the data needs";
-		w->since_us = e->few_us;
-	} else if (e->proposing) {
+		w->since_us = e->d->few_us;
+	} else if (e->view.proposing) {
 		w->why = "a change of the map";
-		w->since_us = e->proposing_us;
-	} else if (e->lacks_us) {
+		w->since_us = e->c->proposing_us;
+	} else if (e->d->lacks_us) {
 		w->why = "a change of the map: I/O waits until a member that this node can't "
 			 "use is back or has left; bring it back, or fail it";
-		w->since_us = e->lacks_us;
-	} else if (!e->slot_owned) {
+		w->since_us = e->d->lacks_us;
+	} else if (!e->view.slot_owned) {
 		w->why = "a free slot of the dirty log"; /* which waits for all the above, too */
 	} else if (vouch_lacks(e)) {
 		w->why = "another node to have an answer from each member, to what it asks since "
@@ -645,14 +590,15 @@ static void lock_held(const struct engine *e, struct waits *w)
 
 static bool io_allowed(const struct engine *e)
 {
-	return gate_open(e) && e->state == ENGINE_ACTIVE && e->phase == PH_READY && !e->few_us;
+	return gate_open(e) && e->state == ENGINE_ACTIVE && e->view.phase == PH_READY &&
+	       !e->d->few_us;
 }
 
 static struct waits waits_of(const struct engine *e)
 {
 	struct waits w = {0};
 
-	if (!io_allowed(e) || e->proposing || e->lacks_us)
+	if (!io_allowed(e) || e->view.proposing || e->d->lacks_us)
 		status_waits(e, &w);
 	if (!w.why)
 		w.why = leave_waits(e);
@@ -687,61 +633,62 @@ void engine_status(const struct engine *e, struct engine_status *st)
 
 	memset(st, 0, sizeof(*st));
 	st->state = e->state;
-	if (e->state == ENGINE_JOINING && !(rings_agree(e) && e->quorate))
+	if (e->state == ENGINE_JOINING && !(rings_agree(e) && e->c->quorate))
 		st->state = ENGINE_WAIT_QUORUM;
-	if (e->state == ENGINE_JOINING && (e->ld.refused || e->use.refused))
+	if (e->state == ENGINE_JOINING && (e->c->ld.refused || e->c->use.refused))
 		st->state = ENGINE_REFUSED;
 	st->io_allowed = io_allowed(e);
-	st->leader = e->leader;
+	st->leader = e->c->leader;
 	st->leading = leading(e);
 	st->map = e->map;
-	st->past = e->past;
-	st->proposing = e->proposing;
-	st->proposed = e->prop;
+	st->past = e->c->past;
+	st->proposing = e->view.proposing;
+	st->proposed = e->view.prop;
 	for (uint8_t i = 0; i < e->map.n; i++)
-		if (e->bad[i] && map_write_mask(&e->map) >> i & 1)
+		if (e->c->bad[i] && map_write_mask(&e->map) >> i & 1)
 			st->unusable |= 1u << i;
-	memcpy(st->error, e->error, sizeof(st->error));
-	memcpy(st->cause, e->cause, sizeof(st->cause));
+	memcpy(st->error, e->c->error, sizeof(st->error));
+	memcpy(st->cause, e->c->cause, sizeof(st->cause));
 	for (uint8_t i = 0; i < e->map.n; i++) {
-		st->flaps[i] = e->flaps[i];
+		st->flaps[i] = e->c->flaps[i];
 		st->kept_out_us[i] = member_kept_out_us(e, i);
 	}
-	for (uint32_t i = 0; i < e->peer_count; i++)
-		st->nodes += e->peer[i].active && e->peer[i].in_view && !e->peer[i].evicted;
+	for (uint32_t i = 0; i < e->c->peer_count; i++)
+		st->nodes +=
+		    e->c->peer[i].active && e->c->peer[i].in_view && !e->c->peer[i].evicted;
 	st->unfenced = gone_unfenced(e);
 	st->slots_unrecovered = slots_unrecovered(e);
 	st->regions_dirty = dlog_count(e, false);
 	st->regions_missed = dlog_count(e, true);
 	st->regions_to_resync = regions_to_resync(e);
-	st->resync_total = e->resync_total;
-	st->rebuild_done = e->rb.done;
-	st->rebuild_total = e->rb.total;
+	st->resync_total = e->c->resync_total;
+	st->rebuild_done = e->c->rb.done;
+	st->rebuild_total = e->c->rb.total;
 	st->rebuild_waits_node = rebuild_waits(e, &st->rebuild_waits);
-	st->rebuild_waits_us = e->rb.gather_us;
-	st->ios = e->fio_count;
-	st->dev_ios = e->dio_under_way;
-	st->marks = e->n_marks;
-	st->clears = e->n_clears;
-	st->page_writes = e->n_page_writes;
-	st->lock_requests = e->n_lock_requests;
-	st->parity_fixed = e->n_parity_fixed;
-	st->resync_bytes = e->n_resync_bytes;
-	st->read_resync_bytes = e->n_read_resync_bytes;
-	st->unreadable_reads = e->n_unreadable;
-	st->unreadable = e->unreadable;
-	st->rejected = e->n_rejected;
-	st->rejected_node = e->rejected_node;
-	st->rejected_why = e->rejected_why;
-	st->unreadable_waits = e->rb.again_us > e->now || e->rec.again_us > e->now;
-	st->recovery_count = e->recovery_count;
-	memcpy(st->recovery, e->recovery, sizeof(st->recovery));
+	st->rebuild_waits_us = e->c->rb.gather_us;
+	st->ios = e->d->fio_count;
+	st->dev_ios = e->d->dio_under_way;
+	st->marks = e->d->n_marks;
+	st->clears = e->d->n_clears;
+	st->page_writes = e->d->n_page_writes;
+	st->lock_requests = e->c->n_lock_requests;
+	st->parity_fixed = e->d->n_parity_fixed;
+	st->resync_bytes = e->c->n_resync_bytes;
+	st->read_resync_bytes = e->c->n_read_resync_bytes;
+	st->unreadable_reads = e->d->n_unreadable;
+	st->unreadable = e->d->unreadable;
+	st->rejected = e->c->n_rejected;
+	st->rejected_node = e->c->rejected_node;
+	st->rejected_why = e->c->rejected_why;
+	st->unreadable_waits = e->c->rb.again_us > e->now || e->c->rec.again_us > e->now;
+	st->recovery_count = e->c->recovery_count;
+	memcpy(st->recovery, e->c->recovery, sizeof(st->recovery));
 	w = waits_of(e);
 	st->waits = w.why;
 	st->waits_node = w.node;
 	if (w.why)
 		st->waits_since_us = w.since_us ? w.since_us : e->waits_us ? e->waits_us : e->now;
-	if (st->waits == e->use.why || st->waits == e->ld.text) { /* which go on changing */
+	if (st->waits == e->c->use.why || st->waits == e->c->ld.text) { /* which go on changing */
 		strncpy(st->waits_text, st->waits, sizeof(st->waits_text) - 1);
 		st->waits = st->waits_text;
 	}

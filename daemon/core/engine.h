@@ -230,6 +230,7 @@ enum out_type {
 		      * device: none is begun until then */
 	OUT_PROBE,   /* has this process ended, for certain? EV_PROBED must follow */
 	OUT_STOPPED, /* ADMIN_STOP is through, the slot is free */
+	OUT_SAY,     /* engine_trace(): a move or a decision, in words */
 };
 
 struct out {
@@ -283,6 +284,7 @@ struct out {
 			enum lock_mode mode;
 			bool try_only;
 		} lock;
+		const char *say; /* a line, until the next step */
 	};
 };
 
@@ -433,6 +435,12 @@ void engine_take(struct engine *e, const struct event *ev, struct outq *q);
  * another's. The next step goes by them, so an EV_TICK should follow at once.
  */
 void engine_tune(struct engine *e, const struct tunables *tun);
+enum engine_trace { TRACE_NOTHING, TRACE_CLUSTER, TRACE_ALL };
+/*
+ * Between two steps: from now on OUT_SAY tells each move and decision of the control plane, or of
+ * the data plane, too, which has many. Nothing else goes by it. TRACE_NOTHING at first.
+ */
+void engine_trace(struct engine *e, enum engine_trace trace);
 /* When an EV_TICK is wanted at the latest, in the time of the events. */
 uint64_t engine_deadline_us(const struct engine *e);
 /*

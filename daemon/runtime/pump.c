@@ -202,6 +202,9 @@ static void do_out(struct array *a, const struct out *o)
 	case OUT_REMOVED:
 		out_removed(a);
 		break;
+	case OUT_SAY:
+		array_say(a, LOG_DEBUG, "%s", o->say);
+		break;
 	case OUT_PROBE:
 		life_probe(a, o);
 		break;
@@ -242,6 +245,7 @@ static void step(struct array *a, struct event *ev)
 	}
 	failpoint_event(ev);
 	ev->now_us = loop_clock_us(a->loop);
+	engine_trace(a->e, log_debugs() ? TRACE_CLUSTER : TRACE_NOTHING);
 	engine_step(a->e, ev, &a->q);
 	status_map(a);
 	if (ev->type == EV_RESTART)

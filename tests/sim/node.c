@@ -464,6 +464,8 @@ static void node_out(struct sim *s, struct simnode *n, const struct out *o)
 	case OUT_REMOVED:
 		out_removed(s, n);
 		break;
+	case OUT_SAY:
+		break;
 	case OUT_STOPPED:
 		out_stopped(s, n, o->stopped.unsealed);
 		break;
@@ -595,6 +597,7 @@ static void engine_make(struct sim *s, struct simnode *n)
 	cfg.tun = s->o.tun;
 	n->e = engine_new(&cfg);
 	assert(n->e);
+	engine_trace(n->e, s->tracing ? TRACE_ALL : TRACE_NOTHING);
 }
 
 void node_start(struct sim *s, struct simnode *n)

@@ -303,6 +303,8 @@ static void out_text(const struct sim *s, const struct simnode *n, const struct 
 	case OUT_STOPPED:
 		snprintf(text, bytes, "stopped");
 		break;
+	case OUT_SAY:
+		break;
 	}
 	(void)s;
 }
@@ -335,6 +337,10 @@ void trace_out(struct sim *s, const struct simnode *n, const struct out *o)
 {
 	char text[220];
 
+	if (o->type == OUT_SAY) { /* only if it is traced */
+		trace(s, "n%u.%lu    %s", n->id, s->inc[n->ii].inc, o->say);
+		return;
+	}
 	digest(s, (uint64_t)n->id << 8 | 0x80 | (uint64_t)o->type, out_sum(o));
 	if (!s->tracing)
 		return;

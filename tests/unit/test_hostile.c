@@ -79,7 +79,7 @@ TEST(a_slot_beyond_the_last_is_nobodys)
 static void twist_joined(nodemsg *m)
 {
 	if (m->body_case == DDRAID__NODE_MSG__BODY_JOINED)
-		m->joined->me->slot = h.node[2].e->slot + 1;
+		m->joined->me->slot = h.node[2].e->view.slot + 1;
 }
 
 TEST(a_slot_that_was_not_given_is_not_taken)
@@ -134,12 +134,12 @@ static void many_departed(uint32_t bad, uint32_t node, uint32_t count, bool fenc
 	h_twist = twist_departed;
 	new_round();
 	h_run_ms(3000);
-	CHECK(h.node[2].e->gone_count <= GONE_MAX);
+	CHECK(h.node[2].e->c->gone_count <= GONE_MAX);
 	/* Such a node could not fill the table by the time it is gone: the others' own departures
 	 * have room. */
 	h_twist = NULL;
 	others_go_on();
-	CHECK(!h.node[2].e->gone_full);
+	CHECK(!h.node[2].e->c->gone_full);
 	h_end();
 }
 
@@ -161,8 +161,8 @@ TEST(of_one_node_no_more_lives_are_believed_than_there_can_be)
 	h_twist = twist_departed;
 	new_round();
 	h_run_ms(2000);
-	CHECK(h.node[1].e->gone_count > 1);
-	CHECK(h.node[1].e->gone_count <= GONE_OF_NODE + 2);
+	CHECK(h.node[1].e->c->gone_count > 1);
+	CHECK(h.node[1].e->c->gone_count <= GONE_OF_NODE + 2);
 	h_end();
 }
 
@@ -255,7 +255,7 @@ static void say_lock(uint64_t id, bool try_only)
 
 static uint32_t locks(uint32_t node)
 {
-	return (uint32_t)h.node[node].e->locks.count;
+	return (uint32_t)h.node[node].e->c->locks.count;
 }
 
 TEST(there_is_one_lock_for_each_region_and_no_other)
@@ -743,7 +743,7 @@ static void twist_past(nodemsg *m)
 	ep.inc = 7;
 	b.past = past;
 	b.n_past = 1;
-	b.use_claim = h.node[BAD].e->use.claim;
+	b.use_claim = h.node[BAD].e->c->use.claim;
 	r.version = 1;
 	r.inc = m->inc;
 	r.term_inc = m->term_inc;

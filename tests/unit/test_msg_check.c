@@ -26,7 +26,7 @@ static void with_engine(bool geometry)
 		return;
 	e->geo = (struct geo){.k = 2, .n = 3, .regions = 8, .log_pages = 2};
 	e->geo.p.slots = 4;
-	e->have_geo = true;
+	e->view.have_geo = true;
 }
 
 enum verdict { GOOD, OURS, BROKEN }; /* OURS: only with the geometry */

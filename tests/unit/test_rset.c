@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "daemon/core/data/rset.h"
+#include "daemon/core/rset.h"
 #include "tests/unit/sweep.h"
 
 static struct rset s;

@@ -77,7 +77,7 @@ static void admin_force(struct engine *e, const struct event *ev)
 	e->cfg.force |= ev->admin.cmd == ADMIN_FORCE;
 	e->cfg.alone |= ev->admin.cmd == ADMIN_ALONE; /* nobody else is there to be told */
 	e->forced_us = e->now;
-	if (ev->admin.cmd != ADMIN_ALONE && e->phase >= PH_STATE && e->state != ENGINE_REMOVED)
+	if (ev->admin.cmd != ADMIN_ALONE && e->view.phase >= PH_STATE && e->state != ENGINE_REMOVED)
 		step_send(e, ev->admin.cmd == ADMIN_TAKE ? CMD_TAKE : CMD_FORCE, "",
 			  e->cfg.array_uuid);
 	admin_answer(e, ev->admin.tag, 0, NULL);
@@ -92,15 +92,15 @@ void admin_submit(struct engine *e, const struct event *ev)
 		return;
 	}
 	if (ev->admin.cmd == ADMIN_STOP) {
-		e->stopping = true;
-		e->hb_next_us = e->now; /* the others are told at once */
-		e->stop_tag = ev->admin.tag;
+		e->view.stopping = true;
+		e->c->hb_next_us = e->now; /* the others are told at once */
+		e->c->stop_tag = ev->admin.tag;
 		admin_answer(e, ev->admin.tag, 0, NULL);
 		return;
 	}
-	if (e->phase != PH_READY || e->asked.used) {
+	if (e->view.phase != PH_READY || e->c->asked.used) {
 		admin_answer(e, ev->admin.tag, -EAGAIN,
-			     e->asked.used
+			     e->c->asked.used
 				 ? "another request is under way on this node; wait for it"
 				 : "the cluster is settling; ask again");
 		return;
@@ -115,9 +115,9 @@ void admin_submit(struct engine *e, const struct event *ev)
 		admin_answer(e, ev->admin.tag, -EINVAL, "the URI is too long");
 		return;
 	}
-	e->asked.used = true;
-	e->asked.tag = ev->admin.tag;
-	e->asked.term = e->term;
+	e->c->asked.used = true;
+	e->c->asked.tag = ev->admin.tag;
+	e->c->asked.term = e->c->term;
 	b.tag = ev->admin.tag;
 	b.cmd = (uint32_t)ev->admin.cmd;
 	b.member = ev->admin.member;
@@ -132,8 +132,8 @@ void admin_submit(struct engine *e, const struct event *ev)
 /* What is left if the member can't come back as what it was. */
 static const char *as_new(const struct engine *e, uint32_t member, char text[AS_NEW_BYTES])
 {
-	snprintf(text, AS_NEW_BYTES, "as a new one by 'ddraidctl add %.63s %u URI'", e->base.name,
-		 member);
+	snprintf(text, AS_NEW_BYTES, "as a new one by 'ddraidctl add %.63s %u URI'",
+		 e->c->base.name, member);
 	return text;
 }
 
@@ -195,7 +195,7 @@ static void take_admin(struct engine *e, uint32_t from, const Ddraid__Admin *a)
 {
 	char why[WHY_BYTES];
 
-	if (e->admin.used || (a->cmd == ADMIN_ADD && e->placing.busy)) {
+	if (e->c->admin.used || (a->cmd == ADMIN_ADD && e->c->placing.busy)) {
 		admin_tell(e, from, a->tag, -EBUSY, "another change is under way; wait for it");
 		return;
 	}
@@ -210,32 +210,32 @@ static void take_admin(struct engine *e, uint32_t from, const Ddraid__Admin *a)
 		    "the map can't be changed; see the status, and ask again");
 		return;
 	}
-	memset(&e->admin, 0, sizeof(e->admin));
-	e->admin.used = true;
-	e->admin.node = from;
-	e->admin.tag = a->tag;
-	e->admin.cmd = (uint8_t)a->cmd;
-	e->admin.member = (uint8_t)a->member;
-	e->admin.since = e->now;
+	memset(&e->c->admin, 0, sizeof(e->c->admin));
+	e->c->admin.used = true;
+	e->c->admin.node = from;
+	e->c->admin.tag = a->tag;
+	e->c->admin.cmd = (uint8_t)a->cmd;
+	e->c->admin.member = (uint8_t)a->member;
+	e->c->admin.since = e->now;
 	if (a->cmd == ADMIN_FAIL)
 		want_why(e, a->member, MEMBER_FAULTY, WHY_OPERATOR, from);
 	if (a->cmd != ADMIN_ADD)
 		return;
-	strncpy(e->admin.uri, a->uri, DDR_URI_BYTES - 1);
-	e->admin.before = a->before;
+	strncpy(e->c->admin.uri, a->uri, DDR_URI_BYTES - 1);
+	e->c->admin.before = a->before;
 	/* Unique: an incarnation never comes twice, and counts its uses. An attempt that came to
 	 * nothing has left its UUID on a device, so it must not come again. */
-	e->uuid_count++;
+	e->c->uuid_count++;
 	for (uint8_t i = 0; i < 8; i++) {
-		e->admin.uuid[i] = (uint8_t)(e->inc >> (8 * i));
-		e->admin.uuid[8 + i] = (uint8_t)(e->uuid_count >> (8 * i));
+		e->c->admin.uuid[i] = (uint8_t)(e->inc >> (8 * i));
+		e->c->admin.uuid[8 + i] = (uint8_t)(e->c->uuid_count >> (8 * i));
 	}
 }
 
 static uint32_t dev_of_uri(const struct engine *e, const char *uri)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->dev[i].up && !strcmp(e->dev[i].uri, uri))
+		if (e->c->dev[i].up && !strcmp(e->c->dev[i].uri, uri))
 			return i;
 	return NO_DEV;
 }
@@ -246,19 +246,19 @@ static void sb_placed(struct engine *e, struct batch *b)
 {
 	char why[DDR_URI_BYTES + 160];
 
-	e->placing.busy = false;
-	if (e->state == ENGINE_REMOVED || !leading(e) || !e->admin.used || !e->admin.placed ||
-	    e->admin.written)
+	e->c->placing.busy = false;
+	if (e->state == ENGINE_REMOVED || !leading(e) || !e->c->admin.used || !e->c->admin.placed ||
+	    e->c->admin.written)
 		return;
 	if (!b->failed) {
-		e->admin.written = true;
-		e->admin.written_us = e->now;
+		e->c->admin.written = true;
+		e->c->admin.written_us = e->now;
 		return;
 	}
 	snprintf(why, sizeof(why),
 		 "node %u could not write to %s: its connection broke, or it answered with an "
 		 "error; see to its exporter, and ask again",
-		 e->cfg.node, e->admin.uri);
+		 e->cfg.node, e->c->admin.uri);
 	admin_end(e, -EIO, why);
 }
 
@@ -266,7 +266,7 @@ static void sb_placed(struct engine *e, struct batch *b)
  * proposal that names it has been written there. */
 static void sb_place(struct engine *e, uint32_t dev)
 {
-	struct superblock sb = e->base;
+	struct superblock sb = e->c->base;
 
 	memset(&sb.committed, 0, sizeof(sb.committed));
 	memset(&sb.past, 0, sizeof(sb.past));
@@ -279,38 +279,38 @@ static void sb_place(struct engine *e, uint32_t dev)
 		sb.map.member[i].rebuilt_upto = 0;
 		sb.map.member[i].left = sb.map.member[i].reached = 0;
 	}
-	sb.index = e->admin.member;
-	memcpy(sb.map.member[sb.index].uuid, e->admin.uuid, DDR_UUID_BYTES);
-	memcpy(sb.member_uuid, e->admin.uuid, DDR_UUID_BYTES);
-	e->placing.busy = true;
-	e->dev[dev].copies_known = false;
-	batch_init(&e->placing.batch, sb_placed);
-	batch_open(&e->placing.batch);
+	sb.index = e->c->admin.member;
+	memcpy(sb.map.member[sb.index].uuid, e->c->admin.uuid, DDR_UUID_BYTES);
+	memcpy(sb.member_uuid, e->c->admin.uuid, DDR_UUID_BYTES);
+	e->c->placing.busy = true;
+	e->c->dev[dev].copies_known = false;
+	batch_init(&e->c->placing.batch, sb_placed);
+	batch_open(&e->c->placing.batch);
 	for (uint32_t c = 0; c < SB_COPIES; c++) {
 		sb.seq = c;
 		sb.place = (uint8_t)(c + 1);
-		sb_encode(&sb, e->placing.block[c]);
-		e->placing.iov[c] = (struct iovec){e->placing.block[c], DDR_BLOCK_BYTES};
-		dio_start_raw(e, &e->placing.batch, dev, DEV_WRITE, KIND_SB, geo_sb_offset(c),
-			      &e->placing.iov[c]);
+		sb_encode(&sb, e->c->placing.block[c]);
+		e->c->placing.iov[c] = (struct iovec){e->c->placing.block[c], DDR_BLOCK_BYTES};
+		dio_start_raw(e, &e->c->placing.batch, dev, DEV_WRITE, KIND_SB, geo_sb_offset(c),
+			      &e->c->placing.iov[c]);
 	}
-	batch_close(e, &e->placing.batch);
+	batch_close(e, &e->c->placing.batch);
 }
 
 static void admin_end(struct engine *e, int err, const char *why)
 {
-	admin_tell(e, e->admin.node, e->admin.tag, err, why);
-	e->admin.used = false;
+	admin_tell(e, e->c->admin.node, e->c->admin.tag, err, why);
+	e->c->admin.used = false;
 }
 
 /* Also under another URI. */
 static bool dev_in_use(const struct engine *e, uint32_t dev)
 {
-	for (uint8_t i = 0; e->dev[dev].sb_ok && i < e->map.n; i++) {
+	for (uint8_t i = 0; e->c->dev[dev].sb_ok && i < e->map.n; i++) {
 		uint8_t s = e->map.member[i].state;
 
 		if (s != MEMBER_MISSING && s != MEMBER_FAULTY &&
-		    !memcmp(e->dev[dev].sb.member_uuid, e->map.member[i].uuid, DDR_UUID_BYTES))
+		    !memcmp(e->c->dev[dev].sb.member_uuid, e->map.member[i].uuid, DDR_UUID_BYTES))
 			return true;
 	}
 	return false;
@@ -321,7 +321,7 @@ static bool dev_of_another(const struct engine *e, uint32_t dev)
 	struct superblock sb;
 
 	for (uint32_t c = 0; c < SB_COPIES; c++)
-		if (!sb_decode(&sb, e->dev[dev].buf[c], NULL) &&
+		if (!sb_decode(&sb, e->c->dev[dev].buf[c], NULL) &&
 		    memcmp(sb.array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES))
 			return true;
 	return false;
@@ -331,8 +331,8 @@ static bool dev_of_another(const struct engine *e, uint32_t dev)
  */
 static bool dev_unlike(const struct engine *e, uint32_t dev)
 {
-	return e->admin.before &&
-	       sb_place_sum(e->dev[dev].buf[0], e->dev[dev].buf[1]) != e->admin.before;
+	return e->c->admin.before &&
+	       sb_place_sum(e->c->dev[dev].buf[0], e->c->dev[dev].buf[1]) != e->c->admin.before;
 }
 
 /* Read before write. */
@@ -340,11 +340,11 @@ static void add_place(struct engine *e, uint32_t dev)
 {
 	char why[160];
 
-	if (!e->admin.looked) {
-		e->admin.looked = true;
-		e->admin.looked_us = e->now;
+	if (!e->c->admin.looked) {
+		e->c->admin.looked = true;
+		e->c->admin.looked_us = e->now;
 		dev_reread(e, dev);
-	} else if (e->dev[dev].retry_us) {
+	} else if (e->c->dev[dev].retry_us) {
 		return; /* it could not be read; it is tried again */
 	} else if (dev_in_use(e, dev)) {
 		admin_end(e, -ENOTUNIQ, "the device is a member of this array already");
@@ -357,10 +357,10 @@ static void add_place(struct engine *e, uint32_t dev)
 		    why, sizeof(why),
 		    "it is not the device that was checked on node %u: on node %u, which leads, "
 		    "that URI leads to another one; nothing was written there",
-		    e->admin.node, e->cfg.node);
+		    e->c->admin.node, e->cfg.node);
 		admin_end(e, -EXDEV, why);
 	} else {
-		e->admin.placed = true;
+		e->c->admin.placed = true;
 		sb_place(e, dev);
 	}
 }
@@ -368,13 +368,13 @@ static void add_place(struct engine *e, uint32_t dev)
 /* Wait before trust. */
 static void add_check(struct engine *e)
 {
-	if (e->admin.written_us - e->admin.looked_us >= settle_us(e)) {
+	if (e->c->admin.written_us - e->c->admin.looked_us >= settle_us(e)) {
 		admin_end(e, -ETIMEDOUT,
 			  "the device took a second or longer to be written: somebody else may "
 			  "have taken it meanwhile; see to it, and ask again");
-	} else if (e->now - e->admin.written_us >= settle_us(e)) {
-		e->admin.checked = true;
-		step_send(e, CMD_CHECK, e->admin.uri, e->admin.uuid);
+	} else if (e->now - e->c->admin.written_us >= settle_us(e)) {
+		e->c->admin.checked = true;
+		step_send(e, CMD_CHECK, e->c->admin.uri, e->c->admin.uuid);
 	}
 }
 
@@ -382,7 +382,7 @@ static void misfit_end(struct engine *e, int err, uint32_t dev, const char *reme
 {
 	char why[256];
 
-	snprintf(why, sizeof(why), "the device can't be a member: %s; %s", e->dev[dev].misfit,
+	snprintf(why, sizeof(why), "the device can't be a member: %s; %s", e->c->dev[dev].misfit,
 		 remedy);
 	admin_end(e, err, why);
 }
@@ -391,8 +391,9 @@ static void misfit_end(struct engine *e, int err, uint32_t dev, const char *reme
 static uint32_t misfit_of(const struct engine *e, uint8_t member)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->dev[i].up && e->dev[i].sb_ok && e->dev[i].misfit[0] &&
-		    !memcmp(e->dev[i].sb.member_uuid, e->map.member[member].uuid, DDR_UUID_BYTES))
+		if (e->c->dev[i].up && e->c->dev[i].sb_ok && e->c->dev[i].misfit[0] &&
+		    !memcmp(e->c->dev[i].sb.member_uuid, e->map.member[member].uuid,
+			    DDR_UUID_BYTES))
 			return i;
 	return NO_DEV;
 }
@@ -404,15 +405,16 @@ static uint32_t misfit_of(const struct engine *e, uint8_t member)
  */
 static bool connected_anew(struct engine *e, uint32_t dev)
 {
-	if (e->admin.anew)
-		return e->admin.dev == NO_DEV || e->dev[e->admin.dev].ups != e->admin.ups;
-	if (dev != NO_DEV && e->dev[dev].under_way)
+	if (e->c->admin.anew)
+		return e->c->admin.dev == NO_DEV ||
+		       e->c->dev[e->c->admin.dev].ups != e->c->admin.ups;
+	if (dev != NO_DEV && dev_ios(e, dev))
 		return false;
-	e->admin.anew = true;
-	e->admin.dev = dev;
+	e->c->admin.anew = true;
+	e->c->admin.dev = dev;
 	if (dev == NO_DEV)
 		return true;
-	e->admin.ups = e->dev[dev].ups;
+	e->c->admin.ups = e->c->dev[dev].ups;
 	out_add(e, OUT_DEV_CANCEL)->cancel.dev = dev;
 	return false;
 }
@@ -420,7 +422,7 @@ static bool connected_anew(struct engine *e, uint32_t dev)
 /* Nothing goes by what is connected there, and its URI may lead to another device by now. */
 static bool dev_is_idle(const struct engine *e, uint32_t dev)
 {
-	uint8_t m = e->dev[dev].member;
+	uint8_t m = e->c->dev[dev].member;
 
 	return !dev_in_use(e, dev) &&
 	       (m == NO_MEMBER || !((map_write_mask(&e->map) | write_targets(e)) >> m & 1));
@@ -428,44 +430,44 @@ static bool dev_is_idle(const struct engine *e, uint32_t dev)
 
 static void add_advance(struct engine *e)
 {
-	uint32_t dev = dev_of_uri(e, e->admin.uri);
+	uint32_t dev = dev_of_uri(e, e->c->admin.uri);
 	bool misfit;
 
-	if (!e->admin.opened) {
+	if (!e->c->admin.opened) {
 		if (dev != NO_DEV && dev_is_idle(e, dev) && !connected_anew(e, dev))
 			return;
-		e->admin.opened = true;
-		step_send(e, CMD_OPEN, e->admin.uri, e->admin.uuid);
+		e->c->admin.opened = true;
+		step_send(e, CMD_OPEN, e->c->admin.uri, e->c->admin.uuid);
 		return;
 	}
-	misfit = dev != NO_DEV && e->dev[dev].misfit[0] && !e->dev[dev].carries_misfit;
+	misfit = dev != NO_DEV && e->c->dev[dev].misfit[0] && !e->c->dev[dev].carries_misfit;
 	if (misfit && !connected_anew(e, dev))
 		return;
 	if (misfit) {
 		misfit_end(e, -ENOSPC, dev, "use another device");
 		return;
 	}
-	if (dev != NO_DEV && !e->admin.placed && !e->dev[dev].reading)
+	if (dev != NO_DEV && !e->c->admin.placed && !e->c->dev[dev].reading)
 		add_place(e, dev);
-	if (e->admin.used && e->admin.written && !e->admin.checked)
+	if (e->c->admin.used && e->c->admin.written && !e->c->admin.checked)
 		add_check(e);
-	if (!e->admin.used || !e->admin.checked || e->admin.entered)
+	if (!e->c->admin.used || !e->c->admin.checked || e->c->admin.entered)
 		return;
-	for (uint32_t i = 0; i < e->peer_count; i++)
-		if (e->peer[i].member && !peer_aside(e, &e->peer[i]) &&
-		    !(e->admin.seen >> i & 1ull))
+	for (uint32_t i = 0; i < e->c->peer_count; i++)
+		if (e->c->peer[i].member && !peer_aside(e, &e->c->peer[i]) &&
+		    !(e->c->admin.seen >> i & 1ull))
 			return;
-	e->admin.entered = true;
-	memcpy(e->ld.new_uuid[e->admin.member], e->admin.uuid, DDR_UUID_BYTES);
-	e->ld.full[e->admin.member] = true;
-	want_why(e, e->admin.member, MEMBER_REBUILDING, WHY_OPERATOR, e->admin.node);
+	e->c->admin.entered = true;
+	memcpy(e->c->ld.new_uuid[e->c->admin.member], e->c->admin.uuid, DDR_UUID_BYTES);
+	e->c->ld.full[e->c->admin.member] = true;
+	want_why(e, e->c->admin.member, MEMBER_REBUILDING, WHY_OPERATOR, e->c->admin.node);
 }
 
 static bool all_reach_it(const struct engine *e, uint8_t member)
 {
-	for (uint32_t i = 0; i < e->peer_count; i++)
-		if (e->peer[i].member && !peer_aside(e, &e->peer[i]) &&
-		    !(e->peer[i].raw_mask >> member & 1))
+	for (uint32_t i = 0; i < e->c->peer_count; i++)
+		if (e->c->peer[i].member && !peer_aside(e, &e->c->peer[i]) &&
+		    !(e->c->peer[i].raw_mask >> member & 1))
 			return false;
 	return true;
 }
@@ -477,34 +479,36 @@ static bool all_reach_it(const struct engine *e, uint8_t member)
  */
 static bool admin_proposed(const struct engine *e)
 {
-	return e->proposing && e->prop.member[e->admin.member].state ==
-				   (e->admin.cmd == ADMIN_FAIL ? MEMBER_FAULTY : MEMBER_REBUILDING);
+	return e->view.proposing &&
+	       e->view.prop.member[e->c->admin.member].state ==
+		   (e->c->admin.cmd == ADMIN_FAIL ? MEMBER_FAULTY : MEMBER_REBUILDING);
 }
 
 static uint64_t admin_limit_us(const struct engine *e)
 {
-	return 2000ull * e->cfg.tun.evict_ms + (e->admin.cmd == ADMIN_ADD ? settle_us(e) : 0);
+	return 2000ull * e->cfg.tun.evict_ms + (e->c->admin.cmd == ADMIN_ADD ? settle_us(e) : 0);
 }
 
 /* Of the member, whether it can be that now or not. Else what is in its place, and no member. */
 static uint32_t device_of(const struct engine *e, uint8_t member)
 {
-	uint32_t dev = e->dev_of[member] != NO_DEV ? e->dev_of[member] : misfit_of(e, member);
+	uint32_t dev =
+	    e->view.dev_of[member] != NO_DEV ? e->view.dev_of[member] : misfit_of(e, member);
 
-	if (dev == NO_DEV && e->dev[member].up && e->dev[member].member == NO_MEMBER)
+	if (dev == NO_DEV && e->c->dev[member].up && e->c->dev[member].member == NO_MEMBER)
 		dev = member;
 	return dev;
 }
 
 static bool lacks_member(const struct engine *e, uint32_t peer, uint8_t member)
 {
-	return !(e->peer[peer].raw_mask >> member & 1);
+	return !(e->c->peer[peer].raw_mask >> member & 1);
 }
 
 static bool lacks_added(const struct engine *e, uint32_t peer, uint8_t member)
 {
 	(void)member;
-	return !(e->admin.seen >> peer & 1ull);
+	return !(e->c->admin.seen >> peer & 1ull);
 }
 
 /* "node 2, node 3 and this node", which is the one that was asked; "" = none. */
@@ -514,16 +518,16 @@ static const char *nodes_lack(const struct engine *e, char *text, size_t bytes,
 	uint32_t who[PEERS_MAX], count = 0;
 	size_t at = 0;
 
-	for (uint32_t i = 0; i < e->peer_count; i++)
-		if (e->peer[i].member && !peer_aside(e, &e->peer[i]) &&
-		    lacks(e, i, e->admin.member))
-			who[count++] = e->peer[i].node;
+	for (uint32_t i = 0; i < e->c->peer_count; i++)
+		if (e->c->peer[i].member && !peer_aside(e, &e->c->peer[i]) &&
+		    lacks(e, i, e->c->admin.member))
+			who[count++] = e->c->peer[i].node;
 	text[0] = '\0';
 	for (uint32_t i = 0; i < count && at + 32 < bytes; i++) {
 		const char *sep = !i ? "" : i + 1 == count ? " and " : ", ";
 
 		at += (size_t)snprintf(text + at, bytes - at, "%snode %u%s", sep, who[i],
-				       who[i] == e->admin.node ? " (this one)" : "");
+				       who[i] == e->c->admin.node ? " (this one)" : "");
 	}
 	return text;
 }
@@ -534,7 +538,7 @@ static uint32_t dev_unknown(const struct engine *e)
 	uint32_t found = NO_DEV;
 
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-		const struct dev *d = &e->dev[i];
+		const struct dev *d = &e->c->dev[i];
 
 		if (!d->up || d->member != NO_MEMBER || d->sb_ok)
 			continue;
@@ -553,18 +557,18 @@ static const char *seen_at(const struct engine *e, uint32_t dev)
 	if (dev == NO_DEV)
 		return NULL;
 	why = engine_dev_stranger(e, dev);
-	return why                                           ? why
-	       : e->dev[dev].reading || e->dev[dev].retry_us ? "its superblock can't be read"
-							     : "it is not the member's";
+	return why                                                 ? why
+	       : e->c->dev[dev].reading || e->c->dev[dev].retry_us ? "its superblock can't be read"
+								   : "it is not the member's";
 }
 
 /* What keeps a re-add. Of the other nodes the leader knows only that they have not got the member.
  */
 static void readd_why(const struct engine *e, char *text, size_t bytes)
 {
-	uint8_t m = e->admin.member;
+	uint8_t m = e->c->admin.member;
 	char nodes[160], add[AS_NEW_BYTES];
-	uint32_t dev = e->dev_of[m] == NO_DEV ? dev_unknown(e) : NO_DEV;
+	uint32_t dev = e->view.dev_of[m] == NO_DEV ? dev_unknown(e) : NO_DEV;
 	const char *here = seen_at(e, dev);
 
 	nodes_lack(e, nodes, sizeof(nodes), lacks_member);
@@ -579,7 +583,7 @@ static void readd_why(const struct engine *e, char *text, size_t bytes)
 		snprintf(text, bytes,
 			 "%s does not reach the member: what node %u finds at %s is not it: %s; "
 			 "connect the right device, or add this one %s",
-			 nodes, e->cfg.node, e->dev[dev].uri, here, as_new(e, m, add));
+			 nodes, e->cfg.node, e->c->dev[dev].uri, here, as_new(e, m, add));
 	else
 		snprintf(text, bytes,
 			 "%s does not reach the member's device: the status there says why", nodes);
@@ -587,23 +591,24 @@ static void readd_why(const struct engine *e, char *text, size_t bytes)
 
 static void add_why(const struct engine *e, char *text, size_t bytes)
 {
-	uint32_t dev = dev_of_uri(e, e->admin.uri);
+	uint32_t dev = dev_of_uri(e, e->c->admin.uri);
 	char nodes[160];
 
 	if (dev == NO_DEV)
-		snprintf(
-		    text, bytes, "node %u%s, which leads, does not reach %s; see that all nodes do",
-		    e->cfg.node, e->cfg.node == e->admin.node ? " (this one)" : "", e->admin.uri);
-	else if (!e->admin.placed)
+		snprintf(text, bytes,
+			 "node %u%s, which leads, does not reach %s; see that all nodes do",
+			 e->cfg.node, e->cfg.node == e->c->admin.node ? " (this one)" : "",
+			 e->c->admin.uri);
+	else if (!e->c->admin.placed)
 		snprintf(text, bytes, "node %u can't read what is on %s", e->cfg.node,
-			 e->admin.uri);
-	else if (!e->admin.written)
-		snprintf(text, bytes, "node %u can't write to %s", e->cfg.node, e->admin.uri);
-	else if (e->admin.checked && nodes_lack(e, nodes, sizeof(nodes), lacks_added)[0])
+			 e->c->admin.uri);
+	else if (!e->c->admin.written)
+		snprintf(text, bytes, "node %u can't write to %s", e->cfg.node, e->c->admin.uri);
+	else if (e->c->admin.checked && nodes_lack(e, nodes, sizeof(nodes), lacks_added)[0])
 		snprintf(text, bytes,
 			 "%s does not find at %s what node %u has written there: it does not reach "
 			 "it, or that URI leads to another device there",
-			 nodes, e->admin.uri, e->cfg.node);
+			 nodes, e->c->admin.uri, e->cfg.node);
 	else
 		snprintf(text, bytes,
 			 "the map could not be changed in time; see what it waits for, "
@@ -614,10 +619,10 @@ static void admin_late(struct engine *e)
 {
 	char why[DDR_URI_BYTES + 512];
 
-	if (e->admin.cmd == ADMIN_FAIL)
+	if (e->c->admin.cmd == ADMIN_FAIL)
 		snprintf(why, sizeof(why),
 			 "another member has left, and the data needs all others");
-	else if (e->admin.cmd == ADMIN_READD)
+	else if (e->c->admin.cmd == ADMIN_READD)
 		readd_why(e, why, sizeof(why));
 	else
 		add_why(e, why, sizeof(why));
@@ -631,65 +636,66 @@ static void older_end(struct engine *e)
 	snprintf(why, sizeof(why),
 		 "the device's superblock is older than the member was when it left, so this is an "
 		 "old copy of it; add it %s",
-		 as_new(e, e->admin.member, add));
+		 as_new(e, e->c->admin.member, add));
 	admin_end(e, -EINVAL, why);
 }
 
 void admin_advance(struct engine *e)
 {
-	uint8_t m = e->admin.member, s;
+	uint8_t m = e->c->admin.member, s;
 
-	if (!e->admin.used)
+	if (!e->c->admin.used)
 		return;
 	s = e->map.member[m].state;
-	if (e->admin.cmd == ADMIN_FAIL && s == MEMBER_FAULTY) {
+	if (e->c->admin.cmd == ADMIN_FAIL && s == MEMBER_FAULTY) {
 		admin_end(e, 0, NULL);
-	} else if (e->admin.cmd != ADMIN_FAIL && (s == MEMBER_REBUILDING || s == MEMBER_IN_SYNC) &&
-		   (e->admin.cmd == ADMIN_READD || e->admin.entered)) {
-		e->ld.full[m] = false;
+	} else if (e->c->admin.cmd != ADMIN_FAIL &&
+		   (s == MEMBER_REBUILDING || s == MEMBER_IN_SYNC) &&
+		   (e->c->admin.cmd == ADMIN_READD || e->c->admin.entered)) {
+		e->c->ld.full[m] = false;
 		admin_end(e, 0, NULL);
-	} else if (e->now - e->admin.since > admin_limit_us(e) && !admin_proposed(e)) {
-		e->ld.full[m] = false;
+	} else if (e->now - e->c->admin.since > admin_limit_us(e) && !admin_proposed(e)) {
+		e->c->ld.full[m] = false;
 		/* Who was told that it came to nothing can rely on it. One whose flush failed is
 		 * reported again. */
-		if (e->ld.wanted[m] == MEMBER_REBUILDING ||
-		    (e->admin.cmd == ADMIN_FAIL && e->ld.wanted[m] == MEMBER_FAULTY))
-			e->ld.wanted[m] = 0;
+		if (e->c->ld.wanted[m] == MEMBER_REBUILDING ||
+		    (e->c->admin.cmd == ADMIN_FAIL && e->c->ld.wanted[m] == MEMBER_FAULTY))
+			e->c->ld.wanted[m] = 0;
 		admin_late(e);
-	} else if (e->admin.cmd == ADMIN_ADD) {
+	} else if (e->c->admin.cmd == ADMIN_ADD) {
 		add_advance(e);
-	} else if (e->admin.cmd == ADMIN_READD && !connected_anew(e, device_of(e, m))) {
+	} else if (e->c->admin.cmd == ADMIN_READD && !connected_anew(e, device_of(e, m))) {
 		return;
-	} else if (e->admin.cmd == ADMIN_READD && e->dev_of[m] == NO_DEV &&
+	} else if (e->c->admin.cmd == ADMIN_READD && e->view.dev_of[m] == NO_DEV &&
 		   misfit_of(e, m) != NO_DEV) {
 		misfit_end(e, -ENOSPC, misfit_of(e, m), "connect the right one, or add another");
-	} else if (e->admin.cmd == ADMIN_READD && !e->ld.wanted[m] && all_reach_it(e, m) &&
+	} else if (e->c->admin.cmd == ADMIN_READD && !e->c->ld.wanted[m] && all_reach_it(e, m) &&
 		   member_sb_current(e, m)) {
 		if (member_older(e, m, e->map.member[m].reached))
 			older_end(e);
 		else
-			want_why(e, m, MEMBER_REBUILDING, WHY_OPERATOR, e->admin.node);
+			want_why(e, m, MEMBER_REBUILDING, WHY_OPERATOR, e->c->admin.node);
 	}
 }
 
 /* CHECK: is what we opened under this URI the device on which the leader put the superblock? */
 void admin_look(struct engine *e)
 {
-	uint32_t dev = e->adding.used ? dev_of_uri(e, e->adding.uri) : NO_DEV;
+	uint32_t dev = e->c->adding.used ? dev_of_uri(e, e->c->adding.uri) : NO_DEV;
 
-	if (dev == NO_DEV || e->dev[dev].reading || e->adding.term.inc != e->term.inc ||
-	    e->adding.term.num != e->term.num)
+	if (dev == NO_DEV || e->c->dev[dev].reading || e->c->adding.term.inc != e->c->term.inc ||
+	    e->c->adding.term.num != e->c->term.num)
 		return;
-	if (!e->adding.reread) {
-		e->adding.reread = true;
+	if (!e->c->adding.reread) {
+		e->c->adding.reread = true;
 		dev_reread(e, dev);
-	} else if (e->dev[dev].sb_ok &&
-		   !memcmp(e->dev[dev].sb.member_uuid, e->adding.uuid, DDR_UUID_BYTES)) {
-		e->adding.used = false;
-		step_send(e, CMD_SEEN, e->adding.uri, e->adding.uuid);
-	} else if (leading(e) && e->admin.used && e->admin.checked && !e->admin.entered &&
-		   !memcmp(e->admin.uuid, e->adding.uuid, DDR_UUID_BYTES)) {
-		e->adding.used = false;
+	} else if (e->c->dev[dev].sb_ok &&
+		   !memcmp(e->c->dev[dev].sb.member_uuid, e->c->adding.uuid, DDR_UUID_BYTES)) {
+		e->c->adding.used = false;
+		step_send(e, CMD_SEEN, e->c->adding.uri, e->c->adding.uuid);
+	} else if (leading(e) && e->c->admin.used && e->c->admin.checked && !e->c->admin.entered &&
+		   !memcmp(e->c->admin.uuid, e->c->adding.uuid, DDR_UUID_BYTES)) {
+		e->c->adding.used = false;
 		admin_end(e, -ENOTUNIQ,
 			  "the device does not carry any more what was written to it: somebody "
 			  "else has taken it at the same time, or its exporter does not really "
@@ -713,25 +719,25 @@ static void take_step(struct engine *e, uint32_t from, const Ddraid__Admin *a)
 	if (a->cmd == CMD_SEEN) {
 		struct peer *p = peer_find(e, from);
 
-		if (leading(e) && e->admin.used &&
-		    !memcmp(a->uuid.data, e->admin.uuid, DDR_UUID_BYTES))
-			e->admin.seen |= 1ull << (p - e->peer);
+		if (leading(e) && e->c->admin.used &&
+		    !memcmp(a->uuid.data, e->c->admin.uuid, DDR_UUID_BYTES))
+			e->c->admin.seen |= 1ull << (p - e->c->peer);
 		return;
 	}
-	if (from != e->leader)
+	if (from != e->c->leader)
 		return;
 	dev = dev_of_uri(e, a->uri);
 	if (a->cmd == CMD_OPEN && dev != NO_DEV && !leading(e) && dev_is_idle(e, dev)) {
 		out_add(e, OUT_DEV_CANCEL)->cancel.dev = dev; /* as connected_anew */
 	} else if (a->cmd == CMD_OPEN && dev == NO_DEV) {
-		memcpy(e->open_uri, a->uri, len + 1);
-		out_add(e, OUT_OPEN)->open.uri = e->open_uri;
+		memcpy(e->c->open_uri, a->uri, len + 1);
+		out_add(e, OUT_OPEN)->open.uri = e->c->open_uri;
 	} else if (a->cmd == CMD_CHECK) {
-		memset(&e->adding, 0, sizeof(e->adding));
-		e->adding.used = true;
-		e->adding.term = e->term;
-		memcpy(e->adding.uri, a->uri, len + 1);
-		memcpy(e->adding.uuid, a->uuid.data, DDR_UUID_BYTES);
+		memset(&e->c->adding, 0, sizeof(e->c->adding));
+		e->c->adding.used = true;
+		e->c->adding.term = e->c->term;
+		memcpy(e->c->adding.uri, a->uri, len + 1);
+		memcpy(e->c->adding.uuid, a->uuid.data, DDR_UUID_BYTES);
 	}
 }
 
@@ -740,10 +746,10 @@ void admin_message(struct engine *e, uint32_t from, const nodemsg *m)
 	if (m->body_case == DDRAID__NODE_MSG__BODY_ADMIN_DONE) {
 		const Ddraid__AdminDone *d = m->admin_done;
 
-		if (from != e->leader || d->node != e->cfg.node || !e->asked.used ||
-		    d->tag != e->asked.tag)
+		if (from != e->c->leader || d->node != e->cfg.node || !e->c->asked.used ||
+		    d->tag != e->c->asked.tag)
 			return;
-		e->asked.used = false;
+		e->c->asked.used = false;
 		admin_answer(e, d->tag, d->err, d->why[0] ? d->why : NULL);
 		return;
 	}
@@ -756,9 +762,10 @@ void admin_message(struct engine *e, uint32_t from, const nodemsg *m)
 /* A round has ended: so have the requests of it. */
 void admin_reset(struct engine *e)
 {
-	e->admin.used = e->adding.used = false;
-	if (!e->asked.used)
+	e->c->admin.used = e->c->adding.used = false;
+	if (!e->c->asked.used)
 		return;
-	e->asked.used = false;
-	admin_answer(e, e->asked.tag, -EAGAIN, "the cluster changed meanwhile; look and ask again");
+	e->c->asked.used = false;
+	admin_answer(e, e->c->asked.tag, -EAGAIN,
+		     "the cluster changed meanwhile; look and ask again");
 }

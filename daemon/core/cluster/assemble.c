@@ -17,8 +17,8 @@
 
 static bool refuse(struct engine *e, const char *why)
 {
-	e->ld.why = why;
-	e->ld.refused = true;
+	e->c->ld.why = why;
+	e->c->ld.refused = true;
 	return false;
 }
 
@@ -26,7 +26,7 @@ static uint32_t sb_device(const struct engine *e, const struct superblock *sb)
 {
 	uint32_t i = 0;
 
-	while (&e->dev[i].sb != sb)
+	while (&e->c->dev[i].sb != sb)
 		i++;
 	return i;
 }
@@ -40,7 +40,7 @@ static uint32_t sb_device(const struct engine *e, const struct superblock *sb)
 static const struct superblock *sb_of_member(const struct engine *e, const struct map *m, uint8_t i)
 {
 	for (uint32_t k = 0; k < DDR_MAX_DEVS; k++) {
-		const struct dev *d = &e->dev[(i + k) % DDR_MAX_DEVS];
+		const struct dev *d = &e->c->dev[(i + k) % DDR_MAX_DEVS];
 
 		if (d->up && d->fresh && !d->misfit[0] &&
 		    !memcmp(d->sb.member_uuid, m->member[i].uuid, DDR_UUID_BYTES))
@@ -52,11 +52,11 @@ static const struct superblock *sb_of_member(const struct engine *e, const struc
 /* A node's record says that this was proposed, or something later. */
 static bool epoch_recorded(const struct engine *e, const struct epoch *ep)
 {
-	if (epoch_cmp(&e->want_record.acked, ep) >= 0 ||
-	    epoch_cmp(&e->want_record.committed, ep) >= 0)
+	if (epoch_cmp(&e->c->want_record.acked, ep) >= 0 ||
+	    epoch_cmp(&e->c->want_record.committed, ep) >= 0)
 		return true;
-	for (uint32_t i = 0; i < e->peer_count; i++) {
-		const struct peer *p = &e->peer[i];
+	for (uint32_t i = 0; i < e->c->peer_count; i++) {
+		const struct peer *p = &e->c->peer[i];
 
 		if (p->in_round && p->hello &&
 		    (epoch_cmp(&p->acked_epoch, ep) >= 0 || epoch_cmp(&p->known_epoch, ep) >= 0))
@@ -72,14 +72,14 @@ static uint32_t twins_of(const struct engine *e, const struct map *m)
 	uint32_t mask = 0, twins = 0;
 
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-		const struct dev *d = &e->dev[i];
+		const struct dev *d = &e->c->dev[i];
 		bool again = false;
 
 		if (!d->up || !d->fresh || d->misfit[0] || epoch_cmp(&d->sb.map.epoch, &m->epoch) ||
 		    map_same(&d->sb.map, m))
 			continue;
 		for (uint32_t j = 0; j < i; j++)
-			again |= mask >> j & 1 && !memcmp(e->dev[j].sb.member_uuid,
+			again |= mask >> j & 1 && !memcmp(e->c->dev[j].sb.member_uuid,
 							  d->sb.member_uuid, DDR_UUID_BYTES);
 		mask |= 1u << i;
 		twins += !again;
@@ -140,7 +140,7 @@ static const struct superblock *newest_sb(const struct engine *e, const struct s
 	do {
 		best = NULL;
 		for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-			const struct dev *d = &e->dev[i];
+			const struct dev *d = &e->c->dev[i];
 
 			if (!d->up || !d->fresh || out >> i & 1 ||
 			    (best && epoch_cmp(&d->sb.map.epoch, &best->map.epoch) <= 0))
@@ -151,7 +151,7 @@ static const struct superblock *newest_sb(const struct engine *e, const struct s
 		if (best && told && !*told)
 			*told = best;
 		out |= 1u << at;
-	} while (best && e->have_geo && !map_believed(e, best));
+	} while (best && e->view.have_geo && !map_believed(e, best));
 	return best;
 }
 
@@ -164,8 +164,8 @@ const struct superblock *sb_newest(const struct engine *e)
 /* Numbers go on from what any member tells, within reason. */
 static void max_num_raise(struct engine *e, const struct superblock *told, uint64_t known)
 {
-	if (told->map.epoch.num > e->ld.max_num && told->map.epoch.num <= known + EPOCH_DRAG)
-		e->ld.max_num = told->map.epoch.num;
+	if (told->map.epoch.num > e->c->ld.max_num && told->map.epoch.num <= known + EPOCH_DRAG)
+		e->c->ld.max_num = told->map.epoch.num;
 }
 
 /*
@@ -184,14 +184,14 @@ static bool records_agree(struct engine *e, const struct map *map, uint32_t abse
 {
 	bool behind_known = false, other_line = false;
 
-	for (uint32_t i = 0; i < e->peer_count; i++) {
-		const struct peer *p = &e->peer[i];
+	for (uint32_t i = 0; i < e->c->peer_count; i++) {
+		const struct peer *p = &e->c->peer[i];
 
 		behind_known |= p->member && epoch_cmp(&p->known_epoch, &map->epoch) > 0;
 		other_line |=
-		    p->member && p->known_epoch.num && lineage_denies(&e->past, &p->known_epoch);
+		    p->member && p->known_epoch.num && lineage_denies(&e->c->past, &p->known_epoch);
 	}
-	e->ld.forced = e->cfg.force && (other_line || behind_known || absent >= e->geo.k);
+	e->c->ld.forced = e->cfg.force && (other_line || behind_known || absent >= e->geo.k);
 	if (e->cfg.force)
 		return true;
 	if (other_line)
@@ -260,8 +260,8 @@ static struct epoch committed_once(const struct engine *e, const struct superblo
 {
 	struct epoch best = committed_told(e, sb);
 
-	for (uint32_t i = 0; i < e->peer_count; i++) {
-		const struct peer *p = &e->peer[i];
+	for (uint32_t i = 0; i < e->c->peer_count; i++) {
+		const struct peer *p = &e->c->peer[i];
 
 		if (p->member && epoch_cmp(&p->known_epoch, &best) > 0 &&
 		    epoch_cmp(&p->known_epoch, &sb->map.epoch) <= 0)
@@ -272,8 +272,8 @@ static struct epoch committed_once(const struct engine *e, const struct superblo
 
 static void past_of(struct engine *e, const struct superblock *sb)
 {
-	e->past = sb->past;
-	lineage_add(&e->past, &sb->committed);
+	e->c->past = sb->past;
+	lineage_add(&e->c->past, &sb->committed);
 }
 
 /*
@@ -286,17 +286,17 @@ static bool histories_agree(struct engine *e, const struct superblock *sb)
 {
 	past_of(e, sb);
 	for (uint32_t i = 0; i < DDR_MAX_DEVS && !e->cfg.force; i++) {
-		const struct dev *d = &e->dev[i];
+		const struct dev *d = &e->c->dev[i];
 
-		if (!d->up || !d->fresh || !lineage_differs(&e->past, &d->sb))
+		if (!d->up || !d->fresh || !lineage_differs(&e->c->past, &d->sb))
 			continue;
 		snprintf(
-		    e->ld.text, sizeof(e->ld.text),
+		    e->c->ld.text, sizeof(e->c->ld.text),
 		    "the members are of two histories: the array was run twice at once, and "
 		    "%s has changes that %s knows nothing of; disconnect those that are not to "
 		    "count, start the array, then add them as new ones",
-		    d->uri, e->dev[sb_device(e, sb)].uri);
-		return refuse(e, e->ld.text);
+		    d->uri, e->c->dev[sb_device(e, sb)].uri);
+		return refuse(e, e->c->ld.text);
 	}
 	return true;
 }
@@ -306,7 +306,8 @@ static bool histories_agree(struct engine *e, const struct superblock *sb)
 static bool devs_reading(const struct engine *e, uint64_t since_us)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->dev[i].reading && (!e->dev[i].failed_us || e->dev[i].failed_us < since_us))
+		if (e->c->dev[i].reading &&
+		    (!e->c->dev[i].failed_us || e->c->dev[i].failed_us < since_us))
 			return true;
 	return false;
 }
@@ -314,14 +315,14 @@ static bool devs_reading(const struct engine *e, uint64_t since_us)
 /* True: all superblocks have been read since the round began, or can't be. */
 static bool superblocks_read(struct engine *e)
 {
-	if (!e->ld.rereading) {
-		e->ld.rereading = true;
-		e->ld.assemble_us = e->now;
-		if (!e->ld.waits_us)
-			e->ld.waits_us = e->now;
+	if (!e->c->ld.rereading) {
+		e->c->ld.rereading = true;
+		e->c->ld.assemble_us = e->now;
+		if (!e->c->ld.waits_us)
+			e->c->ld.waits_us = e->now;
 		devs_reread(e);
 	}
-	return !devs_reading(e, e->ld.assemble_us);
+	return !devs_reading(e, e->c->ld.assemble_us);
 }
 
 /*
@@ -331,21 +332,21 @@ static bool superblocks_read(struct engine *e)
  */
 bool epoch_unknown(const struct engine *e, const struct epoch *ep)
 {
-	return ep->num >= e->want_record.acked.num && ep->num >= e->map.epoch.num &&
-	       epoch_cmp(ep, &e->want_record.acked) && epoch_cmp(ep, &e->map.epoch);
+	return ep->num >= e->c->want_record.acked.num && ep->num >= e->map.epoch.num &&
+	       epoch_cmp(ep, &e->c->want_record.acked) && epoch_cmp(ep, &e->map.epoch);
 }
 
 /* The newest number that this node has heard of for certain. */
 static uint64_t epoch_known(const struct engine *e)
 {
-	return e->want_record.acked.num > e->map.epoch.num ? e->want_record.acked.num
-							   : e->map.epoch.num;
+	return e->c->want_record.acked.num > e->map.epoch.num ? e->c->want_record.acked.num
+							      : e->map.epoch.num;
 }
 
 /* What others do without this node concerns it: it serves, or has a slot to do so. */
 bool takes_part(const struct engine *e)
 {
-	return e->state == ENGINE_ACTIVE || (e->state == ENGINE_JOINING && e->slot != NO_SLOT);
+	return e->state == ENGINE_ACTIVE || (e->state == ENGINE_JOINING && e->view.slot != NO_SLOT);
 }
 
 /*
@@ -362,7 +363,7 @@ static bool went_on(const struct engine *e)
 		const struct superblock *own = sb_of_member(e, &e->map, i);
 		bool shows = own && epoch_unknown(e, &own->map.epoch) &&
 			     own->map.epoch.num <= epoch_known(e) + EPOCH_AHEAD &&
-			     !lineage_differs(&e->past, own);
+			     !lineage_differs(&e->c->past, own);
 
 		show += shows;
 		lack += own && !shows;
@@ -374,9 +375,9 @@ static bool went_on(const struct engine *e)
  * others by now may tell, and of those that it knows some may be out. */
 static bool may_have_slept(const struct engine *e, const struct superblock *told)
 {
-	return use_lapsed(e, e->sure_us) && epoch_unknown(e, &told->map.epoch) &&
+	return use_lapsed(e, e->c->sure_us) && epoch_unknown(e, &told->map.epoch) &&
 	       told->map.epoch.num <= epoch_known(e) + EPOCH_AHEAD &&
-	       !lineage_differs(&e->past, told);
+	       !lineage_differs(&e->c->past, told);
 }
 
 /*
@@ -390,7 +391,7 @@ bool array_still_ours(struct engine *e)
 	uint32_t n = 0;
 	bool read;
 
-	e->ld.why = "enough members to see that no other node went on without this one";
+	e->c->ld.why = "enough members to see that no other node went on without this one";
 	read = superblocks_read(e); /* not all of them: one may hang */
 	for (uint8_t i = 0; i < e->map.n; i++)
 		n += sb_of_member(e, &e->map, i) != NULL;
@@ -400,13 +401,13 @@ bool array_still_ours(struct engine *e)
 	if (may_have_slept(e, told)) {
 		round_removed(e);
 	} else if (went_on(e)) {
-		if (!read && e->now - e->ld.assemble_us < e->cfg.tun.evict_ms * 1000ull)
+		if (!read && e->now - e->c->ld.assemble_us < e->cfg.tun.evict_ms * 1000ull)
 			return false; /* those that are still being read may deny it */
 		round_removed(e);
 	}
-	e->ld.assembled = e->state == ENGINE_ACTIVE;
+	e->c->ld.assembled = e->state == ENGINE_ACTIVE;
 	if (e->state != ENGINE_REMOVED)
-		e->sure_us = e->now;
+		e->c->sure_us = e->now;
 	return e->state != ENGINE_REMOVED;
 }
 
@@ -416,10 +417,10 @@ bool array_still_ours(struct engine *e)
  */
 void epoch_doubt(struct engine *e)
 {
-	if (e->doubt)
+	if (e->c->doubt)
 		return;
-	e->doubt = true;
-	e->doubt_us = e->now;
+	e->c->doubt = true;
+	e->c->doubt_us = e->now;
 	devs_reread(e);
 }
 
@@ -427,16 +428,16 @@ void doubt_advance(struct engine *e)
 {
 	uint32_t n = 0;
 
-	if (!e->doubt || e->state == ENGINE_REMOVED)
+	if (!e->c->doubt || e->state == ENGINE_REMOVED)
 		return;
 	for (uint8_t i = 0; i < e->map.n; i++)
 		n += sb_of_member(e, &e->map, i) != NULL;
 	if (n <= e->geo.p.m)
 		return;
 	if (!went_on(e))
-		e->doubt = false;
-	else if (!devs_reading(e, e->doubt_us) ||
-		 e->now - e->doubt_us >= e->cfg.tun.evict_ms * 1000ull)
+		e->c->doubt = false;
+	else if (!devs_reading(e, e->c->doubt_us) ||
+		 e->now - e->c->doubt_us >= e->cfg.tun.evict_ms * 1000ull)
 		round_removed(e); /* those that are still being read might have denied it */
 }
 
@@ -471,7 +472,7 @@ static bool writer_departed(struct engine *e, const struct superblock *sb, uint3
 	    fence_stands(e, node, inc) || writer_denied(e, sb, node))
 		return false;
 	gone_add(e, node, inc);
-	e->ld.rereading = false;
+	e->c->ld.rereading = false;
 	return true;
 }
 
@@ -506,7 +507,7 @@ static void lineage_fork(struct engine *e, const struct map *from)
 	if (top > num + LINEAGE_MAX)
 		num = top - LINEAGE_MAX;
 	for (; num < top; num++)
-		lineage_add(&e->past, &(struct epoch){num, e->inc});
+		lineage_add(&e->c->past, &(struct epoch){num, e->inc});
 }
 
 /* What the members carry, by one of their superblocks. */
@@ -533,7 +534,7 @@ static void members_judge(const struct engine *e, const struct superblock *sb, s
 		bool lacks = own && epoch_cmp(&own->map.epoch, &j->committed) < 0;
 		bool fresh = own && !cut && !lacks &&
 			     epoch_cmp(&own->committed, &map->epoch) <= 0 &&
-			     !lineage_differs(&e->past, own);
+			     !lineage_differs(&e->c->past, own);
 
 		if (needed && !own && !cut)
 			j->wanted[i] = MEMBER_SUSPECT;
@@ -550,19 +551,19 @@ static void members_judge(const struct engine *e, const struct superblock *sb, s
 /*
  * Too few members are what they were last: the others have been rolled back, say. The newest state
  * of the array before that of which enough are left; never some members of one state and some of
- * another. NULL: there is none, and e->past is as it was.
+ * another. NULL: there is none, and e->c->past is as it was.
  */
 static const struct superblock *older_sb(struct engine *e, const struct superblock *newest,
 					 struct judged *j)
 {
-	struct lineage past = e->past;
+	struct lineage past = e->c->past;
 	const struct superblock *sb = newest;
 
 	while (sb) {
 		const struct superblock *next = NULL;
 
 		for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-			const struct dev *d = &e->dev[i];
+			const struct dev *d = &e->c->dev[i];
 
 			if (d->up && d->fresh && epoch_cmp(&d->sb.map.epoch, &sb->map.epoch) < 0 &&
 			    (!next || epoch_cmp(&d->sb.map.epoch, &next->map.epoch) > 0))
@@ -576,7 +577,7 @@ static const struct superblock *older_sb(struct engine *e, const struct superblo
 		if (j->insync >= e->geo.k)
 			return sb;
 	}
-	e->past = past;
+	e->c->past = past;
 	return NULL;
 }
 
@@ -584,26 +585,26 @@ static const struct superblock *older_sb(struct engine *e, const struct superblo
 static bool too_few(struct engine *e, const struct superblock *sb, const struct judged *j)
 {
 	struct judged o;
-	struct lineage past = e->past;
+	struct lineage past = e->c->past;
 	bool older;
 
 	if (j->extended)
 		return refuse(e, EXTENDED_INSYNC);
 	if (j->older == NO_DEV) {
-		fewer_insync(e, &sb->map, e->ld.text, sizeof(e->ld.text));
-		return refuse(e, e->ld.text);
+		fewer_insync(e, &sb->map, e->c->ld.text, sizeof(e->c->ld.text));
+		return refuse(e, e->c->ld.text);
 	}
 	older = older_sb(e, sb, &o);
-	e->past = past;
-	snprintf(e->ld.text, sizeof(e->ld.text),
+	e->c->past = past;
+	snprintf(e->c->ld.text, sizeof(e->c->ld.text),
 		 "fewer members in sync are reachable than the data needs: %.160s is as it was in "
 		 "epoch %" PRIu64 ", and epoch %" PRIu64 " was committed; %s",
-		 e->dev[j->older].uri, e->dev[j->older].sb.map.epoch.num, j->committed.num,
+		 e->c->dev[j->older].uri, e->c->dev[j->older].sb.map.epoch.num, j->committed.num,
 		 older ? "connect the others as they were last, or start with --stale to go on "
 			 "with an older state of the array"
 		       : "connect the others as they were last; --stale does not help, since too "
 			 "few members are of any one state");
-	return refuse(e, e->ld.text);
+	return refuse(e, e->c->ld.text);
 }
 
 /*
@@ -616,23 +617,23 @@ bool assemble(struct engine *e)
 	struct judged j, o;
 	struct map map;
 
-	e->ld.why = "the superblocks of the members to be read";
+	e->c->ld.why = "the superblocks of the members to be read";
 	if (!superblocks_read(e))
 		return false;
 	sb = newest_sb(e, &told);
-	e->ld.refused = false;
-	e->ld.why = "members to assemble the array from";
-	if (!sb || !e->have_geo)
+	e->c->ld.refused = false;
+	e->c->ld.why = "members to assemble the array from";
+	if (!sb || !e->view.have_geo)
 		return false;
-	if (sb->map.epoch.num > e->ld.max_num)
-		e->ld.max_num = sb->map.epoch.num;
+	if (sb->map.epoch.num > e->c->ld.max_num)
+		e->c->ld.max_num = sb->map.epoch.num;
 	max_num_raise(e, told, sb->map.epoch.num);
 	if (writers_departed(e, sb))
 		return false;
 	if (!histories_agree(e, sb))
 		return false;
 	members_judge(e, sb, &j);
-	if (j.absent && e->now - e->ld.waits_us < e->cfg.tun.evict_ms * 1000ull)
+	if (j.absent && e->now - e->c->ld.waits_us < e->cfg.tun.evict_ms * 1000ull)
 		return false; /* they may still be connecting */
 	if (j.insync < e->geo.k) {
 		older = e->cfg.force ? older_sb(e, sb, &o) : NULL;
@@ -646,28 +647,28 @@ bool assemble(struct engine *e)
 	map = sb->map;
 	if (!records_agree(e, &map, j.absent))
 		return false;
-	e->ld.forced |= older != NULL;
+	e->c->ld.forced |= older != NULL;
 	for (uint8_t i = 0; i < map.n; i++) {
 		want_why(e, i, (enum member_state)j.wanted[i],
 			 !j.wanted[i]                    ? WHY_NONE
 			 : j.wanted[i] == MEMBER_SUSPECT ? WHY_ABSENT
 							 : WHY_STALE,
 			 e->cfg.node);
-		e->ld.misread[i] = false;
-		e->ld.earlier &= ~(1u << i);
+		e->c->ld.misread[i] = false;
+		e->c->ld.earlier &= ~(1u << i);
 		/* Of one that is absent nobody knows by which line it went. */
-		if (e->ld.forced && e->ld.wanted[i])
-			e->ld.wanted[i] = MEMBER_FAULTY;
+		if (e->c->ld.forced && e->c->ld.wanted[i])
+			e->c->ld.wanted[i] = MEMBER_FAULTY;
 	}
-	e->ld.refused = false;
+	e->c->ld.refused = false;
 	/* Not the map's own epoch: that may be a proposal which some members have never got. Called
 	 * committed, it would make them stale if this leader died while it wrote the next one. */
-	e->committed = j.committed;
-	lineage_add(&e->past, &j.committed);
-	if (e->ld.forced)
+	e->c->committed = j.committed;
+	lineage_add(&e->c->past, &j.committed);
+	if (e->c->ld.forced)
 		lineage_fork(e, &map);
-	e->base.clustered = sb->clustered;
-	memcpy(e->base.cluster, sb->cluster, DDR_NAME_BYTES);
+	e->c->base.clustered = sb->clustered;
+	memcpy(e->c->base.cluster, sb->cluster, DDR_NAME_BYTES);
 	epoch_adopt(e, &map);
 	/* Also what failed a flush, at once: no proposal that drops another can be taken back. */
 	for (uint8_t i = 0; i < map.n; i++) {

@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "daemon/core/engine_int.h"
+#include "daemon/core/cluster/cluster.h"
 
 #define SB_RETRY_US 500000ull
 #define MISFIT_LOOK_US 5000000ull /* between two looks whether the device has been set right */
@@ -54,11 +54,11 @@ static void dev_fit(const struct engine *e, struct dev *d)
 	d->cut = d->carries_misfit = false;
 	if (!d->up)
 		return;
-	if (e->have_geo && d->odd)
+	if (e->view.have_geo && d->odd)
 		snprintf(d->misfit, sizeof(d->misfit),
 			 "its superblock gives the array another layout, or name, than the other "
 			 "members' do");
-	else if (e->have_geo)
+	else if (e->view.have_geo)
 		size_fit(e, d);
 	d->carries_misfit = d->odd || (d->misplaced && !d->misfit[0]);
 	if (!d->misfit[0] && d->misplaced)
@@ -95,7 +95,7 @@ static bool only_here(const struct engine *e, const struct dev *d, const struct 
 	if (is_none(uuid) || !names(map, uuid))
 		return false;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (&e->dev[i] != d && carries_whole(&e->dev[i], uuid))
+		if (&e->c->dev[i] != d && carries_whole(&e->c->dev[i], uuid))
 			return false;
 	return true;
 }
@@ -149,7 +149,7 @@ static void cut_note(struct engine *e, struct dev *d)
 	if (!d->sb_ok)
 		return;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-		struct dev *o = &e->dev[i];
+		struct dev *o = &e->c->dev[i];
 
 		if (o != d && d->cut && is_whole(e, o, d->sb.member_uuid) &&
 		    (!was_it(d, d->sb.member_uuid) ||
@@ -173,7 +173,7 @@ static bool same_array(const struct superblock *a, const struct superblock *b)
  * says otherwise nothing counts. */
 static void dev_odd(const struct engine *e, struct dev *d)
 {
-	d->odd = e->have_geo && d->sb_ok && !same_array(&d->sb, &e->base);
+	d->odd = e->view.have_geo && d->sb_ok && !same_array(&d->sb, &e->c->base);
 	if (d->odd)
 		d->sb_ok = d->fresh = false;
 }
@@ -182,11 +182,11 @@ static void dev_odd(const struct engine *e, struct dev *d)
 void devs_fit(struct engine *e)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-		dev_odd(e, &e->dev[i]);
-		dev_fit(e, &e->dev[i]);
+		dev_odd(e, &e->c->dev[i]);
+		dev_fit(e, &e->c->dev[i]);
 	}
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		cut_note(e, &e->dev[i]);
+		cut_note(e, &e->c->dev[i]);
 }
 
 /* A superblock that another member's confirms; NULL: none does yet. There is no geometry with a
@@ -194,11 +194,11 @@ void devs_fit(struct engine *e)
 const struct superblock *sb_confirmed(const struct engine *e)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		for (uint32_t j = 0; j < i && e->dev[i].sb_ok; j++)
-			if (e->dev[j].sb_ok && same_array(&e->dev[i].sb, &e->dev[j].sb) &&
-			    memcmp(e->dev[i].sb.member_uuid, e->dev[j].sb.member_uuid,
+		for (uint32_t j = 0; j < i && e->c->dev[i].sb_ok; j++)
+			if (e->c->dev[j].sb_ok && same_array(&e->c->dev[i].sb, &e->c->dev[j].sb) &&
+			    memcmp(e->c->dev[i].sb.member_uuid, e->c->dev[j].sb.member_uuid,
 				   DDR_UUID_BYTES) != 0)
-				return &e->dev[i].sb;
+				return &e->c->dev[i].sb;
 	return NULL;
 }
 
@@ -212,7 +212,7 @@ bool dev_was_cut(const struct dev *d, const struct map_member *mm)
 static bool is_stray(const struct engine *e, const struct dev *d)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (&e->dev[i] != d && stray(d, &e->dev[i]))
+		if (&e->c->dev[i] != d && stray(d, &e->c->dev[i]))
 			return true;
 	return false;
 }
@@ -220,33 +220,33 @@ static bool is_stray(const struct engine *e, const struct dev *d)
 bool member_cut(const struct engine *e, const struct map_member *mm)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (dev_was_cut(&e->dev[i], mm) && !is_stray(e, &e->dev[i]) &&
-		    !was_another(e, &e->dev[i], &e->map, mm->uuid))
+		if (dev_was_cut(&e->c->dev[i], mm) && !is_stray(e, &e->c->dev[i]) &&
+		    !was_another(e, &e->c->dev[i], &e->map, mm->uuid))
 			return true;
 	return false;
 }
 
 const char *engine_dev_misfit(const struct engine *e, uint32_t dev)
 {
-	return e->dev[dev].misfit[0] ? e->dev[dev].misfit : NULL;
+	return e->c->dev[dev].misfit[0] ? e->c->dev[dev].misfit : NULL;
 }
 
 bool engine_dev_unfit(const struct engine *e, uint32_t dev)
 {
-	return e->dev[dev].misfit[0] || e->dev[dev].no_sb;
+	return e->c->dev[dev].misfit[0] || e->c->dev[dev].no_sb;
 }
 
 /* It was in the member's place here, and lacks what that carries. */
 static bool dev_is_copy(const struct engine *e, const struct dev *d, uint8_t m)
 {
-	return d->sb.map.epoch.num < e->lacked[m];
+	return d->sb.map.epoch.num < e->c->lacked[m];
 }
 
 /* Somebody else has used it, and it has a history of its own: nothing of it is ours, and nothing
  * of ours overwrites it before a person says so, by `add`. */
 static bool dev_differs(const struct engine *e, const struct dev *d)
 {
-	return lineage_differs(&e->past, &d->sb);
+	return lineage_differs(&e->c->past, &d->sb);
 }
 
 /*
@@ -264,8 +264,8 @@ static bool own_is_here(const struct engine *e, const uint8_t uuid[DDR_UUID_BYTE
 			const struct dev *other)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (carries_whole(&e->dev[i], uuid) && was_it(&e->dev[i], uuid) &&
-		    e->dev[i].bound_no < other->moved_no)
+		if (carries_whole(&e->c->dev[i], uuid) && was_it(&e->c->dev[i], uuid) &&
+		    e->c->dev[i].bound_no < other->moved_no)
 			return true;
 	return false;
 }
@@ -282,11 +282,11 @@ static bool own_is_here(const struct engine *e, const uint8_t uuid[DDR_UUID_BYTE
 static uint32_t dev_rank(const struct engine *e, uint32_t i, const struct map *map, uint8_t m,
 			 bool was)
 {
-	const struct dev *d = &e->dev[i];
+	const struct dev *d = &e->c->dev[i];
 	bool serves = e->state == ENGINE_ACTIVE;
 	bool before = !memcmp(d->bound_uuid, map->member[m].uuid, DDR_UUID_BYTES);
 	bool moved = !before && !memcmp(d->moved_uuid, map->member[m].uuid, DDR_UUID_BYTES);
-	bool used = was && serves && map_write_mask(&e->map) >> m & 1 && !e->bad[m];
+	bool used = was && serves && map_write_mask(&e->map) >> m & 1 && !e->c->bad[m];
 	bool older = dev_older(d) || (d->back.older && !used); /* it has got since what it lacked */
 
 	return 16u * !(moved && own_is_here(e, map->member[m].uuid, d)) + 8u * !older + 4u * used +
@@ -299,7 +299,7 @@ static uint32_t dev_to_bind(const struct engine *e, const struct map *map, uint8
 	uint32_t best = NO_DEV, rank = 0;
 
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-		const struct dev *d = &e->dev[i];
+		const struct dev *d = &e->c->dev[i];
 		uint32_t r = dev_rank(e, i, map, m, was[i] == m);
 
 		if (!d->up || !d->sb_ok || d->misfit[0] ||
@@ -307,7 +307,7 @@ static uint32_t dev_to_bind(const struct engine *e, const struct map *map, uint8
 		    was_another(e, d, map, map->member[m].uuid))
 			continue;
 		/* What it was sent is waited for first, like a member's (ack_ready). */
-		if ((dev_is_copy(e, d, m) || dev_differs(e, d)) && !(was[i] == m && d->under_way))
+		if ((dev_is_copy(e, d, m) || dev_differs(e, d)) && !(was[i] == m && dev_ios(e, i)))
 			continue;
 		if (best != NO_DEV && r <= rank)
 			continue;
@@ -329,38 +329,38 @@ static void dev_bound(struct engine *e, const struct map *map, struct dev *d,
 	if (!memcmp(as, uuid, DDR_UUID_BYTES))
 		return;
 	memcpy(as, uuid, DDR_UUID_BYTES);
-	*(another ? &d->moved_no : &d->bound_no) = ++e->bindings;
+	*(another ? &d->moved_no : &d->bound_no) = ++e->c->bindings;
 }
 
 void devs_bind(struct engine *e)
 {
-	const struct map *map = e->proposing ? &e->prop : &e->map;
+	const struct map *map = e->view.proposing ? &e->view.prop : &e->map;
 	uint8_t was[DDR_MAX_DEVS];
 
 	for (uint8_t m = 0; m < DDR_MAX_MEMBERS; m++)
-		e->dev_of[m] = NO_DEV;
+		e->view.dev_of[m] = NO_DEV;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-		was[i] = e->dev[i].member;
-		e->dev[i].member = NO_MEMBER;
+		was[i] = e->c->dev[i].member;
+		e->c->dev[i].member = NO_MEMBER;
 	}
 	for (uint8_t m = 0; m < map->n; m++) {
 		uint32_t i = dev_to_bind(e, map, m, was);
 
 		if (i == NO_DEV)
 			continue;
-		e->dev[i].member = m;
-		e->dev_of[m] = i;
-		dev_bound(e, map, &e->dev[i], map->member[m].uuid);
+		e->c->dev[i].member = m;
+		e->view.dev_of[m] = i;
+		dev_bound(e, map, &e->c->dev[i], map->member[m].uuid);
 		if (was[i] != m)
-			back_up(&e->dev[i]); /* it was not, and nobody has compared it */
-		if (!e->dev[i].reading)
-			back_bound(e, &e->dev[i], m);
-		if (!(dev_failed_flush(&e->dev[i], &map->member[m]) ||
-		      dev_was_cut(&e->dev[i], &map->member[m])) ||
-		    !(map_write_mask(map) >> m & 1) || e->bad[m] == MEMBER_FAULTY)
+			back_up(&e->c->dev[i]); /* it was not, and nobody has compared it */
+		if (!e->c->dev[i].reading)
+			back_bound(e, &e->c->dev[i], m);
+		if (!(dev_failed_flush(&e->c->dev[i], &map->member[m]) ||
+		      dev_was_cut(&e->c->dev[i], &map->member[m])) ||
+		    !(map_write_mask(map) >> m & 1) || e->c->bad[m] == MEMBER_FAULTY)
 			continue;
-		e->bad[m] = MEMBER_FAULTY;
-		e->bad_us[m] = 0; /* told at once: before a proposal is acknowledged */
+		e->c->bad[m] = MEMBER_FAULTY;
+		e->c->bad_us[m] = 0; /* told at once: before a proposal is acknowledged */
 	}
 }
 
@@ -371,21 +371,21 @@ void devs_look_again(struct engine *e)
 	bool lacks = false;
 
 	for (uint8_t m = 0; m < e->map.n; m++)
-		lacks |= map_write_mask(&e->map) >> m & 1 && e->dev_of[m] == NO_DEV;
+		lacks |= map_write_mask(&e->map) >> m & 1 && e->view.dev_of[m] == NO_DEV;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS && lacks; i++)
-		if (e->dev[i].up && !e->dev[i].reading && e->dev[i].member == NO_MEMBER &&
-		    e->dev[i].read_num != e->map.epoch.num) {
-			e->look_us = e->now;
+		if (e->c->dev[i].up && !e->c->dev[i].reading && e->c->dev[i].member == NO_MEMBER &&
+		    e->c->dev[i].read_num != e->map.epoch.num) {
+			e->c->look_us = e->now;
 			sb_read(e, i);
 		}
 }
 
 bool devs_looking(const struct engine *e)
 {
-	if (!e->look_us || e->now - e->look_us >= e->cfg.tun.evict_ms * 1000ull)
+	if (!e->c->look_us || e->now - e->c->look_us >= e->cfg.tun.evict_ms * 1000ull)
 		return false;
-	for (uint32_t i = 0; i < e->devs; i++)
-		if (e->dev[i].reading && e->dev[i].member == NO_MEMBER)
+	for (uint32_t i = 0; i < e->c->devs; i++)
+		if (e->c->dev[i].reading && e->c->dev[i].member == NO_MEMBER)
 			return true;
 	return false;
 }
@@ -394,16 +394,16 @@ bool devs_looking(const struct engine *e)
 static void ways_reread(struct engine *e, const struct dev *d)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (&e->dev[i] != d && e->dev[i].member == NO_MEMBER && e->dev[i].up &&
-		    e->dev[i].sb_ok &&
-		    !memcmp(e->dev[i].sb.member_uuid, d->sb.member_uuid, DDR_UUID_BYTES))
+		if (&e->c->dev[i] != d && e->c->dev[i].member == NO_MEMBER && e->c->dev[i].up &&
+		    e->c->dev[i].sb_ok &&
+		    !memcmp(e->c->dev[i].sb.member_uuid, d->sb.member_uuid, DDR_UUID_BYTES))
 			dev_reread(e, i);
 }
 
 /* It lacks an epoch that member m carries. */
 static void dev_lacks(struct engine *e, const struct dev *d, uint8_t m, uint64_t num)
 {
-	e->lacked[m] = num;
+	e->c->lacked[m] = num;
 	ways_reread(e, d);
 }
 
@@ -413,14 +413,14 @@ static void dev_judge(struct engine *e, struct dev *d, uint8_t m)
 	if (!dev_older(d)) {
 		/* R17: an exporter that never went away has lost nothing. It is what it was when
 		 * the member was lost first: the last connection may have been to another one. */
-		if (d->member == m && d->instance && d->instance == e->bad_instance[m] &&
-		    e->bad[m] == MEMBER_SUSPECT && write_targets(e) >> m & 1)
-			e->bad[m] = 0;
+		if (d->member == m && d->instance && d->instance == e->c->bad_instance[m] &&
+		    e->c->bad[m] == MEMBER_SUSPECT && write_targets(e) >> m & 1)
+			e->c->bad[m] = 0;
 		return;
 	}
 	if (d->entered)
 		dev_lacks(e, d, m, d->read_all);
-	if (!e->bad[m])
+	if (!e->c->bad[m])
 		member_bad(e, m, MEMBER_SUSPECT);
 }
 
@@ -435,22 +435,22 @@ static void dev_judge(struct engine *e, struct dev *d, uint8_t m)
  */
 void member_entered(struct engine *e, uint8_t i)
 {
-	struct dev *d = e->dev_of[i] == NO_DEV ? NULL : &e->dev[e->dev_of[i]];
+	struct dev *d = e->view.dev_of[i] == NO_DEV ? NULL : &e->c->dev[e->view.dev_of[i]];
 
 	for (uint32_t j = 0; j < DDR_MAX_DEVS; j++)
-		e->dev[j].stale_read |= e->dev[j].reading; /* may be it, as it was before */
+		e->c->dev[j].stale_read |= e->c->dev[j].reading; /* may be it, as it was before */
 	if (!d || !d->up)
 		return; /* whatever connects is judged */
 	d->entered = true;
 	if (!d->reading)
-		sb_read(e, e->dev_of[i]);
+		sb_read(e, e->view.dev_of[i]);
 }
 
 /* What a member that has entered carries here is not known yet. */
 bool devs_entering(const struct engine *e)
 {
-	for (uint32_t i = 0; i < e->devs; i++)
-		if (e->dev[i].up && e->dev[i].entered)
+	for (uint32_t i = 0; i < e->c->devs; i++)
+		if (e->c->dev[i].up && e->c->dev[i].entered)
 			return true;
 	return false;
 }
@@ -496,13 +496,13 @@ static bool copies_take(struct engine *e, struct dev *d)
 void copies_forget(struct engine *e)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		e->dev[i].copies_known = false;
+		e->c->dev[i].copies_known = false;
 }
 
 /* If not, they are read, unless that has just failed. */
 bool copies_known(struct engine *e, uint32_t i)
 {
-	struct dev *d = &e->dev[i];
+	struct dev *d = &e->c->dev[i];
 
 	if (!d->copies_known && !d->reading && !d->retry_us)
 		sb_read(e, i);
@@ -537,7 +537,7 @@ static void sb_read_failed(struct engine *e, struct dev *d)
 	if (!d->stale_read && d->entered && d->member != NO_MEMBER &&
 	    map_write_mask(&e->map) >> d->member & 1) {
 		dev_lacks(e, d, d->member, d->asked_all); /* for all that is known */
-		if (!e->bad[d->member])
+		if (!e->c->bad[d->member])
 			member_bad(e, d->member, MEMBER_SUSPECT);
 	}
 	d->entered &= d->stale_read;
@@ -552,10 +552,10 @@ static const struct map *map_seen(const struct engine *e, bool up)
 {
 	const struct map *m = NULL;
 
-	if (e->have_map || e->proposing)
+	if (e->view.have_map || e->view.proposing)
 		return map_next(e);
-	for (uint32_t i = 0; i < e->devs; i++) {
-		const struct dev *d = &e->dev[i];
+	for (uint32_t i = 0; i < e->c->devs; i++) {
+		const struct dev *d = &e->c->dev[i];
 
 		if (d->sb_ok && (d->up || !up) &&
 		    (!m || epoch_cmp(&d->sb.map.epoch, &m->epoch) > 0))
@@ -575,10 +575,10 @@ static bool lost_with_others(const struct engine *e, const struct dev *d)
 	const struct map *map = map_seen(e, false);
 	uint32_t n = 0, members = 0;
 
-	if (!e->have_geo)
+	if (!e->view.have_geo)
 		return false;
-	for (uint32_t i = 0; i < e->devs; i++) {
-		const struct dev *o = &e->dev[i];
+	for (uint32_t i = 0; i < e->c->devs; i++) {
+		const struct dev *o = &e->c->dev[i];
 
 		if (!o->lost || o->lost_own || o->lost_us > d->lost_us + window ||
 		    d->lost_us > o->lost_us + window)
@@ -599,10 +599,10 @@ static void losses_judge(struct engine *e)
 {
 	bool own[DDR_MAX_DEVS];
 
-	for (uint32_t i = 0; i < e->devs; i++)
-		own[i] = e->dev[i].lost && lost_with_others(e, &e->dev[i]);
-	for (uint32_t i = 0; i < e->devs; i++)
-		e->dev[i].lost_own |= own[i];
+	for (uint32_t i = 0; i < e->c->devs; i++)
+		own[i] = e->c->dev[i].lost && lost_with_others(e, &e->c->dev[i]);
+	for (uint32_t i = 0; i < e->c->devs; i++)
+		e->c->dev[i].lost_own |= own[i];
 }
 
 /*
@@ -618,7 +618,7 @@ static void loss_note(struct engine *e, struct dev *d)
 {
 	bool removed = e->state == ENGINE_REMOVED;
 
-	if (d->asked_anew || (!removed && e->have_map && d->sb_ok) ||
+	if (d->asked_anew || (!removed && e->view.have_map && d->sb_ok) ||
 	    !(e->cfg.fence_waits || (removed ? d->connected_next : d->connected_here)))
 		return;
 	if (d->lost && !d->lost_own)
@@ -651,20 +651,20 @@ static void loss_tell(struct engine *e, struct dev *d)
 		    memcmp(uuid, e->map.member[m].uuid, DDR_UUID_BYTES))
 			continue;
 		member_bad(e, m, MEMBER_SUSPECT);
-		e->bad_instance[m] = d->lost_instance;
-		e->bad_since_us[m] = d->lost_us;
+		e->c->bad_instance[m] = d->lost_instance;
+		e->c->bad_since_us[m] = d->lost_us;
 	}
 }
 
 /* So many members broke at nearly the same time that it was this node's own way to them. */
 static bool bad_with_others(const struct engine *e, uint8_t m, uint32_t suspects)
 {
-	uint64_t window = e->cfg.tun.evict_ms * 1000ull, t = e->bad_since_us[m];
+	uint64_t window = e->cfg.tun.evict_ms * 1000ull, t = e->c->bad_since_us[m];
 	uint32_t n = 0;
 
 	for (uint8_t i = 0; i < DDR_MAX_MEMBERS; i++)
-		n += suspects >> i & 1 && e->bad_since_us[i] <= t + window &&
-		     t <= e->bad_since_us[i] + window;
+		n += suspects >> i & 1 && e->c->bad_since_us[i] <= t + window &&
+		     t <= e->c->bad_since_us[i] + window;
 	return n > e->geo.p.m;
 }
 
@@ -673,23 +673,23 @@ static bool bad_with_others(const struct engine *e, uint8_t m, uint32_t suspects
 void devs_lost_keep(struct engine *e)
 {
 	/* A proposal that drops it may come to nothing. */
-	const struct map *map = e->have_map ? &e->map : map_next(e);
+	const struct map *map = e->view.have_map ? &e->map : map_next(e);
 	uint32_t suspects = 0;
 
-	for (uint8_t m = 0; m < map->n && e->have_geo; m++)
-		if (e->bad[m] == MEMBER_SUSPECT && map_write_mask(map) >> m & 1)
+	for (uint8_t m = 0; m < map->n && e->view.have_geo; m++)
+		if (e->c->bad[m] == MEMBER_SUSPECT && map_write_mask(map) >> m & 1)
 			suspects |= 1u << m;
 	for (uint8_t m = 0; m < map->n; m++) {
-		struct lost *l = &e->kept[e->kept_count];
+		struct lost *l = &e->c->kept[e->c->kept_count];
 
 		if (!(suspects >> m & 1) || bad_with_others(e, m, suspects) ||
-		    e->kept_count == DDR_MAX_MEMBERS)
+		    e->c->kept_count == DDR_MAX_MEMBERS)
 			continue;
 		memcpy(l->uuid, map->member[m].uuid, DDR_UUID_BYTES);
-		l->instance = e->bad_instance[m];
+		l->instance = e->c->bad_instance[m];
 		l->num = map->epoch.num;
-		l->since_us = e->bad_since_us[m];
-		e->kept_count++;
+		l->since_us = e->c->bad_since_us[m];
+		e->c->kept_count++;
 	}
 }
 
@@ -699,36 +699,36 @@ void devs_lost_keep(struct engine *e)
  */
 static void kept_tell(struct engine *e)
 {
-	for (uint32_t k = 0; k < e->kept_count; k++) {
-		const struct lost *l = &e->kept[k];
+	for (uint32_t k = 0; k < e->c->kept_count; k++) {
+		const struct lost *l = &e->c->kept[k];
 
 		for (uint8_t m = 0; m < e->map.n; m++) {
-			uint32_t d = e->dev_of[m];
-			bool had = e->bad[m];
+			uint32_t d = e->view.dev_of[m];
+			bool had = e->c->bad[m];
 
-			if (!(map_write_mask(&e->map) >> m & 1) || e->dropped[m] > l->num ||
+			if (!(map_write_mask(&e->map) >> m & 1) || e->c->dropped[m] > l->num ||
 			    memcmp(l->uuid, e->map.member[m].uuid, DDR_UUID_BYTES) ||
-			    (d != NO_DEV && e->dev[d].up && l->instance &&
-			     e->dev[d].instance == l->instance))
+			    (d != NO_DEV && e->c->dev[d].up && l->instance &&
+			     e->c->dev[d].instance == l->instance))
 				continue;
 			member_bad(e, m, MEMBER_SUSPECT);
-			e->bad_instance[m] = l->instance;
-			e->bad_since_us[m] = l->since_us;
+			e->c->bad_instance[m] = l->instance;
+			e->c->bad_since_us[m] = l->since_us;
 			if (!had)
-				e->lost_earlier |= 1u << m;
+				e->c->lost_earlier |= 1u << m;
 		}
 	}
-	e->kept_count = 0;
+	e->c->kept_count = 0;
 }
 
 /* There is a map, which names the members. */
 void devs_lost_tell(struct engine *e)
 {
 	losses_judge(e);
-	for (uint32_t i = 0; i < e->devs; i++) {
-		e->dev[i].lost &= !e->dev[i].lost_own;
-		if (e->dev[i].lost)
-			loss_tell(e, &e->dev[i]);
+	for (uint32_t i = 0; i < e->c->devs; i++) {
+		e->c->dev[i].lost &= !e->c->dev[i].lost_own;
+		if (e->c->dev[i].lost)
+			loss_tell(e, &e->c->dev[i]);
 	}
 	kept_tell(e);
 	for (uint8_t m = 0; m < e->map.n; m++)
@@ -787,7 +787,7 @@ static void sb_read_done(struct engine *e, struct dev *d)
 				dev_judge(e, d, m);
 		}
 	d->entered = false;
-	if (d->lost && e->have_map) {
+	if (d->lost && e->view.have_map) {
 		losses_judge(e);
 		d->lost &= !d->lost_own;
 		if (d->lost)
@@ -808,14 +808,14 @@ static void sb_copy_read(struct engine *e, struct batch *b)
 
 void sb_read(struct engine *e, uint32_t i)
 {
-	struct dev *d = &e->dev[i];
+	struct dev *d = &e->c->dev[i];
 
 	if (d->member != NO_MEMBER &&
 	    !((map_write_mask(&e->map) | write_targets(e)) >> d->member & 1))
 		back_up(d); /* another medium may be there, though the connection is the same */
 	d->reading = true;
 	d->asked_num = e->map.epoch.num;
-	d->asked_all = e->committed.num;
+	d->asked_all = e->c->committed.num;
 	d->fresh = d->stale_read = false;
 	d->retry_us = 0;
 	d->copies_known = false;
@@ -837,11 +837,11 @@ void sb_read(struct engine *e, uint32_t i)
  * they carry. Until it has done so again they are nobody's. */
 void devs_judge(struct engine *e)
 {
-	e->judged = true;
+	e->c->judged = true;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-		struct dev *d = &e->dev[i];
+		struct dev *d = &e->c->dev[i];
 
-		if (d->up && (d->reading || d->sb.map.epoch.num < e->committed.num))
+		if (d->up && (d->reading || d->sb.map.epoch.num < e->c->committed.num))
 			dev_reread(e, i);
 	}
 	devs_bind(e);
@@ -851,18 +851,18 @@ void devs_judge(struct engine *e)
 void devs_reread(struct engine *e)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->dev[i].up && e->dev[i].reading)
-			e->dev[i].stale_read = true; /* that read may be from before */
-		else if (e->dev[i].up)
+		if (e->c->dev[i].up && e->c->dev[i].reading)
+			e->c->dev[i].stale_read = true; /* that read may be from before */
+		else if (e->c->dev[i].up)
 			sb_read(e, i);
 }
 
 void dev_reread(struct engine *e, uint32_t dev)
 {
-	e->dev[dev].sb_ok = false; /* it has another one now */
-	if (e->dev[dev].up && e->dev[dev].reading)
-		e->dev[dev].stale_read = true;
-	else if (e->dev[dev].up)
+	e->c->dev[dev].sb_ok = false; /* it has another one now */
+	if (e->c->dev[dev].up && e->c->dev[dev].reading)
+		e->c->dev[dev].stale_read = true;
+	else if (e->c->dev[dev].up)
 		sb_read(e, dev);
 }
 
@@ -870,7 +870,7 @@ void dev_reread(struct engine *e, uint32_t dev)
  * an earlier one it may have been another device's. */
 bool member_sb_read(const struct engine *e, uint8_t i)
 {
-	const struct dev *d = e->dev_of[i] == NO_DEV ? NULL : &e->dev[e->dev_of[i]];
+	const struct dev *d = e->view.dev_of[i] == NO_DEV ? NULL : &e->c->dev[e->view.dev_of[i]];
 
 	return d && d->up && d->sb_ok && !d->reading && !d->back.due;
 }
@@ -884,13 +884,13 @@ bool dev_being_read(const struct dev *d)
 /* Connected; and what this node had lost is what it was. */
 bool member_back(const struct engine *e, uint8_t i)
 {
-	const struct dev *d = e->dev_of[i] == NO_DEV ? NULL : &e->dev[e->dev_of[i]];
+	const struct dev *d = e->view.dev_of[i] == NO_DEV ? NULL : &e->c->dev[e->view.dev_of[i]];
 
 	if (!d || !d->up || d->back.due)
 		return false;
-	if (!(map_write_mask(&e->map) >> i & 1) || e->bad[i] != MEMBER_SUSPECT)
+	if (!(map_write_mask(&e->map) >> i & 1) || e->c->bad[i] != MEMBER_SUSPECT)
 		return true;
-	return member_sb_read(e, i) && !dev_older(d) && !(e->older >> i & 1);
+	return member_sb_read(e, i) && !dev_older(d) && !(e->c->older >> i & 1);
 }
 
 /* One that the map writes to is connected, and is an older copy of itself. */
@@ -907,14 +907,14 @@ bool members_older(const struct engine *e)
 bool member_sb_current(struct engine *e, uint8_t i)
 {
 	const struct map_member *mm = &e->map.member[i];
-	struct dev *d = e->dev_of[i] == NO_DEV ? NULL : &e->dev[e->dev_of[i]];
+	struct dev *d = e->view.dev_of[i] == NO_DEV ? NULL : &e->c->dev[e->view.dev_of[i]];
 
 	if (!d || !d->up || d->back.due)
 		return false;
 	if (member_sb_read(e, i) && (d->read_num >= mm->left || d->sb.map.epoch.num >= mm->reached))
 		return true;
 	if (!d->reading && !d->retry_us)
-		sb_read(e, e->dev_of[i]);
+		sb_read(e, e->view.dev_of[i]);
 	return false;
 }
 
@@ -922,7 +922,7 @@ bool member_sb_current(struct engine *e, uint8_t i)
  * long as member_sb_read. */
 bool member_older(const struct engine *e, uint8_t i, uint64_t reached)
 {
-	return member_sb_read(e, i) && e->dev[e->dev_of[i]].sb.map.epoch.num < reached;
+	return member_sb_read(e, i) && e->c->dev[e->view.dev_of[i]].sb.map.epoch.num < reached;
 }
 
 /*
@@ -932,18 +932,19 @@ bool member_older(const struct engine *e, uint8_t i, uint64_t reached)
  */
 bool member_strange(const struct engine *e, uint8_t i, uint64_t left)
 {
-	const struct superblock *sb = member_sb_read(e, i) ? &e->dev[e->dev_of[i]].sb : NULL;
+	const struct superblock *sb =
+	    member_sb_read(e, i) ? &e->c->dev[e->view.dev_of[i]].sb : NULL;
 
-	return sb && sb->map.epoch.num >= left && !lineage_shares(&e->past, sb, left);
+	return sb && sb->map.epoch.num >= left && !lineage_shares(&e->c->past, sb, left);
 }
 
 void dev_up(struct engine *e, const struct event *ev)
 {
-	struct dev *d = &e->dev[ev->dev.dev];
+	struct dev *d = &e->c->dev[ev->dev.dev];
 
 	assert(ev->dev.dev < DDR_MAX_DEVS && !d->up);
-	if (ev->dev.dev >= e->devs)
-		e->devs = ev->dev.dev + 1;
+	if (ev->dev.dev >= e->c->devs)
+		e->c->devs = ev->dev.dev + 1;
 	d->up = true;
 	d->ups++;
 	d->entered = false;
@@ -953,7 +954,7 @@ void dev_up(struct engine *e, const struct event *ev)
 	d->connected_here = true;
 	d->connected_next = e->state == ENGINE_REMOVED;
 	vouch_anew(e, d);
-	e->outcasts = 0;
+	e->c->outcasts = 0;
 	d->bytes = ev->dev.bytes;
 	d->multiple = ev->dev.multiple;
 	d->up_us = e->now;
@@ -979,7 +980,7 @@ void dev_up(struct engine *e, const struct event *ev)
 
 void dev_down(struct engine *e, const struct event *ev)
 {
-	struct dev *d = &e->dev[ev->dev.dev];
+	struct dev *d = &e->c->dev[ev->dev.dev];
 	uint8_t m = 0;
 
 	d->up = false;
@@ -991,7 +992,7 @@ void dev_down(struct engine *e, const struct event *ev)
 		m = d->member;
 	loss_note(e, d);
 	if (m >= DDR_MAX_MEMBERS || (m >= e->map.n && d->member == NO_MEMBER) ||
-	    (e->dev_of[m] != NO_DEV && e->dev_of[m] != ev->dev.dev))
+	    (e->view.dev_of[m] != NO_DEV && e->view.dev_of[m] != ev->dev.dev))
 		return;
 	if ((write_musts(e) | write_targets(e)) >> m & 1) {
 		member_bad(e, m, MEMBER_SUSPECT);
@@ -1002,8 +1003,8 @@ void dev_down(struct engine *e, const struct event *ev)
 static bool member_connected(const struct engine *e, const struct map_member *mm)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (carries_whole(&e->dev[i], mm->uuid) &&
-		    !was_another(e, &e->dev[i], &e->map, mm->uuid))
+		if (carries_whole(&e->c->dev[i], mm->uuid) &&
+		    !was_another(e, &e->c->dev[i], &e->map, mm->uuid))
 			return true;
 	return false;
 }
@@ -1035,8 +1036,8 @@ uint32_t members_read(const struct engine *e)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < e->devs; i++)
-		n += e->dev[i].up && e->dev[i].sb_ok;
+	for (uint32_t i = 0; i < e->c->devs; i++)
+		n += e->c->dev[i].up && e->c->dev[i].sb_ok;
 	return n;
 }
 
@@ -1044,8 +1045,8 @@ static bool copies_of_one(const struct engine *e)
 {
 	const struct dev *first = NULL;
 
-	for (uint32_t i = 0; i < e->devs; i++) {
-		const struct dev *d = &e->dev[i];
+	for (uint32_t i = 0; i < e->c->devs; i++) {
+		const struct dev *d = &e->c->dev[i];
 
 		if (!d->up || !d->sb_ok)
 			continue;
@@ -1061,21 +1062,21 @@ void fewer_insync(const struct engine *e, const struct map *map, char *text, siz
 {
 	const struct dev *was = NULL;
 
-	if (!e->have_geo && members_read(e) > 1 && copies_of_one(e)) {
+	if (!e->view.have_geo && members_read(e) > 1 && copies_of_one(e)) {
 		snprintf(text, size,
 			 "the reachable devices all carry the superblock of one member, so they "
 			 "are copies of that; connect the others");
 		return;
 	}
-	if (!e->have_geo && members_read(e) > 1) { /* and none confirms another (geo_adopt) */
+	if (!e->view.have_geo && members_read(e) > 1) { /* and none confirms another (geo_adopt) */
 		snprintf(text, size,
 			 "what the reachable members' superblocks say of the array's layout or "
 			 "name differs, and no two agree; connect the others");
 		return;
 	}
 	for (uint32_t i = 0; map && !was && i < DDR_MAX_DEVS; i++)
-		if (was_member(e, &e->dev[i], map))
-			was = &e->dev[i];
+		if (was_member(e, &e->c->dev[i], map))
+			was = &e->c->dev[i];
 	snprintf(text, size,
 		 "fewer members in sync are reachable than the data needs; connect the others");
 	if (was)
@@ -1096,8 +1097,8 @@ void fewer_insync(const struct engine *e, const struct map *map, char *text, siz
  */
 bool aside(const struct engine *e)
 {
-	return e->state == ENGINE_JOINING && e->slot == NO_SLOT && !leading(e) &&
-	       (!e->have_geo || members_reached(e) < e->geo.k);
+	return e->state == ENGINE_JOINING && e->view.slot == NO_SLOT && !leading(e) &&
+	       (!e->view.have_geo || members_reached(e) < e->geo.k);
 }
 
 /*
@@ -1113,14 +1114,15 @@ bool peer_aside(const struct engine *e, const struct peer *p)
 /* Nobody has written a superblock there yet. */
 static bool is_being_added(const struct engine *e, const struct dev *d)
 {
-	return (e->admin.used && e->admin.cmd == ADMIN_ADD && !strcmp(e->admin.uri, d->uri)) ||
-	       (e->adding.used && !strcmp(e->adding.uri, d->uri));
+	return (e->c->admin.used && e->c->admin.cmd == ADMIN_ADD &&
+		!strcmp(e->c->admin.uri, d->uri)) ||
+	       (e->c->adding.used && !strcmp(e->c->adding.uri, d->uri));
 }
 
 const char *engine_dev_stranger(const struct engine *e, uint32_t dev)
 {
-	const struct dev *d = &e->dev[dev];
-	const struct map *map = e->proposing ? &e->prop : &e->map;
+	const struct dev *d = &e->c->dev[dev];
+	const struct map *map = e->view.proposing ? &e->view.prop : &e->map;
 
 	if (!d->up || d->member != NO_MEMBER)
 		return NULL;
@@ -1144,7 +1146,7 @@ const char *engine_dev_stranger(const struct engine *e, uint32_t dev)
 			       : dev_is_copy(e, d, m)
 				   ? "it is an older copy of the member: it lacks what another "
 				     "node wrote to that when it came back"
-			       : e->dev_of[m] != NO_DEV
+			       : e->view.dev_of[m] != NO_DEV
 				   ? "it carries the superblock of a member that is reached in "
 				     "another way, too"
 			       : was_another(e, d, map, map->member[m].uuid)
@@ -1163,12 +1165,12 @@ const char *engine_dev_stranger(const struct engine *e, uint32_t dev)
  */
 static void misfit_look(struct engine *e, uint32_t i)
 {
-	struct dev *d = &e->dev[i];
+	struct dev *d = &e->c->dev[i];
 	bool older = d->member != NO_MEMBER && map_write_mask(&e->map) >> d->member & 1 &&
-		     e->bad[d->member] == MEMBER_SUSPECT && member_sb_read(e, d->member) &&
+		     e->c->bad[d->member] == MEMBER_SUSPECT && member_sb_read(e, d->member) &&
 		     !member_back(e, d->member);
 
-	if (!d->up || !(engine_dev_unfit(e, i) || older) || d->reading || d->under_way ||
+	if (!d->up || !(engine_dev_unfit(e, i) || older) || d->reading || dev_ios(e, i) ||
 	    is_being_added(e, d) || e->now - d->up_us < MISFIT_LOOK_US)
 		return;
 	d->up_us = e->now; /* once, however long it takes to go down */
@@ -1183,7 +1185,8 @@ static void misfit_look(struct engine *e, uint32_t i)
  */
 static uint64_t unreached_us(const struct engine *e)
 {
-	return e->cfg.tun.evict_ms * (epoch_promotes(e) && !e->acked_proposal ? 500ull : 1000ull);
+	return e->cfg.tun.evict_ms *
+	       (epoch_promotes(e) && !e->c->acked_proposal ? 500ull : 1000ull);
 }
 
 void devs_advance(struct engine *e)
@@ -1192,8 +1195,8 @@ void devs_advance(struct engine *e)
 
 	misread_advance(e);
 	back_advance(e);
-	for (uint32_t i = 0; i < e->devs; i++) {
-		struct dev *d = &e->dev[i];
+	for (uint32_t i = 0; i < e->c->devs; i++) {
+		struct dev *d = &e->c->dev[i];
 
 		/* A superblock that could not be read is tried again, now and then. */
 		if (d->up && !d->reading && d->retry_us && e->now >= d->retry_us)
@@ -1201,12 +1204,33 @@ void devs_advance(struct engine *e)
 		misfit_look(e, i);
 	}
 	if (aside(e)) {
-		e->aside_us = e->now;
+		e->c->aside_us = e->now;
 		return;
 	}
-	since = e->round_us > e->aside_us ? e->round_us : e->aside_us;
-	for (uint8_t m = 0; e->have_map && !devs_looking(e) && m < e->map.n; m++)
-		if (write_musts(e) >> m & 1 && !e->bad[m] && e->dev_of[m] == NO_DEV &&
-		    e->phase == PH_READY && e->now - since > unreached_us(e))
+	since = e->c->round_us > e->c->aside_us ? e->c->round_us : e->c->aside_us;
+	for (uint8_t m = 0; e->view.have_map && !devs_looking(e) && m < e->map.n; m++)
+		if (write_musts(e) >> m & 1 && !e->c->bad[m] && e->view.dev_of[m] == NO_DEV &&
+		    e->view.phase == PH_READY && e->now - since > unreached_us(e))
 			member_bad(e, m, MEMBER_SUSPECT);
+}
+
+bool dev_connected(const struct engine *e, uint32_t dev)
+{
+	return e->c->dev[dev].up;
+}
+
+void dev_unanswered(struct engine *e, uint32_t dev)
+{
+	e->c->dev[dev].zombie = true;
+	e->c->dev[dev].zombie_us = e->now;
+}
+
+/* Nothing lands any more of what was on its way to members that are lost (R5). */
+bool devs_landed(const struct engine *e)
+{
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
+		if (e->c->dev[i].zombie &&
+		    e->now - e->c->dev[i].zombie_us <= e->cfg.tun.reach_ms * 1000ull)
+			return false;
+	return true;
 }

@@ -21,28 +21,30 @@
 
 void geo_adopt(struct engine *e)
 {
-	const struct superblock *sb = e->have_geo ? NULL : sb_confirmed(e);
+	const struct superblock *sb = e->view.have_geo ? NULL : sb_confirmed(e);
 
 	if (!sb || geo_init(&e->geo, &sb->geo, NULL))
 		return;
-	e->base = *sb;
-	e->have_geo = true;
+	e->c->base = *sb;
+	e->view.have_geo = true;
 	devs_fit(e);
-	if (dlog_alloc(e) || slots_alloc(e)) {
-		e->have_geo = false;
+	if (dlog_alloc(e) || back_alloc(e) || slots_alloc(e)) {
+		dlog_reset(e);
+		back_free(e);
+		e->view.have_geo = false;
 		return;
 	}
 	/* A map that was told before anybody here could judge it. In another round it is told
 	 * again, and judged. */
-	if ((e->have_map && map_check(&e->map, &e->geo)) ||
-	    (e->proposing && map_check(&e->prop, &e->geo))) {
+	if ((e->view.have_map && map_check(&e->map, &e->geo)) ||
+	    (e->view.proposing && map_check(&e->view.prop, &e->geo))) {
 		memset(&e->map, 0, sizeof(e->map));
-		e->have_map = e->proposing = false;
-		e->dirty_untold = true;
+		e->view.have_map = e->view.proposing = false;
+		e->c->dirty_untold = true;
 	}
-	if (e->dirty_untold)
+	if (e->c->dirty_untold)
 		nodemsg_join(e); /* R18: in another round all is told again */
-	e->dirty_untold = false;
+	e->c->dirty_untold = false;
 }
 
 uint32_t map_count_insync(const struct map *m)
@@ -52,13 +54,13 @@ uint32_t map_count_insync(const struct map *m)
 
 void epoch_reset(struct engine *e)
 {
-	e->ld.own_prop = e->ld.revive = e->ld.committing = false;
-	memset(e->ld.wanted, 0, sizeof(e->ld.wanted));
-	memset(e->ld.misread, 0, sizeof(e->ld.misread));
-	memset(e->ld.kept_us, 0, sizeof(e->ld.kept_us));
-	memset(e->ld.full, 0, sizeof(e->ld.full));
-	e->ld.earlier = 0;
-	e->acked_proposal = false;
+	e->c->ld.own_prop = e->c->ld.revive = e->c->ld.committing = false;
+	memset(e->c->ld.wanted, 0, sizeof(e->c->ld.wanted));
+	memset(e->c->ld.misread, 0, sizeof(e->c->ld.misread));
+	memset(e->c->ld.kept_us, 0, sizeof(e->c->ld.kept_us));
+	memset(e->c->ld.full, 0, sizeof(e->c->ld.full));
+	e->c->ld.earlier = 0;
+	e->c->acked_proposal = false;
 }
 
 /* R14: only what has to be rebuilt as a whole may forget a failed flush. Also a device that is not
@@ -66,8 +68,8 @@ void epoch_reset(struct engine *e)
 static void flush_forget(struct engine *e, const struct map_member *mm)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-		e->dev[i].flush_failed &= !dev_failed_flush(&e->dev[i], mm);
-		e->dev[i].was_cut &= !dev_was_cut(&e->dev[i], mm);
+		e->c->dev[i].flush_failed &= !dev_failed_flush(&e->c->dev[i], mm);
+		e->c->dev[i].was_cut &= !dev_was_cut(&e->c->dev[i], mm);
 	}
 }
 
@@ -91,47 +93,48 @@ static void commit_effects(struct engine *e, const struct map *old)
 			flush_forget(e, &e->map.member[i]);
 		/* It answered with errors. Connected anew, it shows whether it has shrunk; it may
 		 * have been extended when somebody brings it back (cut_note). */
-		if (was && !is && member_misread(e, i) && e->dev_of[i] != NO_DEV &&
-		    e->dev[e->dev_of[i]].up)
-			out_add(e, OUT_DEV_CANCEL)->cancel.dev = e->dev_of[i];
+		if (was && !is && member_misread(e, i) && e->view.dev_of[i] != NO_DEV &&
+		    e->c->dev[e->view.dev_of[i]].up)
+			out_add(e, OUT_DEV_CANCEL)->cancel.dev = e->view.dev_of[i];
 		if (!is || (!was && old->n))
-			e->bad[i] = 0;
+			e->c->bad[i] = 0;
 		if (is && !was)
-			e->error[i].err = 0;
+			e->c->error[i].err = 0;
 		if (is && !was && old->n)
-			e->entered_us[i] = e->now;
+			e->c->entered_us[i] = e->now;
 		if (is && !was && i < old->n && old->member[i].state != MEMBER_SUSPECT)
-			e->flaps[i] = 0; /* an operator has seen to it */
+			e->c->flaps[i] = 0; /* an operator has seen to it */
 		if (was && !is) {
-			bool soon = e->entered_us[i] && e->now - e->entered_us[i] < flap_us(e);
+			bool soon =
+			    e->c->entered_us[i] && e->now - e->c->entered_us[i] < flap_us(e);
 
-			e->flaps[i] = soon ? e->flaps[i] + 1 : 0;
-			e->dropped[i] = e->map.epoch.num;
+			e->c->flaps[i] = soon ? e->c->flaps[i] + 1 : 0;
+			e->c->dropped[i] = e->map.epoch.num;
 			dlog_dropped(e);
 			slots_dropped(e);
 			/* One that was being rebuilt has not got all pages yet (R11). */
 			dropped |= (uint32_t)(old->member[i].state == MEMBER_IN_SYNC) << i;
 		}
-		if (e->map.member[i].state == MEMBER_IN_SYNC || (is && !was && !e->slot_owned))
+		if (e->map.member[i].state == MEMBER_IN_SYNC || (is && !was && !e->view.slot_owned))
 			slots_told_forget(
 			    e, i); /* not before: it may break off, and come back as it was */
 		if (!is)
 			back_dropped(e, i);
 		if (!is && e->map.member[i].state != MEMBER_SUSPECT)
-			e->lacked[i] = 0; /* an operator is going to see to it */
+			e->c->lacked[i] = 0; /* an operator is going to see to it */
 		/* Its rebuild ends at once: nobody may look after it before the next one begins. */
-		if (!is && e->rb.state != RB_IDLE && e->rb.member == i)
+		if (!is && e->c->rb.state != RB_IDLE && e->c->rb.member == i)
 			rebuild_reset(e);
 		if (is && !was)
 			added = true;
 		if (e->map.member[i].state == MEMBER_REBUILDING)
 			partial |= e->map.member[i].flags & MEMBER_F_PARTIAL;
 		if (e->map.member[i].state != MEMBER_SUSPECT)
-			e->lost_us[i] = 0;
-		else if (!e->lost_us[i])
-			e->lost_us[i] = e->now;
+			e->c->lost_us[i] = 0;
+		else if (!e->c->lost_us[i])
+			e->c->lost_us[i] = e->now;
 	}
-	if (leading(e) && e->ld.slot)
+	if (leading(e) && e->c->ld.slot)
 		slots_told_committed(e, old, dropped);
 	devs_bind(e);
 	devs_look_again(e);
@@ -139,9 +142,9 @@ static void commit_effects(struct engine *e, const struct map *old)
 	for (uint8_t i = 0; i < e->map.n; i++)
 		if (map_write_mask(&e->map) >> i & 1 && old->n && !(map_write_mask(old) >> i & 1) &&
 		    !member_usable(e, i) && !aside(e) &&
-		    !(e->dev_of[i] == NO_DEV && devs_looking(e)) &&
-		    !(e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].up &&
-		      dev_being_read(&e->dev[e->dev_of[i]])))
+		    !(e->view.dev_of[i] == NO_DEV && devs_looking(e)) &&
+		    !(e->view.dev_of[i] != NO_DEV && e->c->dev[e->view.dev_of[i]].up &&
+		      dev_being_read(&e->c->dev[e->view.dev_of[i]])))
 			member_bad(e, i, MEMBER_SUSPECT);
 	for (uint8_t i = 0; i < e->map.n; i++)
 		if (map_write_mask(&e->map) >> i & 1 && old->n && !(map_write_mask(old) >> i & 1))
@@ -151,7 +154,7 @@ static void commit_effects(struct engine *e, const struct map *old)
 	if (added)
 		dlog_rewrite_all(e);
 	if (partial)
-		dlog_tell_missed(e);
+		slot_tell_missed(e);
 }
 
 /* This node goes by the map from now on. */
@@ -160,9 +163,9 @@ void epoch_adopt(struct engine *e, const struct map *m)
 	struct map old = e->map;
 
 	e->map = *m;
-	e->have_map = true;
-	if (e->proposing && epoch_cmp(&e->prop.epoch, &m->epoch) <= 0)
-		e->proposing = false;
+	e->view.have_map = true;
+	if (e->view.proposing && epoch_cmp(&e->view.prop.epoch, &m->epoch) <= 0)
+		e->view.proposing = false;
 	commit_effects(e, &old);
 	if (!old.n)
 		devs_lost_tell(e);
@@ -172,12 +175,12 @@ static void gone_prune(struct engine *e)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < e->gone_count; i++)
-		if (!e->gone[i].fenced)
-			e->gone[n++] = e->gone[i];
+	for (uint32_t i = 0; i < e->c->gone_count; i++)
+		if (!e->c->gone[i].fenced)
+			e->c->gone[n++] = e->c->gone[i];
 		else
-			fence_settled(e, e->gone[i].node, e->gone[i].inc);
-	e->gone_count = n;
+			fence_settled(e, e->c->gone[i].node, e->c->gone[i].inc);
+	e->c->gone_count = n;
 	record_removed(e);
 }
 
@@ -192,24 +195,25 @@ static void gone_prune(struct engine *e)
 static void revive(struct engine *e)
 {
 	for (uint8_t i = 0; i < e->map.n; i++)
-		if (e->bad[i] == MEMBER_SUSPECT && member_back(e, i) &&
-		    e->prop.member[i].state == MEMBER_IN_SYNC)
-			e->bad[i] = 0; /* R14: not what answered with an error */
-	list_for_each(it, tmp, &e->regions) region_doubt(list_entry(it, struct region, all));
+		if (e->c->bad[i] == MEMBER_SUSPECT && member_back(e, i) &&
+		    e->view.prop.member[i].state == MEMBER_IN_SYNC)
+			e->c->bad[i] = 0; /* R14: not what answered with an error */
+	regions_doubt(e);
 	slots_doubt(e);
-	if (e->rb.state != RB_PROMOTE || e->prop.member[e->rb.member].state != MEMBER_IN_SYNC)
+	if (e->c->rb.state != RB_PROMOTE ||
+	    e->view.prop.member[e->c->rb.member].state != MEMBER_IN_SYNC)
 		rebuild_reset(e);
 }
 
 uint64_t epoch_seen(const struct engine *e)
 {
-	uint64_t num = e->have_map ? e->map.epoch.num : 0;
+	uint64_t num = e->view.have_map ? e->map.epoch.num : 0;
 
-	if (e->want_record.acked.num > num)
-		num = e->want_record.acked.num;
+	if (e->c->want_record.acked.num > num)
+		num = e->c->want_record.acked.num;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->dev[i].sb_ok && e->dev[i].sb.map.epoch.num > num)
-			num = e->dev[i].sb.map.epoch.num;
+		if (e->c->dev[i].sb_ok && e->c->dev[i].sb.map.epoch.num > num)
+			num = e->c->dev[i].sb.map.epoch.num;
 	return num;
 }
 
@@ -245,15 +249,27 @@ static const char *propose_odd(const struct engine *e, const struct map *map)
  */
 static void entries_hold(struct engine *e)
 {
-	uint32_t enter = map_write_mask(&e->prop) & ~map_write_mask(&e->map);
+	uint32_t enter = map_write_mask(&e->view.prop) & ~map_write_mask(&e->map);
 
 	for (; enter; enter &= enter - 1) {
 		uint8_t m = (uint8_t)__builtin_ctz(enter);
-		const struct dev *d = e->dev_of[m] == NO_DEV ? NULL : &e->dev[e->dev_of[m]];
+		const struct dev *d =
+		    e->view.dev_of[m] == NO_DEV ? NULL : &e->c->dev[e->view.dev_of[m]];
 
 		if (slots_told(e, m) && !(d && d->up && !d->back.due))
 			member_bad(e, m, MEMBER_SUSPECT);
 	}
+}
+
+/* What a map changes of the one that counts, in words. */
+static void change_trace(struct engine *e, const struct map *next)
+{
+	TRACE(e, "epoch %llu is proposed", (unsigned long long)next->epoch.num);
+	for (uint8_t i = 0; i < next->n && i < e->map.n; i++)
+		if (next->member[i].state != e->map.member[i].state)
+			TRACE(e, "... member %u: %s, it was %s", i,
+			      member_state_name(next->member[i].state),
+			      member_state_name(e->map.member[i].state));
 }
 
 static void take_propose(struct engine *e, uint32_t from, const nodemsg *m)
@@ -261,21 +277,22 @@ static void take_propose(struct engine *e, uint32_t from, const nodemsg *m)
 	const char *odd;
 	struct map map;
 
-	if (from != e->leader || !pb_map_read(&map, m->propose->map) ||
-	    (e->have_map && epoch_cmp(&map.epoch, &e->map.epoch) <= 0))
+	if (from != e->c->leader || !pb_map_read(&map, m->propose->map) ||
+	    (e->view.have_map && epoch_cmp(&map.epoch, &e->map.epoch) <= 0))
 		return;
 	odd = propose_odd(e, &map);
 	if (odd) {
 		msg_rejected(e, peer_find(e, from), m->inc, odd, true);
 		return;
 	}
-	e->prop = map;
-	cause_hear(e->prop_cause, m->propose->n_cause, m->propose->cause);
-	if (!e->proposing)
-		e->proposing_us = e->now;
-	e->proposing = true;
-	e->acked_proposal = false;
-	e->want_record.acked = map.epoch;
+	change_trace(e, &map);
+	e->view.prop = map;
+	cause_hear(e->c->prop_cause, m->propose->n_cause, m->propose->cause);
+	if (!e->view.proposing)
+		e->c->proposing_us = e->now;
+	e->view.proposing = true;
+	e->c->acked_proposal = false;
+	e->c->want_record.acked = map.epoch;
 	devs_bind(e);
 	entries_hold(e);
 	if (m->propose->revive)
@@ -283,36 +300,38 @@ static void take_propose(struct engine *e, uint32_t from, const nodemsg *m)
 	for (uint8_t i = 0; i < map.n; i++)
 		if (!(map_write_mask(&map) >> i & 1))
 			member_ios_cancel(e, i);
-	for (uint32_t i = 0; i < e->peer_count; i++)
-		e->peer[i].acked = false;
+	for (uint32_t i = 0; i < e->c->peer_count; i++)
+		e->c->peer[i].acked = false;
 }
 
 static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
 {
-	if (from != e->leader || !e->proposing || !epoch_is(m->commit->epoch, &e->prop.epoch))
+	if (from != e->c->leader || !e->view.proposing ||
+	    !epoch_is(m->commit->epoch, &e->view.prop.epoch))
 		return;
 	/* All see each Ack, and the leader saw them before it sent this. */
-	for (uint32_t i = 0; i < e->peer_count; i++) {
-		if (!e->peer[i].member || e->peer[i].acked)
+	for (uint32_t i = 0; i < e->c->peer_count; i++) {
+		if (!e->c->peer[i].member || e->c->peer[i].acked)
 			continue;
 		msg_rejected(e, peer_find(e, from), m->inc,
 			     "commits what a node has not acknowledged", true);
 		return;
 	}
-	e->committed = e->want_record.committed = e->prop.epoch;
-	lineage_add(&e->past, &e->committed);
-	epoch_adopt(e, &e->prop);
+	TRACE(e, "epoch %llu is committed", (unsigned long long)e->view.prop.epoch.num);
+	e->c->committed = e->c->want_record.committed = e->view.prop.epoch;
+	lineage_add(&e->c->past, &e->c->committed);
+	epoch_adopt(e, &e->view.prop);
 	quiet_end(e);
 	if (from == e->cfg.node)
-		e->judged = true; /* when it assembled the array */
-	else if (!e->judged)
+		e->c->judged = true; /* when it assembled the array */
+	else if (!e->c->judged)
 		devs_judge(e);
-	e->left_uncommitted = false;
+	e->c->left_uncommitted = false;
 	gone_prune(e);
 	departed_committed(e);
 	if (from == e->cfg.node) {
-		e->ld.own_prop = e->ld.need_epoch = e->ld.committing = false;
-		e->seals -= e->seals > 0;
+		e->c->ld.own_prop = e->c->ld.need_epoch = e->c->ld.committing = false;
+		e->c->seals -= e->c->seals > 0;
 	}
 }
 
@@ -321,16 +340,16 @@ static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
 void epoch_want_out(struct engine *e, uint32_t i, uint32_t want, bool misread, bool earlier,
 		    const struct member_cause *c)
 {
-	uint8_t had = e->ld.misread[i] ? 0 : e->ld.wanted[i];
+	uint8_t had = e->c->ld.misread[i] ? 0 : e->c->ld.wanted[i];
 
 	if (want >= MEMBER_SUSPECT && !misread && !earlier)
-		e->ld.earlier &= ~(1u << i);
+		e->c->ld.earlier &= ~(1u << i);
 	if (want < MEMBER_SUSPECT || want > MEMBER_FAULTY ||
-	    (misread && (e->ld.wanted[i] || member_indispensable(e, (uint8_t)i))) ||
+	    (misread && (e->c->ld.wanted[i] || member_indispensable(e, (uint8_t)i))) ||
 	    (want <= had && had != MEMBER_REBUILDING))
 		return;
-	e->ld.misread[i] = misread;
-	e->ld.earlier = (e->ld.earlier & ~(1u << i)) | (uint32_t)earlier << i;
+	e->c->ld.misread[i] = misread;
+	e->c->ld.earlier = (e->c->ld.earlier & ~(1u << i)) | (uint32_t)earlier << i;
 	want_set(e, i, (enum member_state)want, c);
 }
 
@@ -343,7 +362,7 @@ static void take_report(struct engine *e, struct peer *p, const nodemsg *m)
 		return;
 	p->up_mask &= ~(1u << i); /* its next heartbeat says what has become of it */
 	if (m->report->misread && member_indispensable(e, (uint8_t)i))
-		e->ld.kept_us[i] = e->now;
+		e->c->ld.kept_us[i] = e->now;
 	cause_hear(cause, m->report->n_cause, m->report->cause);
 	epoch_want_out(e, i, m->report->state, m->report->misread, m->report->earlier, &cause[i]);
 }
@@ -357,7 +376,7 @@ void epoch_message(struct engine *e, uint32_t from, const nodemsg *m)
 		take_propose(e, from, m);
 		break;
 	case DDRAID__NODE_MSG__BODY_ACK:
-		if (e->proposing && epoch_is(m->ack->epoch, &e->prop.epoch))
+		if (e->view.proposing && epoch_is(m->ack->epoch, &e->view.prop.epoch))
 			p->acked = true;
 		break;
 	case DDRAID__NODE_MSG__BODY_COMMIT:
@@ -373,20 +392,20 @@ void epoch_message(struct engine *e, uint32_t from, const nodemsg *m)
 
 static bool ack_ready(struct engine *e)
 {
-	uint32_t drops = map_write_mask(&e->map) & ~map_write_mask(&e->prop);
+	uint32_t drops = map_write_mask(&e->map) & ~map_write_mask(&e->view.prop);
 
-	if (epoch_cmp(&e->record.acked, &e->prop.epoch))
+	if (epoch_cmp(&e->c->record.acked, &e->view.prop.epoch))
 		return false;
-	for (uint8_t i = 0; i < e->prop.n; i++)
-		if (drops >> i & 1 && e->member_ios[i])
+	for (uint8_t i = 0; i < e->view.prop.n; i++)
+		if (drops >> i & 1 && member_ios(e, i))
 			return false;                   /* cancelled, but not yet ended */
 	return !epoch_promotes(e) || dlog_rewritten(e); /* R11 */
 }
 
 static bool flush_failed(const struct engine *e, const struct map_member *mm)
 {
-	for (uint32_t d = 0; d < e->devs; d++)
-		if (dev_failed_flush(&e->dev[d], mm)) /* also while it is away */
+	for (uint32_t d = 0; d < e->c->devs; d++)
+		if (dev_failed_flush(&e->c->dev[d], mm)) /* also while it is away */
 			return true;
 	return false;
 }
@@ -407,7 +426,7 @@ static bool cut_untold(const struct engine *e, const struct map_member *mm)
 uint8_t bad_told(const struct engine *e, const struct map *m, uint8_t i)
 {
 	if (!flush_failed_or_cut(e, &m->member[i]))
-		return e->bad[i];
+		return e->c->bad[i];
 	return cut_untold(e, &m->member[i]) ? MEMBER_SUSPECT : MEMBER_FAULTY;
 }
 
@@ -433,7 +452,7 @@ static uint8_t to_report(const struct engine *e, const struct map *m, uint8_t i)
 bool flush_error_untold(const struct engine *e)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->dev[i].flush_failed && !e->have_map)
+		if (e->c->dev[i].flush_failed && !e->view.have_map)
 			return true; /* of a former life; of which member only a map can tell */
 	for (uint8_t i = 0; i < e->map.n; i++)
 		if (flush_failed(e, &e->map.member[i]) && to_report(e, &e->map, i) == MEMBER_FAULTY)
@@ -443,7 +462,7 @@ bool flush_error_untold(const struct engine *e)
 
 static void report_advance(struct engine *e)
 {
-	const struct map *m = e->proposing ? &e->prop : &e->map;
+	const struct map *m = e->view.proposing ? &e->view.prop : &e->map;
 
 	for (uint8_t i = 0; i < m->n; i++) {
 		uint8_t state = to_report(e, m, i);
@@ -454,9 +473,9 @@ static void report_advance(struct engine *e)
 		/* Who can't use the array does not take it from the others; what it alone has seen
 		 * it tells in Hello, where they may all be gone (R17). */
 		if (!state || (state == MEMBER_SUSPECT && aside(e)) ||
-		    (e->bad_us[i] && e->now - e->bad_us[i] < REPORT_AGAIN_US))
+		    (e->c->bad_us[i] && e->now - e->c->bad_us[i] < REPORT_AGAIN_US))
 			continue;
-		e->bad_us[i] = e->now;
+		e->c->bad_us[i] = e->now;
 		b.member = i;
 		b.state = state;
 		b.misread = state == MEMBER_MISSING && member_misread(e, i);
@@ -471,17 +490,17 @@ static void report_advance(struct engine *e)
 
 void epoch_advance(struct engine *e)
 {
-	if (e->phase < PH_STATE || e->state == ENGINE_REMOVED)
+	if (e->view.phase < PH_STATE || e->state == ENGINE_REMOVED)
 		return;
 	report_advance(e);
-	if (e->proposing && !e->acked_proposal && ack_ready(e)) {
+	if (e->view.proposing && !e->c->acked_proposal && ack_ready(e)) {
 		Ddraid__Epoch ep = DDRAID__EPOCH__INIT;
 		NODEMSG(m, b, ACK, Ack, ack);
 
-		ep.num = e->prop.epoch.num;
-		ep.inc = e->prop.epoch.inc;
+		ep.num = e->view.prop.epoch.num;
+		ep.inc = e->view.prop.epoch.inc;
 		b.epoch = &ep;
-		e->acked_proposal = true;
+		e->c->acked_proposal = true;
 		msg_send(e, &m);
 	}
 }
@@ -495,11 +514,11 @@ static void member_leaves(const struct engine *e, struct map *next, uint8_t i, u
 	/* R15: only a member that was in sync, or was being brought up from a missed set, can be
 	 * brought up from what was missed since. R14: never after a failed flush. Nor an older copy
 	 * that nobody knows anything of. */
-	if (want == MEMBER_FAULTY || e->ld.lacks >> i & 1) {
+	if (want == MEMBER_FAULTY || e->c->ld.lacks >> i & 1) {
 		mm->left = mm->reached = 0;
 	} else if (mm->state == MEMBER_IN_SYNC) {
 		mm->left = next->epoch.num;
-		mm->reached = e->committed.num; /* a commit's superblocks are on all members */
+		mm->reached = e->c->committed.num; /* a commit's superblocks are on all members */
 	} else if (mm->state == MEMBER_REBUILDING && !(mm->flags & MEMBER_F_PARTIAL)) {
 		mm->left = mm->reached = 0;
 	}
@@ -513,11 +532,11 @@ static void member_enters(struct engine *e, struct map *next, uint8_t i)
 	struct map_member *mm = &next->member[i];
 	bool covered = mm->left && next->missed_from && mm->left >= next->missed_from;
 
-	if (e->ld.full[i])
-		memcpy(mm->uuid, e->ld.new_uuid[i], DDR_UUID_BYTES);
+	if (e->c->ld.full[i])
+		memcpy(mm->uuid, e->c->ld.new_uuid[i], DDR_UUID_BYTES);
 	mm->state = MEMBER_REBUILDING;
 	mm->flags &= MEMBER_F_UNCOMPARED;
-	mm->flags = covered && !e->ld.full[i] ? mm->flags | MEMBER_F_PARTIAL : 0;
+	mm->flags = covered && !e->c->ld.full[i] ? mm->flags | MEMBER_F_PARTIAL : 0;
 	mm->rebuilt_upto = 0;
 	if (!mm->flags)
 		mm->left = mm->reached = 0;
@@ -526,13 +545,14 @@ static void member_enters(struct engine *e, struct map *next, uint8_t i)
 /* One that lacks something counts for none (slots.c). */
 static uint32_t in_sync_but(const struct engine *e, const struct map *next, uint8_t but)
 {
-	return (uint32_t)__builtin_popcount(map_insync_mask(next) & ~e->ld.lacked & ~(1u << but));
+	return (uint32_t)__builtin_popcount(map_insync_mask(next) & ~e->c->ld.lacked &
+					    ~(1u << but));
 }
 
 /* The state that it leaves the map with, if it is wanted out; else what is wanted of it. */
 static uint8_t leaves_with(const struct engine *e, uint8_t i)
 {
-	uint8_t want = e->ld.wanted[i];
+	uint8_t want = e->c->ld.wanted[i];
 
 	if (want >= MEMBER_SUSPECT && want <= MEMBER_FAULTY && slots_lacking_leaves(e, i))
 		return MEMBER_FAULTY;
@@ -551,7 +571,7 @@ static bool wish_apply(struct engine *e, struct map *next, uint8_t i)
 	if (out && mm->state == MEMBER_IN_SYNC && in_sync_but(e, next, i) < e->geo.k)
 		return false; /* R3: never fewer than k in sync */
 	/* Nor an older copy in whose place the right one may come, before the others would do. */
-	if (out && e->ld.lacked >> i & 1 && !slots_lacking_may_leave(e, i))
+	if (out && e->c->ld.lacked >> i & 1 && !slots_lacking_may_leave(e, i))
 		return false;
 	if (out)
 		member_leaves(e, next, i, want);
@@ -579,15 +599,15 @@ enum reach { REACH_AWAY, REACH_ALL, REACH_MOST, REACH_MISREAD, REACH_EARLIER, RE
 /* It answered some request with an error, and goes on answering others. */
 static bool only_misread(const struct engine *e, uint8_t i)
 {
-	uint32_t d = e->dev_of[i];
+	uint32_t d = e->view.dev_of[i];
 
-	return e->ld.misread[i] && d != NO_DEV && e->dev[d].up && !use_fails(e, d);
+	return e->c->ld.misread[i] && d != NO_DEV && e->c->dev[d].up && !use_fails(e, d);
 }
 
 /* All reach it. Nobody has lost it in a life that goes on. */
 static enum reach reached_by_all(const struct engine *e, uint8_t i)
 {
-	bool earlier = e->ld.wanted[i] == MEMBER_SUSPECT && e->ld.earlier >> i & 1;
+	bool earlier = e->c->ld.wanted[i] == MEMBER_SUSPECT && e->c->ld.earlier >> i & 1;
 
 	return earlier ? REACH_EARLIER : REACH_ALL;
 }
@@ -599,12 +619,13 @@ static enum reach member_reach(const struct engine *e, uint8_t i)
 
 	/* Its superblocks can't be read: it takes no map either, so none that keeps it is
 	 * committed. */
-	if (e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].unreadable == (1u << SB_COPIES) - 1)
+	if (e->view.dev_of[i] != NO_DEV &&
+	    e->c->dev[e->view.dev_of[i]].unreadable == (1u << SB_COPIES) - 1)
 		return REACH_AWAY;
 	if (only_misread(e, i))
 		return REACH_MISREAD;
-	for (uint32_t j = 0; j < e->peer_count; j++) {
-		const struct peer *p = &e->peer[j];
+	for (uint32_t j = 0; j < e->c->peer_count; j++) {
+		const struct peer *p = &e->c->peer[j];
 
 		if (!p->member || peer_aside(e, p) || !p->raw_mask)
 			continue;
@@ -613,9 +634,9 @@ static enum reach member_reach(const struct engine *e, uint8_t i)
 		use += p->up_mask >> i & 1;
 	}
 	if (!nodes) { /* just assembled: no heartbeat tells of the map's members yet */
-		uint32_t d = e->dev_of[i];
+		uint32_t d = e->view.dev_of[i];
 
-		return d != NO_DEV && e->dev[d].up ? reached_by_all(e, i) : REACH_AWAY;
+		return d != NO_DEV && e->c->dev[d].up ? reached_by_all(e, i) : REACH_AWAY;
 	}
 	if (use == nodes)
 		return REACH_USED;
@@ -644,7 +665,7 @@ static bool wishes_apply(struct engine *e, struct map *next)
 	bool any = false;
 
 	for (uint8_t i = 0; i < next->n; i++)
-		any |= e->ld.wanted[i] != 0;
+		any |= e->c->ld.wanted[i] != 0;
 	if (!any)
 		return false;
 	any = false;
@@ -710,17 +731,17 @@ static void leavers_mark(const struct engine *e, struct map *next)
  * far ahead of all that this node knows, none has. 0: no number is left. */
 uint64_t epoch_next_num(const struct engine *e, const struct map *base)
 {
-	uint64_t num = e->ld.max_num, most;
+	uint64_t num = e->c->ld.max_num, most;
 
 	if (base->epoch.num > num)
 		num = base->epoch.num;
-	if (e->want_record.acked.num > num)
-		num = e->want_record.acked.num;
+	if (e->c->want_record.acked.num > num)
+		num = e->c->want_record.acked.num;
 	most = num + EPOCH_AHEAD_MAX;
-	for (uint32_t i = 0; i < e->peer_count; i++) {
-		uint64_t told = e->peer[i].acked_epoch.num;
+	for (uint32_t i = 0; i < e->c->peer_count; i++) {
+		uint64_t told = e->c->peer[i].acked_epoch.num;
 
-		if (e->peer[i].in_round && told <= most && told > num)
+		if (e->c->peer[i].in_round && told <= most && told > num)
 			num = told;
 	}
 	return num < EPOCH_NUM_MAX ? num + 1 : 0;
@@ -733,14 +754,15 @@ uint64_t epoch_next_num(const struct engine *e, const struct map *base)
  */
 static bool proposal_fresh(const struct engine *e)
 {
-	return e->state == ENGINE_JOINING && e->phase == PH_STATE && e->ld.own_prop &&
-	       e->ld.prop_fresh;
+	return e->state == ENGINE_JOINING && e->view.phase == PH_STATE && e->c->ld.own_prop &&
+	       e->c->ld.prop_fresh;
 }
 
 /* It drops an older copy, and the member that would do in its place is gone again. */
 static bool proposal_rash(const struct engine *e)
 {
-	uint32_t drops = map_insync_mask(&e->map) & ~map_insync_mask(&e->prop) & e->ld.lacked;
+	uint32_t drops =
+	    map_insync_mask(&e->map) & ~map_insync_mask(&e->view.prop) & e->c->ld.lacked;
 
 	for (; drops && proposal_fresh(e); drops &= drops - 1)
 		if (!slots_lacking_may_leave(e, (uint8_t)__builtin_ctz(drops)))
@@ -757,15 +779,16 @@ static bool proposal_outdone(const struct engine *e)
 {
 	bool away = false, back = false;
 
-	if (!proposal_fresh(e) || map_count_insync(&e->prop) > e->geo.k ||
+	if (!proposal_fresh(e) || map_count_insync(&e->view.prop) > e->geo.k ||
 	    e->geo.k <= e->geo.p.m + 1u)
 		return false;
-	for (uint8_t i = 0; i < e->prop.n; i++) {
+	for (uint8_t i = 0; i < e->view.prop.n; i++) {
 		bool was = e->map.member[i].state == MEMBER_IN_SYNC;
-		bool is = e->prop.member[i].state == MEMBER_IN_SYNC;
+		bool is = e->view.prop.member[i].state == MEMBER_IN_SYNC;
 
-		away |= is && e->ld.wanted[i] == MEMBER_SUSPECT && member_reach(e, i) == REACH_AWAY;
-		back |= was && !is && !((e->ld.lacked | e->older) >> i & 1) &&
+		away |=
+		    is && e->c->ld.wanted[i] == MEMBER_SUSPECT && member_reach(e, i) == REACH_AWAY;
+		back |= was && !is && !((e->c->ld.lacked | e->c->older) >> i & 1) &&
 			member_log_readable(e, i);
 	}
 	return away && back;
@@ -773,35 +796,35 @@ static bool proposal_outdone(const struct engine *e)
 
 static bool next_map(struct engine *e, struct map *next)
 {
-	bool proposed = e->proposing && epoch_cmp(&e->prop.epoch, &e->map.epoch) > 0;
-	const struct map *base = proposed && !proposal_fresh(e) ? &e->prop : &e->map;
-	bool any = e->ld.need_epoch || e->ld.revive || e->seals;
+	bool proposed = e->view.proposing && epoch_cmp(&e->view.prop.epoch, &e->map.epoch) > 0;
+	const struct map *base = proposed && !proposal_fresh(e) ? &e->view.prop : &e->map;
+	bool any = e->c->ld.need_epoch || e->c->ld.revive || e->c->seals;
 	uint64_t num = epoch_next_num(e, base);
 
 	if (!num) {
-		e->ld.why = "nothing: the array has used up all epochs of its map; copy it to "
-			    "another one";
+		e->c->ld.why = "nothing: the array has used up all epochs of its map; copy it to "
+			       "another one";
 		return false;
 	}
 	*next = *base;
 	next->epoch = (struct epoch){num, e->inc};
-	e->ld.prop_fresh = base == &e->map;
+	e->c->ld.prop_fresh = base == &e->map;
 	for (uint8_t i = 0; i < next->n; i++) {
-		if (e->ld.wanted[i] == MEMBER_IN_SYNC &&
-		    (e->rb.state != RB_PROMOTE || !e->quiet.wanted ||
-		     e->rb.map_num != e->map.epoch.num))
-			e->ld.wanted[i] = 0;
-		if (e->ld.wanted[i] && wish_moot(base, i, e->ld.wanted[i]))
-			e->ld.wanted[i] = 0;
-		e->ld.misread[i] &= e->ld.wanted[i] == MEMBER_MISSING;
+		if (e->c->ld.wanted[i] == MEMBER_IN_SYNC &&
+		    (e->c->rb.state != RB_PROMOTE || !e->c->quiet.wanted ||
+		     e->c->rb.map_num != e->map.epoch.num))
+			e->c->ld.wanted[i] = 0;
+		if (e->c->ld.wanted[i] && wish_moot(base, i, e->c->ld.wanted[i]))
+			e->c->ld.wanted[i] = 0;
+		e->c->ld.misread[i] &= e->c->ld.wanted[i] == MEMBER_MISSING;
 	}
 	any |= wishes_apply(e, next);
 	any |= entries_judge(e, next);
 	leavers_mark(e, next);
-	if (e->rb.state == RB_COPY && !e->rb.partial && e->rb.checkpoint &&
-	    next->member[e->rb.member].state == MEMBER_REBUILDING &&
-	    e->rb.checkpoint > next->member[e->rb.member].rebuilt_upto) {
-		next->member[e->rb.member].rebuilt_upto = e->rb.checkpoint;
+	if (e->c->rb.state == RB_COPY && !e->c->rb.partial && e->c->rb.checkpoint &&
+	    next->member[e->c->rb.member].state == MEMBER_REBUILDING &&
+	    e->c->rb.checkpoint > next->member[e->c->rb.member].rebuilt_upto) {
+		next->member[e->c->rb.member].rebuilt_upto = e->c->rb.checkpoint;
 		any = true;
 	}
 	if (!map_degraded(next))
@@ -813,12 +836,12 @@ static bool next_map(struct engine *e, struct map *next)
 
 static bool newer_wish(struct engine *e)
 {
-	for (uint8_t i = 0; i < e->prop.n; i++) {
-		struct map next = e->prop;
+	for (uint8_t i = 0; i < e->view.prop.n; i++) {
+		struct map next = e->view.prop;
 
-		if (entry_older(e, &e->prop, i))
+		if (entry_older(e, &e->view.prop, i))
 			return true;
-		if (e->ld.wanted[i] && !wish_moot(&e->prop, i, e->ld.wanted[i]) &&
+		if (e->c->ld.wanted[i] && !wish_moot(&e->view.prop, i, e->c->ld.wanted[i]) &&
 		    wish_apply(e, &next, i))
 			return true;
 	}
@@ -831,11 +854,11 @@ static void sb_write(struct engine *e, bool second);
 static void sb_copies_written(struct engine *e, const struct batch *b)
 {
 	for (uint8_t i = 0; i < DDR_MAX_MEMBERS; i++) {
-		if (e->ld.sb_dev[i] == NO_DEV)
+		if (e->c->ld.sb_dev[i] == NO_DEV)
 			continue;
-		copy_written(&e->dev[e->ld.sb_dev[i]], e->ld.sb_copy[i], e->ld.sb_seq[i],
-			     b->ok >> i & 1);
-		e->ld.sb_dev[i] = NO_DEV;
+		copy_written(&e->c->dev[e->c->ld.sb_dev[i]], e->c->ld.sb_copy[i],
+			     e->c->ld.sb_seq[i], b->ok >> i & 1);
+		e->c->ld.sb_dev[i] = NO_DEV;
 	}
 }
 
@@ -844,36 +867,36 @@ static void sb_written(struct engine *e, struct batch *b)
 	Ddraid__Epoch ep = DDRAID__EPOCH__INIT;
 	NODEMSG(m, c, COMMIT, Commit, commit);
 
-	e->ld.sb_writing = false;
+	e->c->ld.sb_writing = false;
 	sb_copies_written(e, b);
-	if (!leading(e) || !e->ld.own_prop || !e->proposing ||
-	    epoch_cmp(&e->prop.epoch, &e->ld.prop_epoch))
+	if (!leading(e) || !e->c->ld.own_prop || !e->view.proposing ||
+	    epoch_cmp(&e->view.prop.epoch, &e->c->ld.prop_epoch))
 		return;
 	if (b->failed) {
-		for (uint8_t i = 0; i < e->prop.n; i++)
-			if (b->failed >> i & 1 && !e->bad[i])
+		for (uint8_t i = 0; i < e->view.prop.n; i++)
+			if (b->failed >> i & 1 && !e->c->bad[i])
 				member_bad(e, i, MEMBER_SUSPECT);
-		e->ld.propose_us = e->now;
+		e->c->ld.propose_us = e->now;
 		return; /* written again, or superseded once the reports are in */
 	}
 	if (gone_unfenced(e) || !gate_open(e))
 		return; /* R4; a round will take it up */
-	if (!e->ld.sb_second) {
+	if (!e->c->ld.sb_second) {
 		sb_write(e, true);
 		return;
 	}
-	ep.num = e->prop.epoch.num;
-	ep.inc = e->prop.epoch.inc;
+	ep.num = e->view.prop.epoch.num;
+	ep.inc = e->view.prop.epoch.inc;
 	c.epoch = &ep;
 	msg_send(e, &m);
-	e->ld.committing = true; /* nothing more until the commit comes back */
+	e->c->ld.committing = true; /* nothing more until the commit comes back */
 }
 
 /* A node's write to it has failed, and it must stay: it is tried with that write first, for if a
  * superblock failed, the member would have failed for good (R14). */
 static bool sb_too_early(const struct engine *e, uint8_t i)
 {
-	return e->ld.kept_us[i] && e->now - e->ld.kept_us[i] < 2 * REPORT_AGAIN_US &&
+	return e->c->ld.kept_us[i] && e->now - e->c->ld.kept_us[i] < 2 * REPORT_AGAIN_US &&
 	       member_indispensable(e, i);
 }
 
@@ -884,21 +907,21 @@ static bool sb_too_early(const struct engine *e, uint8_t i)
  */
 static bool sb_targets_ready(struct engine *e)
 {
-	uint32_t mask = map_write_mask(&e->prop), enter = mask & ~map_write_mask(&e->map);
+	uint32_t mask = map_write_mask(&e->view.prop), enter = mask & ~map_write_mask(&e->map);
 	bool reading = false;
 
-	for (uint8_t i = 0; i < e->prop.n; i++) {
-		uint32_t d = e->dev_of[i];
+	for (uint8_t i = 0; i < e->view.prop.n; i++) {
+		uint32_t d = e->view.dev_of[i];
 		bool unread;
 
 		if (!(mask >> i & 1))
 			continue;
-		unread = d != NO_DEV && e->dev[d].up &&
-			 (!copies_known(e, d) || e->dev[d].back.due ||
-			  ((enter >> i & 1 || e->dev[d].entered) && !member_sb_read(e, i)));
-		if ((unread && dev_being_read(&e->dev[d])) || sb_too_early(e, i))
+		unread = d != NO_DEV && e->c->dev[d].up &&
+			 (!copies_known(e, d) || e->c->dev[d].back.due ||
+			  ((enter >> i & 1 || e->c->dev[d].entered) && !member_sb_read(e, i)));
+		if ((unread && dev_being_read(&e->c->dev[d])) || sb_too_early(e, i))
 			reading = true;
-		else if ((unread || !member_usable(e, i)) && !e->bad[i])
+		else if ((unread || !member_usable(e, i)) && !e->c->bad[i])
 			member_bad(e, i, MEMBER_SUSPECT);
 	}
 	return !reading && members_ready(e, mask);
@@ -918,53 +941,54 @@ static bool sb_targets_ready(struct engine *e)
  */
 static void sb_write(struct engine *e, bool second)
 {
-	struct superblock sb = e->base;
-	uint32_t mask = map_write_mask(&e->prop);
+	struct superblock sb = e->c->base;
+	uint32_t mask = map_write_mask(&e->view.prop);
 
-	sb.committed = e->committed;
-	sb.map = e->prop;
-	sb.past = e->past;
+	sb.committed = e->c->committed;
+	sb.map = e->view.prop;
+	sb.past = e->c->past;
 	if (e->cfg.cluster[0]) {
 		sb.clustered = true;
 		memcpy(sb.cluster, e->cfg.cluster, DDR_NAME_BYTES);
 	}
-	e->ld.prop_fresh = false;
-	e->sb_names_us = !dlog_names_us(e);
-	sb.writer_node = e->sb_names_us ? e->cfg.node : 0;
-	e->ld.sb_writing = true;
-	e->ld.sb_second = second;
-	batch_init(&e->ld.sb_batch, sb_written);
-	batch_open(&e->ld.sb_batch);
+	e->c->ld.prop_fresh = false;
+	e->c->sb_names_us = !slot_names_us(e);
+	sb.writer_node = e->c->sb_names_us ? e->cfg.node : 0;
+	e->c->ld.sb_writing = true;
+	e->c->ld.sb_second = second;
+	batch_init(&e->c->ld.sb_batch, sb_written);
+	batch_open(&e->c->ld.sb_batch);
 	for (uint8_t i = 0; i < DDR_MAX_MEMBERS; i++)
-		e->ld.sb_dev[i] = NO_DEV;
-	for (uint8_t i = 0; i < e->prop.n; i++) {
-		struct dev *d = e->dev_of[i] == NO_DEV ? NULL : &e->dev[e->dev_of[i]];
+		e->c->ld.sb_dev[i] = NO_DEV;
+	for (uint8_t i = 0; i < e->view.prop.n; i++) {
+		struct dev *d = e->view.dev_of[i] == NO_DEV ? NULL : &e->c->dev[e->view.dev_of[i]];
 
 		if (!(mask >> i & 1))
 			continue;
-		e->ld.sb_copy[i] = d ? copy_to_write(d) : 0;
+		e->c->ld.sb_copy[i] = d ? copy_to_write(d) : 0;
 		if (d) {
-			e->ld.sb_dev[i] = e->dev_of[i];
-			e->ld.sb_seq[i] = sb.seq = SB_SEQ_NEXT(d->newest_seq);
+			e->c->ld.sb_dev[i] = e->view.dev_of[i];
+			e->c->ld.sb_seq[i] = sb.seq = SB_SEQ_NEXT(d->newest_seq);
 			copy_write_begins(d);
 		}
 		sb.index = i;
-		sb.place = e->ld.sb_copy[i] + 1;
-		memcpy(sb.member_uuid, e->prop.member[i].uuid, DDR_UUID_BYTES);
-		sb_encode(&sb, e->ld.sb_buf[i]);
-		e->ld.sb_iov[i] = (struct iovec){e->ld.sb_buf[i], DDR_BLOCK_BYTES};
-		dio_start(e, &e->ld.sb_batch, i, DEV_WRITE, KIND_SB, DEV_F_FUA,
-			  geo_sb_offset(e->ld.sb_copy[i]), DDR_BLOCK_BYTES, &e->ld.sb_iov[i], 1, 0);
+		sb.place = e->c->ld.sb_copy[i] + 1;
+		memcpy(sb.member_uuid, e->view.prop.member[i].uuid, DDR_UUID_BYTES);
+		sb_encode(&sb, e->c->ld.sb_buf[i]);
+		e->c->ld.sb_iov[i] = (struct iovec){e->c->ld.sb_buf[i], DDR_BLOCK_BYTES};
+		dio_start(e, &e->c->ld.sb_batch, i, DEV_WRITE, KIND_SB, DEV_F_FUA,
+			  geo_sb_offset(e->c->ld.sb_copy[i]), DDR_BLOCK_BYTES, &e->c->ld.sb_iov[i],
+			  1, 0);
 	}
-	batch_close(e, &e->ld.sb_batch);
+	batch_close(e, &e->c->ld.sb_batch);
 }
 
 static bool all_acked(struct engine *e)
 {
 	bool all = true;
 
-	for (uint32_t i = 0; i < e->peer_count; i++) {
-		struct peer *p = &e->peer[i];
+	for (uint32_t i = 0; i < e->c->peer_count; i++) {
+		struct peer *p = &e->c->peer[i];
 
 		if (!p->member || p->acked)
 			continue;
@@ -975,8 +999,8 @@ static bool all_acked(struct engine *e)
 		}
 		/* R7: who does not answer within the limit is evicted. */
 		if (p->node != e->cfg.node &&
-		    e->now - e->ld.propose_us > e->cfg.tun.evict_ms * 1000ull) {
-			e->ld.propose_us = e->now;
+		    e->now - e->c->ld.propose_us > e->cfg.tun.evict_ms * 1000ull) {
+			e->c->ld.propose_us = e->now;
 			evict(e, p);
 		}
 	}
@@ -991,16 +1015,17 @@ bool epoch_propose_wanted(struct engine *e)
 	struct map next;
 	NODEMSG(m, b, PROPOSE, Propose, propose);
 
-	if (e->ld.sb_writing || e->ld.committing)
+	if (e->c->ld.sb_writing || e->c->ld.committing)
 		return true;
-	if (e->ld.own_prop) {
-		bool delivered = e->proposing && !epoch_cmp(&e->prop.epoch, &e->ld.prop_epoch);
+	if (e->c->ld.own_prop) {
+		bool delivered =
+		    e->view.proposing && !epoch_cmp(&e->view.prop.epoch, &e->c->ld.prop_epoch);
 
 		if (!delivered)
 			return true;
-		if (!e->ld.revive && !newer_wish(e) && !proposal_rash(e) &&
+		if (!e->c->ld.revive && !newer_wish(e) && !proposal_rash(e) &&
 		    !(proposal_outdone(e) && next_map(e, &next) &&
-		      map_write_mask(&next) != map_write_mask(&e->prop))) {
+		      map_write_mask(&next) != map_write_mask(&e->view.prop))) {
 			if (all_acked(e) && !gone_unfenced(e) && sb_targets_ready(e))
 				sb_write(e, false);
 			return true;
@@ -1013,12 +1038,12 @@ bool epoch_propose_wanted(struct engine *e)
 	causes_propose(e, &next, &causes);
 	b.n_cause = causes.count;
 	b.cause = causes.ptr;
-	b.revive = e->ld.revive;
-	e->ld.revive = false;
-	e->ld.own_prop = true;
-	e->ld.prop_epoch = next.epoch;
-	e->ld.max_num = next.epoch.num;
-	e->ld.propose_us = e->now;
+	b.revive = e->c->ld.revive;
+	e->c->ld.revive = false;
+	e->c->ld.own_prop = true;
+	e->c->ld.prop_epoch = next.epoch;
+	e->c->ld.max_num = next.epoch.num;
+	e->c->ld.propose_us = e->now;
 	msg_send(e, &m);
 	return true;
 }

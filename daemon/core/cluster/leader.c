@@ -22,13 +22,13 @@
 /* A new round: nothing of the last one's dealings counts. */
 void leader_reset(struct engine *e)
 {
-	e->ld.begun = e->ld.announced = e->ld.rereading = e->ld.refused = false;
-	e->ld.assembled = e->ld.gathered = false;
-	e->ld.waits_us = 0;
-	e->ld.why = NULL;
-	memset(e->ld.assigned, 0, sizeof(e->ld.assigned));
-	for (uint32_t i = 0; i < e->gone_count; i++)
-		e->gone[i].asked = false;
+	e->c->ld.begun = e->c->ld.announced = e->c->ld.rereading = e->c->ld.refused = false;
+	e->c->ld.assembled = e->c->ld.gathered = false;
+	e->c->ld.waits_us = 0;
+	e->c->ld.why = NULL;
+	memset(e->c->ld.assigned, 0, sizeof(e->c->ld.assigned));
+	for (uint32_t i = 0; i < e->c->gone_count; i++)
+		e->c->gone[i].asked = false;
 	epoch_reset(e);
 	rebuild_reset(e);
 	slots_reset(e);
@@ -45,8 +45,8 @@ static void state_send(struct engine *e)
 
 	b.node = np;
 	b.departed = gp;
-	for (uint32_t i = 0; i < e->peer_count; i++) {
-		struct peer *p = &e->peer[i];
+	for (uint32_t i = 0; i < e->c->peer_count; i++) {
+		struct peer *p = &e->c->peer[i];
 
 		if (!p->in_round)
 			continue;
@@ -63,15 +63,15 @@ static void state_send(struct engine *e)
 		np[b.n_node] = &node[b.n_node];
 		b.n_node++;
 	}
-	for (uint32_t i = 0; i < e->gone_count; i++) {
-		gone[i] = pb_departed(e, &e->gone[i]);
+	for (uint32_t i = 0; i < e->c->gone_count; i++) {
+		gone[i] = pb_departed(e, &e->c->gone[i]);
 		gp[i] = &gone[i];
 	}
-	b.n_departed = e->gone_count;
+	b.n_departed = e->c->gone_count;
 	if (e->state == ENGINE_ACTIVE) {
 		pb_map_fill(&pm, &e->map);
 		b.committed = &pm.map;
-		b.dropped = e->dropped;
+		b.dropped = e->c->dropped;
 		b.n_dropped = e->map.n;
 	}
 	msg_send(e, &m);
@@ -86,23 +86,23 @@ static void state_send(struct engine *e)
  */
 static void proposal_inherit(struct engine *e)
 {
-	for (uint32_t i = 0; i < e->peer_count; i++) {
-		const struct peer *p = &e->peer[i];
+	for (uint32_t i = 0; i < e->c->peer_count; i++) {
+		const struct peer *p = &e->c->peer[i];
 
 		if (!p->in_round || !p->proposed.n || !p->active || gone_find(e, p->node, p->inc))
 			continue;
 		if (epoch_cmp(&p->proposed.epoch, &e->map.epoch) <= 0)
 			continue;
-		if (e->proposing && epoch_cmp(&p->proposed.epoch, &e->prop.epoch) <= 0)
+		if (e->view.proposing && epoch_cmp(&p->proposed.epoch, &e->view.prop.epoch) <= 0)
 			continue;
-		e->prop = p->proposed;
-		if (!e->proposing)
-			e->proposing_us = e->now;
-		e->proposing = true;
-		e->acked_proposal = true; /* of no round */
+		e->view.prop = p->proposed;
+		if (!e->view.proposing)
+			e->c->proposing_us = e->now;
+		e->view.proposing = true;
+		e->c->acked_proposal = true; /* of no round */
 	}
-	if (e->proposing)
-		e->ld.need_epoch = true;
+	if (e->view.proposing)
+		e->c->ld.need_epoch = true;
 }
 
 /*
@@ -114,28 +114,28 @@ static bool written_untold(const struct engine *e)
 {
 	bool go_on = false;
 
-	for (uint32_t i = 0; i < e->peer_count; i++)
-		go_on |= e->peer[i].member && !e->peer[i].stops;
-	return go_on && (e->left_uncommitted ||
-			 (e->ld.cleared_num && e->map.epoch.num <= e->ld.cleared_num));
+	for (uint32_t i = 0; i < e->c->peer_count; i++)
+		go_on |= e->c->peer[i].member && !e->c->peer[i].stops;
+	return go_on && (e->c->left_uncommitted ||
+			 (e->c->ld.cleared_num && e->map.epoch.num <= e->c->ld.cleared_num));
 }
 
 static void leader_begin(struct engine *e)
 {
-	e->ld.begun = true;
-	e->ld.state_us = e->now;
+	e->c->ld.begun = true;
+	e->c->ld.state_us = e->now;
 	use_begin(e);
 	copies_forget(e); /* another leader may have written them */
-	memset(e->ld.rd_fails, 0, sizeof(e->ld.rd_fails));
+	memset(e->c->ld.rd_fails, 0, sizeof(e->c->ld.rd_fails));
 	/* Who does not serve yet has told nobody a map: it assembles, and commits, anew. */
 	if (e->state != ENGINE_ACTIVE)
-		e->ld.knows = e->ld.rereading = false; /* and reads them after the fences */
-	if (!e->ld.knows)
+		e->c->ld.knows = e->c->ld.rereading = false; /* and reads them after the fences */
+	if (!e->c->ld.knows)
 		slots_unknow(e);
-	e->ld.need_epoch = !e->ld.knows || e->gone_count || written_untold(e);
+	e->c->ld.need_epoch = !e->c->ld.knows || e->c->gone_count || written_untold(e);
 	/* A rebuild begins anew: what a partial one must copy is gathered after a commit. */
 	for (uint8_t i = 0; i < e->map.n; i++)
-		e->ld.need_epoch |= e->map.member[i].state == MEMBER_REBUILDING;
+		e->c->ld.need_epoch |= e->map.member[i].state == MEMBER_REBUILDING;
 	state_send(e); /* who has departed is known by then */
 	if (e->state == ENGINE_ACTIVE)
 		proposal_inherit(e);
@@ -160,8 +160,8 @@ static bool restart_awaited(const struct engine *e, const struct departed *d)
 
 	if ((p && p->in_view) || e->now - d->since_us >= e->cfg.tun.restart_wait_ms * 1000ull)
 		return false;
-	for (uint32_t i = 0; i < e->quorum_count; i++)
-		if (e->quorum[i] == d->node)
+	for (uint32_t i = 0; i < e->c->quorum_count; i++)
+		if (e->c->quorum[i] == d->node)
 			return true;
 	return false;
 }
@@ -178,8 +178,8 @@ bool fenced_by_itself(const struct engine *e, uint32_t node, uint64_t inc)
 static struct fence_ask *ask_find(struct engine *e, uint32_t node, uint64_t inc)
 {
 	for (uint32_t i = 0; i < FENCE_ASKS_MAX; i++)
-		if (e->fence_ask[i].node == node && e->fence_ask[i].inc == inc)
-			return &e->fence_ask[i];
+		if (e->c->fence_ask[i].node == node && e->c->fence_ask[i].inc == inc)
+			return &e->c->fence_ask[i];
 	return NULL;
 }
 
@@ -191,7 +191,7 @@ static bool ask_begin(struct engine *e, const struct departed *d, bool *again)
 	*again = true;
 	if (!e->cfg.fence_waits)
 		return true;
-	if (a && ring_is(&a->ring, &e->view_ring)) {
+	if (a && ring_is(&a->ring, &e->c->view_ring)) {
 		*again = false;
 		return true;
 	}
@@ -201,7 +201,7 @@ static bool ask_begin(struct engine *e, const struct departed *d, bool *again)
 		return false;
 	a->node = d->node;
 	a->inc = d->inc;
-	a->ring = e->view_ring;
+	a->ring = e->c->view_ring;
 	a->owed++;
 	return true;
 }
@@ -218,15 +218,15 @@ static int ask_end(struct engine *e, uint32_t node, uint64_t inc, int err)
 		return -EAGAIN;
 	done = *a;
 	memset(a, 0, sizeof(*a));
-	return done.failed ? -EIO : ring_is(&done.ring, &e->view_ring) ? 0 : -ESTALE;
+	return done.failed ? -EIO : ring_is(&done.ring, &e->c->view_ring) ? 0 : -ESTALE;
 }
 
 static bool fences_done(struct engine *e)
 {
 	bool all = true;
 
-	for (uint32_t i = 0; i < e->gone_count; i++) {
-		struct departed *d = &e->gone[i];
+	for (uint32_t i = 0; i < e->c->gone_count; i++) {
+		struct departed *d = &e->c->gone[i];
 		struct out *o;
 		bool again;
 
@@ -243,6 +243,7 @@ static bool fences_done(struct engine *e)
 		d->asked = ask_begin(e, d, &again);
 		if (!d->asked || !again)
 			continue;
+		TRACE(e, "has node %u fenced, which departed", d->node);
 		o = out_add(e, OUT_FENCE);
 		o->fence.node = d->node;
 		o->fence.inc = d->inc;
@@ -277,6 +278,7 @@ void leader_asks_fence(struct engine *e, uint32_t node, uint64_t inc)
 	    (d->node == e->cfg.node && d->inc == e->inc))
 		return;
 	d->asked = true;
+	TRACE(e, "has node %u fenced, as the leader asked", d->node);
 	o = out_add(e, OUT_FENCE);
 	o->fence.node = d->node;
 	o->fence.inc = d->inc;
@@ -315,6 +317,7 @@ void evict(struct engine *e, const struct peer *p)
 	pb_inc who = pb_inc_of(p->node, p->inc, NO_SLOT, false);
 	NODEMSG(m, b, EVICT, Evict, evict);
 
+	TRACE(e, "asks all to evict node %u", p->node);
 	b.who = &who;
 	msg_send(e, &m);
 }
@@ -324,15 +327,15 @@ static bool claims_in(struct engine *e)
 {
 	bool all = true;
 
-	for (uint32_t i = 0; i < e->peer_count; i++) {
-		struct peer *p = &e->peer[i];
+	for (uint32_t i = 0; i < e->c->peer_count; i++) {
+		struct peer *p = &e->c->peer[i];
 
 		if (!p->member || p->claimed)
 			continue;
 		all = false;
 		if (p->node != e->cfg.node &&
-		    e->now - e->ld.state_us > 2 * e->cfg.tun.evict_ms * 1000ull) {
-			e->ld.state_us = e->now;
+		    e->now - e->c->ld.state_us > 2 * e->cfg.tun.evict_ms * 1000ull) {
+			e->c->ld.state_us = e->now;
 			evict(e, p);
 		}
 	}
@@ -353,8 +356,8 @@ static void bad_gather(struct engine *e)
 {
 	const struct map *m = map_next(e);
 
-	for (uint32_t j = 0; j < e->peer_count; j++) {
-		const struct peer *p = &e->peer[j];
+	for (uint32_t j = 0; j < e->c->peer_count; j++) {
+		const struct peer *p = &e->c->peer[j];
 
 		for (uint8_t i = 0; p->in_round && i < m->n; i++) {
 			uint8_t bad = hello_bad(p, m, i);
@@ -362,7 +365,7 @@ static void bad_gather(struct engine *e)
 			if (!bad || !(map_write_mask(m) >> i & 1))
 				continue;
 			epoch_want_out(e, i, bad, false, p->bad_earlier >> i & 1, &p->cause[i]);
-			e->ld.need_epoch = true;
+			e->c->ld.need_epoch = true;
 		}
 	}
 }
@@ -384,18 +387,20 @@ static uint64_t reach_us(const struct engine *e)
  */
 static void outcast_advance(struct engine *e)
 {
-	uint64_t wait_us = 5000ull * e->cfg.tun.evict_ms << (e->outcasts < 7 ? e->outcasts : 7);
+	uint64_t wait_us = 5000ull * e->cfg.tun.evict_ms
+			   << (e->c->outcasts < 7 ? e->c->outcasts : 7);
 	bool up = e->state != ENGINE_JOINING;
-	bool round = e->phase >= PH_STATE || (e->phase == PH_HELLO && e->leader == e->cfg.node);
+	bool round =
+	    e->view.phase >= PH_STATE || (e->view.phase == PH_HELLO && e->c->leader == e->cfg.node);
 
 	for (uint32_t i = 0; i < DDR_MAX_DEVS && !up; i++)
-		up = e->dev[i].up;
+		up = e->c->dev[i].up;
 	if (up)
-		e->no_dev_us = 0;
-	else if (!e->no_dev_us)
-		e->no_dev_us = e->now;
-	else if (round && e->now - e->no_dev_us >= wait_us) {
-		e->outcasts++;
+		e->c->no_dev_us = 0;
+	else if (!e->c->no_dev_us)
+		e->c->no_dev_us = e->now;
+	else if (round && e->now - e->c->no_dev_us >= wait_us) {
+		e->c->outcasts++;
 		round_removed(e);
 	}
 }
@@ -409,22 +414,23 @@ static void outdone_look(struct engine *e)
 {
 	bool joins = e->state == ENGINE_JOINING, by_one = false;
 	uint32_t own = members_reached(e);
-	bool can_not = record_stuck(e) || (joins && (e->ld.refused || e->use.unclaimed));
+	bool can_not = record_stuck(e) || (joins && (e->c->ld.refused || e->c->use.unclaimed));
 	uint32_t least = !joins ? e->geo.k : can_not ? own : own + 1;
 
-	for (uint32_t i = 0; i < e->peer_count; i++) {
-		const struct peer *p = &e->peer[i];
+	for (uint32_t i = 0; i < e->c->peer_count; i++) {
+		const struct peer *p = &e->c->peer[i];
 
 		by_one |= in_effective_view(e, p) && p->node != e->cfg.node && !p->yields &&
 			  p->reach >= least;
 	}
-	if (e->have_geo && own >= e->geo.k && !can_not)
+	if (e->view.have_geo && own >= e->geo.k && !can_not)
 		by_one = false;
 	if (!by_one)
-		e->outdone_us = 0;
-	else if (!e->outdone_us || e->now - e->outdone_seen_us > 2000ull * e->cfg.tun.evict_ms)
-		e->outdone_us = e->now;
-	e->outdone_seen_us = e->now;
+		e->c->outdone_us = 0;
+	else if (!e->c->outdone_us ||
+		 e->now - e->c->outdone_seen_us > 2000ull * e->cfg.tun.evict_ms)
+		e->c->outdone_us = e->now;
+	e->c->outdone_seen_us = e->now;
 }
 
 /*
@@ -434,22 +440,25 @@ static void outdone_look(struct engine *e)
  */
 static void outdone_advance(struct engine *e)
 {
-	bool leads = e->leader == e->cfg.node && (e->phase == PH_HELLO || e->phase == PH_STATE);
+	bool leads =
+	    e->c->leader == e->cfg.node && (e->view.phase == PH_HELLO || e->view.phase == PH_STATE);
 
-	if (!quorum_gate(e) || e->phase == PH_NONE || (e->phase == PH_HELLO && !e->leader))
+	if (!quorum_gate(e) || e->view.phase == PH_NONE ||
+	    (e->view.phase == PH_HELLO && !e->c->leader))
 		return; /* between two rounds, which does not count if it takes long */
 	if (leads)
 		outdone_look(e);
 	else
-		e->outdone_us = 0;
-	if (!e->outdone_us)
+		e->c->outdone_us = 0;
+	if (!e->c->outdone_us)
 		return;
-	if (e->state == ENGINE_ACTIVE && e->now - e->outdone_us >= reach_us(e))
+	if (e->state == ENGINE_ACTIVE && e->now - e->c->outdone_us >= reach_us(e))
 		round_give_up(e);
-	if (e->state == ENGINE_JOINING && e->now - e->outdone_us >= e->cfg.tun.evict_ms * 1000ull) {
-		e->yields = true;
-		e->yield_reach = members_reached(e);
-		e->outdone_us = 0;
+	if (e->state == ENGINE_JOINING &&
+	    e->now - e->c->outdone_us >= e->cfg.tun.evict_ms * 1000ull) {
+		e->c->yields = true;
+		e->c->yield_reach = members_reached(e);
+		e->c->outdone_us = 0;
 		nodemsg_join(e); /* begins a round */
 	}
 }
@@ -461,62 +470,63 @@ static void ready_send(struct engine *e)
 	Ddraid__Epoch past[LINEAGE_MAX], *pp[LINEAGE_MAX];
 	NODEMSG(m, b, READY, Ready, ready);
 
-	b.use_claim = e->use.claim;
+	b.use_claim = e->c->use.claim;
 	b.past = pp;
-	for (; b.n_past < e->past.count; b.n_past++) {
+	for (; b.n_past < e->c->past.count; b.n_past++) {
 		Ddraid__Epoch *ep = pp[b.n_past] = &past[b.n_past];
 
 		*ep = (Ddraid__Epoch)DDRAID__EPOCH__INIT;
-		ep->num = e->past.epoch[b.n_past].num;
-		ep->inc = e->past.epoch[b.n_past].inc;
+		ep->num = e->c->past.epoch[b.n_past].num;
+		ep->inc = e->c->past.epoch[b.n_past].inc;
 	}
 	msg_send(e, &m);
 }
 
 static void leader_recover(struct engine *e)
 {
-	if (memcmp(&e->want_record, &e->record, sizeof(e->record)))
+	if (memcmp(&e->c->want_record, &e->c->record, sizeof(e->c->record)))
 		return;
 	/* Before the fence: it would hit those who use the array rightly. */
-	e->ld.why = e->use.why;
+	e->c->ld.why = e->c->use.why;
 	if (e->state == ENGINE_JOINING && !use_taken(e))
 		return;
-	e->ld.why = "the fence of a departed node";
+	e->c->ld.why = "the fence of a departed node";
 	if (!fences_done(e))
 		return;
-	e->ld.why = "the lock claims of the nodes";
+	e->c->ld.why = "the lock claims of the nodes";
 	if (!claims_in(e))
 		return;
-	if (!e->ld.knows && !e->ld.assembled && !assemble(e))
+	if (!e->c->ld.knows && !e->c->ld.assembled && !assemble(e))
 		return;
-	e->ld.assembled = true;
-	if (!e->ld.gathered)
+	e->c->ld.assembled = true;
+	if (!e->c->ld.gathered)
 		bad_gather(e);
-	e->ld.gathered = true;
+	e->c->ld.gathered = true;
 	slots_lacking(e);
 	/* Too few members to read from: they may be back, and a new epoch may say so (R17). */
 	if (__builtin_popcount(read_mask(e)) < e->geo.k) {
-		e->ld.why = members_older(e) ? MEMBER_NEEDED_OLDER ", or stop the array, and start "
-								   "it with --stale to use that one"
-					     : "members to come back";
+		e->c->ld.why = members_older(e) ? MEMBER_NEEDED_OLDER
+				   ", or stop the array, and start "
+				   "it with --stale to use that one"
+						: "members to come back";
 		stuck_advance(e);
 		epoch_propose_wanted(e);
 		return;
 	}
-	e->ld.why = "the dirty log of dead nodes to be read";
+	e->c->ld.why = "the dirty log of dead nodes to be read";
 	if (!slots_read(e))
 		return;
-	e->ld.why = "the map to be committed";
+	e->c->ld.why = "the map to be committed";
 	if (!fences_done(e))
 		return; /* slots named owners that nobody knew */
-	if (e->ld.need_epoch) {
+	if (e->c->ld.need_epoch) {
 		stuck_advance(e);
 		epoch_propose_wanted(e);
 		return;
 	}
-	if (e->ld.announced)
+	if (e->c->ld.announced)
 		return;
-	e->ld.announced = e->ld.knows = true;
+	e->c->ld.announced = e->c->ld.knows = true;
 	slots_announce(e);
 	ready_send(e);
 }
@@ -530,7 +540,7 @@ static bool lacks_failed(const struct engine *e, const struct peer *p)
 	uint32_t lacks = map_insync_mask(&e->map) & ~p->up_mask;
 
 	for (; lacks; lacks &= lacks - 1)
-		if (e->ld.wanted[__builtin_ctz(lacks)] == MEMBER_FAULTY)
+		if (e->c->ld.wanted[__builtin_ctz(lacks)] == MEMBER_FAULTY)
 			return true;
 	return false;
 }
@@ -539,8 +549,8 @@ static void slots_assign(struct engine *e)
 {
 	bool waits = false;
 
-	for (uint32_t i = 0; i < e->peer_count; i++) {
-		struct peer *p = &e->peer[i];
+	for (uint32_t i = 0; i < e->c->peer_count; i++) {
+		struct peer *p = &e->c->peer[i];
 		NODEMSG(m, b, ASSIGN, Assign, assign);
 
 		/* Who locks by another manager locks nothing against us: it never serves. Nor who
@@ -554,10 +564,10 @@ static void slots_assign(struct engine *e)
 			pb_inc who = pb_inc_of(p->node, p->inc, s, false);
 
 			/* R16: never a slot that still has somebody's bits. */
-			if (slot_is_owned(e, s) || e->ld.assigned[s] || !slot_clean(e, s))
+			if (slot_is_owned(e, s) || e->c->ld.assigned[s] || !slot_clean(e, s))
 				continue;
-			e->ld.assigned[s] = true;
-			e->ld.slot[s].known = false;
+			e->c->ld.assigned[s] = true;
+			e->c->ld.slot[s].known = false;
 			p->slot = s;
 			b.who = &who;
 			msg_send(e, &m);
@@ -572,12 +582,12 @@ static void slots_assign(struct engine *e)
  * it would come back, and leave again by the node's report, as fast as messages go. */
 static bool all_reach(const struct engine *e, uint8_t member)
 {
-	for (uint32_t i = 0; i < e->peer_count; i++) {
-		const struct peer *p = &e->peer[i];
+	for (uint32_t i = 0; i < e->c->peer_count; i++) {
+		const struct peer *p = &e->c->peer[i];
 
 		if (!p->member)
 			continue;
-		if (p->up_inc != p->inc || p->up_us <= e->lost_us[member])
+		if (p->up_inc != p->inc || p->up_us <= e->c->lost_us[member])
 			return false;
 		if (!peer_aside(e, p) && !(p->up_mask >> member & 1))
 			return false;
@@ -593,8 +603,8 @@ static bool all_reach(const struct engine *e, uint8_t member)
  */
 uint64_t member_kept_out_us(const struct engine *e, uint8_t i)
 {
-	uint32_t more = e->flaps[i] < 6 ? e->flaps[i] : 6;
-	uint64_t out = e->now - e->lost_us[i], us;
+	uint32_t more = e->c->flaps[i] < 6 ? e->c->flaps[i] : 6;
+	uint64_t out = e->now - e->c->lost_us[i], us;
 
 	if (more < 3 || e->map.member[i].state != MEMBER_SUSPECT)
 		return 0;
@@ -606,13 +616,13 @@ uint64_t member_kept_out_us(const struct engine *e, uint8_t i)
 static void suspects_advance(struct engine *e)
 {
 	for (uint8_t i = 0; i < e->map.n; i++) {
-		if (e->map.member[i].state != MEMBER_SUSPECT || e->ld.wanted[i])
+		if (e->map.member[i].state != MEMBER_SUSPECT || e->c->ld.wanted[i])
 			continue;
-		e->ld.misread[i] = false;
+		e->c->ld.misread[i] = false;
 		if (!member_kept_out_us(e, i) && all_reach(e, i) && member_sb_current(e, i) &&
 		    !slots_compare_waits(e, i))
 			want_why(e, i, MEMBER_REBUILDING, WHY_BACK, 0);
-		else if (e->now - e->lost_us[i] > e->cfg.tun.member_retry_ms * 1000ull)
+		else if (e->now - e->c->lost_us[i] > e->cfg.tun.member_retry_ms * 1000ull)
 			want_why(e, i, MEMBER_MISSING, WHY_AWAY, 0);
 	}
 }
@@ -630,8 +640,8 @@ static void stuck_member(struct engine *e, uint8_t i, bool *all_back)
 {
 	bool some = false, all = true;
 
-	for (uint32_t j = 0; j < e->peer_count; j++) {
-		const struct peer *p = &e->peer[j];
+	for (uint32_t j = 0; j < e->c->peer_count; j++) {
+		const struct peer *p = &e->c->peer[j];
 
 		if (!p->member || peer_aside(e, p))
 			continue;
@@ -640,16 +650,16 @@ static void stuck_member(struct engine *e, uint8_t i, bool *all_back)
 	}
 	*all_back &= all;
 	if (!some || all || member_doubted(e, i))
-		e->ld.unlike_us[i] = 0;
-	else if (!e->ld.unlike_us[i] ||
-		 e->now - e->ld.unlike_seen_us[i] > 2000ull * e->cfg.tun.evict_ms)
-		e->ld.unlike_us[i] = e->now;
-	e->ld.unlike_seen_us[i] = e->now;
-	if (!e->ld.unlike_us[i] || e->now - e->ld.unlike_us[i] < reach_us(e))
+		e->c->ld.unlike_us[i] = 0;
+	else if (!e->c->ld.unlike_us[i] ||
+		 e->now - e->c->ld.unlike_seen_us[i] > 2000ull * e->cfg.tun.evict_ms)
+		e->c->ld.unlike_us[i] = e->now;
+	e->c->ld.unlike_seen_us[i] = e->now;
+	if (!e->c->ld.unlike_us[i] || e->now - e->c->ld.unlike_us[i] < reach_us(e))
 		return;
-	e->ld.unlike_us[i] = e->now;
-	for (uint32_t j = 0; j < e->peer_count; j++) {
-		const struct peer *p = &e->peer[j];
+	e->c->ld.unlike_us[i] = e->now;
+	for (uint32_t j = 0; j < e->c->peer_count; j++) {
+		const struct peer *p = &e->c->peer[j];
 
 		if (!p->member || peer_aside(e, p) || p->raw_mask >> i & 1)
 			continue;
@@ -665,23 +675,23 @@ static void stuck_advance(struct engine *e)
 	const struct map *m = map_next(e);
 	uint32_t stuck = 0;
 	/* The slots are read with it once more, if it is back. */
-	uint32_t read_anew = e->phase == PH_STATE ? e->ld.lacked : 0;
+	uint32_t read_anew = e->view.phase == PH_STATE ? e->c->ld.lacked : 0;
 	bool back = true;
 
 	for (uint8_t i = 0; i < m->n; i++) {
-		if (e->ld.misread[i] && member_indispensable(e, i)) {
+		if (e->c->ld.misread[i] && member_indispensable(e, i)) {
 			/* Its node takes it back as well. */
-			e->ld.wanted[i] = 0;
-			e->ld.misread[i] = false;
+			e->c->ld.wanted[i] = 0;
+			e->c->ld.misread[i] = false;
 		}
-		if (e->ld.wanted[i] < MEMBER_SUSPECT || e->ld.wanted[i] > MEMBER_FAULTY ||
+		if (e->c->ld.wanted[i] < MEMBER_SUSPECT || e->c->ld.wanted[i] > MEMBER_FAULTY ||
 		    m->member[i].state != MEMBER_IN_SYNC || slots_lacking_leaves(e, i) ||
 		    (map_count_insync(m) > e->geo.k && !(read_anew >> i & 1))) {
-			e->ld.unlike_us[i] = 0;
+			e->c->ld.unlike_us[i] = 0;
 			continue;
 		}
 		stuck |= 1u << i;
-		back &= e->ld.wanted[i] == MEMBER_SUSPECT;
+		back &= e->c->ld.wanted[i] == MEMBER_SUSPECT;
 		stuck_member(e, i, &back);
 	}
 	if (!stuck || !back)
@@ -689,12 +699,12 @@ static void stuck_advance(struct engine *e)
 	/* What is wanted of the others stands: one that is being rebuilt begins anew. */
 	for (uint8_t i = 0; i < m->n; i++)
 		if (stuck >> i & 1)
-			e->ld.wanted[i] = 0;
-	e->ld.revive = true;
+			e->c->ld.wanted[i] = 0;
+	e->c->ld.revive = true;
 	/* Once the round is announced its map is committed with them, and nobody reads slots before
 	 * the next one. */
-	if (!e->ld.announced &&
-	    stuck & (read_anew | (e->state == ENGINE_JOINING ? ~e->ld.rd_rows : 0)))
+	if (!e->c->ld.announced &&
+	    stuck & (read_anew | (e->state == ENGINE_JOINING ? ~e->c->ld.rd_rows : 0)))
 		slots_unknow(e);
 }
 
@@ -702,8 +712,8 @@ static void ack_ticks(struct engine *e)
 {
 	/* Its slot names it now. The superblocks need not any more; else the next to assemble the
 	 * array would have to fence this node, also when it has long been stopped. */
-	e->ld.need_epoch |= e->sb_names_us && dlog_names_us(e) && e->map.epoch.inc == e->inc;
-	e->ld.need_epoch |= written_untold(e);
+	e->c->ld.need_epoch |= e->c->sb_names_us && slot_names_us(e) && e->map.epoch.inc == e->inc;
+	e->c->ld.need_epoch |= written_untold(e);
 	suspects_advance(e);
 	stuck_advance(e);
 	epoch_propose_wanted(e);
@@ -712,47 +722,47 @@ static void ack_ticks(struct engine *e)
 static bool may_begin(struct engine *e)
 {
 	if (!may_go_alone(e)) {
-		e->ld.why = "the other node: with corosync's two_node both must have met before "
-			    "one begins alone; start ddraidd there, or start the array with "
-			    "--alone if that node is off";
+		e->c->ld.why = "the other node: with corosync's two_node both must have met before "
+			       "one begins alone; start ddraidd there, or start the array with "
+			       "--alone if that node is off";
 		return false;
 	}
-	if (e->doubt) {
-		e->ld.why = "enough members to see whether the other nodes went on without this "
-			    "one, as one of them says";
+	if (e->c->doubt) {
+		e->c->ld.why = "enough members to see whether the other nodes went on without this "
+			       "one, as one of them says";
 		return false;
 	}
-	return !takes_part(e) || e->ld.knows || array_still_ours(e);
+	return !takes_part(e) || e->c->ld.knows || array_still_ours(e);
 }
 
 void leader_advance(struct engine *e)
 {
 	outcast_advance(e);
 	outdone_advance(e);
-	if (e->phase == PH_HELLO && e->leader == e->cfg.node && !e->ld.begun && quorum_gate(e) &&
-	    may_begin(e))
+	if (e->view.phase == PH_HELLO && e->c->leader == e->cfg.node && !e->c->ld.begun &&
+	    quorum_gate(e) && may_begin(e))
 		leader_begin(e);
-	if (e->phase >= PH_STATE && e->leader != e->cfg.node) {
-		e->ld.knows = e->ld.assembled = false;
+	if (e->view.phase >= PH_STATE && e->c->leader != e->cfg.node) {
+		e->c->ld.knows = e->c->ld.assembled = false;
 		return;
 	}
-	if (!leading(e) || e->left_sent)
+	if (!leading(e) || e->view.left_sent)
 		return;
 	/* Who assembles the array has no lease yet: use_taken is the first that it waits for. */
-	if (!gate_open(e) && !(e->phase == PH_STATE && e->state == ENGINE_JOINING && e->confirmed &&
-			       quorum_gate(e) && !use_taken(e))) {
+	if (!gate_open(e) && !(e->view.phase == PH_STATE && e->state == ENGINE_JOINING &&
+			       e->c->confirmed && quorum_gate(e) && !use_taken(e))) {
 		/* One that has no lease since it reaches too few members has to find out whether it
 		 * is alone with that (R7). What it proposes no member gets before it has one. */
-		if (e->phase == PH_READY && e->confirmed && quorum_gate(e))
+		if (e->view.phase == PH_READY && e->c->confirmed && quorum_gate(e))
 			ack_ticks(e);
 		return;
 	}
-	if (e->phase == PH_STATE) {
+	if (e->view.phase == PH_STATE) {
 		leader_recover(e);
 		return;
 	}
 	slots_assign(e);
-	if (!e->leaving) {
+	if (!e->c->leaving) {
 		slots_advance(e);
 		rebuild_advance(e);
 	}
@@ -763,7 +773,7 @@ void leader_advance(struct engine *e)
 /* R9: whoever asks before Ready, or while somebody is not fenced, asks again at the next Ready. */
 static void take_lock(struct engine *e, uint32_t from, const nodemsg *m)
 {
-	if (e->phase == PH_READY && !gone_unfenced(e) && e->have_geo)
+	if (e->view.phase == PH_READY && !gone_unfenced(e) && e->view.have_geo)
 		locktab_request(e, from, m->lock->id, (enum lock_mode)m->lock->mode,
 				m->lock->try_only);
 }
@@ -773,9 +783,9 @@ static void take_claim(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	struct peer *p = peer_find(e, from);
 
-	if (e->phase != PH_STATE || p->claimed)
+	if (e->view.phase != PH_STATE || p->claimed)
 		return;
-	for (size_t i = 0; i < m->claim->n_id && e->have_geo; i++)
+	for (size_t i = 0; i < m->claim->n_id && e->view.have_geo; i++)
 		locktab_claim(e, from, m->claim->id[i], (enum lock_mode)m->claim->mode[i]);
 	p->claimed = m->claim->end;
 }
@@ -785,26 +795,26 @@ static void take_dirty(struct engine *e, uint32_t from, const nodemsg *m)
 	const Ddraid__Dirty *d = m->dirty;
 	uint8_t few[LOG_PLANE_BYTES];
 
-	e->dirty_untold |= from == e->leader && !e->have_geo;
-	if (from != e->leader || !e->have_geo)
+	e->c->dirty_untold |= from == e->c->leader && !e->view.have_geo;
+	if (from != e->c->leader || !e->view.have_geo)
 		return;
 	memset(few, 0, sizeof(few));
 	for (size_t i = 0; i < d->n_bit; i++)
 		few[d->bit[i] / 8] = (uint8_t)(few[d->bit[i] / 8] | 1u << d->bit[i] % 8);
-	rset_plane_put(&e->foreign[d->slot], d->page, d->plane.len ? d->plane.data : few);
-	if (e->phase == PH_READY)
+	rset_plane_put(&e->c->foreign[d->slot], d->page, d->plane.len ? d->plane.data : few);
+	if (e->view.phase == PH_READY)
 		recovery_told(e);
 }
 
 static void take_assign(struct engine *e, uint32_t from, const pb_inc *who)
 {
-	struct peer *p = from == e->leader ? peer_find(e, who->node) : NULL;
+	struct peer *p = from == e->c->leader ? peer_find(e, who->node) : NULL;
 	uint32_t slot = pb_slot(e, who);
 
 	if (!p || !p->member || p->inc != who->inc)
 		return;
-	for (uint32_t i = 0; i < e->peer_count; i++)
-		if (&e->peer[i] != p && e->peer[i].member && e->peer[i].slot == slot)
+	for (uint32_t i = 0; i < e->c->peer_count; i++)
+		if (&e->c->peer[i] != p && e->c->peer[i].member && e->c->peer[i].slot == slot)
 			return;    /* a broken leader: two would write one log */
 	p->slot = pb_slot(e, who); /* dlog_advance takes it, once the geometry is known */
 }
@@ -829,20 +839,20 @@ void leader_message(struct engine *e, uint32_t from, const nodemsg *m)
 			take_lock(e, from, m);
 		break;
 	case DDRAID__NODE_MSG__BODY_UNLOCK:
-		if (leading(e) && e->phase >= PH_STATE)
+		if (leading(e) && e->view.phase >= PH_STATE)
 			locktab_release(e, from, m->unlock->id);
 		break;
 	case DDRAID__NODE_MSG__BODY_GRANT:
-		if (from == e->leader && g->to->node == e->cfg.node && g->to->inc == e->inc)
+		if (from == e->c->leader && g->to->node == e->cfg.node && g->to->inc == e->inc)
 			region_granted(e, g->id, (enum lock_mode)g->mode, g->refused);
 		break;
 	case DDRAID__NODE_MSG__BODY_CALLBACK:
-		if (from == e->leader && m->callback->wanted_by != e->cfg.node)
+		if (from == e->c->leader && m->callback->wanted_by != e->cfg.node)
 			region_called_back(e, m->callback->id, (enum lock_mode)m->callback->mode);
 		break;
 	case DDRAID__NODE_MSG__BODY_SETTLE:
 	case DDRAID__NODE_MSG__BODY_SETTLED:
-		region_settle(e, from, m);
+		settle_message(e, from, m);
 		break;
 	case DDRAID__NODE_MSG__BODY_QUIET:
 	case DDRAID__NODE_MSG__BODY_QUIETED:

@@ -83,7 +83,7 @@ pb_inc pb_departed(struct engine *e, const struct departed *d)
 
 uint32_t pb_slot(const struct engine *e, const pb_inc *i)
 {
-	uint32_t slots = e->have_geo ? e->geo.p.slots : DDR_MAX_SLOTS;
+	uint32_t slots = e->view.have_geo ? e->geo.p.slots : DDR_MAX_SLOTS;
 
 	return i->slot && i->slot <= slots ? i->slot - 1 : NO_SLOT;
 }
@@ -102,8 +102,8 @@ void msg_send(struct engine *e, nodemsg *m)
 	m->version = MSG_VERSION;
 	m->inc = e->inc;
 	if (m->body_case != DDRAID__NODE_MSG__BODY_QUERY) {
-		m->term_inc = e->term.inc;
-		m->term_num = e->term.num;
+		m->term_inc = e->c->term.inc;
+		m->term_num = e->c->term.num;
 	}
 	bytes = ddraid__node_msg__get_packed_size(m);
 	data = out_memory(e, bytes);
@@ -154,9 +154,9 @@ void msg_rejected(struct engine *e, struct peer *p, uint64_t inc, const char *wh
 	pb_inc who = pb_inc_of(p->node, inc, NO_SLOT, false);
 	NODEMSG(m, b, EVICT, Evict, evict);
 
-	e->n_rejected++;
-	e->rejected_node = p->node;
-	e->rejected_why = why;
+	e->c->n_rejected++;
+	e->c->rejected_node = p->node;
+	e->c->rejected_why = why;
 	if (p->node == e->cfg.node || (!certain && e->state != ENGINE_ACTIVE) ||
 	    !in_effective_view(e, p) || !quorum_gate(e) || e->now < p->reject_us)
 		return;
@@ -176,15 +176,15 @@ static bool of_a_member(struct engine *e, uint32_t from, const nodemsg *m)
 static void msg_dispatch(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	if (!of_any_term(m) &&
-	    (!e->term.inc || m->term_inc != e->term.inc || m->term_num != e->term.num)) {
+	    (!e->c->term.inc || m->term_inc != e->c->term.inc || m->term_num != e->c->term.num)) {
 		/* Of a round that is over, or that goes on without us. Nobody has counted us in
 		 * since the view changed, and somebody knows why: R6. */
-		if (!e->confirmed && names_me(e, m))
+		if (!e->c->confirmed && names_me(e, m))
 			round_put_out(e);
 		return;
 	}
 	round_message(e, from, m);
-	if (of_any_term(m) || e->phase < PH_STATE || e->state == ENGINE_REMOVED ||
+	if (of_any_term(m) || e->view.phase < PH_STATE || e->state == ENGINE_REMOVED ||
 	    !of_a_member(e, from, m))
 		return;
 	epoch_message(e, from, m);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Shorthand for building node messages; engine files only. */
+/* Shorthand for building node messages; files of core/cluster/ only. */
 #ifndef DDRAID_CORE_CLUSTER_MSG_H
 #define DDRAID_CORE_CLUSTER_MSG_H
 
-#include "daemon/core/engine_int.h"
+#include "daemon/core/cluster/cluster.h"
 #include "proto/node.pb-c.h"
 
 typedef Ddraid__Incarnation pb_inc;

@@ -421,7 +421,7 @@ static const char *check_by_geometry(const struct check *c, const nodemsg *m)
 
 const char *msg_check(const struct engine *e, uint32_t from, const nodemsg *m, bool *certain)
 {
-	struct check c = {.geo = e->have_geo ? &e->geo : NULL, .from = from, .inc = m->inc};
+	struct check c = {.geo = e->view.have_geo ? &e->geo : NULL, .from = from, .inc = m->inc};
 	const char *bad = m->inc ? check_always(&c, m) : "has no incarnation";
 
 	*certain = bad != NULL;

@@ -25,33 +25,19 @@
 
 bool epoch_promotes(const struct engine *e)
 {
-	return e->proposing && map_promotes(&e->map, &e->prop);
+	return e->view.proposing && map_promotes(&e->map, &e->view.prop);
 }
 
 bool writes_held(const struct engine *e)
 {
-	return e->quiet.on || epoch_promotes(e);
-}
-
-static bool writing(const struct engine *e)
-{
-	if (io_writing(e))
-		return true;
-	list_for_each(it, tmp, &e->regions)
-	{
-		const struct region *r = list_entry(it, struct region, all);
-
-		if (r->running && r->running->busy)
-			return true;
-	}
-	return false;
+	return e->c->quiet.on || epoch_promotes(e);
 }
 
 static void quiet_send(struct engine *e, bool on)
 {
 	NODEMSG(m, b, QUIET, Quiet, quiet);
 
-	b.num = e->quiet.asked;
+	b.num = e->c->quiet.asked;
 	b.on = on;
 	msg_send(e, &m);
 }
@@ -59,30 +45,30 @@ static void quiet_send(struct engine *e, bool on)
 /* Leader. */
 void quiet_ask(struct engine *e)
 {
-	e->quiet.wanted = true;
-	e->quiet.asked++;
-	e->quiet.asked_us = e->now;
+	e->c->quiet.wanted = true;
+	e->c->quiet.asked++;
+	e->c->quiet.asked_us = e->now;
 	quiet_send(e, true);
 }
 
 void quiet_take_back(struct engine *e)
 {
-	e->quiet.wanted = false;
+	e->c->quiet.wanted = false;
 	quiet_send(e, false);
 }
 
 /* A node that has not answered the newest Quiet; 0 = all have. */
 uint32_t quiet_lacks(const struct engine *e)
 {
-	for (uint32_t i = 0; i < e->peer_count; i++)
-		if (e->peer[i].member && e->peer[i].quieted != e->quiet.asked)
-			return e->peer[i].node;
+	for (uint32_t i = 0; i < e->c->peer_count; i++)
+		if (e->c->peer[i].member && e->c->peer[i].quieted != e->c->quiet.asked)
+			return e->c->peer[i].node;
 	return 0;
 }
 
 void quiet_end(struct engine *e)
 {
-	e->quiet.on = e->quiet.wanted = false;
+	e->c->quiet.on = e->c->quiet.wanted = false;
 }
 
 void quiet_message(struct engine *e, uint32_t from, const nodemsg *m)
@@ -91,10 +77,10 @@ void quiet_message(struct engine *e, uint32_t from, const nodemsg *m)
 
 	if (m->body_case == DDRAID__NODE_MSG__BODY_QUIETED) {
 		p->quieted = m->quieted->num;
-	} else if (from == e->leader) {
-		e->quiet.on = m->quiet->on;
-		e->quiet.num = m->quiet->num;
-		e->quiet.answered = false;
+	} else if (from == e->c->leader) {
+		e->c->quiet.on = m->quiet->on;
+		e->c->quiet.num = m->quiet->num;
+		e->c->quiet.answered = false;
 	}
 }
 
@@ -102,10 +88,10 @@ void quiet_advance(struct engine *e)
 {
 	NODEMSG(m, b, QUIETED, Quieted, quieted);
 
-	if (!e->quiet.on || e->quiet.answered || e->phase != PH_READY || writing(e) ||
-	    devs_entering(e))
+	if (!e->c->quiet.on || e->c->quiet.answered || e->view.phase != PH_READY || io_writing(e) ||
+	    regions_writing(e) || devs_entering(e))
 		return;
-	e->quiet.answered = true;
-	b.num = e->quiet.num;
+	e->c->quiet.answered = true;
+	b.num = e->c->quiet.num;
 	msg_send(e, &m);
 }

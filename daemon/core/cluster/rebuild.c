@@ -33,15 +33,41 @@ static bool rebuilding(const struct map *m, uint8_t i)
 	return i < m->n && m->member[i].state == MEMBER_REBUILDING;
 }
 
+static void rb_move(struct engine *e, enum rebuild_state to)
+{
+	static const char *const name[] = {"idle",
+					   "waits for what each node has missed",
+					   "copies",
+					   "flushes the member",
+					   "writes the log to it",
+					   "waits for a moment without writes",
+					   "asks for its promotion"};
+	static const uint8_t legal[] = {
+	    [RB_IDLE] = 1 << RB_IDLE | 1 << RB_GATHER | 1 << RB_COPY,
+	    [RB_GATHER] = 1 << RB_IDLE | 1 << RB_GATHER | 1 << RB_COPY,
+	    [RB_COPY] = 1 << RB_IDLE | 1 << RB_GATHER | 1 << RB_COPY | 1 << RB_FLUSH,
+	    [RB_FLUSH] = 1 << RB_IDLE | 1 << RB_GATHER | 1 << RB_COPY | 1 << RB_LOG,
+	    [RB_LOG] = 1 << RB_IDLE | 1 << RB_GATHER | 1 << RB_COPY | 1 << RB_QUIET,
+	    [RB_QUIET] =
+		1 << RB_IDLE | 1 << RB_GATHER | 1 << RB_COPY | 1 << RB_LOG | 1 << RB_PROMOTE,
+	    [RB_PROMOTE] = 1 << RB_IDLE | 1 << RB_GATHER | 1 << RB_COPY,
+	};
+
+	assert(legal[e->c->rb.state] >> to & 1);
+	if (e->c->rb.state != to)
+		TRACE(e, "the rebuild of member %u %s", e->c->rb.member, name[to]);
+	e->c->rb.state = to;
+}
+
 void rebuild_reset(struct engine *e)
 {
-	job_cancel(e, &e->rb.job);
-	e->rb.state = RB_IDLE;
-	e->rb.running = false;
-	e->rb.checkpoint = e->rb.done = e->rb.total = 0;
-	e->rb.quiet_us = 0;
-	e->rb.quiet_tries = 0;
-	e->rb.quiet_node = 0;
+	job_cancel(e, &e->c->rb.job);
+	rb_move(e, RB_IDLE);
+	e->c->rb.running = false;
+	e->c->rb.checkpoint = e->c->rb.done = e->c->rb.total = 0;
+	e->c->rb.quiet_us = 0;
+	e->c->rb.quiet_tries = 0;
+	e->c->rb.quiet_node = 0;
 }
 
 /*
@@ -53,17 +79,17 @@ void rebuild_reset(struct engine *e)
 static void slots_missed(struct engine *e)
 {
 	for (uint32_t s = 0; s <= e->geo.p.slots; s++) {
-		const struct slotinfo *slot = &e->ld.slot[s];
-		bool given = s < e->geo.p.slots && e->ld.assigned[s];
+		const struct slotinfo *slot = &e->c->ld.slot[s];
+		bool given = s < e->geo.p.slots && e->c->ld.assigned[s];
 
 		if (!given && slot_is_owned(e, s))
 			continue;
 		for (uint32_t p = 0; p < e->geo.log_pages && !given && !slot->known; p++)
-			rset_plane_fill(&e->rb.set, p);
+			rset_plane_fill(&e->c->rb.set, p);
 		if (!given && !slot->known)
 			continue;
-		rset_add(&e->rb.set, &slot->dirty);
-		rset_add(&e->rb.set, &slot->missed);
+		rset_add(&e->c->rb.set, &slot->dirty);
+		rset_add(&e->c->rb.set, &slot->missed);
 	}
 }
 
@@ -72,26 +98,26 @@ static void rebuild_begin(struct engine *e, uint8_t m)
 {
 	const struct map_member *mm = &e->map.member[m];
 	bool partial = mm->flags & MEMBER_F_PARTIAL;
-	bool goes_on = !partial && e->rb.state == RB_COPY && e->rb.member == m && !e->rb.partial &&
-		       mm->rebuilt_upto <= e->rb.next;
+	bool goes_on = !partial && e->c->rb.state == RB_COPY && e->c->rb.member == m &&
+		       !e->c->rb.partial && mm->rebuilt_upto <= e->c->rb.next;
 
-	e->rb.map_num = e->map.epoch.num;
+	e->c->rb.map_num = e->map.epoch.num;
 	if (goes_on)
 		return;
-	e->rb.member = m;
-	e->rb.partial = partial;
-	e->rb.done = e->rb.checkpoint = 0;
-	e->rb.next = mm->rebuilt_upto;
-	e->rb.state = partial ? RB_GATHER : RB_COPY;
-	e->rb.gather_us = e->now;
-	e->rb.done = e->rb.next;
-	e->rb.total = e->geo.regions;
+	e->c->rb.member = m;
+	e->c->rb.partial = partial;
+	e->c->rb.done = e->c->rb.checkpoint = 0;
+	e->c->rb.next = mm->rebuilt_upto;
+	rb_move(e, partial ? RB_GATHER : RB_COPY);
+	e->c->rb.gather_us = e->now;
+	e->c->rb.done = e->c->rb.next;
+	e->c->rb.total = e->geo.regions;
 	if (!partial)
 		return;
-	e->rb.done = 0;
-	rset_clear(&e->rb.set);
-	for (uint32_t i = 0; i < e->peer_count; i++)
-		e->peer[i].sent_missed = false;
+	e->c->rb.done = 0;
+	rset_clear(&e->c->rb.set);
+	for (uint32_t i = 0; i < e->c->peer_count; i++)
+		e->c->peer[i].sent_missed = false;
 	slots_missed(e);
 }
 
@@ -102,15 +128,16 @@ static bool rebuild_current(struct engine *e)
 	while (m < e->map.n && !rebuilding(&e->map, m))
 		m++;
 	if (m == e->map.n) {
-		if (e->rb.state != RB_IDLE)
+		if (e->c->rb.state != RB_IDLE)
 			rebuild_reset(e);
 		return false;
 	}
-	if (e->rb.state != RB_IDLE && e->rb.map_num == e->map.epoch.num && e->rb.member == m)
+	if (e->c->rb.state != RB_IDLE && e->c->rb.map_num == e->map.epoch.num &&
+	    e->c->rb.member == m)
 		return true;
-	if (e->rb.job.r && (e->rb.member != m || e->map.member[m].flags & MEMBER_F_PARTIAL)) {
-		job_cancel(e, &e->rb.job);
-		e->rb.running = false;
+	if (e->c->rb.job.r && (e->c->rb.member != m || e->map.member[m].flags & MEMBER_F_PARTIAL)) {
+		job_cancel(e, &e->c->rb.job);
+		e->c->rb.running = false;
 	}
 	rebuild_begin(e, m);
 	return true;
@@ -120,10 +147,11 @@ void rebuild_missed(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	const Ddraid__Missed *d = m->missed;
 
-	if (!epoch_is(d->epoch, &e->map.epoch) || !rebuild_current(e) || e->rb.state != RB_GATHER)
+	if (!epoch_is(d->epoch, &e->map.epoch) || !rebuild_current(e) ||
+	    e->c->rb.state != RB_GATHER)
 		return;
 	if (d->plane.len == LOG_PLANE_BYTES && d->page < e->geo.log_pages)
-		rset_plane_add(&e->rb.set, d->page, d->plane.data);
+		rset_plane_add(&e->c->rb.set, d->page, d->plane.data);
 	if (d->end)
 		peer_find(e, from)->sent_missed = true;
 }
@@ -131,13 +159,13 @@ void rebuild_missed(struct engine *e, uint32_t from, const nodemsg *m)
 /* A node that has yet to read its slot of the log; 0 = none. */
 static uint32_t slot_unread(const struct engine *e)
 {
-	for (uint32_t i = 0; i < e->peer_count; i++) {
-		const struct peer *p = &e->peer[i];
+	for (uint32_t i = 0; i < e->c->peer_count; i++) {
+		const struct peer *p = &e->c->peer[i];
 
 		if (!p->member)
 			continue;
-		if ((e->rb.state == RB_GATHER && !p->sent_missed) ||
-		    (e->rb.state == RB_LOG && p->slot != NO_SLOT && !p->active))
+		if ((e->c->rb.state == RB_GATHER && !p->sent_missed) ||
+		    (e->c->rb.state == RB_LOG && p->slot != NO_SLOT && !p->active))
 			return p->node;
 	}
 	return 0;
@@ -150,87 +178,91 @@ uint32_t rebuild_waits(const struct engine *e, const char **why)
 	*why = node ? "a node to read its slot of the dirty log, which may tell what the member "
 		      "has missed"
 		    : "a node to end the writes that it has under way";
-	return node || (e->rb.state != RB_QUIET && e->rb.state != RB_LOG) ? node : e->rb.quiet_node;
+	return node || (e->c->rb.state != RB_QUIET && e->c->rb.state != RB_LOG)
+		   ? node
+		   : e->c->rb.quiet_node;
 }
 
 static void copied(struct engine *e, struct job *j)
 {
-	e->rb.running = false;
+	e->c->rb.running = false;
 	if (j->unreadable)
-		e->rb.again_us = e->now + UNREADABLE_AGAIN_US;
-	if (e->rb.state != RB_COPY || !rebuilding(&e->map, e->rb.member) ||
-	    j->target != 1u << e->rb.member || j->stripe < j->end)
+		e->c->rb.again_us = e->now + UNREADABLE_AGAIN_US;
+	if (e->c->rb.state != RB_COPY || !rebuilding(&e->map, e->c->rb.member) ||
+	    j->target != 1u << e->c->rb.member || j->stripe < j->end)
 		return; /* abandoned */
 	/* A job of before a map came that has the cursor further on moves nothing back. */
-	if (j->region < e->rb.next)
+	if (j->region < e->c->rb.next)
 		return;
-	e->rb.next = j->region + 1;
-	e->rb.done++;
+	e->c->rb.next = j->region + 1;
+	e->c->rb.done++;
 }
 
 static void rb_flushed(struct engine *e, struct batch *b)
 {
-	e->rb.busy = false;
-	if (e->state == ENGINE_REMOVED || !leading(e) || !(b->ok >> e->rb.member & 1) ||
-	    e->rb.flush_num != e->map.epoch.num || e->rb.map_num != e->map.epoch.num)
+	e->c->rb.busy = false;
+	if (e->state == ENGINE_REMOVED || !leading(e) || !(b->ok >> e->c->rb.member & 1) ||
+	    e->c->rb.flush_num != e->map.epoch.num || e->c->rb.map_num != e->map.epoch.num)
 		return;
-	if (e->rb.state == RB_FLUSH) {
-		e->rb.state = RB_LOG;
-		e->rb.gather_us = e->now;
-		e->rec.rewriting = false; /* what an earlier rebuild had begun */
-	} else if (e->rb.state == RB_QUIET) {
-		e->rb.state = RB_PROMOTE;
-	} else if (e->rb.state == RB_COPY && !e->rb.partial)
-		e->rb.checkpoint = e->rb.next;
+	if (e->c->rb.state == RB_FLUSH) {
+		rb_move(e, RB_LOG);
+		e->c->rb.gather_us = e->now;
+		e->c->rec.rewriting = false; /* what an earlier rebuild had begun */
+	} else if (e->c->rb.state == RB_QUIET) {
+		rb_move(e, RB_PROMOTE);
+	} else if (e->c->rb.state == RB_COPY && !e->c->rb.partial)
+		e->c->rb.checkpoint = e->c->rb.next;
 }
 
 static void rb_flush(struct engine *e)
 {
-	e->rb.busy = true;
-	e->rb.flush_num = e->map.epoch.num;
-	batch_init(&e->rb.batch, rb_flushed);
-	batch_open(&e->rb.batch);
-	flush_members(e, &e->rb.batch, 1u << e->rb.member);
-	batch_close(e, &e->rb.batch);
+	e->c->rb.busy = true;
+	e->c->rb.flush_num = e->map.epoch.num;
+	batch_init(&e->c->rb.batch, rb_flushed);
+	batch_open(&e->c->rb.batch);
+	flush_members(e, &e->c->rb.batch, 1u << e->c->rb.member);
+	batch_close(e, &e->c->rb.batch);
 }
 
 /* A full copy has come further than the map says. */
 bool rebuild_keeps(const struct engine *e)
 {
-	uint8_t m = e->rb.member;
+	uint8_t m = e->c->rb.member;
 
-	return leading(e) && e->rb.state == RB_COPY && !e->rb.partial && rebuilding(&e->map, m) &&
-	       e->rb.map_num == e->map.epoch.num && e->map.member[m].rebuilt_upto < e->rb.next &&
-	       member_usable(e, m) && write_targets(e) >> m & 1;
+	return leading(e) && e->c->rb.state == RB_COPY && !e->c->rb.partial &&
+	       rebuilding(&e->map, m) && e->c->rb.map_num == e->map.epoch.num &&
+	       e->map.member[m].rebuilt_upto < e->c->rb.next && member_usable(e, m) &&
+	       write_targets(e) >> m & 1;
 }
 
 static void copy_advance(struct engine *e)
 {
-	struct job *j = &e->rb.job;
-	uint64_t r = e->rb.partial ? rset_next(&e->rb.set, e->rb.next) : e->rb.next, first;
-	uint64_t cursor = e->map.member[e->rb.member].rebuilt_upto;
+	struct job *j = &e->c->rb.job;
+	uint64_t r = e->c->rb.partial ? rset_next(&e->c->rb.set, e->c->rb.next) : e->c->rb.next,
+		 first;
+	uint64_t cursor = e->map.member[e->c->rb.member].rebuilt_upto;
 
 	if (r >= e->geo.regions && !slots_dirty(e)) {
-		e->rb.state = RB_FLUSH;
+		rb_move(e, RB_FLUSH);
 		return;
 	}
 	/* Nothing more is begun, no resync of a dead slot either; what is copied by now is kept. */
-	if (e->stopping && !leave_held(e)) {
-		if (rebuild_keeps(e) && e->rb.checkpoint < e->rb.next)
+	if (e->view.stopping && !leave_held(e)) {
+		if (rebuild_keeps(e) && e->c->rb.checkpoint < e->c->rb.next)
 			rb_flush(e);
 		return;
 	}
 	if (r >= e->geo.regions)
 		return;
-	if (!e->rb.partial && e->rb.checkpoint <= cursor &&
+	if (!e->c->rb.partial && e->c->rb.checkpoint <= cursor &&
 	    r - cursor >= e->cfg.tun.checkpoint_regions) {
 		rb_flush(e);
 		return;
 	}
 	first = geo_region_first(&e->geo, r);
-	e->rb.running = true;
+	e->c->rb.running = true;
 	job_init(j, JOB_REBUILD, copied, NULL);
-	j->target = 1u << e->rb.member;
+	j->target = 1u << e->c->rb.member;
 	job_start(e, j, r, first, first + geo_region_count(&e->geo, r));
 }
 
@@ -238,36 +270,37 @@ static void copy_advance(struct engine *e)
  * for, but later. */
 static void quiet_give_up(struct engine *e)
 {
-	uint32_t tries = e->rb.quiet_tries < QUIET_TRIES_MAX ? e->rb.quiet_tries : QUIET_TRIES_MAX;
+	uint32_t tries =
+	    e->c->rb.quiet_tries < QUIET_TRIES_MAX ? e->c->rb.quiet_tries : QUIET_TRIES_MAX;
 	uint64_t limit_us = e->cfg.tun.evict_ms * 1000ull >> (tries < 2 ? 2 - tries : 0);
 
-	if (e->rb.state != RB_QUIET || e->now - e->quiet.asked_us < limit_us)
+	if (e->c->rb.state != RB_QUIET || e->now - e->c->quiet.asked_us < limit_us)
 		return;
-	e->rb.quiet_node = quiet_lacks(e);
+	e->c->rb.quiet_node = quiet_lacks(e);
 	quiet_take_back(e);
-	e->rb.state = RB_LOG;
-	e->rb.quiet_us = e->now + (QUIET_AGAIN_US << tries);
-	e->rb.quiet_tries++;
+	rb_move(e, RB_LOG);
+	e->c->rb.quiet_us = e->now + (QUIET_AGAIN_US << tries);
+	e->c->rb.quiet_tries++;
 }
 
 void rebuild_advance(struct engine *e)
 {
 	bool current = rebuild_current(e);
 
-	if (e->quiet.wanted && e->rb.state != RB_QUIET && e->rb.state != RB_PROMOTE)
+	if (e->c->quiet.wanted && e->c->rb.state != RB_QUIET && e->c->rb.state != RB_PROMOTE)
 		quiet_take_back(e);
 	quiet_give_up(e);
-	if (!current || e->rb.busy || e->rb.running || e->rb.job.r || e->rb.job.busy ||
-	    e->now < e->rb.again_us || vouch_lacks(e) || !member_usable(e, e->rb.member) ||
-	    !(write_targets(e) >> e->rb.member & 1))
+	if (!current || e->c->rb.busy || e->c->rb.running || e->c->rb.job.r || e->c->rb.job.busy ||
+	    e->now < e->c->rb.again_us || vouch_lacks(e) || !member_usable(e, e->c->rb.member) ||
+	    !(write_targets(e) >> e->c->rb.member & 1))
 		return; /* or a proposal drops it again */
-	switch (e->rb.state) {
+	switch (e->c->rb.state) {
 	case RB_IDLE:
 		break;
 	case RB_GATHER:
 		if (!slot_unread(e)) {
-			e->rb.total = e->rb.set.count;
-			e->rb.state = RB_COPY;
+			e->c->rb.total = e->c->rb.set.count;
+			rb_move(e, RB_COPY);
 		}
 		break;
 	case RB_COPY:
@@ -278,21 +311,21 @@ void rebuild_advance(struct engine *e)
 		break;
 	case RB_LOG:
 		/* A commit ends it: not one that was asked for before. */
-		if (e->now < e->rb.quiet_us || e->ld.own_prop || e->proposing ||
+		if (e->now < e->c->rb.quiet_us || e->c->ld.own_prop || e->view.proposing ||
 		    !slots_rewrite(e) || slot_unread(e))
 			break;
-		e->rb.state = RB_QUIET;
+		rb_move(e, RB_QUIET);
 		quiet_ask(e);
 		break;
 	case RB_QUIET: /* what is in the member's cache then is all that may ever be lost of it */
 		if (quiet_lacks(e))
 			break;
-		e->rb.quiet_node = 0;
+		e->c->rb.quiet_node = 0;
 		rb_flush(e);
 		break;
 	case RB_PROMOTE:
-		if (!e->ld.wanted[e->rb.member])
-			want_why(e, e->rb.member, MEMBER_IN_SYNC, WHY_REBUILT, 0);
+		if (!e->c->ld.wanted[e->c->rb.member])
+			want_why(e, e->c->rb.member, MEMBER_IN_SYNC, WHY_REBUILT, 0);
 		break;
 	}
 }

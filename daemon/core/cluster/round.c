@@ -32,9 +32,9 @@
 
 struct peer *peer_find(struct engine *e, uint32_t node)
 {
-	for (uint32_t i = 0; i < e->peer_count; i++)
-		if (e->peer[i].node == node)
-			return &e->peer[i];
+	for (uint32_t i = 0; i < e->c->peer_count; i++)
+		if (e->c->peer[i].node == node)
+			return &e->c->peer[i];
 	return NULL;
 }
 
@@ -48,8 +48,8 @@ static struct peer *peer_spare(struct engine *e)
 {
 	struct peer *spare = NULL;
 
-	for (uint32_t i = 0; i < e->peer_count; i++) {
-		struct peer *p = &e->peer[i];
+	for (uint32_t i = 0; i < e->c->peer_count; i++) {
+		struct peer *p = &e->c->peer[i];
 
 		if (p->node == e->cfg.node || p->in_view || p->member || p->dropped)
 			continue;
@@ -66,7 +66,7 @@ struct peer *peer_get(struct engine *e, uint32_t node)
 
 	if (p)
 		return p;
-	p = e->peer_count < PEERS_MAX ? &e->peer[e->peer_count++] : peer_spare(e);
+	p = e->c->peer_count < PEERS_MAX ? &e->c->peer[e->c->peer_count++] : peer_spare(e);
 	if (!p)
 		return NULL;
 	memset(p, 0, sizeof(*p));
@@ -84,14 +84,14 @@ bool in_effective_view(const struct engine *e, const struct peer *p)
 
 bool leading(const struct engine *e)
 {
-	return e->phase >= PH_STATE && e->leader == e->cfg.node &&
+	return e->view.phase >= PH_STATE && e->c->leader == e->cfg.node &&
 	       (e->state == ENGINE_ACTIVE || e->state == ENGINE_JOINING);
 }
 
 bool alone(const struct engine *e)
 {
-	for (uint32_t i = 0; i < e->peer_count; i++)
-		if (e->peer[i].member && e->peer[i].node != e->cfg.node)
+	for (uint32_t i = 0; i < e->c->peer_count; i++)
+		if (e->c->peer[i].member && e->c->peer[i].node != e->cfg.node)
 			return false;
 	return true;
 }
@@ -100,18 +100,18 @@ bool alone(const struct engine *e)
  */
 bool record_stuck(const struct engine *e)
 {
-	return e->record_busy && e->now - e->record_us > 2000ull * e->cfg.tun.evict_ms;
+	return e->c->record_busy && e->now - e->c->record_us > 2000ull * e->cfg.tun.evict_ms;
 }
 
 void record_advance(struct engine *e)
 {
-	if (e->record_busy || e->state == ENGINE_STOPPED ||
-	    !memcmp(&e->want_record, &e->record, sizeof(e->record)))
+	if (e->c->record_busy || e->state == ENGINE_STOPPED ||
+	    !memcmp(&e->c->want_record, &e->c->record, sizeof(e->c->record)))
 		return;
-	e->sent_record = e->want_record;
-	e->record_busy = true;
-	e->record_us = e->now;
-	out_add(e, OUT_RECORD)->record = &e->sent_record;
+	e->c->sent_record = e->c->want_record;
+	e->c->record_busy = true;
+	e->c->record_us = e->now;
+	out_add(e, OUT_RECORD)->record = &e->c->sent_record;
 }
 
 /* R6: this incarnation is over. */
@@ -120,11 +120,11 @@ void round_removed(struct engine *e)
 	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED)
 		return;
 	devs_lost_keep(e);
-	e->state = ENGINE_REMOVED;
-	e->phase = PH_NONE;
-	e->term = (struct term){0, 0};
+	engine_move(e, ENGINE_REMOVED);
+	phase_move(e, PH_NONE);
+	e->c->term = (struct term){0, 0};
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->dev[i].under_way)
+		if (dev_ios(e, i))
 			out_add(e, OUT_DEV_CANCEL)->cancel.dev = i;
 	io_abort_all(e, -EIO);
 	out_add(e, OUT_REMOVED);
@@ -143,7 +143,7 @@ static void evict_self(struct engine *e)
 	pb_inc who = pb_inc_of(e->cfg.node, e->inc, NO_SLOT, false);
 	NODEMSG(m, b, EVICT, Evict, evict);
 
-	if (!e->give_up_us)
+	if (!e->c->give_up_us)
 		return;
 	b.who = &who;
 	msg_send(e, &m);
@@ -151,9 +151,9 @@ static void evict_self(struct engine *e)
 
 void round_give_up(struct engine *e)
 {
-	if (e->give_up_us || e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED)
+	if (e->c->give_up_us || e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED)
 		return;
-	e->give_up_us = e->now + e->cfg.tun.evict_ms * 1000ull;
+	e->c->give_up_us = e->now + e->cfg.tun.evict_ms * 1000ull;
 	evict_self(e);
 }
 
@@ -161,15 +161,15 @@ void round_give_up(struct engine *e)
 
 static void round_end(struct engine *e)
 {
-	e->term = (struct term){0, 0};
-	e->phase = PH_NONE;
-	e->queried = false;
-	e->leader = 0;
-	e->view_us = e->now;
-	e->joined_sent = e->left_sent = false;
-	if (e->seals)
-		e->seal_us = e->seals = 0; /* begun anew, if it was not through */
-	e->missed_due = false;             /* the next round commits, and asks, anew */
+	e->c->term = (struct term){0, 0};
+	phase_move(e, PH_NONE);
+	e->c->queried = false;
+	e->c->leader = 0;
+	e->c->view_us = e->now;
+	e->c->joined_sent = e->view.left_sent = false;
+	if (e->c->seals)
+		e->c->seal_us = e->c->seals = 0; /* begun anew, if it was not through */
+	e->c->missed_due = false;                /* the next round commits, and asks, anew */
 	leader_reset(e);
 }
 
@@ -180,14 +180,14 @@ static void round_end(struct engine *e)
  */
 static void evict_heard(struct engine *e)
 {
-	if (e->state != ENGINE_ACTIVE || !e->met) {
+	if (e->state != ENGINE_ACTIVE || !e->c->met) {
 		round_removed(e);
 		return;
 	}
 	round_end(e);
-	if (!e->give_up_heard)
-		e->give_up_us = e->now + e->cfg.tun.heartbeat_limit_ms * 1000ull;
-	e->give_up_heard = true;
+	if (!e->c->give_up_heard)
+		e->c->give_up_us = e->now + e->cfg.tun.heartbeat_limit_ms * 1000ull;
+	e->c->give_up_heard = true;
 }
 
 /*
@@ -208,8 +208,8 @@ void round_put_out(struct engine *e)
 /* Who has no entry has to wait until another's is free: for it nobody is asked, nor answered. */
 static void view_peers(struct engine *e)
 {
-	for (uint32_t j = 0; j < e->view_count; j++) {
-		struct peer *p = peer_get(e, e->view[j]);
+	for (uint32_t j = 0; j < e->c->view_count; j++) {
+		struct peer *p = peer_get(e, e->c->view[j]);
 
 		if (!p || p->in_view)
 			continue;
@@ -221,20 +221,21 @@ static void view_peers(struct engine *e)
 void round_view(struct engine *e, const struct event *ev)
 {
 	assert(ev->view.count <= DDR_MAX_NODES);
-	if (!ring_is(&e->view_ring, &ev->view.ring)) {
-		e->confirmed = e->ld.knows = false;
+	if (!ring_is(&e->c->view_ring, &ev->view.ring)) {
+		e->c->confirmed = e->c->ld.knows = false;
 		fences_void(e);
 	}
-	e->view_ring = ev->view.ring;
-	e->view_known = true;
-	e->view_count = ev->view.count;
-	memcpy(e->view, ev->view.node, sizeof(e->view));
-	for (uint32_t i = 0; i < e->peer_count; i++) {
-		struct peer *p = &e->peer[i];
+	TRACE(e, "a view of %u nodes", ev->view.count);
+	e->c->view_ring = ev->view.ring;
+	e->c->view_known = true;
+	e->c->view_count = ev->view.count;
+	memcpy(e->c->view, ev->view.node, sizeof(e->c->view));
+	for (uint32_t i = 0; i < e->c->peer_count; i++) {
+		struct peer *p = &e->c->peer[i];
 		bool in = false;
 
-		for (uint32_t j = 0; j < e->view_count; j++)
-			in |= e->view[j] == p->node;
+		for (uint32_t j = 0; j < e->c->view_count; j++)
+			in |= e->c->view[j] == p->node;
 		if (!in)
 			p->evicted = false;
 		if (in && !p->in_view)
@@ -248,35 +249,36 @@ void round_view(struct engine *e, const struct event *ev)
 	view_peers(e);
 	if (e->state == ENGINE_ACTIVE || e->state == ENGINE_JOINING)
 		round_end(e);
-	if (e->give_up_us && !e->give_up_heard)
-		e->give_up_us = e->now + e->cfg.tun.evict_ms * 1000ull;
+	if (e->c->give_up_us && !e->c->give_up_heard)
+		e->c->give_up_us = e->now + e->cfg.tun.evict_ms * 1000ull;
 	evict_self(e);
 }
 
 void round_quorum(struct engine *e, const struct event *ev)
 {
-	e->quorum_ring = ev->view.ring;
+	TRACE(e, "%s of %u nodes", ev->view.quorate ? "a quorum" : "no quorum", ev->view.count);
+	e->c->quorum_ring = ev->view.ring;
 	e->cfg.two_node = ev->view.two_node;
 	/* A wait fences neither of two halves. */
-	e->quorate =
+	e->c->quorate =
 	    ev->view.quorate && !(e->cfg.two_node && e->cfg.fence_waits && ev->view.count < 2);
-	e->quorum_count = ev->view.count;
-	memcpy(e->quorum, ev->view.node, sizeof(e->quorum));
-	if (!e->quorate)
-		e->confirmed = e->ld.knows = false;
+	e->c->quorum_count = ev->view.count;
+	memcpy(e->c->quorum, ev->view.node, sizeof(e->c->quorum));
+	if (!e->c->quorate)
+		e->c->confirmed = e->c->ld.knows = false;
 	departed_note(e);
 	view_peers(e);
 	/* It came back without a view (votes, a quorum device): no round is going to say that we
 	 * are still in, unless it is asked for. */
-	if (e->quorate && rings_agree(e) && !e->confirmed && e->phase >= PH_STATE &&
+	if (e->c->quorate && rings_agree(e) && !e->c->confirmed && e->view.phase >= PH_STATE &&
 	    (e->state == ENGINE_ACTIVE || e->state == ENGINE_JOINING))
 		round_end(e);
 }
 
 static bool lowest(const struct engine *e)
 {
-	for (uint32_t i = 0; i < e->peer_count; i++)
-		if (in_effective_view(e, &e->peer[i]) && e->peer[i].node < e->cfg.node)
+	for (uint32_t i = 0; i < e->c->peer_count; i++)
+		if (in_effective_view(e, &e->c->peer[i]) && e->c->peer[i].node < e->cfg.node)
 			return false;
 	return true;
 }
@@ -286,23 +288,24 @@ static void query_send(struct engine *e)
 	uint32_t view[DDR_MAX_NODES];
 	NODEMSG(m, b, QUERY, Query, query);
 
-	for (uint32_t i = 0; i < e->peer_count; i++)
-		if (in_effective_view(e, &e->peer[i]))
-			view[b.n_view++] = e->peer[i].node;
+	for (uint32_t i = 0; i < e->c->peer_count; i++)
+		if (in_effective_view(e, &e->c->peer[i]))
+			view[b.n_view++] = e->c->peer[i].node;
 	b.view = view;
-	b.group = e->view;
-	b.n_group = e->view_count;
+	b.group = e->c->view;
+	b.n_group = e->c->view_count;
 	m.term_inc = e->inc;
-	m.term_num = ++e->term_num;
-	e->queried = true;
-	e->round_us = e->now;
+	m.term_num = ++e->c->term_num;
+	e->c->queried = true;
+	e->c->round_us = e->now;
 	msg_send(e, &m);
 }
 
 /* It reaches no more than when it could not assemble the array. */
 bool yields(const struct engine *e)
 {
-	return e->yields && e->state == ENGINE_JOINING && members_reached(e) <= e->yield_reach;
+	return e->c->yields && e->state == ENGINE_JOINING &&
+	       members_reached(e) <= e->c->yield_reach;
 }
 
 /* As Hello tells it. */
@@ -316,7 +319,7 @@ static void hello_send(struct engine *e)
 	struct pb_causes causes = {.count = 0};
 	struct pb_map committed, proposed;
 	struct member_cause cause;
-	pb_inc me = pb_inc_of(e->cfg.node, e->inc, e->slot, e->state == ENGINE_ACTIVE);
+	pb_inc me = pb_inc_of(e->cfg.node, e->inc, e->view.slot, e->state == ENGINE_ACTIVE);
 	pb_inc gone[GONE_MAX], *ptr[GONE_MAX];
 	uint32_t bad[DDR_MAX_MEMBERS];
 	ProtobufCBinaryData failed[DDR_MAX_DEVS];
@@ -324,39 +327,39 @@ static void hello_send(struct engine *e)
 	NODEMSG(m, b, HELLO, Hello, hello);
 
 	b.me = &me;
-	if (e->have_map && e->state == ENGINE_ACTIVE) {
+	if (e->view.have_map && e->state == ENGINE_ACTIVE) {
 		pb_map_fill(&committed, &e->map);
 		b.committed = &committed.map;
 	}
-	if (e->proposing) {
-		pb_map_fill(&proposed, &e->prop);
+	if (e->view.proposing) {
+		pb_map_fill(&proposed, &e->view.prop);
 		b.proposed = &proposed.map;
 	}
-	acked.num = e->record.acked.num;
-	acked.inc = e->record.acked.inc;
+	acked.num = e->c->record.acked.num;
+	acked.inc = e->c->record.acked.inc;
 	b.acked = &acked;
 	b.fenced_inc = e->cfg.fenced_inc;
 	b.yields = yields(e);
 	b.reach = members_reached(e);
-	b.idle_inc = e->idle_inc;
+	b.idle_inc = e->c->idle_inc;
 	b.use_nonce = e->cfg.nonce ? e->cfg.nonce : e->cfg.inc;
-	b.use_claim = e->use.claim;
-	b.use_held = e->use.state == USE_HELD;
+	b.use_claim = e->c->use.claim;
+	b.use_held = e->c->use.state == USE_HELD;
 	b.locks = (uint32_t)e->cfg.lock_backend + 1;
 	b.fence = fence_kind(e);
-	known.num = e->record.committed.num;
-	known.inc = e->record.committed.inc;
+	known.num = e->c->record.committed.num;
+	known.inc = e->c->record.committed.inc;
 	b.known = &known;
-	for (uint32_t i = 0; i < e->gone_count; i++) {
-		gone[i] = pb_departed(e, &e->gone[i]);
+	for (uint32_t i = 0; i < e->c->gone_count; i++) {
+		gone[i] = pb_departed(e, &e->c->gone[i]);
 		ptr[i] = &gone[i];
 	}
-	b.n_departed = e->gone_count;
+	b.n_departed = e->c->gone_count;
 	/* And who is here although it was fenced: it may not know, and may be about to lead. Or may
 	 * be here: which incarnation that is, this node may not have heard yet. */
 	for (uint32_t i = 0; i < BURIED_MAX && b.n_departed < GONE_MAX; i++) {
-		uint32_t node = e->buried[i].node;
-		uint64_t inc = e->buried[i].inc;
+		uint32_t node = e->c->buried[i].node;
+		uint64_t inc = e->c->buried[i].inc;
 		const struct peer *p = inc ? peer_find(e, node) : NULL;
 
 		if (!p || !p->in_view || (p->inc && p->inc != inc) || gone_find(e, node, inc))
@@ -365,10 +368,10 @@ static void hello_send(struct engine *e)
 		ptr[b.n_departed] = &gone[b.n_departed];
 		b.n_departed++;
 	}
-	for (uint32_t i = 0; i < e->peer_count && b.n_departed < GONE_MAX; i++) {
-		if (!e->peer[i].left)
+	for (uint32_t i = 0; i < e->c->peer_count && b.n_departed < GONE_MAX; i++) {
+		if (!e->c->peer[i].left)
 			continue;
-		gone[b.n_departed] = pb_inc_of(e->peer[i].node, 0, NO_SLOT, false);
+		gone[b.n_departed] = pb_inc_of(e->c->peer[i].node, 0, NO_SLOT, false);
 		ptr[b.n_departed] = &gone[b.n_departed];
 		b.n_departed++;
 	}
@@ -389,9 +392,9 @@ static void hello_send(struct engine *e)
 	b.bad = bad;
 	/* R14: which members those are, the map will tell. They count before anybody reads. */
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (!e->have_map && e->dev[i].flush_failed)
+		if (!e->view.have_map && e->c->dev[i].flush_failed)
 			failed[b.n_failed++] =
-			    (ProtobufCBinaryData){DDR_UUID_BYTES, e->dev[i].failed_uuid};
+			    (ProtobufCBinaryData){DDR_UUID_BYTES, e->c->dev[i].failed_uuid};
 	b.failed = failed;
 	msg_send(e, &m);
 }
@@ -406,8 +409,8 @@ static void take_query(struct engine *e, uint32_t from, const nodemsg *m)
 		return;
 	/* Sent in an older view? All see a view at the same place in the order of messages. Who is
 	 * evicted, only those know who were there; so view may lack whom we count in. */
-	if (q->n_group != e->view_count ||
-	    memcmp(q->group, e->view, q->n_group * sizeof(*q->group)))
+	if (q->n_group != e->c->view_count ||
+	    memcmp(q->group, e->c->view, q->n_group * sizeof(*q->group)))
 		return;
 	for (size_t i = 0; i < q->n_view; i++) {
 		struct peer *p = peer_find(e, q->view[i]);
@@ -418,14 +421,14 @@ static void take_query(struct engine *e, uint32_t from, const nodemsg *m)
 	}
 	/* A round without us: the one that we were in is over; we ask for another. */
 	round_end(e);
-	if (!me || e->give_up_us)
+	if (!me || e->c->give_up_us)
 		return;
-	e->queried = true;
-	e->term = (struct term){m->term_inc, m->term_num};
-	e->phase = PH_HELLO;
-	e->round_us = e->now;
-	for (uint32_t i = 0; i < e->peer_count; i++) {
-		struct peer *p = &e->peer[i];
+	e->c->queried = true;
+	e->c->term = (struct term){m->term_inc, m->term_num};
+	phase_move(e, PH_HELLO);
+	e->c->round_us = e->now;
+	for (uint32_t i = 0; i < e->c->peer_count; i++) {
+		struct peer *p = &e->c->peer[i];
 
 		p->hello = p->claimed = p->acked = p->sent_missed = p->in_round = false;
 		p->disputes = 0;
@@ -457,8 +460,8 @@ static struct peer *choose_leader(struct engine *e)
 {
 	struct peer *best = NULL;
 
-	for (uint32_t i = 0; i < e->peer_count; i++) {
-		struct peer *p = &e->peer[i];
+	for (uint32_t i = 0; i < e->c->peer_count; i++) {
+		struct peer *p = &e->c->peer[i];
 
 		if (!p->in_round)
 			continue;
@@ -475,7 +478,7 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 	const Ddraid__Hello *h = m->hello;
 	struct peer *p = peer_find(e, from);
 
-	if (e->phase != PH_HELLO || !p || !p->in_round || p->hello)
+	if (e->view.phase != PH_HELLO || !p || !p->in_round || p->hello)
 		return;
 	p->hello = true;
 	p->mute = 0;
@@ -534,7 +537,7 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 	}
 	p = choose_leader(e);
 	if (p)
-		e->leader = p->node;
+		e->c->leader = p->node;
 }
 
 /*
@@ -547,35 +550,27 @@ static void claims_send(struct engine *e)
 {
 	uint64_t id[MSG_IDS];
 	uint32_t mode[MSG_IDS];
+	uint64_t after = 0;
 	NODEMSG(m, b, CLAIM, Claim, claim);
 
 	b.id = id;
 	b.mode = mode;
-	list_for_each(it, tmp, &e->regions)
-	{
-		struct region *r = list_entry(it, struct region, all);
-
-		if (r->held == LOCK_MODE_NONE || e->cfg.lock_backend == LOCK_EXTERNAL)
-			continue;
-		id[b.n_id++] = LOCK_ID(LOCK_KIND_REGION, r->idx);
-		mode[b.n_mode++] = (uint32_t)r->held;
-		if (b.n_id == MSG_IDS) {
-			msg_send(e, &m);
-			b.n_id = b.n_mode = 0;
-		}
-	}
-	if (b.n_id)
+	while (e->cfg.lock_backend != LOCK_EXTERNAL &&
+	       (b.n_id = regions_held(e, &after, id, mode, MSG_IDS))) {
+		b.n_mode = b.n_id;
 		msg_send(e, &m);
-	e->claim_due = true;
+	}
+	e->c->claim_due = true;
 }
 
 static void claims_end_advance(struct engine *e)
 {
 	NODEMSG(m, b, CLAIM, Claim, claim);
 
-	if (!e->claim_due || e->phase != PH_STATE || e->rec.writing || e->ld.sb_writing)
+	if (!e->c->claim_due || e->view.phase != PH_STATE || e->c->rec.writing ||
+	    e->c->ld.sb_writing)
 		return;
-	e->claim_due = false;
+	e->c->claim_due = false;
 	b.end = true;
 	msg_send(e, &m);
 }
@@ -583,15 +578,15 @@ static void claims_end_advance(struct engine *e)
 /* R1, R3: who takes the map from State knows its epoch as well as who acknowledged it. */
 static void state_adopt(struct engine *e, const struct map *m)
 {
-	e->committed = m->epoch;
-	lineage_add(&e->past, &m->epoch);
+	e->c->committed = m->epoch;
+	lineage_add(&e->c->past, &m->epoch);
 	epoch_adopt(e, m);
-	if (!e->judged)
+	if (!e->c->judged)
 		devs_judge(e);
-	if (epoch_cmp(&m->epoch, &e->want_record.acked) > 0)
-		e->want_record.acked = m->epoch;
-	if (epoch_cmp(&m->epoch, &e->want_record.committed) > 0)
-		e->want_record.committed = m->epoch;
+	if (epoch_cmp(&m->epoch, &e->c->want_record.acked) > 0)
+		e->c->want_record.acked = m->epoch;
+	if (epoch_cmp(&m->epoch, &e->c->want_record.committed) > 0)
+		e->c->want_record.committed = m->epoch;
 }
 
 /* All have heard the same Hellos: who counts in what none of them said is broken. */
@@ -626,21 +621,21 @@ static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	const Ddraid__State *s = m->state;
 	struct departed old[GONE_MAX], *d;
-	uint32_t old_count = e->gone_count;
+	uint32_t old_count = e->c->gone_count;
 	bool me = state_names(e, s), gone = false;
 	const char *odd;
 	struct map map;
 
-	if (e->phase != PH_HELLO || from != e->leader)
+	if (e->view.phase != PH_HELLO || from != e->c->leader)
 		return;
 	odd = me ? state_odd(e, s) : NULL;
 	if (odd) {
 		msg_rejected(e, peer_find(e, from), m->inc, odd, true);
 		return;
 	}
-	memcpy(old, e->gone, sizeof(old));
-	for (uint32_t i = 0; i < e->peer_count; i++)
-		e->peer[i].member = e->peer[i].active = false;
+	memcpy(old, e->c->gone, sizeof(old));
+	for (uint32_t i = 0; i < e->c->peer_count; i++)
+		e->c->peer[i].member = e->c->peer[i].active = false;
 	for (size_t i = 0; i < s->n_node; i++) {
 		struct peer *p = peer_find(e, s->node[i]->node);
 
@@ -652,7 +647,7 @@ static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 		p->slot = pb_slot(e, s->node[i]);
 	}
 	/* The leader's list holds everybody's (Hello), and is everybody's now. */
-	e->gone_count = 0;
+	e->c->gone_count = 0;
 	for (size_t i = 0; i < s->n_departed && i < GONE_MAX; i++) {
 		gone |= s->departed[i]->node == e->cfg.node && s->departed[i]->inc == e->inc;
 		gone_told(e, s->departed[i], from, m->inc, true);
@@ -672,22 +667,22 @@ static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 	}
 	if (!me) { /* not yet (state_send); it asks again after a while */
 		round_end(e);
-		e->queried = true;
+		e->c->queried = true;
 		return;
 	}
-	e->phase = PH_STATE;
-	e->confirmed = true;
-	e->met |= !alone(e);
-	memset(e->bad_us, 0, sizeof(e->bad_us)); /* this leader has to be told anew */
+	phase_move(e, PH_STATE);
+	e->c->confirmed = true;
+	e->c->met |= !alone(e);
+	memset(e->c->bad_us, 0, sizeof(e->c->bad_us)); /* this leader has to be told anew */
 	if (pb_map_read(&map, s->committed)) {
 		for (size_t i = 0; i < s->n_dropped && i < DDR_MAX_MEMBERS; i++)
-			if (s->dropped[i] > e->dropped[i] && s->dropped[i] <= map.epoch.num)
-				e->dropped[i] = s->dropped[i];
-		if (!e->have_map || epoch_cmp(&map.epoch, &e->map.epoch) > 0)
+			if (s->dropped[i] > e->c->dropped[i] && s->dropped[i] <= map.epoch.num)
+				e->c->dropped[i] = s->dropped[i];
+		if (!e->view.have_map || epoch_cmp(&map.epoch, &e->map.epoch) > 0)
 			state_adopt(e, &map);
 	}
 	slots_forget(e);
-	e->dirty_untold = false;
+	e->c->dirty_untold = false;
 	claims_send(e);
 }
 
@@ -741,8 +736,8 @@ static void take_heartbeat(struct engine *e, uint32_t from, const nodemsg *m)
 		p->mute = 0;
 	}
 	if (from == e->cfg.node && m->inc == e->inc) {
-		e->hb_any = true;
-		e->hb_sent_us = m->heartbeat->sent_us;
+		e->c->hb_any = true;
+		e->c->hb_sent_us = m->heartbeat->sent_us;
 	}
 	p->up_mask = m->heartbeat->up_mask;
 	p->raw_mask = m->heartbeat->raw_mask;
@@ -757,15 +752,15 @@ static void take_heartbeat(struct engine *e, uint32_t from, const nodemsg *m)
 	if (!m->heartbeat->stops || m->inc != p->inc)
 		p->stops = 0;
 	else if (!p->stops)
-		p->stops = ++e->stops;
+		p->stops = ++e->c->stops;
 	vouch_asked(e, p, m->inc, m->heartbeat->asks);
 	for (size_t i = 0; i < m->heartbeat->n_vouches; i++)
 		vouch_told(e, p, m->heartbeat->vouches[i]);
 	/* The group passes several messages in a row at the price of one, and each wakes all nodes:
 	 * if the own is due soon, it goes along with this one. Never later than it was due, so that
 	 * R7 and the others' patience stand as they do, nor twice within half its time. */
-	if (from != e->cfg.node && e->hb_next_us < e->now + e->cfg.tun.heartbeat_ms * 500ull)
-		e->hb_next_us = e->now;
+	if (from != e->cfg.node && e->c->hb_next_us < e->now + e->cfg.tun.heartbeat_ms * 500ull)
+		e->c->hb_next_us = e->now;
 }
 
 static void take_joined(struct engine *e, uint32_t from, const pb_inc *who, bool joined)
@@ -782,8 +777,8 @@ static void take_joined(struct engine *e, uint32_t from, const pb_inc *who, bool
 	p->member = joined;
 	p->slot = joined ? pb_slot(e, who) : NO_SLOT;
 	if (from == e->cfg.node) {
-		e->state = joined ? ENGINE_ACTIVE : ENGINE_STOPPED;
-		e->yields = false;
+		engine_move(e, joined ? ENGINE_ACTIVE : ENGINE_STOPPED);
+		e->c->yields = false;
 	} else if (!joined) {
 		/* Its slot is nobody's now, and what stands there (R15: what a member missed)
 		 * nobody has read. So a round begins at once, without it: the group may have it for
@@ -792,7 +787,7 @@ static void take_joined(struct engine *e, uint32_t from, const pb_inc *who, bool
 		p->heard = 0;
 		p->evicted = true;
 		p->evicted_inc = who->inc;
-		e->left_uncommitted = true;
+		e->c->left_uncommitted = true;
 		round_end(e);
 	}
 }
@@ -801,7 +796,7 @@ static void take_fenced(struct engine *e, uint32_t from, const pb_inc *who)
 {
 	struct departed *d = who ? gone_find(e, who->node, who->inc) : NULL;
 
-	if (d && from == e->leader)
+	if (d && from == e->c->leader)
 		bury(e, d);
 	else if (d)
 		leader_fence_told(e, from, d);
@@ -811,7 +806,7 @@ static void take_ready(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	const Ddraid__Ready *r = m->ready;
 
-	if (from != e->leader || e->phase != PH_STATE)
+	if (from != e->c->leader || e->view.phase != PH_STATE)
 		return;
 	/* R4: all see the same Fenced. Here that is only State's departed; the leader may know
 	 * more. */
@@ -820,12 +815,12 @@ static void take_ready(struct engine *e, uint32_t from, const nodemsg *m)
 			     "goes on before all that departed are fenced", true);
 		return;
 	}
-	e->phase = PH_READY;
+	phase_move(e, PH_READY);
 	use_adopt(e, r->use_claim);
-	e->sure_us = e->now;
-	for (size_t i = 0; e->have_map && i < r->n_past; i++)
+	e->c->sure_us = e->now;
+	for (size_t i = 0; e->view.have_map && i < r->n_past; i++)
 		if (r->past[i]->num <= e->map.epoch.num) /* else it is not past */
-			lineage_add(&e->past, &(struct epoch){r->past[i]->num, r->past[i]->inc});
+			lineage_add(&e->c->past, &(struct epoch){r->past[i]->num, r->past[i]->inc});
 	quiet_end(e);
 	recovery_told(e);
 	region_resend_locks(e);
@@ -856,7 +851,7 @@ void round_message(struct engine *e, uint32_t from, const nodemsg *m)
 		take_fenced(e, from, m->fenced->who);
 		break;
 	case DDRAID__NODE_MSG__BODY_FENCE_ASK:
-		if (from == e->leader && m->fence_ask->who)
+		if (from == e->c->leader && m->fence_ask->who)
 			leader_asks_fence(e, m->fence_ask->who->node, m->fence_ask->who->inc);
 		break;
 	case DDRAID__NODE_MSG__BODY_JOINED:
@@ -877,17 +872,17 @@ static void heartbeat_advance(struct engine *e)
 	Ddraid__Vouch vouch[DDR_MAX_NODES], *vouches[DDR_MAX_NODES];
 
 	/* Who has just got a lease waits for a slot. */
-	if (!e->view_known || (e->now < e->hb_next_us && use_lease(e) <= e->hb_leased))
+	if (!e->c->view_known || (e->now < e->c->hb_next_us && use_lease(e) <= e->c->hb_leased))
 		return;
-	e->hb_leased = use_lease(e);
-	e->hb_next_us = e->now + e->cfg.tun.heartbeat_ms * 1000ull;
+	e->c->hb_leased = use_lease(e);
+	e->c->hb_next_us = e->now + e->cfg.tun.heartbeat_ms * 1000ull;
 	b.sent_us = e->now;
 	b.up_mask = devs_up_mask(e);
 	b.reach = members_reached(e);
 	b.yields = yields(e);
-	b.leased = e->hb_leased;
-	b.stops = e->stopping;
-	b.asks = e->state == ENGINE_JOINING ? e->asks : 0;
+	b.leased = e->c->hb_leased;
+	b.stops = e->view.stopping;
+	b.asks = e->state == ENGINE_JOINING ? e->c->asks : 0;
 	b.n_vouches = vouch_tell(e, vouch);
 	for (size_t i = 0; i < b.n_vouches; i++)
 		vouches[i] = &vouch[i];
@@ -899,14 +894,14 @@ static void heartbeat_advance(struct engine *e)
 	back_tell(e, &b.older, &b.looking);
 	b.tells = slots_told_mask(e);
 	msg_send(e, &m);
-	if (!e->give_up_heard)
+	if (!e->c->give_up_heard)
 		evict_self(e);
 }
 
 static void silence_advance(struct engine *e)
 {
-	for (uint32_t i = 0; i < e->peer_count; i++) {
-		struct peer *p = &e->peer[i];
+	for (uint32_t i = 0; i < e->c->peer_count; i++) {
+		struct peer *p = &e->c->peer[i];
 		bool fenced = p->heard && fence_stands(e, p->node, p->heard);
 		pb_inc who = pb_inc_of(p->node, fenced ? p->heard : p->inc, NO_SLOT, false);
 		NODEMSG(m, b, EVICT, Evict, evict);
@@ -927,8 +922,8 @@ static void silence_advance(struct engine *e)
  * lost, or come in a view that has ended since. */
 static void mute_evict(struct engine *e)
 {
-	for (uint32_t i = 0; e->phase == PH_HELLO && i < e->peer_count; i++) {
-		struct peer *p = &e->peer[i];
+	for (uint32_t i = 0; e->view.phase == PH_HELLO && i < e->c->peer_count; i++) {
+		struct peer *p = &e->c->peer[i];
 
 		if (p->node == e->cfg.node || !p->in_round || p->hello ||
 		    !in_effective_view(e, p) || ++p->mute < MUTE_QUERIES)
@@ -943,7 +938,7 @@ void round_advance(struct engine *e)
 	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED)
 		return;
 	/* R4: it must not go on with whom it would have to fence, and has forgotten. */
-	if (e->gone_full || (e->give_up_us && e->now >= e->give_up_us)) {
+	if (e->c->gone_full || (e->c->give_up_us && e->now >= e->c->give_up_us)) {
 		round_removed(e);
 		return;
 	}
@@ -954,15 +949,16 @@ void round_advance(struct engine *e)
 	silence_advance(e);
 	/* No round takes this node along: it asks for one. The lowest too: the others may ignore
 	 * it. */
-	if (e->phase < PH_STATE && e->now - e->view_us > e->cfg.tun.evict_ms * 1000ull) {
-		e->view_us = e->now;
+	if (e->view.phase < PH_STATE && e->now - e->c->view_us > e->cfg.tun.evict_ms * 1000ull) {
+		e->c->view_us = e->now;
 		nodemsg_join(e);
 	}
 	if (!lowest(e))
 		return;
-	if (e->phase == PH_NONE && !e->queried)
+	if (e->view.phase == PH_NONE && !e->c->queried)
 		query_send(e);
-	else if (e->phase < PH_STATE && e->now - e->round_us > e->cfg.tun.evict_ms * 1000ull) {
+	else if (e->view.phase < PH_STATE &&
+		 e->now - e->c->round_us > e->cfg.tun.evict_ms * 1000ull) {
 		mute_evict(e);
 		query_send(e); /* the round was lost on the way */
 	}

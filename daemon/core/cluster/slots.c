@@ -23,18 +23,19 @@ int slots_alloc(struct engine *e)
 	uint32_t n = e->geo.p.slots + 1u, pages = e->geo.log_pages;
 	uint64_t regions = e->geo.regions;
 
-	e->ld.slot = calloc(n, sizeof(*e->ld.slot));
-	e->foreign = calloc(n, sizeof(*e->foreign));
-	if (!e->ld.slot || !e->foreign || rset_init(&e->rec.done, regions, pages) ||
-	    rset_init(&e->rec.clearing, regions, pages) || rset_init(&e->rb.set, regions, pages))
+	e->c->ld.slot = calloc(n, sizeof(*e->c->ld.slot));
+	e->c->foreign = calloc(n, sizeof(*e->c->foreign));
+	if (!e->c->ld.slot || !e->c->foreign || rset_init(&e->c->rec.done, regions, pages) ||
+	    rset_init(&e->c->rec.clearing, regions, pages) ||
+	    rset_init(&e->c->rb.set, regions, pages))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++) {
-		struct slotinfo *s = &e->ld.slot[i];
+		struct slotinfo *s = &e->c->ld.slot[i];
 
 		s->page = calloc(pages, sizeof(*s->page));
 		if (!s->page || rset_init(&s->dirty, regions, pages) ||
 		    rset_init(&s->missed, regions, pages) ||
-		    rset_init(&e->foreign[i], regions, pages))
+		    rset_init(&e->c->foreign[i], regions, pages))
 			return -ENOMEM;
 	}
 	return 0;
@@ -44,49 +45,49 @@ void slots_free(struct engine *e)
 {
 	slots_told_reset(e);
 	for (uint32_t i = 0; i < e->geo.p.slots + 1u; i++) {
-		if (e->ld.slot) {
-			free(e->ld.slot[i].page);
-			rset_free(&e->ld.slot[i].dirty);
-			rset_free(&e->ld.slot[i].missed);
+		if (e->c->ld.slot) {
+			free(e->c->ld.slot[i].page);
+			rset_free(&e->c->ld.slot[i].dirty);
+			rset_free(&e->c->ld.slot[i].missed);
 		}
-		if (e->foreign)
-			rset_free(&e->foreign[i]);
+		if (e->c->foreign)
+			rset_free(&e->c->foreign[i]);
 	}
-	free(e->ld.slot);
-	free(e->foreign);
-	rset_free(&e->rec.done);
-	rset_free(&e->rec.clearing);
-	rset_free(&e->rb.set);
-	free(e->rec.job.win);
-	plan_free(&e->rec.job.plan);
-	free(e->rb.job.win);
-	plan_free(&e->rb.job.plan);
-	e->rec.job.win = e->rb.job.win = NULL;
-	e->ld.slot = NULL;
-	e->foreign = NULL;
+	free(e->c->ld.slot);
+	free(e->c->foreign);
+	rset_free(&e->c->rec.done);
+	rset_free(&e->c->rec.clearing);
+	rset_free(&e->c->rb.set);
+	free(e->c->rec.job.win);
+	plan_free(&e->c->rec.job.plan);
+	free(e->c->rb.job.win);
+	plan_free(&e->c->rb.job.plan);
+	e->c->rec.job.win = e->c->rb.job.win = NULL;
+	e->c->ld.slot = NULL;
+	e->c->foreign = NULL;
 }
 
 bool slot_is_owned(const struct engine *e, uint32_t slot)
 {
-	for (uint32_t i = 0; i < e->peer_count; i++)
-		if (e->peer[i].member && e->peer[i].slot == slot)
+	for (uint32_t i = 0; i < e->c->peer_count; i++)
+		if (e->c->peer[i].member && e->c->peer[i].slot == slot)
 			return true;
 	return false;
 }
 
 bool slot_clean(const struct engine *e, uint32_t slot)
 {
-	const struct slotinfo *s = &e->ld.slot[slot];
+	const struct slotinfo *s = &e->c->ld.slot[slot];
 
 	/* A page of it under way would land on the new owner's. */
 	return s->known && !s->owner_inc && !s->hear_inc && !s->dirty.count && !s->stale &&
-	       !(e->rec.writing && e->rec.slot == slot);
+	       !(e->c->rec.writing && e->c->rec.slot == slot);
 }
 
 bool slots_dirty(const struct engine *e)
 {
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++)
-		if (!slot_is_owned(e, i) && e->ld.slot[i].dirty.count)
+		if (!slot_is_owned(e, i) && e->c->ld.slot[i].dirty.count)
 			return true;
 	return false;
 }
@@ -101,34 +102,19 @@ uint32_t slots_unrecovered(const struct engine *e)
 {
 	uint32_t n = 0;
 
-	if (!e->have_geo || !e->ld.slot)
+	if (!e->view.have_geo || !e->c->ld.slot)
 		return 0;
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++)
 		n += !slot_is_owned(e, i) &&
-		     (leading(e) ? !slot_clean(e, i) && !slot_kept(&e->ld.slot[i])
-				 : e->foreign[i].count > 0);
+		     (leading(e) ? !slot_clean(e, i) && !slot_kept(&e->c->ld.slot[i])
+				 : e->c->foreign[i].count > 0);
 	return n;
 }
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
-/*
- * The number of a page's next image. Who dies between the members leaves images on some of them
- * that the next to write the page may not see: such a member has left the map since, is being
- * rebuilt, or can't be read now. It comes back, and what was written to it since must be newer
- * there. So numbers begin higher with each epoch, and with a gap where a page was not read from all
- * that are written. The copies take turns nevertheless: a torn write leaves the image before.
- */
-#define SEQ_EPOCH_SHIFT 36
 #define SEQ_UNREAD (1ull << 20) /* more than one writer's images that are not on all members */
-#define SEQ_LOST (1ull << (SEQ_EPOCH_SHIFT - 1)) /* of an epoch's: above all that were seen */
-
-uint64_t log_seq_next(const struct engine *e, uint64_t seq)
-{
-	uint64_t least = e->map.epoch.num << SEQ_EPOCH_SHIFT;
-
-	return seq + 1 >= least ? seq + 1 : least + !(seq & 1);
-}
+#define SEQ_LOST (1ull << (LOG_SEQ_EPOCH_SHIFT - 1)) /* of an epoch's: above all that were seen */
 
 /* What the members say of one page of a slot. */
 struct votes {
@@ -148,20 +134,20 @@ static bool seq_possible(const struct engine *e, uint64_t seq)
 {
 	uint64_t num = e->map.epoch.num;
 
-	if (e->proposing && e->prop.epoch.num > num)
-		num = e->prop.epoch.num;
-	if (e->ld.max_num > num)
-		num = e->ld.max_num;
-	if (e->want_record.acked.num > num)
-		num = e->want_record.acked.num;
-	return seq >> SEQ_EPOCH_SHIFT <= num + 1;
+	if (e->view.proposing && e->view.prop.epoch.num > num)
+		num = e->view.prop.epoch.num;
+	if (e->c->ld.max_num > num)
+		num = e->c->ld.max_num;
+	if (e->c->want_record.acked.num > num)
+		num = e->c->want_record.acked.num;
+	return seq >> LOG_SEQ_EPOCH_SHIFT <= num + 1;
 }
 
 /* Where a copy of a page of the run is read to: each member's run is there as it is on the member.
  */
 static uint8_t *image_at(const struct engine *e, uint8_t member, uint32_t page, uint32_t copy)
 {
-	return e->ld.rd_buf[2 * (member * RD_PAGES + page - e->ld.rd_page) + copy];
+	return e->c->ld.rd_buf[2 * (member * RD_PAGES + page - e->c->ld.rd_page) + copy];
 }
 
 static bool image_of(const struct engine *e, uint8_t i, uint32_t c, uint32_t slot, uint32_t page,
@@ -232,14 +218,15 @@ static void page_vote(struct engine *e, uint32_t slot, uint32_t page, uint32_t r
  * yet. */
 static uint64_t written_since(const struct engine *e, const struct votes *v)
 {
-	uint64_t since = e->committed.num < e->map.epoch.num ? e->committed.num : e->map.epoch.num;
+	uint64_t since =
+	    e->c->committed.num < e->map.epoch.num ? e->c->committed.num : e->map.epoch.num;
 
 	for (uint8_t i = 0; i < e->map.n; i++) {
-		uint64_t epoch = v->valid >> i & 1 ? v->seq[i] >> SEQ_EPOCH_SHIFT : 0;
+		uint64_t epoch = v->valid >> i & 1 ? v->seq[i] >> LOG_SEQ_EPOCH_SHIFT : 0;
 		uint32_t same = 0;
 
 		for (uint8_t j = 0; j < e->map.n; j++)
-			same += v->valid >> j & 1 && v->seq[j] >> SEQ_EPOCH_SHIFT >= epoch;
+			same += v->valid >> j & 1 && v->seq[j] >> LOG_SEQ_EPOCH_SHIFT >= epoch;
 		if (same > e->geo.p.m && epoch > since && epoch <= e->map.epoch.num)
 			since = epoch;
 	}
@@ -265,7 +252,7 @@ static uint32_t votes_lacking(const struct engine *e, const struct votes *v, uin
 
 		for (uint8_t j = 0; j < e->map.n && all >> i & 1; j++)
 			newer += j != i && all >> j & 1 && v->other[j] > has &&
-				 v->other[j] >> SEQ_EPOCH_SHIFT >= since;
+				 v->other[j] >> LOG_SEQ_EPOCH_SHIFT >= since;
 		if (newer > e->geo.p.m && newer + 1 == (uint32_t)__builtin_popcount(all))
 			lacking |= 1u << i;
 	}
@@ -279,9 +266,9 @@ bool slots_lacking_may_leave(const struct engine *e, uint8_t lacking)
 	uint32_t there = 0, mask = map_insync_mask(&e->map) & map_insync_mask(map_next(e));
 
 	for (uint8_t i = 0; i < e->map.n; i++)
-		there += i != lacking && mask >> i & 1 && e->dev_of[i] != NO_DEV &&
-			 e->dev[e->dev_of[i]].up && e->bad[i] != MEMBER_FAULTY &&
-			 !(e->older >> i & 1);
+		there += i != lacking && mask >> i & 1 && e->view.dev_of[i] != NO_DEV &&
+			 e->c->dev[e->view.dev_of[i]].up && e->c->bad[i] != MEMBER_FAULTY &&
+			 !(e->c->older >> i & 1);
 	return there >= e->geo.k && !member_indispensable(e, lacking);
 }
 
@@ -297,12 +284,12 @@ static void lacking_lose(struct engine *e, uint32_t lacking)
 	for (; lacking; lacking &= lacking - 1) {
 		uint8_t i = (uint8_t)__builtin_ctz(lacking);
 
-		if (e->dev_of[i] == NO_DEV || (e->cfg.force && !slots_lacking_may_leave(e, i)))
+		if (e->view.dev_of[i] == NO_DEV || (e->cfg.force && !slots_lacking_may_leave(e, i)))
 			continue;
-		e->ld.lacks |= 1u << i;
-		e->ld.lacked |= 1u << i;
-		e->ld.lacks_dev[i] = e->dev_of[i];
-		e->ld.lacks_ups[i] = e->dev[e->dev_of[i]].ups;
+		e->c->ld.lacks |= 1u << i;
+		e->c->ld.lacked |= 1u << i;
+		e->c->ld.lacks_dev[i] = e->view.dev_of[i];
+		e->c->ld.lacks_ups[i] = e->c->dev[e->view.dev_of[i]].ups;
 		back_lacks(e, i);
 		member_bad(e, i, MEMBER_SUSPECT);
 		epoch_want_out(e, i, MEMBER_SUSPECT, false, false,
@@ -320,9 +307,9 @@ static uint32_t lacking_still(const struct engine *e, const struct votes *v, uin
 	uint32_t still = 0;
 
 	for (uint8_t i = 0; i < e->map.n; i++)
-		if (e->ld.lacked & rows & 1u << i && e->ld.lacks_by[i].slot == slot &&
-		    e->ld.lacks_by[i].page == page &&
-		    (v->valid >> i & 1 ? v->seq[i] : 0) < e->ld.lacks_by[i].seq)
+		if (e->c->ld.lacked & rows & 1u << i && e->c->ld.lacks_by[i].slot == slot &&
+		    e->c->ld.lacks_by[i].page == page &&
+		    (v->valid >> i & 1 ? v->seq[i] : 0) < e->c->ld.lacks_by[i].seq)
 			still |= 1u << i;
 	return still;
 }
@@ -337,14 +324,14 @@ static void lacking_look(struct engine *e, const struct votes *v, uint32_t rows,
 	for (uint8_t i = 0; i < e->map.n; i++) {
 		uint64_t least = UINT64_MAX;
 
-		if (!(found & ~e->ld.lacked & 1u << i))
+		if (!(found & ~e->c->ld.lacked & 1u << i))
 			continue;
 		for (uint8_t j = 0; j < e->map.n; j++)
 			if (j != i && all >> j & 1 && v->other[j] < least)
 				least = v->other[j];
-		e->ld.lacks_by[i].slot = slot;
-		e->ld.lacks_by[i].page = page;
-		e->ld.lacks_by[i].seq = least;
+		e->c->ld.lacks_by[i].slot = slot;
+		e->c->ld.lacks_by[i].page = page;
+		e->c->ld.lacks_by[i].seq = least;
 	}
 	lacking_lose(e, found | still);
 }
@@ -352,20 +339,20 @@ static void lacking_look(struct engine *e, const struct votes *v, uint32_t rows,
 /* It is to leave by the next proposal, if nothing else comes in its place. */
 bool slots_lacking_leaves(const struct engine *e, uint8_t lacking)
 {
-	return e->ld.lacks >> lacking & 1 && slots_lacking_may_leave(e, lacking);
+	return e->c->ld.lacks >> lacking & 1 && slots_lacking_may_leave(e, lacking);
 }
 
 /* One that the data needs may be the right one by now. */
 void slots_lacking(struct engine *e)
 {
-	e->ld.lacked &= map_insync_mask(&e->map);
-	e->ld.lacks &= e->ld.lacked;
+	e->c->ld.lacked &= map_insync_mask(&e->map);
+	e->c->ld.lacks &= e->c->ld.lacked;
 	for (uint8_t i = 0; i < e->map.n; i++) {
-		if (!(e->ld.lacks >> i & 1) || e->dev_of[i] == NO_DEV)
+		if (!(e->c->ld.lacks >> i & 1) || e->view.dev_of[i] == NO_DEV)
 			continue;
-		if (e->dev_of[i] != e->ld.lacks_dev[i] ||
-		    e->dev[e->dev_of[i]].ups != e->ld.lacks_ups[i]) {
-			e->ld.lacks = 0;
+		if (e->view.dev_of[i] != e->c->ld.lacks_dev[i] ||
+		    e->c->dev[e->view.dev_of[i]].ups != e->c->ld.lacks_ups[i]) {
+			e->c->ld.lacks = 0;
 			slots_unknow(e);
 		}
 	}
@@ -454,9 +441,9 @@ static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint3
 	struct pageinfo *p = &s->page[page];
 	struct votes v;
 
-	e->ld.rd_rows &= rows;
+	e->c->ld.rd_rows &= rows;
 	page_vote(e, slot, page, rows, &v);
-	if (leading(e) && !(e->slot_wanted && e->slot == slot))
+	if (leading(e) && !(e->view.slot_wanted && e->view.slot == slot))
 		lacking_look(e, &v, b->ok, slot, page);
 	for (uint8_t i = 0; i < e->map.n; i++)
 		if (v.valid >> i & 1 && v.seq[i] == v.newest)
@@ -465,7 +452,7 @@ static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint3
 		bool liar = v.newest - v.least >= 2 * SEQ_UNREAD;
 
 		votes_merge(e, s, slot, page, &v);
-		/* A liar's number is not gone on from: see log_seq_next for the others'. */
+		/* A liar's number is not gone on from: see logpage_seq_next for the others'. */
 		p->seq = (liar ? v.least : v.newest) + gap;
 		/* What only some have was not durable. The next image goes where that is, not where
 		 * the others have the newest one of theirs: if power fails, it may be torn. */
@@ -474,7 +461,7 @@ static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint3
 		/* R11: a page readable nowhere means that all its regions are dirty. */
 		rset_plane_fill(&s->dirty, page);
 		rset_plane_fill(&s->missed, page);
-		p->seq = lost ? (e->map.epoch.num << SEQ_EPOCH_SHIFT) + SEQ_LOST : gap;
+		p->seq = lost ? (e->map.epoch.num << LOG_SEQ_EPOCH_SHIFT) + SEQ_LOST : gap;
 	}
 	p->told = v.valid && !lost ? v.least : 0;
 	p->before = v.before && v.before < p->told ? v.before : p->told;
@@ -504,7 +491,7 @@ static uint32_t log_rows(const struct engine *e)
 	uint32_t rows = read_mask(e);
 
 	for (uint8_t i = 0; i < e->map.n; i++)
-		if (mask >> i & 1 && member_log_readable(e, i) && e->ld.rd_fails[i] < RD_FAILS)
+		if (mask >> i & 1 && member_log_readable(e, i) && e->c->ld.rd_fails[i] < RD_FAILS)
 			rows |= 1u << i;
 	return rows;
 }
@@ -524,64 +511,65 @@ static void pages_read(struct engine *e, struct batch *b)
 	struct slotinfo *s;
 
 	for (; failed; failed &= failed - 1) {
-		uint8_t *fails = &e->ld.rd_fails[__builtin_ctz(failed)];
+		uint8_t *fails = &e->c->ld.rd_fails[__builtin_ctz(failed)];
 
 		if (*fails < RD_FAILS)
 			++*fails;
 	}
-	e->ld.reading = false;
-	if (e->state == ENGINE_REMOVED || !enough_read(e, b->ok | b->unreadable) || e->ld.rd_stale)
+	e->c->ld.reading = false;
+	if (e->state == ENGINE_REMOVED || !enough_read(e, b->ok | b->unreadable) ||
+	    e->c->ld.rd_stale)
 		return; /* begun again by whoever wants it */
-	if (b->unreadable && e->ld.rd_singly <= e->ld.rd_page) {
-		e->ld.rd_singly = e->ld.rd_page + e->ld.rd_count;
+	if (b->unreadable && e->c->ld.rd_singly <= e->c->ld.rd_page) {
+		e->c->ld.rd_singly = e->c->ld.rd_page + e->c->ld.rd_count;
 		pages_read_start(e); /* which of them is it? */
 		return;
 	}
-	s = &e->ld.slot[e->ld.rd_slot];
-	for (uint32_t i = 0; i < e->ld.rd_count; i++)
-		page_take(e, s, e->ld.rd_slot, e->ld.rd_page + i, b);
-	e->ld.rd_page += e->ld.rd_count;
-	if (e->ld.rd_page < e->geo.log_pages) {
+	s = &e->c->ld.slot[e->c->ld.rd_slot];
+	for (uint32_t i = 0; i < e->c->ld.rd_count; i++)
+		page_take(e, s, e->c->ld.rd_slot, e->c->ld.rd_page + i, b);
+	e->c->ld.rd_page += e->c->ld.rd_count;
+	if (e->c->ld.rd_page < e->geo.log_pages) {
 		pages_read_start(e);
 		return;
 	}
 	s->known = true;
 	slot_untold(e, s);
-	recovery_read(e, e->ld.rd_slot);
+	recovery_read(e, e->c->ld.rd_slot);
 }
 
 static void pages_read_start(struct engine *e)
 {
-	uint32_t page = e->ld.rd_page, left = e->geo.log_pages - page;
-	bool singly = page < e->ld.rd_singly;
+	uint32_t page = e->c->ld.rd_page, left = e->geo.log_pages - page;
+	bool singly = page < e->c->ld.rd_singly;
 	uint32_t pieces = singly ? 2 : 1;
 	uint32_t bytes;
 
-	e->ld.rd_count = singly ? 1 : left < RD_PAGES ? left : RD_PAGES;
-	bytes = 2 * e->ld.rd_count * DDR_BLOCK_BYTES / pieces;
-	e->ld.reading = true;
-	batch_init(&e->ld.rd_batch, pages_read);
-	batch_open(&e->ld.rd_batch);
+	e->c->ld.rd_count = singly ? 1 : left < RD_PAGES ? left : RD_PAGES;
+	bytes = 2 * e->c->ld.rd_count * DDR_BLOCK_BYTES / pieces;
+	e->c->ld.reading = true;
+	batch_init(&e->c->ld.rd_batch, pages_read);
+	batch_open(&e->c->ld.rd_batch);
 	for (uint8_t i = 0; i < e->map.n; i++) {
 		memset(image_at(e, i, page, 0), 0, (size_t)bytes * pieces); /* what fails is none */
 		for (uint32_t c = 0; c < pieces && log_rows(e) >> i & 1; c++) {
-			e->ld.rd_iov[2 * i + c] = (struct iovec){image_at(e, i, page, c), bytes};
-			dio_start(e, &e->ld.rd_batch, i, DEV_READ, KIND_LOG, 0,
-				  geo_log_offset(&e->geo, e->ld.rd_slot, page, c), bytes,
-				  &e->ld.rd_iov[2 * i + c], 1, 0);
+			e->c->ld.rd_iov[2 * i + c] = (struct iovec){image_at(e, i, page, c), bytes};
+			dio_start(e, &e->c->ld.rd_batch, i, DEV_READ, KIND_LOG, 0,
+				  geo_log_offset(&e->geo, e->c->ld.rd_slot, page, c), bytes,
+				  &e->c->ld.rd_iov[2 * i + c], 1, 0);
 		}
 	}
-	batch_close(e, &e->ld.rd_batch);
+	batch_close(e, &e->c->ld.rd_batch);
 }
 
 /* One slot at a time; known is set at its end. */
 void slot_read(struct engine *e, uint32_t slot)
 {
-	if (e->ld.reading || !enough_read(e, log_rows(e)))
+	if (e->c->ld.reading || !enough_read(e, log_rows(e)))
 		return;
-	e->ld.rd_slot = slot;
-	e->ld.rd_page = e->ld.rd_singly = 0;
-	e->ld.rd_stale = false;
+	e->c->ld.rd_slot = slot;
+	e->c->ld.rd_page = e->c->ld.rd_singly = 0;
+	e->c->ld.rd_stale = false;
 	pages_read_start(e);
 }
 
@@ -619,9 +607,9 @@ void hearsay_advance(struct engine *e, bool wanted)
 	bool all = wanted;
 
 	for (uint32_t i = 0; i < e->geo.p.slots; i++) {
-		struct slotinfo *s = &e->ld.slot[i];
+		struct slotinfo *s = &e->c->ld.slot[i];
 
-		if (slot_is_owned(e, i) || e->ld.assigned[i])
+		if (slot_is_owned(e, i) || e->c->ld.assigned[i])
 			continue;
 		if (s->hear_inc && hearsay_over(e, s)) {
 			s->hear_inc = 0;
@@ -630,9 +618,9 @@ void hearsay_advance(struct engine *e, bool wanted)
 		all &= s->hear_inc != 0;
 	}
 	for (uint32_t i = 0; i < e->geo.p.slots && all; i++) {
-		struct slotinfo *s = &e->ld.slot[i];
+		struct slotinfo *s = &e->c->ld.slot[i];
 
-		if (!s->hear_inc || slot_is_owned(e, i) || e->ld.assigned[i])
+		if (!s->hear_inc || slot_is_owned(e, i) || e->c->ld.assigned[i])
 			continue;
 		s->hear_inc = 0;
 		page_stale(s, 0);
@@ -644,7 +632,7 @@ bool slots_read(struct engine *e)
 	bool all = true, unknown = false;
 
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
-		struct slotinfo *s = &e->ld.slot[i];
+		struct slotinfo *s = &e->c->ld.slot[i];
 
 		if (slot_is_owned(e, i))
 			s->known = false;
@@ -654,7 +642,7 @@ bool slots_read(struct engine *e)
 		}
 	}
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
-		struct slotinfo *s = &e->ld.slot[i];
+		struct slotinfo *s = &e->c->ld.slot[i];
 		struct departed *d;
 
 		if (!s->known)
@@ -668,7 +656,7 @@ bool slots_read(struct engine *e)
 			continue;
 		/* Read again after the fence, if the owner was not known to have departed. */
 		d = gone_find(e, s->owner_node, s->owner_inc);
-		if (!d && (e->ld.knows || fence_stands(e, s->owner_node, s->owner_inc)))
+		if (!d && (e->c->ld.knows || fence_stands(e, s->owner_node, s->owner_inc)))
 			continue; /* fenced in an earlier round, which committed since */
 		if (!d)
 			gone_add(e, s->owner_node, s->owner_inc);
@@ -680,12 +668,12 @@ bool slots_read(struct engine *e)
 	}
 	/* It may have led, and a newer map of its may land until it is fenced. */
 	if (unknown && e->state == ENGINE_JOINING) {
-		e->ld.assembled = e->ld.rereading = e->ld.gathered = false;
+		e->c->ld.assembled = e->c->ld.rereading = e->c->ld.gathered = false;
 		slots_unknow(e);
 	}
 	if (all)
-		e->ld.lacked &=
-		    ~(e->ld.rd_rows & log_rows(e)); /* compared, and they lack nothing */
+		e->c->ld.lacked &=
+		    ~(e->c->ld.rd_rows & log_rows(e)); /* compared, and they lack nothing */
 	return all;
 }
 
@@ -694,7 +682,7 @@ bool slots_read(struct engine *e)
 /* Mostly of few regions: so that those of ten thousand pages are told in a moment. */
 static void page_announce(struct engine *e, uint32_t slot, uint32_t page)
 {
-	const struct rset *dirty = &e->ld.slot[slot].dirty;
+	const struct rset *dirty = &e->c->ld.slot[slot].dirty;
 	uint64_t first = (uint64_t)page * LOG_REGIONS_PER_PAGE, r = first;
 	uint32_t bit[DIRTY_BITS_MAX];
 	NODEMSG(m, b, DIRTY, Dirty, dirty);
@@ -717,7 +705,7 @@ static void page_announce(struct engine *e, uint32_t slot, uint32_t page)
 void slots_announce(struct engine *e)
 {
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
-		const struct slotinfo *s = &e->ld.slot[i];
+		const struct slotinfo *s = &e->c->ld.slot[i];
 
 		for (uint32_t p = 0; p < e->geo.log_pages && !slot_is_owned(e, i); p++)
 			if (s->dirty.page[p].count)
@@ -728,10 +716,10 @@ void slots_announce(struct engine *e)
 /* Another node led meanwhile: whatever this one has read of the slots is old, or is about to be. */
 void slots_unknow(struct engine *e)
 {
-	e->ld.rd_stale = true;
-	e->ld.rd_rows = UINT32_MAX;
-	for (uint32_t i = 0; e->ld.slot && i <= e->geo.p.slots; i++) {
-		struct slotinfo *s = &e->ld.slot[i];
+	e->c->ld.rd_stale = true;
+	e->c->ld.rd_rows = UINT32_MAX;
+	for (uint32_t i = 0; e->c->ld.slot && i <= e->geo.p.slots; i++) {
+		struct slotinfo *s = &e->c->ld.slot[i];
 
 		s->known = s->cleared = false;
 		for (uint32_t p = 0; p < e->geo.log_pages && s->stale; p++) {
@@ -743,8 +731,8 @@ void slots_unknow(struct engine *e)
 
 void slots_forget(struct engine *e)
 {
-	for (uint32_t i = 0; e->foreign && i <= e->geo.p.slots; i++)
-		rset_clear(&e->foreign[i]);
+	for (uint32_t i = 0; e->c->foreign && i <= e->geo.p.slots; i++)
+		rset_clear(&e->c->foreign[i]);
 }
 
 /* ---- writing pages of a slot of nobody ------------------------------------------------------ */
@@ -752,12 +740,12 @@ void slots_forget(struct engine *e)
 /* The run is written, or has failed. */
 static void pages_written(struct engine *e)
 {
-	struct slotinfo *s = &e->ld.slot[e->rec.slot];
-	bool over = e->state == ENGINE_REMOVED || !leading(e) || !s->stale || e->rec.doubted;
+	struct slotinfo *s = &e->c->ld.slot[e->c->rec.slot];
+	bool over = e->state == ENGINE_REMOVED || !leading(e) || !s->stale || e->c->rec.doubted;
 
-	e->rec.writing = e->rec.again = false;
-	for (uint32_t i = 0; i < e->rec.count; i++) {
-		struct pagewrite *w = &e->rec.run[i];
+	e->c->rec.writing = e->c->rec.again = false;
+	for (uint32_t i = 0; i < e->c->rec.count; i++) {
+		struct pagewrite *w = &e->c->rec.run[i];
 		struct pageinfo *p = &s->page[w->page];
 
 		if (w->durable)
@@ -773,13 +761,13 @@ static void pages_written(struct engine *e)
 			p->seq += !w->durable;
 			continue;
 		}
-		e->rec.again |= !w->durable;
+		e->c->rec.again |= !w->durable;
 		if (!w->durable || p->changed || !p->stale)
 			continue;
 		p->stale = false;
 		s->stale--;
 		if (p->untold)
-			page_announce(e, e->rec.slot, w->page);
+			page_announce(e, e->c->rec.slot, w->page);
 		p->untold = false;
 	}
 	if (!over)
@@ -789,20 +777,20 @@ static void pages_written(struct engine *e)
 static void page_written(struct engine *e, struct batch *b)
 {
 	(void)b;
-	if (!--e->rec.pending)
+	if (!--e->c->rec.pending)
 		pages_written(e);
 }
 
 static void page_encode(struct engine *e, uint32_t slot, uint32_t page, uint8_t *block)
 {
-	struct slotinfo *s = &e->ld.slot[slot];
-	struct logpage *lp = &e->rec.image;
+	struct slotinfo *s = &e->c->ld.slot[slot];
+	struct logpage *lp = &e->c->rec.image;
 
 	memset(lp, 0, sizeof(*lp));
 	memcpy(lp->array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES);
 	lp->slot = (uint16_t)slot;
 	lp->page = (uint16_t)page;
-	lp->seq = s->page[page].seq = log_seq_next(e, s->page[page].seq);
+	lp->seq = s->page[page].seq = logpage_seq_next(e->map.epoch.num, s->page[page].seq);
 	lp->owner_node = s->owner_node;
 	lp->owner_inc = s->owner_inc;
 	memcpy(lp->dirty, rset_plane(&s->dirty, page), LOG_PLANE_BYTES);
@@ -814,55 +802,55 @@ static void page_encode(struct engine *e, uint32_t slot, uint32_t page, uint8_t 
 /* The first pages that are stale. The room for one is always there (DIO_SINGLE). */
 static void pages_encode(struct engine *e, uint32_t slot)
 {
-	const struct slotinfo *s = &e->ld.slot[slot];
+	const struct slotinfo *s = &e->c->ld.slot[slot];
 	uint32_t most = dio_room(e, WR_PAGES * e->geo.n, false) ? WR_PAGES : 1;
 
-	e->rec.slot = slot;
-	e->rec.count = 0;
-	for (uint32_t p = 0; p < e->geo.log_pages && e->rec.count < most; p++) {
+	e->c->rec.slot = slot;
+	e->c->rec.count = 0;
+	for (uint32_t p = 0; p < e->geo.log_pages && e->c->rec.count < most; p++) {
 		if (!s->page[p].stale)
 			continue;
-		page_encode(e, slot, p, e->rec.block[e->rec.count]);
-		e->rec.run[e->rec.count].durable = false;
-		e->rec.run[e->rec.count++].page = p;
+		page_encode(e, slot, p, e->c->rec.block[e->c->rec.count]);
+		e->c->rec.run[e->c->rec.count].durable = false;
+		e->c->rec.run[e->c->rec.count++].page = p;
 	}
 }
 
 static void page_send(struct engine *e, struct pagewrite *w, uint8_t *block)
 {
-	uint32_t copy = (uint32_t)(e->ld.slot[e->rec.slot].page[w->page].seq & 1);
+	uint32_t copy = (uint32_t)(e->c->ld.slot[e->c->rec.slot].page[w->page].seq & 1);
 
 	w->iov = (struct iovec){block, DDR_BLOCK_BYTES};
-	e->rec.pending++;
+	e->c->rec.pending++;
 	batch_init(&w->batch, page_written);
 	batch_open(&w->batch);
 	for (uint8_t i = 0; i < e->map.n; i++)
 		if (write_targets(e) >> i & 1)
 			dio_start(e, &w->batch, i, DEV_WRITE, KIND_LOG, DEV_F_FUA,
-				  geo_log_offset(&e->geo, e->rec.slot, w->page, copy),
+				  geo_log_offset(&e->geo, e->c->rec.slot, w->page, copy),
 				  DDR_BLOCK_BYTES, &w->iov, 1, 0);
 	batch_close(e, &w->batch);
 }
 
 static void pages_send(struct engine *e)
 {
-	e->rec.writing = true;
-	e->rec.doubted = false;
-	e->rec.pending = 1; /* until all are begun */
-	for (uint32_t i = 0; i < e->rec.count; i++)
-		if (!e->rec.run[i].durable)
-			page_send(e, &e->rec.run[i], e->rec.block[i]);
-	if (!--e->rec.pending)
+	e->c->rec.writing = true;
+	e->c->rec.doubted = false;
+	e->c->rec.pending = 1; /* until all are begun */
+	for (uint32_t i = 0; i < e->c->rec.count; i++)
+		if (!e->c->rec.run[i].durable)
+			page_send(e, &e->c->rec.run[i], e->c->rec.block[i]);
+	if (!--e->c->rec.pending)
 		pages_written(e);
 }
 
 /* What only few say is left as it is, unless it has bits: the next leader is to see it, too. */
 static bool slot_is_due(const struct engine *e, uint32_t slot)
 {
-	const struct slotinfo *s = &e->ld.slot[slot];
+	const struct slotinfo *s = &e->c->ld.slot[slot];
 
 	return s->stale && !slot_is_owned(e, slot) &&
-	       (!s->hear_inc || e->rec.rewriting || s->cleared);
+	       (!s->hear_inc || e->c->rec.rewriting || s->cleared);
 }
 
 /*
@@ -874,11 +862,11 @@ static bool stale_written(struct engine *e)
 {
 	uint32_t slot = 0;
 
-	if (e->rec.writing || e->rec.flushing ||
+	if (e->c->rec.writing || e->c->rec.flushing ||
 	    !members_ready(e, write_musts(e) | write_targets(e)))
 		return false;
-	if (e->rec.again && !e->rec.doubted && slot_is_due(e, e->rec.slot)) {
-		if (e->rec.count == 1 || dio_room(e, e->rec.count * e->geo.n, false))
+	if (e->c->rec.again && !e->c->rec.doubted && slot_is_due(e, e->c->rec.slot)) {
+		if (e->c->rec.count == 1 || dio_room(e, e->c->rec.count * e->geo.n, false))
 			pages_send(e);
 		return false;
 	}
@@ -894,7 +882,7 @@ static bool stale_written(struct engine *e)
 /* As a whole: nothing that the nodes were told has changed by that. */
 static void slot_stale(struct engine *e, uint32_t slot)
 {
-	struct slotinfo *s = &e->ld.slot[slot];
+	struct slotinfo *s = &e->c->ld.slot[slot];
 
 	for (uint32_t p = 0; p < e->geo.log_pages && !slot_is_owned(e, slot); p++) {
 		bool untold = s->page[p].untold;
@@ -908,16 +896,16 @@ static void slot_stale(struct engine *e, uint32_t slot)
  * is stale already comes before: its first pages may have been written without this member. */
 bool slots_rewrite(struct engine *e)
 {
-	if (!e->rec.rewriting) {
+	if (!e->c->rec.rewriting) {
 		if (!stale_written(e))
 			return false;
-		e->rec.rewriting = true;
+		e->c->rec.rewriting = true;
 		for (uint32_t i = 0; i <= e->geo.p.slots; i++)
 			slot_stale(e, i);
 	}
 	if (!stale_written(e))
 		return false;
-	e->rec.rewriting = false;
+	e->c->rec.rewriting = false;
 	return true;
 }
 
@@ -925,12 +913,12 @@ bool slots_rewrite(struct engine *e)
 
 static void resynced(struct engine *e, struct job *j)
 {
-	e->rec.running = false;
+	e->c->rec.running = false;
 	if (j->unreadable)
-		e->rec.again_us = e->now + UNREADABLE_AGAIN_US;
+		e->c->rec.again_us = e->now + UNREADABLE_AGAIN_US;
 	if (e->state == ENGINE_REMOVED || !leading(e) || j->unreadable)
 		return;
-	rset_put(&e->rec.done, j->region, true);
+	rset_put(&e->c->rec.done, j->region, true);
 	recovery_region(e);
 }
 
@@ -939,14 +927,14 @@ static void resynced(struct engine *e, struct job *j)
 static uint64_t region_next(struct engine *e)
 {
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
-		const struct slotinfo *s = &e->ld.slot[i];
+		const struct slotinfo *s = &e->c->ld.slot[i];
 
 		if (slot_is_owned(e, i) || !s->known)
 			continue;
 		for (uint64_t r = rset_next(&s->dirty, 0); r < e->geo.regions;
 		     r = rset_next(&s->dirty, r + 1))
-			if (!rset_has(&e->rec.done, r)) {
-				e->rec.of_slot = i;
+			if (!rset_has(&e->c->rec.done, r)) {
+				e->c->rec.of_slot = i;
 				return r;
 			}
 	}
@@ -957,26 +945,26 @@ static uint64_t region_next(struct engine *e)
  * member is missing). */
 static void bits_clear(struct engine *e)
 {
-	bool missing = map_degraded(&e->map) || (e->proposing && map_degraded(&e->prop));
+	bool missing = map_degraded(&e->map) || (e->view.proposing && map_degraded(&e->view.prop));
 
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
-		struct slotinfo *s = &e->ld.slot[i];
+		struct slotinfo *s = &e->c->ld.slot[i];
 
 		if (slot_is_owned(e, i))
 			continue;
-		for (uint64_t r = rset_next(&e->rec.done, 0); r < e->geo.regions;
-		     r = rset_next(&e->rec.done, r + 1)) {
+		for (uint64_t r = rset_next(&e->c->rec.done, 0); r < e->geo.regions;
+		     r = rset_next(&e->c->rec.done, r + 1)) {
 			if (!rset_has(&s->dirty, r))
 				continue;
 			rset_put(&s->dirty, r, false);
-			rset_put(&e->rec.clearing, r, true);
+			rset_put(&e->c->rec.clearing, r, true);
 			if (missing)
 				rset_put(&s->missed, r, true);
 			page_stale(s, (uint32_t)(r / LOG_REGIONS_PER_PAGE));
-			s->cleared = e->ld.cleared = true;
+			s->cleared = e->c->ld.cleared = true;
 		}
 	}
-	rset_clear(&e->rec.done);
+	rset_clear(&e->c->rec.done);
 }
 
 /* As dlog_dropped, of slots of nobody: what was cleared in pages that a member may not have. */
@@ -984,17 +972,17 @@ void slots_dropped(struct engine *e)
 {
 	uint64_t r;
 
-	if (!e->slot_owned)
+	if (!e->view.slot_owned)
 		return; /* nowhere to note it */
-	for (r = rset_next(&e->rec.clearing, 0); r < e->geo.regions;
-	     r = rset_next(&e->rec.clearing, r + 1))
+	for (r = rset_next(&e->c->rec.clearing, 0); r < e->geo.regions;
+	     r = rset_next(&e->c->rec.clearing, r + 1))
 		dlog_miss(e, r);
 }
 
 static void names_clear(struct engine *e)
 {
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
-		struct slotinfo *s = &e->ld.slot[i];
+		struct slotinfo *s = &e->c->ld.slot[i];
 
 		if (slot_is_owned(e, i) || !s->owner_inc || s->dirty.count)
 			continue;
@@ -1006,9 +994,9 @@ static void names_clear(struct engine *e)
 
 static void rec_flushed(struct engine *e, struct batch *b)
 {
-	e->rec.flushing = false;
+	e->c->rec.flushing = false;
 	if (e->state == ENGINE_REMOVED || !leading(e) || write_musts(e) & ~b->ok ||
-	    e->rec.term.inc != e->term.inc || e->rec.term.num != e->term.num)
+	    e->c->rec.term.inc != e->c->term.inc || e->c->rec.term.num != e->c->term.num)
 		return; /* what was resynced in a later round was not flushed by this */
 	bits_clear(e);
 	names_clear(e);
@@ -1016,48 +1004,49 @@ static void rec_flushed(struct engine *e, struct batch *b)
 
 void slots_advance(struct engine *e)
 {
-	bool stops = e->stopping && !leave_held(e); /* nothing more is begun */
-	struct job *j = &e->rec.job;
+	bool stops = e->view.stopping && !leave_held(e); /* nothing more is begun */
+	struct job *j = &e->c->rec.job;
 	uint64_t r;
 
-	if (e->rec.running || e->rec.flushing || j->r || j->busy || e->now < e->rec.again_us ||
-	    vouch_lacks(e) || !members_ready(e, write_musts(e) | write_targets(e)) ||
-	    !stale_written(e))
+	if (e->c->rec.running || e->c->rec.flushing || j->r || j->busy ||
+	    e->now < e->c->rec.again_us || vouch_lacks(e) ||
+	    !members_ready(e, write_musts(e) | write_targets(e)) || !stale_written(e))
 		return;
-	rset_clear(&e->rec.clearing);
+	rset_clear(&e->c->rec.clearing);
 	r = region_next(e);
-	if (r < e->geo.regions && e->rec.done.count < CLEAR_BATCH && !stops) {
+	if (r < e->geo.regions && e->c->rec.done.count < CLEAR_BATCH && !stops) {
 		uint64_t first = geo_region_first(&e->geo, r);
 
-		e->rec.running = true;
+		e->c->rec.running = true;
 		job_init(j, JOB_RESYNC, resynced, NULL);
 		job_start(e, j, r, first, first + geo_region_count(&e->geo, r));
 		return;
 	}
-	if (!e->rec.done.count) {
+	if (!e->c->rec.done.count) {
 		names_clear(e);
-		if (e->ld.cleared && !slots_unrecovered(e)) {
-			e->ld.cleared = false;
-			e->ld.cleared_num = map_next(e)->epoch.num; /* some members may carry it */
+		if (e->c->ld.cleared && !slots_unrecovered(e)) {
+			e->c->ld.cleared = false;
+			e->c->ld.cleared_num =
+			    map_next(e)->epoch.num; /* some members may carry it */
 		}
 		return;
 	}
-	e->rec.flushing = true;
-	e->rec.term = e->term;
-	batch_init(&e->rec.batch, rec_flushed);
-	batch_open(&e->rec.batch);
-	flush_members(e, &e->rec.batch, write_targets(e));
-	batch_close(e, &e->rec.batch);
+	e->c->rec.flushing = true;
+	e->c->rec.term = e->c->term;
+	batch_init(&e->c->rec.batch, rec_flushed);
+	batch_open(&e->c->rec.batch);
+	flush_members(e, &e->c->rec.batch, write_targets(e));
+	batch_close(e, &e->c->rec.batch);
 }
 
 /* What was resynced but not cleared will be resynced again. */
 void slots_doubt(struct engine *e)
 {
-	if (!e->rec.done.page)
+	if (!e->c->rec.done.page)
 		return;
-	job_cancel(e, &e->rec.job);
-	e->rec.running = false;
-	rset_clear(&e->rec.done);
+	job_cancel(e, &e->c->rec.job);
+	e->c->rec.running = false;
+	rset_clear(&e->c->rec.done);
 }
 
 /* A round ends. What was to be written again, as it was, is written anew: to the same copy, since
@@ -1065,10 +1054,10 @@ void slots_doubt(struct engine *e)
 void slots_reset(struct engine *e)
 {
 	slots_doubt(e);
-	for (uint32_t i = 0; i < e->rec.count && e->rec.again && !e->rec.writing; i++)
-		if (!e->rec.run[i].durable)
-			e->ld.slot[e->rec.slot].page[e->rec.run[i].page].seq++;
-	e->rec.again &= e->rec.writing;
-	e->rec.rewriting = false;
-	e->rec.doubted = true; /* what is under way may be another leader's by now */
+	for (uint32_t i = 0; i < e->c->rec.count && e->c->rec.again && !e->c->rec.writing; i++)
+		if (!e->c->rec.run[i].durable)
+			e->c->ld.slot[e->c->rec.slot].page[e->c->rec.run[i].page].seq++;
+	e->c->rec.again &= e->c->rec.writing;
+	e->c->rec.rewriting = false;
+	e->c->rec.doubted = true; /* what is under way may be another leader's by now */
 }

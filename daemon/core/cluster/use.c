@@ -78,8 +78,8 @@
 int use_alloc(struct engine *e)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-		e->use.dev[i].buf = calloc(1, DDR_BLOCK_BYTES);
-		if (!e->use.dev[i].buf)
+		e->c->use.dev[i].buf = calloc(1, DDR_BLOCK_BYTES);
+		if (!e->c->use.dev[i].buf)
 			return -ENOMEM;
 	}
 	return 0;
@@ -88,22 +88,24 @@ int use_alloc(struct engine *e)
 void use_free(struct engine *e)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		free(e->use.dev[i].buf);
+		free(e->c->use.dev[i].buf);
 }
 
 /* The next incarnation looks anew. It knows the claim again, so it need not wait for itself. */
-void use_restart(struct engine *e, const struct engine *old)
+void use_restart(struct engine *e, const struct use *old)
 {
-	e->use.claim = old->use.claim;
+	struct use *u = &e->c->use;
+
+	u->claim = old->claim;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-		e->use.dev[i].buf = old->use.dev[i].buf;
-		memcpy(e->use.dev[i].slow, old->use.dev[i].slow, sizeof(e->use.dev[i].slow));
+		u->dev[i].buf = old->dev[i].buf;
+		memcpy(u->dev[i].slow, old->dev[i].slow, sizeof(u->dev[i].slow));
 	}
-	for (uint32_t i = 0; i < old->use.watches; i++)
-		if (old->use.watch[i].found_on)
-			e->use.watch[e->use.watches++] = old->use.watch[i];
-	for (uint32_t i = 0; i < e->use.watches; i++)
-		e->use.watch[i].shown = false;
+	for (uint32_t i = 0; i < old->watches; i++)
+		if (old->watch[i].found_on)
+			u->watch[u->watches++] = old->watch[i];
+	for (uint32_t i = 0; i < u->watches; i++)
+		u->watch[i].shown = false;
 }
 
 static uint64_t nonce(const struct engine *e)
@@ -111,8 +113,11 @@ static uint64_t nonce(const struct engine *e)
 	return e->cfg.nonce ? e->cfg.nonce : e->cfg.inc;
 }
 
-static void state_move(struct use *u, enum use_state to)
+static void state_move(struct engine *e, enum use_state to)
 {
+	static const char *const name[] = {"none",      "looks who uses the array",
+					   "claims it", "looks whether its claim stands",
+					   "held",      "given back"};
 	static const uint8_t legal[] = {
 	    [USE_NONE] = 1 << USE_LOOK | 1 << USE_HELD,
 	    [USE_LOOK] = 1 << USE_NONE | 1 << USE_CLAIM | 1 << USE_HELD,
@@ -122,7 +127,10 @@ static void state_move(struct use *u, enum use_state to)
 	    [USE_GIVEN] = 1 << USE_HELD,
 	};
 
+	struct use *u = &e->c->use;
+
 	assert(legal[u->state] >> to & 1);
+	TRACE(e, "the use of the members: %s", name[to]);
 	u->state = to;
 	u->round_over = false;
 }
@@ -135,16 +143,16 @@ static const struct superblock *newest(const struct engine *e)
 	const struct superblock *believed = sb_newest(e), *sb = believed;
 
 	for (uint32_t i = 0; !believed && i < DDR_MAX_DEVS; i++)
-		if (e->dev[i].up && e->dev[i].sb_ok &&
-		    (!sb || epoch_cmp(&e->dev[i].sb.map.epoch, &sb->map.epoch) > 0))
-			sb = &e->dev[i].sb;
+		if (e->c->dev[i].up && e->c->dev[i].sb_ok &&
+		    (!sb || epoch_cmp(&e->c->dev[i].sb.map.epoch, &sb->map.epoch) > 0))
+			sb = &e->c->dev[i].sb;
 	return sb;
 }
 
 /* The round's leader has said that the array is assembled, and whose it is. */
 static bool told(const struct engine *e)
 {
-	return e->state == ENGINE_ACTIVE || e->phase == PH_READY;
+	return e->state == ENGINE_ACTIVE || e->view.phase == PH_READY;
 }
 
 /* What this node goes by: before the array is assembled, the newest map on the members. */
@@ -161,13 +169,13 @@ static const struct map *map_of(const struct engine *e)
  */
 static uint8_t member_on(const struct engine *e, uint32_t dev, const struct map *map)
 {
-	const struct dev *d = &e->dev[dev];
+	const struct dev *d = &e->c->dev[dev];
 
 	for (uint8_t m = 0; map && d->up && d->sb_ok && !d->misfit[0] && m < map->n; m++) {
 		if (!(map_write_mask(map) >> m & 1) ||
 		    memcmp(d->sb.member_uuid, map->member[m].uuid, DDR_UUID_BYTES))
 			continue;
-		if (told(e) && (e->dev_of[m] != dev || !member_back(e, m)))
+		if (told(e) && (e->view.dev_of[m] != dev || !member_back(e, m)))
 			continue;
 		return m;
 	}
@@ -199,7 +207,7 @@ static void renew_read(struct engine *e, struct use_dev *d);
 
 static uint64_t claim_us(const struct engine *e)
 {
-	uint32_t tries = e->use.tries < TRIES_MAX ? e->use.tries : TRIES_MAX;
+	uint32_t tries = e->c->use.tries < TRIES_MAX ? e->c->use.tries : TRIES_MAX;
 
 	return (e->cfg.tun.claim_ms * 1000ull) << tries;
 }
@@ -219,12 +227,12 @@ static void use_done(struct engine *e, struct batch *b)
 		d->slow[d->reading] = true;
 	else if (!b->failed)
 		d->slow[d->reading] = false;
-	if (d->in_round && !--e->use.pending)
-		e->use.round_over = true;
+	if (d->in_round && !--e->c->use.pending)
+		e->c->use.round_over = true;
 	if (!d->reading && !d->in_round) {
 		d->lost = b->failed || gone;
 		if (!lease_runs(e))
-			e->use.late_us = e->now;
+			e->c->use.late_us = e->now;
 	}
 	if (e->state == ENGINE_REMOVED)
 		return;
@@ -239,7 +247,7 @@ static void use_done(struct engine *e, struct batch *b)
 		d->wrote &= !b->failed;
 		if (d->wrote) {
 			d->held_us = d->sent_us;
-			e->use.lease_us = lease_end(e);
+			e->c->use.lease_us = lease_end(e);
 		}
 		return;
 	}
@@ -253,7 +261,7 @@ static void use_done(struct engine *e, struct batch *b)
 			d->got.claim = USE_UNKNOWN;
 	}
 	d->seen = !b->failed || d->got.claim;
-	d->ours = d->seen && (is_ours(e, d->got.claim) || (e->use.given && !d->got.claim));
+	d->ours = d->seen && (is_ours(e, d->got.claim) || (e->c->use.given && !d->got.claim));
 	d->taken = d->seen && !d->ours && d->got.claim != USE_UNKNOWN;
 	if (!d->in_round && d->seen)
 		renew_read(e, d);
@@ -261,7 +269,7 @@ static void use_done(struct engine *e, struct batch *b)
 
 static void dev_start(struct engine *e, uint32_t i, bool read, bool in_round)
 {
-	struct use_dev *d = &e->use.dev[i];
+	struct use_dev *d = &e->c->use.dev[i];
 
 	d->busy = true;
 	d->in_round = in_round;
@@ -269,7 +277,7 @@ static void dev_start(struct engine *e, uint32_t i, bool read, bool in_round)
 	d->sent_us = e->now;
 	d->iov = (struct iovec){d->buf, DDR_BLOCK_BYTES};
 	if (in_round)
-		e->use.pending++;
+		e->c->use.pending++;
 	if (read) {
 		d->was = d->got;
 		d->seen = d->ours = d->taken = false;
@@ -292,7 +300,7 @@ static void dev_write(struct engine *e, uint32_t i, uint64_t claim, bool in_roun
 			     .node = e->cfg.node,
 			     .patience_ms = e->cfg.tun.patience_ms + waits_ms,
 			     .process = e->cfg.process};
-	struct use_dev *d = &e->use.dev[i];
+	struct use_dev *d = &e->c->use.dev[i];
 
 	memcpy(u.array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES);
 	memcpy(u.cluster, e->cfg.cluster, DDR_NAME_BYTES);
@@ -314,7 +322,7 @@ static bool enough_are_prompt(const struct engine *e)
 {
 	if (told(e))
 		return enough(e, prompt);
-	return e->have_geo && insync_of(e, prompt) >= e->geo.k;
+	return e->view.have_geo && insync_of(e, prompt) >= e->geo.k;
 }
 
 /* Its read is under way for so long that a claim would be late by it. */
@@ -327,7 +335,7 @@ static bool is_late(const struct engine *e, const struct use_dev *d)
 static bool round_start(struct engine *e, bool reads, uint64_t claim)
 {
 	const struct map *map = map_of(e);
-	struct use *u = &e->use;
+	struct use *u = &e->c->use;
 	bool all;
 
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
@@ -370,10 +378,10 @@ static bool is_ours(const struct engine *e, uint64_t claim)
 {
 	if (!claim)
 		return false;
-	if (claim == nonce(e) || claim == e->use.claim)
+	if (claim == nonce(e) || claim == e->c->use.claim)
 		return true;
-	for (uint32_t i = 0; i < e->peer_count; i++) {
-		const struct peer *p = &e->peer[i];
+	for (uint32_t i = 0; i < e->c->peer_count; i++) {
+		const struct peer *p = &e->c->peer[i];
 
 		if (p->in_round && p->hello && (claim == p->use_nonce || claim == p->use_claim))
 			return true;
@@ -392,7 +400,7 @@ static struct use_watch *watch_of(struct use *u, uint64_t claim)
 static void watch_look(struct engine *e, const struct use_dev *d)
 {
 	const struct useblock *got = &d->got;
-	struct use *u = &e->use;
+	struct use *u = &e->c->use;
 	struct use_watch *w = watch_of(u, got->claim);
 	bool changed = d->was.claim == got->claim && d->was.seq != got->seq;
 
@@ -459,13 +467,13 @@ static void watch_probe(struct engine *e, struct use_watch *w)
 
 void use_probed(struct engine *e, const struct event *ev)
 {
-	struct use_watch *w = watch_of(&e->use, ev->probed.claim);
+	struct use_watch *w = watch_of(&e->c->use, ev->probed.claim);
 
 	if (!w)
 		return;
 	w->ended = ev->probed.dead;
-	if (e->use.state == USE_LOOK) /* else the next reads wait for who may claim now */
-		e->use.next_us = e->now;
+	if (e->c->use.state == USE_LOOK) /* else the next reads wait for who may claim now */
+		e->c->use.next_us = e->now;
 }
 
 /*
@@ -475,8 +483,8 @@ void use_probed(struct engine *e, const struct event *ev)
  */
 static void watch_found(struct engine *e, const struct use_dev *d)
 {
-	uint32_t dev = (uint32_t)(d - e->use.dev) + 1, n = 0;
-	struct use *u = &e->use;
+	uint32_t dev = (uint32_t)(d - e->c->use.dev) + 1, n = 0;
+	struct use *u = &e->c->use;
 	struct use_watch *w;
 
 	for (uint32_t i = 0; i < u->watches; i++)
@@ -492,7 +500,7 @@ static void watch_found(struct engine *e, const struct use_dev *d)
 /* The reads of a round are in: what others claim, as far as it was seen. */
 static void watches_look(struct engine *e)
 {
-	struct use *u = &e->use;
+	struct use *u = &e->c->use;
 	uint32_t n = 0;
 
 	u->too_many = false;
@@ -501,7 +509,7 @@ static void watches_look(struct engine *e)
 		u->watch[i].shown = false;
 	}
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->dev[i].up && u->dev[i].seen && u->dev[i].got.claim &&
+		if (e->c->dev[i].up && u->dev[i].seen && u->dev[i].got.claim &&
 		    !is_ours(e, u->dev[i].got.claim))
 			watch_look(e, &u->dev[i]);
 	for (uint32_t i = 0; i < u->watches; i++)
@@ -518,7 +526,7 @@ static void watches_look(struct engine *e)
 static bool foreign_cluster(struct engine *e)
 {
 	const struct superblock *sb = newest(e);
-	struct use *u = &e->use;
+	struct use *u = &e->c->use;
 
 	if (!sb || !sb->clustered || e->cfg.take_over || !strcmp(sb->cluster, e->cfg.cluster))
 		return false;
@@ -539,7 +547,7 @@ static bool foreign_cluster(struct engine *e)
 static void look_why(struct engine *e)
 {
 	const struct use_watch *w = NULL;
-	struct use *u = &e->use;
+	struct use *u = &e->c->use;
 	char name[USE_NAME_BYTES];
 
 	for (uint32_t i = 0; i < u->watches; i++)
@@ -573,7 +581,7 @@ static uint32_t insync_of(const struct engine *e, bool (*what)(const struct use_
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		uint8_t m = member_on(e, i, map);
 
-		if (m != NO_MEMBER && what(&e->use.dev[i]))
+		if (m != NO_MEMBER && what(&e->c->use.dev[i]))
 			mask |= 1u << m;
 	}
 	return map ? (uint32_t)__builtin_popcount(mask & map_insync_mask(map)) : 0;
@@ -608,15 +616,15 @@ static bool wrote(const struct use_dev *d)
 static void ask_all(struct engine *e)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		e->use.dev[i].slow[0] = e->use.dev[i].slow[1] = false;
+		e->c->use.dev[i].slow[0] = e->c->use.dev[i].slow[1] = false;
 }
 
 static void look_again(struct engine *e, uint64_t after_us)
 {
-	struct use *u = &e->use;
+	struct use *u = &e->c->use;
 
 	if (u->state != USE_LOOK)
-		state_move(u, USE_LOOK);
+		state_move(e, USE_LOOK);
 	u->next_us = e->now + after_us;
 	u->round_over = false;
 }
@@ -628,8 +636,8 @@ static void look_again(struct engine *e, uint64_t after_us)
  */
 static void lost_before_told(struct engine *e, uint64_t again_us)
 {
-	if (e->slot != NO_SLOT || e->proposing || e->ld.assembled || e->ld.own_prop ||
-	    e->sb_names_us)
+	if (e->view.slot != NO_SLOT || e->view.proposing || e->c->ld.assembled ||
+	    e->c->ld.own_prop || e->c->sb_names_us)
 		round_removed(e);
 	else
 		look_again(e, again_us);
@@ -641,8 +649,8 @@ static bool found_another(const struct engine *e, const struct use_dev *d)
 {
 	if (told(e) || !d->unread || !d->taken || !d->got.claim)
 		return false;
-	for (uint32_t i = 0; i < e->use.overs; i++)
-		if (e->use.over[i] == d->got.claim)
+	for (uint32_t i = 0; i < e->c->use.overs; i++)
+		if (e->c->use.over[i] == d->got.claim)
 			return false;
 	return true;
 }
@@ -650,15 +658,15 @@ static bool found_another(const struct engine *e, const struct use_dev *d)
 /* LOOK: a round of reads is over. */
 static void looked(struct engine *e)
 {
-	struct use *u = &e->use;
+	struct use *u = &e->c->use;
 
-	u->refused = e->ld.refused = false;
+	u->refused = e->c->ld.refused = false;
 	snprintf(u->why, sizeof(u->why), "members to assemble the array from");
-	if (!e->have_geo || insync_of(e, seen) < e->geo.k) {
+	if (!e->view.have_geo || insync_of(e, seen) < e->geo.k) {
 		ask_all(e);
-		e->ld.refused = (e->have_geo || members_read(e)) &&
-				e->now - u->began_us >= e->cfg.tun.evict_ms * 1000ull;
-		if (e->ld.refused)
+		e->c->ld.refused = (e->view.have_geo || members_read(e)) &&
+				   e->now - u->began_us >= e->cfg.tun.evict_ms * 1000ull;
+		if (e->c->ld.refused)
 			fewer_insync(e, map_of(e), u->why, sizeof(u->why));
 		look_again(e, LOOK_AGAIN_US);
 		return;
@@ -681,7 +689,7 @@ static void looked(struct engine *e)
 		u->over[i] = u->watch[i].last.claim;
 	u->look_us = u->round_us;
 	u->claim = nonce(e);
-	state_move(u, USE_CLAIM);
+	state_move(e, USE_CLAIM);
 	round_start(e, false, u->claim);
 }
 
@@ -694,13 +702,13 @@ static uint64_t lease_length(const struct engine *e)
  * him until he has renewed his. */
 static bool claim_late(const struct engine *e)
 {
-	return claim_us(e) && e->now - e->use.look_us > claim_us(e);
+	return claim_us(e) && e->now - e->c->use.look_us > claim_us(e);
 }
 
 /* CLAIM: the writes are over. */
 static void claimed(struct engine *e)
 {
-	struct use *u = &e->use;
+	struct use *u = &e->c->use;
 
 	if (insync_of(e, wrote) < e->geo.k || claim_late(e)) {
 		uint64_t after_us = claim_late(e) ? lease_length(e) : LOOK_AGAIN_US;
@@ -713,7 +721,7 @@ static void claimed(struct engine *e)
 		return;
 	}
 	u->unclaimed = false;
-	state_move(u, USE_VERIFY);
+	state_move(e, USE_VERIFY);
 	u->next_us = e->now + 2 * claim_us(e);
 }
 
@@ -727,7 +735,7 @@ static bool again_late(const struct engine *e, uint64_t due_us)
 /* The claim was read again: where it stands still. */
 static void still_ours(struct engine *e)
 {
-	struct use *u = &e->use;
+	struct use *u = &e->c->use;
 
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		u->dev[i].wrote &= u->dev[i].seen && u->dev[i].got.claim == u->claim;
@@ -735,12 +743,12 @@ static void still_ours(struct engine *e)
 
 static void check_ends(struct engine *e)
 {
-	struct use *u = &e->use;
+	struct use *u = &e->c->use;
 
 	u->check = CHECK_DONE;
 	/* Told by Ready: that the lease begins only now is no sign that this node stood still. */
-	if (u->adopted && e->now - e->sure_us < lease_length(e))
-		e->sure_us = e->now;
+	if (u->adopted && e->now - e->c->sure_us < lease_length(e))
+		e->c->sure_us = e->now;
 	u->adopted = u->given = false;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		u->dev[i].unread &= !u->dev[i].seen;
@@ -755,7 +763,7 @@ static void check_ends(struct engine *e)
 /* VERIFY: the claim is read again. */
 static void verified(struct engine *e)
 {
-	struct use *u = &e->use;
+	struct use *u = &e->c->use;
 	bool lost = u->too_many || again_late(e, u->next_us);
 
 	still_ours(e);
@@ -769,7 +777,7 @@ static void verified(struct engine *e)
 	for (uint32_t i = 0; i < u->watches; i++)
 		lost |= !watch_over(e, &u->watch[i]);
 	if (!lost && insync_of(e, wrote) >= e->geo.k) {
-		state_move(u, USE_HELD);
+		state_move(e, USE_HELD);
 		check_ends(e);
 		return;
 	}
@@ -783,13 +791,14 @@ static void verified(struct engine *e)
 /* This node is to lead a round. A node in it may hold a claim, by an earlier round. */
 void use_begin(struct engine *e)
 {
-	struct use *u = &e->use;
+	struct use *u = &e->c->use;
 
 	if (e->state == ENGINE_ACTIVE || u->state == USE_HELD)
 		return;
-	for (uint32_t i = 0; i < e->peer_count; i++)
-		if (e->peer[i].in_round && e->peer[i].use_held && e->peer[i].node != e->cfg.node)
-			use_adopt(e, e->peer[i].use_claim);
+	for (uint32_t i = 0; i < e->c->peer_count; i++)
+		if (e->c->peer[i].in_round && e->c->peer[i].use_held &&
+		    e->c->peer[i].node != e->cfg.node)
+			use_adopt(e, e->c->peer[i].use_claim);
 }
 
 /*
@@ -801,20 +810,20 @@ bool use_taken(struct engine *e)
 	const struct map *map = map_of(e);
 
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->use.dev[i].unread && member_on(e, i, map) != NO_MEMBER)
+		if (e->c->use.dev[i].unread && member_on(e, i, map) != NO_MEMBER)
 			return false;
-	return e->use.state == USE_HELD;
+	return e->c->use.state == USE_HELD;
 }
 
 void use_dev_up(struct engine *e, uint32_t dev)
 {
-	struct use_dev *d = &e->use.dev[dev];
+	struct use_dev *d = &e->c->use.dev[dev];
 
 	d->unread = true;
 	d->seen = d->ours = d->taken = false;
 	d->gone = d->busy; /* by the connection before, to another device maybe */
 	if (d->lost && !lease_runs(e))
-		e->use.late_us = e->now;
+		e->c->use.late_us = e->now;
 	d->lost = false; /* it has landed, or never will: what comes and goes holds nobody up */
 	if (told(e))
 		return; /* it is told by its superblock, and a renewal reads first */
@@ -825,12 +834,12 @@ void use_dev_up(struct engine *e, uint32_t dev)
 /* Another node holds it for all. */
 void use_adopt(struct engine *e, uint64_t claim)
 {
-	struct use *u = &e->use;
+	struct use *u = &e->c->use;
 
 	if (!claim || (u->state == USE_HELD && u->claim == claim))
 		return;
 	if (u->state != USE_HELD)
-		state_move(u, USE_HELD);
+		state_move(e, USE_HELD);
 	u->claim = claim;
 	u->check = CHECK_READ;
 	u->adopted = true;
@@ -846,7 +855,7 @@ void use_adopt(struct engine *e, uint64_t claim)
  * broken. And who leads before it serves. */
 static bool renews(const struct engine *e)
 {
-	return e->have_geo && (told(e) || leading(e));
+	return e->view.have_geo && (told(e) || leading(e));
 }
 
 /* Whoever reaches k members in sync must meet the claim, so it has to be on all of them but k - 1.
@@ -865,8 +874,8 @@ static uint64_t lease_by(const struct engine *e, const struct map *map)
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		uint8_t m = member_on(e, i, map);
 
-		if (m != NO_MEMBER && insync >> m & 1 && e->use.dev[i].held_us > best[m])
-			best[m] = e->use.dev[i].held_us;
+		if (m != NO_MEMBER && insync >> m & 1 && e->c->use.dev[i].held_us > best[m])
+			best[m] = e->c->use.dev[i].held_us;
 	}
 	for (int need = needed(e, map); need > 0; need--) {
 		uint8_t newest = 0;
@@ -887,7 +896,7 @@ static uint64_t lease_end(const struct engine *e)
 {
 	uint64_t end = lease_by(e, map_of(e)), before;
 
-	if (!told(e) || !e->proposing)
+	if (!told(e) || !e->view.proposing)
 		return end;
 	before = lease_by(e, &e->map);
 	return before < end ? before : end;
@@ -895,8 +904,8 @@ static uint64_t lease_end(const struct engine *e)
 
 static bool lease_runs(const struct engine *e)
 {
-	return e->use.state == USE_HELD && e->use.check == CHECK_DONE &&
-	       (e->now < e->use.lease_us || !e->cfg.tun.claim_ms);
+	return e->c->use.state == USE_HELD && e->c->use.check == CHECK_DONE &&
+	       (e->now < e->c->use.lease_us || !e->cfg.tun.claim_ms);
 }
 
 /* Asked for each request, of every node: one that joins writes its slot of the log. The lease
@@ -909,7 +918,7 @@ bool use_lease(const struct engine *e)
 /* There was none for a while since then: this node stood still, or the members did. */
 bool use_lapsed(const struct engine *e, uint64_t since_us)
 {
-	return e->cfg.tun.claim_ms && (!lease_runs(e) || e->use.checked_us > since_us);
+	return e->cfg.tun.claim_ms && (!lease_runs(e) || e->c->use.checked_us > since_us);
 }
 
 /*
@@ -927,7 +936,7 @@ bool use_hangs(const struct engine *e)
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		uint8_t m = member_on(e, i, map);
 
-		if (m != NO_MEMBER && e->now - e->use.dev[i].answered_us < most)
+		if (m != NO_MEMBER && e->now - e->c->use.dev[i].answered_us < most)
 			mask |= 1u << m;
 	}
 	return map && __builtin_popcount(mask & map_insync_mask(map)) < needed(e, map);
@@ -935,23 +944,23 @@ bool use_hangs(const struct engine *e)
 
 bool use_fails(const struct engine *e, uint32_t dev)
 {
-	return e->use.dev[dev].failed;
+	return e->c->use.dev[dev].failed;
 }
 
 uint64_t use_answered_us(const struct engine *e, uint32_t dev)
 {
-	return e->use.dev[dev].asked_us;
+	return e->c->use.dev[dev].asked_us;
 }
 
 uint64_t use_wrote_us(const struct engine *e, uint32_t dev)
 {
-	return e->use.dev[dev].held_us;
+	return e->c->use.dev[dev].held_us;
 }
 
 /* Not for each word of a node that never ends to ask. */
 void use_hurry(struct engine *e)
 {
-	struct use *u = &e->use;
+	struct use *u = &e->c->use;
 	uint64_t at = u->hurried_us + 100ull * e->cfg.tun.renew_ms;
 
 	if (u->state != USE_HELD || u->check != CHECK_DONE)
@@ -965,12 +974,12 @@ void use_hurry(struct engine *e)
 
 uint64_t engine_use_until_us(const struct engine *e)
 {
-	return e->cfg.tun.claim_ms ? e->use.lease_us : UINT64_MAX;
+	return e->cfg.tun.claim_ms ? e->c->use.lease_us : UINT64_MAX;
 }
 
 static void give_up(struct engine *e)
 {
-	struct use *u = &e->use;
+	struct use *u = &e->c->use;
 	char name[USE_NAME_BYTES] = "somebody who is gone";
 
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
@@ -997,7 +1006,7 @@ static void give_up(struct engine *e)
 static void renew_read(struct engine *e, struct use_dev *d)
 {
 	const struct useblock *got = &d->got;
-	struct use *u = &e->use;
+	struct use *u = &e->c->use;
 
 	if (u->state != USE_HELD || u->check != CHECK_DONE || !renews(e) || !quorum_gate(e))
 		return;
@@ -1023,7 +1032,7 @@ static void renew(struct engine *e)
 	const struct map *map = map_of(e);
 
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (!e->use.dev[i].busy && member_on(e, i, map) != NO_MEMBER)
+		if (!e->c->use.dev[i].busy && member_on(e, i, map) != NO_MEMBER)
 			dev_start(e, i, true, false);
 }
 
@@ -1044,7 +1053,7 @@ static bool enough(const struct engine *e, bool (*what)(const struct use_dev *))
  */
 static void checked(struct engine *e)
 {
-	struct use *u = &e->use;
+	struct use *u = &e->c->use;
 	uint64_t due_us = u->next_us;
 	bool late;
 
@@ -1101,7 +1110,7 @@ static void checked(struct engine *e)
 
 static void hold_advance(struct engine *e)
 {
-	struct use *u = &e->use;
+	struct use *u = &e->c->use;
 
 	if (!renews(e) || !quorum_gate(e) || u->pending)
 		return;
@@ -1133,7 +1142,7 @@ static void hold_advance(struct engine *e)
  */
 bool use_given_back(struct engine *e)
 {
-	struct use *u = &e->use;
+	struct use *u = &e->c->use;
 
 	if (!alone(e) || (u->state != USE_HELD && u->state != USE_GIVEN))
 		return true;
@@ -1149,10 +1158,10 @@ bool use_given_back(struct engine *e)
 /* A round of reads has all that it needs, but for those that are late. */
 static void round_wait(struct engine *e)
 {
-	struct use *u = &e->use;
+	struct use *u = &e->c->use;
 
 	if (!claim_us(e) || !u->pending || !u->reads || e->now - u->round_us < claim_us(e) / 2 ||
-	    !(told(e) ? enough(e, seen) : e->have_geo && insync_of(e, seen) >= e->geo.k))
+	    !(told(e) ? enough(e, seen) : e->view.have_geo && insync_of(e, seen) >= e->geo.k))
 		return;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		struct use_dev *d = &u->dev[i];
@@ -1170,7 +1179,7 @@ static void round_wait(struct engine *e)
 
 static void round_look(struct engine *e)
 {
-	struct use *u = &e->use;
+	struct use *u = &e->c->use;
 
 	u->round_over = false;
 	if (u->reads)
@@ -1196,16 +1205,16 @@ static void round_look(struct engine *e)
 
 void use_advance(struct engine *e)
 {
-	struct use *u = &e->use;
+	struct use *u = &e->c->use;
 	bool assembles = e->state == ENGINE_JOINING && leading(e);
 
-	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED || e->left_sent)
+	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED || e->view.left_sent)
 		return;
 	round_wait(e);
-	if (u->state == USE_GIVEN && !u->pending && !e->leaving)
+	if (u->state == USE_GIVEN && !u->pending && !e->c->leaving)
 		use_adopt(e, u->claim); /* somebody has come, and the array goes on */
 	if (u->state >= USE_LOOK && u->state <= USE_VERIFY && !assembles && !u->pending)
-		state_move(u, USE_NONE);
+		state_move(e, USE_NONE);
 	if (u->state == USE_NONE && assembles && !u->pending) {
 		u->began_us = e->now;
 		look_again(e, 0);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Member requests, and what their errors say of the member.
+ * Member requests.
  *
  * A member request ("dio") belongs to a batch; when the last request of a batch has ended, the
  * batch's owner is called. A request waits in dio_held while the gate is closed (R7: no I/O
@@ -13,9 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/core/engine_int.h"
-
-#define WRITE_AGAIN_US 1000000ull /* a member that must stay is tried again after so long */
+#include "daemon/core/data/data.h"
 
 void batch_init(struct batch *b, void (*done)(struct engine *, struct batch *))
 {
@@ -44,74 +42,19 @@ void batch_close(struct engine *e, struct batch *b)
 	batch_ref_drop(e, b);
 }
 
-bool member_usable(const struct engine *e, uint8_t member)
-{
-	uint32_t d = e->dev_of[member];
-
-	return d != NO_DEV && e->dev[d].up && !e->dev[d].back.due && !e->bad[member];
-}
-
-/* Whoever needs every member waits for this first, so that he does not try in vain over and over.
- */
-bool members_ready(const struct engine *e, uint32_t mask)
-{
-	for (; mask; mask &= mask - 1)
-		if (!member_usable(e, (uint8_t)__builtin_ctz(mask)))
-			return false;
-	return true;
-}
-
-uint32_t write_musts(const struct engine *e)
-{
-	return map_write_mask(&e->map);
-}
-
-/*
- * New writes go to the proposed map's members as soon as the proposal is seen: what it drops gets
- * nothing more, and what it adds gets everything before this node acknowledges (so that no write
- * that lacks it can start after the commit).
- */
-uint32_t write_targets(const struct engine *e)
-{
-	return map_write_mask(e->proposing ? &e->prop : &e->map);
-}
-
-uint32_t read_mask(const struct engine *e)
-{
-	uint32_t mask = map_insync_mask(&e->map), usable = 0;
-
-	if (e->proposing)
-		mask &= map_insync_mask(&e->prop);
-	for (uint8_t i = 0; i < e->map.n; i++)
-		if (mask >> i & 1 && member_usable(e, i))
-			usable |= 1u << i;
-	return usable;
-}
-
-uint32_t devs_up_mask(const struct engine *e)
-{
-	uint32_t mask = 0;
-
-	for (uint8_t i = 0; i < DDR_MAX_MEMBERS; i++)
-		if (e->dev_of[i] != NO_DEV && e->dev[e->dev_of[i]].up &&
-		    !e->dev[e->dev_of[i]].back.due &&
-		    (!e->bad[i] || !(map_write_mask(&e->map) >> i & 1)))
-			mask |= 1u << i;
-	return mask;
-}
-
 static void dio_send(struct engine *e, struct dio *d)
 {
 	struct out *o = out_add(e, OUT_DEV_IO);
 
 	d->sent = d->b->sent = true;
-	d->trial = d->member != NO_MEMBER && d->op != DEV_READ && e->bad[d->member];
-	e->wrote |= d->op != DEV_READ && d->kind != KIND_USE;
-	e->dev[d->dev].under_way++;
-	e->dio_under_way++;
+	d->trial = d->member != NO_MEMBER && d->op != DEV_READ &&
+		   !member_usable(e, d->member); /* see dio_tries */
+	e->d->wrote |= d->op != DEV_READ && d->kind != KIND_USE;
+	e->d->dev_ios[d->dev]++;
+	e->d->dio_under_way++;
 	if (d->member != NO_MEMBER)
-		e->member_ios[d->member]++;
-	o->io.id = (uint64_t)d->gen << 32 | (uint64_t)(d - e->dio);
+		e->d->member_ios[d->member]++;
+	o->io.id = (uint64_t)d->gen << 32 | (uint64_t)(d - e->d->dio);
 	o->io.dev = d->dev;
 	o->io.op = d->op;
 	o->io.kind = d->kind;
@@ -135,7 +78,7 @@ _Static_assert(DIO_MAX > DIO_SINGLE + DIO_NOT_CONSUMERS + DDR_MAX_MEMBERS +
  */
 bool dio_room(const struct engine *e, uint32_t count, bool consumer)
 {
-	return e->dio_free_count >= count + DIO_SINGLE + (consumer ? DIO_NOT_CONSUMERS : 0);
+	return e->d->dio_free_count >= count + DIO_SINGLE + (consumer ? DIO_NOT_CONSUMERS : 0);
 }
 
 static struct dio *dio_get(struct engine *e, struct batch *b)
@@ -143,10 +86,10 @@ static struct dio *dio_get(struct engine *e, struct batch *b)
 	struct dio *d;
 
 	/* What is not bounded by DIO_SINGLE has asked dio_room. */
-	assert(!list_empty(&e->dio_free));
-	d = list_first(&e->dio_free, struct dio, link);
+	assert(!list_empty(&e->d->dio_free));
+	d = list_first(&e->d->dio_free, struct dio, link);
 	list_del(&d->link);
-	e->dio_free_count--;
+	e->d->dio_free_count--;
 	d->gen++;
 	d->used = true;
 	d->sent = false;
@@ -160,17 +103,7 @@ static void dio_gone(struct engine *e, struct dio *d, int err)
 {
 	d->err = err;
 	list_del(&d->link);
-	list_add_tail(&e->dio_gone, &d->link);
-}
-
-/* It was lost in this life, and is back as what it was; see log_rows in slots.c. */
-bool member_log_readable(const struct engine *e, uint8_t member)
-{
-	uint32_t d = e->dev_of[member];
-
-	return e->state == ENGINE_JOINING && leading(e) &&
-	       (e->bad[member] == MEMBER_SUSPECT || member_misread(e, member)) && d != NO_DEV &&
-	       e->dev[d].sb_ok && member_back(e, member);
+	list_add_tail(&e->d->dio_gone, &d->link);
 }
 
 /* A member that answers writes with an error, and must stay: it is read, and writes try it. */
@@ -190,7 +123,7 @@ static bool dio_may_go(const struct engine *e, const struct dio *d)
 	uint32_t mask = d->op == DEV_READ ? map_write_mask(&e->map) : write_targets(e);
 
 	return (member_usable(e, d->member) || dio_tries(e, d)) && mask >> d->member & 1 &&
-	       e->dev_of[d->member] == d->dev && e->state != ENGINE_REMOVED;
+	       e->view.dev_of[d->member] == d->dev && e->state != ENGINE_REMOVED;
 }
 
 void dio_start(struct engine *e, struct batch *b, uint8_t member, enum dev_op op,
@@ -200,7 +133,7 @@ void dio_start(struct engine *e, struct batch *b, uint8_t member, enum dev_op op
 	struct dio *d = dio_get(e, b);
 
 	d->member = member;
-	d->dev = e->dev_of[member];
+	d->dev = e->view.dev_of[member];
 	d->op = op;
 	d->kind = kind;
 	d->flags = flags;
@@ -214,7 +147,7 @@ void dio_start(struct engine *e, struct batch *b, uint8_t member, enum dev_op op
 	if (!dio_may_go(e, d))
 		dio_gone(e, d, -ENXIO);
 	else if (!gate_open(e))
-		list_add_tail(&e->dio_held, &d->link);
+		list_add_tail(&e->d->dio_held, &d->link);
 	else
 		dio_send(e, d);
 }
@@ -239,7 +172,7 @@ void dio_start_raw(struct engine *e, struct batch *b, uint32_t dev, enum dev_op 
 	d->region = 0;
 	/* R6: between two lives nothing is sent, though devices come up: when this one's last
 	 * request has ended, the next life is on its way, and it reads all superblocks. */
-	if (e->dev[dev].up && e->state != ENGINE_REMOVED)
+	if (dev_connected(e, dev) && e->state != ENGINE_REMOVED)
 		dio_send(e, d);
 	else
 		dio_gone(e, d, -ENXIO);
@@ -298,182 +231,19 @@ bool is_connection_error(int err)
 	return err == -ECONNRESET || err == -ENOTCONN || err == -ESHUTDOWN;
 }
 
-const struct map *map_next(const struct engine *e)
+static void dio_failed(struct engine *e, struct dio *d)
 {
-	return e->proposing ? &e->prop : &e->map;
-}
+	struct dev_error f = {.member = d->member,
+			      .dev = d->dev,
+			      .op = d->op,
+			      .flags = d->flags,
+			      .offset = d->offset,
+			      .err = d->err};
 
-/* R3: the map can't do without it. */
-bool member_indispensable(const struct engine *e, uint8_t member)
-{
-	const struct map *m = map_next(e);
-
-	return map_insync_mask(m) >> member & 1 && map_count_insync(m) <= e->geo.k;
-}
-
-bool member_misread(const struct engine *e, uint8_t member)
-{
-	return e->bad[member] == MEMBER_MISSING && e->misread[member];
-}
-
-/* It is the life before that lost it, and no other reason is known; nor that its exporter has been
- * away. */
-bool member_lost_earlier(const struct engine *e, uint8_t member)
-{
-	const struct dev *d = e->dev_of[member] == NO_DEV ? NULL : &e->dev[e->dev_of[member]];
-
-	return e->bad[member] == MEMBER_SUSPECT && e->lost_earlier >> member & 1 &&
-	       !(d && d->up && d->instance && e->bad_instance[member] &&
-		 d->instance != e->bad_instance[member]);
-}
-
-/* This node can't use `member` any more: it gets nothing until the map says otherwise. */
-void member_bad(struct engine *e, uint8_t member, enum member_state want)
-{
-	if (member_misread(e, member))
-		e->bad[member] = 0; /* whatever it is now weighs more */
-	e->misread[member] = false;
-	e->write_again_us[member] = 0;
-	if (e->lost_earlier >> member & 1)
-		e->bad_us[member] = 0; /* told anew */
-	e->lost_earlier &= ~(1u << member);
-	if (e->bad[member] == MEMBER_FAULTY || e->bad[member] == want)
-		return;
-	if (e->bad[member] == MEMBER_MISSING && want == MEMBER_SUSPECT)
-		return;
-	if (!e->bad[member]) {
-		e->bad_since_us[member] = e->now;
-		e->bad_instance[member] =
-		    e->dev_of[member] != NO_DEV ? e->dev[e->dev_of[member]].instance : 0;
-	}
-	e->bad[member] = (uint8_t)want;
-	e->bad_us[member] = 0;
-	if (e->dev_of[member] != NO_DEV && e->dev[e->dev_of[member]].under_way)
-		out_add(e, OUT_DEV_CANCEL)->cancel.dev = e->dev_of[member];
-}
-
-/*
- * It answered a read with an error, but is there. As long as the others can do without it, it is
- * given up like any other. If they can't, the error is this read's alone: one bad sector is no
- * reason to stop the array. Nothing is cancelled: what it was sent, it may well carry out, and
- * it may be taken back.
- */
-static void read_failed(struct engine *e, const struct dio *d)
-{
-	if (member_indispensable(e, d->member)) {
-		d->b->unreadable |= 1u << d->member;
-		return;
-	}
-	if (e->bad[d->member])
-		return;
-	e->bad[d->member] = MEMBER_MISSING;
-	e->misread[d->member] = true;
-	e->write_again_us[d->member] = 0;
-	e->bad_us[d->member] = 0;
-}
-
-/*
- * It answered a write with an error: it has no space, say. As long as the others can do without it,
- * it is given up. If they can't, the write waits, its region marked and under its lock, and is
- * tried again now and then, with all others that wait: until one has gone through the member gets
- * nothing else. For what must be durable is not tried (R14): a mark that failed, or a superblock,
- * would end the member for good. Nothing is lost meanwhile: what it had it has, but for these
- * blocks, and they are read when their write is through. So reads go on.
- */
-static void write_failed(struct engine *e, const struct dio *d)
-{
-	if (!(map_insync_mask(map_next(e)) >> d->member & 1)) {
-		member_bad(e, d->member, MEMBER_MISSING);
-		return;
-	}
-	if (e->bad[d->member] && !member_misread(e, d->member))
-		return;
-	if (!e->bad[d->member])
-		e->bad_us[d->member] = 0;
-	if (!e->write_again_us[d->member])
-		e->refused_us[d->member] = e->now;
-	e->bad[d->member] = MEMBER_MISSING;
-	e->misread[d->member] = true;
-	e->write_again_us[d->member] = e->now + WRITE_AGAIN_US;
-}
-
-bool member_unwritable(const struct engine *e, uint8_t member)
-{
-	uint32_t d = e->dev_of[member];
-
-	return d != NO_DEV && e->dev[d].up && member_misread(e, member) &&
-	       e->write_again_us[member] && member_indispensable(e, member);
-}
-
-bool member_on_trial(const struct engine *e, uint8_t member)
-{
-	return member_unwritable(e, member) && e->now >= e->write_again_us[member];
-}
-
-static void member_taken_back(struct engine *e, uint8_t member)
-{
-	e->bad[member] = 0;
-	e->misread[member] = false;
-	e->write_again_us[member] = 0;
-	e->error[member].err = 0;
-}
-
-/* A write of this node's use block, which need not be durable, began after the last refusal. */
-static bool writes_again(const struct engine *e, uint8_t member)
-{
-	return !e->cfg.tun.claim_ms ||
-	       use_wrote_us(e, e->dev_of[member]) > e->write_again_us[member] - WRITE_AGAIN_US;
-}
-
-/* Another member left before the map could drop the one with an error: so that one stays. Of one
- * that a write tries, the write says whether it can be used; if none waits, the use block does:
- * were a mark the first to try, its error would end the member for good. */
-void misread_advance(struct engine *e)
-{
-	for (uint8_t i = 0; i < e->map.n; i++) {
-		if (!member_misread(e, i) || !member_indispensable(e, i))
-			continue;
-		if (!e->write_again_us[i])
-			e->bad[i] = 0;
-		else if (member_on_trial(e, i) && !io_tries(e, i) && writes_again(e, i))
-			member_taken_back(e, i);
-	}
-}
-
-static void error_note(struct engine *e, const struct dio *d)
-{
-	struct member_error *x = &e->error[d->member];
-
-	x->err = d->err;
-	x->op = d->op;
-	x->fua = d->flags & DEV_F_FUA;
-	x->offset = d->offset;
-	x->us = e->now;
-	x->count++;
-}
-
-static void dio_failed(struct engine *e, const struct dio *d)
-{
 	if (d->member == NO_MEMBER || d->err == -ECANCELED || !d->sent)
 		return;
-	if (!(map_write_mask(&e->map) >> d->member & 1) &&
-	    !(e->proposing && map_write_mask(&e->prop) >> d->member & 1))
-		return; /* it is out already */
-	if (!is_connection_error(d->err) &&
-	    !(d->op == DEV_READ && member_indispensable(e, d->member)))
-		error_note(e, d); /* unreadable_met() tells of the rest */
-	if (is_connection_error(d->err)) {
-		member_bad(e, d->member, MEMBER_SUSPECT);
-	} else if (d->op == DEV_FLUSH || d->flags & DEV_F_FUA) {
-		e->dev[d->dev].flush_failed = true;
-		memcpy(e->dev[d->dev].failed_uuid, e->dev[d->dev].sb.member_uuid, DDR_UUID_BYTES);
-		e->bad_us[d->member] = 0;
-		member_bad(e, d->member, MEMBER_FAULTY); /* R14 */
-	} else if (d->op == DEV_READ) {
-		read_failed(e, d);
-	} else {
-		write_failed(e, d);
-	}
+	if (member_failed(e, &f))
+		d->b->unreadable |= 1u << d->member;
 }
 
 static bool no_space(int err)
@@ -494,8 +264,7 @@ static void dio_end(struct engine *e, struct dio *d)
 
 	if (d->err && d->sent && !is_answer(d->err) &&
 	    (d->op == DEV_WRITE || d->op == DEV_ZEROES) && !(d->flags & DEV_F_LATE)) {
-		e->dev[d->dev].zombie = true;
-		e->dev[d->dev].zombie_us = e->now;
+		dev_unanswered(e, d->dev);
 	}
 	if (d->err) {
 		dio_failed(e, d);
@@ -506,11 +275,11 @@ static void dio_end(struct engine *e, struct dio *d)
 	} else if (!(b->failed & bit)) {
 		b->ok |= bit;
 	}
-	if (!d->err && d->sent && d->trial && member_unwritable(e, d->member))
-		member_taken_back(e, d->member);
+	if (!d->err && d->sent && d->trial)
+		member_wrote(e, d->member);
 	d->used = false;
-	list_add_tail(&e->dio_free, &d->link);
-	e->dio_free_count++;
+	list_add_tail(&e->d->dio_free, &d->link);
+	e->d->dio_free_count++;
 	batch_ref_drop(e, b);
 }
 
@@ -520,13 +289,13 @@ void dio_done(struct engine *e, const struct event *ev)
 	struct dio *d;
 
 	assert(i < DIO_MAX);
-	d = &e->dio[i];
+	d = &e->d->dio[i];
 	assert(d->used && d->sent && d->gen == ev->done.id >> 32);
-	assert(e->dev[d->dev].under_way && e->dio_under_way);
-	e->dev[d->dev].under_way--;
-	e->dio_under_way--;
+	assert(e->d->dev_ios[d->dev] && e->d->dio_under_way);
+	e->d->dev_ios[d->dev]--;
+	e->d->dio_under_way--;
 	if (d->member != NO_MEMBER)
-		e->member_ios[d->member]--;
+		e->d->member_ios[d->member]--;
 	d->err = ev->done.err;
 	dio_end(e, d);
 }
@@ -536,16 +305,16 @@ void member_ios_cancel(struct engine *e, uint8_t m)
 {
 	uint32_t devs = 0;
 
-	for (uint32_t i = 0; e->member_ios[m] && i < DIO_MAX; i++)
-		if (e->dio[i].used && e->dio[i].sent && e->dio[i].member == m)
-			devs |= 1u << e->dio[i].dev;
+	for (uint32_t i = 0; e->d->member_ios[m] && i < DIO_MAX; i++)
+		if (e->d->dio[i].used && e->d->dio[i].sent && e->d->dio[i].member == m)
+			devs |= 1u << e->d->dio[i].dev;
 	for (; devs; devs &= devs - 1)
 		out_add(e, OUT_DEV_CANCEL)->cancel.dev = (uint32_t)__builtin_ctz(devs);
 }
 
 void dio_advance(struct engine *e)
 {
-	list_for_each(it, tmp, &e->dio_held)
+	list_for_each(it, tmp, &e->d->dio_held)
 	{
 		struct dio *d = list_entry(it, struct dio, link);
 
@@ -556,8 +325,8 @@ void dio_advance(struct engine *e)
 			dio_send(e, d);
 		}
 	}
-	while (!list_empty(&e->dio_gone)) {
-		struct dio *d = list_first(&e->dio_gone, struct dio, link);
+	while (!list_empty(&e->d->dio_gone)) {
+		struct dio *d = list_first(&e->d->dio_gone, struct dio, link);
 
 		list_del(&d->link);
 		dio_end(e, d);
@@ -566,11 +335,26 @@ void dio_advance(struct engine *e)
 
 void dio_held_end(struct engine *e, void (*done)(struct engine *e, struct batch *b))
 {
-	list_for_each(it, tmp, &e->dio_held)
+	list_for_each(it, tmp, &e->d->dio_held)
 	{
 		struct dio *d = list_entry(it, struct dio, link);
 
 		if (d->b->done == done)
 			dio_gone(e, d, -ECANCELED);
 	}
+}
+
+bool dio_any(const struct engine *e)
+{
+	return e->d->dio_under_way || !list_empty(&e->d->dio_held);
+}
+
+uint32_t dev_ios(const struct engine *e, uint32_t dev)
+{
+	return e->d->dev_ios[dev];
+}
+
+bool member_ios(const struct engine *e, uint8_t m)
+{
+	return e->d->member_ios[m];
 }

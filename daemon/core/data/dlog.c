@@ -15,30 +15,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/core/cluster/msg.h"
+#include "daemon/core/data/data.h"
+#include "daemon/core/rset.h"
 
 #define CLEAR_DELAY_US 50000ull
 
 int dlog_alloc(struct engine *e)
 {
-	e->page = calloc(e->geo.log_pages, sizeof(*e->page));
-	for (uint32_t i = 0; e->page && i < e->geo.log_pages; i++)
-		list_init(&e->page[i].link);
-	return e->page ? 0 : -1;
+	e->d->page = calloc(e->geo.log_pages, sizeof(*e->d->page));
+	for (uint32_t i = 0; e->d->page && i < e->geo.log_pages; i++)
+		list_init(&e->d->page[i].link);
+	return e->d->page ? 0 : -1;
 }
 
 void dlog_reset(struct engine *e)
 {
-	free(e->page);
-	e->page = NULL;
-	list_init(&e->pages_due);
-	e->own_dirty = e->own_missed = 0;
+	free(e->d->page);
+	e->d->page = NULL;
+	list_init(&e->d->pages_due);
+	e->d->own_dirty = e->d->own_missed = 0;
 }
 
 static struct lpage *page_of(const struct engine *e, uint64_t region, uint32_t *bit)
 {
 	*bit = (uint32_t)(region % LOG_REGIONS_PER_PAGE);
-	return &e->page[region / LOG_REGIONS_PER_PAGE];
+	return &e->d->page[region / LOG_REGIONS_PER_PAGE];
 }
 
 bool dlog_marked(const struct engine *e, uint64_t region)
@@ -46,7 +47,7 @@ bool dlog_marked(const struct engine *e, uint64_t region)
 	uint32_t bit;
 	const struct lpage *p = page_of(e, region, &bit);
 
-	return e->slot_owned && bit_get(p->want.dirty, bit) && bit_get(p->durable, bit) &&
+	return e->view.slot_owned && bit_get(p->want.dirty, bit) && bit_get(p->durable, bit) &&
 	       (!p->writing || bit_get(p->inflight, bit));
 }
 
@@ -57,7 +58,7 @@ static void page_need(struct engine *e, struct lpage *p, bool urgent)
 	p->need = true;
 	p->urgent |= urgent;
 	if (list_empty(&p->link))
-		list_add_tail(&e->pages_due, &p->link);
+		list_add_tail(&e->d->pages_due, &p->link);
 }
 
 void dlog_mark(struct engine *e, struct region *r)
@@ -68,15 +69,16 @@ void dlog_mark(struct engine *e, struct region *r)
 	r->want_mark = true;
 	if (bit_get(p->want.dirty, bit))
 		return;
+	TRACE_DATA(e, "marks region %llu", (unsigned long long)r->idx);
 	bit_set(p->want.dirty, bit);
-	e->own_dirty++;
-	e->n_marks++;
+	e->d->own_dirty++;
+	e->d->n_marks++;
 	page_need(e, p, true);
 }
 
 static bool degraded(const struct engine *e)
 {
-	return map_degraded(&e->map) || (e->proposing && map_degraded(&e->prop));
+	return map_degraded(&e->map) || map_degraded(map_next(e));
 }
 
 /* A member that is out of the map may lack what this node has written there. */
@@ -88,7 +90,7 @@ void dlog_miss(struct engine *e, uint64_t region)
 	if (bit_get(p->want.missed, bit))
 		return;
 	bit_set(p->want.missed, bit);
-	e->own_missed++;
+	e->d->own_missed++;
 	p->misses = true;
 	page_need(e, p, true);
 }
@@ -100,12 +102,12 @@ void dlog_miss(struct engine *e, uint64_t region)
  */
 void dlog_dropped(struct engine *e)
 {
-	list_for_each(it, tmp, &e->pages_due)
+	list_for_each(it, tmp, &e->d->pages_due)
 	{
 		struct lpage *p = list_entry(it, struct lpage, link);
-		uint64_t first = (uint64_t)(p - e->page) * LOG_REGIONS_PER_PAGE;
+		uint64_t first = (uint64_t)(p - e->d->page) * LOG_REGIONS_PER_PAGE;
 
-		for (uint32_t i = 0; e->slot_owned && i < LOG_REGIONS_PER_PAGE; i++)
+		for (uint32_t i = 0; e->view.slot_owned && i < LOG_REGIONS_PER_PAGE; i++)
 			if ((bit_get(p->durable, i) || (p->writing && bit_get(p->inflight, i))) &&
 			    !bit_get(p->want.dirty, i))
 				dlog_miss(e, first + i);
@@ -115,7 +117,7 @@ void dlog_dropped(struct engine *e)
 /* All such is durable. */
 bool dlog_missed_settled(const struct engine *e)
 {
-	list_for_each(it, tmp, &e->pages_due)
+	list_for_each(it, tmp, &e->d->pages_due)
 	{
 		const struct lpage *p = list_entry(it, struct lpage, link);
 
@@ -130,15 +132,17 @@ static void dlog_clear(struct engine *e, struct region *r)
 	uint32_t bit;
 	struct lpage *p = page_of(e, r->idx, &bit);
 
+	TRACE_DATA(e, "clears the mark of region %llu: all members have flushed",
+		   (unsigned long long)r->idx);
 	bit_clear(p->want.dirty, bit);
-	e->own_dirty--;
+	e->d->own_dirty--;
 	if (degraded(e) && !bit_get(p->want.missed, bit)) {
 		bit_set(p->want.missed, bit);
-		e->own_missed++;
+		e->d->own_missed++;
 	}
 	r->want_mark = r->flushing = r->shared = r->ex_tested = r->resync_all = false;
 	memset(r->written, 0, e->geo.region_stripes / 8 + 1);
-	e->n_clears++;
+	e->d->n_clears++;
 	page_need(e, p, false);
 }
 
@@ -146,17 +150,17 @@ static void dlog_clear(struct engine *e, struct region *r)
 
 static void page_send(struct engine *e, struct lpage *p, uint32_t mask)
 {
-	uint32_t page = (uint32_t)(p - e->page);
+	uint32_t page = (uint32_t)(p - e->d->page);
 
 	p->waiting = false;
 	batch_open(&p->batch);
 	for (uint8_t i = 0; i < e->map.n; i++)
 		if (mask >> i & 1)
-			dio_start(
-			    e, &p->batch, i, DEV_WRITE, KIND_LOG, DEV_F_FUA,
-			    geo_log_offset(&e->geo, e->slot, page, (uint32_t)(p->want.seq & 1)),
-			    DDR_BLOCK_BYTES, &p->iov, 1, 0);
-	back_sent(e, p, mask);
+			dio_start(e, &p->batch, i, DEV_WRITE, KIND_LOG, DEV_F_FUA,
+				  geo_log_offset(&e->geo, e->view.slot, page,
+						 (uint32_t)(p->want.seq & 1)),
+				  DDR_BLOCK_BYTES, &p->iov, 1, 0);
+	back_sent(e, page, mask);
 	batch_close(e, &p->batch);
 }
 
@@ -176,7 +180,7 @@ static void page_written(struct engine *e, struct batch *b)
 
 	p->ok |= b->ok;
 	if (e->state != ENGINE_REMOVED)
-		back_told(e, p, b->ok);
+		back_told(e, (uint32_t)(p - e->d->page), p->want.seq, b->ok);
 	p->waiting = true; /* dlog_advance looks at what it reached */
 }
 
@@ -187,23 +191,24 @@ static void page_start(struct engine *e, struct lpage *p)
 	p->misses = false;
 	p->writing = true;
 	p->ok = 0;
-	p->want.seq = log_seq_next(e, p->want.seq);
+	p->want.seq = logpage_seq_next(e->map.epoch.num, p->want.seq);
 	memcpy(p->inflight, p->want.dirty, LOG_PLANE_BYTES);
 	logpage_encode(&p->want, p->block);
 	p->iov = (struct iovec){p->block, DDR_BLOCK_BYTES};
-	e->n_page_writes++;
+	e->d->n_page_writes++;
 	batch_init(&p->batch, page_written);
 	page_send(e, p, write_targets(e));
 }
 
 static void page_done(struct engine *e, struct lpage *p)
 {
-	uint64_t first = (uint64_t)(p - e->page) * LOG_REGIONS_PER_PAGE;
+	uint64_t first = (uint64_t)(p - e->d->page) * LOG_REGIONS_PER_PAGE;
 
 	p->writing = p->waiting = false;
 	p->rewrite = p->misses_sent = false;
+	TRACE_DATA(e, "page %llu of its slot is durable", (unsigned long long)(p - e->d->page));
 	memcpy(p->durable, p->inflight, LOG_PLANE_BYTES);
-	list_for_each(it, tmp, &e->regions)
+	list_for_each(it, tmp, &e->d->regions)
 	{
 		struct region *r = list_entry(it, struct region, all);
 
@@ -232,16 +237,17 @@ static void page_advance(struct engine *e, struct lpage *p)
 
 static void pages_advance(struct engine *e)
 {
-	if (e->left_sent)
+	if (e->view.left_sent)
 		return; /* R5: the slot is nobody's from then on, and nobody fences us */
-	list_for_each(it, tmp, &e->pages_due) page_advance(e, list_entry(it, struct lpage, link));
+	list_for_each(it, tmp, &e->d->pages_due)
+	    page_advance(e, list_entry(it, struct lpage, link));
 }
 
 bool dlog_settled(const struct engine *e)
 {
-	if (e->slot == NO_SLOT)
+	if (e->view.slot == NO_SLOT)
 		return true;
-	list_for_each(it, tmp, &e->pages_due)
+	list_for_each(it, tmp, &e->d->pages_due)
 	{
 		const struct lpage *p = list_entry(it, struct lpage, link);
 
@@ -256,9 +262,9 @@ bool dlog_settled(const struct engine *e)
 /* R11: a member was added: everything of this slot goes to it as well. */
 void dlog_rewrite_all(struct engine *e)
 {
-	for (uint32_t i = 0; e->slot_owned && i < e->geo.log_pages; i++) {
-		e->page[i].rewrite = true;
-		page_need(e, &e->page[i], true);
+	for (uint32_t i = 0; e->view.slot_owned && i < e->geo.log_pages; i++) {
+		e->d->page[i].rewrite = true;
+		page_need(e, &e->d->page[i], true);
 	}
 }
 
@@ -269,9 +275,9 @@ void dlog_rewrite_all(struct engine *e)
  */
 bool dlog_rewritten(const struct engine *e)
 {
-	if (e->slot == NO_SLOT)
+	if (e->view.slot == NO_SLOT)
 		return true;
-	list_for_each(it, tmp, &e->pages_due)
+	list_for_each(it, tmp, &e->d->pages_due)
 	{
 		const struct lpage *p = list_entry(it, struct lpage, link);
 
@@ -282,264 +288,55 @@ bool dlog_rewritten(const struct engine *e)
 	return true;
 }
 
-/* ---- the slot: taking, leaving -------------------------------------------------------------- */
+/* ---- the slot ------------------------------------------------------------------------------- */
 
-/* The leader gave us a slot: read it (sequence numbers, missed set), put our name on it. */
-void dlog_acquire(struct engine *e, uint32_t slot)
+bool dlog_ready(const struct engine *e)
 {
-	e->slot = slot;
-	e->slot_wanted = true;
-	e->ld.slot[slot].known = false;
+	return e->d->page;
 }
 
-static void slot_take(struct engine *e)
+void dlog_take_page(struct engine *e, uint32_t page, uint64_t seq, const uint8_t *dirty,
+		    const uint8_t *missed)
 {
-	const struct slotinfo *s = &e->ld.slot[e->slot];
+	struct lpage *p = &e->d->page[page];
 
-	e->slot_wanted = false;
-	for (uint32_t i = 0; i < e->geo.log_pages; i++) {
-		struct lpage *p = &e->page[i];
-
-		list_del(&p->link);
-		memset(p, 0, sizeof(*p));
-		list_init(&p->link);
-		memcpy(p->want.array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES);
-		p->want.slot = (uint16_t)e->slot;
-		p->want.page = (uint16_t)i;
-		p->want.owner_node = e->cfg.node;
-		p->want.owner_inc = e->inc;
-		p->want.seq = s->page[i].seq;
-		/* Nothing is dirty (R16: the leader gives away only clean slots); were a bit set,
-		 * no region of ours would ever clear it. What could not be read only counts as
-		 * dirty, or what only some members say, and the leader knows better. */
-		if (!s->lost && !s->unlike)
-			memcpy(p->want.dirty, rset_plane(&s->dirty, i), LOG_PLANE_BYTES);
-		memcpy(p->want.missed, rset_plane(&s->missed, i), LOG_PLANE_BYTES);
-		e->own_dirty += plane_count(p->want.dirty);
-		e->own_missed += plane_count(p->want.missed);
-		p->rewrite = true;
-		page_need(e, p, true);
-	}
+	list_del(&p->link);
+	memset(p, 0, sizeof(*p));
+	list_init(&p->link);
+	memcpy(p->want.array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES);
+	p->want.slot = (uint16_t)e->view.slot;
+	p->want.page = (uint16_t)page;
+	p->want.owner_node = e->cfg.node;
+	p->want.owner_inc = e->inc;
+	p->want.seq = seq;
+	if (dirty)
+		memcpy(p->want.dirty, dirty, LOG_PLANE_BYTES);
+	memcpy(p->want.missed, missed, LOG_PLANE_BYTES);
+	e->d->own_dirty += plane_count(p->want.dirty);
+	e->d->own_missed += plane_count(p->want.missed);
+	p->rewrite = true;
+	page_need(e, p, true);
 }
 
-/* The slot is ours when its pages are durable; then, once in each round, everybody is told. */
-static void slot_advance(struct engine *e)
+void dlog_name(struct engine *e, uint32_t node, uint64_t inc)
 {
-	pb_inc me = pb_inc_of(e->cfg.node, e->inc, e->slot, true);
-	NODEMSG(m, b, JOINED, Joined, joined);
-
-	if (e->slot_wanted) {
-		if (e->ld.reading)
-			return;
-		if (e->ld.slot[e->slot].known)
-			slot_take(e);
-		else
-			slot_read(e, e->slot);
-		return;
-	}
-	if (!e->slot_owned)
-		e->slot_owned = dlog_settled(e);
-	if (!e->slot_owned || e->state != ENGINE_JOINING || e->phase != PH_READY || e->joined_sent)
-		return;
-	if (leader_differs(e) /* not the leader that assigned it */ || vouch_lacks(e))
-		return;
-	b.me = &me;
-	e->joined_sent = true;
-	msg_send(e, &m);
+	e->d->page[0].want.owner_node = node;
+	e->d->page[0].want.owner_inc = inc;
+	page_need(e, &e->d->page[0], true);
 }
 
-static void left_send(struct engine *e)
+bool dlog_named(const struct engine *e)
 {
-	pb_inc me = pb_inc_of(e->cfg.node, e->inc, e->slot, false);
-	NODEMSG(m, b, LEFT, Left, left);
-
-	b.me = &me;
-	e->left_sent = true;
-	msg_send(e, &m);
+	return e->d->page[0].want.owner_inc;
 }
 
-/* R5: nobody fences who has left; so nothing of ours may still be on its way. */
-static bool zombies(const struct engine *e)
+void dlog_plane(const struct engine *e, uint32_t page, uint8_t plane[LOG_PLANE_BYTES])
 {
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->dev[i].zombie)
-			return true;
-	return false;
-}
+	const struct lpage *p = &e->d->page[page];
 
-static bool under_way(const struct engine *e)
-{
-	return e->dio_under_way || !list_empty(&e->dio_held);
-}
-
-/*
- * ADMIN_STOP of a node that does not serve: it waits for quorum or for others, or is refused. Who
- * has been in no round yet has nobody to tell. Whose name stands in superblocks is going to be
- * fenced for it by the next to assemble the array (R4), so it does not say that it has left.
- */
-static void leave_unserved(struct engine *e)
-{
-	const struct peer *me = peer_find(e, e->cfg.node);
-	bool known = me && me->member_inc == e->inc;
-
-	e->leaving = false;
-	if (e->left_sent || e->slot != NO_SLOT || (known && me->slot != NO_SLOT) ||
-	    e->sb_names_us || zombies(e) || flush_error_untold(e))
-		return;
-	e->leaving = true;
-	if (under_way(e))
-		return;
-	if (!known && e->phase == PH_HELLO && !(e->leader == e->cfg.node && !e->ld.begun))
-		return; /* a State may be on its way that counts this node in */
-	/* Whoever is not fenced yet may use the array by this claim. */
-	if (known && e->phase >= PH_STATE && !gone_unfenced(e) && !use_given_back(e))
-		return;
-	if (!known)
-		e->state = ENGINE_STOPPED;
-	else if (me->member && e->phase >= PH_STATE)
-		left_send(e);
-}
-
-/* What no end of requests changes keeps this node from leaving. */
-bool leave_held(const struct engine *e)
-{
-	/* The next to assemble the array would have to fence us for it (R4). */
-	if (leading(e) && e->sb_names_us && e->map.epoch.inc == e->inc)
-		return true;
-	return zombies(e) || flush_error_untold(e); /* R14: until the map says it */
-}
-
-/*
- * If the whole array is stopped, somebody has to see that he is the last one, to seal the array and
- * to give its use block back. So each node says first that it is to leave, and waits for those that
- * have said so before it: all nodes hear them in the same order.
- */
-static bool others_first(const struct engine *e)
-{
-	const struct peer *me = peer_find((struct engine *)e, e->cfg.node);
-
-	if (alone(e) || e->now - e->drained_us > e->cfg.tun.evict_ms * 1000ull)
-		return false;
-	if (!me->stops)
-		return true;
-	for (uint32_t i = 0; i < e->peer_count; i++)
-		if (e->peer[i].member && e->peer[i].stops && e->peer[i].stops < me->stops)
-			return true;
-	return false;
-}
-
-/* No other node serves, or may before long. One that reaches no member, say, joins for ever. */
-static bool last_here(const struct engine *e)
-{
-	for (uint32_t i = 0; i < e->peer_count; i++) {
-		const struct peer *p = &e->peer[i];
-
-		if (p->member && p->node != e->cfg.node && (p->active || p->slot != NO_SLOT))
-			return false;
-	}
-	return true;
-}
-
-/*
- * Nothing is written to the array any more. The last node commits its map twice more as it is: then
- * each member tells of an epoch that was committed after the last write (R1), and one that comes
- * back as a copy of what it was during this run is told by that. While its name is on the slot
- * (R4). What keeps it from that does not keep it from leaving.
- */
-static bool leave_sealed(struct engine *e)
-{
-	if (!leading(e) || !last_here(e))
-		return true;
-	if (!e->seal_us) {
-		e->seal_us = e->now;
-		e->seals = 2 + e->ld.own_prop; /* of before the last write, maybe */
-	}
-	if (e->now - e->seal_us > e->cfg.tun.evict_ms * 1000ull) {
-		e->unsealed |= e->seals != 0;
-		e->seals = 0;
-	}
-	return !e->seals;
-}
-
-static void slot_name(struct engine *e, uint32_t node, uint64_t inc)
-{
-	e->page[0].want.owner_node = node;
-	e->page[0].want.owner_inc = inc;
-	page_need(e, &e->page[0], true);
-}
-
-/* R4: somebody finds there whom to fence if this node dies. */
-bool dlog_names_us(const struct engine *e)
-{
-	return e->slot_owned && e->page[0].want.owner_inc && !e->naming;
-}
-
-/* It had taken its name off, and leads by now, since others left after all: what it still has to
- * commit it may only under its name. */
-static bool slot_again(const struct engine *e)
-{
-	return leading(e) && !e->left_sent && !dlog_names_us(e) &&
-	       ((e->sb_names_us && e->map.epoch.inc == e->inc) || (last_here(e) && !e->seal_us));
-}
-
-/* ADMIN_STOP: nothing is dirty any more; take our name off, then leave. */
-static void leave_advance(struct engine *e)
-{
-	e->leaving = false;
-	if (!list_empty(&e->fios) || !list_empty(&e->regions) || e->phase != PH_READY)
-		return;
-	e->naming &= !dlog_settled(e);
-	if (!e->naming && slot_again(e)) {
-		e->naming = true;
-		slot_name(e, e->cfg.node, e->inc);
-	}
-	if (e->naming)
-		return;
-	if (rebuild_keeps(e) || leave_held(e))
-		return;
-	/* A leader has more under way than its consumers' requests; it begins nothing new now. */
-	e->leaving = true;
-	if (!e->drained_us)
-		e->drained_us = e->now;
-	if (e->page[0].want.owner_inc) {
-		/* What is under way was sent under its name (R4). */
-		if (others_first(e) || !leave_sealed(e) || e->ld.sb_writing)
-			return;
-		slot_name(e, 0, 0);
-		return;
-	}
-	if (!dlog_settled(e) || e->left_sent)
-		return;
-	if (under_way(e) || !use_given_back(e))
-		return;
-	left_send(e);
-}
-
-/* ADMIN_STOP of a node that serves: what keeps it here, NULL: nothing but its own next step. */
-const char *leave_waits(const struct engine *e)
-{
-	if (!e->stopping || e->state != ENGINE_ACTIVE || !e->page)
-		return NULL;
-	if (!list_empty(&e->fios))
-		return "what its users have sent to be done";
-	if (!list_empty(&e->regions))
-		return "what it has written to be flushed, and cleared from its dirty log";
-	if (e->phase != PH_READY)
-		return NULL; /* the round has its own reason */
-	if (e->naming)
-		return "its slot of the dirty log to name this node again, which leads by now";
-	if (rebuild_keeps(e))
-		return "the map to say how far the rebuild has come";
-	if (leave_held(e))
-		return zombies(e) ? "writes to end that were under way when a connection broke: "
-				    "zombie_timeout"
-		       : flush_error_untold(e)
-			   ? "the map to say that a flush of a member has failed"
-			   : "an epoch of the map that its slot stands in";
-	if (!e->page[0].want.owner_inc)
-		return "its slot of the dirty log to be given back";
-	return others_first(e) ? "the nodes that are to stop, and were told so before it"
-			       : "the members to be told that this run ends";
+	for (uint32_t j = 0; j < LOG_PLANE_BYTES; j++)
+		plane[j] = p->want.dirty[j] | p->want.missed[j] | p->durable[j] |
+			   (p->writing ? p->inflight[j] : 0);
 }
 
 /* ---- release -------------------------------------------------------------------------------- */
@@ -585,7 +382,7 @@ static bool written_any(const struct engine *e, const struct region *r)
 
 static bool idle(const struct engine *e, const struct region *r)
 {
-	uint64_t delay = e->stopping ? 0 : e->cfg.tun.release_delay_ms * 1000ull;
+	uint64_t delay = e->view.stopping ? 0 : e->cfg.tun.release_delay_ms * 1000ull;
 
 	return r->want_mark && !r->users && list_empty(&r->queue) && list_empty(&r->jobs) &&
 	       e->now - r->last_us >= delay && dlog_marked(e, r->idx);
@@ -607,12 +404,12 @@ static bool clearable(struct engine *e, struct region *r)
 
 static void flushed(struct engine *e, struct batch *b)
 {
-	bool good = !(write_musts(e) & ~b->ok) && e->flush.map_num == e->map.epoch.num;
+	bool good = !(write_musts(e) & ~b->ok) && e->d->flush.map_num == e->map.epoch.num;
 
-	e->flush.busy = false;
+	e->d->flush.busy = false;
 	if (e->state == ENGINE_REMOVED)
 		return;
-	list_for_each(it, tmp, &e->regions)
+	list_for_each(it, tmp, &e->d->regions)
 	{
 		struct region *r = list_entry(it, struct region, all);
 
@@ -634,12 +431,12 @@ static void release_advance(struct engine *e)
 	bool any = false;
 
 	/* What was written to one that has entered may have gone elsewhere (member_entered). */
-	if (e->flush.busy || !members_ready(e, write_musts(e) | write_targets(e)) ||
-	    devs_entering(e) || e->phase != PH_READY || !gate_open(e) ||
-	    (e->now < e->scan_us && !e->stopping))
+	if (e->d->flush.busy || !members_ready(e, write_musts(e) | write_targets(e)) ||
+	    devs_entering(e) || e->view.phase != PH_READY || !gate_open(e) ||
+	    (e->now < e->d->scan_us && !e->view.stopping))
 		return;
-	e->scan_us = e->now + (every > 1000 ? every : 1000);
-	list_for_each(it, tmp, &e->regions)
+	e->d->scan_us = e->now + (every > 1000 ? every : 1000);
+	list_for_each(it, tmp, &e->d->regions)
 	{
 		struct region *r = list_entry(it, struct region, all);
 
@@ -648,12 +445,12 @@ static void release_advance(struct engine *e)
 	}
 	if (!any)
 		return;
-	e->flush.busy = true;
-	e->flush.map_num = e->map.epoch.num;
-	batch_init(&e->flush.batch, flushed);
-	batch_open(&e->flush.batch);
-	flush_members(e, &e->flush.batch, write_targets(e));
-	batch_close(e, &e->flush.batch);
+	e->d->flush.busy = true;
+	e->d->flush.map_num = e->map.epoch.num;
+	batch_init(&e->d->flush.batch, flushed);
+	batch_open(&e->d->flush.batch);
+	flush_members(e, &e->d->flush.batch, write_targets(e));
+	batch_close(e, &e->d->flush.batch);
 }
 
 /* ---- the missed set ------------------------------------------------------------------------- */
@@ -661,101 +458,31 @@ static void release_advance(struct engine *e)
 /* Every member is in sync: nothing is missed any more. */
 void dlog_release_missed(struct engine *e)
 {
-	for (uint32_t i = 0; e->slot_owned && e->own_missed && i < e->geo.log_pages; i++) {
-		struct lpage *p = &e->page[i];
+	for (uint32_t i = 0; e->view.slot_owned && e->d->own_missed && i < e->geo.log_pages; i++) {
+		struct lpage *p = &e->d->page[i];
 		uint32_t n = plane_count(p->want.missed);
 
 		if (!n)
 			continue;
-		e->own_missed -= n;
+		e->d->own_missed -= n;
 		memset(p->want.missed, 0, LOG_PLANE_BYTES);
 		page_need(e, p, false);
 	}
 }
 
-/*
- * R15: a node that has been given a slot and has not read it yet says nothing about it. What stands
- * there may be all that is known of what a member missed; an answer of zeros would lose it for
- * ever. The leader waits for the answer (gathered), or for the round that begins when this node is
- * gone.
- */
-static bool slot_unread(const struct engine *e)
-{
-	const struct peer *me = peer_find((struct engine *)e, e->cfg.node);
-
-	if (e->slot == NO_SLOT)
-		return me && me->member && me->slot != NO_SLOT;
-	return e->slot_wanted;
-}
-
-/* For a partial rebuild: what the member may lack because of us. */
-static void missed_send(struct engine *e)
-{
-	uint8_t plane[LOG_PLANE_BYTES];
-	Ddraid__Epoch ep = DDRAID__EPOCH__INIT;
-	NODEMSG(m, b, MISSED, Missed, missed);
-
-	ep.num = e->map.epoch.num;
-	ep.inc = e->map.epoch.inc;
-	b.epoch = &ep;
-	b.plane.data = plane;
-	b.plane.len = LOG_PLANE_BYTES;
-	for (uint32_t i = 0; e->slot != NO_SLOT && e->page && i < e->geo.log_pages; i++) {
-		const struct lpage *p = &e->page[i];
-
-		for (uint32_t j = 0; j < LOG_PLANE_BYTES; j++)
-			plane[j] = p->want.dirty[j] | p->want.missed[j] | p->durable[j] |
-				   (p->writing ? p->inflight[j] : 0);
-		b.page = i;
-		msg_send(e, &m);
-	}
-	b.plane.len = 0;
-	b.end = true;
-	msg_send(e, &m);
-}
-
-/* A commit let a member in that is to be rebuilt from what all slots have missed. */
-void dlog_tell_missed(struct engine *e)
-{
-	e->missed_due = true;
-}
-
-static void missed_advance(struct engine *e)
-{
-	if (!e->missed_due || e->phase < PH_STATE || slot_unread(e))
-		return;
-	e->missed_due = false;
-	missed_send(e);
-}
-
 uint64_t dlog_count(const struct engine *e, bool missed)
 {
-	if (!e->slot_owned)
+	if (!e->view.slot_owned)
 		return 0;
-	return missed ? e->own_missed : e->own_dirty;
+	return missed ? e->d->own_missed : e->d->own_dirty;
 }
 
 void dlog_advance(struct engine *e)
 {
-	struct peer *me = peer_find(e, e->cfg.node);
-
-	if (e->state == ENGINE_JOINING && e->stopping)
-		leave_unserved(e);
-	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED || !e->have_map)
-		return;
-	if (e->page && e->slot == NO_SLOT && e->phase == PH_READY && me && me->member &&
-	    !e->left_sent && me->slot < e->geo.p.slots)
-		dlog_acquire(e, me->slot);
-	if (e->page && e->slot != NO_SLOT)
-		slot_advance(e);
-	missed_advance(e);
-	if (!e->page || e->slot == NO_SLOT)
-		return;
-	if (e->slot_wanted)
+	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED || !e->view.have_map ||
+	    !e->d->page || e->view.slot == NO_SLOT || e->view.slot_wanted)
 		return;
 	pages_advance(e);
-	if (e->slot_owned)
+	if (e->view.slot_owned)
 		release_advance(e);
-	if (e->slot_owned && e->stopping)
-		leave_advance(e);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Front-end requests. Each is split at region boundaries into ops; an op is under way at the
- * members as one batch. What a member could not take waits in e->retry until the map says that it
+ * members as one batch. What a member could not take waits in e->d->retry until the map says that it
  * need not, or the member is back: so a request never fails because a member did.
  *
  *   write  region (lock, mark) -> members -> every member of the committed map has it -> done
@@ -13,10 +13,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/core/engine_int.h"
+#include "daemon/core/data/data.h"
 
 #define WRITE_TRIES 3u          /* of a write that a member refuses which takes others */
 #define READ_AGAIN_US 500000ull /* a read that met a bad spot, while a member may come back */
+
+void op_move(struct op *op, enum op_state to)
+{
+	static const uint8_t legal[] = {
+	    [OPS_WAIT_REGION] = 1 << OPS_WAIT_REGION | 1 << OPS_WAIT_MARK | 1 << OPS_RETRY,
+	    [OPS_WAIT_MARK] = 1 << OPS_IO,
+	    [OPS_IO] = 1 << OPS_IO | 1 << OPS_RETRY,
+	    [OPS_RETRY] = 1 << OPS_IO | 1 << OPS_RETRY,
+	};
+
+	assert(legal[op->state] >> to & 1);
+	op->state = to;
+}
 
 static void fio_check(struct engine *e, struct fio *f)
 {
@@ -41,7 +54,7 @@ static void fio_check(struct engine *e, struct fio *f)
 	o->io_done.tag = f->tag;
 	o->io_done.err = f->err;
 	list_del(&f->link);
-	e->fio_count--;
+	e->d->fio_count--;
 	fio_put(e, f);
 }
 
@@ -61,7 +74,7 @@ static void op_release(struct engine *e, struct op *op)
 {
 	list_del(&op->link);
 	list_del(&op->all);
-	e->op_count--;
+	e->d->op_count--;
 	op_job_free(op);
 	op_put(e, op);
 }
@@ -81,11 +94,11 @@ void op_done(struct engine *e, struct op *op, int err)
 
 static void op_retry(struct engine *e, struct op *op)
 {
-	if (op->kind == OP_READ || op->kind == OP_READ_REPAIR) {
+	if (op->kind == OP_READ) {
 		list_del(&op->link);
-		list_add_tail(&e->retry, &op->link);
+		list_add_tail(&e->d->retry, &op->link);
 	}
-	op->state = OPS_RETRY;
+	op_move(op, OPS_RETRY);
 }
 
 static bool is_write(const struct op *op)
@@ -129,7 +142,7 @@ static bool write_is_lost(const struct engine *e, const struct op *op, uint32_t 
 		return false;
 	for (uint8_t i = 0; i < e->map.n; i++)
 		if (op->refused & missing & 1u << i && member_unwritable(e, i) &&
-		    (use_wrote_us(e, e->dev_of[i]) > op->refused_us || !e->cfg.tun.claim_ms))
+		    member_wrote_since(e, i, op->refused_us))
 			return true;
 	return false;
 }
@@ -144,7 +157,7 @@ static void write_ended(struct engine *e, struct batch *b)
 	if (e->state == ENGINE_REMOVED)
 		op_done(e, op, -EIO);
 	else if (write_musts(e) & ~op->ok)
-		op->state = OPS_RETRY;
+		op_move(op, OPS_RETRY);
 	else
 		write_finish(e, op, 0);
 }
@@ -159,10 +172,10 @@ static void write_send(struct engine *e, struct op *op, uint32_t mask)
 	uint32_t flags = is_fua(op) ? DEV_F_FUA : 0;
 
 	if (!dio_room(e, e->geo.n, true)) {
-		op->state = OPS_RETRY;
+		op_move(op, OPS_RETRY);
 		return;
 	}
-	op->state = OPS_IO;
+	op_move(op, OPS_IO);
 	batch_init(&op->batch, write_ended);
 	batch_open(&op->batch);
 	if (op->kind == OP_ZEROES) {
@@ -190,8 +203,8 @@ static void write_send(struct engine *e, struct op *op, uint32_t mask)
  * to help. Nor is a round: it can't end without them. Where quorum is what lacks, requests wait. */
 static bool members_lost(const struct engine *e)
 {
-	return e->cfg.tun.eio_when_lost && e->few_us && e->phase >= PH_STATE &&
-	       e->now - e->few_us > e->cfg.tun.evict_ms * 1000ull;
+	return e->cfg.tun.eio_when_lost && e->d->few_us && e->view.phase >= PH_STATE &&
+	       e->now - e->d->few_us > e->cfg.tun.evict_ms * 1000ull;
 }
 
 /* A member that must stay has refused writes for so long. A round ends only when none waits. */
@@ -201,18 +214,8 @@ static bool writes_refused(const struct engine *e, uint32_t missing)
 
 	for (uint8_t i = 0; i < e->map.n; i++)
 		refused |= missing >> i & 1 && member_unwritable(e, i) &&
-			   e->now - e->refused_us[i] > e->cfg.tun.evict_ms * 1000ull;
-	return e->cfg.tun.eio_when_lost && refused && e->lacks_us && e->phase >= PH_STATE;
-}
-
-/* Nothing lands any more of what was on its way to members that are lost (R5). */
-static bool all_landed(const struct engine *e)
-{
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->dev[i].zombie &&
-		    e->now - e->dev[i].zombie_us <= e->cfg.tun.reach_ms * 1000ull)
-			return false;
-	return true;
+			   e->now - member_refused_us(e, i) > e->cfg.tun.evict_ms * 1000ull;
+	return e->cfg.tun.eio_when_lost && refused && e->d->lacks_us && e->view.phase >= PH_STATE;
 }
 
 static void write_try(struct engine *e, struct op *op)
@@ -223,8 +226,8 @@ static void write_try(struct engine *e, struct op *op)
 		write_finish(e, op, 0);
 		return;
 	}
-	if ((members_lost(e) && (!op->sent || all_landed(e))) ||
-	    (write_is_lost(e, op, missing) && all_landed(e))) {
+	if ((members_lost(e) && (!op->sent || devs_landed(e))) ||
+	    (write_is_lost(e, op, missing) && devs_landed(e))) {
 		write_finish(e, op, -EIO);
 		return;
 	}
@@ -236,14 +239,14 @@ static void write_try(struct engine *e, struct op *op)
 			now |= 1u << i;
 	if (now)
 		write_send(e, op, now);
-	else if (writes_refused(e, missing) && all_landed(e))
+	else if (writes_refused(e, missing) && devs_landed(e))
 		write_finish(e, op, -EIO);
 }
 
 /* A read that decodes must not see half of a write: it is read again when the write is through. */
 static void reads_spoil(struct engine *e, const struct op *w)
 {
-	list_for_each(it, tmp, &e->decoding)
+	list_for_each(it, tmp, &e->d->decoding)
 	{
 		struct op *op = list_entry(it, struct op, link);
 
@@ -256,7 +259,7 @@ static void reads_spoil(struct engine *e, const struct op *w)
  * of yet go to it again, unless it leaves the map. One of which parts are through begins anew. */
 void io_lost(struct engine *e, uint8_t member)
 {
-	list_for_each(it, tmp, &e->ops)
+	list_for_each(it, tmp, &e->d->ops)
 	{
 		struct op *op = list_entry(it, struct op, all);
 
@@ -266,7 +269,7 @@ void io_lost(struct engine *e, uint8_t member)
 		if (op->state == OPS_IO)
 			op->batch.ok &= ~(1u << member);
 	}
-	list_for_each(it, tmp, &e->fios)
+	list_for_each(it, tmp, &e->d->fios)
 	{
 		struct fio *f = list_entry(it, struct fio, link);
 
@@ -276,7 +279,7 @@ void io_lost(struct engine *e, uint8_t member)
 
 bool io_writing(const struct engine *e)
 {
-	list_for_each(it, tmp, &e->ops)
+	list_for_each(it, tmp, &e->d->ops)
 	{
 		const struct op *op = list_entry(it, struct op, all);
 
@@ -288,7 +291,7 @@ bool io_writing(const struct engine *e)
 
 bool io_tries(const struct engine *e, uint8_t member)
 {
-	list_for_each(it, tmp, &e->ops)
+	list_for_each(it, tmp, &e->d->ops)
 	{
 		const struct op *op = list_entry(it, struct op, all);
 
@@ -343,7 +346,7 @@ static void read_ended(struct engine *e, struct batch *b)
 		return;
 	}
 	if (b->unreadable && b->failed == b->unreadable && !op->spoiled && read_is_lost(e, op)) {
-		e->n_unreadable++;
+		e->d->n_unreadable++;
 		op_done(e, op, -EIO);
 		return;
 	}
@@ -391,7 +394,7 @@ static void read_repair(struct engine *e, struct op *op)
 	if (!op->job)
 		return;
 	list_del(&op->link);
-	op->state = OPS_IO;
+	op_move(op, OPS_IO);
 	job_init(op->job, JOB_READ, repair_done, op);
 	op->job->data = op->data;
 	op->job->first = op->stripe;
@@ -414,7 +417,7 @@ static void read_try(struct engine *e, struct op *op)
 {
 	uint32_t rows = data_mask(e), all = (1u << e->geo.n) - 1;
 
-	if (e->phase != PH_READY || !gate_open(e) || e->now < op->again_us ||
+	if (e->view.phase != PH_READY || !gate_open(e) || e->now < op->again_us ||
 	    region_read_waits(e, op))
 		return; /* R18: until the dead slots are read */
 	if (!map_degraded(&e->map) && region_foreign(e, geo_region_of(&e->geo, op->stripe))) {
@@ -440,8 +443,8 @@ static void read_try(struct engine *e, struct op *op)
 		return;
 	list_del(&op->link);
 	if (op->want)
-		list_add_tail(&e->decoding, &op->link);
-	op->state = OPS_IO;
+		list_add_tail(&e->d->decoding, &op->link);
+	op_move(op, OPS_IO);
 	batch_init(&op->batch, read_ended);
 	batch_open(&op->batch);
 	dio_start_plan(e, &op->batch, &op->plan, DEV_READ, KIND_DATA, 0,
@@ -512,8 +515,8 @@ static int op_new(struct engine *e, struct fio *f, uint64_t stripe, uint32_t cou
 		op_put(e, op);
 		return -ENOMEM;
 	}
-	list_add_tail(&e->ops, &op->all);
-	e->op_count++;
+	list_add_tail(&e->d->ops, &op->all);
+	e->d->op_count++;
 	f->parts++;
 	if (!is_write(op)) {
 		op_retry(e, op);
@@ -531,7 +534,7 @@ static void mark_ahead(struct engine *e, const struct fio *f)
 	uint64_t region = geo_region_of(&e->geo, (end - 1) / e->geo.p.stripe_bytes) + 1;
 	struct region *r;
 
-	if (!e->cfg.tun.mark_ahead || f->offset != e->last_end || region >= e->geo.regions)
+	if (!e->cfg.tun.mark_ahead || f->offset != e->d->last_end || region >= e->geo.regions)
 		return;
 	r = region_find(e, region);
 	if (r && r->want_mark)
@@ -545,7 +548,7 @@ static void fio_split(struct engine *e, struct fio *f)
 {
 	uint64_t end = f->offset + f->bytes;
 
-	while (f->next < end && e->op_count < MAX_ACTIVE_OPS) {
+	while (f->next < end && e->d->op_count < MAX_ACTIVE_OPS) {
 		uint32_t s = e->geo.p.stripe_bytes;
 		uint64_t stripe = f->next / s;
 		uint64_t region = geo_region_of(&e->geo, stripe);
@@ -570,7 +573,7 @@ static void fio_split(struct engine *e, struct fio *f)
 			/* f may be gone already, if its ops ended at once: they can't, a write
 			 * waits for at least one answer. */
 			mark_ahead(e, f);
-			e->last_end = end;
+			e->d->last_end = end;
 			return;
 		}
 	}
@@ -596,11 +599,12 @@ void io_submit(struct engine *e, const struct event *ev)
 	f->offset = f->next = ev->io.offset;
 	f->bytes = ev->io.bytes;
 	f->data = ev->io.data;
-	list_add_tail(&e->fios, &f->link);
-	e->fio_count++;
-	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED || e->stopping)
+	list_add_tail(&e->d->fios, &f->link);
+	e->d->fio_count++;
+	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED || e->view.stopping)
 		f->err = e->state == ENGINE_REMOVED ? -EIO : -ESHUTDOWN;
-	else if ((unsigned)f->op > IO_ZEROES || (e->have_geo && f->op != IO_FLUSH && fio_bad(e, f)))
+	else if ((unsigned)f->op > IO_ZEROES ||
+		 (e->view.have_geo && f->op != IO_FLUSH && fio_bad(e, f)))
 		f->err = -EINVAL;
 	if (f->err) {
 		f->split_done = true;
@@ -612,7 +616,7 @@ static void fios_advance(struct engine *e)
 {
 	uint32_t n = 0;
 
-	list_for_each(it, tmp, &e->fios)
+	list_for_each(it, tmp, &e->d->fios)
 	{
 		struct fio *f = list_entry(it, struct fio, link);
 
@@ -640,7 +644,7 @@ static void fios_advance(struct engine *e)
 /* Of what no member has been sent. False: nothing more. */
 static bool lost_one(struct engine *e)
 {
-	list_for_each(it, tmp, &e->ops)
+	list_for_each(it, tmp, &e->d->ops)
 	{
 		struct op *op = list_entry(it, struct op, all);
 
@@ -665,7 +669,7 @@ static bool lost_one(struct engine *e)
  * their turn, or read. */
 static bool unmarkable_one(struct engine *e)
 {
-	list_for_each(it, tmp, &e->ops)
+	list_for_each(it, tmp, &e->d->ops)
 	{
 		struct op *op = list_entry(it, struct op, all);
 
@@ -705,27 +709,27 @@ static bool lease_lacks(const struct engine *e)
 
 void io_advance(struct engine *e)
 {
-	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED || !e->have_map)
+	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED || !e->view.have_map)
 		return;
 	if ((__builtin_popcount(data_mask(e)) >= e->geo.k && !lease_lacks(e)) || !gate_but_lease(e))
-		e->few_us = 0;
-	else if (!e->few_us)
-		e->few_us = e->now;
+		e->d->few_us = 0;
+	else if (!e->d->few_us)
+		e->d->few_us = e->now;
 	if (members_ready(e, write_musts(e) & write_targets(e)) || !gate_open(e))
-		e->lacks_us = 0;
-	else if (!e->lacks_us)
-		e->lacks_us = e->now;
+		e->d->lacks_us = 0;
+	else if (!e->d->lacks_us)
+		e->d->lacks_us = e->now;
 	lost_advance(e);
 	if (e->state == ENGINE_ACTIVE)
 		fios_advance(e);
-	list_for_each(it, tmp, &e->ops)
+	list_for_each(it, tmp, &e->d->ops)
 	{
 		struct op *op = list_entry(it, struct op, all);
 
 		if (op->state == OPS_RETRY && is_write(op))
 			write_try(e, op);
 	}
-	list_for_each(it, tmp, &e->retry)
+	list_for_each(it, tmp, &e->d->retry)
 	{
 		read_try(e, list_entry(it, struct op, link));
 	}
@@ -734,7 +738,7 @@ void io_advance(struct engine *e)
 /* R6: everything that is not at the members ends now, the rest when they have answered. */
 void io_abort_all(struct engine *e, int err)
 {
-	list_for_each(it, tmp, &e->fios)
+	list_for_each(it, tmp, &e->d->fios)
 	{
 		struct fio *f = list_entry(it, struct fio, link);
 
@@ -743,7 +747,7 @@ void io_abort_all(struct engine *e, int err)
 		if (!f->flushing)
 			fio_check(e, f);
 	}
-	list_for_each(it, tmp, &e->ops)
+	list_for_each(it, tmp, &e->d->ops)
 	{
 		struct op *op = list_entry(it, struct op, all);
 
@@ -761,14 +765,19 @@ void io_abort_all(struct engine *e, int err)
 
 void io_free_all(struct engine *e)
 {
-	while (!list_empty(&e->ops))
-		op_release(e, list_first(&e->ops, struct op, all));
-	while (!list_empty(&e->fios)) {
-		struct fio *f = list_first(&e->fios, struct fio, link);
+	while (!list_empty(&e->d->ops))
+		op_release(e, list_first(&e->d->ops, struct op, all));
+	while (!list_empty(&e->d->fios)) {
+		struct fio *f = list_first(&e->d->fios, struct fio, link);
 
 		list_del(&f->link);
 		free(f);
 	}
-	e->fio_count = 0;
+	e->d->fio_count = 0;
 	pool_free(e);
+}
+
+bool io_any(const struct engine *e)
+{
+	return !list_empty(&e->d->fios);
 }

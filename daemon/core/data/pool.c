@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/core/engine_int.h"
+#include "daemon/core/data/data.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define KEPT 0u
@@ -26,34 +26,34 @@ struct fio *fio_get(struct engine *e)
 {
 	struct fio *f;
 
-	if (list_empty(&e->fios_kept))
+	if (list_empty(&e->d->fios_kept))
 		return calloc(1, sizeof(*f));
-	f = list_first(&e->fios_kept, struct fio, link);
+	f = list_first(&e->d->fios_kept, struct fio, link);
 	list_del(&f->link);
-	e->fios_kept_count--;
+	e->d->fios_kept_count--;
 	memset(f, 0, sizeof(*f));
 	return f;
 }
 
 void fio_put(struct engine *e, struct fio *f)
 {
-	if (e->fios_kept_count + 1 > KEPT) {
+	if (e->d->fios_kept_count + 1 > KEPT) {
 		free(f);
 		return;
 	}
-	list_add_tail(&e->fios_kept, &f->link);
-	e->fios_kept_count++;
+	list_add_tail(&e->d->fios_kept, &f->link);
+	e->d->fios_kept_count++;
 }
 
 struct op *op_get(struct engine *e)
 {
 	struct op *op, old;
 
-	if (list_empty(&e->ops_kept))
+	if (list_empty(&e->d->ops_kept))
 		return calloc(1, sizeof(*op));
-	op = list_first(&e->ops_kept, struct op, link);
+	op = list_first(&e->d->ops_kept, struct op, link);
 	list_del(&op->link);
-	e->ops_kept_count--;
+	e->d->ops_kept_count--;
 	old = *op;
 	memset(op, 0, sizeof(*op));
 	op->scratch = old.scratch;
@@ -72,12 +72,12 @@ static void op_free(struct op *op)
 
 void op_put(struct engine *e, struct op *op)
 {
-	if (e->ops_kept_count + 1 > KEPT || op->scratch_bytes > KEPT_SCRATCH) {
+	if (e->d->ops_kept_count + 1 > KEPT || op->scratch_bytes > KEPT_SCRATCH) {
 		op_free(op);
 		return;
 	}
-	list_add_tail(&e->ops_kept, &op->link);
-	e->ops_kept_count++;
+	list_add_tail(&e->d->ops_kept, &op->link);
+	e->d->ops_kept_count++;
 }
 
 bool op_scratch(struct op *op, size_t bytes)
@@ -93,17 +93,17 @@ bool op_scratch(struct op *op, size_t bytes)
 
 void pool_free(struct engine *e)
 {
-	while (!list_empty(&e->fios_kept)) {
-		struct fio *f = list_first(&e->fios_kept, struct fio, link);
+	while (!list_empty(&e->d->fios_kept)) {
+		struct fio *f = list_first(&e->d->fios_kept, struct fio, link);
 
 		list_del(&f->link);
 		free(f);
 	}
-	while (!list_empty(&e->ops_kept)) {
-		struct op *op = list_first(&e->ops_kept, struct op, link);
+	while (!list_empty(&e->d->ops_kept)) {
+		struct op *op = list_first(&e->d->ops_kept, struct op, link);
 
 		list_del(&op->link);
 		op_free(op);
 	}
-	e->fios_kept_count = e->ops_kept_count = 0;
+	e->d->fios_kept_count = e->d->ops_kept_count = 0;
 }

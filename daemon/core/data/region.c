@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/core/cluster/msg.h"
+#include "daemon/core/data/data.h"
 
 /* As long as a region has waited for EX, but no longer than this, its jobs keep it when it is
  * called back: else a slow cluster with busy nodes would pass the lock to and fro for one window
@@ -28,7 +28,7 @@
 
 struct region *region_find(const struct engine *e, uint64_t idx)
 {
-	struct hentry *n = htable_find(&e->region_of, idx);
+	struct hentry *n = htable_find(&e->d->region_of, idx);
 
 	return n ? list_entry(n, struct region, hash) : NULL;
 }
@@ -50,14 +50,14 @@ struct region *region_get(struct engine *e, uint64_t idx)
 	list_init(&r->active);
 	list_init(&r->readers);
 	list_init(&r->jobs);
-	htable_add(&e->region_of, &r->hash, idx);
-	list_add_tail(&e->regions, &r->all);
+	htable_add(&e->d->region_of, &r->hash, idx);
+	list_add_tail(&e->d->regions, &r->all);
 	return r;
 }
 
 static void region_free(struct engine *e, struct region *r)
 {
-	htable_del(&e->region_of, &r->hash);
+	htable_del(&e->d->region_of, &r->hash);
 	list_del(&r->all);
 	if (r->check) {
 		free(r->check->win);
@@ -71,8 +71,8 @@ static void region_free(struct engine *e, struct region *r)
 /* At the end of an incarnation: ops and jobs are their owners' to free. */
 void regions_drop_all(struct engine *e)
 {
-	while (!list_empty(&e->regions)) {
-		struct region *r = list_first(&e->regions, struct region, all);
+	while (!list_empty(&e->d->regions)) {
+		struct region *r = list_first(&e->d->regions, struct region, all);
 
 		list_for_each(it, tmp, &r->jobs)
 		{
@@ -86,50 +86,7 @@ void regions_drop_all(struct engine *e)
 	}
 }
 
-bool region_foreign(const struct engine *e, uint64_t idx)
-{
-	for (uint32_t s = 0; s <= e->geo.p.slots; s++)
-		if (rset_has(&e->foreign[s], idx))
-			return true;
-	return false;
-}
-
 /* ---- the lock ------------------------------------------------------------------------------- */
-
-void lock_ask(struct engine *e, uint64_t id, enum lock_mode mode, bool try_only)
-{
-	NODEMSG(m, b, LOCK, Lock, lock);
-
-	e->n_lock_requests++;
-	if (e->cfg.lock_backend == LOCK_EXTERNAL) {
-		struct out *o = out_add(e, OUT_LOCK);
-
-		o->lock.id = id;
-		o->lock.mode = mode;
-		o->lock.try_only = try_only;
-		return;
-	}
-	if (e->phase != PH_READY)
-		return; /* sent at Ready */
-	b.id = id;
-	b.mode = (uint32_t)mode;
-	b.try_only = try_only;
-	msg_send(e, &m);
-}
-
-void lock_drop(struct engine *e, uint64_t id)
-{
-	NODEMSG(m, b, UNLOCK, Unlock, unlock);
-
-	if (e->cfg.lock_backend == LOCK_EXTERNAL) {
-		out_add(e, OUT_UNLOCK)->lock.id = id;
-		return;
-	}
-	if (e->phase < PH_STATE)
-		return; /* the claims of the coming round don't name it */
-	b.id = id;
-	msg_send(e, &m);
-}
 
 static void region_ask(struct engine *e, struct region *r, enum lock_mode mode, bool try_only)
 {
@@ -138,6 +95,8 @@ static void region_ask(struct engine *e, struct region *r, enum lock_mode mode, 
 	r->pend_try = try_only;
 	r->asked_us = e->now;
 	r->test_writes = r->writes;
+	TRACE_DATA(e, "asks for the lock %s of region %llu%s", mode == LOCK_MODE_EX ? "EX" : "CW",
+		   (unsigned long long)r->idx, try_only ? ", if it is free" : "");
 	lock_ask(e, LOCK_ID(LOCK_KIND_REGION, r->idx), mode, try_only);
 }
 
@@ -158,6 +117,7 @@ static void region_drop(struct engine *e, struct region *r)
 	r->held = LOCK_MODE_NONE;
 	r->called_back = false;
 	r->ex_tested = false;
+	TRACE_DATA(e, "gives up the lock of region %llu", (unsigned long long)r->idx);
 	lock_drop(e, LOCK_ID(LOCK_KIND_REGION, r->idx));
 }
 
@@ -178,6 +138,8 @@ static void region_grant(struct engine *e, struct region *r, enum lock_mode mode
 {
 	bool was_try = r->pend_try;
 
+	TRACE_DATA(e, "has the lock %s of region %llu", mode == LOCK_MODE_EX ? "EX" : "CW",
+		   (unsigned long long)r->idx);
 	r->pend = LOCK_MODE_NONE;
 	r->pend_try = false;
 	r->held = mode;
@@ -189,19 +151,6 @@ static void region_grant(struct engine *e, struct region *r, enum lock_mode mode
 	r->turn_end = 0;
 	list_for_each(it, tmp, &r->queue) r->admit++;
 	region_kick(e, r);
-}
-
-/*
- * R4, R10: an external manager may grant what a dead node held before that is fenced, and even
- * before anybody hears of the death. A dead node's: that takes longer than the token's time-out, so
- * the round is not Ready, or the own heartbeat is late. A dead daemon's it may grant at once. So a
- * grant counts only when every other node of the round has said something that it can't have said
- * before the grant: an answer to our Settle. Who does not answer is going to be lost, and the grant
- * waits for the next Ready.
- */
-static bool lock_counts(const struct engine *e)
-{
-	return e->phase == PH_READY && gate_open(e);
 }
 
 void region_granted(struct engine *e, uint64_t id, enum lock_mode mode, bool refused)
@@ -221,8 +170,8 @@ void region_granted(struct engine *e, uint64_t id, enum lock_mode mode, bool ref
 		region_kick(e, r);
 	} else if (e->cfg.lock_backend == LOCK_EXTERNAL) {
 		r->early = mode;
-		r->early_num = e->settle_num + 1;
-		e->locks_early = e->settle_due = true;
+		r->early_num = settle_want(e);
+		e->d->locks_early = true;
 	} else {
 		region_grant(e, r, mode);
 	}
@@ -237,6 +186,7 @@ void region_called_back(struct engine *e, uint64_t id, enum lock_mode wanted)
 		return;
 	if (r->held == LOCK_MODE_CW && wanted == LOCK_MODE_CW)
 		return;
+	TRACE_DATA(e, "is asked to give up the lock of region %llu", (unsigned long long)r->idx);
 	r->called_back = true;
 	region_kick(e, r);
 }
@@ -246,11 +196,10 @@ void region_resend_locks(struct engine *e)
 {
 	if (e->cfg.lock_backend == LOCK_EXTERNAL) {
 		/* What was asked in another round is answered by nobody. */
-		e->settle_floor = e->settle_num + 1;
-		e->settle_due = e->locks_early;
+		settle_void(e, e->d->locks_early);
 		return;
 	}
-	list_for_each(it, tmp, &e->regions)
+	list_for_each(it, tmp, &e->d->regions)
 	{
 		struct region *r = list_entry(it, struct region, all);
 
@@ -259,62 +208,15 @@ void region_resend_locks(struct engine *e)
 	}
 }
 
-/* The newest Settle that all others have answered. */
-static uint64_t settled(const struct engine *e)
-{
-	uint64_t num = e->settle_num;
-
-	for (uint32_t i = 0; i < e->peer_count; i++) {
-		const struct peer *p = &e->peer[i];
-
-		if (p->member && p->node != e->cfg.node && p->settled < num)
-			num = p->settled;
-	}
-	return num;
-}
-
-/* One at a time: what is granted meanwhile goes with the next. */
-static void settle_ask(struct engine *e, uint64_t answered)
-{
-	NODEMSG(m, b, SETTLE, Settle, settle);
-
-	if (!e->settle_due || (e->settle_num >= e->settle_floor && answered < e->settle_num))
-		return;
-	e->settle_due = false;
-	b.num = ++e->settle_num;
-	e->settle_us = e->now;
-	msg_send(e, &m);
-}
-
-/* R7: others answer at once. One that does not, though it is heard, would hold up every write here.
- */
-static void settle_evict(struct engine *e)
-{
-	if (e->now - e->settle_us <= e->cfg.tun.evict_ms * 1000ull)
-		return;
-	e->settle_us = e->now;
-	for (uint32_t i = 0; i < e->peer_count; i++) {
-		const struct peer *p = &e->peer[i];
-
-		if (p->member && p->node != e->cfg.node && p->settled < e->settle_num)
-			evict(e, p);
-	}
-}
-
-static void settle_advance(struct engine *e)
+/* What an external manager has granted counts now, as far as the others have answered. */
+static void early_advance(struct engine *e)
 {
 	uint64_t answered;
 
-	if (!e->locks_early || !lock_counts(e))
+	if (!e->d->locks_early || !settle_passed(e, &answered))
 		return;
-	settle_ask(e, settled(e));
-	answered = settled(e);
-	if (answered < e->settle_num)
-		settle_evict(e);
-	if (answered < e->settle_floor)
-		return;
-	e->locks_early = false;
-	list_for_each(it, tmp, &e->regions)
+	e->d->locks_early = false;
+	list_for_each(it, tmp, &e->d->regions)
 	{
 		struct region *r = list_entry(it, struct region, all);
 		enum lock_mode mode = r->early;
@@ -322,29 +224,11 @@ static void settle_advance(struct engine *e)
 		if (mode == LOCK_MODE_NONE)
 			continue;
 		if (r->early_num > answered) {
-			e->locks_early = true;
+			e->d->locks_early = true;
 			continue;
 		}
 		r->early = LOCK_MODE_NONE;
 		region_grant(e, r, mode);
-	}
-}
-
-void region_settle(struct engine *e, uint32_t from, const nodemsg *m)
-{
-	NODEMSG(reply, b, SETTLED, Settled, settled);
-	struct peer *p = peer_find(e, from);
-
-	if (m->body_case == DDRAID__NODE_MSG__BODY_SETTLE) {
-		/* Who gives up may have lost what the lock manager is to know of it. */
-		if (from == e->cfg.node || e->give_up_us)
-			return;
-		b.node = from;
-		b.num = m->settle->num;
-		msg_send(e, &reply);
-	} else if (m->settled->node == e->cfg.node && p && p->settled < m->settled->num &&
-		   m->settled->num <= e->settle_num) {
-		p->settled = m->settled->num;
 	}
 }
 
@@ -363,22 +247,6 @@ static bool overlaps(const struct list *l, const struct op *op)
 	return false;
 }
 
-/* Somebody who may have been writing is gone, or has said that it gives up, or is here as another
- * incarnation: if no round has settled that yet, the next one will. Or may be all that, and this
- * node has not heard of it, since its gate is closed. */
-static bool lost_unfenced(const struct engine *e)
-{
-	if (!gate_open(e))
-		return true;
-	for (uint32_t i = 0; i < e->peer_count; i++) {
-		const struct peer *p = &e->peer[i];
-
-		if (p->member && p->node != e->cfg.node && (p->evicted || p->inc != p->member_inc))
-			return true;
-	}
-	return gone_unfenced(e);
-}
-
 /*
  * R5: under CW a node that is dead now may have been writing here, and what it has sent may land
  * until it is fenced: over what is written now and answered before that. And see quiet.c.
@@ -387,7 +255,7 @@ static bool writes_wait(struct engine *e, const struct region *r)
 {
 	bool wait = (r->held != LOCK_MODE_EX && lost_unfenced(e)) || writes_held(e);
 
-	e->writes_waited |= wait;
+	e->d->writes_waited |= wait;
 	return wait;
 }
 
@@ -395,7 +263,7 @@ static void op_activate(struct engine *e, struct op *op)
 {
 	list_del(&op->link);
 	list_add_tail(&op->r->active, &op->link);
-	op->state = OPS_IO;
+	op_move(op, OPS_IO);
 	io_start_op(e, op);
 }
 
@@ -417,7 +285,7 @@ static void region_admit(struct engine *e, struct region *r)
 			bit_set(r->written, (uint32_t)(op->stripe - first) + i);
 		list_del(&op->link);
 		list_add_tail(&r->marking, &op->link);
-		op->state = OPS_WAIT_MARK;
+		op_move(op, OPS_WAIT_MARK);
 		dlog_mark(e, r);
 		if (dlog_marked(e, r->idx))
 			op_activate(e, op);
@@ -435,11 +303,12 @@ void region_marked(struct engine *e, struct region *r)
 /* The departed are fenced, or the moment without writes is over: who waited for that goes on. */
 void regions_advance(struct engine *e)
 {
-	settle_advance(e);
-	if (!e->writes_waited || lost_unfenced(e) || writes_held(e) || e->state == ENGINE_REMOVED)
+	early_advance(e);
+	if (!e->d->writes_waited || lost_unfenced(e) || writes_held(e) ||
+	    e->state == ENGINE_REMOVED)
 		return;
-	e->writes_waited = false;
-	list_for_each(it, tmp, &e->regions)
+	e->d->writes_waited = false;
+	list_for_each(it, tmp, &e->d->regions)
 	{
 		struct region *r = list_entry(it, struct region, all);
 
@@ -528,7 +397,7 @@ void region_put(struct engine *e, struct region *r)
 
 void region_op_add(struct engine *e, struct op *op)
 {
-	op->state = OPS_WAIT_REGION;
+	op_move(op, OPS_WAIT_REGION);
 	list_add_tail(&op->r->queue, &op->link);
 	region_kick(e, op->r);
 }
@@ -544,7 +413,7 @@ void region_op_done(struct engine *e, struct op *op)
 	list_for_each(it, tmp, &r->readers)
 	{
 		list_del(it);
-		list_add_tail(&e->retry, it);
+		list_add_tail(&e->d->retry, it);
 	}
 	region_kick(e, r);
 }
@@ -600,4 +469,44 @@ void region_job_done(struct engine *e, struct job *j)
 		r->running = NULL; /* a queued one may be cancelled while another runs */
 	r->last_us = e->now;
 	region_kick(e, r);
+}
+
+bool regions_writing(const struct engine *e)
+{
+	list_for_each(it, tmp, &e->d->regions)
+	{
+		const struct region *r = list_entry(it, struct region, all);
+
+		if (r->running && r->running->busy)
+			return true;
+	}
+	return false;
+}
+
+void regions_doubt(struct engine *e)
+{
+	list_for_each(it, tmp, &e->d->regions) region_doubt(list_entry(it, struct region, all));
+}
+
+bool regions_any(const struct engine *e)
+{
+	return !list_empty(&e->d->regions);
+}
+
+uint32_t regions_held(const struct engine *e, uint64_t *after, uint64_t id[], uint32_t mode[],
+		      uint32_t max)
+{
+	const struct list *it = *after ? &region_find(e, *after - 1)->all : &e->d->regions;
+	uint32_t n = 0;
+
+	for (it = it->next; it != &e->d->regions && n < max; it = it->next) {
+		const struct region *r = list_entry(it, struct region, all);
+
+		*after = r->idx + 1;
+		if (r->held == LOCK_MODE_NONE)
+			continue;
+		id[n] = LOCK_ID(LOCK_KIND_REGION, r->idx);
+		mode[n++] = (uint32_t)r->held;
+	}
+	return n;
 }

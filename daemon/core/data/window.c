@@ -23,7 +23,7 @@
 #include <string.h>
 
 #include "daemon/core/data/parity.h"
-#include "daemon/core/engine_int.h"
+#include "daemon/core/data/data.h"
 
 #define WINDOW_ALIGN 64u
 #define CHECK_GAP 8u /* stripes */
@@ -39,6 +39,8 @@ void job_init(struct job *j, enum job_kind kind, void (*done)(struct engine *, s
 	list_init(&j->wait);
 }
 
+static const char *const job_name[] = {"resync it", "check it", "rebuild it", "read it"};
+
 void job_start(struct engine *e, struct job *j, uint64_t region, uint64_t stripe, uint64_t end)
 {
 	assert(!j->r && !j->busy);
@@ -46,6 +48,8 @@ void job_start(struct engine *e, struct job *j, uint64_t region, uint64_t stripe
 	j->stripe = stripe;
 	j->end = end;
 	j->cancelled = false;
+	TRACE_DATA(e, "wants region %llu to itself, to %s", (unsigned long long)region,
+		   job_name[j->kind]);
 	j->r = region_get(e, region);
 	region_job_add(e, j);
 }
@@ -69,7 +73,7 @@ static void job_end(struct engine *e, struct job *j)
 /* For the status. */
 void unreadable_met(struct engine *e, uint32_t members, uint64_t stripe, uint32_t count)
 {
-	e->unreadable = (struct unreadable){
+	e->d->unreadable = (struct unreadable){
 	    .members = members,
 	    .offset = stripe * e->geo.p.stripe_bytes,
 	    .bytes = count * e->geo.p.stripe_bytes,
@@ -91,7 +95,7 @@ void job_cancel(struct engine *e, struct job *j)
 static void window_wait(struct engine *e, struct job *j)
 {
 	list_del(&j->wait);
-	list_add_tail(&e->job_wait, &j->wait);
+	list_add_tail(&e->d->job_wait, &j->wait);
 }
 
 static void window_advance(struct engine *e, struct job *j)
@@ -191,7 +195,7 @@ static void window_read(struct engine *e, struct batch *b)
 		window_decode(&e->geo, j->count, j->win, b->ok, j->target);
 		rows = j->target;
 	} else if (b->ok == all) {
-		e->n_parity_fixed +=
+		e->d->n_parity_fixed +=
 		    window_reparity(&e->geo, j->stripe, j->count, j->win, NULL, &rows);
 	} else {
 		window_decode(&e->geo, j->count, j->win, b->ok, all & ~b->ok);
@@ -297,7 +301,7 @@ void jobs_advance(struct engine *e)
 {
 	if (e->state == ENGINE_REMOVED)
 		return;
-	list_for_each(it, tmp, &e->job_wait)
+	list_for_each(it, tmp, &e->d->job_wait)
 	{
 		struct job *j = list_entry(it, struct job, wait);
 		bool skip;

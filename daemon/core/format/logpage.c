@@ -65,3 +65,17 @@ int logpage_decode(struct logpage *lp, const uint8_t in[DDR_BLOCK_BYTES])
 	memcpy(lp->missed, in + LOG_OFF_MISSED, LOG_PLANE_BYTES);
 	return 0;
 }
+
+/*
+ * Who dies between the members leaves images on some of them that the next to write the page may
+ * not see: such a member has left the map since, is being rebuilt, or can't be read now. It comes
+ * back, and what was written to it since must be newer there. So numbers begin higher with each
+ * epoch, and with a gap where a page was not read from all that are written. The copies take turns
+ * nevertheless: a torn write leaves the image before.
+ */
+uint64_t logpage_seq_next(uint64_t epoch, uint64_t seq)
+{
+	uint64_t least = epoch << LOG_SEQ_EPOCH_SHIFT;
+
+	return seq + 1 >= least ? seq + 1 : least + !(seq & 1);
+}

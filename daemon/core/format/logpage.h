@@ -29,6 +29,10 @@ void logpage_encode(const struct logpage *lp, uint8_t out[DDR_BLOCK_BYTES]);
  * -EPROTONOSUPPORT: version. The caller compares uuid, slot and page. */
 int logpage_decode(struct logpage *lp, const uint8_t in[DDR_BLOCK_BYTES]);
 
+/* The number of the next image of a page, written under the epoch of that number. */
+uint64_t logpage_seq_next(uint64_t epoch, uint64_t seq);
+#define LOG_SEQ_EPOCH_SHIFT 36 /* the part of it that an epoch begins */
+
 static inline bool bit_get(const uint8_t *plane, uint32_t i)
 {
 	return plane[i >> 3] >> (i & 7) & 1;

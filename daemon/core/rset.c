@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /* A set of regions; see rset.h. */
-#include "daemon/core/data/rset.h"
+#include "daemon/core/rset.h"
 
 #include <assert.h>
 #include <endian.h>

@@ -1,58 +1,34 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The engine's inside: shared by the files of daemon/core that make it up, by nobody else.
+ * The control plane's inside: for the files of core/cluster/, and engine.c.
  *
- *   engine.c    events in, outs out; devices and member requests (dio)
  *   msg.c       node messages <-> bytes
  *   round.c     views, rounds (Query, Hello, State), eviction: who takes part
  *   departed.c  who does not any more, and is fenced
  *   leader.c    what the leader does in a round until Ready, and after it
  *   epoch.c     proposals and commits of the map; assembly from superblocks
  *   locktab.c   the lock table: the leader's side
- *   region.c    regions: lock, mark, writers, jobs: this node's side
- *   dlog.c      own slot of the dirty log: marks, clears, release
+ *   locks.c     this node's side of the locks, and when a grant counts
+ *   own_slot.c  the own slot as the cluster sees it: given, read, named, told
+ *   leave.c     this node leaves in good order
+ *   members.c   which members this node can use, and what their errors say
  *   slots.c     slots of nobody: reading, recovery (leader)
  *   slots_told.c what a member must carry of these that left the map before an epoch told
  *   recovery.c  what is told of recoveries
- *   io.c        front-end requests
- *   window.c    windows: resync, check, rebuild
  *   rebuild.c   the rebuild of a member (leader)
  *   quiet.c     a moment without writes, before it is promoted
  *   cause.c     why a member changes its state: told, and nothing goes by it
  *   back.c      what a member that is back has of the own slot: an older copy is told by that
  *   use.c       nobody else uses the members: another cluster, a daemon by itself
- *
- * Conventions: a function that ends in _advance is level-triggered: it looks at the state and
- * does what can be done next; calling it once too often is harmless. engine_step calls them all
- * after each event, so nothing else has to remember whom to wake.
  */
-#ifndef DDRAID_CORE_ENGINE_INT_H
-#define DDRAID_CORE_ENGINE_INT_H
+#ifndef DDRAID_CORE_CLUSTER_CLUSTER_H
+#define DDRAID_CORE_CLUSTER_CLUSTER_H
 
-#include "daemon/base/list.h"
-#include "daemon/core/data/plan.h"
-#include "daemon/core/data/rset.h"
-#include "daemon/core/engine.h"
-#include "daemon/core/format/geometry.h"
-#include "daemon/core/format/logpage.h"
+#include "daemon/core/door.h"
 #include "daemon/core/htable.h"
+#include "daemon/core/rset.h"
 
-#define NO_SLOT UINT32_MAX
-#define NO_MEMBER 0xff
-#define NO_DEV UINT32_MAX
 #define NO_COPY 0xff
-#define DIO_MAX 8192u
-/*
- * Member requests that anybody may make without asking for room (dio_room): each kind has one batch
- * under way. At most 2 reads of each device's superblocks and one of its use block, 2 superblocks
- * of an `add`, and of each member: a superblock, 2 copies of a page that is read, a page or FLUSH
- * of a slot of nobody, a FLUSH of a rebuild, a FLUSH of a release. And of each device, its images
- * of own pages.
- */
-#define DIO_SINGLE (4u * DDR_MAX_DEVS + 2u + 6u * DDR_MAX_MEMBERS)
-/* Consumers leave so much to windows and marks: what they wait for. */
-#define DIO_NOT_CONSUMERS 1024u
-#define MAX_ACTIVE_OPS 256u           /* writes and reads under way at the members at once */
 #define PEERS_MAX (2 * DDR_MAX_NODES) /* nodes in view, and those that were and may be back */
 #define GONE_MAX 512u /* departed incarnations between two commits; of these at most */
 #define GONE_TOLD (GONE_MAX - 4 * DDR_MAX_NODES) /* when another tells of one more, */
@@ -67,28 +43,8 @@
 
 typedef struct Ddraid__NodeMsg nodemsg;
 
-struct batch {
-	uint32_t pending;
-	uint32_t ok, failed; /* masks by member (by device for raw requests) */
-	uint32_t unreadable; /* of those that failed: a bad spot of a member that must stay; */
-	uint32_t full;       /* no space there */
-	bool sent;           /* a request of it went to a member */
-	int err;             /* of the last failure */
-	void (*done)(struct engine *e, struct batch *b);
-};
-
-struct dio {
-	struct list link; /* free, held or gone list */
-	struct batch *b;
-	const struct iovec *iov;
-	uint64_t offset, region;
-	uint32_t iov_count, bytes, dev, flags, gen;
-	enum dev_op op;
-	enum dev_kind kind;
-	uint8_t member; /* NO_MEMBER: raw */
-	bool used, sent;
-	bool trial; /* a write that tells whether its member takes writes again */
-	int err;    /* of a request that ends without having been sent */
+struct term {
+	uint64_t inc, num;
 };
 
 struct sb_copy { /* one of a device's two superblock copies, while it is read */
@@ -113,7 +69,6 @@ struct dev {
 	uint8_t bound_uuid[DDR_UUID_BYTES]; /* the member that no other device was before it */
 	uint8_t moved_uuid[DDR_UUID_BYTES]; /* another that it was found to be since: was_another */
 	uint64_t bound_no, moved_no;        /* the order in which that was noted */
-	uint32_t under_way;
 	/* A connection broke (R17) before there was a map to name its member, or before its
 	 * superblock was read. */
 	bool lost;
@@ -169,10 +124,6 @@ struct dev {
 		uint8_t *buf;
 	} back;
 	char uri[DDR_URI_BYTES];
-};
-
-struct term {
-	uint64_t inc, num;
 };
 
 struct peer { /* one node of the group */
@@ -250,111 +201,6 @@ struct fence_ask {
 	bool failed;
 };
 
-enum phase { PH_NONE, PH_HELLO, PH_STATE, PH_READY };
-
-/* A region that this node has a lock on, a mark in, or somebody waiting for. */
-struct region {
-	struct hentry hash; /* by idx */
-	struct list all;
-	struct list queue;   /* ops that wait for the lock (or for an overlapping op) */
-	struct list marking; /* admitted ops that wait for the mark */
-	struct list active;  /* ops at the members */
-	struct list readers; /* reads that wait for overlapping own writes */
-	struct list jobs;    /* jobs that want EX, first one may be running */
-	uint64_t idx;
-	enum lock_mode held, pend;
-	bool pend_try, called_back;
-	struct job *running;  /* the job that has the region to itself */
-	uint64_t test_writes; /* value of writes when EX was tried */
-	uint64_t asked_us;    /* since when `pend` is wanted */
-	uint64_t turn_us;     /* what its jobs may take of EX although it is called back */
-	uint64_t turn_end;    /* of that; 0: no job has begun since the grant */
-	uint64_t early_num;   /* and this Settle is answered by all */
-	enum lock_mode early; /* LOCK_EXTERNAL: granted, and counts when region_lock_counts() */
-	bool want_mark;       /* the bit is wanted or set in the page image */
-	bool shared;          /* another node may have been in here since the last clear: R19 */
-	bool ex_tested;       /* EX was granted without queueing since the last write */
-	bool resync_all; /* check every stripe, not only the written ones, before the clear: R12 */
-	bool doubted;    /* resync_all was asked for while the check ran: check once more */
-	struct job *check; /* while a check job is queued or running: R19, R12 */
-	bool flushing;     /* part of the flush batch under way */
-	uint32_t users;    /* admitted ops */
-	uint32_t admit;    /* waiting ops that a fresh grant lets in although called back */
-	uint64_t last_us;  /* end of the last write */
-	uint8_t *written;  /* one bit per stripe, since the last clear */
-	uint64_t writes;   /* ops admitted, ever */
-};
-
-enum op_kind { OP_WRITE, OP_ZEROES, OP_READ, OP_READ_REPAIR };
-enum op_state { OPS_WAIT_REGION, OPS_WAIT_MARK, OPS_IO, OPS_RETRY };
-
-struct fio;
-
-struct op {               /* a front-end request's share in one region */
-	struct list link; /* region list or engine list */
-	struct list all;
-	struct fio *f;
-	struct region *r;
-	enum op_kind kind;
-	enum op_state state;
-	uint64_t stripe;
-	uint32_t count;
-	uint32_t ok; /* members that have the write */
-	bool sent;   /* a member may have it */
-	uint8_t *data;
-	void *scratch; /* parity, or the member-major window: see op_scratch */
-	size_t scratch_bytes;
-	struct plan plan;
-	struct batch batch;
-	uint32_t want, valid; /* degraded read */
-	bool planned;
-	bool spoiled; /* a decoding read: own write of the same blocks has begun since */
-	uint64_t unreadable_us, again_us; /* a read that met a bad spot: since when, when again */
-	uint32_t refused, refusals;       /* a write: by these members, so often */
-	uint64_t refused_us;              /* for the first time */
-	struct job *job;
-};
-
-struct fio { /* a front-end request */
-	struct list link;
-	uint64_t tag, offset, next;
-	uint32_t bytes, flags, parts; /* parts under way */
-	uint32_t ended;               /* parts that are through */
-	enum io_op op;
-	bool split_done, flushing;
-	bool held;  /* through, but not to be answered while the gate is closed */
-	bool again; /* a write: a member may have lost parts that were through */
-	int err;
-	uint8_t *data;
-	struct batch batch;
-	uint32_t flushed; /* members */
-};
-
-enum job_kind { JOB_RESYNC, JOB_CHECK, JOB_REBUILD, JOB_READ };
-
-struct job {              /* something that works through a region under EX */
-	struct list link; /* region.jobs */
-	struct list wait; /* engine.job_wait: for a change of map or device */
-	struct region *r;
-	uint64_t region;
-	enum job_kind kind;
-	uint64_t stripe, end; /* next stripe, and where to stop */
-	uint32_t count;       /* of the window under way */
-	uint64_t map_num;     /* epoch number at the window's start */
-	uint32_t target;      /* REBUILD: mask of members to write */
-	uint8_t *win;
-	uint8_t *data;  /* READ: where the user data goes */
-	uint32_t wrote; /* mask that the window's write stage must reach */
-	bool busy;      /* a batch of it is under way */
-	bool cancelled;
-	bool unreadable; /* ended before its end: a bad spot, and nothing to decode it from */
-	uint64_t first;  /* READ: stripe that data[0] belongs to */
-	struct plan plan;
-	struct batch batch;
-	void (*done)(struct engine *e, struct job *j);
-	void *arg;
-};
-
 /* A member that a life of this daemon lost, and ended before a map said so. */
 struct lost {
 	uint8_t uuid[DDR_UUID_BYTES];
@@ -363,24 +209,11 @@ struct lost {
 	uint64_t since_us; /* when */
 };
 
-struct lpage {                            /* one page of the own slot */
-	struct list link;                 /* of those that are to be written, or are */
-	struct logpage want;              /* the image that goes out next */
-	uint8_t durable[LOG_PLANE_BYTES]; /* dirty plane that is durable for certain */
-	uint8_t inflight[LOG_PLANE_BYTES];
-	uint8_t block[DDR_BLOCK_BYTES];
-	struct iovec iov;
-	struct batch batch;
-	uint32_t ok;
-	bool writing, waiting, need;    /* need: want differs from what was last written */
-	bool urgent;                    /* a mark waits for it */
-	bool rewrite;                   /* not written since a member was added: R11 */
-	bool misses, misses_sent;       /* dlog_miss: not durable yet */
+struct back_page {                      /* of a page of the own slot */
 	uint64_t told[DDR_MAX_MEMBERS]; /* the newest image that each has acknowledged */
 	uint32_t sent_dev[DDR_MAX_MEMBERS], sent_ups[DDR_MAX_MEMBERS]; /* by these connections */
 	uint32_t older;  /* members in the map that have come back with an older one, */
 	uint32_t unread; /* ... or with one that can't be read */
-	uint64_t need_us;
 };
 
 struct pageinfo {
@@ -519,23 +352,10 @@ struct use {
 
 enum rebuild_state { RB_IDLE, RB_GATHER, RB_COPY, RB_FLUSH, RB_LOG, RB_QUIET, RB_PROMOTE };
 
-struct engine {
-	struct engine_cfg cfg;
-	uint64_t now, inc;
-	struct outq *q;
-	void **garbage; /* memory of the last step's outs */
-	uint32_t garbage_count, garbage_cap;
-
-	/* devices and requests */
+struct cluster {
 	struct dev dev[DDR_MAX_DEVS];
-	uint64_t bindings; /* so many were noted */
-	uint32_t devs;     /* of these, up to the last one that was connected */
-	struct dio *dio;
-	struct list dio_free, dio_held, dio_gone;
-	uint32_t dio_free_count;
-	uint32_t dio_under_way;
-	uint32_t member_ios[DDR_MAX_MEMBERS]; /* of these, to each member, by whichever device */
-	uint32_t dev_of[DDR_MAX_MEMBERS];
+	uint64_t bindings;             /* so many were noted */
+	uint32_t devs;                 /* of these, up to the last one that was connected */
 	uint8_t bad[DDR_MAX_MEMBERS];  /* state that this node wants for a member, 0 = none */
 	bool misread[DDR_MAX_MEMBERS]; /* bad, but only for an error of a read, or of a write
 					  without FUA: may be taken back */
@@ -560,12 +380,10 @@ struct engine {
 						 the start */
 	uint32_t flaps[DDR_MAX_MEMBERS];      /* so often in a row it was lost soon after that */
 
-	bool wrote;        /* this incarnation, to a member */
 	uint64_t aside_us; /* when this node was aside last */
 	uint64_t sure_us;  /* when it knew last that the array had not gone on without it */
 
 	/* membership */
-	enum engine_state state;
 	struct ring view_ring, quorum_ring;
 	bool view_known, quorate;
 	uint32_t quorum_count, quorum[DDR_MAX_NODES]; /* nodes whose cluster stack lives */
@@ -585,35 +403,26 @@ struct engine {
 	uint64_t term_num, round_us, view_us;
 	uint64_t give_up_us; /* 0, or this incarnation gives up: then it is removed */
 	bool give_up_heard;  /* the Evict of it came */
-	enum phase phase;
 	bool queried;
 	uint32_t leader;
 	uint64_t hb_sent_us; /* when the newest own heartbeat that came back was sent */
 	bool hb_leased;      /* what the newest one says */
-	uint64_t heard_us;   /* the same, of one that came back while the gate was open */
 	uint64_t hb_next_us;
 	bool hb_any;
-	bool removed_told, stopping, stopped;
-	uint64_t forced_us;                /* since when cfg.force, alone or take_over counts */
-	bool writes_waited;                /* a write waits for a fence */
 	uint64_t settle_num, settle_floor; /* LOCK_EXTERNAL, see settle_advance */
 	uint64_t settle_us; /* when that was asked, or somebody was evicted for not answering */
 	bool settle_due;
-	bool locks_early; /* LOCK_EXTERNAL: some grant does not count yet */
-	bool claim_due;   /* the end of the Claim for this round is not sent yet */
+	bool claim_due; /* the end of the Claim for this round is not sent yet */
 	uint64_t stop_tag;
 	struct record want_record, sent_record, record;
 	uint64_t record_us; /* when it was asked for */
 	bool record_busy;
 
 	/* map */
-	bool have_geo, have_map;
 	bool doubt;        /* another node says that an epoch was committed without this one, */
 	uint64_t doubt_us; /* since then */
 	bool judged; /* by the epoch that was committed when this life went by a committed map */
-	struct geo geo;
 	struct superblock base; /* the array's constants; map and seq are not used */
-	struct map map; /* committed; from an assembly on, what the newest superblock says */
 	struct epoch committed; /* newest epoch known committed: map's, but after an assembly */
 	bool yields; /* another node was to assemble the array, for this one reached too little: */
 	uint32_t yield_reach; /* so many members */
@@ -624,8 +433,7 @@ struct engine {
 	uint64_t idle_inc;        /* the last incarnation, if that wrote to no member */
 	bool dirty_untold; /* the leader told of dirty regions, and the geometry was not known */
 
-	bool proposing, acked_proposal;
-	struct map prop;
+	bool acked_proposal;
 	struct member_cause prop_cause[DDR_MAX_MEMBERS], cause[DDR_MAX_MEMBERS]; /* cause.c */
 	uint64_t proposing_us;                                                   /* since when */
 	bool sb_names_us;    /* the newest superblocks that it wrote, as without a slot */
@@ -686,7 +494,6 @@ struct engine {
 		bool rd_stale; /* what is being read was asked for before that became unknown */
 		bool assigned[DDR_MAX_SLOTS]; /* to a node that has not said Joined yet */
 	} ld;
-	uint32_t claims_pending;
 
 	/* recovery of dead slots, rebuild: leader */
 	struct {
@@ -740,8 +547,7 @@ struct engine {
 	uint64_t to_resync, resync_total; /* regions: in `foreign` now, and the most it was */
 
 	/* own slot */
-	uint32_t slot;
-	bool slot_owned, slot_wanted, joined_sent, left_sent;
+	bool joined_sent;
 	bool missed_due;       /* the leader waits for what this node's slot has missed: R15 */
 	bool left_uncommitted; /* a node has left since the last commit */
 	bool leaving;          /* ADMIN_STOP: only what is under way as leader is waited for */
@@ -751,40 +557,17 @@ struct engine {
 	uint32_t seals;        /* epochs that it is still to commit for that: leave_sealed; */
 	bool unsealed;         /* it took too long */
 	bool naming;           /* its slot is to name it again: slot_again */
-	struct lpage *page;    /* log_pages */
-	struct list pages_due; /* in need of a write, or under way */
-	uint64_t own_dirty, own_missed; /* regions: bits of the wanted images */
 	struct {
-		uint8_t uuid[DDR_UUID_BYTES]; /* the member that lpage.told is about */
+		uint8_t uuid[DDR_UUID_BYTES]; /* the member that back_page.told is about */
 		uint64_t instance;            /* of its exporter */
 		uint64_t count;               /* of images that it has acknowledged */
 	} told[DDR_MAX_MEMBERS];
-	uint32_t older, unread; /* members with lpage.older, lpage.unread */
-	struct {
-		bool busy;
-		struct batch batch;
-		uint64_t map_num;
-	} flush;
-	uint64_t scan_us;
+	struct back_page *back; /* log_pages */
+	uint32_t older, unread; /* members with back_page.older, back_page.unread */
 
-	/* regions, requests */
-	struct htable region_of;
-	struct list regions;
-	struct list fios, ops, retry; /* retry: ops that wait for a change of map or device */
-	struct list job_wait;
 	uint32_t asks, asks_first; /* vouch.c: this node's questions */
-	struct list decoding;      /* reads under way that will decode */
-	uint32_t fio_count, op_count;
-	struct list fios_kept, ops_kept; /* pool.c */
-	uint32_t fios_kept_count, ops_kept_count;
-	uint64_t few_us;   /* since when fewer than k members can be read, or take this node's sign
-			      that it uses them; 0 = enough do */
-	uint64_t lacks_us; /* since when one can't be used that no proposal drops, 0 = all can */
-	uint64_t last_end; /* where the last write ended: sequential writers */
-	struct htable locks; /* locktab.c, leader */
+	struct htable locks;       /* locktab.c, leader */
 	struct list lock_waiters;
-	uint32_t lock_gen;
-	bool slot_lock;
 
 	struct {                           /* the leader's */
 		uint64_t tag, since, seen; /* seen: mask by index in peer */
@@ -809,7 +592,6 @@ struct engine {
 		char uri[DDR_URI_BYTES];
 		uint8_t uuid[DDR_UUID_BYTES];
 	} adding;
-	bool taken; /* since the last step, so that outs are there which have not been done */
 	char open_uri[DDR_URI_BYTES]; /* what OUT_OPEN points to */
 	struct {                      /* the node's that was asked */
 		bool used;
@@ -817,89 +599,38 @@ struct engine {
 		struct term term;
 	} asked;
 
-	uint64_t waits_hash, waits_us; /* what I/O waits for, 0 = nothing; since when */
-	uint64_t n_marks, n_clears, n_page_writes, n_lock_requests, n_parity_fixed;
-	uint64_t n_resync_bytes, n_read_resync_bytes, n_unreadable;
+	uint64_t n_lock_requests, n_resync_bytes, n_read_resync_bytes;
 	uint64_t n_rejected; /* messages that broke a rule; the last one: */
 	uint32_t rejected_node;
 	const char *rejected_why;
-	struct unreadable unreadable; /* the last */
 };
 
+/* cluster.c: -ENOMEM, or 0. */
+int cluster_new(struct engine *e);
+void cluster_free(struct engine *e);
+/* The end of an incarnation: what it has under way in the data plane; then, after data_clear(), all
+ * else. */
+void cluster_end(struct engine *e);
+void cluster_clear(struct engine *e);
+/* As new. idle_inc: the last incarnation, if that wrote to no member, else 0. */
+void cluster_restart(struct engine *e, uint64_t idle_inc);
+
 /* engine.c */
-const char *leader_differs(const struct engine *e);
-bool rings_agree(const struct engine *e);
 static inline bool ring_is(const struct ring *a, const struct ring *b)
 {
 	return a->rep == b->rep && a->seq == b->seq;
 }
-struct out *out_add(struct engine *e, enum out_type type);
-void *out_memory(struct engine *e, size_t bytes); /* lives until the next step */
-bool quorum_gate(const struct engine *e);
-bool gate_open(const struct engine *e);
-bool gate_but_lease(const struct engine *e); /* open, but for what the members answer */
 
-/* dio.c */
-void batch_init(struct batch *b, void (*done)(struct engine *, struct batch *));
-/* Starts one request; a member that can't be used fails it later in the same step, never inside
- * the call. Call batch_close after the last: a batch without requests ends as well. */
-void dio_start(struct engine *e, struct batch *b, uint8_t member, enum dev_op op,
-	       enum dev_kind kind, uint32_t flags, uint64_t offset, uint32_t bytes,
-	       const struct iovec *iov, uint32_t iov_count, uint64_t region);
-void dio_start_raw(struct engine *e, struct batch *b, uint32_t dev, enum dev_op op,
-		   enum dev_kind kind, uint64_t offset, const struct iovec *iov);
-void dio_start_plan(struct engine *e, struct batch *b, const struct plan *p, enum dev_op op,
-		    enum dev_kind kind, uint32_t flags, uint64_t region);
-/* Room for `count` more requests of a consumer, or of a window or a mark? Whoever has none waits:
- * the end of any request lets him try again. */
-bool dio_room(const struct engine *e, uint32_t count, bool consumer);
-void batch_open(struct batch *b);
-void batch_close(struct engine *e, struct batch *b);
-bool member_usable(const struct engine *e, uint8_t member);
-bool members_ready(const struct engine *e, uint32_t mask);
-uint32_t write_targets(const struct engine *e); /* members that new writes go to */
-uint32_t write_musts(const struct engine *e);   /* members without which no write is acknowledged */
-uint32_t read_mask(const struct engine *e);     /* members that may be read now */
-void member_bad(struct engine *e, uint8_t member, enum member_state want);
-bool member_misread(const struct engine *e, uint8_t member);
-bool member_unwritable(const struct engine *e, uint8_t member); /* and must stay */
-bool member_on_trial(const struct engine *e, uint8_t member);
-bool member_indispensable(const struct engine *e, uint8_t member);
-const struct map *map_next(const struct engine *e); /* the proposed, else the committed */
-uint32_t devs_up_mask(const struct engine *e);
+/* devs.c */
 uint32_t members_reached(const struct engine *e);
 /* Why the array can't be assembled by `map`: too few of its members in sync are reached. */
 uint32_t members_read(const struct engine *e);
 void fewer_insync(const struct engine *e, const struct map *map, char *text, size_t size);
 bool dev_failed_flush(const struct dev *d, const struct map_member *mm);
 bool dev_was_cut(const struct dev *d, const struct map_member *mm);
-void member_ios_cancel(struct engine *e, uint8_t m);
-uint64_t member_kept_out_us(const struct engine *e, uint8_t m);
 bool member_cut(const struct engine *e, const struct map_member *mm);
 bool aside(const struct engine *e);
 bool peer_aside(const struct engine *e, const struct peer *p);
-void flush_members(struct engine *e, struct batch *b, uint32_t mask);
-bool is_connection_error(int err);
-bool member_log_readable(const struct engine *e, uint8_t member);
-bool member_lost_earlier(const struct engine *e, uint8_t member);
-void misread_advance(struct engine *e); /* who was given up for an error, and is needed now */
-void dio_done(struct engine *e, const struct event *ev);
-void dio_advance(struct engine *e);
-/* Requests that wait for the gate, of batches that end so, end without being sent. */
-void dio_held_end(struct engine *e, void (*done)(struct engine *e, struct batch *b));
-/* pool.c: NULL without memory. What op_get returns may have scratch and a plan's memory. */
-struct fio *fio_get(struct engine *e);
-void fio_put(struct engine *e, struct fio *f);
-struct op *op_get(struct engine *e);
-void op_put(struct engine *e, struct op *op);
-/* False without memory, and then it has none. What was in it is lost. */
-bool op_scratch(struct op *op, size_t bytes);
-void pool_free(struct engine *e);
-/* May be called again for another count: keeps its memory where that is enough. */
-int plan_alloc(struct plan *p, const struct geo *g, uint32_t count);
-void plan_free(struct plan *p);
-
-/* devs.c */
 void sb_read(struct engine *e, uint32_t dev);
 void devs_fit(struct engine *e);
 void copies_forget(struct engine *e);
@@ -911,7 +642,6 @@ void devs_reread(struct engine *e);
 void devs_look_again(struct engine *e);
 void devs_judge(struct engine *e);
 void member_entered(struct engine *e, uint8_t member);
-bool devs_entering(const struct engine *e);
 bool dev_being_read(const struct dev *d);
 bool devs_looking(const struct engine *e);
 void dev_reread(struct engine *e, uint32_t dev);
@@ -920,8 +650,6 @@ void devs_lost_keep(struct engine *e);
 bool member_sb_read(const struct engine *e, uint8_t member);
 bool member_back(const struct engine *e, uint8_t member);
 bool members_older(const struct engine *e);
-const struct peer *member_older_by(const struct engine *e, uint8_t member); /* NULL: nobody */
-bool member_doubted(const struct engine *e, uint8_t member);
 bool member_sb_current(struct engine *e, uint8_t member);
 bool member_older(const struct engine *e, uint8_t member, uint64_t reached);
 bool member_strange(const struct engine *e, uint8_t member, uint64_t left);
@@ -929,10 +657,33 @@ void dev_up(struct engine *e, const struct event *ev);
 void dev_down(struct engine *e, const struct event *ev);
 void devs_bind(struct engine *e);
 void devs_advance(struct engine *e);
+const struct superblock *sb_confirmed(const struct engine *e);
+
+/* leader.c */
+uint64_t member_kept_out_us(const struct engine *e, uint8_t m);
+bool fenced_by_itself(const struct engine *e, uint32_t node, uint64_t inc);
+void leader_advance(struct engine *e);
+void leader_reset(struct engine *e);
+void leader_message(struct engine *e, uint32_t from, const nodemsg *m);
+void leader_fence_done(struct engine *e, const struct event *ev);
+void leader_asks_fence(struct engine *e, uint32_t node, uint64_t inc);
+void leader_fence_told(struct engine *e, uint32_t from, struct departed *d);
+void evict(struct engine *e, const struct peer *p);
+
+/* members.c */
+void member_bad(struct engine *e, uint8_t member, enum member_state want);
+bool member_misread(const struct engine *e, uint8_t member);
+bool member_indispensable(const struct engine *e, uint8_t member);
+uint32_t devs_up_mask(const struct engine *e);
+bool member_lost_earlier(const struct engine *e, uint8_t member);
+void misread_advance(struct engine *e); /* who was given up for an error, and is needed now */
 
 /* back.c */
-void back_sent(const struct engine *e, struct lpage *p, uint32_t members);
-void back_told(struct engine *e, struct lpage *p, uint32_t members);
+const struct peer *member_older_by(const struct engine *e, uint8_t member); /* NULL: nobody */
+bool member_doubted(const struct engine *e, uint8_t member);
+int back_alloc(struct engine *e);
+void back_free(struct engine *e);
+void back_forget(struct engine *e, uint32_t page); /* the slot is taken anew */
 void back_tell(const struct engine *e, uint32_t *older, uint32_t *looking);
 void back_dropped(struct engine *e, uint8_t member);
 void back_lacks(struct engine *e, uint8_t member); /* others' pages tell that it is older */
@@ -959,8 +710,12 @@ void fences_void_of(struct engine *e, const struct peer *p);
 void fence_settled(struct engine *e, uint32_t node, uint64_t inc);
 bool fence_stands(const struct engine *e, uint32_t node, uint64_t inc);
 
-/* leader.c */
+/* admin.c */
 void admin_submit(struct engine *e, const struct event *ev);
+void admin_advance(struct engine *e);
+void admin_look(struct engine *e);
+void admin_reset(struct engine *e);
+void admin_message(struct engine *e, uint32_t from, const nodemsg *m);
 
 /* msg.c */
 void nodemsg_join(struct engine *e);
@@ -985,31 +740,22 @@ static inline bool peer_differs(const struct peer *p) /* so it may not serve bes
 	return p->other_locks || p->other_fence;
 }
 bool leading(const struct engine *e);
-bool alone(const struct engine *e);
 void record_advance(struct engine *e);
 bool record_stuck(const struct engine *e);
 
-/* leader.c */
-bool fenced_by_itself(const struct engine *e, uint32_t node, uint64_t inc);
-void leader_advance(struct engine *e);
-void leader_reset(struct engine *e);
-void leader_message(struct engine *e, uint32_t from, const nodemsg *m);
-void leader_fence_done(struct engine *e, const struct event *ev);
-void leader_asks_fence(struct engine *e, uint32_t node, uint64_t inc);
-void leader_fence_told(struct engine *e, uint32_t from, struct departed *d);
-
-/* epoch.c */
+/* assemble.c */
 bool assemble(struct engine *e);
 bool array_still_ours(struct engine *e);
 void epoch_doubt(struct engine *e);
 void doubt_advance(struct engine *e);
 bool takes_part(const struct engine *e);
 bool epoch_unknown(const struct engine *e, const struct epoch *ep);
+const struct superblock *sb_newest(const struct engine *e);
+
+/* epoch.c */
 /* How far ahead of all that this node knows an epoch can be that it is told: proposals that came to
  * nothing. Else one node that is broken could use up all numbers. */
 #define EPOCH_AHEAD_MAX 1024u
-const struct superblock *sb_newest(const struct engine *e);
-const struct superblock *sb_confirmed(const struct engine *e);
 uint64_t epoch_seen(const struct engine *e); /* the greatest number that it knows itself */
 uint8_t bad_told(const struct engine *e, const struct map *m, uint8_t member);
 bool flush_error_untold(const struct engine *e);
@@ -1047,52 +793,24 @@ void locktab_release(struct engine *e, uint32_t node, uint64_t id);
 /* A node that holds what another has waited for longest, since then; 0 = none. */
 uint32_t locktab_held_by(const struct engine *e, uint64_t *since_us);
 
-/* region.c */
-struct region *region_find(const struct engine *e, uint64_t idx);
-struct region *region_get(struct engine *e, uint64_t idx);
-void region_kick(struct engine *e, struct region *r);
-void region_put(struct engine *e, struct region *r); /* frees it if nothing holds it */
-void region_granted(struct engine *e, uint64_t id, enum lock_mode mode, bool refused);
-void region_settle(struct engine *e, uint32_t from, const nodemsg *m);
-void region_called_back(struct engine *e, uint64_t id, enum lock_mode wanted);
-void region_resend_locks(struct engine *e);
-void region_op_add(struct engine *e, struct op *op);
-void region_op_done(struct engine *e, struct op *op);
-void region_op_cancel(struct engine *e, struct op *op); /* no member has been sent it */
-bool region_read_waits(struct engine *e, struct op *op);
-void region_marked(struct engine *e, struct region *r);
-void regions_advance(struct engine *e);
-void region_doubt(struct region *r);
-void region_test_ex(struct engine *e, struct region *r);
-void region_job_add(struct engine *e, struct job *j);
-void region_job_done(struct engine *e, struct job *j);
-bool region_yield(struct engine *e, struct region *r);
-void lock_ask(struct engine *e, uint64_t id, enum lock_mode mode, bool try_only);
-void lock_drop(struct engine *e, uint64_t id);
-bool region_foreign(const struct engine *e, uint64_t idx);
-void regions_drop_all(struct engine *e);
+/* locks.c */
+void settle_message(struct engine *e, uint32_t from, const nodemsg *m);
 
-/* dlog.c */
-int dlog_alloc(struct engine *e);
-bool dlog_marked(const struct engine *e, uint64_t region);
-void dlog_mark(struct engine *e, struct region *r);
-void dlog_advance(struct engine *e);
-void dlog_rewrite_all(struct engine *e);
-bool dlog_settled(const struct engine *e);
-bool dlog_rewritten(const struct engine *e);
-void dlog_acquire(struct engine *e, uint32_t slot);
-void dlog_release_missed(struct engine *e);
-void dlog_tell_missed(struct engine *e);
-void dlog_miss(struct engine *e, uint64_t region);
-bool dlog_missed_settled(const struct engine *e);
-void dlog_dropped(struct engine *e);
-uint64_t dlog_count(const struct engine *e, bool missed);
-void dlog_reset(struct engine *e);
+/* own_slot.c */
+void own_slot_advance(struct engine *e);
+bool slot_names_us(
+    const struct engine *e); /* R4: there they find whom to fence if this node dies */
+void slot_tell_missed(struct engine *e);
+
+/* leave.c */
+void leave_unserved(struct engine *e);
+void leave_advance(struct engine *e);
+bool leave_held(const struct engine *e);
+const char *leave_waits(const struct engine *e);
 
 /* slots.c */
 int slots_alloc(struct engine *e);
 void slot_read(struct engine *e, uint32_t slot);
-uint64_t log_seq_next(const struct engine *e, uint64_t seq);
 void slots_lacking(struct engine *e);
 bool slots_lacking_may_leave(const struct engine *e, uint8_t lacking);
 bool slots_lacking_leaves(const struct engine *e, uint8_t lacking);
@@ -1119,56 +837,24 @@ void recovery_slot_is(struct engine *e, uint32_t node, uint64_t inc, uint32_t sl
 void recovery_fenced(struct engine *e, uint32_t node, uint64_t inc);
 void recovery_read(struct engine *e, uint32_t slot);
 void recovery_told(struct engine *e);
-void recovery_window(struct engine *e, const struct job *j);
 void recovery_region(struct engine *e);
 uint64_t regions_to_resync(const struct engine *e);
-
-/* io.c */
-void io_submit(struct engine *e, const struct event *ev);
-void io_advance(struct engine *e);
-void io_lost(struct engine *e, uint8_t member);
-bool io_writing(const struct engine *e);               /* a front-end write is at the members */
-bool io_tries(const struct engine *e, uint8_t member); /* one waits that can try it */
-void io_start_op(struct engine *e, struct op *op);
-void io_abort_all(struct engine *e, int err);
-void op_done(struct engine *e, struct op *op, int err);
-void io_free_all(struct engine *e);
-
-/* window.c */
-#define UNREADABLE_AGAIN_US 2000000ull /* a job that met a bad spot tries again after so long */
-void unreadable_met(struct engine *e, uint32_t members, uint64_t stripe, uint32_t count);
-void window_start(struct engine *e, struct job *j);
-void job_init(struct job *j, enum job_kind kind, void (*done)(struct engine *, struct job *),
-	      void *arg);
-void job_cancel(struct engine *e, struct job *j);
-
-void job_start(struct engine *e, struct job *j, uint64_t region, uint64_t stripe, uint64_t end);
-void jobs_advance(struct engine *e);
-void admin_advance(struct engine *e);
-void admin_look(struct engine *e);
-void admin_reset(struct engine *e);
-void admin_message(struct engine *e, uint32_t from, const nodemsg *m);
 
 /* rebuild.c */
 void rebuild_advance(struct engine *e);
 void rebuild_reset(struct engine *e);
 void rebuild_missed(struct engine *e, uint32_t from, const nodemsg *m);
 bool rebuild_keeps(const struct engine *e);
-bool leave_held(const struct engine *e);
-const char *leave_waits(const struct engine *e);
-bool dlog_names_us(const struct engine *e);
 /* A node that has not told what is missed, or has not read its slot yet; 0: none. */
 uint32_t rebuild_waits(const struct engine *e, const char **why);
-void evict(struct engine *e, const struct peer *p);
 
 /* use.c */
 int use_alloc(struct engine *e);
 void use_free(struct engine *e);
-void use_restart(struct engine *e, const struct engine *old);
+void use_restart(struct engine *e, const struct use *old);
 void use_begin(struct engine *e); /* leads a round: has somebody in it a claim? */
 void use_dev_up(struct engine *e, uint32_t dev);
 bool use_taken(struct engine *e); /* this node, which assembles the array, may go on */
-bool use_hangs(const struct engine *e);
 bool use_fails(const struct engine *e, uint32_t dev);        /* also its use block can't be used */
 uint64_t use_wrote_us(const struct engine *e, uint32_t dev); /* likewise, a write */
 uint64_t use_answered_us(const struct engine *e, uint32_t dev); /* what was sent then, has been */
@@ -1188,7 +874,6 @@ void vouch_advance(struct engine *e);
 
 /* quiet.c */
 bool epoch_promotes(const struct engine *e); /* the proposal under way does */
-bool writes_held(const struct engine *e);
 void quiet_ask(struct engine *e);
 void quiet_take_back(struct engine *e);
 uint32_t quiet_lacks(const struct engine *e);

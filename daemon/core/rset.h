@@ -8,8 +8,8 @@
  * Memory for a page is taken when its first region is put; that there is none is a broken
  * invariant, as for a region itself (region.c).
  */
-#ifndef DDRAID_CORE_DATA_RSET_H
-#define DDRAID_CORE_DATA_RSET_H
+#ifndef DDRAID_CORE_RSET_H
+#define DDRAID_CORE_RSET_H
 
 #include "daemon/core/format/logpage.h"
 

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The data plane's memory, and its beginning anew with each incarnation. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "daemon/core/data/data.h"
+
+static void data_setup(struct data *d)
+{
+	list_init(&d->dio_free);
+	list_init(&d->dio_held);
+	list_init(&d->dio_gone);
+	list_init(&d->regions);
+	list_init(&d->pages_due);
+	list_init(&d->fios);
+	list_init(&d->ops);
+	list_init(&d->fios_kept);
+	list_init(&d->ops_kept);
+	list_init(&d->retry);
+	list_init(&d->job_wait);
+	list_init(&d->decoding);
+	for (uint32_t i = 0; i < DIO_MAX; i++)
+		list_add_tail(&d->dio_free, &d->dio[i].link);
+	d->dio_free_count = DIO_MAX;
+}
+
+int data_new(struct engine *e)
+{
+	struct data *d = calloc(1, sizeof(*d));
+
+	if (!d)
+		return -ENOMEM;
+	d->dio = calloc(DIO_MAX, sizeof(*d->dio));
+	if (!d->dio || htable_init(&d->region_of)) {
+		free(d->dio);
+		free(d);
+		return -ENOMEM;
+	}
+	data_setup(d);
+	e->d = d;
+	return 0;
+}
+
+void data_free(struct engine *e)
+{
+	if (!e->d)
+		return;
+	free(e->d->dio);
+	htable_free(&e->d->region_of);
+	free(e->d);
+}
+
+void data_clear(struct engine *e)
+{
+	io_free_all(e); /* before the regions, whose lists the ops are in */
+	regions_drop_all(e);
+	dlog_reset(e);
+}
+
+void data_restart(struct engine *e)
+{
+	struct data *d = e->d;
+	struct dio *dio = d->dio;
+	struct htable region_of = d->region_of;
+
+	memset(d, 0, sizeof(*d));
+	d->dio = dio;
+	d->region_of = region_of;
+	data_setup(d);
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The data plane's inside: for the files of core/data/ that need it, and engine.c.
+ *
+ *   dio.c       member requests
+ *   region.c    regions: lock, mark, writers, jobs: this node's side
+ *   dlog.c      own slot of the dirty log: marks, clears, release
+ *   io.c        front-end requests
+ *   window.c    windows: resync, check, rebuild
+ *   pool.c      memory of requests that are through
+ */
+#ifndef DDRAID_CORE_DATA_DATA_H
+#define DDRAID_CORE_DATA_DATA_H
+
+#include "daemon/core/door.h"
+#include "daemon/core/htable.h"
+
+#define DIO_MAX 8192u
+/*
+ * Member requests that anybody may make without asking for room (dio_room): each kind has one batch
+ * under way. At most 2 reads of each device's superblocks and one of its use block, 2 superblocks
+ * of an `add`, and of each member: a superblock, 2 copies of a page that is read, a page or FLUSH
+ * of a slot of nobody, a FLUSH of a rebuild, a FLUSH of a release. And of each device, its images
+ * of own pages.
+ */
+#define DIO_SINGLE (4u * DDR_MAX_DEVS + 2u + 6u * DDR_MAX_MEMBERS)
+/* Consumers leave so much to windows and marks: what they wait for. */
+#define DIO_NOT_CONSUMERS 1024u
+#define MAX_ACTIVE_OPS 256u /* writes and reads under way at the members at once */
+
+struct dio {
+	struct list link; /* free, held or gone list */
+	struct batch *b;
+	const struct iovec *iov;
+	uint64_t offset, region;
+	uint32_t iov_count, bytes, dev, flags, gen;
+	enum dev_op op;
+	enum dev_kind kind;
+	uint8_t member; /* NO_MEMBER: raw */
+	bool used, sent;
+	bool trial; /* a write that tells whether its member takes writes again */
+	int err;    /* of a request that ends without having been sent */
+};
+
+/* A region that this node has a lock on, a mark in, or somebody waiting for. */
+struct region {
+	struct hentry hash; /* by idx */
+	struct list all;
+	struct list queue;   /* ops that wait for the lock (or for an overlapping op) */
+	struct list marking; /* admitted ops that wait for the mark */
+	struct list active;  /* ops at the members */
+	struct list readers; /* reads that wait for overlapping own writes */
+	struct list jobs;    /* jobs that want EX, first one may be running */
+	uint64_t idx;
+	enum lock_mode held, pend;
+	bool pend_try, called_back;
+	struct job *running;  /* the job that has the region to itself */
+	uint64_t test_writes; /* value of writes when EX was tried */
+	uint64_t asked_us;    /* since when `pend` is wanted */
+	uint64_t turn_us;     /* what its jobs may take of EX although it is called back */
+	uint64_t turn_end;    /* of that; 0: no job has begun since the grant */
+	uint64_t early_num;   /* and this Settle is answered by all */
+	enum lock_mode early; /* LOCK_EXTERNAL: granted, and counts when region_lock_counts() */
+	bool want_mark;       /* the bit is wanted or set in the page image */
+	bool shared;          /* another node may have been in here since the last clear: R19 */
+	bool ex_tested;       /* EX was granted without queueing since the last write */
+	bool resync_all; /* check every stripe, not only the written ones, before the clear: R12 */
+	bool doubted;    /* resync_all was asked for while the check ran: check once more */
+	struct job *check; /* while a check job is queued or running: R19, R12 */
+	bool flushing;     /* part of the flush batch under way */
+	uint32_t users;    /* admitted ops */
+	uint32_t admit;    /* waiting ops that a fresh grant lets in although called back */
+	uint64_t last_us;  /* end of the last write */
+	uint8_t *written;  /* one bit per stripe, since the last clear */
+	uint64_t writes;   /* ops admitted, ever */
+};
+
+enum op_kind { OP_WRITE, OP_ZEROES, OP_READ };
+enum op_state { OPS_WAIT_REGION, OPS_WAIT_MARK, OPS_IO, OPS_RETRY }; /* op_move() */
+
+struct fio;
+
+struct op {               /* a front-end request's share in one region */
+	struct list link; /* region list or engine list */
+	struct list all;
+	struct fio *f;
+	struct region *r;
+	enum op_kind kind;
+	enum op_state state;
+	uint64_t stripe;
+	uint32_t count;
+	uint32_t ok; /* members that have the write */
+	bool sent;   /* a member may have it */
+	uint8_t *data;
+	void *scratch; /* parity, or the member-major window: see op_scratch */
+	size_t scratch_bytes;
+	struct plan plan;
+	struct batch batch;
+	uint32_t want, valid; /* degraded read */
+	bool planned;
+	bool spoiled; /* a decoding read: own write of the same blocks has begun since */
+	uint64_t unreadable_us, again_us; /* a read that met a bad spot: since when, when again */
+	uint32_t refused, refusals;       /* a write: by these members, so often */
+	uint64_t refused_us;              /* for the first time */
+	struct job *job;
+};
+
+struct fio { /* a front-end request */
+	struct list link;
+	uint64_t tag, offset, next;
+	uint32_t bytes, flags, parts; /* parts under way */
+	uint32_t ended;               /* parts that are through */
+	enum io_op op;
+	bool split_done, flushing;
+	bool held;  /* through, but not to be answered while the gate is closed */
+	bool again; /* a write: a member may have lost parts that were through */
+	int err;
+	uint8_t *data;
+	struct batch batch;
+	uint32_t flushed; /* members */
+};
+
+struct lpage {                            /* one page of the own slot */
+	struct list link;                 /* of those that are to be written, or are */
+	struct logpage want;              /* the image that goes out next */
+	uint8_t durable[LOG_PLANE_BYTES]; /* dirty plane that is durable for certain */
+	uint8_t inflight[LOG_PLANE_BYTES];
+	uint8_t block[DDR_BLOCK_BYTES];
+	struct iovec iov;
+	struct batch batch;
+	uint32_t ok;
+	bool writing, waiting, need; /* need: want differs from what was last written */
+	bool urgent;                 /* a mark waits for it */
+	bool rewrite;                /* not written since a member was added: R11 */
+	bool misses, misses_sent;    /* dlog_miss: not durable yet */
+	uint64_t need_us;
+};
+
+struct data {
+	/* dio.c */
+	struct dio *dio;
+	struct list dio_free, dio_held, dio_gone;
+	uint32_t dio_free_count;
+	uint32_t dio_under_way;
+	uint32_t dev_ios[DDR_MAX_DEVS];       /* of these, to each device */
+	uint32_t member_ios[DDR_MAX_MEMBERS]; /* to each member, by whichever device */
+	bool wrote;                           /* this incarnation, to a member */
+
+	/* dlog.c */
+	struct lpage *page;             /* log_pages */
+	struct list pages_due;          /* in need of a write, or under way */
+	uint64_t own_dirty, own_missed; /* regions: bits of the wanted images */
+	struct {
+		bool busy;
+		struct batch batch;
+		uint64_t map_num;
+	} flush;
+	uint64_t scan_us;
+	uint64_t n_marks, n_clears, n_page_writes;
+
+	/* region.c */
+	struct htable region_of;
+	struct list regions;
+	bool writes_waited; /* a write waits for a fence */
+	bool locks_early;   /* LOCK_EXTERNAL: some grant does not count yet */
+
+	/* window.c */
+	struct list job_wait;
+	uint64_t n_parity_fixed;
+	struct unreadable unreadable; /* the last */
+
+	/* io.c */
+	struct list fios, ops, retry; /* retry: ops that wait for a change of map or device */
+	struct list decoding;         /* reads under way that will decode */
+	uint32_t fio_count, op_count;
+	uint64_t few_us;   /* since when fewer than k members can be read, or take this node's sign
+			    * that it uses them; 0 = enough do */
+	uint64_t lacks_us; /* since when one can't be used that no proposal drops, 0 = all can */
+	uint64_t last_end; /* where the last write ended: sequential writers */
+	uint64_t n_unreadable;
+
+	/* pool.c */
+	struct list fios_kept, ops_kept;
+	uint32_t fios_kept_count, ops_kept_count;
+};
+
+/* data.c: -ENOMEM, or 0. */
+int data_new(struct engine *e);
+void data_free(struct engine *e);
+void data_clear(struct engine *e);   /* the end of an incarnation; no request is under way */
+void data_restart(struct engine *e); /* as new */
+
+/* dio.c */
+void dio_start_plan(struct engine *e, struct batch *b, const struct plan *p, enum dev_op op,
+		    enum dev_kind kind, uint32_t flags, uint64_t region);
+void dio_done(struct engine *e, const struct event *ev);
+void dio_advance(struct engine *e);
+/* Requests that wait for the gate, of batches that end so, end without being sent. */
+void dio_held_end(struct engine *e, void (*done)(struct engine *e, struct batch *b));
+/* May be called again for another count: keeps its memory where that is enough. */
+int plan_alloc(struct plan *p, const struct geo *g, uint32_t count);
+
+/* pool.c */
+/* NULL without memory. What op_get returns may have scratch and a plan's memory. */
+struct fio *fio_get(struct engine *e);
+void fio_put(struct engine *e, struct fio *f);
+struct op *op_get(struct engine *e);
+void op_put(struct engine *e, struct op *op);
+/* False without memory, and then it has none. What was in it is lost. */
+bool op_scratch(struct op *op, size_t bytes);
+void pool_free(struct engine *e);
+
+/* region.c */
+struct region *region_find(const struct engine *e, uint64_t idx);
+struct region *region_get(struct engine *e, uint64_t idx);
+void region_kick(struct engine *e, struct region *r);
+void region_put(struct engine *e, struct region *r); /* frees it if nothing holds it */
+void region_op_add(struct engine *e, struct op *op);
+void region_op_done(struct engine *e, struct op *op);
+void region_op_cancel(struct engine *e, struct op *op); /* no member has been sent it */
+bool region_read_waits(struct engine *e, struct op *op);
+void region_marked(struct engine *e, struct region *r);
+void regions_advance(struct engine *e);
+void region_doubt(struct region *r);
+void region_test_ex(struct engine *e, struct region *r);
+void region_job_add(struct engine *e, struct job *j);
+void region_job_done(struct engine *e, struct job *j);
+bool region_yield(struct engine *e, struct region *r);
+void regions_drop_all(struct engine *e);
+
+/* dlog.c */
+bool dlog_marked(const struct engine *e, uint64_t region);
+void dlog_mark(struct engine *e, struct region *r);
+void dlog_advance(struct engine *e);
+uint64_t dlog_count(const struct engine *e, bool missed);
+
+/* io.c */
+void io_submit(struct engine *e, const struct event *ev);
+void io_advance(struct engine *e);
+void io_start_op(struct engine *e, struct op *op);
+void op_done(struct engine *e, struct op *op, int err);
+void op_move(struct op *op, enum op_state to);
+void io_free_all(struct engine *e);
+
+/* window.c */
+void unreadable_met(struct engine *e, uint32_t members, uint64_t stripe, uint32_t count);
+void window_start(struct engine *e, struct job *j);
+void jobs_advance(struct engine *e);
+
+#endif

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * The door between the two planes of the core.
+ *
+ * core/cluster/ decides who takes part, which map counts, who is fenced, and what is recovered.
+ * core/data/ turns requests into locks, marks and member requests. Neither sees the other's state:
+ * struct cluster is known to core/cluster/ only, struct data to core/data/. What data may know of
+ * the cluster is struct io_view, and what one asks of the other are the functions below.
+ *
+ * The view is no copy: its owners write it where it changes, since a proposal, or an error of a
+ * member, changes what may be sent next within the same step (R3, R8). For the same reason the
+ * masks of members are functions.
+ *
+ * Conventions: a function that ends in _advance is level-triggered: it looks at the state and does
+ * what can be done next; calling it once too often is harmless. engine_step calls them all after
+ * each event, so nothing else has to remember whom to wake. All run on the engine's thread.
+ */
+#ifndef DDRAID_CORE_DOOR_H
+#define DDRAID_CORE_DOOR_H
+
+#include "daemon/base/list.h"
+#include "daemon/core/data/plan.h"
+#include "daemon/core/engine.h"
+#include "daemon/core/format/geometry.h"
+#include "daemon/core/format/logpage.h"
+
+#define NO_SLOT UINT32_MAX
+#define NO_MEMBER 0xff
+#define NO_DEV UINT32_MAX
+
+struct data;    /* data/data.h */
+struct cluster; /* cluster/cluster.h */
+struct region;
+
+enum phase { PH_NONE, PH_HELLO, PH_STATE, PH_READY };
+
+/* Cluster -> data: written by the files of core/cluster/ that are named, read by all. */
+struct io_view {
+	/* round.c: of the round. PH_READY: dead slots are known, and locks are claimed */
+	enum phase phase;
+	/* epoch.c: engine.geo counts; engine.map does; a map that is not committed yet is there */
+	bool have_geo, have_map, proposing;
+	struct map prop;
+	/* own_slot.c: of the dirty log, NO_SLOT: none */
+	uint32_t slot;
+	bool slot_wanted; /* it is to be read first */
+	bool slot_owned;  /* this node's name is on it, durably */
+	/* admin.c: nothing new is begun, and what is idle is released at once */
+	bool stopping;
+	/* leave.c: this node has said that it leaves, and writes nothing any more */
+	bool left_sent;
+	/* devs.c: the device of each member, NO_DEV: none */
+	uint32_t dev_of[DDR_MAX_MEMBERS];
+};
+
+struct engine {
+	struct engine_cfg cfg;
+	uint64_t now; /* of the event that is looked at */
+	uint64_t inc; /* this incarnation */
+	enum engine_state state;
+	struct geo geo;
+	struct map map; /* committed; from an assembly on, what the newest superblock says */
+	struct io_view view;
+	struct data *d;    /* the data plane's */
+	struct cluster *c; /* the control plane's */
+
+	/* engine.c */
+	enum engine_trace trace;
+	uint32_t said; /* so many OUT_SAY: they ask for nothing */
+	struct outq *q;
+	void **garbage; /* memory of the last step's outs */
+	uint32_t garbage_count, garbage_cap;
+	bool taken; /* since the last step, so that outs are there which have not been done */
+	bool stopped;
+	uint64_t heard_us;             /* as engine_heard_us() */
+	uint64_t forced_us;            /* since when cfg.force, alone or take_over counts */
+	uint64_t waits_hash, waits_us; /* what I/O waits for, 0 = nothing; since when */
+};
+
+struct batch {
+	uint32_t pending;
+	uint32_t ok, failed; /* masks by member (by device for raw requests) */
+	uint32_t unreadable; /* of those that failed: a bad spot of a member that must stay; */
+	uint32_t full;       /* no space there */
+	bool sent;           /* a request of it went to a member */
+	int err;             /* of the last failure */
+	void (*done)(struct engine *e, struct batch *b);
+};
+
+struct dev_error { /* of a request that a member was sent */
+	uint8_t member;
+	uint32_t dev, flags;
+	enum dev_op op;
+	uint64_t offset;
+	int err;
+};
+
+enum job_kind { JOB_RESYNC, JOB_CHECK, JOB_REBUILD, JOB_READ };
+
+struct job {              /* something that works through a region under EX */
+	struct list link; /* region.jobs */
+	struct list wait; /* engine.job_wait: for a change of map or device */
+	struct region *r;
+	uint64_t region;
+	enum job_kind kind;
+	uint64_t stripe, end; /* next stripe, and where to stop */
+	uint32_t count;       /* of the window under way */
+	uint64_t map_num;     /* epoch number at the window's start */
+	uint32_t target;      /* REBUILD: mask of members to write */
+	uint8_t *win;
+	uint8_t *data;  /* READ: where the user data goes */
+	uint32_t wrote; /* mask that the window's write stage must reach */
+	bool busy;      /* a batch of it is under way */
+	bool cancelled;
+	bool unreadable; /* ended before its end: a bad spot, and nothing to decode it from */
+	uint64_t first;  /* READ: stripe that data[0] belongs to */
+	struct plan plan;
+	struct batch batch;
+	void (*done)(struct engine *e, struct job *j);
+	void *arg;
+};
+
+/* ==== engine.c: the gate, outs ================================================================ */
+
+/* engine.c */
+const char *leader_differs(const struct engine *e);
+bool rings_agree(const struct engine *e);
+struct out *out_add(struct engine *e, enum out_type type);
+void *out_memory(struct engine *e, size_t bytes); /* lives until the next step */
+void engine_say(struct engine *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* A move or a decision, in words. */
+#define TRACE(e, ...)                                                                              \
+	do {                                                                                       \
+		if ((e)->trace >= TRACE_CLUSTER)                                                   \
+			engine_say(e, __VA_ARGS__);                                                \
+	} while (0)
+/* Of the data plane. */
+#define TRACE_DATA(e, ...)                                                                         \
+	do {                                                                                       \
+		if ((e)->trace == TRACE_ALL)                                                       \
+			engine_say(e, __VA_ARGS__);                                                \
+	} while (0)
+/* The only ways to another state: each move is checked, and traced. */
+void engine_move(struct engine *e, enum engine_state to);
+void phase_move(struct engine *e, enum phase to);
+bool quorum_gate(const struct engine *e);
+bool gate_open(const struct engine *e);
+bool gate_but_lease(const struct engine *e); /* open, but for what the members answer */
+
+/* ==== cluster -> data ========================================================================= */
+
+/* dio.c */
+void batch_init(struct batch *b, void (*done)(struct engine *, struct batch *));
+/* Starts one request; a member that can't be used fails it later in the same step, never inside
+ * the call. Call batch_close after the last: a batch without requests ends as well. */
+void dio_start(struct engine *e, struct batch *b, uint8_t member, enum dev_op op,
+	       enum dev_kind kind, uint32_t flags, uint64_t offset, uint32_t bytes,
+	       const struct iovec *iov, uint32_t iov_count, uint64_t region);
+void dio_start_raw(struct engine *e, struct batch *b, uint32_t dev, enum dev_op op,
+		   enum dev_kind kind, uint64_t offset, const struct iovec *iov);
+/* Room for `count` more requests of a consumer, or of a window or a mark? Whoever has none waits:
+ * the end of any request lets him try again. */
+bool dio_room(const struct engine *e, uint32_t count, bool consumer);
+void batch_open(struct batch *b);
+void batch_close(struct engine *e, struct batch *b);
+void member_ios_cancel(struct engine *e, uint8_t m);
+void flush_members(struct engine *e, struct batch *b, uint32_t mask);
+bool is_connection_error(int err);
+bool dio_any(const struct engine *e);                   /* under way, or held */
+uint32_t dev_ios(const struct engine *e, uint32_t dev); /* under way there */
+bool member_ios(const struct engine *e, uint8_t m);     /* are any under way to it */
+void plan_free(struct plan *p);
+
+/* region.c */
+void region_granted(struct engine *e, uint64_t id, enum lock_mode mode, bool refused);
+void region_called_back(struct engine *e, uint64_t id, enum lock_mode wanted);
+void region_resend_locks(struct engine *e);
+void regions_doubt(struct engine *e); /* all of them */
+bool regions_any(const struct engine *e);
+/* The locks that this node holds, `max` at a time: *after is 0 at first. 0: those were all. */
+uint32_t regions_held(const struct engine *e, uint64_t *after, uint64_t id[], uint32_t mode[],
+		      uint32_t max);
+bool regions_writing(const struct engine *e); /* a job writes */
+
+/* dlog.c */
+int dlog_alloc(struct engine *e);
+void dlog_rewrite_all(struct engine *e);
+bool dlog_settled(const struct engine *e);
+bool dlog_rewritten(const struct engine *e);
+bool dlog_ready(const struct engine *e); /* there is memory for it */
+/* The image of a page that the slot is taken with; dirty: NULL = none is. */
+void dlog_take_page(struct engine *e, uint32_t page, uint64_t seq, const uint8_t *dirty,
+		    const uint8_t *missed);
+void dlog_name(struct engine *e, uint32_t node, uint64_t inc); /* 0, 0: nobody's */
+bool dlog_named(const struct engine *e);
+/* Regions that a member may lack because of this node. */
+void dlog_plane(const struct engine *e, uint32_t page, uint8_t plane[LOG_PLANE_BYTES]);
+void dlog_release_missed(struct engine *e);
+void dlog_miss(struct engine *e, uint64_t region);
+bool dlog_missed_settled(const struct engine *e);
+void dlog_dropped(struct engine *e);
+void dlog_reset(struct engine *e);
+
+/* io.c */
+void io_lost(struct engine *e, uint8_t member);
+bool io_writing(const struct engine *e);               /* a front-end write is at the members */
+bool io_tries(const struct engine *e, uint8_t member); /* one waits that can try it */
+void io_abort_all(struct engine *e, int err);
+bool io_any(const struct engine *e);
+
+/* window.c */
+#define UNREADABLE_AGAIN_US 2000000ull /* a job that met a bad spot tries again after so long */
+void job_init(struct job *j, enum job_kind kind, void (*done)(struct engine *, struct job *),
+	      void *arg);
+void job_cancel(struct engine *e, struct job *j);
+void job_start(struct engine *e, struct job *j, uint64_t region, uint64_t stripe, uint64_t end);
+
+/* ==== data -> cluster ========================================================================= */
+
+/* members.c */
+bool member_usable(const struct engine *e, uint8_t member);
+bool members_ready(const struct engine *e, uint32_t mask);
+uint32_t write_targets(const struct engine *e); /* members that new writes go to */
+uint32_t write_musts(const struct engine *e);   /* members without which no write is acknowledged */
+uint32_t read_mask(const struct engine *e);     /* members that may be read now */
+bool member_unwritable(const struct engine *e, uint8_t member); /* and must stay */
+bool member_on_trial(const struct engine *e, uint8_t member);
+const struct map *map_next(const struct engine *e); /* the proposed, else the committed */
+bool member_log_readable(const struct engine *e, uint8_t member);
+/* A member has answered a request with an error. True: that is this read's alone, since the data
+ * needs the member. */
+bool member_failed(struct engine *e, const struct dev_error *f);
+void member_wrote(struct engine *e, uint8_t member); /* a write that tried it went well */
+bool member_wrote_since(const struct engine *e, uint8_t member, uint64_t us);
+uint64_t member_refused_us(const struct engine *e, uint8_t member); /* the first time */
+
+/* devs.c */
+bool devs_entering(const struct engine *e);
+bool dev_connected(const struct engine *e, uint32_t dev);
+void dev_unanswered(struct engine *e, uint32_t dev); /* R5: a write that may still land */
+bool devs_landed(const struct engine *e);
+
+/* back.c */
+void back_sent(struct engine *e, uint32_t page, uint32_t members);
+void back_told(struct engine *e, uint32_t page, uint64_t seq, uint32_t members);
+
+/* departed.c */
+bool lost_unfenced(const struct engine *e);
+
+/* round.c */
+bool alone(const struct engine *e);
+
+/* locks.c */
+void lock_ask(struct engine *e, uint64_t id, enum lock_mode mode, bool try_only);
+void lock_drop(struct engine *e, uint64_t id);
+uint64_t settle_want(struct engine *e); /* a grant counts when this Settle is answered by all */
+void settle_void(struct engine *e, bool waits); /* another round; a grant waits for an answer */
+bool settle_passed(struct engine *e, uint64_t *answered); /* all have answered up to that one */
+
+/* recovery.c */
+void recovery_window(struct engine *e, const struct job *j);
+bool region_foreign(const struct engine *e, uint64_t idx); /* dirty in a slot of nobody */
+
+/* use.c */
+bool use_hangs(const struct engine *e);
+
+/* quiet.c */
+bool writes_held(const struct engine *e);
+
+#endif
