@@ -14,8 +14,9 @@ RULES='
 daemon/base		daemon/base
 daemon/ports		daemon/ports daemon/base
 daemon/core		daemon/core daemon/ports daemon/base proto
-daemon/core/format	daemon/core/format daemon/base
-daemon/core/data	daemon/core/data daemon/core/format daemon/core/. daemon/ports daemon/base
+daemon/core/level	daemon/core/level daemon/base
+daemon/core/format	daemon/core/format daemon/core/level daemon/base
+daemon/core/data	daemon/core/data daemon/core/format daemon/core/level daemon/core/. daemon/ports daemon/base
 daemon/core/cluster	daemon/core/cluster daemon/core/format daemon/core/. daemon/ports daemon/base proto
 daemon/adapters		daemon/adapters daemon/ports daemon/base kmod
 daemon/state		daemon/state daemon/core daemon/ports daemon/base proto
@@ -75,7 +76,7 @@ all=$(includes .)
 # A test that can fail.
 for wrong in "daemon/base/x.c daemon/core/engine.h" "daemon/core/data/x.c daemon/core/cluster/msg.h" \
 	"daemon/core/x.c daemon/runtime/array.h" "daemon/adapters/member/x.c daemon/core/engine.h" \
-	"daemon/core/cluster/x.c daemon/core/data/parity.h" "daemon/catalog/x.c daemon/ctl/ctl.h" \
+	"daemon/core/cluster/x.c daemon/core/level/parity.h" "daemon/catalog/x.c daemon/ctl/ctl.h" \
 	"daemon/new/x.c daemon/daemon.h" "tools/ctl/x.c daemon/state/store.h"; do
 	[ -n "$(broken <<<"$wrong")" ] || { echo "does not notice: $wrong"; exit 1; }
 done

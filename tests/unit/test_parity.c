@@ -2,8 +2,8 @@
 #include "tests/lib/test.h"
 
 #include "daemon/base/limits.h"
-#include "daemon/core/data/parity.h"
 #include "daemon/core/format/crc.h"
+#include "daemon/core/level/parity.h"
 #include "tests/unit/sweep.h"
 
 #define EDGE 64 /* guard bytes before and after */

@@ -7,8 +7,8 @@
 
 #include <errno.h>
 
-#include "daemon/core/data/parity.h"
 #include "daemon/core/data/plan.h"
+#include "daemon/core/level/parity.h"
 #include "tests/unit/sweep.h"
 
 #define STRIPES 24u
@@ -260,7 +260,7 @@ static void lose_one(struct rig *r, uint64_t stripe, uint32_t count)
 
 		memset(r->win, 0x77, row * r->g.n);
 		read_window(r, stripe, count, r->win, valid);
-		CHECK_EQ_INT(window_decode(&r->g, count, r->win, valid, 1u << lost), 0);
+		CHECK_EQ_INT(window_decode(&r->g, stripe, count, r->win, valid, 1u << lost), 0);
 		CHECK_EQ_MEM(r->win, r->truth, row * r->g.n);
 		window_to_user(&r->g, stripe, count, r->win, r->back);
 		CHECK_EQ_MEM(r->back, data, (size_t)count * r->g.p.stripe_bytes);
@@ -286,7 +286,7 @@ TEST(a_write_without_a_member_can_be_decoded)
 			prng_fill(&r.prng, r.data, r.g.size_bytes);
 			write_range(&r, 0, STRIPES, valid);
 			read_window(&r, 0, STRIPES, r.win, valid);
-			CHECK_EQ_INT(window_decode(&r.g, STRIPES, r.win, valid, 1u << lost), 0);
+			CHECK_EQ_INT(window_decode(&r.g, 0, STRIPES, r.win, valid, 1u << lost), 0);
 			window_to_user(&r.g, 0, STRIPES, r.win, r.back);
 			CHECK_EQ_MEM(r.back, r.data, r.g.size_bytes);
 		}
@@ -310,10 +310,12 @@ TEST(decoding_needs_k_fragments)
 			bool enough = __builtin_popcount(valid) >= r.g.k;
 
 			/* Nothing wanted: nothing to do, if there is enough to do it from. */
-			CHECK_EQ_INT(window_decode(&r.g, 1, r.win, valid, 0), enough ? 0 : -EINVAL);
+			CHECK_EQ_INT(window_decode(&r.g, 0, 1, r.win, valid, 0),
+				     enough ? 0 : -EINVAL);
 			if (enough)
 				continue;
-			CHECK_EQ_INT(window_decode(&r.g, 1, r.win, valid, all & ~valid), -EINVAL);
+			CHECK_EQ_INT(window_decode(&r.g, 0, 1, r.win, valid, all & ~valid),
+				     -EINVAL);
 		}
 		CHECK_EQ_MEM(r.win, r.truth, r.g.frag_bytes * r.g.n);
 		rig_close(&r);

@@ -6,8 +6,8 @@
  */
 #include <string.h>
 
-#include "daemon/core/cluster/msg.h"
 #include "daemon/core/cluster/cluster.h"
+#include "daemon/core/cluster/msg.h"
 
 void cause_own(const struct engine *e, uint8_t i, uint8_t state, struct member_cause *c)
 {

@@ -355,7 +355,7 @@ static void read_ended(struct engine *e, struct batch *b)
 		return;
 	}
 	if (op->want) {
-		window_decode(&e->geo, op->count, op->scratch, op->valid, op->want);
+		window_decode(&e->geo, op->stripe, op->count, op->scratch, op->valid, op->want);
 		window_to_user(&e->geo, op->stripe, op->count, op->scratch, op->data);
 	}
 	op_done(e, op, 0);

@@ -9,11 +9,8 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
-
-#include "daemon/core/data/parity.h"
 
 /* One piece of window_reparity's check: small enough for the stack and the first-level cache. */
 #define PLAN_SCRATCH_BYTES 4096u
@@ -48,8 +45,7 @@ uint32_t plan_max_iovs(const struct geo *g, uint32_t count)
 
 static void check_range(const struct geo *g, uint64_t stripe, uint32_t count)
 {
-	assert(g->p.m == 1);
-	assert(stripe < g->stripes && count <= g->stripes - stripe);
+	assert(g->level && stripe < g->stripes && count <= g->stripes - stripe);
 	assert((uint64_t)count * g->p.stripe_bytes <= UINT32_MAX);
 }
 
@@ -82,7 +78,7 @@ static void add(struct plan *p, uint8_t member, uint64_t offset, void *mem, uint
 	req->iov_count++;
 }
 
-/* Adds one member's share of user-order memory; its parity, if asked for, is in `parity`. */
+/* Adds one member's share of user-order memory; its parity, if asked for, is in its row of `parity`. */
 static void add_member(const struct geo *g, uint64_t stripe, uint32_t count, uint8_t member,
 		       uint8_t *data, uint8_t *parity, struct plan *p)
 {
@@ -93,7 +89,8 @@ static void add_member(const struct geo *g, uint64_t stripe, uint32_t count, uin
 		if (frag >= g->k) {
 			if (parity)
 				add(p, member, geo_offset(g, stripe + at),
-				    parity + (size_t)at * g->frag_bytes, run * g->frag_bytes);
+				    parity + ((size_t)(frag - g->k) * count + at) * g->frag_bytes,
+				    run * g->frag_bytes);
 			continue;
 		}
 		for (uint32_t s = at; s < at + run; s++)
@@ -107,14 +104,16 @@ void plan_write(const struct geo *g, uint64_t stripe, uint32_t count, const void
 		void *parity, uint32_t members, struct plan *p)
 {
 	uint8_t *user = (uint8_t *)data; /* an iovec knows no const; writes only read it */
-	void *src[1 << DDR_MAX_ORDER];
+	void *src[1 << DDR_MAX_ORDER], *to[DDR_MAX_PARITY];
 
 	check_range(g, stripe, count);
 	assert(members >> g->n == 0);
 	for (uint32_t s = 0; s < count; s++) {
 		for (unsigned f = 0; f < g->k; f++)
 			src[f] = user + (size_t)s * g->p.stripe_bytes + (size_t)f * g->frag_bytes;
-		parity_xor((uint8_t *)parity + (size_t)s * g->frag_bytes, src, g->k, g->frag_bytes);
+		for (unsigned f = 0; f < g->p.m; f++)
+			to[f] = (uint8_t *)parity + ((size_t)f * count + s) * g->frag_bytes;
+		g->level->encode(g->k, g->p.m, src, to, g->frag_bytes);
 	}
 	begin(p);
 	for (uint8_t i = 0; i < g->n; i++)
@@ -154,49 +153,55 @@ void plan_window(const struct geo *g, uint64_t stripe, uint32_t count, void *win
 	}
 }
 
-/* With one parity fragment, each row is the XOR of all others, whatever their roles. */
-int window_decode(const struct geo *g, uint32_t count, void *win, uint32_t valid, uint32_t want)
+int window_decode(const struct geo *g, uint64_t stripe, uint32_t count, void *win, uint32_t valid,
+		  uint32_t want)
 {
 	size_t row_bytes = (size_t)count * g->frag_bytes;
-	void *src[DDR_MAX_MEMBERS];
-	unsigned sources = 0;
 
-	assert(g->p.m == 1 && (valid | want) >> g->n == 0 && !(valid & want));
+	check_range(g, stripe, count);
+	assert((valid | want) >> g->n == 0 && !(valid & want));
 	if (__builtin_popcount(valid) < g->k)
 		return -EINVAL;
-	if (!want)
-		return 0;
-	/* want is disjoint from k or more of k + 1 rows: it is one row. */
-	for (unsigned i = 0; i < g->n; i++)
-		if (valid >> i & 1)
-			src[sources++] = (uint8_t *)win + i * row_bytes;
-	parity_xor((uint8_t *)win + (unsigned)__builtin_ctz(want) * row_bytes, src, sources,
-		   row_bytes);
+	for (uint32_t at = 0, run; want && at < count; at += run) {
+		void *frag[DDR_MAX_MEMBERS];
+		uint32_t from = 0, to = 0;
+
+		run = geo_run(g, stripe + at, count - at);
+		for (uint8_t f = 0; f < g->n; f++) {
+			uint8_t row = geo_member_of(g, stripe + at, f);
+
+			frag[f] = (uint8_t *)win + row * row_bytes + (size_t)at * g->frag_bytes;
+			from |= (valid >> row & 1) << f;
+			to |= (want >> row & 1) << f;
+		}
+		g->level->decode(g->k, g->p.m, frag, from, to, (size_t)run * g->frag_bytes);
+	}
 	return 0;
 }
 
-/* Makes one parity fragment true; says whether it was not. `at` is its offset in each row. */
-static bool reparity_frag(const struct geo *g, uint8_t *win, size_t row_bytes, uint8_t parity_row,
-			  size_t at)
+/* Makes the parity fragments of one stripe true; which of them were not. */
+static uint32_t reparity_stripe(const struct geo *g, void *const *frag)
 {
-	uint8_t scratch[PLAN_SCRATCH_BYTES] __attribute__((aligned(PLAN_ALIGN)));
-	size_t end = at + g->frag_bytes;
-	void *src[DDR_MAX_MEMBERS];
-	bool changed = false;
+	uint8_t scratch[DDR_MAX_PARITY][PLAN_SCRATCH_BYTES] __attribute__((aligned(PLAN_ALIGN)));
+	void *data[1 << DDR_MAX_ORDER], *parity[DDR_MAX_PARITY];
+	uint32_t changed = 0;
 
-	for (size_t piece; at < end; at += piece) {
-		uint8_t *parity = win + parity_row * row_bytes + at;
-		unsigned sources = 0;
+	for (size_t at = 0, piece; at < g->frag_bytes; at += piece) {
+		piece = g->frag_bytes - at < PLAN_SCRATCH_BYTES ? g->frag_bytes - at
+								: PLAN_SCRATCH_BYTES;
+		for (unsigned f = 0; f < g->k; f++)
+			data[f] = (uint8_t *)frag[f] + at;
+		for (unsigned f = 0; f < g->p.m; f++)
+			parity[f] = scratch[f];
+		g->level->encode(g->k, g->p.m, data, parity, piece);
+		for (unsigned f = 0; f < g->p.m; f++) {
+			uint8_t *is = (uint8_t *)frag[g->k + f] + at;
 
-		piece = end - at < sizeof(scratch) ? end - at : sizeof(scratch);
-		for (unsigned i = 0; i < g->n; i++)
-			if (i != parity_row)
-				src[sources++] = win + i * row_bytes + at;
-		parity_xor(scratch, src, sources, piece);
-		if (memcmp(scratch, parity, piece) == 0)
-			continue;
-		memcpy(parity, scratch, piece);
-		changed = true;
+			if (memcmp(scratch[f], is, piece) == 0)
+				continue;
+			memcpy(is, scratch[f], piece);
+			changed |= 1u << f;
+		}
 	}
 	return changed;
 }
@@ -205,24 +210,31 @@ uint32_t window_reparity(const struct geo *g, uint64_t stripe, uint32_t count, v
 			 uint32_t *first_bad, uint32_t *dirty_rows)
 {
 	size_t row_bytes = (size_t)count * g->frag_bytes;
-	uint32_t changed = 0, rows = 0;
+	uint32_t stripes = 0, rows = 0;
+	uint8_t row[DDR_MAX_MEMBERS];
+	void *frag[DDR_MAX_MEMBERS];
 
 	check_range(g, stripe, count);
 	for (uint32_t at = 0, run; at < count; at += run) {
-		uint8_t row = geo_member_of(g, stripe + at, g->k);
-
 		run = geo_run(g, stripe + at, count - at);
+		for (uint8_t f = 0; f < g->n; f++)
+			row[f] = geo_member_of(g, stripe + at, f);
 		for (uint32_t s = at; s < at + run; s++) {
-			if (!reparity_frag(g, win, row_bytes, row, (size_t)s * g->frag_bytes))
-				continue;
-			if (!changed++ && first_bad)
+			uint32_t changed;
+
+			for (uint8_t f = 0; f < g->n; f++)
+				frag[f] =
+				    (uint8_t *)win + row[f] * row_bytes + (size_t)s * g->frag_bytes;
+			changed = reparity_stripe(g, frag);
+			if (changed && !stripes++ && first_bad)
 				*first_bad = s;
-			rows |= 1u << row;
+			for (uint8_t f = 0; f < g->p.m; f++)
+				rows |= (changed >> f & 1) << row[g->k + f];
 		}
 	}
 	if (dirty_rows)
 		*dirty_rows = rows;
-	return changed;
+	return stripes;
 }
 
 void window_to_user(const struct geo *g, uint64_t stripe, uint32_t count, const void *win,

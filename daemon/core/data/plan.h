@@ -39,7 +39,7 @@ uint32_t plan_max_reqs(const struct geo *g, uint32_t count);
 uint32_t plan_max_iovs(const struct geo *g, uint32_t count);
 
 /*
- * Computes the parity of `count` stripes of user data into `parity` (count * m * F
+ * Computes the parity of `count` stripes of user data into `parity` (m rows of count * F
  * bytes) and plans one write for each member in `members`. Neighbouring pieces of
  * memory merge into one vector.
  */
@@ -55,7 +55,8 @@ void plan_window(const struct geo *g, uint64_t stripe, uint32_t count, void *win
 
 /* Recomputes rows `want` from the rows of `valid` (>= k of them, disjoint from `want`). -EINVAL if
  * that can't be done with this many fragments. */
-int window_decode(const struct geo *g, uint32_t count, void *win, uint32_t valid, uint32_t want);
+int window_decode(const struct geo *g, uint64_t stripe, uint32_t count, void *win, uint32_t valid,
+		  uint32_t want);
 /* Recomputes the parity fragments of the window from its data fragments; returns how many stripes
  * changed. All rows are valid. first_bad, if not NULL, gets the first changed stripe's index in
  * the window. dirty_rows gets the mask of the rows in which anything changed. */

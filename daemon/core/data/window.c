@@ -22,8 +22,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/core/data/parity.h"
 #include "daemon/core/data/data.h"
+#include "daemon/core/level/parity.h"
 
 #define WINDOW_ALIGN 64u
 #define CHECK_GAP 8u /* stripes */
@@ -192,13 +192,13 @@ static void window_read(struct engine *e, struct batch *b)
 		return;
 	}
 	if (j->target) {
-		window_decode(&e->geo, j->count, j->win, b->ok, j->target);
+		window_decode(&e->geo, j->stripe, j->count, j->win, b->ok, j->target);
 		rows = j->target;
 	} else if (b->ok == all) {
 		e->d->n_parity_fixed +=
 		    window_reparity(&e->geo, j->stripe, j->count, j->win, NULL, &rows);
 	} else {
-		window_decode(&e->geo, j->count, j->win, b->ok, all & ~b->ok);
+		window_decode(&e->geo, j->stripe, j->count, j->win, b->ok, all & ~b->ok);
 	}
 	if (j->kind == JOB_READ)
 		window_to_user(&e->geo, j->stripe, j->count, j->win,

@@ -79,12 +79,11 @@ static int check_ranges(const struct geo_params *p, const char **why)
 	if (p->m < 1 || p->m > DDR_MAX_PARITY)
 		return refuse(why, -EINVAL,
 			      "the number of parity members is out of range: choose 1");
-	if (p->order == 0)
+	if (!level_of(1u << p->order, p->m))
 		return refuse(why, -EOPNOTSUPP,
-			      "order 0 (a mirror) is not supported yet: choose order 1, 2 or 3");
-	if (p->m != 1)
-		return refuse(why, -EOPNOTSUPP,
-			      "two parity members are not supported yet: choose 1");
+			      p->order == 0 ? "order 0 (a mirror) is not supported yet: choose "
+					      "order 1, 2 or 3"
+					    : "two parity members are not supported yet: choose 1");
 	if (p->layout != GEO_ROTATE && p->layout != GEO_DEDICATED)
 		return refuse(why, -EINVAL, "the layout is unknown: choose rotate or dedicated");
 	if (p->slots < 2 || p->slots > DDR_MAX_SLOTS)
@@ -116,6 +115,7 @@ int geo_init(struct geo *g, const struct geo_params *p, const char **why)
 
 	if (err)
 		return err;
+	out.level = level_of(1u << p->order, p->m);
 	out.k = (uint8_t)(1u << p->order);
 	out.n = (uint8_t)(out.k + p->m);
 	out.frag_bytes = p->stripe_bytes >> p->order;

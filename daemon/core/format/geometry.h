@@ -21,6 +21,7 @@
 #include <stdint.h>
 
 #include "daemon/base/limits.h"
+#include "daemon/core/level/level.h"
 
 #define SB_OFFSET 4096u
 #define SB_COPIES 2u
@@ -47,6 +48,7 @@ struct geo_params {
 
 struct geo {
 	struct geo_params p;
+	const struct level *level;
 	uint8_t k;               /* data fragments = members that must be readable */
 	uint8_t n;               /* k + m members */
 	uint32_t frag_bytes;     /* F */
@@ -61,7 +63,7 @@ struct geo {
 /*
  * Fills *g from *p. -EINVAL: a parameter is out of its range (*why, if not NULL,
  * then names it in one static sentence with the remedy). -ENOSPC: the member is
- * too small for one region. m = 2 and order 0 are -EOPNOTSUPP for now.
+ * too small for one region. -EOPNOTSUPP: there is no level for that order and m (level.h).
  */
 int geo_init(struct geo *g, const struct geo_params *p, const char **why);
 bool geo_same(const struct geo_params *a, const struct geo_params *b);

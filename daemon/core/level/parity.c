@@ -6,7 +6,7 @@
  * int. The engine's buffers are aligned, so everything else is a side road: a plain copy for
  * one source, and a loop over words for a front-end that hands us an odd address.
  */
-#include "daemon/core/data/parity.h"
+#include "daemon/core/level/parity.h"
 
 #include <assert.h>
 #include <stdint.h>

@@ -3,8 +3,8 @@
  * Parity arithmetic: XOR by ISA-L, with a scalar twin that the tests hold it to.
  * Pure functions, any thread. Buffers may have any alignment and any length.
  */
-#ifndef DDRAID_CORE_DATA_PARITY_H
-#define DDRAID_CORE_DATA_PARITY_H
+#ifndef DDRAID_CORE_LEVEL_PARITY_H
+#define DDRAID_CORE_LEVEL_PARITY_H
 
 #include <stdbool.h>
 #include <stddef.h>
