@@ -6,13 +6,18 @@
  *   round.c     views, rounds (Query, Hello, State), eviction: who takes part
  *   departed.c  who does not any more, and is fenced
  *   leader.c    what the leader does in a round until Ready, and after it
- *   epoch.c     proposals and commits of the map; assembly from superblocks
+ *   epoch.c     proposals and commits of the map, on every node
+ *   propose.c   ... from a wish to a commit (leader)
+ *   assemble.c  the map that a start goes on with, by what the members carry
+ *   devs.c      devices, and which member each is
+ *   sb_read.c   their superblocks: read, and which copy is written next
  *   locktab.c   the lock table: the leader's side
  *   locks.c     this node's side of the locks, and when a grant counts
  *   own_slot.c  the own slot as the cluster sees it: given, read, named, told
  *   leave.c     this node leaves in good order
  *   members.c   which members this node can use, and what their errors say
- *   slots.c     slots of nobody: reading, recovery (leader)
+ *   slots.c     slots of nobody: read, told (leader)
+ *   resync.c    ... and resynced, their pages written
  *   slots_told.c what a member must carry of these that left the map before an epoch told
  *   recovery.c  what is told of recoveries
  *   rebuild.c   the rebuild of a member (leader)
@@ -829,6 +834,25 @@ void slots_doubt(struct engine *e);
 void slots_unknow(struct engine *e);
 void slots_dropped(struct engine *e); /* a member has left the map */
 void slots_free(struct engine *e);
+
+/* between slots.c and resync.c */
+void page_stale(struct slotinfo *s, uint32_t page);
+void page_announce(struct engine *e, uint32_t slot, uint32_t page);
+
+/* between epoch.c and propose.c */
+void revive(struct engine *e);
+#define REPORT_AGAIN_US 300000ull
+
+/* between devs.c and sb_read.c */
+void dev_fit(const struct engine *e, struct dev *d);
+bool uuid_is_none(const uint8_t uuid[DDR_UUID_BYTES]);
+bool map_names(const struct map *map, const uint8_t uuid[DDR_UUID_BYTES]);
+void cut_note(struct engine *e, struct dev *d);
+void dev_odd(const struct engine *e, struct dev *d);
+void dev_lacks(struct engine *e, const struct dev *d, uint8_t m, uint64_t num);
+void dev_judge(struct engine *e, struct dev *d, uint8_t m);
+const struct map *map_seen(const struct engine *e, bool up);
+void loss_note(struct engine *e, struct dev *d);
 
 /* recovery.c */
 void recovery_lost(struct engine *e, uint32_t node, uint64_t inc);

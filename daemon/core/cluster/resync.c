@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * Slots of nobody, once they are read: the leader resyncs their dirty regions, and writes their
+ * pages.
+ *
+ *   pick a region -> job RESYNC -> done set -> (batch full or nothing left) FLUSH -> pages without
+ *   the done bits, FUA -> told to all
+ *
+ * If it dies, the next leader goes on from what the slots still say.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "daemon/core/cluster/msg.h"
+
+#define CLEAR_BATCH 32u
+
+/* ---- writing pages of a slot of nobody ------------------------------------------------------ */
+
+/* The run is written, or has failed. */
+static void pages_written(struct engine *e)
+{
+	struct slotinfo *s = &e->c->ld.slot[e->c->rec.slot];
+	bool over = e->state == ENGINE_REMOVED || !leading(e) || !s->stale || e->c->rec.doubted;
+
+	e->c->rec.writing = e->c->rec.again = false;
+	for (uint32_t i = 0; i < e->c->rec.count; i++) {
+		struct pagewrite *w = &e->c->rec.run[i];
+		struct pageinfo *p = &s->page[w->page];
+
+		if (w->durable)
+			continue;
+		w->durable = !(write_musts(e) & ~w->batch.ok);
+		if (w->durable) {
+			p->before = p->told ? p->told : p->seq;
+			p->told = p->seq;
+			slot_untold(e, s);
+		}
+		if (over) {
+			/* Some may lack it: the next one goes to the same copy (page_take). */
+			p->seq += !w->durable;
+			continue;
+		}
+		e->c->rec.again |= !w->durable;
+		if (!w->durable || p->changed || !p->stale)
+			continue;
+		p->stale = false;
+		s->stale--;
+		if (p->untold)
+			page_announce(e, e->c->rec.slot, w->page);
+		p->untold = false;
+	}
+	if (!over)
+		s->cleared &= s->stale > 0;
+}
+
+static void page_written(struct engine *e, struct batch *b)
+{
+	(void)b;
+	if (!--e->c->rec.pending)
+		pages_written(e);
+}
+
+static void page_encode(struct engine *e, uint32_t slot, uint32_t page, uint8_t *block)
+{
+	struct slotinfo *s = &e->c->ld.slot[slot];
+	struct logpage *lp = &e->c->rec.image;
+
+	memset(lp, 0, sizeof(*lp));
+	memcpy(lp->array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES);
+	lp->slot = (uint16_t)slot;
+	lp->page = (uint16_t)page;
+	lp->seq = s->page[page].seq = logpage_seq_next(e->map.epoch.num, s->page[page].seq);
+	lp->owner_node = s->owner_node;
+	lp->owner_inc = s->owner_inc;
+	memcpy(lp->dirty, rset_plane(&s->dirty, page), LOG_PLANE_BYTES);
+	memcpy(lp->missed, rset_plane(&s->missed, page), LOG_PLANE_BYTES);
+	logpage_encode(lp, block);
+	s->page[page].changed = false;
+}
+
+/* The first pages that are stale. The room for one is always there (DIO_SINGLE). */
+static void pages_encode(struct engine *e, uint32_t slot)
+{
+	const struct slotinfo *s = &e->c->ld.slot[slot];
+	uint32_t most = dio_room(e, WR_PAGES * e->geo.n, false) ? WR_PAGES : 1;
+
+	e->c->rec.slot = slot;
+	e->c->rec.count = 0;
+	for (uint32_t p = 0; p < e->geo.log_pages && e->c->rec.count < most; p++) {
+		if (!s->page[p].stale)
+			continue;
+		page_encode(e, slot, p, e->c->rec.block[e->c->rec.count]);
+		e->c->rec.run[e->c->rec.count].durable = false;
+		e->c->rec.run[e->c->rec.count++].page = p;
+	}
+}
+
+static void page_send(struct engine *e, struct pagewrite *w, uint8_t *block)
+{
+	uint32_t copy = (uint32_t)(e->c->ld.slot[e->c->rec.slot].page[w->page].seq & 1);
+
+	w->iov = (struct iovec){block, DDR_BLOCK_BYTES};
+	e->c->rec.pending++;
+	batch_init(&w->batch, page_written);
+	batch_open(&w->batch);
+	for (uint8_t i = 0; i < e->map.n; i++)
+		if (write_targets(e) >> i & 1)
+			dio_start(e, &w->batch, i, DEV_WRITE, KIND_LOG, DEV_F_FUA,
+				  geo_log_offset(&e->geo, e->c->rec.slot, w->page, copy),
+				  DDR_BLOCK_BYTES, &w->iov, 1, 0);
+	batch_close(e, &w->batch);
+}
+
+static void pages_send(struct engine *e)
+{
+	e->c->rec.writing = true;
+	e->c->rec.doubted = false;
+	e->c->rec.pending = 1; /* until all are begun */
+	for (uint32_t i = 0; i < e->c->rec.count; i++)
+		if (!e->c->rec.run[i].durable)
+			page_send(e, &e->c->rec.run[i], e->c->rec.block[i]);
+	if (!--e->c->rec.pending)
+		pages_written(e);
+}
+
+/* What only few say is left as it is, unless it has bits: the next leader is to see it, too. */
+static bool slot_is_due(const struct engine *e, uint32_t slot)
+{
+	const struct slotinfo *s = &e->c->ld.slot[slot];
+
+	return s->stale && !slot_is_owned(e, slot) &&
+	       (!s->hear_inc || e->c->rec.rewriting || s->cleared);
+}
+
+/*
+ * Writes what is stale, some pages at a time. True: nothing is. What did not reach all members goes
+ * to them once more before all else, as it is and with the same number: no member is ever ahead by
+ * more than one image, since its other copy may be the last one that is intact.
+ */
+static bool stale_written(struct engine *e)
+{
+	uint32_t slot = 0;
+
+	if (e->c->rec.writing || e->c->rec.flushing ||
+	    !members_ready(e, write_musts(e) | write_targets(e)))
+		return false;
+	if (e->c->rec.again && !e->c->rec.doubted && slot_is_due(e, e->c->rec.slot)) {
+		if (e->c->rec.count == 1 || dio_room(e, e->c->rec.count * e->geo.n, false))
+			pages_send(e);
+		return false;
+	}
+	while (slot <= e->geo.p.slots && !slot_is_due(e, slot))
+		slot++;
+	if (slot > e->geo.p.slots)
+		return true;
+	pages_encode(e, slot);
+	pages_send(e);
+	return false;
+}
+
+/* As a whole: nothing that the nodes were told has changed by that. */
+static void slot_stale(struct engine *e, uint32_t slot)
+{
+	struct slotinfo *s = &e->c->ld.slot[slot];
+
+	for (uint32_t p = 0; p < e->geo.log_pages && !slot_is_owned(e, slot); p++) {
+		bool untold = s->page[p].untold;
+
+		page_stale(s, p);
+		s->page[p].untold = untold;
+	}
+}
+
+/* R11, for a member that was added: all slots of nobody are written to it. True when they are. What
+ * is stale already comes before: its first pages may have been written without this member. */
+bool slots_rewrite(struct engine *e)
+{
+	if (!e->c->rec.rewriting) {
+		if (!stale_written(e))
+			return false;
+		e->c->rec.rewriting = true;
+		for (uint32_t i = 0; i <= e->geo.p.slots; i++)
+			slot_stale(e, i);
+	}
+	if (!stale_written(e))
+		return false;
+	e->c->rec.rewriting = false;
+	return true;
+}
+
+/* ---- recovery ------------------------------------------------------------------------------- */
+
+static void resynced(struct engine *e, struct job *j)
+{
+	e->c->rec.running = false;
+	if (j->unreadable)
+		e->c->rec.again_us = e->now + UNREADABLE_AGAIN_US;
+	if (e->state == ENGINE_REMOVED || !leading(e) || j->unreadable)
+		return;
+	rset_put(&e->c->rec.done, j->region, true);
+	recovery_region(e);
+}
+
+/* The first region that is dirty in a slot of nobody and not resynced yet; dead nodes' slots go
+ * before the array's own. */
+static uint64_t region_next(struct engine *e)
+{
+	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
+		const struct slotinfo *s = &e->c->ld.slot[i];
+
+		if (slot_is_owned(e, i) || !s->known)
+			continue;
+		for (uint64_t r = rset_next(&s->dirty, 0); r < e->geo.regions;
+		     r = rset_next(&s->dirty, r + 1))
+			if (!rset_has(&e->c->rec.done, r)) {
+				e->c->rec.of_slot = i;
+				return r;
+			}
+	}
+	return e->geo.regions;
+}
+
+/* All members have flushed what was resynced: the bits may go (R15: to the missed set while a
+ * member is missing). */
+static void bits_clear(struct engine *e)
+{
+	bool missing = map_degraded(&e->map) || (e->view.proposing && map_degraded(&e->view.prop));
+
+	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
+		struct slotinfo *s = &e->c->ld.slot[i];
+
+		if (slot_is_owned(e, i))
+			continue;
+		for (uint64_t r = rset_next(&e->c->rec.done, 0); r < e->geo.regions;
+		     r = rset_next(&e->c->rec.done, r + 1)) {
+			if (!rset_has(&s->dirty, r))
+				continue;
+			rset_put(&s->dirty, r, false);
+			rset_put(&e->c->rec.clearing, r, true);
+			if (missing)
+				rset_put(&s->missed, r, true);
+			page_stale(s, (uint32_t)(r / LOG_REGIONS_PER_PAGE));
+			s->cleared = e->c->ld.cleared = true;
+		}
+	}
+	rset_clear(&e->c->rec.done);
+}
+
+/* As dlog_dropped, of slots of nobody: what was cleared in pages that a member may not have. */
+void slots_dropped(struct engine *e)
+{
+	uint64_t r;
+
+	if (!e->view.slot_owned)
+		return; /* nowhere to note it */
+	for (r = rset_next(&e->c->rec.clearing, 0); r < e->geo.regions;
+	     r = rset_next(&e->c->rec.clearing, r + 1))
+		dlog_miss(e, r);
+}
+
+static void names_clear(struct engine *e)
+{
+	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
+		struct slotinfo *s = &e->c->ld.slot[i];
+
+		if (slot_is_owned(e, i) || !s->owner_inc || s->dirty.count)
+			continue;
+		s->owner_node = 0;
+		s->owner_inc = 0;
+		page_stale(s, 0);
+	}
+}
+
+static void rec_flushed(struct engine *e, struct batch *b)
+{
+	e->c->rec.flushing = false;
+	if (e->state == ENGINE_REMOVED || !leading(e) || write_musts(e) & ~b->ok ||
+	    e->c->rec.term.inc != e->c->term.inc || e->c->rec.term.num != e->c->term.num)
+		return; /* what was resynced in a later round was not flushed by this */
+	bits_clear(e);
+	names_clear(e);
+}
+
+void slots_advance(struct engine *e)
+{
+	bool stops = e->view.stopping && !leave_held(e); /* nothing more is begun */
+	struct job *j = &e->c->rec.job;
+	uint64_t r;
+
+	if (e->c->rec.running || e->c->rec.flushing || j->r || j->busy ||
+	    e->now < e->c->rec.again_us || vouch_lacks(e) ||
+	    !members_ready(e, write_musts(e) | write_targets(e)) || !stale_written(e))
+		return;
+	rset_clear(&e->c->rec.clearing);
+	r = region_next(e);
+	if (r < e->geo.regions && e->c->rec.done.count < CLEAR_BATCH && !stops) {
+		uint64_t first = geo_region_first(&e->geo, r);
+
+		e->c->rec.running = true;
+		job_init(j, JOB_RESYNC, resynced, NULL);
+		job_start(e, j, r, first, first + geo_region_count(&e->geo, r));
+		return;
+	}
+	if (!e->c->rec.done.count) {
+		names_clear(e);
+		if (e->c->ld.cleared && !slots_unrecovered(e)) {
+			e->c->ld.cleared = false;
+			e->c->ld.cleared_num =
+			    map_next(e)->epoch.num; /* some members may carry it */
+		}
+		return;
+	}
+	e->c->rec.flushing = true;
+	e->c->rec.term = e->c->term;
+	batch_init(&e->c->rec.batch, rec_flushed);
+	batch_open(&e->c->rec.batch);
+	flush_members(e, &e->c->rec.batch, write_targets(e));
+	batch_close(e, &e->c->rec.batch);
+}
+
+/* What was resynced but not cleared will be resynced again. */
+void slots_doubt(struct engine *e)
+{
+	if (!e->c->rec.done.page)
+		return;
+	job_cancel(e, &e->c->rec.job);
+	e->c->rec.running = false;
+	rset_clear(&e->c->rec.done);
+}
+
+/* A round ends. What was to be written again, as it was, is written anew: to the same copy, since
+ * some members may lack it (page_take). */
+void slots_reset(struct engine *e)
+{
+	slots_doubt(e);
+	for (uint32_t i = 0; i < e->c->rec.count && e->c->rec.again && !e->c->rec.writing; i++)
+		if (!e->c->rec.run[i].durable)
+			e->c->ld.slot[e->c->rec.slot].page[e->c->rec.run[i].page].seq++;
+	e->c->rec.again &= e->c->rec.writing;
+	e->c->rec.rewriting = false;
+	e->c->rec.doubted = true; /* what is under way may be another leader's by now */
+}
