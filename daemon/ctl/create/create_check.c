@@ -53,12 +53,9 @@
 #include <sys/random.h>
 
 #include "daemon/base/units.h"
+#include "daemon/ctl/create/create_int.h"
 #include "daemon/ctl/create/signature.h"
 
-/* What says whose the device is: the superblocks, and the use block after them. */
-#define AREA_BLOCKS (SB_COPIES + 1u)
-#define AREA_BYTES (AREA_BLOCKS * DDR_BLOCK_BYTES)
-#define USE_AT (SB_COPIES * DDR_BLOCK_BYTES)
 #define WATCH_STEP_MS 500u
 #define WATCH_LEAST_MS 5000u /* of a user that says less, or nothing that can be read */
 #define WATCH_MOST_MS 600000u
@@ -68,28 +65,7 @@ _Static_assert(CREATE_IO_BYTES >= SIGNATURE_READ_BYTES, "the signature's reads")
 _Static_assert(AREA_BYTES <= CREATE_IO_BYTES && SB_OFFSET + AREA_BYTES <= LOG_OFFSET, "layout");
 _Static_assert(USE_OFFSET == SB_OFFSET + USE_AT, "layout");
 
-/* One create under way. */
-struct job {
-	const struct create_ask *ask;
-	const struct create_dev *dev;
-	uint32_t count;
-	struct create_result *r;
-	struct create_error *e;
-	uint8_t *old;  /* count * AREA_BYTES: what was there */
-	uint8_t *mine; /* count * AREA_BYTES: what was put there last */
-	uint8_t *buf;  /* CREATE_IO_BYTES */
-	uint8_t *look; /* AREA_BYTES: what is there */
-	uint32_t claimed, settle_ms;
-	uint32_t logs;    /* so many members' place of the log may have been written */
-	bool backing_out; /* it only makes good */
-	uint32_t at;      /* writing: the member, */
-	uint64_t from;    /* and the run of blocks in buf: from here on the member, */
-	uint32_t bytes;   /* so long */
-};
-
-/* member < 0: not about one device. Returns err. */
-__attribute__((format(printf, 4, 5))) static int refuse(struct job *j, int err, int member,
-							const char *format, ...)
+int create_refuse(struct job *j, int err, int member, const char *format, ...)
 {
 	struct create_error *e = j->e;
 	va_list ap;
@@ -106,14 +82,15 @@ __attribute__((format(printf, 4, 5))) static int refuse(struct job *j, int err, 
 	return err;
 }
 
-static int refuse_io(struct job *j, int err, uint32_t member, const char *what)
+int refuse_io(struct job *j, int err, uint32_t member, const char *what)
 {
-	return refuse(j, err, (int)member,
-		      "can't be %s: %s; see its exporter's or the kernel's log, then create again",
-		      what, strerror(-err));
+	return create_refuse(
+	    j, err, (int)member,
+	    "can't be %s: %s; see its exporter's or the kernel's log, then create again", what,
+	    strerror(-err));
 }
 
-static void tell(struct job *j, const char *what, uint32_t done)
+void tell(struct job *j, const char *what, uint32_t done)
 {
 	char text[96];
 
@@ -218,8 +195,8 @@ static int check_params(struct job *j)
 
 	err = array_name_check(j->ask->name, &why);
 	if (err)
-		return refuse(j, err, -1, "the array's name \"%.63s\" can't be used: %s",
-			      j->ask->name, why);
+		return create_refuse(j, err, -1, "the array's name \"%.63s\" can't be used: %s",
+				     j->ask->name, why);
 	defaults(j, &p);
 	p.member_bytes = 1ull << 40;
 	err = geo_init(&g, &p, &why);
@@ -230,10 +207,10 @@ static int check_params(struct job *j)
 		err = geo_init(&g, &p, &why);
 	}
 	if (err && err != -ENOSPC)
-		return refuse(j, err, -1, "array %s can't be made: %s", j->ask->name, why);
+		return create_refuse(j, err, -1, "array %s can't be made: %s", j->ask->name, why);
 	want = (1u << p.order) + p.m;
 	if (j->count != want)
-		return refuse(
+		return create_refuse(
 		    j, -EINVAL, -1,
 		    "an array of order %u has %u members (%u for data, %u for parity) and "
 		    "%u were given: name %u URIs, or choose another order",
@@ -247,15 +224,17 @@ static int check_uris(struct job *j)
 {
 	for (uint32_t i = 0; i < j->count; i++) {
 		if (!j->dev[i].uri[0] || strlen(j->dev[i].uri) >= DDR_URI_BYTES)
-			return refuse(j, -EINVAL, -1,
-				      "the URI of member %u is %s: a URI has 1 to %d characters", i,
-				      j->dev[i].uri[0] ? "too long" : "empty", DDR_URI_BYTES - 1);
+			return create_refuse(
+			    j, -EINVAL, -1,
+			    "the URI of member %u is %s: a URI has 1 to %d characters", i,
+			    j->dev[i].uri[0] ? "too long" : "empty", DDR_URI_BYTES - 1);
 		for (uint32_t k = 0; k < i; k++)
 			if (!strcmp(j->dev[i].uri, j->dev[k].uri))
-				return refuse(j, -ENOTUNIQ, (int)i,
-					      "was already named as member %u: name a different "
-					      "device for each member",
-					      k);
+				return create_refuse(
+				    j, -ENOTUNIQ, (int)i,
+				    "was already named as member %u: name a different "
+				    "device for each member",
+				    k);
 	}
 	return 0;
 }
@@ -312,10 +291,11 @@ static int check_reach(struct job *j)
 
 		if (d->open_err) {
 			create_open_error(d, text);
-			return refuse(j, d->open_err, (int)i, "%s", text);
+			return create_refuse(j, d->open_err, (int)i, "%s", text);
 		}
 		if (d->read_only)
-			return refuse(j, -EROFS, (int)i, "is read-only: export it for writing");
+			return create_refuse(j, -EROFS, (int)i,
+					     "is read-only: export it for writing");
 	}
 	return 0;
 }
@@ -354,13 +334,14 @@ static int check_size(struct job *j, struct geo_params *p)
 		at++;
 	err = geo_init(&j->r->geo, p, &why);
 	if (err == -ENOSPC)
-		return refuse(j, err, (int)at,
-			      "is too small: it has %" PRIu64 " bytes, and a member of this array "
-			      "needs at least %" PRIu64 "; use a larger one, or a smaller "
-			      "--region-size",
-			      p->member_bytes, smallest_size(p));
+		return create_refuse(j, err, (int)at,
+				     "is too small: it has %" PRIu64
+				     " bytes, and a member of this array "
+				     "needs at least %" PRIu64 "; use a larger one, or a smaller "
+				     "--region-size",
+				     p->member_bytes, smallest_size(p));
 	if (err)
-		return refuse(j, err, -1, "array %s can't be made: %s", j->ask->name, why);
+		return create_refuse(j, err, -1, "array %s can't be made: %s", j->ask->name, why);
 	return 0;
 }
 
@@ -375,14 +356,14 @@ static int check_requests(struct job *j)
 
 		size_format(have, frag);
 		if (d->min_block_bytes > DDR_BLOCK_BYTES)
-			return refuse(
+			return create_refuse(
 			    j, -EINVAL, (int)i,
 			    "takes only requests in multiples of %s, and superblocks and log "
 			    "pages have %d KiB: use a device or an exporter with smaller "
 			    "blocks",
 			    size_format(want, d->min_block_bytes), DDR_BLOCK_BYTES / 1024);
 		if (d->min_block_bytes > frag)
-			return refuse(
+			return create_refuse(
 			    j, -EINVAL, (int)i,
 			    "takes only requests in multiples of %s, and the fragments of "
 			    "this array have %s: choose --stripe %" PRIu64 "K",
@@ -403,7 +384,7 @@ static int check_blocks(struct job *j)
 		const struct create_dev *d = &j->dev[i];
 
 		if (create_block_bytes(d) > frag)
-			return refuse(
+			return create_refuse(
 			    j, -EINVAL, (int)i,
 			    "has blocks of %s, and the fragments of this array have %s, so "
 			    "that each write would make it rewrite its neighbours: choose "
@@ -418,7 +399,7 @@ static int check_blocks(struct job *j)
 /* --- what it carries --- */
 
 /* How long its user has to be silent to be gone, in ms; 0: there is none. */
-static uint32_t patience_ms(const uint8_t *block, struct useblock *u)
+uint32_t patience_ms(const uint8_t *block, struct useblock *u)
 {
 	int err = useblock_decode(u, block);
 
@@ -448,7 +429,7 @@ static void last_user(struct job *j, uint32_t i, char text[LAST_USER_BYTES])
 }
 
 /* A claim: of this create, of another one that goes on or was cut off. */
-static int check_claim(struct job *j, uint32_t i, const uint8_t *block)
+int check_claim(struct job *j, uint32_t i, const uint8_t *block)
 {
 	const uint8_t *own = j->r->params.array_uuid;
 	char name[DDR_NAME_BYTES];
@@ -457,16 +438,18 @@ static int check_claim(struct job *j, uint32_t i, const uint8_t *block)
 	if (claim_decode(&c, block))
 		return 0;
 	if (j->claimed && !memcmp(c.array_uuid, own, DDR_UUID_BYTES))
-		return refuse(j, -ENOTUNIQ, (int)i,
-			      "and member %u (%s) are one and the same device: name a different "
-			      "device for each member",
-			      c.index, c.index < j->count ? j->dev[c.index].uri : "?");
+		return create_refuse(
+		    j, -ENOTUNIQ, (int)i,
+		    "and member %u (%s) are one and the same device: name a different "
+		    "device for each member",
+		    c.index, c.index < j->count ? j->dev[c.index].uri : "?");
 	if (j->ask->old_member)
 		return 0;
-	return refuse(j, -EBUSY, (int)i,
-		      "is being made a member of an array %s, or that was cut off: wait for it, "
-		      "name another device, or, if nobody works on it, --old-member",
-		      text_clean(name, sizeof(name), c.name));
+	return create_refuse(
+	    j, -EBUSY, (int)i,
+	    "is being made a member of an array %s, or that was cut off: wait for it, "
+	    "name another device, or, if nobody works on it, --old-member",
+	    text_clean(name, sizeof(name), c.name));
 }
 
 enum create_standing create_standing(const struct superblock *sb, const struct engine_status *st)
@@ -487,7 +470,7 @@ enum create_standing create_standing(const struct superblock *sb, const struct e
 	return lineage_differs(&st->past, sb) ? STANDING_DIFFERS : STANDING_REPLACED;
 }
 
-static enum create_standing standing_of(const struct create_ask *ask, const struct superblock *sb)
+enum create_standing standing_of(const struct create_ask *ask, const struct superblock *sb)
 {
 	return ask->standing ? ask->standing(ask->arg, sb) : STANDING_MEMBER;
 }
@@ -559,7 +542,7 @@ bool create_refuse_listed(const struct create_ask *ask, uint32_t i, char text[CR
 	return array;
 }
 
-static int check_superblock(struct job *j, uint32_t i)
+int check_superblock(struct job *j, uint32_t i)
 {
 	char text[CREATE_WHY_BYTES];
 	struct superblock sb;
@@ -593,45 +576,47 @@ static int check_superblock(struct job *j, uint32_t i)
 		if (known) {
 			err = create_refuse_known(j->ask, &sb, known, text);
 			if (err)
-				return refuse(j, err, (int)i, "%s", text);
+				return create_refuse(j, err, (int)i, "%s", text);
 			continue; /* the other copy may be of an array that needs it */
 		}
 		if (j->ask->old_member)
 			continue; /* both are kept, to be given back */
 		if (j->ask->forgotten && j->ask->forgotten(j->ask->arg))
-			return refuse(
+			return create_refuse(
 			    j, -EEXIST, (int)i,
 			    "was member %u of the array %s, which was forgotten: name "
 			    "another device, or --old-member to overwrite what is left on "
 			    "it",
 			    sb.index, text_clean(name, sizeof(name), sb.name));
 		last_user(j, i, user);
-		return refuse(j, -EEXIST, (int)i,
-			      "is member %u of the ddraid array %s (%s)%s: name another device, or "
-			      "bring that array back with 'ddraidctl import' and all its members",
-			      sb.index, text_clean(name, sizeof(name), sb.name),
-			      uuid_format(uuid, sb.array_uuid), user);
+		return create_refuse(
+		    j, -EEXIST, (int)i,
+		    "is member %u of the ddraid array %s (%s)%s: name another device, or "
+		    "bring that array back with 'ddraidctl import' and all its members",
+		    sb.index, text_clean(name, sizeof(name), sb.name),
+		    uuid_format(uuid, sb.array_uuid), user);
 	}
 	if (!intact && create_refuse_listed(j->ask, i, text))
-		return refuse(j, -ENOTUNIQ, (int)i, "%s", text);
+		return create_refuse(j, -ENOTUNIQ, (int)i, "%s", text);
 	if (unread)
 		return refuse_io(j, unread, i, "read");
 	if (none == SB_COPIES || j->ask->old_member)
 		return 0;
-	return refuse(
+	return create_refuse(
 	    j, -EEXIST, (int)i,
 	    "carries a superblock of ddraid that %s: name another device, or --old-member "
 	    "to overwrite it",
 	    worst == -EPROTONOSUPPORT ? "a newer version has written" : "is damaged");
 }
 
-static int in_use(struct job *j, uint32_t i, const struct useblock *u)
+int in_use(struct job *j, uint32_t i, const struct useblock *u)
 {
 	char user[USE_NAME_BYTES];
 
 	useblock_name(u, user);
-	return refuse(j, -EBUSY, (int)i,
-		      "is in use, by %s: stop the array there first, or name another device", user);
+	return create_refuse(j, -EBUSY, (int)i,
+			     "is in use, by %s: stop the array there first, or name another device",
+			     user);
 }
 
 /* One look at all. `most`: the longest that any user has to be silent. */
@@ -662,7 +647,7 @@ static int look_at_use(struct job *j, bool first, uint32_t silent_ms, uint32_t *
 }
 
 /* Whoever is there shows it. */
-static int check_use(struct job *j)
+int check_use(struct job *j)
 {
 	uint32_t most, ms = 0;
 	char text[96];
@@ -692,14 +677,15 @@ static int check_signature(struct job *j, uint32_t i)
 	if (found < 0)
 		return refuse_io(j, found, i, "read");
 	if (found && j->ask->wipe)
-		return refuse(j, -EINVAL, (int)i,
-			      "carries %s, so it is not zero from end to end: leave --zeroed out",
-			      what);
+		return create_refuse(
+		    j, -EINVAL, (int)i,
+		    "carries %s, so it is not zero from end to end: leave --zeroed out", what);
 	if (found)
-		return refuse(j, -EEXIST, (int)i,
-			      "carries %s: name another device, wipe this one with 'wipefs -a', or "
-			      "--wipe to overwrite it",
-			      what);
+		return create_refuse(
+		    j, -EEXIST, (int)i,
+		    "carries %s: name another device, wipe this one with 'wipefs -a', or "
+		    "--wipe to overwrite it",
+		    what);
 	return 0;
 }
 
@@ -735,7 +721,7 @@ static int random_fill(void *to, size_t bytes)
 	return 0;
 }
 
-static int uuid_fresh(uint8_t uuid[DDR_UUID_BYTES])
+int uuid_fresh(uint8_t uuid[DDR_UUID_BYTES])
 {
 	int err = random_fill(uuid, DDR_UUID_BYTES);
 
@@ -752,7 +738,7 @@ static int params_fill(struct job *j)
 	for (uint32_t i = 0; i < j->count && !err; i++)
 		err = uuid_fresh(p->member_uuid[i]);
 	if (err)
-		return refuse(j, err, -1, "no random numbers for UUIDs: %s", strerror(-err));
+		return create_refuse(j, err, -1, "no random numbers for UUIDs: %s", strerror(-err));
 	strncpy(p->name, j->ask->name, DDR_NAME_BYTES - 1);
 	p->geo = j->r->geo.p;
 	p->inc = j->ask->inc;
@@ -760,7 +746,7 @@ static int params_fill(struct job *j)
 	return 0;
 }
 
-static int check_all(struct job *j)
+int check_all(struct job *j)
 {
 	struct geo_params p = j->ask->geo;
 	int err = check_params(j);
@@ -780,457 +766,4 @@ static int check_all(struct job *j)
 	if (!err)
 		err = check_blocks(j);
 	return err ? err : params_fill(j);
-}
-
-/* --- claims: read before write, wait before trust (claim.h) --- */
-
-static uint64_t now_us(const struct job *j)
-{
-	return j->ask->now_us ? j->ask->now_us(j->ask->arg) : 0;
-}
-
-static void settle(struct job *j)
-{
-	if (j->ask->pause)
-		j->ask->pause(j->ask->arg, j->settle_ms);
-}
-
-static uint8_t *mine(const struct job *j, uint32_t i)
-{
-	return j->mine + (size_t)i * AREA_BYTES;
-}
-
-/* Who has it now, for a person. */
-#define WHOSE_BYTES 256
-static void whose(const uint8_t *area, char text[WHOSE_BYTES])
-{
-	char name[DDR_NAME_BYTES];
-	char user[USE_NAME_BYTES];
-	struct superblock sb;
-	struct useblock u;
-	struct claim c;
-
-	strcpy(text, "something else");
-	if (!useblock_decode(&u, area + USE_AT) && u.claim) {
-		useblock_name(&u, user);
-		snprintf(text, WHOSE_BYTES, "%s", user);
-	}
-	for (uint32_t n = 0; n < SB_COPIES; n++) {
-		if (!claim_decode(&c, area + n * DDR_BLOCK_BYTES))
-			snprintf(text, WHOSE_BYTES, "another create, of an array %s",
-				 text_clean(name, sizeof(name), c.name));
-		else if (!sb_decode(&sb, area + n * DDR_BLOCK_BYTES, NULL))
-			snprintf(text, WHOSE_BYTES, "the array %s",
-				 text_clean(name, sizeof(name), sb.name));
-	}
-}
-
-/* Does it show what was put there? */
-static int holds(struct job *j, uint32_t i)
-{
-	const struct create_dev *d = &j->dev[i];
-	int err = d->read(d->arg, SB_OFFSET, j->look, AREA_BYTES);
-	char text[WHOSE_BYTES];
-
-	if (err)
-		return refuse_io(j, err, i, "read");
-	if (!memcmp(j->look, mine(j, i), AREA_BYTES))
-		return 0;
-	if (!memcmp(j->look, mine(j, i), USE_AT))
-		memset(j->look, 0, USE_AT); /* only the use block is another's */
-	for (uint32_t n = 0; n < SB_COPIES; n++) {
-		err = check_claim(j, i, j->look + n * DDR_BLOCK_BYTES);
-		if (err == -ENOTUNIQ)
-			return err; /* this create's, of another member */
-	}
-	whose(j->look, text);
-	return refuse(j, -ENOTUNIQ, (int)i,
-		      "was taken at the same time by %s: name another device; or, if nothing else "
-		      "uses it, see whether its exporter really writes",
-		      text);
-}
-
-static int hold_all(struct job *j)
-{
-	int err = 0;
-
-	for (uint32_t i = 0; i < j->count && !err; i++)
-		err = holds(j, i);
-	return err;
-}
-
-/* A write that followed a read of `began_us`. */
-static int write_in_time(struct job *j, uint32_t i, uint64_t began_us, uint64_t offset,
-			 const void *data, uint32_t bytes)
-{
-	const struct create_dev *d = &j->dev[i];
-	char why[STORE_WHY_BYTES];
-	uint64_t took_ms;
-	int err;
-
-	err = j->ask->allowed && !j->backing_out ? j->ask->allowed(j->ask->arg, why) : 0;
-	if (err)
-		return refuse(j, err, -1, "%s", why);
-	err = d->write(d->arg, offset, data, bytes);
-	if (err)
-		return refuse_io(j, err, i, "written");
-	took_ms = (now_us(j) - began_us) / 1000;
-	if (took_ms < j->settle_ms)
-		return 0;
-	return refuse(j, -ETIMEDOUT, (int)i,
-		      "took %" PRIu64
-		      " ms to be written, and another create or add of it would not "
-		      "have waited for that long: see to it, then create again",
-		      took_ms);
-}
-
-static int guarded(struct job *j, uint32_t i, uint64_t offset, const void *data, uint32_t bytes)
-{
-	uint64_t began_us = now_us(j);
-	int err = holds(j, i);
-
-	return err ? err : write_in_time(j, i, began_us, offset, data, bytes);
-}
-
-/* The new content of the superblocks' place, by a guarded write; once it was sent, either is there.
- */
-static int put_area(struct job *j, uint32_t i, const uint8_t *area)
-{
-	const struct create_dev *d = &j->dev[i];
-	int err = guarded(j, i, SB_OFFSET, area, AREA_BYTES);
-
-	if (err)
-		return err;
-	memcpy(mine(j, i), area, AREA_BYTES);
-	err = d->flush(d->arg);
-	return err ? refuse_io(j, err, i, "written") : 0;
-}
-
-/* The device is looked at once more: since the checks it may have been taken. */
-static int claim(struct job *j, uint32_t i)
-{
-	const struct create_dev *d = &j->dev[i];
-	uint8_t *old = j->old + (size_t)i * AREA_BYTES;
-	uint64_t began_us = now_us(j), took_ms;
-	struct claim c = {.index = i};
-	struct useblock u;
-	int err = check_superblock(j, i);
-
-	if (err)
-		return err;
-	err = d->read(d->arg, USE_OFFSET, j->buf + USE_AT, DDR_BLOCK_BYTES);
-	if (err)
-		return refuse_io(j, err, i, "read");
-	if (memcmp(old + USE_AT, j->buf + USE_AT, DDR_BLOCK_BYTES) != 0 &&
-	    patience_ms(j->buf + USE_AT, &u))
-		return in_use(j, i, &u);
-	memcpy(old, j->buf, AREA_BYTES);
-	memset(mine(j, i), 0, AREA_BYTES);
-	memcpy(c.array_uuid, j->r->params.array_uuid, DDR_UUID_BYTES);
-	memcpy(c.member_uuid, j->r->params.member_uuid[i], DDR_UUID_BYTES);
-	memcpy(c.name, j->r->params.name, DDR_NAME_BYTES);
-	for (uint32_t n = 0; n < SB_COPIES; n++)
-		claim_encode(&c, mine(j, i) + n * DDR_BLOCK_BYTES);
-	j->claimed = i + 1;
-	err = write_in_time(j, i, began_us, SB_OFFSET, mine(j, i), AREA_BYTES);
-	took_ms = (now_us(j) - began_us) / 1000;
-	if (!err && d->flush(d->arg))
-		err = refuse_io(j, -EIO, i, "flushed");
-	/* A slow device may be as slow for whoever else wants it. */
-	if (took_ms * 8 > j->settle_ms)
-		j->settle_ms =
-		    took_ms * 8 < CLAIM_SETTLE_MAX_MS ? (uint32_t)took_ms * 8 : CLAIM_SETTLE_MAX_MS;
-	return err;
-}
-
-/* Case 5 of claim.h: as asked, over an array that was nobody's, and is known by now. */
-static int replaced_is_known(struct job *j)
-{
-	struct superblock sb;
-	const char *known;
-
-	for (uint32_t n = 0; n < j->count * SB_COPIES && j->ask->known; n++) {
-		const uint8_t *area = j->old + (size_t)(n / SB_COPIES) * AREA_BYTES;
-
-		if (sb_decode(&sb, area + n % SB_COPIES * DDR_BLOCK_BYTES, NULL))
-			continue;
-		known = j->ask->known(j->ask->arg, sb.array_uuid);
-		if (known && standing_of(j->ask, &sb) < STANDING_REPLACED)
-			return refuse(j, -ENOTUNIQ, (int)(n / SB_COPIES),
-				      "was made a member of the array %s at the same time: name "
-				      "another device",
-				      known);
-	}
-	return 0;
-}
-
-static int claim_all(struct job *j)
-{
-	int err = 0;
-
-	j->settle_ms = CLAIM_SETTLE_MS;
-	for (uint32_t i = 0; i < j->count && !err; i++) {
-		tell(j, "claiming member", i);
-		err = claim(j, i);
-	}
-	if (err)
-		return err;
-	settle(j);
-	err = hold_all(j);
-	return err ? err : replaced_is_known(j);
-}
-
-/* --- writing --- */
-
-static int run_write(struct job *j)
-{
-	uint32_t bytes = j->bytes;
-
-	j->bytes = 0;
-	if (!bytes)
-		return 0;
-	return guarded(j, j->at, j->from, j->buf, bytes);
-}
-
-/* create_member's emit: neighbouring blocks of the log become one write. */
-static int collect(void *arg, uint64_t offset, const uint8_t *block)
-{
-	struct job *j = arg;
-	int err = 0;
-
-	if (offset < LOG_OFFSET)
-		return 0;
-	if (j->bytes && (offset != j->from + j->bytes || j->bytes == CREATE_IO_BYTES))
-		err = run_write(j);
-	if (!j->bytes)
-		j->from = offset;
-	memcpy(j->buf + j->bytes, block, DDR_BLOCK_BYTES);
-	j->bytes += DDR_BLOCK_BYTES;
-	return err;
-}
-
-/* Likewise: the superblocks, into the front of buf. */
-static int collect_sb(void *arg, uint64_t offset, const uint8_t *block)
-{
-	struct job *j = arg;
-
-	if (offset < LOG_OFFSET)
-		memcpy(j->buf + (offset - SB_OFFSET), block, DDR_BLOCK_BYTES);
-	return 0;
-}
-
-static int write_logs(struct job *j)
-{
-	int err = 0;
-
-	for (j->at = 0; j->at < j->count && !err; j->at++) {
-		const struct create_dev *d = &j->dev[j->at];
-
-		tell(j, "writing the log of member", j->at);
-		j->bytes = 0;
-		j->logs = j->at + 1;
-		err = create_member(&j->r->params, (uint8_t)j->at, collect, j);
-		if (!err)
-			err = run_write(j);
-		if (!err && d->flush(d->arg))
-			err = refuse_io(j, -EIO, j->at, "flushed");
-	}
-	return err;
-}
-
-static int write_all(struct job *j)
-{
-	int err = write_logs(j);
-
-	for (uint32_t i = 0; i < j->count && !err; i++) {
-		tell(j, "writing the superblock of member", i);
-		memset(j->buf, 0, AREA_BYTES);
-		err = create_member(&j->r->params, (uint8_t)i, collect_sb, j);
-		if (!err)
-			err = put_area(j, i, j->buf);
-	}
-	if (err)
-		return err;
-	settle(j);
-	return hold_all(j);
-}
-
-/* --- giving up --- */
-
-/* As `create` makes it: once the array was assembled, both copies have a later epoch. */
-#define EPOCH_OF_CREATE 1u
-
-static bool of_array(const uint8_t *block, const uint8_t array_uuid[DDR_UUID_BYTES], bool *used)
-{
-	struct superblock sb;
-	struct claim c;
-
-	if (!claim_decode(&c, block))
-		return !memcmp(c.array_uuid, array_uuid, DDR_UUID_BYTES);
-	if (sb_decode(&sb, block, NULL) || memcmp(sb.array_uuid, array_uuid, DDR_UUID_BYTES))
-		return false;
-	*used |= sb.map.epoch.num > EPOCH_OF_CREATE;
-	return true;
-}
-
-/*
- * If it carries this array's claim or superblock, and only then, it gets that area back; NULL:
- * nothing. A write that failed may have been done all the same.
- *
- * An array that was assembled since is nobody's to undo, whatever a file in the state directory
- * says: that may have stayed there, or be in a copy of the directory that was made at that moment.
- */
-static int give_back(struct job *j, uint32_t i, const uint8_t *area)
-{
-	const struct create_dev *d = &j->dev[i];
-	bool ours = false, used = false;
-	struct claim c;
-	int err;
-
-	if (d->open_err)
-		return refuse(j, d->open_err, (int)i, "can't be reached: %s",
-			      strerror(-d->open_err));
-	err = d->read(d->arg, SB_OFFSET, mine(j, i), AREA_BYTES);
-	if (err)
-		return refuse_io(j, err, i, "read");
-	for (uint32_t n = 0; n < SB_COPIES; n++)
-		ours |= of_array(mine(j, i) + n * DDR_BLOCK_BYTES, j->r->params.array_uuid, &used);
-	if (!ours || used)
-		return 0;
-	memset(j->buf, 0, AREA_BYTES);
-	for (uint32_t n = 0; area && n < AREA_BLOCKS; n++, area += DDR_BLOCK_BYTES)
-		if (claim_decode(&c, area)) /* whose claim that was may have given up since */
-			memcpy(j->buf + n * DDR_BLOCK_BYTES, area, DDR_BLOCK_BYTES);
-	err = put_area(j, i, j->buf);
-	return err == -ENOTUNIQ ? 0 : err; /* it was taken in this moment */
-}
-
-/* The error that led here stays; e->left says whether anything may be left. */
-static void back_out(struct job *j)
-{
-	struct create_error why = *j->e;
-
-	j->backing_out = true;
-	for (uint32_t i = 0; i < j->claimed; i++)
-		why.left |=
-		    give_back(j, i, i < j->logs ? NULL : j->old + (size_t)i * AREA_BYTES) != 0;
-	*j->e = why;
-}
-
-/* --- the way in --- */
-
-static int job_open(struct job *j)
-{
-	size_t area = (size_t)DDR_MAX_MEMBERS * AREA_BYTES;
-
-	memset(j->r, 0, sizeof(*j->r));
-	memset(j->e, 0, sizeof(*j->e));
-	j->e->member = -1;
-	if (!j->count || j->count > DDR_MAX_MEMBERS)
-		return refuse(j, -EINVAL, -1, "an array has 3 to %d members, and %u were given",
-			      DDR_MAX_MEMBERS, j->count);
-	j->buf = aligned_alloc(DDR_BLOCK_BYTES, CREATE_IO_BYTES);
-	j->old = aligned_alloc(DDR_BLOCK_BYTES, area);
-	j->mine = aligned_alloc(DDR_BLOCK_BYTES, area);
-	j->look = aligned_alloc(DDR_BLOCK_BYTES, AREA_BYTES);
-	if (!j->buf || !j->old || !j->mine || !j->look)
-		return refuse(j, -ENOMEM, -1, "there is no memory left to create the array");
-	return 0;
-}
-
-static void job_close(struct job *j)
-{
-	free(j->buf);
-	free(j->old);
-	free(j->mine);
-	free(j->look);
-}
-
-int create_check(const struct create_ask *ask, const struct create_dev *dev, uint32_t count,
-		 struct create_result *r, struct create_error *e)
-{
-	struct job j = {.ask = ask, .dev = dev, .count = count, .r = r, .e = e};
-	int err = job_open(&j);
-
-	if (!err)
-		err = check_all(&j);
-	job_close(&j);
-	return err;
-}
-
-int create_run(const struct create_ask *ask, const struct create_dev *dev, uint32_t count,
-	       struct create_result *r, struct create_error *e)
-{
-	struct job j = {.ask = ask, .dev = dev, .count = count, .r = r, .e = e};
-	int err = job_open(&j);
-
-	if (!err)
-		err = check_all(&j);
-	if (!err && ask->begin) {
-		char why[STORE_WHY_BYTES];
-
-		err = ask->begin(ask->arg, &r->params, why);
-		if (err)
-			refuse(&j, err, -1, "%s", why);
-	}
-	if (!err)
-		err = claim_all(&j);
-	if (!err)
-		err = write_all(&j);
-	if (err && j.claimed)
-		back_out(&j);
-	job_close(&j);
-	return err;
-}
-
-/* --- what is somebody else's --- */
-
-int create_clear(const struct create_ask *ask, const struct create_dev *dev, struct create_error *e)
-{
-	struct create_result r;
-	struct job j = {.ask = ask, .dev = dev, .count = 1, .r = &r, .e = e};
-	int err = job_open(&j);
-
-	if (!err) {
-		strncpy(r.params.name, ask->name, DDR_NAME_BYTES - 1);
-		err = uuid_fresh(r.params.array_uuid);
-		err = err ? err : uuid_fresh(r.params.member_uuid[0]);
-		if (err)
-			refuse(&j, err, -1, "no random numbers for UUIDs: %s", strerror(-err));
-	}
-	if (!err)
-		err = check_use(&j);
-	if (!err)
-		err = claim_all(&j);
-	if (err && j.claimed)
-		back_out(&j);
-	else if (!err)
-		err = give_back(&j, 0, NULL);
-	job_close(&j);
-	return err;
-}
-
-/* --- what was cut off --- */
-
-/* Twice: a write of the process that was cut off may land in between. */
-int create_undo(const struct create_ask *ask, const struct create_dev *dev, uint32_t count,
-		const uint8_t array_uuid[DDR_UUID_BYTES], struct create_error *e)
-{
-	struct create_result r;
-	struct job j = {.ask = ask, .dev = dev, .count = count, .r = &r, .e = e};
-	int err = job_open(&j);
-
-	memcpy(r.params.array_uuid, array_uuid, DDR_UUID_BYTES);
-	j.settle_ms = CLAIM_SETTLE_MS;
-	for (int pass = 0; pass < 2 && !err; pass++) {
-		if (pass)
-			settle(&j);
-		for (uint32_t i = 0; i < count; i++) {
-			int one = give_back(&j, i, NULL);
-
-			err = err ? err : one;
-		}
-	}
-	job_close(&j);
-	return err;
 }
