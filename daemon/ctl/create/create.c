@@ -3,7 +3,6 @@
  * Creating an array, once nothing speaks against it: claims, logs, superblocks; and what is put back
  * if that comes to nothing. The order and its reasons are at the head of create_check.c.
  */
-#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>

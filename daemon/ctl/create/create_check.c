@@ -43,7 +43,6 @@
  */
 #include "daemon/ctl/create/create_check.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
