@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Every C file of the project is as clang-format lays it out. `--fix` rewrites those that are not. And no file holds what a merge
+# Every C file of the project is as clang-format lays it out; no comment and no line of Markdown is too long. `--fix` rewrites those that are not. And no file holds what a merge
 # left undecided.
 set -eu
 
@@ -47,6 +47,20 @@ if [ "${1:-}" = --fix ]; then
 	"$tool" -i "${files[@]}"
 	exit
 fi
+# Comments are not laid out anew, so that nothing mangles them; but they end at column 100, with tabs of 8, and so does Markdown
+# outside of tables and of what is to be pasted.
+wide=$(awk 'FILENAME ~ /\.md$/ && /^(\||\t|    )/ { next }
+	length($0) > 40 {
+		text = $0; column = 0
+		while ((tab = index(text, "\t"))) {
+			column += tab - 1
+			column += 8 - column % 8
+			text = substr(text, tab + 1)
+		}
+		if (column + length(text) > 100)
+			print FILENAME ":" FNR ": " column + length(text) " columns"
+	}' "${files[@]}" ./*.md doc/*.md)
+[ -z "$wide" ] || { echo "$wide"; echo "FAILED: lines beyond column 100"; exit 1; }
 bad=0
 # All at once: a process for each takes far longer. Those that differ are looked at one by one.
 said=$("$tool" --dry-run "${files[@]}" 2>&1) || { echo "FAILED: $tool: $said"; exit 1; }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * The files of the state directory: each is written whole or not at all, and durable before it is
- * acknowledged. What others delete is written anew, and told. And the locks of this directory and of
- * the run directory.
+ * acknowledged. What others delete is written anew, and told. And the locks of this directory and
+ * of the run directory.
  */
 #include "daemon/state/files.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * ADMIN_STOP: this node leaves the array in good order. It drains what its users have sent, flushes
- * and clears all that it marked, takes its name off its slot, and says that it has left: then nobody
- * fences it, so nothing of it may be on its way any more (R5). The last one seals the array first.
+ * and clears all that it marked, takes its name off its slot, and says that it has left: then
+ * nobody fences it, so nothing of it may be on its way any more (R5). The last one seals the array
+ * first.
  */
 #include "daemon/core/cluster/msg.h"
 

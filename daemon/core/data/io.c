@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Front-end requests. Each is split at region boundaries into ops; an op is under way at the
- * members as one batch. What a member could not take waits in e->d->retry until the map says that it
- * need not, or the member is back: so a request never fails because a member did.
+ * members as one batch. What a member could not take waits in the list `retry` until the map says
+ * that it need not, or the member is back: so a request never fails because a member did.
  *
  *   write  region (lock, mark) -> members -> every member of the committed map has it -> done
  *   read   data fragments, or decode; in a dead node's dirty region by way of a resync job (R18)

@@ -78,7 +78,7 @@ static void add(struct plan *p, uint8_t member, uint64_t offset, void *mem, uint
 	req->iov_count++;
 }
 
-/* Adds one member's share of user-order memory; its parity, if asked for, is in its row of `parity`. */
+/* Adds one member's share of user-order memory; its parity, if asked for, is a row of `parity`. */
 static void add_member(const struct geo *g, uint64_t stripe, uint32_t count, uint8_t member,
 		       uint8_t *data, uint8_t *parity, struct plan *p)
 {

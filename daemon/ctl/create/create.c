@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Creating an array, once nothing speaks against it: claims, logs, superblocks; and what is put back
- * if that comes to nothing. The order and its reasons are at the head of create_check.c.
+ * Creating an array, once nothing speaks against it: claims, logs, superblocks; and what is put
+ * back if that comes to nothing. The order and its reasons are at the head of create_check.c.
  */
 #include <errno.h>
 #include <inttypes.h>
