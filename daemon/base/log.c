@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "daemon/base/log.h"
+#include "daemon/base/thread.h"
 
 #define BATCH_BYTES (128u << 10)
 #define WRITER_STACK_BYTES (256u << 10)
@@ -239,18 +240,7 @@ void log_open(const char *name, int level, int foreground)
 
 void log_threaded(void)
 {
-	sigset_t all, before;
-	pthread_attr_t attr;
-	pthread_t thread;
-
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, WRITER_STACK_BYTES);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	threaded = !pthread_create(&thread, &attr, writer_main, NULL);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attr);
+	threaded = !thread_start(NULL, WRITER_STACK_BYTES, writer_main, NULL);
 }
 
 /*

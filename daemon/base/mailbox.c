@@ -4,6 +4,7 @@
 #include <stddef.h>
 
 #include "daemon/base/mailbox.h"
+#include "daemon/base/thread.h"
 
 #define WORKER_STACK_BYTES (256u << 10)
 
@@ -74,22 +75,11 @@ static void *worker_main(void *arg)
 
 int worker_start(struct worker *w)
 {
-	sigset_t all, before;
-	pthread_attr_t attr;
-	int err;
-
 	mailbox_init(&w->box, worker_kick, w);
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->wake, NULL);
 	w->kicked = w->stop = false;
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, WORKER_STACK_BYTES);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = -pthread_create(&w->thread, &attr, worker_main, w);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attr);
-	return err;
+	return thread_start(&w->thread, WORKER_STACK_BYTES, worker_main, w);
 }
 
 void worker_stop(struct worker *w)

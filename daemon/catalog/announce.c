@@ -16,6 +16,7 @@
 #include "daemon/catalog/announce.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/log.h"
+#include "daemon/base/thread.h"
 #include "daemon/base/units.h"
 #include "daemon/catalog/reserve.h"
 #include "daemon/ports/lock.h"
@@ -627,8 +628,6 @@ static void kick(void *arg)
 
 int announce_start(const char *cluster, struct mailbox *m, const struct announce_cb *announce_cb)
 {
-	sigset_t all, before;
-	pthread_attr_t attr;
 	int err = loop_new(&loop);
 
 	adapter = cluster;
@@ -641,14 +640,7 @@ int announce_start(const char *cluster, struct mailbox *m, const struct announce
 		err = loop_wake_add(loop, &wake);
 	if (err)
 		return err;
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = -pthread_create(&thread, &attr, thread_main, NULL);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attr);
-	return err;
+	return thread_start(&thread, STACK_BYTES, thread_main, NULL);
 }
 
 void announce_stop(void)

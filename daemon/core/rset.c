@@ -184,15 +184,6 @@ void rset_plane_add(struct rset *s, uint32_t page, const uint8_t *plane)
 	counted(s, page);
 }
 
-void rset_plane_take(struct rset *s, uint32_t page, const uint8_t *plane)
-{
-	if (!s->page[page].count)
-		return;
-	for (uint32_t i = 0; i < LOG_PLANE_BYTES; i++)
-		s->page[page].bits[i] &= (uint8_t)~plane[i];
-	counted(s, page);
-}
-
 void rset_plane_fill(struct rset *s, uint32_t page)
 {
 	memset(bits_of(&s->page[page]), 0xff, LOG_PLANE_BYTES);

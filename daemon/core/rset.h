@@ -40,7 +40,6 @@ uint32_t plane_count(const uint8_t *plane); /* of its bits */
 const uint8_t *rset_plane(const struct rset *s, uint32_t page); /* valid until the set changes */
 void rset_plane_put(struct rset *s, uint32_t page, const uint8_t *plane);
 void rset_plane_add(struct rset *s, uint32_t page, const uint8_t *plane);
-void rset_plane_take(struct rset *s, uint32_t page, const uint8_t *plane);
 void rset_plane_fill(struct rset *s, uint32_t page);
 /* All that `of` has. */
 void rset_add(struct rset *s, const struct rset *of);

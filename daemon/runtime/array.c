@@ -19,6 +19,7 @@
 #include <time.h>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/thread.h"
 #include "daemon/base/units.h"
 #include "daemon/runtime/array_int.h"
 #include "daemon/runtime/process.h"
@@ -860,8 +861,6 @@ static void thread_state_clear(struct array *a)
 
 int array_start(struct array *a, bool force)
 {
-	sigset_t all, before;
-	pthread_attr_t attr;
 	int err;
 
 	assert(!a->running);
@@ -879,14 +878,8 @@ int array_start(struct array *a, bool force)
 		return err;
 	}
 	loop_hook_add(a->loop, &a->hook);
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, ARRAY_STACK_BYTES);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
 	a->running = true;
-	err = -pthread_create(&a->thread, &attr, thread_main, a);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attr);
+	err = thread_start(&a->thread, ARRAY_STACK_BYTES, thread_main, a);
 	if (err) {
 		a->running = false;
 		loop_wake_del(a->loop, &a->wake);

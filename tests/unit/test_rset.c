@@ -76,14 +76,12 @@ static void change(struct prng *rng)
 		rset_plane_put(&s, page, plane);
 	else if (how == 1)
 		rset_plane_add(&s, page, plane);
-	else if (how == 2)
-		rset_plane_take(&s, page, plane);
 	else
 		rset_plane_fill(&s, page);
 	for (uint32_t i = 0; i < LOG_REGIONS_PER_PAGE && first + i < s.regions; i++) {
 		uint8_t *m = &model[first + i], bit = bit_get(plane, i);
 
-		*m = how == 0 ? bit : how == 1 ? *m | bit : how == 2 ? *m & !bit : 1;
+		*m = how == 0 ? bit : how == 1 ? *m | bit : 1;
 	}
 }
 
@@ -137,7 +135,6 @@ TEST(pages_that_never_had_any_take_no_memory)
 	rset_put(&s, 5, true);
 	rset_put(&s, s.regions - 1, true);
 	rset_put(&s, 7ull * LOG_REGIONS_PER_PAGE, false);
-	rset_plane_take(&s, 9, rset_plane(&s, 0));
 	rset_plane_put(&s, 10, rset_plane(&s, 3));
 	rset_plane_add(&s, 11, rset_plane(&s, 3));
 	for (uint32_t p = 0; p < s.pages; p++)

@@ -69,9 +69,6 @@ struct json *answer(void);
 /* At the end, once: the error, the warnings, and the object's end. */
 void answer_end(const struct args *a, int status);
 
-/* The exit status for a Reply.err. */
-int exit_of_err(int err);
-
 /* progress.c: a line that is redrawn on a terminal, a line every few seconds elsewhere; on standard
  * error, so that standard output stays clean. */
 void progress_show(const Ddraid__Ctl__Progress *p);

@@ -33,7 +33,8 @@ struct ipc {
 	uint8_t buf[CTL_MAX_BYTES];
 };
 
-int exit_of_err(int err)
+/* The exit status for a Reply.err. */
+static int exit_of_err(int err)
 {
 	switch (err) {
 	case 0:

@@ -6,7 +6,6 @@
 #include "proto/ctl.pb-c.h"
 #include "tools/ctl/json.h"
 
-const char *node_state_name(Ddraid__Ctl__NodeState s);
 void show_nodes(Ddraid__Ctl__Node *const *node, size_t count, bool with_slot);
 void json_node(struct json *j, const Ddraid__Ctl__Node *n);
 

@@ -57,7 +57,7 @@ static const char *layout_name(uint32_t layout)
 	return layout == GEO_ROTATE ? "rotate" : layout == GEO_DEDICATED ? "dedicated" : "unknown";
 }
 
-const char *node_state_name(Ddraid__Ctl__NodeState s)
+static const char *node_state_name(Ddraid__Ctl__NodeState s)
 {
 	switch (s) {
 	case DDRAID__CTL__NODE_STATE__NODE_OFFLINE:

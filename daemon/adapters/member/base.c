@@ -29,6 +29,7 @@
 #include <string.h>
 
 #include "daemon/adapters/member/base.h"
+#include "daemon/base/thread.h"
 
 #define HELPER_STACK_BYTES (1u << 20) /* the daemon locks its memory: not 8 MiB per connect */
 
@@ -204,19 +205,8 @@ static void *helper_main(void *arg)
 
 static int helper_start(struct base *b)
 {
-	sigset_t all, before;
-	pthread_attr_t attr;
-	int err;
+	int err = thread_start(&b->helper, HELPER_STACK_BYTES, helper_main, b);
 
-	err = -pthread_attr_init(&attr);
-	if (err)
-		return err;
-	pthread_attr_setstacksize(&attr, HELPER_STACK_BYTES);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = -pthread_create(&b->helper, &attr, helper_main, b);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attr);
 	b->helper_runs = !err;
 	return err;
 }

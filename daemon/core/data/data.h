@@ -214,7 +214,6 @@ void pool_free(struct engine *e);
 struct region *region_find(const struct engine *e, uint64_t idx);
 struct region *region_get(struct engine *e, uint64_t idx);
 void region_kick(struct engine *e, struct region *r);
-void region_put(struct engine *e, struct region *r); /* frees it if nothing holds it */
 void region_op_add(struct engine *e, struct op *op);
 void region_op_done(struct engine *e, struct op *op);
 void region_op_cancel(struct engine *e, struct op *op); /* no member has been sent it */

@@ -362,6 +362,18 @@ static void region_kick_job(struct engine *e, struct region *r)
 	region_ask(e, r, LOCK_MODE_EX, false);
 }
 
+static void region_put(struct engine *e, struct region *r)
+{
+	if (r->users || r->want_mark || r->pend != LOCK_MODE_NONE || r->running ||
+	    !list_empty(&r->queue) || !list_empty(&r->jobs) || !list_empty(&r->readers))
+		return;
+	if (r->held != LOCK_MODE_NONE) {
+		memset(r->written, 0, e->geo.region_stripes / 8 + 1);
+		region_drop(e, r);
+	}
+	region_free(e, r);
+}
+
 void region_kick(struct engine *e, struct region *r)
 {
 	if (r->running || e->state == ENGINE_REMOVED)
@@ -381,18 +393,6 @@ void region_kick(struct engine *e, struct region *r)
 	if (!list_empty(&r->queue) && r->held == LOCK_MODE_NONE && r->pend == LOCK_MODE_NONE)
 		region_ask(e, r, LOCK_MODE_CW, false);
 	region_put(e, r);
-}
-
-void region_put(struct engine *e, struct region *r)
-{
-	if (r->users || r->want_mark || r->pend != LOCK_MODE_NONE || r->running ||
-	    !list_empty(&r->queue) || !list_empty(&r->jobs) || !list_empty(&r->readers))
-		return;
-	if (r->held != LOCK_MODE_NONE) {
-		memset(r->written, 0, e->geo.region_stripes / 8 + 1);
-		region_drop(e, r);
-	}
-	region_free(e, r);
 }
 
 void region_op_add(struct engine *e, struct op *op)

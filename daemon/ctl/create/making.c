@@ -13,6 +13,7 @@
 
 #include "daemon/ctl/create/making.h"
 #include "daemon/base/loop.h"
+#include "daemon/base/thread.h"
 #include "daemon/base/units.h"
 #include "daemon/ctl/create/signature.h"
 #include "daemon/ports/member.h"
@@ -844,8 +845,6 @@ static void *thread_main(void *arg)
 
 int making_start(struct making *m)
 {
-	sigset_t all, before;
-	pthread_attr_t attr;
 	int err;
 
 	pthread_mutex_init(&m->lock, NULL);
@@ -859,13 +858,7 @@ int making_start(struct making *m)
 		free(m->dev);
 		return err;
 	}
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, MAKING_STACK_BYTES);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = -pthread_create(&m->thread, &attr, thread_main, m);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attr);
+	err = thread_start(&m->thread, MAKING_STACK_BYTES, thread_main, m);
 	if (err) {
 		loop_free(m->loop);
 		free(m->dev);
