@@ -171,6 +171,13 @@ uint32_t dev_ios(const struct engine *e, uint32_t dev); /* under way there */
 bool member_ios(const struct engine *e, uint8_t m);     /* are any under way to it */
 void plan_free(struct plan *p);
 
+/* logio.c: requests of a batch that is open. seq: the image's number, which says the copy. */
+void log_write(struct engine *e, struct batch *b, uint32_t slot, uint32_t page, uint64_t seq,
+	       uint32_t members, const struct iovec *image);
+/* From that page on, as much as `to` has room for. */
+void log_read(struct engine *e, struct batch *b, uint8_t member, uint32_t slot, uint32_t page,
+	      uint32_t copy, const struct iovec *to);
+
 /* region.c */
 void region_granted(struct engine *e, uint64_t id, enum lock_mode mode, bool refused);
 void region_called_back(struct engine *e, uint64_t id, enum lock_mode wanted);

@@ -98,17 +98,13 @@ static void pages_encode(struct engine *e, uint32_t slot)
 
 static void page_send(struct engine *e, struct pagewrite *w, uint8_t *block)
 {
-	uint32_t copy = (uint32_t)(e->c->ld.slot[e->c->rec.slot].page[w->page].seq & 1);
+	uint64_t seq = e->c->ld.slot[e->c->rec.slot].page[w->page].seq;
 
 	w->iov = (struct iovec){block, DDR_BLOCK_BYTES};
 	e->c->rec.pending++;
 	batch_init(&w->batch, page_written);
 	batch_open(&w->batch);
-	for (uint8_t i = 0; i < e->map.n; i++)
-		if (write_targets(e) >> i & 1)
-			dio_start(e, &w->batch, i, DEV_WRITE, KIND_LOG, DEV_F_FUA,
-				  geo_log_offset(&e->geo, e->c->rec.slot, w->page, copy),
-				  DDR_BLOCK_BYTES, &w->iov, 1, 0);
+	log_write(e, &w->batch, e->c->rec.slot, w->page, seq, write_targets(e), &w->iov);
 	batch_close(e, &w->batch);
 }
 

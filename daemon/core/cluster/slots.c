@@ -548,9 +548,8 @@ static void pages_read_start(struct engine *e)
 		memset(image_at(e, i, page, 0), 0, (size_t)bytes * pieces); /* what fails is none */
 		for (uint32_t c = 0; c < pieces && log_rows(e) >> i & 1; c++) {
 			e->c->ld.rd_iov[2 * i + c] = (struct iovec){image_at(e, i, page, c), bytes};
-			dio_start(e, &e->c->ld.rd_batch, i, DEV_READ, KIND_LOG, 0,
-				  geo_log_offset(&e->geo, e->c->ld.rd_slot, page, c), bytes,
-				  &e->c->ld.rd_iov[2 * i + c], 1, 0);
+			log_read(e, &e->c->ld.rd_batch, i, e->c->ld.rd_slot, page, c,
+				 &e->c->ld.rd_iov[2 * i + c]);
 		}
 	}
 	batch_close(e, &e->c->ld.rd_batch);

@@ -3,6 +3,7 @@
  * The data plane's inside: for the files of core/data/ that need it, and engine.c.
  *
  *   dio.c       member requests
+ *   logio.c     pages of the dirty log, to and from members
  *   region.c    regions: lock, mark, writers, jobs: this node's side
  *   dlog.c      own slot of the dirty log: marks, clears, release
  *   io.c        front-end requests

@@ -154,12 +154,7 @@ static void page_send(struct engine *e, struct lpage *p, uint32_t mask)
 
 	p->waiting = false;
 	batch_open(&p->batch);
-	for (uint8_t i = 0; i < e->map.n; i++)
-		if (mask >> i & 1)
-			dio_start(e, &p->batch, i, DEV_WRITE, KIND_LOG, DEV_F_FUA,
-				  geo_log_offset(&e->geo, e->view.slot, page,
-						 (uint32_t)(p->want.seq & 1)),
-				  DDR_BLOCK_BYTES, &p->iov, 1, 0);
+	log_write(e, &p->batch, e->view.slot, page, p->want.seq, mask, &p->iov);
 	back_sent(e, page, mask);
 	batch_close(e, &p->batch);
 }
