@@ -35,7 +35,7 @@ static bool rebuilding(const struct map *m, uint8_t i)
 
 static void rb_move(struct engine *e, enum rebuild_state to)
 {
-	static const char *const name[] = {"idle",
+	static const char *const name[] = {"is over",
 					   "waits for what each node has missed",
 					   "copies",
 					   "flushes the member",
