@@ -120,11 +120,18 @@ struct job {              /* something that works through a region under EX */
 	void *arg;
 };
 
-/* ==== engine.c: the gate, outs ================================================================ */
+/* ==== engine.c ================================================================================ */
 
-/* engine.c */
-const char *leader_differs(const struct engine *e);
-bool rings_agree(const struct engine *e);
+/* R2, R7: quorum, the group agrees, and the own heartbeat came back lately. */
+bool quorum_gate(const struct engine *e);
+/* ... and a State has named this node since: no round went on without it. */
+bool gate_but_lease(const struct engine *e);
+/* ... and this node's sign on the members is fresh: requests may go to members. */
+bool gate_open(const struct engine *e);
+bool rings_agree(const struct engine *e);           /* the group and quorum mean one membership */
+const char *leader_differs(const struct engine *e); /* why this node may not serve, NULL: it may */
+
+/* The next out, zeroed but for its type. */
 struct out *out_add(struct engine *e, enum out_type type);
 void *out_memory(struct engine *e, size_t bytes); /* lives until the next step */
 void engine_say(struct engine *e, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -143,32 +150,36 @@ void engine_say(struct engine *e, const char *format, ...) __attribute__((format
 /* The only ways to another state: each move is checked, and traced. */
 void engine_move(struct engine *e, enum engine_state to);
 void phase_move(struct engine *e, enum phase to);
-bool quorum_gate(const struct engine *e);
-bool gate_open(const struct engine *e);
-bool gate_but_lease(const struct engine *e); /* open, but for what the members answer */
 
 /* ==== cluster -> data ========================================================================= */
 
-/* dio.c */
+/*
+ * dio.c: member requests, in batches.
+ *
+ * batch_init once; then for each use batch_open, requests, batch_close. When the last request has
+ * ended, `done` is called, maybe within batch_close, and b->ok and b->failed say which members were
+ * reached. A request whose member can't be used ends later in the same step, never inside the call.
+ */
 void batch_init(struct batch *b, void (*done)(struct engine *, struct batch *));
-/* Starts one request; a member that can't be used fails it later in the same step, never inside
- * the call. Call batch_close after the last: a batch without requests ends as well. */
+void batch_open(struct batch *b);
+void batch_close(struct engine *e, struct batch *b);
+/* To a member of the map. It waits while the gate is closed. offset: the member's bytes; iov: as
+ * long as the request lasts; region: the array's, for traces. */
 void dio_start(struct engine *e, struct batch *b, uint8_t member, enum dev_op op,
 	       enum dev_kind kind, uint32_t flags, uint64_t offset, uint32_t bytes,
 	       const struct iovec *iov, uint32_t iov_count, uint64_t region);
+/* To a device, whatever it is, and whether or not the gate is open. */
 void dio_start_raw(struct engine *e, struct batch *b, uint32_t dev, enum dev_op op,
 		   enum dev_kind kind, uint64_t offset, const struct iovec *iov);
+void flush_members(struct engine *e, struct batch *b, uint32_t members);
 /* Room for `count` more requests of a consumer, or of a window or a mark? Whoever has none waits:
  * the end of any request lets him try again. */
 bool dio_room(const struct engine *e, uint32_t count, bool consumer);
-void batch_open(struct batch *b);
-void batch_close(struct engine *e, struct batch *b);
-void member_ios_cancel(struct engine *e, uint8_t m);
-void flush_members(struct engine *e, struct batch *b, uint32_t mask);
-bool is_connection_error(int err);
 bool dio_any(const struct engine *e);                   /* under way, or held */
-uint32_t dev_ios(const struct engine *e, uint32_t dev); /* under way there */
-bool member_ios(const struct engine *e, uint8_t m);     /* are any under way to it */
+uint32_t dev_ios(const struct engine *e, uint32_t dev); /* how many are under way there */
+bool member_ios(const struct engine *e, uint8_t m);     /* are any under way to it? */
+void member_ios_cancel(struct engine *e, uint8_t m);    /* the map drops it */
+bool is_connection_error(int err);                      /* the connection's, not the request's */
 void plan_free(struct plan *p);
 
 /* logio.c: requests of a batch that is open. seq: the image's number, which says the copy. */
@@ -178,100 +189,109 @@ void log_write(struct engine *e, struct batch *b, uint32_t slot, uint32_t page, 
 void log_read(struct engine *e, struct batch *b, uint8_t member, uint32_t slot, uint32_t page,
 	      uint32_t copy, const struct iovec *to);
 
-/* region.c */
+/* region.c. A lock's answer, from the leader's table or an external manager: */
 void region_granted(struct engine *e, uint64_t id, enum lock_mode mode, bool refused);
 void region_called_back(struct engine *e, uint64_t id, enum lock_mode wanted);
+/* A round is Ready: what was asked for and not granted is asked again. */
 void region_resend_locks(struct engine *e);
-void regions_doubt(struct engine *e); /* all of them */
-bool regions_any(const struct engine *e);
+/* R12, R17: the parity of any stripe may be wrong. All regions of this node are checked as a whole
+ * before their marks are cleared. */
+void regions_doubt(struct engine *e);
+bool regions_any(const struct engine *e);     /* marked, locked or waited for */
+bool regions_writing(const struct engine *e); /* a job has a window under way */
 /* The locks that this node holds, `max` at a time: *after is 0 at first. 0: those were all. */
 uint32_t regions_held(const struct engine *e, uint64_t *after, uint64_t id[], uint32_t mode[],
 		      uint32_t max);
-bool regions_writing(const struct engine *e); /* a job writes */
 
-/* dlog.c */
-int dlog_alloc(struct engine *e);
-void dlog_rewrite_all(struct engine *e);
-bool dlog_settled(const struct engine *e);
-bool dlog_rewritten(const struct engine *e);
+/* dlog.c: the pages of the own slot. */
+int dlog_alloc(struct engine *e); /* the geometry is known; 0, or -1 without memory */
+void dlog_reset(struct engine *e);
 bool dlog_ready(const struct engine *e); /* there is memory for it */
 /* The image of a page that the slot is taken with; dirty: NULL = none is. */
 void dlog_take_page(struct engine *e, uint32_t page, uint64_t seq, const uint8_t *dirty,
 		    const uint8_t *missed);
-void dlog_name(struct engine *e, uint32_t node, uint64_t inc); /* 0, 0: nobody's */
+void dlog_name(struct engine *e, uint32_t node,
+	       uint64_t inc); /* whose slot it is; 0, 0: nobody's */
 bool dlog_named(const struct engine *e);
+bool dlog_settled(const struct engine *e); /* what is wanted is on all members */
+void dlog_rewrite_all(struct engine *e);   /* R11: a member was added */
+bool dlog_rewritten(const struct engine *e);
+/* R15: a member that is out of the map may lack what this node has written in that region. */
+void dlog_miss(struct engine *e, uint64_t region);
+bool dlog_missed_settled(const struct engine *e); /* all such is durable */
+void dlog_dropped(struct engine *e);              /* a member has left the map */
+void dlog_release_missed(struct engine *e);       /* all members are in sync */
 /* Regions that a member may lack because of this node. */
 void dlog_plane(const struct engine *e, uint32_t page, uint8_t plane[LOG_PLANE_BYTES]);
-void dlog_release_missed(struct engine *e);
-void dlog_miss(struct engine *e, uint64_t region);
-bool dlog_missed_settled(const struct engine *e);
-void dlog_dropped(struct engine *e);
-void dlog_reset(struct engine *e);
 
-/* io.c */
-void io_lost(struct engine *e, uint8_t member);
-bool io_writing(const struct engine *e);               /* a front-end write is at the members */
-bool io_tries(const struct engine *e, uint8_t member); /* one waits that can try it */
-void io_abort_all(struct engine *e, int err);
-bool io_any(const struct engine *e);
+/* io.c: front-end requests. */
+bool io_any(const struct engine *e);                   /* there are some */
+bool io_writing(const struct engine *e);               /* a write is at the members */
+bool io_tries(const struct engine *e, uint8_t member); /* a write waits that can try it */
+void io_lost(struct engine *e, uint8_t member);        /* R17: what it had answered may be gone */
+void io_abort_all(struct engine *e, int err);          /* R6: all that is not at the members ends */
 
-/* window.c */
+/* window.c: a job has a region to itself, and goes through it window by window. */
 #define UNREADABLE_AGAIN_US 2000000ull /* a job that met a bad spot tries again after so long */
 void job_init(struct job *j, enum job_kind kind, void (*done)(struct engine *, struct job *),
 	      void *arg);
-void job_cancel(struct engine *e, struct job *j);
+/* From `stripe` to `end`, in that region. `done` is called when it is through, or met a bad spot
+ * (j->unreadable), or had nothing to do any more. */
 void job_start(struct engine *e, struct job *j, uint64_t region, uint64_t stripe, uint64_t end);
+/* `done` is not called. It may be `busy` for a moment yet: look before starting it again. */
+void job_cancel(struct engine *e, struct job *j);
 
 /* ==== data -> cluster ========================================================================= */
 
 /* members.c */
-bool member_usable(const struct engine *e, uint8_t member);
-bool members_ready(const struct engine *e, uint32_t mask);
-uint32_t write_targets(const struct engine *e); /* members that new writes go to */
-uint32_t write_musts(const struct engine *e);   /* members without which no write is acknowledged */
-uint32_t read_mask(const struct engine *e);     /* members that may be read now */
-bool member_unwritable(const struct engine *e, uint8_t member); /* and must stay */
-bool member_on_trial(const struct engine *e, uint8_t member);
-const struct map *map_next(const struct engine *e); /* the proposed, else the committed */
-bool member_log_readable(const struct engine *e, uint8_t member);
+bool member_usable(const struct engine *e, uint8_t member); /* connected, and nothing against it */
+bool members_ready(const struct engine *e, uint32_t mask);  /* all of them are */
+const struct map *map_next(const struct engine *e);         /* the proposed, else the committed */
+uint32_t read_mask(const struct engine *e);                 /* in sync, and usable */
+uint32_t write_targets(const struct engine *e);             /* members that new writes go to */
+uint32_t write_musts(const struct engine *e); /* without these no write is acknowledged */
 /* A member has answered a request with an error. True: that is this read's alone, since the data
  * needs the member. */
 bool member_failed(struct engine *e, const struct dev_error *f);
-void member_wrote(struct engine *e, uint8_t member); /* a write that tried it went well */
-bool member_wrote_since(const struct engine *e, uint8_t member, uint64_t us);
+/* It refuses writes, and must stay: it is read, and now and then a write tries it. */
+bool member_unwritable(const struct engine *e, uint8_t member);
+bool member_on_trial(const struct engine *e, uint8_t member); /* now */
+void member_wrote(struct engine *e, uint8_t member);          /* a write that tried it went well */
 uint64_t member_refused_us(const struct engine *e, uint8_t member); /* the first time */
+/* It takes writes of the use block that began after `us`. */
+bool member_wrote_since(const struct engine *e, uint8_t member, uint64_t us);
+/* Its log may be read although it was lost: it is back as what it was. */
+bool member_log_readable(const struct engine *e, uint8_t member);
 
 /* devs.c */
-bool devs_entering(const struct engine *e);
 bool dev_connected(const struct engine *e, uint32_t dev);
-void dev_unanswered(struct engine *e, uint32_t dev); /* R5: a write that may still land */
-bool devs_landed(const struct engine *e);
+bool devs_entering(const struct engine *e);          /* one enters the map, and may be another */
+void dev_unanswered(struct engine *e, uint32_t dev); /* R5: a write there may still land */
+bool devs_landed(const struct engine *e);            /* ... and none can any more */
 
-/* back.c */
+/* back.c: an image of a page of the own slot goes to members, and is acknowledged by them. */
 void back_sent(struct engine *e, uint32_t page, uint32_t members);
 void back_told(struct engine *e, uint32_t page, uint64_t seq, uint32_t members);
 
-/* departed.c */
-bool lost_unfenced(const struct engine *e);
-
-/* round.c */
+/* Is nobody else in the array? */
 bool alone(const struct engine *e);
-
-/* locks.c */
-void lock_ask(struct engine *e, uint64_t id, enum lock_mode mode, bool try_only);
-void lock_drop(struct engine *e, uint64_t id);
-uint64_t settle_want(struct engine *e); /* a grant counts when this Settle is answered by all */
-void settle_void(struct engine *e, bool waits); /* another round; a grant waits for an answer */
-bool settle_passed(struct engine *e, uint64_t *answered); /* all have answered up to that one */
-
-/* recovery.c */
-void recovery_window(struct engine *e, const struct job *j);
-bool region_foreign(const struct engine *e, uint64_t idx); /* dirty in a slot of nobody */
-
-/* use.c */
+/* R5: somebody who may have been writing is gone, and not fenced. */
+bool lost_unfenced(const struct engine *e);
+/* quiet.c: no write begins now, since a member is being promoted. */
+bool writes_held(const struct engine *e);
+/* use.c: this node's sign on the members hangs. */
 bool use_hangs(const struct engine *e);
 
-/* quiet.c */
-bool writes_held(const struct engine *e);
+/* locks.c: to the leader's table, or an external manager; region_granted() answers. */
+void lock_ask(struct engine *e, uint64_t id, enum lock_mode mode, bool try_only);
+void lock_drop(struct engine *e, uint64_t id);
+/* LOCK_EXTERNAL: a grant counts when all have answered the Settle of that number. */
+uint64_t settle_want(struct engine *e);
+void settle_void(struct engine *e, bool waits); /* another round; a grant waits for an answer */
+bool settle_passed(struct engine *e, uint64_t *answered); /* all have, up to that one */
+
+/* recovery.c */
+bool region_foreign(const struct engine *e, uint64_t idx);   /* dirty in a slot of nobody: R18 */
+void recovery_window(struct engine *e, const struct job *j); /* counts it, for the status */
 
 #endif
