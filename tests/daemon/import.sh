@@ -184,7 +184,7 @@ newer() { # FILE: both its superblocks are of version 99
 }
 cp "$tmp/x0" "$tmp/x9"
 newer "$tmp/x9"
-words="x9.* carries a superblock that a newer version of ddraid has written: name another device, or --old-member"
+words="x9.* carries a superblock of ddraid that a newer version has written: name another device, or --old-member"
 ! ctl add third 0 "$tmp/x9" >"$tmp/out" 2>&1 || fail "add takes it"
 grep -q "$words" "$tmp/out" || fail "add: $(cat "$tmp/out")"
 ! ctl create new --order 1 "$tmp/x9" "$tmp/x1" "$tmp/x2" >"$tmp/out" 2>&1 || fail "create takes it"

@@ -517,8 +517,8 @@ static int look_at_superblock(struct making *m, uint8_t *block)
 		if (!m->ask.old_member && newer)
 			return refuse(
 			    m, -EEXIST,
-			    "carries a superblock that a newer version of ddraid has "
-			    "written: name another device, or --old-member to overwrite it");
+			    "carries a superblock of ddraid that a newer version has written: name "
+			    "another device, or --old-member to overwrite it");
 		if (!m->ask.old_member)
 			return refuse(m, -EEXIST,
 				      "carries a superblock of ddraid that is damaged, or of an "
