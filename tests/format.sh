@@ -13,6 +13,18 @@ if [ -e .git ] && command -v git >/dev/null && git ls-files >/dev/null 2>&1; the
 		echo "FAILED: these files are built; take them out with: git rm --cached"
 		exit 1
 	}
+	# A tarball has what the makefiles name, itself or a folder that it is in.
+	unnamed=$(git ls-files -- '*.am' | xargs cat | tr -s ' \t\\' '\n' | sort -u |
+		awk 'NR == FNR { named[$0]; next }
+			/\.am$|^\.git|^configure\.ac$/ { next }
+			{
+				path = $0
+				while (!(path in named) && sub(/\/[^\/]*$/, "", path))
+					;
+				if (!(path in named) && !(($0 ~ /\.c$/) && substr($0, 1, length($0) - 2) in named))
+					print "  " $0
+			}' - <(git ls-files))
+	[ -z "$unnamed" ] || { echo "$unnamed"; echo "FAILED: no Makemodule.am names these files, so no tarball has them"; exit 1; }
 fi
 
 # Versions differ in what they do with the same .clang-format: this one decides.
