@@ -14,7 +14,7 @@ if [ -e .git ] && command -v git >/dev/null && git ls-files >/dev/null 2>&1; the
 		exit 1
 	}
 	# A tarball has what the makefiles name, itself or a folder that it is in.
-	unnamed=$(git ls-files -- '*.am' | xargs cat | tr -s ' \t\\' '\n' | sort -u |
+	unnamed=$(git ls-files -- '*.am' | xargs cat | grep -v '^#' | tr -s ' \t\\' '\n' | sort -u |
 		awk 'NR == FNR { named[$0]; next }
 			/\.am$|^\.git|^configure\.ac$/ { next }
 			{
