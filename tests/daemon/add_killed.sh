@@ -27,7 +27,8 @@ for step in record superblock-done commit commit-sent; do
 	until_true 10 eval '! kill -0 "${pid[daemon]}"'
 	end daemon KILL
 	rm -f "$tmp/failpoint"
-	grep -q "^adding = $tmp/m$new$" "$tmp/state/v.array" || fail "$step: $(cat "$tmp/state/v.array")"
+	# It is noted as the member as soon as the map that is proposed has it: at the last steps maybe already.
+	grep -qE "^(adding|member) = $tmp/m$new$" "$tmp/state/v.array" || fail "$step: $(cat "$tmp/state/v.array")"
 	daemon_up
 	until_true 20 holds v 'a["io_allowed"]'
 	if holds v 'a["members"][0]["state"] in ("faulty", "missing")'; then

@@ -244,21 +244,21 @@ static void admin_end(struct engine *e, int err, const char *why);
 
 static void sb_placed(struct engine *e, struct batch *b)
 {
+	struct admin *a = &e->c->admin;
 	char why[DDR_URI_BYTES + 160];
 
 	e->c->placing.busy = false;
-	if (e->state == ENGINE_REMOVED || !leading(e) || !e->c->admin.used || !e->c->admin.placed ||
-	    e->c->admin.written)
+	if (e->state == ENGINE_REMOVED || !leading(e) || !a->used || !a->placed || a->written)
 		return;
 	if (!b->failed) {
-		e->c->admin.written = true;
-		e->c->admin.written_us = e->now;
+		a->written = true;
+		a->written_us = e->now;
 		return;
 	}
 	snprintf(why, sizeof(why),
 		 "node %u could not write to %s: its connection broke, or it answered with an "
 		 "error; see to its exporter, and ask again",
-		 e->cfg.node, e->c->admin.uri);
+		 e->cfg.node, a->uri);
 	admin_end(e, -EIO, why);
 }
 
@@ -405,16 +405,17 @@ static uint32_t misfit_of(const struct engine *e, uint8_t member)
  */
 static bool connected_anew(struct engine *e, uint32_t dev)
 {
-	if (e->c->admin.anew)
-		return e->c->admin.dev == NO_DEV ||
-		       e->c->dev[e->c->admin.dev].ups != e->c->admin.ups;
+	struct admin *a = &e->c->admin;
+
+	if (a->anew)
+		return a->dev == NO_DEV || e->c->dev[a->dev].ups != a->ups;
 	if (dev != NO_DEV && dev_ios(e, dev))
 		return false;
-	e->c->admin.anew = true;
-	e->c->admin.dev = dev;
+	a->anew = true;
+	a->dev = dev;
 	if (dev == NO_DEV)
 		return true;
-	e->c->admin.ups = e->c->dev[dev].ups;
+	a->ups = e->c->dev[dev].ups;
 	out_add(e, OUT_DEV_CANCEL)->cancel.dev = dev;
 	return false;
 }
@@ -430,14 +431,15 @@ static bool dev_is_idle(const struct engine *e, uint32_t dev)
 
 static void add_advance(struct engine *e)
 {
-	uint32_t dev = dev_of_uri(e, e->c->admin.uri);
+	struct admin *a = &e->c->admin;
+	uint32_t dev = dev_of_uri(e, a->uri);
 	bool misfit;
 
-	if (!e->c->admin.opened) {
+	if (!a->opened) {
 		if (dev != NO_DEV && dev_is_idle(e, dev) && !connected_anew(e, dev))
 			return;
-		e->c->admin.opened = true;
-		step_send(e, CMD_OPEN, e->c->admin.uri, e->c->admin.uuid);
+		a->opened = true;
+		step_send(e, CMD_OPEN, a->uri, a->uuid);
 		return;
 	}
 	misfit = dev != NO_DEV && e->c->dev[dev].misfit[0] && !e->c->dev[dev].carries_misfit;
@@ -447,20 +449,20 @@ static void add_advance(struct engine *e)
 		misfit_end(e, -ENOSPC, dev, "use another device");
 		return;
 	}
-	if (dev != NO_DEV && !e->c->admin.placed && !e->c->dev[dev].reading)
+	if (dev != NO_DEV && !a->placed && !e->c->dev[dev].reading)
 		add_place(e, dev);
-	if (e->c->admin.used && e->c->admin.written && !e->c->admin.checked)
+	if (a->used && a->written && !a->checked)
 		add_check(e);
-	if (!e->c->admin.used || !e->c->admin.checked || e->c->admin.entered)
+	if (!a->used || !a->checked || a->entered)
 		return;
 	for (uint32_t i = 0; i < e->c->peer_count; i++)
 		if (e->c->peer[i].member && !peer_aside(e, &e->c->peer[i]) &&
-		    !(e->c->admin.seen >> i & 1ull))
+		    !(a->seen >> i & 1ull))
 			return;
-	e->c->admin.entered = true;
-	memcpy(e->c->ld.new_uuid[e->c->admin.member], e->c->admin.uuid, DDR_UUID_BYTES);
-	e->c->ld.full[e->c->admin.member] = true;
-	want_why(e, e->c->admin.member, MEMBER_REBUILDING, WHY_OPERATOR, e->c->admin.node);
+	a->entered = true;
+	memcpy(e->c->ld.new_uuid[a->member], a->uuid, DDR_UUID_BYTES);
+	e->c->ld.full[a->member] = true;
+	want_why(e, a->member, MEMBER_REBUILDING, WHY_OPERATOR, a->node);
 }
 
 static bool all_reach_it(const struct engine *e, uint8_t member)
@@ -591,24 +593,23 @@ static void readd_why(const struct engine *e, char *text, size_t bytes)
 
 static void add_why(const struct engine *e, char *text, size_t bytes)
 {
-	uint32_t dev = dev_of_uri(e, e->c->admin.uri);
+	const struct admin *a = &e->c->admin;
+	uint32_t dev = dev_of_uri(e, a->uri);
 	char nodes[160];
 
 	if (dev == NO_DEV)
 		snprintf(text, bytes,
 			 "node %u%s, which leads, does not reach %s; see that all nodes do",
-			 e->cfg.node, e->cfg.node == e->c->admin.node ? " (this one)" : "",
-			 e->c->admin.uri);
-	else if (!e->c->admin.placed)
-		snprintf(text, bytes, "node %u can't read what is on %s", e->cfg.node,
-			 e->c->admin.uri);
-	else if (!e->c->admin.written)
-		snprintf(text, bytes, "node %u can't write to %s", e->cfg.node, e->c->admin.uri);
-	else if (e->c->admin.checked && nodes_lack(e, nodes, sizeof(nodes), lacks_added)[0])
+			 e->cfg.node, e->cfg.node == a->node ? " (this one)" : "", a->uri);
+	else if (!a->placed)
+		snprintf(text, bytes, "node %u can't read what is on %s", e->cfg.node, a->uri);
+	else if (!a->written)
+		snprintf(text, bytes, "node %u can't write to %s", e->cfg.node, a->uri);
+	else if (a->checked && nodes_lack(e, nodes, sizeof(nodes), lacks_added)[0])
 		snprintf(text, bytes,
 			 "%s does not find at %s what node %u has written there: it does not reach "
 			 "it, or that URI leads to another device there",
-			 nodes, e->c->admin.uri, e->cfg.node);
+			 nodes, a->uri, e->cfg.node);
 	else
 		snprintf(text, bytes,
 			 "the map could not be changed in time; see what it waits for, "
@@ -642,45 +643,46 @@ static void older_end(struct engine *e)
 
 void admin_advance(struct engine *e)
 {
-	uint8_t m = e->c->admin.member, s;
+	struct admin *a = &e->c->admin;
+	uint8_t m = a->member, s;
 
-	if (!e->c->admin.used)
+	if (!a->used)
 		return;
 	s = e->map.member[m].state;
-	if (e->c->admin.cmd == ADMIN_FAIL && s == MEMBER_FAULTY) {
+	if (a->cmd == ADMIN_FAIL && s == MEMBER_FAULTY) {
 		admin_end(e, 0, NULL);
-	} else if (e->c->admin.cmd != ADMIN_FAIL &&
-		   (s == MEMBER_REBUILDING || s == MEMBER_IN_SYNC) &&
-		   (e->c->admin.cmd == ADMIN_READD || e->c->admin.entered)) {
+	} else if (a->cmd != ADMIN_FAIL && (s == MEMBER_REBUILDING || s == MEMBER_IN_SYNC) &&
+		   (a->cmd == ADMIN_READD || a->entered)) {
 		e->c->ld.full[m] = false;
 		admin_end(e, 0, NULL);
-	} else if (e->now - e->c->admin.since > admin_limit_us(e) && !admin_proposed(e)) {
+	} else if (e->now - a->since > admin_limit_us(e) && !admin_proposed(e)) {
 		e->c->ld.full[m] = false;
 		/* Who was told that it came to nothing can rely on it. One whose flush failed is
 		 * reported again. */
 		if (e->c->ld.wanted[m] == MEMBER_REBUILDING ||
-		    (e->c->admin.cmd == ADMIN_FAIL && e->c->ld.wanted[m] == MEMBER_FAULTY))
+		    (a->cmd == ADMIN_FAIL && e->c->ld.wanted[m] == MEMBER_FAULTY))
 			e->c->ld.wanted[m] = 0;
 		admin_late(e);
-	} else if (e->c->admin.cmd == ADMIN_ADD) {
+	} else if (a->cmd == ADMIN_ADD) {
 		add_advance(e);
-	} else if (e->c->admin.cmd == ADMIN_READD && !connected_anew(e, device_of(e, m))) {
+	} else if (a->cmd == ADMIN_READD && !connected_anew(e, device_of(e, m))) {
 		return;
-	} else if (e->c->admin.cmd == ADMIN_READD && e->view.dev_of[m] == NO_DEV &&
+	} else if (a->cmd == ADMIN_READD && e->view.dev_of[m] == NO_DEV &&
 		   misfit_of(e, m) != NO_DEV) {
 		misfit_end(e, -ENOSPC, misfit_of(e, m), "connect the right one, or add another");
-	} else if (e->c->admin.cmd == ADMIN_READD && !e->c->ld.wanted[m] && all_reach_it(e, m) &&
+	} else if (a->cmd == ADMIN_READD && !e->c->ld.wanted[m] && all_reach_it(e, m) &&
 		   member_sb_current(e, m)) {
 		if (member_older(e, m, e->map.member[m].reached))
 			older_end(e);
 		else
-			want_why(e, m, MEMBER_REBUILDING, WHY_OPERATOR, e->c->admin.node);
+			want_why(e, m, MEMBER_REBUILDING, WHY_OPERATOR, a->node);
 	}
 }
 
 /* CHECK: is what we opened under this URI the device on which the leader put the superblock? */
 void admin_look(struct engine *e)
 {
+	struct admin *a = &e->c->admin;
 	uint32_t dev = e->c->adding.used ? dev_of_uri(e, e->c->adding.uri) : NO_DEV;
 
 	if (dev == NO_DEV || e->c->dev[dev].reading || e->c->adding.term.inc != e->c->term.inc ||
@@ -693,8 +695,8 @@ void admin_look(struct engine *e)
 		   !memcmp(e->c->dev[dev].sb.member_uuid, e->c->adding.uuid, DDR_UUID_BYTES)) {
 		e->c->adding.used = false;
 		step_send(e, CMD_SEEN, e->c->adding.uri, e->c->adding.uuid);
-	} else if (leading(e) && e->c->admin.used && e->c->admin.checked && !e->c->admin.entered &&
-		   !memcmp(e->c->admin.uuid, e->c->adding.uuid, DDR_UUID_BYTES)) {
+	} else if (leading(e) && a->used && a->checked && !a->entered &&
+		   !memcmp(a->uuid, e->c->adding.uuid, DDR_UUID_BYTES)) {
 		e->c->adding.used = false;
 		admin_end(e, -ENOTUNIQ,
 			  "the device does not carry any more what was written to it: somebody "

@@ -284,6 +284,8 @@ static void past_of(struct engine *e, const struct superblock *sb)
  */
 static bool histories_agree(struct engine *e, const struct superblock *sb)
 {
+	struct lead *ld = &e->c->ld;
+
 	past_of(e, sb);
 	for (uint32_t i = 0; i < DDR_MAX_DEVS && !e->cfg.force; i++) {
 		const struct dev *d = &e->c->dev[i];
@@ -291,12 +293,12 @@ static bool histories_agree(struct engine *e, const struct superblock *sb)
 		if (!d->up || !d->fresh || !lineage_differs(&e->c->past, &d->sb))
 			continue;
 		snprintf(
-		    e->c->ld.text, sizeof(e->c->ld.text),
+		    ld->text, sizeof(ld->text),
 		    "the members are of two histories: the array was run twice at once, and "
 		    "%s has changes that %s knows nothing of; disconnect those that are not to "
 		    "count, start the array, then add them as new ones",
 		    d->uri, e->c->dev[sb_device(e, sb)].uri);
-		return refuse(e, e->c->ld.text);
+		return refuse(e, ld->text);
 	}
 	return true;
 }
@@ -315,14 +317,16 @@ static bool devs_reading(const struct engine *e, uint64_t since_us)
 /* True: all superblocks have been read since the round began, or can't be. */
 static bool superblocks_read(struct engine *e)
 {
-	if (!e->c->ld.rereading) {
-		e->c->ld.rereading = true;
-		e->c->ld.assemble_us = e->now;
-		if (!e->c->ld.waits_us)
-			e->c->ld.waits_us = e->now;
+	struct lead *ld = &e->c->ld;
+
+	if (!ld->rereading) {
+		ld->rereading = true;
+		ld->assemble_us = e->now;
+		if (!ld->waits_us)
+			ld->waits_us = e->now;
 		devs_reread(e);
 	}
-	return !devs_reading(e, e->c->ld.assemble_us);
+	return !devs_reading(e, ld->assemble_us);
 }
 
 /*
@@ -387,11 +391,12 @@ static bool may_have_slept(const struct engine *e, const struct superblock *told
  */
 bool array_still_ours(struct engine *e)
 {
+	struct lead *ld = &e->c->ld;
 	const struct superblock *told;
 	uint32_t n = 0;
 	bool read;
 
-	e->c->ld.why = "enough members to see that no other node went on without this one";
+	ld->why = "enough members to see that no other node went on without this one";
 	read = superblocks_read(e); /* not all of them: one may hang */
 	for (uint8_t i = 0; i < e->map.n; i++)
 		n += sb_of_member(e, &e->map, i) != NULL;
@@ -401,11 +406,11 @@ bool array_still_ours(struct engine *e)
 	if (may_have_slept(e, told)) {
 		round_removed(e);
 	} else if (went_on(e)) {
-		if (!read && e->now - e->c->ld.assemble_us < e->cfg.tun.evict_ms * 1000ull)
+		if (!read && e->now - ld->assemble_us < e->cfg.tun.evict_ms * 1000ull)
 			return false; /* those that are still being read may deny it */
 		round_removed(e);
 	}
-	e->c->ld.assembled = e->state == ENGINE_ACTIVE;
+	ld->assembled = e->state == ENGINE_ACTIVE;
 	if (e->state != ENGINE_REMOVED)
 		e->c->sure_us = e->now;
 	return e->state != ENGINE_REMOVED;
@@ -584,6 +589,7 @@ static const struct superblock *older_sb(struct engine *e, const struct superblo
 /* Refused, since fewer than k are in sync by the newest map. */
 static bool too_few(struct engine *e, const struct superblock *sb, const struct judged *j)
 {
+	struct lead *ld = &e->c->ld;
 	struct judged o;
 	struct lineage past = e->c->past;
 	bool older;
@@ -591,12 +597,12 @@ static bool too_few(struct engine *e, const struct superblock *sb, const struct 
 	if (j->extended)
 		return refuse(e, EXTENDED_INSYNC);
 	if (j->older == NO_DEV) {
-		fewer_insync(e, &sb->map, e->c->ld.text, sizeof(e->c->ld.text));
-		return refuse(e, e->c->ld.text);
+		fewer_insync(e, &sb->map, ld->text, sizeof(ld->text));
+		return refuse(e, ld->text);
 	}
 	older = older_sb(e, sb, &o);
 	e->c->past = past;
-	snprintf(e->c->ld.text, sizeof(e->c->ld.text),
+	snprintf(ld->text, sizeof(ld->text),
 		 "fewer members in sync are reachable than the data needs: %.160s is as it was in "
 		 "epoch %" PRIu64 ", and epoch %" PRIu64 " was committed; %s",
 		 e->c->dev[j->older].uri, e->c->dev[j->older].sb.map.epoch.num, j->committed.num,
@@ -604,7 +610,7 @@ static bool too_few(struct engine *e, const struct superblock *sb, const struct 
 			 "with an older state of the array"
 		       : "connect the others as they were last; --stale does not help, since too "
 			 "few members are of any one state");
-	return refuse(e, e->c->ld.text);
+	return refuse(e, ld->text);
 }
 
 /*
@@ -613,27 +619,28 @@ static bool too_few(struct engine *e, const struct superblock *sb, const struct 
  */
 bool assemble(struct engine *e)
 {
+	struct lead *ld = &e->c->ld;
 	const struct superblock *sb, *told, *older = NULL;
 	struct judged j, o;
 	struct map map;
 
-	e->c->ld.why = "the superblocks of the members to be read";
+	ld->why = "the superblocks of the members to be read";
 	if (!superblocks_read(e))
 		return false;
 	sb = newest_sb(e, &told);
-	e->c->ld.refused = false;
-	e->c->ld.why = "members to assemble the array from";
+	ld->refused = false;
+	ld->why = "members to assemble the array from";
 	if (!sb || !e->view.have_geo)
 		return false;
-	if (sb->map.epoch.num > e->c->ld.max_num)
-		e->c->ld.max_num = sb->map.epoch.num;
+	if (sb->map.epoch.num > ld->max_num)
+		ld->max_num = sb->map.epoch.num;
 	max_num_raise(e, told, sb->map.epoch.num);
 	if (writers_departed(e, sb))
 		return false;
 	if (!histories_agree(e, sb))
 		return false;
 	members_judge(e, sb, &j);
-	if (j.absent && e->now - e->c->ld.waits_us < e->cfg.tun.evict_ms * 1000ull)
+	if (j.absent && e->now - ld->waits_us < e->cfg.tun.evict_ms * 1000ull)
 		return false; /* they may still be connecting */
 	if (j.insync < e->geo.k) {
 		older = e->cfg.force ? older_sb(e, sb, &o) : NULL;
@@ -647,25 +654,25 @@ bool assemble(struct engine *e)
 	map = sb->map;
 	if (!records_agree(e, &map, j.absent))
 		return false;
-	e->c->ld.forced |= older != NULL;
+	ld->forced |= older != NULL;
 	for (uint8_t i = 0; i < map.n; i++) {
 		want_why(e, i, (enum member_state)j.wanted[i],
 			 !j.wanted[i]                    ? WHY_NONE
 			 : j.wanted[i] == MEMBER_SUSPECT ? WHY_ABSENT
 							 : WHY_STALE,
 			 e->cfg.node);
-		e->c->ld.misread[i] = false;
-		e->c->ld.earlier &= ~(1u << i);
+		ld->misread[i] = false;
+		ld->earlier &= ~(1u << i);
 		/* Of one that is absent nobody knows by which line it went. */
-		if (e->c->ld.forced && e->c->ld.wanted[i])
-			e->c->ld.wanted[i] = MEMBER_FAULTY;
+		if (ld->forced && ld->wanted[i])
+			ld->wanted[i] = MEMBER_FAULTY;
 	}
-	e->c->ld.refused = false;
+	ld->refused = false;
 	/* Not the map's own epoch: that may be a proposal which some members have never got. Called
 	 * committed, it would make them stale if this leader died while it wrote the next one. */
 	e->c->committed = j.committed;
 	lineage_add(&e->c->past, &j.committed);
-	if (e->c->ld.forced)
+	if (ld->forced)
 		lineage_fork(e, &map);
 	e->c->base.clustered = sb->clustered;
 	memcpy(e->c->base.cluster, sb->cluster, DDR_NAME_BYTES);

@@ -52,12 +52,14 @@ uint32_t map_count_insync(const struct map *m)
 
 void epoch_reset(struct engine *e)
 {
-	e->c->ld.own_prop = e->c->ld.revive = e->c->ld.committing = false;
-	memset(e->c->ld.wanted, 0, sizeof(e->c->ld.wanted));
-	memset(e->c->ld.misread, 0, sizeof(e->c->ld.misread));
-	memset(e->c->ld.kept_us, 0, sizeof(e->c->ld.kept_us));
-	memset(e->c->ld.full, 0, sizeof(e->c->ld.full));
-	e->c->ld.earlier = 0;
+	struct lead *ld = &e->c->ld;
+
+	ld->own_prop = ld->revive = ld->committing = false;
+	memset(ld->wanted, 0, sizeof(ld->wanted));
+	memset(ld->misread, 0, sizeof(ld->misread));
+	memset(ld->kept_us, 0, sizeof(ld->kept_us));
+	memset(ld->full, 0, sizeof(ld->full));
+	ld->earlier = 0;
 	e->c->acked_proposal = false;
 }
 
@@ -304,6 +306,8 @@ static void take_propose(struct engine *e, uint32_t from, const nodemsg *m)
 
 static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
 {
+	struct lead *ld = &e->c->ld;
+
 	if (from != e->c->leader || !e->view.proposing ||
 	    !epoch_is(m->commit->epoch, &e->view.prop.epoch))
 		return;
@@ -328,7 +332,7 @@ static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
 	gone_prune(e);
 	departed_committed(e);
 	if (from == e->cfg.node) {
-		e->c->ld.own_prop = e->c->ld.need_epoch = e->c->ld.committing = false;
+		ld->own_prop = ld->need_epoch = ld->committing = false;
 		e->c->seals -= e->c->seals > 0;
 	}
 }
@@ -338,16 +342,17 @@ static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
 void epoch_want_out(struct engine *e, uint32_t i, uint32_t want, bool misread, bool earlier,
 		    const struct member_cause *c)
 {
-	uint8_t had = e->c->ld.misread[i] ? 0 : e->c->ld.wanted[i];
+	struct lead *ld = &e->c->ld;
+	uint8_t had = ld->misread[i] ? 0 : ld->wanted[i];
 
 	if (want >= MEMBER_SUSPECT && !misread && !earlier)
-		e->c->ld.earlier &= ~(1u << i);
+		ld->earlier &= ~(1u << i);
 	if (want < MEMBER_SUSPECT || want > MEMBER_FAULTY ||
-	    (misread && (e->c->ld.wanted[i] || member_indispensable(e, (uint8_t)i))) ||
+	    (misread && (ld->wanted[i] || member_indispensable(e, (uint8_t)i))) ||
 	    (want <= had && had != MEMBER_REBUILDING))
 		return;
-	e->c->ld.misread[i] = misread;
-	e->c->ld.earlier = (e->c->ld.earlier & ~(1u << i)) | (uint32_t)earlier << i;
+	ld->misread[i] = misread;
+	ld->earlier = (ld->earlier & ~(1u << i)) | (uint32_t)earlier << i;
 	want_set(e, i, (enum member_state)want, c);
 }
 

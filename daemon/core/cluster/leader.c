@@ -22,11 +22,13 @@
 /* A new round: nothing of the last one's dealings counts. */
 void leader_reset(struct engine *e)
 {
-	e->c->ld.begun = e->c->ld.announced = e->c->ld.rereading = e->c->ld.refused = false;
-	e->c->ld.assembled = e->c->ld.gathered = false;
-	e->c->ld.waits_us = 0;
-	e->c->ld.why = NULL;
-	memset(e->c->ld.assigned, 0, sizeof(e->c->ld.assigned));
+	struct lead *ld = &e->c->ld;
+
+	ld->begun = ld->announced = ld->rereading = ld->refused = false;
+	ld->assembled = ld->gathered = false;
+	ld->waits_us = 0;
+	ld->why = NULL;
+	memset(ld->assigned, 0, sizeof(ld->assigned));
 	for (uint32_t i = 0; i < e->c->gone_count; i++)
 		e->c->gone[i].asked = false;
 	epoch_reset(e);
@@ -122,20 +124,22 @@ static bool written_untold(const struct engine *e)
 
 static void leader_begin(struct engine *e)
 {
-	e->c->ld.begun = true;
-	e->c->ld.state_us = e->now;
+	struct lead *ld = &e->c->ld;
+
+	ld->begun = true;
+	ld->state_us = e->now;
 	use_begin(e);
 	copies_forget(e); /* another leader may have written them */
-	memset(e->c->ld.rd_fails, 0, sizeof(e->c->ld.rd_fails));
+	memset(ld->rd_fails, 0, sizeof(ld->rd_fails));
 	/* Who does not serve yet has told nobody a map: it assembles, and commits, anew. */
 	if (e->state != ENGINE_ACTIVE)
-		e->c->ld.knows = e->c->ld.rereading = false; /* and reads them after the fences */
-	if (!e->c->ld.knows)
+		ld->knows = ld->rereading = false; /* and reads them after the fences */
+	if (!ld->knows)
 		slots_unknow(e);
-	e->c->ld.need_epoch = !e->c->ld.knows || e->c->gone_count || written_untold(e);
+	ld->need_epoch = !ld->knows || e->c->gone_count || written_untold(e);
 	/* A rebuild begins anew: what a partial one must copy is gathered after a commit. */
 	for (uint8_t i = 0; i < e->map.n; i++)
-		e->c->ld.need_epoch |= e->map.member[i].state == MEMBER_REBUILDING;
+		ld->need_epoch |= e->map.member[i].state == MEMBER_REBUILDING;
 	state_send(e); /* who has departed is known by then */
 	if (e->state == ENGINE_ACTIVE)
 		proposal_inherit(e);
@@ -484,49 +488,50 @@ static void ready_send(struct engine *e)
 
 static void leader_recover(struct engine *e)
 {
+	struct lead *ld = &e->c->ld;
+
 	if (memcmp(&e->c->want_record, &e->c->record, sizeof(e->c->record)))
 		return;
 	/* Before the fence: it would hit those who use the array rightly. */
-	e->c->ld.why = e->c->use.why;
+	ld->why = e->c->use.why;
 	if (e->state == ENGINE_JOINING && !use_taken(e))
 		return;
-	e->c->ld.why = "the fence of a departed node";
+	ld->why = "the fence of a departed node";
 	if (!fences_done(e))
 		return;
-	e->c->ld.why = "the lock claims of the nodes";
+	ld->why = "the lock claims of the nodes";
 	if (!claims_in(e))
 		return;
-	if (!e->c->ld.knows && !e->c->ld.assembled && !assemble(e))
+	if (!ld->knows && !ld->assembled && !assemble(e))
 		return;
-	e->c->ld.assembled = true;
-	if (!e->c->ld.gathered)
+	ld->assembled = true;
+	if (!ld->gathered)
 		bad_gather(e);
-	e->c->ld.gathered = true;
+	ld->gathered = true;
 	slots_lacking(e);
 	/* Too few members to read from: they may be back, and a new epoch may say so (R17). */
 	if (__builtin_popcount(read_mask(e)) < e->geo.k) {
-		e->c->ld.why = members_older(e) ? MEMBER_NEEDED_OLDER
-				   ", or stop the array, and start "
-				   "it with --stale to use that one"
-						: "members to come back";
+		ld->why = members_older(e) ? MEMBER_NEEDED_OLDER ", or stop the array, and start "
+								 "it with --stale to use that one"
+					   : "members to come back";
 		stuck_advance(e);
 		epoch_propose_wanted(e);
 		return;
 	}
-	e->c->ld.why = "the dirty log of dead nodes to be read";
+	ld->why = "the dirty log of dead nodes to be read";
 	if (!slots_read(e))
 		return;
-	e->c->ld.why = "the map to be committed";
+	ld->why = "the map to be committed";
 	if (!fences_done(e))
 		return; /* slots named owners that nobody knew */
-	if (e->c->ld.need_epoch) {
+	if (ld->need_epoch) {
 		stuck_advance(e);
 		epoch_propose_wanted(e);
 		return;
 	}
-	if (e->c->ld.announced)
+	if (ld->announced)
 		return;
-	e->c->ld.announced = e->c->ld.knows = true;
+	ld->announced = ld->knows = true;
 	slots_announce(e);
 	ready_send(e);
 }
@@ -547,6 +552,7 @@ static bool lacks_failed(const struct engine *e, const struct peer *p)
 
 static void slots_assign(struct engine *e)
 {
+	struct lead *ld = &e->c->ld;
 	bool waits = false;
 
 	for (uint32_t i = 0; i < e->c->peer_count; i++) {
@@ -564,10 +570,10 @@ static void slots_assign(struct engine *e)
 			pb_inc who = pb_inc_of(p->node, p->inc, s, false);
 
 			/* R16: never a slot that still has somebody's bits. */
-			if (slot_is_owned(e, s) || e->c->ld.assigned[s] || !slot_clean(e, s))
+			if (slot_is_owned(e, s) || ld->assigned[s] || !slot_clean(e, s))
 				continue;
-			e->c->ld.assigned[s] = true;
-			e->c->ld.slot[s].known = false;
+			ld->assigned[s] = true;
+			ld->slot[s].known = false;
 			p->slot = s;
 			b.who = &who;
 			msg_send(e, &m);
@@ -638,6 +644,7 @@ static void suspects_advance(struct engine *e)
  */
 static void stuck_member(struct engine *e, uint8_t i, bool *all_back)
 {
+	struct lead *ld = &e->c->ld;
 	bool some = false, all = true;
 
 	for (uint32_t j = 0; j < e->c->peer_count; j++) {
@@ -650,14 +657,14 @@ static void stuck_member(struct engine *e, uint8_t i, bool *all_back)
 	}
 	*all_back &= all;
 	if (!some || all || member_doubted(e, i))
-		e->c->ld.unlike_us[i] = 0;
-	else if (!e->c->ld.unlike_us[i] ||
-		 e->now - e->c->ld.unlike_seen_us[i] > 2000ull * e->cfg.tun.evict_ms)
-		e->c->ld.unlike_us[i] = e->now;
-	e->c->ld.unlike_seen_us[i] = e->now;
-	if (!e->c->ld.unlike_us[i] || e->now - e->c->ld.unlike_us[i] < reach_us(e))
+		ld->unlike_us[i] = 0;
+	else if (!ld->unlike_us[i] ||
+		 e->now - ld->unlike_seen_us[i] > 2000ull * e->cfg.tun.evict_ms)
+		ld->unlike_us[i] = e->now;
+	ld->unlike_seen_us[i] = e->now;
+	if (!ld->unlike_us[i] || e->now - ld->unlike_us[i] < reach_us(e))
 		return;
-	e->c->ld.unlike_us[i] = e->now;
+	ld->unlike_us[i] = e->now;
 	for (uint32_t j = 0; j < e->c->peer_count; j++) {
 		const struct peer *p = &e->c->peer[j];
 
@@ -672,26 +679,27 @@ static void stuck_member(struct engine *e, uint8_t i, bool *all_back)
 
 static void stuck_advance(struct engine *e)
 {
+	struct lead *ld = &e->c->ld;
 	const struct map *m = map_next(e);
 	uint32_t stuck = 0;
 	/* The slots are read with it once more, if it is back. */
-	uint32_t read_anew = e->view.phase == PH_STATE ? e->c->ld.lacked : 0;
+	uint32_t read_anew = e->view.phase == PH_STATE ? ld->lacked : 0;
 	bool back = true;
 
 	for (uint8_t i = 0; i < m->n; i++) {
-		if (e->c->ld.misread[i] && member_indispensable(e, i)) {
+		if (ld->misread[i] && member_indispensable(e, i)) {
 			/* Its node takes it back as well. */
-			e->c->ld.wanted[i] = 0;
-			e->c->ld.misread[i] = false;
+			ld->wanted[i] = 0;
+			ld->misread[i] = false;
 		}
-		if (e->c->ld.wanted[i] < MEMBER_SUSPECT || e->c->ld.wanted[i] > MEMBER_FAULTY ||
+		if (ld->wanted[i] < MEMBER_SUSPECT || ld->wanted[i] > MEMBER_FAULTY ||
 		    m->member[i].state != MEMBER_IN_SYNC || slots_lacking_leaves(e, i) ||
 		    (map_count_insync(m) > e->geo.k && !(read_anew >> i & 1))) {
-			e->c->ld.unlike_us[i] = 0;
+			ld->unlike_us[i] = 0;
 			continue;
 		}
 		stuck |= 1u << i;
-		back &= e->c->ld.wanted[i] == MEMBER_SUSPECT;
+		back &= ld->wanted[i] == MEMBER_SUSPECT;
 		stuck_member(e, i, &back);
 	}
 	if (!stuck || !back)
@@ -699,12 +707,11 @@ static void stuck_advance(struct engine *e)
 	/* What is wanted of the others stands: one that is being rebuilt begins anew. */
 	for (uint8_t i = 0; i < m->n; i++)
 		if (stuck >> i & 1)
-			e->c->ld.wanted[i] = 0;
-	e->c->ld.revive = true;
+			ld->wanted[i] = 0;
+	ld->revive = true;
 	/* Once the round is announced its map is committed with them, and nobody reads slots before
 	 * the next one. */
-	if (!e->c->ld.announced &&
-	    stuck & (read_anew | (e->state == ENGINE_JOINING ? ~e->c->ld.rd_rows : 0)))
+	if (!ld->announced && stuck & (read_anew | (e->state == ENGINE_JOINING ? ~ld->rd_rows : 0)))
 		slots_unknow(e);
 }
 
@@ -721,29 +728,33 @@ static void ack_ticks(struct engine *e)
 
 static bool may_begin(struct engine *e)
 {
+	struct lead *ld = &e->c->ld;
+
 	if (!may_go_alone(e)) {
-		e->c->ld.why = "the other node: with corosync's two_node both must have met before "
-			       "one begins alone; start ddraidd there, or start the array with "
-			       "--alone if that node is off";
+		ld->why = "the other node: with corosync's two_node both must have met before "
+			  "one begins alone; start ddraidd there, or start the array with "
+			  "--alone if that node is off";
 		return false;
 	}
 	if (e->c->doubt) {
-		e->c->ld.why = "enough members to see whether the other nodes went on without this "
-			       "one, as one of them says";
+		ld->why = "enough members to see whether the other nodes went on without this "
+			  "one, as one of them says";
 		return false;
 	}
-	return !takes_part(e) || e->c->ld.knows || array_still_ours(e);
+	return !takes_part(e) || ld->knows || array_still_ours(e);
 }
 
 void leader_advance(struct engine *e)
 {
+	struct lead *ld = &e->c->ld;
+
 	outcast_advance(e);
 	outdone_advance(e);
-	if (e->view.phase == PH_HELLO && e->c->leader == e->cfg.node && !e->c->ld.begun &&
+	if (e->view.phase == PH_HELLO && e->c->leader == e->cfg.node && !ld->begun &&
 	    quorum_gate(e) && may_begin(e))
 		leader_begin(e);
 	if (e->view.phase >= PH_STATE && e->c->leader != e->cfg.node) {
-		e->c->ld.knows = e->c->ld.assembled = false;
+		ld->knows = ld->assembled = false;
 		return;
 	}
 	if (!leading(e) || e->view.left_sent)

@@ -34,14 +34,15 @@ static void member_leaves(const struct engine *e, struct map *next, uint8_t i, u
 
 static void member_enters(struct engine *e, struct map *next, uint8_t i)
 {
+	struct lead *ld = &e->c->ld;
 	struct map_member *mm = &next->member[i];
 	bool covered = mm->left && next->missed_from && mm->left >= next->missed_from;
 
-	if (e->c->ld.full[i])
-		memcpy(mm->uuid, e->c->ld.new_uuid[i], DDR_UUID_BYTES);
+	if (ld->full[i])
+		memcpy(mm->uuid, ld->new_uuid[i], DDR_UUID_BYTES);
 	mm->state = MEMBER_REBUILDING;
 	mm->flags &= MEMBER_F_UNCOMPARED;
-	mm->flags = covered && !e->c->ld.full[i] ? mm->flags | MEMBER_F_PARTIAL : 0;
+	mm->flags = covered && !ld->full[i] ? mm->flags | MEMBER_F_PARTIAL : 0;
 	mm->rebuilt_upto = 0;
 	if (!mm->flags)
 		mm->left = mm->reached = 0;
@@ -301,27 +302,28 @@ static bool proposal_outdone(const struct engine *e)
 
 static bool next_map(struct engine *e, struct map *next)
 {
+	struct lead *ld = &e->c->ld;
 	bool proposed = e->view.proposing && epoch_cmp(&e->view.prop.epoch, &e->map.epoch) > 0;
 	const struct map *base = proposed && !proposal_fresh(e) ? &e->view.prop : &e->map;
-	bool any = e->c->ld.need_epoch || e->c->ld.revive || e->c->seals;
+	bool any = ld->need_epoch || ld->revive || e->c->seals;
 	uint64_t num = epoch_next_num(e, base);
 
 	if (!num) {
-		e->c->ld.why = "nothing: the array has used up all epochs of its map; copy it to "
-			       "another one";
+		ld->why = "nothing: the array has used up all epochs of its map; copy it to "
+			  "another one";
 		return false;
 	}
 	*next = *base;
 	next->epoch = (struct epoch){num, e->inc};
-	e->c->ld.prop_fresh = base == &e->map;
+	ld->prop_fresh = base == &e->map;
 	for (uint8_t i = 0; i < next->n; i++) {
-		if (e->c->ld.wanted[i] == MEMBER_IN_SYNC &&
+		if (ld->wanted[i] == MEMBER_IN_SYNC &&
 		    (e->c->rb.state != RB_PROMOTE || !e->c->quiet.wanted ||
 		     e->c->rb.map_num != e->map.epoch.num))
-			e->c->ld.wanted[i] = 0;
-		if (e->c->ld.wanted[i] && wish_moot(base, i, e->c->ld.wanted[i]))
-			e->c->ld.wanted[i] = 0;
-		e->c->ld.misread[i] &= e->c->ld.wanted[i] == MEMBER_MISSING;
+			ld->wanted[i] = 0;
+		if (ld->wanted[i] && wish_moot(base, i, ld->wanted[i]))
+			ld->wanted[i] = 0;
+		ld->misread[i] &= ld->wanted[i] == MEMBER_MISSING;
 	}
 	any |= wishes_apply(e, next);
 	any |= entries_judge(e, next);
@@ -358,35 +360,38 @@ static void sb_write(struct engine *e, bool second);
 /* One copy of each is written. A device that has come back meanwhile reads both anew. */
 static void sb_copies_written(struct engine *e, const struct batch *b)
 {
+	struct lead *ld = &e->c->ld;
+
 	for (uint8_t i = 0; i < DDR_MAX_MEMBERS; i++) {
-		if (e->c->ld.sb_dev[i] == NO_DEV)
+		if (ld->sb_dev[i] == NO_DEV)
 			continue;
-		copy_written(&e->c->dev[e->c->ld.sb_dev[i]], e->c->ld.sb_copy[i],
-			     e->c->ld.sb_seq[i], b->ok >> i & 1);
-		e->c->ld.sb_dev[i] = NO_DEV;
+		copy_written(&e->c->dev[ld->sb_dev[i]], ld->sb_copy[i], ld->sb_seq[i],
+			     b->ok >> i & 1);
+		ld->sb_dev[i] = NO_DEV;
 	}
 }
 
 static void sb_written(struct engine *e, struct batch *b)
 {
+	struct lead *ld = &e->c->ld;
 	Ddraid__Epoch ep = DDRAID__EPOCH__INIT;
 	NODEMSG(m, c, COMMIT, Commit, commit);
 
-	e->c->ld.sb_writing = false;
+	ld->sb_writing = false;
 	sb_copies_written(e, b);
-	if (!leading(e) || !e->c->ld.own_prop || !e->view.proposing ||
-	    epoch_cmp(&e->view.prop.epoch, &e->c->ld.prop_epoch))
+	if (!leading(e) || !ld->own_prop || !e->view.proposing ||
+	    epoch_cmp(&e->view.prop.epoch, &ld->prop_epoch))
 		return;
 	if (b->failed) {
 		for (uint8_t i = 0; i < e->view.prop.n; i++)
 			if (b->failed >> i & 1 && !e->c->bad[i])
 				member_bad(e, i, MEMBER_SUSPECT);
-		e->c->ld.propose_us = e->now;
+		ld->propose_us = e->now;
 		return; /* written again, or superseded once the reports are in */
 	}
 	if (gone_unfenced(e) || !gate_open(e))
 		return; /* R4; a round will take it up */
-	if (!e->c->ld.sb_second) {
+	if (!ld->sb_second) {
 		sb_write(e, true);
 		return;
 	}
@@ -394,7 +399,7 @@ static void sb_written(struct engine *e, struct batch *b)
 	ep.inc = e->view.prop.epoch.inc;
 	c.epoch = &ep;
 	msg_send(e, &m);
-	e->c->ld.committing = true; /* nothing more until the commit comes back */
+	ld->committing = true; /* nothing more until the commit comes back */
 }
 
 /* A node's write to it has failed, and it must stay: it is tried with that write first, for if a
@@ -446,6 +451,7 @@ static bool sb_targets_ready(struct engine *e)
  */
 static void sb_write(struct engine *e, bool second)
 {
+	struct lead *ld = &e->c->ld;
 	struct superblock sb = e->c->base;
 	uint32_t mask = map_write_mask(&e->view.prop);
 
@@ -456,36 +462,35 @@ static void sb_write(struct engine *e, bool second)
 		sb.clustered = true;
 		memcpy(sb.cluster, e->cfg.cluster, DDR_NAME_BYTES);
 	}
-	e->c->ld.prop_fresh = false;
+	ld->prop_fresh = false;
 	e->c->sb_names_us = !slot_names_us(e);
 	sb.writer_node = e->c->sb_names_us ? e->cfg.node : 0;
-	e->c->ld.sb_writing = true;
-	e->c->ld.sb_second = second;
-	batch_init(&e->c->ld.sb_batch, sb_written);
-	batch_open(&e->c->ld.sb_batch);
+	ld->sb_writing = true;
+	ld->sb_second = second;
+	batch_init(&ld->sb_batch, sb_written);
+	batch_open(&ld->sb_batch);
 	for (uint8_t i = 0; i < DDR_MAX_MEMBERS; i++)
-		e->c->ld.sb_dev[i] = NO_DEV;
+		ld->sb_dev[i] = NO_DEV;
 	for (uint8_t i = 0; i < e->view.prop.n; i++) {
 		struct dev *d = e->view.dev_of[i] == NO_DEV ? NULL : &e->c->dev[e->view.dev_of[i]];
 
 		if (!(mask >> i & 1))
 			continue;
-		e->c->ld.sb_copy[i] = d ? copy_to_write(d) : 0;
+		ld->sb_copy[i] = d ? copy_to_write(d) : 0;
 		if (d) {
-			e->c->ld.sb_dev[i] = e->view.dev_of[i];
-			e->c->ld.sb_seq[i] = sb.seq = SB_SEQ_NEXT(d->newest_seq);
+			ld->sb_dev[i] = e->view.dev_of[i];
+			ld->sb_seq[i] = sb.seq = SB_SEQ_NEXT(d->newest_seq);
 			copy_write_begins(d);
 		}
 		sb.index = i;
-		sb.place = e->c->ld.sb_copy[i] + 1;
+		sb.place = ld->sb_copy[i] + 1;
 		memcpy(sb.member_uuid, e->view.prop.member[i].uuid, DDR_UUID_BYTES);
-		sb_encode(&sb, e->c->ld.sb_buf[i]);
-		e->c->ld.sb_iov[i] = (struct iovec){e->c->ld.sb_buf[i], DDR_BLOCK_BYTES};
-		dio_start(e, &e->c->ld.sb_batch, i, DEV_WRITE, KIND_SB, DEV_F_FUA,
-			  geo_sb_offset(e->c->ld.sb_copy[i]), DDR_BLOCK_BYTES, &e->c->ld.sb_iov[i],
-			  1, 0);
+		sb_encode(&sb, ld->sb_buf[i]);
+		ld->sb_iov[i] = (struct iovec){ld->sb_buf[i], DDR_BLOCK_BYTES};
+		dio_start(e, &ld->sb_batch, i, DEV_WRITE, KIND_SB, DEV_F_FUA,
+			  geo_sb_offset(ld->sb_copy[i]), DDR_BLOCK_BYTES, &ld->sb_iov[i], 1, 0);
 	}
-	batch_close(e, &e->c->ld.sb_batch);
+	batch_close(e, &ld->sb_batch);
 }
 
 static bool all_acked(struct engine *e)
@@ -515,20 +520,21 @@ static bool all_acked(struct engine *e)
 /* Leader: proposes what is wanted, drives the proposal under way. True while one is under way. */
 bool epoch_propose_wanted(struct engine *e)
 {
+	struct lead *ld = &e->c->ld;
 	struct pb_causes causes;
 	struct pb_map pm;
 	struct map next;
 	NODEMSG(m, b, PROPOSE, Propose, propose);
 
-	if (e->c->ld.sb_writing || e->c->ld.committing)
+	if (ld->sb_writing || ld->committing)
 		return true;
-	if (e->c->ld.own_prop) {
+	if (ld->own_prop) {
 		bool delivered =
-		    e->view.proposing && !epoch_cmp(&e->view.prop.epoch, &e->c->ld.prop_epoch);
+		    e->view.proposing && !epoch_cmp(&e->view.prop.epoch, &ld->prop_epoch);
 
 		if (!delivered)
 			return true;
-		if (!e->c->ld.revive && !newer_wish(e) && !proposal_rash(e) &&
+		if (!ld->revive && !newer_wish(e) && !proposal_rash(e) &&
 		    !(proposal_outdone(e) && next_map(e, &next) &&
 		      map_write_mask(&next) != map_write_mask(&e->view.prop))) {
 			if (all_acked(e) && !gone_unfenced(e) && sb_targets_ready(e))
@@ -543,12 +549,12 @@ bool epoch_propose_wanted(struct engine *e)
 	causes_propose(e, &next, &causes);
 	b.n_cause = causes.count;
 	b.cause = causes.ptr;
-	b.revive = e->c->ld.revive;
-	e->c->ld.revive = false;
-	e->c->ld.own_prop = true;
-	e->c->ld.prop_epoch = next.epoch;
-	e->c->ld.max_num = next.epoch.num;
-	e->c->ld.propose_us = e->now;
+	b.revive = ld->revive;
+	ld->revive = false;
+	ld->own_prop = true;
+	ld->prop_epoch = next.epoch;
+	ld->max_num = next.epoch.num;
+	ld->propose_us = e->now;
 	msg_send(e, &m);
 	return true;
 }

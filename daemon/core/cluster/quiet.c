@@ -45,9 +45,11 @@ static void quiet_send(struct engine *e, bool on)
 /* Leader. */
 void quiet_ask(struct engine *e)
 {
-	e->c->quiet.wanted = true;
-	e->c->quiet.asked++;
-	e->c->quiet.asked_us = e->now;
+	struct quiet *q = &e->c->quiet;
+
+	q->wanted = true;
+	q->asked++;
+	q->asked_us = e->now;
 	quiet_send(e, true);
 }
 
@@ -73,25 +75,27 @@ void quiet_end(struct engine *e)
 
 void quiet_message(struct engine *e, uint32_t from, const nodemsg *m)
 {
+	struct quiet *q = &e->c->quiet;
 	struct peer *p = peer_find(e, from);
 
 	if (m->body_case == DDRAID__NODE_MSG__BODY_QUIETED) {
 		p->quieted = m->quieted->num;
 	} else if (from == e->c->leader) {
-		e->c->quiet.on = m->quiet->on;
-		e->c->quiet.num = m->quiet->num;
-		e->c->quiet.answered = false;
+		q->on = m->quiet->on;
+		q->num = m->quiet->num;
+		q->answered = false;
 	}
 }
 
 void quiet_advance(struct engine *e)
 {
+	struct quiet *q = &e->c->quiet;
 	NODEMSG(m, b, QUIETED, Quieted, quieted);
 
-	if (!e->c->quiet.on || e->c->quiet.answered || e->view.phase != PH_READY || io_writing(e) ||
+	if (!q->on || q->answered || e->view.phase != PH_READY || io_writing(e) ||
 	    regions_writing(e) || devs_entering(e))
 		return;
-	e->c->quiet.answered = true;
-	b.num = e->c->quiet.num;
+	q->answered = true;
+	b.num = q->num;
 	msg_send(e, &m);
 }

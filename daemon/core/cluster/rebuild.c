@@ -35,6 +35,7 @@ static bool rebuilding(const struct map *m, uint8_t i)
 
 static void rb_move(struct engine *e, enum rebuild_state to)
 {
+	struct rebuild *rb = &e->c->rb;
 	static const char *const name[] = {"is over",
 					   "waits for what each node has missed",
 					   "copies",
@@ -53,21 +54,23 @@ static void rb_move(struct engine *e, enum rebuild_state to)
 	    [RB_PROMOTE] = 1 << RB_IDLE | 1 << RB_GATHER | 1 << RB_COPY,
 	};
 
-	assert(legal[e->c->rb.state] >> to & 1);
-	if (e->c->rb.state != to)
-		TRACE(e, "the rebuild of member %u %s", e->c->rb.member, name[to]);
-	e->c->rb.state = to;
+	assert(legal[rb->state] >> to & 1);
+	if (rb->state != to)
+		TRACE(e, "the rebuild of member %u %s", rb->member, name[to]);
+	rb->state = to;
 }
 
 void rebuild_reset(struct engine *e)
 {
-	job_cancel(e, &e->c->rb.job);
+	struct rebuild *rb = &e->c->rb;
+
+	job_cancel(e, &rb->job);
 	rb_move(e, RB_IDLE);
-	e->c->rb.running = false;
-	e->c->rb.checkpoint = e->c->rb.done = e->c->rb.total = 0;
-	e->c->rb.quiet_us = 0;
-	e->c->rb.quiet_tries = 0;
-	e->c->rb.quiet_node = 0;
+	rb->running = false;
+	rb->checkpoint = rb->done = rb->total = 0;
+	rb->quiet_us = 0;
+	rb->quiet_tries = 0;
+	rb->quiet_node = 0;
 }
 
 /*
@@ -78,6 +81,8 @@ void rebuild_reset(struct engine *e)
  */
 static void slots_missed(struct engine *e)
 {
+	struct rebuild *rb = &e->c->rb;
+
 	for (uint32_t s = 0; s <= e->geo.p.slots; s++) {
 		const struct slotinfo *slot = &e->c->ld.slot[s];
 		bool given = s < e->geo.p.slots && e->c->ld.assigned[s];
@@ -85,37 +90,38 @@ static void slots_missed(struct engine *e)
 		if (!given && slot_is_owned(e, s))
 			continue;
 		for (uint32_t p = 0; p < e->geo.log_pages && !given && !slot->known; p++)
-			rset_plane_fill(&e->c->rb.set, p);
+			rset_plane_fill(&rb->set, p);
 		if (!given && !slot->known)
 			continue;
-		rset_add(&e->c->rb.set, &slot->dirty);
-		rset_add(&e->c->rb.set, &slot->missed);
+		rset_add(&rb->set, &slot->dirty);
+		rset_add(&rb->set, &slot->missed);
 	}
 }
 
 /* Begins, or begins again because the map changed. A full copy under way goes on. */
 static void rebuild_begin(struct engine *e, uint8_t m)
 {
+	struct rebuild *rb = &e->c->rb;
 	const struct map_member *mm = &e->map.member[m];
 	bool partial = mm->flags & MEMBER_F_PARTIAL;
-	bool goes_on = !partial && e->c->rb.state == RB_COPY && e->c->rb.member == m &&
-		       !e->c->rb.partial && mm->rebuilt_upto <= e->c->rb.next;
+	bool goes_on = !partial && rb->state == RB_COPY && rb->member == m && !rb->partial &&
+		       mm->rebuilt_upto <= rb->next;
 
-	e->c->rb.map_num = e->map.epoch.num;
+	rb->map_num = e->map.epoch.num;
 	if (goes_on)
 		return;
-	e->c->rb.member = m;
-	e->c->rb.partial = partial;
-	e->c->rb.done = e->c->rb.checkpoint = 0;
-	e->c->rb.next = mm->rebuilt_upto;
+	rb->member = m;
+	rb->partial = partial;
+	rb->done = rb->checkpoint = 0;
+	rb->next = mm->rebuilt_upto;
 	rb_move(e, partial ? RB_GATHER : RB_COPY);
-	e->c->rb.gather_us = e->now;
-	e->c->rb.done = e->c->rb.next;
-	e->c->rb.total = e->geo.regions;
+	rb->gather_us = e->now;
+	rb->done = rb->next;
+	rb->total = e->geo.regions;
 	if (!partial)
 		return;
-	e->c->rb.done = 0;
-	rset_clear(&e->c->rb.set);
+	rb->done = 0;
+	rset_clear(&rb->set);
 	for (uint32_t i = 0; i < e->c->peer_count; i++)
 		e->c->peer[i].sent_missed = false;
 	slots_missed(e);
@@ -123,21 +129,21 @@ static void rebuild_begin(struct engine *e, uint8_t m)
 
 static bool rebuild_current(struct engine *e)
 {
+	struct rebuild *rb = &e->c->rb;
 	uint8_t m = 0;
 
 	while (m < e->map.n && !rebuilding(&e->map, m))
 		m++;
 	if (m == e->map.n) {
-		if (e->c->rb.state != RB_IDLE)
+		if (rb->state != RB_IDLE)
 			rebuild_reset(e);
 		return false;
 	}
-	if (e->c->rb.state != RB_IDLE && e->c->rb.map_num == e->map.epoch.num &&
-	    e->c->rb.member == m)
+	if (rb->state != RB_IDLE && rb->map_num == e->map.epoch.num && rb->member == m)
 		return true;
-	if (e->c->rb.job.r && (e->c->rb.member != m || e->map.member[m].flags & MEMBER_F_PARTIAL)) {
-		job_cancel(e, &e->c->rb.job);
-		e->c->rb.running = false;
+	if (rb->job.r && (rb->member != m || e->map.member[m].flags & MEMBER_F_PARTIAL)) {
+		job_cancel(e, &rb->job);
+		rb->running = false;
 	}
 	rebuild_begin(e, m);
 	return true;
@@ -173,74 +179,79 @@ static uint32_t slot_unread(const struct engine *e)
 
 uint32_t rebuild_waits(const struct engine *e, const char **why)
 {
+	const struct rebuild *rb = &e->c->rb;
 	uint32_t node = slot_unread(e);
 
 	*why = node ? "a node to read its slot of the dirty log, which may tell what the member "
 		      "has missed"
 		    : "a node to end the writes that it has under way";
-	return node || (e->c->rb.state != RB_QUIET && e->c->rb.state != RB_LOG)
-		   ? node
-		   : e->c->rb.quiet_node;
+	return node || (rb->state != RB_QUIET && rb->state != RB_LOG) ? node : rb->quiet_node;
 }
 
 static void copied(struct engine *e, struct job *j)
 {
-	e->c->rb.running = false;
+	struct rebuild *rb = &e->c->rb;
+
+	rb->running = false;
 	if (j->unreadable)
-		e->c->rb.again_us = e->now + UNREADABLE_AGAIN_US;
-	if (e->c->rb.state != RB_COPY || !rebuilding(&e->map, e->c->rb.member) ||
-	    j->target != 1u << e->c->rb.member || j->stripe < j->end)
+		rb->again_us = e->now + UNREADABLE_AGAIN_US;
+	if (rb->state != RB_COPY || !rebuilding(&e->map, rb->member) ||
+	    j->target != 1u << rb->member || j->stripe < j->end)
 		return; /* abandoned */
 	/* A job of before a map came that has the cursor further on moves nothing back. */
-	if (j->region < e->c->rb.next)
+	if (j->region < rb->next)
 		return;
-	e->c->rb.next = j->region + 1;
-	e->c->rb.done++;
+	rb->next = j->region + 1;
+	rb->done++;
 }
 
 static void rb_flushed(struct engine *e, struct batch *b)
 {
-	e->c->rb.busy = false;
-	if (e->state == ENGINE_REMOVED || !leading(e) || !(b->ok >> e->c->rb.member & 1) ||
-	    e->c->rb.flush_num != e->map.epoch.num || e->c->rb.map_num != e->map.epoch.num)
+	struct rebuild *rb = &e->c->rb;
+
+	rb->busy = false;
+	if (e->state == ENGINE_REMOVED || !leading(e) || !(b->ok >> rb->member & 1) ||
+	    rb->flush_num != e->map.epoch.num || rb->map_num != e->map.epoch.num)
 		return;
-	if (e->c->rb.state == RB_FLUSH) {
+	if (rb->state == RB_FLUSH) {
 		rb_move(e, RB_LOG);
-		e->c->rb.gather_us = e->now;
+		rb->gather_us = e->now;
 		e->c->rec.rewriting = false; /* what an earlier rebuild had begun */
-	} else if (e->c->rb.state == RB_QUIET) {
+	} else if (rb->state == RB_QUIET) {
 		rb_move(e, RB_PROMOTE);
-	} else if (e->c->rb.state == RB_COPY && !e->c->rb.partial)
-		e->c->rb.checkpoint = e->c->rb.next;
+	} else if (rb->state == RB_COPY && !rb->partial)
+		rb->checkpoint = rb->next;
 }
 
 static void rb_flush(struct engine *e)
 {
-	e->c->rb.busy = true;
-	e->c->rb.flush_num = e->map.epoch.num;
-	batch_init(&e->c->rb.batch, rb_flushed);
-	batch_open(&e->c->rb.batch);
-	flush_members(e, &e->c->rb.batch, 1u << e->c->rb.member);
-	batch_close(e, &e->c->rb.batch);
+	struct rebuild *rb = &e->c->rb;
+
+	rb->busy = true;
+	rb->flush_num = e->map.epoch.num;
+	batch_init(&rb->batch, rb_flushed);
+	batch_open(&rb->batch);
+	flush_members(e, &rb->batch, 1u << rb->member);
+	batch_close(e, &rb->batch);
 }
 
 /* A full copy has come further than the map says. */
 bool rebuild_keeps(const struct engine *e)
 {
-	uint8_t m = e->c->rb.member;
+	const struct rebuild *rb = &e->c->rb;
+	uint8_t m = rb->member;
 
-	return leading(e) && e->c->rb.state == RB_COPY && !e->c->rb.partial &&
-	       rebuilding(&e->map, m) && e->c->rb.map_num == e->map.epoch.num &&
-	       e->map.member[m].rebuilt_upto < e->c->rb.next && member_usable(e, m) &&
-	       write_targets(e) >> m & 1;
+	return leading(e) && rb->state == RB_COPY && !rb->partial && rebuilding(&e->map, m) &&
+	       rb->map_num == e->map.epoch.num && e->map.member[m].rebuilt_upto < rb->next &&
+	       member_usable(e, m) && write_targets(e) >> m & 1;
 }
 
 static void copy_advance(struct engine *e)
 {
-	struct job *j = &e->c->rb.job;
-	uint64_t r = e->c->rb.partial ? rset_next(&e->c->rb.set, e->c->rb.next) : e->c->rb.next,
-		 first;
-	uint64_t cursor = e->map.member[e->c->rb.member].rebuilt_upto;
+	struct rebuild *rb = &e->c->rb;
+	struct job *j = &rb->job;
+	uint64_t r = rb->partial ? rset_next(&rb->set, rb->next) : rb->next, first;
+	uint64_t cursor = e->map.member[rb->member].rebuilt_upto;
 
 	if (r >= e->geo.regions && !slots_dirty(e)) {
 		rb_move(e, RB_FLUSH);
@@ -248,21 +259,21 @@ static void copy_advance(struct engine *e)
 	}
 	/* Nothing more is begun, no resync of a dead slot either; what is copied by now is kept. */
 	if (e->view.stopping && !leave_held(e)) {
-		if (rebuild_keeps(e) && e->c->rb.checkpoint < e->c->rb.next)
+		if (rebuild_keeps(e) && rb->checkpoint < rb->next)
 			rb_flush(e);
 		return;
 	}
 	if (r >= e->geo.regions)
 		return;
-	if (!e->c->rb.partial && e->c->rb.checkpoint <= cursor &&
+	if (!rb->partial && rb->checkpoint <= cursor &&
 	    r - cursor >= e->cfg.tun.checkpoint_regions) {
 		rb_flush(e);
 		return;
 	}
 	first = geo_region_first(&e->geo, r);
-	e->c->rb.running = true;
+	rb->running = true;
 	job_init(j, JOB_REBUILD, copied, NULL);
-	j->target = 1u << e->c->rb.member;
+	j->target = 1u << rb->member;
 	job_start(e, j, r, first, first + geo_region_count(&e->geo, r));
 }
 
@@ -270,36 +281,37 @@ static void copy_advance(struct engine *e)
  * for, but later. */
 static void quiet_give_up(struct engine *e)
 {
-	uint32_t tries =
-	    e->c->rb.quiet_tries < QUIET_TRIES_MAX ? e->c->rb.quiet_tries : QUIET_TRIES_MAX;
+	struct rebuild *rb = &e->c->rb;
+	uint32_t tries = rb->quiet_tries < QUIET_TRIES_MAX ? rb->quiet_tries : QUIET_TRIES_MAX;
 	uint64_t limit_us = e->cfg.tun.evict_ms * 1000ull >> (tries < 2 ? 2 - tries : 0);
 
-	if (e->c->rb.state != RB_QUIET || e->now - e->c->quiet.asked_us < limit_us)
+	if (rb->state != RB_QUIET || e->now - e->c->quiet.asked_us < limit_us)
 		return;
-	e->c->rb.quiet_node = quiet_lacks(e);
+	rb->quiet_node = quiet_lacks(e);
 	quiet_take_back(e);
 	rb_move(e, RB_LOG);
-	e->c->rb.quiet_us = e->now + (QUIET_AGAIN_US << tries);
-	e->c->rb.quiet_tries++;
+	rb->quiet_us = e->now + (QUIET_AGAIN_US << tries);
+	rb->quiet_tries++;
 }
 
 void rebuild_advance(struct engine *e)
 {
+	struct rebuild *rb = &e->c->rb;
 	bool current = rebuild_current(e);
 
-	if (e->c->quiet.wanted && e->c->rb.state != RB_QUIET && e->c->rb.state != RB_PROMOTE)
+	if (e->c->quiet.wanted && rb->state != RB_QUIET && rb->state != RB_PROMOTE)
 		quiet_take_back(e);
 	quiet_give_up(e);
-	if (!current || e->c->rb.busy || e->c->rb.running || e->c->rb.job.r || e->c->rb.job.busy ||
-	    e->now < e->c->rb.again_us || vouch_lacks(e) || !member_usable(e, e->c->rb.member) ||
-	    !(write_targets(e) >> e->c->rb.member & 1))
+	if (!current || rb->busy || rb->running || rb->job.r || rb->job.busy ||
+	    e->now < rb->again_us || vouch_lacks(e) || !member_usable(e, rb->member) ||
+	    !(write_targets(e) >> rb->member & 1))
 		return; /* or a proposal drops it again */
-	switch (e->c->rb.state) {
+	switch (rb->state) {
 	case RB_IDLE:
 		break;
 	case RB_GATHER:
 		if (!slot_unread(e)) {
-			e->c->rb.total = e->c->rb.set.count;
+			rb->total = rb->set.count;
 			rb_move(e, RB_COPY);
 		}
 		break;
@@ -311,7 +323,7 @@ void rebuild_advance(struct engine *e)
 		break;
 	case RB_LOG:
 		/* A commit ends it: not one that was asked for before. */
-		if (e->now < e->c->rb.quiet_us || e->c->ld.own_prop || e->view.proposing ||
+		if (e->now < rb->quiet_us || e->c->ld.own_prop || e->view.proposing ||
 		    !slots_rewrite(e) || slot_unread(e))
 			break;
 		rb_move(e, RB_QUIET);
@@ -320,12 +332,12 @@ void rebuild_advance(struct engine *e)
 	case RB_QUIET: /* what is in the member's cache then is all that may ever be lost of it */
 		if (quiet_lacks(e))
 			break;
-		e->c->rb.quiet_node = 0;
+		rb->quiet_node = 0;
 		rb_flush(e);
 		break;
 	case RB_PROMOTE:
-		if (!e->c->ld.wanted[e->c->rb.member])
-			want_why(e, e->c->rb.member, MEMBER_IN_SYNC, WHY_REBUILT, 0);
+		if (!e->c->ld.wanted[rb->member])
+			want_why(e, rb->member, MEMBER_IN_SYNC, WHY_REBUILT, 0);
 		break;
 	}
 }

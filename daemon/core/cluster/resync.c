@@ -20,12 +20,13 @@
 /* The run is written, or has failed. */
 static void pages_written(struct engine *e)
 {
-	struct slotinfo *s = &e->c->ld.slot[e->c->rec.slot];
-	bool over = e->state == ENGINE_REMOVED || !leading(e) || !s->stale || e->c->rec.doubted;
+	struct resync *rec = &e->c->rec;
+	struct slotinfo *s = &e->c->ld.slot[rec->slot];
+	bool over = e->state == ENGINE_REMOVED || !leading(e) || !s->stale || rec->doubted;
 
-	e->c->rec.writing = e->c->rec.again = false;
-	for (uint32_t i = 0; i < e->c->rec.count; i++) {
-		struct pagewrite *w = &e->c->rec.run[i];
+	rec->writing = rec->again = false;
+	for (uint32_t i = 0; i < rec->count; i++) {
+		struct pagewrite *w = &rec->run[i];
 		struct pageinfo *p = &s->page[w->page];
 
 		if (w->durable)
@@ -41,13 +42,13 @@ static void pages_written(struct engine *e)
 			p->seq += !w->durable;
 			continue;
 		}
-		e->c->rec.again |= !w->durable;
+		rec->again |= !w->durable;
 		if (!w->durable || p->changed || !p->stale)
 			continue;
 		p->stale = false;
 		s->stale--;
 		if (p->untold)
-			page_announce(e, e->c->rec.slot, w->page);
+			page_announce(e, rec->slot, w->page);
 		p->untold = false;
 	}
 	if (!over)
@@ -82,41 +83,45 @@ static void page_encode(struct engine *e, uint32_t slot, uint32_t page, uint8_t 
 /* The first pages that are stale. The room for one is always there (DIO_SINGLE). */
 static void pages_encode(struct engine *e, uint32_t slot)
 {
+	struct resync *rec = &e->c->rec;
 	const struct slotinfo *s = &e->c->ld.slot[slot];
 	uint32_t most = dio_room(e, WR_PAGES * e->geo.n, false) ? WR_PAGES : 1;
 
-	e->c->rec.slot = slot;
-	e->c->rec.count = 0;
-	for (uint32_t p = 0; p < e->geo.log_pages && e->c->rec.count < most; p++) {
+	rec->slot = slot;
+	rec->count = 0;
+	for (uint32_t p = 0; p < e->geo.log_pages && rec->count < most; p++) {
 		if (!s->page[p].stale)
 			continue;
-		page_encode(e, slot, p, e->c->rec.block[e->c->rec.count]);
-		e->c->rec.run[e->c->rec.count].durable = false;
-		e->c->rec.run[e->c->rec.count++].page = p;
+		page_encode(e, slot, p, rec->block[rec->count]);
+		rec->run[rec->count].durable = false;
+		rec->run[rec->count++].page = p;
 	}
 }
 
 static void page_send(struct engine *e, struct pagewrite *w, uint8_t *block)
 {
-	uint64_t seq = e->c->ld.slot[e->c->rec.slot].page[w->page].seq;
+	struct resync *rec = &e->c->rec;
+	uint64_t seq = e->c->ld.slot[rec->slot].page[w->page].seq;
 
 	w->iov = (struct iovec){block, DDR_BLOCK_BYTES};
-	e->c->rec.pending++;
+	rec->pending++;
 	batch_init(&w->batch, page_written);
 	batch_open(&w->batch);
-	log_write(e, &w->batch, e->c->rec.slot, w->page, seq, write_targets(e), &w->iov);
+	log_write(e, &w->batch, rec->slot, w->page, seq, write_targets(e), &w->iov);
 	batch_close(e, &w->batch);
 }
 
 static void pages_send(struct engine *e)
 {
-	e->c->rec.writing = true;
-	e->c->rec.doubted = false;
-	e->c->rec.pending = 1; /* until all are begun */
-	for (uint32_t i = 0; i < e->c->rec.count; i++)
-		if (!e->c->rec.run[i].durable)
-			page_send(e, &e->c->rec.run[i], e->c->rec.block[i]);
-	if (!--e->c->rec.pending)
+	struct resync *rec = &e->c->rec;
+
+	rec->writing = true;
+	rec->doubted = false;
+	rec->pending = 1; /* until all are begun */
+	for (uint32_t i = 0; i < rec->count; i++)
+		if (!rec->run[i].durable)
+			page_send(e, &rec->run[i], rec->block[i]);
+	if (!--rec->pending)
 		pages_written(e);
 }
 
@@ -136,13 +141,13 @@ static bool slot_is_due(const struct engine *e, uint32_t slot)
  */
 static bool stale_written(struct engine *e)
 {
+	struct resync *rec = &e->c->rec;
 	uint32_t slot = 0;
 
-	if (e->c->rec.writing || e->c->rec.flushing ||
-	    !members_ready(e, write_musts(e) | write_targets(e)))
+	if (rec->writing || rec->flushing || !members_ready(e, write_musts(e) | write_targets(e)))
 		return false;
-	if (e->c->rec.again && !e->c->rec.doubted && slot_is_due(e, e->c->rec.slot)) {
-		if (e->c->rec.count == 1 || dio_room(e, e->c->rec.count * e->geo.n, false))
+	if (rec->again && !rec->doubted && slot_is_due(e, rec->slot)) {
+		if (rec->count == 1 || dio_room(e, rec->count * e->geo.n, false))
 			pages_send(e);
 		return false;
 	}
@@ -172,16 +177,18 @@ static void slot_stale(struct engine *e, uint32_t slot)
  * is stale already comes before: its first pages may have been written without this member. */
 bool slots_rewrite(struct engine *e)
 {
-	if (!e->c->rec.rewriting) {
+	struct resync *rec = &e->c->rec;
+
+	if (!rec->rewriting) {
 		if (!stale_written(e))
 			return false;
-		e->c->rec.rewriting = true;
+		rec->rewriting = true;
 		for (uint32_t i = 0; i <= e->geo.p.slots; i++)
 			slot_stale(e, i);
 	}
 	if (!stale_written(e))
 		return false;
-	e->c->rec.rewriting = false;
+	rec->rewriting = false;
 	return true;
 }
 
@@ -189,12 +196,14 @@ bool slots_rewrite(struct engine *e)
 
 static void resynced(struct engine *e, struct job *j)
 {
-	e->c->rec.running = false;
+	struct resync *rec = &e->c->rec;
+
+	rec->running = false;
 	if (j->unreadable)
-		e->c->rec.again_us = e->now + UNREADABLE_AGAIN_US;
+		rec->again_us = e->now + UNREADABLE_AGAIN_US;
 	if (e->state == ENGINE_REMOVED || !leading(e) || j->unreadable)
 		return;
-	rset_put(&e->c->rec.done, j->region, true);
+	rset_put(&rec->done, j->region, true);
 	recovery_region(e);
 }
 
@@ -221,6 +230,7 @@ static uint64_t region_next(struct engine *e)
  * member is missing). */
 static void bits_clear(struct engine *e)
 {
+	struct resync *rec = &e->c->rec;
 	bool missing = map_degraded(&e->map) || (e->view.proposing && map_degraded(&e->view.prop));
 
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
@@ -228,19 +238,19 @@ static void bits_clear(struct engine *e)
 
 		if (slot_is_owned(e, i))
 			continue;
-		for (uint64_t r = rset_next(&e->c->rec.done, 0); r < e->geo.regions;
-		     r = rset_next(&e->c->rec.done, r + 1)) {
+		for (uint64_t r = rset_next(&rec->done, 0); r < e->geo.regions;
+		     r = rset_next(&rec->done, r + 1)) {
 			if (!rset_has(&s->dirty, r))
 				continue;
 			rset_put(&s->dirty, r, false);
-			rset_put(&e->c->rec.clearing, r, true);
+			rset_put(&rec->clearing, r, true);
 			if (missing)
 				rset_put(&s->missed, r, true);
 			page_stale(s, (uint32_t)(r / LOG_REGIONS_PER_PAGE));
 			s->cleared = e->c->ld.cleared = true;
 		}
 	}
-	rset_clear(&e->c->rec.done);
+	rset_clear(&rec->done);
 }
 
 /* As dlog_dropped, of slots of nobody: what was cleared in pages that a member may not have. */
@@ -270,9 +280,11 @@ static void names_clear(struct engine *e)
 
 static void rec_flushed(struct engine *e, struct batch *b)
 {
-	e->c->rec.flushing = false;
+	struct resync *rec = &e->c->rec;
+
+	rec->flushing = false;
 	if (e->state == ENGINE_REMOVED || !leading(e) || write_musts(e) & ~b->ok ||
-	    e->c->rec.term.inc != e->c->term.inc || e->c->rec.term.num != e->c->term.num)
+	    rec->term.inc != e->c->term.inc || rec->term.num != e->c->term.num)
 		return; /* what was resynced in a later round was not flushed by this */
 	bits_clear(e);
 	names_clear(e);
@@ -280,25 +292,26 @@ static void rec_flushed(struct engine *e, struct batch *b)
 
 void slots_advance(struct engine *e)
 {
+	struct resync *rec = &e->c->rec;
 	bool stops = e->view.stopping && !leave_held(e); /* nothing more is begun */
-	struct job *j = &e->c->rec.job;
+	struct job *j = &rec->job;
 	uint64_t r;
 
-	if (e->c->rec.running || e->c->rec.flushing || j->r || j->busy ||
-	    e->now < e->c->rec.again_us || vouch_lacks(e) ||
-	    !members_ready(e, write_musts(e) | write_targets(e)) || !stale_written(e))
+	if (rec->running || rec->flushing || j->r || j->busy || e->now < rec->again_us ||
+	    vouch_lacks(e) || !members_ready(e, write_musts(e) | write_targets(e)) ||
+	    !stale_written(e))
 		return;
-	rset_clear(&e->c->rec.clearing);
+	rset_clear(&rec->clearing);
 	r = region_next(e);
-	if (r < e->geo.regions && e->c->rec.done.count < CLEAR_BATCH && !stops) {
+	if (r < e->geo.regions && rec->done.count < CLEAR_BATCH && !stops) {
 		uint64_t first = geo_region_first(&e->geo, r);
 
-		e->c->rec.running = true;
+		rec->running = true;
 		job_init(j, JOB_RESYNC, resynced, NULL);
 		job_start(e, j, r, first, first + geo_region_count(&e->geo, r));
 		return;
 	}
-	if (!e->c->rec.done.count) {
+	if (!rec->done.count) {
 		names_clear(e);
 		if (e->c->ld.cleared && !slots_unrecovered(e)) {
 			e->c->ld.cleared = false;
@@ -307,33 +320,37 @@ void slots_advance(struct engine *e)
 		}
 		return;
 	}
-	e->c->rec.flushing = true;
-	e->c->rec.term = e->c->term;
-	batch_init(&e->c->rec.batch, rec_flushed);
-	batch_open(&e->c->rec.batch);
-	flush_members(e, &e->c->rec.batch, write_targets(e));
-	batch_close(e, &e->c->rec.batch);
+	rec->flushing = true;
+	rec->term = e->c->term;
+	batch_init(&rec->batch, rec_flushed);
+	batch_open(&rec->batch);
+	flush_members(e, &rec->batch, write_targets(e));
+	batch_close(e, &rec->batch);
 }
 
 /* What was resynced but not cleared will be resynced again. */
 void slots_doubt(struct engine *e)
 {
-	if (!e->c->rec.done.page)
+	struct resync *rec = &e->c->rec;
+
+	if (!rec->done.page)
 		return;
-	job_cancel(e, &e->c->rec.job);
-	e->c->rec.running = false;
-	rset_clear(&e->c->rec.done);
+	job_cancel(e, &rec->job);
+	rec->running = false;
+	rset_clear(&rec->done);
 }
 
 /* A round ends. What was to be written again, as it was, is written anew: to the same copy, since
  * some members may lack it (page_take). */
 void slots_reset(struct engine *e)
 {
+	struct resync *rec = &e->c->rec;
+
 	slots_doubt(e);
-	for (uint32_t i = 0; i < e->c->rec.count && e->c->rec.again && !e->c->rec.writing; i++)
-		if (!e->c->rec.run[i].durable)
-			e->c->ld.slot[e->c->rec.slot].page[e->c->rec.run[i].page].seq++;
-	e->c->rec.again &= e->c->rec.writing;
-	e->c->rec.rewriting = false;
-	e->c->rec.doubted = true; /* what is under way may be another leader's by now */
+	for (uint32_t i = 0; i < rec->count && rec->again && !rec->writing; i++)
+		if (!rec->run[i].durable)
+			e->c->ld.slot[rec->slot].page[rec->run[i].page].seq++;
+	rec->again &= rec->writing;
+	rec->rewriting = false;
+	rec->doubted = true; /* what is under way may be another leader's by now */
 }

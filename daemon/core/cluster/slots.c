@@ -14,17 +14,18 @@
 
 int slots_alloc(struct engine *e)
 {
+	struct lead *ld = &e->c->ld;
 	uint32_t n = e->geo.p.slots + 1u, pages = e->geo.log_pages;
 	uint64_t regions = e->geo.regions;
 
-	e->c->ld.slot = calloc(n, sizeof(*e->c->ld.slot));
+	ld->slot = calloc(n, sizeof(*ld->slot));
 	e->c->foreign = calloc(n, sizeof(*e->c->foreign));
-	if (!e->c->ld.slot || !e->c->foreign || rset_init(&e->c->rec.done, regions, pages) ||
+	if (!ld->slot || !e->c->foreign || rset_init(&e->c->rec.done, regions, pages) ||
 	    rset_init(&e->c->rec.clearing, regions, pages) ||
 	    rset_init(&e->c->rb.set, regions, pages))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++) {
-		struct slotinfo *s = &e->c->ld.slot[i];
+		struct slotinfo *s = &ld->slot[i];
 
 		s->page = calloc(pages, sizeof(*s->page));
 		if (!s->page || rset_init(&s->dirty, regions, pages) ||
@@ -37,17 +38,19 @@ int slots_alloc(struct engine *e)
 
 void slots_free(struct engine *e)
 {
+	struct lead *ld = &e->c->ld;
+
 	slots_told_reset(e);
 	for (uint32_t i = 0; i < e->geo.p.slots + 1u; i++) {
-		if (e->c->ld.slot) {
-			free(e->c->ld.slot[i].page);
-			rset_free(&e->c->ld.slot[i].dirty);
-			rset_free(&e->c->ld.slot[i].missed);
+		if (ld->slot) {
+			free(ld->slot[i].page);
+			rset_free(&ld->slot[i].dirty);
+			rset_free(&ld->slot[i].missed);
 		}
 		if (e->c->foreign)
 			rset_free(&e->c->foreign[i]);
 	}
-	free(e->c->ld.slot);
+	free(ld->slot);
 	free(e->c->foreign);
 	rset_free(&e->c->rec.done);
 	rset_free(&e->c->rec.clearing);
@@ -57,7 +60,7 @@ void slots_free(struct engine *e)
 	free(e->c->rb.job.win);
 	plan_free(&e->c->rb.job.plan);
 	e->c->rec.job.win = e->c->rb.job.win = NULL;
-	e->c->ld.slot = NULL;
+	ld->slot = NULL;
 	e->c->foreign = NULL;
 }
 
@@ -273,6 +276,7 @@ bool slots_lacking_may_leave(const struct engine *e, uint8_t lacking)
  * operator goes on with what is there. */
 static void lacking_lose(struct engine *e, uint32_t lacking)
 {
+	struct lead *ld = &e->c->ld;
 	const struct member_cause older = {.why = WHY_OLDER, .node = e->cfg.node};
 
 	for (; lacking; lacking &= lacking - 1) {
@@ -280,10 +284,10 @@ static void lacking_lose(struct engine *e, uint32_t lacking)
 
 		if (e->view.dev_of[i] == NO_DEV || (e->cfg.force && !slots_lacking_may_leave(e, i)))
 			continue;
-		e->c->ld.lacks |= 1u << i;
-		e->c->ld.lacked |= 1u << i;
-		e->c->ld.lacks_dev[i] = e->view.dev_of[i];
-		e->c->ld.lacks_ups[i] = e->c->dev[e->view.dev_of[i]].ups;
+		ld->lacks |= 1u << i;
+		ld->lacked |= 1u << i;
+		ld->lacks_dev[i] = e->view.dev_of[i];
+		ld->lacks_ups[i] = e->c->dev[e->view.dev_of[i]].ups;
 		back_lacks(e, i);
 		member_bad(e, i, MEMBER_SUSPECT);
 		epoch_want_out(e, i, MEMBER_SUSPECT, false, false,
@@ -298,12 +302,13 @@ static void lacking_lose(struct engine *e, uint32_t lacking)
 static uint32_t lacking_still(const struct engine *e, const struct votes *v, uint32_t rows,
 			      uint32_t slot, uint32_t page)
 {
+	const struct lead *ld = &e->c->ld;
 	uint32_t still = 0;
 
 	for (uint8_t i = 0; i < e->map.n; i++)
-		if (e->c->ld.lacked & rows & 1u << i && e->c->ld.lacks_by[i].slot == slot &&
-		    e->c->ld.lacks_by[i].page == page &&
-		    (v->valid >> i & 1 ? v->seq[i] : 0) < e->c->ld.lacks_by[i].seq)
+		if (ld->lacked & rows & 1u << i && ld->lacks_by[i].slot == slot &&
+		    ld->lacks_by[i].page == page &&
+		    (v->valid >> i & 1 ? v->seq[i] : 0) < ld->lacks_by[i].seq)
 			still |= 1u << i;
 	return still;
 }
@@ -311,6 +316,7 @@ static uint32_t lacking_still(const struct engine *e, const struct votes *v, uin
 static void lacking_look(struct engine *e, const struct votes *v, uint32_t rows, uint32_t slot,
 			 uint32_t page)
 {
+	struct lead *ld = &e->c->ld;
 	uint32_t still = lacking_still(e, v, rows, slot, page);
 	uint32_t found = votes_lacking(e, v, rows) & ~still;
 	uint32_t all = map_insync_mask(&e->map) & rows;
@@ -318,14 +324,14 @@ static void lacking_look(struct engine *e, const struct votes *v, uint32_t rows,
 	for (uint8_t i = 0; i < e->map.n; i++) {
 		uint64_t least = UINT64_MAX;
 
-		if (!(found & ~e->c->ld.lacked & 1u << i))
+		if (!(found & ~ld->lacked & 1u << i))
 			continue;
 		for (uint8_t j = 0; j < e->map.n; j++)
 			if (j != i && all >> j & 1 && v->other[j] < least)
 				least = v->other[j];
-		e->c->ld.lacks_by[i].slot = slot;
-		e->c->ld.lacks_by[i].page = page;
-		e->c->ld.lacks_by[i].seq = least;
+		ld->lacks_by[i].slot = slot;
+		ld->lacks_by[i].page = page;
+		ld->lacks_by[i].seq = least;
 	}
 	lacking_lose(e, found | still);
 }
@@ -339,14 +345,16 @@ bool slots_lacking_leaves(const struct engine *e, uint8_t lacking)
 /* One that the data needs may be the right one by now. */
 void slots_lacking(struct engine *e)
 {
-	e->c->ld.lacked &= map_insync_mask(&e->map);
-	e->c->ld.lacks &= e->c->ld.lacked;
+	struct lead *ld = &e->c->ld;
+
+	ld->lacked &= map_insync_mask(&e->map);
+	ld->lacks &= ld->lacked;
 	for (uint8_t i = 0; i < e->map.n; i++) {
-		if (!(e->c->ld.lacks >> i & 1) || e->view.dev_of[i] == NO_DEV)
+		if (!(ld->lacks >> i & 1) || e->view.dev_of[i] == NO_DEV)
 			continue;
-		if (e->view.dev_of[i] != e->c->ld.lacks_dev[i] ||
-		    e->c->dev[e->view.dev_of[i]].ups != e->c->ld.lacks_ups[i]) {
-			e->c->ld.lacks = 0;
+		if (e->view.dev_of[i] != ld->lacks_dev[i] ||
+		    e->c->dev[e->view.dev_of[i]].ups != ld->lacks_ups[i]) {
+			ld->lacks = 0;
 			slots_unknow(e);
 		}
 	}
@@ -501,68 +509,70 @@ static void pages_read_start(struct engine *e);
 
 static void pages_read(struct engine *e, struct batch *b)
 {
+	struct lead *ld = &e->c->ld;
 	uint32_t failed = b->failed & ~b->unreadable;
 	struct slotinfo *s;
 
 	for (; failed; failed &= failed - 1) {
-		uint8_t *fails = &e->c->ld.rd_fails[__builtin_ctz(failed)];
+		uint8_t *fails = &ld->rd_fails[__builtin_ctz(failed)];
 
 		if (*fails < RD_FAILS)
 			++*fails;
 	}
-	e->c->ld.reading = false;
-	if (e->state == ENGINE_REMOVED || !enough_read(e, b->ok | b->unreadable) ||
-	    e->c->ld.rd_stale)
+	ld->reading = false;
+	if (e->state == ENGINE_REMOVED || !enough_read(e, b->ok | b->unreadable) || ld->rd_stale)
 		return; /* begun again by whoever wants it */
-	if (b->unreadable && e->c->ld.rd_singly <= e->c->ld.rd_page) {
-		e->c->ld.rd_singly = e->c->ld.rd_page + e->c->ld.rd_count;
+	if (b->unreadable && ld->rd_singly <= ld->rd_page) {
+		ld->rd_singly = ld->rd_page + ld->rd_count;
 		pages_read_start(e); /* which of them is it? */
 		return;
 	}
-	s = &e->c->ld.slot[e->c->ld.rd_slot];
-	for (uint32_t i = 0; i < e->c->ld.rd_count; i++)
-		page_take(e, s, e->c->ld.rd_slot, e->c->ld.rd_page + i, b);
-	e->c->ld.rd_page += e->c->ld.rd_count;
-	if (e->c->ld.rd_page < e->geo.log_pages) {
+	s = &ld->slot[ld->rd_slot];
+	for (uint32_t i = 0; i < ld->rd_count; i++)
+		page_take(e, s, ld->rd_slot, ld->rd_page + i, b);
+	ld->rd_page += ld->rd_count;
+	if (ld->rd_page < e->geo.log_pages) {
 		pages_read_start(e);
 		return;
 	}
 	s->known = true;
 	slot_untold(e, s);
-	recovery_read(e, e->c->ld.rd_slot);
+	recovery_read(e, ld->rd_slot);
 }
 
 static void pages_read_start(struct engine *e)
 {
-	uint32_t page = e->c->ld.rd_page, left = e->geo.log_pages - page;
-	bool singly = page < e->c->ld.rd_singly;
+	struct lead *ld = &e->c->ld;
+	uint32_t page = ld->rd_page, left = e->geo.log_pages - page;
+	bool singly = page < ld->rd_singly;
 	uint32_t pieces = singly ? 2 : 1;
 	uint32_t bytes;
 
-	e->c->ld.rd_count = singly ? 1 : left < RD_PAGES ? left : RD_PAGES;
-	bytes = 2 * e->c->ld.rd_count * DDR_BLOCK_BYTES / pieces;
-	e->c->ld.reading = true;
-	batch_init(&e->c->ld.rd_batch, pages_read);
-	batch_open(&e->c->ld.rd_batch);
+	ld->rd_count = singly ? 1 : left < RD_PAGES ? left : RD_PAGES;
+	bytes = 2 * ld->rd_count * DDR_BLOCK_BYTES / pieces;
+	ld->reading = true;
+	batch_init(&ld->rd_batch, pages_read);
+	batch_open(&ld->rd_batch);
 	for (uint8_t i = 0; i < e->map.n; i++) {
 		memset(image_at(e, i, page, 0), 0, (size_t)bytes * pieces); /* what fails is none */
 		for (uint32_t c = 0; c < pieces && log_rows(e) >> i & 1; c++) {
-			e->c->ld.rd_iov[2 * i + c] = (struct iovec){image_at(e, i, page, c), bytes};
-			log_read(e, &e->c->ld.rd_batch, i, e->c->ld.rd_slot, page, c,
-				 &e->c->ld.rd_iov[2 * i + c]);
+			ld->rd_iov[2 * i + c] = (struct iovec){image_at(e, i, page, c), bytes};
+			log_read(e, &ld->rd_batch, i, ld->rd_slot, page, c, &ld->rd_iov[2 * i + c]);
 		}
 	}
-	batch_close(e, &e->c->ld.rd_batch);
+	batch_close(e, &ld->rd_batch);
 }
 
 /* One slot at a time; known is set at its end. */
 void slot_read(struct engine *e, uint32_t slot)
 {
-	if (e->c->ld.reading || !enough_read(e, log_rows(e)))
+	struct lead *ld = &e->c->ld;
+
+	if (ld->reading || !enough_read(e, log_rows(e)))
 		return;
-	e->c->ld.rd_slot = slot;
-	e->c->ld.rd_page = e->c->ld.rd_singly = 0;
-	e->c->ld.rd_stale = false;
+	ld->rd_slot = slot;
+	ld->rd_page = ld->rd_singly = 0;
+	ld->rd_stale = false;
 	pages_read_start(e);
 }
 
@@ -597,12 +607,13 @@ static bool hearsay_over(struct engine *e, const struct slotinfo *s)
  */
 void hearsay_advance(struct engine *e, bool wanted)
 {
+	struct lead *ld = &e->c->ld;
 	bool all = wanted;
 
 	for (uint32_t i = 0; i < e->geo.p.slots; i++) {
-		struct slotinfo *s = &e->c->ld.slot[i];
+		struct slotinfo *s = &ld->slot[i];
 
-		if (slot_is_owned(e, i) || e->c->ld.assigned[i])
+		if (slot_is_owned(e, i) || ld->assigned[i])
 			continue;
 		if (s->hear_inc && hearsay_over(e, s)) {
 			s->hear_inc = 0;
@@ -611,9 +622,9 @@ void hearsay_advance(struct engine *e, bool wanted)
 		all &= s->hear_inc != 0;
 	}
 	for (uint32_t i = 0; i < e->geo.p.slots && all; i++) {
-		struct slotinfo *s = &e->c->ld.slot[i];
+		struct slotinfo *s = &ld->slot[i];
 
-		if (!s->hear_inc || slot_is_owned(e, i) || e->c->ld.assigned[i])
+		if (!s->hear_inc || slot_is_owned(e, i) || ld->assigned[i])
 			continue;
 		s->hear_inc = 0;
 		page_stale(s, 0);
@@ -622,10 +633,11 @@ void hearsay_advance(struct engine *e, bool wanted)
 
 bool slots_read(struct engine *e)
 {
+	struct lead *ld = &e->c->ld;
 	bool all = true, unknown = false;
 
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
-		struct slotinfo *s = &e->c->ld.slot[i];
+		struct slotinfo *s = &ld->slot[i];
 
 		if (slot_is_owned(e, i))
 			s->known = false;
@@ -635,7 +647,7 @@ bool slots_read(struct engine *e)
 		}
 	}
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
-		struct slotinfo *s = &e->c->ld.slot[i];
+		struct slotinfo *s = &ld->slot[i];
 		struct departed *d;
 
 		if (!s->known)
@@ -649,7 +661,7 @@ bool slots_read(struct engine *e)
 			continue;
 		/* Read again after the fence, if the owner was not known to have departed. */
 		d = gone_find(e, s->owner_node, s->owner_inc);
-		if (!d && (e->c->ld.knows || fence_stands(e, s->owner_node, s->owner_inc)))
+		if (!d && (ld->knows || fence_stands(e, s->owner_node, s->owner_inc)))
 			continue; /* fenced in an earlier round, which committed since */
 		if (!d)
 			gone_add(e, s->owner_node, s->owner_inc);
@@ -661,12 +673,11 @@ bool slots_read(struct engine *e)
 	}
 	/* It may have led, and a newer map of its may land until it is fenced. */
 	if (unknown && e->state == ENGINE_JOINING) {
-		e->c->ld.assembled = e->c->ld.rereading = e->c->ld.gathered = false;
+		ld->assembled = ld->rereading = ld->gathered = false;
 		slots_unknow(e);
 	}
 	if (all)
-		e->c->ld.lacked &=
-		    ~(e->c->ld.rd_rows & log_rows(e)); /* compared, and they lack nothing */
+		ld->lacked &= ~(ld->rd_rows & log_rows(e)); /* compared, and they lack nothing */
 	return all;
 }
 
@@ -709,10 +720,12 @@ void slots_announce(struct engine *e)
 /* Another node led meanwhile: whatever this one has read of the slots is old, or is about to be. */
 void slots_unknow(struct engine *e)
 {
-	e->c->ld.rd_stale = true;
-	e->c->ld.rd_rows = UINT32_MAX;
-	for (uint32_t i = 0; e->c->ld.slot && i <= e->geo.p.slots; i++) {
-		struct slotinfo *s = &e->c->ld.slot[i];
+	struct lead *ld = &e->c->ld;
+
+	ld->rd_stale = true;
+	ld->rd_rows = UINT32_MAX;
+	for (uint32_t i = 0; ld->slot && i <= e->geo.p.slots; i++) {
+		struct slotinfo *s = &ld->slot[i];
 
 		s->known = s->cleared = false;
 		for (uint32_t p = 0; p < e->geo.log_pages && s->stale; p++) {

@@ -214,6 +214,7 @@ static uint64_t claim_us(const struct engine *e)
 
 static void use_done(struct engine *e, struct batch *b)
 {
+	struct use *u = &e->c->use;
 	struct use_dev *d = list_entry(b, struct use_dev, batch);
 	bool gone = d->gone, late = d->late;
 
@@ -227,12 +228,12 @@ static void use_done(struct engine *e, struct batch *b)
 		d->slow[d->reading] = true;
 	else if (!b->failed)
 		d->slow[d->reading] = false;
-	if (d->in_round && !--e->c->use.pending)
-		e->c->use.round_over = true;
+	if (d->in_round && !--u->pending)
+		u->round_over = true;
 	if (!d->reading && !d->in_round) {
 		d->lost = b->failed || gone;
 		if (!lease_runs(e))
-			e->c->use.late_us = e->now;
+			u->late_us = e->now;
 	}
 	if (e->state == ENGINE_REMOVED)
 		return;
@@ -247,7 +248,7 @@ static void use_done(struct engine *e, struct batch *b)
 		d->wrote &= !b->failed;
 		if (d->wrote) {
 			d->held_us = d->sent_us;
-			e->c->use.lease_us = lease_end(e);
+			u->lease_us = lease_end(e);
 		}
 		return;
 	}
@@ -261,7 +262,7 @@ static void use_done(struct engine *e, struct batch *b)
 			d->got.claim = USE_UNKNOWN;
 	}
 	d->seen = !b->failed || d->got.claim;
-	d->ours = d->seen && (is_ours(e, d->got.claim) || (e->c->use.given && !d->got.claim));
+	d->ours = d->seen && (is_ours(e, d->got.claim) || (u->given && !d->got.claim));
 	d->taken = d->seen && !d->ours && d->got.claim != USE_UNKNOWN;
 	if (!d->in_round && d->seen)
 		renew_read(e, d);
@@ -904,8 +905,10 @@ static uint64_t lease_end(const struct engine *e)
 
 static bool lease_runs(const struct engine *e)
 {
-	return e->c->use.state == USE_HELD && e->c->use.check == CHECK_DONE &&
-	       (e->now < e->c->use.lease_us || !e->cfg.tun.claim_ms);
+	const struct use *u = &e->c->use;
+
+	return u->state == USE_HELD && u->check == CHECK_DONE &&
+	       (e->now < u->lease_us || !e->cfg.tun.claim_ms);
 }
 
 /* Asked for each request, of every node: one that joins writes its slot of the log. The lease

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* Incarnations that are gone, until they are fenced (departed.c). */
+#ifndef DDRAID_CORE_CLUSTER_DEPARTED_H
+#define DDRAID_CORE_CLUSTER_DEPARTED_H
+
+#include "daemon/core/door.h"
+
+struct peer;
+
+#define GONE_MAX 512u /* departed incarnations between two commits; of these at most */
+#define GONE_TOLD (GONE_MAX - 4 * DDR_MAX_NODES) /* when another tells of one more, */
+#define GONE_OF_NODE 16u                         /* that others tell of one node, */
+#define GONE_STRANGERS 64u                       /* that they tell of nodes never seen here */
+#define GONE_JOINS (GONE_OF_NODE / 2)            /* a node with so many unfenced has to wait */
+#define FENCE_ASKS_MAX (2 * DDR_MAX_NODES)
+
+struct departed {
+	uint32_t node, by_node; /* by: the incarnation that saw it left behind, 0 = not known */
+	uint64_t inc, by_inc;
+	bool fenced, asked;
+	uint32_t failures; /* of its fence by this node, which leads */
+	bool sure; /* seen, or told by who saw it or by a leader, since this incarnation began */
+	uint64_t retry_us, since_us;
+};
+
+/* Fenced lately: such an incarnation never takes part again, though all else forgot it. */
+#define BURIED_MAX (DDR_MAX_NODES * 2)
+struct buried {
+	uint32_t node;
+	uint64_t inc;
+	struct ring settled; /* in which an epoch was committed since */
+};
+
+/* fence_waits: answers that are owed. */
+struct fence_ask {
+	uint32_t node, owed;
+	uint64_t inc;
+	struct ring ring; /* of the youngest */
+	bool failed;
+};
+
+/* R6: a quorate view without a node is here: that node is removed. */
+void departed_note(struct engine *e);
+/* A map was committed here, so whom a State named is fenced and gone for good. */
+void departed_committed(struct engine *e);
+/* What a State can't know better of one stays: since when, and that it was seen here. */
+void departed_keep(const struct engine *e, struct departed *d, const struct departed *old);
+/* two_node: may this node begin, and the other one not at the same moment? */
+bool may_go_alone(const struct engine *e);
+/* NULL: it is not among them. */
+struct departed *gone_find(struct engine *e, uint32_t node, uint64_t inc);
+/* This incarnation has seen it depart. */
+void gone_add(struct engine *e, uint32_t node, uint64_t inc);
+/* ... and these its earlier ones, by the record. */
+void gone_recall(struct engine *e, const struct record *r);
+/* How many are not fenced yet. */
+uint32_t gone_unfenced(const struct engine *e);
+/* So many lives of that node are not fenced that another one has to wait. */
+bool gone_waits(const struct engine *e, uint32_t node);
+/* Writes into the record who is removed. */
+void record_removed(struct engine *e);
+/* It is fenced: remembered, so that it never takes part again. */
+void bury(struct engine *e, struct departed *d);
+bool is_buried(const struct engine *e, uint32_t node, uint64_t inc);
+/* Another ring: a fence that was only a wait holds no longer (R5). */
+void fences_void(struct engine *e);
+/* ... nor for one that is back in the view. */
+void fences_void_of(struct engine *e, const struct peer *p);
+/* A fence's answer that a wait was owed for. */
+void fence_settled(struct engine *e, uint32_t node, uint64_t inc);
+/* It was fenced, and needs no new fence. */
+bool fence_stands(const struct engine *e, uint32_t node, uint64_t inc);
+
+#endif

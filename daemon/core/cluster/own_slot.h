@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/* The own slot of the dirty log, as the cluster sees it (own_slot.c). */
+#ifndef DDRAID_CORE_CLUSTER_OWN_SLOT_H
+#define DDRAID_CORE_CLUSTER_OWN_SLOT_H
+
+#include "daemon/core/door.h"
+
+void own_slot_advance(struct engine *e);
+bool slot_names_us(
+    const struct engine *e); /* R4: there they find whom to fence if this node dies */
+void slot_tell_missed(struct engine *e);
+
+#endif
