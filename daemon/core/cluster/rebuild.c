@@ -2,8 +2,8 @@
 /*
  * The rebuild of a member, by the leader.
  *
- *   IDLE -> GATHER (partial: what each slot has missed, R15) -> COPY -> FLUSH -> LOG (R11) ->
- * QUIET (nobody writes; FLUSH again) -> PROMOTE
+ *   IDLE -> GATHER (partial: what each slot has missed, R15) -> COPY -> FLUSH -> LOG (R11)
+ *        -> QUIET (nobody writes; FLUSH again) -> PROMOTE
  *
  * A full rebuild copies every region and keeps its cursor in the map, which moves only after a
  * FLUSH; a partial one copies the regions that are dirty or missed in any slot, of living nodes

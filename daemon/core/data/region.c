@@ -8,8 +8,8 @@
  *
  *   held   what the lock manager gave us; cached until called back, or until the mark is cleared
  *   pend   what we asked for and have no answer to; one request at a time; never an upward
- *          conversion that waits: CW is released before EX is queued for. A *try* may stand beside
- * CW
+ *          conversion that waits: CW is released before EX is queued for. A *try* may stand
+ *          beside CW
  *
  * A called back region lets nobody in but those who waited when the lock came (else two busy nodes
  * would pass it to and fro without either doing anything), and gives it up when the last is done.
