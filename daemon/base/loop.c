@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * The engine thread's event loop, on epoll. ports/loop.h says what it promises.
+ * The engine thread's event loop, on epoll. base/loop.h says what it promises.
  *
  * A descriptor watcher:
  *

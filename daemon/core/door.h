@@ -99,7 +99,7 @@ enum job_kind { JOB_RESYNC, JOB_CHECK, JOB_REBUILD, JOB_READ };
 
 struct job {              /* something that works through a region under EX */
 	struct list link; /* region.jobs */
-	struct list wait; /* engine.job_wait: for a change of map or device */
+	struct list wait; /* data.job_wait: for a change of map or device */
 	struct region *r;
 	uint64_t region;
 	enum job_kind kind;

@@ -94,7 +94,7 @@ static void limit_in(struct array *a, uint32_t ms)
 /*
  * In CLOSE, when the group is left. Unless that was a clean end, what this life had sent may still
  * land: consumers are told when all others have heard, or do no I/O since they have heard nothing
- * (R7, R9), as with a node that gives up (core/round.c).
+ * (R7, R9), as with a node that gives up (core/cluster/round.c).
  */
 static void tell_soon(struct array *a)
 {

@@ -328,9 +328,9 @@ bool dev_open_added(struct array *a, const char *uri)
 
 /*
  * R7, where nothing ends what this node has sent: what it has not sent by then, it must not send.
- * Of a daemon alone that is its lease of the array (core/use.c): nobody fences it, and another one
- * may use the members when it stood still for longer. The engine looks at that lease too, but what
- * it has given to a member's queue by then it does not take back.
+ * Of a daemon alone that is its lease of the array (core/cluster/use.c): nobody fences it, and
+ * another one may use the members when it stood still for longer. The engine looks at that lease
+ * too, but what it has given to a member's queue by then it does not take back.
  */
 void dev_lease(struct array *a)
 {

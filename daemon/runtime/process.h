@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Processes as the use block names them (core/useblock.h): this one, and whether another one of
- * this machine has ended. Any thread; reads a few small files of /proc.
+ * Processes as the use block names them (core/format/useblock.h): this one, and whether another one
+ * of this machine has ended. Any thread; reads a few small files of /proc.
  */
 #ifndef DDRAID_RUNTIME_PROCESS_H
 #define DDRAID_RUNTIME_PROCESS_H

@@ -42,7 +42,7 @@ static void locks_fill(const struct array *a, struct array_status *st)
 
 /*
  * Writes need all members of the map. What this node can't use has to come back, or a map without
- * it be committed; and while a member is promoted, no write begins (core/quiet.c).
+ * it be committed; and while a member is promoted, no write begins (core/cluster/quiet.c).
  */
 static bool writes_wait(const struct engine_status *e)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Somebody outside of the cluster wants the same members (core/use.c): a daemon that was set to
- * `cluster = alone`, or another cluster. It goes by the use blocks, as an engine does, and reaches
- * all members:
+ * Somebody outside of the cluster wants the same members (core/cluster/use.c): a daemon that was
+ * set to `cluster = alone`, or another cluster. It goes by the use blocks, as an engine does, and
+ * reaches all members:
  *
  *	look	until no claim has changed for the patience that it asks for
  *	claim	on all members in sync, less than claim_ms after the last look

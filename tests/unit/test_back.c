@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Members that come back as older copies of themselves, made after the last change of the map: no
- * superblock tells, but this node's pages of the dirty log do (core/back.c).
+ * superblock tells, but this node's pages of the dirty log do (core/cluster/back.c).
  */
 #include "tests/unit/engine_world.h"
 

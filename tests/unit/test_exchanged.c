@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Which device is which member, when members are found at other addresses, are cut off, or are
- * copied, and when an exporter says that it is another's (core/devs.c).
+ * copied, and when an exporter says that it is another's (core/cluster/devs.c).
  */
 #include "tests/unit/engine_world.h"
 

@@ -32,7 +32,7 @@ static void check_sane(const struct geo *g)
 	CHECK(g->n <= DDR_MAX_MEMBERS);
 	/* R1: k members in sync and k absent ones are more than there are, so no set that was left
 	 * behind can be taken for the whole. A geometry without that needs to ask a majority of the
-	 * cluster's nodes at assembly: see records_agree() in epoch.c. */
+	 * cluster's nodes at assembly: see records_agree() in assemble.c. */
 	CHECK(2 * g->k > g->n);
 	CHECK_EQ_U64((uint64_t)g->frag_bytes * g->k, g->p.stripe_bytes);
 	CHECK_EQ_U64((uint64_t)g->region_stripes * g->p.stripe_bytes, g->p.region_bytes);

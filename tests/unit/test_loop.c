@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* The event loop: what ports/loop.h promises. */
+/* The event loop: what base/loop.h promises. */
 #include <errno.h>
 #include <pthread.h>
 #include <sys/socket.h>

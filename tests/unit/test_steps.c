@@ -223,7 +223,7 @@ TEST(a_request_allocates_nothing)
 	uint64_t from;
 
 #ifdef __SANITIZE_ADDRESS__
-	return; /* there it does, see core/pool.c */
+	return; /* there it does, see core/data/pool.c */
 #endif
 	begin(1000);
 	for (uint32_t turn = 0; turn < 3; turn++) {

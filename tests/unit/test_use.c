@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Nobody else uses the members (core/use.c): two daemons that know nothing of each other, each in a
- * group of its own, on the same members.
+ * Nobody else uses the members (core/cluster/use.c): two daemons that know nothing of each other,
+ * each in a group of its own, on the same members.
  */
 #include "two_nodes_world.h"
 

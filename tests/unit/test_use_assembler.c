@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Who is to assemble the array, or has just joined, and does not serve yet: what it knows of the
- * members is of a time at which it held them (core/use.c).
+ * members is of a time at which it held them (core/cluster/use.c).
  */
 #include "two_nodes_world.h"
 

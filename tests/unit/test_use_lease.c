@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The lease that comes with the use blocks (core/use.c): it is never in the way of those that could
- * go on, and two never hold the array at once, whenever one of them stood still.
+ * The lease that comes with the use blocks (core/cluster/use.c): it is never in the way of those
+ * that could go on, and two never hold the array at once, whenever one of them stood still.
  */
 #include "two_nodes_world.h"
 

@@ -66,8 +66,8 @@
  *    beginning: were both deaf, both would go on, with one quorum.) What it said in this view
  *    then, some have heard that came with it, and others have not; as it is evicted, that is as if
  *    it had died in between: no round goes by what another node has heard, but by what that brings
- *    along itself (core/round.c). If they are fewer, or if we have just come, we leave and join
- *    again, as after any loss.
+ *    along itself (core/cluster/round.c). If they are fewer, or if we have just come, we leave and
+ *    join again, as after any loss.
  *
  * Deaf lasts for the view, which numbers anew. So after DEAF_US somebody greets: an honest node
  *that was evicted for it is back by then, as a new incarnation.

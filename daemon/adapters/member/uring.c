@@ -19,7 +19,7 @@
  * A block device that is opened for writing is this process's alone (dev_claim.h): what has it
  * mounted, say, would not see what is written here. A file is not locked. Where it is on a file
  * system that several nodes have, they all use it, and of daemons that are alone the members
- * themselves say who uses them (core/use.c).
+ * themselves say who uses them (core/cluster/use.c).
  *
  * A file that is removed, or replaced by another one of its name, stays open here and works; all
  * that is written is gone with the last process that has it open. So its name is looked at now and

@@ -112,7 +112,7 @@ struct cluster {
 	bool hb_leased;      /* what the newest one says */
 	uint64_t hb_next_us;
 	bool hb_any;
-	uint64_t settle_num, settle_floor; /* LOCK_EXTERNAL, see settle_advance */
+	uint64_t settle_num, settle_floor; /* LOCK_EXTERNAL, see locks.c */
 	uint64_t settle_us; /* when that was asked, or somebody was evicted for not answering */
 	bool settle_due;
 	bool claim_due; /* the end of the Claim for this round is not sent yet */

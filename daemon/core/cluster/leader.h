@@ -41,8 +41,8 @@ struct lead {
 	uint8_t (*sb_buf)[DDR_BLOCK_BYTES];
 	uint8_t wanted[DDR_MAX_MEMBERS];            /* states that somebody asked for, 0 = none */
 	struct member_cause cause[DDR_MAX_MEMBERS]; /* ... and why: want_set() */
-	bool misread[DDR_MAX_MEMBERS];              /* wanted MISSING, but see engine.misread */
-	uint32_t earlier;                    /* wanted SUSPECT, but see engine.lost_earlier */
+	bool misread[DDR_MAX_MEMBERS];              /* wanted MISSING, but see cluster.misread */
+	uint32_t earlier;                    /* wanted SUSPECT, but see cluster.lost_earlier */
 	uint64_t kept_us[DDR_MAX_MEMBERS];   /* a node said so last of one that must stay */
 	bool full[DDR_MAX_MEMBERS];          /* REBUILDING from nothing */
 	uint64_t unlike_us[DDR_MAX_MEMBERS]; /* some reach it, and some don't; 0: not so */

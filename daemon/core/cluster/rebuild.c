@@ -76,8 +76,8 @@ void rebuild_reset(struct engine *e)
 /*
  * R15: what is missed in the slots that this leader speaks for: those of nobody, and those that it
  * has given away since it read them, whose new owners may have answered before they got them. All
- * other slots have an owner that answers once it has read its slot (dlog.c, missed_advance); what
- * this leader remembers of them is not what stands there.
+ * other slots have an owner that answers once it has read its slot (own_slot.c, missed_advance);
+ * what this leader remembers of them is not what stands there.
  */
 static void slots_missed(struct engine *e)
 {

@@ -133,10 +133,10 @@ void round_removed(struct engine *e)
 /*
  * The others first: what is under way here may land until this incarnation is fenced, and a
  * consumer that is told EIO may go on elsewhere in the next moment. From Evict to the fence they
- * write nothing that ours could come over (region.c, lost_unfenced). It is sent until it comes, and
- * in each new view, where its part in rounds would be waited for. That it came here does not say
- * that it came elsewhere (R9); but after heartbeat_limit it has, or who has not heard it does no
- * I/O (R7). Who can't be heard any more is given up anyway, after evict.
+ * write nothing that ours could come over (departed.c, lost_unfenced). It is sent until it comes,
+ * and in each new view, where its part in rounds would be waited for. That it came here does not
+ * say that it came elsewhere (R9); but after heartbeat_limit it has, or who has not heard it does
+ * no I/O (R7). Who can't be heard any more is given up anyway, after evict.
  */
 static void evict_self(struct engine *e)
 {

@@ -137,7 +137,7 @@ static void state_move(struct engine *e, enum use_state to)
 
 /* ---- which devices -------------------------------------------------------------------------- */
 
-/* Of what the members tell: see newest_sb in epoch.c. */
+/* Of what the members tell: see newest_sb in assemble.c. */
 static const struct superblock *newest(const struct engine *e)
 {
 	const struct superblock *believed = sb_newest(e), *sb = believed;

@@ -11,7 +11,7 @@
  * device itself decides. It is a register that both can read and write, and nothing more; what two
  * can agree on with that needs a bound on how long a write takes (Fischer's algorithm; sanlock's
  * delta leases are the same thing). The rules, for `create` and for the leader of an `add`
- * (core/admin.c):
+ * (core/cluster/admin.c):
  *
  *	read before write	Each write is sent after a read of the superblocks' place has shown
  *				what this one itself put there last (the first time: that nobody

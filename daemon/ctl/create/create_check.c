@@ -28,11 +28,11 @@
  * claims decide between this and another create or add on the same device; claim.h has the rules
  * and says why they suffice.
  *
- * Who uses an array shows it on its members, again and again (core/use.c). So a device whose use
- * block names a user is watched for as long as that one asked for, and if the block changes, it is
- * in use: by an array that nobody here knows, of another cluster, or of another daemon on this
- * machine. The claim covers the use block, too. A user that was silent for so long, and comes back,
- * finds that its own claim is gone, and keeps off.
+ * Who uses an array shows it on its members, again and again (core/cluster/use.c). So a device
+ * whose use block names a user is watched for as long as that one asked for, and if the block
+ * changes, it is in use: by an array that nobody here knows, of another cluster, or of another
+ * daemon on this machine. The claim covers the use block, too. A user that was silent for so long,
+ * and comes back, finds that its own claim is gone, and keeps off.
  *
  * Blocks come last of what reads: who hears of them has been told of all that is on the devices
  * before.

@@ -187,7 +187,7 @@ static const struct superblock *newest(const struct look *l, uint32_t *at)
 }
 
 /* A larger number says only that one of them has changed its map more often; see
- * histories_agree in core/assemble.c. */
+ * histories_agree in core/cluster/assemble.c. */
 static int one_history(struct look *l, const struct superblock *best, uint32_t of)
 {
 	struct lineage past = best->past;
@@ -244,7 +244,7 @@ static int places(struct look *l, const struct superblock *best, uint32_t of,
 }
 
 /* How many of those that are there are in sync by this superblock's map, and what it says they are:
- * neither older nor further on (members_judge in core/assemble.c). */
+ * neither older nor further on (members_judge in core/cluster/assemble.c). */
 static uint32_t in_sync_by(const struct look *l, const struct superblock *sb)
 {
 	uint32_t n = 0;

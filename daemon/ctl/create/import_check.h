@@ -2,7 +2,7 @@
 /*
  * `import`: which array these devices are members of, by what they carry, and where each of its
  * members is. Nothing is written. Whether the array may start with them the engine decides (R1,
- * core/assemble.c); what is said here comes before anything is remembered of the array.
+ * core/cluster/assemble.c); what is said here comes before anything is remembered of the array.
  *
  * As create_check.h: devices are reached through callbacks, all calls block, and no state outside
  * the arguments is touched.
