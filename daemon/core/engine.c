@@ -129,14 +129,15 @@ static void garbage_free(struct engine *e)
 
 bool rings_agree(const struct engine *e)
 {
-	return e->c->view_known && ring_is(&e->c->view_ring, &e->c->quorum_ring);
+	return e->c->group.view_known && ring_is(&e->c->group.view_ring, &e->c->group.quorum_ring);
 }
 
 /* R2, R7: group and quorum agree, we have it, and our own heartbeat came back lately. */
 bool quorum_gate(const struct engine *e)
 {
-	return rings_agree(e) && e->c->quorate && e->c->hb_any && !e->c->give_up_us &&
-	       e->now - e->c->hb_sent_us < e->cfg.tun.heartbeat_limit_ms * 1000ull &&
+	return rings_agree(e) && e->c->group.quorate && e->c->round.hb_any &&
+	       !e->c->round.give_up_us &&
+	       e->now - e->c->round.hb_sent_us < e->cfg.tun.heartbeat_limit_ms * 1000ull &&
 	       (e->state == ENGINE_ACTIVE || e->state == ENGINE_JOINING);
 }
 
@@ -150,7 +151,7 @@ bool gate_open(const struct engine *e)
 
 bool gate_but_lease(const struct engine *e)
 {
-	return e->c->confirmed && quorum_gate(e) && !e->c->doubt;
+	return e->c->round.confirmed && quorum_gate(e) && !e->c->assembly.doubt;
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */
@@ -232,9 +233,9 @@ void engine_tune(struct engine *e, const struct tunables *tun)
 
 static void record_done(struct engine *e)
 {
-	assert(e->c->record_busy);
-	e->c->record_busy = false;
-	e->c->record = e->c->sent_record;
+	assert(e->c->records.busy);
+	e->c->records.busy = false;
+	e->c->records.durable = e->c->records.sent;
 }
 
 static void event_take(struct engine *e, const struct event *ev)
@@ -316,8 +317,8 @@ void engine_step(struct engine *e, const struct event *ev, struct outq *q)
 		garbage_free(e);
 	e->taken = false;
 	/* R4: whom the record names may be about to start again, like this node. */
-	for (uint32_t i = 0; !e->now && i < e->c->gone_count; i++)
-		e->c->gone[i].since_us = ev->now_us;
+	for (uint32_t i = 0; !e->now && i < e->c->departures.count; i++)
+		e->c->departures.list[i].since_us = ev->now_us;
 	if (!e->now)
 		e->forced_us = ev->now_us;
 	e->q = q;
@@ -349,11 +350,11 @@ void engine_step(struct engine *e, const struct event *ev, struct outq *q)
 		admin_look(e);
 		if (e->state == ENGINE_STOPPED && !e->stopped && !e->d->dio_under_way) {
 			e->stopped = true;
-			out_add(e, OUT_STOPPED)->stopped.unsealed = e->c->unsealed;
+			out_add(e, OUT_STOPPED)->stopped.unsealed = e->c->leave.unsealed;
 		}
 	} while (q->count - before != e->said - said || !list_empty(&e->d->dio_gone));
 	if (gate_open(e))
-		e->heard_us = e->c->hb_sent_us;
+		e->heard_us = e->c->round.hb_sent_us;
 	waits_note(e);
 }
 
@@ -364,12 +365,12 @@ uint64_t engine_heard_us(const struct engine *e)
 
 uint64_t engine_heartbeat_us(const struct engine *e)
 {
-	return e->c->hb_any ? e->c->hb_sent_us : 0;
+	return e->c->round.hb_any ? e->c->round.hb_sent_us : 0;
 }
 
 uint64_t engine_deadline_us(const struct engine *e)
 {
-	uint64_t d = e->c->hb_next_us ? e->c->hb_next_us : e->now + IDLE_TICK_US;
+	uint64_t d = e->c->round.hb_next_us ? e->c->round.hb_next_us : e->now + IDLE_TICK_US;
 
 	if (e->d->scan_us > e->now && e->d->scan_us < d)
 		d = e->d->scan_us; /* one that is due waits for something else */
@@ -385,7 +386,7 @@ const struct geo *engine_geo(const struct engine *e)
 
 const struct member_cause *engine_cause(const struct engine *e, uint8_t member)
 {
-	return &e->c->cause[member];
+	return &e->c->epochs.cause[member];
 }
 
 const struct map *engine_map(const struct engine *e)
@@ -400,7 +401,7 @@ uint32_t engine_slot(const struct engine *e)
 
 uint8_t engine_member_of_dev(const struct engine *e, uint32_t dev)
 {
-	return dev < DDR_MAX_DEVS ? e->c->dev[dev].member : NO_MEMBER;
+	return dev < DDR_MAX_DEVS ? e->c->devs.dev[dev].member : NO_MEMBER;
 }
 
 enum lock_mode engine_lock_held(const struct engine *e, uint64_t id)
@@ -421,7 +422,7 @@ const char *engine_state_name(enum engine_state s)
 /* Why the leader lets this node not serve, whatever else there is. */
 const char *leader_differs(const struct engine *e)
 {
-	const struct peer *p = peer_find((struct engine *)e, e->c->leader);
+	const struct peer *p = peer_find((struct engine *)e, e->c->round.leader);
 
 	if (!p || !peer_differs(p))
 		return NULL;
@@ -437,7 +438,7 @@ const char *leader_differs(const struct engine *e)
 static bool flush_stuck(const struct engine *e)
 {
 	for (uint8_t i = 0; i < e->map.n; i++)
-		if (e->c->bad[i] == MEMBER_FAULTY && member_indispensable(e, i))
+		if (e->c->members.bad[i] == MEMBER_FAULTY && member_indispensable(e, i))
 			return true;
 	return false;
 }
@@ -446,7 +447,7 @@ static bool flush_stuck(const struct engine *e)
 static bool cut_stuck(const struct engine *e)
 {
 	for (uint8_t i = 0; i < e->map.n; i++)
-		if (e->c->bad[i] == MEMBER_FAULTY && member_indispensable(e, i) &&
+		if (e->c->members.bad[i] == MEMBER_FAULTY && member_indispensable(e, i) &&
 		    member_cut(e, &e->map.member[i]))
 			return true;
 	return false;
@@ -506,27 +507,27 @@ static const struct peer *needed_older(const struct engine *e)
 
 static void status_waits(const struct engine *e, struct waits *w)
 {
-	bool gives_up = e->c->give_up_us && e->state != ENGINE_REMOVED;
+	bool gives_up = e->c->round.give_up_us && e->state != ENGINE_REMOVED;
 
-	if (e->view.phase == PH_HELLO && e->c->leader == e->cfg.node && !e->c->ld.begun &&
-	    quorum_gate(e) && e->c->ld.why) {
-		w->why = e->c->ld.why;
+	if (e->view.phase == PH_HELLO && e->c->round.leader == e->cfg.node && !e->c->lead.begun &&
+	    quorum_gate(e) && e->c->lead.why) {
+		w->why = e->c->lead.why;
 		return;
 	}
-	for (uint32_t i = 0; i < e->c->gone_count && !gives_up && e->c->ld.why != e->c->use.why;
-	     i++) {
-		if (e->c->gone[i].fenced)
+	for (uint32_t i = 0;
+	     i < e->c->departures.count && !gives_up && e->c->lead.why != e->c->use.why; i++) {
+		if (e->c->departures.list[i].fenced)
 			continue;
 		w->why = "the fence of a departed node";
-		w->node = e->c->gone[i].node;
-		w->since_us = e->c->gone[i].since_us;
+		w->node = e->c->departures.list[i].node;
+		w->since_us = e->c->departures.list[i].since_us;
 		return;
 	}
-	if (e->c->use.refused || e->c->ld.refused)
-		w->why = e->c->use.refused ? e->c->use.why : e->c->ld.why;
+	if (e->c->use.refused || e->c->lead.refused)
+		w->why = e->c->use.refused ? e->c->use.why : e->c->lead.why;
 	else if (gives_up)
 		w->why = "the other nodes to know that this incarnation ends";
-	else if (!e->c->view_known || !e->c->quorate)
+	else if (!e->c->group.view_known || !e->c->group.quorate)
 		w->why = e->cfg.two_node
 			     ? "quorum: corosync's two_node waits for the other node when "
 			       "this one has started (wait_for_all); if that node stays "
@@ -534,15 +535,15 @@ static void status_waits(const struct engine *e, struct waits *w)
 			       "gives this one quorum, and then the array has to be started "
 			       "with --alone"
 			     : "quorum";
-	else if (e->view.phase == PH_READY && !aside(e) && e->c->confirmed && quorum_gate(e) &&
-		 !use_lease(e) && members_reached(e) >= e->geo.k)
+	else if (e->view.phase == PH_READY && !aside(e) && e->c->round.confirmed &&
+		 quorum_gate(e) && !use_lease(e) && members_reached(e) >= e->geo.k)
 		w->why = "the members to take this node's sign that it uses them";
-	else if (!(e->c->confirmed && quorum_gate(e)))
+	else if (!(e->c->round.confirmed && quorum_gate(e)))
 		w->why = "the own heartbeat, or group and quorum to agree";
 	else if (e->view.phase != PH_READY && leading(e) && status_stuck(e, w))
 		return; /* the round can't end before that */
 	else if (e->view.phase != PH_READY)
-		w->why = leading(e) && e->c->ld.why ? e->c->ld.why : "the leader's recovery";
+		w->why = leading(e) && e->c->lead.why ? e->c->lead.why : "the leader's recovery";
 	else if (aside(e))
 		w->why = "members: this node reaches fewer than the data needs";
 	else if (leader_differs(e))
@@ -560,7 +561,7 @@ static void status_waits(const struct engine *e, struct waits *w)
 		w->since_us = e->d->few_us;
 	} else if (e->view.proposing) {
 		w->why = "a change of the map";
-		w->since_us = e->c->proposing_us;
+		w->since_us = e->c->epochs.proposing_us;
 	} else if (e->d->lacks_us) {
 		w->why = "a change of the map: I/O waits until a member that this node can't "
 			 "use is back or has left; bring it back, or fail it";
@@ -633,62 +634,62 @@ void engine_status(const struct engine *e, struct engine_status *st)
 
 	memset(st, 0, sizeof(*st));
 	st->state = e->state;
-	if (e->state == ENGINE_JOINING && !(rings_agree(e) && e->c->quorate))
+	if (e->state == ENGINE_JOINING && !(rings_agree(e) && e->c->group.quorate))
 		st->state = ENGINE_WAIT_QUORUM;
-	if (e->state == ENGINE_JOINING && (e->c->ld.refused || e->c->use.refused))
+	if (e->state == ENGINE_JOINING && (e->c->lead.refused || e->c->use.refused))
 		st->state = ENGINE_REFUSED;
 	st->io_allowed = io_allowed(e);
-	st->leader = e->c->leader;
+	st->leader = e->c->round.leader;
 	st->leading = leading(e);
 	st->map = e->map;
-	st->past = e->c->past;
+	st->past = e->c->assembly.past;
 	st->proposing = e->view.proposing;
 	st->proposed = e->view.prop;
 	for (uint8_t i = 0; i < e->map.n; i++)
-		if (e->c->bad[i] && map_write_mask(&e->map) >> i & 1)
+		if (e->c->members.bad[i] && map_write_mask(&e->map) >> i & 1)
 			st->unusable |= 1u << i;
-	memcpy(st->error, e->c->error, sizeof(st->error));
-	memcpy(st->cause, e->c->cause, sizeof(st->cause));
+	memcpy(st->error, e->c->members.error, sizeof(st->error));
+	memcpy(st->cause, e->c->epochs.cause, sizeof(st->cause));
 	for (uint8_t i = 0; i < e->map.n; i++) {
-		st->flaps[i] = e->c->flaps[i];
+		st->flaps[i] = e->c->epochs.flaps[i];
 		st->kept_out_us[i] = member_kept_out_us(e, i);
 	}
-	for (uint32_t i = 0; i < e->c->peer_count; i++)
-		st->nodes +=
-		    e->c->peer[i].active && e->c->peer[i].in_view && !e->c->peer[i].evicted;
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++)
+		st->nodes += e->c->round.peer[i].active && e->c->round.peer[i].in_view &&
+			     !e->c->round.peer[i].evicted;
 	st->unfenced = gone_unfenced(e);
 	st->slots_unrecovered = slots_unrecovered(e);
 	st->regions_dirty = dlog_count(e, false);
 	st->regions_missed = dlog_count(e, true);
 	st->regions_to_resync = regions_to_resync(e);
-	st->resync_total = e->c->resync_total;
-	st->rebuild_done = e->c->rb.done;
-	st->rebuild_total = e->c->rb.total;
+	st->resync_total = e->c->recoveries.total;
+	st->rebuild_done = e->c->rebuild.done;
+	st->rebuild_total = e->c->rebuild.total;
 	st->rebuild_waits_node = rebuild_waits(e, &st->rebuild_waits);
-	st->rebuild_waits_us = e->c->rb.gather_us;
+	st->rebuild_waits_us = e->c->rebuild.gather_us;
 	st->ios = e->d->fio_count;
 	st->dev_ios = e->d->dio_under_way;
 	st->marks = e->d->n_marks;
 	st->clears = e->d->n_clears;
 	st->page_writes = e->d->n_page_writes;
-	st->lock_requests = e->c->n_lock_requests;
+	st->lock_requests = e->c->locks.requests;
 	st->parity_fixed = e->d->n_parity_fixed;
-	st->resync_bytes = e->c->n_resync_bytes;
-	st->read_resync_bytes = e->c->n_read_resync_bytes;
+	st->resync_bytes = e->c->recoveries.bytes;
+	st->read_resync_bytes = e->c->recoveries.read_bytes;
 	st->unreadable_reads = e->d->n_unreadable;
 	st->unreadable = e->d->unreadable;
-	st->rejected = e->c->n_rejected;
-	st->rejected_node = e->c->rejected_node;
-	st->rejected_why = e->c->rejected_why;
-	st->unreadable_waits = e->c->rb.again_us > e->now || e->c->rec.again_us > e->now;
-	st->recovery_count = e->c->recovery_count;
-	memcpy(st->recovery, e->c->recovery, sizeof(st->recovery));
+	st->rejected = e->c->rejected.count;
+	st->rejected_node = e->c->rejected.node;
+	st->rejected_why = e->c->rejected.why;
+	st->unreadable_waits = e->c->rebuild.again_us > e->now || e->c->resync.again_us > e->now;
+	st->recovery_count = e->c->recoveries.count;
+	memcpy(st->recovery, e->c->recoveries.list, sizeof(st->recovery));
 	w = waits_of(e);
 	st->waits = w.why;
 	st->waits_node = w.node;
 	if (w.why)
 		st->waits_since_us = w.since_us ? w.since_us : e->waits_us ? e->waits_us : e->now;
-	if (st->waits == e->c->use.why || st->waits == e->c->ld.text) { /* which go on changing */
+	if (st->waits == e->c->use.why || st->waits == e->c->lead.text) { /* which go on changing */
 		strncpy(st->waits_text, st->waits, sizeof(st->waits_text) - 1);
 		st->waits = st->waits_text;
 	}

@@ -269,7 +269,7 @@ static inline void h_step(uint32_t node, struct event ev)
 	ev.now_us = h.now;
 	h.q.count = 0;
 	engine_step(n->e, &ev, &h.q);
-	n->led_by_bad += node != BAD && n->e->c->leader == BAD;
+	n->led_by_bad += node != BAD && n->e->c->round.leader == BAD;
 	for (uint32_t i = 0; i < h.q.count; i++)
 		h_out(node, &h.q.v[i]);
 }
@@ -416,8 +416,8 @@ static inline void h_say(Ddraid__NodeMsg *m)
 	if (!m->inc)
 		m->inc = h.node[BAD].e->inc;
 	if (m->body_case != DDRAID__NODE_MSG__BODY_QUERY) {
-		m->term_inc = e->c->term.inc;
-		m->term_num = e->c->term.num;
+		m->term_inc = e->c->round.id.inc;
+		m->term_num = e->c->round.id.num;
 	}
 	h_send(BAD, m);
 	h_drain();

@@ -134,12 +134,12 @@ static void many_departed(uint32_t bad, uint32_t node, uint32_t count, bool fenc
 	h_twist = twist_departed;
 	new_round();
 	h_run_ms(3000);
-	CHECK(h.node[2].e->c->gone_count <= GONE_MAX);
+	CHECK(h.node[2].e->c->departures.count <= GONE_MAX);
 	/* Such a node could not fill the table by the time it is gone: the others' own departures
 	 * have room. */
 	h_twist = NULL;
 	others_go_on();
-	CHECK(!h.node[2].e->c->gone_full);
+	CHECK(!h.node[2].e->c->departures.full);
 	h_end();
 }
 
@@ -161,8 +161,8 @@ TEST(of_one_node_no_more_lives_are_believed_than_there_can_be)
 	h_twist = twist_departed;
 	new_round();
 	h_run_ms(2000);
-	CHECK(h.node[1].e->c->gone_count > 1);
-	CHECK(h.node[1].e->c->gone_count <= GONE_OF_NODE + 2);
+	CHECK(h.node[1].e->c->departures.count > 1);
+	CHECK(h.node[1].e->c->departures.count <= GONE_OF_NODE + 2);
 	h_end();
 }
 
@@ -255,7 +255,7 @@ static void say_lock(uint64_t id, bool try_only)
 
 static uint32_t locks(uint32_t node)
 {
-	return (uint32_t)h.node[node].e->c->locks.count;
+	return (uint32_t)h.node[node].e->c->locktab.table.count;
 }
 
 TEST(there_is_one_lock_for_each_region_and_no_other)

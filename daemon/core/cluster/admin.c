@@ -93,14 +93,14 @@ void admin_submit(struct engine *e, const struct event *ev)
 	}
 	if (ev->admin.cmd == ADMIN_STOP) {
 		e->view.stopping = true;
-		e->c->hb_next_us = e->now; /* the others are told at once */
-		e->c->stop_tag = ev->admin.tag;
+		e->c->round.hb_next_us = e->now; /* the others are told at once */
+		e->c->admin.stop_tag = ev->admin.tag;
 		admin_answer(e, ev->admin.tag, 0, NULL);
 		return;
 	}
-	if (e->view.phase != PH_READY || e->c->asked.used) {
+	if (e->view.phase != PH_READY || e->c->admin.asked.used) {
 		admin_answer(e, ev->admin.tag, -EAGAIN,
-			     e->c->asked.used
+			     e->c->admin.asked.used
 				 ? "another request is under way on this node; wait for it"
 				 : "the cluster is settling; ask again");
 		return;
@@ -115,9 +115,9 @@ void admin_submit(struct engine *e, const struct event *ev)
 		admin_answer(e, ev->admin.tag, -EINVAL, "the URI is too long");
 		return;
 	}
-	e->c->asked.used = true;
-	e->c->asked.tag = ev->admin.tag;
-	e->c->asked.term = e->c->term;
+	e->c->admin.asked.used = true;
+	e->c->admin.asked.tag = ev->admin.tag;
+	e->c->admin.asked.term = e->c->round.id;
 	b.tag = ev->admin.tag;
 	b.cmd = (uint32_t)ev->admin.cmd;
 	b.member = ev->admin.member;
@@ -133,7 +133,7 @@ void admin_submit(struct engine *e, const struct event *ev)
 static const char *as_new(const struct engine *e, uint32_t member, char text[AS_NEW_BYTES])
 {
 	snprintf(text, AS_NEW_BYTES, "as a new one by 'ddraidctl add %.63s %u URI'",
-		 e->c->base.name, member);
+		 e->c->epochs.base.name, member);
 	return text;
 }
 
@@ -195,7 +195,7 @@ static void take_admin(struct engine *e, uint32_t from, const Ddraid__Admin *a)
 {
 	char why[WHY_BYTES];
 
-	if (e->c->admin.used || (a->cmd == ADMIN_ADD && e->c->placing.busy)) {
+	if (e->c->admin.job.used || (a->cmd == ADMIN_ADD && e->c->admin.placing.busy)) {
 		admin_tell(e, from, a->tag, -EBUSY, "another change is under way; wait for it");
 		return;
 	}
@@ -210,32 +210,32 @@ static void take_admin(struct engine *e, uint32_t from, const Ddraid__Admin *a)
 		    "the map can't be changed; see the status, and ask again");
 		return;
 	}
-	memset(&e->c->admin, 0, sizeof(e->c->admin));
-	e->c->admin.used = true;
-	e->c->admin.node = from;
-	e->c->admin.tag = a->tag;
-	e->c->admin.cmd = (uint8_t)a->cmd;
-	e->c->admin.member = (uint8_t)a->member;
-	e->c->admin.since = e->now;
+	memset(&e->c->admin.job, 0, sizeof(e->c->admin.job));
+	e->c->admin.job.used = true;
+	e->c->admin.job.node = from;
+	e->c->admin.job.tag = a->tag;
+	e->c->admin.job.cmd = (uint8_t)a->cmd;
+	e->c->admin.job.member = (uint8_t)a->member;
+	e->c->admin.job.since = e->now;
 	if (a->cmd == ADMIN_FAIL)
 		want_why(e, a->member, MEMBER_FAULTY, WHY_OPERATOR, from);
 	if (a->cmd != ADMIN_ADD)
 		return;
-	strncpy(e->c->admin.uri, a->uri, DDR_URI_BYTES - 1);
-	e->c->admin.before = a->before;
+	strncpy(e->c->admin.job.uri, a->uri, DDR_URI_BYTES - 1);
+	e->c->admin.job.before = a->before;
 	/* Unique: an incarnation never comes twice, and counts its uses. An attempt that came to
 	 * nothing has left its UUID on a device, so it must not come again. */
-	e->c->uuid_count++;
+	e->c->admin.uuid_count++;
 	for (uint8_t i = 0; i < 8; i++) {
-		e->c->admin.uuid[i] = (uint8_t)(e->inc >> (8 * i));
-		e->c->admin.uuid[8 + i] = (uint8_t)(e->c->uuid_count >> (8 * i));
+		e->c->admin.job.uuid[i] = (uint8_t)(e->inc >> (8 * i));
+		e->c->admin.job.uuid[8 + i] = (uint8_t)(e->c->admin.uuid_count >> (8 * i));
 	}
 }
 
 static uint32_t dev_of_uri(const struct engine *e, const char *uri)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->c->dev[i].up && !strcmp(e->c->dev[i].uri, uri))
+		if (e->c->devs.dev[i].up && !strcmp(e->c->devs.dev[i].uri, uri))
 			return i;
 	return NO_DEV;
 }
@@ -244,10 +244,10 @@ static void admin_end(struct engine *e, int err, const char *why);
 
 static void sb_placed(struct engine *e, struct batch *b)
 {
-	struct admin *a = &e->c->admin;
+	struct admin_job *a = &e->c->admin.job;
 	char why[DDR_URI_BYTES + 160];
 
-	e->c->placing.busy = false;
+	e->c->admin.placing.busy = false;
 	if (e->state == ENGINE_REMOVED || !leading(e) || !a->used || !a->placed || a->written)
 		return;
 	if (!b->failed) {
@@ -266,7 +266,7 @@ static void sb_placed(struct engine *e, struct batch *b)
  * proposal that names it has been written there. */
 static void sb_place(struct engine *e, uint32_t dev)
 {
-	struct superblock sb = e->c->base;
+	struct superblock sb = e->c->epochs.base;
 
 	memset(&sb.committed, 0, sizeof(sb.committed));
 	memset(&sb.past, 0, sizeof(sb.past));
@@ -279,38 +279,40 @@ static void sb_place(struct engine *e, uint32_t dev)
 		sb.map.member[i].rebuilt_upto = 0;
 		sb.map.member[i].left = sb.map.member[i].reached = 0;
 	}
-	sb.index = e->c->admin.member;
-	memcpy(sb.map.member[sb.index].uuid, e->c->admin.uuid, DDR_UUID_BYTES);
-	memcpy(sb.member_uuid, e->c->admin.uuid, DDR_UUID_BYTES);
-	e->c->placing.busy = true;
-	e->c->dev[dev].copies_known = false;
-	batch_init(&e->c->placing.batch, sb_placed);
-	batch_open(&e->c->placing.batch);
+	sb.index = e->c->admin.job.member;
+	memcpy(sb.map.member[sb.index].uuid, e->c->admin.job.uuid, DDR_UUID_BYTES);
+	memcpy(sb.member_uuid, e->c->admin.job.uuid, DDR_UUID_BYTES);
+	e->c->admin.placing.busy = true;
+	e->c->devs.dev[dev].copies_known = false;
+	batch_init(&e->c->admin.placing.batch, sb_placed);
+	batch_open(&e->c->admin.placing.batch);
 	for (uint32_t c = 0; c < SB_COPIES; c++) {
 		sb.seq = c;
 		sb.place = (uint8_t)(c + 1);
-		sb_encode(&sb, e->c->placing.block[c]);
-		e->c->placing.iov[c] = (struct iovec){e->c->placing.block[c], DDR_BLOCK_BYTES};
-		dio_start_raw(e, &e->c->placing.batch, dev, DEV_WRITE, KIND_SB, geo_sb_offset(c),
-			      &e->c->placing.iov[c]);
+		sb_encode(&sb, e->c->admin.placing.block[c]);
+		e->c->admin.placing.iov[c] =
+		    (struct iovec){e->c->admin.placing.block[c], DDR_BLOCK_BYTES};
+		dio_start_raw(e, &e->c->admin.placing.batch, dev, DEV_WRITE, KIND_SB,
+			      geo_sb_offset(c), &e->c->admin.placing.iov[c]);
 	}
-	batch_close(e, &e->c->placing.batch);
+	batch_close(e, &e->c->admin.placing.batch);
 }
 
 static void admin_end(struct engine *e, int err, const char *why)
 {
-	admin_tell(e, e->c->admin.node, e->c->admin.tag, err, why);
-	e->c->admin.used = false;
+	admin_tell(e, e->c->admin.job.node, e->c->admin.job.tag, err, why);
+	e->c->admin.job.used = false;
 }
 
 /* Also under another URI. */
 static bool dev_in_use(const struct engine *e, uint32_t dev)
 {
-	for (uint8_t i = 0; e->c->dev[dev].sb_ok && i < e->map.n; i++) {
+	for (uint8_t i = 0; e->c->devs.dev[dev].sb_ok && i < e->map.n; i++) {
 		uint8_t s = e->map.member[i].state;
 
 		if (s != MEMBER_MISSING && s != MEMBER_FAULTY &&
-		    !memcmp(e->c->dev[dev].sb.member_uuid, e->map.member[i].uuid, DDR_UUID_BYTES))
+		    !memcmp(e->c->devs.dev[dev].sb.member_uuid, e->map.member[i].uuid,
+			    DDR_UUID_BYTES))
 			return true;
 	}
 	return false;
@@ -321,7 +323,7 @@ static bool dev_of_another(const struct engine *e, uint32_t dev)
 	struct superblock sb;
 
 	for (uint32_t c = 0; c < SB_COPIES; c++)
-		if (!sb_decode(&sb, e->c->dev[dev].buf[c], NULL) &&
+		if (!sb_decode(&sb, e->c->devs.dev[dev].buf[c], NULL) &&
 		    memcmp(sb.array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES))
 			return true;
 	return false;
@@ -331,8 +333,9 @@ static bool dev_of_another(const struct engine *e, uint32_t dev)
  */
 static bool dev_unlike(const struct engine *e, uint32_t dev)
 {
-	return e->c->admin.before &&
-	       sb_place_sum(e->c->dev[dev].buf[0], e->c->dev[dev].buf[1]) != e->c->admin.before;
+	return e->c->admin.job.before &&
+	       sb_place_sum(e->c->devs.dev[dev].buf[0], e->c->devs.dev[dev].buf[1]) !=
+		   e->c->admin.job.before;
 }
 
 /* Read before write. */
@@ -340,11 +343,11 @@ static void add_place(struct engine *e, uint32_t dev)
 {
 	char why[160];
 
-	if (!e->c->admin.looked) {
-		e->c->admin.looked = true;
-		e->c->admin.looked_us = e->now;
+	if (!e->c->admin.job.looked) {
+		e->c->admin.job.looked = true;
+		e->c->admin.job.looked_us = e->now;
 		dev_reread(e, dev);
-	} else if (e->c->dev[dev].retry_us) {
+	} else if (e->c->devs.dev[dev].retry_us) {
 		return; /* it could not be read; it is tried again */
 	} else if (dev_in_use(e, dev)) {
 		admin_end(e, -ENOTUNIQ, "the device is a member of this array already");
@@ -357,10 +360,10 @@ static void add_place(struct engine *e, uint32_t dev)
 		    why, sizeof(why),
 		    "it is not the device that was checked on node %u: on node %u, which leads, "
 		    "that URI leads to another one; nothing was written there",
-		    e->c->admin.node, e->cfg.node);
+		    e->c->admin.job.node, e->cfg.node);
 		admin_end(e, -EXDEV, why);
 	} else {
-		e->c->admin.placed = true;
+		e->c->admin.job.placed = true;
 		sb_place(e, dev);
 	}
 }
@@ -368,13 +371,13 @@ static void add_place(struct engine *e, uint32_t dev)
 /* Wait before trust. */
 static void add_check(struct engine *e)
 {
-	if (e->c->admin.written_us - e->c->admin.looked_us >= settle_us(e)) {
+	if (e->c->admin.job.written_us - e->c->admin.job.looked_us >= settle_us(e)) {
 		admin_end(e, -ETIMEDOUT,
 			  "the device took a second or longer to be written: somebody else may "
 			  "have taken it meanwhile; see to it, and ask again");
-	} else if (e->now - e->c->admin.written_us >= settle_us(e)) {
-		e->c->admin.checked = true;
-		step_send(e, CMD_CHECK, e->c->admin.uri, e->c->admin.uuid);
+	} else if (e->now - e->c->admin.job.written_us >= settle_us(e)) {
+		e->c->admin.job.checked = true;
+		step_send(e, CMD_CHECK, e->c->admin.job.uri, e->c->admin.job.uuid);
 	}
 }
 
@@ -382,8 +385,8 @@ static void misfit_end(struct engine *e, int err, uint32_t dev, const char *reme
 {
 	char why[256];
 
-	snprintf(why, sizeof(why), "the device can't be a member: %s; %s", e->c->dev[dev].misfit,
-		 remedy);
+	snprintf(why, sizeof(why), "the device can't be a member: %s; %s",
+		 e->c->devs.dev[dev].misfit, remedy);
 	admin_end(e, err, why);
 }
 
@@ -391,8 +394,9 @@ static void misfit_end(struct engine *e, int err, uint32_t dev, const char *reme
 static uint32_t misfit_of(const struct engine *e, uint8_t member)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->c->dev[i].up && e->c->dev[i].sb_ok && e->c->dev[i].misfit[0] &&
-		    !memcmp(e->c->dev[i].sb.member_uuid, e->map.member[member].uuid,
+		if (e->c->devs.dev[i].up && e->c->devs.dev[i].sb_ok &&
+		    e->c->devs.dev[i].misfit[0] &&
+		    !memcmp(e->c->devs.dev[i].sb.member_uuid, e->map.member[member].uuid,
 			    DDR_UUID_BYTES))
 			return i;
 	return NO_DEV;
@@ -405,17 +409,17 @@ static uint32_t misfit_of(const struct engine *e, uint8_t member)
  */
 static bool connected_anew(struct engine *e, uint32_t dev)
 {
-	struct admin *a = &e->c->admin;
+	struct admin_job *a = &e->c->admin.job;
 
 	if (a->anew)
-		return a->dev == NO_DEV || e->c->dev[a->dev].ups != a->ups;
+		return a->dev == NO_DEV || e->c->devs.dev[a->dev].ups != a->ups;
 	if (dev != NO_DEV && dev_ios(e, dev))
 		return false;
 	a->anew = true;
 	a->dev = dev;
 	if (dev == NO_DEV)
 		return true;
-	a->ups = e->c->dev[dev].ups;
+	a->ups = e->c->devs.dev[dev].ups;
 	out_add(e, OUT_DEV_CANCEL)->cancel.dev = dev;
 	return false;
 }
@@ -423,7 +427,7 @@ static bool connected_anew(struct engine *e, uint32_t dev)
 /* Nothing goes by what is connected there, and its URI may lead to another device by now. */
 static bool dev_is_idle(const struct engine *e, uint32_t dev)
 {
-	uint8_t m = e->c->dev[dev].member;
+	uint8_t m = e->c->devs.dev[dev].member;
 
 	return !dev_in_use(e, dev) &&
 	       (m == NO_MEMBER || !((map_write_mask(&e->map) | write_targets(e)) >> m & 1));
@@ -431,7 +435,7 @@ static bool dev_is_idle(const struct engine *e, uint32_t dev)
 
 static void add_advance(struct engine *e)
 {
-	struct admin *a = &e->c->admin;
+	struct admin_job *a = &e->c->admin.job;
 	uint32_t dev = dev_of_uri(e, a->uri);
 	bool misfit;
 
@@ -442,34 +446,35 @@ static void add_advance(struct engine *e)
 		step_send(e, CMD_OPEN, a->uri, a->uuid);
 		return;
 	}
-	misfit = dev != NO_DEV && e->c->dev[dev].misfit[0] && !e->c->dev[dev].carries_misfit;
+	misfit =
+	    dev != NO_DEV && e->c->devs.dev[dev].misfit[0] && !e->c->devs.dev[dev].carries_misfit;
 	if (misfit && !connected_anew(e, dev))
 		return;
 	if (misfit) {
 		misfit_end(e, -ENOSPC, dev, "use another device");
 		return;
 	}
-	if (dev != NO_DEV && !a->placed && !e->c->dev[dev].reading)
+	if (dev != NO_DEV && !a->placed && !e->c->devs.dev[dev].reading)
 		add_place(e, dev);
 	if (a->used && a->written && !a->checked)
 		add_check(e);
 	if (!a->used || !a->checked || a->entered)
 		return;
-	for (uint32_t i = 0; i < e->c->peer_count; i++)
-		if (e->c->peer[i].member && !peer_aside(e, &e->c->peer[i]) &&
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++)
+		if (e->c->round.peer[i].member && !peer_aside(e, &e->c->round.peer[i]) &&
 		    !(a->seen >> i & 1ull))
 			return;
 	a->entered = true;
-	memcpy(e->c->ld.new_uuid[a->member], a->uuid, DDR_UUID_BYTES);
-	e->c->ld.full[a->member] = true;
+	memcpy(e->c->lead.new_uuid[a->member], a->uuid, DDR_UUID_BYTES);
+	e->c->lead.full[a->member] = true;
 	want_why(e, a->member, MEMBER_REBUILDING, WHY_OPERATOR, a->node);
 }
 
 static bool all_reach_it(const struct engine *e, uint8_t member)
 {
-	for (uint32_t i = 0; i < e->c->peer_count; i++)
-		if (e->c->peer[i].member && !peer_aside(e, &e->c->peer[i]) &&
-		    !(e->c->peer[i].raw_mask >> member & 1))
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++)
+		if (e->c->round.peer[i].member && !peer_aside(e, &e->c->round.peer[i]) &&
+		    !(e->c->round.peer[i].raw_mask >> member & 1))
 			return false;
 	return true;
 }
@@ -482,13 +487,14 @@ static bool all_reach_it(const struct engine *e, uint8_t member)
 static bool admin_proposed(const struct engine *e)
 {
 	return e->view.proposing &&
-	       e->view.prop.member[e->c->admin.member].state ==
-		   (e->c->admin.cmd == ADMIN_FAIL ? MEMBER_FAULTY : MEMBER_REBUILDING);
+	       e->view.prop.member[e->c->admin.job.member].state ==
+		   (e->c->admin.job.cmd == ADMIN_FAIL ? MEMBER_FAULTY : MEMBER_REBUILDING);
 }
 
 static uint64_t admin_limit_us(const struct engine *e)
 {
-	return 2000ull * e->cfg.tun.evict_ms + (e->c->admin.cmd == ADMIN_ADD ? settle_us(e) : 0);
+	return 2000ull * e->cfg.tun.evict_ms +
+	       (e->c->admin.job.cmd == ADMIN_ADD ? settle_us(e) : 0);
 }
 
 /* Of the member, whether it can be that now or not. Else what is in its place, and no member. */
@@ -497,20 +503,21 @@ static uint32_t device_of(const struct engine *e, uint8_t member)
 	uint32_t dev =
 	    e->view.dev_of[member] != NO_DEV ? e->view.dev_of[member] : misfit_of(e, member);
 
-	if (dev == NO_DEV && e->c->dev[member].up && e->c->dev[member].member == NO_MEMBER)
+	if (dev == NO_DEV && e->c->devs.dev[member].up &&
+	    e->c->devs.dev[member].member == NO_MEMBER)
 		dev = member;
 	return dev;
 }
 
 static bool lacks_member(const struct engine *e, uint32_t peer, uint8_t member)
 {
-	return !(e->c->peer[peer].raw_mask >> member & 1);
+	return !(e->c->round.peer[peer].raw_mask >> member & 1);
 }
 
 static bool lacks_added(const struct engine *e, uint32_t peer, uint8_t member)
 {
 	(void)member;
-	return !(e->c->admin.seen >> peer & 1ull);
+	return !(e->c->admin.job.seen >> peer & 1ull);
 }
 
 /* "node 2, node 3 and this node", which is the one that was asked; "" = none. */
@@ -520,16 +527,16 @@ static const char *nodes_lack(const struct engine *e, char *text, size_t bytes,
 	uint32_t who[PEERS_MAX], count = 0;
 	size_t at = 0;
 
-	for (uint32_t i = 0; i < e->c->peer_count; i++)
-		if (e->c->peer[i].member && !peer_aside(e, &e->c->peer[i]) &&
-		    lacks(e, i, e->c->admin.member))
-			who[count++] = e->c->peer[i].node;
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++)
+		if (e->c->round.peer[i].member && !peer_aside(e, &e->c->round.peer[i]) &&
+		    lacks(e, i, e->c->admin.job.member))
+			who[count++] = e->c->round.peer[i].node;
 	text[0] = '\0';
 	for (uint32_t i = 0; i < count && at + 32 < bytes; i++) {
 		const char *sep = !i ? "" : i + 1 == count ? " and " : ", ";
 
 		at += (size_t)snprintf(text + at, bytes - at, "%snode %u%s", sep, who[i],
-				       who[i] == e->c->admin.node ? " (this one)" : "");
+				       who[i] == e->c->admin.job.node ? " (this one)" : "");
 	}
 	return text;
 }
@@ -540,7 +547,7 @@ static uint32_t dev_unknown(const struct engine *e)
 	uint32_t found = NO_DEV;
 
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-		const struct dev *d = &e->c->dev[i];
+		const struct dev *d = &e->c->devs.dev[i];
 
 		if (!d->up || d->member != NO_MEMBER || d->sb_ok)
 			continue;
@@ -559,16 +566,17 @@ static const char *seen_at(const struct engine *e, uint32_t dev)
 	if (dev == NO_DEV)
 		return NULL;
 	why = engine_dev_stranger(e, dev);
-	return why                                                 ? why
-	       : e->c->dev[dev].reading || e->c->dev[dev].retry_us ? "its superblock can't be read"
-								   : "it is not the member's";
+	return why ? why
+	       : e->c->devs.dev[dev].reading || e->c->devs.dev[dev].retry_us
+		   ? "its superblock can't be read"
+		   : "it is not the member's";
 }
 
 /* What keeps a re-add. Of the other nodes the leader knows only that they have not got the member.
  */
 static void readd_why(const struct engine *e, char *text, size_t bytes)
 {
-	uint8_t m = e->c->admin.member;
+	uint8_t m = e->c->admin.job.member;
 	char nodes[160], add[AS_NEW_BYTES];
 	uint32_t dev = e->view.dev_of[m] == NO_DEV ? dev_unknown(e) : NO_DEV;
 	const char *here = seen_at(e, dev);
@@ -585,7 +593,7 @@ static void readd_why(const struct engine *e, char *text, size_t bytes)
 		snprintf(text, bytes,
 			 "%s does not reach the member: what node %u finds at %s is not it: %s; "
 			 "connect the right device, or add this one %s",
-			 nodes, e->cfg.node, e->c->dev[dev].uri, here, as_new(e, m, add));
+			 nodes, e->cfg.node, e->c->devs.dev[dev].uri, here, as_new(e, m, add));
 	else
 		snprintf(text, bytes,
 			 "%s does not reach the member's device: the status there says why", nodes);
@@ -593,7 +601,7 @@ static void readd_why(const struct engine *e, char *text, size_t bytes)
 
 static void add_why(const struct engine *e, char *text, size_t bytes)
 {
-	const struct admin *a = &e->c->admin;
+	const struct admin_job *a = &e->c->admin.job;
 	uint32_t dev = dev_of_uri(e, a->uri);
 	char nodes[160];
 
@@ -620,10 +628,10 @@ static void admin_late(struct engine *e)
 {
 	char why[DDR_URI_BYTES + 512];
 
-	if (e->c->admin.cmd == ADMIN_FAIL)
+	if (e->c->admin.job.cmd == ADMIN_FAIL)
 		snprintf(why, sizeof(why),
 			 "another member has left, and the data needs all others");
-	else if (e->c->admin.cmd == ADMIN_READD)
+	else if (e->c->admin.job.cmd == ADMIN_READD)
 		readd_why(e, why, sizeof(why));
 	else
 		add_why(e, why, sizeof(why));
@@ -637,13 +645,13 @@ static void older_end(struct engine *e)
 	snprintf(why, sizeof(why),
 		 "the device's superblock is older than the member was when it left, so this is an "
 		 "old copy of it; add it %s",
-		 as_new(e, e->c->admin.member, add));
+		 as_new(e, e->c->admin.job.member, add));
 	admin_end(e, -EINVAL, why);
 }
 
 void admin_advance(struct engine *e)
 {
-	struct admin *a = &e->c->admin;
+	struct admin_job *a = &e->c->admin.job;
 	uint8_t m = a->member, s;
 
 	if (!a->used)
@@ -653,15 +661,15 @@ void admin_advance(struct engine *e)
 		admin_end(e, 0, NULL);
 	} else if (a->cmd != ADMIN_FAIL && (s == MEMBER_REBUILDING || s == MEMBER_IN_SYNC) &&
 		   (a->cmd == ADMIN_READD || a->entered)) {
-		e->c->ld.full[m] = false;
+		e->c->lead.full[m] = false;
 		admin_end(e, 0, NULL);
 	} else if (e->now - a->since > admin_limit_us(e) && !admin_proposed(e)) {
-		e->c->ld.full[m] = false;
+		e->c->lead.full[m] = false;
 		/* Who was told that it came to nothing can rely on it. One whose flush failed is
 		 * reported again. */
-		if (e->c->ld.wanted[m] == MEMBER_REBUILDING ||
-		    (a->cmd == ADMIN_FAIL && e->c->ld.wanted[m] == MEMBER_FAULTY))
-			e->c->ld.wanted[m] = 0;
+		if (e->c->lead.wanted[m] == MEMBER_REBUILDING ||
+		    (a->cmd == ADMIN_FAIL && e->c->lead.wanted[m] == MEMBER_FAULTY))
+			e->c->lead.wanted[m] = 0;
 		admin_late(e);
 	} else if (a->cmd == ADMIN_ADD) {
 		add_advance(e);
@@ -670,7 +678,7 @@ void admin_advance(struct engine *e)
 	} else if (a->cmd == ADMIN_READD && e->view.dev_of[m] == NO_DEV &&
 		   misfit_of(e, m) != NO_DEV) {
 		misfit_end(e, -ENOSPC, misfit_of(e, m), "connect the right one, or add another");
-	} else if (a->cmd == ADMIN_READD && !e->c->ld.wanted[m] && all_reach_it(e, m) &&
+	} else if (a->cmd == ADMIN_READD && !e->c->lead.wanted[m] && all_reach_it(e, m) &&
 		   member_sb_current(e, m)) {
 		if (member_older(e, m, e->map.member[m].reached))
 			older_end(e);
@@ -682,22 +690,23 @@ void admin_advance(struct engine *e)
 /* CHECK: is what we opened under this URI the device on which the leader put the superblock? */
 void admin_look(struct engine *e)
 {
-	struct admin *a = &e->c->admin;
-	uint32_t dev = e->c->adding.used ? dev_of_uri(e, e->c->adding.uri) : NO_DEV;
+	struct admin_job *a = &e->c->admin.job;
+	uint32_t dev = e->c->admin.adding.used ? dev_of_uri(e, e->c->admin.adding.uri) : NO_DEV;
 
-	if (dev == NO_DEV || e->c->dev[dev].reading || e->c->adding.term.inc != e->c->term.inc ||
-	    e->c->adding.term.num != e->c->term.num)
+	if (dev == NO_DEV || e->c->devs.dev[dev].reading ||
+	    e->c->admin.adding.term.inc != e->c->round.id.inc ||
+	    e->c->admin.adding.term.num != e->c->round.id.num)
 		return;
-	if (!e->c->adding.reread) {
-		e->c->adding.reread = true;
+	if (!e->c->admin.adding.reread) {
+		e->c->admin.adding.reread = true;
 		dev_reread(e, dev);
-	} else if (e->c->dev[dev].sb_ok &&
-		   !memcmp(e->c->dev[dev].sb.member_uuid, e->c->adding.uuid, DDR_UUID_BYTES)) {
-		e->c->adding.used = false;
-		step_send(e, CMD_SEEN, e->c->adding.uri, e->c->adding.uuid);
+	} else if (e->c->devs.dev[dev].sb_ok && !memcmp(e->c->devs.dev[dev].sb.member_uuid,
+							e->c->admin.adding.uuid, DDR_UUID_BYTES)) {
+		e->c->admin.adding.used = false;
+		step_send(e, CMD_SEEN, e->c->admin.adding.uri, e->c->admin.adding.uuid);
 	} else if (leading(e) && a->used && a->checked && !a->entered &&
-		   !memcmp(a->uuid, e->c->adding.uuid, DDR_UUID_BYTES)) {
-		e->c->adding.used = false;
+		   !memcmp(a->uuid, e->c->admin.adding.uuid, DDR_UUID_BYTES)) {
+		e->c->admin.adding.used = false;
 		admin_end(e, -ENOTUNIQ,
 			  "the device does not carry any more what was written to it: somebody "
 			  "else has taken it at the same time, or its exporter does not really "
@@ -721,25 +730,25 @@ static void take_step(struct engine *e, uint32_t from, const Ddraid__Admin *a)
 	if (a->cmd == CMD_SEEN) {
 		struct peer *p = peer_find(e, from);
 
-		if (leading(e) && e->c->admin.used &&
-		    !memcmp(a->uuid.data, e->c->admin.uuid, DDR_UUID_BYTES))
-			e->c->admin.seen |= 1ull << (p - e->c->peer);
+		if (leading(e) && e->c->admin.job.used &&
+		    !memcmp(a->uuid.data, e->c->admin.job.uuid, DDR_UUID_BYTES))
+			e->c->admin.job.seen |= 1ull << (p - e->c->round.peer);
 		return;
 	}
-	if (from != e->c->leader)
+	if (from != e->c->round.leader)
 		return;
 	dev = dev_of_uri(e, a->uri);
 	if (a->cmd == CMD_OPEN && dev != NO_DEV && !leading(e) && dev_is_idle(e, dev)) {
 		out_add(e, OUT_DEV_CANCEL)->cancel.dev = dev; /* as connected_anew */
 	} else if (a->cmd == CMD_OPEN && dev == NO_DEV) {
-		memcpy(e->c->open_uri, a->uri, len + 1);
-		out_add(e, OUT_OPEN)->open.uri = e->c->open_uri;
+		memcpy(e->c->admin.open_uri, a->uri, len + 1);
+		out_add(e, OUT_OPEN)->open.uri = e->c->admin.open_uri;
 	} else if (a->cmd == CMD_CHECK) {
-		memset(&e->c->adding, 0, sizeof(e->c->adding));
-		e->c->adding.used = true;
-		e->c->adding.term = e->c->term;
-		memcpy(e->c->adding.uri, a->uri, len + 1);
-		memcpy(e->c->adding.uuid, a->uuid.data, DDR_UUID_BYTES);
+		memset(&e->c->admin.adding, 0, sizeof(e->c->admin.adding));
+		e->c->admin.adding.used = true;
+		e->c->admin.adding.term = e->c->round.id;
+		memcpy(e->c->admin.adding.uri, a->uri, len + 1);
+		memcpy(e->c->admin.adding.uuid, a->uuid.data, DDR_UUID_BYTES);
 	}
 }
 
@@ -748,10 +757,10 @@ void admin_message(struct engine *e, uint32_t from, const nodemsg *m)
 	if (m->body_case == DDRAID__NODE_MSG__BODY_ADMIN_DONE) {
 		const Ddraid__AdminDone *d = m->admin_done;
 
-		if (from != e->c->leader || d->node != e->cfg.node || !e->c->asked.used ||
-		    d->tag != e->c->asked.tag)
+		if (from != e->c->round.leader || d->node != e->cfg.node ||
+		    !e->c->admin.asked.used || d->tag != e->c->admin.asked.tag)
 			return;
-		e->c->asked.used = false;
+		e->c->admin.asked.used = false;
 		admin_answer(e, d->tag, d->err, d->why[0] ? d->why : NULL);
 		return;
 	}
@@ -764,10 +773,10 @@ void admin_message(struct engine *e, uint32_t from, const nodemsg *m)
 /* A round has ended: so have the requests of it. */
 void admin_reset(struct engine *e)
 {
-	e->c->admin.used = e->c->adding.used = false;
-	if (!e->c->asked.used)
+	e->c->admin.job.used = e->c->admin.adding.used = false;
+	if (!e->c->admin.asked.used)
 		return;
-	e->c->asked.used = false;
-	admin_answer(e, e->c->asked.tag, -EAGAIN,
+	e->c->admin.asked.used = false;
+	admin_answer(e, e->c->admin.asked.tag, -EAGAIN,
 		     "the cluster changed meanwhile; look and ask again");
 }

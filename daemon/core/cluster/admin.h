@@ -7,8 +7,8 @@
 #include "daemon/core/cluster/round.h"
 #include "daemon/core/door.h"
 
-/* the leader's */
-struct admin {
+/* the leader's: what somebody asked for */
+struct admin_job {
 	uint64_t tag, since, seen; /* seen: mask by index in peer */
 	uint32_t node;
 	bool used, opened, anew, looked, placed, written, checked, entered;
@@ -41,6 +41,16 @@ struct asked {
 	bool used;
 	uint64_t tag;
 	struct term term;
+};
+
+struct admin {
+	struct admin_job job;
+	struct placing placing;
+	struct adding adding;
+	struct asked asked;
+	uint64_t stop_tag;
+	uint64_t uuid_count;          /* of members added by this incarnation */
+	char open_uri[DDR_URI_BYTES]; /* what OUT_OPEN points to */
 };
 
 /* EV_ADMIN: on the node that was asked. */

@@ -17,8 +17,8 @@
 
 static bool refuse(struct engine *e, const char *why)
 {
-	e->c->ld.why = why;
-	e->c->ld.refused = true;
+	e->c->lead.why = why;
+	e->c->lead.refused = true;
 	return false;
 }
 
@@ -26,7 +26,7 @@ static uint32_t sb_device(const struct engine *e, const struct superblock *sb)
 {
 	uint32_t i = 0;
 
-	while (&e->c->dev[i].sb != sb)
+	while (&e->c->devs.dev[i].sb != sb)
 		i++;
 	return i;
 }
@@ -40,7 +40,7 @@ static uint32_t sb_device(const struct engine *e, const struct superblock *sb)
 static const struct superblock *sb_of_member(const struct engine *e, const struct map *m, uint8_t i)
 {
 	for (uint32_t k = 0; k < DDR_MAX_DEVS; k++) {
-		const struct dev *d = &e->c->dev[(i + k) % DDR_MAX_DEVS];
+		const struct dev *d = &e->c->devs.dev[(i + k) % DDR_MAX_DEVS];
 
 		if (d->up && d->fresh && !d->misfit[0] &&
 		    !memcmp(d->sb.member_uuid, m->member[i].uuid, DDR_UUID_BYTES))
@@ -52,11 +52,11 @@ static const struct superblock *sb_of_member(const struct engine *e, const struc
 /* A node's record says that this was proposed, or something later. */
 static bool epoch_recorded(const struct engine *e, const struct epoch *ep)
 {
-	if (epoch_cmp(&e->c->want_record.acked, ep) >= 0 ||
-	    epoch_cmp(&e->c->want_record.committed, ep) >= 0)
+	if (epoch_cmp(&e->c->records.want.acked, ep) >= 0 ||
+	    epoch_cmp(&e->c->records.want.committed, ep) >= 0)
 		return true;
-	for (uint32_t i = 0; i < e->c->peer_count; i++) {
-		const struct peer *p = &e->c->peer[i];
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
+		const struct peer *p = &e->c->round.peer[i];
 
 		if (p->in_round && p->hello &&
 		    (epoch_cmp(&p->acked_epoch, ep) >= 0 || epoch_cmp(&p->known_epoch, ep) >= 0))
@@ -72,14 +72,14 @@ static uint32_t twins_of(const struct engine *e, const struct map *m)
 	uint32_t mask = 0, twins = 0;
 
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-		const struct dev *d = &e->c->dev[i];
+		const struct dev *d = &e->c->devs.dev[i];
 		bool again = false;
 
 		if (!d->up || !d->fresh || d->misfit[0] || epoch_cmp(&d->sb.map.epoch, &m->epoch) ||
 		    map_same(&d->sb.map, m))
 			continue;
 		for (uint32_t j = 0; j < i; j++)
-			again |= mask >> j & 1 && !memcmp(e->c->dev[j].sb.member_uuid,
+			again |= mask >> j & 1 && !memcmp(e->c->devs.dev[j].sb.member_uuid,
 							  d->sb.member_uuid, DDR_UUID_BYTES);
 		mask |= 1u << i;
 		twins += !again;
@@ -140,7 +140,7 @@ static const struct superblock *newest_sb(const struct engine *e, const struct s
 	do {
 		best = NULL;
 		for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-			const struct dev *d = &e->c->dev[i];
+			const struct dev *d = &e->c->devs.dev[i];
 
 			if (!d->up || !d->fresh || out >> i & 1 ||
 			    (best && epoch_cmp(&d->sb.map.epoch, &best->map.epoch) <= 0))
@@ -164,8 +164,8 @@ const struct superblock *sb_newest(const struct engine *e)
 /* Numbers go on from what any member tells, within reason. */
 static void max_num_raise(struct engine *e, const struct superblock *told, uint64_t known)
 {
-	if (told->map.epoch.num > e->c->ld.max_num && told->map.epoch.num <= known + EPOCH_DRAG)
-		e->c->ld.max_num = told->map.epoch.num;
+	if (told->map.epoch.num > e->c->lead.max_num && told->map.epoch.num <= known + EPOCH_DRAG)
+		e->c->lead.max_num = told->map.epoch.num;
 }
 
 /*
@@ -184,14 +184,14 @@ static bool records_agree(struct engine *e, const struct map *map, uint32_t abse
 {
 	bool behind_known = false, other_line = false;
 
-	for (uint32_t i = 0; i < e->c->peer_count; i++) {
-		const struct peer *p = &e->c->peer[i];
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
+		const struct peer *p = &e->c->round.peer[i];
 
 		behind_known |= p->member && epoch_cmp(&p->known_epoch, &map->epoch) > 0;
-		other_line |=
-		    p->member && p->known_epoch.num && lineage_denies(&e->c->past, &p->known_epoch);
+		other_line |= p->member && p->known_epoch.num &&
+			      lineage_denies(&e->c->assembly.past, &p->known_epoch);
 	}
-	e->c->ld.forced = e->cfg.force && (other_line || behind_known || absent >= e->geo.k);
+	e->c->lead.forced = e->cfg.force && (other_line || behind_known || absent >= e->geo.k);
 	if (e->cfg.force)
 		return true;
 	if (other_line)
@@ -260,8 +260,8 @@ static struct epoch committed_once(const struct engine *e, const struct superblo
 {
 	struct epoch best = committed_told(e, sb);
 
-	for (uint32_t i = 0; i < e->c->peer_count; i++) {
-		const struct peer *p = &e->c->peer[i];
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
+		const struct peer *p = &e->c->round.peer[i];
 
 		if (p->member && epoch_cmp(&p->known_epoch, &best) > 0 &&
 		    epoch_cmp(&p->known_epoch, &sb->map.epoch) <= 0)
@@ -272,8 +272,8 @@ static struct epoch committed_once(const struct engine *e, const struct superblo
 
 static void past_of(struct engine *e, const struct superblock *sb)
 {
-	e->c->past = sb->past;
-	lineage_add(&e->c->past, &sb->committed);
+	e->c->assembly.past = sb->past;
+	lineage_add(&e->c->assembly.past, &sb->committed);
 }
 
 /*
@@ -284,20 +284,20 @@ static void past_of(struct engine *e, const struct superblock *sb)
  */
 static bool histories_agree(struct engine *e, const struct superblock *sb)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 
 	past_of(e, sb);
 	for (uint32_t i = 0; i < DDR_MAX_DEVS && !e->cfg.force; i++) {
-		const struct dev *d = &e->c->dev[i];
+		const struct dev *d = &e->c->devs.dev[i];
 
-		if (!d->up || !d->fresh || !lineage_differs(&e->c->past, &d->sb))
+		if (!d->up || !d->fresh || !lineage_differs(&e->c->assembly.past, &d->sb))
 			continue;
 		snprintf(
 		    ld->text, sizeof(ld->text),
 		    "the members are of two histories: the array was run twice at once, and "
 		    "%s has changes that %s knows nothing of; disconnect those that are not to "
 		    "count, start the array, then add them as new ones",
-		    d->uri, e->c->dev[sb_device(e, sb)].uri);
+		    d->uri, e->c->devs.dev[sb_device(e, sb)].uri);
 		return refuse(e, ld->text);
 	}
 	return true;
@@ -308,8 +308,8 @@ static bool histories_agree(struct engine *e, const struct superblock *sb)
 static bool devs_reading(const struct engine *e, uint64_t since_us)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->c->dev[i].reading &&
-		    (!e->c->dev[i].failed_us || e->c->dev[i].failed_us < since_us))
+		if (e->c->devs.dev[i].reading &&
+		    (!e->c->devs.dev[i].failed_us || e->c->devs.dev[i].failed_us < since_us))
 			return true;
 	return false;
 }
@@ -317,7 +317,7 @@ static bool devs_reading(const struct engine *e, uint64_t since_us)
 /* True: all superblocks have been read since the round began, or can't be. */
 static bool superblocks_read(struct engine *e)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 
 	if (!ld->rereading) {
 		ld->rereading = true;
@@ -336,15 +336,15 @@ static bool superblocks_read(struct engine *e)
  */
 bool epoch_unknown(const struct engine *e, const struct epoch *ep)
 {
-	return ep->num >= e->c->want_record.acked.num && ep->num >= e->map.epoch.num &&
-	       epoch_cmp(ep, &e->c->want_record.acked) && epoch_cmp(ep, &e->map.epoch);
+	return ep->num >= e->c->records.want.acked.num && ep->num >= e->map.epoch.num &&
+	       epoch_cmp(ep, &e->c->records.want.acked) && epoch_cmp(ep, &e->map.epoch);
 }
 
 /* The newest number that this node has heard of for certain. */
 static uint64_t epoch_known(const struct engine *e)
 {
-	return e->c->want_record.acked.num > e->map.epoch.num ? e->c->want_record.acked.num
-							      : e->map.epoch.num;
+	return e->c->records.want.acked.num > e->map.epoch.num ? e->c->records.want.acked.num
+							       : e->map.epoch.num;
 }
 
 /* What others do without this node concerns it: it serves, or has a slot to do so. */
@@ -367,7 +367,7 @@ static bool went_on(const struct engine *e)
 		const struct superblock *own = sb_of_member(e, &e->map, i);
 		bool shows = own && epoch_unknown(e, &own->map.epoch) &&
 			     own->map.epoch.num <= epoch_known(e) + EPOCH_AHEAD &&
-			     !lineage_differs(&e->c->past, own);
+			     !lineage_differs(&e->c->assembly.past, own);
 
 		show += shows;
 		lack += own && !shows;
@@ -379,9 +379,9 @@ static bool went_on(const struct engine *e)
  * others by now may tell, and of those that it knows some may be out. */
 static bool may_have_slept(const struct engine *e, const struct superblock *told)
 {
-	return use_lapsed(e, e->c->sure_us) && epoch_unknown(e, &told->map.epoch) &&
+	return use_lapsed(e, e->c->assembly.sure_us) && epoch_unknown(e, &told->map.epoch) &&
 	       told->map.epoch.num <= epoch_known(e) + EPOCH_AHEAD &&
-	       !lineage_differs(&e->c->past, told);
+	       !lineage_differs(&e->c->assembly.past, told);
 }
 
 /*
@@ -391,7 +391,7 @@ static bool may_have_slept(const struct engine *e, const struct superblock *told
  */
 bool array_still_ours(struct engine *e)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 	const struct superblock *told;
 	uint32_t n = 0;
 	bool read;
@@ -412,7 +412,7 @@ bool array_still_ours(struct engine *e)
 	}
 	ld->assembled = e->state == ENGINE_ACTIVE;
 	if (e->state != ENGINE_REMOVED)
-		e->c->sure_us = e->now;
+		e->c->assembly.sure_us = e->now;
 	return e->state != ENGINE_REMOVED;
 }
 
@@ -422,10 +422,10 @@ bool array_still_ours(struct engine *e)
  */
 void epoch_doubt(struct engine *e)
 {
-	if (e->c->doubt)
+	if (e->c->assembly.doubt)
 		return;
-	e->c->doubt = true;
-	e->c->doubt_us = e->now;
+	e->c->assembly.doubt = true;
+	e->c->assembly.doubt_us = e->now;
 	devs_reread(e);
 }
 
@@ -433,16 +433,16 @@ void doubt_advance(struct engine *e)
 {
 	uint32_t n = 0;
 
-	if (!e->c->doubt || e->state == ENGINE_REMOVED)
+	if (!e->c->assembly.doubt || e->state == ENGINE_REMOVED)
 		return;
 	for (uint8_t i = 0; i < e->map.n; i++)
 		n += sb_of_member(e, &e->map, i) != NULL;
 	if (n <= e->geo.p.m)
 		return;
 	if (!went_on(e))
-		e->c->doubt = false;
-	else if (!devs_reading(e, e->c->doubt_us) ||
-		 e->now - e->c->doubt_us >= e->cfg.tun.evict_ms * 1000ull)
+		e->c->assembly.doubt = false;
+	else if (!devs_reading(e, e->c->assembly.doubt_us) ||
+		 e->now - e->c->assembly.doubt_us >= e->cfg.tun.evict_ms * 1000ull)
 		round_removed(e); /* those that are still being read might have denied it */
 }
 
@@ -477,7 +477,7 @@ static bool writer_departed(struct engine *e, const struct superblock *sb, uint3
 	    fence_stands(e, node, inc) || writer_denied(e, sb, node))
 		return false;
 	gone_add(e, node, inc);
-	e->c->ld.rereading = false;
+	e->c->lead.rereading = false;
 	return true;
 }
 
@@ -512,7 +512,7 @@ static void lineage_fork(struct engine *e, const struct map *from)
 	if (top > num + LINEAGE_MAX)
 		num = top - LINEAGE_MAX;
 	for (; num < top; num++)
-		lineage_add(&e->c->past, &(struct epoch){num, e->inc});
+		lineage_add(&e->c->assembly.past, &(struct epoch){num, e->inc});
 }
 
 /* What the members carry, by one of their superblocks. */
@@ -539,7 +539,7 @@ static void members_judge(const struct engine *e, const struct superblock *sb, s
 		bool lacks = own && epoch_cmp(&own->map.epoch, &j->committed) < 0;
 		bool fresh = own && !cut && !lacks &&
 			     epoch_cmp(&own->committed, &map->epoch) <= 0 &&
-			     !lineage_differs(&e->c->past, own);
+			     !lineage_differs(&e->c->assembly.past, own);
 
 		if (needed && !own && !cut)
 			j->wanted[i] = MEMBER_SUSPECT;
@@ -556,19 +556,19 @@ static void members_judge(const struct engine *e, const struct superblock *sb, s
 /*
  * Too few members are what they were last: the others have been rolled back, say. The newest state
  * of the array before that of which enough are left; never some members of one state and some of
- * another. NULL: there is none, and e->c->past is as it was.
+ * another. NULL: there is none, and e->c->assembly.past is as it was.
  */
 static const struct superblock *older_sb(struct engine *e, const struct superblock *newest,
 					 struct judged *j)
 {
-	struct lineage past = e->c->past;
+	struct lineage past = e->c->assembly.past;
 	const struct superblock *sb = newest;
 
 	while (sb) {
 		const struct superblock *next = NULL;
 
 		for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-			const struct dev *d = &e->c->dev[i];
+			const struct dev *d = &e->c->devs.dev[i];
 
 			if (d->up && d->fresh && epoch_cmp(&d->sb.map.epoch, &sb->map.epoch) < 0 &&
 			    (!next || epoch_cmp(&d->sb.map.epoch, &next->map.epoch) > 0))
@@ -582,16 +582,16 @@ static const struct superblock *older_sb(struct engine *e, const struct superblo
 		if (j->insync >= e->geo.k)
 			return sb;
 	}
-	e->c->past = past;
+	e->c->assembly.past = past;
 	return NULL;
 }
 
 /* Refused, since fewer than k are in sync by the newest map. */
 static bool too_few(struct engine *e, const struct superblock *sb, const struct judged *j)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 	struct judged o;
-	struct lineage past = e->c->past;
+	struct lineage past = e->c->assembly.past;
 	bool older;
 
 	if (j->extended)
@@ -601,11 +601,12 @@ static bool too_few(struct engine *e, const struct superblock *sb, const struct 
 		return refuse(e, ld->text);
 	}
 	older = older_sb(e, sb, &o);
-	e->c->past = past;
+	e->c->assembly.past = past;
 	snprintf(ld->text, sizeof(ld->text),
 		 "fewer members in sync are reachable than the data needs: %.160s is as it was in "
 		 "epoch %" PRIu64 ", and epoch %" PRIu64 " was committed; %s",
-		 e->c->dev[j->older].uri, e->c->dev[j->older].sb.map.epoch.num, j->committed.num,
+		 e->c->devs.dev[j->older].uri, e->c->devs.dev[j->older].sb.map.epoch.num,
+		 j->committed.num,
 		 older ? "connect the others as they were last, or start with --stale to go on "
 			 "with an older state of the array"
 		       : "connect the others as they were last; --stale does not help, since too "
@@ -615,11 +616,11 @@ static bool too_few(struct engine *e, const struct superblock *sb, const struct 
 
 /*
  * The fresh leader looks at what the members carry. True: e->map is what the array was last, and
- * ld.wanted names what must leave it.
+ * lead.wanted names what must leave it.
  */
 bool assemble(struct engine *e)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 	const struct superblock *sb, *told, *older = NULL;
 	struct judged j, o;
 	struct map map;
@@ -670,12 +671,12 @@ bool assemble(struct engine *e)
 	ld->refused = false;
 	/* Not the map's own epoch: that may be a proposal which some members have never got. Called
 	 * committed, it would make them stale if this leader died while it wrote the next one. */
-	e->c->committed = j.committed;
-	lineage_add(&e->c->past, &j.committed);
+	e->c->epochs.committed = j.committed;
+	lineage_add(&e->c->assembly.past, &j.committed);
 	if (ld->forced)
 		lineage_fork(e, &map);
-	e->c->base.clustered = sb->clustered;
-	memcpy(e->c->base.cluster, sb->cluster, DDR_NAME_BYTES);
+	e->c->epochs.base.clustered = sb->clustered;
+	memcpy(e->c->epochs.base.cluster, sb->cluster, DDR_NAME_BYTES);
 	epoch_adopt(e, &map);
 	/* Also what failed a flush, at once: no proposal that drops another can be taken back. */
 	for (uint8_t i = 0; i < map.n; i++) {

@@ -13,7 +13,15 @@
 #define MEMBER_NEEDED_OLDER                                                                        \
 	"members: one that the data needs is an older copy of itself; connect the right one"
 
-/* The fresh leader. True: e->map is what the array was last, and ld.wanted names what must leave
+struct assembly {
+	bool doubt;        /* another node says that an epoch was committed without this one, */
+	uint64_t doubt_us; /* since then */
+	struct lineage
+	    past;         /* epochs that were committed: what the members carry is of this line */
+	uint64_t sure_us; /* when this node knew last that the array had not gone on without it */
+};
+
+/* The fresh leader. True: e->map is what the array was last, and lead.wanted names what must leave
  * it. */
 bool assemble(struct engine *e);
 /* The leader serves, and may have slept: did the others go on without it? True: no. */

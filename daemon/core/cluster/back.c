@@ -35,70 +35,72 @@
 
 int back_alloc(struct engine *e)
 {
-	e->c->back = calloc(e->geo.log_pages, sizeof(*e->c->back));
-	return e->c->back ? 0 : -ENOMEM;
+	e->c->back.page = calloc(e->geo.log_pages, sizeof(*e->c->back.page));
+	return e->c->back.page ? 0 : -ENOMEM;
 }
 
 void back_free(struct engine *e)
 {
-	free(e->c->back);
-	e->c->back = NULL;
+	free(e->c->back.page);
+	e->c->back.page = NULL;
 }
 
 void back_forget(struct engine *e, uint32_t page)
 {
-	memset(&e->c->back[page], 0, sizeof(e->c->back[page]));
+	memset(&e->c->back.page[page], 0, sizeof(e->c->back.page[page]));
 }
 
 /* An image is sent, by the connections that are there now. */
 void back_sent(struct engine *e, uint32_t page, uint32_t members)
 {
-	struct back_page *p = &e->c->back[page];
+	struct back_page *p = &e->c->back.page[page];
 
 	for (; members; members &= members - 1) {
 		uint8_t m = (uint8_t)__builtin_ctz(members);
 
 		p->sent_dev[m] = e->view.dev_of[m];
-		p->sent_ups[m] = e->view.dev_of[m] == NO_DEV ? 0 : e->c->dev[e->view.dev_of[m]].ups;
+		p->sent_ups[m] =
+		    e->view.dev_of[m] == NO_DEV ? 0 : e->c->devs.dev[e->view.dev_of[m]].ups;
 	}
 }
 
 /* Every image that a member has acknowledged. Its exporter may be another one since. */
 void back_told(struct engine *e, uint32_t page, uint64_t seq, uint32_t members)
 {
-	struct back_page *p = &e->c->back[page];
+	struct back_page *p = &e->c->back.page[page];
 	const struct map *map = map_next(e);
 
 	for (; members; members &= members - 1) {
 		uint8_t m = (uint8_t)__builtin_ctz(members);
 		uint32_t dev = p->sent_dev[m];
-		bool same = dev != NO_DEV && e->c->dev[dev].ups == p->sent_ups[m];
+		bool same = dev != NO_DEV && e->c->devs.dev[dev].ups == p->sent_ups[m];
 
-		if (memcmp(e->c->told[m].uuid, map->member[m].uuid, DDR_UUID_BYTES) != 0) {
+		if (memcmp(e->c->back.told[m].uuid, map->member[m].uuid, DDR_UUID_BYTES) != 0) {
 			for (uint32_t i = 0; i < e->geo.log_pages; i++)
-				e->c->back[i].told[m] = 0;
-			memcpy(e->c->told[m].uuid, map->member[m].uuid, DDR_UUID_BYTES);
+				e->c->back.page[i].told[m] = 0;
+			memcpy(e->c->back.told[m].uuid, map->member[m].uuid, DDR_UUID_BYTES);
 		}
 		p->told[m] = seq;
-		e->c->told[m].count++;
-		e->c->told[m].instance = same ? e->c->dev[dev].instance : 0;
+		e->c->back.told[m].count++;
+		e->c->back.told[m].instance = same ? e->c->devs.dev[dev].instance : 0;
 	}
 }
 
 static bool was_told(const struct engine *e, uint8_t m)
 {
 	return e->view.slot_owned &&
-	       !memcmp(e->c->told[m].uuid, map_next(e)->member[m].uuid, DDR_UUID_BYTES);
+	       !memcmp(e->c->back.told[m].uuid, map_next(e)->member[m].uuid, DDR_UUID_BYTES);
 }
 
 static void older_forget(struct engine *e, uint8_t m)
 {
-	for (uint32_t i = 0; (e->c->older | e->c->unread) >> m & 1 && i < e->geo.log_pages; i++) {
-		e->c->back[i].older &= ~(1u << m);
-		e->c->back[i].unread &= ~(1u << m);
+	for (uint32_t i = 0;
+	     (e->c->back.older | e->c->back.unread) >> m & 1 && i < e->geo.log_pages; i++) {
+		e->c->back.page[i].older &= ~(1u << m);
+		e->c->back.page[i].unread &= ~(1u << m);
 	}
-	e->c->older &= ~(1u << m);
-	e->c->unread &= ~(1u << m);
+	e->c->back.older &= ~(1u << m);
+	e->c->back.unread &= ~(1u << m);
 }
 
 /* All that this node has written there since the copy was made may be gone. */
@@ -113,8 +115,9 @@ static void page_missed(struct engine *e, uint32_t page)
 /* The member is out of the map: what it lacks is looked up when it enters again. */
 static void older_missed(struct engine *e, uint8_t m)
 {
-	for (uint32_t i = 0; (e->c->older | e->c->unread) >> m & 1 && i < e->geo.log_pages; i++)
-		if ((e->c->back[i].older | e->c->back[i].unread) >> m & 1)
+	for (uint32_t i = 0;
+	     (e->c->back.older | e->c->back.unread) >> m & 1 && i < e->geo.log_pages; i++)
+		if ((e->c->back.page[i].older | e->c->back.page[i].unread) >> m & 1)
 			page_missed(e, i);
 	older_forget(e, m);
 }
@@ -123,17 +126,17 @@ void back_dropped(struct engine *e, uint8_t m)
 {
 	uint32_t dev = e->view.dev_of[m];
 
-	if (!((e->c->older | e->c->unread) >> m & 1))
+	if (!((e->c->back.older | e->c->back.unread) >> m & 1))
 		return;
 	older_missed(e, m);
 	/* If it is still being read, the end of that settles it. */
-	if (dev != NO_DEV && !e->c->dev[dev].back.due)
-		e->c->dev[dev].back.due = e->c->dev[dev].back.settles = true;
+	if (dev != NO_DEV && !e->c->devs.dev[dev].back.due)
+		e->c->devs.dev[dev].back.due = e->c->devs.dev[dev].back.settles = true;
 }
 
 static bool image_fits(const struct engine *e, const struct dev *d, uint8_t m, uint32_t image)
 {
-	const struct back_page *p = &e->c->back[image / 2];
+	const struct back_page *p = &e->c->back.page[image / 2];
 	struct logpage lp;
 
 	return !logpage_decode(&lp, d->back.buf + (image - d->back.at) * DDR_BLOCK_BYTES) &&
@@ -146,7 +149,7 @@ static bool image_fits(const struct engine *e, const struct dev *d, uint8_t m, u
 static void images_judge(struct engine *e, struct dev *d, uint8_t m, bool read)
 {
 	for (uint32_t i = d->back.at; i < d->back.at + d->back.count; i++) {
-		struct back_page *p = &e->c->back[i / 2];
+		struct back_page *p = &e->c->back.page[i / 2];
 
 		d->back.fits =
 		    (i & 1 && d->back.fits) || !p->told[m] || (read && image_fits(e, d, m, i));
@@ -155,11 +158,11 @@ static void images_judge(struct engine *e, struct dev *d, uint8_t m, bool read)
 			continue;
 		if (d->back.unread) {
 			p->unread |= 1u << m;
-			e->c->unread |= 1u << m;
+			e->c->back.unread |= 1u << m;
 			continue;
 		}
 		p->older |= 1u << m;
-		e->c->older |= 1u << m;
+		e->c->back.older |= 1u << m;
 		d->back.found = true;
 	}
 }
@@ -170,7 +173,7 @@ static void judged(struct engine *e, struct dev *d, uint8_t m)
 	bool in = map_write_mask(&e->map) >> m & 1;
 
 	d->back.older = d->back.found;
-	if (in && e->c->older >> m & 1)
+	if (in && e->c->back.older >> m & 1)
 		member_bad(e, m, MEMBER_SUSPECT);
 	if (!in)
 		older_missed(e, m);
@@ -202,7 +205,7 @@ static void images_read_done(struct engine *e, struct batch *b)
 
 	if (!read_counts(e, d, b) || !was_told(e, m))
 		return;
-	if (d->back.told != e->c->told[m].count)
+	if (d->back.told != e->c->back.told[m].count)
 		return; /* read again: an image that it has acknowledged since may not be in it */
 	if (b->failed && d->back.count > 1) {
 		d->back.singly = d->back.at + d->back.count; /* which of them is it? */
@@ -219,8 +222,8 @@ static void read_start(struct engine *e, struct dev *d, uint64_t offset,
 	d->back.iov = (struct iovec){d->back.buf, (size_t)d->back.count * DDR_BLOCK_BYTES};
 	batch_init(&d->back.batch, done);
 	batch_open(&d->back.batch);
-	dio_start_raw(e, &d->back.batch, (uint32_t)(d - e->c->dev), DEV_READ, KIND_BACK, offset,
-		      &d->back.iov);
+	dio_start_raw(e, &d->back.batch, (uint32_t)(d - e->c->devs.dev), DEV_READ, KIND_BACK,
+		      offset, &d->back.iov);
 	batch_close(e, &d->back.batch);
 }
 
@@ -229,7 +232,7 @@ static void images_read(struct engine *e, struct dev *d)
 	uint32_t left = 2 * e->geo.log_pages - d->back.at;
 
 	d->back.count = d->back.at < d->back.singly ? 1 : left < 2 * RD_PAGES ? left : 2 * RD_PAGES;
-	d->back.told = e->c->told[d->back.member].count;
+	d->back.told = e->c->back.told[d->back.member].count;
 	read_start(e, d, geo_log_offset(&e->geo, e->view.slot, d->back.at / 2, d->back.at & 1),
 		   images_read_done);
 }
@@ -310,7 +313,7 @@ void back_bound(struct engine *e, struct dev *d, uint8_t m)
 {
 	if (!d->back.due || d->back.settles ||
 	    ((was_told(e, m) || slots_told(e, m)) &&
-	     !(was_told(e, m) && d->instance && d->instance == e->c->told[m].instance)))
+	     !(was_told(e, m) && d->instance && d->instance == e->c->back.told[m].instance)))
 		return;
 	d->back.due = d->back.older = false; /* R17: that exporter never went away */
 	older_forget(e, m);
@@ -350,23 +353,23 @@ void back_up(struct dev *d)
 
 void back_lacks(struct engine *e, uint8_t m)
 {
-	e->c->dev[e->view.dev_of[m]].back.older = true;
-	e->c->older |= 1u << m;
+	e->c->devs.dev[e->view.dev_of[m]].back.older = true;
+	e->c->back.older |= 1u << m;
 }
 
 bool engine_dev_older(const struct engine *e, uint32_t dev)
 {
-	return e->c->dev[dev].up && e->c->dev[dev].back.older;
+	return e->c->devs.dev[dev].up && e->c->devs.dev[dev].back.older;
 }
 
 /* Members of the map that are, or may be: as long as they answer. */
 void back_tell(const struct engine *e, uint32_t *older, uint32_t *looking)
 {
-	*older = e->c->older;
+	*older = e->c->back.older;
 	*looking = 0;
 	for (uint8_t m = 0; m < e->map.n; m++) {
 		const struct dev *d =
-		    e->view.dev_of[m] == NO_DEV ? NULL : &e->c->dev[e->view.dev_of[m]];
+		    e->view.dev_of[m] == NO_DEV ? NULL : &e->c->devs.dev[e->view.dev_of[m]];
 
 		if (d && d->up && d->back.due && d->back.ups == d->ups &&
 		    e->now - d->back.heard_us < e->cfg.tun.evict_ms * 1000ull)
@@ -376,8 +379,8 @@ void back_tell(const struct engine *e, uint32_t *older, uint32_t *looking)
 
 static const struct peer *told_by(const struct engine *e, uint8_t member, bool looking)
 {
-	for (uint32_t i = 0; i < e->c->peer_count; i++) {
-		const struct peer *p = &e->c->peer[i];
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
+		const struct peer *p = &e->c->round.peer[i];
 
 		if (p->member && p->up_inc == p->inc &&
 		    (p->older | (looking ? p->looking : 0)) >> member & 1)
@@ -405,8 +408,8 @@ void back_restart(struct dev *d)
 
 void back_advance(struct engine *e)
 {
-	for (uint32_t i = 0; i < e->c->devs && e->state != ENGINE_REMOVED; i++) {
-		struct dev *d = &e->c->dev[i];
+	for (uint32_t i = 0; i < e->c->devs.count && e->state != ENGINE_REMOVED; i++) {
+		struct dev *d = &e->c->devs.dev[i];
 
 		if (!d->back.due || !d->up)
 			continue;

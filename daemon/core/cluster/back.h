@@ -15,6 +15,16 @@ struct back_page {                      /* of a page of the own slot */
 	uint32_t unread; /* ... or with one that can't be read */
 };
 
+struct back {
+	struct {
+		uint8_t uuid[DDR_UUID_BYTES]; /* the member that page[].told is about */
+		uint64_t instance;            /* of its exporter */
+		uint64_t count;               /* of images that it has acknowledged */
+	} told[DDR_MAX_MEMBERS];
+	struct back_page *page; /* log_pages */
+	uint32_t older, unread; /* members with page[].older, page[].unread */
+};
+
 const struct peer *member_older_by(const struct engine *e, uint8_t member); /* NULL: nobody */
 bool member_doubted(const struct engine *e, uint8_t member);
 /* The geometry is known. 0, or -ENOMEM. */

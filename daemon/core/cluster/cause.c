@@ -11,15 +11,15 @@
 
 void cause_own(const struct engine *e, uint8_t i, uint8_t state, struct member_cause *c)
 {
-	const struct member_error *x = &e->c->error[i];
+	const struct member_error *x = &e->c->members.error[i];
 	uint32_t d = e->view.dev_of[i];
 
 	*c = (struct member_cause){.why = WHY_BROKE_OFF, .node = e->cfg.node};
 	if (state == MEMBER_FAULTY && member_cut(e, &e->map.member[i])) {
 		c->why = WHY_SHRANK;
-	} else if (e->c->older >> i & 1) {
+	} else if (e->c->back.older >> i & 1) {
 		c->why = WHY_OLDER;
-	} else if (x->err && (state != MEMBER_SUSPECT || (d != NO_DEV && e->c->dev[d].up))) {
+	} else if (x->err && (state != MEMBER_SUSPECT || (d != NO_DEV && e->c->devs.dev[d].up))) {
 		c->why = WHY_ERROR;
 		c->error = *x;
 	} else if (state == MEMBER_FAULTY) {
@@ -63,8 +63,8 @@ void cause_hear(struct member_cause cause[DDR_MAX_MEMBERS], size_t count, Ddraid
 
 void want_set(struct engine *e, uint32_t i, enum member_state want, const struct member_cause *c)
 {
-	e->c->ld.wanted[i] = (uint8_t)want;
-	e->c->ld.cause[i] = *c;
+	e->c->lead.wanted[i] = (uint8_t)want;
+	e->c->lead.cause[i] = *c;
 }
 
 void want_why(struct engine *e, uint32_t i, enum member_state want, enum member_why why,
@@ -79,10 +79,10 @@ void causes_propose(const struct engine *e, const struct map *next, struct pb_ca
 	for (uint8_t i = 0; i < next->n; i++) {
 		if (next->member[i].state == e->map.member[i].state)
 			continue;
-		if (e->c->ld.cause[i].why)
-			cause_tell(p, i, &e->c->ld.cause[i]);
+		if (e->c->lead.cause[i].why)
+			cause_tell(p, i, &e->c->lead.cause[i]);
 		else if (e->view.proposing) /* a former leader's */
-			cause_tell(p, i, &e->c->prop_cause[i]);
+			cause_tell(p, i, &e->c->epochs.prop_cause[i]);
 	}
 }
 
@@ -93,7 +93,8 @@ void causes_commit(struct engine *e, const struct map *old)
 	for (uint8_t i = 0; i < e->map.n; i++) {
 		if (i >= old->n || old->member[i].state == e->map.member[i].state)
 			continue;
-		e->c->cause[i] = told ? e->c->prop_cause[i] : (struct member_cause){0};
-		e->c->ld.cause[i].why = WHY_NONE;
+		e->c->epochs.cause[i] =
+		    told ? e->c->epochs.prop_cause[i] : (struct member_cause){0};
+		e->c->lead.cause[i].why = WHY_NONE;
 	}
 }

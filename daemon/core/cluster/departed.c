@@ -28,9 +28,9 @@
 
 struct departed *gone_find(struct engine *e, uint32_t node, uint64_t inc)
 {
-	for (uint32_t i = 0; i < e->c->gone_count; i++)
-		if (e->c->gone[i].node == node && e->c->gone[i].inc == inc)
-			return &e->c->gone[i];
+	for (uint32_t i = 0; i < e->c->departures.count; i++)
+		if (e->c->departures.list[i].node == node && e->c->departures.list[i].inc == inc)
+			return &e->c->departures.list[i];
 	return NULL;
 }
 
@@ -38,8 +38,8 @@ uint32_t gone_unfenced(const struct engine *e)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < e->c->gone_count; i++)
-		n += !e->c->gone[i].fenced;
+	for (uint32_t i = 0; i < e->c->departures.count; i++)
+		n += !e->c->departures.list[i].fenced;
 	return n;
 }
 
@@ -53,24 +53,24 @@ static uint32_t record_rank(const struct engine *e, const struct departed *d)
 
 void record_removed(struct engine *e)
 {
-	struct record *r = &e->c->want_record;
+	struct record *r = &e->c->records.want;
 
 	r->removed_count = 0;
 	memset(r->removed, 0, sizeof(r->removed));
 	for (uint32_t rank = 0; rank <= 2; rank++) {
-		for (uint32_t i = 0; i < e->c->gone_count; i++) {
-			const struct departed *d = &e->c->gone[i];
+		for (uint32_t i = 0; i < e->c->departures.count; i++) {
+			const struct departed *d = &e->c->departures.list[i];
 
 			if (r->removed_count == DDR_MAX_NODES)
 				return;
-			if (e->c->gone_count > DDR_MAX_NODES && record_rank(e, d) != rank)
+			if (e->c->departures.count > DDR_MAX_NODES && record_rank(e, d) != rank)
 				continue;
 			r->removed[r->removed_count].node = d->node;
 			r->removed[r->removed_count].inc = d->inc;
 			r->removed[r->removed_count].by_node = d->by_node;
 			r->removed[r->removed_count++].by_inc = d->by_inc;
 		}
-		if (e->c->gone_count <= DDR_MAX_NODES)
+		if (e->c->departures.count <= DDR_MAX_NODES)
 			return;
 	}
 }
@@ -93,11 +93,12 @@ static bool told_fits(struct engine *e, const struct departed *told)
 	bool strange = !peer_find(e, told->node);
 	uint32_t same = 0, strangers = 0;
 
-	for (uint32_t i = 0; i < e->c->gone_count; i++) {
-		same += e->c->gone[i].node == told->node;
-		strangers += strange && !peer_find(e, e->c->gone[i].node);
+	for (uint32_t i = 0; i < e->c->departures.count; i++) {
+		same += e->c->departures.list[i].node == told->node;
+		strangers += strange && !peer_find(e, e->c->departures.list[i].node);
 	}
-	return same < GONE_OF_NODE && strangers < GONE_STRANGERS && e->c->gone_count < GONE_TOLD;
+	return same < GONE_OF_NODE && strangers < GONE_STRANGERS &&
+	       e->c->departures.count < GONE_TOLD;
 }
 
 /* So many lives of it wait for their fence that another has to wait until some have it. */
@@ -105,8 +106,8 @@ bool gone_waits(const struct engine *e, uint32_t node)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < e->c->gone_count; i++)
-		n += e->c->gone[i].node == node && !e->c->gone[i].fenced;
+	for (uint32_t i = 0; i < e->c->departures.count; i++)
+		n += e->c->departures.list[i].node == node && !e->c->departures.list[i].fenced;
 	return n >= GONE_JOINS;
 }
 
@@ -123,12 +124,12 @@ static void gone_put(struct engine *e, const struct departed *told)
 		d->sure = true;
 	} else if (!own && !told_fits(e, told)) {
 		return;
-	} else if (e->c->gone_count == GONE_MAX) {
-		e->c->gone_full = true;
+	} else if (e->c->departures.count == GONE_MAX) {
+		e->c->departures.full = true;
 		return;
 	} else {
-		e->c->gone[e->c->gone_count] = *told;
-		e->c->gone[e->c->gone_count++].since_us = e->now;
+		e->c->departures.list[e->c->departures.count] = *told;
+		e->c->departures.list[e->c->departures.count++].since_us = e->now;
 	}
 	record_removed(e);
 	recovery_lost(e, told->node, told->inc);
@@ -185,9 +186,9 @@ void gone_recall(struct engine *e, const struct record *r)
 
 static struct buried *buried_find(struct engine *e, uint32_t node, uint64_t inc)
 {
-	for (uint32_t i = 0; i < BURIED_MAX && e->c->buried[i].inc; i++)
-		if (e->c->buried[i].node == node && e->c->buried[i].inc == inc)
-			return &e->c->buried[i];
+	for (uint32_t i = 0; i < BURIED_MAX && e->c->fences.settled[i].inc; i++)
+		if (e->c->fences.settled[i].node == node && e->c->fences.settled[i].inc == inc)
+			return &e->c->fences.settled[i];
 	return NULL;
 }
 
@@ -200,15 +201,15 @@ bool is_buried(const struct engine *e, uint32_t node, uint64_t inc)
 static struct buried *buried_room(struct engine *e)
 {
 	for (uint32_t i = 0; i < BURIED_MAX; i++)
-		if (!e->c->buried[i].inc)
-			return &e->c->buried[i];
+		if (!e->c->fences.settled[i].inc)
+			return &e->c->fences.settled[i];
 	for (uint32_t i = 0; i < BURIED_MAX; i++) {
-		struct buried *b = &e->c->buried[(e->c->buried_next + i) % BURIED_MAX];
+		struct buried *b = &e->c->fences.settled[(e->c->fences.next + i) % BURIED_MAX];
 
 		if (!peer_find(e, b->node))
 			return b;
 	}
-	return &e->c->buried[e->c->buried_next++ % BURIED_MAX];
+	return &e->c->fences.settled[e->c->fences.next++ % BURIED_MAX];
 }
 
 void bury(struct engine *e, struct departed *d)
@@ -228,8 +229,8 @@ void bury(struct engine *e, struct departed *d)
  */
 void fences_void(struct engine *e)
 {
-	for (uint32_t i = 0; i < e->c->gone_count && e->cfg.fence_waits; i++) {
-		struct departed *d = &e->c->gone[i];
+	for (uint32_t i = 0; i < e->c->departures.count && e->cfg.fence_waits; i++) {
+		struct departed *d = &e->c->departures.list[i];
 		const struct peer *p = peer_find(e, d->node);
 
 		if (!p || p->inc <= d->inc) /* a younger one is there: this one is dead */
@@ -241,15 +242,18 @@ void fences_void(struct engine *e)
  * waited for says nothing of what it sends from now on. */
 void fences_void_of(struct engine *e, const struct peer *p)
 {
-	for (uint32_t i = 0; i < e->c->gone_count && e->cfg.fence_waits; i++)
-		if (e->c->gone[i].node == p->node && p->inc <= e->c->gone[i].inc)
-			e->c->gone[i].fenced = false;
+	for (uint32_t i = 0; i < e->c->departures.count && e->cfg.fence_waits; i++)
+		if (e->c->departures.list[i].node == p->node &&
+		    p->inc <= e->c->departures.list[i].inc)
+			e->c->departures.list[i].fenced = false;
 	for (uint32_t i = 0; i < BURIED_MAX && e->cfg.fence_waits; i++)
-		if (e->c->buried[i].node == p->node && p->inc <= e->c->buried[i].inc)
-			memset(&e->c->buried[i].settled, 0, sizeof(e->c->buried[i].settled));
+		if (e->c->fences.settled[i].node == p->node &&
+		    p->inc <= e->c->fences.settled[i].inc)
+			memset(&e->c->fences.settled[i].settled, 0,
+			       sizeof(e->c->fences.settled[i].settled));
 	for (uint32_t i = 0; i < FENCE_ASKS_MAX && e->cfg.fence_waits; i++)
-		if (e->c->fence_ask[i].node == p->node && p->inc <= e->c->fence_ask[i].inc)
-			memset(&e->c->fence_ask[i].ring, 0, sizeof(e->c->fence_ask[i].ring));
+		if (e->c->fences.ask[i].node == p->node && p->inc <= e->c->fences.ask[i].inc)
+			memset(&e->c->fences.ask[i].ring, 0, sizeof(e->c->fences.ask[i].ring));
 }
 
 void fence_settled(struct engine *e, uint32_t node, uint64_t inc)
@@ -257,7 +261,7 @@ void fence_settled(struct engine *e, uint32_t node, uint64_t inc)
 	struct buried *b = buried_find(e, node, inc);
 
 	if (b)
-		b->settled = e->c->view_ring;
+		b->settled = e->c->group.view_ring;
 }
 
 /*
@@ -270,20 +274,20 @@ bool fence_stands(const struct engine *e, uint32_t node, uint64_t inc)
 {
 	const struct buried *b = buried_find((struct engine *)e, node, inc);
 
-	return b && (!e->cfg.fence_waits || ring_is(&b->settled, &e->c->view_ring));
+	return b && (!e->cfg.fence_waits || ring_is(&b->settled, &e->c->group.view_ring));
 }
 
 /* The other of two nodes may have quorum as well. */
 static bool half_alone(const struct engine *e)
 {
-	return e->cfg.two_node && e->c->quorum_count < 2;
+	return e->cfg.two_node && e->c->group.quorum_count < 2;
 }
 
 /* As a leader that does not serve yet: if not, the other node may do the same at this moment. */
 bool may_go_alone(const struct engine *e)
 {
-	return !half_alone(e) || e->state == ENGINE_ACTIVE || e->c->met || e->cfg.alone ||
-	       ring_is(&e->c->record.alone, &e->c->view_ring);
+	return !half_alone(e) || e->state == ENGINE_ACTIVE || e->c->round.met || e->cfg.alone ||
+	       ring_is(&e->c->records.durable.alone, &e->c->group.view_ring);
 }
 
 /* A map was committed here: whom this half had to fence for that is fenced, and this half is not.
@@ -293,18 +297,18 @@ void departed_committed(struct engine *e)
 	e->cfg.force = e->cfg.alone = e->cfg.take_over = false; /* said for this once */
 	if (!half_alone(e))
 		return;
-	e->c->want_record.alone.rep = e->c->view_ring.rep;
-	e->c->want_record.alone.seq = e->c->view_ring.seq;
+	e->c->records.want.alone.rep = e->c->group.view_ring.rep;
+	e->c->records.want.alone.seq = e->c->group.view_ring.seq;
 }
 
 /* R6: a quorate view without a node is installed: it is removed, also if the next one has it back.
  */
 void departed_note(struct engine *e)
 {
-	if (!rings_agree(e) || !e->c->quorate)
+	if (!rings_agree(e) || !e->c->group.quorate)
 		return;
-	for (uint32_t i = 0; i < e->c->peer_count; i++) {
-		struct peer *p = &e->c->peer[i];
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
+		struct peer *p = &e->c->round.peer[i];
 
 		if (p->in_view)
 			continue;
@@ -377,8 +381,8 @@ bool lost_unfenced(const struct engine *e)
 {
 	if (!gate_open(e))
 		return true;
-	for (uint32_t i = 0; i < e->c->peer_count; i++) {
-		const struct peer *p = &e->c->peer[i];
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
+		const struct peer *p = &e->c->round.peer[i];
 
 		if (p->member && p->node != e->cfg.node && (p->evicted || p->inc != p->member_inc))
 			return true;

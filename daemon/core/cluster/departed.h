@@ -39,6 +39,19 @@ struct fence_ask {
 	bool failed;
 };
 
+struct departures {
+	struct departed list[GONE_MAX];
+	uint32_t count;
+	bool full;        /* this node has seen one depart, and can't remember it */
+	bool uncommitted; /* a node has left since the last commit */
+};
+
+struct fences {
+	struct fence_ask ask[FENCE_ASKS_MAX];
+	struct buried settled[BURIED_MAX]; /* a ring of them; those that are free come last */
+	uint32_t next;                     /* of the ring */
+};
+
 /* R6: a quorate view without a node is here: that node is removed. */
 void departed_note(struct engine *e);
 /* A map was committed here, so whom a State named is fenced and gone for good. */

@@ -94,7 +94,7 @@ static bool only_here(const struct engine *e, const struct dev *d, const struct 
 	if (uuid_is_none(uuid) || !map_names(map, uuid))
 		return false;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (&e->c->dev[i] != d && carries_whole(&e->c->dev[i], uuid))
+		if (&e->c->devs.dev[i] != d && carries_whole(&e->c->devs.dev[i], uuid))
 			return false;
 	return true;
 }
@@ -149,7 +149,7 @@ void cut_note(struct engine *e, struct dev *d)
 	if (!d->sb_ok)
 		return;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-		struct dev *o = &e->c->dev[i];
+		struct dev *o = &e->c->devs.dev[i];
 
 		if (o != d && d->cut && is_whole(e, o, d->sb.member_uuid) &&
 		    (!was_it(d, d->sb.member_uuid) ||
@@ -173,7 +173,7 @@ static bool same_array(const struct superblock *a, const struct superblock *b)
  * says otherwise nothing counts. */
 void dev_odd(const struct engine *e, struct dev *d)
 {
-	d->odd = e->view.have_geo && d->sb_ok && !same_array(&d->sb, &e->c->base);
+	d->odd = e->view.have_geo && d->sb_ok && !same_array(&d->sb, &e->c->epochs.base);
 	if (d->odd)
 		d->sb_ok = d->fresh = false;
 }
@@ -182,11 +182,11 @@ void dev_odd(const struct engine *e, struct dev *d)
 void devs_fit(struct engine *e)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-		dev_odd(e, &e->c->dev[i]);
-		dev_fit(e, &e->c->dev[i]);
+		dev_odd(e, &e->c->devs.dev[i]);
+		dev_fit(e, &e->c->devs.dev[i]);
 	}
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		cut_note(e, &e->c->dev[i]);
+		cut_note(e, &e->c->devs.dev[i]);
 }
 
 /* A superblock that another member's confirms; NULL: none does yet. There is no geometry with a
@@ -194,11 +194,12 @@ void devs_fit(struct engine *e)
 const struct superblock *sb_confirmed(const struct engine *e)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		for (uint32_t j = 0; j < i && e->c->dev[i].sb_ok; j++)
-			if (e->c->dev[j].sb_ok && same_array(&e->c->dev[i].sb, &e->c->dev[j].sb) &&
-			    memcmp(e->c->dev[i].sb.member_uuid, e->c->dev[j].sb.member_uuid,
-				   DDR_UUID_BYTES) != 0)
-				return &e->c->dev[i].sb;
+		for (uint32_t j = 0; j < i && e->c->devs.dev[i].sb_ok; j++)
+			if (e->c->devs.dev[j].sb_ok &&
+			    same_array(&e->c->devs.dev[i].sb, &e->c->devs.dev[j].sb) &&
+			    memcmp(e->c->devs.dev[i].sb.member_uuid,
+				   e->c->devs.dev[j].sb.member_uuid, DDR_UUID_BYTES) != 0)
+				return &e->c->devs.dev[i].sb;
 	return NULL;
 }
 
@@ -212,7 +213,7 @@ bool dev_was_cut(const struct dev *d, const struct map_member *mm)
 static bool is_stray(const struct engine *e, const struct dev *d)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (&e->c->dev[i] != d && stray(d, &e->c->dev[i]))
+		if (&e->c->devs.dev[i] != d && stray(d, &e->c->devs.dev[i]))
 			return true;
 	return false;
 }
@@ -220,33 +221,33 @@ static bool is_stray(const struct engine *e, const struct dev *d)
 bool member_cut(const struct engine *e, const struct map_member *mm)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (dev_was_cut(&e->c->dev[i], mm) && !is_stray(e, &e->c->dev[i]) &&
-		    !was_another(e, &e->c->dev[i], &e->map, mm->uuid))
+		if (dev_was_cut(&e->c->devs.dev[i], mm) && !is_stray(e, &e->c->devs.dev[i]) &&
+		    !was_another(e, &e->c->devs.dev[i], &e->map, mm->uuid))
 			return true;
 	return false;
 }
 
 const char *engine_dev_misfit(const struct engine *e, uint32_t dev)
 {
-	return e->c->dev[dev].misfit[0] ? e->c->dev[dev].misfit : NULL;
+	return e->c->devs.dev[dev].misfit[0] ? e->c->devs.dev[dev].misfit : NULL;
 }
 
 bool engine_dev_unfit(const struct engine *e, uint32_t dev)
 {
-	return e->c->dev[dev].misfit[0] || e->c->dev[dev].no_sb;
+	return e->c->devs.dev[dev].misfit[0] || e->c->devs.dev[dev].no_sb;
 }
 
 /* It was in the member's place here, and lacks what that carries. */
 static bool dev_is_copy(const struct engine *e, const struct dev *d, uint8_t m)
 {
-	return d->sb.map.epoch.num < e->c->lacked[m];
+	return d->sb.map.epoch.num < e->c->devs.lacked[m];
 }
 
 /* Somebody else has used it, and it has a history of its own: nothing of it is ours, and nothing
  * of ours overwrites it before a person says so, by `add`. */
 static bool dev_differs(const struct engine *e, const struct dev *d)
 {
-	return lineage_differs(&e->c->past, &d->sb);
+	return lineage_differs(&e->c->assembly.past, &d->sb);
 }
 
 /*
@@ -264,8 +265,8 @@ static bool own_is_here(const struct engine *e, const uint8_t uuid[DDR_UUID_BYTE
 			const struct dev *other)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (carries_whole(&e->c->dev[i], uuid) && was_it(&e->c->dev[i], uuid) &&
-		    e->c->dev[i].bound_no < other->moved_no)
+		if (carries_whole(&e->c->devs.dev[i], uuid) && was_it(&e->c->devs.dev[i], uuid) &&
+		    e->c->devs.dev[i].bound_no < other->moved_no)
 			return true;
 	return false;
 }
@@ -282,11 +283,11 @@ static bool own_is_here(const struct engine *e, const uint8_t uuid[DDR_UUID_BYTE
 static uint32_t dev_rank(const struct engine *e, uint32_t i, const struct map *map, uint8_t m,
 			 bool was)
 {
-	const struct dev *d = &e->c->dev[i];
+	const struct dev *d = &e->c->devs.dev[i];
 	bool serves = e->state == ENGINE_ACTIVE;
 	bool before = !memcmp(d->bound_uuid, map->member[m].uuid, DDR_UUID_BYTES);
 	bool moved = !before && !memcmp(d->moved_uuid, map->member[m].uuid, DDR_UUID_BYTES);
-	bool used = was && serves && map_write_mask(&e->map) >> m & 1 && !e->c->bad[m];
+	bool used = was && serves && map_write_mask(&e->map) >> m & 1 && !e->c->members.bad[m];
 	bool older = dev_older(d) || (d->back.older && !used); /* it has got since what it lacked */
 
 	return 16u * !(moved && own_is_here(e, map->member[m].uuid, d)) + 8u * !older + 4u * used +
@@ -299,7 +300,7 @@ static uint32_t dev_to_bind(const struct engine *e, const struct map *map, uint8
 	uint32_t best = NO_DEV, rank = 0;
 
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-		const struct dev *d = &e->c->dev[i];
+		const struct dev *d = &e->c->devs.dev[i];
 		uint32_t r = dev_rank(e, i, map, m, was[i] == m);
 
 		if (!d->up || !d->sb_ok || d->misfit[0] ||
@@ -329,7 +330,7 @@ static void dev_bound(struct engine *e, const struct map *map, struct dev *d,
 	if (!memcmp(as, uuid, DDR_UUID_BYTES))
 		return;
 	memcpy(as, uuid, DDR_UUID_BYTES);
-	*(another ? &d->moved_no : &d->bound_no) = ++e->c->bindings;
+	*(another ? &d->moved_no : &d->bound_no) = ++e->c->devs.bindings;
 }
 
 void devs_bind(struct engine *e)
@@ -340,27 +341,27 @@ void devs_bind(struct engine *e)
 	for (uint8_t m = 0; m < DDR_MAX_MEMBERS; m++)
 		e->view.dev_of[m] = NO_DEV;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-		was[i] = e->c->dev[i].member;
-		e->c->dev[i].member = NO_MEMBER;
+		was[i] = e->c->devs.dev[i].member;
+		e->c->devs.dev[i].member = NO_MEMBER;
 	}
 	for (uint8_t m = 0; m < map->n; m++) {
 		uint32_t i = dev_to_bind(e, map, m, was);
 
 		if (i == NO_DEV)
 			continue;
-		e->c->dev[i].member = m;
+		e->c->devs.dev[i].member = m;
 		e->view.dev_of[m] = i;
-		dev_bound(e, map, &e->c->dev[i], map->member[m].uuid);
+		dev_bound(e, map, &e->c->devs.dev[i], map->member[m].uuid);
 		if (was[i] != m)
-			back_up(&e->c->dev[i]); /* it was not, and nobody has compared it */
-		if (!e->c->dev[i].reading)
-			back_bound(e, &e->c->dev[i], m);
-		if (!(dev_failed_flush(&e->c->dev[i], &map->member[m]) ||
-		      dev_was_cut(&e->c->dev[i], &map->member[m])) ||
-		    !(map_write_mask(map) >> m & 1) || e->c->bad[m] == MEMBER_FAULTY)
+			back_up(&e->c->devs.dev[i]); /* it was not, and nobody has compared it */
+		if (!e->c->devs.dev[i].reading)
+			back_bound(e, &e->c->devs.dev[i], m);
+		if (!(dev_failed_flush(&e->c->devs.dev[i], &map->member[m]) ||
+		      dev_was_cut(&e->c->devs.dev[i], &map->member[m])) ||
+		    !(map_write_mask(map) >> m & 1) || e->c->members.bad[m] == MEMBER_FAULTY)
 			continue;
-		e->c->bad[m] = MEMBER_FAULTY;
-		e->c->bad_us[m] = 0; /* told at once: before a proposal is acknowledged */
+		e->c->members.bad[m] = MEMBER_FAULTY;
+		e->c->members.bad_us[m] = 0; /* told at once: before a proposal is acknowledged */
 	}
 }
 
@@ -373,19 +374,20 @@ void devs_look_again(struct engine *e)
 	for (uint8_t m = 0; m < e->map.n; m++)
 		lacks |= map_write_mask(&e->map) >> m & 1 && e->view.dev_of[m] == NO_DEV;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS && lacks; i++)
-		if (e->c->dev[i].up && !e->c->dev[i].reading && e->c->dev[i].member == NO_MEMBER &&
-		    e->c->dev[i].read_num != e->map.epoch.num) {
-			e->c->look_us = e->now;
+		if (e->c->devs.dev[i].up && !e->c->devs.dev[i].reading &&
+		    e->c->devs.dev[i].member == NO_MEMBER &&
+		    e->c->devs.dev[i].read_num != e->map.epoch.num) {
+			e->c->devs.look_us = e->now;
 			sb_read(e, i);
 		}
 }
 
 bool devs_looking(const struct engine *e)
 {
-	if (!e->c->look_us || e->now - e->c->look_us >= e->cfg.tun.evict_ms * 1000ull)
+	if (!e->c->devs.look_us || e->now - e->c->devs.look_us >= e->cfg.tun.evict_ms * 1000ull)
 		return false;
-	for (uint32_t i = 0; i < e->c->devs; i++)
-		if (e->c->dev[i].reading && e->c->dev[i].member == NO_MEMBER)
+	for (uint32_t i = 0; i < e->c->devs.count; i++)
+		if (e->c->devs.dev[i].reading && e->c->devs.dev[i].member == NO_MEMBER)
 			return true;
 	return false;
 }
@@ -394,16 +396,16 @@ bool devs_looking(const struct engine *e)
 static void ways_reread(struct engine *e, const struct dev *d)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (&e->c->dev[i] != d && e->c->dev[i].member == NO_MEMBER && e->c->dev[i].up &&
-		    e->c->dev[i].sb_ok &&
-		    !memcmp(e->c->dev[i].sb.member_uuid, d->sb.member_uuid, DDR_UUID_BYTES))
+		if (&e->c->devs.dev[i] != d && e->c->devs.dev[i].member == NO_MEMBER &&
+		    e->c->devs.dev[i].up && e->c->devs.dev[i].sb_ok &&
+		    !memcmp(e->c->devs.dev[i].sb.member_uuid, d->sb.member_uuid, DDR_UUID_BYTES))
 			dev_reread(e, i);
 }
 
 /* It lacks an epoch that member m carries. */
 void dev_lacks(struct engine *e, const struct dev *d, uint8_t m, uint64_t num)
 {
-	e->c->lacked[m] = num;
+	e->c->devs.lacked[m] = num;
 	ways_reread(e, d);
 }
 
@@ -413,14 +415,14 @@ void dev_judge(struct engine *e, struct dev *d, uint8_t m)
 	if (!dev_older(d)) {
 		/* R17: an exporter that never went away has lost nothing. It is what it was when
 		 * the member was lost first: the last connection may have been to another one. */
-		if (d->member == m && d->instance && d->instance == e->c->bad_instance[m] &&
-		    e->c->bad[m] == MEMBER_SUSPECT && write_targets(e) >> m & 1)
-			e->c->bad[m] = 0;
+		if (d->member == m && d->instance && d->instance == e->c->members.bad_instance[m] &&
+		    e->c->members.bad[m] == MEMBER_SUSPECT && write_targets(e) >> m & 1)
+			e->c->members.bad[m] = 0;
 		return;
 	}
 	if (d->entered)
 		dev_lacks(e, d, m, d->read_all);
-	if (!e->c->bad[m])
+	if (!e->c->members.bad[m])
 		member_bad(e, m, MEMBER_SUSPECT);
 }
 
@@ -435,10 +437,11 @@ void dev_judge(struct engine *e, struct dev *d, uint8_t m)
  */
 void member_entered(struct engine *e, uint8_t i)
 {
-	struct dev *d = e->view.dev_of[i] == NO_DEV ? NULL : &e->c->dev[e->view.dev_of[i]];
+	struct dev *d = e->view.dev_of[i] == NO_DEV ? NULL : &e->c->devs.dev[e->view.dev_of[i]];
 
 	for (uint32_t j = 0; j < DDR_MAX_DEVS; j++)
-		e->c->dev[j].stale_read |= e->c->dev[j].reading; /* may be it, as it was before */
+		e->c->devs.dev[j].stale_read |=
+		    e->c->devs.dev[j].reading; /* may be it, as it was before */
 	if (!d || !d->up)
 		return; /* whatever connects is judged */
 	d->entered = true;
@@ -449,8 +452,8 @@ void member_entered(struct engine *e, uint8_t i)
 /* What a member that has entered carries here is not known yet. */
 bool devs_entering(const struct engine *e)
 {
-	for (uint32_t i = 0; i < e->c->devs; i++)
-		if (e->c->dev[i].up && e->c->dev[i].entered)
+	for (uint32_t i = 0; i < e->c->devs.count; i++)
+		if (e->c->devs.dev[i].up && e->c->devs.dev[i].entered)
 			return true;
 	return false;
 }
@@ -459,7 +462,8 @@ bool devs_entering(const struct engine *e)
  * an earlier one it may have been another device's. */
 bool member_sb_read(const struct engine *e, uint8_t i)
 {
-	const struct dev *d = e->view.dev_of[i] == NO_DEV ? NULL : &e->c->dev[e->view.dev_of[i]];
+	const struct dev *d =
+	    e->view.dev_of[i] == NO_DEV ? NULL : &e->c->devs.dev[e->view.dev_of[i]];
 
 	return d && d->up && d->sb_ok && !d->reading && !d->back.due;
 }
@@ -473,13 +477,14 @@ bool dev_being_read(const struct dev *d)
 /* Connected; and what this node had lost is what it was. */
 bool member_back(const struct engine *e, uint8_t i)
 {
-	const struct dev *d = e->view.dev_of[i] == NO_DEV ? NULL : &e->c->dev[e->view.dev_of[i]];
+	const struct dev *d =
+	    e->view.dev_of[i] == NO_DEV ? NULL : &e->c->devs.dev[e->view.dev_of[i]];
 
 	if (!d || !d->up || d->back.due)
 		return false;
-	if (!(map_write_mask(&e->map) >> i & 1) || e->c->bad[i] != MEMBER_SUSPECT)
+	if (!(map_write_mask(&e->map) >> i & 1) || e->c->members.bad[i] != MEMBER_SUSPECT)
 		return true;
-	return member_sb_read(e, i) && !dev_older(d) && !(e->c->older >> i & 1);
+	return member_sb_read(e, i) && !dev_older(d) && !(e->c->back.older >> i & 1);
 }
 
 /* One that the map writes to is connected, and is an older copy of itself. */
@@ -496,7 +501,7 @@ bool members_older(const struct engine *e)
 bool member_sb_current(struct engine *e, uint8_t i)
 {
 	const struct map_member *mm = &e->map.member[i];
-	struct dev *d = e->view.dev_of[i] == NO_DEV ? NULL : &e->c->dev[e->view.dev_of[i]];
+	struct dev *d = e->view.dev_of[i] == NO_DEV ? NULL : &e->c->devs.dev[e->view.dev_of[i]];
 
 	if (!d || !d->up || d->back.due)
 		return false;
@@ -511,7 +516,7 @@ bool member_sb_current(struct engine *e, uint8_t i)
  * long as member_sb_read. */
 bool member_older(const struct engine *e, uint8_t i, uint64_t reached)
 {
-	return member_sb_read(e, i) && e->c->dev[e->view.dev_of[i]].sb.map.epoch.num < reached;
+	return member_sb_read(e, i) && e->c->devs.dev[e->view.dev_of[i]].sb.map.epoch.num < reached;
 }
 
 /*
@@ -522,18 +527,18 @@ bool member_older(const struct engine *e, uint8_t i, uint64_t reached)
 bool member_strange(const struct engine *e, uint8_t i, uint64_t left)
 {
 	const struct superblock *sb =
-	    member_sb_read(e, i) ? &e->c->dev[e->view.dev_of[i]].sb : NULL;
+	    member_sb_read(e, i) ? &e->c->devs.dev[e->view.dev_of[i]].sb : NULL;
 
-	return sb && sb->map.epoch.num >= left && !lineage_shares(&e->c->past, sb, left);
+	return sb && sb->map.epoch.num >= left && !lineage_shares(&e->c->assembly.past, sb, left);
 }
 
 void dev_up(struct engine *e, const struct event *ev)
 {
-	struct dev *d = &e->c->dev[ev->dev.dev];
+	struct dev *d = &e->c->devs.dev[ev->dev.dev];
 
 	assert(ev->dev.dev < DDR_MAX_DEVS && !d->up);
-	if (ev->dev.dev >= e->c->devs)
-		e->c->devs = ev->dev.dev + 1;
+	if (ev->dev.dev >= e->c->devs.count)
+		e->c->devs.count = ev->dev.dev + 1;
 	d->up = true;
 	d->ups++;
 	d->entered = false;
@@ -543,7 +548,7 @@ void dev_up(struct engine *e, const struct event *ev)
 	d->connected_here = true;
 	d->connected_next = e->state == ENGINE_REMOVED;
 	vouch_anew(e, d);
-	e->c->outcasts = 0;
+	e->c->choice.fenced_out = 0;
 	d->bytes = ev->dev.bytes;
 	d->multiple = ev->dev.multiple;
 	d->up_us = e->now;
@@ -569,7 +574,7 @@ void dev_up(struct engine *e, const struct event *ev)
 
 void dev_down(struct engine *e, const struct event *ev)
 {
-	struct dev *d = &e->c->dev[ev->dev.dev];
+	struct dev *d = &e->c->devs.dev[ev->dev.dev];
 	uint8_t m = 0;
 
 	d->up = false;
@@ -592,8 +597,8 @@ void dev_down(struct engine *e, const struct event *ev)
 static bool member_connected(const struct engine *e, const struct map_member *mm)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (carries_whole(&e->c->dev[i], mm->uuid) &&
-		    !was_another(e, &e->c->dev[i], &e->map, mm->uuid))
+		if (carries_whole(&e->c->devs.dev[i], mm->uuid) &&
+		    !was_another(e, &e->c->devs.dev[i], &e->map, mm->uuid))
 			return true;
 	return false;
 }
@@ -625,8 +630,8 @@ uint32_t members_read(const struct engine *e)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < e->c->devs; i++)
-		n += e->c->dev[i].up && e->c->dev[i].sb_ok;
+	for (uint32_t i = 0; i < e->c->devs.count; i++)
+		n += e->c->devs.dev[i].up && e->c->devs.dev[i].sb_ok;
 	return n;
 }
 
@@ -634,8 +639,8 @@ static bool copies_of_one(const struct engine *e)
 {
 	const struct dev *first = NULL;
 
-	for (uint32_t i = 0; i < e->c->devs; i++) {
-		const struct dev *d = &e->c->dev[i];
+	for (uint32_t i = 0; i < e->c->devs.count; i++) {
+		const struct dev *d = &e->c->devs.dev[i];
 
 		if (!d->up || !d->sb_ok)
 			continue;
@@ -664,8 +669,8 @@ void fewer_insync(const struct engine *e, const struct map *map, char *text, siz
 		return;
 	}
 	for (uint32_t i = 0; map && !was && i < DDR_MAX_DEVS; i++)
-		if (was_member(e, &e->c->dev[i], map))
-			was = &e->c->dev[i];
+		if (was_member(e, &e->c->devs.dev[i], map))
+			was = &e->c->devs.dev[i];
 	snprintf(text, size,
 		 "fewer members in sync are reachable than the data needs; connect the others");
 	if (was)
@@ -703,14 +708,14 @@ bool peer_aside(const struct engine *e, const struct peer *p)
 /* Nobody has written a superblock there yet. */
 static bool is_being_added(const struct engine *e, const struct dev *d)
 {
-	return (e->c->admin.used && e->c->admin.cmd == ADMIN_ADD &&
-		!strcmp(e->c->admin.uri, d->uri)) ||
-	       (e->c->adding.used && !strcmp(e->c->adding.uri, d->uri));
+	return (e->c->admin.job.used && e->c->admin.job.cmd == ADMIN_ADD &&
+		!strcmp(e->c->admin.job.uri, d->uri)) ||
+	       (e->c->admin.adding.used && !strcmp(e->c->admin.adding.uri, d->uri));
 }
 
 const char *engine_dev_stranger(const struct engine *e, uint32_t dev)
 {
-	const struct dev *d = &e->c->dev[dev];
+	const struct dev *d = &e->c->devs.dev[dev];
 	const struct map *map = e->view.proposing ? &e->view.prop : &e->map;
 
 	if (!d->up || d->member != NO_MEMBER)
@@ -754,10 +759,10 @@ const char *engine_dev_stranger(const struct engine *e, uint32_t dev)
  */
 static void misfit_look(struct engine *e, uint32_t i)
 {
-	struct dev *d = &e->c->dev[i];
+	struct dev *d = &e->c->devs.dev[i];
 	bool older = d->member != NO_MEMBER && map_write_mask(&e->map) >> d->member & 1 &&
-		     e->c->bad[d->member] == MEMBER_SUSPECT && member_sb_read(e, d->member) &&
-		     !member_back(e, d->member);
+		     e->c->members.bad[d->member] == MEMBER_SUSPECT &&
+		     member_sb_read(e, d->member) && !member_back(e, d->member);
 
 	if (!d->up || !(engine_dev_unfit(e, i) || older) || d->reading || dev_ios(e, i) ||
 	    is_being_added(e, d) || e->now - d->up_us < MISFIT_LOOK_US)
@@ -774,8 +779,21 @@ static void misfit_look(struct engine *e, uint32_t i)
  */
 static uint64_t unreached_us(const struct engine *e)
 {
-	return e->cfg.tun.evict_ms *
-	       (epoch_promotes(e) && !e->c->acked_proposal ? 500ull : 1000ull);
+	return e->cfg.tun.evict_ms * (epoch_promotes(e) && !e->c->epochs.acked ? 500ull : 1000ull);
+}
+
+void devs_restart(struct devs *devs)
+{
+	memset(devs->lacked, 0, sizeof(devs->lacked));
+	devs->look_us = devs->aside_us = 0;
+	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
+		struct dev *d = &devs->dev[i];
+
+		d->reading = d->sb_ok = d->fresh = d->entered = false;
+		back_restart(d);
+		d->connected_here = d->connected_next;
+		d->connected_next = false;
+	}
 }
 
 void devs_advance(struct engine *e)
@@ -784,8 +802,8 @@ void devs_advance(struct engine *e)
 
 	misread_advance(e);
 	back_advance(e);
-	for (uint32_t i = 0; i < e->c->devs; i++) {
-		struct dev *d = &e->c->dev[i];
+	for (uint32_t i = 0; i < e->c->devs.count; i++) {
+		struct dev *d = &e->c->devs.dev[i];
 
 		/* A superblock that could not be read is tried again, now and then. */
 		if (d->up && !d->reading && d->retry_us && e->now >= d->retry_us)
@@ -793,33 +811,35 @@ void devs_advance(struct engine *e)
 		misfit_look(e, i);
 	}
 	if (aside(e)) {
-		e->c->aside_us = e->now;
+		e->c->devs.aside_us = e->now;
 		return;
 	}
-	since = e->c->round_us > e->c->aside_us ? e->c->round_us : e->c->aside_us;
+	since =
+	    e->c->round.since_us > e->c->devs.aside_us ? e->c->round.since_us : e->c->devs.aside_us;
 	for (uint8_t m = 0; e->view.have_map && !devs_looking(e) && m < e->map.n; m++)
-		if (write_musts(e) >> m & 1 && !e->c->bad[m] && e->view.dev_of[m] == NO_DEV &&
-		    e->view.phase == PH_READY && e->now - since > unreached_us(e))
+		if (write_musts(e) >> m & 1 && !e->c->members.bad[m] &&
+		    e->view.dev_of[m] == NO_DEV && e->view.phase == PH_READY &&
+		    e->now - since > unreached_us(e))
 			member_bad(e, m, MEMBER_SUSPECT);
 }
 
 bool dev_connected(const struct engine *e, uint32_t dev)
 {
-	return e->c->dev[dev].up;
+	return e->c->devs.dev[dev].up;
 }
 
 void dev_unanswered(struct engine *e, uint32_t dev)
 {
-	e->c->dev[dev].zombie = true;
-	e->c->dev[dev].zombie_us = e->now;
+	e->c->devs.dev[dev].zombie = true;
+	e->c->devs.dev[dev].zombie_us = e->now;
 }
 
 /* Nothing lands any more of what was on its way to members that are lost (R5). */
 bool devs_landed(const struct engine *e)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->c->dev[i].zombie &&
-		    e->now - e->c->dev[i].zombie_us <= e->cfg.tun.reach_ms * 1000ull)
+		if (e->c->devs.dev[i].zombie &&
+		    e->now - e->c->devs.dev[i].zombie_us <= e->cfg.tun.reach_ms * 1000ull)
 			return false;
 	return true;
 }

@@ -80,7 +80,7 @@ struct dev {
 		bool unread;                 /* ... can't be read */
 		uint32_t of_nobody;          /* pages of slots of nobody that were compared */
 		uint64_t again_us, heard_us; /* heard: it answered last, or was asked first */
-		uint64_t told;               /* e->told.count when it was asked last */
+		uint64_t told;               /* told[].count when it was asked last */
 		struct batch batch;
 		struct iovec iov;
 		uint8_t *buf;
@@ -96,6 +96,21 @@ struct lost {
 	uint64_t since_us; /* when */
 };
 
+struct devs {
+	struct dev dev[DDR_MAX_DEVS];
+	uint32_t count;                    /* of these, up to the last one that was connected */
+	uint64_t bindings;                 /* so many were noted */
+	struct lost kept[DDR_MAX_MEMBERS]; /* by incarnations before this one; until a map names
+					      them */
+	uint32_t kept_count;
+	uint64_t lacked[DDR_MAX_MEMBERS]; /* number of an epoch that the member carries, and what
+					     was reached in its place does not; 0 = none */
+	uint64_t look_us;  /* when devices were last read again for a member that is nowhere here */
+	uint64_t aside_us; /* when this node was aside last */
+};
+
+/* Another incarnation: what was so of the last one only ends. */
+void devs_restart(struct devs *devs);
 /* How many members are connected that the newest map known here has in sync. */
 uint32_t members_reached(const struct engine *e);
 /* How many devices are connected whose superblocks are this array's. */

@@ -23,7 +23,7 @@ void geo_adopt(struct engine *e)
 
 	if (!sb || geo_init(&e->geo, &sb->geo, NULL))
 		return;
-	e->c->base = *sb;
+	e->c->epochs.base = *sb;
 	e->view.have_geo = true;
 	devs_fit(e);
 	if (dlog_alloc(e) || back_alloc(e) || slots_alloc(e)) {
@@ -38,11 +38,11 @@ void geo_adopt(struct engine *e)
 	    (e->view.proposing && map_check(&e->view.prop, &e->geo))) {
 		memset(&e->map, 0, sizeof(e->map));
 		e->view.have_map = e->view.proposing = false;
-		e->c->dirty_untold = true;
+		e->c->orphans.untold = true;
 	}
-	if (e->c->dirty_untold)
+	if (e->c->orphans.untold)
 		nodemsg_join(e); /* R18: in another round all is told again */
-	e->c->dirty_untold = false;
+	e->c->orphans.untold = false;
 }
 
 uint32_t map_count_insync(const struct map *m)
@@ -52,7 +52,7 @@ uint32_t map_count_insync(const struct map *m)
 
 void epoch_reset(struct engine *e)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 
 	ld->own_prop = ld->revive = ld->committing = false;
 	memset(ld->wanted, 0, sizeof(ld->wanted));
@@ -60,7 +60,7 @@ void epoch_reset(struct engine *e)
 	memset(ld->kept_us, 0, sizeof(ld->kept_us));
 	memset(ld->full, 0, sizeof(ld->full));
 	ld->earlier = 0;
-	e->c->acked_proposal = false;
+	e->c->epochs.acked = false;
 }
 
 /* R14: only what has to be rebuilt as a whole may forget a failed flush. Also a device that is not
@@ -68,8 +68,8 @@ void epoch_reset(struct engine *e)
 static void flush_forget(struct engine *e, const struct map_member *mm)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-		e->c->dev[i].flush_failed &= !dev_failed_flush(&e->c->dev[i], mm);
-		e->c->dev[i].was_cut &= !dev_was_cut(&e->c->dev[i], mm);
+		e->c->devs.dev[i].flush_failed &= !dev_failed_flush(&e->c->devs.dev[i], mm);
+		e->c->devs.dev[i].was_cut &= !dev_was_cut(&e->c->devs.dev[i], mm);
 	}
 }
 
@@ -94,22 +94,22 @@ static void commit_effects(struct engine *e, const struct map *old)
 		/* It answered with errors. Connected anew, it shows whether it has shrunk; it may
 		 * have been extended when somebody brings it back (cut_note). */
 		if (was && !is && member_misread(e, i) && e->view.dev_of[i] != NO_DEV &&
-		    e->c->dev[e->view.dev_of[i]].up)
+		    e->c->devs.dev[e->view.dev_of[i]].up)
 			out_add(e, OUT_DEV_CANCEL)->cancel.dev = e->view.dev_of[i];
 		if (!is || (!was && old->n))
-			e->c->bad[i] = 0;
+			e->c->members.bad[i] = 0;
 		if (is && !was)
-			e->c->error[i].err = 0;
+			e->c->members.error[i].err = 0;
 		if (is && !was && old->n)
-			e->c->entered_us[i] = e->now;
+			e->c->epochs.entered_us[i] = e->now;
 		if (is && !was && i < old->n && old->member[i].state != MEMBER_SUSPECT)
-			e->c->flaps[i] = 0; /* an operator has seen to it */
+			e->c->epochs.flaps[i] = 0; /* an operator has seen to it */
 		if (was && !is) {
-			bool soon =
-			    e->c->entered_us[i] && e->now - e->c->entered_us[i] < flap_us(e);
+			bool soon = e->c->epochs.entered_us[i] &&
+				    e->now - e->c->epochs.entered_us[i] < flap_us(e);
 
-			e->c->flaps[i] = soon ? e->c->flaps[i] + 1 : 0;
-			e->c->dropped[i] = e->map.epoch.num;
+			e->c->epochs.flaps[i] = soon ? e->c->epochs.flaps[i] + 1 : 0;
+			e->c->epochs.dropped[i] = e->map.epoch.num;
 			dlog_dropped(e);
 			slots_dropped(e);
 			/* One that was being rebuilt has not got all pages yet (R11). */
@@ -121,20 +121,20 @@ static void commit_effects(struct engine *e, const struct map *old)
 		if (!is)
 			back_dropped(e, i);
 		if (!is && e->map.member[i].state != MEMBER_SUSPECT)
-			e->c->lacked[i] = 0; /* an operator is going to see to it */
+			e->c->devs.lacked[i] = 0; /* an operator is going to see to it */
 		/* Its rebuild ends at once: nobody may look after it before the next one begins. */
-		if (!is && e->c->rb.state != RB_IDLE && e->c->rb.member == i)
+		if (!is && e->c->rebuild.state != RB_IDLE && e->c->rebuild.member == i)
 			rebuild_reset(e);
 		if (is && !was)
 			added = true;
 		if (e->map.member[i].state == MEMBER_REBUILDING)
 			partial |= e->map.member[i].flags & MEMBER_F_PARTIAL;
 		if (e->map.member[i].state != MEMBER_SUSPECT)
-			e->c->lost_us[i] = 0;
-		else if (!e->c->lost_us[i])
-			e->c->lost_us[i] = e->now;
+			e->c->epochs.lost_us[i] = 0;
+		else if (!e->c->epochs.lost_us[i])
+			e->c->epochs.lost_us[i] = e->now;
 	}
-	if (leading(e) && e->c->ld.slot)
+	if (leading(e) && e->c->lead.slot)
 		slots_told_committed(e, old, dropped);
 	devs_bind(e);
 	devs_look_again(e);
@@ -143,8 +143,8 @@ static void commit_effects(struct engine *e, const struct map *old)
 		if (map_write_mask(&e->map) >> i & 1 && old->n && !(map_write_mask(old) >> i & 1) &&
 		    !member_usable(e, i) && !aside(e) &&
 		    !(e->view.dev_of[i] == NO_DEV && devs_looking(e)) &&
-		    !(e->view.dev_of[i] != NO_DEV && e->c->dev[e->view.dev_of[i]].up &&
-		      dev_being_read(&e->c->dev[e->view.dev_of[i]])))
+		    !(e->view.dev_of[i] != NO_DEV && e->c->devs.dev[e->view.dev_of[i]].up &&
+		      dev_being_read(&e->c->devs.dev[e->view.dev_of[i]])))
 			member_bad(e, i, MEMBER_SUSPECT);
 	for (uint8_t i = 0; i < e->map.n; i++)
 		if (map_write_mask(&e->map) >> i & 1 && old->n && !(map_write_mask(old) >> i & 1))
@@ -175,12 +175,13 @@ static void gone_prune(struct engine *e)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < e->c->gone_count; i++)
-		if (!e->c->gone[i].fenced)
-			e->c->gone[n++] = e->c->gone[i];
+	for (uint32_t i = 0; i < e->c->departures.count; i++)
+		if (!e->c->departures.list[i].fenced)
+			e->c->departures.list[n++] = e->c->departures.list[i];
 		else
-			fence_settled(e, e->c->gone[i].node, e->c->gone[i].inc);
-	e->c->gone_count = n;
+			fence_settled(e, e->c->departures.list[i].node,
+				      e->c->departures.list[i].inc);
+	e->c->departures.count = n;
 	record_removed(e);
 }
 
@@ -195,13 +196,13 @@ static void gone_prune(struct engine *e)
 void revive(struct engine *e)
 {
 	for (uint8_t i = 0; i < e->map.n; i++)
-		if (e->c->bad[i] == MEMBER_SUSPECT && member_back(e, i) &&
+		if (e->c->members.bad[i] == MEMBER_SUSPECT && member_back(e, i) &&
 		    e->view.prop.member[i].state == MEMBER_IN_SYNC)
-			e->c->bad[i] = 0; /* R14: not what answered with an error */
+			e->c->members.bad[i] = 0; /* R14: not what answered with an error */
 	regions_doubt(e);
 	slots_doubt(e);
-	if (e->c->rb.state != RB_PROMOTE ||
-	    e->view.prop.member[e->c->rb.member].state != MEMBER_IN_SYNC)
+	if (e->c->rebuild.state != RB_PROMOTE ||
+	    e->view.prop.member[e->c->rebuild.member].state != MEMBER_IN_SYNC)
 		rebuild_reset(e);
 }
 
@@ -209,11 +210,11 @@ uint64_t epoch_seen(const struct engine *e)
 {
 	uint64_t num = e->view.have_map ? e->map.epoch.num : 0;
 
-	if (e->c->want_record.acked.num > num)
-		num = e->c->want_record.acked.num;
+	if (e->c->records.want.acked.num > num)
+		num = e->c->records.want.acked.num;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->c->dev[i].sb_ok && e->c->dev[i].sb.map.epoch.num > num)
-			num = e->c->dev[i].sb.map.epoch.num;
+		if (e->c->devs.dev[i].sb_ok && e->c->devs.dev[i].sb.map.epoch.num > num)
+			num = e->c->devs.dev[i].sb.map.epoch.num;
 	return num;
 }
 
@@ -254,7 +255,7 @@ static void entries_hold(struct engine *e)
 	for (; enter; enter &= enter - 1) {
 		uint8_t m = (uint8_t)__builtin_ctz(enter);
 		const struct dev *d =
-		    e->view.dev_of[m] == NO_DEV ? NULL : &e->c->dev[e->view.dev_of[m]];
+		    e->view.dev_of[m] == NO_DEV ? NULL : &e->c->devs.dev[e->view.dev_of[m]];
 
 		if (slots_told(e, m) && !(d && d->up && !d->back.due))
 			member_bad(e, m, MEMBER_SUSPECT);
@@ -277,7 +278,7 @@ static void take_propose(struct engine *e, uint32_t from, const nodemsg *m)
 	const char *odd;
 	struct map map;
 
-	if (from != e->c->leader || !pb_map_read(&map, m->propose->map) ||
+	if (from != e->c->round.leader || !pb_map_read(&map, m->propose->map) ||
 	    (e->view.have_map && epoch_cmp(&map.epoch, &e->map.epoch) <= 0))
 		return;
 	odd = propose_odd(e, &map);
@@ -287,12 +288,12 @@ static void take_propose(struct engine *e, uint32_t from, const nodemsg *m)
 	}
 	change_trace(e, &map);
 	e->view.prop = map;
-	cause_hear(e->c->prop_cause, m->propose->n_cause, m->propose->cause);
+	cause_hear(e->c->epochs.prop_cause, m->propose->n_cause, m->propose->cause);
 	if (!e->view.proposing)
-		e->c->proposing_us = e->now;
+		e->c->epochs.proposing_us = e->now;
 	e->view.proposing = true;
-	e->c->acked_proposal = false;
-	e->c->want_record.acked = map.epoch;
+	e->c->epochs.acked = false;
+	e->c->records.want.acked = map.epoch;
 	devs_bind(e);
 	entries_hold(e);
 	if (m->propose->revive)
@@ -300,40 +301,40 @@ static void take_propose(struct engine *e, uint32_t from, const nodemsg *m)
 	for (uint8_t i = 0; i < map.n; i++)
 		if (!(map_write_mask(&map) >> i & 1))
 			member_ios_cancel(e, i);
-	for (uint32_t i = 0; i < e->c->peer_count; i++)
-		e->c->peer[i].acked = false;
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++)
+		e->c->round.peer[i].acked = false;
 }
 
 static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 
-	if (from != e->c->leader || !e->view.proposing ||
+	if (from != e->c->round.leader || !e->view.proposing ||
 	    !epoch_is(m->commit->epoch, &e->view.prop.epoch))
 		return;
 	/* All see each Ack, and the leader saw them before it sent this. */
-	for (uint32_t i = 0; i < e->c->peer_count; i++) {
-		if (!e->c->peer[i].member || e->c->peer[i].acked)
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
+		if (!e->c->round.peer[i].member || e->c->round.peer[i].acked)
 			continue;
 		msg_rejected(e, peer_find(e, from), m->inc,
 			     "commits what a node has not acknowledged", true);
 		return;
 	}
 	TRACE(e, "epoch %llu is committed", (unsigned long long)e->view.prop.epoch.num);
-	e->c->committed = e->c->want_record.committed = e->view.prop.epoch;
-	lineage_add(&e->c->past, &e->c->committed);
+	e->c->epochs.committed = e->c->records.want.committed = e->view.prop.epoch;
+	lineage_add(&e->c->assembly.past, &e->c->epochs.committed);
 	epoch_adopt(e, &e->view.prop);
 	quiet_end(e);
 	if (from == e->cfg.node)
-		e->c->judged = true; /* when it assembled the array */
-	else if (!e->c->judged)
+		e->c->epochs.judged = true; /* when it assembled the array */
+	else if (!e->c->epochs.judged)
 		devs_judge(e);
-	e->c->left_uncommitted = false;
+	e->c->departures.uncommitted = false;
 	gone_prune(e);
 	departed_committed(e);
 	if (from == e->cfg.node) {
 		ld->own_prop = ld->need_epoch = ld->committing = false;
-		e->c->seals -= e->c->seals > 0;
+		e->c->leave.seals -= e->c->leave.seals > 0;
 	}
 }
 
@@ -342,7 +343,7 @@ static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
 void epoch_want_out(struct engine *e, uint32_t i, uint32_t want, bool misread, bool earlier,
 		    const struct member_cause *c)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 	uint8_t had = ld->misread[i] ? 0 : ld->wanted[i];
 
 	if (want >= MEMBER_SUSPECT && !misread && !earlier)
@@ -365,7 +366,7 @@ static void take_report(struct engine *e, struct peer *p, const nodemsg *m)
 		return;
 	p->up_mask &= ~(1u << i); /* its next heartbeat says what has become of it */
 	if (m->report->misread && member_indispensable(e, (uint8_t)i))
-		e->c->ld.kept_us[i] = e->now;
+		e->c->lead.kept_us[i] = e->now;
 	cause_hear(cause, m->report->n_cause, m->report->cause);
 	epoch_want_out(e, i, m->report->state, m->report->misread, m->report->earlier, &cause[i]);
 }
@@ -397,7 +398,7 @@ static bool ack_ready(struct engine *e)
 {
 	uint32_t drops = map_write_mask(&e->map) & ~map_write_mask(&e->view.prop);
 
-	if (epoch_cmp(&e->c->record.acked, &e->view.prop.epoch))
+	if (epoch_cmp(&e->c->records.durable.acked, &e->view.prop.epoch))
 		return false;
 	for (uint8_t i = 0; i < e->view.prop.n; i++)
 		if (drops >> i & 1 && member_ios(e, i))
@@ -407,8 +408,8 @@ static bool ack_ready(struct engine *e)
 
 static bool flush_failed(const struct engine *e, const struct map_member *mm)
 {
-	for (uint32_t d = 0; d < e->c->devs; d++)
-		if (dev_failed_flush(&e->c->dev[d], mm)) /* also while it is away */
+	for (uint32_t d = 0; d < e->c->devs.count; d++)
+		if (dev_failed_flush(&e->c->devs.dev[d], mm)) /* also while it is away */
 			return true;
 	return false;
 }
@@ -429,7 +430,7 @@ static bool cut_untold(const struct engine *e, const struct map_member *mm)
 uint8_t bad_told(const struct engine *e, const struct map *m, uint8_t i)
 {
 	if (!flush_failed_or_cut(e, &m->member[i]))
-		return e->c->bad[i];
+		return e->c->members.bad[i];
 	return cut_untold(e, &m->member[i]) ? MEMBER_SUSPECT : MEMBER_FAULTY;
 }
 
@@ -455,7 +456,7 @@ static uint8_t to_report(const struct engine *e, const struct map *m, uint8_t i)
 bool flush_error_untold(const struct engine *e)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->c->dev[i].flush_failed && !e->view.have_map)
+		if (e->c->devs.dev[i].flush_failed && !e->view.have_map)
 			return true; /* of a former life; of which member only a map can tell */
 	for (uint8_t i = 0; i < e->map.n; i++)
 		if (flush_failed(e, &e->map.member[i]) && to_report(e, &e->map, i) == MEMBER_FAULTY)
@@ -476,9 +477,9 @@ static void report_advance(struct engine *e)
 		/* Who can't use the array does not take it from the others; what it alone has seen
 		 * it tells in Hello, where they may all be gone (R17). */
 		if (!state || (state == MEMBER_SUSPECT && aside(e)) ||
-		    (e->c->bad_us[i] && e->now - e->c->bad_us[i] < REPORT_AGAIN_US))
+		    (e->c->members.bad_us[i] && e->now - e->c->members.bad_us[i] < REPORT_AGAIN_US))
 			continue;
-		e->c->bad_us[i] = e->now;
+		e->c->members.bad_us[i] = e->now;
 		b.member = i;
 		b.state = state;
 		b.misread = state == MEMBER_MISSING && member_misread(e, i);
@@ -496,14 +497,14 @@ void epoch_advance(struct engine *e)
 	if (e->view.phase < PH_STATE || e->state == ENGINE_REMOVED)
 		return;
 	report_advance(e);
-	if (e->view.proposing && !e->c->acked_proposal && ack_ready(e)) {
+	if (e->view.proposing && !e->c->epochs.acked && ack_ready(e)) {
 		Ddraid__Epoch ep = DDRAID__EPOCH__INIT;
 		NODEMSG(m, b, ACK, Ack, ack);
 
 		ep.num = e->view.prop.epoch.num;
 		ep.inc = e->view.prop.epoch.inc;
 		b.epoch = &ep;
-		e->c->acked_proposal = true;
+		e->c->epochs.acked = true;
 		msg_send(e, &m);
 	}
 }

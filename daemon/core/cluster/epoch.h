@@ -6,6 +6,24 @@
 #include "daemon/core/cluster/nodemsg.h"
 #include "daemon/core/door.h"
 
+/* The map's epochs, as every node knows them. Those by number of member say when it changed. */
+struct epochs {
+	struct superblock base; /* the array's constants; map and seq are not used */
+	struct epoch committed; /* newest epoch known committed: map's, but after an assembly */
+	bool judged; /* by the epoch that was committed when this incarnation went by a committed
+			map */
+	bool acked;  /* the proposal under way */
+	uint64_t proposing_us; /* since when one is */
+	struct member_cause prop_cause[DDR_MAX_MEMBERS], cause[DDR_MAX_MEMBERS]; /* cause.c */
+	bool sb_names_us; /* the newest superblocks that it wrote, as without a slot */
+	uint64_t dropped[DDR_MAX_MEMBERS];    /* number of the newest commit that dropped it; 0 =
+						 none that is known here */
+	uint64_t lost_us[DDR_MAX_MEMBERS];    /* SUSPECT since, on the leader */
+	uint64_t entered_us[DDR_MAX_MEMBERS]; /* when it entered the map last, 0 = it was in from
+						 the start */
+	uint32_t flaps[DDR_MAX_MEMBERS];      /* so often in a row it was lost soon after that */
+};
+
 /* How far ahead of all that this node knows an epoch can be that it is told: proposals that came to
  * nothing. Else one node that is broken could use up all numbers. */
 #define EPOCH_AHEAD_MAX 1024u

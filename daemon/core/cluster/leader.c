@@ -22,15 +22,15 @@
 /* A new round: nothing of the last one's dealings counts. */
 void leader_reset(struct engine *e)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 
 	ld->begun = ld->announced = ld->rereading = ld->refused = false;
 	ld->assembled = ld->gathered = false;
 	ld->waits_us = 0;
 	ld->why = NULL;
 	memset(ld->assigned, 0, sizeof(ld->assigned));
-	for (uint32_t i = 0; i < e->c->gone_count; i++)
-		e->c->gone[i].asked = false;
+	for (uint32_t i = 0; i < e->c->departures.count; i++)
+		e->c->departures.list[i].asked = false;
 	epoch_reset(e);
 	rebuild_reset(e);
 	slots_reset(e);
@@ -47,8 +47,8 @@ static void state_send(struct engine *e)
 
 	b.node = np;
 	b.departed = gp;
-	for (uint32_t i = 0; i < e->c->peer_count; i++) {
-		struct peer *p = &e->c->peer[i];
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
+		struct peer *p = &e->c->round.peer[i];
 
 		if (!p->in_round)
 			continue;
@@ -65,15 +65,15 @@ static void state_send(struct engine *e)
 		np[b.n_node] = &node[b.n_node];
 		b.n_node++;
 	}
-	for (uint32_t i = 0; i < e->c->gone_count; i++) {
-		gone[i] = pb_departed(e, &e->c->gone[i]);
+	for (uint32_t i = 0; i < e->c->departures.count; i++) {
+		gone[i] = pb_departed(e, &e->c->departures.list[i]);
 		gp[i] = &gone[i];
 	}
-	b.n_departed = e->c->gone_count;
+	b.n_departed = e->c->departures.count;
 	if (e->state == ENGINE_ACTIVE) {
 		pb_map_fill(&pm, &e->map);
 		b.committed = &pm.map;
-		b.dropped = e->c->dropped;
+		b.dropped = e->c->epochs.dropped;
 		b.n_dropped = e->map.n;
 	}
 	msg_send(e, &m);
@@ -88,8 +88,8 @@ static void state_send(struct engine *e)
  */
 static void proposal_inherit(struct engine *e)
 {
-	for (uint32_t i = 0; i < e->c->peer_count; i++) {
-		const struct peer *p = &e->c->peer[i];
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
+		const struct peer *p = &e->c->round.peer[i];
 
 		if (!p->in_round || !p->proposed.n || !p->active || gone_find(e, p->node, p->inc))
 			continue;
@@ -99,12 +99,12 @@ static void proposal_inherit(struct engine *e)
 			continue;
 		e->view.prop = p->proposed;
 		if (!e->view.proposing)
-			e->c->proposing_us = e->now;
+			e->c->epochs.proposing_us = e->now;
 		e->view.proposing = true;
-		e->c->acked_proposal = true; /* of no round */
+		e->c->epochs.acked = true; /* of no round */
 	}
 	if (e->view.proposing)
-		e->c->ld.need_epoch = true;
+		e->c->lead.need_epoch = true;
 }
 
 /*
@@ -116,15 +116,15 @@ static bool written_untold(const struct engine *e)
 {
 	bool go_on = false;
 
-	for (uint32_t i = 0; i < e->c->peer_count; i++)
-		go_on |= e->c->peer[i].member && !e->c->peer[i].stops;
-	return go_on && (e->c->left_uncommitted ||
-			 (e->c->ld.cleared_num && e->map.epoch.num <= e->c->ld.cleared_num));
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++)
+		go_on |= e->c->round.peer[i].member && !e->c->round.peer[i].stops;
+	return go_on && (e->c->departures.uncommitted ||
+			 (e->c->lead.cleared_num && e->map.epoch.num <= e->c->lead.cleared_num));
 }
 
 static void leader_begin(struct engine *e)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 
 	ld->begun = true;
 	ld->state_us = e->now;
@@ -136,7 +136,7 @@ static void leader_begin(struct engine *e)
 		ld->knows = ld->rereading = false; /* and reads them after the fences */
 	if (!ld->knows)
 		slots_unknow(e);
-	ld->need_epoch = !ld->knows || e->c->gone_count || written_untold(e);
+	ld->need_epoch = !ld->knows || e->c->departures.count || written_untold(e);
 	/* A rebuild begins anew: what a partial one must copy is gathered after a commit. */
 	for (uint8_t i = 0; i < e->map.n; i++)
 		ld->need_epoch |= e->map.member[i].state == MEMBER_REBUILDING;
@@ -164,8 +164,8 @@ static bool restart_awaited(const struct engine *e, const struct departed *d)
 
 	if ((p && p->in_view) || e->now - d->since_us >= e->cfg.tun.restart_wait_ms * 1000ull)
 		return false;
-	for (uint32_t i = 0; i < e->c->quorum_count; i++)
-		if (e->c->quorum[i] == d->node)
+	for (uint32_t i = 0; i < e->c->group.quorum_count; i++)
+		if (e->c->group.quorum[i] == d->node)
 			return true;
 	return false;
 }
@@ -182,8 +182,8 @@ bool fenced_by_itself(const struct engine *e, uint32_t node, uint64_t inc)
 static struct fence_ask *ask_find(struct engine *e, uint32_t node, uint64_t inc)
 {
 	for (uint32_t i = 0; i < FENCE_ASKS_MAX; i++)
-		if (e->c->fence_ask[i].node == node && e->c->fence_ask[i].inc == inc)
-			return &e->c->fence_ask[i];
+		if (e->c->fences.ask[i].node == node && e->c->fences.ask[i].inc == inc)
+			return &e->c->fences.ask[i];
 	return NULL;
 }
 
@@ -195,7 +195,7 @@ static bool ask_begin(struct engine *e, const struct departed *d, bool *again)
 	*again = true;
 	if (!e->cfg.fence_waits)
 		return true;
-	if (a && ring_is(&a->ring, &e->c->view_ring)) {
+	if (a && ring_is(&a->ring, &e->c->group.view_ring)) {
 		*again = false;
 		return true;
 	}
@@ -205,7 +205,7 @@ static bool ask_begin(struct engine *e, const struct departed *d, bool *again)
 		return false;
 	a->node = d->node;
 	a->inc = d->inc;
-	a->ring = e->c->view_ring;
+	a->ring = e->c->group.view_ring;
 	a->owed++;
 	return true;
 }
@@ -222,15 +222,15 @@ static int ask_end(struct engine *e, uint32_t node, uint64_t inc, int err)
 		return -EAGAIN;
 	done = *a;
 	memset(a, 0, sizeof(*a));
-	return done.failed ? -EIO : ring_is(&done.ring, &e->c->view_ring) ? 0 : -ESTALE;
+	return done.failed ? -EIO : ring_is(&done.ring, &e->c->group.view_ring) ? 0 : -ESTALE;
 }
 
 static bool fences_done(struct engine *e)
 {
 	bool all = true;
 
-	for (uint32_t i = 0; i < e->c->gone_count; i++) {
-		struct departed *d = &e->c->gone[i];
+	for (uint32_t i = 0; i < e->c->departures.count; i++) {
+		struct departed *d = &e->c->departures.list[i];
 		struct out *o;
 		bool again;
 
@@ -331,15 +331,15 @@ static bool claims_in(struct engine *e)
 {
 	bool all = true;
 
-	for (uint32_t i = 0; i < e->c->peer_count; i++) {
-		struct peer *p = &e->c->peer[i];
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
+		struct peer *p = &e->c->round.peer[i];
 
 		if (!p->member || p->claimed)
 			continue;
 		all = false;
 		if (p->node != e->cfg.node &&
-		    e->now - e->c->ld.state_us > 2 * e->cfg.tun.evict_ms * 1000ull) {
-			e->c->ld.state_us = e->now;
+		    e->now - e->c->lead.state_us > 2 * e->cfg.tun.evict_ms * 1000ull) {
+			e->c->lead.state_us = e->now;
 			evict(e, p);
 		}
 	}
@@ -360,8 +360,8 @@ static void bad_gather(struct engine *e)
 {
 	const struct map *m = map_next(e);
 
-	for (uint32_t j = 0; j < e->c->peer_count; j++) {
-		const struct peer *p = &e->c->peer[j];
+	for (uint32_t j = 0; j < e->c->round.peer_count; j++) {
+		const struct peer *p = &e->c->round.peer[j];
 
 		for (uint8_t i = 0; p->in_round && i < m->n; i++) {
 			uint8_t bad = hello_bad(p, m, i);
@@ -369,7 +369,7 @@ static void bad_gather(struct engine *e)
 			if (!bad || !(map_write_mask(m) >> i & 1))
 				continue;
 			epoch_want_out(e, i, bad, false, p->bad_earlier >> i & 1, &p->cause[i]);
-			e->c->ld.need_epoch = true;
+			e->c->lead.need_epoch = true;
 		}
 	}
 }
@@ -392,19 +392,19 @@ static uint64_t reach_us(const struct engine *e)
 static void outcast_advance(struct engine *e)
 {
 	uint64_t wait_us = 5000ull * e->cfg.tun.evict_ms
-			   << (e->c->outcasts < 7 ? e->c->outcasts : 7);
+			   << (e->c->choice.fenced_out < 7 ? e->c->choice.fenced_out : 7);
 	bool up = e->state != ENGINE_JOINING;
-	bool round =
-	    e->view.phase >= PH_STATE || (e->view.phase == PH_HELLO && e->c->leader == e->cfg.node);
+	bool round = e->view.phase >= PH_STATE ||
+		     (e->view.phase == PH_HELLO && e->c->round.leader == e->cfg.node);
 
 	for (uint32_t i = 0; i < DDR_MAX_DEVS && !up; i++)
-		up = e->c->dev[i].up;
+		up = e->c->devs.dev[i].up;
 	if (up)
-		e->c->no_dev_us = 0;
-	else if (!e->c->no_dev_us)
-		e->c->no_dev_us = e->now;
-	else if (round && e->now - e->c->no_dev_us >= wait_us) {
-		e->c->outcasts++;
+		e->c->choice.no_dev_us = 0;
+	else if (!e->c->choice.no_dev_us)
+		e->c->choice.no_dev_us = e->now;
+	else if (round && e->now - e->c->choice.no_dev_us >= wait_us) {
+		e->c->choice.fenced_out++;
 		round_removed(e);
 	}
 }
@@ -418,11 +418,11 @@ static void outdone_look(struct engine *e)
 {
 	bool joins = e->state == ENGINE_JOINING, by_one = false;
 	uint32_t own = members_reached(e);
-	bool can_not = record_stuck(e) || (joins && (e->c->ld.refused || e->c->use.unclaimed));
+	bool can_not = record_stuck(e) || (joins && (e->c->lead.refused || e->c->use.unclaimed));
 	uint32_t least = !joins ? e->geo.k : can_not ? own : own + 1;
 
-	for (uint32_t i = 0; i < e->c->peer_count; i++) {
-		const struct peer *p = &e->c->peer[i];
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
+		const struct peer *p = &e->c->round.peer[i];
 
 		by_one |= in_effective_view(e, p) && p->node != e->cfg.node && !p->yields &&
 			  p->reach >= least;
@@ -430,11 +430,11 @@ static void outdone_look(struct engine *e)
 	if (e->view.have_geo && own >= e->geo.k && !can_not)
 		by_one = false;
 	if (!by_one)
-		e->c->outdone_us = 0;
-	else if (!e->c->outdone_us ||
-		 e->now - e->c->outdone_seen_us > 2000ull * e->cfg.tun.evict_ms)
-		e->c->outdone_us = e->now;
-	e->c->outdone_seen_us = e->now;
+		e->c->choice.better_us = 0;
+	else if (!e->c->choice.better_us ||
+		 e->now - e->c->choice.better_seen_us > 2000ull * e->cfg.tun.evict_ms)
+		e->c->choice.better_us = e->now;
+	e->c->choice.better_seen_us = e->now;
 }
 
 /*
@@ -444,25 +444,25 @@ static void outdone_look(struct engine *e)
  */
 static void outdone_advance(struct engine *e)
 {
-	bool leads =
-	    e->c->leader == e->cfg.node && (e->view.phase == PH_HELLO || e->view.phase == PH_STATE);
+	bool leads = e->c->round.leader == e->cfg.node &&
+		     (e->view.phase == PH_HELLO || e->view.phase == PH_STATE);
 
 	if (!quorum_gate(e) || e->view.phase == PH_NONE ||
-	    (e->view.phase == PH_HELLO && !e->c->leader))
+	    (e->view.phase == PH_HELLO && !e->c->round.leader))
 		return; /* between two rounds, which does not count if it takes long */
 	if (leads)
 		outdone_look(e);
 	else
-		e->c->outdone_us = 0;
-	if (!e->c->outdone_us)
+		e->c->choice.better_us = 0;
+	if (!e->c->choice.better_us)
 		return;
-	if (e->state == ENGINE_ACTIVE && e->now - e->c->outdone_us >= reach_us(e))
+	if (e->state == ENGINE_ACTIVE && e->now - e->c->choice.better_us >= reach_us(e))
 		round_give_up(e);
 	if (e->state == ENGINE_JOINING &&
-	    e->now - e->c->outdone_us >= e->cfg.tun.evict_ms * 1000ull) {
-		e->c->yields = true;
-		e->c->yield_reach = members_reached(e);
-		e->c->outdone_us = 0;
+	    e->now - e->c->choice.better_us >= e->cfg.tun.evict_ms * 1000ull) {
+		e->c->choice.defers = true;
+		e->c->choice.defers_reach = members_reached(e);
+		e->c->choice.better_us = 0;
 		nodemsg_join(e); /* begins a round */
 	}
 }
@@ -476,21 +476,21 @@ static void ready_send(struct engine *e)
 
 	b.use_claim = e->c->use.claim;
 	b.past = pp;
-	for (; b.n_past < e->c->past.count; b.n_past++) {
+	for (; b.n_past < e->c->assembly.past.count; b.n_past++) {
 		Ddraid__Epoch *ep = pp[b.n_past] = &past[b.n_past];
 
 		*ep = (Ddraid__Epoch)DDRAID__EPOCH__INIT;
-		ep->num = e->c->past.epoch[b.n_past].num;
-		ep->inc = e->c->past.epoch[b.n_past].inc;
+		ep->num = e->c->assembly.past.epoch[b.n_past].num;
+		ep->inc = e->c->assembly.past.epoch[b.n_past].inc;
 	}
 	msg_send(e, &m);
 }
 
 static void leader_recover(struct engine *e)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 
-	if (memcmp(&e->c->want_record, &e->c->record, sizeof(e->c->record)))
+	if (memcmp(&e->c->records.want, &e->c->records.durable, sizeof(e->c->records.durable)))
 		return;
 	/* Before the fence: it would hit those who use the array rightly. */
 	ld->why = e->c->use.why;
@@ -545,18 +545,18 @@ static bool lacks_failed(const struct engine *e, const struct peer *p)
 	uint32_t lacks = map_insync_mask(&e->map) & ~p->up_mask;
 
 	for (; lacks; lacks &= lacks - 1)
-		if (e->c->ld.wanted[__builtin_ctz(lacks)] == MEMBER_FAULTY)
+		if (e->c->lead.wanted[__builtin_ctz(lacks)] == MEMBER_FAULTY)
 			return true;
 	return false;
 }
 
 static void slots_assign(struct engine *e)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 	bool waits = false;
 
-	for (uint32_t i = 0; i < e->c->peer_count; i++) {
-		struct peer *p = &e->c->peer[i];
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
+		struct peer *p = &e->c->round.peer[i];
 		NODEMSG(m, b, ASSIGN, Assign, assign);
 
 		/* Who locks by another manager locks nothing against us: it never serves. Nor who
@@ -588,12 +588,12 @@ static void slots_assign(struct engine *e)
  * it would come back, and leave again by the node's report, as fast as messages go. */
 static bool all_reach(const struct engine *e, uint8_t member)
 {
-	for (uint32_t i = 0; i < e->c->peer_count; i++) {
-		const struct peer *p = &e->c->peer[i];
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
+		const struct peer *p = &e->c->round.peer[i];
 
 		if (!p->member)
 			continue;
-		if (p->up_inc != p->inc || p->up_us <= e->c->lost_us[member])
+		if (p->up_inc != p->inc || p->up_us <= e->c->epochs.lost_us[member])
 			return false;
 		if (!peer_aside(e, p) && !(p->up_mask >> member & 1))
 			return false;
@@ -609,8 +609,8 @@ static bool all_reach(const struct engine *e, uint8_t member)
  */
 uint64_t member_kept_out_us(const struct engine *e, uint8_t i)
 {
-	uint32_t more = e->c->flaps[i] < 6 ? e->c->flaps[i] : 6;
-	uint64_t out = e->now - e->c->lost_us[i], us;
+	uint32_t more = e->c->epochs.flaps[i] < 6 ? e->c->epochs.flaps[i] : 6;
+	uint64_t out = e->now - e->c->epochs.lost_us[i], us;
 
 	if (more < 3 || e->map.member[i].state != MEMBER_SUSPECT)
 		return 0;
@@ -622,13 +622,13 @@ uint64_t member_kept_out_us(const struct engine *e, uint8_t i)
 static void suspects_advance(struct engine *e)
 {
 	for (uint8_t i = 0; i < e->map.n; i++) {
-		if (e->map.member[i].state != MEMBER_SUSPECT || e->c->ld.wanted[i])
+		if (e->map.member[i].state != MEMBER_SUSPECT || e->c->lead.wanted[i])
 			continue;
-		e->c->ld.misread[i] = false;
+		e->c->lead.misread[i] = false;
 		if (!member_kept_out_us(e, i) && all_reach(e, i) && member_sb_current(e, i) &&
 		    !slots_compare_waits(e, i))
 			want_why(e, i, MEMBER_REBUILDING, WHY_BACK, 0);
-		else if (e->now - e->c->lost_us[i] > e->cfg.tun.member_retry_ms * 1000ull)
+		else if (e->now - e->c->epochs.lost_us[i] > e->cfg.tun.member_retry_ms * 1000ull)
 			want_why(e, i, MEMBER_MISSING, WHY_AWAY, 0);
 	}
 }
@@ -644,11 +644,11 @@ static void suspects_advance(struct engine *e)
  */
 static void stuck_member(struct engine *e, uint8_t i, bool *all_back)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 	bool some = false, all = true;
 
-	for (uint32_t j = 0; j < e->c->peer_count; j++) {
-		const struct peer *p = &e->c->peer[j];
+	for (uint32_t j = 0; j < e->c->round.peer_count; j++) {
+		const struct peer *p = &e->c->round.peer[j];
 
 		if (!p->member || peer_aside(e, p))
 			continue;
@@ -665,8 +665,8 @@ static void stuck_member(struct engine *e, uint8_t i, bool *all_back)
 	if (!ld->unlike_us[i] || e->now - ld->unlike_us[i] < reach_us(e))
 		return;
 	ld->unlike_us[i] = e->now;
-	for (uint32_t j = 0; j < e->c->peer_count; j++) {
-		const struct peer *p = &e->c->peer[j];
+	for (uint32_t j = 0; j < e->c->round.peer_count; j++) {
+		const struct peer *p = &e->c->round.peer[j];
 
 		if (!p->member || peer_aside(e, p) || p->raw_mask >> i & 1)
 			continue;
@@ -679,7 +679,7 @@ static void stuck_member(struct engine *e, uint8_t i, bool *all_back)
 
 static void stuck_advance(struct engine *e)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 	const struct map *m = map_next(e);
 	uint32_t stuck = 0;
 	/* The slots are read with it once more, if it is back. */
@@ -719,8 +719,9 @@ static void ack_ticks(struct engine *e)
 {
 	/* Its slot names it now. The superblocks need not any more; else the next to assemble the
 	 * array would have to fence this node, also when it has long been stopped. */
-	e->c->ld.need_epoch |= e->c->sb_names_us && slot_names_us(e) && e->map.epoch.inc == e->inc;
-	e->c->ld.need_epoch |= written_untold(e);
+	e->c->lead.need_epoch |=
+	    e->c->epochs.sb_names_us && slot_names_us(e) && e->map.epoch.inc == e->inc;
+	e->c->lead.need_epoch |= written_untold(e);
 	suspects_advance(e);
 	stuck_advance(e);
 	epoch_propose_wanted(e);
@@ -728,7 +729,7 @@ static void ack_ticks(struct engine *e)
 
 static bool may_begin(struct engine *e)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 
 	if (!may_go_alone(e)) {
 		ld->why = "the other node: with corosync's two_node both must have met before "
@@ -736,7 +737,7 @@ static bool may_begin(struct engine *e)
 			  "--alone if that node is off";
 		return false;
 	}
-	if (e->c->doubt) {
+	if (e->c->assembly.doubt) {
 		ld->why = "enough members to see whether the other nodes went on without this "
 			  "one, as one of them says";
 		return false;
@@ -746,14 +747,14 @@ static bool may_begin(struct engine *e)
 
 void leader_advance(struct engine *e)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 
 	outcast_advance(e);
 	outdone_advance(e);
-	if (e->view.phase == PH_HELLO && e->c->leader == e->cfg.node && !ld->begun &&
+	if (e->view.phase == PH_HELLO && e->c->round.leader == e->cfg.node && !ld->begun &&
 	    quorum_gate(e) && may_begin(e))
 		leader_begin(e);
-	if (e->view.phase >= PH_STATE && e->c->leader != e->cfg.node) {
+	if (e->view.phase >= PH_STATE && e->c->round.leader != e->cfg.node) {
 		ld->knows = ld->assembled = false;
 		return;
 	}
@@ -761,10 +762,10 @@ void leader_advance(struct engine *e)
 		return;
 	/* Who assembles the array has no lease yet: use_taken is the first that it waits for. */
 	if (!gate_open(e) && !(e->view.phase == PH_STATE && e->state == ENGINE_JOINING &&
-			       e->c->confirmed && quorum_gate(e) && !use_taken(e))) {
+			       e->c->round.confirmed && quorum_gate(e) && !use_taken(e))) {
 		/* One that has no lease since it reaches too few members has to find out whether it
 		 * is alone with that (R7). What it proposes no member gets before it has one. */
-		if (e->view.phase == PH_READY && e->c->confirmed && quorum_gate(e))
+		if (e->view.phase == PH_READY && e->c->round.confirmed && quorum_gate(e))
 			ack_ticks(e);
 		return;
 	}
@@ -773,7 +774,7 @@ void leader_advance(struct engine *e)
 		return;
 	}
 	slots_assign(e);
-	if (!e->c->leaving) {
+	if (!e->c->leave.leaving) {
 		slots_advance(e);
 		rebuild_advance(e);
 	}
@@ -806,26 +807,27 @@ static void take_dirty(struct engine *e, uint32_t from, const nodemsg *m)
 	const Ddraid__Dirty *d = m->dirty;
 	uint8_t few[LOG_PLANE_BYTES];
 
-	e->c->dirty_untold |= from == e->c->leader && !e->view.have_geo;
-	if (from != e->c->leader || !e->view.have_geo)
+	e->c->orphans.untold |= from == e->c->round.leader && !e->view.have_geo;
+	if (from != e->c->round.leader || !e->view.have_geo)
 		return;
 	memset(few, 0, sizeof(few));
 	for (size_t i = 0; i < d->n_bit; i++)
 		few[d->bit[i] / 8] = (uint8_t)(few[d->bit[i] / 8] | 1u << d->bit[i] % 8);
-	rset_plane_put(&e->c->foreign[d->slot], d->page, d->plane.len ? d->plane.data : few);
+	rset_plane_put(&e->c->orphans.dirty[d->slot], d->page, d->plane.len ? d->plane.data : few);
 	if (e->view.phase == PH_READY)
 		recovery_told(e);
 }
 
 static void take_assign(struct engine *e, uint32_t from, const pb_inc *who)
 {
-	struct peer *p = from == e->c->leader ? peer_find(e, who->node) : NULL;
+	struct peer *p = from == e->c->round.leader ? peer_find(e, who->node) : NULL;
 	uint32_t slot = pb_slot(e, who);
 
 	if (!p || !p->member || p->inc != who->inc)
 		return;
-	for (uint32_t i = 0; i < e->c->peer_count; i++)
-		if (&e->c->peer[i] != p && e->c->peer[i].member && e->c->peer[i].slot == slot)
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++)
+		if (&e->c->round.peer[i] != p && e->c->round.peer[i].member &&
+		    e->c->round.peer[i].slot == slot)
 			return;    /* a broken leader: two would write one log */
 	p->slot = pb_slot(e, who); /* dlog_advance takes it, once the geometry is known */
 }
@@ -854,11 +856,12 @@ void leader_message(struct engine *e, uint32_t from, const nodemsg *m)
 			locktab_release(e, from, m->unlock->id);
 		break;
 	case DDRAID__NODE_MSG__BODY_GRANT:
-		if (from == e->c->leader && g->to->node == e->cfg.node && g->to->inc == e->inc)
+		if (from == e->c->round.leader && g->to->node == e->cfg.node &&
+		    g->to->inc == e->inc)
 			region_granted(e, g->id, (enum lock_mode)g->mode, g->refused);
 		break;
 	case DDRAID__NODE_MSG__BODY_CALLBACK:
-		if (from == e->c->leader && m->callback->wanted_by != e->cfg.node)
+		if (from == e->c->round.leader && m->callback->wanted_by != e->cfg.node)
 			region_called_back(e, m->callback->id, (enum lock_mode)m->callback->mode);
 		break;
 	case DDRAID__NODE_MSG__BODY_SETTLE:

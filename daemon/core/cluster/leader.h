@@ -41,8 +41,8 @@ struct lead {
 	uint8_t (*sb_buf)[DDR_BLOCK_BYTES];
 	uint8_t wanted[DDR_MAX_MEMBERS];            /* states that somebody asked for, 0 = none */
 	struct member_cause cause[DDR_MAX_MEMBERS]; /* ... and why: want_set() */
-	bool misread[DDR_MAX_MEMBERS];              /* wanted MISSING, but see cluster.misread */
-	uint32_t earlier;                    /* wanted SUSPECT, but see cluster.lost_earlier */
+	bool misread[DDR_MAX_MEMBERS];              /* wanted MISSING, but see members.misread */
+	uint32_t earlier;                    /* wanted SUSPECT, but see members.lost_earlier */
 	uint64_t kept_us[DDR_MAX_MEMBERS];   /* a node said so last of one that must stay */
 	bool full[DDR_MAX_MEMBERS];          /* REBUILDING from nothing */
 	uint64_t unlike_us[DDR_MAX_MEMBERS]; /* some reach it, and some don't; 0: not so */
@@ -62,6 +62,16 @@ struct lead {
 	uint8_t rd_fails[DDR_MAX_MEMBERS]; /* how often one broke off in it, this round */
 	bool rd_stale; /* what is being read was asked for before that became unknown */
 	bool assigned[DDR_MAX_SLOTS]; /* to a node that has not said Joined yet */
+};
+
+/* Which node is to assemble the array. */
+struct choice {
+	bool defers; /* another node was to assemble the array, for this one reached too little: */
+	uint32_t defers_reach; /* so many members */
+	uint64_t better_us; /* since when such a one is there, and this one is to lead; 0 = not */
+	uint64_t better_seen_us; /* when that was looked for last */
+	uint64_t no_dev_us;      /* since when it joins and no device is connected, 0 = one is */
+	uint32_t fenced_out;     /* how often it has gone on as a new incarnation for that */
 };
 
 /* It broke off again and again, and is not let in for so long; 0: it may come. */

@@ -22,7 +22,7 @@ static void left_send(struct engine *e)
 static bool zombies(const struct engine *e)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->c->dev[i].zombie)
+		if (e->c->devs.dev[i].zombie)
 			return true;
 	return false;
 }
@@ -37,15 +37,15 @@ void leave_unserved(struct engine *e)
 	const struct peer *me = peer_find(e, e->cfg.node);
 	bool known = me && me->member_inc == e->inc;
 
-	e->c->leaving = false;
+	e->c->leave.leaving = false;
 	if (e->view.left_sent || e->view.slot != NO_SLOT || (known && me->slot != NO_SLOT) ||
-	    e->c->sb_names_us || zombies(e) || flush_error_untold(e))
+	    e->c->epochs.sb_names_us || zombies(e) || flush_error_untold(e))
 		return;
-	e->c->leaving = true;
+	e->c->leave.leaving = true;
 	if (dio_any(e))
 		return;
 	if (!known && e->view.phase == PH_HELLO &&
-	    !(e->c->leader == e->cfg.node && !e->c->ld.begun))
+	    !(e->c->round.leader == e->cfg.node && !e->c->lead.begun))
 		return; /* a State may be on its way that counts this node in */
 	/* Whoever is not fenced yet may use the array by this claim. */
 	if (known && e->view.phase >= PH_STATE && !gone_unfenced(e) && !use_given_back(e))
@@ -60,7 +60,7 @@ void leave_unserved(struct engine *e)
 bool leave_held(const struct engine *e)
 {
 	/* The next to assemble the array would have to fence us for it (R4). */
-	if (leading(e) && e->c->sb_names_us && e->map.epoch.inc == e->inc)
+	if (leading(e) && e->c->epochs.sb_names_us && e->map.epoch.inc == e->inc)
 		return true;
 	return zombies(e) || flush_error_untold(e); /* R14: until the map says it */
 }
@@ -74,12 +74,13 @@ static bool others_first(const struct engine *e)
 {
 	const struct peer *me = peer_find((struct engine *)e, e->cfg.node);
 
-	if (alone(e) || e->now - e->c->drained_us > e->cfg.tun.evict_ms * 1000ull)
+	if (alone(e) || e->now - e->c->leave.drained_us > e->cfg.tun.evict_ms * 1000ull)
 		return false;
 	if (!me->stops)
 		return true;
-	for (uint32_t i = 0; i < e->c->peer_count; i++)
-		if (e->c->peer[i].member && e->c->peer[i].stops && e->c->peer[i].stops < me->stops)
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++)
+		if (e->c->round.peer[i].member && e->c->round.peer[i].stops &&
+		    e->c->round.peer[i].stops < me->stops)
 			return true;
 	return false;
 }
@@ -87,8 +88,8 @@ static bool others_first(const struct engine *e)
 /* No other node serves, or may before long. One that reaches no member, say, joins for ever. */
 static bool last_here(const struct engine *e)
 {
-	for (uint32_t i = 0; i < e->c->peer_count; i++) {
-		const struct peer *p = &e->c->peer[i];
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
+		const struct peer *p = &e->c->round.peer[i];
 
 		if (p->member && p->node != e->cfg.node && (p->active || p->slot != NO_SLOT))
 			return false;
@@ -106,15 +107,15 @@ static bool leave_sealed(struct engine *e)
 {
 	if (!leading(e) || !last_here(e))
 		return true;
-	if (!e->c->seal_us) {
-		e->c->seal_us = e->now;
-		e->c->seals = 2 + e->c->ld.own_prop; /* of before the last write, maybe */
+	if (!e->c->leave.seal_us) {
+		e->c->leave.seal_us = e->now;
+		e->c->leave.seals = 2 + e->c->lead.own_prop; /* of before the last write, maybe */
 	}
-	if (e->now - e->c->seal_us > e->cfg.tun.evict_ms * 1000ull) {
-		e->c->unsealed |= e->c->seals != 0;
-		e->c->seals = 0;
+	if (e->now - e->c->leave.seal_us > e->cfg.tun.evict_ms * 1000ull) {
+		e->c->leave.unsealed |= e->c->leave.seals != 0;
+		e->c->leave.seals = 0;
 	}
-	return !e->c->seals;
+	return !e->c->leave.seals;
 }
 
 /* It had taken its name off, and leads by now, since others left after all: what it still has to
@@ -122,32 +123,32 @@ static bool leave_sealed(struct engine *e)
 static bool slot_again(const struct engine *e)
 {
 	return leading(e) && !e->view.left_sent && !slot_names_us(e) &&
-	       ((e->c->sb_names_us && e->map.epoch.inc == e->inc) ||
-		(last_here(e) && !e->c->seal_us));
+	       ((e->c->epochs.sb_names_us && e->map.epoch.inc == e->inc) ||
+		(last_here(e) && !e->c->leave.seal_us));
 }
 
 /* ADMIN_STOP: nothing is dirty any more; take our name off, then leave. */
 static void leave_served(struct engine *e)
 {
-	e->c->leaving = false;
+	e->c->leave.leaving = false;
 	if (io_any(e) || regions_any(e) || e->view.phase != PH_READY)
 		return;
-	e->c->naming &= !dlog_settled(e);
-	if (!e->c->naming && slot_again(e)) {
-		e->c->naming = true;
+	e->c->leave.naming &= !dlog_settled(e);
+	if (!e->c->leave.naming && slot_again(e)) {
+		e->c->leave.naming = true;
 		dlog_name(e, e->cfg.node, e->inc);
 	}
-	if (e->c->naming)
+	if (e->c->leave.naming)
 		return;
 	if (rebuild_keeps(e) || leave_held(e))
 		return;
 	/* A leader has more under way than its consumers' requests; it begins nothing new now. */
-	e->c->leaving = true;
-	if (!e->c->drained_us)
-		e->c->drained_us = e->now;
+	e->c->leave.leaving = true;
+	if (!e->c->leave.drained_us)
+		e->c->leave.drained_us = e->now;
 	if (dlog_named(e)) {
 		/* What is under way was sent under its name (R4). */
-		if (others_first(e) || !leave_sealed(e) || e->c->ld.sb_writing)
+		if (others_first(e) || !leave_sealed(e) || e->c->lead.sb_writing)
 			return;
 		dlog_name(e, 0, 0);
 		return;
@@ -170,7 +171,7 @@ const char *leave_waits(const struct engine *e)
 		return "what it has written to be flushed, and cleared from its dirty log";
 	if (e->view.phase != PH_READY)
 		return NULL; /* the round has its own reason */
-	if (e->c->naming)
+	if (e->c->leave.naming)
 		return "its slot of the dirty log to name this node again, which leads by now";
 	if (rebuild_keeps(e))
 		return "the map to say how far the rebuild has come";

@@ -9,7 +9,7 @@ void lock_ask(struct engine *e, uint64_t id, enum lock_mode mode, bool try_only)
 {
 	NODEMSG(m, b, LOCK, Lock, lock);
 
-	e->c->n_lock_requests++;
+	e->c->locks.requests++;
 	if (e->cfg.lock_backend == LOCK_EXTERNAL) {
 		struct out *o = out_add(e, OUT_LOCK);
 
@@ -57,23 +57,23 @@ static bool lock_counts(const struct engine *e)
 
 uint64_t settle_want(struct engine *e)
 {
-	e->c->settle_due = true;
-	return e->c->settle_num + 1;
+	e->c->locks.settle_due = true;
+	return e->c->locks.settle_num + 1;
 }
 
 void settle_void(struct engine *e, bool waits)
 {
-	e->c->settle_floor = e->c->settle_num + 1;
-	e->c->settle_due = waits;
+	e->c->locks.settle_floor = e->c->locks.settle_num + 1;
+	e->c->locks.settle_due = waits;
 }
 
 /* The newest Settle that all others have answered. */
 static uint64_t settled(const struct engine *e)
 {
-	uint64_t num = e->c->settle_num;
+	uint64_t num = e->c->locks.settle_num;
 
-	for (uint32_t i = 0; i < e->c->peer_count; i++) {
-		const struct peer *p = &e->c->peer[i];
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
+		const struct peer *p = &e->c->round.peer[i];
 
 		if (p->member && p->node != e->cfg.node && p->settled < num)
 			num = p->settled;
@@ -86,12 +86,12 @@ static void settle_ask(struct engine *e, uint64_t answered)
 {
 	NODEMSG(m, b, SETTLE, Settle, settle);
 
-	if (!e->c->settle_due ||
-	    (e->c->settle_num >= e->c->settle_floor && answered < e->c->settle_num))
+	if (!e->c->locks.settle_due || (e->c->locks.settle_num >= e->c->locks.settle_floor &&
+					answered < e->c->locks.settle_num))
 		return;
-	e->c->settle_due = false;
-	b.num = ++e->c->settle_num;
-	e->c->settle_us = e->now;
+	e->c->locks.settle_due = false;
+	b.num = ++e->c->locks.settle_num;
+	e->c->locks.settle_us = e->now;
 	msg_send(e, &m);
 }
 
@@ -99,13 +99,13 @@ static void settle_ask(struct engine *e, uint64_t answered)
  */
 static void settle_evict(struct engine *e)
 {
-	if (e->now - e->c->settle_us <= e->cfg.tun.evict_ms * 1000ull)
+	if (e->now - e->c->locks.settle_us <= e->cfg.tun.evict_ms * 1000ull)
 		return;
-	e->c->settle_us = e->now;
-	for (uint32_t i = 0; i < e->c->peer_count; i++) {
-		const struct peer *p = &e->c->peer[i];
+	e->c->locks.settle_us = e->now;
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
+		const struct peer *p = &e->c->round.peer[i];
 
-		if (p->member && p->node != e->cfg.node && p->settled < e->c->settle_num)
+		if (p->member && p->node != e->cfg.node && p->settled < e->c->locks.settle_num)
 			evict(e, p);
 	}
 }
@@ -116,9 +116,9 @@ bool settle_passed(struct engine *e, uint64_t *answered)
 		return false;
 	settle_ask(e, settled(e));
 	*answered = settled(e);
-	if (*answered < e->c->settle_num)
+	if (*answered < e->c->locks.settle_num)
 		settle_evict(e);
-	return *answered >= e->c->settle_floor;
+	return *answered >= e->c->locks.settle_floor;
 }
 
 void settle_message(struct engine *e, uint32_t from, const nodemsg *m)
@@ -128,13 +128,13 @@ void settle_message(struct engine *e, uint32_t from, const nodemsg *m)
 
 	if (m->body_case == DDRAID__NODE_MSG__BODY_SETTLE) {
 		/* Who gives up may have lost what the lock manager is to know of it. */
-		if (from == e->cfg.node || e->c->give_up_us)
+		if (from == e->cfg.node || e->c->round.give_up_us)
 			return;
 		b.node = from;
 		b.num = m->settle->num;
 		msg_send(e, &reply);
 	} else if (m->settled->node == e->cfg.node && p && p->settled < m->settled->num &&
-		   m->settled->num <= e->c->settle_num) {
+		   m->settled->num <= e->c->locks.settle_num) {
 		p->settled = m->settled->num;
 	}
 }

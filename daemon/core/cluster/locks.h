@@ -6,6 +6,13 @@
 #include "daemon/core/cluster/nodemsg.h"
 #include "daemon/core/door.h"
 
+struct locks {
+	uint64_t settle_num, settle_floor; /* LOCK_EXTERNAL, see locks.c */
+	uint64_t settle_us; /* when that was asked, or somebody was evicted for not answering */
+	bool settle_due;
+	uint64_t requests; /* so many were asked for */
+};
+
 /* Settle is answered; Settled is counted. */
 void settle_message(struct engine *e, uint32_t from, const nodemsg *m);
 

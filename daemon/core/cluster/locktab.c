@@ -39,7 +39,7 @@ struct lock {
 
 static struct lock *lock_find(struct engine *e, uint64_t id)
 {
-	struct hentry *n = htable_find(&e->c->locks, id);
+	struct hentry *n = htable_find(&e->c->locktab.table, id);
 
 	return n ? list_entry(n, struct lock, hash) : NULL;
 }
@@ -56,7 +56,7 @@ static struct lock *lock_get(struct engine *e, uint64_t id)
 		return NULL;
 	l->id = id;
 	list_init(&l->queue);
-	htable_add(&e->c->locks, &l->hash, id);
+	htable_add(&e->c->locktab.table, &l->hash, id);
 	return l;
 }
 
@@ -71,7 +71,7 @@ static void lock_free(struct engine *e, struct lock *l)
 {
 	while (!list_empty(&l->queue))
 		waiter_free(list_first(&l->queue, struct waiter, link));
-	htable_del(&e->c->locks, &l->hash);
+	htable_del(&e->c->locktab.table, &l->hash);
 	free(l);
 }
 
@@ -80,7 +80,7 @@ void locktab_reset(struct engine *e)
 	struct hentry *n;
 	uint32_t from = 0;
 
-	while ((n = htable_any(&e->c->locks, &from)))
+	while ((n = htable_any(&e->c->locktab.table, &from)))
 		lock_free(e, list_entry(n, struct lock, hash));
 }
 
@@ -181,8 +181,8 @@ static void dispute(struct engine *e, const struct lock *l, uint32_t node)
 {
 	struct peer *p = peer_find(e, node);
 
-	for (uint32_t i = 0; i < e->c->peer_count; i++) {
-		struct peer *q = &e->c->peer[i];
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
+		struct peer *q = &e->c->round.peer[i];
 		bool holds = l->ex == q->node;
 
 		for (uint32_t c = 0; c < l->cw_count; c++)
@@ -190,7 +190,7 @@ static void dispute(struct engine *e, const struct lock *l, uint32_t node)
 		if (!holds || q == p)
 			continue;
 		p->disputes |= 1ull << i;
-		q->disputes |= 1ull << (p - e->c->peer);
+		q->disputes |= 1ull << (p - e->c->round.peer);
 		if (p->node != e->cfg.node &&
 		    (q->node == e->cfg.node || p->disputes & (p->disputes - 1)))
 			msg_rejected(e, p, p->inc, "claims locks that others hold", true);
@@ -253,7 +253,7 @@ void locktab_request(struct engine *e, uint32_t node, uint64_t id, enum lock_mod
 	w->mode = mode;
 	w->since_us = e->now;
 	list_add_tail(&l->queue, &w->link);
-	list_add_tail(&e->c->lock_waiters, &w->all);
+	list_add_tail(&e->c->locktab.waiters, &w->all);
 	if (l->queue.next == &w->link)
 		call_back(e, l, w);
 }
@@ -274,9 +274,9 @@ uint32_t locktab_held_by(const struct engine *e, uint64_t *since_us)
 	const struct waiter *w;
 	const struct lock *l;
 
-	if (list_empty(&e->c->lock_waiters))
+	if (list_empty(&e->c->locktab.waiters))
 		return 0;
-	w = list_first(&e->c->lock_waiters, struct waiter, all);
+	w = list_first(&e->c->locktab.waiters, struct waiter, all);
 	l = w->lock;
 	*since_us = w->since_us;
 	if (l->ex && l->ex != w->node)

@@ -4,6 +4,12 @@
 #define DDRAID_CORE_CLUSTER_LOCKTAB_H
 
 #include "daemon/core/door.h"
+#include "daemon/core/htable.h"
+
+struct locktab { /* the leader's */
+	struct htable table;
+	struct list waiters;
+};
 
 /* A round: the table is filled anew by claims. */
 void locktab_reset(struct engine *e);

@@ -18,7 +18,8 @@ bool member_usable(const struct engine *e, uint8_t member)
 {
 	uint32_t d = e->view.dev_of[member];
 
-	return d != NO_DEV && e->c->dev[d].up && !e->c->dev[d].back.due && !e->c->bad[member];
+	return d != NO_DEV && e->c->devs.dev[d].up && !e->c->devs.dev[d].back.due &&
+	       !e->c->members.bad[member];
 }
 
 /* Whoever needs every member waits for this first, so that he does not try in vain over and over.
@@ -63,9 +64,9 @@ uint32_t devs_up_mask(const struct engine *e)
 	uint32_t mask = 0;
 
 	for (uint8_t i = 0; i < DDR_MAX_MEMBERS; i++)
-		if (e->view.dev_of[i] != NO_DEV && e->c->dev[e->view.dev_of[i]].up &&
-		    !e->c->dev[e->view.dev_of[i]].back.due &&
-		    (!e->c->bad[i] || !(map_write_mask(&e->map) >> i & 1)))
+		if (e->view.dev_of[i] != NO_DEV && e->c->devs.dev[e->view.dev_of[i]].up &&
+		    !e->c->devs.dev[e->view.dev_of[i]].back.due &&
+		    (!e->c->members.bad[i] || !(map_write_mask(&e->map) >> i & 1)))
 			mask |= 1u << i;
 	return mask;
 }
@@ -87,7 +88,7 @@ bool member_indispensable(const struct engine *e, uint8_t member)
 
 bool member_misread(const struct engine *e, uint8_t member)
 {
-	return e->c->bad[member] == MEMBER_MISSING && e->c->misread[member];
+	return e->c->members.bad[member] == MEMBER_MISSING && e->c->members.misread[member];
 }
 
 /* It was lost in this life, and is back as what it was; see log_rows in slots.c. */
@@ -96,8 +97,8 @@ bool member_log_readable(const struct engine *e, uint8_t member)
 	uint32_t d = e->view.dev_of[member];
 
 	return e->state == ENGINE_JOINING && leading(e) &&
-	       (e->c->bad[member] == MEMBER_SUSPECT || member_misread(e, member)) && d != NO_DEV &&
-	       e->c->dev[d].sb_ok && member_back(e, member);
+	       (e->c->members.bad[member] == MEMBER_SUSPECT || member_misread(e, member)) &&
+	       d != NO_DEV && e->c->devs.dev[d].sb_ok && member_back(e, member);
 }
 
 /* It is the life before that lost it, and no other reason is known; nor that its exporter has been
@@ -105,36 +106,38 @@ bool member_log_readable(const struct engine *e, uint8_t member)
 bool member_lost_earlier(const struct engine *e, uint8_t member)
 {
 	const struct dev *d =
-	    e->view.dev_of[member] == NO_DEV ? NULL : &e->c->dev[e->view.dev_of[member]];
+	    e->view.dev_of[member] == NO_DEV ? NULL : &e->c->devs.dev[e->view.dev_of[member]];
 
-	return e->c->bad[member] == MEMBER_SUSPECT && e->c->lost_earlier >> member & 1 &&
-	       !(d && d->up && d->instance && e->c->bad_instance[member] &&
-		 d->instance != e->c->bad_instance[member]);
+	return e->c->members.bad[member] == MEMBER_SUSPECT &&
+	       e->c->members.lost_earlier >> member & 1 &&
+	       !(d && d->up && d->instance && e->c->members.bad_instance[member] &&
+		 d->instance != e->c->members.bad_instance[member]);
 }
 
 /* This node can't use `member` any more: it gets nothing until the map says otherwise. */
 void member_bad(struct engine *e, uint8_t member, enum member_state want)
 {
 	if (member_misread(e, member))
-		e->c->bad[member] = 0; /* whatever it is now weighs more */
-	e->c->misread[member] = false;
-	e->c->write_again_us[member] = 0;
-	if (e->c->lost_earlier >> member & 1)
-		e->c->bad_us[member] = 0; /* told anew */
-	e->c->lost_earlier &= ~(1u << member);
-	if (e->c->bad[member] == MEMBER_FAULTY || e->c->bad[member] == want)
+		e->c->members.bad[member] = 0; /* whatever it is now weighs more */
+	e->c->members.misread[member] = false;
+	e->c->members.write_again_us[member] = 0;
+	if (e->c->members.lost_earlier >> member & 1)
+		e->c->members.bad_us[member] = 0; /* told anew */
+	e->c->members.lost_earlier &= ~(1u << member);
+	if (e->c->members.bad[member] == MEMBER_FAULTY || e->c->members.bad[member] == want)
 		return;
-	if (e->c->bad[member] == MEMBER_MISSING && want == MEMBER_SUSPECT)
+	if (e->c->members.bad[member] == MEMBER_MISSING && want == MEMBER_SUSPECT)
 		return;
-	if (!e->c->bad[member]) {
-		e->c->bad_since_us[member] = e->now;
-		e->c->bad_instance[member] = e->view.dev_of[member] != NO_DEV
-						 ? e->c->dev[e->view.dev_of[member]].instance
-						 : 0;
+	if (!e->c->members.bad[member]) {
+		e->c->members.bad_since_us[member] = e->now;
+		e->c->members.bad_instance[member] =
+		    e->view.dev_of[member] != NO_DEV
+			? e->c->devs.dev[e->view.dev_of[member]].instance
+			: 0;
 	}
 	TRACE(e, "can't use member %u: it shall be %s", member, member_state_name(want));
-	e->c->bad[member] = (uint8_t)want;
-	e->c->bad_us[member] = 0;
+	e->c->members.bad[member] = (uint8_t)want;
+	e->c->members.bad_us[member] = 0;
 	if (e->view.dev_of[member] != NO_DEV && dev_ios(e, e->view.dev_of[member]))
 		out_add(e, OUT_DEV_CANCEL)->cancel.dev = e->view.dev_of[member];
 }
@@ -149,12 +152,12 @@ static bool read_failed(struct engine *e, uint8_t member)
 {
 	if (member_indispensable(e, member))
 		return true;
-	if (e->c->bad[member])
+	if (e->c->members.bad[member])
 		return false;
-	e->c->bad[member] = MEMBER_MISSING;
-	e->c->misread[member] = true;
-	e->c->write_again_us[member] = 0;
-	e->c->bad_us[member] = 0;
+	e->c->members.bad[member] = MEMBER_MISSING;
+	e->c->members.misread[member] = true;
+	e->c->members.write_again_us[member] = 0;
+	e->c->members.bad_us[member] = 0;
 	return false;
 }
 
@@ -172,36 +175,36 @@ static void write_failed(struct engine *e, uint8_t member)
 		member_bad(e, member, MEMBER_MISSING);
 		return;
 	}
-	if (e->c->bad[member] && !member_misread(e, member))
+	if (e->c->members.bad[member] && !member_misread(e, member))
 		return;
-	if (!e->c->bad[member])
-		e->c->bad_us[member] = 0;
-	if (!e->c->write_again_us[member])
-		e->c->refused_us[member] = e->now;
-	e->c->bad[member] = MEMBER_MISSING;
-	e->c->misread[member] = true;
-	e->c->write_again_us[member] = e->now + WRITE_AGAIN_US;
+	if (!e->c->members.bad[member])
+		e->c->members.bad_us[member] = 0;
+	if (!e->c->members.write_again_us[member])
+		e->c->members.refused_us[member] = e->now;
+	e->c->members.bad[member] = MEMBER_MISSING;
+	e->c->members.misread[member] = true;
+	e->c->members.write_again_us[member] = e->now + WRITE_AGAIN_US;
 }
 
 bool member_unwritable(const struct engine *e, uint8_t member)
 {
 	uint32_t d = e->view.dev_of[member];
 
-	return d != NO_DEV && e->c->dev[d].up && member_misread(e, member) &&
-	       e->c->write_again_us[member] && member_indispensable(e, member);
+	return d != NO_DEV && e->c->devs.dev[d].up && member_misread(e, member) &&
+	       e->c->members.write_again_us[member] && member_indispensable(e, member);
 }
 
 bool member_on_trial(const struct engine *e, uint8_t member)
 {
-	return member_unwritable(e, member) && e->now >= e->c->write_again_us[member];
+	return member_unwritable(e, member) && e->now >= e->c->members.write_again_us[member];
 }
 
 static void member_taken_back(struct engine *e, uint8_t member)
 {
-	e->c->bad[member] = 0;
-	e->c->misread[member] = false;
-	e->c->write_again_us[member] = 0;
-	e->c->error[member].err = 0;
+	e->c->members.bad[member] = 0;
+	e->c->members.misread[member] = false;
+	e->c->members.write_again_us[member] = 0;
+	e->c->members.error[member].err = 0;
 }
 
 void member_wrote(struct engine *e, uint8_t member)
@@ -219,7 +222,7 @@ bool member_wrote_since(const struct engine *e, uint8_t member, uint64_t us)
 
 uint64_t member_refused_us(const struct engine *e, uint8_t member)
 {
-	return e->c->refused_us[member];
+	return e->c->members.refused_us[member];
 }
 
 /* Another member left before the map could drop the one with an error: so that one stays. Of one
@@ -230,17 +233,17 @@ void misread_advance(struct engine *e)
 	for (uint8_t i = 0; i < e->map.n; i++) {
 		if (!member_misread(e, i) || !member_indispensable(e, i))
 			continue;
-		if (!e->c->write_again_us[i])
-			e->c->bad[i] = 0;
+		if (!e->c->members.write_again_us[i])
+			e->c->members.bad[i] = 0;
 		else if (member_on_trial(e, i) && !io_tries(e, i) &&
-			 member_wrote_since(e, i, e->c->write_again_us[i] - WRITE_AGAIN_US))
+			 member_wrote_since(e, i, e->c->members.write_again_us[i] - WRITE_AGAIN_US))
 			member_taken_back(e, i);
 	}
 }
 
 static void error_note(struct engine *e, const struct dev_error *f)
 {
-	struct member_error *x = &e->c->error[f->member];
+	struct member_error *x = &e->c->members.error[f->member];
 
 	x->err = f->err;
 	x->op = f->op;
@@ -261,10 +264,10 @@ bool member_failed(struct engine *e, const struct dev_error *f)
 	if (is_connection_error(f->err)) {
 		member_bad(e, f->member, MEMBER_SUSPECT);
 	} else if (f->op == DEV_FLUSH || f->flags & DEV_F_FUA) {
-		e->c->dev[f->dev].flush_failed = true;
-		memcpy(e->c->dev[f->dev].failed_uuid, e->c->dev[f->dev].sb.member_uuid,
+		e->c->devs.dev[f->dev].flush_failed = true;
+		memcpy(e->c->devs.dev[f->dev].failed_uuid, e->c->devs.dev[f->dev].sb.member_uuid,
 		       DDR_UUID_BYTES);
-		e->c->bad_us[f->member] = 0;
+		e->c->members.bad_us[f->member] = 0;
 		member_bad(e, f->member, MEMBER_FAULTY); /* R14 */
 	} else if (f->op == DEV_READ) {
 		return read_failed(e, f->member);

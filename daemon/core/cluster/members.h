@@ -5,6 +5,22 @@
 
 #include "daemon/core/door.h"
 
+struct members {
+	uint8_t bad[DDR_MAX_MEMBERS];  /* state that this node wants for a member, 0 = none */
+	bool misread[DDR_MAX_MEMBERS]; /* bad, but only for an error of a read, or of a write
+					  without FUA: may be taken back */
+	uint64_t refused_us[DDR_MAX_MEMBERS];     /* likewise: the first time */
+	uint64_t write_again_us[DDR_MAX_MEMBERS]; /* misread: for a write, tried again then; 0: for
+						     a read */
+	struct member_error error[DDR_MAX_MEMBERS]; /* what it answered last */
+	uint64_t bad_us[DDR_MAX_MEMBERS];           /* when it was last reported */
+	uint64_t bad_since_us[DDR_MAX_MEMBERS];
+	uint32_t lost_earlier; /* suspect, but only since the incarnation before this one lost it:
+				  a member that this one has lost leaves first */
+	uint64_t bad_instance[DDR_MAX_MEMBERS]; /* of its exporter, when it was lost (R17); 0 =
+						   unknown */
+};
+
 /* This node can't use it any more: it gets nothing until the map says otherwise. */
 void member_bad(struct engine *e, uint8_t member, enum member_state want);
 /* Bad, but only by an error of a read, or of a write without FUA. */

@@ -102,8 +102,8 @@ void msg_send(struct engine *e, nodemsg *m)
 	m->version = MSG_VERSION;
 	m->inc = e->inc;
 	if (m->body_case != DDRAID__NODE_MSG__BODY_QUERY) {
-		m->term_inc = e->c->term.inc;
-		m->term_num = e->c->term.num;
+		m->term_inc = e->c->round.id.inc;
+		m->term_num = e->c->round.id.num;
 	}
 	bytes = ddraid__node_msg__get_packed_size(m);
 	data = out_memory(e, bytes);
@@ -154,9 +154,9 @@ void msg_rejected(struct engine *e, struct peer *p, uint64_t inc, const char *wh
 	pb_inc who = pb_inc_of(p->node, inc, NO_SLOT, false);
 	NODEMSG(m, b, EVICT, Evict, evict);
 
-	e->c->n_rejected++;
-	e->c->rejected_node = p->node;
-	e->c->rejected_why = why;
+	e->c->rejected.count++;
+	e->c->rejected.node = p->node;
+	e->c->rejected.why = why;
 	if (p->node == e->cfg.node || (!certain && e->state != ENGINE_ACTIVE) ||
 	    !in_effective_view(e, p) || !quorum_gate(e) || e->now < p->reject_us)
 		return;
@@ -175,11 +175,11 @@ static bool of_a_member(struct engine *e, uint32_t from, const nodemsg *m)
 
 static void msg_dispatch(struct engine *e, uint32_t from, const nodemsg *m)
 {
-	if (!of_any_term(m) &&
-	    (!e->c->term.inc || m->term_inc != e->c->term.inc || m->term_num != e->c->term.num)) {
+	if (!of_any_term(m) && (!e->c->round.id.inc || m->term_inc != e->c->round.id.inc ||
+				m->term_num != e->c->round.id.num)) {
 		/* Of a round that is over, or that goes on without us. Nobody has counted us in
 		 * since the view changed, and somebody knows why: R6. */
-		if (!e->c->confirmed && names_me(e, m))
+		if (!e->c->round.confirmed && names_me(e, m))
 			round_put_out(e);
 		return;
 	}

@@ -9,6 +9,12 @@ struct peer;
 
 typedef struct Ddraid__NodeMsg nodemsg;
 
+struct rejected { /* messages that broke a rule */
+	uint64_t count;
+	uint32_t node; /* that sent the last one, */
+	const char *why;
+};
+
 /* Asks for a round. */
 void nodemsg_join(struct engine *e);
 /* To all, this node included, in one order. */

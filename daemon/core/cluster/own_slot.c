@@ -12,12 +12,12 @@ static void slot_acquire(struct engine *e, uint32_t slot)
 	TRACE(e, "is given slot %u of the dirty log", slot);
 	e->view.slot = slot;
 	e->view.slot_wanted = true;
-	e->c->ld.slot[slot].known = false;
+	e->c->lead.slot[slot].known = false;
 }
 
 static void slot_take(struct engine *e)
 {
-	const struct slotinfo *s = &e->c->ld.slot[e->view.slot];
+	const struct slotinfo *s = &e->c->lead.slot[e->view.slot];
 	/* Nothing is dirty (R16: the leader gives away only clean slots); were a bit set, no region
 	 * of ours would ever clear it. What could not be read only counts as dirty, or what only
 	 * some members say, and the leader knows better. */
@@ -38,9 +38,9 @@ static void slot_advance(struct engine *e)
 	NODEMSG(m, b, JOINED, Joined, joined);
 
 	if (e->view.slot_wanted) {
-		if (e->c->ld.reading)
+		if (e->c->lead.reading)
 			return;
-		if (e->c->ld.slot[e->view.slot].known)
+		if (e->c->lead.slot[e->view.slot].known)
 			slot_take(e);
 		else
 			slot_read(e, e->view.slot);
@@ -49,19 +49,19 @@ static void slot_advance(struct engine *e)
 	if (!e->view.slot_owned)
 		e->view.slot_owned = dlog_settled(e);
 	if (!e->view.slot_owned || e->state != ENGINE_JOINING || e->view.phase != PH_READY ||
-	    e->c->joined_sent)
+	    e->c->own_slot.joined_sent)
 		return;
 	if (leader_differs(e) /* not the leader that assigned it */ || vouch_lacks(e))
 		return;
 	b.me = &me;
-	e->c->joined_sent = true;
+	e->c->own_slot.joined_sent = true;
 	msg_send(e, &m);
 }
 
 /* R4: somebody finds there whom to fence if this node dies. */
 bool slot_names_us(const struct engine *e)
 {
-	return e->view.slot_owned && dlog_named(e) && !e->c->naming;
+	return e->view.slot_owned && dlog_named(e) && !e->c->leave.naming;
 }
 
 /* ---- the missed set ------------------------------------------------------------------------- */
@@ -107,14 +107,14 @@ static void missed_send(struct engine *e)
 /* A commit let a member in that is to be rebuilt from what all slots have missed. */
 void slot_tell_missed(struct engine *e)
 {
-	e->c->missed_due = true;
+	e->c->own_slot.missed_due = true;
 }
 
 static void missed_advance(struct engine *e)
 {
-	if (!e->c->missed_due || e->view.phase < PH_STATE || slot_unread(e))
+	if (!e->c->own_slot.missed_due || e->view.phase < PH_STATE || slot_unread(e))
 		return;
-	e->c->missed_due = false;
+	e->c->own_slot.missed_due = false;
 	missed_send(e);
 }
 

@@ -5,6 +5,11 @@
 
 #include "daemon/core/door.h"
 
+struct own_slot {
+	bool joined_sent;
+	bool missed_due; /* the leader waits for what this node's slot has missed: R15 */
+};
+
 void own_slot_advance(struct engine *e);
 bool slot_names_us(
     const struct engine *e); /* R4: there they find whom to fence if this node dies */

@@ -19,11 +19,12 @@ static void member_leaves(const struct engine *e, struct map *next, uint8_t i, u
 	/* R15: only a member that was in sync, or was being brought up from a missed set, can be
 	 * brought up from what was missed since. R14: never after a failed flush. Nor an older copy
 	 * that nobody knows anything of. */
-	if (want == MEMBER_FAULTY || e->c->ld.lacks >> i & 1) {
+	if (want == MEMBER_FAULTY || e->c->lead.lacks >> i & 1) {
 		mm->left = mm->reached = 0;
 	} else if (mm->state == MEMBER_IN_SYNC) {
 		mm->left = next->epoch.num;
-		mm->reached = e->c->committed.num; /* a commit's superblocks are on all members */
+		mm->reached =
+		    e->c->epochs.committed.num; /* a commit's superblocks are on all members */
 	} else if (mm->state == MEMBER_REBUILDING && !(mm->flags & MEMBER_F_PARTIAL)) {
 		mm->left = mm->reached = 0;
 	}
@@ -34,7 +35,7 @@ static void member_leaves(const struct engine *e, struct map *next, uint8_t i, u
 
 static void member_enters(struct engine *e, struct map *next, uint8_t i)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 	struct map_member *mm = &next->member[i];
 	bool covered = mm->left && next->missed_from && mm->left >= next->missed_from;
 
@@ -51,14 +52,14 @@ static void member_enters(struct engine *e, struct map *next, uint8_t i)
 /* One that lacks something counts for none (slots.c). */
 static uint32_t in_sync_but(const struct engine *e, const struct map *next, uint8_t but)
 {
-	return (uint32_t)__builtin_popcount(map_insync_mask(next) & ~e->c->ld.lacked &
+	return (uint32_t)__builtin_popcount(map_insync_mask(next) & ~e->c->lead.lacked &
 					    ~(1u << but));
 }
 
 /* The state that it leaves the map with, if it is wanted out; else what is wanted of it. */
 static uint8_t leaves_with(const struct engine *e, uint8_t i)
 {
-	uint8_t want = e->c->ld.wanted[i];
+	uint8_t want = e->c->lead.wanted[i];
 
 	if (want >= MEMBER_SUSPECT && want <= MEMBER_FAULTY && slots_lacking_leaves(e, i))
 		return MEMBER_FAULTY;
@@ -77,7 +78,7 @@ static bool wish_apply(struct engine *e, struct map *next, uint8_t i)
 	if (out && mm->state == MEMBER_IN_SYNC && in_sync_but(e, next, i) < e->geo.k)
 		return false; /* R3: never fewer than k in sync */
 	/* Nor an older copy in whose place the right one may come, before the others would do. */
-	if (out && e->c->ld.lacked >> i & 1 && !slots_lacking_may_leave(e, i))
+	if (out && e->c->lead.lacked >> i & 1 && !slots_lacking_may_leave(e, i))
 		return false;
 	if (out)
 		member_leaves(e, next, i, want);
@@ -107,13 +108,13 @@ static bool only_misread(const struct engine *e, uint8_t i)
 {
 	uint32_t d = e->view.dev_of[i];
 
-	return e->c->ld.misread[i] && d != NO_DEV && e->c->dev[d].up && !use_fails(e, d);
+	return e->c->lead.misread[i] && d != NO_DEV && e->c->devs.dev[d].up && !use_fails(e, d);
 }
 
 /* All reach it. Nobody has lost it in a life that goes on. */
 static enum reach reached_by_all(const struct engine *e, uint8_t i)
 {
-	bool earlier = e->c->ld.wanted[i] == MEMBER_SUSPECT && e->c->ld.earlier >> i & 1;
+	bool earlier = e->c->lead.wanted[i] == MEMBER_SUSPECT && e->c->lead.earlier >> i & 1;
 
 	return earlier ? REACH_EARLIER : REACH_ALL;
 }
@@ -126,12 +127,12 @@ static enum reach member_reach(const struct engine *e, uint8_t i)
 	/* Its superblocks can't be read: it takes no map either, so none that keeps it is
 	 * committed. */
 	if (e->view.dev_of[i] != NO_DEV &&
-	    e->c->dev[e->view.dev_of[i]].unreadable == (1u << SB_COPIES) - 1)
+	    e->c->devs.dev[e->view.dev_of[i]].unreadable == (1u << SB_COPIES) - 1)
 		return REACH_AWAY;
 	if (only_misread(e, i))
 		return REACH_MISREAD;
-	for (uint32_t j = 0; j < e->c->peer_count; j++) {
-		const struct peer *p = &e->c->peer[j];
+	for (uint32_t j = 0; j < e->c->round.peer_count; j++) {
+		const struct peer *p = &e->c->round.peer[j];
 
 		if (!p->member || peer_aside(e, p) || !p->raw_mask)
 			continue;
@@ -142,7 +143,7 @@ static enum reach member_reach(const struct engine *e, uint8_t i)
 	if (!nodes) { /* just assembled: no heartbeat tells of the map's members yet */
 		uint32_t d = e->view.dev_of[i];
 
-		return d != NO_DEV && e->c->dev[d].up ? reached_by_all(e, i) : REACH_AWAY;
+		return d != NO_DEV && e->c->devs.dev[d].up ? reached_by_all(e, i) : REACH_AWAY;
 	}
 	if (use == nodes)
 		return REACH_USED;
@@ -171,7 +172,7 @@ static bool wishes_apply(struct engine *e, struct map *next)
 	bool any = false;
 
 	for (uint8_t i = 0; i < next->n; i++)
-		any |= e->c->ld.wanted[i] != 0;
+		any |= e->c->lead.wanted[i] != 0;
 	if (!any)
 		return false;
 	any = false;
@@ -237,17 +238,17 @@ static void leavers_mark(const struct engine *e, struct map *next)
  * far ahead of all that this node knows, none has. 0: no number is left. */
 uint64_t epoch_next_num(const struct engine *e, const struct map *base)
 {
-	uint64_t num = e->c->ld.max_num, most;
+	uint64_t num = e->c->lead.max_num, most;
 
 	if (base->epoch.num > num)
 		num = base->epoch.num;
-	if (e->c->want_record.acked.num > num)
-		num = e->c->want_record.acked.num;
+	if (e->c->records.want.acked.num > num)
+		num = e->c->records.want.acked.num;
 	most = num + EPOCH_AHEAD_MAX;
-	for (uint32_t i = 0; i < e->c->peer_count; i++) {
-		uint64_t told = e->c->peer[i].acked_epoch.num;
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
+		uint64_t told = e->c->round.peer[i].acked_epoch.num;
 
-		if (e->c->peer[i].in_round && told <= most && told > num)
+		if (e->c->round.peer[i].in_round && told <= most && told > num)
 			num = told;
 	}
 	return num < EPOCH_NUM_MAX ? num + 1 : 0;
@@ -260,15 +261,15 @@ uint64_t epoch_next_num(const struct engine *e, const struct map *base)
  */
 static bool proposal_fresh(const struct engine *e)
 {
-	return e->state == ENGINE_JOINING && e->view.phase == PH_STATE && e->c->ld.own_prop &&
-	       e->c->ld.prop_fresh;
+	return e->state == ENGINE_JOINING && e->view.phase == PH_STATE && e->c->lead.own_prop &&
+	       e->c->lead.prop_fresh;
 }
 
 /* It drops an older copy, and the member that would do in its place is gone again. */
 static bool proposal_rash(const struct engine *e)
 {
 	uint32_t drops =
-	    map_insync_mask(&e->map) & ~map_insync_mask(&e->view.prop) & e->c->ld.lacked;
+	    map_insync_mask(&e->map) & ~map_insync_mask(&e->view.prop) & e->c->lead.lacked;
 
 	for (; drops && proposal_fresh(e); drops &= drops - 1)
 		if (!slots_lacking_may_leave(e, (uint8_t)__builtin_ctz(drops)))
@@ -292,9 +293,9 @@ static bool proposal_outdone(const struct engine *e)
 		bool was = e->map.member[i].state == MEMBER_IN_SYNC;
 		bool is = e->view.prop.member[i].state == MEMBER_IN_SYNC;
 
-		away |=
-		    is && e->c->ld.wanted[i] == MEMBER_SUSPECT && member_reach(e, i) == REACH_AWAY;
-		back |= was && !is && !((e->c->ld.lacked | e->c->older) >> i & 1) &&
+		away |= is && e->c->lead.wanted[i] == MEMBER_SUSPECT &&
+			member_reach(e, i) == REACH_AWAY;
+		back |= was && !is && !((e->c->lead.lacked | e->c->back.older) >> i & 1) &&
 			member_log_readable(e, i);
 	}
 	return away && back;
@@ -302,10 +303,10 @@ static bool proposal_outdone(const struct engine *e)
 
 static bool next_map(struct engine *e, struct map *next)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 	bool proposed = e->view.proposing && epoch_cmp(&e->view.prop.epoch, &e->map.epoch) > 0;
 	const struct map *base = proposed && !proposal_fresh(e) ? &e->view.prop : &e->map;
-	bool any = ld->need_epoch || ld->revive || e->c->seals;
+	bool any = ld->need_epoch || ld->revive || e->c->leave.seals;
 	uint64_t num = epoch_next_num(e, base);
 
 	if (!num) {
@@ -318,8 +319,8 @@ static bool next_map(struct engine *e, struct map *next)
 	ld->prop_fresh = base == &e->map;
 	for (uint8_t i = 0; i < next->n; i++) {
 		if (ld->wanted[i] == MEMBER_IN_SYNC &&
-		    (e->c->rb.state != RB_PROMOTE || !e->c->quiet.wanted ||
-		     e->c->rb.map_num != e->map.epoch.num))
+		    (e->c->rebuild.state != RB_PROMOTE || !e->c->quiet.wanted ||
+		     e->c->rebuild.map_num != e->map.epoch.num))
 			ld->wanted[i] = 0;
 		if (ld->wanted[i] && wish_moot(base, i, ld->wanted[i]))
 			ld->wanted[i] = 0;
@@ -328,10 +329,10 @@ static bool next_map(struct engine *e, struct map *next)
 	any |= wishes_apply(e, next);
 	any |= entries_judge(e, next);
 	leavers_mark(e, next);
-	if (e->c->rb.state == RB_COPY && !e->c->rb.partial && e->c->rb.checkpoint &&
-	    next->member[e->c->rb.member].state == MEMBER_REBUILDING &&
-	    e->c->rb.checkpoint > next->member[e->c->rb.member].rebuilt_upto) {
-		next->member[e->c->rb.member].rebuilt_upto = e->c->rb.checkpoint;
+	if (e->c->rebuild.state == RB_COPY && !e->c->rebuild.partial && e->c->rebuild.checkpoint &&
+	    next->member[e->c->rebuild.member].state == MEMBER_REBUILDING &&
+	    e->c->rebuild.checkpoint > next->member[e->c->rebuild.member].rebuilt_upto) {
+		next->member[e->c->rebuild.member].rebuilt_upto = e->c->rebuild.checkpoint;
 		any = true;
 	}
 	if (!map_degraded(next))
@@ -348,7 +349,7 @@ static bool newer_wish(struct engine *e)
 
 		if (entry_older(e, &e->view.prop, i))
 			return true;
-		if (e->c->ld.wanted[i] && !wish_moot(&e->view.prop, i, e->c->ld.wanted[i]) &&
+		if (e->c->lead.wanted[i] && !wish_moot(&e->view.prop, i, e->c->lead.wanted[i]) &&
 		    wish_apply(e, &next, i))
 			return true;
 	}
@@ -360,12 +361,12 @@ static void sb_write(struct engine *e, bool second);
 /* One copy of each is written. A device that has come back meanwhile reads both anew. */
 static void sb_copies_written(struct engine *e, const struct batch *b)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 
 	for (uint8_t i = 0; i < DDR_MAX_MEMBERS; i++) {
 		if (ld->sb_dev[i] == NO_DEV)
 			continue;
-		copy_written(&e->c->dev[ld->sb_dev[i]], ld->sb_copy[i], ld->sb_seq[i],
+		copy_written(&e->c->devs.dev[ld->sb_dev[i]], ld->sb_copy[i], ld->sb_seq[i],
 			     b->ok >> i & 1);
 		ld->sb_dev[i] = NO_DEV;
 	}
@@ -373,7 +374,7 @@ static void sb_copies_written(struct engine *e, const struct batch *b)
 
 static void sb_written(struct engine *e, struct batch *b)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 	Ddraid__Epoch ep = DDRAID__EPOCH__INIT;
 	NODEMSG(m, c, COMMIT, Commit, commit);
 
@@ -384,7 +385,7 @@ static void sb_written(struct engine *e, struct batch *b)
 		return;
 	if (b->failed) {
 		for (uint8_t i = 0; i < e->view.prop.n; i++)
-			if (b->failed >> i & 1 && !e->c->bad[i])
+			if (b->failed >> i & 1 && !e->c->members.bad[i])
 				member_bad(e, i, MEMBER_SUSPECT);
 		ld->propose_us = e->now;
 		return; /* written again, or superseded once the reports are in */
@@ -406,7 +407,7 @@ static void sb_written(struct engine *e, struct batch *b)
  * superblock failed, the member would have failed for good (R14). */
 static bool sb_too_early(const struct engine *e, uint8_t i)
 {
-	return e->c->ld.kept_us[i] && e->now - e->c->ld.kept_us[i] < 2 * REPORT_AGAIN_US &&
+	return e->c->lead.kept_us[i] && e->now - e->c->lead.kept_us[i] < 2 * REPORT_AGAIN_US &&
 	       member_indispensable(e, i);
 }
 
@@ -426,12 +427,12 @@ static bool sb_targets_ready(struct engine *e)
 
 		if (!(mask >> i & 1))
 			continue;
-		unread = d != NO_DEV && e->c->dev[d].up &&
-			 (!copies_known(e, d) || e->c->dev[d].back.due ||
-			  ((enter >> i & 1 || e->c->dev[d].entered) && !member_sb_read(e, i)));
-		if ((unread && dev_being_read(&e->c->dev[d])) || sb_too_early(e, i))
+		unread = d != NO_DEV && e->c->devs.dev[d].up &&
+			 (!copies_known(e, d) || e->c->devs.dev[d].back.due ||
+			  ((enter >> i & 1 || e->c->devs.dev[d].entered) && !member_sb_read(e, i)));
+		if ((unread && dev_being_read(&e->c->devs.dev[d])) || sb_too_early(e, i))
 			reading = true;
-		else if ((unread || !member_usable(e, i)) && !e->c->bad[i])
+		else if ((unread || !member_usable(e, i)) && !e->c->members.bad[i])
 			member_bad(e, i, MEMBER_SUSPECT);
 	}
 	return !reading && members_ready(e, mask);
@@ -451,20 +452,20 @@ static bool sb_targets_ready(struct engine *e)
  */
 static void sb_write(struct engine *e, bool second)
 {
-	struct lead *ld = &e->c->ld;
-	struct superblock sb = e->c->base;
+	struct lead *ld = &e->c->lead;
+	struct superblock sb = e->c->epochs.base;
 	uint32_t mask = map_write_mask(&e->view.prop);
 
-	sb.committed = e->c->committed;
+	sb.committed = e->c->epochs.committed;
 	sb.map = e->view.prop;
-	sb.past = e->c->past;
+	sb.past = e->c->assembly.past;
 	if (e->cfg.cluster[0]) {
 		sb.clustered = true;
 		memcpy(sb.cluster, e->cfg.cluster, DDR_NAME_BYTES);
 	}
 	ld->prop_fresh = false;
-	e->c->sb_names_us = !slot_names_us(e);
-	sb.writer_node = e->c->sb_names_us ? e->cfg.node : 0;
+	e->c->epochs.sb_names_us = !slot_names_us(e);
+	sb.writer_node = e->c->epochs.sb_names_us ? e->cfg.node : 0;
 	ld->sb_writing = true;
 	ld->sb_second = second;
 	batch_init(&ld->sb_batch, sb_written);
@@ -472,7 +473,8 @@ static void sb_write(struct engine *e, bool second)
 	for (uint8_t i = 0; i < DDR_MAX_MEMBERS; i++)
 		ld->sb_dev[i] = NO_DEV;
 	for (uint8_t i = 0; i < e->view.prop.n; i++) {
-		struct dev *d = e->view.dev_of[i] == NO_DEV ? NULL : &e->c->dev[e->view.dev_of[i]];
+		struct dev *d =
+		    e->view.dev_of[i] == NO_DEV ? NULL : &e->c->devs.dev[e->view.dev_of[i]];
 
 		if (!(mask >> i & 1))
 			continue;
@@ -497,8 +499,8 @@ static bool all_acked(struct engine *e)
 {
 	bool all = true;
 
-	for (uint32_t i = 0; i < e->c->peer_count; i++) {
-		struct peer *p = &e->c->peer[i];
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
+		struct peer *p = &e->c->round.peer[i];
 
 		if (!p->member || p->acked)
 			continue;
@@ -509,8 +511,8 @@ static bool all_acked(struct engine *e)
 		}
 		/* R7: who does not answer within the limit is evicted. */
 		if (p->node != e->cfg.node &&
-		    e->now - e->c->ld.propose_us > e->cfg.tun.evict_ms * 1000ull) {
-			e->c->ld.propose_us = e->now;
+		    e->now - e->c->lead.propose_us > e->cfg.tun.evict_ms * 1000ull) {
+			e->c->lead.propose_us = e->now;
 			evict(e, p);
 		}
 	}
@@ -520,7 +522,7 @@ static bool all_acked(struct engine *e)
 /* Leader: proposes what is wanted, drives the proposal under way. True while one is under way. */
 bool epoch_propose_wanted(struct engine *e)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 	struct pb_causes causes;
 	struct pb_map pm;
 	struct map next;

@@ -62,9 +62,9 @@ void quiet_take_back(struct engine *e)
 /* A node that has not answered the newest Quiet; 0 = all have. */
 uint32_t quiet_lacks(const struct engine *e)
 {
-	for (uint32_t i = 0; i < e->c->peer_count; i++)
-		if (e->c->peer[i].member && e->c->peer[i].quieted != e->c->quiet.asked)
-			return e->c->peer[i].node;
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++)
+		if (e->c->round.peer[i].member && e->c->round.peer[i].quieted != e->c->quiet.asked)
+			return e->c->round.peer[i].node;
 	return 0;
 }
 
@@ -80,7 +80,7 @@ void quiet_message(struct engine *e, uint32_t from, const nodemsg *m)
 
 	if (m->body_case == DDRAID__NODE_MSG__BODY_QUIETED) {
 		p->quieted = m->quieted->num;
-	} else if (from == e->c->leader) {
+	} else if (from == e->c->round.leader) {
 		q->on = m->quiet->on;
 		q->num = m->quiet->num;
 		q->answered = false;

@@ -35,7 +35,7 @@ static bool rebuilding(const struct map *m, uint8_t i)
 
 static void rb_move(struct engine *e, enum rebuild_state to)
 {
-	struct rebuild *rb = &e->c->rb;
+	struct rebuild *rb = &e->c->rebuild;
 	static const char *const name[] = {"is over",
 					   "waits for what each node has missed",
 					   "copies",
@@ -62,7 +62,7 @@ static void rb_move(struct engine *e, enum rebuild_state to)
 
 void rebuild_reset(struct engine *e)
 {
-	struct rebuild *rb = &e->c->rb;
+	struct rebuild *rb = &e->c->rebuild;
 
 	job_cancel(e, &rb->job);
 	rb_move(e, RB_IDLE);
@@ -81,11 +81,11 @@ void rebuild_reset(struct engine *e)
  */
 static void slots_missed(struct engine *e)
 {
-	struct rebuild *rb = &e->c->rb;
+	struct rebuild *rb = &e->c->rebuild;
 
 	for (uint32_t s = 0; s <= e->geo.p.slots; s++) {
-		const struct slotinfo *slot = &e->c->ld.slot[s];
-		bool given = s < e->geo.p.slots && e->c->ld.assigned[s];
+		const struct slotinfo *slot = &e->c->lead.slot[s];
+		bool given = s < e->geo.p.slots && e->c->lead.assigned[s];
 
 		if (!given && slot_is_owned(e, s))
 			continue;
@@ -101,7 +101,7 @@ static void slots_missed(struct engine *e)
 /* Begins, or begins again because the map changed. A full copy under way goes on. */
 static void rebuild_begin(struct engine *e, uint8_t m)
 {
-	struct rebuild *rb = &e->c->rb;
+	struct rebuild *rb = &e->c->rebuild;
 	const struct map_member *mm = &e->map.member[m];
 	bool partial = mm->flags & MEMBER_F_PARTIAL;
 	bool goes_on = !partial && rb->state == RB_COPY && rb->member == m && !rb->partial &&
@@ -122,14 +122,14 @@ static void rebuild_begin(struct engine *e, uint8_t m)
 		return;
 	rb->done = 0;
 	rset_clear(&rb->set);
-	for (uint32_t i = 0; i < e->c->peer_count; i++)
-		e->c->peer[i].sent_missed = false;
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++)
+		e->c->round.peer[i].sent_missed = false;
 	slots_missed(e);
 }
 
 static bool rebuild_current(struct engine *e)
 {
-	struct rebuild *rb = &e->c->rb;
+	struct rebuild *rb = &e->c->rebuild;
 	uint8_t m = 0;
 
 	while (m < e->map.n && !rebuilding(&e->map, m))
@@ -154,10 +154,10 @@ void rebuild_missed(struct engine *e, uint32_t from, const nodemsg *m)
 	const Ddraid__Missed *d = m->missed;
 
 	if (!epoch_is(d->epoch, &e->map.epoch) || !rebuild_current(e) ||
-	    e->c->rb.state != RB_GATHER)
+	    e->c->rebuild.state != RB_GATHER)
 		return;
 	if (d->plane.len == LOG_PLANE_BYTES && d->page < e->geo.log_pages)
-		rset_plane_add(&e->c->rb.set, d->page, d->plane.data);
+		rset_plane_add(&e->c->rebuild.set, d->page, d->plane.data);
 	if (d->end)
 		peer_find(e, from)->sent_missed = true;
 }
@@ -165,13 +165,13 @@ void rebuild_missed(struct engine *e, uint32_t from, const nodemsg *m)
 /* A node that has yet to read its slot of the log; 0 = none. */
 static uint32_t slot_unread(const struct engine *e)
 {
-	for (uint32_t i = 0; i < e->c->peer_count; i++) {
-		const struct peer *p = &e->c->peer[i];
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
+		const struct peer *p = &e->c->round.peer[i];
 
 		if (!p->member)
 			continue;
-		if ((e->c->rb.state == RB_GATHER && !p->sent_missed) ||
-		    (e->c->rb.state == RB_LOG && p->slot != NO_SLOT && !p->active))
+		if ((e->c->rebuild.state == RB_GATHER && !p->sent_missed) ||
+		    (e->c->rebuild.state == RB_LOG && p->slot != NO_SLOT && !p->active))
 			return p->node;
 	}
 	return 0;
@@ -179,7 +179,7 @@ static uint32_t slot_unread(const struct engine *e)
 
 uint32_t rebuild_waits(const struct engine *e, const char **why)
 {
-	const struct rebuild *rb = &e->c->rb;
+	const struct rebuild *rb = &e->c->rebuild;
 	uint32_t node = slot_unread(e);
 
 	*why = node ? "a node to read its slot of the dirty log, which may tell what the member "
@@ -190,7 +190,7 @@ uint32_t rebuild_waits(const struct engine *e, const char **why)
 
 static void copied(struct engine *e, struct job *j)
 {
-	struct rebuild *rb = &e->c->rb;
+	struct rebuild *rb = &e->c->rebuild;
 
 	rb->running = false;
 	if (j->unreadable)
@@ -207,7 +207,7 @@ static void copied(struct engine *e, struct job *j)
 
 static void rb_flushed(struct engine *e, struct batch *b)
 {
-	struct rebuild *rb = &e->c->rb;
+	struct rebuild *rb = &e->c->rebuild;
 
 	rb->busy = false;
 	if (e->state == ENGINE_REMOVED || !leading(e) || !(b->ok >> rb->member & 1) ||
@@ -216,7 +216,7 @@ static void rb_flushed(struct engine *e, struct batch *b)
 	if (rb->state == RB_FLUSH) {
 		rb_move(e, RB_LOG);
 		rb->gather_us = e->now;
-		e->c->rec.rewriting = false; /* what an earlier rebuild had begun */
+		e->c->resync.rewriting = false; /* what an earlier rebuild had begun */
 	} else if (rb->state == RB_QUIET) {
 		rb_move(e, RB_PROMOTE);
 	} else if (rb->state == RB_COPY && !rb->partial)
@@ -225,7 +225,7 @@ static void rb_flushed(struct engine *e, struct batch *b)
 
 static void rb_flush(struct engine *e)
 {
-	struct rebuild *rb = &e->c->rb;
+	struct rebuild *rb = &e->c->rebuild;
 
 	rb->busy = true;
 	rb->flush_num = e->map.epoch.num;
@@ -238,7 +238,7 @@ static void rb_flush(struct engine *e)
 /* A full copy has come further than the map says. */
 bool rebuild_keeps(const struct engine *e)
 {
-	const struct rebuild *rb = &e->c->rb;
+	const struct rebuild *rb = &e->c->rebuild;
 	uint8_t m = rb->member;
 
 	return leading(e) && rb->state == RB_COPY && !rb->partial && rebuilding(&e->map, m) &&
@@ -248,7 +248,7 @@ bool rebuild_keeps(const struct engine *e)
 
 static void copy_advance(struct engine *e)
 {
-	struct rebuild *rb = &e->c->rb;
+	struct rebuild *rb = &e->c->rebuild;
 	struct job *j = &rb->job;
 	uint64_t r = rb->partial ? rset_next(&rb->set, rb->next) : rb->next, first;
 	uint64_t cursor = e->map.member[rb->member].rebuilt_upto;
@@ -281,7 +281,7 @@ static void copy_advance(struct engine *e)
  * for, but later. */
 static void quiet_give_up(struct engine *e)
 {
-	struct rebuild *rb = &e->c->rb;
+	struct rebuild *rb = &e->c->rebuild;
 	uint32_t tries = rb->quiet_tries < QUIET_TRIES_MAX ? rb->quiet_tries : QUIET_TRIES_MAX;
 	uint64_t limit_us = e->cfg.tun.evict_ms * 1000ull >> (tries < 2 ? 2 - tries : 0);
 
@@ -296,7 +296,7 @@ static void quiet_give_up(struct engine *e)
 
 void rebuild_advance(struct engine *e)
 {
-	struct rebuild *rb = &e->c->rb;
+	struct rebuild *rb = &e->c->rebuild;
 	bool current = rebuild_current(e);
 
 	if (e->c->quiet.wanted && rb->state != RB_QUIET && rb->state != RB_PROMOTE)
@@ -323,7 +323,7 @@ void rebuild_advance(struct engine *e)
 		break;
 	case RB_LOG:
 		/* A commit ends it: not one that was asked for before. */
-		if (e->now < rb->quiet_us || e->c->ld.own_prop || e->view.proposing ||
+		if (e->now < rb->quiet_us || e->c->lead.own_prop || e->view.proposing ||
 		    !slots_rewrite(e) || slot_unread(e))
 			break;
 		rb_move(e, RB_QUIET);
@@ -336,7 +336,7 @@ void rebuild_advance(struct engine *e)
 		rb_flush(e);
 		break;
 	case RB_PROMOTE:
-		if (!e->c->ld.wanted[rb->member])
+		if (!e->c->lead.wanted[rb->member])
 			want_why(e, rb->member, MEMBER_IN_SYNC, WHY_REBUILT, 0);
 		break;
 	}

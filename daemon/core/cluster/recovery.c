@@ -16,18 +16,18 @@
 
 static struct recovery *find(struct engine *e, uint32_t node, uint64_t inc)
 {
-	for (uint32_t i = 0; i < e->c->recovery_count; i++)
-		if (e->c->recovery[i].node == node && e->c->recovery[i].inc == inc)
-			return &e->c->recovery[i];
+	for (uint32_t i = 0; i < e->c->recoveries.count; i++)
+		if (e->c->recoveries.list[i].node == node && e->c->recoveries.list[i].inc == inc)
+			return &e->c->recoveries.list[i];
 	return NULL;
 }
 
 /* A slot has one owner until it is clean, so one recovery under way at most. */
 static struct recovery *find_slot(struct engine *e, uint32_t slot)
 {
-	for (uint32_t i = 0; i < e->c->recovery_count; i++)
-		if (e->c->recovery[i].slot == slot && !e->c->recovery[i].done_us)
-			return &e->c->recovery[i];
+	for (uint32_t i = 0; i < e->c->recoveries.count; i++)
+		if (e->c->recoveries.list[i].slot == slot && !e->c->recoveries.list[i].done_us)
+			return &e->c->recoveries.list[i];
 	return NULL;
 }
 
@@ -36,13 +36,13 @@ static void room_make(struct engine *e)
 {
 	uint32_t i = 0;
 
-	while (i < e->c->recovery_count && !e->c->recovery[i].done_us)
+	while (i < e->c->recoveries.count && !e->c->recoveries.list[i].done_us)
 		i++;
-	if (i == e->c->recovery_count)
+	if (i == e->c->recoveries.count)
 		i = 0;
-	e->c->recovery_count--;
-	memmove(&e->c->recovery[i], &e->c->recovery[i + 1],
-		(e->c->recovery_count - i) * sizeof(e->c->recovery[0]));
+	e->c->recoveries.count--;
+	memmove(&e->c->recoveries.list[i], &e->c->recoveries.list[i + 1],
+		(e->c->recoveries.count - i) * sizeof(e->c->recoveries.list[0]));
 }
 
 void recovery_lost(struct engine *e, uint32_t node, uint64_t inc)
@@ -52,9 +52,9 @@ void recovery_lost(struct engine *e, uint32_t node, uint64_t inc)
 
 	if (find(e, node, inc) || is_buried(e, node, inc))
 		return;
-	if (e->c->recovery_count == DDR_RECOVERIES)
+	if (e->c->recoveries.count == DDR_RECOVERIES)
 		room_make(e);
-	r = &e->c->recovery[e->c->recovery_count++];
+	r = &e->c->recoveries.list[e->c->recoveries.count++];
 	*r = (struct recovery){.node = node, .inc = inc, .slot = NO_SLOT, .lost_us = e->now};
 	r->fenced_before = fenced_by_itself(e, node, inc);
 	if (p && (p->member_inc == inc || p->inc == inc))
@@ -88,7 +88,7 @@ void recovery_fenced(struct engine *e, uint32_t node, uint64_t inc)
 /* The leader has read a slot of nobody. What was read before the fence is read again. */
 void recovery_read(struct engine *e, uint32_t slot)
 {
-	const struct slotinfo *s = &e->c->ld.slot[slot];
+	const struct slotinfo *s = &e->c->lead.slot[slot];
 	struct recovery *r;
 
 	recovery_slot_is(e, s->owner_node, s->owner_inc, slot);
@@ -111,10 +111,10 @@ static uint64_t foreign_count(const struct engine *e)
 		bool several = false;
 
 		for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
-			if (!e->c->foreign[i].page[p].count)
+			if (!e->c->orphans.dirty[i].page[p].count)
 				continue;
 			several |= only != NULL;
-			only = &e->c->foreign[i];
+			only = &e->c->orphans.dirty[i];
 		}
 		if (only && !several)
 			n += only->page[p].count;
@@ -122,7 +122,7 @@ static uint64_t foreign_count(const struct engine *e)
 			unsigned any = 0;
 
 			for (uint32_t i = 0; i <= e->geo.p.slots; i++)
-				any |= rset_plane(&e->c->foreign[i], p)[k];
+				any |= rset_plane(&e->c->orphans.dirty[i], p)[k];
 			n += (unsigned)__builtin_popcount(any);
 		}
 	}
@@ -132,26 +132,26 @@ static uint64_t foreign_count(const struct engine *e)
 /* Without those that the leader has resynced and not cleared yet. */
 uint64_t regions_to_resync(const struct engine *e)
 {
-	uint64_t done = leading(e) ? e->c->rec.done.count : 0;
+	uint64_t done = leading(e) ? e->c->resync.done.count : 0;
 
-	return e->c->to_resync > done ? e->c->to_resync - done : 0;
+	return e->c->recoveries.to_resync > done ? e->c->recoveries.to_resync - done : 0;
 }
 
 /* What is dirty in slots of nobody was told: at Ready, and at each Dirty after it. */
 void recovery_told(struct engine *e)
 {
-	e->c->to_resync = e->view.have_geo && e->c->foreign ? foreign_count(e) : 0;
-	if (!e->c->to_resync || e->c->to_resync > e->c->resync_total)
-		e->c->resync_total = e->c->to_resync;
-	for (uint32_t i = 0; i < e->c->recovery_count; i++) {
-		struct recovery *r = &e->c->recovery[i];
+	e->c->recoveries.to_resync = e->view.have_geo && e->c->orphans.dirty ? foreign_count(e) : 0;
+	if (!e->c->recoveries.to_resync || e->c->recoveries.to_resync > e->c->recoveries.total)
+		e->c->recoveries.total = e->c->recoveries.to_resync;
+	for (uint32_t i = 0; i < e->c->recoveries.count; i++) {
+		struct recovery *r = &e->c->recoveries.list[i];
 		const struct departed *d = gone_find(e, r->node, r->inc);
 		uint64_t dirty = 0;
 
 		if (r->done_us || (d && !d->fenced))
 			continue;
 		if (r->slot < e->geo.p.slots)
-			dirty = e->c->foreign[r->slot].count;
+			dirty = e->c->orphans.dirty[r->slot].count;
 		if (!r->read_us) {
 			r->read_us = e->now;
 			r->marked = dirty;
@@ -168,14 +168,14 @@ void recovery_window(struct engine *e, const struct job *j)
 	struct recovery *r = NULL;
 
 	if (j->kind == JOB_RESYNC) {
-		e->c->n_resync_bytes += bytes;
-		r = find_slot(e, e->c->rec.of_slot);
+		e->c->recoveries.bytes += bytes;
+		r = find_slot(e, e->c->resync.of_slot);
 		if (r)
 			r->bytes += bytes;
 	} else if (j->kind == JOB_READ) {
-		e->c->n_read_resync_bytes += bytes;
+		e->c->recoveries.read_bytes += bytes;
 		for (uint32_t i = 0; i < e->geo.p.slots && !r; i++)
-			if (rset_has(&e->c->foreign[i], j->region))
+			if (rset_has(&e->c->orphans.dirty[i], j->region))
 				r = find_slot(e, i);
 		if (r)
 			r->read_bytes += bytes;
@@ -185,7 +185,7 @@ void recovery_window(struct engine *e, const struct job *j)
 /* The leader's resync of a whole region is through. */
 void recovery_region(struct engine *e)
 {
-	struct recovery *r = find_slot(e, e->c->rec.of_slot);
+	struct recovery *r = find_slot(e, e->c->resync.of_slot);
 
 	if (r)
 		r->regions++;
@@ -194,7 +194,7 @@ void recovery_region(struct engine *e)
 bool region_foreign(const struct engine *e, uint64_t idx)
 {
 	for (uint32_t s = 0; s <= e->geo.p.slots; s++)
-		if (rset_has(&e->c->foreign[s], idx))
+		if (rset_has(&e->c->orphans.dirty[s], idx))
 			return true;
 	return false;
 }

@@ -5,6 +5,13 @@
 
 #include "daemon/core/door.h"
 
+struct recoveries {
+	struct recovery list[DDR_RECOVERIES];
+	uint32_t count;
+	uint64_t to_resync, total;  /* regions: in orphans.dirty now, and the most it was */
+	uint64_t bytes, read_bytes; /* resynced; of these, since they were read */
+};
+
 /* It was found to have departed. */
 void recovery_lost(struct engine *e, uint32_t node, uint64_t inc);
 /* The slot that it had, NO_SLOT: none, or not known. */

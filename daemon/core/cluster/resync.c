@@ -20,8 +20,8 @@
 /* The run is written, or has failed. */
 static void pages_written(struct engine *e)
 {
-	struct resync *rec = &e->c->rec;
-	struct slotinfo *s = &e->c->ld.slot[rec->slot];
+	struct resync *rec = &e->c->resync;
+	struct slotinfo *s = &e->c->lead.slot[rec->slot];
 	bool over = e->state == ENGINE_REMOVED || !leading(e) || !s->stale || rec->doubted;
 
 	rec->writing = rec->again = false;
@@ -58,14 +58,14 @@ static void pages_written(struct engine *e)
 static void page_written(struct engine *e, struct batch *b)
 {
 	(void)b;
-	if (!--e->c->rec.pending)
+	if (!--e->c->resync.pending)
 		pages_written(e);
 }
 
 static void page_encode(struct engine *e, uint32_t slot, uint32_t page, uint8_t *block)
 {
-	struct slotinfo *s = &e->c->ld.slot[slot];
-	struct logpage *lp = &e->c->rec.image;
+	struct slotinfo *s = &e->c->lead.slot[slot];
+	struct logpage *lp = &e->c->resync.image;
 
 	memset(lp, 0, sizeof(*lp));
 	memcpy(lp->array_uuid, e->cfg.array_uuid, DDR_UUID_BYTES);
@@ -83,8 +83,8 @@ static void page_encode(struct engine *e, uint32_t slot, uint32_t page, uint8_t 
 /* The first pages that are stale. The room for one is always there (DIO_SINGLE). */
 static void pages_encode(struct engine *e, uint32_t slot)
 {
-	struct resync *rec = &e->c->rec;
-	const struct slotinfo *s = &e->c->ld.slot[slot];
+	struct resync *rec = &e->c->resync;
+	const struct slotinfo *s = &e->c->lead.slot[slot];
 	uint32_t most = dio_room(e, WR_PAGES * e->geo.n, false) ? WR_PAGES : 1;
 
 	rec->slot = slot;
@@ -100,8 +100,8 @@ static void pages_encode(struct engine *e, uint32_t slot)
 
 static void page_send(struct engine *e, struct pagewrite *w, uint8_t *block)
 {
-	struct resync *rec = &e->c->rec;
-	uint64_t seq = e->c->ld.slot[rec->slot].page[w->page].seq;
+	struct resync *rec = &e->c->resync;
+	uint64_t seq = e->c->lead.slot[rec->slot].page[w->page].seq;
 
 	w->iov = (struct iovec){block, DDR_BLOCK_BYTES};
 	rec->pending++;
@@ -113,7 +113,7 @@ static void page_send(struct engine *e, struct pagewrite *w, uint8_t *block)
 
 static void pages_send(struct engine *e)
 {
-	struct resync *rec = &e->c->rec;
+	struct resync *rec = &e->c->resync;
 
 	rec->writing = true;
 	rec->doubted = false;
@@ -128,10 +128,10 @@ static void pages_send(struct engine *e)
 /* What only few say is left as it is, unless it has bits: the next leader is to see it, too. */
 static bool slot_is_due(const struct engine *e, uint32_t slot)
 {
-	const struct slotinfo *s = &e->c->ld.slot[slot];
+	const struct slotinfo *s = &e->c->lead.slot[slot];
 
 	return s->stale && !slot_is_owned(e, slot) &&
-	       (!s->hear_inc || e->c->rec.rewriting || s->cleared);
+	       (!s->hear_inc || e->c->resync.rewriting || s->cleared);
 }
 
 /*
@@ -141,7 +141,7 @@ static bool slot_is_due(const struct engine *e, uint32_t slot)
  */
 static bool stale_written(struct engine *e)
 {
-	struct resync *rec = &e->c->rec;
+	struct resync *rec = &e->c->resync;
 	uint32_t slot = 0;
 
 	if (rec->writing || rec->flushing || !members_ready(e, write_musts(e) | write_targets(e)))
@@ -163,7 +163,7 @@ static bool stale_written(struct engine *e)
 /* As a whole: nothing that the nodes were told has changed by that. */
 static void slot_stale(struct engine *e, uint32_t slot)
 {
-	struct slotinfo *s = &e->c->ld.slot[slot];
+	struct slotinfo *s = &e->c->lead.slot[slot];
 
 	for (uint32_t p = 0; p < e->geo.log_pages && !slot_is_owned(e, slot); p++) {
 		bool untold = s->page[p].untold;
@@ -177,7 +177,7 @@ static void slot_stale(struct engine *e, uint32_t slot)
  * is stale already comes before: its first pages may have been written without this member. */
 bool slots_rewrite(struct engine *e)
 {
-	struct resync *rec = &e->c->rec;
+	struct resync *rec = &e->c->resync;
 
 	if (!rec->rewriting) {
 		if (!stale_written(e))
@@ -196,7 +196,7 @@ bool slots_rewrite(struct engine *e)
 
 static void resynced(struct engine *e, struct job *j)
 {
-	struct resync *rec = &e->c->rec;
+	struct resync *rec = &e->c->resync;
 
 	rec->running = false;
 	if (j->unreadable)
@@ -212,14 +212,14 @@ static void resynced(struct engine *e, struct job *j)
 static uint64_t region_next(struct engine *e)
 {
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
-		const struct slotinfo *s = &e->c->ld.slot[i];
+		const struct slotinfo *s = &e->c->lead.slot[i];
 
 		if (slot_is_owned(e, i) || !s->known)
 			continue;
 		for (uint64_t r = rset_next(&s->dirty, 0); r < e->geo.regions;
 		     r = rset_next(&s->dirty, r + 1))
-			if (!rset_has(&e->c->rec.done, r)) {
-				e->c->rec.of_slot = i;
+			if (!rset_has(&e->c->resync.done, r)) {
+				e->c->resync.of_slot = i;
 				return r;
 			}
 	}
@@ -230,11 +230,11 @@ static uint64_t region_next(struct engine *e)
  * member is missing). */
 static void bits_clear(struct engine *e)
 {
-	struct resync *rec = &e->c->rec;
+	struct resync *rec = &e->c->resync;
 	bool missing = map_degraded(&e->map) || (e->view.proposing && map_degraded(&e->view.prop));
 
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
-		struct slotinfo *s = &e->c->ld.slot[i];
+		struct slotinfo *s = &e->c->lead.slot[i];
 
 		if (slot_is_owned(e, i))
 			continue;
@@ -247,7 +247,7 @@ static void bits_clear(struct engine *e)
 			if (missing)
 				rset_put(&s->missed, r, true);
 			page_stale(s, (uint32_t)(r / LOG_REGIONS_PER_PAGE));
-			s->cleared = e->c->ld.cleared = true;
+			s->cleared = e->c->lead.cleared = true;
 		}
 	}
 	rset_clear(&rec->done);
@@ -260,15 +260,15 @@ void slots_dropped(struct engine *e)
 
 	if (!e->view.slot_owned)
 		return; /* nowhere to note it */
-	for (r = rset_next(&e->c->rec.clearing, 0); r < e->geo.regions;
-	     r = rset_next(&e->c->rec.clearing, r + 1))
+	for (r = rset_next(&e->c->resync.clearing, 0); r < e->geo.regions;
+	     r = rset_next(&e->c->resync.clearing, r + 1))
 		dlog_miss(e, r);
 }
 
 static void names_clear(struct engine *e)
 {
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
-		struct slotinfo *s = &e->c->ld.slot[i];
+		struct slotinfo *s = &e->c->lead.slot[i];
 
 		if (slot_is_owned(e, i) || !s->owner_inc || s->dirty.count)
 			continue;
@@ -280,11 +280,11 @@ static void names_clear(struct engine *e)
 
 static void rec_flushed(struct engine *e, struct batch *b)
 {
-	struct resync *rec = &e->c->rec;
+	struct resync *rec = &e->c->resync;
 
 	rec->flushing = false;
 	if (e->state == ENGINE_REMOVED || !leading(e) || write_musts(e) & ~b->ok ||
-	    rec->term.inc != e->c->term.inc || rec->term.num != e->c->term.num)
+	    rec->term.inc != e->c->round.id.inc || rec->term.num != e->c->round.id.num)
 		return; /* what was resynced in a later round was not flushed by this */
 	bits_clear(e);
 	names_clear(e);
@@ -292,7 +292,7 @@ static void rec_flushed(struct engine *e, struct batch *b)
 
 void slots_advance(struct engine *e)
 {
-	struct resync *rec = &e->c->rec;
+	struct resync *rec = &e->c->resync;
 	bool stops = e->view.stopping && !leave_held(e); /* nothing more is begun */
 	struct job *j = &rec->job;
 	uint64_t r;
@@ -313,15 +313,15 @@ void slots_advance(struct engine *e)
 	}
 	if (!rec->done.count) {
 		names_clear(e);
-		if (e->c->ld.cleared && !slots_unrecovered(e)) {
-			e->c->ld.cleared = false;
-			e->c->ld.cleared_num =
+		if (e->c->lead.cleared && !slots_unrecovered(e)) {
+			e->c->lead.cleared = false;
+			e->c->lead.cleared_num =
 			    map_next(e)->epoch.num; /* some members may carry it */
 		}
 		return;
 	}
 	rec->flushing = true;
-	rec->term = e->c->term;
+	rec->term = e->c->round.id;
 	batch_init(&rec->batch, rec_flushed);
 	batch_open(&rec->batch);
 	flush_members(e, &rec->batch, write_targets(e));
@@ -331,7 +331,7 @@ void slots_advance(struct engine *e)
 /* What was resynced but not cleared will be resynced again. */
 void slots_doubt(struct engine *e)
 {
-	struct resync *rec = &e->c->rec;
+	struct resync *rec = &e->c->resync;
 
 	if (!rec->done.page)
 		return;
@@ -344,12 +344,12 @@ void slots_doubt(struct engine *e)
  * some members may lack it (page_take). */
 void slots_reset(struct engine *e)
 {
-	struct resync *rec = &e->c->rec;
+	struct resync *rec = &e->c->resync;
 
 	slots_doubt(e);
 	for (uint32_t i = 0; i < rec->count && rec->again && !rec->writing; i++)
 		if (!rec->run[i].durable)
-			e->c->ld.slot[rec->slot].page[rec->run[i].page].seq++;
+			e->c->lead.slot[rec->slot].page[rec->run[i].page].seq++;
 	rec->again &= rec->writing;
 	rec->rewriting = false;
 	rec->doubted = true; /* what is under way may be another leader's by now */

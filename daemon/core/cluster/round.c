@@ -32,9 +32,9 @@
 
 struct peer *peer_find(struct engine *e, uint32_t node)
 {
-	for (uint32_t i = 0; i < e->c->peer_count; i++)
-		if (e->c->peer[i].node == node)
-			return &e->c->peer[i];
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++)
+		if (e->c->round.peer[i].node == node)
+			return &e->c->round.peer[i];
 	return NULL;
 }
 
@@ -48,8 +48,8 @@ static struct peer *peer_spare(struct engine *e)
 {
 	struct peer *spare = NULL;
 
-	for (uint32_t i = 0; i < e->c->peer_count; i++) {
-		struct peer *p = &e->c->peer[i];
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
+		struct peer *p = &e->c->round.peer[i];
 
 		if (p->node == e->cfg.node || p->in_view || p->member || p->dropped)
 			continue;
@@ -66,7 +66,8 @@ struct peer *peer_get(struct engine *e, uint32_t node)
 
 	if (p)
 		return p;
-	p = e->c->peer_count < PEERS_MAX ? &e->c->peer[e->c->peer_count++] : peer_spare(e);
+	p = e->c->round.peer_count < PEERS_MAX ? &e->c->round.peer[e->c->round.peer_count++]
+					       : peer_spare(e);
 	if (!p)
 		return NULL;
 	memset(p, 0, sizeof(*p));
@@ -84,14 +85,14 @@ bool in_effective_view(const struct engine *e, const struct peer *p)
 
 bool leading(const struct engine *e)
 {
-	return e->view.phase >= PH_STATE && e->c->leader == e->cfg.node &&
+	return e->view.phase >= PH_STATE && e->c->round.leader == e->cfg.node &&
 	       (e->state == ENGINE_ACTIVE || e->state == ENGINE_JOINING);
 }
 
 bool alone(const struct engine *e)
 {
-	for (uint32_t i = 0; i < e->c->peer_count; i++)
-		if (e->c->peer[i].member && e->c->peer[i].node != e->cfg.node)
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++)
+		if (e->c->round.peer[i].member && e->c->round.peer[i].node != e->cfg.node)
 			return false;
 	return true;
 }
@@ -100,18 +101,19 @@ bool alone(const struct engine *e)
  */
 bool record_stuck(const struct engine *e)
 {
-	return e->c->record_busy && e->now - e->c->record_us > 2000ull * e->cfg.tun.evict_ms;
+	return e->c->records.busy &&
+	       e->now - e->c->records.asked_us > 2000ull * e->cfg.tun.evict_ms;
 }
 
 void record_advance(struct engine *e)
 {
-	if (e->c->record_busy || e->state == ENGINE_STOPPED ||
-	    !memcmp(&e->c->want_record, &e->c->record, sizeof(e->c->record)))
+	if (e->c->records.busy || e->state == ENGINE_STOPPED ||
+	    !memcmp(&e->c->records.want, &e->c->records.durable, sizeof(e->c->records.durable)))
 		return;
-	e->c->sent_record = e->c->want_record;
-	e->c->record_busy = true;
-	e->c->record_us = e->now;
-	out_add(e, OUT_RECORD)->record = &e->c->sent_record;
+	e->c->records.sent = e->c->records.want;
+	e->c->records.busy = true;
+	e->c->records.asked_us = e->now;
+	out_add(e, OUT_RECORD)->record = &e->c->records.sent;
 }
 
 /* R6: this incarnation is over. */
@@ -122,7 +124,7 @@ void round_removed(struct engine *e)
 	devs_lost_keep(e);
 	engine_move(e, ENGINE_REMOVED);
 	phase_move(e, PH_NONE);
-	e->c->term = (struct term){0, 0};
+	e->c->round.id = (struct term){0, 0};
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		if (dev_ios(e, i))
 			out_add(e, OUT_DEV_CANCEL)->cancel.dev = i;
@@ -143,7 +145,7 @@ static void evict_self(struct engine *e)
 	pb_inc who = pb_inc_of(e->cfg.node, e->inc, NO_SLOT, false);
 	NODEMSG(m, b, EVICT, Evict, evict);
 
-	if (!e->c->give_up_us)
+	if (!e->c->round.give_up_us)
 		return;
 	b.who = &who;
 	msg_send(e, &m);
@@ -151,9 +153,9 @@ static void evict_self(struct engine *e)
 
 void round_give_up(struct engine *e)
 {
-	if (e->c->give_up_us || e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED)
+	if (e->c->round.give_up_us || e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED)
 		return;
-	e->c->give_up_us = e->now + e->cfg.tun.evict_ms * 1000ull;
+	e->c->round.give_up_us = e->now + e->cfg.tun.evict_ms * 1000ull;
 	evict_self(e);
 }
 
@@ -161,15 +163,15 @@ void round_give_up(struct engine *e)
 
 static void round_end(struct engine *e)
 {
-	e->c->term = (struct term){0, 0};
+	e->c->round.id = (struct term){0, 0};
 	phase_move(e, PH_NONE);
-	e->c->queried = false;
-	e->c->leader = 0;
-	e->c->view_us = e->now;
-	e->c->joined_sent = e->view.left_sent = false;
-	if (e->c->seals)
-		e->c->seal_us = e->c->seals = 0; /* begun anew, if it was not through */
-	e->c->missed_due = false;                /* the next round commits, and asks, anew */
+	e->c->round.queried = false;
+	e->c->round.leader = 0;
+	e->c->round.view_us = e->now;
+	e->c->own_slot.joined_sent = e->view.left_sent = false;
+	if (e->c->leave.seals)
+		e->c->leave.seal_us = e->c->leave.seals = 0; /* begun anew, if it was not through */
+	e->c->own_slot.missed_due = false; /* the next round commits, and asks, anew */
 	leader_reset(e);
 }
 
@@ -180,14 +182,14 @@ static void round_end(struct engine *e)
  */
 static void evict_heard(struct engine *e)
 {
-	if (e->state != ENGINE_ACTIVE || !e->c->met) {
+	if (e->state != ENGINE_ACTIVE || !e->c->round.met) {
 		round_removed(e);
 		return;
 	}
 	round_end(e);
-	if (!e->c->give_up_heard)
-		e->c->give_up_us = e->now + e->cfg.tun.heartbeat_limit_ms * 1000ull;
-	e->c->give_up_heard = true;
+	if (!e->c->round.give_up_heard)
+		e->c->round.give_up_us = e->now + e->cfg.tun.heartbeat_limit_ms * 1000ull;
+	e->c->round.give_up_heard = true;
 }
 
 /*
@@ -208,8 +210,8 @@ void round_put_out(struct engine *e)
 /* Who has no entry has to wait until another's is free: for it nobody is asked, nor answered. */
 static void view_peers(struct engine *e)
 {
-	for (uint32_t j = 0; j < e->c->view_count; j++) {
-		struct peer *p = peer_get(e, e->c->view[j]);
+	for (uint32_t j = 0; j < e->c->group.view_count; j++) {
+		struct peer *p = peer_get(e, e->c->group.view[j]);
 
 		if (!p || p->in_view)
 			continue;
@@ -221,21 +223,21 @@ static void view_peers(struct engine *e)
 void round_view(struct engine *e, const struct event *ev)
 {
 	assert(ev->view.count <= DDR_MAX_NODES);
-	if (!ring_is(&e->c->view_ring, &ev->view.ring)) {
-		e->c->confirmed = e->c->ld.knows = false;
+	if (!ring_is(&e->c->group.view_ring, &ev->view.ring)) {
+		e->c->round.confirmed = e->c->lead.knows = false;
 		fences_void(e);
 	}
 	TRACE(e, "a view of %u nodes", ev->view.count);
-	e->c->view_ring = ev->view.ring;
-	e->c->view_known = true;
-	e->c->view_count = ev->view.count;
-	memcpy(e->c->view, ev->view.node, sizeof(e->c->view));
-	for (uint32_t i = 0; i < e->c->peer_count; i++) {
-		struct peer *p = &e->c->peer[i];
+	e->c->group.view_ring = ev->view.ring;
+	e->c->group.view_known = true;
+	e->c->group.view_count = ev->view.count;
+	memcpy(e->c->group.view, ev->view.node, sizeof(e->c->group.view));
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
+		struct peer *p = &e->c->round.peer[i];
 		bool in = false;
 
-		for (uint32_t j = 0; j < e->c->view_count; j++)
-			in |= e->c->view[j] == p->node;
+		for (uint32_t j = 0; j < e->c->group.view_count; j++)
+			in |= e->c->group.view[j] == p->node;
 		if (!in)
 			p->evicted = false;
 		if (in && !p->in_view)
@@ -249,36 +251,37 @@ void round_view(struct engine *e, const struct event *ev)
 	view_peers(e);
 	if (e->state == ENGINE_ACTIVE || e->state == ENGINE_JOINING)
 		round_end(e);
-	if (e->c->give_up_us && !e->c->give_up_heard)
-		e->c->give_up_us = e->now + e->cfg.tun.evict_ms * 1000ull;
+	if (e->c->round.give_up_us && !e->c->round.give_up_heard)
+		e->c->round.give_up_us = e->now + e->cfg.tun.evict_ms * 1000ull;
 	evict_self(e);
 }
 
 void round_quorum(struct engine *e, const struct event *ev)
 {
 	TRACE(e, "%s of %u nodes", ev->view.quorate ? "a quorum" : "no quorum", ev->view.count);
-	e->c->quorum_ring = ev->view.ring;
+	e->c->group.quorum_ring = ev->view.ring;
 	e->cfg.two_node = ev->view.two_node;
 	/* A wait fences neither of two halves. */
-	e->c->quorate =
+	e->c->group.quorate =
 	    ev->view.quorate && !(e->cfg.two_node && e->cfg.fence_waits && ev->view.count < 2);
-	e->c->quorum_count = ev->view.count;
-	memcpy(e->c->quorum, ev->view.node, sizeof(e->c->quorum));
-	if (!e->c->quorate)
-		e->c->confirmed = e->c->ld.knows = false;
+	e->c->group.quorum_count = ev->view.count;
+	memcpy(e->c->group.quorum, ev->view.node, sizeof(e->c->group.quorum));
+	if (!e->c->group.quorate)
+		e->c->round.confirmed = e->c->lead.knows = false;
 	departed_note(e);
 	view_peers(e);
 	/* It came back without a view (votes, a quorum device): no round is going to say that we
 	 * are still in, unless it is asked for. */
-	if (e->c->quorate && rings_agree(e) && !e->c->confirmed && e->view.phase >= PH_STATE &&
-	    (e->state == ENGINE_ACTIVE || e->state == ENGINE_JOINING))
+	if (e->c->group.quorate && rings_agree(e) && !e->c->round.confirmed &&
+	    e->view.phase >= PH_STATE && (e->state == ENGINE_ACTIVE || e->state == ENGINE_JOINING))
 		round_end(e);
 }
 
 static bool lowest(const struct engine *e)
 {
-	for (uint32_t i = 0; i < e->c->peer_count; i++)
-		if (in_effective_view(e, &e->c->peer[i]) && e->c->peer[i].node < e->cfg.node)
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++)
+		if (in_effective_view(e, &e->c->round.peer[i]) &&
+		    e->c->round.peer[i].node < e->cfg.node)
 			return false;
 	return true;
 }
@@ -288,24 +291,24 @@ static void query_send(struct engine *e)
 	uint32_t view[DDR_MAX_NODES];
 	NODEMSG(m, b, QUERY, Query, query);
 
-	for (uint32_t i = 0; i < e->c->peer_count; i++)
-		if (in_effective_view(e, &e->c->peer[i]))
-			view[b.n_view++] = e->c->peer[i].node;
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++)
+		if (in_effective_view(e, &e->c->round.peer[i]))
+			view[b.n_view++] = e->c->round.peer[i].node;
 	b.view = view;
-	b.group = e->c->view;
-	b.n_group = e->c->view_count;
+	b.group = e->c->group.view;
+	b.n_group = e->c->group.view_count;
 	m.term_inc = e->inc;
-	m.term_num = ++e->c->term_num;
-	e->c->queried = true;
-	e->c->round_us = e->now;
+	m.term_num = ++e->c->round.last_num;
+	e->c->round.queried = true;
+	e->c->round.since_us = e->now;
 	msg_send(e, &m);
 }
 
 /* It reaches no more than when it could not assemble the array. */
 bool yields(const struct engine *e)
 {
-	return e->c->yields && e->state == ENGINE_JOINING &&
-	       members_reached(e) <= e->c->yield_reach;
+	return e->c->choice.defers && e->state == ENGINE_JOINING &&
+	       members_reached(e) <= e->c->choice.defers_reach;
 }
 
 /* As Hello tells it. */
@@ -335,31 +338,31 @@ static void hello_send(struct engine *e)
 		pb_map_fill(&proposed, &e->view.prop);
 		b.proposed = &proposed.map;
 	}
-	acked.num = e->c->record.acked.num;
-	acked.inc = e->c->record.acked.inc;
+	acked.num = e->c->records.durable.acked.num;
+	acked.inc = e->c->records.durable.acked.inc;
 	b.acked = &acked;
 	b.fenced_inc = e->cfg.fenced_inc;
 	b.yields = yields(e);
 	b.reach = members_reached(e);
-	b.idle_inc = e->c->idle_inc;
+	b.idle_inc = e->c->round.idle_inc;
 	b.use_nonce = e->cfg.nonce ? e->cfg.nonce : e->cfg.inc;
 	b.use_claim = e->c->use.claim;
 	b.use_held = e->c->use.state == USE_HELD;
 	b.locks = (uint32_t)e->cfg.lock_backend + 1;
 	b.fence = fence_kind(e);
-	known.num = e->c->record.committed.num;
-	known.inc = e->c->record.committed.inc;
+	known.num = e->c->records.durable.committed.num;
+	known.inc = e->c->records.durable.committed.inc;
 	b.known = &known;
-	for (uint32_t i = 0; i < e->c->gone_count; i++) {
-		gone[i] = pb_departed(e, &e->c->gone[i]);
+	for (uint32_t i = 0; i < e->c->departures.count; i++) {
+		gone[i] = pb_departed(e, &e->c->departures.list[i]);
 		ptr[i] = &gone[i];
 	}
-	b.n_departed = e->c->gone_count;
+	b.n_departed = e->c->departures.count;
 	/* And who is here although it was fenced: it may not know, and may be about to lead. Or may
 	 * be here: which incarnation that is, this node may not have heard yet. */
 	for (uint32_t i = 0; i < BURIED_MAX && b.n_departed < GONE_MAX; i++) {
-		uint32_t node = e->c->buried[i].node;
-		uint64_t inc = e->c->buried[i].inc;
+		uint32_t node = e->c->fences.settled[i].node;
+		uint64_t inc = e->c->fences.settled[i].inc;
 		const struct peer *p = inc ? peer_find(e, node) : NULL;
 
 		if (!p || !p->in_view || (p->inc && p->inc != inc) || gone_find(e, node, inc))
@@ -368,10 +371,10 @@ static void hello_send(struct engine *e)
 		ptr[b.n_departed] = &gone[b.n_departed];
 		b.n_departed++;
 	}
-	for (uint32_t i = 0; i < e->c->peer_count && b.n_departed < GONE_MAX; i++) {
-		if (!e->c->peer[i].left)
+	for (uint32_t i = 0; i < e->c->round.peer_count && b.n_departed < GONE_MAX; i++) {
+		if (!e->c->round.peer[i].left)
 			continue;
-		gone[b.n_departed] = pb_inc_of(e->c->peer[i].node, 0, NO_SLOT, false);
+		gone[b.n_departed] = pb_inc_of(e->c->round.peer[i].node, 0, NO_SLOT, false);
 		ptr[b.n_departed] = &gone[b.n_departed];
 		b.n_departed++;
 	}
@@ -392,9 +395,9 @@ static void hello_send(struct engine *e)
 	b.bad = bad;
 	/* R14: which members those are, the map will tell. They count before anybody reads. */
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (!e->view.have_map && e->c->dev[i].flush_failed)
+		if (!e->view.have_map && e->c->devs.dev[i].flush_failed)
 			failed[b.n_failed++] =
-			    (ProtobufCBinaryData){DDR_UUID_BYTES, e->c->dev[i].failed_uuid};
+			    (ProtobufCBinaryData){DDR_UUID_BYTES, e->c->devs.dev[i].failed_uuid};
 	b.failed = failed;
 	msg_send(e, &m);
 }
@@ -409,8 +412,8 @@ static void take_query(struct engine *e, uint32_t from, const nodemsg *m)
 		return;
 	/* Sent in an older view? All see a view at the same place in the order of messages. Who is
 	 * evicted, only those know who were there; so view may lack whom we count in. */
-	if (q->n_group != e->c->view_count ||
-	    memcmp(q->group, e->c->view, q->n_group * sizeof(*q->group)))
+	if (q->n_group != e->c->group.view_count ||
+	    memcmp(q->group, e->c->group.view, q->n_group * sizeof(*q->group)))
 		return;
 	for (size_t i = 0; i < q->n_view; i++) {
 		struct peer *p = peer_find(e, q->view[i]);
@@ -421,14 +424,14 @@ static void take_query(struct engine *e, uint32_t from, const nodemsg *m)
 	}
 	/* A round without us: the one that we were in is over; we ask for another. */
 	round_end(e);
-	if (!me || e->c->give_up_us)
+	if (!me || e->c->round.give_up_us)
 		return;
-	e->c->queried = true;
-	e->c->term = (struct term){m->term_inc, m->term_num};
+	e->c->round.queried = true;
+	e->c->round.id = (struct term){m->term_inc, m->term_num};
 	phase_move(e, PH_HELLO);
-	e->c->round_us = e->now;
-	for (uint32_t i = 0; i < e->c->peer_count; i++) {
-		struct peer *p = &e->c->peer[i];
+	e->c->round.since_us = e->now;
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
+		struct peer *p = &e->c->round.peer[i];
 
 		p->hello = p->claimed = p->acked = p->sent_missed = p->in_round = false;
 		p->disputes = 0;
@@ -460,8 +463,8 @@ static struct peer *choose_leader(struct engine *e)
 {
 	struct peer *best = NULL;
 
-	for (uint32_t i = 0; i < e->c->peer_count; i++) {
-		struct peer *p = &e->c->peer[i];
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
+		struct peer *p = &e->c->round.peer[i];
 
 		if (!p->in_round)
 			continue;
@@ -537,7 +540,7 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 	}
 	p = choose_leader(e);
 	if (p)
-		e->c->leader = p->node;
+		e->c->round.leader = p->node;
 }
 
 /*
@@ -560,17 +563,17 @@ static void claims_send(struct engine *e)
 		b.n_mode = b.n_id;
 		msg_send(e, &m);
 	}
-	e->c->claim_due = true;
+	e->c->round.claim_due = true;
 }
 
 static void claims_end_advance(struct engine *e)
 {
 	NODEMSG(m, b, CLAIM, Claim, claim);
 
-	if (!e->c->claim_due || e->view.phase != PH_STATE || e->c->rec.writing ||
-	    e->c->ld.sb_writing)
+	if (!e->c->round.claim_due || e->view.phase != PH_STATE || e->c->resync.writing ||
+	    e->c->lead.sb_writing)
 		return;
-	e->c->claim_due = false;
+	e->c->round.claim_due = false;
 	b.end = true;
 	msg_send(e, &m);
 }
@@ -578,15 +581,15 @@ static void claims_end_advance(struct engine *e)
 /* R1, R3: who takes the map from State knows its epoch as well as who acknowledged it. */
 static void state_adopt(struct engine *e, const struct map *m)
 {
-	e->c->committed = m->epoch;
-	lineage_add(&e->c->past, &m->epoch);
+	e->c->epochs.committed = m->epoch;
+	lineage_add(&e->c->assembly.past, &m->epoch);
 	epoch_adopt(e, m);
-	if (!e->c->judged)
+	if (!e->c->epochs.judged)
 		devs_judge(e);
-	if (epoch_cmp(&m->epoch, &e->c->want_record.acked) > 0)
-		e->c->want_record.acked = m->epoch;
-	if (epoch_cmp(&m->epoch, &e->c->want_record.committed) > 0)
-		e->c->want_record.committed = m->epoch;
+	if (epoch_cmp(&m->epoch, &e->c->records.want.acked) > 0)
+		e->c->records.want.acked = m->epoch;
+	if (epoch_cmp(&m->epoch, &e->c->records.want.committed) > 0)
+		e->c->records.want.committed = m->epoch;
 }
 
 /* All have heard the same Hellos: who counts in what none of them said is broken. */
@@ -621,21 +624,21 @@ static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	const Ddraid__State *s = m->state;
 	struct departed old[GONE_MAX], *d;
-	uint32_t old_count = e->c->gone_count;
+	uint32_t old_count = e->c->departures.count;
 	bool me = state_names(e, s), gone = false;
 	const char *odd;
 	struct map map;
 
-	if (e->view.phase != PH_HELLO || from != e->c->leader)
+	if (e->view.phase != PH_HELLO || from != e->c->round.leader)
 		return;
 	odd = me ? state_odd(e, s) : NULL;
 	if (odd) {
 		msg_rejected(e, peer_find(e, from), m->inc, odd, true);
 		return;
 	}
-	memcpy(old, e->c->gone, sizeof(old));
-	for (uint32_t i = 0; i < e->c->peer_count; i++)
-		e->c->peer[i].member = e->c->peer[i].active = false;
+	memcpy(old, e->c->departures.list, sizeof(old));
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++)
+		e->c->round.peer[i].member = e->c->round.peer[i].active = false;
 	for (size_t i = 0; i < s->n_node; i++) {
 		struct peer *p = peer_find(e, s->node[i]->node);
 
@@ -647,7 +650,7 @@ static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 		p->slot = pb_slot(e, s->node[i]);
 	}
 	/* The leader's list holds everybody's (Hello), and is everybody's now. */
-	e->c->gone_count = 0;
+	e->c->departures.count = 0;
 	for (size_t i = 0; i < s->n_departed && i < GONE_MAX; i++) {
 		gone |= s->departed[i]->node == e->cfg.node && s->departed[i]->inc == e->inc;
 		gone_told(e, s->departed[i], from, m->inc, true);
@@ -667,22 +670,24 @@ static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 	}
 	if (!me) { /* not yet (state_send); it asks again after a while */
 		round_end(e);
-		e->c->queried = true;
+		e->c->round.queried = true;
 		return;
 	}
 	phase_move(e, PH_STATE);
-	e->c->confirmed = true;
-	e->c->met |= !alone(e);
-	memset(e->c->bad_us, 0, sizeof(e->c->bad_us)); /* this leader has to be told anew */
+	e->c->round.confirmed = true;
+	e->c->round.met |= !alone(e);
+	memset(e->c->members.bad_us, 0,
+	       sizeof(e->c->members.bad_us)); /* this leader has to be told anew */
 	if (pb_map_read(&map, s->committed)) {
 		for (size_t i = 0; i < s->n_dropped && i < DDR_MAX_MEMBERS; i++)
-			if (s->dropped[i] > e->c->dropped[i] && s->dropped[i] <= map.epoch.num)
-				e->c->dropped[i] = s->dropped[i];
+			if (s->dropped[i] > e->c->epochs.dropped[i] &&
+			    s->dropped[i] <= map.epoch.num)
+				e->c->epochs.dropped[i] = s->dropped[i];
 		if (!e->view.have_map || epoch_cmp(&map.epoch, &e->map.epoch) > 0)
 			state_adopt(e, &map);
 	}
 	slots_forget(e);
-	e->c->dirty_untold = false;
+	e->c->orphans.untold = false;
 	claims_send(e);
 }
 
@@ -736,8 +741,8 @@ static void take_heartbeat(struct engine *e, uint32_t from, const nodemsg *m)
 		p->mute = 0;
 	}
 	if (from == e->cfg.node && m->inc == e->inc) {
-		e->c->hb_any = true;
-		e->c->hb_sent_us = m->heartbeat->sent_us;
+		e->c->round.hb_any = true;
+		e->c->round.hb_sent_us = m->heartbeat->sent_us;
 	}
 	p->up_mask = m->heartbeat->up_mask;
 	p->raw_mask = m->heartbeat->raw_mask;
@@ -752,15 +757,16 @@ static void take_heartbeat(struct engine *e, uint32_t from, const nodemsg *m)
 	if (!m->heartbeat->stops || m->inc != p->inc)
 		p->stops = 0;
 	else if (!p->stops)
-		p->stops = ++e->c->stops;
+		p->stops = ++e->c->leave.stops;
 	vouch_asked(e, p, m->inc, m->heartbeat->asks);
 	for (size_t i = 0; i < m->heartbeat->n_vouches; i++)
 		vouch_told(e, p, m->heartbeat->vouches[i]);
 	/* The group passes several messages in a row at the price of one, and each wakes all nodes:
 	 * if the own is due soon, it goes along with this one. Never later than it was due, so that
 	 * R7 and the others' patience stand as they do, nor twice within half its time. */
-	if (from != e->cfg.node && e->c->hb_next_us < e->now + e->cfg.tun.heartbeat_ms * 500ull)
-		e->c->hb_next_us = e->now;
+	if (from != e->cfg.node &&
+	    e->c->round.hb_next_us < e->now + e->cfg.tun.heartbeat_ms * 500ull)
+		e->c->round.hb_next_us = e->now;
 }
 
 static void take_joined(struct engine *e, uint32_t from, const pb_inc *who, bool joined)
@@ -778,7 +784,7 @@ static void take_joined(struct engine *e, uint32_t from, const pb_inc *who, bool
 	p->slot = joined ? pb_slot(e, who) : NO_SLOT;
 	if (from == e->cfg.node) {
 		engine_move(e, joined ? ENGINE_ACTIVE : ENGINE_STOPPED);
-		e->c->yields = false;
+		e->c->choice.defers = false;
 	} else if (!joined) {
 		/* Its slot is nobody's now, and what stands there (R15: what a member missed)
 		 * nobody has read. So a round begins at once, without it: the group may have it for
@@ -787,7 +793,7 @@ static void take_joined(struct engine *e, uint32_t from, const pb_inc *who, bool
 		p->heard = 0;
 		p->evicted = true;
 		p->evicted_inc = who->inc;
-		e->c->left_uncommitted = true;
+		e->c->departures.uncommitted = true;
 		round_end(e);
 	}
 }
@@ -796,7 +802,7 @@ static void take_fenced(struct engine *e, uint32_t from, const pb_inc *who)
 {
 	struct departed *d = who ? gone_find(e, who->node, who->inc) : NULL;
 
-	if (d && from == e->c->leader)
+	if (d && from == e->c->round.leader)
 		bury(e, d);
 	else if (d)
 		leader_fence_told(e, from, d);
@@ -806,7 +812,7 @@ static void take_ready(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	const Ddraid__Ready *r = m->ready;
 
-	if (from != e->c->leader || e->view.phase != PH_STATE)
+	if (from != e->c->round.leader || e->view.phase != PH_STATE)
 		return;
 	/* R4: all see the same Fenced. Here that is only State's departed; the leader may know
 	 * more. */
@@ -817,10 +823,11 @@ static void take_ready(struct engine *e, uint32_t from, const nodemsg *m)
 	}
 	phase_move(e, PH_READY);
 	use_adopt(e, r->use_claim);
-	e->c->sure_us = e->now;
+	e->c->assembly.sure_us = e->now;
 	for (size_t i = 0; e->view.have_map && i < r->n_past; i++)
 		if (r->past[i]->num <= e->map.epoch.num) /* else it is not past */
-			lineage_add(&e->c->past, &(struct epoch){r->past[i]->num, r->past[i]->inc});
+			lineage_add(&e->c->assembly.past,
+				    &(struct epoch){r->past[i]->num, r->past[i]->inc});
 	quiet_end(e);
 	recovery_told(e);
 	region_resend_locks(e);
@@ -851,7 +858,7 @@ void round_message(struct engine *e, uint32_t from, const nodemsg *m)
 		take_fenced(e, from, m->fenced->who);
 		break;
 	case DDRAID__NODE_MSG__BODY_FENCE_ASK:
-		if (from == e->c->leader && m->fence_ask->who)
+		if (from == e->c->round.leader && m->fence_ask->who)
 			leader_asks_fence(e, m->fence_ask->who->node, m->fence_ask->who->inc);
 		break;
 	case DDRAID__NODE_MSG__BODY_JOINED:
@@ -872,17 +879,18 @@ static void heartbeat_advance(struct engine *e)
 	Ddraid__Vouch vouch[DDR_MAX_NODES], *vouches[DDR_MAX_NODES];
 
 	/* Who has just got a lease waits for a slot. */
-	if (!e->c->view_known || (e->now < e->c->hb_next_us && use_lease(e) <= e->c->hb_leased))
+	if (!e->c->group.view_known ||
+	    (e->now < e->c->round.hb_next_us && use_lease(e) <= e->c->round.hb_leased))
 		return;
-	e->c->hb_leased = use_lease(e);
-	e->c->hb_next_us = e->now + e->cfg.tun.heartbeat_ms * 1000ull;
+	e->c->round.hb_leased = use_lease(e);
+	e->c->round.hb_next_us = e->now + e->cfg.tun.heartbeat_ms * 1000ull;
 	b.sent_us = e->now;
 	b.up_mask = devs_up_mask(e);
 	b.reach = members_reached(e);
 	b.yields = yields(e);
-	b.leased = e->c->hb_leased;
+	b.leased = e->c->round.hb_leased;
 	b.stops = e->view.stopping;
-	b.asks = e->state == ENGINE_JOINING ? e->c->asks : 0;
+	b.asks = e->state == ENGINE_JOINING ? e->c->vouch.asks : 0;
 	b.n_vouches = vouch_tell(e, vouch);
 	for (size_t i = 0; i < b.n_vouches; i++)
 		vouches[i] = &vouch[i];
@@ -894,14 +902,14 @@ static void heartbeat_advance(struct engine *e)
 	back_tell(e, &b.older, &b.looking);
 	b.tells = slots_told_mask(e);
 	msg_send(e, &m);
-	if (!e->c->give_up_heard)
+	if (!e->c->round.give_up_heard)
 		evict_self(e);
 }
 
 static void silence_advance(struct engine *e)
 {
-	for (uint32_t i = 0; i < e->c->peer_count; i++) {
-		struct peer *p = &e->c->peer[i];
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
+		struct peer *p = &e->c->round.peer[i];
 		bool fenced = p->heard && fence_stands(e, p->node, p->heard);
 		pb_inc who = pb_inc_of(p->node, fenced ? p->heard : p->inc, NO_SLOT, false);
 		NODEMSG(m, b, EVICT, Evict, evict);
@@ -922,8 +930,8 @@ static void silence_advance(struct engine *e)
  * lost, or come in a view that has ended since. */
 static void mute_evict(struct engine *e)
 {
-	for (uint32_t i = 0; e->view.phase == PH_HELLO && i < e->c->peer_count; i++) {
-		struct peer *p = &e->c->peer[i];
+	for (uint32_t i = 0; e->view.phase == PH_HELLO && i < e->c->round.peer_count; i++) {
+		struct peer *p = &e->c->round.peer[i];
 
 		if (p->node == e->cfg.node || !p->in_round || p->hello ||
 		    !in_effective_view(e, p) || ++p->mute < MUTE_QUERIES)
@@ -938,7 +946,7 @@ void round_advance(struct engine *e)
 	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED)
 		return;
 	/* R4: it must not go on with whom it would have to fence, and has forgotten. */
-	if (e->c->gone_full || (e->c->give_up_us && e->now >= e->c->give_up_us)) {
+	if (e->c->departures.full || (e->c->round.give_up_us && e->now >= e->c->round.give_up_us)) {
 		round_removed(e);
 		return;
 	}
@@ -949,16 +957,17 @@ void round_advance(struct engine *e)
 	silence_advance(e);
 	/* No round takes this node along: it asks for one. The lowest too: the others may ignore
 	 * it. */
-	if (e->view.phase < PH_STATE && e->now - e->c->view_us > e->cfg.tun.evict_ms * 1000ull) {
-		e->c->view_us = e->now;
+	if (e->view.phase < PH_STATE &&
+	    e->now - e->c->round.view_us > e->cfg.tun.evict_ms * 1000ull) {
+		e->c->round.view_us = e->now;
 		nodemsg_join(e);
 	}
 	if (!lowest(e))
 		return;
-	if (e->view.phase == PH_NONE && !e->c->queried)
+	if (e->view.phase == PH_NONE && !e->c->round.queried)
 		query_send(e);
 	else if (e->view.phase < PH_STATE &&
-		 e->now - e->c->round_us > e->cfg.tun.evict_ms * 1000ull) {
+		 e->now - e->c->round.since_us > e->cfg.tun.evict_ms * 1000ull) {
 		mute_evict(e);
 		query_send(e); /* the round was lost on the way */
 	}

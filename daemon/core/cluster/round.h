@@ -63,6 +63,42 @@ struct peer { /* one node of the group */
 	uint32_t mute;       /* Queries in a row that it did not answer */
 };
 
+/* Who is there, as the cluster stack says. */
+struct group {
+	struct ring view_ring, quorum_ring;
+	bool view_known, quorate;
+	uint32_t quorum_count, quorum[DDR_MAX_NODES]; /* nodes whose cluster stack lives */
+	uint32_t view_count, view[DDR_MAX_NODES];
+};
+
+/* Who takes part, as the nodes agree. */
+struct round {
+	bool confirmed; /* named by a State since the ring changed or quorum was lost */
+	bool met;       /* named by a State together with another node */
+	struct peer peer[PEERS_MAX];
+	uint32_t peer_count;
+	struct term id;
+	uint64_t last_num; /* of the newest round that this node has begun or heard of */
+	uint64_t since_us, view_us;
+	bool queried;
+	uint32_t leader;
+	bool claim_due;      /* the end of the Claim for this round is not sent yet */
+	uint64_t give_up_us; /* 0, or this incarnation gives up: then it is removed */
+	bool give_up_heard;  /* the Evict of it came */
+	uint64_t hb_sent_us; /* when the newest own heartbeat that came back was sent */
+	bool hb_leased;      /* what the newest one says */
+	uint64_t hb_next_us;
+	bool hb_any;
+	uint64_t idle_inc; /* the last incarnation, if that wrote to no member */
+};
+
+/* This node's record: as it should be, as it was asked to be made durable last, as it is. */
+struct records {
+	struct record want, sent, durable;
+	uint64_t asked_us;
+	bool busy;
+};
+
 static inline bool ring_is(const struct ring *a, const struct ring *b)
 {
 	return a->rep == b->rep && a->seq == b->seq;

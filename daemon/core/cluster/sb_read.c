@@ -52,13 +52,13 @@ static bool copies_take(struct engine *e, struct dev *d)
 void copies_forget(struct engine *e)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		e->c->dev[i].copies_known = false;
+		e->c->devs.dev[i].copies_known = false;
 }
 
 /* If not, they are read, unless that has just failed. */
 bool copies_known(struct engine *e, uint32_t i)
 {
-	struct dev *d = &e->c->dev[i];
+	struct dev *d = &e->c->devs.dev[i];
 
 	if (!d->copies_known && !d->reading && !d->retry_us)
 		sb_read(e, i);
@@ -93,7 +93,7 @@ static void sb_read_failed(struct engine *e, struct dev *d)
 	if (!d->stale_read && d->entered && d->member != NO_MEMBER &&
 	    map_write_mask(&e->map) >> d->member & 1) {
 		dev_lacks(e, d, d->member, d->asked_all); /* for all that is known */
-		if (!e->c->bad[d->member])
+		if (!e->c->members.bad[d->member])
 			member_bad(e, d->member, MEMBER_SUSPECT);
 	}
 	d->entered &= d->stale_read;
@@ -110,8 +110,8 @@ const struct map *map_seen(const struct engine *e, bool up)
 
 	if (e->view.have_map || e->view.proposing)
 		return map_next(e);
-	for (uint32_t i = 0; i < e->c->devs; i++) {
-		const struct dev *d = &e->c->dev[i];
+	for (uint32_t i = 0; i < e->c->devs.count; i++) {
+		const struct dev *d = &e->c->devs.dev[i];
 
 		if (d->sb_ok && (d->up || !up) &&
 		    (!m || epoch_cmp(&d->sb.map.epoch, &m->epoch) > 0))
@@ -133,8 +133,8 @@ static bool lost_with_others(const struct engine *e, const struct dev *d)
 
 	if (!e->view.have_geo)
 		return false;
-	for (uint32_t i = 0; i < e->c->devs; i++) {
-		const struct dev *o = &e->c->dev[i];
+	for (uint32_t i = 0; i < e->c->devs.count; i++) {
+		const struct dev *o = &e->c->devs.dev[i];
 
 		if (!o->lost || o->lost_own || o->lost_us > d->lost_us + window ||
 		    d->lost_us > o->lost_us + window)
@@ -155,10 +155,10 @@ static void losses_judge(struct engine *e)
 {
 	bool own[DDR_MAX_DEVS];
 
-	for (uint32_t i = 0; i < e->c->devs; i++)
-		own[i] = e->c->dev[i].lost && lost_with_others(e, &e->c->dev[i]);
-	for (uint32_t i = 0; i < e->c->devs; i++)
-		e->c->dev[i].lost_own |= own[i];
+	for (uint32_t i = 0; i < e->c->devs.count; i++)
+		own[i] = e->c->devs.dev[i].lost && lost_with_others(e, &e->c->devs.dev[i]);
+	for (uint32_t i = 0; i < e->c->devs.count; i++)
+		e->c->devs.dev[i].lost_own |= own[i];
 }
 
 /*
@@ -207,20 +207,20 @@ static void loss_tell(struct engine *e, struct dev *d)
 		    memcmp(uuid, e->map.member[m].uuid, DDR_UUID_BYTES))
 			continue;
 		member_bad(e, m, MEMBER_SUSPECT);
-		e->c->bad_instance[m] = d->lost_instance;
-		e->c->bad_since_us[m] = d->lost_us;
+		e->c->members.bad_instance[m] = d->lost_instance;
+		e->c->members.bad_since_us[m] = d->lost_us;
 	}
 }
 
 /* So many members broke at nearly the same time that it was this node's own way to them. */
 static bool bad_with_others(const struct engine *e, uint8_t m, uint32_t suspects)
 {
-	uint64_t window = e->cfg.tun.evict_ms * 1000ull, t = e->c->bad_since_us[m];
+	uint64_t window = e->cfg.tun.evict_ms * 1000ull, t = e->c->members.bad_since_us[m];
 	uint32_t n = 0;
 
 	for (uint8_t i = 0; i < DDR_MAX_MEMBERS; i++)
-		n += suspects >> i & 1 && e->c->bad_since_us[i] <= t + window &&
-		     t <= e->c->bad_since_us[i] + window;
+		n += suspects >> i & 1 && e->c->members.bad_since_us[i] <= t + window &&
+		     t <= e->c->members.bad_since_us[i] + window;
 	return n > e->geo.p.m;
 }
 
@@ -233,19 +233,19 @@ void devs_lost_keep(struct engine *e)
 	uint32_t suspects = 0;
 
 	for (uint8_t m = 0; m < map->n && e->view.have_geo; m++)
-		if (e->c->bad[m] == MEMBER_SUSPECT && map_write_mask(map) >> m & 1)
+		if (e->c->members.bad[m] == MEMBER_SUSPECT && map_write_mask(map) >> m & 1)
 			suspects |= 1u << m;
 	for (uint8_t m = 0; m < map->n; m++) {
-		struct lost *l = &e->c->kept[e->c->kept_count];
+		struct lost *l = &e->c->devs.kept[e->c->devs.kept_count];
 
 		if (!(suspects >> m & 1) || bad_with_others(e, m, suspects) ||
-		    e->c->kept_count == DDR_MAX_MEMBERS)
+		    e->c->devs.kept_count == DDR_MAX_MEMBERS)
 			continue;
 		memcpy(l->uuid, map->member[m].uuid, DDR_UUID_BYTES);
-		l->instance = e->c->bad_instance[m];
+		l->instance = e->c->members.bad_instance[m];
 		l->num = map->epoch.num;
-		l->since_us = e->c->bad_since_us[m];
-		e->c->kept_count++;
+		l->since_us = e->c->members.bad_since_us[m];
+		e->c->devs.kept_count++;
 	}
 }
 
@@ -255,36 +255,37 @@ void devs_lost_keep(struct engine *e)
  */
 static void kept_tell(struct engine *e)
 {
-	for (uint32_t k = 0; k < e->c->kept_count; k++) {
-		const struct lost *l = &e->c->kept[k];
+	for (uint32_t k = 0; k < e->c->devs.kept_count; k++) {
+		const struct lost *l = &e->c->devs.kept[k];
 
 		for (uint8_t m = 0; m < e->map.n; m++) {
 			uint32_t d = e->view.dev_of[m];
-			bool had = e->c->bad[m];
+			bool had = e->c->members.bad[m];
 
-			if (!(map_write_mask(&e->map) >> m & 1) || e->c->dropped[m] > l->num ||
+			if (!(map_write_mask(&e->map) >> m & 1) ||
+			    e->c->epochs.dropped[m] > l->num ||
 			    memcmp(l->uuid, e->map.member[m].uuid, DDR_UUID_BYTES) ||
-			    (d != NO_DEV && e->c->dev[d].up && l->instance &&
-			     e->c->dev[d].instance == l->instance))
+			    (d != NO_DEV && e->c->devs.dev[d].up && l->instance &&
+			     e->c->devs.dev[d].instance == l->instance))
 				continue;
 			member_bad(e, m, MEMBER_SUSPECT);
-			e->c->bad_instance[m] = l->instance;
-			e->c->bad_since_us[m] = l->since_us;
+			e->c->members.bad_instance[m] = l->instance;
+			e->c->members.bad_since_us[m] = l->since_us;
 			if (!had)
-				e->c->lost_earlier |= 1u << m;
+				e->c->members.lost_earlier |= 1u << m;
 		}
 	}
-	e->c->kept_count = 0;
+	e->c->devs.kept_count = 0;
 }
 
 /* There is a map, which names the members. */
 void devs_lost_tell(struct engine *e)
 {
 	losses_judge(e);
-	for (uint32_t i = 0; i < e->c->devs; i++) {
-		e->c->dev[i].lost &= !e->c->dev[i].lost_own;
-		if (e->c->dev[i].lost)
-			loss_tell(e, &e->c->dev[i]);
+	for (uint32_t i = 0; i < e->c->devs.count; i++) {
+		e->c->devs.dev[i].lost &= !e->c->devs.dev[i].lost_own;
+		if (e->c->devs.dev[i].lost)
+			loss_tell(e, &e->c->devs.dev[i]);
 	}
 	kept_tell(e);
 	for (uint8_t m = 0; m < e->map.n; m++)
@@ -364,14 +365,14 @@ static void sb_copy_read(struct engine *e, struct batch *b)
 
 void sb_read(struct engine *e, uint32_t i)
 {
-	struct dev *d = &e->c->dev[i];
+	struct dev *d = &e->c->devs.dev[i];
 
 	if (d->member != NO_MEMBER &&
 	    !((map_write_mask(&e->map) | write_targets(e)) >> d->member & 1))
 		back_up(d); /* another medium may be there, though the connection is the same */
 	d->reading = true;
 	d->asked_num = e->map.epoch.num;
-	d->asked_all = e->c->committed.num;
+	d->asked_all = e->c->epochs.committed.num;
 	d->fresh = d->stale_read = false;
 	d->retry_us = 0;
 	d->copies_known = false;
@@ -393,11 +394,11 @@ void sb_read(struct engine *e, uint32_t i)
  * they carry. Until it has done so again they are nobody's. */
 void devs_judge(struct engine *e)
 {
-	e->c->judged = true;
+	e->c->epochs.judged = true;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
-		struct dev *d = &e->c->dev[i];
+		struct dev *d = &e->c->devs.dev[i];
 
-		if (d->up && (d->reading || d->sb.map.epoch.num < e->c->committed.num))
+		if (d->up && (d->reading || d->sb.map.epoch.num < e->c->epochs.committed.num))
 			dev_reread(e, i);
 	}
 	devs_bind(e);
@@ -407,17 +408,17 @@ void devs_judge(struct engine *e)
 void devs_reread(struct engine *e)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->c->dev[i].up && e->c->dev[i].reading)
-			e->c->dev[i].stale_read = true; /* that read may be from before */
-		else if (e->c->dev[i].up)
+		if (e->c->devs.dev[i].up && e->c->devs.dev[i].reading)
+			e->c->devs.dev[i].stale_read = true; /* that read may be from before */
+		else if (e->c->devs.dev[i].up)
 			sb_read(e, i);
 }
 
 void dev_reread(struct engine *e, uint32_t dev)
 {
-	e->c->dev[dev].sb_ok = false; /* it has another one now */
-	if (e->c->dev[dev].up && e->c->dev[dev].reading)
-		e->c->dev[dev].stale_read = true;
-	else if (e->c->dev[dev].up)
+	e->c->devs.dev[dev].sb_ok = false; /* it has another one now */
+	if (e->c->devs.dev[dev].up && e->c->devs.dev[dev].reading)
+		e->c->devs.dev[dev].stale_read = true;
+	else if (e->c->devs.dev[dev].up)
 		sb_read(e, dev);
 }

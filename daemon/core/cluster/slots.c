@@ -14,15 +14,15 @@
 
 int slots_alloc(struct engine *e)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 	uint32_t n = e->geo.p.slots + 1u, pages = e->geo.log_pages;
 	uint64_t regions = e->geo.regions;
 
 	ld->slot = calloc(n, sizeof(*ld->slot));
-	e->c->foreign = calloc(n, sizeof(*e->c->foreign));
-	if (!ld->slot || !e->c->foreign || rset_init(&e->c->rec.done, regions, pages) ||
-	    rset_init(&e->c->rec.clearing, regions, pages) ||
-	    rset_init(&e->c->rb.set, regions, pages))
+	e->c->orphans.dirty = calloc(n, sizeof(*e->c->orphans.dirty));
+	if (!ld->slot || !e->c->orphans.dirty || rset_init(&e->c->resync.done, regions, pages) ||
+	    rset_init(&e->c->resync.clearing, regions, pages) ||
+	    rset_init(&e->c->rebuild.set, regions, pages))
 		return -ENOMEM;
 	for (uint32_t i = 0; i < n; i++) {
 		struct slotinfo *s = &ld->slot[i];
@@ -30,7 +30,7 @@ int slots_alloc(struct engine *e)
 		s->page = calloc(pages, sizeof(*s->page));
 		if (!s->page || rset_init(&s->dirty, regions, pages) ||
 		    rset_init(&s->missed, regions, pages) ||
-		    rset_init(&e->c->foreign[i], regions, pages))
+		    rset_init(&e->c->orphans.dirty[i], regions, pages))
 			return -ENOMEM;
 	}
 	return 0;
@@ -38,7 +38,7 @@ int slots_alloc(struct engine *e)
 
 void slots_free(struct engine *e)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 
 	slots_told_reset(e);
 	for (uint32_t i = 0; i < e->geo.p.slots + 1u; i++) {
@@ -47,44 +47,44 @@ void slots_free(struct engine *e)
 			rset_free(&ld->slot[i].dirty);
 			rset_free(&ld->slot[i].missed);
 		}
-		if (e->c->foreign)
-			rset_free(&e->c->foreign[i]);
+		if (e->c->orphans.dirty)
+			rset_free(&e->c->orphans.dirty[i]);
 	}
 	free(ld->slot);
-	free(e->c->foreign);
-	rset_free(&e->c->rec.done);
-	rset_free(&e->c->rec.clearing);
-	rset_free(&e->c->rb.set);
-	free(e->c->rec.job.win);
-	plan_free(&e->c->rec.job.plan);
-	free(e->c->rb.job.win);
-	plan_free(&e->c->rb.job.plan);
-	e->c->rec.job.win = e->c->rb.job.win = NULL;
+	free(e->c->orphans.dirty);
+	rset_free(&e->c->resync.done);
+	rset_free(&e->c->resync.clearing);
+	rset_free(&e->c->rebuild.set);
+	free(e->c->resync.job.win);
+	plan_free(&e->c->resync.job.plan);
+	free(e->c->rebuild.job.win);
+	plan_free(&e->c->rebuild.job.plan);
+	e->c->resync.job.win = e->c->rebuild.job.win = NULL;
 	ld->slot = NULL;
-	e->c->foreign = NULL;
+	e->c->orphans.dirty = NULL;
 }
 
 bool slot_is_owned(const struct engine *e, uint32_t slot)
 {
-	for (uint32_t i = 0; i < e->c->peer_count; i++)
-		if (e->c->peer[i].member && e->c->peer[i].slot == slot)
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++)
+		if (e->c->round.peer[i].member && e->c->round.peer[i].slot == slot)
 			return true;
 	return false;
 }
 
 bool slot_clean(const struct engine *e, uint32_t slot)
 {
-	const struct slotinfo *s = &e->c->ld.slot[slot];
+	const struct slotinfo *s = &e->c->lead.slot[slot];
 
 	/* A page of it under way would land on the new owner's. */
 	return s->known && !s->owner_inc && !s->hear_inc && !s->dirty.count && !s->stale &&
-	       !(e->c->rec.writing && e->c->rec.slot == slot);
+	       !(e->c->resync.writing && e->c->resync.slot == slot);
 }
 
 bool slots_dirty(const struct engine *e)
 {
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++)
-		if (!slot_is_owned(e, i) && e->c->ld.slot[i].dirty.count)
+		if (!slot_is_owned(e, i) && e->c->lead.slot[i].dirty.count)
 			return true;
 	return false;
 }
@@ -99,12 +99,12 @@ uint32_t slots_unrecovered(const struct engine *e)
 {
 	uint32_t n = 0;
 
-	if (!e->view.have_geo || !e->c->ld.slot)
+	if (!e->view.have_geo || !e->c->lead.slot)
 		return 0;
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++)
 		n += !slot_is_owned(e, i) &&
-		     (leading(e) ? !slot_clean(e, i) && !slot_kept(&e->c->ld.slot[i])
-				 : e->c->foreign[i].count > 0);
+		     (leading(e) ? !slot_clean(e, i) && !slot_kept(&e->c->lead.slot[i])
+				 : e->c->orphans.dirty[i].count > 0);
 	return n;
 }
 
@@ -133,10 +133,10 @@ static bool seq_possible(const struct engine *e, uint64_t seq)
 
 	if (e->view.proposing && e->view.prop.epoch.num > num)
 		num = e->view.prop.epoch.num;
-	if (e->c->ld.max_num > num)
-		num = e->c->ld.max_num;
-	if (e->c->want_record.acked.num > num)
-		num = e->c->want_record.acked.num;
+	if (e->c->lead.max_num > num)
+		num = e->c->lead.max_num;
+	if (e->c->records.want.acked.num > num)
+		num = e->c->records.want.acked.num;
 	return seq >> LOG_SEQ_EPOCH_SHIFT <= num + 1;
 }
 
@@ -144,7 +144,7 @@ static bool seq_possible(const struct engine *e, uint64_t seq)
  */
 static uint8_t *image_at(const struct engine *e, uint8_t member, uint32_t page, uint32_t copy)
 {
-	return e->c->ld.rd_buf[2 * (member * RD_PAGES + page - e->c->ld.rd_page) + copy];
+	return e->c->lead.rd_buf[2 * (member * RD_PAGES + page - e->c->lead.rd_page) + copy];
 }
 
 static bool image_of(const struct engine *e, uint8_t i, uint32_t c, uint32_t slot, uint32_t page,
@@ -215,8 +215,8 @@ static void page_vote(struct engine *e, uint32_t slot, uint32_t page, uint32_t r
  * yet. */
 static uint64_t written_since(const struct engine *e, const struct votes *v)
 {
-	uint64_t since =
-	    e->c->committed.num < e->map.epoch.num ? e->c->committed.num : e->map.epoch.num;
+	uint64_t since = e->c->epochs.committed.num < e->map.epoch.num ? e->c->epochs.committed.num
+								       : e->map.epoch.num;
 
 	for (uint8_t i = 0; i < e->map.n; i++) {
 		uint64_t epoch = v->valid >> i & 1 ? v->seq[i] >> LOG_SEQ_EPOCH_SHIFT : 0;
@@ -264,8 +264,8 @@ bool slots_lacking_may_leave(const struct engine *e, uint8_t lacking)
 
 	for (uint8_t i = 0; i < e->map.n; i++)
 		there += i != lacking && mask >> i & 1 && e->view.dev_of[i] != NO_DEV &&
-			 e->c->dev[e->view.dev_of[i]].up && e->c->bad[i] != MEMBER_FAULTY &&
-			 !(e->c->older >> i & 1);
+			 e->c->devs.dev[e->view.dev_of[i]].up &&
+			 e->c->members.bad[i] != MEMBER_FAULTY && !(e->c->back.older >> i & 1);
 	return there >= e->geo.k && !member_indispensable(e, lacking);
 }
 
@@ -276,7 +276,7 @@ bool slots_lacking_may_leave(const struct engine *e, uint8_t lacking)
  * operator goes on with what is there. */
 static void lacking_lose(struct engine *e, uint32_t lacking)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 	const struct member_cause older = {.why = WHY_OLDER, .node = e->cfg.node};
 
 	for (; lacking; lacking &= lacking - 1) {
@@ -287,7 +287,7 @@ static void lacking_lose(struct engine *e, uint32_t lacking)
 		ld->lacks |= 1u << i;
 		ld->lacked |= 1u << i;
 		ld->lacks_dev[i] = e->view.dev_of[i];
-		ld->lacks_ups[i] = e->c->dev[e->view.dev_of[i]].ups;
+		ld->lacks_ups[i] = e->c->devs.dev[e->view.dev_of[i]].ups;
 		back_lacks(e, i);
 		member_bad(e, i, MEMBER_SUSPECT);
 		epoch_want_out(e, i, MEMBER_SUSPECT, false, false,
@@ -302,7 +302,7 @@ static void lacking_lose(struct engine *e, uint32_t lacking)
 static uint32_t lacking_still(const struct engine *e, const struct votes *v, uint32_t rows,
 			      uint32_t slot, uint32_t page)
 {
-	const struct lead *ld = &e->c->ld;
+	const struct lead *ld = &e->c->lead;
 	uint32_t still = 0;
 
 	for (uint8_t i = 0; i < e->map.n; i++)
@@ -316,7 +316,7 @@ static uint32_t lacking_still(const struct engine *e, const struct votes *v, uin
 static void lacking_look(struct engine *e, const struct votes *v, uint32_t rows, uint32_t slot,
 			 uint32_t page)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 	uint32_t still = lacking_still(e, v, rows, slot, page);
 	uint32_t found = votes_lacking(e, v, rows) & ~still;
 	uint32_t all = map_insync_mask(&e->map) & rows;
@@ -339,13 +339,13 @@ static void lacking_look(struct engine *e, const struct votes *v, uint32_t rows,
 /* It is to leave by the next proposal, if nothing else comes in its place. */
 bool slots_lacking_leaves(const struct engine *e, uint8_t lacking)
 {
-	return e->c->ld.lacks >> lacking & 1 && slots_lacking_may_leave(e, lacking);
+	return e->c->lead.lacks >> lacking & 1 && slots_lacking_may_leave(e, lacking);
 }
 
 /* One that the data needs may be the right one by now. */
 void slots_lacking(struct engine *e)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 
 	ld->lacked &= map_insync_mask(&e->map);
 	ld->lacks &= ld->lacked;
@@ -353,7 +353,7 @@ void slots_lacking(struct engine *e)
 		if (!(ld->lacks >> i & 1) || e->view.dev_of[i] == NO_DEV)
 			continue;
 		if (e->view.dev_of[i] != ld->lacks_dev[i] ||
-		    e->c->dev[e->view.dev_of[i]].ups != ld->lacks_ups[i]) {
+		    e->c->devs.dev[e->view.dev_of[i]].ups != ld->lacks_ups[i]) {
 			ld->lacks = 0;
 			slots_unknow(e);
 		}
@@ -443,7 +443,7 @@ static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint3
 	struct pageinfo *p = &s->page[page];
 	struct votes v;
 
-	e->c->ld.rd_rows &= rows;
+	e->c->lead.rd_rows &= rows;
 	page_vote(e, slot, page, rows, &v);
 	if (leading(e) && !(e->view.slot_wanted && e->view.slot == slot))
 		lacking_look(e, &v, b->ok, slot, page);
@@ -493,7 +493,7 @@ static uint32_t log_rows(const struct engine *e)
 	uint32_t rows = read_mask(e);
 
 	for (uint8_t i = 0; i < e->map.n; i++)
-		if (mask >> i & 1 && member_log_readable(e, i) && e->c->ld.rd_fails[i] < RD_FAILS)
+		if (mask >> i & 1 && member_log_readable(e, i) && e->c->lead.rd_fails[i] < RD_FAILS)
 			rows |= 1u << i;
 	return rows;
 }
@@ -509,7 +509,7 @@ static void pages_read_start(struct engine *e);
 
 static void pages_read(struct engine *e, struct batch *b)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 	uint32_t failed = b->failed & ~b->unreadable;
 	struct slotinfo *s;
 
@@ -542,7 +542,7 @@ static void pages_read(struct engine *e, struct batch *b)
 
 static void pages_read_start(struct engine *e)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 	uint32_t page = ld->rd_page, left = e->geo.log_pages - page;
 	bool singly = page < ld->rd_singly;
 	uint32_t pieces = singly ? 2 : 1;
@@ -566,7 +566,7 @@ static void pages_read_start(struct engine *e)
 /* One slot at a time; known is set at its end. */
 void slot_read(struct engine *e, uint32_t slot)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 
 	if (ld->reading || !enough_read(e, log_rows(e)))
 		return;
@@ -607,7 +607,7 @@ static bool hearsay_over(struct engine *e, const struct slotinfo *s)
  */
 void hearsay_advance(struct engine *e, bool wanted)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 	bool all = wanted;
 
 	for (uint32_t i = 0; i < e->geo.p.slots; i++) {
@@ -633,7 +633,7 @@ void hearsay_advance(struct engine *e, bool wanted)
 
 bool slots_read(struct engine *e)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 	bool all = true, unknown = false;
 
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
@@ -686,7 +686,7 @@ bool slots_read(struct engine *e)
 /* Mostly of few regions: so that those of ten thousand pages are told in a moment. */
 void page_announce(struct engine *e, uint32_t slot, uint32_t page)
 {
-	const struct rset *dirty = &e->c->ld.slot[slot].dirty;
+	const struct rset *dirty = &e->c->lead.slot[slot].dirty;
 	uint64_t first = (uint64_t)page * LOG_REGIONS_PER_PAGE, r = first;
 	uint32_t bit[DIRTY_BITS_MAX];
 	NODEMSG(m, b, DIRTY, Dirty, dirty);
@@ -709,7 +709,7 @@ void page_announce(struct engine *e, uint32_t slot, uint32_t page)
 void slots_announce(struct engine *e)
 {
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
-		const struct slotinfo *s = &e->c->ld.slot[i];
+		const struct slotinfo *s = &e->c->lead.slot[i];
 
 		for (uint32_t p = 0; p < e->geo.log_pages && !slot_is_owned(e, i); p++)
 			if (s->dirty.page[p].count)
@@ -720,7 +720,7 @@ void slots_announce(struct engine *e)
 /* Another node led meanwhile: whatever this one has read of the slots is old, or is about to be. */
 void slots_unknow(struct engine *e)
 {
-	struct lead *ld = &e->c->ld;
+	struct lead *ld = &e->c->lead;
 
 	ld->rd_stale = true;
 	ld->rd_rows = UINT32_MAX;
@@ -737,6 +737,6 @@ void slots_unknow(struct engine *e)
 
 void slots_forget(struct engine *e)
 {
-	for (uint32_t i = 0; e->c->foreign && i <= e->geo.p.slots; i++)
-		rset_clear(&e->c->foreign[i]);
+	for (uint32_t i = 0; e->c->orphans.dirty && i <= e->geo.p.slots; i++)
+		rset_clear(&e->c->orphans.dirty[i]);
 }

@@ -33,6 +33,12 @@ struct slotinfo { /* a slot, as the leader has read it */
 	struct rset dirty, missed;
 };
 
+/* Slots of nobody, as every node knows them. */
+struct orphans {
+	struct rset *dirty; /* slots + 1: dirty in slots of nobody, as the leader told */
+	bool untold;        /* the leader told of dirty regions, and the geometry was not known */
+};
+
 /* The geometry is known. 0, or -ENOMEM. */
 int slots_alloc(struct engine *e);
 /* One at a time; `known` is set at its end. */

@@ -35,8 +35,8 @@ void slot_untold(const struct engine *e, struct slotinfo *s)
 
 void slots_told_forget(struct engine *e, uint8_t m)
 {
-	free(e->c->ld.told[m].page);
-	memset(&e->c->ld.told[m], 0, sizeof(e->c->ld.told[m]));
+	free(e->c->lead.told[m].page);
+	memset(&e->c->lead.told[m], 0, sizeof(e->c->lead.told[m]));
 }
 
 void slots_told_reset(struct engine *e)
@@ -47,7 +47,7 @@ void slots_told_reset(struct engine *e)
 
 static bool counts(const struct engine *e, uint32_t slot)
 {
-	const struct slotinfo *s = &e->c->ld.slot[slot];
+	const struct slotinfo *s = &e->c->lead.slot[slot];
 
 	return s->untold && s->known && !slot_is_owned(e, slot);
 }
@@ -56,14 +56,14 @@ static bool counts(const struct engine *e, uint32_t slot)
 static bool unread(const struct engine *e)
 {
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++)
-		if (!slot_is_owned(e, i) && !e->c->ld.slot[i].known)
+		if (!slot_is_owned(e, i) && !e->c->lead.slot[i].known)
 			return true;
 	return false;
 }
 
 static void keep(struct engine *e, uint8_t m)
 {
-	struct slot_told *t = &e->c->ld.told[m];
+	struct slot_told *t = &e->c->lead.told[m];
 	uint32_t slots = 0;
 
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++)
@@ -76,7 +76,7 @@ static void keep(struct engine *e, uint8_t m)
 	memcpy(t->uuid, e->map.member[m].uuid, DDR_UUID_BYTES);
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++)
 		for (uint32_t p = 0; counts(e, i) && p < e->geo.log_pages; p++) {
-			const struct pageinfo *page = &e->c->ld.slot[i].page[p];
+			const struct pageinfo *page = &e->c->lead.slot[i].page[p];
 
 			if (page->told)
 				t->page[t->count++] =
@@ -96,7 +96,7 @@ static bool dropped_unserved(const struct engine *e, const struct map *old, uint
 
 	return e->state == ENGINE_JOINING && old->epoch.inc == e->inc &&
 	       mm->left == old->epoch.num && mm->flags & MEMBER_F_UNCOMPARED &&
-	       e->map.member[m].flags & MEMBER_F_UNCOMPARED && !e->c->ld.told[m].count;
+	       e->map.member[m].flags & MEMBER_F_UNCOMPARED && !e->c->lead.told[m].count;
 }
 
 /* Leader: a map is committed, which drops these members. One may be back already. */
@@ -111,16 +111,16 @@ void slots_told_committed(struct engine *e, const struct map *old, uint32_t drop
 		uint8_t m = (uint8_t)__builtin_ctz(dropped);
 
 		keep(e, m);
-		if (e->c->ld.told[m].count && e->view.dev_of[m] != NO_DEV)
-			back_up(&e->c->dev[e->view.dev_of[m]]);
+		if (e->c->lead.told[m].count && e->view.dev_of[m] != NO_DEV)
+			back_up(&e->c->devs.dev[e->view.dev_of[m]]);
 	}
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++)
-		e->c->ld.slot[i].untold &= e->map.epoch.num <= e->c->ld.slot[i].untold_num;
+		e->c->lead.slot[i].untold &= e->map.epoch.num <= e->c->lead.slot[i].untold_num;
 }
 
 const struct slot_told *slots_told(const struct engine *e, uint8_t m)
 {
-	const struct slot_told *t = &e->c->ld.told[m];
+	const struct slot_told *t = &e->c->lead.told[m];
 
 	return t->count && !memcmp(t->uuid, map_next(e)->member[m].uuid, DDR_UUID_BYTES) ? t : NULL;
 }
@@ -140,7 +140,7 @@ bool slots_tell(const struct engine *e, uint8_t m)
 		return true;
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++)
 		for (uint32_t p = 0; counts(e, i) && p < e->geo.log_pages; p++)
-			if (e->c->ld.slot[i].page[p].told)
+			if (e->c->lead.slot[i].page[p].told)
 				return true;
 	return false;
 }
@@ -150,8 +150,8 @@ static bool comparer(const struct engine *e, uint8_t m, bool waits)
 {
 	bool any = slots_told(e, m) && e->view.slot_owned != waits;
 
-	for (uint32_t i = 0; i < e->c->peer_count; i++) {
-		const struct peer *p = &e->c->peer[i];
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
+		const struct peer *p = &e->c->round.peer[i];
 
 		any |= p->member && p->node != e->cfg.node && p->up_inc == p->inc &&
 		       p->tells >> m & 1 && p->active != waits && !peer_aside(e, p);

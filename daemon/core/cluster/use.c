@@ -141,8 +141,8 @@ static void look_again(struct engine *e, uint64_t after_us)
  */
 void use_lost_before_told(struct engine *e, uint64_t again_us)
 {
-	if (e->view.slot != NO_SLOT || e->view.proposing || e->c->ld.assembled ||
-	    e->c->ld.own_prop || e->c->sb_names_us)
+	if (e->view.slot != NO_SLOT || e->view.proposing || e->c->lead.assembled ||
+	    e->c->lead.own_prop || e->c->epochs.sb_names_us)
 		round_removed(e);
 	else
 		look_again(e, again_us);
@@ -165,13 +165,13 @@ static void looked(struct engine *e)
 {
 	struct use *u = &e->c->use;
 
-	u->refused = e->c->ld.refused = false;
+	u->refused = e->c->lead.refused = false;
 	snprintf(u->why, sizeof(u->why), "members to assemble the array from");
 	if (!e->view.have_geo || use_insync(e, use_dev_seen) < e->geo.k) {
 		use_ask_all(e);
-		e->c->ld.refused = (e->view.have_geo || members_read(e)) &&
-				   e->now - u->began_us >= e->cfg.tun.evict_ms * 1000ull;
-		if (e->c->ld.refused)
+		e->c->lead.refused = (e->view.have_geo || members_read(e)) &&
+				     e->now - u->began_us >= e->cfg.tun.evict_ms * 1000ull;
+		if (e->c->lead.refused)
 			fewer_insync(e, use_map(e), u->why, sizeof(u->why));
 		look_again(e, LOOK_AGAIN_US);
 		return;
@@ -253,10 +253,10 @@ void use_begin(struct engine *e)
 
 	if (e->state == ENGINE_ACTIVE || u->state == USE_HELD)
 		return;
-	for (uint32_t i = 0; i < e->c->peer_count; i++)
-		if (e->c->peer[i].in_round && e->c->peer[i].use_held &&
-		    e->c->peer[i].node != e->cfg.node)
-			use_adopt(e, e->c->peer[i].use_claim);
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++)
+		if (e->c->round.peer[i].in_round && e->c->round.peer[i].use_held &&
+		    e->c->round.peer[i].node != e->cfg.node)
+			use_adopt(e, e->c->round.peer[i].use_claim);
 }
 
 /*
@@ -341,7 +341,7 @@ void use_advance(struct engine *e)
 	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED || e->view.left_sent)
 		return;
 	use_round_wait(e);
-	if (u->state == USE_GIVEN && !u->pending && !e->c->leaving)
+	if (u->state == USE_GIVEN && !u->pending && !e->c->leave.leaving)
 		use_adopt(e, u->claim); /* somebody has come, and the array goes on */
 	if (u->state >= USE_LOOK && u->state <= USE_VERIFY && !assembles && !u->pending)
 		state_move(e, USE_NONE);

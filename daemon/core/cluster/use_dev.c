@@ -16,9 +16,9 @@ const struct superblock *use_newest(const struct engine *e)
 	const struct superblock *believed = sb_newest(e), *sb = believed;
 
 	for (uint32_t i = 0; !believed && i < DDR_MAX_DEVS; i++)
-		if (e->c->dev[i].up && e->c->dev[i].sb_ok &&
-		    (!sb || epoch_cmp(&e->c->dev[i].sb.map.epoch, &sb->map.epoch) > 0))
-			sb = &e->c->dev[i].sb;
+		if (e->c->devs.dev[i].up && e->c->devs.dev[i].sb_ok &&
+		    (!sb || epoch_cmp(&e->c->devs.dev[i].sb.map.epoch, &sb->map.epoch) > 0))
+			sb = &e->c->devs.dev[i].sb;
 	return sb;
 }
 
@@ -42,7 +42,7 @@ const struct map *use_map(const struct engine *e)
  */
 uint8_t use_member(const struct engine *e, uint32_t dev, const struct map *map)
 {
-	const struct dev *d = &e->c->dev[dev];
+	const struct dev *d = &e->c->devs.dev[dev];
 
 	for (uint8_t m = 0; map && d->up && d->sb_ok && !d->misfit[0] && m < map->n; m++) {
 		if (!(map_write_mask(map) >> m & 1) ||

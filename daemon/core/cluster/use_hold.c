@@ -202,8 +202,8 @@ void use_check_ends(struct engine *e)
 
 	u->check = CHECK_DONE;
 	/* Told by Ready: that the lease begins only now is no sign that this node stood still. */
-	if (u->adopted && e->now - e->c->sure_us < use_lease_length(e))
-		e->c->sure_us = e->now;
+	if (u->adopted && e->now - e->c->assembly.sure_us < use_lease_length(e))
+		e->c->assembly.sure_us = e->now;
 	u->adopted = u->given = false;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		u->dev[i].unread &= !u->dev[i].seen;

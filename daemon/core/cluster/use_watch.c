@@ -18,8 +18,8 @@ bool use_ours(const struct engine *e, uint64_t claim)
 		return false;
 	if (claim == use_nonce(e) || claim == e->c->use.claim)
 		return true;
-	for (uint32_t i = 0; i < e->c->peer_count; i++) {
-		const struct peer *p = &e->c->peer[i];
+	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
+		const struct peer *p = &e->c->round.peer[i];
 
 		if (p->in_round && p->hello && (claim == p->use_nonce || claim == p->use_claim))
 			return true;
@@ -147,7 +147,7 @@ void use_watches_look(struct engine *e)
 		u->watch[i].shown = false;
 	}
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->c->dev[i].up && u->dev[i].seen && u->dev[i].got.claim &&
+		if (e->c->devs.dev[i].up && u->dev[i].seen && u->dev[i].got.claim &&
 		    !use_ours(e, u->dev[i].got.claim))
 			watch_look(e, &u->dev[i]);
 	for (uint32_t i = 0; i < u->watches; i++)

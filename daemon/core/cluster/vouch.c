@@ -22,7 +22,8 @@ static bool answers(const struct engine *e, uint8_t i, uint64_t since_us)
 {
 	uint32_t d = e->view.dev_of[i];
 
-	return d != NO_DEV && e->c->dev[d].up && (!e->c->bad[i] || member_misread(e, i)) &&
+	return d != NO_DEV && e->c->devs.dev[d].up &&
+	       (!e->c->members.bad[i] || member_misread(e, i)) &&
 	       (use_answered_us(e, d) >= since_us || !e->cfg.tun.claim_ms);
 }
 
@@ -56,7 +57,8 @@ void vouch_asked(struct engine *e, struct peer *p, uint64_t inc, uint32_t asks)
 
 void vouch_told(struct engine *e, struct peer *p, const Ddraid__Vouch *v)
 {
-	for (uint8_t i = 0; v->inc == e->inc && v->asks <= e->c->asks && i < DDR_MAX_MEMBERS; i++)
+	for (uint8_t i = 0; v->inc == e->inc && v->asks <= e->c->vouch.asks && i < DDR_MAX_MEMBERS;
+	     i++)
 		if (v->mask >> i & 1 && v->asks > p->vouches[i])
 			p->vouches[i] = v->asks;
 }
@@ -67,8 +69,8 @@ uint32_t vouch_tell(struct engine *e, Ddraid__Vouch *v)
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < e->c->peer_count && n < DDR_MAX_NODES && knows(e); i++) {
-		struct peer *p = &e->c->peer[i];
+	for (uint32_t i = 0; i < e->c->round.peer_count && n < DDR_MAX_NODES && knows(e); i++) {
+		struct peer *p = &e->c->round.peer[i];
 		uint32_t mask = p->asks && p->node != e->cfg.node ? vouched(e, p) : 0;
 
 		p->vouched = mask;
@@ -90,7 +92,7 @@ static bool vouches_for_all(const struct engine *e, const struct peer *p)
 
 		if (!(map_write_mask(&e->map) >> i & 1) || d == NO_DEV)
 			continue;
-		if (p->vouches[i] < e->c->dev[d].asks || p->vouches[i] < e->c->asks_first)
+		if (p->vouches[i] < e->c->devs.dev[d].asks || p->vouches[i] < e->c->vouch.first)
 			return false;
 	}
 	return true;
@@ -99,8 +101,8 @@ static bool vouches_for_all(const struct engine *e, const struct peer *p)
 /* The first of those that have not vouched for all; NULL: there is none. */
 const struct peer *vouch_lacks(const struct engine *e)
 {
-	for (uint32_t i = 0; i < e->c->peer_count && e->state == ENGINE_JOINING; i++) {
-		const struct peer *p = &e->c->peer[i];
+	for (uint32_t i = 0; i < e->c->round.peer_count && e->state == ENGINE_JOINING; i++) {
+		const struct peer *p = &e->c->round.peer[i];
 
 		if (p->node != e->cfg.node && p->member && !peer_aside(e, p) &&
 		    !vouches_for_all(e, p))
@@ -114,8 +116,8 @@ void vouch_anew(struct engine *e, struct dev *d)
 {
 	if (e->state != ENGINE_JOINING)
 		return;
-	d->asks = ++e->c->asks;
-	e->c->hb_next_us = e->now;
+	d->asks = ++e->c->vouch.asks;
+	e->c->round.hb_next_us = e->now;
 }
 
 /* Who joins waits for it: it is told at once. */
@@ -123,11 +125,11 @@ void vouch_advance(struct engine *e)
 {
 	uint32_t mask = map_write_mask(&e->map);
 
-	for (uint32_t i = 0; i < e->c->peer_count && knows(e); i++) {
-		const struct peer *p = &e->c->peer[i];
+	for (uint32_t i = 0; i < e->c->round.peer_count && knows(e); i++) {
+		const struct peer *p = &e->c->round.peer[i];
 
 		if (p->asks && p->node != e->cfg.node && mask & ~p->vouched &&
 		    !(mask & ~vouched(e, p)))
-			e->c->hb_next_us = e->now;
+			e->c->round.hb_next_us = e->now;
 	}
 }

@@ -8,6 +8,10 @@
 struct dev;
 struct peer;
 
+struct vouch {
+	uint32_t asks, first; /* this node's questions: the newest, this incarnation's first */
+};
+
 const struct peer *vouch_lacks(const struct engine *e); /* this node waits for it; NULL: for none */
 void vouch_anew(struct engine *e, struct dev *d);       /* was connected */
 void vouch_advance(struct engine *e);
