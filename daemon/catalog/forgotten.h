@@ -17,7 +17,7 @@
  * all that are there. What an entry's end means: a node that was away all the time since, may bring
  * that array's description back, as long as no other node that has the entry is there.
  *
- * In memory only; manager.c writes it down. The main thread's.
+ * In memory only; manager_forget.c writes it down. The main thread's.
  */
 #ifndef DDRAID_CATALOG_FORGOTTEN_H
 #define DDRAID_CATALOG_FORGOTTEN_H
