@@ -19,7 +19,7 @@ disk_driver() { # N VIA
 # disk_other_driver: prints the path of a driver that speaks another version; 1: it can't be built here.
 disk_other_driver() {
 	local dir=$CLUSTER_DIR/other build
-	build=$(lab_kdir) && mkdir "$dir" && cp "$CLUSTER_SRC"/kmod/{Kbuild,compat.h,ddraid.c,ddraid_uapi.h} "$dir/" || return 1
+	build=$(lab_kdir) && mkdir "$dir" && cp "$CLUSTER_SRC"/kmod/{Kbuild,*.[ch]} "$dir/" || return 1
 	sed -i 's/^#define DDRAID_API_VERSION 1$/#define DDRAID_API_VERSION 4711/' "$dir/ddraid_uapi.h"
 	make -s -C "$build" M="$dir" modules >"$dir/log" 2>&1 && echo "$dir/ddraid.ko"
 }

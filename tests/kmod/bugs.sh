@@ -41,7 +41,7 @@ openers-stay	dying_consumer	"disk->openers--;"					";"
 patience-stays	away		"cancel_delayed_work_sync(&disk->away);\n\tfor (i"	"for (i"
 stale-tag	scheduler	"q->tag[blk_mq_rq_from_pdu(r)->tag] = NULL;"		"if (!blk_mq_rq_from_pdu(r)->q->elevator)\n\t\tq->tag[blk_mq_rq_from_pdu(r)->tag] = NULL;"
 first-bio	filesystems	"rq_for_each_segment(bv, rq, it)"			"bio_for_each_segment(bv, rq->bio, it.iter)"
-error-at-end	killed		"dd_take_back(disk);"					"dd_fail_all(disk, true);"
+error-at-end	killed		"ddr_take_back(disk);"					"ddr_fail_all(disk, true);"
 last-tag	one_queue	"tag >= disk->is.depth)"				"tag + 1 >= disk->is.depth)"
 in-order	reverse		"|| r->pass != a->pass)"				"|| r->pass != a->pass || r != list_first_entry(&q->handed, struct dd_rq, entry))"
 revoke-leaves	revoke		"return dd_unbind(s, DD_REVOKE);"			"return dd_unbind(s, DD_LEAVE);"
@@ -49,16 +49,18 @@ disk-unowned	unload		".owner = THIS_MODULE,\n\t.open = dd_open,"		".open = dd_op
 session-unowned	unload		".owner = THIS_MODULE,\n\t.open = dd_control_open,"	".open = dd_control_open,"
 timer-ends	away		"return BLK_EH_RESET_TIMER;"				"blk_mq_end_request(rq, BLK_STS_TIMEOUT);\n\treturn BLK_EH_DONE;"
 pid-twice	races		"disk->pid = NULL;"					";"
-exit-leaks	reload		"dd_forget(disk);\n\t\tdd_kill(disk, false);"		"dd_forget(disk);"
+exit-leaks	reload		"ddr_forget(disk);\n\t\tddr_kill(disk, false);"		"ddr_forget(disk);"
 '
 
 bug_build() { # DIR CHANGE
 	mkdir "$1" && cp "$top_srcdir"/kmod/*.[ch] "$top_srcdir/kmod/Kbuild" "$1/" && /usr/bin/python3 -c 'import ast, sys
-old, new = ast.literal_eval("(" + sys.argv[2].replace("\t", ",") + ")")
-text = open(sys.argv[1]).read()
-if text.count(old) != 1:
-	sys.exit("%d times in the driver: %s" % (text.count(old), old))
-open(sys.argv[1], "w").write(text.replace(old, new))' "$1/ddraid.c" "$2" && make -s -C "$kdir" M="$1" modules
+old, new = ast.literal_eval("(" + sys.argv[1].replace("\t", ",") + ")")
+text = {file: open(file).read() for file in sys.argv[2:]}
+has = [file for file in text if old in text[file]]
+count = sum(text[file].count(old) for file in has)
+if count != 1:
+	sys.exit("%d times in the driver: %s" % (count, old))
+open(has[0], "w").write(text[has[0]].replace(old, new))' "$2" "$1"/*.c && make -s -C "$kdir" M="$1" modules
 }
 
 cluster_requires make fio || exit 77
