@@ -55,7 +55,7 @@
 
 struct cluster {
 	/* who takes part */
-	struct group group;
+	struct views group;
 	struct round round;
 	struct records records;
 	struct departures departures;

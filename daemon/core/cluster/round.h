@@ -64,7 +64,7 @@ struct peer { /* one node of the group */
 };
 
 /* Who is there, as the cluster stack says. */
-struct group {
+struct views {
 	struct ring view_ring, quorum_ring;
 	bool view_known, quorate;
 	uint32_t quorum_count, quorum[DDR_MAX_NODES]; /* nodes whose cluster stack lives */
