@@ -471,6 +471,9 @@ const char *engine_dev_stranger(const struct engine *e, uint32_t dev);
  * node has written to its dirty log. So all that this node may have written to it is copied anew.
  */
 bool engine_dev_older(const struct engine *e, uint32_t dev);
+/* It is another way to its member than the one on which this node's writes were cut off: it is not
+ * used before these can't land any more (R5). */
+bool engine_dev_lands(const struct engine *e, uint32_t dev);
 /* Why a device can't be a member of this array: its size, or the requests that it takes, with the
  * numbers; or its superblock belongs to another layout, or another place. NULL: it can, or the
  * geometry is not known yet. */

@@ -59,6 +59,7 @@ struct dev {
 	struct member_info info;
 	uint64_t opened_us, down_us, held_us;
 	bool older; /* engine_dev_older, and said so */
+	bool lands; /* engine_dev_lands, likewise */
 	char why[256];
 };
 

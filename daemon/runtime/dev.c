@@ -467,6 +467,20 @@ static void older_tell(struct array *a, struct dev *d)
 		  d->uri);
 }
 
+static void lands_tell(struct array *a, struct dev *d)
+{
+	bool lands = engine_dev_lands(a->e, d->index);
+
+	if (lands && !d->lands)
+		array_say(
+		    a, LOG_INFO,
+		    "%s leads to a member that was lost under another URI, with writes on their "
+		    "way. It is used once these can't land any more: evict and zombie_timeout "
+		    "in ddraid.conf say how long that is",
+		    d->uri);
+	d->lands = lands;
+}
+
 /* A URI that leads to another device, here or on all nodes, or to one that has changed: it is not
  * used, and is told of. */
 static void stranger_tell(struct array *a, struct dev *d)
@@ -535,6 +549,7 @@ void dev_settle(struct array *a)
 			continue;
 		stranger_tell(a, &a->dev[i]);
 		older_tell(a, &a->dev[i]);
+		lands_tell(a, &a->dev[i]);
 	}
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		found |= dev_found(a, &a->dev[i], &added);

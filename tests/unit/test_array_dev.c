@@ -63,6 +63,7 @@ FAKE(const char *engine_dev_misfit(const struct engine *e, uint32_t dev), return
 FAKE(bool engine_dev_unfit(const struct engine *e, uint32_t dev), return false)
 FAKE(bool store_uri_ok(const char *uri), return true)
 FAKE(bool engine_dev_older(const struct engine *e, uint32_t dev), return false)
+FAKE(bool engine_dev_lands(const struct engine *e, uint32_t dev), return false)
 FAKE(const struct map *engine_map(const struct engine *e), return NULL)
 FAKE(void engine_status(const struct engine *e, struct engine_status *st), NOTHING)
 

@@ -454,7 +454,9 @@ static void add_advance(struct engine *e)
 		misfit_end(e, -ENOSPC, dev, "use another device");
 		return;
 	}
-	if (dev != NO_DEV && !a->placed && !e->c->devs.dev[dev].reading)
+	if (!a->placed && !devs_landed(e))
+		a->lands = e->cfg.node; /* see admin_look */
+	else if (dev != NO_DEV && !a->placed && !e->c->devs.dev[dev].reading)
 		add_place(e, dev);
 	if (a->used && a->written && !a->checked)
 		add_check(e);
@@ -494,7 +496,8 @@ static bool admin_proposed(const struct engine *e)
 static uint64_t admin_limit_us(const struct engine *e)
 {
 	return 2000ull * e->cfg.tun.evict_ms +
-	       (e->c->admin.job.cmd == ADMIN_ADD ? settle_us(e) : 0);
+	       (e->c->admin.job.cmd == ADMIN_ADD ? settle_us(e) : 0) +
+	       (e->c->admin.job.lands ? 1000ull * e->cfg.tun.reach_ms : 0);
 }
 
 /* Of the member, whether it can be that now or not. Else what is in its place, and no member. */
@@ -687,7 +690,13 @@ void admin_advance(struct engine *e)
 	}
 }
 
-/* CHECK: is what we opened under this URI the device on which the leader put the superblock? */
+/*
+ * CHECK: is what we opened under this URI the device on which the leader put the superblock?
+ *
+ * It may be a disk that was a member under another URI. So a node first waits until nothing can
+ * land any more of what was cut off on its way to any member (R5), and reads the superblock after
+ * that.
+ */
 void admin_look(struct engine *e)
 {
 	struct admin_job *a = &e->c->admin.job;
@@ -697,7 +706,11 @@ void admin_look(struct engine *e)
 	    e->c->admin.adding.term.inc != e->c->round.id.inc ||
 	    e->c->admin.adding.term.num != e->c->round.id.num)
 		return;
-	if (!e->c->admin.adding.reread) {
+	if (!devs_landed(e)) {
+		if (!e->c->admin.adding.told)
+			step_send(e, CMD_LANDS, e->c->admin.adding.uri, e->c->admin.adding.uuid);
+		e->c->admin.adding.told = true;
+	} else if (!e->c->admin.adding.reread) {
 		e->c->admin.adding.reread = true;
 		dev_reread(e, dev);
 	} else if (e->c->devs.dev[dev].sb_ok && !memcmp(e->c->devs.dev[dev].sb.member_uuid,
@@ -735,6 +748,9 @@ static void take_step(struct engine *e, uint32_t from, const Ddraid__Admin *a)
 			e->c->admin.job.seen |= 1ull << (p - e->c->round.peer);
 		return;
 	}
+	if (a->cmd == CMD_LANDS && leading(e) && e->c->admin.job.used &&
+	    !memcmp(a->uuid.data, e->c->admin.job.uuid, DDR_UUID_BYTES))
+		e->c->admin.job.lands = from;
 	if (from != e->c->round.leader)
 		return;
 	dev = dev_of_uri(e, a->uri);

@@ -12,6 +12,7 @@ struct admin_job {
 	uint64_t tag, since, seen; /* seen: mask by index in peer */
 	uint32_t node;
 	bool used, opened, anew, looked, placed, written, checked, entered;
+	uint32_t lands;    /* a node that waits for what may land (admin_look); 0 = none */
 	uint32_t dev, ups; /* anew: which one is, and the connection before that */
 	uint64_t looked_us, written_us;
 	uint64_t before; /* see EV_ADMIN */
@@ -30,7 +31,7 @@ struct placing {
 
 /* every node's: a device to look at */
 struct adding {
-	bool used, reread;
+	bool used, told, reread; /* told: that it waits for what may land */
 	struct term term;
 	char uri[DDR_URI_BYTES];
 	uint8_t uuid[DDR_UUID_BYTES];

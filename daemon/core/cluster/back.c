@@ -13,7 +13,11 @@
  * member can enter the map: until it has been read, the member is not back here, nor gets any
  * write.
  *
- *   dev_up -> due -> superblock read -> pages read -> back
+ *   dev_up -> due -> superblock read -> other way landed -> pages read -> back
+ *
+ * If this node had another way to the member, and a write was cut off there, that write may land
+ * late. Until it can't any more, the member is not back either (R5): nothing is compared with, and
+ * nothing is decoded onto, what it may write over.
  *
  * Likewise each time that the superblock of a member is read again which is out of the map.
  *
@@ -311,7 +315,10 @@ static bool of_nobody_read(struct engine *e, struct dev *d)
 /* What is connected is known by its superblock, and is member m. */
 void back_bound(struct engine *e, struct dev *d, uint8_t m)
 {
-	if (!d->back.due || d->back.settles ||
+	if (!d->back.due || d->back.settles)
+		return;
+	d->back.lands = other_way_lands(e, d, m);
+	if (d->back.lands ||
 	    ((was_told(e, m) || slots_told(e, m)) &&
 	     !(was_told(e, m) && d->instance && d->instance == e->c->back.told[m].instance)))
 		return;
@@ -346,7 +353,7 @@ static void back_look(struct engine *e, struct dev *d)
 void back_up(struct dev *d)
 {
 	d->back.due = true;
-	d->back.settles = false; /* older: until it is known */
+	d->back.settles = d->back.lands = false; /* older: until it is known */
 	d->back.again_us = 0;
 	d->back.ups = 0;
 }
@@ -360,6 +367,11 @@ void back_lacks(struct engine *e, uint8_t m)
 bool engine_dev_older(const struct engine *e, uint32_t dev)
 {
 	return e->c->devs.dev[dev].up && e->c->devs.dev[dev].back.older;
+}
+
+bool engine_dev_lands(const struct engine *e, uint32_t dev)
+{
+	return e->c->devs.dev[dev].up && e->c->devs.dev[dev].back.lands;
 }
 
 /* Members of the map that are, or may be: as long as they answer. */
@@ -403,7 +415,7 @@ bool member_doubted(const struct engine *e, uint8_t member)
 void back_restart(struct dev *d)
 {
 	/* The next life has told it nothing yet. */
-	d->back.due = d->back.older = d->back.settles = false;
+	d->back.due = d->back.older = d->back.settles = d->back.lands = false;
 }
 
 void back_advance(struct engine *e)
@@ -411,7 +423,9 @@ void back_advance(struct engine *e)
 	for (uint32_t i = 0; i < e->c->devs.count && e->state != ENGINE_REMOVED; i++) {
 		struct dev *d = &e->c->devs.dev[i];
 
-		if (!d->back.due || !d->up)
+		if (d->back.lands && d->up && d->member != NO_MEMBER)
+			back_bound(e, d, d->member); /* it may have landed by now */
+		if (!d->back.due || !d->up || d->back.lands)
 			continue;
 		/* If it has entered the map meanwhile, the pages wait for it, and not it for them.
 		 */

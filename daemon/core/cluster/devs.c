@@ -834,12 +834,36 @@ void dev_unanswered(struct engine *e, uint32_t dev)
 	e->c->devs.dev[dev].zombie_us = e->now;
 }
 
+static bool may_land(const struct engine *e, const struct dev *d)
+{
+	return d->zombie && e->now - d->zombie_us <= e->cfg.tun.reach_ms * 1000ull;
+}
+
 /* Nothing lands any more of what was on its way to members that are lost (R5). */
 bool devs_landed(const struct engine *e)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->c->devs.dev[i].zombie &&
-		    e->now - e->c->devs.dev[i].zombie_us <= e->cfg.tun.reach_ms * 1000ull)
+		if (may_land(e, &e->c->devs.dev[i]))
 			return false;
 	return true;
+}
+
+/*
+ * A connection that comes back waits by itself until nothing of the one before it can land. But a
+ * member can be reached in two ways, say by two addresses of its exporter, and the other way knows
+ * nothing of that: what was cut off on the one would land on what the other has decoded since.
+ */
+bool other_way_lands(const struct engine *e, const struct dev *d, uint8_t m)
+{
+	const uint8_t *uuid = map_next(e)->member[m].uuid;
+
+	for (uint32_t i = 0; i < e->c->devs.count; i++) {
+		const struct dev *o = &e->c->devs.dev[i];
+
+		if (o != d && may_land(e, o) &&
+		    (!memcmp(o->bound_uuid, uuid, DDR_UUID_BYTES) ||
+		     !memcmp(o->moved_uuid, uuid, DDR_UUID_BYTES)))
+			return true;
+	}
+	return false;
 }

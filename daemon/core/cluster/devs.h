@@ -72,6 +72,7 @@ struct dev {
 		bool due; /* not known yet; until then it is not used */
 		bool older, found; /* some were older images; as far as they are known */
 		bool settles;      /* what it lacks for that is on its way to the log */
+		bool lands; /* first, what was cut off on another way to it must have landed */
 		bool reading;
 		uint8_t member;
 		uint32_t ups;                /* of this connection */
@@ -170,6 +171,8 @@ bool member_sb_current(struct engine *e, uint8_t member);
 bool member_older(const struct engine *e, uint8_t member, uint64_t reached);
 /* R15: it carries an epoch of after it left that is not of this line. */
 bool member_strange(const struct engine *e, uint8_t member, uint64_t left);
+/* R5: a write that was cut off on another way to member m may still land there. */
+bool other_way_lands(const struct engine *e, const struct dev *d, uint8_t m);
 /* EV_DEV_UP. */
 void dev_up(struct engine *e, const struct event *ev);
 /* EV_DEV_DOWN. */

@@ -12,6 +12,7 @@ enum {
 	CMD_OPEN = 16,
 	CMD_CHECK,
 	CMD_SEEN,
+	CMD_LANDS,
 	CMD_FORCE,
 	CMD_TAKE
 }; /* steps of an `add`: Admin.cmd, beside admin_cmd */

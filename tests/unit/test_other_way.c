@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: GPL-2.0-or-later */
+/*
+ * R5 where one disk has two addresses: a write was cut off on its way by the one, and the disk is
+ * used by the other before the write lands. The write lands as late as it may.
+ */
+#include "tests/unit/engine_world.h"
+
+#define REACH_MS 14000u
+
+static uint8_t out[4096], in[4096];
+static uint8_t cut[4096]; /* what lands late */
+static uint64_t cut_at;
+static uint32_t frag;
+
+/* A write to member 1 is cut off, and goes on without it. Its disk has a second address. */
+static void cut_off(void)
+{
+	struct event ev = {.type = EV_DEV_DONE};
+
+	create(1);
+	w.claim_ms = 250;
+	w.reach_ms = REACH_MS;
+	w.uri[1] = "mem:1";
+	start();
+	run_ms(6000);
+	frag = engine_geo(w.e)->frag_bytes;
+	cut_at = geo_offset(engine_geo(w.e), 0);
+	w.slow = 1u << 1;
+	fill(out, sizeof(out), 1);
+	io(1, IO_WRITE, 0, sizeof(out), out);
+	run_ms(5);
+	CHECK_EQ_U64(w.slow_count, 1);
+	memcpy(cut, w.disk[1] + cut_at, frag);
+	ev.done.id = w.slow_id[0];
+	ev.done.err = -ECONNRESET;
+	step(ev);
+	w.slow = 0;
+	dev_down(1);
+	w.disk[MEMBERS] = w.disk[1];
+	w.disk[1] = calloc(1, DISK_BYTES);
+	CHECK(w.disk[1]);
+	run_ms(1000);
+	CHECK_EQ_U64(w.io_done[1], 1);
+	CHECK_EQ_INT(w.io_err[1], 0);
+}
+
+/* Something newer is there, and the old write lands. */
+static void lands(uint32_t after_ms)
+{
+	fill(out, sizeof(out), 2);
+	io(2, IO_WRITE, 0, sizeof(out), out);
+	run_ms(after_ms);
+	CHECK_EQ_U64(w.io_done[2], 1);
+	CHECK_EQ_INT(w.io_err[2], 0);
+	CHECK_EQ_U64(status().regions_dirty, 0);
+	CHECK(status().map.member[1].state != MEMBER_IN_SYNC);
+	CHECK(status().map.member[1].state != MEMBER_REBUILDING);
+	memcpy(w.disk[MEMBERS] + cut_at, cut, frag);
+}
+
+static void all_is_well(void)
+{
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
+	CHECK_EQ_INT(engine_member_of_dev(w.e, MEMBERS), 1);
+	CHECK_EQ_U64(parity_wrong(MEMBERS), 0);
+	dev_down(0);
+	io(3, IO_READ, 0, sizeof(in), in);
+	run_ms(2000);
+	CHECK_EQ_U64(w.io_done[3], 1);
+	CHECK_EQ_MEM(in, out, sizeof(out));
+	finish();
+}
+
+TEST(a_member_is_back_by_another_way_once_nothing_lands_on_the_first)
+{
+	cut_off();
+	dev_up(MEMBERS);
+	run_ms(1000);
+	lands(REACH_MS - 2500);
+	run_ms(8000);
+	all_is_well();
+}
+
+TEST(nor_is_its_disk_added_as_another_before_that)
+{
+	cut_off();
+	step((struct event){.type = EV_ADMIN, .admin = {.cmd = ADMIN_FAIL, .member = 1}});
+	run_ms(500);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_FAULTY);
+	w.admin_done = false;
+	step((struct event){.type = EV_ADMIN,
+			    .admin = {.cmd = ADMIN_ADD, .member = 1, .uri = "mem:new"}});
+	run_ms(500);
+	lands(REACH_MS - 2500);
+	CHECK(!w.admin_done);
+	run_ms(8000);
+	CHECK(w.admin_done);
+	CHECK_EQ_INT(w.admin_err, 0);
+	all_is_well();
+}
+
+/* Nobody waits where nothing was cut off. */
+TEST(a_member_that_had_nothing_under_way_is_back_at_once)
+{
+	create(1);
+	w.reach_ms = REACH_MS;
+	w.uri[1] = "mem:1";
+	start();
+	run_ms(6000);
+	dev_down(1);
+	w.disk[MEMBERS] = w.disk[1];
+	w.disk[1] = calloc(1, DISK_BYTES);
+	CHECK(w.disk[1]);
+	run_ms(100);
+	dev_up(MEMBERS);
+	run_ms(3000);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
+	CHECK_EQ_INT(engine_member_of_dev(w.e, MEMBERS), 1);
+	finish();
+}
