@@ -91,11 +91,19 @@ static uint64_t draw(void)
 	return n;
 }
 
-static int name_free(const char *name, char why[RESERVE_WHY_BYTES])
+static int name_free(const char *name, const uint8_t *uuid, char why[RESERVE_WHY_BYTES])
 {
 	const struct known *k = manager_find(name, true);
 	uint32_t self = announce_state()->self.node;
+	char lost[STORE_WHY_BYTES];
 
+	if (!k && uuid && lost_other(name, uuid, lost)) {
+		snprintf(why, RESERVE_WHY_BYTES,
+			 "is that of an array which node %u has lost; take another name, or see to that "
+			 "one: %.600s",
+			 self, lost);
+		return -EEXIST;
+	}
 	if (!k)
 		return 0;
 	if (k->desc.forgotten)

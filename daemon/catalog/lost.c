@@ -64,11 +64,30 @@ bool lost_warning(uint32_t i, char why[STORE_WHY_BYTES])
 	return false;
 }
 
-bool lost_array(const char *name, char why[STORE_WHY_BYTES])
+static const struct lost *find(const char *name)
 {
 	const struct lost *l = all;
 
 	while (l && strcmp(l->name, name) != 0)
 		l = l->next;
+	return l;
+}
+
+bool lost_array(const char *name, char why[STORE_WHY_BYTES])
+{
+	const struct lost *l = find(name);
+
 	return l && is_lost(l, why);
+}
+
+bool lost_other(const char *name, const uint8_t uuid[DDR_UUID_BYTES], char why[STORE_WHY_BYTES])
+{
+	static const uint8_t none[DDR_UUID_BYTES];
+	const struct lost *l = find(name);
+	bool is_new = !memcmp(uuid, none, DDR_UUID_BYTES);
+
+	if (!l || (!is_new && (!memcmp(l->uuid, none, DDR_UUID_BYTES) ||
+			       !memcmp(l->uuid, uuid, DDR_UUID_BYTES))))
+		return false;
+	return is_lost(l, why);
 }

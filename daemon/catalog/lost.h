@@ -19,4 +19,8 @@ bool lost_warning(uint32_t i, char why[STORE_WHY_BYTES]);
 /* Likewise, if it is the array of that name. */
 bool lost_array(const char *name, char why[STORE_WHY_BYTES]);
 
+/* Likewise, and it is not the array `uuid`, or that is all zeros: a new one. Whoever took its name
+ * would write over its record, which says what the newest map is. */
+bool lost_other(const char *name, const uint8_t uuid[DDR_UUID_BYTES], char why[STORE_WHY_BYTES]);
+
 #endif

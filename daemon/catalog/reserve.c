@@ -89,7 +89,7 @@ static void expire(void)
 static bool well_formed(const Reserve *m)
 {
 	if (strlen(m->name) >= DDR_NAME_BYTES || strlen(m->what) >= RESERVE_WHAT_BYTES ||
-	    m->n_key > RESERVE_KEYS)
+	    m->n_key > RESERVE_KEYS || (m->uuid.len && m->uuid.len != DDR_UUID_BYTES))
 		return false;
 	for (size_t i = 0; i < m->n_key; i++)
 		if (!m->key[i][0] || strlen(m->key[i]) >= RESERVE_KEY_BYTES)
@@ -186,7 +186,7 @@ static int judge(uint32_t from, const Reserve *m, uint32_t *key, char why[RESERV
 	if (!m->name[0])
 		return 0;
 	*key = RESERVE_NAME + 1;
-	return env.name_free(m->name, why);
+	return env.name_free(m->name, m->uuid.len ? m->uuid.data : NULL, why);
 }
 
 /* ---- this node's requests ------------------------------------------------------------------- */
@@ -202,6 +202,8 @@ static void request_tell(const struct reserve *r)
 	m.name = (char *)r->name;
 	m.what = (char *)r->what;
 	m.brief = r->brief;
+	m.uuid.data = (uint8_t *)r->uuid;
+	m.uuid.len = r->makes ? DDR_UUID_BYTES : 0;
 	for (uint32_t i = 0; i < r->key_count; i++)
 		key[i] = (char *)r->key[i];
 	m.key = key;

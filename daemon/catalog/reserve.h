@@ -46,6 +46,8 @@ struct reserve {
 	char name[DDR_NAME_BYTES];
 	char what[RESERVE_WHAT_BYTES];
 	bool brief;
+	bool makes; /* an array is to have that name: */
+	uint8_t uuid[DDR_UUID_BYTES]; /* this one, zeros: a new one */
 	uint32_t key_count;
 	char key[RESERVE_KEYS][RESERVE_KEY_BYTES];
 	/* Maybe from within reserve_ask. -EBUSY: another request has it; -EEXIST: there is such an
@@ -65,8 +67,9 @@ struct reserve_env {
 	void (*send)(const Ddraid__Announce__Word *w);
 	uint64_t (*now_ms)(void);
 	uint64_t (*random)(void);
-	/* 0; or -EEXIST or -EAGAIN and why: this node has or forgets an array of that name. */
-	int (*name_free)(const char *name, char why[RESERVE_WHY_BYTES]);
+	/* 0; or -EEXIST or -EAGAIN and why: this node has, has lost or forgets an array of that
+	 * name. uuid: of the array that is to have it, zeros: a new one, NULL: none is. */
+	int (*name_free)(const char *name, const uint8_t *uuid, char why[RESERVE_WHY_BYTES]);
 	uint32_t linger_ms;
 };
 

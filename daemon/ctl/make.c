@@ -227,6 +227,9 @@ static void making_reserving(struct making *m)
 
 	if (m->what != MAKING_ADD)
 		strcpy(r->name, m->desc.name);
+	r->makes = m->what != MAKING_ADD;
+	if (m->what == MAKING_IMPORT)
+		memcpy(r->uuid, m->imported.uuid, DDR_UUID_BYTES);
 	snprintf(r->what, sizeof(r->what), "%s %.63s",
 		 m->what == MAKING_CREATE   ? "create of"
 		 : m->what == MAKING_IMPORT ? "import of"

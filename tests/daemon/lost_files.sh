@@ -45,6 +45,13 @@ for what in 'forget old' 'start old' 'status old'; do
 	[ "$status" = 4 ] && grep -qF "there is no array old on this node: $lost" "$tmp/out" || fail "$what: $status, $(cat "$tmp/out")"
 done
 truncate -s 24M "$tmp/n0" "$tmp/n1" "$tmp/n2"
+cp "$state/old.record" "$tmp"
+status=0
+ctl create old --order 1 --zeroed "$tmp/n0" "$tmp/n1" "$tmp/n2" >"$tmp/out" 2>&1 || status=$?
+[ "$status" != 0 ] && grep -qF "the name old is that of an array which node 1 has lost; take another name, or see to that one: $lost" "$tmp/out" ||
+	fail "create of its name: $status, $(cat "$tmp/out")"
+cmp "$state/old.record" "$tmp/old.record" || fail "the record of the lost array has changed"
+warns "$lost"
 ctl create new --order 1 --zeroed "$tmp/n0" "$tmp/n1" "$tmp/n2" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
 warns "$lost"
 

@@ -90,8 +90,9 @@ static uint64_t draw(void)
 	return ++g.drawn * 0x9e3779b97f4a7c15ull;
 }
 
-static int name_free(const char *name, char why[RESERVE_WHY_BYTES])
+static int name_free(const char *name, const uint8_t *uuid, char why[RESERVE_WHY_BYTES])
 {
+	(void)uuid;
 	if (!g.has[g.runs] || strcmp(g.has[g.runs], name))
 		return 0;
 	strcpy(why, "is known");
