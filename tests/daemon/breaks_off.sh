@@ -16,16 +16,21 @@ for i in 0 1 2; do
 done
 daemon_up
 ctl create v --order 1 --stripe 4K --zeroed --old-member --unaligned "${uris[@]}" >"$tmp/out" 2>&1 || fail "create: $(cat "$tmp/out")"
-for time in 1 2 3 4; do
+# From the third time in a row on it is kept out, each time for longer: on a slow host it may be back before it is looked at.
+kept_out() {
+	ctl status v >"$tmp/status" 2>&1 || true
+	grep -q "it broke off [0-9]* times in a row soon after it was back, and is let in again in .* at the earliest" "$tmp/status" &&
+		grep -q "^  2  *suspect " "$tmp/status" && grep -q "I/O is served" "$tmp/status"
+}
+for time in $(seq 12); do
 	until_true 20 holds v 'a["io_allowed"] and a["members"][2]["state"] == "in-sync"'
 	end m2 KILL
 	until_true 20 holds v 'a["members"][2]["state"] == "suspect"'
 	kit_up m2 file "$tmp/m2"
+	[ "$time" -ge 4 ] || continue
+	until_true 3 holds v 'a["members"][2]["connected"]'
+	! kept_out || break
+	[ "$time" -lt 12 ] || fail "the status does not say why it is out: $(cat "$tmp/status")"
 done
-until_true 3 holds v 'a["members"][2]["connected"]'
-ctl status v >"$tmp/status" 2>&1 || true
-grep -q "it broke off 3 times in a row soon after it was back, and is let in again in .* at the earliest" "$tmp/status" ||
-	fail "the status does not say why it is out: $(cat "$tmp/status")"
-holds v 'a["io_allowed"] and a["members"][2]["state"] == "suspect"' || fail "let in: $(ctl status v)"
-until_true 20 holds v 'a["members"][2]["state"] == "in-sync" and not a["members"][2]["error"]'
+until_true 40 holds v 'a["members"][2]["state"] == "in-sync" and not a["members"][2]["error"]'
 echo "ok"

@@ -48,6 +48,7 @@ mkfs.ext4 -q "${loops[0]}"
 mount "${loops[0]}" "$tmp/mnt" 2>"$tmp/err" || { echo "skipped: $(cat "$tmp/err")"; exit 77; }
 echo precious >"$tmp/mnt/file"
 sync -f "$tmp/mnt"
+mount -o remount,ro "$tmp/mnt" # from here on the kernel writes nothing there either
 before=$(sha256sum <"$tmp/l0")
 refused "member 0 (${loops[0]}) can't be used: $mounted" 6 ctl create vol0 --order 1 --wipe "${loops[@]:0:3}"
 refused "member 2 (${loops[0]}) can't be used: $mounted" 6 ctl create vol0 --order 1 --wipe "${loops[@]:1:2}" "${loops[0]}"

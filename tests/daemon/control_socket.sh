@@ -44,8 +44,10 @@ echo "the file is removed"
 ctl status >/dev/null || fail "status"
 for what in file directory; do
 	mark=$(wc -l <"$tmp/log")
+	kill -s STOP "${pid[daemon]}" # else it may have made it again by now
 	if [ $what = file ]; then rm "$socket"; else rm -r "$tmp/run"; fi
 	fails 3 "No such file or directory" ctl status
+	kill -s CONT "${pid[daemon]}"
 	until_true 10 is_private
 	ctl status >/dev/null || fail "status, after the $what was removed"
 	[ "$(tail -n +$((mark + 1)) "$tmp/log" | grep -c "warning $socket was removed, which ddraidctl needs: made again")" = 1 ] ||

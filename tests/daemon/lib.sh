@@ -144,8 +144,10 @@ fail() {
 	echo "$why"
 	exit 1
 }
+# Limits are for what hangs. DDRAID_PATIENCE: so many times as long, on hosts and with builds that are slow (tools/check sets it).
 until_true() { # SECONDS COMMAND...
-	local limit=$1 end=$((SECONDS + $1))
+	local limit=$(($1 * ${DDRAID_PATIENCE:-1})) end
+	end=$((SECONDS + limit))
 	shift
 	while ((SECONDS <= end)); do
 		! "$@" >/dev/null 2>&1 || return 0
