@@ -99,8 +99,8 @@ static int name_free(const char *name, const uint8_t *uuid, char why[RESERVE_WHY
 
 	if (!k && uuid && lost_other(name, uuid, lost)) {
 		snprintf(why, RESERVE_WHY_BYTES,
-			 "is that of an array which node %u has lost; take another name, or see to that "
-			 "one: %.600s",
+			 "is that of an array which node %u has lost; take another name, or see to "
+			 "that one: %.600s",
 			 self, lost);
 		return -EEXIST;
 	}
