@@ -46,7 +46,7 @@ struct reserve {
 	char name[DDR_NAME_BYTES];
 	char what[RESERVE_WHAT_BYTES];
 	bool brief;
-	bool makes; /* an array is to have that name: */
+	bool makes;                   /* an array is to have that name: */
 	uint8_t uuid[DDR_UUID_BYTES]; /* this one, zeros: a new one */
 	uint32_t key_count;
 	char key[RESERVE_KEYS][RESERVE_KEY_BYTES];
