@@ -90,6 +90,7 @@ struct world {
 	uint32_t slow;      /* members whose answers to consumers' writes are held back */
 	uint64_t slow_from; /* ... that lie there or above */
 	uint64_t slow_id[64];
+	uint32_t slow_dev[64];
 	uint32_t slow_count;
 	uint32_t bad_resync;   /* a member whose reads for a resync fail, */
 	uint64_t bad_from;     /* ... of what lies there or above */
@@ -337,6 +338,7 @@ static inline void do_io(const struct out *o)
 	    ((o->io.op == DEV_WRITE && w.slow >> o->io.dev & 1) ||
 	     (o->io.op == DEV_READ && w.slow_reads >> o->io.dev & 1))) {
 		CHECK(w.slow_count < 64);
+		w.slow_dev[w.slow_count] = o->io.dev;
 		w.slow_id[w.slow_count++] = o->io.id;
 		return;
 	}
@@ -382,6 +384,26 @@ static inline void locks_grant(void)
 		if (w.contended)
 			push(ev);
 	}
+}
+
+/* What it has not answered ends before the connection does. */
+static inline void slow_end(uint32_t dev)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < w.slow_count; i++) {
+		struct event ev = {.type = EV_DEV_DONE};
+
+		ev.done.id = w.slow_id[i];
+		ev.done.err = -ECANCELED;
+		if (w.slow_dev[i] == dev) {
+			push(ev);
+			continue;
+		}
+		w.slow_dev[n] = w.slow_dev[i];
+		w.slow_id[n++] = w.slow_id[i];
+	}
+	w.slow_count = n;
 }
 
 static inline void do_out(const struct out *o)
@@ -449,6 +471,7 @@ static inline void do_out(const struct out *o)
 	case OUT_DEV_CANCEL:
 		if (w.dead[o->cancel.dev] || w.hung >> o->cancel.dev & 1)
 			break;
+		slow_end(o->cancel.dev);
 		push(dev_event_of(EV_DEV_DOWN, o->cancel.dev));
 		push(dev_event_of(EV_DEV_UP, o->cancel.dev));
 		break;

@@ -277,6 +277,27 @@ static void failed_and_another(void)
 	CHECK(w.disk[MEMBERS]);
 }
 
+/* R8: its requests are cancelled, and not waited for. */
+TEST(a_member_that_answers_nothing_is_failed_at_once)
+{
+	static uint8_t out[4096];
+
+	create(1);
+	start();
+	run_ms(2000);
+	w.slow = 1u << 1;
+	io(1, IO_WRITE, 0, sizeof(out), out);
+	run_ms(5);
+	CHECK_EQ_U64(w.slow_count, 1);
+	CHECK_EQ_U64(w.io_done[1], 0);
+	step((struct event){.type = EV_ADMIN, .admin = {.cmd = ADMIN_FAIL, .member = 1}});
+	run_ms(500);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_FAULTY);
+	CHECK_EQ_U64(w.io_done[1], 1);
+	CHECK_EQ_INT(w.io_err[1], 0);
+	finish();
+}
+
 static void another_is_added(void)
 {
 	w.admin_done = false;
