@@ -681,7 +681,8 @@ void engine_status(const struct engine *e, struct engine_status *st)
 	st->rejected = e->c->rejected.count;
 	st->rejected_node = e->c->rejected.node;
 	st->rejected_why = e->c->rejected.why;
-	st->unreadable_waits = e->c->rebuild.again_us > e->now || e->c->resync.again_us > e->now;
+	st->unreadable_waits =
+	    e->c->rebuild.pass.again_us > e->now || e->c->resync.pass.again_us > e->now;
 	st->recovery_count = e->c->recoveries.count;
 	memcpy(st->recovery, e->c->recoveries.list, sizeof(st->recovery));
 	w = waits_of(e);

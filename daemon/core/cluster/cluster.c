@@ -13,6 +13,8 @@ static void cluster_setup(struct engine *e)
 	struct record known = c->records.want; /* gone_add writes it anew */
 
 	list_init(&c->locktab.waiters);
+	resync_setup(e);
+	rebuild_setup(e);
 	for (uint8_t m = 0; m < DDR_MAX_MEMBERS; m++)
 		e->view.dev_of[m] = NO_DEV;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)

@@ -17,7 +17,8 @@
  *   leave.c     this node leaves in good order
  *   members.c   which members this node can use, and what their errors say
  *   slots.c     slots of nobody: read, told (leader)
- *   resync.c    ... and resynced, their pages written
+ *   pass.c      work through the regions in the background: a region, FLUSH, what that allows
+ *   resync.c    ... slots of nobody are resynced so, and their pages written
  *   slots_told.c what a member must carry of these that left the map before an epoch told
  *   recovery.c  what is told of recoveries
  *   rebuild.c   the rebuild of a member (leader)
@@ -42,6 +43,7 @@
 #include "daemon/core/cluster/members.h"
 #include "daemon/core/cluster/nodemsg.h"
 #include "daemon/core/cluster/own_slot.h"
+#include "daemon/core/cluster/pass.h"
 #include "daemon/core/cluster/quiet.h"
 #include "daemon/core/cluster/rebuild.h"
 #include "daemon/core/cluster/recovery.h"

@@ -5,11 +5,11 @@
  *   IDLE -> GATHER (partial: what each slot has missed, R15) -> COPY -> FLUSH -> LOG (R11)
  *        -> QUIET (nobody writes; FLUSH again) -> PROMOTE
  *
- * A full rebuild copies every region and keeps its cursor in the map, which moves only after a
- * FLUSH; a partial one copies the regions that are dirty or missed in any slot, of living nodes
- * (they tell theirs after the commit that let the member in) and of nobody. Each region is copied
- * under EX; so writes that were planned before the member was let in have ended, and all later ones
- * go to it too.
+ * COPY is a pass (pass.h) that writes to this member only. A full one copies every region and keeps
+ * its cursor in the map, which moves only after a FLUSH; a partial one copies the regions that are
+ * dirty or missed in any slot, of living nodes (they tell theirs after the commit that let the
+ * member in) and of nobody. Each region is copied under EX; so writes that were planned before the
+ * member was let in have ended, and all later ones go to it too.
  *
  * R15: nor before whoever has been given a slot has read it, and written it to this member too.
  * What stands there nobody else knows (slots_rewrite leaves it alone), and this member may have
@@ -64,9 +64,8 @@ void rebuild_reset(struct engine *e)
 {
 	struct rebuild *rb = &e->c->rebuild;
 
-	job_cancel(e, &rb->job);
+	pass_cancel(e, &rb->pass);
 	rb_move(e, RB_IDLE);
-	rb->running = false;
 	rb->checkpoint = rb->done = rb->total = 0;
 	rb->quiet_us = 0;
 	rb->quiet_tries = 0;
@@ -111,6 +110,7 @@ static void rebuild_begin(struct engine *e, uint8_t m)
 	if (goes_on)
 		return;
 	rb->member = m;
+	rb->pass.target = 1u << m;
 	rb->partial = partial;
 	rb->done = rb->checkpoint = 0;
 	rb->next = mm->rebuilt_upto;
@@ -141,10 +141,8 @@ static bool rebuild_current(struct engine *e)
 	}
 	if (rb->state != RB_IDLE && rb->map_num == e->map.epoch.num && rb->member == m)
 		return true;
-	if (rb->job.r && (rb->member != m || e->map.member[m].flags & MEMBER_F_PARTIAL)) {
-		job_cancel(e, &rb->job);
-		rb->running = false;
-	}
+	if (rb->member != m || e->map.member[m].flags & MEMBER_F_PARTIAL)
+		pass_cancel(e, &rb->pass);
 	rebuild_begin(e, m);
 	return true;
 }
@@ -188,53 +186,6 @@ uint32_t rebuild_waits(const struct engine *e, const char **why)
 	return node || (rb->state != RB_QUIET && rb->state != RB_LOG) ? node : rb->quiet_node;
 }
 
-static void copied(struct engine *e, struct job *j)
-{
-	struct rebuild *rb = &e->c->rebuild;
-
-	rb->running = false;
-	if (j->unreadable)
-		rb->again_us = e->now + UNREADABLE_AGAIN_US;
-	if (rb->state != RB_COPY || !rebuilding(&e->map, rb->member) ||
-	    j->target != 1u << rb->member || j->stripe < j->end)
-		return; /* abandoned */
-	/* A job of before a map came that has the cursor further on moves nothing back. */
-	if (j->region < rb->next)
-		return;
-	rb->next = j->region + 1;
-	rb->done++;
-}
-
-static void rb_flushed(struct engine *e, struct batch *b)
-{
-	struct rebuild *rb = &e->c->rebuild;
-
-	rb->busy = false;
-	if (e->state == ENGINE_REMOVED || !leading(e) || !(b->ok >> rb->member & 1) ||
-	    rb->flush_num != e->map.epoch.num || rb->map_num != e->map.epoch.num)
-		return;
-	if (rb->state == RB_FLUSH) {
-		rb_move(e, RB_LOG);
-		rb->gather_us = e->now;
-		e->c->resync.rewriting = false; /* what an earlier rebuild had begun */
-	} else if (rb->state == RB_QUIET) {
-		rb_move(e, RB_PROMOTE);
-	} else if (rb->state == RB_COPY && !rb->partial)
-		rb->checkpoint = rb->next;
-}
-
-static void rb_flush(struct engine *e)
-{
-	struct rebuild *rb = &e->c->rebuild;
-
-	rb->busy = true;
-	rb->flush_num = e->map.epoch.num;
-	batch_init(&rb->batch, rb_flushed);
-	batch_open(&rb->batch);
-	flush_members(e, &rb->batch, 1u << rb->member);
-	batch_close(e, &rb->batch);
-}
-
 /* A full copy has come further than the map says. */
 bool rebuild_keeps(const struct engine *e)
 {
@@ -246,36 +197,87 @@ bool rebuild_keeps(const struct engine *e)
 	       member_usable(e, m) && write_targets(e) >> m & 1;
 }
 
-static void copy_advance(struct engine *e)
+/* ---- the pass ------------------------------------------------------------------------------- */
+
+static uint64_t copy_next(struct engine *e)
 {
 	struct rebuild *rb = &e->c->rebuild;
-	struct job *j = &rb->job;
-	uint64_t r = rb->partial ? rset_next(&rb->set, rb->next) : rb->next, first;
+
+	return rb->partial ? rset_next(&rb->set, rb->next) : rb->next;
+}
+
+static void copy_region_done(struct engine *e, const struct job *j)
+{
+	struct rebuild *rb = &e->c->rebuild;
+
+	if (j->stripe < j->end || !rebuilding(&e->map, rb->member))
+		return; /* abandoned */
+	/* A job of before a map came that has the cursor further on moves nothing back. */
+	if (j->region < rb->next)
+		return;
+	rb->next = j->region + 1;
+	rb->done++;
+}
+
+static bool copy_over(const struct engine *e, uint64_t next)
+{
+	return next >= e->geo.regions && !slots_dirty(e);
+}
+
+/* For a checkpoint of a full copy. That of the whole copy is the state FLUSH. */
+static bool copy_flush_due(struct engine *e, uint64_t next, bool stops)
+{
+	struct rebuild *rb = &e->c->rebuild;
 	uint64_t cursor = e->map.member[rb->member].rebuilt_upto;
 
-	if (r >= e->geo.regions && !slots_dirty(e)) {
-		rb_move(e, RB_FLUSH);
-		return;
-	}
-	/* Nothing more is begun, no resync of a dead slot either; what is copied by now is kept. */
-	if (e->view.stopping && !leave_held(e)) {
-		if (rebuild_keeps(e) && rb->checkpoint < rb->next)
-			rb_flush(e);
-		return;
-	}
-	if (r >= e->geo.regions)
-		return;
-	if (!rb->partial && rb->checkpoint <= cursor &&
-	    r - cursor >= e->cfg.tun.checkpoint_regions) {
-		rb_flush(e);
-		return;
-	}
-	first = geo_region_first(&e->geo, r);
-	rb->running = true;
-	job_init(j, JOB_REBUILD, copied, NULL);
-	j->target = 1u << rb->member;
-	job_start(e, j, r, first, first + geo_region_count(&e->geo, r));
+	if (copy_over(e, next))
+		return false;
+	if (stops) /* no resync of a dead slot goes on either; what is copied by now is kept */
+		return rebuild_keeps(e) && rb->checkpoint < rb->next;
+	return !rb->partial && next < e->geo.regions && rb->checkpoint <= cursor &&
+	       next - cursor >= e->cfg.tun.checkpoint_regions;
 }
+
+static void copy_rest(struct engine *e, uint64_t next)
+{
+	if (copy_over(e, next))
+		rb_move(e, RB_FLUSH);
+}
+
+static void rb_flushed(struct engine *e)
+{
+	struct rebuild *rb = &e->c->rebuild;
+
+	if (rb->state == RB_FLUSH) {
+		rb_move(e, RB_LOG);
+		rb->gather_us = e->now;
+		e->c->resync.rewriting = false; /* what an earlier rebuild had begun */
+	} else if (rb->state == RB_QUIET) {
+		rb_move(e, RB_PROMOTE);
+	} else if (rb->state == RB_COPY && !rb->partial) {
+		TRACE(e, "the rebuild of member %u has %llu of %llu regions flushed", rb->member,
+		      (unsigned long long)rb->next, (unsigned long long)e->geo.regions);
+		rb->checkpoint = rb->next;
+	}
+}
+
+void rebuild_setup(struct engine *e)
+{
+	static const struct pass_ops ops = {
+	    .name = "the rebuild",
+	    .kind = JOB_REBUILD,
+	    .one_epoch = true,
+	    .next = copy_next,
+	    .region_done = copy_region_done,
+	    .flush_due = copy_flush_due,
+	    .flushed = rb_flushed,
+	    .rest = copy_rest,
+	};
+
+	pass_init(&e->c->rebuild.pass, &ops);
+}
+
+/* ---- its steps ------------------------------------------------------------------------------ */
 
 /* A write, or the FLUSH, takes long: everybody writes again, and next time more patience is asked
  * for, but later. */
@@ -302,10 +304,8 @@ void rebuild_advance(struct engine *e)
 	if (e->c->quiet.wanted && rb->state != RB_QUIET && rb->state != RB_PROMOTE)
 		quiet_take_back(e);
 	quiet_give_up(e);
-	if (!current || rb->busy || rb->running || rb->job.r || rb->job.busy ||
-	    e->now < rb->again_us || vouch_lacks(e) || !member_usable(e, rb->member) ||
-	    !(write_targets(e) >> rb->member & 1))
-		return; /* or a proposal drops it again */
+	if (!current || !pass_ready(e, &rb->pass))
+		return;
 	switch (rb->state) {
 	case RB_IDLE:
 		break;
@@ -316,10 +316,10 @@ void rebuild_advance(struct engine *e)
 		}
 		break;
 	case RB_COPY:
-		copy_advance(e);
+		pass_advance(e, &rb->pass);
 		break;
 	case RB_FLUSH:
-		rb_flush(e);
+		pass_flush(e, &rb->pass);
 		break;
 	case RB_LOG:
 		/* A commit ends it: not one that was asked for before. */
@@ -333,7 +333,7 @@ void rebuild_advance(struct engine *e)
 		if (quiet_lacks(e))
 			break;
 		rb->quiet_node = 0;
-		rb_flush(e);
+		pass_flush(e, &rb->pass);
 		break;
 	case RB_PROMOTE:
 		if (!e->c->lead.wanted[rb->member])

@@ -4,6 +4,7 @@
 #define DDRAID_CORE_CLUSTER_REBUILD_H
 
 #include "daemon/core/cluster/nodemsg.h"
+#include "daemon/core/cluster/pass.h"
 #include "daemon/core/door.h"
 #include "daemon/core/rset.h"
 
@@ -13,22 +14,19 @@ struct rebuild {
 	enum rebuild_state state;
 	uint8_t member;
 	bool partial;
-	struct job job;
-	bool running;
-	struct rset set; /* regions to copy: partial */
+	struct pass pass; /* copies, and flushes the member */
+	struct rset set;  /* regions to copy: partial */
 	uint64_t next, done, total;
 	uint64_t checkpoint;
 	uint64_t map_num;
-	uint64_t flush_num; /* map_num when the flush was issued */
-	uint64_t again_us;  /* a bad spot was in the way: not before this */
 	uint64_t gather_us; /* GATHER, or LOG, since */
 	uint64_t quiet_us;  /* a Quiet was taken back: not before this */
 	uint32_t quiet_tries;
 	uint32_t quiet_node; /* who had not answered then */
-	struct batch batch;
-	bool busy;
 };
 
+/* Once in an incarnation. */
+void rebuild_setup(struct engine *e);
 /* Leader. */
 void rebuild_advance(struct engine *e);
 /* What is under way is given up. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Slots of nobody, once they are read: the leader resyncs their dirty regions, and writes their
- * pages.
+ * Slots of nobody, once they are read: the leader resyncs their dirty regions, which is a pass
+ * (pass.h), and writes their pages.
  *
  *   pick a region -> job RESYNC -> done set -> (batch full or nothing left) FLUSH -> pages without
  *   the done bits, FUA -> told to all
@@ -144,7 +144,8 @@ static bool stale_written(struct engine *e)
 	struct resync *rec = &e->c->resync;
 	uint32_t slot = 0;
 
-	if (rec->writing || rec->flushing || !members_ready(e, write_musts(e) | write_targets(e)))
+	if (rec->writing || pass_flushing(&rec->pass) ||
+	    !members_ready(e, write_musts(e) | write_targets(e)))
 		return false;
 	if (rec->again && !rec->doubted && slot_is_due(e, rec->slot)) {
 		if (rec->count == 1 || dio_room(e, rec->count * e->geo.n, false))
@@ -192,24 +193,20 @@ bool slots_rewrite(struct engine *e)
 	return true;
 }
 
-/* ---- recovery ------------------------------------------------------------------------------- */
+/* ---- the pass ------------------------------------------------------------------------------- */
 
-static void resynced(struct engine *e, struct job *j)
+/* Pages come first: what the last FLUSH has cleared is on all members before more is resynced. */
+static bool resync_may_run(struct engine *e)
 {
-	struct resync *rec = &e->c->resync;
-
-	rec->running = false;
-	if (j->unreadable)
-		rec->again_us = e->now + UNREADABLE_AGAIN_US;
-	if (e->state == ENGINE_REMOVED || !leading(e) || j->unreadable)
-		return;
-	rset_put(&rec->done, j->region, true);
-	recovery_region(e);
+	if (!stale_written(e))
+		return false;
+	rset_clear(&e->c->resync.clearing);
+	return true;
 }
 
 /* The first region that is dirty in a slot of nobody and not resynced yet; dead nodes' slots go
  * before the array's own. */
-static uint64_t region_next(struct engine *e)
+static uint64_t resync_next(struct engine *e)
 {
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++) {
 		const struct slotinfo *s = &e->c->lead.slot[i];
@@ -224,6 +221,19 @@ static uint64_t region_next(struct engine *e)
 			}
 	}
 	return e->geo.regions;
+}
+
+static void resync_region_done(struct engine *e, const struct job *j)
+{
+	rset_put(&e->c->resync.done, j->region, true);
+	recovery_region(e);
+}
+
+static bool resync_flush_due(struct engine *e, uint64_t next, bool stops)
+{
+	uint64_t done = e->c->resync.done.count;
+
+	return done && (done >= CLEAR_BATCH || next >= e->geo.regions || stops);
 }
 
 /* All members have flushed what was resynced: the bits may go (R15: to the missed set while a
@@ -250,6 +260,8 @@ static void bits_clear(struct engine *e)
 			s->cleared = e->c->lead.cleared = true;
 		}
 	}
+	TRACE(e, "%llu regions of slots of nobody are %s: all members have flushed",
+	      (unsigned long long)rec->done.count, missing ? "noted as missed" : "clean");
 	rset_clear(&rec->done);
 }
 
@@ -278,54 +290,41 @@ static void names_clear(struct engine *e)
 	}
 }
 
-static void rec_flushed(struct engine *e, struct batch *b)
+static void resync_flushed(struct engine *e)
 {
-	struct resync *rec = &e->c->resync;
-
-	rec->flushing = false;
-	if (e->state == ENGINE_REMOVED || !leading(e) || write_musts(e) & ~b->ok ||
-	    rec->term.inc != e->c->round.id.inc || rec->term.num != e->c->round.id.num)
-		return; /* what was resynced in a later round was not flushed by this */
 	bits_clear(e);
 	names_clear(e);
 }
 
+static void resync_rest(struct engine *e, uint64_t next)
+{
+	(void)next;
+	names_clear(e);
+	if (!e->c->lead.cleared || slots_unrecovered(e))
+		return;
+	e->c->lead.cleared = false;
+	e->c->lead.cleared_num = map_next(e)->epoch.num; /* some members may carry it */
+}
+
+void resync_setup(struct engine *e)
+{
+	static const struct pass_ops ops = {
+	    .name = "the resync",
+	    .kind = JOB_RESYNC,
+	    .may_run = resync_may_run,
+	    .next = resync_next,
+	    .region_done = resync_region_done,
+	    .flush_due = resync_flush_due,
+	    .flushed = resync_flushed,
+	    .rest = resync_rest,
+	};
+
+	pass_init(&e->c->resync.pass, &ops);
+}
+
 void slots_advance(struct engine *e)
 {
-	struct resync *rec = &e->c->resync;
-	bool stops = e->view.stopping && !leave_held(e); /* nothing more is begun */
-	struct job *j = &rec->job;
-	uint64_t r;
-
-	if (rec->running || rec->flushing || j->r || j->busy || e->now < rec->again_us ||
-	    vouch_lacks(e) || !members_ready(e, write_musts(e) | write_targets(e)) ||
-	    !stale_written(e))
-		return;
-	rset_clear(&rec->clearing);
-	r = region_next(e);
-	if (r < e->geo.regions && rec->done.count < CLEAR_BATCH && !stops) {
-		uint64_t first = geo_region_first(&e->geo, r);
-
-		rec->running = true;
-		job_init(j, JOB_RESYNC, resynced, NULL);
-		job_start(e, j, r, first, first + geo_region_count(&e->geo, r));
-		return;
-	}
-	if (!rec->done.count) {
-		names_clear(e);
-		if (e->c->lead.cleared && !slots_unrecovered(e)) {
-			e->c->lead.cleared = false;
-			e->c->lead.cleared_num =
-			    map_next(e)->epoch.num; /* some members may carry it */
-		}
-		return;
-	}
-	rec->flushing = true;
-	rec->term = e->c->round.id;
-	batch_init(&rec->batch, rec_flushed);
-	batch_open(&rec->batch);
-	flush_members(e, &rec->batch, write_targets(e));
-	batch_close(e, &rec->batch);
+	pass_advance(e, &e->c->resync.pass);
 }
 
 /* What was resynced but not cleared will be resynced again. */
@@ -335,8 +334,7 @@ void slots_doubt(struct engine *e)
 
 	if (!rec->done.page)
 		return;
-	job_cancel(e, &rec->job);
-	rec->running = false;
+	pass_cancel(e, &rec->pass);
 	rset_clear(&rec->done);
 }
 

@@ -3,7 +3,7 @@
 #ifndef DDRAID_CORE_CLUSTER_RESYNC_H
 #define DDRAID_CORE_CLUSTER_RESYNC_H
 
-#include "daemon/core/cluster/round.h"
+#include "daemon/core/cluster/pass.h"
 #include "daemon/core/door.h"
 #include "daemon/core/rset.h"
 
@@ -17,21 +17,21 @@ struct pagewrite { /* a page of a slot of nobody, on its way to the members */
 };
 
 struct resync {
-	struct job job;
-	bool running, flushing, flushed, writing, rewriting;
+	struct pass pass;
+	bool writing, rewriting;
 	bool doubted;         /* a round has ended since what is being written was begun */
 	bool again;           /* what was written is not on all members, and is written again */
-	uint64_t again_us;    /* a bad spot was in the way: not before this */
 	struct rset done;     /* resynced, not yet cleared */
 	struct rset clearing; /* cleared in pages that are on their way */
-	uint32_t of_slot;     /* where the job's region is dirty */
+	uint32_t of_slot;     /* where the pass's region is dirty */
 	uint32_t slot, count; /* a run of pages of it is written, */
 	uint32_t pending;     /* so many of them not yet */
 	struct pagewrite run[WR_PAGES];
 	uint8_t (*block)[DDR_BLOCK_BYTES];
-	struct batch batch; /* of the flush */
 	struct logpage image;
-	struct term term; /* of the flush */
 };
+
+/* Once in an incarnation. The rest is declared in slots.h. */
+void resync_setup(struct engine *e);
 
 #endif

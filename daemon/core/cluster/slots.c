@@ -55,11 +55,8 @@ void slots_free(struct engine *e)
 	rset_free(&e->c->resync.done);
 	rset_free(&e->c->resync.clearing);
 	rset_free(&e->c->rebuild.set);
-	free(e->c->resync.job.win);
-	plan_free(&e->c->resync.job.plan);
-	free(e->c->rebuild.job.win);
-	plan_free(&e->c->rebuild.job.plan);
-	e->c->resync.job.win = e->c->rebuild.job.win = NULL;
+	pass_free(&e->c->resync.pass);
+	pass_free(&e->c->rebuild.pass);
 	ld->slot = NULL;
 	e->c->orphans.dirty = NULL;
 }
