@@ -302,6 +302,13 @@ enum engine_state {
 	ENGINE_STOPPED,
 };
 
+enum recovery_state {
+	RECOVERY_LOST,   /* it was found to have departed */
+	RECOVERY_FENCED, /* nothing of it lands any more */
+	RECOVERY_READ,   /* what it may have been writing is known */
+	RECOVERY_DONE,   /* none of that is left */
+};
+
 /*
  * A lost incarnation and what became of its slot, as this node saw it. Times are those of events,
  * 0 = not yet. regions, bytes and read_bytes are this node's own work; the cluster's is the sum
@@ -311,6 +318,7 @@ enum engine_state {
 struct recovery {
 	uint32_t node;
 	uint64_t inc;
+	enum recovery_state state;
 	uint32_t slot;       /* UINT32_MAX = it had none, or not known here */
 	uint64_t lost_us;    /* it was found to have departed */
 	uint64_t fenced_us;  /* its fence answered, or was heard of */

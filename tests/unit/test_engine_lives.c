@@ -153,6 +153,7 @@ TEST(the_status_tells_what_a_recovery_did)
 	CHECK_EQ_U64(r->node, 1);
 	CHECK_EQ_U64(r->inc, 100);
 	CHECK_EQ_U64(r->slot, 0);
+	CHECK_EQ_INT(r->state, RECOVERY_DONE);
 	CHECK(r->lost_us && r->lost_us <= r->fenced_us && r->fenced_us <= r->read_us &&
 	      r->read_us <= r->done_us);
 	CHECK_EQ_U64(r->marked, 2);

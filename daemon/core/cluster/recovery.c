@@ -3,16 +3,44 @@
  * What is told of recoveries: one entry for each incarnation that was lost, the last
  * DDR_RECOVERIES of them. Nothing is decided by it.
  *
- *   lost -> fenced -> read: the slot's dirty regions are known -> done: none of them is left
+ *   LOST -> FENCED -> READ: the slot's dirty regions are known -> DONE: none of them is left
  *
  * All nodes see the same steps, by the leader's ordered messages (Fenced; Dirty and Ready; Dirty).
  * Regions and bytes are of this node's own work: the leader resyncs the slot, and any node
  * what it is asked to read first (R18). The cluster's sum is that over its nodes. A leader that
  * dies takes its count along. A node that was removed itself has not seen all; then times are 0.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "daemon/core/cluster/cluster.h"
+
+/*
+ * LOST may be followed by READ: a node that was away when the fence answered learns from what the
+ * leader tells that it has. No move goes back: if the fence is void after all (fences_void), the
+ * leader has the node fenced anew, and what was told of the first one stays.
+ */
+static void recovery_move(struct engine *e, struct recovery *r, enum recovery_state to)
+{
+	static const uint8_t legal[] = {
+	    [RECOVERY_LOST] = 1 << RECOVERY_FENCED | 1 << RECOVERY_READ,
+	    [RECOVERY_FENCED] = 1 << RECOVERY_READ,
+	    [RECOVERY_READ] = 1 << RECOVERY_DONE,
+	    [RECOVERY_DONE] = 0,
+	};
+
+	assert(legal[r->state] >> to & 1);
+	r->state = to;
+	if (to == RECOVERY_FENCED)
+		TRACE(e, "the recovery of node %u: it is fenced", r->node);
+	else if (to == RECOVERY_DONE)
+		TRACE(e, "the recovery of node %u is over", r->node);
+	else if (r->slot == NO_SLOT)
+		TRACE(e, "the recovery of node %u: it had no slot", r->node);
+	else
+		TRACE(e, "the recovery of node %u: %llu regions are dirty in its slot %u", r->node,
+		      (unsigned long long)r->marked, r->slot);
+}
 
 static struct recovery *find(struct engine *e, uint32_t node, uint64_t inc)
 {
@@ -26,7 +54,8 @@ static struct recovery *find(struct engine *e, uint32_t node, uint64_t inc)
 static struct recovery *find_slot(struct engine *e, uint32_t slot)
 {
 	for (uint32_t i = 0; i < e->c->recoveries.count; i++)
-		if (e->c->recoveries.list[i].slot == slot && !e->c->recoveries.list[i].done_us)
+		if (e->c->recoveries.list[i].slot == slot &&
+		    e->c->recoveries.list[i].state != RECOVERY_DONE)
 			return &e->c->recoveries.list[i];
 	return NULL;
 }
@@ -36,7 +65,7 @@ static void room_make(struct engine *e)
 {
 	uint32_t i = 0;
 
-	while (i < e->c->recoveries.count && !e->c->recoveries.list[i].done_us)
+	while (i < e->c->recoveries.count && e->c->recoveries.list[i].state != RECOVERY_DONE)
 		i++;
 	if (i == e->c->recoveries.count)
 		i = 0;
@@ -73,7 +102,7 @@ void recovery_slot_is(struct engine *e, uint32_t node, uint64_t inc, uint32_t sl
 {
 	struct recovery *r = find(e, node, inc);
 
-	if (r && slot != NO_SLOT && !r->done_us)
+	if (r && slot != NO_SLOT && r->state != RECOVERY_DONE)
 		r->slot = slot;
 }
 
@@ -83,6 +112,15 @@ void recovery_fenced(struct engine *e, uint32_t node, uint64_t inc)
 
 	if (r && !r->fenced_us)
 		r->fenced_us = e->now;
+	if (r && r->state == RECOVERY_LOST)
+		recovery_move(e, r, RECOVERY_FENCED);
+}
+
+static void dirty_known(struct engine *e, struct recovery *r, uint64_t dirty)
+{
+	r->read_us = e->now;
+	r->marked = dirty;
+	recovery_move(e, r, RECOVERY_READ);
 }
 
 /* The leader has read a slot of nobody. What was read before the fence is read again. */
@@ -93,12 +131,8 @@ void recovery_read(struct engine *e, uint32_t slot)
 
 	recovery_slot_is(e, s->owner_node, s->owner_inc, slot);
 	r = find_slot(e, slot);
-	if (!r || !r->fenced_us || r->read_us)
-		return;
-	TRACE(e, "slot %u of node %u, which departed, has %llu dirty regions", slot, r->node,
-	      (unsigned long long)s->dirty.count);
-	r->read_us = e->now;
-	r->marked = s->dirty.count;
+	if (r && r->state == RECOVERY_FENCED)
+		dirty_known(e, r, s->dirty.count);
 }
 
 /* Regions that are dirty in slots of nobody, each counted once. */
@@ -148,16 +182,16 @@ void recovery_told(struct engine *e)
 		const struct departed *d = gone_find(e, r->node, r->inc);
 		uint64_t dirty = 0;
 
-		if (r->done_us || (d && !d->fenced))
+		if (r->state == RECOVERY_DONE || (d && !d->fenced))
 			continue;
 		if (r->slot < e->geo.p.slots)
 			dirty = e->c->orphans.dirty[r->slot].count;
-		if (!r->read_us) {
-			r->read_us = e->now;
-			r->marked = dirty;
-		}
-		if (!dirty)
-			r->done_us = e->now;
+		if (r->state != RECOVERY_READ)
+			dirty_known(e, r, dirty);
+		if (dirty)
+			continue;
+		r->done_us = e->now;
+		recovery_move(e, r, RECOVERY_DONE);
 	}
 }
 
