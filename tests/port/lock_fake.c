@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "tests/port/lock_conformance.h"
-#include "tests/sim/sim.h"
+#include "tests/sim/seed.h"
 
 static struct sim sim;
 static struct sim_cli cli;
@@ -122,7 +122,7 @@ static void hear(struct sim *s, struct simnode *n, const struct nev *nev)
 static void fake_run(uint32_t ms)
 {
 	while (ms--) {
-		sim_run_events(&sim, sim.now + MS);
+		world_run(&sim, sim.now + MS, false);
 		sim.now += MS;
 		if (sim.failed)
 			subject_fail(__FILE__, __LINE__, sim.violation);
@@ -135,7 +135,7 @@ static void fake_end(void)
 {
 	engines_end();
 	if (there)
-		sim_teardown(&sim);
+		world_close(&sim);
 	there = engines = false;
 	memset(fake, 0, sizeof(fake));
 }
@@ -149,7 +149,7 @@ static void fake_start(void)
 {
 	fake_end();
 	cli.nodes = SUBJECT_NODES;
-	HOLDS(sim_setup(&sim, ++seed, &cli, &stats));
+	HOLDS(seed_open(&sim, ++seed, &cli, &stats));
 	there = true;
 	sim.planner.healing = true; /* no faults but ours */
 	sim.hook = hear;

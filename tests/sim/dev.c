@@ -15,7 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim.h"
+#include "tests/sim/faults/faults.h"
+#include "tests/sim/faults/halfopen.h"
+#include "tests/sim/world.h"
 
 static void on_exec(struct sim *s, struct hev *ev);
 static void on_answer(struct sim *s, struct hev *ev);
@@ -141,7 +143,7 @@ static bool land_error(struct sim *s, struct req *r)
 	    !fault_may_strike(s, r->disk))
 		return false;
 	/* Another member may be about to leave for a bad spot. */
-	if (s->spot_us && s->now - s->spot_us < 300 * MS)
+	if (s->spot.us && s->now - s->spot.us < 300 * MS)
 		return false;
 	--*errs;
 	r->err = -EIO;

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim.h"
+#include "tests/sim/world.h"
 
 int disk_init(struct sim *s, struct disk *d, uint32_t idx, uint64_t bytes)
 {

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "sim.h"
+#include "tests/sim/world.h"
 
 uint32_t inc_new(struct sim *s, uint32_t node)
 {

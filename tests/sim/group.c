@@ -21,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim.h"
+#include "tests/sim/world.h"
 
 static void on_order(struct sim *s, struct hev *ev);
 static void form(struct sim *s, uint32_t set);
@@ -148,7 +148,7 @@ static void on_solo(struct sim *s, struct hev *ev)
 
 static void check_solo(struct sim *s, struct gring *r, uint32_t node, uint32_t idx)
 {
-	struct group *g = &s->group;
+	struct simgroup *g = &s->group;
 
 	if (!g->solo_armed || !is_solo(s, r, node, idx) || r->item[idx].bytes < 24 ||
 	    (g->solo_commit && !trace_is_commit(r->item[idx].data, r->item[idx].bytes)))
@@ -256,7 +256,7 @@ static void kick(struct sim *s, uint32_t node)
 	       NULL);
 }
 
-static struct gmsg *take_msg(struct group *g, uint32_t node)
+static struct gmsg *take_msg(struct simgroup *g, uint32_t node)
 {
 	struct gmsg *m = g->head[node];
 
@@ -269,7 +269,7 @@ static struct gmsg *take_msg(struct group *g, uint32_t node)
 static void on_order(struct sim *s, struct hev *ev)
 {
 	uint32_t node = (uint32_t)ev->a, n = 1 + rng_below(&s->rng, 8);
-	struct group *g = &s->group;
+	struct simgroup *g = &s->group;
 
 	g->ordering[node] = false;
 	if (!operational(s, node) || !g->joined[node])
@@ -290,7 +290,7 @@ static void on_order(struct sim *s, struct hev *ev)
 
 void group_send(struct sim *s, struct simnode *n, const uint8_t *data, size_t bytes)
 {
-	struct group *g = &s->group;
+	struct simgroup *g = &s->group;
 	struct gmsg *m = xmalloc(sizeof(*m) + bytes);
 
 	*m = (struct gmsg){.ii = n->ii,
@@ -329,7 +329,7 @@ static void post_quorum(struct sim *s, uint32_t node)
 static void on_join(struct sim *s, struct hev *ev)
 {
 	uint32_t node = (uint32_t)ev->a;
-	struct group *g = &s->group;
+	struct simgroup *g = &s->group;
 	struct gring *r = ring_of(s, node);
 
 	if (!s->node[node].proc || s->node[node].gen != ev->b || g->joined[node] || !r || r->broken)
@@ -355,7 +355,7 @@ void group_join(struct sim *s, uint32_t node)
 
 static void forget_daemon(struct sim *s, uint32_t node, bool killed)
 {
-	struct group *g = &s->group;
+	struct simgroup *g = &s->group;
 
 	/* What it had handed over may still go out, up to some message. */
 	while (g->head[node]) {
@@ -389,7 +389,7 @@ static void on_left(struct sim *s, struct hev *ev)
 
 void group_leave(struct sim *s, uint32_t node)
 {
-	struct group *g = &s->group;
+	struct simgroup *g = &s->group;
 	bool was = g->joined[node];
 
 	forget_daemon(s, node, true);
@@ -453,7 +453,7 @@ static void transition(struct sim *s, uint32_t old, uint32_t set)
 
 static uint32_t ring_new(struct sim *s, uint32_t set)
 {
-	struct group *g = &s->group;
+	struct simgroup *g = &s->group;
 	struct gring *r = xcalloc(1, sizeof(*r));
 
 	if (g->count == g->cap) {
@@ -609,7 +609,7 @@ void group_loss_init(struct sim *s)
 /* A new ring of exactly these nodes. */
 static void form(struct sim *s, uint32_t set)
 {
-	struct group *g = &s->group;
+	struct simgroup *g = &s->group;
 	uint32_t ring, before = 0, first = g->cur[__builtin_ctz(set)];
 	bool same = first != NONE && !g->ring[first]->broken && g->ring[first]->nodes == set;
 
@@ -741,7 +741,7 @@ void group_init(struct sim *s)
 
 void group_free(struct sim *s)
 {
-	struct group *g = &s->group;
+	struct simgroup *g = &s->group;
 
 	for (uint32_t i = 0; i < g->count; i++) {
 		for (uint32_t k = 0; k < g->ring[i]->count; k++)

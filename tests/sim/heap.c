@@ -4,7 +4,7 @@
  */
 #include <stdlib.h>
 
-#include "sim.h"
+#include "tests/sim/world.h"
 
 static bool before(const struct hev *a, const struct hev *b)
 {

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim.h"
+#include "tests/sim/world.h"
 
 #define DLM_MOST 16
 

@@ -13,8 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "sim.h"
+#include "tests/sim/seed.h"
 
+#define SIM_MAX_JOBS 64
 #define HANG_SECONDS 60 /* a seed takes some ten milliseconds; under sanitizers ten times that */
 
 static volatile uint64_t running_seed;
@@ -223,7 +224,7 @@ static bool run_seed(uint64_t seed)
 	alarm(HANG_SECONDS);
 	if (sigsetjmp(next_seed, 1))
 		return false; /* what the seed had allocated is lost */
-	if (sim_seed(&sim, seed, &cli, stats)) {
+	if (seed_run(&sim, seed, &cli, stats)) {
 		if (cli.digest)
 			printf("seed %lu: digest %016lx\n", seed, sim.digest);
 		return true;

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim.h"
+#include "tests/sim/world.h"
 
 static void node_out(struct sim *s, struct simnode *n, const struct out *o);
 static void plan_tick(struct sim *s, struct simnode *n);

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim.h"
+#include "tests/sim/world.h"
 
 #define PATIENCE_US (1500 * MS)
 
@@ -35,17 +35,17 @@ static bool ask(struct sim *s, enum admin_cmd cmd, uint8_t member, uint32_t disk
 
 	if (!n)
 		return false;
-	ev.admin.tag = s->operator_tag = mix64(++s->next_uid);
+	ev.admin.tag = s->operator.tag = mix64(++s->next_uid);
 	ev.admin.cmd = cmd;
 	ev.admin.member = member;
 	nev = nev_new(&ev, disk == NONE ? NULL : s->disk[disk].uri,
 		      disk == NONE ? 0 : sizeof(s->disk[disk].uri));
-	s->operator_node = n->idx;
-	s->operator_gen = n->gen;
-	s->operator_busy_us = s->now + PATIENCE_US;
-	s->operator_fails = cmd == ADMIN_FAIL;
-	s->operator_adds = cmd == ADMIN_ADD;
-	if (s->operator_adds)
+	s->operator.node = n->idx;
+	s->operator.gen = n->gen;
+	s->operator.busy_us = s->now + PATIENCE_US;
+	s->operator.fails = cmd == ADMIN_FAIL;
+	s->operator.adds = cmd == ADMIN_ADD;
+	if (s->operator.adds)
 		rival_add_asked(s, disk);
 	node_post_nev(s, n, s->now, nev);
 	return true;
@@ -54,18 +54,18 @@ static bool ask(struct sim *s, enum admin_cmd cmd, uint8_t member, uint32_t disk
 void operator_answer(struct sim *s, struct simnode *n, uint64_t tag, int err, const char *why)
 {
 	trace(s, "a  answer %d %s", err, why ? why : "");
-	if (tag != s->operator_tag) {
-		if (tag == s->operator_last || !tag)
+	if (tag != s->operator.tag) {
+		if (tag == s->operator.last || !tag)
 			sim_fail(s, "C8", "node %u answered an administrator's command twice",
 				 n->id);
 		return;
 	}
-	s->operator_refused = err != 0;
-	if (s->operator_adds)
+	s->operator.refused = err != 0;
+	if (s->operator.adds)
 		rival_add_answered(s, err);
-	s->operator_last = tag;
-	s->operator_tag = 0;
-	s->operator_busy_us = 0;
+	s->operator.last = tag;
+	s->operator.tag = 0;
+	s->operator.busy_us = 0;
 }
 
 /* A disk that is no member: one that never was, if there is one. */
@@ -111,7 +111,7 @@ static bool bring_back(struct sim *s, uint8_t m)
 	if (state != MEMBER_MISSING && state != MEMBER_FAULTY)
 		return false;
 	if (state == MEMBER_MISSING && usable(s, s->checks.disk_of[m]) &&
-	    (!s->operator_refused || rng_chance(&s->rng, 500))) {
+	    (!s->operator.refused || rng_chance(&s->rng, 500))) {
 		if (!ask(s, ADMIN_READD, m, NONE))
 			return false;
 		stats_fault(s, F_ADMIN_READD);
@@ -126,7 +126,7 @@ static void on_operator(struct sim *s, struct hev *ev)
 	if (s->phase > PHASE_IDLE)
 		return;
 	sim_at(s, rng_range(&s->rng, 40 * MS, 250 * MS), on_operator, 0, 0, NULL);
-	if (s->now < s->operator_busy_us || (!s->planner.healing && rng_chance(&s->rng, 500)))
+	if (s->now < s->operator.busy_us ||(!s->planner.healing && rng_chance(&s->rng, 500)))
 		return;
 	for (uint8_t m = 0; m < s->geo.n; m++)
 		if (bring_back(s, m))
@@ -135,7 +135,7 @@ static void on_operator(struct sim *s, struct hev *ev)
 
 bool operator_is_failing(const struct sim *s)
 {
-	return s->operator_fails && s->now < s->operator_busy_us;
+	return s->operator.fails && s->now<s->operator.busy_us;
 }
 
 bool operator_kick(struct sim *s, enum admin_cmd cmd)

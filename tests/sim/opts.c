@@ -2,7 +2,7 @@
 /*
  * What a seed draws before anything happens.
  */
-#include "sim.h"
+#include "tests/sim/world.h"
 
 #define MOST_USER_BYTES (3u << 20) /* small, so that a seed takes some milliseconds */
 #define SPARES 3u

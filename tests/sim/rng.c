@@ -2,7 +2,7 @@
 /*
  * The seed's randomness: xoshiro256** (Blackman, Vigna), filled by splitmix64.
  */
-#include "sim.h"
+#include "tests/sim/world.h"
 
 uint64_t mix64(uint64_t v)
 {

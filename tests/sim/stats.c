@@ -5,7 +5,7 @@
  */
 #include <stdio.h>
 
-#include "sim.h"
+#include "tests/sim/world.h"
 
 #define IN(state) (1u << CS_##state)
 #define MANY_SEEDS 10000u

@@ -5,7 +5,8 @@
  */
 #include "tests/lib/test.h"
 
-#include "tests/sim/sim.h"
+#include "tests/sim/faults/faults.h"
+#include "tests/sim/seed.h"
 
 #define MOST_LOG 6000u
 #define MOST_SENT 1000u
@@ -70,14 +71,14 @@ static void open_world(uint64_t seed, uint32_t nodes)
 {
 	cli.nodes = nodes;
 	lives = 0;
-	CHECK(sim_setup(&sim, seed, &cli, &stats));
+	CHECK(seed_open(&sim, seed, &cli, &stats));
 	sim.planner.healing = true; /* no faults but ours */
 	sim.hook = hear;
 }
 
 static void run_for(uint64_t us)
 {
-	sim_run_events(&sim, sim.now + us);
+	world_run(&sim, sim.now + us, false);
 	sim.now += us;
 	if (sim.failed)
 		FAIL("%s", sim.violation);
@@ -217,7 +218,7 @@ TEST(all_nodes_are_told_the_same_in_one_order)
 			}
 		}
 		count_solo();
-		sim_teardown(&sim);
+		world_close(&sim);
 	}
 	/* What must occur does. */
 	CHECK(solo > 0);
@@ -272,7 +273,7 @@ TEST(a_message_comes_in_the_view_in_which_it_was_sent_or_nowhere)
 
 			CHECK_EQ_U64(l->heard_own - heard[i], l->sent - sent[i]);
 		}
-		sim_teardown(&sim);
+		world_close(&sim);
 	}
 	CHECK(lost > 0);
 }
@@ -297,7 +298,7 @@ TEST(a_view_without_a_living_node_comes_a_token_later)
 		CHECK(sim.now >= cut + sim.o.token_us);
 		if (sim.node[0].view_seq == ring) /* it still takes itself for a member */
 			CHECK(sim.node[0].own_msg_sent_us <= cut);
-		sim_teardown(&sim);
+		world_close(&sim);
 	}
 }
 
@@ -312,7 +313,7 @@ TEST(views_and_quorum_come_in_both_orders)
 		settle_down();
 		times[0] += sim.fault_times[F_VIEW_FIRST];
 		times[1] += sim.fault_times[F_QUORUM_FIRST];
-		sim_teardown(&sim);
+		world_close(&sim);
 	}
 	CHECK(times[0] > 0 && times[1] > 0);
 }
@@ -345,7 +346,7 @@ TEST(a_flush_keeps_what_was_answered_before_it)
 		CHECK(d->cached[at] == 1 || d->cached[at] == 2);
 		CHECK(!memcmp(d->cached + at, d->durable + at, 8 * SECTOR));
 		CHECK(!d->head && !d->unflushed_mask);
-		sim_teardown(&sim);
+		world_close(&sim);
 	}
 }
 
@@ -369,7 +370,7 @@ TEST(a_power_loss_drops_keeps_and_tears_by_sectors)
 		dropped += is == 0;
 		kept += is == 8;
 		torn += is && is < 8;
-		sim_teardown(&sim);
+		world_close(&sim);
 	}
 	CHECK(dropped && kept && torn);
 }
@@ -387,7 +388,7 @@ TEST(an_older_write_never_comes_back_over_a_durable_one)
 		CHECK_EQ_U64(d->cached[at], 2);
 		CHECK_EQ_U64(d->cached[at + 3 * SECTOR], 2);
 		CHECK(d->cached[at + 4 * SECTOR] <= 1);
-		sim_teardown(&sim);
+		world_close(&sim);
 	}
 }
 
@@ -404,7 +405,7 @@ TEST(what_a_failed_flush_lost_is_never_durable_until_rewritten)
 	put(d, 8, 2, false, true);
 	disk_flush(&sim, d, sim.now);
 	CHECK(d->durable[at] == 2 && !d->head);
-	sim_teardown(&sim);
+	world_close(&sim);
 }
 
 /* ---- connections and fences ----------------------------------------------------------------- */
@@ -460,7 +461,7 @@ TEST(late_writes_land_within_the_bound_and_never_after_a_fence)
 			CHECK_EQ_U64(sim.inc[ii].outstanding, 0);
 			CHECK(sim.inc[ii].ended);
 		}
-		sim_teardown(&sim);
+		world_close(&sim);
 	}
 	CHECK(late > 50 && fenced_in_time > 20);
 }
@@ -485,7 +486,7 @@ TEST(a_device_comes_up_only_when_nothing_old_can_land)
 			dev = dev_slot_of_disk(n, 0);
 			CHECK(dev == NONE || !n->dev[dev].up || !sim.inc[ii].outstanding);
 		}
-		sim_teardown(&sim);
+		world_close(&sim);
 	}
 }
 
@@ -528,7 +529,7 @@ static void open_oracle(void)
 		open_world(seed, 1);
 		if (sim.o.clean)
 			break;
-		sim_teardown(&sim);
+		world_close(&sim);
 	}
 	run_for(500 * MS);
 }
@@ -544,7 +545,7 @@ TEST(an_acknowledged_write_is_what_is_read)
 	CHECK(!read_says(0, 3, sim_stamp(&sim)));
 	CHECK(read_says(w, 3, sim_stamp(&sim)));
 	CHECK(!read_says(w, 4, sim_stamp(&sim)));
-	sim_teardown(&sim);
+	world_close(&sim);
 }
 
 TEST(a_write_under_way_may_be_read_or_not)
@@ -560,7 +561,7 @@ TEST(a_write_under_way_may_be_read_or_not)
 	ack(w);
 	CHECK(read_says(0, 3, issue)); /* began before the acknowledgement */
 	CHECK(!read_says(0, 3, sim_stamp(&sim)));
-	sim_teardown(&sim);
+	world_close(&sim);
 }
 
 TEST(what_was_read_once_does_not_flip)
@@ -574,7 +575,7 @@ TEST(what_was_read_once_does_not_flip)
 		oracle_ended(&sim, sim.node[0].ii);
 		CHECK(read_says(i ? w : 0, 3, sim_stamp(&sim)));
 		CHECK(!read_says(i ? 0 : w, 3, sim_stamp(&sim)));
-		sim_teardown(&sim);
+		world_close(&sim);
 	}
 }
 
@@ -590,7 +591,7 @@ TEST(unflushed_writes_may_come_undone_only_after_the_power_of_all_is_lost)
 	CHECK(!read_says(v, 3, sim_stamp(&sim)));
 	oracle_power(&sim);
 	CHECK(read_says(v, 3, sim_stamp(&sim)));
-	sim_teardown(&sim);
+	world_close(&sim);
 
 	open_oracle();
 	v = write_block(3);
@@ -601,7 +602,7 @@ TEST(unflushed_writes_may_come_undone_only_after_the_power_of_all_is_lost)
 	oracle_power(&sim);
 	CHECK(!read_says(v, 3, sim_stamp(&sim)));
 	CHECK(read_says(w, 3, sim_stamp(&sim)));
-	sim_teardown(&sim);
+	world_close(&sim);
 }
 
 TEST(wrong_parity_in_a_clean_region_is_noticed)
@@ -616,7 +617,7 @@ TEST(wrong_parity_in_a_clean_region_is_noticed)
 	checks_event(&sim);
 	CHECK(sim.failed);
 	CHECK(strstr(sim.violation, "wrong parity"));
-	sim_teardown(&sim);
+	world_close(&sim);
 }
 
 TEST(unflushed_data_in_a_clean_region_is_noticed)
@@ -629,7 +630,7 @@ TEST(unflushed_data_in_a_clean_region_is_noticed)
 	checks_event(&sim);
 	CHECK(sim.failed);
 	CHECK(strstr(sim.violation, "not flushed"));
-	sim_teardown(&sim);
+	world_close(&sim);
 }
 
 TEST(a_write_after_the_fence_is_noticed)
@@ -644,5 +645,5 @@ TEST(a_write_after_the_fence_is_noticed)
 	sim.inc[r.ii].fenced = true;
 	checks_exec(&sim, &r);
 	CHECK(sim.failed);
-	sim_teardown(&sim);
+	world_close(&sim);
 }

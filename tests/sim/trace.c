@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sim.h"
+#include "tests/sim/world.h"
 
 #include "proto/node.pb-c.h"
 
