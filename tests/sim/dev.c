@@ -100,6 +100,35 @@ static void exec_final(struct sim *s, struct req *r, enum exec_state state)
 
 /* ---- taking effect -------------------------------------------------------------------------- */
 
+/* For whoever hears the world. */
+static void tell_landed(struct sim *s, const struct req *r)
+{
+	static const char *const how[] = {
+	    [KIND_DATA] = "written", [KIND_RESYNC] = "resynced", [KIND_REBUILD] = "rebuilt"};
+	uint32_t m = s->checks.member_of[r->disk], id = s->node[r->node].id;
+	const char *late = r->orphan ? ", late" : "";
+	uint64_t first, last;
+
+	if (!s->hear || m == NONE || r->kind > KIND_REBUILD || !how[r->kind] ||
+	    !checks_data_span(s, r->offset, r->bytes, &first, &last))
+		return;
+	if (first == last)
+		world_tell(s, NULL, "member %u has its part of block %lu, %s by node %u%s", m,
+			   first, how[r->kind], id, late);
+	else
+		world_tell(s, NULL, "member %u has its part of blocks %lu to %lu, %s by node %u%s",
+			   m, first, last, how[r->kind], id, late);
+}
+
+static void tell_connection(struct sim *s, const struct simnode *n, uint32_t disk, bool up)
+{
+	uint32_t m = s->checks.member_of[disk];
+
+	if (m != NONE && n->st.state == ENGINE_ACTIVE)
+		world_tell(s, n, "%s member %u", up ? "is connected again to" : "does not reach",
+			   m);
+}
+
 static void land_write(struct sim *s, struct req *r, uint32_t from, uint32_t to)
 {
 	struct disk *d = &s->disk[r->disk];
@@ -110,6 +139,8 @@ static void land_write(struct sim *s, struct req *r, uint32_t from, uint32_t to)
 	spot_written(d, r->offset + from, to - from);
 	seq = disk_write(s, d, r->offset + from, to - from, r->buf + from, r->flags & DEV_F_FUA);
 	r->wseq[from ? 1 : 0] = seq;
+	if (to == r->bytes)
+		tell_landed(s, r);
 	checks_exec(s, r);
 	sbcopies_written(s, r, to - from < r->bytes);
 	if (r->orphan && !r->late) {
@@ -492,6 +523,7 @@ void dev_break(struct sim *s, struct simnode *n, uint32_t dev, int err)
 	if (!slot->used || !slot->up || !n->proc)
 		return;
 	slot->up = slot->half_open = false;
+	tell_connection(s, n, slot->disk, false);
 	if (!n->st.map.epoch.num)
 		n->broke_gen[slot->disk] = n->gen + 1;
 	n->lost_gen[slot->disk] = n->gen + 1;
@@ -716,6 +748,7 @@ static void on_try(struct sim *s, struct hev *ev)
 	halfopen_connects(s, n, slot->disk);
 	slot->up = true;
 	slot->up_ii = n->ii;
+	tell_connection(s, n, slot->disk, true);
 	nev = nev_new(
 	    &(struct event){.type = EV_DEV_UP,
 			    .dev = {.dev = dev, .bytes = d->bytes, .instance = d->instance}},

@@ -136,6 +136,8 @@ static void fence_done(struct sim *s, uint32_t ii)
 	struct incn *in = &s->inc[ii];
 
 	trace(s, "w  inc %lu is fenced, %u outstanding", in->inc, in->outstanding);
+	world_tell(s, NULL, "the exporters take nothing more from node %u: it is fenced",
+		   s->node[in->node].id);
 	if (s->o.fence_cuts)
 		dev_finish_inc(s, ii);
 	in->fenced = true;

@@ -101,6 +101,28 @@ static struct fop *fop_get(struct simnode *n)
 	return NULL;
 }
 
+/* For whoever hears the world: a request begins, or is answered. */
+static void tell_request(struct sim *s, const struct simnode *n, const struct fop *f)
+{
+	if (f->op == IO_FLUSH)
+		world_tell(s, n, "its consumer asks for a flush");
+	else
+		world_tell(s, n, "its consumer %s block %lu", f->op == IO_READ ? "reads" : "writes",
+			   f->offset / DDR_BLOCK_BYTES);
+}
+
+static void tell_answer(struct sim *s, const struct simnode *n, const struct fop *f, int err)
+{
+	const char *what = f->op == IO_READ ? "read" : "written";
+
+	if (f->op == IO_FLUSH)
+		world_tell(s, n, "its consumer is told that the flush %s",
+			   err ? "failed" : "is done");
+	else
+		world_tell(s, n, "its consumer is told that block %lu %s %s",
+			   f->offset / DDR_BLOCK_BYTES, err ? "can't be" : "is", what);
+}
+
 static void submit(struct sim *s, struct simnode *n, struct fop *f)
 {
 	struct event ev = {.type = EV_IO};
@@ -130,6 +152,7 @@ static void submit(struct sim *s, struct simnode *n, struct fop *f)
 	ev.io.offset = f->offset;
 	ev.io.bytes = f->bytes;
 	ev.io.data = f->buf;
+	tell_request(s, n, f);
 	node_post(s, n, 0, &ev);
 }
 
@@ -193,14 +216,14 @@ static void issue(struct sim *s, struct simnode *n)
 	}
 }
 
-static bool elsewhere(struct sim *s, struct simnode *n, uint64_t block, uint32_t blocks)
+bool front_request(struct sim *s, struct simnode *n, enum io_op op, uint64_t block, uint32_t blocks)
 {
 	struct fop *f = n->proc && n->front.open && !n->frozen && !n->removing ? fop_get(n) : NULL;
 
 	if (!f)
 		return false;
 	*f = (struct fop){
-	    .op = IO_WRITE, .offset = block * DDR_BLOCK_BYTES, .bytes = blocks * DDR_BLOCK_BYTES};
+	    .op = op, .offset = block * DDR_BLOCK_BYTES, .bytes = blocks * DDR_BLOCK_BYTES};
 	submit(s, n, f);
 	return true;
 }
@@ -212,7 +235,8 @@ void front_elsewhere(struct sim *s, const struct simnode *was, uint64_t block, u
 	for (uint32_t i = 1; i < 2 * s->o.nodes; i++) {
 		struct simnode *n = &s->node[(was->idx + i) % s->o.nodes];
 
-		if (n != was && (n->stopped || i > s->o.nodes) && elsewhere(s, n, block, blocks))
+		if (n != was && (n->stopped || i > s->o.nodes) &&
+		    front_request(s, n, IO_WRITE, block, blocks))
 			return;
 	}
 }
@@ -237,7 +261,7 @@ static void on_front(struct sim *s, struct hev *ev)
 	struct simnode *n = &s->node[ev->a];
 	struct front *f = &n->front;
 
-	if (!n->proc || ev->b != n->gen || !f->open || f->timer_at != s->now)
+	if (!n->proc || ev->b != n->gen || !f->open || f->timer_at != s->now || s->scripted)
 		return;
 	f->timer_at = 0;
 	if (s->now >= f->mode_until_us)
@@ -322,6 +346,7 @@ void front_done(struct sim *s, struct simnode *n, uint64_t tag, int err)
 		sim_fail(s, "C8", "node %u answered a request that nobody made, or twice", n->id);
 		return;
 	}
+	tell_answer(s, n, f, err);
 	if (err)
 		check_failure(s, n, f, err);
 	else

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * The consumers: one per node, with several requests at once. In a seed they write and read by
- * themselves; in a story (s->scripted) only what front_write and front_read say. Either way every
+ * themselves; in a script (s->scripted) only what front_request says. Either way every
  * request is told to the oracle, which judges its answer.
  */
 #ifndef TESTS_SIM_FRONT_H
@@ -33,6 +33,9 @@ void front_given(struct simnode *n, uint64_t tag); /* the engine has this reques
 void front_done(struct sim *s, struct simnode *n, uint64_t tag, int err); /* OUT_IO_DONE */
 void front_removed(struct sim *s, struct simnode *n); /* at EV_RESTART: nothing may be left */
 void front_abort(struct sim *s, struct simnode *n);   /* the daemon is gone */
+/* The consumer of node n begins a request; false: it does not have the array, or has too many. */
+bool front_request(struct sim *s, struct simnode *n, enum io_op op, uint64_t block,
+		   uint32_t blocks);
 /* The consumer of node `was` writes this again, on another node where it has the array. */
 void front_elsewhere(struct sim *s, const struct simnode *was, uint64_t block, uint32_t blocks);
 /* A reader of the whole array, at the end; call it until it is true. */

@@ -522,6 +522,7 @@ void node_crash(struct sim *s, struct simnode *n)
 {
 	if (!n->powered)
 		return;
+	world_tell(s, n, "loses power");
 	if (n->proc || s->o.locks == LOCK_EXTERNAL) {
 		if (n->proc)
 			node_end_daemon(s, n);
@@ -597,7 +598,7 @@ static void engine_make(struct sim *s, struct simnode *n)
 	cfg.tun = s->o.tun;
 	n->e = engine_new(&cfg);
 	assert(n->e);
-	engine_trace(n->e, s->tracing ? TRACE_ALL : TRACE_NOTHING);
+	engine_trace(n->e, s->tracing ? TRACE_ALL : s->hear_what);
 }
 
 void node_start(struct sim *s, struct simnode *n)
@@ -616,6 +617,7 @@ void node_start(struct sim *s, struct simnode *n)
 	if (!s->hook)
 		engine_make(s, n);
 	trace(s, "n%u daemon starts as inc %lu", n->id, s->inc[n->ii].inc);
+	world_tell(s, n, "its daemon starts");
 	for (uint32_t i = 0; i < s->o.disks; i++, disk = (disk + 1) % s->o.disks)
 		if (disk < s->o.members || s->opened >> disk & 1)
 			dev_open(

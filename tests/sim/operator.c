@@ -27,7 +27,18 @@ static struct simnode *console(struct sim *s)
 	return NULL;
 }
 
-static bool ask(struct sim *s, enum admin_cmd cmd, uint8_t member, uint32_t disk)
+/* For whoever hears the world. */
+static void tell(struct sim *s, const struct simnode *n, enum admin_cmd cmd, uint8_t member)
+{
+	if (cmd == ADMIN_FAIL)
+		world_tell(s, n, "the administrator takes member %u out", member);
+	else if (cmd == ADMIN_ADD)
+		world_tell(s, n, "the administrator makes another disk member %u", member);
+	else if (cmd == ADMIN_READD)
+		world_tell(s, n, "the administrator takes member %u back", member);
+}
+
+bool operator_ask(struct sim *s, enum admin_cmd cmd, uint8_t member, uint32_t disk)
 {
 	struct simnode *n = console(s);
 	struct event ev = {.type = EV_ADMIN};
@@ -47,6 +58,7 @@ static bool ask(struct sim *s, enum admin_cmd cmd, uint8_t member, uint32_t disk
 	s->operator.adds = cmd == ADMIN_ADD;
 	if (s->operator.adds)
 		rival_add_asked(s, disk);
+	tell(s, n, cmd, member);
 	node_post_nev(s, n, s->now, nev);
 	return true;
 }
@@ -54,6 +66,7 @@ static bool ask(struct sim *s, enum admin_cmd cmd, uint8_t member, uint32_t disk
 void operator_answer(struct sim *s, struct simnode *n, uint64_t tag, int err, const char *why)
 {
 	trace(s, "a  answer %d %s", err, why ? why : "");
+	world_tell(s, n, "the administrator is told: %s", err ? why : "done");
 	if (tag != s->operator.tag) {
 		if (tag == s->operator.last || !tag)
 			sim_fail(s, "C8", "node %u answered an administrator's command twice",
@@ -98,7 +111,7 @@ static bool replace(struct sim *s, uint8_t m)
 		disk = fresh_disk(s);
 	if (disk == NONE)
 		disk = own;
-	if (!usable(s, disk) || !ask(s, ADMIN_ADD, m, disk))
+	if (!usable(s, disk) || !operator_ask(s, ADMIN_ADD, m, disk))
 		return false;
 	stats_fault(s, F_ADMIN_ADD);
 	return true;
@@ -112,7 +125,7 @@ static bool bring_back(struct sim *s, uint8_t m)
 		return false;
 	if (state == MEMBER_MISSING && usable(s, s->checks.disk_of[m]) &&
 	    (!s->operator.refused || rng_chance(&s->rng, 500))) {
-		if (!ask(s, ADMIN_READD, m, NONE))
+		if (!operator_ask(s, ADMIN_READD, m, NONE))
 			return false;
 		stats_fault(s, F_ADMIN_READD);
 		return true;
@@ -144,7 +157,7 @@ bool operator_kick(struct sim *s, enum admin_cmd cmd)
 
 	if (cmd == ADMIN_FAIL && s->checks.map.member[m].state != MEMBER_IN_SYNC)
 		return false;
-	return ask(s, cmd, m, NONE);
+	return operator_ask(s, cmd, m, NONE);
 }
 
 static void on_stop_joining(struct sim *s, struct hev *ev)

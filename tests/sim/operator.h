@@ -19,7 +19,9 @@ struct operator
 };
 
 void operator_init(struct sim *s);
-/* A command to some node; false: there is none that takes it, or it fits no member. */
+/* A command to some node; disk: for ADMIN_ADD, else NONE. False: no node takes it. */
+bool operator_ask(struct sim *s, enum admin_cmd cmd, uint8_t member, uint32_t disk);
+/* Likewise, of some member; false: it fits none. */
 bool operator_kick(struct sim *s, enum admin_cmd cmd);
 void operator_answer(struct sim *s, struct simnode *n, uint64_t tag, int err, const char *why);
 bool operator_is_failing(const struct sim *s); /* a member; it may take effect any time */

@@ -337,7 +337,8 @@ void trace_out(struct sim *s, const struct simnode *n, const struct out *o)
 {
 	char text[220];
 
-	if (o->type == OUT_SAY) { /* only if it is traced */
+	if (o->type == OUT_SAY) { /* only if it is traced, or heard */
+		world_tell(s, n, "%s", o->say);
 		trace(s, "n%u.%lu    %s", n->id, s->inc[n->ii].inc, o->say);
 		return;
 	}

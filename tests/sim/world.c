@@ -204,3 +204,27 @@ bool world_clean(const struct sim *s)
 			return false;
 	return !s->checks.dirty_mask;
 }
+
+/* ---- words ---------------------------------------------------------------------------------- */
+
+void world_hear(struct sim *s, world_hear_fn *hear, enum engine_trace what)
+{
+	s->hear = hear;
+	s->hear_what = what;
+	for (uint32_t i = 0; i < s->o.nodes; i++)
+		if (s->node[i].e)
+			engine_trace(s->node[i].e, what);
+}
+
+void world_tell(struct sim *s, const struct simnode *n, const char *fmt, ...)
+{
+	char words[256];
+	va_list ap;
+
+	if (!s->hear)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(words, sizeof(words), fmt, ap);
+	va_end(ap);
+	s->hear(s, n, words);
+}

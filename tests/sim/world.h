@@ -78,6 +78,9 @@ struct sim_cli {
 
 enum phase_of_seed { PHASE_SAFETY, PHASE_HEAL, PHASE_IDLE, PHASE_READ, PHASE_DONE };
 
+/* Is told in words what a node does, or what happens to it; n is NULL: it happens to no node. */
+typedef void world_hear_fn(struct sim *s, const struct simnode *n, const char *words);
+
 struct sim {
 	uint64_t seed;
 	const struct sim_cli *cli;
@@ -143,17 +146,17 @@ struct sim {
 
 	/* Takes events instead of an engine. */
 	void (*hook)(struct sim *s, struct simnode *n, const struct nev *nev);
-	/* Is told in words what a node does, and what happens to it; n is NULL: to no node. */
-	void (*hear)(struct sim *s, const struct simnode *n, const char *words);
-	enum engine_trace hear_what; /* how much the engines say: set both before the nodes start */
+	/* world_hear */
+	world_hear_fn *hear;
+	enum engine_trace hear_what;
 };
 
 /* An empty world, which draws from this seed. Its options (s->o) are the caller's to fill in. */
 void world_begin(struct sim *s, uint64_t seed, const struct sim_cli *cli, struct stats *st);
 /* By s->o: the array on its disks, the judges, the nodes without power. False: s->violation. */
 bool world_make(struct sim *s);
-/* Both, for a script: such a world has no faults, and its consumers do what front_write and
- * front_read say. */
+/* Both, for a script: such a world has no faults of its own, and its consumers do what
+ * front_request says. */
 bool world_open(struct sim *s, uint64_t seed, const struct opts *o, const struct sim_cli *cli,
 		struct stats *st);
 void world_close(struct sim *s); /* frees everything; s->violation stays */
@@ -161,6 +164,10 @@ void world_close(struct sim *s); /* frees everything; s->violation stays */
 void world_run(struct sim *s, uint64_t until_us, bool judged);
 /* The next event, if it comes by then. */
 bool world_event(struct sim *s, uint64_t until_us);
+/* From now on the engines say what they do, so much of it, and the world what happens to them. */
+void world_hear(struct sim *s, world_hear_fn *hear, enum engine_trace what);
+__attribute__((format(printf, 3, 4))) void world_tell(struct sim *s, const struct simnode *n,
+						      const char *fmt, ...);
 /* No region is dirty, no member missing, and no slot to be recovered: checks_final may look. */
 bool world_clean(const struct sim *s);
 

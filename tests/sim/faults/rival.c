@@ -167,7 +167,7 @@ void rival_add_asked(struct sim *s, uint32_t disk)
 	if (d->rival.state != RIVAL_NONE)
 		return;
 	d->rival.added = false;
-	if (d->sb_valid || !rng_chance(&s->rival.rng, 600))
+	if (s->scripted || d->sb_valid || !rng_chance(&s->rival.rng, 600))
 		return;
 	d->rival.no++;
 	rival_next(s, d, RIVAL_LOOK, rng_range(&s->rival.rng, 1, s->o.tun.settle_ms * MS / 2));
