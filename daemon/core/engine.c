@@ -105,8 +105,12 @@ void engine_move(struct engine *e, enum engine_state to)
 
 void phase_move(struct engine *e, enum phase to)
 {
-	static const char *const name[] = {"is over", "asks who is there", "knows who takes part",
-					   "is ready"};
+	static const char *const name[] = {
+	    [PH_NONE] = "no round: who takes part has to be agreed anew",
+	    [PH_HELLO] = "a round begins: each node says who it is, and what it knows",
+	    [PH_STATE] = "the round: all know who takes part, and who has departed",
+	    [PH_READY] = "the round: the array goes on",
+	};
 	static const uint8_t legal[] = {
 	    [PH_NONE] = 1 << PH_NONE | 1 << PH_HELLO,
 	    [PH_HELLO] = 1 << PH_NONE | 1 << PH_STATE,
@@ -116,7 +120,7 @@ void phase_move(struct engine *e, enum phase to)
 
 	assert(legal[e->view.phase] >> to & 1);
 	if (e->view.phase != to)
-		TRACE(e, "the round %s", name[to]);
+		TRACE(e, "%s", name[to]);
 	e->view.phase = to;
 }
 

@@ -7,7 +7,6 @@
  *   test_cause.c       why a member leaves is the same on both
  *   test_losses.c      who alone knows that a member has lost something, and is removed
  *   test_stops.c       how they leave
- *   test_stories.c     what they say that they do
  *   test_two_nodes.c   members that one of them does not reach, leaders that make way
  *   test_two_halves.c  each alone in its ring; fences that only wait
  */
@@ -128,8 +127,6 @@ static struct {
 	int admin_err; /* the last one's answer */
 	char admin_why[512];
 	uint64_t fenced_inc; /* who starts has fenced its own life up to here */
-	void (*hear)(uint32_t node, const char *say); /* what they do, in words, */
-	enum engine_trace trace;                      /* and how much of it */
 } w;
 
 static inline void push(uint32_t to, struct event ev)
@@ -387,9 +384,6 @@ static inline void do_out(uint32_t node, const struct out *o)
 			if (i != node)
 				view(node == 1 ? 2 : 1, i, node == 1 ? NODES : NODES - 1);
 		break;
-	case OUT_SAY:
-		w.hear(node, o->say);
-		break;
 	default:
 		break;
 	}
@@ -527,7 +521,6 @@ static inline void start(uint32_t node)
 	cfg.fence_ms = w.node[node].fence_ms;
 	cfg.record = w.node[node].record;
 	w.node[node].e = engine_new(&cfg);
-	engine_trace(w.node[node].e, w.trace);
 	quorum_of(node);
 	for (uint32_t i = w.split ? node : 1; i <= node; i++)
 		view(w.split ? node : 1, i, node);

@@ -262,17 +262,6 @@ static void entries_hold(struct engine *e)
 	}
 }
 
-/* What a map changes of the one that counts, in words. */
-static void change_trace(struct engine *e, const struct map *next)
-{
-	TRACE(e, "epoch %llu is proposed", (unsigned long long)next->epoch.num);
-	for (uint8_t i = 0; i < next->n && i < e->map.n; i++)
-		if (next->member[i].state != e->map.member[i].state)
-			TRACE(e, "... member %u: %s, it was %s", i,
-			      member_state_name(next->member[i].state),
-			      member_state_name(e->map.member[i].state));
-}
-
 static void take_propose(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	const char *odd;
@@ -286,7 +275,9 @@ static void take_propose(struct engine *e, uint32_t from, const nodemsg *m)
 		msg_rejected(e, peer_find(e, from), m->inc, odd, true);
 		return;
 	}
-	change_trace(e, &map);
+	if (from != e->cfg.node)
+		TRACE(e, "hears that node %u proposes epoch %llu", from,
+		      (unsigned long long)map.epoch.num);
 	e->view.prop = map;
 	cause_hear(e->c->epochs.prop_cause, m->propose->n_cause, m->propose->cause);
 	if (!e->view.proposing)
@@ -320,7 +311,8 @@ static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
 			     "commits what a node has not acknowledged", true);
 		return;
 	}
-	TRACE(e, "epoch %llu is committed", (unsigned long long)e->view.prop.epoch.num);
+	TRACE(e, "epoch %llu is committed: its map counts from now on",
+	      (unsigned long long)e->view.prop.epoch.num);
 	e->c->epochs.committed = e->c->records.want.committed = e->view.prop.epoch;
 	lineage_add(&e->c->assembly.past, &e->c->epochs.committed);
 	epoch_adopt(e, &e->view.prop);

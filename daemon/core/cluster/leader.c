@@ -247,7 +247,7 @@ static bool fences_done(struct engine *e)
 		d->asked = ask_begin(e, d, &again);
 		if (!d->asked || !again)
 			continue;
-		TRACE(e, "has node %u fenced, which departed", d->node);
+		TRACE(e, "has node %u fenced, for it has departed", d->node);
 		o = out_add(e, OUT_FENCE);
 		o->fence.node = d->node;
 		o->fence.inc = d->inc;

@@ -519,6 +519,24 @@ static bool all_acked(struct engine *e)
 	return all;
 }
 
+/* What a map changes of the one that counts, in words. */
+static void change_trace(struct engine *e, const struct map *next)
+{
+	unsigned long long num = next->epoch.num;
+	bool any = false;
+
+	for (uint8_t i = 0; i < next->n && i < e->map.n; i++) {
+		if (next->member[i].state == e->map.member[i].state)
+			continue;
+		TRACE(e, "proposes epoch %llu: member %u is %s, it was %s", num, i,
+		      member_state_name(next->member[i].state),
+		      member_state_name(e->map.member[i].state));
+		any = true;
+	}
+	if (!any)
+		TRACE(e, "proposes epoch %llu: the members stay as they are", num);
+}
+
 /* Leader: proposes what is wanted, drives the proposal under way. True while one is under way. */
 bool epoch_propose_wanted(struct engine *e)
 {
@@ -557,6 +575,7 @@ bool epoch_propose_wanted(struct engine *e)
 	ld->prop_epoch = next.epoch;
 	ld->max_num = next.epoch.num;
 	ld->propose_us = e->now;
+	change_trace(e, &next);
 	msg_send(e, &m);
 	return true;
 }

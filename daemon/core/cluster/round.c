@@ -227,7 +227,7 @@ void round_view(struct engine *e, const struct event *ev)
 		e->c->round.confirmed = e->c->lead.knows = false;
 		fences_void(e);
 	}
-	TRACE(e, "a view of %u nodes", ev->view.count);
+	TRACE(e, "sees %u daemon%s in the group", ev->view.count, ev->view.count == 1 ? "" : "s");
 	e->c->group.view_ring = ev->view.ring;
 	e->c->group.view_known = true;
 	e->c->group.view_count = ev->view.count;
@@ -258,7 +258,8 @@ void round_view(struct engine *e, const struct event *ev)
 
 void round_quorum(struct engine *e, const struct event *ev)
 {
-	TRACE(e, "%s of %u nodes", ev->view.quorate ? "a quorum" : "no quorum", ev->view.count);
+	TRACE(e, "%s quorum: %u node%s up", ev->view.quorate ? "has" : "has no", ev->view.count,
+	      ev->view.count == 1 ? " is" : "s are");
 	e->c->group.quorum_ring = ev->view.ring;
 	e->cfg.two_node = ev->view.two_node;
 	/* A wait fences neither of two halves. */

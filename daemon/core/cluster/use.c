@@ -104,9 +104,14 @@ void use_restart(struct engine *e, const struct use *old)
 
 static void state_move(struct engine *e, enum use_state to)
 {
-	static const char *const name[] = {"none",      "looks who uses the array",
-					   "claims it", "looks whether its claim stands",
-					   "held",      "given back"};
+	static const char *const name[] = {
+	    [USE_NONE] = "does not have the array any more",
+	    [USE_LOOK] = "looks on the members whether anybody else uses the array",
+	    [USE_CLAIM] = "claims the array: writes so to the members",
+	    [USE_VERIFY] = "looks whether its claim is still there",
+	    [USE_HELD] = "has the array: nobody outside of this cluster uses it",
+	    [USE_GIVEN] = "gives the array back: writes so to the members",
+	};
 	static const uint8_t legal[] = {
 	    [USE_NONE] = 1 << USE_LOOK | 1 << USE_HELD,
 	    [USE_LOOK] = 1 << USE_NONE | 1 << USE_CLAIM | 1 << USE_HELD,
@@ -119,7 +124,7 @@ static void state_move(struct engine *e, enum use_state to)
 	struct use *u = &e->c->use;
 
 	assert(legal[u->state] >> to & 1);
-	TRACE(e, "the use of the members: %s", name[to]);
+	TRACE(e, "%s", name[to]);
 	u->state = to;
 	u->round_over = false;
 }

@@ -201,7 +201,8 @@ static void page_done(struct engine *e, struct lpage *p)
 
 	p->writing = p->waiting = false;
 	p->rewrite = p->misses_sent = false;
-	TRACE_DATA(e, "page %llu of its slot is durable", (unsigned long long)(p - e->d->page));
+	TRACE_DATA(e, "page %llu of its dirty log is durable on the members",
+		   (unsigned long long)(p - e->d->page));
 	memcpy(p->durable, p->inflight, LOG_PLANE_BYTES);
 	list_for_each(it, tmp, &e->d->regions)
 	{
