@@ -438,6 +438,7 @@ static void node_out(struct sim *s, struct simnode *n, const struct out *o)
 		group_send(s, n, o->send.data, o->send.bytes);
 		break;
 	case OUT_FENCE:
+		checks_acts(s, n, "has somebody fenced");
 		fence_ask(s, n, o->fence.node, o->fence.inc);
 		break;
 	case OUT_PROBE:

@@ -11,6 +11,7 @@
  *   C8  requests answered once, none with success after removal; no I/O on a stale heartbeat (R7)
  *   C9  discipline at the device port (dev.c)
  *   C10 nobody takes a message of a node that works for one of a broken node
+ *   C12 a node has others fenced only by a view that is the quorum's (R2; quorum.c)
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -58,6 +58,8 @@ void checks_acked(struct sim *s, const struct wop *w);
 void checks_view(struct sim *s, struct simnode *n, uint32_t ring, uint32_t item);
 void checks_quorum(struct sim *s, struct simnode *n);
 void checks_map(struct sim *s, struct simnode *n);
+/* Node n does what only a view allows that is the quorum's (R2), in words: "has node 2 fenced". */
+void checks_acts(struct sim *s, const struct simnode *n, const char *what);
 void checks_step(struct sim *s, struct simnode *n);
 void checks_serves(struct sim *s, const struct simnode *n); /* consumers have it open */
 void checks_fenced(struct sim *s, uint32_t ii);
