@@ -5,43 +5,57 @@
  * One lock space per array. A node's part in it is a handle (struct lockspace), which belongs to
  * one incarnation of its daemon: it is opened when that begins, and closed when that ends.
  *
- * Modes. CW: writes here, as others may, too. EX: has it alone. What a handle holds is never in its
- * own way.
+ * Modes. PR, protected read: decodes or compares what is there, as others may, too, and nobody
+ * writes. CW, concurrent write: writes here, as others may, too. EX, exclusive: has it alone. What
+ * a handle holds is never in its own way; what others hold is, as lock_compatible() says:
  *
- *	asked for	nobody else	others hold CW	another holds EX
- *	CW		yes		yes		no
- *	EX		yes		no		no
+ *	asked for	nobody else	others hold PR	others hold CW	another holds EX
+ *	PR		yes		yes		no		no
+ *	CW		yes		no		yes		no
+ *	EX		yes		no		no		no
+ *
+ * There is no mode for a lock that is kept without a right, as the kernel's DLM has it in NL: what
+ * is not held does not exist, and is nobody's to convert.
  *
  * One lock of one handle:
  *
- *	          request(CW or EX)           granted()              release()
+ *	          request(PR, CW, EX)         granted()              release()
  *	[nothing] -----------------> [asked] -----------> [holds it] ----------> [nothing]
  *	     ^                          |
  *	     +--- refused(), a try -----+
  *
- *	           request(EX, try)                    granted()
- *	[holds CW] -----------------> [holds CW, asks] -----------> [holds EX]
- *	     ^                                |
- *	     +----------- refused() ----------+
+ *	                 request(EX, try)                    granted()
+ *	[holds PR or CW] -----------------> [holds it, asks] -----------> [holds EX]
+ *	         ^                                 |
+ *	         +------------ refused() ----------+
  *
- * The caller's part: one request of a lock at a time. It asks for nothing that it holds already,
- * and converts only CW to EX, and that only by a try: two that held CW and queued for EX would wait
- * for each other. It releases what it holds, while no request of that lock is unanswered. A release
- * has no answer, and the next request may follow at once. When called back it gives the lock up as
- * soon as the last member request that it made under it is answered, not before.
+ *	           request(PR)                    granted()
+ *	[holds EX] ------------> [holds PR, asks] -----------> [holds PR]
+ *
+ * The caller's part: one request of a lock at a time. It asks for nothing that it holds already.
+ * It converts upward, from PR or CW to EX, only by a try: two that held CW and queued for EX would
+ * wait for each other. It converts downward from EX to PR, so that readers are let in and no writer
+ * comes between; from that request on it holds PR and no more. PR and CW are not converted into
+ * each other: each lets in what the other keeps out. All else is release, then request. It releases
+ * what it holds, while no request of that lock is unanswered. A release has no answer, and the next
+ * request may follow at once. When called back it gives the lock up as soon as the last member
+ * request that it made under it is answered, not before.
  *
  * What a lock manager promises, and tests/port/lock_conformance.c checks:
  *
  *  - It grants what was asked for, once, and never two handles what excludes each other.
  *  - Requests of a lock are served in order: CW that comes after a waiting EX waits behind it,
- *    though the holders are CW (else busy writers would starve a resync). All that go together
- *    and are next are granted.
+ *    though the holders are CW (else busy writers would starve a resync), and so does PR, though
+ *    they are PR (else readers would starve a writer). All that go together and are next are
+ *    granted.
+ *  - A downward conversion is granted whoever waits, and lets in who is next and goes with it.
  *  - A try is never queued. It is refused if another holder is in the way, and may be if others
  *    wait; else it is granted. A refused one leaves what is held as it is.
  *  - The request that is next calls back every holder in its way: once, and perhaps again when one
- *    of them has released. callback() names the mode that is wanted. The request after it does so
- *    again, if it has to wait. A callback may be out of date: for what was released, or for a
- *    waiter that is gone. A caller ignores it then, or gives up more than it had to.
+ *    of them has released, or has converted and is in the way yet. callback() names the mode that
+ *    is wanted, or EX. The request after it does so again, if it has to wait. A callback may be
+ *    out of date: for what was released, or for a waiter that is gone. A caller ignores it then,
+ *    or gives up more than it had to.
  *  - Answers and callbacks of one lock come to a handle in the order in which they came to be: a
  *    callback never overtakes the grant that it is about. Nobody would give up that lock.
  *  - A living handle keeps what it was granted until it releases it, over the loss of any other
@@ -96,7 +110,29 @@
 struct loop;
 struct lockspace; /* one handle */
 
-enum lock_mode { LOCK_MODE_NONE = 0, LOCK_MODE_CW = 1, LOCK_MODE_EX = 2 };
+/* They are in node messages, so they keep their numbers. No order: PR and CW exclude each other. */
+enum lock_mode { LOCK_MODE_NONE = 0, LOCK_MODE_CW = 1, LOCK_MODE_EX = 2, LOCK_MODE_PR = 3 };
+
+/* May two handles hold these at once? */
+static inline bool lock_compatible(enum lock_mode a, enum lock_mode b)
+{
+	return a == LOCK_MODE_NONE || b == LOCK_MODE_NONE || (a == b && a != LOCK_MODE_EX);
+}
+
+/* Does who holds the one need no more for what the other is good for? */
+static inline bool lock_covers(enum lock_mode held, enum lock_mode mode)
+{
+	return held == mode || held == LOCK_MODE_EX || mode == LOCK_MODE_NONE;
+}
+
+/* For people: "PR". */
+static inline const char *lock_mode_name(enum lock_mode mode)
+{
+	return mode == LOCK_MODE_PR   ? "PR"
+	       : mode == LOCK_MODE_CW ? "CW"
+	       : mode == LOCK_MODE_EX ? "EX"
+				      : "none";
+}
 
 /*
  * A lock's name: the kind in the top byte, then a number. The same on all nodes; it is in node
@@ -118,7 +154,7 @@ struct lock_cb {
 	void (*granted)(void *arg, uint64_t id, enum lock_mode mode);
 	/* A try of this mode failed. */
 	void (*refused)(void *arg, uint64_t id, enum lock_mode mode);
-	/* Somebody waits for `wanted`, and what is held here is in the way. */
+	/* Somebody waits for `wanted`, and what is held here is in the way. EX: maybe for less. */
 	void (*callback)(void *arg, uint64_t id, enum lock_mode wanted);
 	/* The lock space is gone or was never there; the last callback. Nothing is known of what
 	 * is held: the runtime ends this incarnation (R6) and closes the handle. err: -errno;
@@ -183,8 +219,8 @@ static inline int lock_open(const struct lock_ops *ops, const struct lock_cfg *c
 	return ops->open(cfg, out);
 }
 
-/* granted() follows, or refused() if it is a try. Can't fail: what the adapter can't remember for
- * want of memory it is lost() for. */
+/* granted() follows, or refused() if it is a try; a downward conversion is none. Can't fail: what
+ * the adapter can't remember for want of memory it is lost() for. */
 static inline void lock_request(struct lockspace *ls, uint64_t id, enum lock_mode mode,
 				bool try_only)
 {

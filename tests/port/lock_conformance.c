@@ -8,298 +8,14 @@
  * the first line of each subject's output says how many are for it.
  *
  * Besides what each test looks for, every grant is held against what all the others hold, every
- * answer against what was asked, and no callback may come from within a call.
+ * answer against what was asked, and no callback may come from within a call (lock_suite.h).
  */
 #define TEST_NO_MAIN
-#include "tests/lib/test.h"
-
-#include "tests/port/lock_conformance.h"
-
-#define LIMIT_MS 20000u
-#define QUIET_MS (subject->quiet_ms ? subject->quiet_ms : 3000u)
-#define AT_ONCE_MS (subject->at_once_ms ? subject->at_once_ms : 1000u)
-#define USER_LOCKS 2100u
-
-struct entry {
-	uint64_t id;
-	enum lock_mode held, pend;
-	bool try_only;
-	uint32_t grants, refusals, callbacks;
-	enum lock_mode wanted; /* of the last callback */
-};
-
-/* One handle, and what it was told. */
-struct user {
-	struct lockspace *ls;
-	uint32_t node;
-	bool alive, cut;
-	bool leaves, lost; /* it may lose the lock space; it did */
-	struct entry lock[USER_LOCKS];
-	uint32_t count;
-};
-
-static const struct lock_subject *subject;
-static struct user user[SUBJECT_NODES + 1]; /* by node */
-static bool calling;
-static char wrong[200]; /* the first promise that was seen broken in a callback */
-
-_Noreturn void subject_fail(const char *file, int line, const char *what)
-{
-	printf("%s:%d: ", file, line);
-	FAIL("%s", what);
-}
-
-/* ---- callbacks ------------------------------------------------------------------------------ */
-
-#define WRONG(...)                                                                                 \
-	do {                                                                                       \
-		if (!wrong[0])                                                                     \
-			snprintf(wrong, sizeof(wrong), __VA_ARGS__);                               \
-	} while (0)
-
-static struct entry *entry_of(struct user *u, uint64_t id)
-{
-	for (uint32_t i = 0; i < u->count; i++)
-		if (u->lock[i].id == id)
-			return &u->lock[i];
-	CHECK(u->count < USER_LOCKS);
-	u->lock[u->count] = (struct entry){.id = id};
-	return &u->lock[u->count++];
-}
-
-static struct entry *enter(struct user *u, uint64_t id, const char *what)
-{
-	if (calling)
-		WRONG("node %u: %s from within a call", u->node, what);
-	if (!u->alive)
-		WRONG("node %u: %s after the handle's end", u->node, what);
-	return entry_of(u, id);
-}
-
-static struct entry *answered(struct user *u, uint64_t id, enum lock_mode mode, const char *what)
-{
-	struct entry *l = enter(u, id, what);
-
-	if (l->pend != mode)
-		WRONG("node %u: lock %" PRIx64 " %s in mode %d, asked for is %d", u->node, id, what,
-		      (int)mode, (int)l->pend);
-	l->pend = LOCK_MODE_NONE;
-	return l;
-}
-
-static void on_granted(void *arg, uint64_t id, enum lock_mode mode)
-{
-	struct user *u = arg;
-	struct entry *l = answered(u, id, mode, "granted");
-
-	if (u->cut && !(subject->traits & LOCKS_GRANT_ALONE))
-		WRONG("node %u: lock %" PRIx64 " granted to who is cut off", u->node, id);
-	l->held = mode;
-	l->grants++;
-	for (uint32_t i = 1; i <= subject->nodes; i++) {
-		enum lock_mode other = entry_of(&user[i], id)->held;
-
-		if (i == u->node || !user[i].alive || user[i].cut || other == LOCK_MODE_NONE)
-			continue;
-		if (mode == LOCK_MODE_EX || other == LOCK_MODE_EX)
-			WRONG("lock %" PRIx64 ": node %u is granted %d while node %u has %d", id,
-			      u->node, (int)mode, i, (int)other);
-	}
-}
-
-static void on_refused(void *arg, uint64_t id, enum lock_mode mode)
-{
-	struct user *u = arg;
-	struct entry *l = answered(u, id, mode, "refused");
-
-	if (!l->try_only)
-		WRONG("node %u: lock %" PRIx64 " refused, which was no try", u->node, id);
-	l->refusals++;
-}
-
-static void on_callback(void *arg, uint64_t id, enum lock_mode wanted)
-{
-	struct user *u = arg;
-	struct entry *l = enter(u, id, "called back");
-
-	if (!l->grants)
-		WRONG("node %u: lock %" PRIx64 " called back before it was granted", u->node, id);
-	l->callbacks++;
-	l->wanted = wanted;
-}
-
-static void on_lost(void *arg, int err, const char *why)
-{
-	struct user *u = arg;
-
-	if (!u->leaves)
-		WRONG("node %u: the lock space is lost: %d, %s", u->node, err, why);
-	u->lost = true;
-}
-
-static void on_up(void *arg)
-{
-	const struct user *u = arg;
-
-	if (calling || !u->alive)
-		WRONG("node %u: up from within a call, or after the handle's end", u->node);
-}
-
-static const struct lock_cb callbacks = {on_up, on_granted, on_refused, on_callback, on_lost};
-
-/* ---- what the tests do ---------------------------------------------------------------------- */
-
-static void run(uint32_t ms)
-{
-	subject->run(ms);
-	if (wrong[0])
-		FAIL("%s", wrong);
-}
-
-#define AWAIT(cond_)                                                                               \
-	do {                                                                                       \
-		for (uint32_t ms_ = 0; !(cond_) && ms_ < LIMIT_MS; ms_++)                          \
-			run(1);                                                                    \
-		CHECK(cond_);                                                                      \
-	} while (0)
-
-#define WITHIN(ms_most_, cond_)                                                                    \
-	do {                                                                                       \
-		for (uint32_t ms_ = 0; !(cond_) && ms_ < (ms_most_); ms_++)                        \
-			run(1);                                                                    \
-		CHECK(cond_);                                                                      \
-	} while (0)
-
-static void attach(uint32_t node)
-{
-	struct lock_cfg cfg = {.name = "conformance", .node = node, .cb = &callbacks};
-
-	memset(&user[node], 0, sizeof(user[node]));
-	user[node].node = node;
-	user[node].alive = true;
-	cfg.inc = subject->inc(node);
-	cfg.arg = &user[node];
-	calling = true;
-	CHECK_EQ_INT(lock_open(subject->ops, &cfg, &user[node].ls), 0);
-	calling = false;
-}
-
-static void begin_bare(void)
-{
-	subject->start();
-	calling = false;
-	wrong[0] = '\0';
-	memset(user, 0, sizeof(user));
-}
-
-static void begin(void)
-{
-	begin_bare();
-	for (uint32_t i = 1; i <= subject->nodes; i++)
-		attach(i);
-}
-
-static void request(uint32_t node, uint64_t id, enum lock_mode mode, bool try_only)
-{
-	struct entry *l = entry_of(&user[node], id);
-
-	CHECK(user[node].alive && l->pend == LOCK_MODE_NONE);
-	l->pend = mode;
-	l->try_only = try_only;
-	calling = true;
-	lock_request(user[node].ls, id, mode, try_only);
-	calling = false;
-}
-
-static void ask(uint32_t node, uint64_t id, enum lock_mode mode)
-{
-	request(node, id, mode, false);
-}
-
-static void give_up(uint32_t node, uint64_t id)
-{
-	struct entry *l = entry_of(&user[node], id);
-
-	CHECK(user[node].alive && l->held != LOCK_MODE_NONE && l->pend == LOCK_MODE_NONE);
-	l->held = LOCK_MODE_NONE;
-	calling = true;
-	lock_release(user[node].ls, id);
-	calling = false;
-}
-
-static enum lock_mode held(uint32_t node, uint64_t id)
-{
-	return entry_of(&user[node], id)->held;
-}
-
-static uint32_t called(uint32_t node, uint64_t id)
-{
-	return entry_of(&user[node], id)->callbacks;
-}
-
-static void take(uint32_t node, uint64_t id, enum lock_mode mode)
-{
-	ask(node, id, mode);
-	AWAIT(held(node, id) == mode);
-}
-
-/* True: granted. */
-static bool try_it(uint32_t node, uint64_t id, enum lock_mode mode)
-{
-	request(node, id, mode, true);
-	WITHIN(AT_ONCE_MS, entry_of(&user[node], id)->pend == LOCK_MODE_NONE);
-	return held(node, id) == mode;
-}
-
-static void killed(uint32_t node, bool with_its_node)
-{
-	user[node].alive = false;
-	if (with_its_node && subject->crash)
-		subject->crash(node);
-	else
-		subject->kill(node);
-}
-
-static bool waits_for_fence(void)
-{
-	return subject->traits & LOCKS_WAIT_FOR_FENCE;
-}
-
-#define L(i_) LOCK_ID(LOCK_KIND_REGION, 1000u + (i_)) /* regions that the engines do not use */
-#define CW LOCK_MODE_CW
-#define EX LOCK_MODE_EX
-#define NOTHING LOCK_MODE_NONE
-
-/* Which lock managers a test is for: with so many nodes and these traits. */
-struct suite_case {
-	struct test test;
-	uint32_t nodes, traits;
-	struct suite_case *next;
-};
-static struct suite_case *case_first, **case_last = &case_first;
-
-#define CASE(name_, nodes_, traits_)                                                               \
-	static void name_(void);                                                                   \
-	static void case_##name_(void)                                                             \
-	{                                                                                          \
-		subject->rewind();                                                                 \
-		for (uint32_t i = 0; i < subject->worlds; i++) {                                   \
-			name_();                                                                   \
-			run(0);                                                                    \
-		}                                                                                  \
-	}                                                                                          \
-	__attribute__((constructor)) static void case_reg_##name_(void)                            \
-	{                                                                                          \
-		static struct suite_case c = {                                                     \
-		    .test = {#name_, case_##name_, NULL}, .nodes = nodes_, .traits = traits_};     \
-		*case_last = &c;                                                                   \
-		case_last = &c.next;                                                               \
-	}                                                                                          \
-	static void name_(void)
+#include "tests/port/lock_suite.h"
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
-CASE(a_free_lock_is_granted_in_either_mode, 1, 0)
+CASE(a_free_lock_is_granted_in_each_mode, 1, 0)
 {
 	begin();
 	take(1, L(0), CW);
@@ -310,18 +26,23 @@ CASE(a_free_lock_is_granted_in_either_mode, 1, 0)
 	take(1, L(0), EX);
 	CHECK(try_it(1, L(1), EX));
 	CHECK(try_it(1, L(2), CW));
+	take(1, L(3), PR);
+	CHECK(try_it(1, L(4), PR));
 	run(QUIET_MS);
 	CHECK_EQ_U64(entry_of(&user[1], L(0))->grants, 2);
-	CHECK_EQ_U64(called(1, L(0)) + called(1, L(1)) + called(1, L(2)), 0);
+	for (uint32_t i = 0; i < 5; i++)
+		CHECK_EQ_U64(called(1, L(i)), 0);
 }
 
-CASE(a_lone_holder_of_cw_gets_ex_when_it_tries, 1, 0)
+CASE(a_lone_holder_of_cw_or_pr_gets_ex_when_it_tries, 1, 0)
 {
 	begin();
-	take(1, L(0), CW);
-	CHECK(try_it(1, L(0), EX));
-	give_up(1, L(0));
-	take(1, L(0), CW);
+	for (uint32_t i = 0; i < 2; i++) {
+		take(1, L(i), i ? PR : CW);
+		CHECK(try_it(1, L(i), EX));
+		give_up(1, L(i));
+		take(1, L(i), i ? PR : CW);
+	}
 }
 
 CASE(a_thousand_locks_are_held_at_once, 1, 0)
@@ -347,17 +68,81 @@ CASE(a_thousand_locks_are_held_at_once, 1, 0)
 		CHECK(!try_it(3, L(i), CW));
 }
 
-CASE(many_hold_cw_at_once, 2, 0)
+static void many_hold(enum lock_mode mode)
 {
 	begin();
 	for (uint32_t i = 0; i < 100; i++)
 		for (uint32_t n = 1; n <= subject->nodes; n++)
-			ask(n, L(i), CW);
+			ask(n, L(i), mode);
 	for (uint32_t i = 0; i < 100; i++)
 		for (uint32_t n = 1; n <= subject->nodes; n++) {
-			AWAIT(held(n, L(i)) == CW);
+			AWAIT(held(n, L(i)) == mode);
 			CHECK_EQ_U64(called(n, L(i)), 0);
 		}
+	for (uint32_t n = 1; n < subject->nodes; n++)
+		give_up(n, L(0));
+	take(1, L(0), mode);
+}
+
+CASE(many_hold_cw_at_once, 2, 0)
+{
+	many_hold(CW);
+}
+
+CASE(many_hold_pr_at_once, 2, 0)
+{
+	many_hold(PR);
+}
+
+/* Of one lock: readers and writers take turns, and either calls the other back. */
+CASE(pr_and_cw_exclude_each_other, 3, 0)
+{
+	for (uint32_t i = 0; i < 2; i++) {
+		enum lock_mode first = i ? CW : PR, then = i ? PR : CW;
+
+		begin();
+		take(1, L(0), first);
+		ask(2, L(0), then);
+		AWAIT(called(1, L(0)));
+		CHECK(called_for(1, L(0), then));
+		ask(3, L(0), first); /* goes with what 1 has, and waits for its turn */
+		run(QUIET_MS);
+		CHECK(held(2, L(0)) == NOTHING && held(3, L(0)) == NOTHING);
+		CHECK_EQ_U64(called(1, L(0)), 1);
+		give_up(1, L(0));
+		AWAIT(held(2, L(0)) == then);
+		AWAIT(called(2, L(0)));
+		CHECK(called_for(2, L(0), first));
+		CHECK(held(3, L(0)) == NOTHING);
+		give_up(2, L(0));
+		AWAIT(held(3, L(0)) == first);
+		take(1, L(0), first);
+		CHECK(!try_it(2, L(0), then));
+	}
+}
+
+CASE(pr_and_ex_exclude_each_other, 3, 0)
+{
+	begin();
+	take(2, L(0), EX);
+	ask(1, L(0), PR);
+	ask(3, L(0), PR);
+	AWAIT(called(2, L(0)));
+	CHECK(called_for(2, L(0), PR));
+	run(QUIET_MS);
+	CHECK(held(1, L(0)) == NOTHING && held(3, L(0)) == NOTHING);
+	give_up(2, L(0));
+	AWAIT(held(1, L(0)) == PR && held(3, L(0)) == PR); /* both */
+	ask(2, L(0), EX);
+	AWAIT(called(1, L(0)) && called(3, L(0)));
+	CHECK(called_for(1, L(0), EX) && called_for(3, L(0), EX));
+	give_up(1, L(0));
+	run(QUIET_MS);
+	CHECK(held(2, L(0)) == NOTHING);
+	give_up(3, L(0));
+	AWAIT(held(2, L(0)) == EX);
+	take(3, L(1), PR); /* of this lock only */
+	CHECK_EQ_U64(called(2, L(0)), 1);
 }
 
 CASE(ex_excludes_everybody, 3, 0)
@@ -386,22 +171,56 @@ CASE(ex_excludes_everybody, 3, 0)
 	AWAIT(held(3, L(0)) == EX);
 }
 
-CASE(a_waiting_ex_is_not_starved_by_later_cw, 3, 0)
+static void starved_by(enum lock_mode mode)
 {
 	begin();
-	take(1, L(0), CW);
+	take(1, L(0), mode);
 	ask(2, L(0), EX);
 	AWAIT(called(1, L(0)));
-	ask(3, L(0), CW);
+	ask(3, L(0), mode);
 	run(QUIET_MS);
 	CHECK(held(3, L(0)) == NOTHING);
 	give_up(1, L(0));
-	ask(1, L(0), CW);
+	ask(1, L(0), mode);
 	AWAIT(held(2, L(0)) == EX);
 	run(QUIET_MS);
 	CHECK(held(1, L(0)) == NOTHING && held(3, L(0)) == NOTHING);
 	give_up(2, L(0));
-	AWAIT(held(1, L(0)) == CW && held(3, L(0)) == CW);
+	AWAIT(held(1, L(0)) == mode && held(3, L(0)) == mode);
+}
+
+CASE(a_waiting_ex_is_not_starved_by_later_cw, 3, 0)
+{
+	starved_by(CW);
+}
+
+CASE(a_waiting_ex_is_not_starved_by_later_pr, 3, 0)
+{
+	starved_by(PR);
+}
+
+/* Readers that never stop: two that take turns, so that there would always be one. */
+CASE(a_stream_of_readers_lets_each_writer_in, 3, 0)
+{
+	begin();
+	take(1, L(0), PR);
+	for (uint32_t turn = 0; turn < 10; turn++) {
+		uint32_t reads = turn % 2 ? 3 : 1, next = 4 - reads;
+		uint32_t before;
+
+		entry_of(&user[reads], L(0))->callbacks = 0;
+		ask(2, L(0), EX);
+		AWAIT(called(reads, L(0)));
+		before = entry_of(&user[next], L(0))->grants;
+		ask(next, L(0), PR);
+		run(QUIET_MS);
+		CHECK_EQ_U64(entry_of(&user[next], L(0))->grants, before);
+		give_up(reads, L(0));
+		AWAIT(held(2, L(0)) == EX);
+		CHECK_EQ_U64(entry_of(&user[next], L(0))->grants, before);
+		give_up(2, L(0));
+		AWAIT(held(next, L(0)) == PR);
+	}
 }
 
 CASE(requests_of_a_lock_are_served_in_order, 3, 0)
@@ -443,20 +262,46 @@ CASE(a_try_is_refused_at_once_and_never_queued, 2, 0)
 	CHECK(try_it(2, L(1), EX));
 }
 
-CASE(a_refused_try_leaves_what_is_held, 3, 0)
+CASE(a_try_of_pr_is_refused_by_writers_and_goes_with_readers, 3, 0)
 {
 	begin();
-	take(1, L(0), CW);
-	take(2, L(0), CW);
-	CHECK(!try_it(2, L(0), EX));
-	CHECK(held(2, L(0)) == CW);
-	ask(3, L(0), EX);
-	AWAIT(called(1, L(0)));
-	give_up(1, L(0));
+	take(1, L(0), EX);
+	take(1, L(1), CW);
+	take(1, L(2), PR);
+	CHECK(!try_it(2, L(0), PR));
+	CHECK(!try_it(2, L(1), PR));
+	CHECK(try_it(2, L(2), PR));
+	CHECK(!try_it(3, L(2), CW));
+	CHECK(!try_it(3, L(2), EX));
 	run(QUIET_MS);
-	CHECK(held(3, L(0)) == NOTHING); /* 2 has it yet */
-	give_up(2, L(0));
-	AWAIT(held(3, L(0)) == EX);
+	for (uint32_t i = 0; i < 3; i++)
+		CHECK_EQ_U64(called(1, L(i)) + called(2, L(i)), 0);
+	give_up(1, L(0));
+	give_up(1, L(1));
+	run(QUIET_MS);
+	CHECK(held(2, L(0)) == NOTHING && held(2, L(1)) == NOTHING);
+	CHECK(try_it(2, L(0), PR));
+	CHECK(try_it(2, L(1), PR));
+}
+
+CASE(a_refused_try_leaves_what_is_held, 3, 0)
+{
+	for (uint32_t i = 0; i < 2; i++) {
+		enum lock_mode mode = i ? PR : CW;
+
+		begin();
+		take(1, L(0), mode);
+		take(2, L(0), mode);
+		CHECK(!try_it(2, L(0), EX));
+		CHECK(held(2, L(0)) == mode);
+		ask(3, L(0), EX);
+		AWAIT(called(1, L(0)));
+		give_up(1, L(0));
+		run(QUIET_MS);
+		CHECK(held(3, L(0)) == NOTHING); /* 2 has it yet */
+		give_up(2, L(0));
+		AWAIT(held(3, L(0)) == EX);
+	}
 }
 
 CASE(a_granted_try_shuts_the_others_out, 2, 0)
@@ -470,6 +315,87 @@ CASE(a_granted_try_shuts_the_others_out, 2, 0)
 	CHECK(held(2, L(0)) == NOTHING);
 	give_up(1, L(0));
 	AWAIT(held(2, L(0)) == CW);
+}
+
+/* ---- EX to PR ------------------------------------------------------------------------------- */
+
+CASE(ex_becomes_pr_whoever_waits, 3, 0)
+{
+	begin();
+	take(1, L(0), EX);
+	ask(2, L(0), EX);
+	AWAIT(called(1, L(0)) == 1);
+	convert_down(1, L(0));
+	AWAIT(called(1, L(0)) == 2); /* PR is in the way as well */
+	ask(3, L(0), PR);
+	run(QUIET_MS);
+	CHECK(held(1, L(0)) == PR && held(2, L(0)) == NOTHING && held(3, L(0)) == NOTHING);
+	give_up(1, L(0));
+	AWAIT(held(2, L(0)) == EX);
+	CHECK(held(3, L(0)) == NOTHING);
+	convert_down(2, L(0)); /* the next goes with it */
+	AWAIT(held(3, L(0)) == PR);
+	CHECK(held(2, L(0)) == PR);
+	CHECK(!try_it(1, L(0), CW));
+}
+
+CASE(ex_that_becomes_pr_lets_readers_in_and_no_writer, 3, 0)
+{
+	begin();
+	take(1, L(0), EX);
+	ask(2, L(0), PR);
+	run(QUIET_MS);
+	ask(3, L(0), CW);
+	run(QUIET_MS);
+	convert_down(1, L(0));
+	AWAIT(held(2, L(0)) == PR);
+	run(QUIET_MS);
+	CHECK(held(1, L(0)) == PR && held(3, L(0)) == NOTHING);
+	give_up(1, L(0));
+	run(QUIET_MS);
+	CHECK(held(3, L(0)) == NOTHING);
+	give_up(2, L(0));
+	AWAIT(held(3, L(0)) == CW);
+}
+
+CASE(a_lone_reader_that_was_the_writer_may_be_it_again, 1, 0)
+{
+	begin();
+	take(1, L(0), EX);
+	for (uint32_t i = 0; i < 5; i++) {
+		convert_down(1, L(0));
+		CHECK(try_it(1, L(0), EX));
+	}
+	give_up(1, L(0));
+	take(1, L(0), CW);
+}
+
+/* Who has it again by a table that is built anew has claimed PR, and asks for that. */
+CASE(ex_becomes_pr_around_a_loss, 3, 0)
+{
+	for (uint32_t before = 0; before < 12; before++) {
+		begin();
+		for (uint32_t i = 0; i < 3; i++) {
+			take(2, L(i), EX);
+			ask(3, L(i), i ? PR : EX);
+		}
+		request(2, L(0), PR, false);
+		request(2, L(1), PR, false);
+		run(before * 4);
+		killed(1, before & 1);
+		run(before * 4);
+		request(2, L(2), PR, false);
+		for (uint32_t i = 0; i < 3; i++)
+			AWAIT(entry_of(&user[2], L(i))->pend == NOTHING);
+		AWAIT(held(3, L(1)) == PR && held(3, L(2)) == PR);
+		run(QUIET_MS);
+		CHECK(held(3, L(0)) == NOTHING);
+		CHECK(!try_it(3, L(1), EX));
+		give_up(2, L(0));
+		AWAIT(held(3, L(0)) == EX);
+		for (uint32_t i = 0; i < 3; i++)
+			CHECK_EQ_U64(entry_of(&user[2], L(i))->grants, 2);
+	}
 }
 
 /* ---- callbacks ------------------------------------------------------------------------------ */
@@ -502,8 +428,7 @@ CASE(a_new_waiter_calls_back_again, 3, 0)
 		AWAIT(held(2, L(0)) == EX);
 		ask(1, L(0), CW);
 		AWAIT(called(2, L(0)) == i);
-		CHECK(entry_of(&user[2], L(0))->wanted ==
-		      (subject->traits & LOCKS_CALL_FOR_EX ? EX : CW));
+		CHECK(called_for(2, L(0), CW));
 		give_up(2, L(0));
 		AWAIT(held(1, L(0)) == CW);
 	}
@@ -534,13 +459,13 @@ static bool all_had_their_turns(void)
 
 /* Nobody who only listens to callbacks starves another: as the engine's regions do it. While a
  * machine stands still the others go on; it has fewer of the first turns then, but has them. */
-CASE(who_gives_up_when_called_back_lets_all_have_their_turn, 2, 0)
+static void all_have_their_turn(const enum lock_mode mode[SUBJECT_NODES])
 {
 	uint32_t turns = 0, most = subject->traits & LOCKS_IN_REAL_TIME ? 10 * TURNS : TURNS;
 
 	begin();
 	for (uint32_t n = 1; n <= subject->nodes; n++)
-		ask(n, L(0), EX);
+		ask(n, L(0), mode[n - 1]);
 	for (uint32_t ms = 0; ms < LIMIT_MS; ms++) {
 		if (turns >= most || (turns >= TURNS && all_had_their_turns()))
 			break;
@@ -550,7 +475,7 @@ CASE(who_gives_up_when_called_back_lets_all_have_their_turn, 2, 0)
 				continue;
 			entry_of(&user[n], L(0))->callbacks = 0;
 			give_up(n, L(0));
-			ask(n, L(0), EX);
+			ask(n, L(0), mode[n - 1]);
 			turns++;
 		}
 	}
@@ -561,6 +486,17 @@ CASE(who_gives_up_when_called_back_lets_all_have_their_turn, 2, 0)
 		if (grants < TURNS_EACH)
 			FAIL("node %u: %u grants in %u turns", n, grants, turns);
 	}
+}
+
+CASE(who_gives_up_when_called_back_lets_all_have_their_turn, 2, 0)
+{
+	all_have_their_turn((enum lock_mode[]){EX, EX, EX});
+}
+
+CASE(readers_and_writers_have_their_turns, 3, 0)
+{
+	all_have_their_turn((enum lock_mode[]){PR, CW, EX});
+	all_have_their_turn((enum lock_mode[]){PR, EX, PR});
 }
 
 /* ---- ends and losses ------------------------------------------------------------------------ */
@@ -593,16 +529,18 @@ static void free_when_they_may_be(uint32_t other, bool with_its_node)
 	ask(other, L(1), EX); /* it held CW */
 	ask(other, L(2), CW); /* nobody holds it */
 	request(other, L(3), CW, true);
+	ask(other, L(4), EX); /* it held PR */
+	ask(other, L(5), PR); /* it held EX */
 	if (waits_for_fence()) {
 		run(2 * QUIET_MS);
-		for (uint32_t i = 0; i < 4; i++)
+		for (uint32_t i = 0; i < 6; i++)
 			CHECK(held(other, L(i)) == NOTHING);
 		CHECK(engines_fences_asked());
 		subject->fences(true);
 	}
 	WITHIN(with_its_node ? LIMIT_MS : AT_ONCE_MS,
 	       held(other, L(0)) == EX && held(other, L(1)) == EX && held(other, L(2)) == CW &&
-		   held(other, L(3)) == CW);
+		   held(other, L(3)) == CW && held(other, L(4)) == EX && held(other, L(5)) == PR);
 }
 
 /* R9, or R10. Node 1 keeps the table where there is one. */
@@ -614,6 +552,8 @@ static void lost(bool with_its_node)
 		take(victim, L(1), CW);
 		take(2, L(1), CW);
 		give_up(2, L(1));
+		take(victim, L(4), PR);
+		take(victim, L(5), EX);
 		subject->fences(false);
 		killed(victim, with_its_node);
 		free_when_they_may_be(2, with_its_node);
@@ -675,6 +615,9 @@ CASE(what_the_living_hold_survives_a_loss, 3, 0)
 		}
 		take(a, L(300), CW);
 		take(b, L(300), CW);
+		take(a, L(301), PR);
+		take(b, L(301), PR);
+		take(a, L(302), PR);
 		ask(b, L(1), CW);
 		ask(a, L(100), CW);
 		run(100);
@@ -687,6 +630,9 @@ CASE(what_the_living_hold_survives_a_loss, 3, 0)
 			CHECK_EQ_U64(entry_of(&user[a], L(i))->grants, 1);
 		}
 		CHECK(!try_it(a, L(300), EX));
+		CHECK(!try_it(a, L(301), EX));
+		CHECK(!try_it(b, L(302), CW));
+		CHECK(try_it(b, L(302), PR));
 		AWAIT(called(a, L(1)) && called(b, L(100)));
 		give_up(a, L(1));
 		AWAIT(held(b, L(1)) == CW);
@@ -704,7 +650,7 @@ CASE(what_is_held_survives_a_moment_without_quorum, 3, LOCKS_BY_MESSAGES)
 
 		begin();
 		for (uint32_t i = 0; i < 20; i++) {
-			take(a, L(i), i % 2 ? EX : CW);
+			take(a, L(i), (enum lock_mode[]){CW, EX, PR}[i % 3]);
 			ask(b, L(i), EX);
 		}
 		take(c, L(20), CW);
@@ -892,6 +838,37 @@ CASE(an_engine_gives_a_region_up_after_its_members_have_answered, 3, LOCKS_TAKE_
 	engines_write(2, 0);
 	AWAIT(called(3, id));
 	CHECK_EQ_U64(engines_writes_done(2), 1);
+	give_up(3, id);
+	AWAIT(engines_writes_done(2) == 2);
+}
+
+/* Who writes in a region lets a reader have it, and waits for the end of that. */
+CASE(an_engine_gives_a_region_up_to_a_reader_and_waits_for_it, 3, LOCKS_TAKE_ENGINES)
+{
+	uint64_t id = LOCK_ID(LOCK_KIND_REGION, 0);
+	uint32_t sent;
+
+	begin_bare();
+	attach(3);
+	subject->start_engines();
+	engines_hold_writes(2, true);
+	engines_write(2, 0);
+	AWAIT(engines_writes_sent(2));
+	CHECK(engines_held(2, id) == CW);
+	CHECK(!try_it(3, id, PR));
+	ask(3, id, PR);
+	run(QUIET_MS);
+	CHECK(held(3, id) == NOTHING);
+	engines_hold_writes(2, false);
+	AWAIT(held(3, id) == PR);
+	CHECK(engines_held(2, id) == NOTHING);
+	CHECK_EQ_U64(engines_writes_done(2), 1);
+	sent = engines_writes_sent(2);
+	engines_write(2, 0);
+	AWAIT(called(3, id));
+	CHECK(called_for(3, id, CW));
+	run(QUIET_MS);
+	CHECK_EQ_U64(engines_writes_sent(2), sent);
 	give_up(3, id);
 	AWAIT(engines_writes_done(2) == 2);
 }

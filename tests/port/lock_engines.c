@@ -259,6 +259,8 @@ static void table_request(struct lockspace *ls, uint64_t id, enum lock_mode mode
 	struct tlock *l = lock_of(t, id);
 
 	HOLDS(t->open && l->pend == LOCK_MODE_NONE);
+	if (l->held == LOCK_MODE_EX && mode == LOCK_MODE_PR)
+		l->held = mode; /* what it claims, if the table is built anew before the answer */
 	l->pend = mode;
 	l->try_only = try_only;
 	space_ask(t, l);
@@ -346,12 +348,11 @@ static bool space_grant(struct tspace *t, const Ddraid__Grant *g)
 
 static void space_callback(struct tspace *t, const Ddraid__Callback *c)
 {
-	enum lock_mode held, wanted = (enum lock_mode)c->mode;
+	enum lock_mode wanted = (enum lock_mode)c->mode;
 
 	if (!t->open || c->wanted_by == t->node)
 		return;
-	held = lock_of(t, c->id)->held;
-	if (held == LOCK_MODE_EX || (held == LOCK_MODE_CW && wanted == LOCK_MODE_EX))
+	if (!lock_compatible(lock_of(t, c->id)->held, wanted))
 		t->cb->callback(t->arg, c->id, wanted);
 }
 

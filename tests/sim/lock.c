@@ -171,7 +171,12 @@ static void tell(struct sim *s, const struct dentry *to, uint64_t id, enum ev_ty
 
 static bool in_the_way(const struct dentry *h, const struct dentry *w)
 {
-	return h->ii != w->ii && (h->mode == LOCK_MODE_EX || w->mode == LOCK_MODE_EX);
+	static const bool together[4][4] = {
+	    [LOCK_MODE_PR][LOCK_MODE_PR] = true,
+	    [LOCK_MODE_CW][LOCK_MODE_CW] = true,
+	};
+
+	return h->ii != w->ii && !together[h->mode][w->mode];
 }
 
 /* Nobody hears yet that the ring of this node is broken. */
@@ -246,6 +251,15 @@ static void grant(struct sim *s, struct dlock *l)
 		;
 }
 
+/* EX to PR: that goes before whoever waits. */
+static bool converts_down(const struct dlock *l, const struct dentry *w)
+{
+	for (uint32_t i = 0; i < l->held_count; i++)
+		if (l->held[i].ii == w->ii)
+			return l->held[i].mode == LOCK_MODE_EX && w->mode == LOCK_MODE_PR;
+	return false;
+}
+
 static bool try_fails(const struct dlock *l, const struct dentry *w)
 {
 	for (uint32_t i = 0; i < l->held_count; i++)
@@ -268,6 +282,11 @@ static void request(struct sim *s, const struct dmsg *m)
 		grant(s, l);
 	} else if (m->try_only && try_fails(l, &w)) {
 		tell(s, &w, l->id, EV_LOCK_REFUSED, w.mode);
+	} else if (l->waits_count < DLM_MOST && converts_down(l, &w)) {
+		l->waits[0].called = false; /* about PR it is told anew */
+		memmove(&l->waits[1], &l->waits[0], l->waits_count++ * sizeof(w));
+		l->waits[0] = w;
+		grant(s, l);
 	} else if (l->waits_count < DLM_MOST) {
 		l->waits[l->waits_count++] = w;
 		grant(s, l);

@@ -18,7 +18,7 @@
 static const char *const op_name[] = {"read", "write", "flush", "zeroes"};
 static const char *const kind_name[] = {"data",  "log",   "sb",   "resync", "rebuild",
 					"check", "flush", "back", "use"};
-static const char *const mode_name[] = {"none", "cw", "ex"};
+static const char *const mode_name[] = {"none", "cw", "ex", "pr"};
 
 static void line(struct sim *s, const char *text)
 {

@@ -206,41 +206,47 @@ static void round_by_join(void)
 
 TEST(a_claim_against_the_leaders_own_lock_evicts_who_claims)
 {
-	begin(NODES);
-	h_write(1, 3, 0x33); /* node 1 leads, and holds CW of region 0 */
-	CHECK_EQ_INT(engine_lock_held(h.node[1].e, LOCK_ID(LOCK_KIND_REGION, 0)), LOCK_MODE_CW);
-	claim_region = 0;
-	claim_mode = LOCK_MODE_EX;
-	h_twist = twist_claim;
-	round_by_join();
-	h_twist = NULL;
-	CHECK(!strcmp(h_status(1).rejected_why, "claims locks that others hold"));
-	h_run_ms(2000);
-	CHECK(h.node[NODES].removals);
-	others_go_on();
-	h_end();
+	for (uint32_t i = 0; i < 2; i++) {
+		begin(NODES);
+		h_write(1, 3, 0x33); /* node 1 leads, and holds CW of region 0 */
+		CHECK_EQ_INT(engine_lock_held(h.node[1].e, LOCK_ID(LOCK_KIND_REGION, 0)),
+			     LOCK_MODE_CW);
+		claim_region = 0;
+		claim_mode = i ? LOCK_MODE_PR : LOCK_MODE_EX;
+		h_twist = twist_claim;
+		round_by_join();
+		h_twist = NULL;
+		CHECK(!strcmp(h_status(1).rejected_why, "claims locks that others hold"));
+		h_run_ms(2000);
+		CHECK(h.node[NODES].removals);
+		others_go_on();
+		h_end();
+	}
 }
 
 /* The leader holds nothing of it: which of two is wrong, nobody can say. None is evicted, and it is
  * granted to nobody before both have given it up. */
 TEST(a_lock_in_dispute_is_granted_to_nobody)
 {
-	begin(NODES);
-	h_write(2, 150, 0x33); /* region 2; block 150 */
-	CHECK_EQ_INT(engine_lock_held(h.node[2].e, LOCK_ID(LOCK_KIND_REGION, 2)), LOCK_MODE_CW);
-	claim_region = 2;
-	claim_mode = LOCK_MODE_EX;
-	h_twist = twist_claim;
-	round_by_join();
-	h_twist = NULL;
-	CHECK_EQ_U64(h_status(1).rejected, 0);
-	CHECK_EQ_U64(h.node[2].removals + h.node[NODES].removals, 0);
-	h_write(1, 151, 0x44);
-	h_run_ms(3000);
-	CHECK(h.busy[151]); /* the broken one does not give it up */
-	others_go_on();
-	CHECK_EQ_U64(h.told[151], 0x44);
-	h_end();
+	for (uint32_t i = 0; i < 2; i++) {
+		begin(NODES);
+		h_write(2, 150, 0x33); /* region 2; block 150 */
+		CHECK_EQ_INT(engine_lock_held(h.node[2].e, LOCK_ID(LOCK_KIND_REGION, 2)),
+			     LOCK_MODE_CW);
+		claim_region = 2;
+		claim_mode = i ? LOCK_MODE_PR : LOCK_MODE_EX;
+		h_twist = twist_claim;
+		round_by_join();
+		h_twist = NULL;
+		CHECK_EQ_U64(h_status(1).rejected, 0);
+		CHECK_EQ_U64(h.node[2].removals + h.node[NODES].removals, 0);
+		h_write(1, 151, 0x44);
+		h_run_ms(3000);
+		CHECK(h.busy[151]); /* the broken one does not give it up */
+		others_go_on();
+		CHECK_EQ_U64(h.told[151], 0x44);
+		h_end();
+	}
 }
 
 static void say_lock(uint64_t id, bool try_only)

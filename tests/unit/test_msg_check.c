@@ -262,7 +262,7 @@ TEST(a_query)
 TEST(locks)
 {
 	uint64_t id[2] = {LOCK_ID(LOCK_KIND_REGION, 7), LOCK_ID(LOCK_KIND_REGION, 0)};
-	uint32_t mode[2] = {LOCK_MODE_EX, LOCK_MODE_CW};
+	uint32_t mode[2] = {LOCK_MODE_EX, LOCK_MODE_PR};
 	pb_inc to = pb_inc_of(1, 111, NO_SLOT, false);
 
 	{
@@ -284,7 +284,9 @@ TEST(locks)
 		b.id = id[0];
 		b.mode = LOCK_MODE_CW;
 		IS(GOOD);
-		SET(b.mode, 3, BROKEN);
+		SET(b.mode, LOCK_MODE_PR, GOOD);
+		SET(b.mode, LOCK_MODE_EX, GOOD);
+		SET(b.mode, 4, BROKEN);
 		SET(b.id, LOCK_ID(LOCK_KIND_REGION, 8), OURS);
 		SET(b.id, LOCK_ID(99, 0), BROKEN);
 	}

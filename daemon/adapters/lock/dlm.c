@@ -25,8 +25,7 @@
  * A second thread, one for all handles, asks dlm_controld what a lock space waits for while some
  * handle has waited for long: that answer, too, may be long in coming.
  *
- * libdlm does not hand on which mode a blocking callback is about. With CW in the way it can be EX
- * only; with EX, too, EX is told.
+ * libdlm does not hand on which mode a blocking callback is about. EX is told, whatever it is.
  *
  * It must not know what the locks are for.
  */
@@ -274,13 +273,37 @@ static void on_bast(void *arg)
 		tell(k->h, TELL_CALLBACK, k->id, LOCK_MODE_EX);
 }
 
+static uint32_t kernel_mode(enum lock_mode mode)
+{
+	switch (mode) {
+	case LOCK_MODE_PR:
+		return LKM_PRMODE;
+	case LOCK_MODE_CW:
+		return LKM_CWMODE;
+	case LOCK_MODE_EX:
+		return LKM_EXMODE;
+	case LOCK_MODE_NONE:
+		break;
+	}
+	assert(!"a mode of no lock");
+	return 0;
+}
+
+/* The kernel converts in place; it grants EX to PR at once, whoever waits. */
+static bool may_convert(enum lock_mode from, const struct ask *a)
+{
+	if (a->mode == LOCK_MODE_EX)
+		return (from == LOCK_MODE_PR || from == LOCK_MODE_CW) && a->type == ASK_TRY;
+	return from == LOCK_MODE_EX && a->mode == LOCK_MODE_PR && a->type == ASK_LOCK;
+}
+
 static void kernel_lock(struct handle *h, const struct ask *a)
 {
 	struct klock *k = *klock_at(h, a->id);
 	uint32_t flags = a->type == ASK_TRY ? LKF_NOQUEUE : 0;
 	char name[NAME_BYTES];
 
-	assert(!k || (k->held == LOCK_MODE_CW && a->mode == LOCK_MODE_EX && a->type == ASK_TRY));
+	assert(!k || (k->asked == LOCK_MODE_NONE && may_convert(k->held, a)));
 	if (k) {
 		flags |= LKF_CONVERT;
 	} else {
@@ -297,8 +320,8 @@ static void kernel_lock(struct handle *h, const struct ask *a)
 	k->asked = a->mode;
 	snprintf(name, sizeof(name), "%016llx", (unsigned long long)a->id);
 	begin(h, "a lock request");
-	if (dlm_ls_lock(h->space, a->mode == LOCK_MODE_EX ? LKM_EXMODE : LKM_CWMODE, &k->lksb,
-			flags, name, NAME_BYTES - 1, 0, on_completion, k, on_bast, NULL))
+	if (dlm_ls_lock(h->space, kernel_mode(a->mode), &k->lksb, flags, name, NAME_BYTES - 1, 0,
+			on_completion, k, on_bast, NULL))
 		tell_lost(h, errno, "the kernel's DLM took no request for %s: %s", h->name,
 			  strerror(errno));
 	begin(h, NULL);

@@ -10,8 +10,10 @@
  * the same round, and a new round grants nothing before everybody who left is fenced and everybody
  * who stayed has said what he holds (R9).
  *
- * Modes: any number of CW, or one EX. A queued request calls the holders back. A holder of CW may
- * try EX; it is refused unless it is the only holder. Requests are served in order.
+ * Modes: any number of PR, or any number of CW, or one EX. A queued request calls the holders back.
+ * Requests are served in order; a node that asks for no more than it holds has it at once, whoever
+ * waits. So a holder of EX converts it to PR. A holder of PR or CW may try EX; it is refused unless
+ * it is the only holder.
  */
 #include <stdlib.h>
 
@@ -28,12 +30,17 @@ struct waiter {
 	enum lock_mode mode;
 };
 
+struct holder {
+	uint32_t node;
+	enum lock_mode mode;
+};
+
 struct lock {
 	struct hentry hash; /* by id */
 	uint64_t id;
-	uint32_t cw[DDR_MAX_NODES], cw_count;
-	uint32_t ex;       /* node, 0 = nobody */
-	bool disputed;     /* claimed by two that can't both have it: see locktab_claim */
+	struct holder holder[DDR_MAX_NODES];
+	uint32_t holders;  /* they go together, unless it is disputed */
+	bool disputed;     /* claimed by two that can't both have it: see dispute() */
 	struct list queue; /* at most one waiter of each node */
 };
 
@@ -84,42 +91,54 @@ void locktab_reset(struct engine *e)
 		lock_free(e, list_entry(n, struct lock, hash));
 }
 
+/* NULL: that node has none of it. */
+static const struct holder *holder_find(const struct lock *l, uint32_t node)
+{
+	for (uint32_t i = 0; i < l->holders; i++)
+		if (l->holder[i].node == node)
+			return &l->holder[i];
+	return NULL;
+}
+
 static void holder_remove(struct lock *l, uint32_t node)
 {
 	uint32_t n = 0;
 
-	if (l->ex == node)
-		l->ex = 0;
-	for (uint32_t i = 0; i < l->cw_count; i++)
-		if (l->cw[i] != node)
-			l->cw[n++] = l->cw[i];
-	l->cw_count = n;
-	l->disputed &= l->ex || n;
-}
-
-static bool holder_others(const struct lock *l, uint32_t node)
-{
-	if (l->ex && l->ex != node)
-		return true;
-	for (uint32_t i = 0; i < l->cw_count; i++)
-		if (l->cw[i] != node)
-			return true;
-	return false;
+	for (uint32_t i = 0; i < l->holders; i++)
+		if (l->holder[i].node != node)
+			l->holder[n++] = l->holder[i];
+	l->holders = n;
+	l->disputed &= n > 0;
 }
 
 static void holder_add(struct lock *l, uint32_t node, enum lock_mode mode)
 {
 	holder_remove(l, node);
-	if (mode == LOCK_MODE_EX)
-		l->ex = node;
-	else if (l->cw_count < DDR_MAX_NODES)
-		l->cw[l->cw_count++] = node;
+	if (l->holders < DDR_MAX_NODES)
+		l->holder[l->holders++] = (struct holder){node, mode};
 }
 
+/* Does nothing that others hold keep that node from it? */
 static bool compatible(const struct lock *l, uint32_t node, enum lock_mode mode)
 {
-	return mode == LOCK_MODE_EX || l->disputed ? !holder_others(l, node)
-						   : !l->ex || l->ex == node;
+	for (uint32_t i = 0; i < l->holders; i++)
+		if (l->holder[i].node != node &&
+		    (l->disputed || !lock_compatible(l->holder[i].mode, mode)))
+			return false;
+	return true;
+}
+
+/*
+ * May it be granted before all who wait? A node that asks for no more than it holds waits for
+ * nobody, who may all wait for that node: it converts EX to PR, or it has done so, and asks again
+ * in a new round, to which it claimed PR.
+ */
+static bool at_once(const struct lock *l, uint32_t node, enum lock_mode mode)
+{
+	const struct holder *h = holder_find(l, node);
+
+	return (h && lock_covers(h->mode, mode)) ||
+	       (list_empty(&l->queue) && compatible(l, node, mode));
 }
 
 static void answer(struct engine *e, uint32_t node, uint64_t id, enum lock_mode mode, bool refused)
@@ -161,7 +180,7 @@ static void serve(struct engine *e, struct lock *l)
 		answer(e, w->node, l->id, w->mode, false);
 		waiter_free(w);
 	}
-	if (!l->ex && !l->cw_count)
+	if (!l->holders)
 		lock_free(e, l);
 }
 
@@ -183,11 +202,8 @@ static void dispute(struct engine *e, const struct lock *l, uint32_t node)
 
 	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
 		struct peer *q = &e->c->round.peer[i];
-		bool holds = l->ex == q->node;
 
-		for (uint32_t c = 0; c < l->cw_count; c++)
-			holds |= l->cw[c] == q->node;
-		if (!holds || q == p)
+		if (!holder_find(l, q->node) || q == p)
 			continue;
 		p->disputes |= 1ull << i;
 		q->disputes |= 1ull << (p - e->c->round.peer);
@@ -207,17 +223,11 @@ void locktab_claim(struct engine *e, uint32_t node, uint64_t id, enum lock_mode 
 		round_give_up(e);
 		return;
 	}
-	if (compatible(l, node, mode)) {
-		holder_add(l, node, mode);
-		return;
+	if (!compatible(l, node, mode)) {
+		dispute(e, l, node);
+		l->disputed = true; /* what its holders have makes no difference any more */
 	}
-	dispute(e, l, node);
-	l->disputed = true;
-	/* As one of several, whatever its mode: while it is disputed that makes no difference. */
-	if (l->ex != node && mode == LOCK_MODE_EX && !l->ex)
-		l->ex = node;
-	else if (l->ex != node)
-		holder_add(l, node, LOCK_MODE_CW);
+	holder_add(l, node, mode);
 }
 
 static bool waits(const struct lock *l, uint32_t node)
@@ -236,9 +246,11 @@ void locktab_request(struct engine *e, uint32_t node, uint64_t id, enum lock_mod
 	struct lock *l = lock_get(e, id);
 	struct waiter *w;
 
-	if (l && list_empty(&l->queue) && compatible(l, node, mode)) {
+	if (l && at_once(l, node, mode)) {
 		holder_add(l, node, mode);
 		answer(e, node, id, mode, false);
+		if (!list_empty(&l->queue))
+			serve(e, l);
 		return;
 	}
 	if (l && waits(l, node))
@@ -279,10 +291,8 @@ uint32_t locktab_held_by(const struct engine *e, uint64_t *since_us)
 	w = list_first(&e->c->locktab.waiters, struct waiter, all);
 	l = w->lock;
 	*since_us = w->since_us;
-	if (l->ex && l->ex != w->node)
-		return l->ex;
-	for (uint32_t i = 0; i < l->cw_count; i++)
-		if (l->cw[i] != w->node)
-			return l->cw[i];
+	for (uint32_t i = 0; i < l->holders; i++)
+		if (l->holder[i].node != w->node)
+			return l->holder[i].node;
 	return 0;
 }

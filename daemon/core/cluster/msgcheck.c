@@ -163,7 +163,7 @@ static const char *check_lock(uint64_t id, uint32_t mode)
 {
 	if (id >> 56 != LOCK_KIND_REGION)
 		return "names a lock of no kind";
-	if (mode != LOCK_MODE_CW && mode != LOCK_MODE_EX)
+	if (mode != LOCK_MODE_CW && mode != LOCK_MODE_EX && mode != LOCK_MODE_PR)
 		return "names a mode of no lock";
 	return NULL;
 }

@@ -95,7 +95,7 @@ static void region_ask(struct engine *e, struct region *r, enum lock_mode mode, 
 	r->pend_try = try_only;
 	r->asked_us = e->now;
 	r->test_writes = r->writes;
-	TRACE_DATA(e, "asks for the lock %s of region %llu%s", mode == LOCK_MODE_EX ? "EX" : "CW",
+	TRACE_DATA(e, "asks for the lock %s of region %llu%s", lock_mode_name(mode),
 		   (unsigned long long)r->idx, try_only ? ", if it is free" : "");
 	lock_ask(e, LOCK_ID(LOCK_KIND_REGION, r->idx), mode, try_only);
 }
@@ -138,7 +138,7 @@ static void region_grant(struct engine *e, struct region *r, enum lock_mode mode
 {
 	bool was_try = r->pend_try;
 
-	TRACE_DATA(e, "has the lock %s of region %llu", mode == LOCK_MODE_EX ? "EX" : "CW",
+	TRACE_DATA(e, "has the lock %s of region %llu", lock_mode_name(mode),
 		   (unsigned long long)r->idx);
 	r->pend = LOCK_MODE_NONE;
 	r->pend_try = false;
@@ -159,7 +159,7 @@ void region_granted(struct engine *e, uint64_t id, enum lock_mode mode, bool ref
 	    id >> 56 == LOCK_KIND_REGION ? region_find(e, id & ((1ull << 56) - 1)) : NULL;
 
 	if (!r || r->pend != mode || e->state == ENGINE_REMOVED) {
-		if (!refused && e->state != ENGINE_REMOVED && !(r && r->held >= mode))
+		if (!refused && e->state != ENGINE_REMOVED && !(r && lock_covers(r->held, mode)))
 			lock_drop(e, id);
 		return;
 	}
@@ -184,7 +184,7 @@ void region_called_back(struct engine *e, uint64_t id, enum lock_mode wanted)
 
 	if (!r || (r->held == LOCK_MODE_NONE && !r->early))
 		return;
-	if (r->held == LOCK_MODE_CW && wanted == LOCK_MODE_CW)
+	if (r->held != LOCK_MODE_NONE && lock_compatible(r->held, wanted))
 		return;
 	TRACE_DATA(e, "is asked to give up the lock of region %llu", (unsigned long long)r->idx);
 	r->called_back = true;
