@@ -98,7 +98,7 @@ struct dev_error { /* of a request that a member was sent */
 enum job_kind { JOB_RESYNC, JOB_CHECK, JOB_REBUILD, JOB_READ };
 
 struct job {              /* something that works through a region under EX */
-	struct list link; /* region.jobs */
+	struct list link; /* lock.jobs */
 	struct list wait; /* data.job_wait: for a change of map or device */
 	struct region *r;
 	uint64_t region;
@@ -189,19 +189,21 @@ void log_write(struct engine *e, struct batch *b, uint32_t slot, uint32_t page, 
 void log_read(struct engine *e, struct batch *b, uint8_t member, uint32_t slot, uint32_t page,
 	      uint32_t copy, const struct iovec *to);
 
-/* region.c. A lock's answer, from the leader's table or an external manager: */
-void region_granted(struct engine *e, uint64_t id, enum lock_mode mode, bool refused);
-void region_called_back(struct engine *e, uint64_t id, enum lock_mode wanted);
+/* lock.c. A lock's answer, from the leader's table or an external manager: */
+void lock_granted(struct engine *e, uint64_t id, enum lock_mode mode, bool refused);
+void lock_called_back(struct engine *e, uint64_t id, enum lock_mode wanted);
 /* A round is Ready: what was asked for and not granted is asked again. */
-void region_resend_locks(struct engine *e);
+void locks_resend(struct engine *e);
+/* The locks that this node holds, `max` at a time: *after is 0 at first. 0: those were all. */
+uint32_t locks_held(const struct engine *e, uint64_t *after, uint64_t id[], uint32_t mode[],
+		    uint32_t max);
+
+/* region.c */
 /* R12, R17: the parity of any stripe may be wrong. All regions of this node are checked as a whole
  * before their marks are cleared. */
 void regions_doubt(struct engine *e);
 bool regions_any(const struct engine *e);     /* marked, locked or waited for */
-bool regions_writing(const struct engine *e); /* a job has a window under way */
-/* The locks that this node holds, `max` at a time: *after is 0 at first. 0: those were all. */
-uint32_t regions_held(const struct engine *e, uint64_t *after, uint64_t id[], uint32_t mode[],
-		      uint32_t max);
+bool regions_writing(const struct engine *e); /* a job has a window under way (lock.c) */
 
 /* dlog.c: the pages of the own slot. */
 int dlog_alloc(struct engine *e); /* the geometry is known; 0, or -1 without memory */
@@ -282,7 +284,7 @@ bool writes_held(const struct engine *e);
 /* use.c: this node's sign on the members hangs. */
 bool use_hangs(const struct engine *e);
 
-/* locks.c: to the leader's table, or an external manager; region_granted() answers. */
+/* locks.c: to the leader's table, or an external manager; lock_granted() answers. */
 void lock_ask(struct engine *e, uint64_t id, enum lock_mode mode, bool try_only);
 void lock_drop(struct engine *e, uint64_t id);
 /* LOCK_EXTERNAL: a grant counts when all have answered the Settle of that number. */

@@ -278,13 +278,13 @@ static void event_take(struct engine *e, const struct event *ev)
 		admin_submit(e, ev);
 		break;
 	case EV_LOCK_GRANTED:
-		region_granted(e, ev->lock.id, ev->lock.mode, false);
+		lock_granted(e, ev->lock.id, ev->lock.mode, false);
 		break;
 	case EV_LOCK_REFUSED:
-		region_granted(e, ev->lock.id, ev->lock.mode, true);
+		lock_granted(e, ev->lock.id, ev->lock.mode, true);
 		break;
 	case EV_LOCK_CALLBACK:
-		region_called_back(e, ev->lock.id, ev->lock.mode);
+		lock_called_back(e, ev->lock.id, ev->lock.mode);
 		break;
 	case EV_GIVE_UP:
 		round_give_up(e);
@@ -410,9 +410,9 @@ uint8_t engine_member_of_dev(const struct engine *e, uint32_t dev)
 
 enum lock_mode engine_lock_held(const struct engine *e, uint64_t id)
 {
-	const struct region *r = region_find(e, id & ((1ull << 56) - 1));
+	const struct lock *l = lock_find(e, id);
 
-	return r ? r->held : LOCK_MODE_NONE;
+	return l ? l->held : LOCK_MODE_NONE;
 }
 
 const char *engine_state_name(enum engine_state s)

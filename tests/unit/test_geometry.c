@@ -416,3 +416,41 @@ TEST(a_region_is_no_larger_than_64_MiB_up_to_100_TiB)
 		CHECK(g.data_offset < 300 << 20);
 	}
 }
+
+TEST(a_lock_covers_a_region_if_whole_stripes_are_written)
+{
+	for (struct sweep w = {0}; sweep_next(&w);) {
+		struct geo g;
+
+		CHECK_EQ_INT(geo_init(&g, &w.p, NULL), 0);
+		CHECK_EQ_U64(geo_lock_bytes(&g, w.p.stripe_bytes), w.p.region_bytes);
+		CHECK_EQ_U64(g.lock_stripes, g.region_stripes);
+		for (uint64_t s = 0; s < g.stripes; s += 1 + g.stripes / 1000)
+			CHECK_EQ_U64(geo_lock_of(&g, s), geo_region_of(&g, s));
+		CHECK_EQ_U64(geo_lock_of(&g, g.stripes - 1), g.regions - 1);
+	}
+}
+
+TEST(a_lock_covers_a_unit_if_parts_of_stripes_are_written)
+{
+	struct geo_params p = usual;
+	struct geo g;
+
+	p.stripe_bytes = 65536;
+	p.region_bytes = 16 << 20;
+	CHECK_EQ_INT(geo_init(&g, &p, NULL), 0);
+	CHECK_EQ_U64(geo_lock_bytes(&g, 4096), 4 << 20);
+	g.lock_stripes = 64; /* as much */
+	CHECK_EQ_U64(geo_lock_of(&g, 63), 0);
+	CHECK_EQ_U64(geo_lock_of(&g, 64), 1);
+	CHECK_EQ_U64(geo_lock_of(&g, g.stripes - 1), (g.size_bytes - 1) >> 22);
+	/* No more than 2^22 of them, 16 TiB of the smallest, and no fewer than need be. */
+	g.size_bytes = UINT64_C(16) << 40;
+	CHECK_EQ_U64(geo_lock_bytes(&g, 4096), 4 << 20);
+	g.size_bytes += 65536;
+	CHECK_EQ_U64(geo_lock_bytes(&g, 4096), 8 << 20);
+	g.size_bytes = UINT64_C(32) << 40;
+	CHECK_EQ_U64(geo_lock_bytes(&g, 512), 8 << 20);
+	g.size_bytes = INT64_MAX;
+	CHECK_EQ_U64(geo_lock_bytes(&g, 512), UINT64_C(1) << 41);
+}

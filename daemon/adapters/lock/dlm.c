@@ -15,7 +15,7 @@
  *
  * The locks are ordinary ones, and end with the descriptor of the lock space: when the daemon dies,
  * the kernel grants them to others at once, and the engine is prepared for that
- * (daemon/core/data/region.c, lock_counts; doc/locking.md says why they are not persistent).
+ * (Settle in daemon/core/cluster/locks.c; doc/locking.md says why they are not persistent).
  *
  * lock_close works in the background, since leaving takes a recovery of those that stay. The next
  * handle of that name waits for it. What it held is free before that. At the end of the program no

@@ -858,11 +858,11 @@ void leader_message(struct engine *e, uint32_t from, const nodemsg *m)
 	case DDRAID__NODE_MSG__BODY_GRANT:
 		if (from == e->c->round.leader && g->to->node == e->cfg.node &&
 		    g->to->inc == e->inc)
-			region_granted(e, g->id, (enum lock_mode)g->mode, g->refused);
+			lock_granted(e, g->id, (enum lock_mode)g->mode, g->refused);
 		break;
 	case DDRAID__NODE_MSG__BODY_CALLBACK:
 		if (from == e->c->round.leader && m->callback->wanted_by != e->cfg.node)
-			region_called_back(e, m->callback->id, (enum lock_mode)m->callback->mode);
+			lock_called_back(e, m->callback->id, (enum lock_mode)m->callback->mode);
 		break;
 	case DDRAID__NODE_MSG__BODY_SETTLE:
 	case DDRAID__NODE_MSG__BODY_SETTLED:

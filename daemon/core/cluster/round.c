@@ -560,7 +560,7 @@ static void claims_send(struct engine *e)
 	b.id = id;
 	b.mode = mode;
 	while (e->cfg.lock_backend != LOCK_EXTERNAL &&
-	       (b.n_id = regions_held(e, &after, id, mode, MSG_IDS))) {
+	       (b.n_id = locks_held(e, &after, id, mode, MSG_IDS))) {
 		b.n_mode = b.n_id;
 		msg_send(e, &m);
 	}
@@ -831,7 +831,7 @@ static void take_ready(struct engine *e, uint32_t from, const nodemsg *m)
 				    &(struct epoch){r->past[i]->num, r->past[i]->inc});
 	quiet_end(e);
 	recovery_told(e);
-	region_resend_locks(e);
+	locks_resend(e);
 }
 
 void round_message(struct engine *e, uint32_t from, const nodemsg *m)

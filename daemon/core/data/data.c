@@ -12,6 +12,9 @@ static void data_setup(struct data *d)
 	list_init(&d->dio_held);
 	list_init(&d->dio_gone);
 	list_init(&d->regions);
+	list_init(&d->locks);
+	list_init(&d->locks_early);
+	list_init(&d->locks_busy);
 	list_init(&d->pages_due);
 	list_init(&d->fios);
 	list_init(&d->ops);
@@ -32,7 +35,8 @@ int data_new(struct engine *e)
 	if (!d)
 		return -ENOMEM;
 	d->dio = calloc(DIO_MAX, sizeof(*d->dio));
-	if (!d->dio || htable_init(&d->region_of)) {
+	if (!d->dio || htable_init(&d->region_of) || htable_init(&d->lock_of)) {
+		htable_free(&d->region_of);
 		free(d->dio);
 		free(d);
 		return -ENOMEM;
@@ -48,6 +52,7 @@ void data_free(struct engine *e)
 		return;
 	free(e->d->dio);
 	htable_free(&e->d->region_of);
+	htable_free(&e->d->lock_of);
 	free(e->d);
 }
 
@@ -62,10 +67,11 @@ void data_restart(struct engine *e)
 {
 	struct data *d = e->d;
 	struct dio *dio = d->dio;
-	struct htable region_of = d->region_of;
+	struct htable region_of = d->region_of, lock_of = d->lock_of;
 
 	memset(d, 0, sizeof(*d));
 	d->dio = dio;
 	d->region_of = region_of;
+	d->lock_of = lock_of;
 	data_setup(d);
 }

@@ -4,7 +4,8 @@
  *
  *   dio.c       member requests
  *   logio.c     pages of the dirty log, to and from members
- *   region.c    regions: lock, mark, writers, jobs: this node's side
+ *   lock.c      locks of this node, their queues and jobs; lock.h
+ *   region.c    regions: marks, and what is at the members
  *   dlog.c      own slot of the dirty log: marks, clears, release
  *   io.c        front-end requests
  *   window.c    windows: resync, check, rebuild
@@ -13,6 +14,7 @@
 #ifndef DDRAID_CORE_DATA_DATA_H
 #define DDRAID_CORE_DATA_DATA_H
 
+#include "daemon/core/data/lock.h"
 #include "daemon/core/door.h"
 #include "daemon/core/htable.h"
 
@@ -47,21 +49,12 @@ struct dio {
 struct region {
 	struct hentry hash; /* by idx */
 	struct list all;
-	struct list queue;   /* ops that wait for the lock (or for an overlapping op) */
+	struct lock *lock;
 	struct list marking; /* admitted ops that wait for the mark */
 	struct list active;  /* ops at the members */
 	struct list readers; /* reads that wait for overlapping own writes */
-	struct list jobs;    /* jobs that want EX, first one may be running */
 	uint64_t idx;
-	enum lock_mode held, pend;
-	bool pend_try, called_back;
-	struct job *running;  /* the job that has the region to itself */
 	uint64_t test_writes; /* value of writes when EX was tried */
-	uint64_t asked_us;    /* since when `pend` is wanted */
-	uint64_t turn_us;     /* what its jobs may take of EX although it is called back */
-	uint64_t turn_end;    /* of that; 0: no job has begun since the grant */
-	uint64_t early_num;   /* and this Settle is answered by all */
-	enum lock_mode early; /* LOCK_EXTERNAL: granted, and counts when region_lock_counts() */
 	bool want_mark;       /* the bit is wanted or set in the page image */
 	bool shared;          /* another node may have been in here since the last clear: R19 */
 	bool ex_tested;       /* EX was granted without queueing since the last write */
@@ -69,8 +62,6 @@ struct region {
 	bool doubted;    /* resync_all was asked for while the check ran: check once more */
 	struct job *check; /* while a check job is queued or running: R19, R12 */
 	bool flushing;     /* part of the flush batch under way */
-	uint32_t users;    /* admitted ops */
-	uint32_t admit;    /* waiting ops that a fresh grant lets in although called back */
 	uint64_t last_us;  /* end of the last write */
 	uint8_t *written;  /* one bit per stripe, since the last clear */
 	uint64_t writes;   /* ops admitted, ever */
@@ -163,7 +154,13 @@ struct data {
 	struct htable region_of;
 	struct list regions;
 	bool writes_waited; /* a write waits for a fence */
-	bool locks_early;   /* LOCK_EXTERNAL: some grant does not count yet */
+
+	/* lock.c */
+	struct htable lock_of;
+	struct list locks;
+	struct list locks_early; /* LOCK_EXTERNAL: these grants do not count yet */
+	struct list locks_busy;
+	uint64_t n_locks; /* so many came to be */
 
 	/* window.c */
 	struct list job_wait;
@@ -214,7 +211,6 @@ void pool_free(struct engine *e);
 /* region.c */
 struct region *region_find(const struct engine *e, uint64_t idx);
 struct region *region_get(struct engine *e, uint64_t idx);
-void region_kick(struct engine *e, struct region *r);
 void region_op_add(struct engine *e, struct op *op);
 void region_op_done(struct engine *e, struct op *op);
 void region_op_cancel(struct engine *e, struct op *op); /* no member has been sent it */
@@ -222,10 +218,17 @@ bool region_read_waits(struct engine *e, struct op *op);
 void region_marked(struct engine *e, struct region *r);
 void regions_advance(struct engine *e);
 void region_doubt(struct region *r);
+/* R19: is anybody else in here? Asked of the lock manager, where it is not known. */
 void region_test_ex(struct engine *e, struct region *r);
-void region_job_add(struct engine *e, struct job *j);
-void region_job_done(struct engine *e, struct job *j);
-bool region_yield(struct engine *e, struct region *r);
+/* For lock.c: the answer to that; */
+void region_tried(struct region *r, bool alone);
+/* R19: the lock is given up, and another node may write what we wrote; */
+void region_left(const struct engine *e, struct region *r);
+/* is the op of a block that another is about? It is let in, and gets a mark; */
+bool region_overlaps(const struct region *r, const struct op *op);
+void region_enter(struct engine *e, struct op *op);
+/* the region is of no more use, unless somebody has one. */
+void region_put(struct engine *e, struct region *r);
 void regions_drop_all(struct engine *e);
 
 /* dlog.c */

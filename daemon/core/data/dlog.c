@@ -209,7 +209,8 @@ static void page_done(struct engine *e, struct lpage *p)
 		struct region *r = list_entry(it, struct region, all);
 
 		if (r->idx >= first && r->idx - first < LOG_REGIONS_PER_PAGE &&
-		    (!list_empty(&r->marking) || !list_empty(&r->jobs)) && dlog_marked(e, r->idx))
+		    (!list_empty(&r->marking) || !list_empty(&r->lock->jobs)) &&
+		    dlog_marked(e, r->idx))
 			region_marked(e, r);
 	}
 }
@@ -380,8 +381,8 @@ static bool idle(const struct engine *e, const struct region *r)
 {
 	uint64_t delay = e->view.stopping ? 0 : e->cfg.tun.release_delay_ms * 1000ull;
 
-	return r->want_mark && !r->users && list_empty(&r->queue) && list_empty(&r->jobs) &&
-	       e->now - r->last_us >= delay && dlog_marked(e, r->idx);
+	return r->want_mark && !r->lock->users && list_empty(&r->lock->queue) &&
+	       list_empty(&r->lock->jobs) && e->now - r->last_us >= delay && dlog_marked(e, r->idx);
 }
 
 /* May it be flushed and cleared? If not, does what is needed to get there. */
@@ -416,7 +417,7 @@ static void flushed(struct engine *e, struct batch *b)
 		 * away), and only if every member that its writes went to has flushed. */
 		if (good && idle(e, r) && !r->shared) {
 			dlog_clear(e, r);
-			region_kick(e, r);
+			lock_kick(e, r->lock);
 		}
 	}
 }

@@ -51,7 +51,7 @@ void job_start(struct engine *e, struct job *j, uint64_t region, uint64_t stripe
 	TRACE_DATA(e, "wants region %llu to itself, to %s", (unsigned long long)region,
 		   job_name[j->kind]);
 	j->r = region_get(e, region);
-	region_job_add(e, j);
+	lock_job_add(e, j);
 }
 
 static void job_end(struct engine *e, struct job *j)
@@ -63,7 +63,7 @@ static void job_end(struct engine *e, struct job *j)
 	plan_free(&j->plan);
 	list_del(&j->wait);
 	if (j->r && e->state != ENGINE_REMOVED)
-		region_job_done(e, j);
+		lock_job_done(e, j);
 	list_del(&j->link); /* removed: its owner may free it before the region goes */
 	j->r = NULL;
 	if (!cancelled)
@@ -102,7 +102,7 @@ static void window_advance(struct engine *e, struct job *j)
 {
 	recovery_window(e, j);
 	j->stripe += j->count;
-	if (j->stripe >= j->end || !region_yield(e, j->r))
+	if (j->stripe >= j->end || !lock_yield(e, j->r->lock))
 		window_start(e, j);
 }
 

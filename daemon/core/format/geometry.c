@@ -32,6 +32,10 @@
  */
 #define GEO_MAX_LOG_ALL 32768u
 
+/* Units of locks, see geo_lock_bytes. */
+#define GEO_UNIT_BYTES (UINT64_C(4) << 20)
+#define GEO_MAX_UNITS (UINT64_C(1) << 22)
+
 /*
  * By default a region has 4 MiB as long as four pages are enough for a slot, and then more. But no
  * more than 64 MiB, so that a node's death costs no more than that for each region which it was
@@ -141,6 +145,8 @@ int geo_init(struct geo *g, const struct geo_params *p, const char **why)
 			      "the member is too small: use a larger one, or smaller regions");
 	out.regions = div_up(out.stripes, out.region_stripes);
 	out.size_bytes = out.stripes * p->stripe_bytes;
+	/* The logical block is S, as long as partial stripes are refused. */
+	out.lock_stripes = (uint32_t)(geo_lock_bytes(&out, p->stripe_bytes) / p->stripe_bytes);
 	*g = out;
 	return 0;
 }
@@ -215,6 +221,23 @@ uint32_t geo_run(const struct geo *g, uint64_t stripe, uint32_t max)
 
 	assert(stripe < g->stripes);
 	return g->p.layout == GEO_DEDICATED || left > max ? max : left;
+}
+
+uint64_t geo_lock_bytes(const struct geo *g, uint32_t block_bytes)
+{
+	uint64_t unit = GEO_UNIT_BYTES;
+
+	if (g->p.stripe_bytes == block_bytes)
+		return g->p.region_bytes;
+	while (div_up(g->size_bytes, unit) > GEO_MAX_UNITS)
+		unit *= 2;
+	return unit;
+}
+
+uint64_t geo_lock_of(const struct geo *g, uint64_t stripe)
+{
+	assert(stripe < g->stripes);
+	return stripe >> __builtin_ctz(g->lock_stripes);
 }
 
 uint64_t geo_region_of(const struct geo *g, uint64_t stripe)

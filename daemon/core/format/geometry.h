@@ -54,6 +54,7 @@ struct geo {
 	uint32_t frag_bytes;     /* F */
 	uint32_t log_pages;      /* pages per slot */
 	uint32_t region_stripes; /* stripes per region; the last region may have fewer */
+	uint32_t lock_stripes;   /* stripes that one lock covers, a power of two: the grain */
 	uint64_t data_offset;    /* member byte offset of stripe 0 */
 	uint64_t stripes;        /* whole stripes that fit */
 	uint64_t regions;        /* ceil(stripes / region_stripes) */
@@ -85,6 +86,15 @@ uint64_t geo_region_of(const struct geo *g, uint64_t stripe);
 /* First stripe of a region, and how many stripes it has. */
 uint64_t geo_region_first(const struct geo *g, uint64_t region);
 uint32_t geo_region_count(const struct geo *g, uint64_t region);
+/* The number of the lock that covers a stripe. */
+uint64_t geo_lock_of(const struct geo *g, uint64_t stripe);
+/*
+ * The grain of locks, in user bytes, of an array with that logical block. If each write is of whole
+ * stripes (S = block), many write under one lock, and it is the region, whose mark they need. If
+ * not, who writes has the lock alone (R20), so it is smaller: the unit, of 4 MiB, or of as much as
+ * makes no more than 2^22 of them.
+ */
+uint64_t geo_lock_bytes(const struct geo *g, uint32_t block_bytes);
 /* Member byte offset of one copy (0 or 1) of a log page. */
 uint64_t geo_log_offset(const struct geo *g, uint32_t slot, uint32_t page, uint32_t copy);
 uint64_t geo_sb_offset(uint32_t copy);
