@@ -8,6 +8,11 @@
  * node's when its own recovery is through, which has nothing to do with our fence.
  * While it recovers, it grants nothing. A node without quorum is granted nothing; but one that was
  * cut off is, until its group tells, what has its place on this side of the cut.
+ *
+ * With --readers somebody who is no node of the array queues behind a request now and then, and has
+ * the lock in PR for a while. Engines don't ask for PR yet; so they are called back by it at least,
+ * and wait for it. When they come is drawn from the seed and the time alone, so that a seed without
+ * readers is what it was.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +20,7 @@
 #include "tests/sim/world.h"
 
 #define DLM_MOST 16
+#define READER (NONE - 1) /* in place of an incarnation */
 
 struct dentry {
 	uint32_t ii;
@@ -158,11 +164,18 @@ static void on_answer(struct sim *s, struct hev *ev)
 	node_post(s, n, 0, &out);
 }
 
+static void reader_told(struct sim *s, uint64_t id, enum ev_type type);
+
 static void tell(struct sim *s, const struct dentry *to, uint64_t id, enum ev_type type,
 		 enum lock_mode mode)
 {
-	struct dmsg *m = xmalloc(sizeof(*m));
+	struct dmsg *m;
 
+	if (to->ii == READER) {
+		reader_told(s, id, type);
+		return;
+	}
+	m = xmalloc(sizeof(*m));
 	*m = (struct dmsg){.id = id, .want = to->want, .ii = to->ii, .mode = mode, .answer = type};
 	sim_at(s, travel(s, &s->dlm->answer_us[s->inc[to->ii].node]), on_answer, 0, 0, m);
 }
@@ -182,16 +195,19 @@ static bool in_the_way(const struct dentry *h, const struct dentry *w)
 /* Nobody hears yet that the ring of this node is broken. */
 static bool in_broken_ring(const struct sim *s, uint32_t ii)
 {
-	uint32_t cur = s->group.cur[s->inc[ii].node];
+	uint32_t cur = ii == READER ? NONE : s->group.cur[s->inc[ii].node];
 
 	return cur != NONE && s->group.ring[cur]->broken;
 }
 
 static bool is_served(const struct sim *s, uint32_t ii, uint64_t id)
 {
-	uint32_t node = s->inc[ii].node, cur = s->group.cur[node];
-	uint32_t place = (uint32_t)(id % s->o.nodes);
+	uint32_t place = (uint32_t)(id % s->o.nodes), node, cur;
 
+	if (ii == READER)
+		return true;
+	node = s->inc[ii].node;
+	cur = s->group.cur[node];
 	if (cur == NONE || !s->group.ring[cur]->quorate)
 		return false;
 	return !s->group.ring[cur]->broken ||
@@ -268,6 +284,57 @@ static bool try_fails(const struct dlock *l, const struct dentry *w)
 	return l->waits_count > 0;
 }
 
+static bool reader_there(const struct dlock *l)
+{
+	for (uint32_t i = 0; i < l->held_count; i++)
+		if (l->held[i].ii == READER)
+			return true;
+	for (uint32_t i = 0; i < l->waits_count; i++)
+		if (l->waits[i].ii == READER)
+			return true;
+	return false;
+}
+
+static void reader_comes(struct sim *s, struct dlock *l)
+{
+	if (!s->cli->readers || s->planner.healing || mix64(s->seed ^ s->now ^ l->id) % 4 ||
+	    l->waits_count == DLM_MOST || reader_there(l))
+		return;
+	l->waits[l->waits_count++] = (struct dentry){.ii = READER, .mode = LOCK_MODE_PR};
+	grant(s, l);
+}
+
+static void on_reader_leaves(struct sim *s, struct hev *ev)
+{
+	struct dlock *l = lock_get(s, ev->a);
+
+	trace(s, "l  a reader gives up lock %lx", l->id);
+	drop_held(l, READER);
+	grant(s, l);
+}
+
+/* It is heard at once, and reads for as long as it likes: a callback does not hurry it. */
+static void reader_told(struct sim *s, uint64_t id, enum ev_type type)
+{
+	if (type != EV_LOCK_GRANTED)
+		return;
+	trace(s, "l  a reader has lock %lx", id);
+	sim_at(s, 1 + mix64(s->seed ^ s->now ^ id) % (40 * MS), on_reader_leaves, id, 0, NULL);
+}
+
+/* What the DLM has freed behind the back of its holder is not looked at: that one writes until it
+ * is told, and nobody but a reader takes a grant for more than it is (Settle). */
+bool dlm_reader_in(struct sim *s, uint32_t ii, uint64_t id)
+{
+	if (!s->cli->readers || s->o.locks != LOCK_EXTERNAL || s->dlm->purged[ii])
+		return false;
+	for (uint32_t i = 0; i < s->dlm->count; i++)
+		for (uint32_t k = 0; s->dlm->v[i].id == id && k < s->dlm->v[i].held_count; k++)
+			if (s->dlm->v[i].held[k].ii == READER)
+				return true;
+	return false;
+}
+
 static void request(struct sim *s, const struct dmsg *m)
 {
 	struct dentry w = {.ii = m->ii, .mode = m->mode, .want = m->want};
@@ -290,6 +357,7 @@ static void request(struct sim *s, const struct dmsg *m)
 	} else if (l->waits_count < DLM_MOST) {
 		l->waits[l->waits_count++] = w;
 		grant(s, l);
+		reader_comes(s, l);
 	}
 }
 

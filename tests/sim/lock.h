@@ -21,5 +21,7 @@ void dlm_quorate(struct sim *s, uint32_t ring); /* of that ring, which has quoru
 void dlm_left(struct sim *s, uint32_t ii);
 void dlm_ended(struct sim *s, uint32_t ii, uint64_t delay_us);
 void dlm_node_gone(struct sim *s, uint32_t ii, uint64_t delay_us);
+/* --readers: one has that lock, which this incarnation has none of then. */
+bool dlm_reader_in(struct sim *s, uint32_t ii, uint64_t id);
 
 #endif

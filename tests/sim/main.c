@@ -37,6 +37,7 @@ static const char usage[] =
     "  --seeds A..B    all seeds from A to B\n"
     "  --seconds S     begin no further seed after S seconds\n"
     "  --batch         engines get events of the data path together, as ddraidd has it\n"
+    "  --readers       somebody else takes locks in PR, where they are the DLM's\n"
     "  --slots N       force the number of log slots (4 to 32), where that many fit\n"
     "  --nodes N       force the number of nodes (1 to 5); 1: crashes and power loss only\n"
     "  --only F[,F]    only these faults are planned (--list names them)\n"
@@ -57,6 +58,8 @@ static void replay(FILE *f, uint64_t seed)
 		fprintf(f, " --nodes %u", cli.nodes);
 	if (cli.batch)
 		fprintf(f, " --batch");
+	if (cli.readers)
+		fprintf(f, " --readers");
 	if (cli.slots)
 		fprintf(f, " --slots %u", cli.slots);
 	if (cli.only_text)
@@ -118,23 +121,15 @@ static bool parse_range(const char *text)
 }
 
 static const struct option options[] = {
-    {"seed", required_argument, NULL, 's'},
-    {"seeds", required_argument, NULL, 's'},
-    {"seconds", required_argument, NULL, 'S'},
-    {"nodes", required_argument, NULL, 'n'},
-    {"slots", required_argument, NULL, 'L'},
-    {"batch", no_argument, NULL, 'B'},
-    {"only", required_argument, NULL, 'o'},
-    {"tail", required_argument, NULL, 't'},
-    {"keep-going", no_argument, NULL, 'k'},
-    {"trace", no_argument, NULL, 'T'},
-    {"digest", no_argument, NULL, 'd'},
-    {"stats", no_argument, NULL, 'a'},
-    {"quiet", no_argument, NULL, 'q'},
-    {"list", no_argument, NULL, 'l'},
-    {"jobs", required_argument, NULL, 'j'},
-    {"help", no_argument, NULL, 'h'},
-    {NULL, 0, NULL, 0},
+    {"seed", required_argument, NULL, 's'},    {"seeds", required_argument, NULL, 's'},
+    {"seconds", required_argument, NULL, 'S'}, {"nodes", required_argument, NULL, 'n'},
+    {"slots", required_argument, NULL, 'L'},   {"batch", no_argument, NULL, 'B'},
+    {"readers", no_argument, NULL, 'R'},       {"only", required_argument, NULL, 'o'},
+    {"tail", required_argument, NULL, 't'},    {"keep-going", no_argument, NULL, 'k'},
+    {"trace", no_argument, NULL, 'T'},         {"digest", no_argument, NULL, 'd'},
+    {"stats", no_argument, NULL, 'a'},         {"quiet", no_argument, NULL, 'q'},
+    {"list", no_argument, NULL, 'l'},          {"jobs", required_argument, NULL, 'j'},
+    {"help", no_argument, NULL, 'h'},          {NULL, 0, NULL, 0},
 };
 
 static void list_faults(void)
@@ -157,6 +152,9 @@ static bool option(int c)
 		return cli.nodes >= 1 && cli.nodes <= SIM_MAX_NODES;
 	case 'B':
 		cli.batch = true;
+		return true;
+	case 'R':
+		cli.readers = true;
 		return true;
 	case 'L':
 		cli.slots = (uint32_t)strtoul(optarg, NULL, 0);

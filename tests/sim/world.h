@@ -68,7 +68,7 @@ struct sim_cli {
 	uint32_t jobs;
 	uint32_t nodes; /* 0 = drawn from the seed */
 	uint32_t slots; /* likewise */
-	bool batch;
+	bool batch, readers;
 	uint32_t tail; /* keep so many lines of trace for a failure */
 	bool trace, stats, quiet, keep_going, digest;
 	uint64_t seconds;

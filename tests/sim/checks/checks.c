@@ -266,6 +266,9 @@ static void check_region(struct sim *s, struct simnode *n, const struct req *r, 
 	if (held != LOCK_MODE_EX && (r->kind != KIND_DATA || held != LOCK_MODE_CW))
 		sim_fail(s, "C4", "node %u writes region %lu (kind %d) with lock mode %d", n->id,
 			 region, (int)r->kind, (int)held);
+	if (dlm_reader_in(s, n->ii, LOCK_ID(LOCK_KIND_REGION, region)))
+		sim_fail(s, "C4", "node %u writes region %lu (kind %d) under a reader's lock",
+			 n->id, region, (int)r->kind);
 	if (!marked(s, n, r, region))
 		sim_fail(s, "C4",
 			 "node %u writes region %lu (kind %d) without a durable mark "
