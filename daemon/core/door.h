@@ -209,9 +209,10 @@ bool regions_writing(const struct engine *e); /* a job has a window under way (l
 int dlog_alloc(struct engine *e); /* the geometry is known; 0, or -1 without memory */
 void dlog_reset(struct engine *e);
 bool dlog_ready(const struct engine *e); /* there is memory for it */
-/* The image of a page that the slot is taken with; dirty: NULL = none is. */
-void dlog_take_page(struct engine *e, uint32_t page, uint64_t seq, const uint8_t *dirty,
-		    const uint8_t *missed);
+/* The image of a page that the slot is taken with; dirty: NULL = none is. dead_below: as in struct
+ * logpage. */
+void dlog_take_page(struct engine *e, uint32_t page, uint64_t seq, uint64_t dead_below,
+		    const uint8_t *dirty, const uint8_t *missed);
 void dlog_name(struct engine *e, uint32_t node,
 	       uint64_t inc); /* whose slot it is; 0, 0: nobody's */
 bool dlog_named(const struct engine *e);

@@ -504,6 +504,62 @@ static void lies_of_geometry(struct superblock *sb, int what)
 	}
 }
 
+static struct logpage newest_page(const struct geo *g, uint32_t dev, uint32_t slot)
+{
+	struct logpage lp = {0}, other = {0};
+	int err = logpage_decode(&lp, w.disk[dev] + geo_log_offset(g, slot, 0, 0));
+
+	if (!logpage_decode(&other, w.disk[dev] + geo_log_offset(g, slot, 0, 1)) &&
+	    (err || other.seq > lp.seq))
+		return other;
+	CHECK_EQ_INT(err, 0);
+	return lp;
+}
+
+static void number_put(const struct geo *g, uint32_t dev, uint32_t slot, uint64_t number)
+{
+	struct logpage lp = newest_page(g, dev, slot);
+
+	lp.dead_below = number;
+	logpage_encode(&lp, w.disk[dev] + geo_log_offset(g, slot, 0, (uint32_t)(lp.seq & 1)));
+}
+
+static void numbers_are(const struct geo *g, uint64_t number)
+{
+	for (uint32_t dev = 0; dev < MEMBERS; dev++)
+		for (uint32_t slot = 0; slot <= g->p.slots; slot++)
+			CHECK_EQ_U64(newest_page(g, dev, slot).dead_below, number);
+}
+
+/* R22: a build with a journal has left it in the pages. Whoever resyncs a slot, takes one, marks in
+ * it and leaves it keeps the number, and one member alone neither raises nor lowers it. */
+TEST(the_number_below_which_entries_are_dead_is_kept)
+{
+	static const uint64_t lie[] = {0, 76, 78, UINT64_MAX};
+
+	for (uint32_t i = 0; i < 4 * MEMBERS + 1; i++) {
+		struct event ev = {.type = EV_ADMIN};
+		uint32_t liar = i / 4, before;
+		struct geo g = died();
+
+		for (uint32_t dev = 0; dev < MEMBERS; dev++)
+			for (uint32_t slot = 0; slot <= g.p.slots; slot++)
+				number_put(&g, dev, slot, dev == liar ? lie[i % 4] : 77);
+		start();
+		run_ms(3000);
+		before = w.counts[KIND_LOG][DEV_WRITE];
+		serves();
+		CHECK(w.counts[KIND_LOG][DEV_WRITE] > before);
+		numbers_are(&g, 77);
+		ev.admin.cmd = ADMIN_STOP;
+		step(ev);
+		run_ms(500);
+		CHECK(w.stopped);
+		numbers_are(&g, 77);
+		finish();
+	}
+}
+
 /* What does not change in an array's life is as more than one member says, whoever is read first.
  */
 TEST(one_member_can_not_change_the_geometry)

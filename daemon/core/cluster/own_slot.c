@@ -26,8 +26,8 @@ static void slot_take(struct engine *e)
 	e->view.slot_wanted = false;
 	for (uint32_t i = 0; i < e->geo.log_pages; i++) {
 		back_forget(e, i);
-		dlog_take_page(e, i, s->page[i].seq, counts ? rset_plane(&s->dirty, i) : NULL,
-			       rset_plane(&s->missed, i));
+		dlog_take_page(e, i, s->page[i].seq, i ? 0 : s->dead_below,
+			       counts ? rset_plane(&s->dirty, i) : NULL, rset_plane(&s->missed, i));
 	}
 }
 

@@ -74,6 +74,7 @@ static void page_encode(struct engine *e, uint32_t slot, uint32_t page, uint8_t 
 	lp->seq = s->page[page].seq = logpage_seq_next(e->map.epoch.num, s->page[page].seq);
 	lp->owner_node = s->owner_node;
 	lp->owner_inc = s->owner_inc;
+	lp->dead_below = page ? 0 : s->dead_below;
 	memcpy(lp->dirty, rset_plane(&s->dirty, page), LOG_PLANE_BYTES);
 	memcpy(lp->missed, rset_plane(&s->missed, page), LOG_PLANE_BYTES);
 	logpage_encode(lp, block);

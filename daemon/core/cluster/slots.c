@@ -420,6 +420,38 @@ static void name_vote(struct engine *e, struct slotinfo *s, uint32_t slot, const
 	s->hear_inc = 0;
 }
 
+/*
+ * R22: which of the slot's journal entries are dead. There is no journal yet, so this is 0. Where a
+ * build with a journal has left another number, it is kept by all who write the page: were it lost,
+ * dead entries would be redone over what was written since.
+ *
+ * What a holder relies on is durable on all members in sync, so each honest one has that number or
+ * a later one, which is as good. Of the m + 1 highest numbers one is an honest member's, so the
+ * lowest of these kills no entry that lives. And it brings none back, since no more than m members
+ * lie and 2m + 1 are read; while members are out, those that are left are trusted, as their data
+ * are.
+ */
+static uint64_t dead_vote(struct engine *e, uint32_t slot, const struct votes *v)
+{
+	uint64_t number[DDR_MAX_MEMBERS];
+	uint32_t count = 0;
+	struct logpage lp;
+
+	for (uint8_t i = 0; i < e->map.n; i++) {
+		uint32_t at = count;
+
+		if (!(v->valid >> i & 1) || !image_of(e, i, v->copy[i], slot, 0, &lp))
+			continue;
+		for (; at && number[at - 1] < lp.dead_below; at--)
+			number[at] = number[at - 1];
+		number[at] = lp.dead_below;
+		count++;
+	}
+	if (!count)
+		return 0;
+	return number[count > e->geo.p.m ? e->geo.p.m : count - 1];
+}
+
 /* It is to be written. */
 void page_stale(struct slotinfo *s, uint32_t page)
 {
@@ -472,8 +504,10 @@ static void page_take(struct engine *e, struct slotinfo *s, uint32_t slot, uint3
 		page_stale(s, page);
 	s->unlike = v.unlike || (page && s->unlike);
 	s->lost = lost || (page && s->lost);
-	if (page == 0)
+	if (page == 0) {
 		name_vote(e, s, slot, &v);
+		s->dead_below = dead_vote(e, slot, &v);
+	}
 }
 
 /*

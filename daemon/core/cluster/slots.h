@@ -23,6 +23,7 @@ struct slotinfo { /* a slot, as the leader has read it */
 	uint64_t owner_inc;
 	uint32_t hear_node;  /* whom too few members name to be its owner, 0 = nobody: */
 	uint64_t hear_inc;   /* it is not given away */
+	uint64_t dead_below; /* R22: see dead_vote */
 	uint32_t stale;      /* pages that are */
 	bool cleared;        /* ... since bits were cleared */
 	bool unlike;         /* members told different things of it */

@@ -292,8 +292,8 @@ bool dlog_ready(const struct engine *e)
 	return e->d->page;
 }
 
-void dlog_take_page(struct engine *e, uint32_t page, uint64_t seq, const uint8_t *dirty,
-		    const uint8_t *missed)
+void dlog_take_page(struct engine *e, uint32_t page, uint64_t seq, uint64_t dead_below,
+		    const uint8_t *dirty, const uint8_t *missed)
 {
 	struct lpage *p = &e->d->page[page];
 
@@ -306,6 +306,7 @@ void dlog_take_page(struct engine *e, uint32_t page, uint64_t seq, const uint8_t
 	p->want.owner_node = e->cfg.node;
 	p->want.owner_inc = e->inc;
 	p->want.seq = seq;
+	p->want.dead_below = dead_below;
 	if (dirty)
 		memcpy(p->want.dirty, dirty, LOG_PLANE_BYTES);
 	memcpy(p->want.missed, missed, LOG_PLANE_BYTES);

@@ -18,7 +18,8 @@ enum {
 	LOG_OFF_SLOT = 40,       /* u16 */
 	LOG_OFF_PAGE = 42,       /* u16 */
 	LOG_OFF_OWNER_NODE = 44, /* u32 */
-	LOG_OFF_OWNER_INC = 48,  /* u64; 56..63 reserved */
+	LOG_OFF_OWNER_INC = 48,  /* u64 */
+	LOG_OFF_DEAD_BELOW = 56, /* u64 */
 	LOG_OFF_DIRTY = 64,
 	LOG_OFF_MISSED = LOG_OFF_DIRTY + LOG_PLANE_BYTES,
 };
@@ -37,6 +38,7 @@ void logpage_encode(const struct logpage *lp, uint8_t out[DDR_BLOCK_BYTES])
 	put_le16(out + LOG_OFF_PAGE, lp->page);
 	put_le32(out + LOG_OFF_OWNER_NODE, lp->owner_node);
 	put_le64(out + LOG_OFF_OWNER_INC, lp->owner_inc);
+	put_le64(out + LOG_OFF_DEAD_BELOW, lp->dead_below);
 	memcpy(out + LOG_OFF_DIRTY, lp->dirty, LOG_PLANE_BYTES);
 	memcpy(out + LOG_OFF_MISSED, lp->missed, LOG_PLANE_BYTES);
 	block_seal(out);
@@ -61,6 +63,7 @@ int logpage_decode(struct logpage *lp, const uint8_t in[DDR_BLOCK_BYTES])
 	lp->page = get_le16(in + LOG_OFF_PAGE);
 	lp->owner_node = get_le32(in + LOG_OFF_OWNER_NODE);
 	lp->owner_inc = get_le64(in + LOG_OFF_OWNER_INC);
+	lp->dead_below = get_le64(in + LOG_OFF_DEAD_BELOW);
 	memcpy(lp->dirty, in + LOG_OFF_DIRTY, LOG_PLANE_BYTES);
 	memcpy(lp->missed, in + LOG_OFF_MISSED, LOG_PLANE_BYTES);
 	return 0;

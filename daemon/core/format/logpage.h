@@ -20,6 +20,9 @@ struct logpage {
 	uint32_t owner_node; /* who holds the slot, 0 = nobody */
 	uint64_t owner_inc;  /* its incarnation, 0 = nobody */
 	uint64_t seq;        /* newer wins; copy = seq & 1 */
+	/* R22, in page 0: the slot's journal entries below this number are dead. It never falls,
+	 * whoever has the slot. 0 in other pages, and as long as there is no journal. */
+	uint64_t dead_below;
 	uint8_t dirty[LOG_PLANE_BYTES];
 	uint8_t missed[LOG_PLANE_BYTES];
 };
