@@ -14,7 +14,7 @@
 #define DDR_NAME_BYTES 64    /* array name with its NUL */
 #define DDR_RECOVERIES 8     /* lost nodes that the status tells of */
 #define DDR_URI_BYTES 512    /* member URI with its NUL */
-#define DDR_BLOCK_BYTES 4096 /* logical block of the array, and page of the log */
+#define DDR_BLOCK_BYTES 4096 /* block of the format: superblock, log page; smallest stripe */
 #define DDR_UUID_BYTES 16
 #define DDR_ERRNO_MAX 4095 /* a message's -errno is no less than its negative */
 

@@ -268,7 +268,8 @@ void pump_export(const struct array *a, const struct geo *g, struct front_export
 	strcpy(ex->description, "ddraid array");
 	ex->size_bytes = g->size_bytes;
 	/* Writes of less than a stripe are not there yet (R20). */
-	ex->block_bytes = ex->preferred_bytes = g->p.stripe_bytes;
+	ex->block_bytes = g->p.logical_block_bytes;
+	ex->preferred_bytes = g->p.stripe_bytes;
 	/* All data members once, before the parity moves on. */
 	ex->row_bytes = g->p.layout == GEO_ROTATE ? g->k * g->p.band_bytes : 0;
 	memcpy(ex->uuid, a->live.uuid, DDR_UUID_BYTES);

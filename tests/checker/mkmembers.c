@@ -7,7 +7,11 @@
  *		[member_mib=4] [slots=4] [seed=1] [epoch=7] [array=0xdd] [ids=0x10]
  *		[state=INDEX:STATE[:REBUILT_UPTO]]... [dirty=SLOT:REGION]... [missed=SLOT:REGION]...
  *		[zero=1] [cluster=NAME] [past=EPOCH:INCARNATION]... [used=NODE:AT_SECONDS]
- *		[claimed=1]
+ *		[claimed=1] [log_pages=N] [journal=BYTES] [data_offset=BYTES] [dead=SLOT:NUMBER]
+ *		[incompat=BITS]
+ *
+ * log_pages, journal and data_offset come instead of what create chooses. dead=: the number of R22,
+ * in that slot's page 0.
  *
  * DIR/m0, m1, ... are the members, DIR/user is the user data. zero=1 leaves the data zero (and
  * the files sparse).
@@ -20,7 +24,9 @@
 #include <unistd.h>
 
 #include "daemon/core/data/plan.h"
+#include "daemon/core/format/choose.h"
 #include "daemon/core/format/claim.h"
+#include "daemon/core/format/codec.h"
 #include "daemon/core/format/logpage.h"
 #include "daemon/core/format/superblock.h"
 #include "daemon/core/format/useblock.h"
@@ -44,6 +50,9 @@ struct maker {
 	struct mark mark[MAX_MARKS];
 	unsigned marks;
 	bool zero, claimed; /* by a create that was cut off */
+	uint64_t incompat;
+	struct geo_params other; /* log_pages, journal_bytes, data_offset, if not 0 */
+	uint64_t dead[DDR_MAX_SLOTS + 1];
 	int member[DDR_MAX_MEMBERS], user;
 };
 
@@ -94,6 +103,15 @@ static void add_mark(struct maker *m, bool missed, char *value)
 	if (*value != ':')
 		die("mark");
 	k->region = strtoull(value + 1, NULL, 0);
+}
+
+static void set_dead(struct maker *m, char *value)
+{
+	unsigned long slot = strtoul(value, &value, 0);
+
+	if (slot > DDR_MAX_SLOTS || *value != ':')
+		die("dead");
+	m->dead[slot] = strtoull(value + 1, NULL, 0);
 }
 
 static void set_used(struct maker *m, char *value)
@@ -163,6 +181,16 @@ static void option(struct maker *m, char *text)
 		set_used(m, value);
 	else if (strcmp(text, "past") == 0)
 		add_past(m, value);
+	else if (strcmp(text, "log_pages") == 0)
+		m->other.log_pages = (uint32_t)number;
+	else if (strcmp(text, "journal") == 0)
+		m->other.journal_bytes = number;
+	else if (strcmp(text, "data_offset") == 0)
+		m->other.data_offset = number;
+	else if (strcmp(text, "incompat") == 0)
+		m->incompat = number;
+	else if (strcmp(text, "dead") == 0)
+		set_dead(m, value);
 	else if (strcmp(text, "state") == 0)
 		set_state(m, value);
 	else if (strcmp(text, "dirty") == 0 || strcmp(text, "missed") == 0)
@@ -185,6 +213,8 @@ static void write_superblocks(struct maker *m)
 		for (m->sb.seq = 4; m->sb.seq <= 5; m->sb.seq++) {
 			m->sb.place = (uint8_t)(1 + (m->sb.seq & 1));
 			sb_encode(&m->sb, block);
+			put_le64(block + 32, m->incompat);
+			block_seal(block);
 			put(m->member[i], block, sizeof(block), geo_sb_offset(m->sb.seq & 1));
 		}
 	}
@@ -226,6 +256,7 @@ static void write_log(struct maker *m, uint32_t slot, uint32_t page)
 	memcpy(lp.array_uuid, m->sb.array_uuid, DDR_UUID_BYTES);
 	lp.owner_node = slot + 1;
 	lp.owner_inc = 0xabc000 + slot;
+	lp.dead_below = page ? 0 : m->dead[slot];
 	memset(lp.dirty, 0xff, sizeof(lp.dirty));
 	logpage_encode(&lp, block);
 	for (uint8_t i = 0; i < m->g.n; i++)
@@ -277,10 +308,26 @@ static void write_data(struct maker *m)
 	free(parity);
 }
 
+static void make_geometry(struct maker *m)
+{
+	struct geo_params *p = &m->sb.geo;
+	char why[FORMAT_WHY_BYTES];
+
+	if (geo_choose(&m->g, p, why))
+		die(why);
+	if (m->other.log_pages)
+		p->log_pages = m->other.log_pages;
+	if (m->other.journal_bytes)
+		p->journal_bytes = m->other.journal_bytes;
+	if (m->other.data_offset)
+		p->data_offset = m->other.data_offset;
+	if (geo_init(&m->g, p, why))
+		die(why);
+}
+
 int main(int argc, char **argv)
 {
 	struct maker m = {.ids = 0x10, .prng = {1}};
-	const char *why = "";
 	char name[16];
 
 	if (argc < 2)
@@ -300,8 +347,7 @@ int main(int argc, char **argv)
 		m.sb.map.member[i].state = MEMBER_IN_SYNC;
 	for (int i = 2; i < argc; i++)
 		option(&m, argv[i]);
-	if (geo_init(&m.g, &m.sb.geo, &why))
-		die(why);
+	make_geometry(&m);
 	for (uint8_t i = 0; i < m.g.n; i++) {
 		snprintf(name, sizeof(name), "m%u", i);
 		m.member[i] = create(&m, name, m.sb.geo.member_bytes);

@@ -171,6 +171,76 @@ cmp x a/user
 holds 'r["members"][3]["stale"] and r["epoch"]["number"] == 8'
 rm -rf b
 
+echo "where log and data lie is stored, and what is out of bounds is refused"
+make_array member_mib=24 slots=2 log_pages=3 journal=524288 data_offset=$((3 << 20)) region=65536 dirty=1:5 dead=2:77
+run 0 --compare-left-out --extract x a/m?
+cmp x a/user
+holds 'r["regions_dirty"] == [5] and r["slots"][1]["dirty"] == [5]'
+holds '[s["dead_below"] for s in r["slots"]] == [0, 0, 77]'
+holds '[r["geometry"][k] for k in ("log_pages", "journal_bytes", "data_offset", "chunk_bytes",
+	"logical_block_bytes")] == [3, 524288, 3 << 20, 1024, 4096]'
+flip a/m0 $(((3 << 20) - 1)) # the last byte before the data
+run 0 a/m?
+flip a/m0 $((3 << 20))
+run 1 a/m?
+holds 'r["regions_wrong_clean"] == [0]'
+# patch OFFSET FORMAT VALUE: another number in all superblocks, with a good checksum
+patch() {
+	/usr/bin/python3 -I -S -c 'import struct, sys
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+offset, form, value = int(sys.argv[1]), "<" + sys.argv[2], int(sys.argv[3])
+for path in sys.argv[4:]:
+    with open(path, "r+b") as f:
+        for at in (4096, 8192):
+            f.seek(at)
+            block = bytearray(f.read(4096))
+            struct.pack_into(form, block, offset, value)
+            struct.pack_into("<I", block, 8, 0)
+            struct.pack_into("<I", block, 8, crc32c(block))
+            f.seek(at)
+            f.write(block)' "$@" a/m?
+}
+# bounded OFFSET FORMAT VALUE WORDS
+bounded() {
+	patch "$1" "$2" "$3"
+	run 2 a/m?
+	holds '"'"$4"'" in r["problems"][0]'
+}
+make_array
+patch 232 Q 0 # what is there
+run 0 --strict a/m?
+bounded 168 Q 0 "data_offset 0"
+bounded 168 Q $(((1 << 20) + 4096)) "data_offset 1052672"
+bounded 168 Q $((4 << 20)) "data_offset 4194304"
+bounded 168 Q $((1 << 62)) "data_offset 4611686018427387904"
+patch 168 Q $((1 << 20))
+bounded 176 I 0 "log_pages 0"
+bounded 176 I 1025 "log_pages 1025"
+bounded 176 I 40 "data_offset 1048576"
+patch 176 I 1
+bounded 232 Q 1 "journal_bytes 1"
+bounded 232 Q 4096 "journal_bytes 4096"
+bounded 232 Q 131072 "journal_bytes 131072"
+patch 232 Q 65536 # there is room for it
+run 0 --strict a/m?
+patch 232 Q 0
+bounded 240 I 2048 "chunk 2048"
+patch 240 I 1024
+bounded 244 I 512 "logical block 512"
+patch 244 I 4096
+run 0 --strict a/m?
+bounded 32 Q 1 "partial-stripes"
+bounded 32 Q 31 "partial-stripes, journal, p+q, mirror, external-log"
+bounded 32 Q $((1 << 40)) "incompat feature 40"
+patch 32 Q 0
+bounded 24 Q 4 "ro-compat feature 2"
+
 echo "devices that do not belong are told apart"
 make_array
 mkdir b

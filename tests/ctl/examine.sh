@@ -87,6 +87,27 @@ dd if=members/m0 of=used/m1 bs=4096 skip=3 seek=3 count=1 conv=notrunc status=no
 expect 0 used/m1 --json
 holds 'd[0]["use"] == {"state": "nobody"}'
 
+# Where the areas are, as stored and not as create would choose today; a feature of a later build.
+mkdir other
+"$top_builddir/tests/checker/mkmembers" other member_mib=24 slots=2 log_pages=3 journal=524288 data_offset=3145728 \
+	dirty=1:2 dead=1:77
+expect 0 other/m1
+says "data from 3 MiB on"
+says "  blocks        chunks of 1 KiB on a member, logical blocks of 4 KiB for users"
+says "2 slots of 3 pages"
+says "  journal       room for 2 rings of 512 KiB"
+says "  slot 1: entries of the journal below 77 are dead"
+expect 0 other/m1 --json
+holds '[d[0]["geometry"][k] for k in ("log_pages", "journal_bytes", "data_offset", "chunk_bytes",
+	"logical_block_bytes")] == [3, 524288, 3145728, 1024, 4096]'
+holds '[s["dead_below"] for s in d[0]["slots"]] == [0, 77, 0] and d[0]["slots"][1]["dirty"] == 1'
+expect 0 members/m0
+grep -q "journal" out && { echo "FAILED: there is no journal" && exit 1; }
+"$top_builddir/tests/checker/mkmembers" other incompat=4
+expect 1 other/m0
+says "superblock 1  the array uses the feature p+q, which this build doesn't have: update ddraid"
+says "other/m0 carries no good superblock: the array uses the feature p+q, " err
+
 # A create that was cut off.
 "$top_builddir/tests/checker/mkmembers" used claimed=1
 expect 1 used/m1

@@ -24,6 +24,7 @@
 #include <sys/stat.h>
 
 #include "daemon/base/socket_file.h"
+#include "daemon/core/format/choose.h"
 #include "daemon/ctl/create/making.h"
 #include "daemon/ctl/ctl.h"
 #include "daemon/daemon.h"
@@ -735,7 +736,7 @@ static void status_fill(struct array *a, struct array_status *st)
 	st->engine.rebuild_total = mood.flags & 32 ? 10 : 0;
 	st->engine.map.n = (uint8_t)a->desc.count;
 	st->slot = mood.flags & 64 ? UINT32_MAX : 1;
-	st->have_geo = mood.flags & 128 && !geo_init(&st->geo, &p, NULL);
+	st->have_geo = mood.flags & 128 && !geo_choose(&st->geo, &p, NULL);
 	st->now_us = now_ns / 1000;
 	st->front.clients = a->clients;
 	st->locks = "cpg";

@@ -37,7 +37,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
 	struct fuzz_in in = {data, bytes};
 	uint8_t block[DDR_BLOCK_BYTES] = {0};
-	const char *why = NULL;
+	char why[FORMAT_WHY_BYTES] = "";
 	uint8_t how = fuzz_u8(&in);
 	struct superblock sb;
 	const uint8_t *from;
@@ -54,8 +54,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 	}
 	if (how & 4)
 		block_seal(block);
-	err = sb_decode(&sb, block, &why);
-	assert(err == 0 || (why && *why));
+	err = sb_decode(&sb, block, why);
+	assert(err == 0 || *why);
 	assert(err == 0 || err == -ENOENT || err == -EBADMSG || err == -EPROTONOSUPPORT ||
 	       err == -EINVAL);
 	if (!err)

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/core/format/geometry.h"
+#include "daemon/core/format/choose.h"
 #include "proto/node.pb-c.h"
 #include "tests/port/lock_conformance.h"
 
@@ -615,6 +615,7 @@ void engines_ms(void)
 static void create(void)
 {
 	struct create_params p = {.inc = 7, .name = "locks", .clean = true};
+	struct geo g;
 
 	memset(w.array_uuid, 0x5a, DDR_UUID_BYTES);
 	memcpy(p.array_uuid, w.array_uuid, DDR_UUID_BYTES);
@@ -626,6 +627,7 @@ static void create(void)
 				    .band_bytes = 65536,
 				    .region_bytes = REGION_BYTES,
 				    .member_bytes = DISK_BYTES};
+	HOLDS(!geo_choose(&g, &p.geo, NULL));
 	for (uint8_t i = 0; i < MEMBERS; i++)
 		memset(p.member_uuid[i], i + 1, DDR_UUID_BYTES);
 	for (uint8_t i = 0; i < MEMBERS; i++) {

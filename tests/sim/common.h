@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #include "daemon/core/engine.h"
-#include "daemon/core/format/geometry.h"
+#include "daemon/core/format/choose.h"
 #include "daemon/core/format/logpage.h"
 #include "daemon/core/format/superblock.h"
 

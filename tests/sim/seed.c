@@ -25,7 +25,7 @@ static void slots_force(struct sim *s, uint8_t slots)
 
 	p.slots = slots;
 	for (uint32_t i = 0; i < 4; i++, p.member_bytes += DATA_ALIGN) {
-		if (geo_init(&g, &p, NULL) || p.member_bytes - g.data_offset != data)
+		if (geo_choose(&g, &p, NULL) || p.member_bytes - g.data_offset != data)
 			continue;
 		s->o.geo = p;
 		return;
@@ -38,7 +38,7 @@ static void geometry_fit(struct sim *s)
 
 	if (s->cli->slots)
 		slots_force(s, (uint8_t)s->cli->slots);
-	if (geo_init(&g, &s->o.geo, NULL)) {
+	if (geo_choose(&g, &s->o.geo, NULL)) {
 		s->o.geo.slots = (uint8_t)(s->o.nodes + 1); /* many small log pages */
 		s->o.geo.member_bytes += DATA_ALIGN;
 	}

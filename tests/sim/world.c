@@ -112,10 +112,10 @@ void world_begin(struct sim *s, uint64_t seed, const struct sim_cli *cli, struct
 
 bool world_make(struct sim *s)
 {
-	const char *why = "";
+	char why[FORMAT_WHY_BYTES];
 
 	make_uuid(s, s->array_uuid);
-	if (geo_init(&s->geo, &s->o.geo, &why)) {
+	if (geo_choose(&s->geo, &s->o.geo, why)) {
 		sim_fail(s, "SIM", "geometry: %s", why);
 		return false;
 	}

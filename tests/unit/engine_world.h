@@ -22,7 +22,7 @@
 #include <errno.h>
 
 #include "daemon/core/engine.h"
-#include "daemon/core/format/geometry.h"
+#include "daemon/core/format/choose.h"
 #include "daemon/core/format/superblock.h"
 #include "tests/unit/kept_messages.h"
 
@@ -146,6 +146,7 @@ static inline int place(void *arg, uint64_t offset, const uint8_t *block)
 static inline void create_regions(uint8_t order, uint32_t region_bytes)
 {
 	struct create_params p = {.inc = 7, .clean = DISK_CLEAN};
+	struct geo g;
 	uint8_t n = (uint8_t)((1u << order) + 1);
 
 	memset(&w, 0, sizeof(w));
@@ -163,6 +164,7 @@ static inline void create_regions(uint8_t order, uint32_t region_bytes)
 				    .band_bytes = 65536,
 				    .region_bytes = region_bytes,
 				    .member_bytes = DISK_BYTES};
+	CHECK_EQ_INT(geo_choose(&g, &p.geo, NULL), 0);
 	for (uint8_t i = 0; i < n; i++)
 		memset(p.member_uuid[i], i + 1, DDR_UUID_BYTES);
 	for (uint8_t i = 0; i < n; i++) {

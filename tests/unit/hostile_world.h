@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "daemon/core/cluster/msg.h"
+#include "daemon/core/format/choose.h"
 #include "proto/node.pb-c.h"
 
 #define NODES 3u
@@ -95,6 +96,8 @@ static inline int h_place(void *arg, uint64_t offset, const uint8_t *block)
 static inline void h_create(void)
 {
 	struct create_params p = {.inc = 7};
+	struct geo g;
+	int err;
 
 	memset(&h, 0, sizeof(h));
 	h.now = h.ring = 1;
@@ -110,11 +113,11 @@ static inline void h_create(void)
 				    .band_bytes = 16384,
 				    .region_bytes = 256 << 10,
 				    .member_bytes = DISK_BYTES};
+	err = geo_choose(&g, &p.geo, NULL);
+	assert(!err);
 	for (uint8_t i = 0; i < MEMBERS; i++)
 		memset(p.member_uuid[i], i + 1, DDR_UUID_BYTES);
 	for (uint8_t i = 0; i < MEMBERS; i++) {
-		int err;
-
 		h.disk[i] = calloc(1, DISK_BYTES);
 		err = create_member(&p, i, h_place, h.disk[i]);
 		assert(!err);

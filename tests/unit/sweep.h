@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "daemon/core/format/geometry.h"
+#include "daemon/core/format/choose.h"
 
 /* splitmix64. */
 struct prng {

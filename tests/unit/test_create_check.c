@@ -3,6 +3,7 @@
  * What `create` refuses, with which sentence, and that it writes nothing before it has refused;
  * on sparse files, with images made by mke2fs, or by hand from the formats' descriptions.
  */
+#include "daemon/core/format/choose.h"
 #include "daemon/core/format/logpage.h"
 #include "daemon/ctl/create/create_check.h"
 
@@ -598,7 +599,7 @@ static uint64_t smallest(void)
 			       .region_bytes = 4 << 20};
 
 	p.member_bytes = 1 << 20;
-	while (geo_init(&g, &p, NULL))
+	while (geo_choose(&g, &p, NULL))
 		p.member_bytes += 1024;
 	return p.member_bytes;
 }

@@ -15,6 +15,7 @@
 static void create_wide(uint32_t band_bytes, uint32_t region_bytes, uint64_t member_bytes)
 {
 	struct create_params p = {.inc = 7, .clean = true};
+	struct geo g;
 
 	memset(&w, 0, sizeof(w));
 	w.now = 1;
@@ -31,6 +32,7 @@ static void create_wide(uint32_t band_bytes, uint32_t region_bytes, uint64_t mem
 				    .band_bytes = band_bytes,
 				    .region_bytes = region_bytes,
 				    .member_bytes = member_bytes};
+	CHECK_EQ_INT(geo_choose(&g, &p.geo, NULL), 0);
 	for (uint8_t i = 0; i < MEMBERS; i++)
 		memset(p.member_uuid[i], i + 1, DDR_UUID_BYTES);
 	for (uint8_t i = 0; i < MEMBERS; i++) {

@@ -499,6 +499,12 @@ static void lies_of_geometry(struct superblock *sb, int what)
 	case 3:
 		sb->geo.member_bytes -= sb->geo.band_bytes;
 		break;
+	case 4:
+		sb->geo.data_offset += DATA_ALIGN;
+		break;
+	case 5:
+		sb->geo.log_pages++;
+		break;
 	default:
 		strcpy(sb->name, "other");
 	}
@@ -564,7 +570,7 @@ TEST(the_number_below_which_entries_are_dead_is_kept)
  */
 TEST(one_member_can_not_change_the_geometry)
 {
-	for (uint32_t i = 0; i < MEMBERS * 5; i++) {
+	for (uint32_t i = 0; i < MEMBERS * 7; i++) {
 		uint32_t liar = i % MEMBERS;
 		struct superblock sb;
 

@@ -7,6 +7,7 @@
 
 #include <errno.h>
 
+#include "daemon/core/format/choose.h"
 #include "tests/lib/test.h"
 
 #define DEVS 4
@@ -62,6 +63,7 @@ static void setup(void)
 	memset(&fx, 0, sizeof(fx));
 	for (uint32_t i = 0; i < DEVS; i++) {
 		struct superblock *sb = &fx.sb[i];
+		struct geo g;
 
 		fx.dev[i] = (struct create_dev){.uri = uris[i],
 						.size_bytes = 64 << 20,
@@ -79,6 +81,7 @@ static void setup(void)
 					      .band_bytes = 65536,
 					      .region_bytes = 4 << 20,
 					      .member_bytes = 64 << 20};
+		CHECK_EQ_INT(geo_choose(&g, &sb->geo, NULL), 0);
 		sb->index = (uint8_t)i;
 		sb->seq = 5;
 		sb->committed = (struct epoch){8, 77};
@@ -212,8 +215,11 @@ TEST(one_member_twice_is_refused)
 
 TEST(a_member_with_another_layout_is_refused)
 {
+	struct geo g;
+
 	setup();
 	fx.sb[1].geo.stripe_bytes = 16384;
+	CHECK_EQ_INT(geo_choose(&g, &fx.sb[1].geo, NULL), 0);
 	put(1, 0);
 	refused(3, -EINVAL, "/b tells of another name or layout");
 }

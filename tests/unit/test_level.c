@@ -8,6 +8,7 @@
 #include <errno.h>
 
 #include "daemon/core/data/plan.h"
+#include "daemon/core/format/choose.h"
 #include "daemon/core/level/level.h"
 
 #define STRIPES 12u
@@ -57,11 +58,11 @@ static void fill(uint8_t *p, size_t bytes, unsigned seed)
 TEST(there_is_no_level_for_a_mirror_yet)
 {
 	struct geo_params p = params(GEO_ROTATE);
-	const char *why = NULL;
+	char why[FORMAT_WHY_BYTES] = "";
 	struct geo g;
 
 	CHECK(!level_of(1, 1) && !level_of(2, 2) && level_of(2, 1) && level_of(8, 1));
-	CHECK_EQ_INT(geo_init(&g, &p, &why), -EOPNOTSUPP);
+	CHECK_EQ_INT(geo_choose(&g, &p, why), -EOPNOTSUPP);
 	CHECK(strstr(why, "mirror"));
 }
 
@@ -100,7 +101,7 @@ TEST(a_mirror_is_one_file_and_one_line)
 		struct plan plan = {.req = req, .req_cap = 16, .iov = iov, .iov_cap = 64};
 		struct geo g;
 
-		CHECK_EQ_INT(geo_init(&g, &p, NULL), 0);
+		CHECK_EQ_INT(geo_choose(&g, &p, NULL), 0);
 		CHECK_EQ_U64(g.n, 2);
 		CHECK_EQ_U64(g.k, 1);
 		CHECK_EQ_U64(g.size_bytes, g.stripes * STRIPE);

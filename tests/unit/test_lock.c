@@ -6,6 +6,7 @@
  */
 #include "tests/lib/test.h"
 
+#include "daemon/core/format/choose.h"
 #include "daemon/core/data/data.h"
 
 #define REGIONS 4u
@@ -45,7 +46,7 @@ static void begin(void)
 	q.count = 0;
 	e->q = &q;
 	e->now = 1000;
-	CHECK_EQ_INT(geo_init(&e->geo, &p, NULL), 0);
+	CHECK_EQ_INT(geo_choose(&e->geo, &p, NULL), 0);
 	for (uint32_t i = 0; i < REGIONS; i++)
 		job_init(&job[i], JOB_RESYNC, nothing, NULL);
 }

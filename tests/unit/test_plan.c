@@ -32,12 +32,12 @@ static void *aligned(size_t bytes)
 	return p;
 }
 
-static void rig_open(struct rig *r, const struct geo_params *p)
+static void rig_open(struct rig *r, struct geo_params *p)
 {
 	size_t user, row;
 
 	memset(r, 0, sizeof(*r));
-	CHECK_EQ_INT(geo_init(&r->g, p, NULL), 0);
+	CHECK_EQ_INT(geo_choose(&r->g, p, NULL), 0);
 	r->prng.state = p->band_bytes + p->stripe_bytes;
 	user = r->g.size_bytes;
 	row = r->g.stripes * r->g.frag_bytes;
@@ -413,7 +413,7 @@ TEST(bounds_hold_for_the_largest_request)
 
 		if (w.p.region_bytes != w.p.stripe_bytes)
 			continue;
-		CHECK_EQ_INT(geo_init(&r.g, &w.p, NULL), 0);
+		CHECK_EQ_INT(geo_choose(&r.g, &w.p, NULL), 0);
 		data = calloc(2, DDR_MAX_IO_BYTES);
 		plan_open(&r, count);
 		for (uint64_t s = 0; s + count <= r.g.stripes && s < 600; s += 1 + s / 16) {
@@ -446,7 +446,7 @@ TEST(an_empty_range_plans_nothing)
 	struct geo g;
 
 	CHECK(sweep_next(&w));
-	CHECK_EQ_INT(geo_init(&g, &w.p, NULL), 0);
+	CHECK_EQ_INT(geo_choose(&g, &w.p, NULL), 0);
 	CHECK(plan_max_reqs(&g, 0) <= DDR_MAX_MEMBERS);
 	CHECK_EQ_U64(plan_max_iovs(&g, 0), 0);
 	plan_write(&g, 0, 0, &byte, &byte, 7, &p);

@@ -31,6 +31,9 @@ enum {
 	AT_COMMITTED = 184,
 	AT_EPOCH = 200,
 	AT_MISSED_FROM = 216,
+	AT_JOURNAL = 232,
+	AT_CHUNK = 240,
+	AT_LOGICAL_BLOCK = 244,
 	AT_MEMBER = 256,
 	MEMBER_BYTES = 64,
 };
@@ -44,6 +47,8 @@ static void fill_uuid(uint8_t *uuid, uint8_t first)
 /* Five members, the last is being rebuilt. */
 static void sample(struct superblock *sb)
 {
+	struct geo g;
+
 	memset(sb, 0, sizeof(*sb));
 	fill_uuid(sb->array_uuid, 0xa0);
 	strcpy(sb->name, "golden");
@@ -55,6 +60,7 @@ static void sample(struct superblock *sb)
 				      .band_bytes = 65536,
 				      .region_bytes = 4 << 20,
 				      .member_bytes = (256 << 20) + 4096};
+	CHECK_EQ_INT(geo_choose(&g, &sb->geo, NULL), 0);
 	sb->index = 1;
 	sb->seq = 0x0102030405060708;
 	sb->committed = (struct epoch){41, 0x1111222233334444};
@@ -94,6 +100,11 @@ TEST(a_superblock_of_version_1_looks_like_this)
 
 	golden_expand(want, golden, sizeof(golden) / sizeof(*golden));
 	sample(&sb);
+	/* Each number is another one than those beside it. */
+	sb.geo.log_pages = 2;
+	sb.geo.journal_bytes = 256 << 10;
+	sb.geo.data_offset = 10 << 20;
+	sb.map.member[4].rebuilt_upto = 0xf0;
 	sb_encode(&sb, got);
 	golden_print_if_asked(got);
 	CHECK_EQ_MEM(got, want, DDR_BLOCK_BYTES);
@@ -108,10 +119,17 @@ TEST(what_is_encoded_is_decoded_for_every_geometry)
 	for (struct sweep w = {0}; sweep_next(&w);) {
 		uint8_t block[DDR_BLOCK_BYTES];
 		struct superblock sb, back;
-		const char *why = "untouched";
+		char why[FORMAT_WHY_BYTES] = "untouched";
 		struct geo g;
 
-		CHECK_EQ_INT(geo_init(&g, &w.p, NULL), 0);
+		CHECK_EQ_INT(geo_choose(&g, &w.p, NULL), 0);
+		if (w.at & 1) { /* otherwise than create chooses */
+			w.p.log_pages = 9;
+			w.p.journal_bytes = 1 << 20;
+			w.p.data_offset = 5ull << 20;
+			w.p.member_bytes += 60ull << 20;
+			CHECK_EQ_INT(geo_init(&g, &w.p, NULL), 0);
+		}
 		memset(&sb, 0, sizeof(sb));
 		prng_fill(&r, sb.array_uuid, DDR_UUID_BYTES);
 		memset(sb.name, 'n', prng_below(&r, DDR_NAME_BYTES));
@@ -139,7 +157,7 @@ TEST(what_is_encoded_is_decoded_for_every_geometry)
 			memset(block, 0xee, sizeof(block));
 			memset(&back, 0xee, sizeof(back));
 			sb_encode(&sb, block);
-			CHECK_EQ_INT(sb_decode(&back, block, &why), 0);
+			CHECK_EQ_INT(sb_decode(&back, block, why), 0);
 			CHECK_EQ_MEM(&back, &sb, sizeof(sb));
 		}
 		CHECK_EQ_STR(why, "untouched");
@@ -170,7 +188,7 @@ static void refused(unsigned at, unsigned bytes, uint64_t value, int err, const 
 {
 	uint8_t block[DDR_BLOCK_BYTES];
 	struct superblock sb, out, before;
-	const char *why = NULL;
+	char why[FORMAT_WHY_BYTES] = "";
 
 	sample(&sb);
 	sb_encode(&sb, block);
@@ -179,8 +197,8 @@ static void refused(unsigned at, unsigned bytes, uint64_t value, int err, const 
 	seal(block);
 	memset(&out, 0x5a, sizeof(out));
 	before = out;
-	CHECK_MSG(sb_decode(&out, block, &why) == err, "offset %u value %" PRIu64, at, value);
-	CHECK_MSG(why && strstr(why, word), "\"%s\" in \"%s\"", word, why ? why : "");
+	CHECK_MSG(sb_decode(&out, block, why) == err, "offset %u value %" PRIu64, at, value);
+	CHECK_MSG(strstr(why, word), "\"%s\" in \"%s\"", word, why);
 	CHECK_EQ_INT(sb_decode(&out, block, NULL), err);
 	CHECK_EQ_MEM(&out, &before, sizeof(out));
 }
@@ -188,30 +206,30 @@ static void refused(unsigned at, unsigned bytes, uint64_t value, int err, const 
 static void accepted(unsigned at, unsigned bytes, uint64_t value)
 {
 	uint8_t block[DDR_BLOCK_BYTES];
+	char why[FORMAT_WHY_BYTES] = "";
 	struct superblock sb;
-	const char *why = "";
 
 	sample(&sb);
 	sb_encode(&sb, block);
 	for (unsigned i = 0; i < bytes; i++)
 		block[at + i] = (uint8_t)(value >> 8 * i);
 	seal(block);
-	CHECK_MSG(sb_decode(&sb, block, &why) == 0, "offset %u value %" PRIu64 ": %s", at, value,
+	CHECK_MSG(sb_decode(&sb, block, why) == 0, "offset %u value %" PRIu64 ": %s", at, value,
 		  why);
 }
 
 TEST(no_superblock_is_told_from_a_damaged_one)
 {
 	uint8_t block[DDR_BLOCK_BYTES] = {0};
+	char why[FORMAT_WHY_BYTES] = "";
 	struct superblock sb;
-	const char *why = NULL;
 
-	CHECK_EQ_INT(sb_decode(&sb, block, &why), -ENOENT);
+	CHECK_EQ_INT(sb_decode(&sb, block, why), -ENOENT);
 	CHECK(strstr(why, "no ddraid superblock"));
 	memset(block, 0xff, sizeof(block));
 	CHECK_EQ_INT(sb_decode(&sb, block, NULL), -ENOENT);
 	memcpy(block, "ddraidsb", 8);
-	CHECK_EQ_INT(sb_decode(&sb, block, &why), -EBADMSG);
+	CHECK_EQ_INT(sb_decode(&sb, block, why), -EBADMSG);
 	CHECK(strstr(why, "checksum"));
 	/* The log's magic is another one. */
 	refused(0, 8, 0x676c646961726464, -ENOENT, "no ddraid superblock");
@@ -219,12 +237,23 @@ TEST(no_superblock_is_told_from_a_damaged_one)
 
 TEST(unknown_versions_and_features_are_refused)
 {
-	refused(AT_VERSION, 4, 0, -EPROTONOSUPPORT, "version");
-	refused(AT_VERSION, 4, 2, -EPROTONOSUPPORT, "version");
-	refused(AT_VERSION, 4, 0xffffffff, -EPROTONOSUPPORT, "version");
+	static const char *const name[] = {"partial-stripes", "journal", "p+q", "mirror",
+					   "external-log"};
+	char word[64];
+
+	refused(AT_VERSION, 4, 0, -EPROTONOSUPPORT, "version 0");
+	refused(AT_VERSION, 4, 2, -EPROTONOSUPPORT, "version 2");
+	refused(AT_VERSION, 4, 0xffffffff, -EPROTONOSUPPORT, "version 4294967295");
 	for (unsigned bit = 0; bit < 64; bit++) {
-		refused(AT_INCOMPAT, 8, 1ull << bit, -EPROTONOSUPPORT, "unknown feature");
-		refused(AT_RO_COMPAT, 8, 1ull << bit, -EPROTONOSUPPORT, "written");
+		if (bit < sizeof(name) / sizeof(*name))
+			snprintf(word, sizeof(word), "the feature %s,", name[bit]);
+		else
+			snprintf(word, sizeof(word), "the incompat feature %u,", bit);
+		refused(AT_INCOMPAT, 8, 1ull << bit, -EPROTONOSUPPORT, word);
+		/* The lowest is told, and one that forbids all use before one for writers. */
+		refused(AT_INCOMPAT, 8, ~0ull << bit, -EPROTONOSUPPORT, word);
+		snprintf(word, sizeof(word), "the ro-compat feature %u,", bit);
+		refused(AT_RO_COMPAT, 8, 1ull << bit, -EPROTONOSUPPORT, word);
 		accepted(AT_COMPAT, 8, 1ull << bit);
 	}
 	/* What stops us first is what is told: the version may have moved everything else. */
@@ -238,7 +267,7 @@ TEST(each_field_out_of_range_is_refused)
 	refused(AT_NAME, 8, 0x202020202020200a, -EINVAL, "control characters");
 	refused(AT_NAME + 3, 1, 0x7f, -EINVAL, "control characters");
 	refused(AT_ORDER, 1, 0, -EINVAL, "order 0");
-	refused(AT_ORDER, 1, 3, -EINVAL, "number of members");
+	refused(AT_ORDER, 1, 3, -EINVAL, "stripe / k, 512");
 	refused(AT_ORDER, 1, 9, -EINVAL, "order");
 	refused(AT_M, 1, 0, -EINVAL, "parity");
 	refused(AT_M, 1, 2, -EINVAL, "two parity");
@@ -250,8 +279,6 @@ TEST(each_field_out_of_range_is_refused)
 	refused(AT_REGION, 4, 2048, -EINVAL, "region");
 	refused(AT_MEMBER_BYTES, 8, 0, -EINVAL, "too small");
 	refused(AT_MEMBER_BYTES, 8, ~0ull, -EINVAL, "member size");
-	refused(AT_DATA_OFFSET, 8, 2 << 20, -EINVAL, "layout does not follow");
-	refused(AT_LOG_PAGES, 4, 2, -EINVAL, "layout does not follow");
 	refused(AT_INDEX, 1, 5, -EINVAL, "index");
 	refused(AT_INDEX, 1, 255, -EINVAL, "index");
 	refused(AT_INDEX, 1, 0, -EINVAL, "own UUID");
@@ -287,6 +314,26 @@ TEST(each_field_out_of_range_is_refused)
 	accepted(AT_MISSED_FROM, 8, 42);
 	accepted(AT_MEMBER + 32, 8, 42);
 	accepted(AT_NAME, 8, 0);
+}
+
+TEST(a_layout_out_of_bounds_is_refused_by_name_and_value)
+{
+	refused(AT_DATA_OFFSET, 8, 0, -EINVAL, "data_offset is 0, ");
+	refused(AT_DATA_OFFSET, 8, (2 << 20) + 4096, -EINVAL, "data_offset is 2101248: ");
+	refused(AT_DATA_OFFSET, 8, 1ull << 60, -EINVAL, "data_offset 1152921504606846976 ");
+	refused(AT_LOG_PAGES, 4, 0, -EINVAL, "log_pages is 0: ");
+	refused(AT_LOG_PAGES, 4, 1025, -EINVAL, "log_pages is 1025: ");
+	refused(AT_LOG_PAGES, 4, 4, -EINVAL, "data_offset is 1048576, and the log");
+	refused(AT_JOURNAL, 8, 1, -EINVAL, "journal_bytes is 1: ");
+	refused(AT_JOURNAL, 8, 4 << 20, -EINVAL, "journal_bytes is 4194304: ");
+	refused(AT_JOURNAL, 8, 36864, -EINVAL, "data_offset is 1048576, and the log and the");
+	refused(AT_CHUNK, 4, 0, -EINVAL, "chunk has 0 bytes");
+	refused(AT_CHUNK, 4, 4096, -EINVAL, "chunk has 4096 bytes: this build knows only");
+	refused(AT_LOGICAL_BLOCK, 4, 0, -EINVAL, "logical block has 0 bytes");
+	refused(AT_LOGICAL_BLOCK, 4, 512, -EINVAL, "logical block has 512 bytes: this build");
+	/* Whoever made it chose otherwise than this build would. */
+	accepted(AT_DATA_OFFSET, 8, 2 << 20);
+	accepted(AT_LOG_PAGES, 4, 2);
 }
 
 static void same_uuid(struct map *m, unsigned a, unsigned b)
@@ -328,7 +375,7 @@ TEST(a_placeholder_has_epoch_0_and_nobody_in_use)
 {
 	uint8_t block[DDR_BLOCK_BYTES];
 	struct superblock sb, back;
-	const char *why = NULL;
+	char why[FORMAT_WHY_BYTES] = "";
 
 	sample(&sb);
 	memset(&sb.committed, 0, sizeof(sb.committed));
@@ -346,7 +393,7 @@ TEST(a_placeholder_has_epoch_0_and_nobody_in_use)
 	CHECK_EQ_MEM(&back, &sb, sizeof(sb));
 	block[AT_MEMBER + 16] = MEMBER_IN_SYNC;
 	seal(block);
-	CHECK_EQ_INT(sb_decode(&back, block, &why), -EINVAL);
+	CHECK_EQ_INT(sb_decode(&back, block, why), -EINVAL);
 	CHECK(strstr(why, "in use"));
 	block[AT_MEMBER + 16] = MEMBER_MISSING;
 	block[AT_EPOCH + 8] = 1;
@@ -357,7 +404,7 @@ TEST(a_placeholder_has_epoch_0_and_nobody_in_use)
 TEST(a_name_without_an_end_is_refused)
 {
 	uint8_t block[DDR_BLOCK_BYTES];
-	const char *why = NULL;
+	char why[FORMAT_WHY_BYTES] = "";
 	struct superblock sb;
 
 	sample(&sb);
@@ -367,7 +414,7 @@ TEST(a_name_without_an_end_is_refused)
 	CHECK_EQ_U64(strlen(sb.name), DDR_NAME_BYTES - 1);
 	block[AT_NAME + DDR_NAME_BYTES - 1] = 'x';
 	seal(block);
-	CHECK_EQ_INT(sb_decode(&sb, block, &why), -EINVAL);
+	CHECK_EQ_INT(sb_decode(&sb, block, why), -EINVAL);
 	CHECK(strstr(why, "no end"));
 }
 
@@ -393,8 +440,9 @@ TEST(reserved_bytes_are_ignored)
 {
 	static const struct {
 		unsigned at, bytes;
-	} reserved[] = {{183, 1},   {229, 27},   {256 + 18, 6}, {256 + 48, 16}, {256 + 5 * 64, 448},
-			{1092, 12}, {1616, 2480}};
+	} reserved[] = {{183, 1},      {229, 3},       {248, 8},
+			{256 + 18, 6}, {256 + 48, 16}, {256 + 5 * 64, 448},
+			{1092, 12},    {1616, 2480}};
 
 	for (unsigned i = 0; i < sizeof(reserved) / sizeof(*reserved); i++)
 		for (unsigned b = 0; b < reserved[i].bytes; b++)

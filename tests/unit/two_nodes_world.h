@@ -18,7 +18,7 @@
 #include <errno.h>
 
 #include "daemon/core/engine.h"
-#include "daemon/core/format/geometry.h"
+#include "daemon/core/format/choose.h"
 #include "tests/unit/kept_messages.h"
 
 #ifndef NODES
@@ -157,6 +157,7 @@ static inline uint8_t *disk_blank(uint32_t i)
 static inline void create(void)
 {
 	struct create_params p = {.inc = 7};
+	struct geo g;
 
 	memset(&w, 0, sizeof(w));
 	w.now = w.ring = 1;
@@ -172,6 +173,7 @@ static inline void create(void)
 				    .band_bytes = 65536,
 				    .region_bytes = 256 << 10,
 				    .member_bytes = DISK_BYTES};
+	CHECK_EQ_INT(geo_choose(&g, &p.geo, NULL), 0);
 	for (uint8_t i = 0; i < MEMBERS; i++)
 		memset(p.member_uuid[i], i + 1, DDR_UUID_BYTES);
 	for (uint8_t i = 0; i < MEMBERS; i++) {

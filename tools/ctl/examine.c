@@ -29,14 +29,15 @@
 struct copy {
 	struct superblock sb;
 	int err;
-	const char *why;
-	char claim[160];
+	const char *why; /* text, or a constant */
+	char text[FORMAT_WHY_BYTES];
 };
 
 struct slot {
 	uint32_t owner_node;
 	uint64_t owner_inc, seq;
 	uint64_t dirty, missed; /* regions */
+	uint64_t dead_below;    /* of the newest page 0 */
 	uint32_t lost;          /* pages with no good copy: all their regions are dirty */
 	uint32_t torn;          /* pages with one good copy */
 };
@@ -95,10 +96,9 @@ static void look_for_claim(struct copy *k, const uint8_t *block)
 
 	if (claim_decode(&claim, block))
 		return;
-	snprintf(k->claim, sizeof(k->claim),
+	snprintf(k->text, sizeof(k->text),
 		 "a claim: 'create' of the array %s (%s) is under way, or was cut off",
 		 text_clean(name, sizeof(name), claim.name), uuid_format(uuid, claim.array_uuid));
-	k->why = k->claim;
 }
 
 static void read_use(struct exam *x)
@@ -122,7 +122,7 @@ static int read_superblocks(struct exam *x)
 	static uint8_t block[SB_COPIES * DDR_BLOCK_BYTES];
 	int err;
 	unsigned got = read_copies(x, SB_OFFSET, block, &err);
-	const char *why;
+	char why[FORMAT_WHY_BYTES];
 
 	x->best = -1;
 	if (!got)
@@ -132,7 +132,8 @@ static int read_superblocks(struct exam *x)
 
 		if (!(got >> c & 1)) /* as examine() has it */
 			continue;
-		k->err = sb_decode(&k->sb, block + c * DDR_BLOCK_BYTES, &k->why);
+		k->why = k->text;
+		k->err = sb_decode(&k->sb, block + c * DDR_BLOCK_BYTES, k->text);
 		if (!k->err && sb_misplaced(&k->sb, (uint32_t)c)) {
 			k->err = -EINVAL;
 			k->why = "it was written at another byte of the device, which begins "
@@ -145,7 +146,7 @@ static int read_superblocks(struct exam *x)
 	}
 	if (x->best < 0)
 		return x->copy[0].err;
-	err = geo_init(&x->geo, &x->copy[x->best].sb.geo, &why);
+	err = geo_init(&x->geo, &x->copy[x->best].sb.geo, why);
 	if (err)
 		snprintf(x->why, sizeof(x->why), "its superblock makes no sense: %s", why);
 	return err;
@@ -178,6 +179,8 @@ static void take_page(struct slot *s, uint8_t *any, const struct logpage *lp, ui
 		if (bit_get(lp->dirty, r))
 			any[(first + r) / 8] |= (uint8_t)(1u << ((first + r) % 8));
 	}
+	if (!lp->page)
+		s->dead_below = lp->dead_below;
 	if (lp->seq < s->seq)
 		return;
 	s->seq = lp->seq;
@@ -271,9 +274,14 @@ static void show_head(const struct exam *x)
 	printf("  layout        order %u, %s, %u + %u members, stripe %s, band %s\n", g->p.order,
 	       g->p.layout == GEO_ROTATE ? "rotate" : "dedicated", g->k, g->p.m,
 	       size_format(a, g->p.stripe_bytes), size_format(b, g->p.band_bytes));
+	printf("  blocks        chunks of %s on a member, logical blocks of %s for users\n",
+	       size_format(a, g->p.chunk_bytes), size_format(b, g->p.logical_block_bytes));
 	printf("  log           %" PRIu64 " regions of %s, %u slots of %u page%s\n", g->regions,
 	       size_format(a, g->p.region_bytes), g->p.slots, g->log_pages,
 	       g->log_pages == 1 ? "" : "s");
+	if (g->p.journal_bytes)
+		printf("  journal       room for %u rings of %s\n", g->p.slots,
+		       size_format(a, g->p.journal_bytes));
 	printf("  epoch         %" PRIu64 " of incarnation 0x%016" PRIx64, sb->map.epoch.num,
 	       sb->map.epoch.inc);
 	if (sb->map.missed_from)
@@ -435,6 +443,10 @@ static void show_log(const struct exam *x)
 	else
 		table_drop(&t);
 	printf("  %u slots are free and empty\n", idle);
+	for (uint32_t i = 0; i < x->slots; i++)
+		if (x->slot[i].dead_below)
+			printf("  slot %u: entries of the journal below %" PRIu64 " are dead\n", i,
+			       x->slot[i].dead_below);
 }
 
 static void show(const struct exam *x, bool ranges)
@@ -497,6 +509,8 @@ static void json_head(struct json *j, const struct exam *x)
 	json_text(j, "layout", g->p.layout == GEO_ROTATE ? "rotate" : "dedicated");
 	json_number(j, "slots", g->p.slots);
 	json_number(j, "stripe_bytes", g->p.stripe_bytes);
+	json_number(j, "chunk_bytes", g->p.chunk_bytes);
+	json_number(j, "logical_block_bytes", g->p.logical_block_bytes);
 	json_number(j, "band_bytes", g->p.band_bytes);
 	json_number(j, "region_bytes", g->p.region_bytes);
 	json_number(j, "member_bytes", g->p.member_bytes);
@@ -504,6 +518,7 @@ static void json_head(struct json *j, const struct exam *x)
 	json_number(j, "size_bytes", g->size_bytes);
 	json_number(j, "regions", g->regions);
 	json_number(j, "log_pages", g->log_pages);
+	json_number(j, "journal_bytes", g->p.journal_bytes);
 	json_close(j, '}');
 }
 
@@ -575,6 +590,7 @@ static void json_log(struct json *j, const struct exam *x)
 		json_number(j, "sequence", s->seq);
 		json_number(j, "dirty", s->dirty);
 		json_number(j, "missed", s->missed);
+		json_number(j, "dead_below", s->dead_below);
 		json_number(j, "pages_torn", s->torn);
 		json_number(j, "pages_lost", s->lost);
 		json_close(j, '}');

@@ -10,6 +10,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "daemon/core/format/codec.h"
@@ -17,9 +18,17 @@
 #define SB_MAGIC "ddraidsb"
 #define SB_VERSION 1u
 
-/* Features that this build knows; it writes none. */
-#define SB_KNOWN_RO_COMPAT 0ull
-#define SB_KNOWN_INCOMPAT 0ull
+/*
+ * Features. This build knows none and writes none. These bits of incompat are given out to what is
+ * to come, so that a build which lacks it can say what it lacks; none of ro-compat is.
+ */
+static const char *const incompat_name[] = {
+    [0] = "partial-stripes", /* S > L: a write may change a part of a stripe */
+    [1] = "journal",         /* the rings behind the log may have to be redone */
+    [2] = "p+q",             /* m = 2 */
+    [3] = "mirror",          /* order 0 */
+    [4] = "external-log",    /* the dirty log is on another device */
+};
 
 /* Offsets in the block; codec.h has the magic and the checksum, 0..11. */
 enum {
@@ -39,8 +48,8 @@ enum {
 	SB_OFF_BAND = 152,         /* u32 */
 	SB_OFF_REGION = 156,       /* u32 */
 	SB_OFF_MEMBER_BYTES = 160, /* u64 */
-	SB_OFF_DATA_OFFSET = 168,  /* u64: follows from the above, stored to be compared */
-	SB_OFF_LOG_PAGES = 176,    /* u32: likewise */
+	SB_OFF_DATA_OFFSET = 168,  /* u64 */
+	SB_OFF_LOG_PAGES = 176,    /* u32 */
 	SB_OFF_INDEX = 180,        /* u8 */
 	SB_OFF_N = 181,            /* u8 */
 	SB_OFF_USE = 182,          /* u8: SB_USE_...; 183 reserved */
@@ -48,7 +57,10 @@ enum {
 	SB_OFF_EPOCH = 200,        /* u64 number, u64 incarnation */
 	SB_OFF_MISSED_FROM = 216,  /* u64 */
 	SB_OFF_WRITER_NODE = 224,  /* u32 */
-	SB_OFF_PLACE = 228,        /* u8; 229..255 reserved */
+	SB_OFF_PLACE = 228,        /* u8; 229..231 reserved */
+	SB_OFF_JOURNAL = 232,      /* u64 */
+	SB_OFF_CHUNK = 240,        /* u32 */
+	SB_OFF_LOGICAL = 244,      /* u32; 248..255 reserved */
 	SB_OFF_MEMBERS = 256,      /* SB_MEMBER_BYTES each; 896..1023 reserved */
 	SB_OFF_CLUSTER = 1024,     /* 64 bytes, padded with NUL */
 	SB_OFF_PAST_COUNT = 1088,  /* u32; 1092..1103 reserved */
@@ -74,13 +86,6 @@ _Static_assert(SB_OFF_MEMBERS + DDR_MAX_MEMBERS * SB_MEMBER_BYTES <= SB_OFF_CLUS
 _Static_assert(SB_OFF_CLUSTER + DDR_NAME_BYTES == SB_OFF_PAST_COUNT, "superblock cluster");
 _Static_assert(SB_OFF_PAST + 16 * LINEAGE_MAX <= DDR_BLOCK_BYTES, "superblock past");
 _Static_assert(sizeof(SB_MAGIC) == BLOCK_MAGIC_BYTES + 1, "superblock magic");
-
-static int refuse(const char **why, int err, const char *text)
-{
-	if (why)
-		*why = text;
-	return err;
-}
 
 int epoch_cmp(const struct epoch *a, const struct epoch *b)
 {
@@ -272,18 +277,21 @@ static void get_epoch(struct epoch *e, const uint8_t *p)
 	e->inc = get_le64(p + 8);
 }
 
-static void put_geo(uint8_t *out, const struct geo *g)
+static void put_geo(uint8_t *out, const struct geo_params *p)
 {
-	out[SB_OFF_ORDER] = g->p.order;
-	out[SB_OFF_M] = g->p.m;
-	out[SB_OFF_LAYOUT] = g->p.layout;
-	out[SB_OFF_SLOTS] = g->p.slots;
-	put_le32(out + SB_OFF_STRIPE, g->p.stripe_bytes);
-	put_le32(out + SB_OFF_BAND, g->p.band_bytes);
-	put_le32(out + SB_OFF_REGION, g->p.region_bytes);
-	put_le64(out + SB_OFF_MEMBER_BYTES, g->p.member_bytes);
-	put_le64(out + SB_OFF_DATA_OFFSET, g->data_offset);
-	put_le32(out + SB_OFF_LOG_PAGES, g->log_pages);
+	out[SB_OFF_ORDER] = p->order;
+	out[SB_OFF_M] = p->m;
+	out[SB_OFF_LAYOUT] = p->layout;
+	out[SB_OFF_SLOTS] = p->slots;
+	put_le32(out + SB_OFF_STRIPE, p->stripe_bytes);
+	put_le32(out + SB_OFF_BAND, p->band_bytes);
+	put_le32(out + SB_OFF_REGION, p->region_bytes);
+	put_le64(out + SB_OFF_MEMBER_BYTES, p->member_bytes);
+	put_le64(out + SB_OFF_DATA_OFFSET, p->data_offset);
+	put_le32(out + SB_OFF_LOG_PAGES, p->log_pages);
+	put_le64(out + SB_OFF_JOURNAL, p->journal_bytes);
+	put_le32(out + SB_OFF_CHUNK, p->chunk_bytes);
+	put_le32(out + SB_OFF_LOGICAL, p->logical_block_bytes);
 }
 
 static void get_geo(struct geo_params *p, const uint8_t *in)
@@ -296,6 +304,11 @@ static void get_geo(struct geo_params *p, const uint8_t *in)
 	p->band_bytes = get_le32(in + SB_OFF_BAND);
 	p->region_bytes = get_le32(in + SB_OFF_REGION);
 	p->member_bytes = get_le64(in + SB_OFF_MEMBER_BYTES);
+	p->data_offset = get_le64(in + SB_OFF_DATA_OFFSET);
+	p->log_pages = get_le32(in + SB_OFF_LOG_PAGES);
+	p->journal_bytes = get_le64(in + SB_OFF_JOURNAL);
+	p->chunk_bytes = get_le32(in + SB_OFF_CHUNK);
+	p->logical_block_bytes = get_le32(in + SB_OFF_LOGICAL);
 }
 
 static void put_member(uint8_t *p, const struct map_member *mm)
@@ -331,7 +344,7 @@ void sb_encode(const struct superblock *sb, uint8_t out[DDR_BLOCK_BYTES])
 	memcpy(out + SB_OFF_ARRAY_UUID, sb->array_uuid, DDR_UUID_BYTES);
 	memcpy(out + SB_OFF_MEMBER_UUID, sb->member_uuid, DDR_UUID_BYTES);
 	memcpy(out + SB_OFF_NAME, sb->name, strnlen(sb->name, DDR_NAME_BYTES));
-	put_geo(out, &g);
+	put_geo(out, &sb->geo);
 	out[SB_OFF_INDEX] = sb->index;
 	out[SB_OFF_N] = sb->map.n;
 	put_epoch(out + SB_OFF_COMMITTED, &sb->committed);
@@ -349,27 +362,49 @@ void sb_encode(const struct superblock *sb, uint8_t out[DDR_BLOCK_BYTES])
 	block_seal(out);
 }
 
-/* May this build use the block at all? */
-static int check_header(const uint8_t *in, const char **why)
+/* By the first feature that this build doesn't know, there being one. */
+static int refuse_feature(char *why, uint64_t incompat, uint64_t ro_compat)
 {
-	if (memcmp(in, SB_MAGIC, BLOCK_MAGIC_BYTES) != 0)
-		return refuse(why, -ENOENT, "there is no ddraid superblock here");
-	if (!block_intact(in))
-		return refuse(why, -EBADMSG, "the superblock's checksum is wrong");
-	if (get_le32(in + SB_OFF_VERSION) != SB_VERSION)
-		return refuse(why, -EPROTONOSUPPORT,
-			      "the superblock has an unknown version: update ddraid");
-	if (get_le64(in + SB_OFF_INCOMPAT) & ~SB_KNOWN_INCOMPAT)
-		return refuse(why, -EPROTONOSUPPORT,
-			      "the array uses an unknown feature: update ddraid");
+	unsigned bit = (unsigned)__builtin_ctzll(incompat ? incompat : ro_compat);
+
 	/* We never open an array only to read it. */
-	if (get_le64(in + SB_OFF_RO_COMPAT) & ~SB_KNOWN_RO_COMPAT)
-		return refuse(why, -EPROTONOSUPPORT,
-			      "the array may not be written by this build: update ddraid");
+	if (!incompat)
+		return format_refuse(why, -EPROTONOSUPPORT,
+				     "the array has the ro-compat feature %u, so it may not be "
+				     "written by this build: update ddraid",
+				     bit);
+	if (bit < sizeof(incompat_name) / sizeof(*incompat_name))
+		return format_refuse(why, -EPROTONOSUPPORT,
+				     "the array uses the feature %s, which this build doesn't "
+				     "have: update ddraid",
+				     incompat_name[bit]);
+	return format_refuse(why, -EPROTONOSUPPORT,
+			     "the array uses the incompat feature %u, which this build doesn't "
+			     "know: update ddraid",
+			     bit);
+}
+
+/* May this build use the block at all? */
+static int check_header(const uint8_t *in, char *why)
+{
+	uint64_t incompat = get_le64(in + SB_OFF_INCOMPAT);
+	uint64_t ro_compat = get_le64(in + SB_OFF_RO_COMPAT);
+
+	if (memcmp(in, SB_MAGIC, BLOCK_MAGIC_BYTES) != 0)
+		return format_refuse(why, -ENOENT, "there is no ddraid superblock here");
+	if (!block_intact(in))
+		return format_refuse(why, -EBADMSG, "the superblock's checksum is wrong");
+	if (get_le32(in + SB_OFF_VERSION) != SB_VERSION)
+		return format_refuse(why, -EPROTONOSUPPORT,
+				     "the superblock has the unknown version %" PRIu32
+				     ": update ddraid",
+				     get_le32(in + SB_OFF_VERSION));
+	if (incompat || ro_compat)
+		return refuse_feature(why, incompat, ro_compat);
 	return 0;
 }
 
-int sb_decode(struct superblock *sb, const uint8_t in[DDR_BLOCK_BYTES], const char **why)
+int sb_decode(struct superblock *sb, const uint8_t in[DDR_BLOCK_BYTES], char *why)
 {
 	int err = check_header(in, why);
 	struct superblock out = {0};
@@ -382,10 +417,6 @@ int sb_decode(struct superblock *sb, const uint8_t in[DDR_BLOCK_BYTES], const ch
 	/* Even what a later build may support (-EOPNOTSUPP) is out of range for this one. */
 	if (geo_init(&g, &out.geo, why))
 		return -EINVAL;
-	if (get_le64(in + SB_OFF_DATA_OFFSET) != g.data_offset ||
-	    get_le32(in + SB_OFF_LOG_PAGES) != g.log_pages)
-		return refuse(why, -EINVAL,
-			      "the superblock's layout does not follow from its geometry");
 	out.seq = get_le64(in + SB_OFF_SEQ);
 	memcpy(out.array_uuid, in + SB_OFF_ARRAY_UUID, DDR_UUID_BYTES);
 	memcpy(out.member_uuid, in + SB_OFF_MEMBER_UUID, DDR_UUID_BYTES);
@@ -398,7 +429,8 @@ int sb_decode(struct superblock *sb, const uint8_t in[DDR_BLOCK_BYTES], const ch
 	out.writer_node = get_le32(in + SB_OFF_WRITER_NODE);
 	out.place = in[SB_OFF_PLACE];
 	if (in[SB_OFF_USE] & ~SB_USE_CLUSTERED)
-		return refuse(why, -EINVAL, "the superblock is used in a way that is unknown");
+		return format_refuse(why, -EINVAL,
+				     "the superblock is used in a way that is unknown");
 	out.clustered = in[SB_OFF_USE] & SB_USE_CLUSTERED;
 	memcpy(out.cluster, in + SB_OFF_CLUSTER,
 	       strnlen((const char *)in + SB_OFF_CLUSTER, DDR_NAME_BYTES));
@@ -410,7 +442,7 @@ int sb_decode(struct superblock *sb, const uint8_t in[DDR_BLOCK_BYTES], const ch
 		get_member(&out.map.member[i], in + SB_OFF_MEMBERS + i * SB_MEMBER_BYTES);
 	bad = check_fields(&out, &g);
 	if (bad)
-		return refuse(why, -EINVAL, bad);
+		return format_refuse(why, -EINVAL, "%s", bad);
 	*sb = out;
 	return 0;
 }

@@ -112,10 +112,10 @@ int epoch_cmp(const struct epoch *a, const struct epoch *b);
 void sb_encode(const struct superblock *sb, uint8_t out[DDR_BLOCK_BYTES]);
 /*
  * 0; -ENOENT: no ddraid superblock here (magic); -EBADMSG: checksum; -EPROTONOSUPPORT: a
- * version or an incompat feature that this build doesn't know; -EINVAL: a field out of its
- * range. *why (if not NULL) gets a static sentence.
+ * version or a feature that this build doesn't know; -EINVAL: a field out of its range. why
+ * (FORMAT_WHY_BYTES, or NULL) gets a sentence.
  */
-int sb_decode(struct superblock *sb, const uint8_t in[DDR_BLOCK_BYTES], const char **why);
+int sb_decode(struct superblock *sb, const uint8_t in[DDR_BLOCK_BYTES], char *why);
 
 /*
  * What holds for every map that was ever proposed, wherever it comes from: a member or a message.

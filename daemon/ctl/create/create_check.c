@@ -52,6 +52,7 @@
 #include <sys/random.h>
 
 #include "daemon/base/units.h"
+#include "daemon/core/format/choose.h"
 #include "daemon/ctl/create/create_int.h"
 #include "daemon/ctl/create/signature.h"
 
@@ -188,22 +189,23 @@ static int check_params(struct job *j)
 {
 	struct geo_params p = j->ask->geo;
 	struct geo g;
-	const char *why = NULL;
+	const char *bad = NULL;
+	char why[FORMAT_WHY_BYTES];
 	uint32_t want;
 	int err;
 
-	err = array_name_check(j->ask->name, &why);
+	err = array_name_check(j->ask->name, &bad);
 	if (err)
 		return create_refuse(j, err, -1, "the array's name \"%.63s\" can't be used: %s",
-				     j->ask->name, why);
+				     j->ask->name, bad);
 	defaults(j, &p);
 	p.member_bytes = 1ull << 40;
-	err = geo_init(&g, &p, &why);
+	err = geo_choose(&g, &p, why);
 	if (err && err != -ENOSPC && p.order > 0 && p.order <= DDR_MAX_ORDER &&
 	    j->ask->geo.region_bytes) {
 		/* It may be the region size, which is for smaller members than this. */
 		p.member_bytes = 1ull << 20;
-		err = geo_init(&g, &p, &why);
+		err = geo_choose(&g, &p, why);
 	}
 	if (err && err != -ENOSPC)
 		return create_refuse(j, err, -1, "array %s can't be made: %s", j->ask->name, why);
@@ -307,14 +309,14 @@ static uint64_t smallest_size(const struct geo_params *params)
 	struct geo g;
 
 	p.member_bytes = DATA_ALIGN; /* find a size that fits, then halve */
-	while (p.member_bytes < high && geo_init(&g, &p, NULL))
+	while (p.member_bytes < high && geo_choose(&g, &p, NULL))
 		p.member_bytes <<= 1;
 	if (p.member_bytes >= high)
 		return 0;
 	high = p.member_bytes;
 	while (high - low > 1) {
 		p.member_bytes = low + (high - low) / 2;
-		if (geo_init(&g, &p, NULL))
+		if (geo_choose(&g, &p, NULL))
 			low = p.member_bytes;
 		else
 			high = p.member_bytes;
@@ -324,14 +326,14 @@ static uint64_t smallest_size(const struct geo_params *params)
 
 static int check_size(struct job *j, struct geo_params *p)
 {
-	const char *why = NULL;
+	char why[FORMAT_WHY_BYTES];
 	uint32_t at = 0;
 	int err;
 
 	defaults(j, p);
 	while (j->dev[at].size_bytes != p->member_bytes)
 		at++;
-	err = geo_init(&j->r->geo, p, &why);
+	err = geo_choose(&j->r->geo, p, why);
 	if (err == -ENOSPC)
 		return create_refuse(j, err, (int)at,
 				     "is too small: it has %" PRIu64

@@ -325,7 +325,7 @@ static int enough(struct look *l, const struct superblock *best, const struct im
 static int look(struct look *l, struct import_result *r)
 {
 	const struct superblock *best;
-	const char *why = "";
+	char why[FORMAT_WHY_BYTES];
 	uint32_t at = 0;
 	int err = read_all(l);
 
@@ -334,7 +334,7 @@ static int look(struct look *l, struct import_result *r)
 	if (err)
 		return err;
 	best = newest(l, &at);
-	if (geo_init(&r->geo, &best->geo, &why))
+	if (geo_init(&r->geo, &best->geo, why))
 		return refuse(l, -EINVAL, (int)at, "tells of a layout that can't be: %s", why);
 	memcpy(r->uuid, best->array_uuid, DDR_UUID_BYTES);
 	snprintf(r->name, sizeof(r->name), "%s", best->name);
