@@ -198,7 +198,7 @@ TEST(empty_devices_become_an_array)
 	setup();
 	created();
 	CHECK_EQ_U64(fx.r.geo.p.stripe_bytes, 4096);
-	CHECK_EQ_U64(fx.r.geo.p.band_bytes, 65536);
+	CHECK_EQ_U64(fx.r.geo.p.band_bytes, 1 << 20);
 	CHECK_EQ_U64(fx.r.geo.p.slots, 32);
 	CHECK_EQ_U64(fx.r.geo.p.region_bytes, 4 << 20);
 	CHECK_EQ_U64(fx.r.geo.p.member_bytes, MEMBER_BYTES);
@@ -595,7 +595,7 @@ static uint64_t smallest(void)
 			       .m = 1,
 			       .slots = 32,
 			       .stripe_bytes = 4096,
-			       .band_bytes = 65536,
+			       .band_bytes = 1 << 20,
 			       .region_bytes = 4 << 20};
 
 	p.member_bytes = 1 << 20;
@@ -714,6 +714,11 @@ TEST(the_stripe_fits_the_members_blocks)
 	fx.dev[1].preferred_block_bytes = 4096;
 	fx.ask.geo.stripe_bytes = 32768;
 	stripe_is(32768, "");
+	/* The largest: a band has 32 of its fragments. */
+	setup();
+	fx.ask.geo.stripe_bytes = 131072;
+	stripe_is(131072, "");
+	CHECK_EQ_U64(fx.r.geo.p.band_bytes, 1 << 20);
 }
 
 TEST(a_large_preferred_size_is_no_block)

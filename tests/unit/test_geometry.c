@@ -464,6 +464,28 @@ TEST(every_member_has_its_share_of_the_parity)
 	}
 }
 
+/* Small members with a large band: nothing rotates, or only once. */
+TEST(a_band_may_be_larger_than_the_data)
+{
+	for (uint32_t band = 1u << 20; band; band <<= 1) {
+		struct geo_params p = usual;
+		struct geo g;
+
+		p.band_bytes = band;
+		p.region_bytes = 65536;
+		p.member_bytes = DATA_ALIGN + (1 << 20);
+		CHECK_EQ_INT(geo_choose(&g, &p, NULL), 0);
+		check_sane(&g);
+		for (uint64_t s = 0; s < g.stripes; s++)
+			CHECK_EQ_U64(geo_member_of(&g, s, g.k), g.k);
+		CHECK_EQ_U64(geo_run(&g, 0, 1024), 1024);
+		p.member_bytes += 1024;
+		CHECK_EQ_INT(geo_choose(&g, &p, NULL), 0);
+		CHECK_EQ_U64(g.stripes, 1025);
+		CHECK_EQ_U64(geo_member_of(&g, 1024, g.k), band == 1 << 20 ? 0 : g.k);
+	}
+}
+
 TEST(regions_tile_the_stripes)
 {
 	struct geo g;

@@ -64,6 +64,7 @@
 _Static_assert(CREATE_IO_BYTES >= SIGNATURE_READ_BYTES, "the signature's reads");
 _Static_assert(AREA_BYTES <= CREATE_IO_BYTES && SB_OFFSET + AREA_BYTES <= LOG_OFFSET, "layout");
 _Static_assert(USE_OFFSET == SB_OFFSET + USE_AT, "layout");
+_Static_assert(CREATE_BAND_BYTES >= DDR_WINDOW_BYTES, "a band holds a fragment of any stripe");
 
 int create_refuse(struct job *j, int err, int member, const char *format, ...)
 {
@@ -167,11 +168,8 @@ static void defaults(struct job *j, struct geo_params *p)
 		p->m = 1;
 	if (!p->stripe_bytes)
 		choose_stripe(j, p);
-	if (!p->band_bytes) {
+	if (!p->band_bytes)
 		p->band_bytes = CREATE_BAND_BYTES;
-		if (p->order <= DDR_MAX_ORDER && p->band_bytes < p->stripe_bytes >> p->order)
-			p->band_bytes = p->stripe_bytes >> p->order;
-	}
 	if (!p->slots)
 		p->slots = CREATE_SLOTS;
 	p->member_bytes = smallest_bytes(j);

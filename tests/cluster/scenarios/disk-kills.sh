@@ -27,7 +27,7 @@ ctl 1 attach vol1 --via "$via" >"$CLUSTER_DIR/attach" 2>&1 || fail "attach: $(ca
 devices=$(node_exec 1 readlink -f /dev/ddraid/vol0 /dev/ddraid/vol1)
 [ "$(sort -u <<<"$devices" | grep -c '^/dev/[a-z]*[0-9]*$')" = 2 ] || fail "two arrays have the devices $devices"
 if [ "$via" = shim ]; then # each has the limits of its own geometry
-	disk_limit_is 1 "$(disk_of 1)" optimal_io_size 131072
+	disk_limit_is 1 "$(disk_of 1)" optimal_io_size 1048576
 	other=${devices##*/}
 	disk_limit_is 1 "$other" optimal_io_size 65536
 	disk_limit_is 1 "$other" logical_block_size 4096

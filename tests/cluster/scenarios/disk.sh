@@ -65,7 +65,7 @@ limit_is logical_block_size 4096
 limit_is physical_block_size 4096
 limit_is fua 1
 if [ "$via" = shim ]; then
-	limit_is optimal_io_size 131072
+	limit_is optimal_io_size 1048576 # a row has 2 MiB, and no more than 1 MiB is told
 	limit_is max_hw_sectors_kb 1024
 	limit_is write_zeroes_max_bytes 33554432
 	limit_is discard_max_bytes 33554432
