@@ -6,8 +6,8 @@
  */
 #include "tests/lib/test.h"
 
-#include "daemon/core/format/choose.h"
 #include "daemon/core/data/data.h"
+#include "daemon/core/format/choose.h"
 
 #define REGIONS 4u
 #define PR LOCK_MODE_PR
