@@ -154,7 +154,7 @@ void phase_move(struct engine *e, enum phase to);
 /* ==== cluster -> data ========================================================================= */
 
 /*
- * dio.c: member requests, in batches.
+ * member_io.c: member requests, in batches.
  *
  * batch_init once; then for each use batch_open, requests, batch_close. When the last request has
  * ended, `done` is called, maybe within batch_close, and b->ok and b->failed say which members were
@@ -165,17 +165,17 @@ void batch_open(struct batch *b);
 void batch_close(struct engine *e, struct batch *b);
 /* To a member of the map. It waits while the gate is closed. offset: the member's bytes; iov: as
  * long as the request lasts; region: the array's, for traces. */
-void dio_start(struct engine *e, struct batch *b, uint8_t member, enum dev_op op,
-	       enum dev_kind kind, uint32_t flags, uint64_t offset, uint32_t bytes,
-	       const struct iovec *iov, uint32_t iov_count, uint64_t region);
+void member_io_start(struct engine *e, struct batch *b, uint8_t member, enum dev_op op,
+		     enum dev_kind kind, uint32_t flags, uint64_t offset, uint32_t bytes,
+		     const struct iovec *iov, uint32_t iov_count, uint64_t region);
 /* To a device, whatever it is, and whether or not the gate is open. */
-void dio_start_raw(struct engine *e, struct batch *b, uint32_t dev, enum dev_op op,
-		   enum dev_kind kind, uint64_t offset, const struct iovec *iov);
+void member_io_start_raw(struct engine *e, struct batch *b, uint32_t dev, enum dev_op op,
+			 enum dev_kind kind, uint64_t offset, const struct iovec *iov);
 void flush_members(struct engine *e, struct batch *b, uint32_t members);
 /* Room for `count` more requests of a consumer, or of a window or a mark? Whoever has none waits:
  * the end of any request lets him try again. */
-bool dio_room(const struct engine *e, uint32_t count, bool consumer);
-bool dio_any(const struct engine *e);                   /* under way, or held */
+bool member_io_room(const struct engine *e, uint32_t count, bool consumer);
+bool member_io_any(const struct engine *e);             /* under way, or held */
 uint32_t dev_ios(const struct engine *e, uint32_t dev); /* how many are under way there */
 bool member_ios(const struct engine *e, uint8_t m);     /* are any under way to it? */
 void member_ios_cancel(struct engine *e, uint8_t m);    /* the map drops it */
@@ -280,7 +280,7 @@ void back_told(struct engine *e, uint32_t page, uint64_t seq, uint32_t members);
 bool alone(const struct engine *e);
 /* R5: somebody who may have been writing is gone, and not fenced. */
 bool lost_unfenced(const struct engine *e);
-/* quiet.c: no write begins now, since a member is being promoted. */
+/* quiesce.c: no write begins now, since a member is being promoted. */
 bool writes_held(const struct engine *e);
 /* use.c: this node's sign on the members hangs. */
 bool use_hangs(const struct engine *e);
@@ -294,7 +294,7 @@ void settle_void(struct engine *e, bool waits); /* another round; a grant waits 
 bool settle_passed(struct engine *e, uint64_t *answered); /* all have, up to that one */
 
 /* recovery.c */
-bool region_foreign(const struct engine *e, uint64_t idx);   /* dirty in a slot of nobody: R18 */
+bool region_foreign(const struct engine *e, uint64_t idx);   /* dirty in an orphan slot: R18 */
 void recovery_window(struct engine *e, const struct job *j); /* counts it, for the status */
 
 #endif

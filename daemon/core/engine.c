@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Events in, outs out: one step of everything, the gate (R2, R7), the life of an incarnation, and
+ * Events in, outs out: one step of everything, the gate (R2, R7), the incarnation of an incarnation, and
  * what is shown of it.
  */
 #include <assert.h>
@@ -210,7 +210,7 @@ static void engine_restart(struct engine *e, uint64_t inc)
 {
 	uint64_t idle = e->d->wrote ? 0 : e->inc;
 
-	assert(e->state == ENGINE_REMOVED && !e->d->dio_under_way && inc > e->inc);
+	assert(e->state == ENGINE_REMOVED && !e->d->member_io_under_way && inc > e->inc);
 	engine_clear(e);
 	memset(&e->geo, 0, sizeof(e->geo));
 	memset(&e->map, 0, sizeof(e->map));
@@ -254,7 +254,7 @@ static void event_take(struct engine *e, const struct event *ev)
 		dev_down(e, ev);
 		break;
 	case EV_DEV_DONE:
-		dio_done(e, ev);
+		member_io_done(e, ev);
 		break;
 	case EV_VIEW:
 		round_view(e, ev);
@@ -335,7 +335,7 @@ void engine_step(struct engine *e, const struct event *ev, struct outq *q)
 	do {
 		before = q->count;
 		said = e->said;
-		dio_advance(e);
+		member_io_advance(e);
 		devs_advance(e);
 		record_advance(e);
 		round_advance(e);
@@ -348,15 +348,15 @@ void engine_step(struct engine *e, const struct event *ev, struct outq *q)
 		dlog_advance(e);
 		leave_advance(e);
 		regions_advance(e);
-		quiet_advance(e);
+		quiesce_advance(e);
 		jobs_advance(e);
 		io_advance(e);
 		admin_look(e);
-		if (e->state == ENGINE_STOPPED && !e->stopped && !e->d->dio_under_way) {
+		if (e->state == ENGINE_STOPPED && !e->stopped && !e->d->member_io_under_way) {
 			e->stopped = true;
 			out_add(e, OUT_STOPPED)->stopped.unsealed = e->c->leave.unsealed;
 		}
-	} while (q->count - before != e->said - said || !list_empty(&e->d->dio_gone));
+	} while (q->count - before != e->said - said || !list_empty(&e->d->member_io_gone));
 	if (gate_open(e))
 		e->heard_us = e->c->round.hb_sent_us;
 	waits_note(e);
@@ -539,7 +539,7 @@ static void status_waits(const struct engine *e, struct waits *w)
 			       "gives this one quorum, and then the array has to be started "
 			       "with --alone"
 			     : "quorum";
-	else if (e->view.phase == PH_READY && !aside(e) && e->c->round.confirmed &&
+	else if (e->view.phase == PH_READY && !is_observer(e) && e->c->round.confirmed &&
 		 quorum_gate(e) && !use_lease(e) && members_reached(e) >= e->geo.k)
 		w->why = "the members to take this node's sign that it uses them";
 	else if (!(e->c->round.confirmed && quorum_gate(e)))
@@ -548,7 +548,7 @@ static void status_waits(const struct engine *e, struct waits *w)
 		return; /* the round can't end before that */
 	else if (e->view.phase != PH_READY)
 		w->why = leading(e) && e->c->lead.why ? e->c->lead.why : "the leader's recovery";
-	else if (aside(e))
+	else if (is_observer(e))
 		w->why = "members: this node reaches fewer than the data needs";
 	else if (leader_differs(e))
 		w->why = leader_differs(e);
@@ -661,7 +661,7 @@ void engine_status(const struct engine *e, struct engine_status *st)
 	for (uint32_t i = 0; i < e->c->round.peer_count; i++)
 		st->nodes += e->c->round.peer[i].active && e->c->round.peer[i].in_view &&
 			     !e->c->round.peer[i].evicted;
-	st->unfenced = gone_unfenced(e);
+	st->unfenced = departed_unfenced(e);
 	st->slots_unrecovered = slots_unrecovered(e);
 	st->regions_dirty = dlog_count(e, false);
 	st->regions_missed = dlog_count(e, true);
@@ -672,7 +672,7 @@ void engine_status(const struct engine *e, struct engine_status *st)
 	st->rebuild_waits_node = rebuild_waits(e, &st->rebuild_waits);
 	st->rebuild_waits_us = e->c->rebuild.gather_us;
 	st->ios = e->d->fio_count;
-	st->dev_ios = e->d->dio_under_way;
+	st->dev_ios = e->d->member_io_under_way;
 	st->marks = e->d->n_marks;
 	st->clears = e->d->n_clears;
 	st->page_writes = e->d->n_page_writes;

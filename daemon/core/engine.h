@@ -359,7 +359,7 @@ enum member_why {
 	WHY_NONE,          /* not known: it was so when the array was assembled */
 	WHY_BROKE_OFF,     /* its connection */
 	WHY_ERROR,         /* it answered a request with one */
-	WHY_ERROR_EARLIER, /* a flush failed, in an earlier life of the daemon */
+	WHY_ERROR_EARLIER, /* a flush failed, in an earlier incarnation of the daemon */
 	WHY_SHRANK,
 	WHY_OLDER,    /* an older copy of itself: its log tells */
 	WHY_ABSENT,   /* when the array was assembled */

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Does this node's last life in the array live yet? Its record names it, and a record can be
+ * Does this node's last incarnation in the array live yet? Its record names it, and a record can be
  * copied: to another machine, with the state directory, or to a second daemon on this one. The
- * fence of that life would hit who serves. So before a command fences it:
+ * fence of that incarnation would hit who serves. So before a command fences it:
  *
  * Its process, which the record names, is looked for, if it is one of this machine since that was
- * started last. Of any other the members tell: they are read for longer than a life needs to renew
+ * started last. Of any other the members tell: they are read for longer than an incarnation needs to renew
  * its use block (core/cluster/use.c). In a cluster other nodes write there as well, so the members
  * are read so often that each one's block is seen.
  *
@@ -22,7 +22,7 @@
 #include "daemon/runtime/process.h"
 
 #define LOOK_MS 20u      /* between two reads of a member */
-#define RENEWALS 3u      /* a life that lives renews in a third of this time */
+#define RENEWALS 3u      /* an incarnation that lives renews in a third of this time */
 #define CONNECT_MS 2000u /* for what is not connected by then nobody waits */
 #define ALIGNMENT 4096u  /* of O_DIRECT, at most */
 
@@ -30,7 +30,7 @@ struct alive_dev {
 	struct array *a;
 	struct member *m;
 	bool open, up, busy, met;
-	uint64_t seq; /* of the last block of that life's, if met */
+	uint64_t seq; /* of the last block of that incarnation's, if met */
 	struct member_req req;
 	struct iovec iov;
 	struct useblock last;
@@ -95,7 +95,7 @@ static void dev_down(void *arg, int err, const char *why)
 	d->up = false;
 }
 
-/* True: that life has written since. */
+/* True: that incarnation has written since. */
 static bool shows(struct alive_dev *d)
 {
 	struct useblock u;

@@ -92,7 +92,7 @@ static void limit_in(struct array *a, uint32_t ms)
 }
 
 /*
- * In CLOSE, when the group is left. Unless that was a clean end, what this life had sent may still
+ * In CLOSE, when the group is left. Unless that was a clean end, what this incarnation had sent may still
  * land: consumers are told when all others have heard, or do no I/O since they have heard nothing
  * (R7, R9), as with a node that gives up (core/cluster/round.c).
  */
@@ -436,7 +436,7 @@ static void stop_late(struct array *a)
 				  a->dev[i].uri);
 	}
 	array_say(a, LOG_WARNING,
-		  "not drained within %u ms: what is under way is dropped, and this life is fenced "
+		  "not drained within %u ms: what is under way is dropped, and this incarnation is fenced "
 		  "at the next start",
 		  a->env.conf->stop_ms);
 	array_close(a);
@@ -518,7 +518,7 @@ static bool stop_again(struct stop *s, uint64_t *until_us, uint32_t within_ms)
  * (disk.c, cut_off). What has not ended after stop_ms does not go on: the array is closed
  * without a step of the engine that could send it again, and consumers hear of it when the others
  * have (tell_soon): from then on these write nothing that it could come over before they have
- * fenced this life (R5).
+ * fenced this incarnation (R5).
  */
 static uint32_t stop_hold(struct array *a)
 {

@@ -61,7 +61,7 @@ enum array_phase {
 	ARRAY_PHASE_IDLE,
 	ARRAY_PHASE_GROUP,  /* waits for the cluster stack */
 	ARRAY_PHASE_RECORD, /* reads its record, or waits for a new incarnation */
-	ARRAY_PHASE_FENCE,  /* this node's former life in the array is to be fenced */
+	ARRAY_PHASE_FENCE,  /* this node's former incarnation in the array is to be fenced */
 	ARRAY_PHASE_RUN,    /* the engine works */
 	ARRAY_PHASE_STOP,   /* the engine drains */
 	ARRAY_PHASE_CLOSE,  /* lets go of group, members, front-end */

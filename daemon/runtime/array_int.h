@@ -6,7 +6,7 @@
  *	pump.c	events into the engine, outs out of it
  *	dev.c	members
  *	disk.c	the array as a block device of this node
- *	alive.c	whether this node's last life has ended, before it is fenced
+ *	alive.c	whether this node's last incarnation has ended, before it is fenced
  *	life.c	incarnations, the record, fences: what goes by way of other threads
  *	locks.c	the lock manager, where it is none of the core's
  *	status.c	looking in, and what is logged by itself
@@ -16,10 +16,10 @@
  * other and does what each step gave before the next one. So the engine is never entered twice,
  * events keep their order, and what an out points to is valid while it is done.
  *
- * Phases: GROUP -(up)-> RECORD -(loaded)-> FENCE, if the last life did not end cleanly -> RECORD
+ * Phases: GROUP -(up)-> RECORD -(loaded)-> FENCE, if the last incarnation did not end cleanly -> RECORD
  * (a new incarnation is made durable) -> RUN -(array_stop)-> STOP -(OUT_STOPPED or out of time)->
  * CLOSE -(group left, consumers told, members closed)-> the thread ends. Stop and errors lead from
- * everywhere to CLOSE. The members are opened in RUN, not before: then nothing of the last life can
+ * everywhere to CLOSE. The members are opened in RUN, not before: then nothing of the last incarnation can
  * land any more, and the fence command may end all of this node's connections.
  */
 #ifndef DDRAID_RUNTIME_ARRAY_INT_H
@@ -33,7 +33,7 @@
 #include "daemon/runtime/fence/fence.h"
 
 #define ARRAY_QUEUE_MAX                                                                            \
-	(64u << 10)           /* events: bounded by front-end, DIO_MAX of the engine, batches */
+	(64u << 10)           /* events: bounded by front-end, MEMBER_IO_MAX of the engine, batches */
 #define ARRAY_PUMP_BATCH 512u /* events per turn, so that descriptors are looked at */
 /* Bytes that wait for the group to take them; more than what all pages of the largest log say, and
  * the claims of all locks that a node can hold. */
@@ -102,9 +102,9 @@ struct disk {
 		uint32_t away_ms;  /* what fails then is not all that waits; or AWAY_HOLD */
 		uint64_t alone_us; /* since when at the earliest nobody serves it */
 		bool clean, judged;
-		bool ours; /* this life has decided */
+		bool ours; /* this incarnation has decided */
 	} heir;
-	bool left; /* what an earlier life left, if anything, is yet to be ended */
+	bool left; /* what an earlier incarnation left, if anything, is yet to be ended */
 	uint64_t left_us;
 	char left_why[FRONT_WHY_BYTES];
 };
@@ -234,7 +234,7 @@ void pump_tick(struct array *a);
 void pump_writable(struct array *a);
 void pump_drop_messages(struct array *a);
 void pump_free(struct array *a);
-/* What is served; its life is left 0. */
+/* What is served; its incarnation is left 0. */
 void pump_export(const struct array *a, const struct geo *g, struct front_export *ex);
 
 /* dev.c */
@@ -258,7 +258,7 @@ void alive_close(struct array *a);
 
 /* life.c */
 void life_load(struct array *a);
-void life_watched(struct array *a, const char *who); /* NULL: its last life may be fenced */
+void life_watched(struct array *a, const char *who); /* NULL: its last incarnation may be fenced */
 void life_renew(struct array *a); /* a new incarnation for an engine that was removed */
 void life_record(struct array *a, const struct record *r);
 void life_fence(struct array *a, uint32_t node, uint64_t inc);

@@ -28,7 +28,7 @@
 #include "daemon/runtime/array_int.h"
 
 #define IO_CHUNK 256
-#define IO_CHUNKS_MAX 64u /* 16384 requests: more than the engine's DIO_MAX */
+#define IO_CHUNKS_MAX 64u /* 16384 requests: more than the engine's MEMBER_IO_MAX */
 #define CANDIDATE_US 60000000ull
 
 /* ---- requests ------------------------------------------------------------------------------- */

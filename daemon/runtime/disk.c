@@ -12,13 +12,13 @@
  * may take over what waits only if no node can have taken this one for removed meanwhile, for
  * then the consumer may run elsewhere by now. It may, if all of this is so:
  *
- * - The device has the name that the note has (front_export.life): a random one, of the life that
+ * - The device has the name that the note has (front_export.life): a random one, of the incarnation that
  *   made it. The note, NAME.life in the run directory, is written by whoever serves.
  * - The ring is the one of the note: corosync has installed no other membership since the last
  *   life was, by the note, one of those who serve in it. So nobody was in a quorate view without
  *   this node.
- * - The last life ended cleanly: it left, and was not missed. Or the newest epoch that this life
- *   finds committed is one that the earlier lives acknowledged: the others fence a departed
+ * - The last incarnation ended cleanly: it left, and was not missed. Or the newest epoch that this incarnation
+ *   finds committed is one that the earlier incarnations acknowledged: the others fence a departed
  *   incarnation and then commit an epoch, before they grant anything (leader.c). So they waited
  *   all the time. What a full fence after restart_wait comes to is such an epoch.
  * - It has not been alone for as long as --away, by the kernel's NBD client. That fails what finds
@@ -28,7 +28,7 @@
  *   fails both (away_ms, below).
  *
  * The ring and the time are compared when the device is served. The epoch is judged by each
- * proposal up to the first map that a life goes by, before anything that it acknowledges itself
+ * proposal up to the first map that an incarnation goes by, before anything that it acknowledges itself
  * can be on disk; a judgement against it removes the note, so that it holds for all later lives as
  * well.
  * A life that can't know ends what was open.
@@ -48,7 +48,7 @@
  *   one, on another. Holding is where that has to be shown (R6, above); failing only ever leaves
  *   less to go on with.
  * - The dead daemon's own writes may still be on their way to the members. Nobody reads or writes
- *   there before they can't land any more: not this node's next life, which fences the last one
+ *   there before they can't land any more: not this node's next incarnation, which fences the last one
  *   first, nor another node, which must fence the departed incarnation before it is granted what
  *   that had locked or marked (R4, R5).
  * - A daemon that lives writes nothing of a device that it has taken away: see cut_off.
@@ -256,14 +256,14 @@ void disk_loaded(struct array *a)
 	d->heir.clean = a->rec.clean;
 }
 
-/* Did the others commit this without an earlier life of this node? */
+/* Did the others commit this without an earlier incarnation of this node? */
 static bool epoch_missed(const struct disk *d, const struct epoch *e)
 {
 	const struct epoch *acked = &d->heir.acked, *prop = &d->heir.proposed;
 
 	if (d->heir.clean || e->num < acked->num || !epoch_cmp(e, acked))
 		return false;
-	/* Nobody served; what was committed first is of this life's own round, on top of what the
+	/* Nobody served; what was committed first is of this incarnation's own round, on top of what the
 	 * earlier ones had acknowledged. */
 	return epoch_cmp(e, prop) || e->num != acked->num + 1;
 }
@@ -271,7 +271,7 @@ static bool epoch_missed(const struct disk *d, const struct epoch *e)
 static void heir_forget(struct array *a, const char *because)
 {
 	if (a->disk.heir.life)
-		array_say(a, LOG_NOTICE, "opens of this node's last life don't go on: %s", because);
+		array_say(a, LOG_NOTICE, "opens of this node's last incarnation don't go on: %s", because);
 	memset(&a->disk.heir, 0, sizeof(a->disk.heir));
 	note_remove(a);
 }
@@ -445,7 +445,7 @@ static void disk_load(struct array *a)
 
 /*
  * A name that no device has, and no note had: whose it is must wait for nobody's, and have nothing
- * done that another life was to do. Not the incarnation and a count: after a clock that was set
+ * done that another incarnation was to do. Not the incarnation and a count: after a clock that was set
  * back the next incarnation is the last one and 1, which is what the last one's second device was
  * called. It is kept nowhere before the device has it: whoever dies between the two leaves a device
  * without a note, which nobody goes on with.
@@ -562,7 +562,7 @@ void disk_removed(struct array *a)
 		front_reset(d->front);
 		d->held = false;
 	}
-	/* One that this life has not served yet, or has lost: its consumers are as removed. */
+	/* One that this incarnation has not served yet, or has lost: its consumers are as removed. */
 	if (!there)
 		left_end(a);
 }
@@ -595,7 +595,7 @@ int disk_stop(struct array *a, enum array_stop_how how, char why[FRONT_WHY_BYTES
 		return 0;
 	}
 	if (!is_ours(d)) {
-		/* One that an earlier life left, or that this one has lost, if any. */
+		/* One that an earlier incarnation left, or that this one has lost, if any. */
 		if (how == ARRAY_STOP_FORCED)
 			note_remove(a);
 		err = attach_discard(&a->live, how == ARRAY_STOP_FORCED, 0, why);

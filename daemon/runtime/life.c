@@ -120,7 +120,7 @@ void life_say_once(struct array *a, const char *why)
 	snprintf(a->life_said, sizeof(a->life_said), "%s", why);
 }
 
-/* ---- start: the record, the last life's fence, a new life -------------------------------------
+/* ---- start: the record, the last incarnation's fence, a new incarnation -------------------------------------
  */
 
 static void ran_changed(struct task *task)
@@ -290,8 +290,8 @@ static void begun(struct array *a, struct life_task *t)
 }
 
 /*
- * The id by which the cluster knows the life that begins. Alone, a node is node 1 for itself only:
- * that id is written down as none, and the life is fenced by the id that this machine has when it
+ * The id by which the cluster knows the incarnation that begins. Alone, a node is node 1 for itself only:
+ * that id is written down as none, and the incarnation is fenced by the id that this machine has when it
  * is.
  */
 static uint32_t known_as(const struct array *a)
@@ -332,7 +332,7 @@ static void life_begin(struct array *a)
 }
 
 /*
- * By the node id that this life had: a node that is set to `cluster = alone` is node 1 for itself
+ * By the node id that this incarnation had: a node that is set to `cluster = alone` is node 1 for itself
  * only, and node 1 of its cluster is another one, which serves.
  */
 static void fence_last(struct array *a)
@@ -358,7 +358,7 @@ static void loaded(struct array *a, struct life_task *t)
 		return;
 	}
 	array_phase(a, ARRAY_PHASE_FENCE);
-	array_waits(a, "a sign that this node's last life in the array has ended");
+	array_waits(a, "a sign that this node's last incarnation in the array has ended");
 	alive_watch(a);
 }
 
@@ -368,12 +368,12 @@ void life_watched(struct array *a, const char *who)
 
 	if (!who) {
 		a->life_said[0] = '\0';
-		array_waits(a, "the fence of this node's last life in the array");
+		array_waits(a, "the fence of this node's last incarnation in the array");
 		fence_last(a);
 		return;
 	}
 	snprintf(why, sizeof(why),
-		 "this node's last life in the array has not ended: its members are in use by it, "
+		 "this node's last incarnation in the array has not ended: its members are in use by it, "
 		 "%s; this state directory is a copy of that one's, so stop ddraidd there, or give "
 		 "it a state directory of its own here, without %s.array and %s.record",
 		 who, a->live.name, a->live.name);
@@ -415,7 +415,7 @@ static void fence_answer(struct array *a, uint32_t node, uint64_t inc, int err, 
 	}
 	if (a->phase == ARRAY_PHASE_FENCE) {
 		if (err) {
-			array_waits(a, "the fence of this node's last life in the array: %s", why);
+			array_waits(a, "the fence of this node's last incarnation in the array: %s", why);
 			array_again(a, AGAIN_MS, fence_last);
 			return;
 		}
@@ -483,7 +483,7 @@ void life_ended(struct array *a)
 
 /*
  * A life of this node whose fence was answered. Alone, a node is node 1 for itself only: what an
- * array that was a cluster's names so is another machine's, unless it is the very last life.
+ * array that was a cluster's names so is another machine's, unless it is the very last incarnation.
  */
 static bool own_is_fenced(const struct array *a, uint32_t node, uint64_t inc)
 {
@@ -614,7 +614,7 @@ static bool any_dev_up(const struct array *a)
 
 /*
  * An incarnation that was removed has its own fence run before the next one joins, as a daemon that
- * starts does: exporters refuse this node for the life that the others fenced, until the node
+ * starts does: exporters refuse this node for the incarnation that the others fenced, until the node
  * itself says there that it has ended. The command ends the connections of all arrays of this node.
  * So one that was never let in, which nobody fences, asks for that only if no exporter has it
  * connected: then they may refuse it. It does not depend on the answer.
@@ -660,7 +660,7 @@ static void ended(struct array *a, struct life_task *t)
 }
 
 /*
- * A clean record vouches for all earlier lives: they are fenced, and nobody has gone on without
+ * A clean record vouches for all earlier incarnations: they are fenced, and nobody has gone on without
  * them. A life that served knows that (R4); one that never had a slot knows no more than the record
  * that it began with, and what it has fenced itself.
  */

@@ -24,7 +24,7 @@ void member_cause_words(char *text, size_t bytes, const struct member_cause *c, 
 {
 	static const char *const why[WHY_COUNT] = {
 	    [WHY_BROKE_OFF] = "its connection broke off",
-	    [WHY_ERROR_EARLIER] = "a flush failed in an earlier life of ddraidd",
+	    [WHY_ERROR_EARLIER] = "a flush failed in an earlier incarnation of ddraidd",
 	    [WHY_SHRANK] = "its device is smaller than the array needs, or was",
 	    [WHY_OLDER] = "it is an older copy of itself",
 	    [WHY_ABSENT] = "it was absent when the array was assembled",

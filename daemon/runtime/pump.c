@@ -141,7 +141,7 @@ static void out_removed(struct array *a)
 {
 	if (a->phase == ARRAY_PHASE_STOP)
 		array_say(a, LOG_WARNING,
-			  "this node was removed from the array as it stopped: this life is fenced "
+			  "this node was removed from the array as it stopped: this incarnation is fenced "
 			  "at the next start");
 	else if (a->serving)
 		array_say(
@@ -249,7 +249,7 @@ static void step(struct array *a, struct event *ev)
 	engine_step(a->e, ev, &a->q);
 	status_map(a);
 	if (ev->type == EV_RESTART)
-		a->had_slot = false; /* until here the engine was that of the last life */
+		a->had_slot = false; /* until here the engine was that of the last incarnation */
 	a->had_slot |= engine_slot(a->e) != UINT32_MAX;
 	disk_step(a, ev);
 	dev_lease(a);

@@ -42,7 +42,7 @@ static void locks_fill(const struct array *a, struct array_status *st)
 
 /*
  * Writes need all members of the map. What this node can't use has to come back, or a map without
- * it be committed; and while a member is promoted, no write begins (core/cluster/quiet.c).
+ * it be committed; and while a member is promoted, no write begins (core/cluster/quiesce.c).
  */
 static bool writes_wait(const struct engine_status *e)
 {
@@ -64,7 +64,7 @@ static void record_fill(const struct array *a, struct array_status *st)
 }
 
 /*
- * This node's last life is fenced before there is an engine, which takes it for lost when it meets
+ * This node's last incarnation is fenced before there is an engine, which takes it for lost when it meets
  * it, and for fenced at once. It was lost when that fence began, and the fence took its time.
  */
 static void last_fence_fill(const struct array *a, struct engine_status *e)

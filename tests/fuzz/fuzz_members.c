@@ -2,9 +2,9 @@
 /*
  * A member whose exporter returns anything for its superblocks and its log: one node's engine on
  * three members in memory. It writes, dies in the middle of it, and begins again and again, while
- * the liar's blocks are changed between two lives, or at each read. The others are honest.
+ * the liar's blocks are changed between two incarnations, or at each read. The others are honest.
  *
- * Then: nothing crashes; the array serves, or says why not; nobody but its own earlier lives is
+ * Then: nothing crashes; the array serves, or says why not; nobody but its own earlier incarnations is
  * fenced; what was acknowledged is read; and without the liar the array starts, with parity as far
  * as that was true before, and serves the same.
  *

@@ -58,7 +58,7 @@ static uint64_t pool(uint8_t pick)
 	    good->c->round.id.num,
 	    good->view.prop.epoch.num,
 	    good->c->locks.settle_num,
-	    good->c->quiet.asked,
+	    good->c->quiesce.asked,
 	    BAD,
 	    DDR_MAX_NODES,
 	};

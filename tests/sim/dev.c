@@ -434,7 +434,7 @@ void dev_submit(struct sim *s, struct simnode *n, const struct out *o)
 	if (n->drained)
 		sim_fail(
 		    s, "C8",
-		    "node %u was removed, and sends a request to device %u before its next life",
+		    "node %u was removed, and sends a request to device %u before its next incarnation",
 		    n->id, o->io.dev);
 	check_id(s, n, o->io.id);
 	slot = &n->dev[o->io.dev];
@@ -710,7 +710,7 @@ uint32_t dev_slot_of_disk(const struct simnode *n, uint32_t disk)
 	return NONE;
 }
 
-/* Nothing sent before by this node, in any of its lives, still runs there, and the engine has heard
+/* Nothing sent before by this node, in any of its incarnations, still runs there, and the engine has heard
  * of the end of all of it. */
 static bool quiet(const struct sim *s, const struct simnode *n, uint32_t disk)
 {

@@ -189,7 +189,7 @@ static void on_fence(struct sim *s, struct hev *ev)
 	fence_answer(s, n, ii, 0);
 }
 
-/* A daemon that can't fence its node's last life doesn't join; it tries again. */
+/* A daemon that can't fence its node's last incarnation doesn't join; it tries again. */
 bool fence_itself_fails(struct sim *s, struct simnode *n)
 {
 	for (uint32_t ii = 0; ii < s->incs; ii++) {
@@ -199,13 +199,13 @@ bool fence_itself_fails(struct sim *s, struct simnode *n)
 			continue;
 		in->own_fence_fails--;
 		stats_fault(s, F_OWN_FENCE_FAILED);
-		trace(s, "w  n%u can't fence its last life, inc %lu", n->id, in->inc);
+		trace(s, "w  n%u can't fence its last incarnation, inc %lu", n->id, in->inc);
 		return true;
 	}
 	return false;
 }
 
-/* What a daemon does before it joins: ends whatever its node's earlier lives have under way. */
+/* What a daemon does before it joins: ends whatever its node's earlier incarnations have under way. */
 uint64_t fence_itself(struct sim *s, struct simnode *n)
 {
 	if (!s->o.fences_itself)

@@ -7,7 +7,7 @@
  *   frozen          nothing on the node runs; its events wait in the backlog
  *   stopped         only the daemon doesn't; the group goes on having it as a member
  *   removing        OUT_REMOVED was said, EV_RESTART comes some time after nothing is under way
- *   drained         in between: the new life is made durable; devices come up meanwhile
+ *   drained         in between: the new incarnation is made durable; devices come up meanwhile
  *
  * `gen` counts the daemon's lives; what was meant for an earlier one is dropped.
  */

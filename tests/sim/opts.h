@@ -16,7 +16,7 @@ struct opts {
 	bool fence_cuts;     /* the fence cuts connections; else it only waits (zombie_timeout) */
 	bool record_hangs;   /* state directories are full for a while */
 	bool half_open;      /* some nodes do not know that an exporter was off (halfopen.c) */
-	bool fences_itself;  /* a daemon ends its node's earlier lives before it joins */
+	bool fences_itself;  /* a daemon ends its node's earlier incarnations before it joins */
 	bool instance_known; /* exporters tell an instance id */
 	bool cancel_drops; /* OUT_DEV_CANCEL closes the connection at once, else when all has ended
 			    */

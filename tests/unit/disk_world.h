@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The world around daemon/runtime/disk.c, for its tests: lives of a daemon on one node, one after
+ * The world around daemon/runtime/disk.c, for its tests: incarnations of a daemon on one node, one after
  * another, with a run directory, rings and epochs. The front-end is one that remembers under which
  * name (front_export.life) it was served.
  */
@@ -30,7 +30,7 @@ static struct {
 	bool serving, held, lost;
 	bool hides;     /* while it is held, its device, as knbd's */
 	uint64_t life;  /* of what is open, 0 = nothing */
-	uint64_t first; /* of what the first life made */
+	uint64_t first; /* of what the first incarnation made */
 	unsigned ended; /* opens that failed */
 	unsigned opens;
 	unsigned inflight;

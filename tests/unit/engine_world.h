@@ -4,8 +4,8 @@
  * What crashes, tears and reorders is the simulator's; the tests on this world are what a person
  * who changes the engine wants to see within a second:
  *
- *   test_engine.c          requests, marks, settings, stop, in a life that is well
- *   test_engine_lives.c    what it finds of earlier lives
+ *   test_engine.c          requests, marks, settings, stop, in an incarnation that is well
+ *   test_engine_lives.c    what it finds of earlier incarnations
  *   test_engine_members.c  members that leave, come back, are replaced
  *   test_engine_caches.c   members that may have lost their caches
  *   test_engine_superblocks.c  copies that are torn, or can't be read

@@ -33,7 +33,7 @@ struct hnode {
 	struct record record;
 	uint64_t next_inc;
 	bool deaf;                /* it is out of the group's view */
-	bool removed, mute, ends; /* ends: it has only one life */
+	bool removed, mute, ends; /* ends: it has only one incarnation */
 	uint32_t fences;          /* how often it asked for one */
 	uint32_t fenced_works;    /* ... of a node that works, and lives as that */
 	uint32_t removals;
@@ -410,7 +410,7 @@ static inline void h_write(uint32_t node, uint32_t block, uint8_t value)
 	h_drain();
 }
 
-/* As the broken node, in its present life and in the round that the nodes which work are in. */
+/* As the broken node, in its present incarnation and in the round that the nodes which work are in. */
 static inline void h_say(Ddraid__NodeMsg *m)
 {
 	const struct engine *e = h.node[BAD == 1 ? 2 : 1].e;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Whose opens of a block device go on (R6): what a life does with the device that an earlier one
+ * Whose opens of a block device go on (R6): what an incarnation does with the device that an earlier one
  * left, by the note in the run directory, the ring and the epochs.
  */
 #include "tests/unit/disk_world.h"
@@ -331,7 +331,7 @@ TEST(a_stop_that_was_asked_for_leaves_what_is_open)
 /* ---- --away, by the kernel's NBD client --------------------------------------------------------
  */
 
-/* What it was attached with, in a life that has served it for a while. */
+/* What it was attached with, in an incarnation that has served it for a while. */
 static void first_by(enum attach_via via, uint32_t away_ms)
 {
 	begin();
@@ -344,7 +344,7 @@ static void first_by(enum attach_via via, uint32_t away_ms)
 	fake.first = fake.life;
 }
 
-/* The next life: the note says that nobody has served for so long. */
+/* The next incarnation: the note says that nobody has served for so long. */
 static void back_by(enum attach_via via, uint64_t alone_ms)
 {
 	uint32_t away_ms = a->live.away_ms;
@@ -418,7 +418,7 @@ TEST(the_away_that_counts_is_the_one_that_held)
 	end();
 }
 
-/* The kernel has ended the connection, and this life gives it another one. */
+/* The kernel has ended the connection, and this incarnation gives it another one. */
 TEST(a_life_that_has_lost_it_for_as_long_fails_all_that_waits_too)
 {
 	first_by(ATTACH_NBD, 5000);

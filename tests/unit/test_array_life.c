@@ -22,7 +22,7 @@ static unsigned records_done, restarts, fences_done;
 static struct fence_ask *asked[4];
 static unsigned asked_count;
 static void (*again)(struct array *a);
-static const char *lives; /* whose life the last one is yet */
+static const char *lives; /* whose incarnation the last one is yet */
 
 void alive_watch(struct array *x)
 {
@@ -383,7 +383,7 @@ TEST(a_removed_incarnation_is_fenced_by_its_own_node_before_the_next)
 	end();
 }
 
-/* The stop is in the queue, and the new life would not hear of it. */
+/* The stop is in the queue, and the new incarnation would not hear of it. */
 TEST(who_is_stopped_as_it_is_renewed_begins_no_other_life)
 {
 	removed(true);
@@ -461,7 +461,7 @@ TEST(the_fence_of_the_last_life_alone_is_none_of_node_1_of_a_cluster)
 		life_load(a);
 		settle();
 		answer(0, 0);
-		ask(1); /* of its life 7 */
+		ask(1); /* of its incarnation 7 */
 		CHECK_EQ_U64(asked_count, 2);
 		CHECK_EQ_U64(fences_done, 0);
 		life_fence(a, 1, 100);

@@ -336,7 +336,7 @@ TEST(an_older_copy_that_the_data_needs_is_waited_out)
 	}
 }
 
-/* Member 2 got nothing of the last writes of a life that is dead. The next one resyncs their
+/* Member 2 got nothing of the last writes of an incarnation that is dead. The next one resyncs their
  * regions, which takes its time. */
 static void half_written_by_the_dead(void)
 {
@@ -366,7 +366,7 @@ static void half_written_by_the_dead(void)
 	start_cold();
 }
 
-/* A dead life's regions are resynced after the copy was made. That life has written nothing since.
+/* A dead incarnation's regions are resynced after the copy was made. That life has written nothing since.
  * Once the map is changed for another reason meanwhile, by superblocks that the copy has already.
  */
 TEST(what_was_resynced_since_the_copy_is_told_by_an_epoch)

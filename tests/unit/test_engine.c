@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* The engine in one life that is well: requests, marks, settings, stop. */
+/* The engine in one incarnation that is well: requests, marks, settings, stop. */
 #include "tests/unit/engine_world.h"
 
 #include "daemon/core/format/logpage.h"

@@ -193,7 +193,7 @@ TEST(devices_that_hang_in_turns_do_not_hold_up_a_start)
 	w.sb_hangs = 1u << 2 | 1u << MEMBERS;
 	start_cold();
 	dev_up(MEMBERS);
-	run_ms(4000); /* the node's former life is over */
+	run_ms(4000); /* the node's former incarnation is over */
 	CHECK_EQ_STR(status().waits, "the superblocks of the members to be read");
 	for (uint32_t turn = 0; turn < 10 && !status().io_allowed; turn++) {
 		run_ms(2000);

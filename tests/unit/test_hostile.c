@@ -134,7 +134,7 @@ static void many_departed(uint32_t bad, uint32_t node, uint32_t count, bool fenc
 	h_twist = twist_departed;
 	new_round();
 	h_run_ms(3000);
-	CHECK(h.node[2].e->c->departures.count <= GONE_MAX);
+	CHECK(h.node[2].e->c->departures.count <= DEPARTED_MAX);
 	/* Such a node could not fill the table by the time it is gone: the others' own departures
 	 * have room. */
 	h_twist = NULL;
@@ -162,7 +162,7 @@ TEST(of_one_node_no_more_lives_are_believed_than_there_can_be)
 	new_round();
 	h_run_ms(2000);
 	CHECK(h.node[1].e->c->departures.count > 1);
-	CHECK(h.node[1].e->c->departures.count <= GONE_OF_NODE + 2);
+	CHECK(h.node[1].e->c->departures.count <= DEPARTED_OF_NODE + 2);
 	h_end();
 }
 
@@ -288,7 +288,7 @@ TEST(a_lock_asked_for_too_early_is_not_granted)
 	made_up_fenced = false;
 	h_twist = twist_departed;
 	new_round();
-	CHECK(gone_unfenced(h.node[1].e));
+	CHECK(departed_unfenced(h.node[1].e));
 	before = locks(1); /* what was claimed */
 	say_lock(id, false);
 	say_lock(id, true);
@@ -480,7 +480,7 @@ static void twist_silent(nodemsg *m)
 	m->body_case = DDRAID__NODE_MSG__BODY__NOT_SET;
 }
 
-/* Its daemon was started again. The others know it by heartbeats only, and must not evict the life
+/* Its daemon was started again. The others know it by heartbeats only, and must not evict the incarnation
  * before: this one would not hear that it is meant. */
 TEST(so_is_one_that_lives_again_and_says_nothing_else)
 {
@@ -640,7 +640,7 @@ static void twist_unsaid(nodemsg *m)
 	else if (unsaid == DDRAID__NODE_MSG__BODY_SETTLED)
 		ddraid__settled__free_unpacked(m->settled, NULL);
 	else
-		ddraid__quieted__free_unpacked(m->quieted, NULL);
+		ddraid__quiesced__free_unpacked(m->quiesced, NULL);
 	m->unlock = NULL;
 	m->body_case = DDRAID__NODE_MSG__BODY__NOT_SET;
 	left_out++;
@@ -710,7 +710,7 @@ TEST(who_gives_a_lock_back_to_nobody_is_named)
 TEST(who_does_not_end_its_writes_is_named_by_the_rebuild)
 {
 	begin(NODES);
-	leaves_out(DDRAID__NODE_MSG__BODY_QUIETED);
+	leaves_out(DDRAID__NODE_MSG__BODY_QUIESCED);
 	member_away(0, true);
 	h_write(2, 6, 0x66);
 	member_away(0, false);

@@ -58,7 +58,7 @@ static void removed(void)
 	CHECK(!serves(1));
 }
 
-/* Node 1 loses member `m`, and its life ends before a map says so. */
+/* Node 1 loses member `m`, and its incarnation ends before a map says so. */
 static void removed_after_loss(uint32_t m)
 {
 	w.node[1].record_hangs = true;
@@ -95,7 +95,7 @@ TEST(a_loss_outlives_the_proposal_that_tells_it)
 	finish();
 }
 
-/* In its next life all of its connections break at once, which says nothing of the members. */
+/* In its next incarnation all of its connections break at once, which says nothing of the members. */
 TEST(a_loss_outlives_an_outage_of_the_own_network)
 {
 	one_serves();
@@ -129,13 +129,13 @@ TEST(a_loss_outlives_the_fence_of_who_knows)
 	finish();
 }
 
-/* What the last life took for lost may be what it was. Then another member is lost, and only one of
+/* What the last incarnation took for lost may be what it was. Then another member is lost, and only one of
  * them can leave. */
 TEST(what_the_life_before_lost_stays_if_another_has_been_lost_since)
 {
 	one_serves();
 	removed_after_loss(0);
-	member_cut(1, 1, true); /* connections of the new life */
+	member_cut(1, 1, true); /* connections of the new incarnation */
 	run_ms(1);
 	member_cut(1, 0, false);
 	member_cut(1, 1, false);

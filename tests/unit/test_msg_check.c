@@ -168,7 +168,7 @@ TEST(maps)
 TEST(a_hello)
 {
 	pb_inc me = pb_inc_of(FROM, INC, NO_SLOT, false), d = pb_inc_of(9, 7, NO_SLOT, false);
-	pb_inc *list[GONE_MAX + 1];
+	pb_inc *list[DEPARTED_MAX + 1];
 	uint32_t bad[DDR_MAX_MEMBERS + 1] = {0};
 	Ddraid__Epoch ep = DDRAID__EPOCH__INIT;
 	MESSAGE(HELLO, Hello, hello);
@@ -177,7 +177,7 @@ TEST(a_hello)
 	b.acked = b.known = &ep;
 	b.departed = list;
 	b.bad = bad;
-	for (uint32_t i = 0; i <= GONE_MAX; i++)
+	for (uint32_t i = 0; i <= DEPARTED_MAX; i++)
 		list[i] = &d;
 	IS(GOOD);
 	SET(m.inc, 0, BROKEN);
@@ -195,8 +195,8 @@ TEST(a_hello)
 	SET(b.fenced_inc, INC, BROKEN);
 	SET(b.idle_inc, UINT64_MAX, BROKEN);
 	SET(b.reach, DDR_MAX_MEMBERS + 1, BROKEN);
-	SET(b.n_departed, GONE_MAX, GOOD);
-	SET(b.n_departed, GONE_MAX + 1, BROKEN);
+	SET(b.n_departed, DEPARTED_MAX, GOOD);
+	SET(b.n_departed, DEPARTED_MAX + 1, BROKEN);
 	b.n_departed = 3;
 	SET(d.node, 0, BROKEN);
 	SET(d.inc, 0, GOOD);           /* whoever it is */
@@ -408,10 +408,10 @@ TEST(planes_reports_and_the_rest)
 		SET(b.member, UINT32_MAX, BROKEN);
 		SET(b.state, MEMBER_IN_SYNC, BROKEN);
 		SET(b.state, MEMBER_REBUILDING, BROKEN);
-		SET(b.misread, true, GOOD);
+		SET(b.read_error, true, GOOD);
 		b.state = MEMBER_FAULTY;
-		SET(b.misread, true, BROKEN);
-		b.misread = false;
+		SET(b.read_error, true, BROKEN);
+		b.read_error = false;
 		b.cause = &causes;
 		b.n_cause = 1;
 		IS(GOOD);

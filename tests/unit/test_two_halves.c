@@ -106,7 +106,7 @@ TEST(a_daemon_that_is_restarted_where_its_node_is_alone_goes_on)
 	finish();
 }
 
-/* Neither fence has worked. Each new life could fence the other's dead one, and find no more. */
+/* Neither fence has worked. Each new incarnation could fence the other's dead one, and find no more. */
 TEST(of_two_halves_that_have_not_fenced_each_other_none_goes_on_as_another)
 {
 	start_two();
@@ -234,7 +234,7 @@ TEST(who_waits_for_another_time_gets_no_slot)
 	finish();
 }
 
-/* R4: its last life may have needed a longer wait than the one that it had for itself. */
+/* R4: its last incarnation may have needed a longer wait than the one that it had for itself. */
 TEST(nor_is_its_fence_of_its_own_last_life_one)
 {
 	for (int differs = 0; differs < 2; differs++) {

@@ -274,7 +274,7 @@ static bool has_next_map(void)
 
 /*
  * R14: one of its flushes has failed, which it could not tell, and the others have gone on without
- * it. Its next life knows of it, and not yet of which member.
+ * it. Its next incarnation knows of it, and not yet of which member.
  */
 static void flush_fails_unheard(void)
 {
@@ -624,7 +624,7 @@ TEST(a_node_that_joins_and_reaches_no_member_stays_aside)
 	run_ms(1000);
 	CHECK_EQ_INT(status(1).map.member[2].state, MEMBER_FAULTY);
 	CHECK(status(1).io_allowed);
-	/* It may have been fenced, and not know. Its last life has written nothing, so nobody
+	/* It may have been fenced, and not know. Its last incarnation has written nothing, so nobody
 	 * waits. */
 	w.fence_hangs = true;
 	run_ms(30000);
@@ -701,7 +701,7 @@ TEST(the_turn_comes_back_to_who_has_yielded)
 	finish();
 }
 
-/* All start anew, and the fence of one life takes longer than the one that yields holds its name.
+/* All start anew, and the fence of one incarnation takes longer than the one that yields holds its name.
  */
 TEST(who_yields_does_so_under_a_new_name_too)
 {

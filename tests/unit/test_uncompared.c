@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Of three members one is an older copy of itself after the death of all nodes, and the first map
- * of the start can do without it. What it lacks only the slots of nobody tell, and whoever has
+ * of the start can do without it. What it lacks only the orphan slots tell, and whoever has
  * noted that; so it comes back as a whole if nobody has.
  */
 #define MEMBERS 3
@@ -122,7 +122,7 @@ TEST(who_has_noted_what_it_lacks_is_gone)
 			start_cold();
 			for (uint32_t i = 0; i < 20 && !w.removed; i++)
 				run_ms(1000);
-			if (w.removed) /* its last life may have claimed the array: it begins anew
+			if (w.removed) /* its last incarnation may have claimed the array: it begins anew
 					*/
 				next_life();
 			run_ms(30000);

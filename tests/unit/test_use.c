@@ -632,7 +632,7 @@ TEST(the_use_block_is_what_doc_ondisk_says)
 }
 
 /* Alone, a daemon is node 1 for itself. In the cluster whose array it takes over that is another
- * machine, and the slot of its last life needs a fence like any other's. */
+ * machine, and the slot of its last incarnation needs a fence like any other's. */
 TEST(node_1_of_a_cluster_is_fenced_by_who_is_alone)
 {
 	for (uint64_t inc = 300; inc <= 700; inc += 400) {

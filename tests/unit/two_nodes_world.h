@@ -126,7 +126,7 @@ static struct {
 	uint32_t reach_ms;
 	int admin_err; /* the last one's answer */
 	char admin_why[512];
-	uint64_t fenced_inc; /* who starts has fenced its own life up to here */
+	uint64_t fenced_inc; /* who starts has fenced its own incarnation up to here */
 } w;
 
 static inline void push(uint32_t to, struct event ev)

@@ -292,8 +292,8 @@ static void sb_place(struct engine *e, uint32_t dev)
 		sb_encode(&sb, e->c->admin.placing.block[c]);
 		e->c->admin.placing.iov[c] =
 		    (struct iovec){e->c->admin.placing.block[c], DDR_BLOCK_BYTES};
-		dio_start_raw(e, &e->c->admin.placing.batch, dev, DEV_WRITE, KIND_SB,
-			      geo_sb_offset(c), &e->c->admin.placing.iov[c]);
+		member_io_start_raw(e, &e->c->admin.placing.batch, dev, DEV_WRITE, KIND_SB,
+				    geo_sb_offset(c), &e->c->admin.placing.iov[c]);
 	}
 	batch_close(e, &e->c->admin.placing.batch);
 }
@@ -463,7 +463,7 @@ static void add_advance(struct engine *e)
 	if (!a->used || !a->checked || a->entered)
 		return;
 	for (uint32_t i = 0; i < e->c->round.peer_count; i++)
-		if (e->c->round.peer[i].member && !peer_aside(e, &e->c->round.peer[i]) &&
+		if (e->c->round.peer[i].member && !peer_is_observer(e, &e->c->round.peer[i]) &&
 		    !(a->seen >> i & 1ull))
 			return;
 	a->entered = true;
@@ -475,7 +475,7 @@ static void add_advance(struct engine *e)
 static bool all_reach_it(const struct engine *e, uint8_t member)
 {
 	for (uint32_t i = 0; i < e->c->round.peer_count; i++)
-		if (e->c->round.peer[i].member && !peer_aside(e, &e->c->round.peer[i]) &&
+		if (e->c->round.peer[i].member && !peer_is_observer(e, &e->c->round.peer[i]) &&
 		    !(e->c->round.peer[i].raw_mask >> member & 1))
 			return false;
 	return true;
@@ -531,7 +531,7 @@ static const char *nodes_lack(const struct engine *e, char *text, size_t bytes,
 	size_t at = 0;
 
 	for (uint32_t i = 0; i < e->c->round.peer_count; i++)
-		if (e->c->round.peer[i].member && !peer_aside(e, &e->c->round.peer[i]) &&
+		if (e->c->round.peer[i].member && !peer_is_observer(e, &e->c->round.peer[i]) &&
 		    lacks(e, i, e->c->admin.job.member))
 			who[count++] = e->c->round.peer[i].node;
 	text[0] = '\0';

@@ -32,7 +32,7 @@ struct placing {
 /* every node's: a device to look at */
 struct adding {
 	bool used, told, reread; /* told: that it waits for what may land */
-	struct term term;
+	struct round_id term;
 	char uri[DDR_URI_BYTES];
 	uint8_t uuid[DDR_UUID_BYTES];
 };
@@ -41,7 +41,7 @@ struct adding {
 struct asked {
 	bool used;
 	uint64_t tag;
-	struct term term;
+	struct round_id term;
 };
 
 struct admin {

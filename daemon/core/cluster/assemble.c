@@ -253,8 +253,8 @@ static struct epoch committed_told(const struct engine *e, const struct superblo
 /*
  * An epoch that was committed for certain, so that all members of this superblock's map that were
  * in that epoch's carry it or a later one. A superblock was written before its own map's commit, so
- * what it names may be several lives old; records know better (R1). What they know beyond the map,
- * records_agree refuses, or --stale sets aside.
+ * what it names may be several incarnations old; records know better (R1). What they know beyond
+ * the map, records_agree refuses, or --stale sets aside.
  */
 static struct epoch committed_once(const struct engine *e, const struct superblock *sb)
 {
@@ -473,10 +473,10 @@ static bool writer_departed(struct engine *e, const struct superblock *sb, uint3
 	const struct peer *p = peer_find(e, node);
 	uint64_t inc = sb->map.epoch.inc;
 
-	if (!node || (p && p->member && p->inc == inc) || gone_find(e, node, inc) ||
+	if (!node || (p && p->member && p->inc == inc) || departed_find(e, node, inc) ||
 	    fence_stands(e, node, inc) || writer_denied(e, sb, node))
 		return false;
-	gone_add(e, node, inc);
+	departed_add(e, node, inc);
 	e->c->lead.rereading = false;
 	return true;
 }
@@ -502,7 +502,7 @@ static bool writers_departed(struct engine *e, const struct superblock *sb)
 
 /*
  * By force this array goes on from a map that is not the newest. The numbers that it leaves out may
- * be those of epochs that others have committed: here they are of this life, so that whoever
+ * be those of epochs that others have committed: here they are of this incarnation, so that whoever
  * carries one of them as another's is of another history (lineage_denies).
  */
 static void lineage_fork(struct engine *e, const struct map *from)
@@ -662,7 +662,7 @@ bool assemble(struct engine *e)
 			 : j.wanted[i] == MEMBER_SUSPECT ? WHY_ABSENT
 							 : WHY_STALE,
 			 e->cfg.node);
-		ld->misread[i] = false;
+		ld->read_error[i] = false;
 		ld->earlier &= ~(1u << i);
 		/* Of one that is absent nobody knows by which line it went. */
 		if (ld->forced && ld->wanted[i])

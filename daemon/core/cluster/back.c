@@ -226,8 +226,8 @@ static void read_start(struct engine *e, struct dev *d, uint64_t offset,
 	d->back.iov = (struct iovec){d->back.buf, (size_t)d->back.count * DDR_BLOCK_BYTES};
 	batch_init(&d->back.batch, done);
 	batch_open(&d->back.batch);
-	dio_start_raw(e, &d->back.batch, (uint32_t)(d - e->c->devs.dev), DEV_READ, KIND_BACK,
-		      offset, &d->back.iov);
+	member_io_start_raw(e, &d->back.batch, (uint32_t)(d - e->c->devs.dev), DEV_READ, KIND_BACK,
+			    offset, &d->back.iov);
 	batch_close(e, &d->back.batch);
 }
 
@@ -241,7 +241,7 @@ static void images_read(struct engine *e, struct dev *d)
 		   images_read_done);
 }
 
-/* ---- slots of nobody ------------------------------------------------------------------------- */
+/* ---- orphan slots ------------------------------------------------------------------------- */
 
 /* The newer image that it carries of this page; false: none that is intact. */
 static bool newer_image(const struct engine *e, const struct dev *d, const struct told_page *t,
@@ -272,17 +272,17 @@ static void dirty_missed(struct engine *e, const struct logpage *lp)
 			dlog_miss(e, r);
 }
 
-static void of_nobody_done(struct engine *e, struct batch *b)
+static void of_orphans_done(struct engine *e, struct batch *b)
 {
 	struct dev *d = list_entry(b, struct dev, back.batch);
 	const struct slot_told *told = slots_told(e, d->back.member);
 	const struct told_page *t;
 	struct logpage lp;
 
-	if (!read_counts(e, d, b) || !told || d->back.of_nobody >= told->count ||
+	if (!read_counts(e, d, b) || !told || d->back.of_orphans >= told->count ||
 	    !e->view.slot_owned)
 		return;
-	t = &told->page[d->back.of_nobody++];
+	t = &told->page[d->back.of_orphans++];
 	if (b->failed) { /* nobody knows */
 		page_missed(e, t->page);
 		return;
@@ -297,16 +297,16 @@ static void of_nobody_done(struct engine *e, struct batch *b)
 
 /* True: one is being read. Whoever has noted what the member had compares, also if another leads by
  * now: what it had it has, and what it lacks is noted in this node's slot. */
-static bool of_nobody_read(struct engine *e, struct dev *d)
+static bool of_orphans_read(struct engine *e, struct dev *d)
 {
 	const struct slot_told *told = slots_told(e, d->back.member);
 	const struct told_page *t;
 
-	if (!told || d->back.of_nobody >= told->count || !e->view.slot_owned)
+	if (!told || d->back.of_orphans >= told->count || !e->view.slot_owned)
 		return false;
-	t = &told->page[d->back.of_nobody];
+	t = &told->page[d->back.of_orphans];
 	d->back.count = 2;
-	read_start(e, d, geo_log_offset(&e->geo, t->slot, t->page, 0), of_nobody_done);
+	read_start(e, d, geo_log_offset(&e->geo, t->slot, t->page, 0), of_orphans_done);
 	return true;
 }
 
@@ -338,7 +338,7 @@ static void back_look(struct engine *e, struct dev *d)
 		older_forget(e, m); /* of another connection */
 		d->back.member = m;
 		d->back.ups = d->ups;
-		d->back.at = d->back.singly = d->back.of_nobody = 0;
+		d->back.at = d->back.singly = d->back.of_orphans = 0;
 		d->back.found = false;
 		d->back.heard_us = e->now;
 	}
@@ -346,7 +346,7 @@ static void back_look(struct engine *e, struct dev *d)
 		return; /* nowhere to note yet what it lacks */
 	if (was_told(e, m) && d->back.at < 2 * e->geo.log_pages)
 		images_read(e, d);
-	else if (!of_nobody_read(e, d))
+	else if (!of_orphans_read(e, d))
 		judged(e, d, m);
 }
 
@@ -414,7 +414,7 @@ bool member_doubted(const struct engine *e, uint8_t member)
 
 void back_restart(struct dev *d)
 {
-	/* The next life has told it nothing yet. */
+	/* The next incarnation has told it nothing yet. */
 	d->back.due = d->back.older = d->back.settles = d->back.lands = false;
 }
 

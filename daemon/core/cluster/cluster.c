@@ -10,7 +10,7 @@
 static void cluster_setup(struct engine *e)
 {
 	struct cluster *c = e->c;
-	struct record known = c->records.want; /* gone_add writes it anew */
+	struct record known = c->records.want; /* departed_add writes it anew */
 
 	list_init(&c->locktab.waiters);
 	resync_setup(e);
@@ -21,7 +21,7 @@ static void cluster_setup(struct engine *e)
 		c->devs.dev[i].member = NO_MEMBER;
 	e->view.slot = NO_SLOT;
 	/* Whom an earlier incarnation of this node has seen removed, stays removed (R6). */
-	gone_recall(e, &known);
+	departed_recall(e, &known);
 }
 
 static int buffers_alloc(struct engine *e)
@@ -51,7 +51,7 @@ int cluster_new(struct engine *e)
 	c->vouch.asks = c->vouch.first = 1;
 	c->records.durable = c->records.sent = c->records.want = e->cfg.record;
 	cluster_setup(e);
-	c->recoveries.count = 0; /* of an earlier life */
+	c->recoveries.count = 0; /* of an earlier incarnation */
 	return buffers_alloc(e);
 }
 

@@ -16,13 +16,13 @@
  *   own_slot.c  the own slot as the cluster sees it: given, read, named, told
  *   leave.c     this node leaves in good order
  *   members.c   which members this node can use, and what their errors say
- *   slots.c     slots of nobody: read, told (leader)
+ *   slots.c     orphan slots: read, told (leader)
  *   pass.c      work through the regions in the background: a region, FLUSH, what that allows
- *   resync.c    ... slots of nobody are resynced so, and their pages written
+ *   resync.c    ... orphan slots are resynced so, and their pages written
  *   slots_told.c what a member must carry of these that left the map before an epoch told
  *   recovery.c  what is told of recoveries
  *   rebuild.c   the rebuild of a member (leader)
- *   quiet.c     a moment without writes, before it is promoted
+ *   quiesce.c     a moment without writes, before it is promoted
  *   cause.c     why a member changes its state: told, and nothing goes by it
  *   back.c      what a member that is back has of the own slot: an older copy is told by that
  *   use.c       nobody else uses the members: another cluster, a daemon by itself
@@ -44,7 +44,7 @@
 #include "daemon/core/cluster/nodemsg.h"
 #include "daemon/core/cluster/own_slot.h"
 #include "daemon/core/cluster/pass.h"
-#include "daemon/core/cluster/quiet.h"
+#include "daemon/core/cluster/quiesce.h"
 #include "daemon/core/cluster/rebuild.h"
 #include "daemon/core/cluster/recovery.h"
 #include "daemon/core/cluster/resync.h"
@@ -83,7 +83,7 @@ struct cluster {
 	struct orphans orphans;
 	struct recoveries recoveries;
 	/* what was asked of the array, or of this node */
-	struct quiet quiet;
+	struct quiesce quiesce;
 	struct admin admin;
 	struct leave leave;
 };

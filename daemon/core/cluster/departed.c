@@ -10,23 +10,25 @@
  * other's node behind, and only the fence says which of them goes on: who was fenced can fence
  * nobody. For that each of two that might go on has to know whom to fence:
  *
- *  - who does not serve yet begins nothing alone before a State of its present life has named both
- *    nodes (met), or if its last life committed a map alone in this very ring (record.alone);
+ *  - who does not serve yet begins nothing alone before a State of its present incarnation has
+ *    named both nodes (met), or if its last incarnation committed a map alone in this very ring
+ *    (record.alone);
  *  - whoever was heard of has departed with its node, also if no State has named it.
  *
- * Let two lives, Y and Z, go on alone. If Y has met Z, Z has heard of Y, since Y's State answers
- * what Z said in a round of Y's: Z fences Y first. If neither has met the other, Y has met a life
- * before Z, and Z one before Y: then each began before the other, which can't be. One that never
- * met anybody, since it began beside a node whose daemon was down, has a slot by then: that names
- * it to all who begin later. One that goes on for its last life (record.alone) is that life's heir:
- * that had fenced whom it had to, and was not fenced itself, before it committed; the other half
- * can't have, and nobody can have met either without another ring.
+ * Let two incarnations, Y and Z, go on alone. If Y has met Z, Z has heard of Y, since Y's State
+ * answers what Z said in a round of Y's: Z fences Y first. If neither has met the other, Y has met
+ * an incarnation before Z, and Z one before Y: then each began before the other, which can't be.
+ * One that never met anybody, since it began beside a node whose daemon was down, has a slot by
+ * then: that names it to all who begin later. One that goes on for its last incarnation
+ * (record.alone) is that incarnation's heir: that had fenced whom it had to, and was not fenced
+ * itself, before it committed; the other half can't have, and nobody can have met either without
+ * another ring.
  */
 #include <string.h>
 
 #include "daemon/core/cluster/msg.h"
 
-struct departed *gone_find(struct engine *e, uint32_t node, uint64_t inc)
+struct departed *departed_find(struct engine *e, uint32_t node, uint64_t inc)
 {
 	for (uint32_t i = 0; i < e->c->departures.count; i++)
 		if (e->c->departures.list[i].node == node && e->c->departures.list[i].inc == inc)
@@ -34,7 +36,7 @@ struct departed *gone_find(struct engine *e, uint32_t node, uint64_t inc)
 	return NULL;
 }
 
-uint32_t gone_unfenced(const struct engine *e)
+uint32_t departed_unfenced(const struct engine *e)
 {
 	uint32_t n = 0;
 
@@ -78,15 +80,15 @@ void record_removed(struct engine *e)
 /*
  * What others tell has bounds:
  *
- *  1. Whom a State has named departs. With GONE_JOINS lives of a node that are not fenced no State
- *     names another (gone_waits). So no node that works tells of more than GONE_OF_NODE lives of
- *     one node.
+ *  1. Whom a State has named departs. With DEPARTED_JOINS incarnations of a node that are not
+ *     fenced no State names another (departed_waits). So no node that works tells of more than
+ *     DEPARTED_OF_NODE lives of one node.
  *  2. Whom this node has never met, another knows from a slot of the log or from its own view.
- *     There are no more than GONE_STRANGERS slots.
+ *     There are no more than DEPARTED_STRANGERS slots.
  *
  * What is beyond that a broken node has made up. It is not taken, and nobody waits for its fence.
  * The rest of the table is for what this node sees itself, and that it never forgets (R4): should
- * even that be too much, it ends its own life (gone_full).
+ * even that be too much, it ends its own incarnation (departures.full).
  */
 static bool told_fits(struct engine *e, const struct departed *told)
 {
@@ -97,23 +99,23 @@ static bool told_fits(struct engine *e, const struct departed *told)
 		same += e->c->departures.list[i].node == told->node;
 		strangers += strange && !peer_find(e, e->c->departures.list[i].node);
 	}
-	return same < GONE_OF_NODE && strangers < GONE_STRANGERS &&
-	       e->c->departures.count < GONE_TOLD;
+	return same < DEPARTED_OF_NODE && strangers < DEPARTED_STRANGERS &&
+	       e->c->departures.count < DEPARTED_TOLD;
 }
 
-/* So many lives of it wait for their fence that another has to wait until some have it. */
-bool gone_waits(const struct engine *e, uint32_t node)
+/* So many incarnations of it wait for their fence that another has to wait until some have it. */
+bool departed_waits(const struct engine *e, uint32_t node)
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < e->c->departures.count; i++)
 		n += e->c->departures.list[i].node == node && !e->c->departures.list[i].fenced;
-	return n >= GONE_JOINS;
+	return n >= DEPARTED_JOINS;
 }
 
 static void gone_put(struct engine *e, const struct departed *told)
 {
-	struct departed *d = gone_find(e, told->node, told->inc);
+	struct departed *d = departed_find(e, told->node, told->inc);
 	bool own = told->by_node == e->cfg.node && told->by_inc == e->inc;
 
 	if (!told->inc || (d && !own && (d->sure || !told->sure)))
@@ -124,7 +126,7 @@ static void gone_put(struct engine *e, const struct departed *told)
 		d->sure = true;
 	} else if (!own && !told_fits(e, told)) {
 		return;
-	} else if (e->c->departures.count == GONE_MAX) {
+	} else if (e->c->departures.count == DEPARTED_MAX) {
 		e->c->departures.full = true;
 		return;
 	} else {
@@ -136,7 +138,7 @@ static void gone_put(struct engine *e, const struct departed *told)
 }
 
 /* This incarnation has seen it. */
-void gone_add(struct engine *e, uint32_t node, uint64_t inc)
+void departed_add(struct engine *e, uint32_t node, uint64_t inc)
 {
 	struct departed d = {
 	    .node = node, .inc = inc, .by_node = e->cfg.node, .by_inc = e->inc, .sure = true};
@@ -145,8 +147,8 @@ void gone_add(struct engine *e, uint32_t node, uint64_t inc)
 }
 
 /* Another has. From who saw it itself, or from a leader, there is no doubt about it. */
-void gone_told(struct engine *e, const pb_inc *who, uint32_t from, uint64_t from_inc,
-	       bool by_leader)
+void departed_told(struct engine *e, const pb_inc *who, uint32_t from, uint64_t from_inc,
+		   bool by_leader)
 {
 	struct departed d = {.node = who->node,
 			     .inc = who->inc,
@@ -172,7 +174,7 @@ void departed_keep(const struct engine *e, struct departed *d, const struct depa
  * have fenced that incarnation, and they only know whether they have. So such a one is listened to
  * until a round has settled it.
  */
-void gone_recall(struct engine *e, const struct record *r)
+void departed_recall(struct engine *e, const struct record *r)
 {
 	for (uint32_t i = 0; i < r->removed_count && i < DDR_MAX_NODES; i++) {
 		struct departed d = {.node = r->removed[i].node,
@@ -184,41 +186,42 @@ void gone_recall(struct engine *e, const struct record *r)
 	}
 }
 
-static struct buried *buried_find(struct engine *e, uint32_t node, uint64_t inc)
+static struct recently_fenced *buried_find(struct engine *e, uint32_t node, uint64_t inc)
 {
-	for (uint32_t i = 0; i < BURIED_MAX && e->c->fences.settled[i].inc; i++)
+	for (uint32_t i = 0; i < RECENTLY_FENCED_MAX && e->c->fences.settled[i].inc; i++)
 		if (e->c->fences.settled[i].node == node && e->c->fences.settled[i].inc == inc)
 			return &e->c->fences.settled[i];
 	return NULL;
 }
 
-bool is_buried(const struct engine *e, uint32_t node, uint64_t inc)
+bool recently_fenced(const struct engine *e, uint32_t node, uint64_t inc)
 {
 	return buried_find((struct engine *)e, node, inc);
 }
 
 /* Free, else the oldest of a node that nobody here has met, else the oldest. */
-static struct buried *buried_room(struct engine *e)
+static struct recently_fenced *buried_room(struct engine *e)
 {
-	for (uint32_t i = 0; i < BURIED_MAX; i++)
+	for (uint32_t i = 0; i < RECENTLY_FENCED_MAX; i++)
 		if (!e->c->fences.settled[i].inc)
 			return &e->c->fences.settled[i];
-	for (uint32_t i = 0; i < BURIED_MAX; i++) {
-		struct buried *b = &e->c->fences.settled[(e->c->fences.next + i) % BURIED_MAX];
+	for (uint32_t i = 0; i < RECENTLY_FENCED_MAX; i++) {
+		struct recently_fenced *b =
+		    &e->c->fences.settled[(e->c->fences.next + i) % RECENTLY_FENCED_MAX];
 
 		if (!peer_find(e, b->node))
 			return b;
 	}
-	return &e->c->fences.settled[e->c->fences.next++ % BURIED_MAX];
+	return &e->c->fences.settled[e->c->fences.next++ % RECENTLY_FENCED_MAX];
 }
 
-void bury(struct engine *e, struct departed *d)
+void fenced_remember(struct engine *e, struct departed *d)
 {
 	d->fenced = true;
 	recovery_fenced(e, d->node, d->inc);
-	if (is_buried(e, d->node, d->inc))
+	if (recently_fenced(e, d->node, d->inc))
 		return;
-	*buried_room(e) = (struct buried){.node = d->node, .inc = d->inc};
+	*buried_room(e) = (struct recently_fenced){.node = d->node, .inc = d->inc};
 }
 
 /*
@@ -246,7 +249,7 @@ void fences_void_of(struct engine *e, const struct peer *p)
 		if (e->c->departures.list[i].node == p->node &&
 		    p->inc <= e->c->departures.list[i].inc)
 			e->c->departures.list[i].fenced = false;
-	for (uint32_t i = 0; i < BURIED_MAX && e->cfg.fence_waits; i++)
+	for (uint32_t i = 0; i < RECENTLY_FENCED_MAX && e->cfg.fence_waits; i++)
 		if (e->c->fences.settled[i].node == p->node &&
 		    p->inc <= e->c->fences.settled[i].inc)
 			memset(&e->c->fences.settled[i].settled, 0,
@@ -258,7 +261,7 @@ void fences_void_of(struct engine *e, const struct peer *p)
 
 void fence_settled(struct engine *e, uint32_t node, uint64_t inc)
 {
-	struct buried *b = buried_find(e, node, inc);
+	struct recently_fenced *b = buried_find(e, node, inc);
 
 	if (b)
 		b->settled = e->c->group.view_ring;
@@ -272,7 +275,7 @@ void fence_settled(struct engine *e, uint32_t node, uint64_t inc)
  */
 bool fence_stands(const struct engine *e, uint32_t node, uint64_t inc)
 {
-	const struct buried *b = buried_find((struct engine *)e, node, inc);
+	const struct recently_fenced *b = buried_find((struct engine *)e, node, inc);
 
 	return b && (!e->cfg.fence_waits || ring_is(&b->settled, &e->c->group.view_ring));
 }
@@ -313,14 +316,14 @@ void departed_note(struct engine *e)
 		if (p->in_view)
 			continue;
 		if (p->member)
-			gone_add(e, p->node, p->member_inc);
+			departed_add(e, p->node, p->member_inc);
 		else if (p->dropped && p->hello && p->acked_epoch.inc == p->inc)
-			gone_add(e, p->node,
-				 p->inc); /* R4: it has proposed, and written superblocks */
+			departed_add(e, p->node,
+				     p->inc); /* R4: it has proposed, and written superblocks */
 		else if (p->dropped)
 			p->left = true;
 		if (half_alone(e))
-			gone_add(e, p->node, p->heard);
+			departed_add(e, p->node, p->heard);
 		p->heard = 0;
 		p->member = p->active = p->dropped = false;
 	}
@@ -344,11 +347,11 @@ bool departed_void(const struct engine *e, const pb_inc *who)
 
 /*
  * Nothing that it says counts. Of two nodes one that this node knows of only from its record has to
- * be heard: it may have fenced the life that wrote that down.
+ * be heard: it may have fenced the incarnation that wrote that down.
  */
 bool is_deaf_to(struct engine *e, uint32_t node, uint64_t inc)
 {
-	const struct departed *d = gone_find(e, node, inc);
+	const struct departed *d = departed_find(e, node, inc);
 
 	return d && (d->sure || !e->cfg.two_node);
 }
@@ -358,9 +361,9 @@ void departed_take(struct engine *e, const struct peer *from, const pb_inc *who)
 	struct peer *p = peer_find(e, who->node);
 	struct departed *d;
 
-	gone_told(e, who, from->node, from->inc, false);
+	departed_told(e, who, from->node, from->inc, false);
 	recovery_slot_is(e, who->node, who->inc, pb_slot(e, who));
-	d = gone_find(e, who->node, who->inc);
+	d = departed_find(e, who->node, who->inc);
 	/* Whether it is fenced, nobody takes from another's word but from its leader's: who led
 	 * heard the answer, and who was there heard Fenced. Else one broken node could have a slot
 	 * read that is still written. */
@@ -371,7 +374,7 @@ void departed_take(struct engine *e, const struct peer *from, const pb_inc *who)
 	if (!p->hello)
 		p->left = true;
 	else if (p->active)
-		gone_add(e, p->node, p->inc);
+		departed_add(e, p->node, p->inc);
 }
 
 /* Somebody who may have been writing is gone, or has said that it gives up, or is here as another
@@ -387,5 +390,5 @@ bool lost_unfenced(const struct engine *e)
 		if (p->member && p->node != e->cfg.node && (p->evicted || p->inc != p->member_inc))
 			return true;
 	}
-	return gone_unfenced(e);
+	return departed_unfenced(e);
 }

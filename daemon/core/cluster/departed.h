@@ -7,11 +7,11 @@
 
 struct peer;
 
-#define GONE_MAX 512u /* departed incarnations between two commits; of these at most */
-#define GONE_TOLD (GONE_MAX - 4 * DDR_MAX_NODES) /* when another tells of one more, */
-#define GONE_OF_NODE 16u                         /* that others tell of one node, */
-#define GONE_STRANGERS 64u                       /* that they tell of nodes never seen here */
-#define GONE_JOINS (GONE_OF_NODE / 2)            /* a node with so many unfenced has to wait */
+#define DEPARTED_MAX 512u /* departed incarnations between two commits; of these at most */
+#define DEPARTED_TOLD (DEPARTED_MAX - 4 * DDR_MAX_NODES) /* when another tells of one more, */
+#define DEPARTED_OF_NODE 16u                             /* that others tell of one node, */
+#define DEPARTED_STRANGERS 64u                /* that they tell of nodes never seen here */
+#define DEPARTED_JOINS (DEPARTED_OF_NODE / 2) /* a node with so many unfenced has to wait */
 #define FENCE_ASKS_MAX (2 * DDR_MAX_NODES)
 
 struct departed {
@@ -24,8 +24,8 @@ struct departed {
 };
 
 /* Fenced lately: such an incarnation never takes part again, though all else forgot it. */
-#define BURIED_MAX (DDR_MAX_NODES * 2)
-struct buried {
+#define RECENTLY_FENCED_MAX (DDR_MAX_NODES * 2)
+struct recently_fenced {
 	uint32_t node;
 	uint64_t inc;
 	struct ring settled; /* in which an epoch was committed since */
@@ -40,7 +40,7 @@ struct fence_ask {
 };
 
 struct departures {
-	struct departed list[GONE_MAX];
+	struct departed list[DEPARTED_MAX];
 	uint32_t count;
 	bool full;        /* this node has seen one depart, and can't remember it */
 	bool uncommitted; /* a node has left since the last commit */
@@ -48,8 +48,9 @@ struct departures {
 
 struct fences {
 	struct fence_ask ask[FENCE_ASKS_MAX];
-	struct buried settled[BURIED_MAX]; /* a ring of them; those that are free come last */
-	uint32_t next;                     /* of the ring */
+	struct recently_fenced
+	    settled[RECENTLY_FENCED_MAX]; /* a ring of them; those that are free come last */
+	uint32_t next;                    /* of the ring */
 };
 
 /* R6: a quorate view without a node is here: that node is removed. */
@@ -61,20 +62,20 @@ void departed_keep(const struct engine *e, struct departed *d, const struct depa
 /* two_node: may this node begin, and the other one not at the same moment? */
 bool may_go_alone(const struct engine *e);
 /* NULL: it is not among them. */
-struct departed *gone_find(struct engine *e, uint32_t node, uint64_t inc);
+struct departed *departed_find(struct engine *e, uint32_t node, uint64_t inc);
 /* This incarnation has seen it depart. */
-void gone_add(struct engine *e, uint32_t node, uint64_t inc);
+void departed_add(struct engine *e, uint32_t node, uint64_t inc);
 /* ... and these its earlier ones, by the record. */
-void gone_recall(struct engine *e, const struct record *r);
+void departed_recall(struct engine *e, const struct record *r);
 /* How many are not fenced yet. */
-uint32_t gone_unfenced(const struct engine *e);
-/* So many lives of that node are not fenced that another one has to wait. */
-bool gone_waits(const struct engine *e, uint32_t node);
+uint32_t departed_unfenced(const struct engine *e);
+/* So many incarnations of that node are not fenced that another one has to wait. */
+bool departed_waits(const struct engine *e, uint32_t node);
 /* Writes into the record who is removed. */
 void record_removed(struct engine *e);
 /* It is fenced: remembered, so that it never takes part again. */
-void bury(struct engine *e, struct departed *d);
-bool is_buried(const struct engine *e, uint32_t node, uint64_t inc);
+void fenced_remember(struct engine *e, struct departed *d);
+bool recently_fenced(const struct engine *e, uint32_t node, uint64_t inc);
 /* Another ring: a fence that was only a wait holds no longer (R5). */
 void fences_void(struct engine *e);
 /* ... nor for one that is back in the view. */

@@ -432,7 +432,7 @@ void dev_judge(struct engine *e, struct dev *d, uint8_t m)
  * under the same UUID, an older copy, and this node must not go on with it: it is given up here,
  * and is not the member any more, until a superblock says otherwise, or the member is not expected
  * back by itself (commit_effects). Nothing is read from the member before it is promoted, which
- * waits for this (quiet_advance); what a node writes to a wrong one until then is brought up when
+ * waits for this (quiesce_advance); what a node writes to a wrong one until then is brought up when
  * the member enters again, like all that it has missed.
  */
 void member_entered(struct engine *e, uint8_t i)
@@ -689,7 +689,7 @@ void fewer_insync(const struct engine *e, const struct map *map, char *text, siz
  * takes part in rounds and gets no slot; and what it can't reach is no reason for the others
  * not to use it.
  */
-bool aside(const struct engine *e)
+bool is_observer(const struct engine *e)
 {
 	return e->state == ENGINE_JOINING && e->view.slot == NO_SLOT && !leading(e) &&
 	       (!e->view.have_geo || members_reached(e) < e->geo.k);
@@ -700,7 +700,7 @@ bool aside(const struct engine *e)
  * written a moment ago, and be the only one by which a leader learns that it is cut off from the
  * members.
  */
-bool peer_aside(const struct engine *e, const struct peer *p)
+bool peer_is_observer(const struct engine *e, const struct peer *p)
 {
 	return p->slot == NO_SLOT && p->node != e->cfg.node && p->reach < e->geo.k;
 }
@@ -785,7 +785,7 @@ static uint64_t unreached_us(const struct engine *e)
 void devs_restart(struct devs *devs)
 {
 	memset(devs->lacked, 0, sizeof(devs->lacked));
-	devs->look_us = devs->aside_us = 0;
+	devs->look_us = devs->observer_us = 0;
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		struct dev *d = &devs->dev[i];
 
@@ -810,12 +810,12 @@ void devs_advance(struct engine *e)
 			sb_read(e, i);
 		misfit_look(e, i);
 	}
-	if (aside(e)) {
-		e->c->devs.aside_us = e->now;
+	if (is_observer(e)) {
+		e->c->devs.observer_us = e->now;
 		return;
 	}
-	since =
-	    e->c->round.since_us > e->c->devs.aside_us ? e->c->round.since_us : e->c->devs.aside_us;
+	since = e->c->round.since_us > e->c->devs.observer_us ? e->c->round.since_us
+							      : e->c->devs.observer_us;
 	for (uint8_t m = 0; e->view.have_map && !devs_looking(e) && m < e->map.n; m++)
 		if (write_musts(e) >> m & 1 && !e->c->members.bad[m] &&
 		    e->view.dev_of[m] == NO_DEV && e->view.phase == PH_READY &&

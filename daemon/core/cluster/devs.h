@@ -79,7 +79,7 @@ struct dev {
 		uint32_t at, count, singly;  /* images, two of each page */
 		bool fits;                   /* one of the page's is no older */
 		bool unread;                 /* ... can't be read */
-		uint32_t of_nobody;          /* pages of slots of nobody that were compared */
+		uint32_t of_orphans;         /* pages of orphan slots that were compared */
 		uint64_t again_us, heard_us; /* heard: it answered last, or was asked first */
 		uint64_t told;               /* told[].count when it was asked last */
 		struct batch batch;
@@ -89,11 +89,11 @@ struct dev {
 	char uri[DDR_URI_BYTES];
 };
 
-/* A member that a life of this daemon lost, and ended before a map said so. */
+/* A member that an incarnation of this daemon lost, and ended before a map said so. */
 struct lost {
 	uint8_t uuid[DDR_UUID_BYTES];
 	uint64_t instance; /* of its exporter then, 0 = unknown */
-	uint64_t num;      /* of the map by which that life went */
+	uint64_t num;      /* of the map by which that incarnation went */
 	uint64_t since_us; /* when */
 };
 
@@ -106,8 +106,8 @@ struct devs {
 	uint32_t kept_count;
 	uint64_t lacked[DDR_MAX_MEMBERS]; /* number of an epoch that the member carries, and what
 					     was reached in its place does not; 0 = none */
-	uint64_t look_us;  /* when devices were last read again for a member that is nowhere here */
-	uint64_t aside_us; /* when this node was aside last */
+	uint64_t look_us; /* when devices were last read again for a member that is nowhere here */
+	uint64_t observer_us; /* when this node was an observer last */
 };
 
 /* Another incarnation: what was so of the last one only ends. */
@@ -125,9 +125,9 @@ bool dev_was_cut(const struct dev *d, const struct map_member *mm);
 /* So did the member's device, whatever is connected now. */
 bool member_cut(const struct engine *e, const struct map_member *mm);
 /* R7: this node joins, and reaches fewer members than the data needs. */
-bool aside(const struct engine *e);
+bool is_observer(const struct engine *e);
 /* The same of another node, as the leader sees it. */
-bool peer_aside(const struct engine *e, const struct peer *p);
+bool peer_is_observer(const struct engine *e, const struct peer *p);
 /* Reads both copies of its superblock. */
 void sb_read(struct engine *e, uint32_t dev);
 /* The geometry is known: which devices fit it? */

@@ -54,9 +54,9 @@ void epoch_reset(struct engine *e)
 {
 	struct lead *ld = &e->c->lead;
 
-	ld->own_prop = ld->revive = ld->committing = false;
+	ld->own_prop = ld->reassemble = ld->committing = false;
 	memset(ld->wanted, 0, sizeof(ld->wanted));
-	memset(ld->misread, 0, sizeof(ld->misread));
+	memset(ld->read_error, 0, sizeof(ld->read_error));
 	memset(ld->kept_us, 0, sizeof(ld->kept_us));
 	memset(ld->full, 0, sizeof(ld->full));
 	ld->earlier = 0;
@@ -93,7 +93,7 @@ static void commit_effects(struct engine *e, const struct map *old)
 			flush_forget(e, &e->map.member[i]);
 		/* It answered with errors. Connected anew, it shows whether it has shrunk; it may
 		 * have been extended when somebody brings it back (cut_note). */
-		if (was && !is && member_misread(e, i) && e->view.dev_of[i] != NO_DEV &&
+		if (was && !is && member_read_error(e, i) && e->view.dev_of[i] != NO_DEV &&
 		    e->c->devs.dev[e->view.dev_of[i]].up)
 			out_add(e, OUT_DEV_CANCEL)->cancel.dev = e->view.dev_of[i];
 		if (!is || (!was && old->n))
@@ -141,7 +141,7 @@ static void commit_effects(struct engine *e, const struct map *old)
 	/* What was in before and isn't reached yet, devs_advance gives some time. */
 	for (uint8_t i = 0; i < e->map.n; i++)
 		if (map_write_mask(&e->map) >> i & 1 && old->n && !(map_write_mask(old) >> i & 1) &&
-		    !member_usable(e, i) && !aside(e) &&
+		    !member_usable(e, i) && !is_observer(e) &&
 		    !(e->view.dev_of[i] == NO_DEV && devs_looking(e)) &&
 		    !(e->view.dev_of[i] != NO_DEV && e->c->devs.dev[e->view.dev_of[i]].up &&
 		      dev_being_read(&e->c->devs.dev[e->view.dev_of[i]])))
@@ -193,7 +193,7 @@ static void gone_prune(struct engine *e)
  * from its last checkpoint: what was copied since is in no FLUSH. But for one that the proposal
  * promotes: that has flushed all of it, and is one of those in sync.
  */
-void revive(struct engine *e)
+void reassemble(struct engine *e)
 {
 	for (uint8_t i = 0; i < e->map.n; i++)
 		if (e->c->members.bad[i] == MEMBER_SUSPECT && member_back(e, i) &&
@@ -245,7 +245,7 @@ static const char *propose_odd(const struct engine *e, const struct map *map)
 
 /*
  * A member that is to enter has broken off since this node told that it reaches it, and this node
- * is the one that knows what the member must carry of slots of nobody. It is compared first: from
+ * is the one that knows what the member must carry of orphan slots. It is compared first: from
  * its entry on the leader writes these slots there, and nothing tells any more.
  */
 static void entries_hold(struct engine *e)
@@ -287,8 +287,8 @@ static void take_propose(struct engine *e, uint32_t from, const nodemsg *m)
 	e->c->records.want.acked = map.epoch;
 	devs_bind(e);
 	entries_hold(e);
-	if (m->propose->revive)
-		revive(e);
+	if (m->propose->reassemble)
+		reassemble(e);
 	for (uint8_t i = 0; i < map.n; i++)
 		if (!(map_write_mask(&map) >> i & 1))
 			member_ios_cancel(e, i);
@@ -316,7 +316,7 @@ static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
 	e->c->epochs.committed = e->c->records.want.committed = e->view.prop.epoch;
 	lineage_add(&e->c->assembly.past, &e->c->epochs.committed);
 	epoch_adopt(e, &e->view.prop);
-	quiet_end(e);
+	quiesce_end(e);
 	if (from == e->cfg.node)
 		e->c->epochs.judged = true; /* when it assembled the array */
 	else if (!e->c->epochs.judged)
@@ -332,19 +332,19 @@ static void take_commit(struct engine *e, uint32_t from, const nodemsg *m)
 
 /* Leader: a node can't use member i; the worst that anybody says counts. A read error is the least
  * of all, and no reason at all if the map can't do without the member. */
-void epoch_want_out(struct engine *e, uint32_t i, uint32_t want, bool misread, bool earlier,
+void epoch_want_out(struct engine *e, uint32_t i, uint32_t want, bool read_error, bool earlier,
 		    const struct member_cause *c)
 {
 	struct lead *ld = &e->c->lead;
-	uint8_t had = ld->misread[i] ? 0 : ld->wanted[i];
+	uint8_t had = ld->read_error[i] ? 0 : ld->wanted[i];
 
-	if (want >= MEMBER_SUSPECT && !misread && !earlier)
+	if (want >= MEMBER_SUSPECT && !read_error && !earlier)
 		ld->earlier &= ~(1u << i);
 	if (want < MEMBER_SUSPECT || want > MEMBER_FAULTY ||
-	    (misread && (ld->wanted[i] || member_indispensable(e, (uint8_t)i))) ||
+	    (read_error && (ld->wanted[i] || member_indispensable(e, (uint8_t)i))) ||
 	    (want <= had && had != MEMBER_REBUILDING))
 		return;
-	ld->misread[i] = misread;
+	ld->read_error[i] = read_error;
 	ld->earlier = (ld->earlier & ~(1u << i)) | (uint32_t)earlier << i;
 	want_set(e, i, (enum member_state)want, c);
 }
@@ -357,10 +357,11 @@ static void take_report(struct engine *e, struct peer *p, const nodemsg *m)
 	if (!leading(e) || i >= e->map.n)
 		return;
 	p->up_mask &= ~(1u << i); /* its next heartbeat says what has become of it */
-	if (m->report->misread && member_indispensable(e, (uint8_t)i))
+	if (m->report->read_error && member_indispensable(e, (uint8_t)i))
 		e->c->lead.kept_us[i] = e->now;
 	cause_hear(cause, m->report->n_cause, m->report->cause);
-	epoch_want_out(e, i, m->report->state, m->report->misread, m->report->earlier, &cause[i]);
+	epoch_want_out(e, i, m->report->state, m->report->read_error, m->report->earlier,
+		       &cause[i]);
 }
 
 void epoch_message(struct engine *e, uint32_t from, const nodemsg *m)
@@ -415,7 +416,7 @@ static bool flush_failed_or_cut(const struct engine *e, const struct map_member 
  * the array says nothing of it. The others see the member themselves. */
 static bool cut_untold(const struct engine *e, const struct map_member *mm)
 {
-	return aside(e) && !flush_failed(e, mm);
+	return is_observer(e) && !flush_failed(e, mm);
 }
 
 /* The state that this node wants for a member of the map, 0 = it can use it. */
@@ -449,7 +450,7 @@ bool flush_error_untold(const struct engine *e)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		if (e->c->devs.dev[i].flush_failed && !e->view.have_map)
-			return true; /* of a former life; of which member only a map can tell */
+			return true; /* of which member only a map can tell */
 	for (uint8_t i = 0; i < e->map.n; i++)
 		if (flush_failed(e, &e->map.member[i]) && to_report(e, &e->map, i) == MEMBER_FAULTY)
 			return true;
@@ -468,13 +469,13 @@ static void report_advance(struct engine *e)
 
 		/* Who can't use the array does not take it from the others; what it alone has seen
 		 * it tells in Hello, where they may all be gone (R17). */
-		if (!state || (state == MEMBER_SUSPECT && aside(e)) ||
+		if (!state || (state == MEMBER_SUSPECT && is_observer(e)) ||
 		    (e->c->members.bad_us[i] && e->now - e->c->members.bad_us[i] < REPORT_AGAIN_US))
 			continue;
 		e->c->members.bad_us[i] = e->now;
 		b.member = i;
 		b.state = state;
-		b.misread = state == MEMBER_MISSING && member_misread(e, i);
+		b.read_error = state == MEMBER_MISSING && member_read_error(e, i);
 		b.earlier = state == MEMBER_SUSPECT && member_lost_earlier(e, i);
 		cause_own(e, i, state, &cause);
 		cause_tell(&causes, i, &cause);

@@ -40,7 +40,7 @@ void epoch_reset(struct engine *e);
 /* This node goes by the map from now on. */
 void epoch_adopt(struct engine *e, const struct map *m);
 /* Leader: a node can't use the member. The worst that anybody says counts. */
-void epoch_want_out(struct engine *e, uint32_t member, uint32_t want, bool misread, bool earlier,
+void epoch_want_out(struct engine *e, uint32_t member, uint32_t want, bool read_error, bool earlier,
 		    const struct member_cause *c);
 /* Leader: proposes what is wanted, and drives it on. True while a proposal is under way. */
 bool epoch_propose_wanted(struct engine *e);
@@ -51,7 +51,7 @@ void geo_adopt(struct engine *e);
 uint32_t map_count_insync(const struct map *m);
 
 /* For propose.c. */
-void revive(struct engine *e);
+void reassemble(struct engine *e);
 #define REPORT_AGAIN_US 300000ull
 
 #endif

@@ -4,7 +4,7 @@
  *
  *   State sent -> record of the removed durable -> nobody else uses the members (use.c; whoever
  *   assembles the array) -> all departed fenced (R4) -> lock claims in ->
- *   superblocks read, map known (R1, R3) -> slots of nobody read (their unknown owners are departed
+ *   superblocks read, map known (R1, R3) -> orphan slots read (their unknown owners are departed
  *   too: back to the fence) -> an epoch of this round's own, if anybody left or the leader is new
  * -> dirty sets of dead slots told (R18) -> Ready
  *
@@ -41,7 +41,7 @@ void leader_reset(struct engine *e)
 static void state_send(struct engine *e)
 {
 	pb_inc node[DDR_MAX_NODES], *np[DDR_MAX_NODES];
-	pb_inc gone[GONE_MAX], *gp[GONE_MAX];
+	pb_inc gone[DEPARTED_MAX], *gp[DEPARTED_MAX];
 	struct pb_map pm;
 	NODEMSG(m, b, STATE, State, state);
 
@@ -54,12 +54,12 @@ static void state_send(struct engine *e)
 			continue;
 		/* Somebody who says that it serves, but did not serve with us: it was removed. */
 		if (p->active && p->node != e->cfg.node && !p->member)
-			gone_add(e, p->node, p->inc);
-		if (is_buried(e, p->node, p->inc))
-			gone_add(e, p->node, p->inc);
-		if (gone_find(e, p->node, p->inc))
+			departed_add(e, p->node, p->inc);
+		if (recently_fenced(e, p->node, p->inc))
+			departed_add(e, p->node, p->inc);
+		if (departed_find(e, p->node, p->inc))
 			continue;
-		if (!p->active && p->node != e->cfg.node && gone_waits(e, p->node))
+		if (!p->active && p->node != e->cfg.node && departed_waits(e, p->node))
 			continue;
 		node[b.n_node] = pb_inc_of(p->node, p->inc, p->slot, p->active);
 		np[b.n_node] = &node[b.n_node];
@@ -91,7 +91,8 @@ static void proposal_inherit(struct engine *e)
 	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
 		const struct peer *p = &e->c->round.peer[i];
 
-		if (!p->in_round || !p->proposed.n || !p->active || gone_find(e, p->node, p->inc))
+		if (!p->in_round || !p->proposed.n || !p->active ||
+		    departed_find(e, p->node, p->inc))
 			continue;
 		if (epoch_cmp(&p->proposed.epoch, &e->map.epoch) <= 0)
 			continue;
@@ -174,7 +175,7 @@ bool fenced_by_itself(const struct engine *e, uint32_t node, uint64_t inc)
 {
 	const struct peer *p = peer_find((struct engine *)e, node);
 
-	/* Another fence than ours may be no fence of a life that had ours. */
+	/* Another fence than ours may be no fence of an incarnation that had ours. */
 	return p && p->in_round && p->inc > inc &&
 	       ((inc <= p->fenced_inc && !p->other_fence) || inc == p->idle_inc);
 }
@@ -275,7 +276,7 @@ static void fence_ask_others(struct engine *e, struct departed *d)
 
 void leader_asks_fence(struct engine *e, uint32_t node, uint64_t inc)
 {
-	struct departed *d = gone_find(e, node, inc);
+	struct departed *d = departed_find(e, node, inc);
 	struct out *o;
 
 	if (!d || d->fenced || d->asked || leading(e) || e->cfg.fence_waits ||
@@ -300,7 +301,7 @@ void leader_fence_told(struct engine *e, uint32_t from, struct departed *d)
 
 void leader_fence_done(struct engine *e, const struct event *ev)
 {
-	struct departed *d = gone_find(e, ev->fence.node, ev->fence.inc);
+	struct departed *d = departed_find(e, ev->fence.node, ev->fence.inc);
 	int err = ask_end(e, ev->fence.node, ev->fence.inc, ev->fence.err);
 
 	if (!d || d->fenced || err == -EAGAIN)
@@ -424,7 +425,7 @@ static void outdone_look(struct engine *e)
 	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
 		const struct peer *p = &e->c->round.peer[i];
 
-		by_one |= in_effective_view(e, p) && p->node != e->cfg.node && !p->yields &&
+		by_one |= in_effective_view(e, p) && p->node != e->cfg.node && !p->defers &&
 			  p->reach >= least;
 	}
 	if (e->view.have_geo && own >= e->geo.k && !can_not)
@@ -562,7 +563,7 @@ static void slots_assign(struct engine *e)
 		/* Who locks by another manager locks nothing against us: it never serves. Nor who
 		 * stops writing later than we wait for, or waits for less than we need. Who may not
 		 * write yet could not take it, nor say what was missed in it. */
-		if (!p->member || p->active || p->slot != NO_SLOT || peer_aside(e, p) ||
+		if (!p->member || p->active || p->slot != NO_SLOT || peer_is_observer(e, p) ||
 		    peer_differs(p) || !p->leased || p->up_inc != p->inc || lacks_failed(e, p))
 			continue;
 		waits = true;
@@ -584,8 +585,8 @@ static void slots_assign(struct engine *e)
 	hearsay_advance(e, waits);
 }
 
-/* What a node, or its last life, told before the member was lost says nothing about it now: by that
- * it would come back, and leave again by the node's report, as fast as messages go. */
+/* What a node, or its last incarnation, told before the member was lost says nothing about it now:
+ * by that it would come back, and leave again by the node's report, as fast as messages go. */
 static bool all_reach(const struct engine *e, uint8_t member)
 {
 	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
@@ -595,7 +596,7 @@ static bool all_reach(const struct engine *e, uint8_t member)
 			continue;
 		if (p->up_inc != p->inc || p->up_us <= e->c->epochs.lost_us[member])
 			return false;
-		if (!peer_aside(e, p) && !(p->up_mask >> member & 1))
+		if (!peer_is_observer(e, p) && !(p->up_mask >> member & 1))
 			return false;
 	}
 	return true;
@@ -624,7 +625,7 @@ static void suspects_advance(struct engine *e)
 	for (uint8_t i = 0; i < e->map.n; i++) {
 		if (e->map.member[i].state != MEMBER_SUSPECT || e->c->lead.wanted[i])
 			continue;
-		e->c->lead.misread[i] = false;
+		e->c->lead.read_error[i] = false;
 		if (!member_kept_out_us(e, i) && all_reach(e, i) && member_sb_current(e, i) &&
 		    !slots_compare_waits(e, i))
 			want_why(e, i, MEMBER_REBUILDING, WHY_BACK, 0);
@@ -650,7 +651,7 @@ static void stuck_member(struct engine *e, uint8_t i, bool *all_back)
 	for (uint32_t j = 0; j < e->c->round.peer_count; j++) {
 		const struct peer *p = &e->c->round.peer[j];
 
-		if (!p->member || peer_aside(e, p))
+		if (!p->member || peer_is_observer(e, p))
 			continue;
 		some |= p->raw_mask >> i & 1;
 		all &= p->raw_mask >> i & 1;
@@ -668,7 +669,7 @@ static void stuck_member(struct engine *e, uint8_t i, bool *all_back)
 	for (uint32_t j = 0; j < e->c->round.peer_count; j++) {
 		const struct peer *p = &e->c->round.peer[j];
 
-		if (!p->member || peer_aside(e, p) || p->raw_mask >> i & 1)
+		if (!p->member || peer_is_observer(e, p) || p->raw_mask >> i & 1)
 			continue;
 		if (p->node == e->cfg.node)
 			round_give_up(e);
@@ -687,10 +688,10 @@ static void stuck_advance(struct engine *e)
 	bool back = true;
 
 	for (uint8_t i = 0; i < m->n; i++) {
-		if (ld->misread[i] && member_indispensable(e, i)) {
+		if (ld->read_error[i] && member_indispensable(e, i)) {
 			/* Its node takes it back as well. */
 			ld->wanted[i] = 0;
-			ld->misread[i] = false;
+			ld->read_error[i] = false;
 		}
 		if (ld->wanted[i] < MEMBER_SUSPECT || ld->wanted[i] > MEMBER_FAULTY ||
 		    m->member[i].state != MEMBER_IN_SYNC || slots_lacking_leaves(e, i) ||
@@ -708,7 +709,7 @@ static void stuck_advance(struct engine *e)
 	for (uint8_t i = 0; i < m->n; i++)
 		if (stuck >> i & 1)
 			ld->wanted[i] = 0;
-	ld->revive = true;
+	ld->reassemble = true;
 	/* Once the round is announced its map is committed with them, and nobody reads slots before
 	 * the next one. */
 	if (!ld->announced && stuck & (read_anew | (e->state == ENGINE_JOINING ? ~ld->rd_rows : 0)))
@@ -785,7 +786,7 @@ void leader_advance(struct engine *e)
 /* R9: whoever asks before Ready, or while somebody is not fenced, asks again at the next Ready. */
 static void take_lock(struct engine *e, uint32_t from, const nodemsg *m)
 {
-	if (e->view.phase == PH_READY && !gone_unfenced(e) && e->view.have_geo)
+	if (e->view.phase == PH_READY && !departed_unfenced(e) && e->view.have_geo)
 		locktab_request(e, from, m->lock->id, (enum lock_mode)m->lock->mode,
 				m->lock->try_only);
 }
@@ -868,9 +869,9 @@ void leader_message(struct engine *e, uint32_t from, const nodemsg *m)
 	case DDRAID__NODE_MSG__BODY_SETTLED:
 		settle_message(e, from, m);
 		break;
-	case DDRAID__NODE_MSG__BODY_QUIET:
-	case DDRAID__NODE_MSG__BODY_QUIETED:
-		quiet_message(e, from, m);
+	case DDRAID__NODE_MSG__BODY_QUIESCE:
+	case DDRAID__NODE_MSG__BODY_QUIESCED:
+		quiesce_message(e, from, m);
 		break;
 	case DDRAID__NODE_MSG__BODY_MISSED:
 		if (leading(e))

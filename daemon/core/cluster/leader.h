@@ -15,9 +15,9 @@ struct lead {
 	bool begun;           /* State is sent */
 	bool knows;           /* led the last round up to Ready: superblocks and slots are known */
 	bool need_epoch;      /* the round needs an epoch of its own before Ready */
-	bool cleared;         /* slots of nobody, and they are not all clean yet */
+	bool cleared;         /* orphan slots, and they are not all clean yet */
 	uint64_t cleared_num; /* the newest epoch when they were; 0 = never */
-	bool revive;          /* next epoch: more than m were lost, recompute parity: R17 */
+	bool reassemble;      /* next epoch: more than m were lost, recompute parity: R17 */
 	bool forced;          /* what the members carry is not known to be the newest: R1 */
 	bool own_prop, sb_writing, committing, announced, refused, rereading, assembled, gathered;
 	struct epoch prop_epoch; /* of the own proposal */
@@ -41,7 +41,7 @@ struct lead {
 	uint8_t (*sb_buf)[DDR_BLOCK_BYTES];
 	uint8_t wanted[DDR_MAX_MEMBERS];            /* states that somebody asked for, 0 = none */
 	struct member_cause cause[DDR_MAX_MEMBERS]; /* ... and why: want_set() */
-	bool misread[DDR_MAX_MEMBERS];              /* wanted MISSING, but see members.misread */
+	bool read_error[DDR_MAX_MEMBERS];           /* wanted MISSING, but see members.read_error */
 	uint32_t earlier;                    /* wanted SUSPECT, but see members.lost_earlier */
 	uint64_t kept_us[DDR_MAX_MEMBERS];   /* a node said so last of one that must stay */
 	bool full[DDR_MAX_MEMBERS];          /* REBUILDING from nothing */
@@ -76,7 +76,7 @@ struct choice {
 
 /* It broke off again and again, and is not let in for so long; 0: it may come. */
 uint64_t member_kept_out_us(const struct engine *e, uint8_t m);
-/* A new life of that node has seen to it. */
+/* A new incarnation of that node has seen to it. */
 bool fenced_by_itself(const struct engine *e, uint32_t node, uint64_t inc);
 void leader_advance(struct engine *e);
 /* A new round: nothing of the last one's dealings counts. */

@@ -42,13 +42,13 @@ void leave_unserved(struct engine *e)
 	    e->c->epochs.sb_names_us || zombies(e) || flush_error_untold(e))
 		return;
 	e->c->leave.leaving = true;
-	if (dio_any(e))
+	if (member_io_any(e))
 		return;
 	if (!known && e->view.phase == PH_HELLO &&
 	    !(e->c->round.leader == e->cfg.node && !e->c->lead.begun))
 		return; /* a State may be on its way that counts this node in */
 	/* Whoever is not fenced yet may use the array by this claim. */
-	if (known && e->view.phase >= PH_STATE && !gone_unfenced(e) && !use_given_back(e))
+	if (known && e->view.phase >= PH_STATE && !departed_unfenced(e) && !use_given_back(e))
 		return;
 	if (!known)
 		engine_move(e, ENGINE_STOPPED);
@@ -155,7 +155,7 @@ static void leave_served(struct engine *e)
 	}
 	if (!dlog_settled(e) || e->view.left_sent)
 		return;
-	if (dio_any(e) || !use_given_back(e))
+	if (member_io_any(e) || !use_given_back(e))
 		return;
 	left_send(e);
 }

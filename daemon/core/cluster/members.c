@@ -5,7 +5,7 @@
  *
  * A member that this node can't use is "bad" here, and gets nothing more, until the map says
  * otherwise: `bad` is the state that this node wants for it. It may be taken back only if that came
- * from an error of a read, or of a write without FUA (`misread`), and the data needs it.
+ * from an error of a read, or of a write without FUA (`read_error`), and the data needs it.
  */
 #include <errno.h>
 #include <string.h>
@@ -86,23 +86,23 @@ bool member_indispensable(const struct engine *e, uint8_t member)
 	return map_insync_mask(m) >> member & 1 && map_count_insync(m) <= e->geo.k;
 }
 
-bool member_misread(const struct engine *e, uint8_t member)
+bool member_read_error(const struct engine *e, uint8_t member)
 {
-	return e->c->members.bad[member] == MEMBER_MISSING && e->c->members.misread[member];
+	return e->c->members.bad[member] == MEMBER_MISSING && e->c->members.read_error[member];
 }
 
-/* It was lost in this life, and is back as what it was; see log_rows in slots.c. */
+/* It was lost in this incarnation, and is back as what it was; see log_rows in slots.c. */
 bool member_log_readable(const struct engine *e, uint8_t member)
 {
 	uint32_t d = e->view.dev_of[member];
 
 	return e->state == ENGINE_JOINING && leading(e) &&
-	       (e->c->members.bad[member] == MEMBER_SUSPECT || member_misread(e, member)) &&
+	       (e->c->members.bad[member] == MEMBER_SUSPECT || member_read_error(e, member)) &&
 	       d != NO_DEV && e->c->devs.dev[d].sb_ok && member_back(e, member);
 }
 
-/* It is the life before that lost it, and no other reason is known; nor that its exporter has been
- * away. */
+/* It is the incarnation before that lost it, and no other reason is known; nor that its exporter
+ * has been away. */
 bool member_lost_earlier(const struct engine *e, uint8_t member)
 {
 	const struct dev *d =
@@ -117,9 +117,9 @@ bool member_lost_earlier(const struct engine *e, uint8_t member)
 /* This node can't use `member` any more: it gets nothing until the map says otherwise. */
 void member_bad(struct engine *e, uint8_t member, enum member_state want)
 {
-	if (member_misread(e, member))
+	if (member_read_error(e, member))
 		e->c->members.bad[member] = 0; /* whatever it is now weighs more */
-	e->c->members.misread[member] = false;
+	e->c->members.read_error[member] = false;
 	e->c->members.write_again_us[member] = 0;
 	if (e->c->members.lost_earlier >> member & 1)
 		e->c->members.bad_us[member] = 0; /* told anew */
@@ -155,7 +155,7 @@ static bool read_failed(struct engine *e, uint8_t member)
 	if (e->c->members.bad[member])
 		return false;
 	e->c->members.bad[member] = MEMBER_MISSING;
-	e->c->members.misread[member] = true;
+	e->c->members.read_error[member] = true;
 	e->c->members.write_again_us[member] = 0;
 	e->c->members.bad_us[member] = 0;
 	return false;
@@ -175,14 +175,14 @@ static void write_failed(struct engine *e, uint8_t member)
 		member_bad(e, member, MEMBER_MISSING);
 		return;
 	}
-	if (e->c->members.bad[member] && !member_misread(e, member))
+	if (e->c->members.bad[member] && !member_read_error(e, member))
 		return;
 	if (!e->c->members.bad[member])
 		e->c->members.bad_us[member] = 0;
 	if (!e->c->members.write_again_us[member])
 		e->c->members.refused_us[member] = e->now;
 	e->c->members.bad[member] = MEMBER_MISSING;
-	e->c->members.misread[member] = true;
+	e->c->members.read_error[member] = true;
 	e->c->members.write_again_us[member] = e->now + WRITE_AGAIN_US;
 }
 
@@ -190,7 +190,7 @@ bool member_unwritable(const struct engine *e, uint8_t member)
 {
 	uint32_t d = e->view.dev_of[member];
 
-	return d != NO_DEV && e->c->devs.dev[d].up && member_misread(e, member) &&
+	return d != NO_DEV && e->c->devs.dev[d].up && member_read_error(e, member) &&
 	       e->c->members.write_again_us[member] && member_indispensable(e, member);
 }
 
@@ -202,7 +202,7 @@ bool member_on_trial(const struct engine *e, uint8_t member)
 static void member_taken_back(struct engine *e, uint8_t member)
 {
 	e->c->members.bad[member] = 0;
-	e->c->members.misread[member] = false;
+	e->c->members.read_error[member] = false;
 	e->c->members.write_again_us[member] = 0;
 	e->c->members.error[member].err = 0;
 }
@@ -231,7 +231,7 @@ uint64_t member_refused_us(const struct engine *e, uint8_t member)
 void misread_advance(struct engine *e)
 {
 	for (uint8_t i = 0; i < e->map.n; i++) {
-		if (!member_misread(e, i) || !member_indispensable(e, i))
+		if (!member_read_error(e, i) || !member_indispensable(e, i))
 			continue;
 		if (!e->c->members.write_again_us[i])
 			e->c->members.bad[i] = 0;

@@ -63,8 +63,8 @@ bool departed_is_me(const struct engine *e, const pb_inc *who);
 bool is_deaf_to(struct engine *e, uint32_t node, uint64_t inc);
 bool departed_void(const struct engine *e, const pb_inc *who);
 void departed_take(struct engine *e, const struct peer *from, const pb_inc *who);
-void gone_told(struct engine *e, const pb_inc *who, uint32_t from, uint64_t from_inc,
-	       bool by_leader);
+void departed_told(struct engine *e, const pb_inc *who, uint32_t from, uint64_t from_inc,
+		   bool by_leader);
 
 /* vouch.c */
 void vouch_asked(struct engine *e, struct peer *p, uint64_t inc, uint32_t asks);

@@ -66,7 +66,7 @@ static const char *check_map(const Ddraid__Map *p, const struct geo *g, bool nee
 
 static const char *check_departed(Ddraid__Incarnation *const *d, size_t n, bool unnamed)
 {
-	if (n > GONE_MAX)
+	if (n > DEPARTED_MAX)
 		return "has too many departed";
 	for (size_t i = 0; i < n; i++)
 		if (!d[i]->node || (!d[i]->inc && !unnamed))
@@ -203,8 +203,8 @@ static const char *check_report(const Ddraid__Report *r)
 	if (r->state < MEMBER_SUSPECT || r->state > MEMBER_FAULTY)
 		return "wants a state that a member can't leave with";
 	if (r->earlier && r->state != MEMBER_SUSPECT)
-		return "has lost in an earlier life what it does not suspect";
-	if (r->misread && r->state != MEMBER_MISSING)
+		return "has lost in an earlier incarnation what it does not suspect";
+	if (r->read_error && r->state != MEMBER_MISSING)
 		return "has a read error that is none";
 	return check_causes(r->n_cause, r->cause);
 }

@@ -108,10 +108,10 @@ static bool only_misread(const struct engine *e, uint8_t i)
 {
 	uint32_t d = e->view.dev_of[i];
 
-	return e->c->lead.misread[i] && d != NO_DEV && e->c->devs.dev[d].up && !use_fails(e, d);
+	return e->c->lead.read_error[i] && d != NO_DEV && e->c->devs.dev[d].up && !use_fails(e, d);
 }
 
-/* All reach it. Nobody has lost it in a life that goes on. */
+/* All reach it. Nobody has lost it in an incarnation that goes on. */
 static enum reach reached_by_all(const struct engine *e, uint8_t i)
 {
 	bool earlier = e->c->lead.wanted[i] == MEMBER_SUSPECT && e->c->lead.earlier >> i & 1;
@@ -134,7 +134,7 @@ static enum reach member_reach(const struct engine *e, uint8_t i)
 	for (uint32_t j = 0; j < e->c->round.peer_count; j++) {
 		const struct peer *p = &e->c->round.peer[j];
 
-		if (!p->member || peer_aside(e, p) || !p->raw_mask)
+		if (!p->member || peer_is_observer(e, p) || !p->raw_mask)
 			continue;
 		nodes++;
 		lack += !(p->raw_mask >> i & 1);
@@ -306,7 +306,7 @@ static bool next_map(struct engine *e, struct map *next)
 	struct lead *ld = &e->c->lead;
 	bool proposed = e->view.proposing && epoch_cmp(&e->view.prop.epoch, &e->map.epoch) > 0;
 	const struct map *base = proposed && !proposal_fresh(e) ? &e->view.prop : &e->map;
-	bool any = ld->need_epoch || ld->revive || e->c->leave.seals;
+	bool any = ld->need_epoch || ld->reassemble || e->c->leave.seals;
 	uint64_t num = epoch_next_num(e, base);
 
 	if (!num) {
@@ -319,12 +319,12 @@ static bool next_map(struct engine *e, struct map *next)
 	ld->prop_fresh = base == &e->map;
 	for (uint8_t i = 0; i < next->n; i++) {
 		if (ld->wanted[i] == MEMBER_IN_SYNC &&
-		    (e->c->rebuild.state != RB_PROMOTE || !e->c->quiet.wanted ||
+		    (e->c->rebuild.state != RB_PROMOTE || !e->c->quiesce.wanted ||
 		     e->c->rebuild.map_num != e->map.epoch.num))
 			ld->wanted[i] = 0;
 		if (ld->wanted[i] && wish_moot(base, i, ld->wanted[i]))
 			ld->wanted[i] = 0;
-		ld->misread[i] &= ld->wanted[i] == MEMBER_MISSING;
+		ld->read_error[i] &= ld->wanted[i] == MEMBER_MISSING;
 	}
 	any |= wishes_apply(e, next);
 	any |= entries_judge(e, next);
@@ -390,7 +390,7 @@ static void sb_written(struct engine *e, struct batch *b)
 		ld->propose_us = e->now;
 		return; /* written again, or superseded once the reports are in */
 	}
-	if (gone_unfenced(e) || !gate_open(e))
+	if (departed_unfenced(e) || !gate_open(e))
 		return; /* R4; a round will take it up */
 	if (!ld->sb_second) {
 		sb_write(e, true);
@@ -489,8 +489,9 @@ static void sb_write(struct engine *e, bool second)
 		memcpy(sb.member_uuid, e->view.prop.member[i].uuid, DDR_UUID_BYTES);
 		sb_encode(&sb, ld->sb_buf[i]);
 		ld->sb_iov[i] = (struct iovec){ld->sb_buf[i], DDR_BLOCK_BYTES};
-		dio_start(e, &ld->sb_batch, i, DEV_WRITE, KIND_SB, DEV_F_FUA,
-			  geo_sb_offset(ld->sb_copy[i]), DDR_BLOCK_BYTES, &ld->sb_iov[i], 1, 0);
+		member_io_start(e, &ld->sb_batch, i, DEV_WRITE, KIND_SB, DEV_F_FUA,
+				geo_sb_offset(ld->sb_copy[i]), DDR_BLOCK_BYTES, &ld->sb_iov[i], 1,
+				0);
 	}
 	batch_close(e, &ld->sb_batch);
 }
@@ -554,10 +555,10 @@ bool epoch_propose_wanted(struct engine *e)
 
 		if (!delivered)
 			return true;
-		if (!ld->revive && !newer_wish(e) && !proposal_rash(e) &&
+		if (!ld->reassemble && !newer_wish(e) && !proposal_rash(e) &&
 		    !(proposal_outdone(e) && next_map(e, &next) &&
 		      map_write_mask(&next) != map_write_mask(&e->view.prop))) {
-			if (all_acked(e) && !gone_unfenced(e) && sb_targets_ready(e))
+			if (all_acked(e) && !departed_unfenced(e) && sb_targets_ready(e))
 				sb_write(e, false);
 			return true;
 		}
@@ -569,8 +570,8 @@ bool epoch_propose_wanted(struct engine *e)
 	causes_propose(e, &next, &causes);
 	b.n_cause = causes.count;
 	b.cause = causes.ptr;
-	b.revive = ld->revive;
-	ld->revive = false;
+	b.reassemble = ld->reassemble;
+	ld->reassemble = false;
 	ld->own_prop = true;
 	ld->prop_epoch = next.epoch;
 	ld->max_num = next.epoch.num;

@@ -3,7 +3,7 @@
  * The rebuild of a member, by the leader.
  *
  *   IDLE -> GATHER (partial: what each slot has missed, R15) -> COPY -> FLUSH -> LOG (R11)
- *        -> QUIET (nobody writes; FLUSH again) -> PROMOTE
+ *        -> QUIESCE (nobody writes; FLUSH again) -> PROMOTE
  *
  * COPY is a pass (pass.h) that writes to this member only. A full one copies every region and keeps
  * its cursor in the map, which moves only after a FLUSH; a partial one copies the regions that are
@@ -15,18 +15,18 @@
  * What stands there nobody else knows (slots_rewrite leaves it alone), and this member may have
  * nothing of it, or something old; were it in sync, and one that has it left, that would be read.
  *
- * R18: nobody is promoted while a slot of nobody is dirty. A region below the cursor may be: what
+ * R18: nobody is promoted while an orphan slot is dirty. A region below the cursor may be: what
  * its owner had in flight is old or new per fragment, reads decode it from the others, and so it is
  * decoded onto this member too. In sync before that, its own fragment would be the truth. For what
- * is in flight when it is promoted see quiet.c.
+ * is in flight when it is promoted see quiesce.c.
  */
 #include <assert.h>
 #include <string.h>
 
 #include "daemon/core/cluster/msg.h"
 
-#define QUIET_AGAIN_US 2000000ull
-#define QUIET_TRIES_MAX 5u
+#define QUIESCE_AGAIN_US 2000000ull
+#define QUIESCE_TRIES_MAX 5u
 
 static bool rebuilding(const struct map *m, uint8_t i)
 {
@@ -48,8 +48,8 @@ static void rb_move(struct engine *e, enum rebuild_state to)
 	    [RB_GATHER] = 1 << RB_IDLE | 1 << RB_GATHER | 1 << RB_COPY,
 	    [RB_COPY] = 1 << RB_IDLE | 1 << RB_GATHER | 1 << RB_COPY | 1 << RB_FLUSH,
 	    [RB_FLUSH] = 1 << RB_IDLE | 1 << RB_GATHER | 1 << RB_COPY | 1 << RB_LOG,
-	    [RB_LOG] = 1 << RB_IDLE | 1 << RB_GATHER | 1 << RB_COPY | 1 << RB_QUIET,
-	    [RB_QUIET] =
+	    [RB_LOG] = 1 << RB_IDLE | 1 << RB_GATHER | 1 << RB_COPY | 1 << RB_QUIESCE,
+	    [RB_QUIESCE] =
 		1 << RB_IDLE | 1 << RB_GATHER | 1 << RB_COPY | 1 << RB_LOG | 1 << RB_PROMOTE,
 	    [RB_PROMOTE] = 1 << RB_IDLE | 1 << RB_GATHER | 1 << RB_COPY,
 	};
@@ -67,9 +67,9 @@ void rebuild_reset(struct engine *e)
 	pass_cancel(e, &rb->pass);
 	rb_move(e, RB_IDLE);
 	rb->checkpoint = rb->done = rb->total = 0;
-	rb->quiet_us = 0;
-	rb->quiet_tries = 0;
-	rb->quiet_node = 0;
+	rb->quiesce_us = 0;
+	rb->quiesce_tries = 0;
+	rb->quiesce_node = 0;
 }
 
 /*
@@ -183,7 +183,7 @@ uint32_t rebuild_waits(const struct engine *e, const char **why)
 	*why = node ? "a node to read its slot of the dirty log, which may tell what the member "
 		      "has missed"
 		    : "a node to end the writes that it has under way";
-	return node || (rb->state != RB_QUIET && rb->state != RB_LOG) ? node : rb->quiet_node;
+	return node || (rb->state != RB_QUIESCE && rb->state != RB_LOG) ? node : rb->quiesce_node;
 }
 
 /* A full copy has come further than the map says. */
@@ -252,7 +252,7 @@ static void rb_flushed(struct engine *e)
 		rb_move(e, RB_LOG);
 		rb->gather_us = e->now;
 		e->c->resync.rewriting = false; /* what an earlier rebuild had begun */
-	} else if (rb->state == RB_QUIET) {
+	} else if (rb->state == RB_QUIESCE) {
 		rb_move(e, RB_PROMOTE);
 	} else if (rb->state == RB_COPY && !rb->partial) {
 		TRACE(e, "the rebuild of member %u has %llu of %llu regions flushed", rb->member,
@@ -281,19 +281,20 @@ void rebuild_setup(struct engine *e)
 
 /* A write, or the FLUSH, takes long: everybody writes again, and next time more patience is asked
  * for, but later. */
-static void quiet_give_up(struct engine *e)
+static void quiesce_give_up(struct engine *e)
 {
 	struct rebuild *rb = &e->c->rebuild;
-	uint32_t tries = rb->quiet_tries < QUIET_TRIES_MAX ? rb->quiet_tries : QUIET_TRIES_MAX;
+	uint32_t tries =
+	    rb->quiesce_tries < QUIESCE_TRIES_MAX ? rb->quiesce_tries : QUIESCE_TRIES_MAX;
 	uint64_t limit_us = e->cfg.tun.evict_ms * 1000ull >> (tries < 2 ? 2 - tries : 0);
 
-	if (rb->state != RB_QUIET || e->now - e->c->quiet.asked_us < limit_us)
+	if (rb->state != RB_QUIESCE || e->now - e->c->quiesce.asked_us < limit_us)
 		return;
-	rb->quiet_node = quiet_lacks(e);
-	quiet_take_back(e);
+	rb->quiesce_node = quiesce_lacks(e);
+	quiesce_take_back(e);
 	rb_move(e, RB_LOG);
-	rb->quiet_us = e->now + (QUIET_AGAIN_US << tries);
-	rb->quiet_tries++;
+	rb->quiesce_us = e->now + (QUIESCE_AGAIN_US << tries);
+	rb->quiesce_tries++;
 }
 
 void rebuild_advance(struct engine *e)
@@ -301,9 +302,9 @@ void rebuild_advance(struct engine *e)
 	struct rebuild *rb = &e->c->rebuild;
 	bool current = rebuild_current(e);
 
-	if (e->c->quiet.wanted && rb->state != RB_QUIET && rb->state != RB_PROMOTE)
-		quiet_take_back(e);
-	quiet_give_up(e);
+	if (e->c->quiesce.wanted && rb->state != RB_QUIESCE && rb->state != RB_PROMOTE)
+		quiesce_take_back(e);
+	quiesce_give_up(e);
 	if (!current || !pass_ready(e, &rb->pass))
 		return;
 	switch (rb->state) {
@@ -323,16 +324,16 @@ void rebuild_advance(struct engine *e)
 		break;
 	case RB_LOG:
 		/* A commit ends it: not one that was asked for before. */
-		if (e->now < rb->quiet_us || e->c->lead.own_prop || e->view.proposing ||
+		if (e->now < rb->quiesce_us || e->c->lead.own_prop || e->view.proposing ||
 		    !slots_rewrite(e) || slot_unread(e))
 			break;
-		rb_move(e, RB_QUIET);
-		quiet_ask(e);
+		rb_move(e, RB_QUIESCE);
+		quiesce_ask(e);
 		break;
-	case RB_QUIET: /* what is in the member's cache then is all that may ever be lost of it */
-		if (quiet_lacks(e))
+	case RB_QUIESCE: /* what is in the member's cache then is all that may ever be lost of it */
+		if (quiesce_lacks(e))
 			break;
-		rb->quiet_node = 0;
+		rb->quiesce_node = 0;
 		pass_flush(e, &rb->pass);
 		break;
 	case RB_PROMOTE:

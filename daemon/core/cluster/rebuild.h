@@ -8,7 +8,7 @@
 #include "daemon/core/door.h"
 #include "daemon/core/rset.h"
 
-enum rebuild_state { RB_IDLE, RB_GATHER, RB_COPY, RB_FLUSH, RB_LOG, RB_QUIET, RB_PROMOTE };
+enum rebuild_state { RB_IDLE, RB_GATHER, RB_COPY, RB_FLUSH, RB_LOG, RB_QUIESCE, RB_PROMOTE };
 
 struct rebuild {
 	enum rebuild_state state;
@@ -19,10 +19,10 @@ struct rebuild {
 	uint64_t next, done, total;
 	uint64_t checkpoint;
 	uint64_t map_num;
-	uint64_t gather_us; /* GATHER, or LOG, since */
-	uint64_t quiet_us;  /* a Quiet was taken back: not before this */
-	uint32_t quiet_tries;
-	uint32_t quiet_node; /* who had not answered then */
+	uint64_t gather_us;  /* GATHER, or LOG, since */
+	uint64_t quiesce_us; /* a Quiesce was taken back: not before this */
+	uint32_t quiesce_tries;
+	uint32_t quiesce_node; /* who had not answered then */
 };
 
 /* Once in an incarnation. */

@@ -79,7 +79,7 @@ void recovery_lost(struct engine *e, uint32_t node, uint64_t inc)
 	const struct peer *p = peer_find(e, node);
 	struct recovery *r;
 
-	if (find(e, node, inc) || is_buried(e, node, inc))
+	if (find(e, node, inc) || recently_fenced(e, node, inc))
 		return;
 	if (e->c->recoveries.count == DDR_RECOVERIES)
 		room_make(e);
@@ -123,7 +123,7 @@ static void dirty_known(struct engine *e, struct recovery *r, uint64_t dirty)
 	recovery_move(e, r, RECOVERY_READ);
 }
 
-/* The leader has read a slot of nobody. What was read before the fence is read again. */
+/* The leader has read an orphan slot. What was read before the fence is read again. */
 void recovery_read(struct engine *e, uint32_t slot)
 {
 	const struct slotinfo *s = &e->c->lead.slot[slot];
@@ -135,7 +135,7 @@ void recovery_read(struct engine *e, uint32_t slot)
 		dirty_known(e, r, s->dirty.count);
 }
 
-/* Regions that are dirty in slots of nobody, each counted once. */
+/* Regions that are dirty in orphan slots, each counted once. */
 static uint64_t foreign_count(const struct engine *e)
 {
 	uint64_t n = 0;
@@ -171,7 +171,7 @@ uint64_t regions_to_resync(const struct engine *e)
 	return e->c->recoveries.to_resync > done ? e->c->recoveries.to_resync - done : 0;
 }
 
-/* What is dirty in slots of nobody was told: at Ready, and at each Dirty after it. */
+/* What is dirty in orphan slots was told: at Ready, and at each Dirty after it. */
 void recovery_told(struct engine *e)
 {
 	e->c->recoveries.to_resync = e->view.have_geo && e->c->orphans.dirty ? foreign_count(e) : 0;
@@ -179,7 +179,7 @@ void recovery_told(struct engine *e)
 		e->c->recoveries.total = e->c->recoveries.to_resync;
 	for (uint32_t i = 0; i < e->c->recoveries.count; i++) {
 		struct recovery *r = &e->c->recoveries.list[i];
-		const struct departed *d = gone_find(e, r->node, r->inc);
+		const struct departed *d = departed_find(e, r->node, r->inc);
 		uint64_t dirty = 0;
 
 		if (r->state == RECOVERY_DONE || (d && !d->fenced))

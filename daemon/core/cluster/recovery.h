@@ -20,11 +20,11 @@ void recovery_slot_is(struct engine *e, uint32_t node, uint64_t inc, uint32_t sl
 void recovery_fenced(struct engine *e, uint32_t node, uint64_t inc);
 /* The leader has read its slot. */
 void recovery_read(struct engine *e, uint32_t slot);
-/* What is dirty in slots of nobody was told. */
+/* What is dirty in orphan slots was told. */
 void recovery_told(struct engine *e);
 /* A whole region was resynced. */
 void recovery_region(struct engine *e);
-/* Of slots of nobody, as far as known here. */
+/* Of orphan slots, as far as known here. */
 uint64_t regions_to_resync(const struct engine *e);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Slots of nobody, once they are read: the leader resyncs their dirty regions, which is a pass
+ * Orphan slots, once they are read: the leader resyncs their dirty regions, which is a pass
  * (pass.h), and writes their pages.
  *
  *   pick a region -> job RESYNC -> done set -> (batch full or nothing left) FLUSH -> pages without
@@ -15,7 +15,7 @@
 
 #define CLEAR_BATCH 32u
 
-/* ---- writing pages of a slot of nobody ------------------------------------------------------ */
+/* ---- writing pages of an orphan slot ------------------------------------------------------ */
 
 /* The run is written, or has failed. */
 static void pages_written(struct engine *e)
@@ -86,7 +86,7 @@ static void pages_encode(struct engine *e, uint32_t slot)
 {
 	struct resync *rec = &e->c->resync;
 	const struct slotinfo *s = &e->c->lead.slot[slot];
-	uint32_t most = dio_room(e, WR_PAGES * e->geo.n, false) ? WR_PAGES : 1;
+	uint32_t most = member_io_room(e, WR_PAGES * e->geo.n, false) ? WR_PAGES : 1;
 
 	rec->slot = slot;
 	rec->count = 0;
@@ -149,7 +149,7 @@ static bool stale_written(struct engine *e)
 	    !members_ready(e, write_musts(e) | write_targets(e)))
 		return false;
 	if (rec->again && !rec->doubted && slot_is_due(e, rec->slot)) {
-		if (rec->count == 1 || dio_room(e, rec->count * e->geo.n, false))
+		if (rec->count == 1 || member_io_room(e, rec->count * e->geo.n, false))
 			pages_send(e);
 		return false;
 	}
@@ -175,7 +175,7 @@ static void slot_stale(struct engine *e, uint32_t slot)
 	}
 }
 
-/* R11, for a member that was added: all slots of nobody are written to it. True when they are. What
+/* R11, for a member that was added: all orphan slots are written to it. True when they are. What
  * is stale already comes before: its first pages may have been written without this member. */
 bool slots_rewrite(struct engine *e)
 {
@@ -205,7 +205,7 @@ static bool resync_may_run(struct engine *e)
 	return true;
 }
 
-/* The first region that is dirty in a slot of nobody and not resynced yet; dead nodes' slots go
+/* The first region that is dirty in an orphan slot and not resynced yet; dead nodes' slots go
  * before the array's own. */
 static uint64_t resync_next(struct engine *e)
 {
@@ -261,12 +261,12 @@ static void bits_clear(struct engine *e)
 			s->cleared = e->c->lead.cleared = true;
 		}
 	}
-	TRACE(e, "%llu regions of slots of nobody are %s: all members have flushed",
+	TRACE(e, "%llu regions of orphan slots are %s: all members have flushed",
 	      (unsigned long long)rec->done.count, missing ? "noted as missed" : "clean");
 	rset_clear(&rec->done);
 }
 
-/* As dlog_dropped, of slots of nobody: what was cleared in pages that a member may not have. */
+/* As dlog_dropped, of orphan slots: what was cleared in pages that a member may not have. */
 void slots_dropped(struct engine *e)
 {
 	uint64_t r;

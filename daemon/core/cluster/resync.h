@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Slots of nobody: resynced, written (resync.c). */
+/* Orphan slots: resynced, written (resync.c). */
 #ifndef DDRAID_CORE_CLUSTER_RESYNC_H
 #define DDRAID_CORE_CLUSTER_RESYNC_H
 
@@ -9,7 +9,7 @@
 
 #define WR_PAGES 16u /* ... and written at once */
 
-struct pagewrite { /* a page of a slot of nobody, on its way to the members */
+struct pagewrite { /* a page of an orphan slot, on its way to the members */
 	struct batch batch;
 	struct iovec iov;
 	uint32_t page;

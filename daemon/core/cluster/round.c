@@ -39,7 +39,7 @@ struct peer *peer_find(struct engine *e, uint32_t node)
 }
 
 /*
- * More node ids than the table has have come and gone in this life. Forgotten is who has been gone
+ * More node ids than the table has have come and gone in this incarnation. Forgotten is who has been gone
  * for longest, and owes nothing: he is in no view, takes part in nothing, and departed_note has
  * seen to him. That a view left him behind (left) is forgotten too: if he serves when he is back,
  * he did not serve with us, and is taken for removed for that (state_send).
@@ -124,7 +124,7 @@ void round_removed(struct engine *e)
 	devs_lost_keep(e);
 	engine_move(e, ENGINE_REMOVED);
 	phase_move(e, PH_NONE);
-	e->c->round.id = (struct term){0, 0};
+	e->c->round.id = (struct round_id){0, 0};
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
 		if (dev_ios(e, i))
 			out_add(e, OUT_DEV_CANCEL)->cancel.dev = i;
@@ -163,7 +163,7 @@ void round_give_up(struct engine *e)
 
 static void round_end(struct engine *e)
 {
-	e->c->round.id = (struct term){0, 0};
+	e->c->round.id = (struct round_id){0, 0};
 	phase_move(e, PH_NONE);
 	e->c->round.queried = false;
 	e->c->round.leader = 0;
@@ -178,7 +178,7 @@ static void round_end(struct engine *e)
 /*
  * Its own Evict came, or another's. In a view of one the others are waited for as well: whom its
  * corosync has dropped from the group is gone from the view, and may not have read that yet. Who
- * has met no other in this life has nobody to wait for.
+ * has met no other in this incarnation has nobody to wait for.
  */
 static void evict_heard(struct engine *e)
 {
@@ -306,7 +306,7 @@ static void query_send(struct engine *e)
 }
 
 /* It reaches no more than when it could not assemble the array. */
-bool yields(const struct engine *e)
+bool defers(const struct engine *e)
 {
 	return e->c->choice.defers && e->state == ENGINE_JOINING &&
 	       members_reached(e) <= e->c->choice.defers_reach;
@@ -324,7 +324,7 @@ static void hello_send(struct engine *e)
 	struct pb_map committed, proposed;
 	struct member_cause cause;
 	pb_inc me = pb_inc_of(e->cfg.node, e->inc, e->view.slot, e->state == ENGINE_ACTIVE);
-	pb_inc gone[GONE_MAX], *ptr[GONE_MAX];
+	pb_inc gone[DEPARTED_MAX], *ptr[DEPARTED_MAX];
 	uint32_t bad[DDR_MAX_MEMBERS];
 	ProtobufCBinaryData failed[DDR_MAX_DEVS];
 	Ddraid__Epoch acked = DDRAID__EPOCH__INIT, known = DDRAID__EPOCH__INIT;
@@ -343,7 +343,7 @@ static void hello_send(struct engine *e)
 	acked.inc = e->c->records.durable.acked.inc;
 	b.acked = &acked;
 	b.fenced_inc = e->cfg.fenced_inc;
-	b.yields = yields(e);
+	b.defers = defers(e);
 	b.reach = members_reached(e);
 	b.idle_inc = e->c->round.idle_inc;
 	b.use_nonce = e->cfg.nonce ? e->cfg.nonce : e->cfg.inc;
@@ -361,18 +361,18 @@ static void hello_send(struct engine *e)
 	b.n_departed = e->c->departures.count;
 	/* And who is here although it was fenced: it may not know, and may be about to lead. Or may
 	 * be here: which incarnation that is, this node may not have heard yet. */
-	for (uint32_t i = 0; i < BURIED_MAX && b.n_departed < GONE_MAX; i++) {
+	for (uint32_t i = 0; i < RECENTLY_FENCED_MAX && b.n_departed < DEPARTED_MAX; i++) {
 		uint32_t node = e->c->fences.settled[i].node;
 		uint64_t inc = e->c->fences.settled[i].inc;
 		const struct peer *p = inc ? peer_find(e, node) : NULL;
 
-		if (!p || !p->in_view || (p->inc && p->inc != inc) || gone_find(e, node, inc))
+		if (!p || !p->in_view || (p->inc && p->inc != inc) || departed_find(e, node, inc))
 			continue;
 		gone[b.n_departed] = pb_inc_of(node, inc, NO_SLOT, fence_stands(e, node, inc));
 		ptr[b.n_departed] = &gone[b.n_departed];
 		b.n_departed++;
 	}
-	for (uint32_t i = 0; i < e->c->round.peer_count && b.n_departed < GONE_MAX; i++) {
+	for (uint32_t i = 0; i < e->c->round.peer_count && b.n_departed < DEPARTED_MAX; i++) {
 		if (!e->c->round.peer[i].left)
 			continue;
 		gone[b.n_departed] = pb_inc_of(e->c->round.peer[i].node, 0, NO_SLOT, false);
@@ -382,7 +382,7 @@ static void hello_send(struct engine *e)
 	b.departed = ptr;
 	for (uint8_t i = 0; i < e->map.n; i++) {
 		bad[i] = map_write_mask(&e->map) >> i & 1 ? bad_told(e, &e->map, i) : 0;
-		if (bad[i] == MEMBER_MISSING && member_misread(e, i))
+		if (bad[i] == MEMBER_MISSING && member_read_error(e, i))
 			bad[i] = 0; /* a read error may be told later, and taken back */
 		if (bad[i] == MEMBER_SUSPECT && member_lost_earlier(e, i))
 			b.earlier |= 1u << i;
@@ -428,7 +428,7 @@ static void take_query(struct engine *e, uint32_t from, const nodemsg *m)
 	if (!me || e->c->round.give_up_us)
 		return;
 	e->c->round.queried = true;
-	e->c->round.id = (struct term){m->term_inc, m->term_num};
+	e->c->round.id = (struct round_id){m->term_inc, m->term_num};
 	phase_move(e, PH_HELLO);
 	e->c->round.since_us = e->now;
 	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
@@ -436,11 +436,11 @@ static void take_query(struct engine *e, uint32_t from, const nodemsg *m)
 
 		p->hello = p->claimed = p->acked = p->sent_missed = p->in_round = false;
 		p->disputes = 0;
-		p->quieted = 0; /* another leader counts anew */
+		p->quiesced = 0; /* another leader counts anew */
 		for (size_t j = 0; j < q->n_view; j++)
 			p->in_round |= q->view[j] == p->node;
 		if (p->member && (!p->in_round || p->inc != p->member_inc)) {
-			gone_add(e, p->node, p->member_inc);
+			departed_add(e, p->node, p->member_inc);
 			p->member = p->active = false;
 		}
 	}
@@ -455,8 +455,8 @@ static bool leads_before(const struct peer *a, const struct peer *b)
 		return a->active;
 	if (a->active)
 		c = epoch_cmp(&a->committed.epoch, &b->committed.epoch);
-	else if (a->hello_yields != b->hello_yields)
-		return b->hello_yields;
+	else if (a->hello_defers != b->hello_defers)
+		return b->hello_defers;
 	return c > 0 || (!c && a->node < b->node);
 }
 
@@ -487,13 +487,13 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 	p->hello = true;
 	p->mute = 0;
 	if (p->member && p->member_inc != h->me->inc) {
-		gone_add(e, p->node, p->member_inc);
+		departed_add(e, p->node, p->member_inc);
 		p->member = false;
 	}
 	p->inc = h->me->inc;
 	p->active = h->me->active;
 	if (p->left && p->active)
-		gone_add(e, p->node, p->inc);
+		departed_add(e, p->node, p->inc);
 	p->left = false;
 	p->slot = pb_slot(e, h->me);
 	/* Who does not serve may pass on a map that it could not check. */
@@ -504,7 +504,7 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 	if (h->acked)
 		p->acked_epoch = (struct epoch){h->acked->num, h->acked->inc};
 	p->fenced_inc = h->fenced_inc;
-	p->yields = p->hello_yields = h->yields;
+	p->defers = p->hello_defers = h->defers;
 	p->reach = h->reach;
 	p->idle_inc = h->idle_inc;
 	p->use_nonce = h->use_nonce;
@@ -530,7 +530,7 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 	if (takes_part(e) && epoch_unknown(e, &p->known_epoch))
 		epoch_doubt(e);
 	/* Whom a fenced incarnation took for removed means nothing: it may only be late. */
-	for (size_t i = 0; i < h->n_departed && !is_buried(e, p->node, p->inc); i++) {
+	for (size_t i = 0; i < h->n_departed && !recently_fenced(e, p->node, p->inc); i++) {
 		if (departed_void(e, h->departed[i]))
 			continue;
 		if (departed_is_me(e, h->departed[i])) {
@@ -546,7 +546,7 @@ static void take_hello(struct engine *e, uint32_t from, const nodemsg *m)
 
 /*
  * What this node holds. The end follows when nothing is under way any more that it wrote as leader
- * of an earlier round: a page of a slot of nobody, or superblocks. The new leader reads and writes
+ * of an earlier round: a page of an orphan slot, or superblocks. The new leader reads and writes
  * those itself, and gives the slots away; nobody fences us, so nothing else would keep ours from
  * landing late.
  */
@@ -624,7 +624,7 @@ static bool state_names(const struct engine *e, const Ddraid__State *s)
 static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 {
 	const Ddraid__State *s = m->state;
-	struct departed old[GONE_MAX], *d;
+	struct departed old[DEPARTED_MAX], *d;
 	uint32_t old_count = e->c->departures.count;
 	bool me = state_names(e, s), gone = false;
 	const char *odd;
@@ -652,17 +652,17 @@ static void take_state(struct engine *e, uint32_t from, const nodemsg *m)
 	}
 	/* The leader's list holds everybody's (Hello), and is everybody's now. */
 	e->c->departures.count = 0;
-	for (size_t i = 0; i < s->n_departed && i < GONE_MAX; i++) {
+	for (size_t i = 0; i < s->n_departed && i < DEPARTED_MAX; i++) {
 		gone |= s->departed[i]->node == e->cfg.node && s->departed[i]->inc == e->inc;
-		gone_told(e, s->departed[i], from, m->inc, true);
+		departed_told(e, s->departed[i], from, m->inc, true);
 		recovery_slot_is(e, s->departed[i]->node, s->departed[i]->inc,
 				 pb_slot(e, s->departed[i]));
-		d = gone_find(e, s->departed[i]->node, s->departed[i]->inc);
+		d = departed_find(e, s->departed[i]->node, s->departed[i]->inc);
 		for (uint32_t j = 0; d && j < old_count; j++)
 			if (old[j].node == d->node && old[j].inc == d->inc)
 				departed_keep(e, d, &old[j]);
 		if (d && s->departed[i]->active)
-			bury(e, d);
+			fenced_remember(e, d);
 	}
 	record_removed(e);
 	if (gone || (!me && e->state == ENGINE_ACTIVE)) {
@@ -701,7 +701,7 @@ static void take_evict(struct engine *e, uint32_t from, const nodemsg *m)
 
 	if (!p || !s || !in_effective_view(e, p) || !in_effective_view(e, s))
 		return;
-	/* Of our own last life, which was evicted before it: for the others it did not count. If it
+	/* Of our own last incarnation, which was evicted before it: for the others it did not count. If it
 	 * did, whom it names is gone by itself, and says so. */
 	if (from == e->cfg.node && m->inc != e->inc)
 		return;
@@ -737,7 +737,7 @@ static void take_heartbeat(struct engine *e, uint32_t from, const nodemsg *m)
 	if (m->inc > p->inc && p->evicted && p->inc) {
 		take_join(e, from, m); /* its daemon was replaced between two views */
 	} else if (m->inc > p->inc && !p->hello && !p->member) {
-		/* All know it by this one from here on: whoever is evicted now is this life. */
+		/* All know it by this one from here on: whoever is evicted now is this incarnation. */
 		p->inc = m->inc;
 		p->mute = 0;
 	}
@@ -754,7 +754,7 @@ static void take_heartbeat(struct engine *e, uint32_t from, const nodemsg *m)
 	p->up_inc = m->inc;
 	p->up_us = e->now;
 	p->reach = m->heartbeat->reach;
-	p->yields = m->heartbeat->yields;
+	p->defers = m->heartbeat->defers;
 	if (!m->heartbeat->stops || m->inc != p->inc)
 		p->stops = 0;
 	else if (!p->stops)
@@ -801,10 +801,10 @@ static void take_joined(struct engine *e, uint32_t from, const pb_inc *who, bool
 
 static void take_fenced(struct engine *e, uint32_t from, const pb_inc *who)
 {
-	struct departed *d = who ? gone_find(e, who->node, who->inc) : NULL;
+	struct departed *d = who ? departed_find(e, who->node, who->inc) : NULL;
 
 	if (d && from == e->c->round.leader)
-		bury(e, d);
+		fenced_remember(e, d);
 	else if (d)
 		leader_fence_told(e, from, d);
 }
@@ -817,7 +817,7 @@ static void take_ready(struct engine *e, uint32_t from, const nodemsg *m)
 		return;
 	/* R4: all see the same Fenced. Here that is only State's departed; the leader may know
 	 * more. */
-	if (gone_unfenced(e)) {
+	if (departed_unfenced(e)) {
 		msg_rejected(e, peer_find(e, from), m->inc,
 			     "goes on before all that departed are fenced", true);
 		return;
@@ -829,7 +829,7 @@ static void take_ready(struct engine *e, uint32_t from, const nodemsg *m)
 		if (r->past[i]->num <= e->map.epoch.num) /* else it is not past */
 			lineage_add(&e->c->assembly.past,
 				    &(struct epoch){r->past[i]->num, r->past[i]->inc});
-	quiet_end(e);
+	quiesce_end(e);
 	recovery_told(e);
 	locks_resend(e);
 }
@@ -888,7 +888,7 @@ static void heartbeat_advance(struct engine *e)
 	b.sent_us = e->now;
 	b.up_mask = devs_up_mask(e);
 	b.reach = members_reached(e);
-	b.yields = yields(e);
+	b.defers = defers(e);
 	b.leased = e->c->round.hb_leased;
 	b.stops = e->view.stopping;
 	b.asks = e->state == ENGINE_JOINING ? e->c->vouch.asks : 0;

@@ -9,7 +9,7 @@
 #define PEERS_MAX (2 * DDR_MAX_NODES) /* nodes in view, and those that were and may be back */
 #define MSG_IDS 2048u                 /* lock claims per message */
 
-struct term {
+struct round_id {
 	uint64_t inc, num;
 };
 
@@ -40,24 +40,24 @@ struct peer { /* one node of the group */
 	uint32_t vouched;                  /* members, to it */
 	uint32_t vouches[DDR_MAX_MEMBERS]; /* to us: the newest question that it answered so */
 	uint32_t reach;                    /* how many members in sync are connected there */
-	bool hello_yields, yields; /* another should assemble the array: in this round, by now */
+	bool hello_defers, defers; /* another should assemble the array: in this round, by now */
 	uint64_t settled;          /* the newest Settle of ours that it answered */
-	uint64_t quieted;          /* the newest Quiet of this round that it answered */
+	uint64_t quiesced;         /* the newest Quiesce of this round that it answered */
 	bool other_locks;          /* its lock manager is not ours */
 	bool other_fence;          /* its fence is of another kind, or waits for another time */
-	uint64_t idle_inc;         /* as told in Hello: its last life wrote to no member */
+	uint64_t idle_inc;         /* as told in Hello: its last incarnation wrote to no member */
 	bool hello, claimed, acked, sent_missed;
 	struct map committed, proposed; /* of its Hello */
 	struct epoch acked_epoch, known_epoch;
 	uint8_t bad[DDR_MAX_MEMBERS]; /* as told in Hello; */
-	uint32_t bad_earlier;         /* which of those only an earlier life of it has lost */
+	uint32_t bad_earlier; /* which of those only an earlier incarnation of it has lost */
 	struct member_cause cause[DDR_MAX_MEMBERS];   /* why, of each */
 	uint8_t failed[DDR_MAX_DEVS][DDR_UUID_BYTES]; /* and who failed a flush there (R14) */
 	uint32_t failed_count;
 	uint64_t use_nonce,
 	    use_claim;       /* likewise; claim: of this run, or an earlier one; 0 = none */
 	bool use_held;       /* of this one, for certain */
-	uint64_t fenced_inc; /* its lives up to here are fenced, by itself */
+	uint64_t fenced_inc; /* its incarnations up to here are fenced, by itself */
 	uint64_t reject_us;  /* it was asked to be evicted for a message; not before this */
 	uint64_t disputes;   /* whose claims conflict with its own; mask by index */
 	uint32_t mute;       /* Queries in a row that it did not answer */
@@ -77,7 +77,7 @@ struct round {
 	bool met;       /* named by a State together with another node */
 	struct peer peer[PEERS_MAX];
 	uint32_t peer_count;
-	struct term id;
+	struct round_id id;
 	uint64_t last_num; /* of the newest round that this node has begun or heard of */
 	uint64_t since_us, view_us;
 	bool queried;
@@ -118,7 +118,7 @@ void round_put_out(struct engine *e);
 /* EV_GIVE_UP. */
 void round_give_up(struct engine *e);
 /* Another node should assemble the array. */
-bool yields(const struct engine *e);
+bool defers(const struct engine *e);
 /* NULL: it was never here. */
 struct peer *peer_find(struct engine *e, uint32_t node);
 /* ... then it is added. */

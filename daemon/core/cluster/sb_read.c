@@ -250,7 +250,7 @@ void devs_lost_keep(struct engine *e)
 }
 
 /*
- * What the life before had lost. Not of one that a map has dropped since, or that has another name
+ * What the incarnation before had lost. Not of one that a map has dropped since, or that has another name
  * now: what it lacks it has got again. And not of one whose exporter has not been away.
  */
 static void kept_tell(struct engine *e)
@@ -385,7 +385,7 @@ void sb_read(struct engine *e, uint32_t i)
 		k->iov = (struct iovec){d->buf[c], DDR_BLOCK_BYTES};
 		batch_init(&k->batch, sb_copy_read);
 		batch_open(&k->batch);
-		dio_start_raw(e, &k->batch, i, DEV_READ, KIND_SB, geo_sb_offset(c), &k->iov);
+		member_io_start_raw(e, &k->batch, i, DEV_READ, KIND_SB, geo_sb_offset(c), &k->iov);
 		batch_close(e, &k->batch);
 	}
 }

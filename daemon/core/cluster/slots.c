@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Slots of nobody: those of dead nodes, free ones, and the array's own (the last; at create all of
+ * Orphan slots: those of dead nodes, free ones, and the array's own (the last; at create all of
  * its regions are dirty, so the initial sync is a recovery like any other). The leader reads them
  * once their owners are fenced, and tells all what is dirty in them (R18). Then resync.c has that
  * resynced.
@@ -624,7 +624,7 @@ static bool name_false(const struct engine *e, uint32_t node, uint64_t inc)
 /* Nothing of whom only few members name lands in this slot any more. */
 static bool hearsay_over(struct engine *e, const struct slotinfo *s)
 {
-	const struct departed *d = gone_find(e, s->hear_node, s->hear_inc);
+	const struct departed *d = departed_find(e, s->hear_node, s->hear_inc);
 
 	return name_false(e, s->hear_node, s->hear_inc) || (d && d->fenced) ||
 	       fence_stands(e, s->hear_node, s->hear_inc) ||
@@ -691,11 +691,11 @@ bool slots_read(struct engine *e)
 		if (!s->owner_inc)
 			continue;
 		/* Read again after the fence, if the owner was not known to have departed. */
-		d = gone_find(e, s->owner_node, s->owner_inc);
+		d = departed_find(e, s->owner_node, s->owner_inc);
 		if (!d && (ld->knows || fence_stands(e, s->owner_node, s->owner_inc)))
 			continue; /* fenced in an earlier round, which committed since */
 		if (!d)
-			gone_add(e, s->owner_node, s->owner_inc);
+			departed_add(e, s->owner_node, s->owner_inc);
 		unknown |= !d;
 		if (!d || !d->fenced) {
 			s->known = false;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* Slots of nobody: read, told (slots.c). */
+/* Orphan slots: read, told (slots.c). */
 #ifndef DDRAID_CORE_CLUSTER_SLOTS_H
 #define DDRAID_CORE_CLUSTER_SLOTS_H
 
@@ -34,9 +34,9 @@ struct slotinfo { /* a slot, as the leader has read it */
 	struct rset dirty, missed;
 };
 
-/* Slots of nobody, as every node knows them. */
+/* Orphan slots, as every node knows them. */
 struct orphans {
-	struct rset *dirty; /* slots + 1: dirty in slots of nobody, as the leader told */
+	struct rset *dirty; /* slots + 1: dirty in orphan slots, as the leader told */
 	bool untold;        /* the leader told of dirty regions, and the geometry was not known */
 };
 
@@ -50,7 +50,7 @@ void slots_lacking(struct engine *e);
 bool slots_lacking_may_leave(const struct engine *e, uint8_t lacking);
 /* It leaves by the next proposal. */
 bool slots_lacking_leaves(const struct engine *e, uint8_t lacking);
-bool slots_read(struct engine *e); /* true: all slots of nobody are known */
+bool slots_read(struct engine *e); /* true: all orphan slots are known */
 void hearsay_advance(struct engine *e, bool wanted);
 /* What the leader told is old. */
 void slots_forget(struct engine *e);
@@ -62,7 +62,7 @@ bool slots_rewrite(struct engine *e); /* true: all are on every member */
 bool slot_is_owned(const struct engine *e, uint32_t slot);
 /* May be given away. */
 bool slot_clean(const struct engine *e, uint32_t slot);
-bool slots_dirty(const struct engine *e); /* any slot of nobody; on the leader */
+bool slots_dirty(const struct engine *e); /* any orphan slot; on the leader */
 uint32_t slots_unrecovered(const struct engine *e);
 /* A round ends. */
 void slots_reset(struct engine *e);

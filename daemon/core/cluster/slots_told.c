@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * What a member must carry of slots of nobody, if it leaves the map before an epoch tells.
+ * What a member must carry of orphan slots, if it leaves the map before an epoch tells.
  *
  * A node's own pages of the log tell it whether a member that is back is an older copy of itself
  * (back.c). Those of a node that has left or died, and of one whose regions the leader has resynced
@@ -52,7 +52,7 @@ static bool counts(const struct engine *e, uint32_t slot)
 	return s->untold && s->known && !slot_is_owned(e, slot);
 }
 
-/* The leader has not read all slots of nobody. */
+/* The leader has not read all orphan slots. */
 static bool unread(const struct engine *e)
 {
 	for (uint32_t i = 0; i <= e->geo.p.slots; i++)
@@ -154,7 +154,7 @@ static bool comparer(const struct engine *e, uint8_t m, bool waits)
 		const struct peer *p = &e->c->round.peer[i];
 
 		any |= p->member && p->node != e->cfg.node && p->up_inc == p->inc &&
-		       p->tells >> m & 1 && p->active != waits && !peer_aside(e, p);
+		       p->tells >> m & 1 && p->active != waits && !peer_is_observer(e, p);
 	}
 	return any;
 }

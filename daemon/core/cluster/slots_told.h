@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What a member must carry of slots of nobody (slots_told.c). */
+/* What a member must carry of orphan slots (slots_told.c). */
 #ifndef DDRAID_CORE_CLUSTER_SLOTS_TOLD_H
 #define DDRAID_CORE_CLUSTER_SLOTS_TOLD_H
 
@@ -7,7 +7,7 @@
 
 struct slotinfo;
 
-/* Of a slot of nobody, and as a member had it when it left the map. */
+/* Of an orphan slot, and as a member had it when it left the map. */
 struct told_page {
 	uint32_t slot, page;
 	uint64_t told, before;
@@ -26,7 +26,7 @@ void slot_untold(const struct engine *e, struct slotinfo *s);
 /* Nothing is known of member m any more. */
 void slots_told_forget(struct engine *e, uint8_t m);
 void slots_told_reset(struct engine *e);
-/* What member m must carry of slots of nobody; NULL = nothing that is known here. */
+/* What member m must carry of orphan slots; NULL = nothing that is known here. */
 const struct slot_told *slots_told(const struct engine *e, uint8_t m);
 /* Members of which something is known. */
 uint32_t slots_told_mask(const struct engine *e);

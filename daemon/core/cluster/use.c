@@ -142,7 +142,7 @@ static void look_again(struct engine *e, uint64_t after_us)
 /*
  * A node that is to assemble the array has lost it, or may have: somebody else may have used it
  * meanwhile. What it has assembled, read of slots, has in its own or has heard proposed is of
- * before: it begins as a new life.
+ * before: it begins as a new incarnation.
  */
 void use_lost_before_told(struct engine *e, uint64_t again_us)
 {

@@ -196,7 +196,8 @@ void use_dev_start(struct engine *e, uint32_t i, bool read, bool in_round)
 	}
 	batch_init(&d->batch, use_done);
 	batch_open(&d->batch);
-	dio_start_raw(e, &d->batch, i, read ? DEV_READ : DEV_WRITE, KIND_USE, USE_OFFSET, &d->iov);
+	member_io_start_raw(e, &d->batch, i, read ? DEV_READ : DEV_WRITE, KIND_USE, USE_OFFSET,
+			    &d->iov);
 	batch_close(e, &d->batch);
 }
 

@@ -23,7 +23,7 @@ static bool answers(const struct engine *e, uint8_t i, uint64_t since_us)
 	uint32_t d = e->view.dev_of[i];
 
 	return d != NO_DEV && e->c->devs.dev[d].up &&
-	       (!e->c->members.bad[i] || member_misread(e, i)) &&
+	       (!e->c->members.bad[i] || member_read_error(e, i)) &&
 	       (use_answered_us(e, d) >= since_us || !e->cfg.tun.claim_ms);
 }
 
@@ -104,7 +104,7 @@ const struct peer *vouch_lacks(const struct engine *e)
 	for (uint32_t i = 0; i < e->c->round.peer_count && e->state == ENGINE_JOINING; i++) {
 		const struct peer *p = &e->c->round.peer[i];
 
-		if (p->node != e->cfg.node && p->member && !peer_aside(e, p) &&
+		if (p->node != e->cfg.node && p->member && !peer_is_observer(e, p) &&
 		    !vouches_for_all(e, p))
 			return p;
 	}

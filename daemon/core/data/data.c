@@ -8,9 +8,9 @@
 
 static void data_setup(struct data *d)
 {
-	list_init(&d->dio_free);
-	list_init(&d->dio_held);
-	list_init(&d->dio_gone);
+	list_init(&d->member_io_free);
+	list_init(&d->member_io_held);
+	list_init(&d->member_io_gone);
 	list_init(&d->regions);
 	list_init(&d->locks);
 	list_init(&d->locks_early);
@@ -23,9 +23,9 @@ static void data_setup(struct data *d)
 	list_init(&d->retry);
 	list_init(&d->job_wait);
 	list_init(&d->decoding);
-	for (uint32_t i = 0; i < DIO_MAX; i++)
-		list_add_tail(&d->dio_free, &d->dio[i].link);
-	d->dio_free_count = DIO_MAX;
+	for (uint32_t i = 0; i < MEMBER_IO_MAX; i++)
+		list_add_tail(&d->member_io_free, &d->dio[i].link);
+	d->member_io_free_count = MEMBER_IO_MAX;
 }
 
 int data_new(struct engine *e)
@@ -34,7 +34,7 @@ int data_new(struct engine *e)
 
 	if (!d)
 		return -ENOMEM;
-	d->dio = calloc(DIO_MAX, sizeof(*d->dio));
+	d->dio = calloc(MEMBER_IO_MAX, sizeof(*d->dio));
 	if (!d->dio || htable_init(&d->region_of) || htable_init(&d->lock_of)) {
 		htable_free(&d->region_of);
 		free(d->dio);
@@ -66,7 +66,7 @@ void data_clear(struct engine *e)
 void data_restart(struct engine *e)
 {
 	struct data *d = e->d;
-	struct dio *dio = d->dio;
+	struct member_io *dio = d->dio;
 	struct htable region_of = d->region_of, lock_of = d->lock_of;
 
 	memset(d, 0, sizeof(*d));

@@ -2,7 +2,7 @@
 /*
  * The data plane's inside: for the files of core/data/ that need it, and engine.c.
  *
- *   dio.c       member requests
+ *   member_io.c       member requests
  *   logio.c     pages of the dirty log, to and from members
  *   lock.c      locks of this node, their queues and jobs; lock.h
  *   region.c    regions: marks, and what is at the members
@@ -18,12 +18,12 @@
 #include "daemon/core/door.h"
 #include "daemon/core/htable.h"
 
-#define DIO_MAX 8192u
+#define MEMBER_IO_MAX 8192u
 /*
- * Member requests that anybody may make without asking for room (dio_room): each kind has one batch
+ * Member requests that anybody may make without asking for room (member_io_room): each kind has one batch
  * under way. At most 2 reads of each device's superblocks and one of its use block, 2 superblocks
  * of an `add`, and of each member: a superblock, 2 copies of a page that is read, a page or FLUSH
- * of a slot of nobody, a FLUSH of a rebuild, a FLUSH of a release. And of each device, its images
+ * of an orphan slot, a FLUSH of a rebuild, a FLUSH of a release. And of each device, its images
  * of own pages.
  */
 #define DIO_SINGLE (4u * DDR_MAX_DEVS + 2u + 6u * DDR_MAX_MEMBERS)
@@ -31,7 +31,7 @@
 #define DIO_NOT_CONSUMERS 1024u
 #define MAX_ACTIVE_OPS 256u /* writes and reads under way at the members at once */
 
-struct dio {
+struct member_io {
 	struct list link; /* free, held or gone list */
 	struct batch *b;
 	const struct iovec *iov;
@@ -70,12 +70,12 @@ struct region {
 enum op_kind { OP_WRITE, OP_ZEROES, OP_READ };
 enum op_state { OPS_WAIT_REGION, OPS_WAIT_MARK, OPS_IO, OPS_RETRY }; /* op_move() */
 
-struct fio;
+struct front_request;
 
 struct op {               /* a front-end request's share in one region */
 	struct list link; /* region list or engine list */
 	struct list all;
-	struct fio *f;
+	struct front_request *f;
 	struct region *r;
 	enum op_kind kind;
 	enum op_state state;
@@ -97,7 +97,7 @@ struct op {               /* a front-end request's share in one region */
 	struct job *job;
 };
 
-struct fio { /* a front-end request */
+struct front_request { /* a front-end request */
 	struct list link;
 	uint64_t tag, offset, next;
 	uint32_t bytes, flags, parts; /* parts under way */
@@ -129,11 +129,11 @@ struct lpage {                            /* one page of the own slot */
 };
 
 struct data {
-	/* dio.c */
-	struct dio *dio;
-	struct list dio_free, dio_held, dio_gone;
-	uint32_t dio_free_count;
-	uint32_t dio_under_way;
+	/* member_io.c */
+	struct member_io *dio;
+	struct list member_io_free, member_io_held, member_io_gone;
+	uint32_t member_io_free_count;
+	uint32_t member_io_under_way;
 	uint32_t dev_ios[DDR_MAX_DEVS];       /* of these, to each device */
 	uint32_t member_ios[DDR_MAX_MEMBERS]; /* to each member, by whichever device */
 	bool wrote;                           /* this incarnation, to a member */
@@ -188,20 +188,20 @@ void data_free(struct engine *e);
 void data_clear(struct engine *e);   /* the end of an incarnation; no request is under way */
 void data_restart(struct engine *e); /* as new */
 
-/* dio.c */
-void dio_start_plan(struct engine *e, struct batch *b, const struct plan *p, enum dev_op op,
-		    enum dev_kind kind, uint32_t flags, uint64_t region);
-void dio_done(struct engine *e, const struct event *ev);
-void dio_advance(struct engine *e);
+/* member_io.c */
+void member_io_start_plan(struct engine *e, struct batch *b, const struct plan *p, enum dev_op op,
+			  enum dev_kind kind, uint32_t flags, uint64_t region);
+void member_io_done(struct engine *e, const struct event *ev);
+void member_io_advance(struct engine *e);
 /* Requests that wait for the gate, of batches that end so, end without being sent. */
-void dio_held_end(struct engine *e, void (*done)(struct engine *e, struct batch *b));
+void member_io_held_end(struct engine *e, void (*done)(struct engine *e, struct batch *b));
 /* May be called again for another count: keeps its memory where that is enough. */
 int plan_alloc(struct plan *p, const struct geo *g, uint32_t count);
 
 /* pool.c */
 /* NULL without memory. What op_get returns may have scratch and a plan's memory. */
-struct fio *fio_get(struct engine *e);
-void fio_put(struct engine *e, struct fio *f);
+struct front_request *fio_get(struct engine *e);
+void fio_put(struct engine *e, struct front_request *f);
 struct op *op_get(struct engine *e);
 void op_put(struct engine *e, struct op *op);
 /* False without memory, and then it has none. What was in it is lost. */

@@ -222,10 +222,10 @@ static void page_advance(struct engine *e, struct lpage *p)
 	if (p->writing && p->waiting) {
 		if (!missing)
 			page_done(e, p);
-		else if (usable_of(e, missing) && dio_room(e, e->geo.n, false))
+		else if (usable_of(e, missing) && member_io_room(e, e->geo.n, false))
 			page_send(e, p, usable_of(e, missing));
 	}
-	if (p->need && !p->writing && dio_room(e, e->geo.n, false) &&
+	if (p->need && !p->writing && member_io_room(e, e->geo.n, false) &&
 	    (p->urgent || e->now - p->need_us >= CLEAR_DELAY_US))
 		page_start(e, p);
 	if (!p->need && !p->writing)

@@ -31,7 +31,7 @@ void op_move(struct op *op, enum op_state to)
 	op->state = to;
 }
 
-static void fio_check(struct engine *e, struct fio *f)
+static void fio_check(struct engine *e, struct front_request *f)
 {
 	struct out *o;
 
@@ -82,7 +82,7 @@ static void op_release(struct engine *e, struct op *op)
 /* The op is through; its region already knows. */
 void op_done(struct engine *e, struct op *op, int err)
 {
-	struct fio *f = op->f;
+	struct front_request *f = op->f;
 
 	if (err)
 		f->err = err;
@@ -171,7 +171,7 @@ static void write_send(struct engine *e, struct op *op, uint32_t mask)
 {
 	uint32_t flags = is_fua(op) ? DEV_F_FUA : 0;
 
-	if (!dio_room(e, e->geo.n, true)) {
+	if (!member_io_room(e, e->geo.n, true)) {
 		op_move(op, OPS_RETRY);
 		return;
 	}
@@ -183,17 +183,18 @@ static void write_send(struct engine *e, struct op *op, uint32_t mask)
 			flags |= DEV_F_UNMAP;
 		for (uint8_t i = 0; i < e->geo.n; i++)
 			if (mask >> i & 1)
-				dio_start(e, &op->batch, i, DEV_ZEROES, KIND_DATA, flags,
-					  geo_offset(&e->geo, op->stripe),
-					  op->count * e->geo.frag_bytes, NULL, 0, op->r->idx);
+				member_io_start(e, &op->batch, i, DEV_ZEROES, KIND_DATA, flags,
+						geo_offset(&e->geo, op->stripe),
+						op->count * e->geo.frag_bytes, NULL, 0, op->r->idx);
 	} else {
 		for (uint32_t i = 0; i < op->plan.req_count; i++) {
 			const struct plan_req *r = &op->plan.req[i];
 
 			if (mask >> r->member & 1)
-				dio_start(e, &op->batch, r->member, DEV_WRITE, KIND_DATA, flags,
-					  r->offset, r->bytes, op->plan.iov + r->iov_first,
-					  r->iov_count, op->r->idx);
+				member_io_start(e, &op->batch, r->member, DEV_WRITE, KIND_DATA,
+						flags, r->offset, r->bytes,
+						op->plan.iov + r->iov_first, r->iov_count,
+						op->r->idx);
 		}
 	}
 	batch_close(e, &op->batch);
@@ -271,7 +272,7 @@ void io_lost(struct engine *e, uint8_t member)
 	}
 	list_for_each(it, tmp, &e->d->fios)
 	{
-		struct fio *f = list_entry(it, struct fio, link);
+		struct front_request *f = list_entry(it, struct front_request, link);
 
 		f->again |= f->ended && (f->op == IO_WRITE || f->op == IO_ZEROES);
 	}
@@ -432,7 +433,7 @@ static void read_try(struct engine *e, struct op *op)
 	 * again, and the old content would be read after the new one. The map is about to drop it.
 	 */
 	if (map_insync_mask(&e->map) & ~rows ||
-	    !dio_room(e, plan_max_reqs(&e->geo, op->count), true))
+	    !member_io_room(e, plan_max_reqs(&e->geo, op->count), true))
 		return;
 	op->plan.req_count = op->plan.iov_count = 0;
 	op->want = 0;
@@ -447,8 +448,8 @@ static void read_try(struct engine *e, struct op *op)
 	op_move(op, OPS_IO);
 	batch_init(&op->batch, read_ended);
 	batch_open(&op->batch);
-	dio_start_plan(e, &op->batch, &op->plan, DEV_READ, KIND_DATA, 0,
-		       geo_region_of(&e->geo, op->stripe));
+	member_io_start_plan(e, &op->batch, &op->plan, DEV_READ, KIND_DATA, 0,
+			     geo_region_of(&e->geo, op->stripe));
 	batch_close(e, &op->batch);
 }
 
@@ -456,7 +457,7 @@ static void read_try(struct engine *e, struct op *op)
 
 static void flush_ended(struct engine *e, struct batch *b)
 {
-	struct fio *f = list_entry(b, struct fio, batch);
+	struct front_request *f = list_entry(b, struct front_request, batch);
 
 	f->flushing = false;
 	f->flushed |= b->ok;
@@ -466,7 +467,7 @@ static void flush_ended(struct engine *e, struct batch *b)
 	}
 }
 
-static void flush_try(struct engine *e, struct fio *f)
+static void flush_try(struct engine *e, struct front_request *f)
 {
 	uint32_t missing = write_musts(e) & ~f->flushed, now = 0;
 
@@ -486,7 +487,7 @@ static void flush_try(struct engine *e, struct fio *f)
 	for (uint8_t i = 0; i < e->map.n; i++)
 		if (missing & write_targets(e) & 1u << i && member_usable(e, i))
 			now |= 1u << i;
-	if (!now || !dio_room(e, e->geo.n, true))
+	if (!now || !member_io_room(e, e->geo.n, true))
 		return;
 	f->flushing = true;
 	batch_init(&f->batch, flush_ended);
@@ -497,7 +498,7 @@ static void flush_try(struct engine *e, struct fio *f)
 
 /* ---- in and out ----------------------------------------------------------------------------- */
 
-static int op_new(struct engine *e, struct fio *f, uint64_t stripe, uint32_t count)
+static int op_new(struct engine *e, struct front_request *f, uint64_t stripe, uint32_t count)
 {
 	struct op *op = op_get(e);
 
@@ -528,7 +529,7 @@ static int op_new(struct engine *e, struct fio *f, uint64_t stripe, uint32_t cou
 }
 
 /* The next region of a sequential writer is marked while this one is being written. */
-static void mark_ahead(struct engine *e, const struct fio *f)
+static void mark_ahead(struct engine *e, const struct front_request *f)
 {
 	uint64_t end = f->offset + f->bytes;
 	uint64_t region = geo_region_of(&e->geo, (end - 1) / e->geo.p.stripe_bytes) + 1;
@@ -544,7 +545,7 @@ static void mark_ahead(struct engine *e, const struct fio *f)
 	dlog_mark(e, r);
 }
 
-static void fio_split(struct engine *e, struct fio *f)
+static void fio_split(struct engine *e, struct front_request *f)
 {
 	uint64_t end = f->offset + f->bytes;
 
@@ -579,7 +580,7 @@ static void fio_split(struct engine *e, struct fio *f)
 	}
 }
 
-static bool fio_bad(const struct engine *e, const struct fio *f)
+static bool fio_bad(const struct engine *e, const struct front_request *f)
 {
 	uint32_t s = e->geo.p.stripe_bytes;
 
@@ -590,7 +591,7 @@ static bool fio_bad(const struct engine *e, const struct fio *f)
 
 void io_submit(struct engine *e, const struct event *ev)
 {
-	struct fio *f = fio_get(e);
+	struct front_request *f = fio_get(e);
 
 	assert(f);
 	f->tag = ev->io.tag;
@@ -618,7 +619,7 @@ static void fios_advance(struct engine *e)
 
 	list_for_each(it, tmp, &e->d->fios)
 	{
-		struct fio *f = list_entry(it, struct fio, link);
+		struct front_request *f = list_entry(it, struct front_request, link);
 
 		if (n++ >= e->cfg.max_ios)
 			return;
@@ -689,9 +690,9 @@ static void lost_advance(struct engine *e)
 		return;
 	if (members_lost(e)) {
 		if (!gate_open(e)) {
-			dio_held_end(e, write_ended);
-			dio_held_end(e, read_ended);
-			dio_held_end(e, flush_ended);
+			member_io_held_end(e, write_ended);
+			member_io_held_end(e, read_ended);
+			member_io_held_end(e, flush_ended);
 		}
 		while (lost_one(e))
 			;
@@ -740,7 +741,7 @@ void io_abort_all(struct engine *e, int err)
 {
 	list_for_each(it, tmp, &e->d->fios)
 	{
-		struct fio *f = list_entry(it, struct fio, link);
+		struct front_request *f = list_entry(it, struct front_request, link);
 
 		f->err = err;
 		f->split_done = true;
@@ -768,7 +769,7 @@ void io_free_all(struct engine *e)
 	while (!list_empty(&e->d->ops))
 		op_release(e, list_first(&e->d->ops, struct op, all));
 	while (!list_empty(&e->d->fios)) {
-		struct fio *f = list_first(&e->d->fios, struct fio, link);
+		struct front_request *f = list_first(&e->d->fios, struct front_request, link);
 
 		list_del(&f->link);
 		free(f);

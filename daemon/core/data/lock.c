@@ -272,7 +272,7 @@ bool regions_writing(const struct engine *e)
 
 /*
  * R5: under CW a node that is dead now may have been writing here, and what it has sent may land
- * until it is fenced: over what is written now and answered before that. And see quiet.c.
+ * until it is fenced: over what is written now and answered before that. And see quiesce.c.
  */
 bool lock_writes_wait(struct engine *e, const struct lock *l)
 {

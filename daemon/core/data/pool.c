@@ -22,20 +22,20 @@
 #define KEPT_SCRATCH (64u << 10) /* bytes; larger ones are freed */
 #define BUF_ALIGN 64u
 
-struct fio *fio_get(struct engine *e)
+struct front_request *fio_get(struct engine *e)
 {
-	struct fio *f;
+	struct front_request *f;
 
 	if (list_empty(&e->d->fios_kept))
 		return calloc(1, sizeof(*f));
-	f = list_first(&e->d->fios_kept, struct fio, link);
+	f = list_first(&e->d->fios_kept, struct front_request, link);
 	list_del(&f->link);
 	e->d->fios_kept_count--;
 	memset(f, 0, sizeof(*f));
 	return f;
 }
 
-void fio_put(struct engine *e, struct fio *f)
+void fio_put(struct engine *e, struct front_request *f)
 {
 	if (e->d->fios_kept_count + 1 > KEPT) {
 		free(f);
@@ -94,7 +94,7 @@ bool op_scratch(struct op *op, size_t bytes)
 void pool_free(struct engine *e)
 {
 	while (!list_empty(&e->d->fios_kept)) {
-		struct fio *f = list_first(&e->d->fios_kept, struct fio, link);
+		struct front_request *f = list_first(&e->d->fios_kept, struct front_request, link);
 
 		list_del(&f->link);
 		free(f);

@@ -147,17 +147,17 @@ static void window_send(struct engine *e, struct job *j)
 		const struct iovec *iov = j->plan.iov + r->iov_first;
 
 		if (all_zero(&j->plan, r))
-			dio_start(e, &j->batch, r->member, DEV_ZEROES, kind, DEV_F_UNMAP, r->offset,
-				  r->bytes, NULL, 0, j->region);
+			member_io_start(e, &j->batch, r->member, DEV_ZEROES, kind, DEV_F_UNMAP,
+					r->offset, r->bytes, NULL, 0, j->region);
 		else
-			dio_start(e, &j->batch, r->member, DEV_WRITE, kind, 0, r->offset, r->bytes,
-				  iov, r->iov_count, j->region);
+			member_io_start(e, &j->batch, r->member, DEV_WRITE, kind, 0, r->offset,
+					r->bytes, iov, r->iov_count, j->region);
 	}
 }
 
 static void window_write(struct engine *e, struct job *j, uint32_t rows)
 {
-	if (!dio_room(e, e->geo.n, false)) {
+	if (!member_io_room(e, e->geo.n, false)) {
 		window_wait(e, j); /* and is read again */
 		return;
 	}
@@ -269,7 +269,7 @@ void window_start(struct engine *e, struct job *j)
 		job_end(e, j);
 		return;
 	}
-	if (!rows || !gate_open(e) || writes_held(e) || !dio_room(e, e->geo.n, false)) {
+	if (!rows || !gate_open(e) || writes_held(e) || !member_io_room(e, e->geo.n, false)) {
 		window_wait(e, j);
 		return;
 	}
@@ -293,7 +293,7 @@ void window_start(struct engine *e, struct job *j)
 	j->busy = true;
 	batch_init(&j->batch, window_read);
 	batch_open(&j->batch);
-	dio_start_plan(e, &j->batch, &j->plan, DEV_READ, kind_of(j), 0, j->region);
+	member_io_start_plan(e, &j->batch, &j->plan, DEV_READ, kind_of(j), 0, j->region);
 	batch_close(e, &j->batch);
 }
 
@@ -306,7 +306,7 @@ void jobs_advance(struct engine *e)
 		struct job *j = list_entry(it, struct job, wait);
 		bool skip;
 
-		if (j->r && gate_open(e) && !writes_held(e) && dio_room(e, e->geo.n, false) &&
+		if (j->r && gate_open(e) && !writes_held(e) && member_io_room(e, e->geo.n, false) &&
 		    (window_rows(e, j, &skip) || skip)) {
 			window_start(e, j);
 			return; /* the list may have changed; the next pass takes the next */

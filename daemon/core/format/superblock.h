@@ -34,7 +34,7 @@ enum member_state {
 
 enum {
 	MEMBER_F_PARTIAL = 1,    /* REBUILDING: only the regions of the missed and dirty sets */
-	MEMBER_F_UNCOMPARED = 2, /* it has left since it was in sync, and slots of nobody may tell
+	MEMBER_F_UNCOMPARED = 2, /* it has left since it was in sync, and orphan slots may tell
 				  * of more that it lacks: back partially only if a node compares
 				  * it (slots_told.c) */
 };

@@ -789,7 +789,7 @@ void checks_fenced(struct sim *s, uint32_t ii)
 	checks_engine_gone(s); /* what it knew, it can tell nobody who may write */
 }
 
-/* It has no map yet, and will say so when it has one. A connection of its former life breaks by
+/* It has no map yet, and will say so when it has one. A connection of its former incarnation breaks by
  * that one's fence, if this cuts. */
 static bool joins_connected(const struct sim *s, const struct simnode *n, uint32_t dev)
 {

@@ -151,7 +151,7 @@ static bool loss_settled(const struct sim *s, const struct disk *d)
 	for (uint32_t i = 0; i < s->o.nodes; i++) {
 		const struct simnode *n = &s->node[i];
 
-		/* Its daemon tells it in its next life as well. */
+		/* Its daemon tells it in its next incarnation as well. */
 		if (d->witness_ii[i] != NONE && n->proc && s->inc[d->witness_ii[i]].gen == n->gen &&
 		    n->st.map.epoch.num <= d->cache_lost_epoch)
 			return false;

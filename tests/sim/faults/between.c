@@ -18,7 +18,7 @@
 #define LATE_US (3 * MS)
 #define PATIENCE_US (4000 * MS)
 
-/* A page of a slot of nobody, or of one that died: its leader writes it. */
+/* A page of an orphan slot, or of one that died: its leader writes it. */
 static bool leaders_page(struct sim *s, const struct req *r)
 {
 	struct logpage lp;

@@ -177,7 +177,7 @@ static void on_halves(struct sim *s, struct hev *ev)
 
 /*
  * One of two nodes gives up, mostly the one that leads, and they lose sight of each other before it
- * is back: each half has quorum, and the other has never heard of the life that one begins with.
+ * is back: each half has quorum, and the other has never heard of the incarnation that one begins with.
  * Meanwhile the administrator fails a member, and sees to it that it comes back: so the map changes
  * several times in the half that serves.
  */

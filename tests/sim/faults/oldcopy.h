@@ -18,7 +18,7 @@ struct old_copy {
 	uint32_t commits; /* since it was taken */
 	uint32_t node;    /* for this one alone, or NONE */
 	uint32_t way;     /* how often that has been */
-	uint32_t entries; /* of the member, while it is so and that node has one life */
+	uint32_t entries; /* of the member, while it is so and that node has one incarnation */
 	uint32_t entries_ii;
 	uint8_t was; /* its state in the newest map */
 };

@@ -225,7 +225,7 @@ static bool reaches(const struct simnode *n, uint32_t disk)
 	return false;
 }
 
-/* By an earlier life of this daemon, which the next one tells. */
+/* By an earlier incarnation of this daemon, which the next one tells. */
 static bool lost_earlier(const struct simnode *n, uint32_t disk)
 {
 	return n->lost_gen[disk] == n->gen + 1 && n->lost_ii[disk] != n->ii;

@@ -8,12 +8,12 @@
  * gives the other. Nor may anything be in the member's cache only: who lost it as a rebuilding one
  * can be rebuilt again, and in sync it counts. So
  *
- *   leader: Quiet -> every node begins no write, lets end what it has under way, answers Quieted
+ *   leader: Quiesce -> every node begins no write, lets end what it has under way, answers Quiesced
  *   -> leader: FLUSH of the member -> Propose ... Commit
  *
  * A node writes again when an epoch is committed or another round is Ready; so also if the leader
  * dies in between, and whether or not its proposal goes on (R3), nothing was torn when it was made.
- * If a write takes too long the leader takes the Quiet back, and tries again later.
+ * If a write takes too long the leader takes the Quiesce back, and tries again later.
  *
  * Nor does a node answer before it knows that what it reaches is the member (member_entered): what
  * it wrote elsewhere would be taken for written if it died.
@@ -30,22 +30,22 @@ bool epoch_promotes(const struct engine *e)
 
 bool writes_held(const struct engine *e)
 {
-	return e->c->quiet.on || epoch_promotes(e);
+	return e->c->quiesce.on || epoch_promotes(e);
 }
 
 static void quiet_send(struct engine *e, bool on)
 {
-	NODEMSG(m, b, QUIET, Quiet, quiet);
+	NODEMSG(m, b, QUIESCE, Quiesce, quiesce);
 
-	b.num = e->c->quiet.asked;
+	b.num = e->c->quiesce.asked;
 	b.on = on;
 	msg_send(e, &m);
 }
 
 /* Leader. */
-void quiet_ask(struct engine *e)
+void quiesce_ask(struct engine *e)
 {
-	struct quiet *q = &e->c->quiet;
+	struct quiesce *q = &e->c->quiesce;
 
 	q->wanted = true;
 	q->asked++;
@@ -53,44 +53,45 @@ void quiet_ask(struct engine *e)
 	quiet_send(e, true);
 }
 
-void quiet_take_back(struct engine *e)
+void quiesce_take_back(struct engine *e)
 {
-	e->c->quiet.wanted = false;
+	e->c->quiesce.wanted = false;
 	quiet_send(e, false);
 }
 
-/* A node that has not answered the newest Quiet; 0 = all have. */
-uint32_t quiet_lacks(const struct engine *e)
+/* A node that has not answered the newest Quiesce; 0 = all have. */
+uint32_t quiesce_lacks(const struct engine *e)
 {
 	for (uint32_t i = 0; i < e->c->round.peer_count; i++)
-		if (e->c->round.peer[i].member && e->c->round.peer[i].quieted != e->c->quiet.asked)
+		if (e->c->round.peer[i].member &&
+		    e->c->round.peer[i].quiesced != e->c->quiesce.asked)
 			return e->c->round.peer[i].node;
 	return 0;
 }
 
-void quiet_end(struct engine *e)
+void quiesce_end(struct engine *e)
 {
-	e->c->quiet.on = e->c->quiet.wanted = false;
+	e->c->quiesce.on = e->c->quiesce.wanted = false;
 }
 
-void quiet_message(struct engine *e, uint32_t from, const nodemsg *m)
+void quiesce_message(struct engine *e, uint32_t from, const nodemsg *m)
 {
-	struct quiet *q = &e->c->quiet;
+	struct quiesce *q = &e->c->quiesce;
 	struct peer *p = peer_find(e, from);
 
-	if (m->body_case == DDRAID__NODE_MSG__BODY_QUIETED) {
-		p->quieted = m->quieted->num;
+	if (m->body_case == DDRAID__NODE_MSG__BODY_QUIESCED) {
+		p->quiesced = m->quiesced->num;
 	} else if (from == e->c->round.leader) {
-		q->on = m->quiet->on;
-		q->num = m->quiet->num;
+		q->on = m->quiesce->on;
+		q->num = m->quiesce->num;
 		q->answered = false;
 	}
 }
 
-void quiet_advance(struct engine *e)
+void quiesce_advance(struct engine *e)
 {
-	struct quiet *q = &e->c->quiet;
-	NODEMSG(m, b, QUIETED, Quieted, quieted);
+	struct quiesce *q = &e->c->quiesce;
+	NODEMSG(m, b, QUIESCED, Quiesced, quiesced);
 
 	if (!q->on || q->answered || e->view.phase != PH_READY || io_writing(e) ||
 	    regions_writing(e) || devs_entering(e))

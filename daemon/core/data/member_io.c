@@ -3,9 +3,9 @@
  * Member requests.
  *
  * A member request ("dio") belongs to a batch; when the last request of a batch has ended, the
- * batch's owner is called. A request waits in dio_held while the gate is closed (R7: no I/O
- * unless quorate and the own heartbeat is fresh) and ends without being sent, from dio_gone, when
- * its member can't be used. So whoever makes requests needs to know neither of the gate nor of
+ * batch's owner is called. A request waits in member_io_held while the gate is closed (R7: no I/O
+ * unless quorate and the own heartbeat is fresh) and ends without being sent, from member_io_gone,
+ * when its member can't be used. So whoever makes requests needs to know neither of the gate nor of
  * connections: he looks at what the batch reached.
  */
 #include <assert.h>
@@ -42,16 +42,16 @@ void batch_close(struct engine *e, struct batch *b)
 	batch_ref_drop(e, b);
 }
 
-static void dio_send(struct engine *e, struct dio *d)
+static void member_io_send(struct engine *e, struct member_io *d)
 {
 	struct out *o = out_add(e, OUT_DEV_IO);
 
 	d->sent = d->b->sent = true;
 	d->trial = d->member != NO_MEMBER && d->op != DEV_READ &&
-		   !member_usable(e, d->member); /* see dio_tries */
+		   !member_usable(e, d->member); /* see member_io_tries */
 	e->d->wrote |= d->op != DEV_READ && d->kind != KIND_USE;
 	e->d->dev_ios[d->dev]++;
-	e->d->dio_under_way++;
+	e->d->member_io_under_way++;
 	if (d->member != NO_MEMBER)
 		e->d->member_ios[d->member]++;
 	o->io.id = (uint64_t)d->gen << 32 | (uint64_t)(d - e->d->dio);
@@ -67,8 +67,8 @@ static void dio_send(struct engine *e, struct dio *d)
 }
 
 /* A plan has at most one request for each band and member beside one for each member. */
-_Static_assert(DIO_MAX > DIO_SINGLE + DIO_NOT_CONSUMERS + DDR_MAX_MEMBERS +
-			     DDR_MAX_PARITY * (DDR_MAX_IO_BYTES / DDR_BLOCK_BYTES),
+_Static_assert(MEMBER_IO_MAX > DIO_SINGLE + DIO_NOT_CONSUMERS + DDR_MAX_MEMBERS +
+				   DDR_MAX_PARITY * (DDR_MAX_IO_BYTES / DDR_BLOCK_BYTES),
 	       "the largest request of a consumer finds room, if it is alone");
 
 /*
@@ -76,20 +76,21 @@ _Static_assert(DIO_MAX > DIO_SINGLE + DIO_NOT_CONSUMERS + DDR_MAX_MEMBERS +
  * the band (a read has a request for each band and member), on the number of log pages and of
  * regions with a job. No product of these is small enough to have them all, so they are counted.
  */
-bool dio_room(const struct engine *e, uint32_t count, bool consumer)
+bool member_io_room(const struct engine *e, uint32_t count, bool consumer)
 {
-	return e->d->dio_free_count >= count + DIO_SINGLE + (consumer ? DIO_NOT_CONSUMERS : 0);
+	return e->d->member_io_free_count >=
+	       count + DIO_SINGLE + (consumer ? DIO_NOT_CONSUMERS : 0);
 }
 
-static struct dio *dio_get(struct engine *e, struct batch *b)
+static struct member_io *member_io_get(struct engine *e, struct batch *b)
 {
-	struct dio *d;
+	struct member_io *d;
 
-	/* What is not bounded by DIO_SINGLE has asked dio_room. */
-	assert(!list_empty(&e->d->dio_free));
-	d = list_first(&e->d->dio_free, struct dio, link);
+	/* What is not bounded by DIO_SINGLE has asked member_io_room. */
+	assert(!list_empty(&e->d->member_io_free));
+	d = list_first(&e->d->member_io_free, struct member_io, link);
 	list_del(&d->link);
-	e->d->dio_free_count--;
+	e->d->member_io_free_count--;
 	d->gen++;
 	d->used = true;
 	d->sent = false;
@@ -99,15 +100,15 @@ static struct dio *dio_get(struct engine *e, struct batch *b)
 	return d;
 }
 
-static void dio_gone(struct engine *e, struct dio *d, int err)
+static void member_io_gone(struct engine *e, struct member_io *d, int err)
 {
 	d->err = err;
 	list_del(&d->link);
-	list_add_tail(&e->d->dio_gone, &d->link);
+	list_add_tail(&e->d->member_io_gone, &d->link);
 }
 
 /* A member that answers writes with an error, and must stay: it is read, and writes try it. */
-static bool dio_tries(const struct engine *e, const struct dio *d)
+static bool member_io_tries(const struct engine *e, const struct member_io *d)
 {
 	if (d->kind == KIND_LOG && d->op == DEV_READ)
 		return member_log_readable(e, d->member);
@@ -118,19 +119,19 @@ static bool dio_tries(const struct engine *e, const struct dio *d)
 	return !(d->flags & DEV_F_FUA) && member_on_trial(e, d->member);
 }
 
-static bool dio_may_go(const struct engine *e, const struct dio *d)
+static bool member_io_may_go(const struct engine *e, const struct member_io *d)
 {
 	uint32_t mask = d->op == DEV_READ ? map_write_mask(&e->map) : write_targets(e);
 
-	return (member_usable(e, d->member) || dio_tries(e, d)) && mask >> d->member & 1 &&
+	return (member_usable(e, d->member) || member_io_tries(e, d)) && mask >> d->member & 1 &&
 	       e->view.dev_of[d->member] == d->dev && e->state != ENGINE_REMOVED;
 }
 
-void dio_start(struct engine *e, struct batch *b, uint8_t member, enum dev_op op,
-	       enum dev_kind kind, uint32_t flags, uint64_t offset, uint32_t bytes,
-	       const struct iovec *iov, uint32_t iov_count, uint64_t region)
+void member_io_start(struct engine *e, struct batch *b, uint8_t member, enum dev_op op,
+		     enum dev_kind kind, uint32_t flags, uint64_t offset, uint32_t bytes,
+		     const struct iovec *iov, uint32_t iov_count, uint64_t region)
 {
-	struct dio *d = dio_get(e, b);
+	struct member_io *d = member_io_get(e, b);
 
 	d->member = member;
 	d->dev = e->view.dev_of[member];
@@ -144,19 +145,19 @@ void dio_start(struct engine *e, struct batch *b, uint8_t member, enum dev_op op
 	d->iov = iov;
 	d->iov_count = iov_count;
 	d->region = region;
-	if (!dio_may_go(e, d))
-		dio_gone(e, d, -ENXIO);
+	if (!member_io_may_go(e, d))
+		member_io_gone(e, d, -ENXIO);
 	else if (!gate_open(e))
-		list_add_tail(&e->d->dio_held, &d->link);
+		list_add_tail(&e->d->member_io_held, &d->link);
 	else
-		dio_send(e, d);
+		member_io_send(e, d);
 }
 
 /* One block, whatever the device is, and whether or not the gate is open. */
-void dio_start_raw(struct engine *e, struct batch *b, uint32_t dev, enum dev_op op,
-		   enum dev_kind kind, uint64_t offset, const struct iovec *iov)
+void member_io_start_raw(struct engine *e, struct batch *b, uint32_t dev, enum dev_op op,
+			 enum dev_kind kind, uint64_t offset, const struct iovec *iov)
 {
-	struct dio *d = dio_get(e, b);
+	struct member_io *d = member_io_get(e, b);
 
 	d->member = NO_MEMBER;
 	d->dev = dev;
@@ -170,22 +171,22 @@ void dio_start_raw(struct engine *e, struct batch *b, uint32_t dev, enum dev_op 
 	d->iov = iov;
 	d->iov_count = 1;
 	d->region = 0;
-	/* R6: between two lives nothing is sent, though devices come up: when this one's last
-	 * request has ended, the next life is on its way, and it reads all superblocks. */
+	/* R6: between two incarnations nothing is sent, though devices come up: when this one's
+	 * last request has ended, the next one is on its way, and it reads all superblocks. */
 	if (dev_connected(e, dev) && e->state != ENGINE_REMOVED)
-		dio_send(e, d);
+		member_io_send(e, d);
 	else
-		dio_gone(e, d, -ENXIO);
+		member_io_gone(e, d, -ENXIO);
 }
 
-void dio_start_plan(struct engine *e, struct batch *b, const struct plan *p, enum dev_op op,
-		    enum dev_kind kind, uint32_t flags, uint64_t region)
+void member_io_start_plan(struct engine *e, struct batch *b, const struct plan *p, enum dev_op op,
+			  enum dev_kind kind, uint32_t flags, uint64_t region)
 {
 	for (uint32_t i = 0; i < p->req_count; i++) {
 		const struct plan_req *r = &p->req[i];
 
-		dio_start(e, b, r->member, op, kind, flags, r->offset, r->bytes,
-			  p->iov + r->iov_first, r->iov_count, region);
+		member_io_start(e, b, r->member, op, kind, flags, r->offset, r->bytes,
+				p->iov + r->iov_first, r->iov_count, region);
 	}
 }
 
@@ -193,7 +194,7 @@ void flush_members(struct engine *e, struct batch *b, uint32_t mask)
 {
 	for (uint8_t i = 0; i < e->map.n; i++)
 		if (mask >> i & 1)
-			dio_start(e, b, i, DEV_FLUSH, KIND_FLUSH, 0, 0, 0, NULL, 0, 0);
+			member_io_start(e, b, i, DEV_FLUSH, KIND_FLUSH, 0, 0, 0, NULL, 0, 0);
 }
 
 int plan_alloc(struct plan *p, const struct geo *g, uint32_t count)
@@ -231,7 +232,7 @@ bool is_connection_error(int err)
 	return err == -ECONNRESET || err == -ENOTCONN || err == -ESHUTDOWN;
 }
 
-static void dio_failed(struct engine *e, struct dio *d)
+static void member_io_failed(struct engine *e, struct member_io *d)
 {
 	struct dev_error f = {.member = d->member,
 			      .dev = d->dev,
@@ -257,7 +258,7 @@ static bool is_answer(int err)
 	return !is_connection_error(err) && err != -ECANCELED;
 }
 
-static void dio_end(struct engine *e, struct dio *d)
+static void member_io_end(struct engine *e, struct member_io *d)
 {
 	struct batch *b = d->b;
 	uint32_t bit = 1u << (d->member == NO_MEMBER ? d->dev : d->member);
@@ -267,7 +268,7 @@ static void dio_end(struct engine *e, struct dio *d)
 		dev_unanswered(e, d->dev);
 	}
 	if (d->err) {
-		dio_failed(e, d);
+		member_io_failed(e, d);
 		b->failed |= bit;
 		b->full |= no_space(d->err) ? bit : 0;
 		b->ok &= ~bit;
@@ -278,26 +279,26 @@ static void dio_end(struct engine *e, struct dio *d)
 	if (!d->err && d->sent && d->trial)
 		member_wrote(e, d->member);
 	d->used = false;
-	list_add_tail(&e->d->dio_free, &d->link);
-	e->d->dio_free_count++;
+	list_add_tail(&e->d->member_io_free, &d->link);
+	e->d->member_io_free_count++;
 	batch_ref_drop(e, b);
 }
 
-void dio_done(struct engine *e, const struct event *ev)
+void member_io_done(struct engine *e, const struct event *ev)
 {
 	uint32_t i = (uint32_t)ev->done.id;
-	struct dio *d;
+	struct member_io *d;
 
-	assert(i < DIO_MAX);
+	assert(i < MEMBER_IO_MAX);
 	d = &e->d->dio[i];
 	assert(d->used && d->sent && d->gen == ev->done.id >> 32);
-	assert(e->d->dev_ios[d->dev] && e->d->dio_under_way);
+	assert(e->d->dev_ios[d->dev] && e->d->member_io_under_way);
 	e->d->dev_ios[d->dev]--;
-	e->d->dio_under_way--;
+	e->d->member_io_under_way--;
 	if (d->member != NO_MEMBER)
 		e->d->member_ios[d->member]--;
 	d->err = ev->done.err;
-	dio_end(e, d);
+	member_io_end(e, d);
 }
 
 /* Ends what the member was sent, by whichever device. */
@@ -305,48 +306,48 @@ void member_ios_cancel(struct engine *e, uint8_t m)
 {
 	uint32_t devs = 0;
 
-	for (uint32_t i = 0; e->d->member_ios[m] && i < DIO_MAX; i++)
+	for (uint32_t i = 0; e->d->member_ios[m] && i < MEMBER_IO_MAX; i++)
 		if (e->d->dio[i].used && e->d->dio[i].sent && e->d->dio[i].member == m)
 			devs |= 1u << e->d->dio[i].dev;
 	for (; devs; devs &= devs - 1)
 		out_add(e, OUT_DEV_CANCEL)->cancel.dev = (uint32_t)__builtin_ctz(devs);
 }
 
-void dio_advance(struct engine *e)
+void member_io_advance(struct engine *e)
 {
-	list_for_each(it, tmp, &e->d->dio_held)
+	list_for_each(it, tmp, &e->d->member_io_held)
 	{
-		struct dio *d = list_entry(it, struct dio, link);
+		struct member_io *d = list_entry(it, struct member_io, link);
 
-		if (!dio_may_go(e, d)) {
-			dio_gone(e, d, -ECANCELED);
+		if (!member_io_may_go(e, d)) {
+			member_io_gone(e, d, -ECANCELED);
 		} else if (gate_open(e)) {
 			list_del(&d->link);
-			dio_send(e, d);
+			member_io_send(e, d);
 		}
 	}
-	while (!list_empty(&e->d->dio_gone)) {
-		struct dio *d = list_first(&e->d->dio_gone, struct dio, link);
+	while (!list_empty(&e->d->member_io_gone)) {
+		struct member_io *d = list_first(&e->d->member_io_gone, struct member_io, link);
 
 		list_del(&d->link);
-		dio_end(e, d);
+		member_io_end(e, d);
 	}
 }
 
-void dio_held_end(struct engine *e, void (*done)(struct engine *e, struct batch *b))
+void member_io_held_end(struct engine *e, void (*done)(struct engine *e, struct batch *b))
 {
-	list_for_each(it, tmp, &e->d->dio_held)
+	list_for_each(it, tmp, &e->d->member_io_held)
 	{
-		struct dio *d = list_entry(it, struct dio, link);
+		struct member_io *d = list_entry(it, struct member_io, link);
 
 		if (d->b->done == done)
-			dio_gone(e, d, -ECANCELED);
+			member_io_gone(e, d, -ECANCELED);
 	}
 }
 
-bool dio_any(const struct engine *e)
+bool member_io_any(const struct engine *e)
 {
-	return e->d->dio_under_way || !list_empty(&e->d->dio_held);
+	return e->d->member_io_under_way || !list_empty(&e->d->member_io_held);
 }
 
 uint32_t dev_ios(const struct engine *e, uint32_t dev)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* A moment without writes, before a member is promoted (quiet.c). */
-#ifndef DDRAID_CORE_CLUSTER_QUIET_H
-#define DDRAID_CORE_CLUSTER_QUIET_H
+/* A moment without writes, before a member is promoted (quiesce.c). */
+#ifndef DDRAID_CORE_CLUSTER_QUIESCE_H
+#define DDRAID_CORE_CLUSTER_QUIESCE_H
 
 #include "daemon/core/cluster/nodemsg.h"
 #include "daemon/core/door.h"
 
-struct quiet {
+struct quiesce {
 	bool on, answered; /* every node's: begins no write; has said that none is left */
 	uint64_t num;
 	bool wanted;              /* leader: */
@@ -14,14 +14,14 @@ struct quiet {
 };
 
 bool epoch_promotes(const struct engine *e); /* the proposal under way does */
-void quiet_ask(struct engine *e);
-void quiet_take_back(struct engine *e);
+void quiesce_ask(struct engine *e);
+void quiesce_take_back(struct engine *e);
 /* A node that has not answered yet, 0: all have. */
-uint32_t quiet_lacks(const struct engine *e);
+uint32_t quiesce_lacks(const struct engine *e);
 /* An epoch was committed, or another round is Ready. */
-void quiet_end(struct engine *e);
-/* Quiet, Quieted. */
-void quiet_message(struct engine *e, uint32_t from, const nodemsg *m);
-void quiet_advance(struct engine *e);
+void quiesce_end(struct engine *e);
+/* Quiesce, Quiesced. */
+void quiesce_message(struct engine *e, uint32_t from, const nodemsg *m);
+void quiesce_advance(struct engine *e);
 
 #endif
