@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * Events in, outs out: one step of everything, the gate (R2, R7), the incarnation of an incarnation, and
- * what is shown of it.
+ * Events in, outs out: one step of everything, the gate (R2, R7), the incarnation of an
+ * incarnation, and what is shown of it.
  */
 #include <assert.h>
 #include <errno.h>

@@ -5,9 +5,9 @@
  * fence of that incarnation would hit who serves. So before a command fences it:
  *
  * Its process, which the record names, is looked for, if it is one of this machine since that was
- * started last. Of any other the members tell: they are read for longer than an incarnation needs to renew
- * its use block (core/cluster/use.c). In a cluster other nodes write there as well, so the members
- * are read so often that each one's block is seen.
+ * started last. Of any other the members tell: they are read for longer than an incarnation needs
+ * to renew its use block (core/cluster/use.c). In a cluster other nodes write there as well, so the
+ * members are read so often that each one's block is seen.
  *
  * What can't be read says nothing: a node whose members are all away is fenced as before. A policy
  * that cuts nothing off (none, zombie_timeout) needs none of this: who serves goes on, and the

@@ -92,9 +92,9 @@ static void limit_in(struct array *a, uint32_t ms)
 }
 
 /*
- * In CLOSE, when the group is left. Unless that was a clean end, what this incarnation had sent may still
- * land: consumers are told when all others have heard, or do no I/O since they have heard nothing
- * (R7, R9), as with a node that gives up (core/cluster/round.c).
+ * In CLOSE, when the group is left. Unless that was a clean end, what this incarnation had sent may
+ * still land: consumers are told when all others have heard, or do no I/O since they have heard
+ * nothing (R7, R9), as with a node that gives up (core/cluster/round.c).
  */
 static void tell_soon(struct array *a)
 {
@@ -436,7 +436,8 @@ static void stop_late(struct array *a)
 				  a->dev[i].uri);
 	}
 	array_say(a, LOG_WARNING,
-		  "not drained within %u ms: what is under way is dropped, and this incarnation is fenced "
+		  "not drained within %u ms: what is under way is dropped, and this incarnation is "
+		  "fenced "
 		  "at the next start",
 		  a->env.conf->stop_ms);
 	array_close(a);

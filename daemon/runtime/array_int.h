@@ -16,11 +16,11 @@
  * other and does what each step gave before the next one. So the engine is never entered twice,
  * events keep their order, and what an out points to is valid while it is done.
  *
- * Phases: GROUP -(up)-> RECORD -(loaded)-> FENCE, if the last incarnation did not end cleanly -> RECORD
- * (a new incarnation is made durable) -> RUN -(array_stop)-> STOP -(OUT_STOPPED or out of time)->
- * CLOSE -(group left, consumers told, members closed)-> the thread ends. Stop and errors lead from
- * everywhere to CLOSE. The members are opened in RUN, not before: then nothing of the last incarnation can
- * land any more, and the fence command may end all of this node's connections.
+ * Phases: GROUP -(up)-> RECORD -(loaded)-> FENCE, if the last incarnation did not end cleanly ->
+ * RECORD (a new incarnation is made durable) -> RUN -(array_stop)-> STOP -(OUT_STOPPED or out of
+ * time)-> CLOSE -(group left, consumers told, members closed)-> the thread ends. Stop and errors
+ * lead from everywhere to CLOSE. The members are opened in RUN, not before: then nothing of the
+ * last incarnation can land any more, and the fence command may end all of this node's connections.
  */
 #ifndef DDRAID_RUNTIME_ARRAY_INT_H
 #define DDRAID_RUNTIME_ARRAY_INT_H
@@ -32,9 +32,8 @@
 #include "daemon/runtime/array.h"
 #include "daemon/runtime/fence/fence.h"
 
-#define ARRAY_QUEUE_MAX                                                                            \
-	(64u << 10)           /* events: bounded by front-end, MEMBER_IO_MAX of the engine, batches */
-#define ARRAY_PUMP_BATCH 512u /* events per turn, so that descriptors are looked at */
+#define ARRAY_QUEUE_MAX (64u << 10) /* events: bounded by front-end, MEMBER_IO_MAX and batches */
+#define ARRAY_PUMP_BATCH 512u       /* events per turn, so that descriptors are looked at */
 /* Bytes that wait for the group to take them; more than what all pages of the largest log say, and
  * the claims of all locks that a node can hold. */
 #define ARRAY_SEND_MAX (128u << 20)

@@ -12,15 +12,15 @@
  * may take over what waits only if no node can have taken this one for removed meanwhile, for
  * then the consumer may run elsewhere by now. It may, if all of this is so:
  *
- * - The device has the name that the note has (front_export.life): a random one, of the incarnation that
- *   made it. The note, NAME.life in the run directory, is written by whoever serves.
+ * - The device has the name that the note has (front_export.life): a random one, of the incarnation
+ *   that made it. The note, NAME.life in the run directory, is written by whoever serves.
  * - The ring is the one of the note: corosync has installed no other membership since the last
  *   life was, by the note, one of those who serve in it. So nobody was in a quorate view without
  *   this node.
- * - The last incarnation ended cleanly: it left, and was not missed. Or the newest epoch that this incarnation
- *   finds committed is one that the earlier incarnations acknowledged: the others fence a departed
- *   incarnation and then commit an epoch, before they grant anything (leader.c). So they waited
- *   all the time. What a full fence after restart_wait comes to is such an epoch.
+ * - The last incarnation ended cleanly: it left, and was not missed. Or the newest epoch that this
+ *   incarnation finds committed is one that the earlier incarnations acknowledged: the others fence
+ *   a departed incarnation and then commit an epoch, before they grant anything (leader.c). So they
+ *   waited all the time. What a full fence after restart_wait comes to is such an epoch.
  * - It has not been alone for as long as --away, by the kernel's NBD client. That fails what finds
  *   no connection for so long, and keeps what had been sent on the last one, to send it again: the
  *   consumer has an error, may go on by another node, and what it wrote before would be written
@@ -28,10 +28,9 @@
  *   fails both (away_ms, below).
  *
  * The ring and the time are compared when the device is served. The epoch is judged by each
- * proposal up to the first map that an incarnation goes by, before anything that it acknowledges itself
- * can be on disk; a judgement against it removes the note, so that it holds for all later lives as
- * well.
- * A life that can't know ends what was open.
+ * proposal up to the first map that an incarnation goes by, before anything that it acknowledges
+ * itself can be on disk; a judgement against it removes the note, so that it holds for all later
+ * lives as well. A life that can't know ends what was open.
  *
  * What EIO means while no daemon serves (live.away_ms). The driver fails what waits, which is what
  * no daemon was given and what a dead one was and has not answered. It is safe as soon as all other
@@ -48,9 +47,9 @@
  *   one, on another. Holding is where that has to be shown (R6, above); failing only ever leaves
  *   less to go on with.
  * - The dead daemon's own writes may still be on their way to the members. Nobody reads or writes
- *   there before they can't land any more: not this node's next incarnation, which fences the last one
- *   first, nor another node, which must fence the departed incarnation before it is granted what
- *   that had locked or marked (R4, R5).
+ *   there before they can't land any more: not this node's next incarnation, which fences the last
+ *   one first, nor another node, which must fence the departed incarnation before it is granted
+ *   what that had locked or marked (R4, R5).
  * - A daemon that lives writes nothing of a device that it has taken away: see cut_off.
  * - A FLUSH that failed promises nothing, and one that is answered later covers what was answered
  *   before it, in whichever life. That a file system may have dropped the pages of a write that
@@ -263,15 +262,16 @@ static bool epoch_missed(const struct disk *d, const struct epoch *e)
 
 	if (d->heir.clean || e->num < acked->num || !epoch_cmp(e, acked))
 		return false;
-	/* Nobody served; what was committed first is of this incarnation's own round, on top of what the
-	 * earlier ones had acknowledged. */
+	/* Nobody served; what was committed first is of this incarnation's own round, on top of
+	 * what the earlier ones had acknowledged. */
 	return epoch_cmp(e, prop) || e->num != acked->num + 1;
 }
 
 static void heir_forget(struct array *a, const char *because)
 {
 	if (a->disk.heir.life)
-		array_say(a, LOG_NOTICE, "opens of this node's last incarnation don't go on: %s", because);
+		array_say(a, LOG_NOTICE, "opens of this node's last incarnation don't go on: %s",
+			  because);
 	memset(&a->disk.heir, 0, sizeof(a->disk.heir));
 	note_remove(a);
 }
@@ -445,10 +445,10 @@ static void disk_load(struct array *a)
 
 /*
  * A name that no device has, and no note had: whose it is must wait for nobody's, and have nothing
- * done that another incarnation was to do. Not the incarnation and a count: after a clock that was set
- * back the next incarnation is the last one and 1, which is what the last one's second device was
- * called. It is kept nowhere before the device has it: whoever dies between the two leaves a device
- * without a note, which nobody goes on with.
+ * done that another incarnation was to do. Not the incarnation and a count: after a clock that was
+ * set back the next incarnation is the last one and 1, which is what the last one's second device
+ * was called. It is kept nowhere before the device has it: whoever dies between the two leaves a
+ * device without a note, which nobody goes on with.
  */
 static uint64_t life_name(void)
 {
@@ -562,7 +562,8 @@ void disk_removed(struct array *a)
 		front_reset(d->front);
 		d->held = false;
 	}
-	/* One that this incarnation has not served yet, or has lost: its consumers are as removed. */
+	/* One that this incarnation has not served yet, or has lost: its consumers are as removed.
+	 * */
 	if (!there)
 		left_end(a);
 }

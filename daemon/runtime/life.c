@@ -120,7 +120,8 @@ void life_say_once(struct array *a, const char *why)
 	snprintf(a->life_said, sizeof(a->life_said), "%s", why);
 }
 
-/* ---- start: the record, the last incarnation's fence, a new incarnation -------------------------------------
+/* ---- start: the record, the last incarnation's fence, a new incarnation
+ * -------------------------------------
  */
 
 static void ran_changed(struct task *task)
@@ -290,9 +291,9 @@ static void begun(struct array *a, struct life_task *t)
 }
 
 /*
- * The id by which the cluster knows the incarnation that begins. Alone, a node is node 1 for itself only:
- * that id is written down as none, and the incarnation is fenced by the id that this machine has when it
- * is.
+ * The id by which the cluster knows the incarnation that begins. Alone, a node is node 1 for itself
+ * only: that id is written down as none, and the incarnation is fenced by the id that this machine
+ * has when it is.
  */
 static uint32_t known_as(const struct array *a)
 {
@@ -332,8 +333,8 @@ static void life_begin(struct array *a)
 }
 
 /*
- * By the node id that this incarnation had: a node that is set to `cluster = alone` is node 1 for itself
- * only, and node 1 of its cluster is another one, which serves.
+ * By the node id that this incarnation had: a node that is set to `cluster = alone` is node 1 for
+ * itself only, and node 1 of its cluster is another one, which serves.
  */
 static void fence_last(struct array *a)
 {
@@ -372,11 +373,13 @@ void life_watched(struct array *a, const char *who)
 		fence_last(a);
 		return;
 	}
-	snprintf(why, sizeof(why),
-		 "this node's last incarnation in the array has not ended: its members are in use by it, "
-		 "%s; this state directory is a copy of that one's, so stop ddraidd there, or give "
-		 "it a state directory of its own here, without %s.array and %s.record",
-		 who, a->live.name, a->live.name);
+	snprintf(
+	    why, sizeof(why),
+	    "this node's last incarnation in the array has not ended: its members are in use by "
+	    "it, "
+	    "%s; this state directory is a copy of that one's, so stop ddraidd there, or give "
+	    "it a state directory of its own here, without %s.array and %s.record",
+	    who, a->live.name, a->live.name);
 	array_waits(a, "%s", why);
 	life_say_once(a, why);
 	array_again(a, AGAIN_MS, alive_watch);
@@ -415,7 +418,8 @@ static void fence_answer(struct array *a, uint32_t node, uint64_t inc, int err, 
 	}
 	if (a->phase == ARRAY_PHASE_FENCE) {
 		if (err) {
-			array_waits(a, "the fence of this node's last incarnation in the array: %s", why);
+			array_waits(a, "the fence of this node's last incarnation in the array: %s",
+				    why);
 			array_again(a, AGAIN_MS, fence_last);
 			return;
 		}
@@ -614,9 +618,9 @@ static bool any_dev_up(const struct array *a)
 
 /*
  * An incarnation that was removed has its own fence run before the next one joins, as a daemon that
- * starts does: exporters refuse this node for the incarnation that the others fenced, until the node
- * itself says there that it has ended. The command ends the connections of all arrays of this node.
- * So one that was never let in, which nobody fences, asks for that only if no exporter has it
+ * starts does: exporters refuse this node for the incarnation that the others fenced, until the
+ * node itself says there that it has ended. The command ends the connections of all arrays of this
+ * node. So one that was never let in, which nobody fences, asks for that only if no exporter has it
  * connected: then they may refuse it. It does not depend on the answer.
  */
 void life_renew(struct array *a)
@@ -660,9 +664,9 @@ static void ended(struct array *a, struct life_task *t)
 }
 
 /*
- * A clean record vouches for all earlier incarnations: they are fenced, and nobody has gone on without
- * them. A life that served knows that (R4); one that never had a slot knows no more than the record
- * that it began with, and what it has fenced itself.
+ * A clean record vouches for all earlier incarnations: they are fenced, and nobody has gone on
+ * without them. A life that served knows that (R4); one that never had a slot knows no more than
+ * the record that it began with, and what it has fenced itself.
  */
 void life_end(struct array *a)
 {

@@ -141,7 +141,8 @@ static void out_removed(struct array *a)
 {
 	if (a->phase == ARRAY_PHASE_STOP)
 		array_say(a, LOG_WARNING,
-			  "this node was removed from the array as it stopped: this incarnation is fenced "
+			  "this node was removed from the array as it stopped: this incarnation is "
+			  "fenced "
 			  "at the next start");
 	else if (a->serving)
 		array_say(

@@ -64,8 +64,8 @@ static void record_fill(const struct array *a, struct array_status *st)
 }
 
 /*
- * This node's last incarnation is fenced before there is an engine, which takes it for lost when it meets
- * it, and for fenced at once. It was lost when that fence began, and the fence took its time.
+ * This node's last incarnation is fenced before there is an engine, which takes it for lost when it
+ * meets it, and for fenced at once. It was lost when that fence began, and the fence took its time.
  */
 static void last_fence_fill(const struct array *a, struct engine_status *e)
 {

@@ -4,9 +4,9 @@
  * three members in memory. It writes, dies in the middle of it, and begins again and again, while
  * the liar's blocks are changed between two incarnations, or at each read. The others are honest.
  *
- * Then: nothing crashes; the array serves, or says why not; nobody but its own earlier incarnations is
- * fenced; what was acknowledged is read; and without the liar the array starts, with parity as far
- * as that was true before, and serves the same.
+ * Then: nothing crashes; the array serves, or says why not; nobody but its own earlier incarnations
+ * is fenced; what was acknowledged is read; and without the liar the array starts, with parity as
+ * far as that was true before, and serves the same.
  *
  * An input is a list of steps (one byte each, with what it takes): see step_one.
  */

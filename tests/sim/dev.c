@@ -432,10 +432,10 @@ void dev_submit(struct sim *s, struct simnode *n, const struct out *o)
 	if (!well_formed(s, n, o))
 		return;
 	if (n->drained)
-		sim_fail(
-		    s, "C8",
-		    "node %u was removed, and sends a request to device %u before its next incarnation",
-		    n->id, o->io.dev);
+		sim_fail(s, "C8",
+			 "node %u was removed, and sends a request to device %u before its next "
+			 "incarnation",
+			 n->id, o->io.dev);
 	check_id(s, n, o->io.id);
 	slot = &n->dev[o->io.dev];
 	idx = req_alloc(s);
@@ -710,8 +710,8 @@ uint32_t dev_slot_of_disk(const struct simnode *n, uint32_t disk)
 	return NONE;
 }
 
-/* Nothing sent before by this node, in any of its incarnations, still runs there, and the engine has heard
- * of the end of all of it. */
+/* Nothing sent before by this node, in any of its incarnations, still runs there, and the engine
+ * has heard of the end of all of it. */
 static bool quiet(const struct sim *s, const struct simnode *n, uint32_t disk)
 {
 	for (uint32_t i = 0; i < s->reqs; i++) {

@@ -205,7 +205,8 @@ bool fence_itself_fails(struct sim *s, struct simnode *n)
 	return false;
 }
 
-/* What a daemon does before it joins: ends whatever its node's earlier incarnations have under way. */
+/* What a daemon does before it joins: ends whatever its node's earlier incarnations have under way.
+ * */
 uint64_t fence_itself(struct sim *s, struct simnode *n)
 {
 	if (!s->o.fences_itself)

@@ -55,8 +55,9 @@ void inc_check_ended(struct sim *s, uint32_t ii);
 
 /* OUT_FENCE of node n's engine: EV_FENCE_DONE follows. */
 void fence_ask(struct sim *s, struct simnode *n, uint32_t node, uint64_t inc);
-/* Before a daemon joins, it ends its node's earlier incarnations by itself. The first: true, that fails
- * this time, and it has to try again. The second does it: up to which incarnation; 0 = none. */
+/* Before a daemon joins, it ends its node's earlier incarnations by itself. The first: true, that
+ * fails this time, and it has to try again. The second does it: up to which incarnation; 0 = none.
+ * */
 bool fence_itself_fails(struct sim *s, struct simnode *n);
 uint64_t fence_itself(struct sim *s, struct simnode *n);
 /* Fences that only waited, and what becomes of them as rings break and form (fence.c). */

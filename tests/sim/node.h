@@ -29,7 +29,7 @@ struct simnode {
 	uint32_t cut_inc; /* 1 + the last incarnation that was */
 	uint64_t
 	    broke_gen[SIM_MAX_DISKS]; /* likewise: daemon that lost the disk before it had a map */
-	uint64_t lost_gen[SIM_MAX_DISKS]; /* 1 + the daemon that lost the disk last, and the incarnation */
+	uint64_t lost_gen[SIM_MAX_DISKS]; /* 1 + the daemon that lost the disk last, and which */
 	uint32_t lost_ii[SIM_MAX_DISKS];  /* of it in which it did */
 	bool conf_differs;     /* its file, from which its next daemon takes how to fence */
 	bool fences_otherwise; /* its daemon has read it so */

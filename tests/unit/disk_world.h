@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
- * The world around daemon/runtime/disk.c, for its tests: incarnations of a daemon on one node, one after
- * another, with a run directory, rings and epochs. The front-end is one that remembers under which
- * name (front_export.life) it was served.
+ * The world around daemon/runtime/disk.c, for its tests: incarnations of a daemon on one node, one
+ * after another, with a run directory, rings and epochs. The front-end is one that remembers under
+ * which name (front_export.life) it was served.
  */
 #ifndef DDRAID_TESTS_UNIT_DISK_WORLD_H
 #define DDRAID_TESTS_UNIT_DISK_WORLD_H

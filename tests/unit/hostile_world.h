@@ -410,7 +410,8 @@ static inline void h_write(uint32_t node, uint32_t block, uint8_t value)
 	h_drain();
 }
 
-/* As the broken node, in its present incarnation and in the round that the nodes which work are in. */
+/* As the broken node, in its present incarnation and in the round that the nodes which work are in.
+ * */
 static inline void h_say(Ddraid__NodeMsg *m)
 {
 	const struct engine *e = h.node[BAD == 1 ? 2 : 1].e;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Whose opens of a block device go on (R6): what an incarnation does with the device that an earlier one
- * left, by the note in the run directory, the ring and the epochs.
+ * Whose opens of a block device go on (R6): what an incarnation does with the device that an
+ * earlier one left, by the note in the run directory, the ring and the epochs.
  */
 #include "tests/unit/disk_world.h"
 

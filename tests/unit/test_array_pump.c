@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * What the engine says about this node's own incarnation, and what the array does about it. The engine is
- * the test: it answers each event with what was put into `says`.
+ * What the engine says about this node's own incarnation, and what the array does about it. The
+ * engine is the test: it answers each event with what was put into `says`.
  */
 #include "daemon/runtime/array_int.h"
 #include "daemon/runtime/failpoint.h"
@@ -125,7 +125,8 @@ TEST(who_is_removed_begins_a_new_life_when_nothing_is_under_way)
 	end();
 }
 
-/* A new incarnation would know nothing of the stop. This one may have been fenced: that is no clean end.
+/* A new incarnation would know nothing of the stop. This one may have been fenced: that is no clean
+ * end.
  */
 TEST(who_is_removed_as_it_stops_ends_and_begins_no_other_life)
 {
@@ -154,8 +155,8 @@ TEST(who_has_left_ends_cleanly_when_nothing_is_under_way)
 	end();
 }
 
-/* What was in the queue before it is still the old one's, which had one. Else the new incarnation would
- * vouch for that at its end (life_end). */
+/* What was in the queue before it is still the old one's, which had one. Else the new incarnation
+ * would vouch for that at its end (life_end). */
 TEST(a_new_life_has_had_no_slot)
 {
 	begin(ARRAY_PHASE_RUN);

@@ -336,8 +336,8 @@ TEST(an_older_copy_that_the_data_needs_is_waited_out)
 	}
 }
 
-/* Member 2 got nothing of the last writes of an incarnation that is dead. The next one resyncs their
- * regions, which takes its time. */
+/* Member 2 got nothing of the last writes of an incarnation that is dead. The next one resyncs
+ * their regions, which takes its time. */
 static void half_written_by_the_dead(void)
 {
 	static uint8_t data[256 << 10];
@@ -366,8 +366,9 @@ static void half_written_by_the_dead(void)
 	start_cold();
 }
 
-/* A dead incarnation's regions are resynced after the copy was made. That life has written nothing since.
- * Once the map is changed for another reason meanwhile, by superblocks that the copy has already.
+/* A dead incarnation's regions are resynced after the copy was made. That life has written nothing
+ * since. Once the map is changed for another reason meanwhile, by superblocks that the copy has
+ * already.
  */
 TEST(what_was_resynced_since_the_copy_is_told_by_an_epoch)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
-/* What the engine finds of earlier incarnations: dirty slots, whom to fence, which members count. */
+/* What the engine finds of earlier incarnations: dirty slots, whom to fence, which members count.
+ * */
 #include "tests/unit/engine_world.h"
 
 #include "daemon/core/format/logpage.h"
@@ -190,8 +191,9 @@ TEST(a_region_resynced_for_a_read_is_told_apart)
 }
 
 /*
- * R18: its consumer always has two reads in a region that an incarnation before left in doubt, and each has
- * it resynced first. Whoever else wants the lock, as the resync itself on another node, gets it.
+ * R18: its consumer always has two reads in a region that an incarnation before left in doubt, and
+ * each has it resynced first. Whoever else wants the lock, as the resync itself on another node,
+ * gets it.
  */
 TEST(reads_that_never_end_do_not_keep_a_region_in_doubt_from_others)
 {
@@ -441,7 +443,8 @@ TEST(a_forced_start_goes_on_with_the_newest_state_that_enough_members_are_of)
 	finish();
 }
 
-/* Member 1 is as it was two incarnations ago, member 2 as one incarnation ago: no two are of one state. */
+/* Member 1 is as it was two incarnations ago, member 2 as one incarnation ago: no two are of one
+ * state. */
 TEST(a_forced_start_mixes_no_members_of_different_states)
 {
 	const uint8_t *old[MEMBERS] = {NULL}, *older[MEMBERS] = {NULL}, *none[MEMBERS] = {NULL};

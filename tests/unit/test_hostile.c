@@ -480,8 +480,8 @@ static void twist_silent(nodemsg *m)
 	m->body_case = DDRAID__NODE_MSG__BODY__NOT_SET;
 }
 
-/* Its daemon was started again. The others know it by heartbeats only, and must not evict the incarnation
- * before: this one would not hear that it is meant. */
+/* Its daemon was started again. The others know it by heartbeats only, and must not evict the
+ * incarnation before: this one would not hear that it is meant. */
 TEST(so_is_one_that_lives_again_and_says_nothing_else)
 {
 	begin(NODES);

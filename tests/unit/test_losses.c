@@ -95,7 +95,8 @@ TEST(a_loss_outlives_the_proposal_that_tells_it)
 	finish();
 }
 
-/* In its next incarnation all of its connections break at once, which says nothing of the members. */
+/* In its next incarnation all of its connections break at once, which says nothing of the members.
+ * */
 TEST(a_loss_outlives_an_outage_of_the_own_network)
 {
 	one_serves();
@@ -129,8 +130,8 @@ TEST(a_loss_outlives_the_fence_of_who_knows)
 	finish();
 }
 
-/* What the last incarnation took for lost may be what it was. Then another member is lost, and only one of
- * them can leave. */
+/* What the last incarnation took for lost may be what it was. Then another member is lost, and only
+ * one of them can leave. */
 TEST(what_the_life_before_lost_stays_if_another_has_been_lost_since)
 {
 	one_serves();

@@ -106,7 +106,8 @@ TEST(a_daemon_that_is_restarted_where_its_node_is_alone_goes_on)
 	finish();
 }
 
-/* Neither fence has worked. Each new incarnation could fence the other's dead one, and find no more. */
+/* Neither fence has worked. Each new incarnation could fence the other's dead one, and find no
+ * more. */
 TEST(of_two_halves_that_have_not_fenced_each_other_none_goes_on_as_another)
 {
 	start_two();

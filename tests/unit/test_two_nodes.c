@@ -624,8 +624,8 @@ TEST(a_node_that_joins_and_reaches_no_member_stays_aside)
 	run_ms(1000);
 	CHECK_EQ_INT(status(1).map.member[2].state, MEMBER_FAULTY);
 	CHECK(status(1).io_allowed);
-	/* It may have been fenced, and not know. Its last incarnation has written nothing, so nobody
-	 * waits. */
+	/* It may have been fenced, and not know. Its last incarnation has written nothing, so
+	 * nobody waits. */
 	w.fence_hangs = true;
 	run_ms(30000);
 	CHECK(w.node[2].lives > 0);
@@ -701,7 +701,8 @@ TEST(the_turn_comes_back_to_who_has_yielded)
 	finish();
 }
 
-/* All start anew, and the fence of one incarnation takes longer than the one that yields holds its name.
+/* All start anew, and the fence of one incarnation takes longer than the one that yields holds its
+ * name.
  */
 TEST(who_yields_does_so_under_a_new_name_too)
 {

@@ -122,7 +122,7 @@ TEST(who_has_noted_what_it_lacks_is_gone)
 			start_cold();
 			for (uint32_t i = 0; i < 20 && !w.removed; i++)
 				run_ms(1000);
-			if (w.removed) /* its last incarnation may have claimed the array: it begins anew
+			if (w.removed) /* its last one may have claimed the array: it begins anew
 					*/
 				next_life();
 			run_ms(30000);

@@ -39,10 +39,10 @@ struct peer *peer_find(struct engine *e, uint32_t node)
 }
 
 /*
- * More node ids than the table has have come and gone in this incarnation. Forgotten is who has been gone
- * for longest, and owes nothing: he is in no view, takes part in nothing, and departed_note has
- * seen to him. That a view left him behind (left) is forgotten too: if he serves when he is back,
- * he did not serve with us, and is taken for removed for that (state_send).
+ * More node ids than the table has have come and gone in this incarnation. Forgotten is who has
+ * been gone for longest, and owes nothing: he is in no view, takes part in nothing, and
+ * departed_note has seen to him. That a view left him behind (left) is forgotten too: if he serves
+ * when he is back, he did not serve with us, and is taken for removed for that (state_send).
  */
 static struct peer *peer_spare(struct engine *e)
 {
@@ -701,8 +701,8 @@ static void take_evict(struct engine *e, uint32_t from, const nodemsg *m)
 
 	if (!p || !s || !in_effective_view(e, p) || !in_effective_view(e, s))
 		return;
-	/* Of our own last incarnation, which was evicted before it: for the others it did not count. If it
-	 * did, whom it names is gone by itself, and says so. */
+	/* Of our own last incarnation, which was evicted before it: for the others it did not
+	 * count. If it did, whom it names is gone by itself, and says so. */
 	if (from == e->cfg.node && m->inc != e->inc)
 		return;
 	/* Incarnation 0: whoever it is; nobody had heard of it when it was evicted. */
@@ -737,7 +737,8 @@ static void take_heartbeat(struct engine *e, uint32_t from, const nodemsg *m)
 	if (m->inc > p->inc && p->evicted && p->inc) {
 		take_join(e, from, m); /* its daemon was replaced between two views */
 	} else if (m->inc > p->inc && !p->hello && !p->member) {
-		/* All know it by this one from here on: whoever is evicted now is this incarnation. */
+		/* All know it by this one from here on: whoever is evicted now is this incarnation.
+		 * */
 		p->inc = m->inc;
 		p->mute = 0;
 	}

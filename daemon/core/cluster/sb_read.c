@@ -250,8 +250,9 @@ void devs_lost_keep(struct engine *e)
 }
 
 /*
- * What the incarnation before had lost. Not of one that a map has dropped since, or that has another name
- * now: what it lacks it has got again. And not of one whose exporter has not been away.
+ * What the incarnation before had lost. Not of one that a map has dropped since, or that has
+ * another name now: what it lacks it has got again. And not of one whose exporter has not been
+ * away.
  */
 static void kept_tell(struct engine *e)
 {

@@ -20,11 +20,11 @@
 
 #define MEMBER_IO_MAX 8192u
 /*
- * Member requests that anybody may make without asking for room (member_io_room): each kind has one batch
- * under way. At most 2 reads of each device's superblocks and one of its use block, 2 superblocks
- * of an `add`, and of each member: a superblock, 2 copies of a page that is read, a page or FLUSH
- * of an orphan slot, a FLUSH of a rebuild, a FLUSH of a release. And of each device, its images
- * of own pages.
+ * Member requests that anybody may make without asking for room (member_io_room): each kind has one
+ * batch under way. At most 2 reads of each device's superblocks and one of its use block, 2
+ * superblocks of an `add`, and of each member: a superblock, 2 copies of a page that is read, a
+ * page or FLUSH of an orphan slot, a FLUSH of a rebuild, a FLUSH of a release. And of each device,
+ * its images of own pages.
  */
 #define DIO_SINGLE (4u * DDR_MAX_DEVS + 2u + 6u * DDR_MAX_MEMBERS)
 /* Consumers leave so much to windows and marks: what they wait for. */

@@ -789,8 +789,8 @@ void checks_fenced(struct sim *s, uint32_t ii)
 	checks_engine_gone(s); /* what it knew, it can tell nobody who may write */
 }
 
-/* It has no map yet, and will say so when it has one. A connection of its former incarnation breaks by
- * that one's fence, if this cuts. */
+/* It has no map yet, and will say so when it has one. A connection of its former incarnation breaks
+ * by that one's fence, if this cuts. */
 static bool joins_connected(const struct sim *s, const struct simnode *n, uint32_t dev)
 {
 	return dev != NONE && n->dev[dev].up && (n->dev[dev].up_ii == n->ii || !s->o.fence_cuts);

@@ -177,9 +177,9 @@ static void on_halves(struct sim *s, struct hev *ev)
 
 /*
  * One of two nodes gives up, mostly the one that leads, and they lose sight of each other before it
- * is back: each half has quorum, and the other has never heard of the incarnation that one begins with.
- * Meanwhile the administrator fails a member, and sees to it that it comes back: so the map changes
- * several times in the half that serves.
+ * is back: each half has quorum, and the other has never heard of the incarnation that one begins
+ * with. Meanwhile the administrator fails a member, and sees to it that it comes back: so the map
+ * changes several times in the half that serves.
  */
 static void on_give_up_cut_off(struct sim *s, struct hev *ev)
 {

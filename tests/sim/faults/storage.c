@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * A node whose network to the members, or to all but one, is cut, while the one between the nodes
- * is whole: none of its incarnations reaches them until it is mended. Mostly the leader; and often another
- * node dies with it, or all do, so that a round begins in which the one that is cut off should
- * lead.
+ * is whole: none of its incarnations reaches them until it is mended. Mostly the leader; and often
+ * another node dies with it, or all do, so that a round begins in which the one that is cut off
+ * should lead.
  */
 #include <errno.h>
 
