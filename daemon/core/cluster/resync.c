@@ -81,7 +81,7 @@ static void page_encode(struct engine *e, uint32_t slot, uint32_t page, uint8_t 
 	s->page[page].changed = false;
 }
 
-/* The first pages that are stale. The room for one is always there (DIO_SINGLE). */
+/* The first pages that are stale. The room for one is always there (MEMBER_IO_SINGLE). */
 static void pages_encode(struct engine *e, uint32_t slot)
 {
 	struct resync *rec = &e->c->resync;

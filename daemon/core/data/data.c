@@ -24,7 +24,7 @@ static void data_setup(struct data *d)
 	list_init(&d->job_wait);
 	list_init(&d->decoding);
 	for (uint32_t i = 0; i < MEMBER_IO_MAX; i++)
-		list_add_tail(&d->member_io_free, &d->dio[i].link);
+		list_add_tail(&d->member_io_free, &d->member_io[i].link);
 	d->member_io_free_count = MEMBER_IO_MAX;
 }
 
@@ -34,10 +34,10 @@ int data_new(struct engine *e)
 
 	if (!d)
 		return -ENOMEM;
-	d->dio = calloc(MEMBER_IO_MAX, sizeof(*d->dio));
-	if (!d->dio || htable_init(&d->region_of) || htable_init(&d->lock_of)) {
+	d->member_io = calloc(MEMBER_IO_MAX, sizeof(*d->member_io));
+	if (!d->member_io || htable_init(&d->region_of) || htable_init(&d->lock_of)) {
 		htable_free(&d->region_of);
-		free(d->dio);
+		free(d->member_io);
 		free(d);
 		return -ENOMEM;
 	}
@@ -50,7 +50,7 @@ void data_free(struct engine *e)
 {
 	if (!e->d)
 		return;
-	free(e->d->dio);
+	free(e->d->member_io);
 	htable_free(&e->d->region_of);
 	htable_free(&e->d->lock_of);
 	free(e->d);
@@ -66,11 +66,11 @@ void data_clear(struct engine *e)
 void data_restart(struct engine *e)
 {
 	struct data *d = e->d;
-	struct member_io *dio = d->dio;
+	struct member_io *member_io = d->member_io;
 	struct htable region_of = d->region_of, lock_of = d->lock_of;
 
 	memset(d, 0, sizeof(*d));
-	d->dio = dio;
+	d->member_io = member_io;
 	d->region_of = region_of;
 	d->lock_of = lock_of;
 	data_setup(d);

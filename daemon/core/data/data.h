@@ -2,14 +2,14 @@
 /*
  * The data plane's inside: for the files of core/data/ that need it, and engine.c.
  *
- *   member_io.c       member requests
- *   logio.c     pages of the dirty log, to and from members
- *   lock.c      locks of this node, their queues and jobs; lock.h
- *   region.c    regions: marks, and what is at the members
- *   dlog.c      own slot of the dirty log: marks, clears, release
- *   io.c        front-end requests
- *   window.c    windows: resync, check, rebuild
- *   pool.c      memory of requests that are through
+ *   member_io.c  member requests
+ *   logio.c      pages of the dirty log, to and from members
+ *   lock.c       locks of this node, their queues and jobs; lock.h
+ *   region.c     regions: marks, and what is at the members
+ *   dlog.c       own slot of the dirty log: marks, clears, release
+ *   io.c         front-end requests
+ *   window.c     windows: resync, check, rebuild
+ *   pool.c       memory of requests that are through
  */
 #ifndef DDRAID_CORE_DATA_DATA_H
 #define DDRAID_CORE_DATA_DATA_H
@@ -26,9 +26,9 @@
  * page or FLUSH of an orphan slot, a FLUSH of a rebuild, a FLUSH of a release. And of each device,
  * its images of own pages.
  */
-#define DIO_SINGLE (4u * DDR_MAX_DEVS + 2u + 6u * DDR_MAX_MEMBERS)
+#define MEMBER_IO_SINGLE (4u * DDR_MAX_DEVS + 2u + 6u * DDR_MAX_MEMBERS)
 /* Consumers leave so much to windows and marks: what they wait for. */
-#define DIO_NOT_CONSUMERS 1024u
+#define MEMBER_IO_NOT_CONSUMERS 1024u
 #define MAX_ACTIVE_OPS 256u /* writes and reads under way at the members at once */
 
 struct member_io {
@@ -130,7 +130,7 @@ struct lpage {                            /* one page of the own slot */
 
 struct data {
 	/* member_io.c */
-	struct member_io *dio;
+	struct member_io *member_io;
 	struct list member_io_free, member_io_held, member_io_gone;
 	uint32_t member_io_free_count;
 	uint32_t member_io_under_way;

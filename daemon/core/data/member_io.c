@@ -2,7 +2,7 @@
 /*
  * Member requests.
  *
- * A member request ("dio") belongs to a batch; when the last request of a batch has ended, the
+ * A member request belongs to a batch; when the last request of a batch has ended, the
  * batch's owner is called. A request waits in member_io_held while the gate is closed (R7: no I/O
  * unless quorate and the own heartbeat is fresh) and ends without being sent, from member_io_gone,
  * when its member can't be used. So whoever makes requests needs to know neither of the gate nor of
@@ -54,7 +54,7 @@ static void member_io_send(struct engine *e, struct member_io *d)
 	e->d->member_io_under_way++;
 	if (d->member != NO_MEMBER)
 		e->d->member_ios[d->member]++;
-	o->io.id = (uint64_t)d->gen << 32 | (uint64_t)(d - e->d->dio);
+	o->io.id = (uint64_t)d->gen << 32 | (uint64_t)(d - e->d->member_io);
 	o->io.dev = d->dev;
 	o->io.op = d->op;
 	o->io.kind = d->kind;
@@ -67,7 +67,7 @@ static void member_io_send(struct engine *e, struct member_io *d)
 }
 
 /* A plan has at most one request for each band and member beside one for each member. */
-_Static_assert(MEMBER_IO_MAX > DIO_SINGLE + DIO_NOT_CONSUMERS + DDR_MAX_MEMBERS +
+_Static_assert(MEMBER_IO_MAX > MEMBER_IO_SINGLE + MEMBER_IO_NOT_CONSUMERS + DDR_MAX_MEMBERS +
 				   DDR_MAX_PARITY * (DDR_MAX_IO_BYTES / DDR_BLOCK_BYTES),
 	       "the largest request of a consumer finds room, if it is alone");
 
@@ -79,14 +79,14 @@ _Static_assert(MEMBER_IO_MAX > DIO_SINGLE + DIO_NOT_CONSUMERS + DDR_MAX_MEMBERS 
 bool member_io_room(const struct engine *e, uint32_t count, bool consumer)
 {
 	return e->d->member_io_free_count >=
-	       count + DIO_SINGLE + (consumer ? DIO_NOT_CONSUMERS : 0);
+	       count + MEMBER_IO_SINGLE + (consumer ? MEMBER_IO_NOT_CONSUMERS : 0);
 }
 
 static struct member_io *member_io_get(struct engine *e, struct batch *b)
 {
 	struct member_io *d;
 
-	/* What is not bounded by DIO_SINGLE has asked member_io_room. */
+	/* What is not bounded by MEMBER_IO_SINGLE has asked member_io_room. */
 	assert(!list_empty(&e->d->member_io_free));
 	d = list_first(&e->d->member_io_free, struct member_io, link);
 	list_del(&d->link);
@@ -290,7 +290,7 @@ void member_io_done(struct engine *e, const struct event *ev)
 	struct member_io *d;
 
 	assert(i < MEMBER_IO_MAX);
-	d = &e->d->dio[i];
+	d = &e->d->member_io[i];
 	assert(d->used && d->sent && d->gen == ev->done.id >> 32);
 	assert(e->d->dev_ios[d->dev] && e->d->member_io_under_way);
 	e->d->dev_ios[d->dev]--;
@@ -307,8 +307,9 @@ void member_ios_cancel(struct engine *e, uint8_t m)
 	uint32_t devs = 0;
 
 	for (uint32_t i = 0; e->d->member_ios[m] && i < MEMBER_IO_MAX; i++)
-		if (e->d->dio[i].used && e->d->dio[i].sent && e->d->dio[i].member == m)
-			devs |= 1u << e->d->dio[i].dev;
+		if (e->d->member_io[i].used && e->d->member_io[i].sent &&
+		    e->d->member_io[i].member == m)
+			devs |= 1u << e->d->member_io[i].dev;
 	for (; devs; devs &= devs - 1)
 		out_add(e, OUT_DEV_CANCEL)->cancel.dev = (uint32_t)__builtin_ctz(devs);
 }
