@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# Every C file of the project is as clang-format lays it out; no comment and no line of Markdown is too long. `--fix` rewrites those that are not. And no file holds what a merge
-# left undecided.
+# Every C file of the project is as clang-format lays it out; no comment and no line of Markdown is too long. `--fix` rewrites those
+# that are not. No file holds what a merge left undecided; all are in the tarball; and sources that comments and doc/ name are there.
 set -eu
 
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
@@ -25,6 +25,20 @@ if [ -e .git ] && command -v git >/dev/null && git ls-files >/dev/null 2>&1; the
 					print "  " $0
 			}' - <(git ls-files))
 	[ -z "$unnamed" ] || { echo "$unnamed"; echo "FAILED: no Makemodule.am names these files, so no tarball has them"; exit 1; }
+	# x.c stands for any; fs/ is the kernel's, exec/ corosync's, and the others named are not ours either.
+	gone=$(git grep -noE '(^|[^A-Za-z0-9_./*<>"-])([a-z_0-9]+/)*[a-z][a-z_0-9]*\.[ch]\b' -- '*.c' '*.h' '*.md' '*.proto' |
+		awk -v others=' x.c sysexits.h votequorum.c vsf_quorum.c ' '
+			NR == FNR { sub(/.*\//, ""); there[$0]; next }
+			{
+				name = $0
+				sub(/^[^:]*:[0-9]*:/, "", name)
+				if (name ~ /(fs|exec)\//)
+					next
+				gsub(/.*\/|^[^a-z]/, "", name)
+				if (!(name in there) && !index(others, " " name " "))
+					print "  " $0
+			}' <(git ls-files) -)
+	[ -z "$gone" ] || { echo "$gone"; echo "FAILED: there is no source of that name"; exit 1; }
 fi
 
 # Versions differ in what they do with the same .clang-format: this one decides.

@@ -40,7 +40,7 @@ void ipc_close(struct ipc *c);
 
 /*
  * Sends a request and takes its replies until the final one. `take` (may be NULL) gets each reply
- * that is no error; progress replies it may leave alone: they go to progress.h. Errors are printed.
+ * that is no error; progress replies it may leave alone: they go to progress.c. Errors are printed.
  * Returns an exit status; the final reply's, or what `take` returned for it.
  */
 typedef int (*ipc_take_fn)(void *arg, const Reply *reply);
@@ -74,7 +74,7 @@ void answer_end(const struct args *a, int status);
 void progress_show(const Ddraid__Ctl__Progress *p);
 void progress_end(void); /* before anything else is printed */
 
-/* status.c, nodes.c, examine.c, commands.c: an exit status each. */
+/* status.c, examine.c, commands.c: an exit status each. */
 int status_run(struct ipc *c, const struct args *a);
 int nodes_run(struct ipc *c, const struct args *a);
 int create_command(struct ipc *c, const struct args *a);
