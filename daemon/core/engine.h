@@ -52,8 +52,9 @@ struct tunables {
 	uint32_t evict_ms;           /* silence, or no answer to the leader, that evicts (4000) */
 	uint32_t settle_ms;          /* how long `add` waits to see whether another array took
 				      * the device; the same on all nodes, CLAIM_SETTLE_MS (1000) */
-	uint32_t reach_ms;           /* how long a node may take to reach again a member that no
-				      * other can stand in for, if that is longer (0) */
+	uint32_t reach_ms;           /* if longer than evict_ms: how long what was cut off may land,
+				      * and a node may take to reach again a member that no other
+				      * can stand in for (0) */
 	uint32_t member_retry_ms;    /* how long a suspect member may come back by itself (30000) */
 	uint32_t restart_wait_ms;    /* how long a node that lost its daemon only is not fenced: its
 				      * restart may see to it (0) */

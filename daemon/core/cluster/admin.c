@@ -497,7 +497,7 @@ static uint64_t admin_limit_us(const struct engine *e)
 {
 	return 2000ull * e->cfg.tun.evict_ms +
 	       (e->c->admin.job.cmd == ADMIN_ADD ? settle_us(e) : 0) +
-	       (e->c->admin.job.lands ? 1000ull * e->cfg.tun.reach_ms : 0);
+	       (e->c->admin.job.lands ? reach_us(e) : 0);
 }
 
 /* Of the member, whether it can be that now or not. Else what is in its place, and no member. */

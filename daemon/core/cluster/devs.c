@@ -834,9 +834,16 @@ void dev_unanswered(struct engine *e, uint32_t dev)
 	e->c->devs.dev[dev].zombie_us = e->now;
 }
 
+uint64_t reach_us(const struct engine *e)
+{
+	uint32_t ms = e->cfg.tun.reach_ms;
+
+	return (ms > e->cfg.tun.evict_ms ? ms : e->cfg.tun.evict_ms) * 1000ull;
+}
+
 static bool may_land(const struct engine *e, const struct dev *d)
 {
-	return d->zombie && e->now - d->zombie_us <= e->cfg.tun.reach_ms * 1000ull;
+	return d->zombie && e->now - d->zombie_us <= reach_us(e);
 }
 
 /* Nothing lands any more of what was on its way to members that are lost (R5). */

@@ -171,6 +171,8 @@ bool member_sb_current(struct engine *e, uint8_t member);
 bool member_older(const struct engine *e, uint8_t member, uint64_t reached);
 /* R15: it carries an epoch of after it left that is not of this line. */
 bool member_strange(const struct engine *e, uint8_t member, uint64_t left);
+/* For so long may land what was cut off, and a node may take to reach a member again. */
+uint64_t reach_us(const struct engine *e);
 /* R5: a write that was cut off on another way to member m may still land there. */
 bool other_way_lands(const struct engine *e, const struct dev *d, uint8_t m);
 /* EV_DEV_UP. */

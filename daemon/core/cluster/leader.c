@@ -377,13 +377,6 @@ static void bad_gather(struct engine *e)
 
 static void stuck_advance(struct engine *e);
 
-static uint64_t reach_us(const struct engine *e)
-{
-	uint32_t ms = e->cfg.tun.reach_ms;
-
-	return (ms > e->cfg.tun.evict_ms ? ms : e->cfg.tun.evict_ms) * 1000ull;
-}
-
 /*
  * No device lets in this node, which joins. It may have been fenced as it joined, by nodes that
  * have died since: they can't tell it, and the exporters go by its incarnation. Under a new one it
