@@ -711,14 +711,15 @@ uint32_t dev_slot_of_disk(const struct simnode *n, uint32_t disk)
 }
 
 /* Nothing sent before by this node at that address, in any of its incarnations, still runs, and the
- * engine has heard of the end of all of it. What it sent to the same disk at another address may:
- * the port knows nothing of that (R5, see exchange.c). */
+ * engine has heard of the end of all of it. What this daemon sent to the same disk at another
+ * address may: the port knows nothing of that (R5, see exchange.c). */
 static bool quiet(const struct sim *s, const struct simnode *n, uint32_t dev)
 {
 	for (uint32_t i = 0; i < s->reqs; i++) {
 		const struct req *r = s->req[i];
 
-		if (r->used && r->node == n->idx && r->dev == dev)
+		if (r->used && r->node == n->idx &&
+		    (r->gen == n->gen ? r->dev == dev : r->disk == n->dev[dev].disk))
 			return false;
 	}
 	return true;
@@ -741,8 +742,7 @@ static void on_try(struct sim *s, struct hev *ev)
 	if (slot->up || slot->cut || n->cut_off >> slot->disk & 1 || d->hidden || !d->powered ||
 	    (d->dead && d->dead_silent) || (n->removing && !n->drained))
 		return; /* tried again when that changes */
-	if (slot->down_due || !quiet(s, n, dev) ||
-	    (s->inc[n->ii].fenced && s->o.fence_cuts)) {
+	if (slot->down_due || !quiet(s, n, dev) || (s->inc[n->ii].fenced && s->o.fence_cuts)) {
 		dev_try(s, n, dev, 4 * MS);
 		return;
 	}
