@@ -454,9 +454,7 @@ static void add_advance(struct engine *e)
 		misfit_end(e, -ENOSPC, dev, "use another device");
 		return;
 	}
-	if (!a->placed && !devs_landed(e))
-		a->lands = e->cfg.node; /* see admin_look */
-	else if (dev != NO_DEV && !a->placed && !e->c->devs.dev[dev].reading)
+	if (dev != NO_DEV && !a->placed && !e->c->devs.dev[dev].reading)
 		add_place(e, dev);
 	if (a->used && a->written && !a->checked)
 		add_check(e);
@@ -691,12 +689,35 @@ void admin_advance(struct engine *e)
 }
 
 /*
- * CHECK: is what we opened under this URI the device on which the leader put the superblock?
- *
- * It may be a disk that was a member under another URI. So a node first waits until nothing can
- * land any more of what was cut off on its way to any member (R5), and reads the superblock after
- * that.
+ * CHECK: the device may be a disk that was a member under another URI. So a node waits until
+ * nothing can land any more of what was cut off on its way to any member (R5): from the device's
+ * answer on, see other_way_lands. Then it reads the superblock again. True: that is not so yet.
  */
+static bool adding_lands(struct engine *e, uint32_t dev)
+{
+	struct adding *a = &e->c->admin.adding;
+
+	if (!a->reread) {
+		a->reread = true;
+		dev_reread(e, dev);
+		return true;
+	}
+	if (!a->answered_us)
+		a->answered_us = e->now;
+	if (any_cut_off(e, a->answered_us)) {
+		if (!a->waits)
+			step_send(e, CMD_LANDS, a->uri, a->uuid);
+		a->waits = true;
+		return true;
+	}
+	if (!a->waits)
+		return false;
+	a->waits = false;
+	dev_reread(e, dev);
+	return true;
+}
+
+/* CHECK: is what we opened under this URI the device on which the leader put the superblock? */
 void admin_look(struct engine *e)
 {
 	struct admin_job *a = &e->c->admin.job;
@@ -706,13 +727,8 @@ void admin_look(struct engine *e)
 	    e->c->admin.adding.term.inc != e->c->round.id.inc ||
 	    e->c->admin.adding.term.num != e->c->round.id.num)
 		return;
-	if (!devs_landed(e)) {
-		if (!e->c->admin.adding.told)
-			step_send(e, CMD_LANDS, e->c->admin.adding.uri, e->c->admin.adding.uuid);
-		e->c->admin.adding.told = true;
-	} else if (!e->c->admin.adding.reread) {
-		e->c->admin.adding.reread = true;
-		dev_reread(e, dev);
+	if (adding_lands(e, dev)) {
+		return;
 	} else if (e->c->devs.dev[dev].sb_ok && !memcmp(e->c->devs.dev[dev].sb.member_uuid,
 							e->c->admin.adding.uuid, DDR_UUID_BYTES)) {
 		e->c->admin.adding.used = false;

@@ -31,7 +31,9 @@ struct placing {
 
 /* every node's: a device to look at */
 struct adding {
-	bool used, told, reread; /* told: that it waits for what may land */
+	bool used, reread;
+	bool waits; /* for what may land */
+	uint64_t answered_us;
 	struct round_id term;
 	char uri[DDR_URI_BYTES];
 	uint8_t uuid[DDR_UUID_BYTES];

@@ -383,8 +383,9 @@ void back_tell(const struct engine *e, uint32_t *older, uint32_t *looking)
 		const struct dev *d =
 		    e->view.dev_of[m] == NO_DEV ? NULL : &e->c->devs.dev[e->view.dev_of[m]];
 
-		if (d && d->up && d->back.due && d->back.ups == d->ups &&
-		    e->now - d->back.heard_us < e->cfg.tun.evict_ms * 1000ull)
+		if (d && d->up && d->back.due &&
+		    (d->back.lands || (d->back.ups == d->ups &&
+				       e->now - d->back.heard_us < e->cfg.tun.evict_ms * 1000ull)))
 			*looking |= 1u << m;
 	}
 }

@@ -23,6 +23,11 @@ struct dev {
 	uint8_t failed_uuid[DDR_UUID_BYTES]; /* the member that the device was then */
 	bool zombie;        /* a write ended without an answer and may still land: R5 */
 	uint64_t zombie_us; /* when the last one did */
+	struct {            /* R5, for other ways to the disk: other_way_lands */
+		bool any;   /* a write to this member was cut off here, and may land: */
+		uint8_t uuid[DDR_UUID_BYTES];
+		uint64_t answered_us; /* since then, it answered on another way first; 0: not yet */
+	} cut_off;
 	bool stale_read;    /* connected anew while the read of the old connection was ending */
 	bool entered;       /* its member has entered the map, and the superblock is read since */
 	uint64_t retry_us;  /* when to read the superblock again after an error, 0 = not */
@@ -175,6 +180,10 @@ bool member_strange(const struct engine *e, uint8_t member, uint64_t left);
 uint64_t reach_us(const struct engine *e);
 /* R5: a write that was cut off on another way to member m may still land there. */
 bool other_way_lands(const struct engine *e, const struct dev *d, uint8_t m);
+/* ... on the way to any member, if the disk has answered first at that time. */
+bool any_cut_off(const struct engine *e, uint64_t answered_us);
+/* Its superblock was read: whose way is it, and has what was cut off there landed? */
+void cut_answered(struct engine *e, struct dev *d);
 /* EV_DEV_UP. */
 void dev_up(struct engine *e, const struct event *ev);
 /* EV_DEV_DOWN. */

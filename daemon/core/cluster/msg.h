@@ -12,9 +12,9 @@ enum {
 	CMD_OPEN = 16,
 	CMD_CHECK,
 	CMD_SEEN,
-	CMD_LANDS,
 	CMD_FORCE,
-	CMD_TAKE
+	CMD_TAKE,
+	CMD_LANDS
 }; /* steps of an `add`: Admin.cmd, beside admin_cmd */
 
 /* Declares nodemsg `m` whose body is the message `b` of type Type, field `field`. */

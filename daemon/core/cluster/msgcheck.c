@@ -236,7 +236,7 @@ static const char *check_ready(const Ddraid__Ready *r)
 
 static const char *check_admin(const Ddraid__Admin *a)
 {
-	if (a->cmd > ADMIN_READD && (a->cmd < CMD_OPEN || a->cmd > CMD_TAKE))
+	if (a->cmd > ADMIN_READD && (a->cmd < CMD_OPEN || a->cmd > CMD_LANDS))
 		return "asks for what nobody can do";
 	if (a->member >= DDR_MAX_MEMBERS)
 		return "names a member that no array has";

@@ -326,6 +326,7 @@ static void sb_read_done(struct engine *e, struct dev *d)
 	d->read_all = d->asked_all;
 	any = copies_take(e, d);
 	d->sb_ok = d->fresh = any;
+	cut_answered(e, d);
 	dev_odd(e, d);
 	dev_fit(e, d);
 	if (any)
