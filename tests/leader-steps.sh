@@ -22,7 +22,7 @@ fail: no slot has lost its node: slot-read slot-read-done dirty-sent resync flus
 fail: no member comes: rebuild
 add: there is no round: query query-sent hello-sent state state-sent claim-sent ready ready-sent
 add: no node comes or goes: assign assign-sent fence fence-asked fenced fenced-sent
-add: the slots of nobody are only written anew, for the new member; what is dirty in them stays as it was told: slot-read slot-read-done dirty-sent
+add: orphan slots are only written anew, for the new member; what is dirty in them stays as it was told: slot-read slot-read-done dirty-sent
 add: what the new member lacks is rebuilt: resync
 take-over: nobody joins: assign assign-sent
 take-over: no operator asks: admin-sent admin-done admin-done-sent

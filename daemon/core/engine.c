@@ -158,7 +158,7 @@ bool gate_but_lease(const struct engine *e)
 	return e->c->round.confirmed && quorum_gate(e) && !e->c->assembly.doubt;
 }
 
-/* ---- life ----------------------------------------------------------------------------------- */
+/* ---- incarnations --------------------------------------------------------------------------- */
 
 struct engine *engine_new(const struct engine_cfg *cfg)
 {

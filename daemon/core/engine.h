@@ -72,7 +72,7 @@ struct engine_cfg {
 	uint32_t node;       /* > 0 */
 	uint64_t inc;        /* unique per start; the engine never reuses it. On removal it asks
 			      * for a new one with OUT_REMOVED and gets it with EV_RESTART */
-	uint64_t fenced_inc; /* this node's lives up to here are fenced, 0 = not known of any */
+	uint64_t fenced_inc; /* this node's up to here are fenced, 0 = not known of any */
 	bool fence_waits;    /* OUT_FENCE cuts nothing, it only waits (zombie_timeout), */
 	uint32_t fence_ms;   /* for so long. A leader with other values gives no slot */
 	bool two_node;       /* of two nodes each has quorum alone: the fence decides who goes on.

@@ -424,8 +424,12 @@ void back_advance(struct engine *e)
 	for (uint32_t i = 0; i < e->c->devs.count && e->state != ENGINE_REMOVED; i++) {
 		struct dev *d = &e->c->devs.dev[i];
 
-		if (d->back.lands && d->up && d->member != NO_MEMBER)
+		if (d->back.lands && d->up && d->member != NO_MEMBER) {
 			back_bound(e, d, d->member); /* it may have landed by now */
+			if (d->back.lands && !d->reading && !d->retry_us &&
+			    other_way_unanswered(e, d, d->member))
+				dev_reread(e, i); /* the time counts from its answer on */
+		}
 		if (!d->back.due || !d->up || d->back.lands)
 			continue;
 		/* If it has entered the map meanwhile, the pages wait for it, and not it for them.

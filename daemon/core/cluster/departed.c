@@ -82,7 +82,7 @@ void record_removed(struct engine *e)
  *
  *  1. Whom a State has named departs. With DEPARTED_JOINS incarnations of a node that are not
  *     fenced no State names another (departed_waits). So no node that works tells of more than
- *     DEPARTED_OF_NODE lives of one node.
+ *     DEPARTED_OF_NODE incarnations of one node.
  *  2. Whom this node has never met, another knows from a slot of the log or from its own view.
  *     There are no more than DEPARTED_STRANGERS slots.
  *

@@ -852,8 +852,7 @@ uint64_t reach_us(const struct engine *e)
 bool devs_landed(const struct engine *e)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->c->devs.dev[i].zombie &&
-		    e->now - e->c->devs.dev[i].zombie_us <= e->cfg.tun.reach_ms * 1000ull)
+		if (e->c->devs.dev[i].zombie && e->now - e->c->devs.dev[i].zombie_us <= reach_us(e))
 			return false;
 	return true;
 }
@@ -875,6 +874,20 @@ bool other_way_lands(const struct engine *e, const struct dev *d, uint8_t m)
 
 		if (o != d && o->cut_off.any && !memcmp(o->cut_off.uuid, uuid, DDR_UUID_BYTES) &&
 		    (!o->cut_off.answered_us || e->now - o->cut_off.answered_us <= reach_us(e)))
+			return true;
+	}
+	return false;
+}
+
+bool other_way_unanswered(const struct engine *e, const struct dev *d, uint8_t m)
+{
+	const uint8_t *uuid = map_next(e)->member[m].uuid;
+
+	for (uint32_t i = 0; i < e->c->devs.count; i++) {
+		const struct dev *o = &e->c->devs.dev[i];
+
+		if (o != d && o->cut_off.any && !o->cut_off.answered_us &&
+		    !memcmp(o->cut_off.uuid, uuid, DDR_UUID_BYTES))
 			return true;
 	}
 	return false;

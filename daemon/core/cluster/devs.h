@@ -150,7 +150,7 @@ void copy_written(struct dev *d, uint8_t copy, uint64_t seq, bool ok);
 void devs_reread(struct engine *e);
 /* A member is nowhere here: those that were read before there was this map are read again. */
 void devs_look_again(struct engine *e);
-/* This life goes by its first committed map: what it read before counts no more. */
+/* This incarnation goes by its first committed map: what it read before counts no more. */
 void devs_judge(struct engine *e);
 /* A commit let the member in: is what is connected here that member? */
 void member_entered(struct engine *e, uint8_t member);
@@ -162,7 +162,7 @@ bool devs_looking(const struct engine *e);
 void dev_reread(struct engine *e, uint32_t dev);
 /* There is a map now, which names the members that were lost before. */
 void devs_lost_tell(struct engine *e);
-/* This life ends: the next one tells what it has lost. */
+/* This incarnation ends: the next one tells what it has lost. */
 void devs_lost_keep(struct engine *e);
 /* By the connection that is there now. */
 bool member_sb_read(const struct engine *e, uint8_t member);
@@ -180,6 +180,8 @@ bool member_strange(const struct engine *e, uint8_t member, uint64_t left);
 uint64_t reach_us(const struct engine *e);
 /* R5: a write that was cut off on another way to member m may still land there. */
 bool other_way_lands(const struct engine *e, const struct dev *d, uint8_t m);
+/* ... and d was not read since: its exporter may be frozen. */
+bool other_way_unanswered(const struct engine *e, const struct dev *d, uint8_t m);
 /* ... on the way to any member, if the disk has answered first at that time. */
 bool any_cut_off(const struct engine *e, uint64_t answered_us);
 /* Its superblock was read: whose way is it, and has what was cut off there landed? */

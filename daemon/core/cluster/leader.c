@@ -157,7 +157,7 @@ static void fenced_send(struct engine *e, uint32_t node, uint64_t inc)
 
 /*
  * R4: a dead daemon on a living node may be recovered by its own restart, which fences its last
- * life before it joins, and says so in Hello. So it gets a while, as long as its node lives.
+ * incarnation before it joins, and says so in Hello. So it gets a while, as long as its node lives.
  */
 static bool restart_awaited(const struct engine *e, const struct departed *d)
 {

@@ -224,8 +224,8 @@ static bool bad_with_others(const struct engine *e, uint8_t m, uint32_t suspects
 	return n > e->geo.p.m;
 }
 
-/* A life that has lost a member ends before the map says so. It may be the only one that knows, so
- * the next one tells it. */
+/* An incarnation that has lost a member ends before the map says so. It may be the only one that
+ * knows, so the next one tells it. */
 void devs_lost_keep(struct engine *e)
 {
 	/* A proposal that drops it may come to nothing. */
@@ -392,8 +392,8 @@ void sb_read(struct engine *e, uint32_t i)
 	}
 }
 
-/* This life goes by its first map that is committed, and knew of no such epoch when it read what
- * they carry. Until it has done so again they are nobody's. */
+/* This incarnation goes by its first map that is committed, and knew of no such epoch when it read
+ * what they carry. Until it has done so again they are nobody's. */
 void devs_judge(struct engine *e)
 {
 	e->c->epochs.judged = true;

@@ -218,6 +218,8 @@ bool region_read_waits(struct engine *e, struct op *op);
 void region_marked(struct engine *e, struct region *r);
 void regions_advance(struct engine *e);
 void region_doubt(struct region *r);
+/* By this node, since the last clear. */
+bool region_written(const struct engine *e, const struct region *r);
 /* R19: is anybody else in here? Asked of the lock manager, where it is not known. */
 void region_test_ex(struct engine *e, struct region *r);
 /* For lock.c: the answer to that; */

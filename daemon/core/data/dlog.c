@@ -370,14 +370,6 @@ static void check_start(struct engine *e, struct region *r)
 	job_start(e, r->check, r->idx, first, first + geo_region_count(&e->geo, r->idx));
 }
 
-static bool written_any(const struct engine *e, const struct region *r)
-{
-	for (uint32_t i = 0; i < e->geo.region_stripes / 8 + 1; i++)
-		if (r->written[i])
-			return true;
-	return false;
-}
-
 static bool idle(const struct engine *e, const struct region *r)
 {
 	uint64_t delay = e->view.stopping ? 0 : e->cfg.tun.release_delay_ms * 1000ull;
@@ -394,7 +386,7 @@ static bool clearable(struct engine *e, struct region *r)
 			check_start(e, r);
 		return false;
 	}
-	if (!written_any(e, r) || alone(e) || r->ex_tested)
+	if (!region_written(e, r) || alone(e) || r->ex_tested)
 		return true;
 	region_test_ex(e, r);
 	return r->ex_tested;

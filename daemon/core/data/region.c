@@ -65,7 +65,7 @@ void regions_drop_all(struct engine *e)
 
 /* ---- what its lock says of it --------------------------------------------------------------- */
 
-static bool region_written(const struct engine *e, const struct region *r)
+bool region_written(const struct engine *e, const struct region *r)
 {
 	for (uint32_t i = 0; i < e->geo.region_stripes / 8 + 1; i++)
 		if (r->written[i])
