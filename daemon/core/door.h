@@ -177,6 +177,7 @@ void flush_members(struct engine *e, struct batch *b, uint32_t members);
 bool member_io_room(const struct engine *e, uint32_t count, bool consumer);
 bool member_io_any(const struct engine *e);             /* under way, or held */
 uint32_t dev_ios(const struct engine *e, uint32_t dev); /* how many are under way there */
+bool dev_writes(const struct engine *e, uint32_t dev);  /* any that do harm if they land late? */
 bool member_ios(const struct engine *e, uint8_t m);     /* are any under way to it? */
 void member_ios_cancel(struct engine *e, uint8_t m);    /* the map drops it */
 bool is_connection_error(int err);                      /* the connection's, not the request's */
@@ -268,8 +269,10 @@ bool member_log_readable(const struct engine *e, uint8_t member);
 
 /* devs.c */
 bool dev_connected(const struct engine *e, uint32_t dev);
-bool devs_entering(const struct engine *e);          /* one enters the map, and may be another */
-void dev_unanswered(struct engine *e, uint32_t dev); /* R5: a write there may still land */
+bool devs_entering(const struct engine *e); /* one enters the map, and may be another */
+
+/* cut_off.c: R5 */
+void dev_unanswered(struct engine *e, uint32_t dev); /* a write there may still land */
 bool devs_landed(const struct engine *e);            /* ... and none can any more */
 
 /* back.c: an image of a page of the own slot goes to members, and is acknowledged by them. */

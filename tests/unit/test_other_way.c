@@ -114,6 +114,80 @@ TEST(the_time_counts_from_the_first_answer_and_not_from_the_break)
 	all_is_well();
 }
 
+/* An operator who asks for the member in the meantime gets it once nothing lands. */
+TEST(a_readd_has_the_time_that_it_takes)
+{
+	cut_off();
+	run_ms(2 * REACH_MS);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_MISSING);
+	dev_up(MEMBERS);
+	run_ms(1000);
+	w.admin_done = false;
+	step((struct event){.type = EV_ADMIN, .admin = {.cmd = ADMIN_READD, .member = 1}});
+	lands(REACH_MS - 2000);
+	CHECK(!w.admin_done);
+	run_ms(8000);
+	CHECK(w.admin_done);
+	CHECK_EQ_INT(w.admin_err, 0);
+	all_is_well();
+}
+
+/* What is under way on the first while the second takes its place may be cut off next. */
+TEST(what_is_under_way_on_the_first_is_waited_for)
+{
+	struct event ev = {.type = EV_DEV_DONE};
+
+	create(1);
+	w.claim_ms = 250;
+	w.reach_ms = REACH_MS;
+	w.uri[1] = "mem:1";
+	start();
+	run_ms(6000);
+	frag = engine_geo(w.e)->frag_bytes;
+	cut_at = geo_offset(engine_geo(w.e), 0);
+	w.disk[MEMBERS] = w.disk[1];
+	dev_up(MEMBERS);
+	run_ms(100);
+	CHECK_EQ_INT(engine_member_of_dev(w.e, 1), 1);
+	w.slow = 1u << 1;
+	fill(out, sizeof(out), 1);
+	io(1, IO_WRITE, 0, sizeof(out), out);
+	run_ms(5);
+	CHECK_EQ_U64(w.slow_count, 1);
+	memcpy(cut, w.disk[1] + cut_at, frag);
+	/* By the first way its superblock is not found any more, and the write is not answered. */
+	w.disk[1] = calloc(1, DISK_BYTES);
+	CHECK(w.disk[1]);
+	ring_changes();
+	run_ms(500);
+	CHECK_EQ_INT(engine_member_of_dev(w.e, MEMBERS), 1);
+	ev.done.id = w.slow_id[0];
+	ev.done.err = -ECONNRESET;
+	step(ev);
+	w.slow = 0;
+	dev_down(1);
+	run_ms(1000);
+	CHECK_EQ_U64(w.io_done[1], 1);
+	CHECK_EQ_INT(w.io_err[1], 0);
+	lands(REACH_MS - 2500);
+	run_ms(8000);
+	all_is_well();
+}
+
+/* The first way is dead for good: what was cut off there does not keep this node for ever. */
+TEST(a_node_leaves_once_nothing_lands_though_the_first_way_is_dead)
+{
+	cut_off();
+	dev_up(MEMBERS);
+	run_ms(1000);
+	step((struct event){.type = EV_ADMIN, .admin = {.cmd = ADMIN_STOP}});
+	run_ms(REACH_MS - 2500);
+	CHECK(!w.stopped);
+	run_ms(8000);
+	CHECK(w.stopped);
+	finish();
+}
+
 /* Nobody waits where nothing was cut off. */
 TEST(a_member_that_had_nothing_under_way_is_back_at_once)
 {

@@ -581,6 +581,7 @@ static void readd_why(const struct engine *e, char *text, size_t bytes)
 	char nodes[160], add[AS_NEW_BYTES];
 	uint32_t dev = e->view.dev_of[m] == NO_DEV ? dev_unknown(e) : NO_DEV;
 	const char *here = seen_at(e, dev);
+	const struct peer *looks = member_looked_at_by(e, m);
 
 	nodes_lack(e, nodes, sizeof(nodes), lacks_member);
 	if (!nodes[0])
@@ -590,6 +591,12 @@ static void readd_why(const struct engine *e, char *text, size_t bytes)
 			       "waits for, and ask again"
 			     : "the superblock of the member can't be read; see to "
 			       "its device");
+	else if (looks)
+		snprintf(text, bytes,
+			 "node %u does not use the member yet: it compares what is on it, or waits "
+			 "until nothing can land any more that it sent there in another way; ask "
+			 "again",
+			 looks->node);
 	else if (here)
 		snprintf(text, bytes,
 			 "%s does not reach the member: what node %u finds at %s is not it: %s; "
@@ -650,6 +657,16 @@ static void older_end(struct engine *e)
 	admin_end(e, -EINVAL, why);
 }
 
+/* A node that waits for what may land on the member, as adding_lands does, gets the time. */
+static void readd_lands(struct engine *e)
+{
+	struct admin_job *a = &e->c->admin.job;
+	const struct peer *p = member_looked_at_by(e, a->member);
+
+	if (a->cmd == ADMIN_READD && p)
+		a->lands = p->node;
+}
+
 void admin_advance(struct engine *e)
 {
 	struct admin_job *a = &e->c->admin.job;
@@ -658,6 +675,7 @@ void admin_advance(struct engine *e)
 	if (!a->used)
 		return;
 	s = e->map.member[m].state;
+	readd_lands(e);
 	if (a->cmd == ADMIN_FAIL && s == MEMBER_FAULTY) {
 		admin_end(e, 0, NULL);
 	} else if (a->cmd != ADMIN_FAIL && (s == MEMBER_REBUILDING || s == MEMBER_IN_SYNC) &&
@@ -691,30 +709,34 @@ void admin_advance(struct engine *e)
 /*
  * CHECK: the device may be a disk that was a member under another URI. So a node waits until
  * nothing can land any more of what was cut off on its way to any member (R5): from the device's
- * answer on, see other_way_lands. Then it reads the superblock again. True: that is not so yet.
+ * answer on, see cut_off.c. Then it reads the superblock again. True: that is not so yet.
  */
 static bool adding_lands(struct engine *e, uint32_t dev)
 {
 	struct adding *a = &e->c->admin.adding;
+	bool read = a->reread;
 
-	if (!a->reread) {
-		a->reread = true;
-		dev_reread(e, dev);
-		return true;
-	}
-	if (!a->answered_us)
+	if (read && !a->answered_us)
 		a->answered_us = e->now;
-	if (any_cut_off(e, a->answered_us)) {
+	if (any_cut_off(e, dev, a->answered_us)) {
 		if (!a->waits)
 			step_send(e, CMD_LANDS, a->uri, a->uuid);
 		a->waits = true;
-		return true;
+		if (read)
+			return true;
+	} else if (read && a->waits) {
+		a->waits = read = false;
 	}
-	if (!a->waits)
-		return false;
-	a->waits = false;
-	dev_reread(e, dev);
-	return true;
+	a->reread = true;
+	if (!read)
+		dev_reread(e, dev);
+	return !read;
+}
+
+void admin_cut_off(struct engine *e)
+{
+	e->c->admin.adding.reread = false;
+	e->c->admin.adding.answered_us = 0;
 }
 
 /* CHECK: is what we opened under this URI the device on which the leader put the superblock? */

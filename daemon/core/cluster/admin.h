@@ -62,6 +62,8 @@ void admin_submit(struct engine *e, const struct event *ev);
 void admin_advance(struct engine *e);
 /* Every node: a device that the leader asks about. */
 void admin_look(struct engine *e);
+/* A write was cut off: what a device had answered before that tells nothing of it. */
+void admin_cut_off(struct engine *e);
 /* A round has ended, and with it what was asked in it. */
 void admin_reset(struct engine *e);
 /* Admin messages. */

@@ -390,13 +390,13 @@ void back_tell(const struct engine *e, uint32_t *older, uint32_t *looking)
 	}
 }
 
-static const struct peer *told_by(const struct engine *e, uint8_t member, bool looking)
+static const struct peer *told_by(const struct engine *e, uint8_t member, bool older, bool looking)
 {
 	for (uint32_t i = 0; i < e->c->round.peer_count; i++) {
 		const struct peer *p = &e->c->round.peer[i];
 
 		if (p->member && p->up_inc == p->inc &&
-		    (p->older | (looking ? p->looking : 0)) >> member & 1)
+		    ((older ? p->older : 0) | (looking ? p->looking : 0)) >> member & 1)
 			return p;
 	}
 	return NULL;
@@ -404,13 +404,18 @@ static const struct peer *told_by(const struct engine *e, uint8_t member, bool l
 
 const struct peer *member_older_by(const struct engine *e, uint8_t member)
 {
-	return told_by(e, member, false);
+	return told_by(e, member, true, false);
+}
+
+const struct peer *member_looked_at_by(const struct engine *e, uint8_t member)
+{
+	return told_by(e, member, false, true);
 }
 
 /* Some node knows it for an older copy, or does not know yet. */
 bool member_doubted(const struct engine *e, uint8_t member)
 {
-	return told_by(e, member, true);
+	return told_by(e, member, true, true);
 }
 
 void back_restart(struct dev *d)

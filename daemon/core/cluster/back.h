@@ -26,6 +26,8 @@ struct back {
 };
 
 const struct peer *member_older_by(const struct engine *e, uint8_t member); /* NULL: nobody */
+/* It compares what the member carries, or waits for what may land there (R5). NULL: nobody does. */
+const struct peer *member_looked_at_by(const struct engine *e, uint8_t member);
 bool member_doubted(const struct engine *e, uint8_t member);
 /* The geometry is known. 0, or -ENOMEM. */
 int back_alloc(struct engine *e);

@@ -10,6 +10,7 @@
  *   propose.c   ... from a wish to a commit (leader)
  *   assemble.c  the map that a start goes on with, by what the members carry
  *   devs.c      devices, and which member each is
+ *   cut_off.c   writes that may still land, as nobody heard their end
  *   sb_read.c   their superblocks: read, and which copy is written next
  *   locktab.c   the lock table: the leader's side
  *   locks.c     this node's side of the locks, and when a grant counts
@@ -33,6 +34,7 @@
 #include "daemon/core/cluster/admin.h"
 #include "daemon/core/cluster/assemble.h"
 #include "daemon/core/cluster/back.h"
+#include "daemon/core/cluster/cut_off.h"
 #include "daemon/core/cluster/departed.h"
 #include "daemon/core/cluster/devs.h"
 #include "daemon/core/cluster/epoch.h"

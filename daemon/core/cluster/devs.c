@@ -471,7 +471,7 @@ bool member_sb_read(const struct engine *e, uint8_t i)
 /* What is to be known of it before it counts will be before long. */
 bool dev_being_read(const struct dev *d)
 {
-	return d->reading || (d->back.due && d->sb_ok && !d->retry_us);
+	return d->reading || (d->back.due && !d->back.lands && d->sb_ok && !d->retry_us);
 }
 
 /* Connected; and what this node had lost is what it was. */
@@ -826,94 +826,4 @@ void devs_advance(struct engine *e)
 bool dev_connected(const struct engine *e, uint32_t dev)
 {
 	return e->c->devs.dev[dev].up;
-}
-
-void dev_unanswered(struct engine *e, uint32_t dev)
-{
-	struct dev *d = &e->c->devs.dev[dev];
-
-	d->zombie = true;
-	d->zombie_us = e->now;
-	d->cut_off.any = true;
-	d->cut_off.answered_us = 0;
-	memcpy(d->cut_off.uuid,
-	       d->member != NO_MEMBER ? map_next(e)->member[d->member].uuid : d->bound_uuid,
-	       DDR_UUID_BYTES);
-}
-
-uint64_t reach_us(const struct engine *e)
-{
-	uint32_t ms = e->cfg.tun.reach_ms;
-
-	return (ms > e->cfg.tun.evict_ms ? ms : e->cfg.tun.evict_ms) * 1000ull;
-}
-
-/* Nothing lands any more of what was on its way to members that are lost (R5). */
-bool devs_landed(const struct engine *e)
-{
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->c->devs.dev[i].zombie && e->now - e->c->devs.dev[i].zombie_us <= reach_us(e))
-			return false;
-	return true;
-}
-
-/*
- * A connection that comes back waits by itself until nothing of the one before it can land. But a
- * member can be reached in two ways, say by two addresses of its exporter, and the other way knows
- * nothing of that: what was cut off on the one would land on what the other has decoded since.
- *
- * The time counts from the exporter's first answer after the break, as the port's does: one that
- * was frozen carries out what it holds when it thaws.
- */
-bool other_way_lands(const struct engine *e, const struct dev *d, uint8_t m)
-{
-	const uint8_t *uuid = map_next(e)->member[m].uuid;
-
-	for (uint32_t i = 0; i < e->c->devs.count; i++) {
-		const struct dev *o = &e->c->devs.dev[i];
-
-		if (o != d && o->cut_off.any && !memcmp(o->cut_off.uuid, uuid, DDR_UUID_BYTES) &&
-		    (!o->cut_off.answered_us || e->now - o->cut_off.answered_us <= reach_us(e)))
-			return true;
-	}
-	return false;
-}
-
-bool other_way_unanswered(const struct engine *e, const struct dev *d, uint8_t m)
-{
-	const uint8_t *uuid = map_next(e)->member[m].uuid;
-
-	for (uint32_t i = 0; i < e->c->devs.count; i++) {
-		const struct dev *o = &e->c->devs.dev[i];
-
-		if (o != d && o->cut_off.any && !o->cut_off.answered_us &&
-		    !memcmp(o->cut_off.uuid, uuid, DDR_UUID_BYTES))
-			return true;
-	}
-	return false;
-}
-
-bool any_cut_off(const struct engine *e, uint64_t answered_us)
-{
-	for (uint32_t i = 0; i < e->c->devs.count; i++)
-		if (e->c->devs.dev[i].cut_off.any)
-			return e->now - answered_us <= reach_us(e);
-	return false;
-}
-
-void cut_answered(struct engine *e, struct dev *d)
-{
-	if (!d->up || !d->sb_ok)
-		return;
-	for (uint32_t i = 0; i < e->c->devs.count; i++) {
-		struct dev *o = &e->c->devs.dev[i];
-
-		if (!o->cut_off.any ||
-		    memcmp(o->cut_off.uuid, d->sb.member_uuid, DDR_UUID_BYTES) != 0)
-			continue;
-		if (o == d)
-			o->cut_off.any = false; /* its port has waited */
-		else if (!o->cut_off.answered_us)
-			o->cut_off.answered_us = e->now;
-	}
 }

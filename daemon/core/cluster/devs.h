@@ -23,7 +23,7 @@ struct dev {
 	uint8_t failed_uuid[DDR_UUID_BYTES]; /* the member that the device was then */
 	bool zombie;        /* a write ended without an answer and may still land: R5 */
 	uint64_t zombie_us; /* when the last one did */
-	struct {            /* R5, for other ways to the disk: other_way_lands */
+	struct {            /* R5, for other ways to the disk: cut_off.c */
 		bool any;   /* a write to this member was cut off here, and may land: */
 		uint8_t uuid[DDR_UUID_BYTES];
 		uint64_t answered_us; /* since then, it answered on another way first; 0: not yet */
@@ -176,16 +176,6 @@ bool member_sb_current(struct engine *e, uint8_t member);
 bool member_older(const struct engine *e, uint8_t member, uint64_t reached);
 /* R15: it carries an epoch of after it left that is not of this line. */
 bool member_strange(const struct engine *e, uint8_t member, uint64_t left);
-/* For so long may land what was cut off, and a node may take to reach a member again. */
-uint64_t reach_us(const struct engine *e);
-/* R5: a write that was cut off on another way to member m may still land there. */
-bool other_way_lands(const struct engine *e, const struct dev *d, uint8_t m);
-/* ... and d was not read since: its exporter may be frozen. */
-bool other_way_unanswered(const struct engine *e, const struct dev *d, uint8_t m);
-/* ... on the way to any member, if the disk has answered first at that time. */
-bool any_cut_off(const struct engine *e, uint64_t answered_us);
-/* Its superblock was read: whose way is it, and has what was cut off there landed? */
-void cut_answered(struct engine *e, struct dev *d);
 /* EV_DEV_UP. */
 void dev_up(struct engine *e, const struct event *ev);
 /* EV_DEV_DOWN. */

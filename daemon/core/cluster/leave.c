@@ -18,15 +18,6 @@ static void left_send(struct engine *e)
 	msg_send(e, &m);
 }
 
-/* R5: nobody fences who has left; so nothing of ours may still be on its way. */
-static bool zombies(const struct engine *e)
-{
-	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->c->devs.dev[i].zombie)
-			return true;
-	return false;
-}
-
 /*
  * ADMIN_STOP of a node that does not serve: it waits for quorum or for others, or is refused. Who
  * has been in no round yet has nobody to tell. Whose name stands in superblocks is going to be
@@ -39,7 +30,7 @@ void leave_unserved(struct engine *e)
 
 	e->c->leave.leaving = false;
 	if (e->view.left_sent || e->view.slot != NO_SLOT || (known && me->slot != NO_SLOT) ||
-	    e->c->epochs.sb_names_us || zombies(e) || flush_error_untold(e))
+	    e->c->epochs.sb_names_us || writes_may_land(e) || flush_error_untold(e))
 		return;
 	e->c->leave.leaving = true;
 	if (member_io_any(e))
@@ -62,7 +53,7 @@ bool leave_held(const struct engine *e)
 	/* The next to assemble the array would have to fence us for it (R4). */
 	if (leading(e) && e->c->epochs.sb_names_us && e->map.epoch.inc == e->inc)
 		return true;
-	return zombies(e) || flush_error_untold(e); /* R14: until the map says it */
+	return writes_may_land(e) || flush_error_untold(e); /* R14: until the map says it */
 }
 
 /*
@@ -176,8 +167,9 @@ const char *leave_waits(const struct engine *e)
 	if (rebuild_keeps(e))
 		return "the map to say how far the rebuild has come";
 	if (leave_held(e))
-		return zombies(e) ? "writes to end that were under way when a connection broke: "
-				    "zombie_timeout"
+		return writes_may_land(e)
+			   ? "writes to end that were under way when a connection broke: "
+			     "zombie_timeout"
 		       : flush_error_untold(e)
 			   ? "the map to say that a flush of a member has failed"
 			   : "an epoch of the map that its slot stands in";

@@ -135,6 +135,7 @@ struct data {
 	uint32_t member_io_free_count;
 	uint32_t member_io_under_way;
 	uint32_t dev_ios[DDR_MAX_DEVS];       /* of these, to each device */
+	uint32_t dev_writes[DDR_MAX_DEVS];    /* ... that do harm if they land late (R5) */
 	uint32_t member_ios[DDR_MAX_MEMBERS]; /* to each member, by whichever device */
 	bool wrote;                           /* this incarnation, to a member */
 

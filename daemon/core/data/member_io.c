@@ -42,6 +42,12 @@ void batch_close(struct engine *e, struct batch *b)
 	batch_ref_drop(e, b);
 }
 
+/* R5: if nobody hears how it ended. */
+static bool harms_late(const struct member_io *d)
+{
+	return (d->op == DEV_WRITE || d->op == DEV_ZEROES) && !(d->flags & DEV_F_LATE);
+}
+
 static void member_io_send(struct engine *e, struct member_io *d)
 {
 	struct out *o = out_add(e, OUT_DEV_IO);
@@ -51,6 +57,7 @@ static void member_io_send(struct engine *e, struct member_io *d)
 		   !member_usable(e, d->member); /* see member_io_tries */
 	e->d->wrote |= d->op != DEV_READ && d->kind != KIND_USE;
 	e->d->dev_ios[d->dev]++;
+	e->d->dev_writes[d->dev] += harms_late(d);
 	e->d->member_io_under_way++;
 	if (d->member != NO_MEMBER)
 		e->d->member_ios[d->member]++;
@@ -263,10 +270,8 @@ static void member_io_end(struct engine *e, struct member_io *d)
 	struct batch *b = d->b;
 	uint32_t bit = 1u << (d->member == NO_MEMBER ? d->dev : d->member);
 
-	if (d->err && d->sent && !is_answer(d->err) &&
-	    (d->op == DEV_WRITE || d->op == DEV_ZEROES) && !(d->flags & DEV_F_LATE)) {
+	if (d->err && d->sent && !is_answer(d->err) && harms_late(d))
 		dev_unanswered(e, d->dev);
-	}
 	if (d->err) {
 		member_io_failed(e, d);
 		b->failed |= bit;
@@ -294,6 +299,7 @@ void member_io_done(struct engine *e, const struct event *ev)
 	assert(d->used && d->sent && d->gen == ev->done.id >> 32);
 	assert(e->d->dev_ios[d->dev] && e->d->member_io_under_way);
 	e->d->dev_ios[d->dev]--;
+	e->d->dev_writes[d->dev] -= harms_late(d);
 	e->d->member_io_under_way--;
 	if (d->member != NO_MEMBER)
 		e->d->member_ios[d->member]--;
@@ -354,6 +360,11 @@ bool member_io_any(const struct engine *e)
 uint32_t dev_ios(const struct engine *e, uint32_t dev)
 {
 	return e->d->dev_ios[dev];
+}
+
+bool dev_writes(const struct engine *e, uint32_t dev)
+{
+	return e->d->dev_writes[dev];
 }
 
 bool member_ios(const struct engine *e, uint8_t m)
