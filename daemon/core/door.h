@@ -19,7 +19,7 @@
 #define DDRAID_CORE_DOOR_H
 
 #include "daemon/base/list.h"
-#include "daemon/core/data/plan.h"
+#include "daemon/core/data/stripe.h"
 #include "daemon/core/engine.h"
 #include "daemon/core/format/geometry.h"
 #include "daemon/core/format/logpage.h"
@@ -77,16 +77,6 @@ struct engine {
 	uint64_t waits_hash, waits_us; /* what I/O waits for, 0 = nothing; since when */
 };
 
-struct batch {
-	uint32_t pending;
-	uint32_t ok, failed; /* masks by member (by device for raw requests) */
-	uint32_t unreadable; /* of those that failed: a bad spot of a member that must stay; */
-	uint32_t full;       /* no space there */
-	bool sent;           /* a request of it went to a member */
-	int err;             /* of the last failure */
-	void (*done)(struct engine *e, struct batch *b);
-};
-
 struct dev_error { /* of a request that a member was sent */
 	uint8_t member;
 	uint32_t dev, flags;
@@ -104,18 +94,14 @@ struct job {              /* something that works through a region under EX */
 	uint64_t region;
 	enum job_kind kind;
 	uint64_t stripe, end; /* next stripe, and where to stop */
-	uint32_t count;       /* of the window under way */
-	uint64_t map_num;     /* epoch number at the window's start */
-	uint32_t target;      /* REBUILD: mask of members to write */
-	uint8_t *win;
-	uint8_t *data;  /* READ: where the user data goes */
-	uint32_t wrote; /* mask that the window's write stage must reach */
-	bool busy;      /* a batch of it is under way */
+	struct stripes s;     /* the window under way */
+	uint64_t map_num;     /* epoch number at its start */
+	uint32_t target;      /* members that the window is decoded for; 0: parity is checked */
+	uint32_t wrote;       /* members that it is written to */
+	uint8_t *data;        /* READ: where the user data goes */
+	uint64_t first;       /* ... and the stripe that data[0] belongs to */
 	bool cancelled;
 	bool unreadable; /* ended before its end: a bad spot, and nothing to decode it from */
-	uint64_t first;  /* READ: stripe that data[0] belongs to */
-	struct plan plan;
-	struct batch batch;
 	void (*done)(struct engine *e, struct job *j);
 	void *arg;
 };
@@ -153,16 +139,7 @@ void phase_move(struct engine *e, enum phase to);
 
 /* ==== cluster -> data ========================================================================= */
 
-/*
- * member_io.c: member requests, in batches.
- *
- * batch_init once; then for each use batch_open, requests, batch_close. When the last request has
- * ended, `done` is called, maybe within batch_close, and b->ok and b->failed say which members were
- * reached. A request whose member can't be used ends later in the same step, never inside the call.
- */
-void batch_init(struct batch *b, void (*done)(struct engine *, struct batch *));
-void batch_open(struct batch *b);
-void batch_close(struct engine *e, struct batch *b);
+/* member_io.c: requests of a batch that is open (batch.h). */
 /* To a member of the map. It waits while the gate is closed. offset: the member's bytes; iov: as
  * long as the request lasts; region: the array's, for traces. */
 void member_io_start(struct engine *e, struct batch *b, uint8_t member, enum dev_op op,
@@ -181,7 +158,6 @@ bool dev_writes(const struct engine *e, uint32_t dev);  /* any that do harm if t
 bool member_ios(const struct engine *e, uint8_t m);     /* are any under way to it? */
 void member_ios_cancel(struct engine *e, uint8_t m);    /* the map drops it */
 bool is_connection_error(int err);                      /* the connection's, not the request's */
-void plan_free(struct plan *p);
 
 /* logio.c: requests of a batch that is open. seq: the image's number, which says the copy. */
 void log_write(struct engine *e, struct batch *b, uint32_t slot, uint32_t page, uint64_t seq,
@@ -242,8 +218,10 @@ void job_init(struct job *j, enum job_kind kind, void (*done)(struct engine *, s
 /* From `stripe` to `end`, in that region. `done` is called when it is through, or met a bad spot
  * (j->unreadable), or had nothing to do any more. */
 void job_start(struct engine *e, struct job *j, uint64_t region, uint64_t stripe, uint64_t end);
-/* `done` is not called. It may be `busy` for a moment yet: look before starting it again. */
+/* `done` is not called. It may be busy for a moment yet: look before starting it again. */
 void job_cancel(struct engine *e, struct job *j);
+bool job_busy(const struct job *j); /* a batch of it is under way */
+void job_free(struct job *j);       /* the end: its memory, whatever it does */
 
 /* ==== data -> cluster ========================================================================= */
 

@@ -42,15 +42,13 @@ void pass_init(struct pass *p, const struct pass_ops *ops)
 
 void pass_free(struct pass *p)
 {
-	free(p->job.win);
-	p->job.win = NULL;
-	plan_free(&p->job.plan);
+	job_free(&p->job);
 }
 
 /* What counts no more may have ended: a cancelled job ends without a word. */
 static void drain_advance(struct engine *e, struct pass *p)
 {
-	if (p->state == PASS_DRAIN && !p->job.r && !p->job.busy && !pass_flushing(p))
+	if (p->state == PASS_DRAIN && !p->job.r && !job_busy(&p->job) && !pass_flushing(p))
 		pass_move(e, p, PASS_IDLE);
 }
 

@@ -198,7 +198,7 @@ void recovery_told(struct engine *e)
 /* A window of a job is through. */
 void recovery_window(struct engine *e, const struct job *j)
 {
-	uint64_t bytes = (uint64_t)j->count * e->geo.p.stripe_bytes;
+	uint64_t bytes = (uint64_t)j->s.count * e->geo.p.stripe_bytes;
 	struct recovery *r = NULL;
 
 	if (j->kind == JOB_RESYNC) {

@@ -8,6 +8,7 @@
  *   region.c     regions: marks, and what is at the members
  *   dlog.c       own slot of the dirty log: marks, clears, release
  *   io.c         front-end requests
+ *   stripe.c     stripes under way: read, compute, write; stripe.h
  *   window.c     windows: resync, check, rebuild
  *   pool.c       memory of requests that are through
  */
@@ -79,17 +80,9 @@ struct op {               /* a front-end request's share in one region */
 	struct region *r;
 	enum op_kind kind;
 	enum op_state state;
-	uint64_t stripe;
-	uint32_t count;
-	uint32_t ok; /* members that have the write */
-	bool sent;   /* a member may have it */
-	uint8_t *data;
-	void *scratch; /* parity, or the member-major window: see op_scratch */
-	size_t scratch_bytes;
-	struct plan plan;
-	struct batch batch;
-	uint32_t want, valid; /* degraded read */
-	bool planned;
+	struct stripes s;
+	uint32_t ok;  /* members that have the write */
+	bool sent;    /* a member may have it */
 	bool spoiled; /* a decoding read: own write of the same blocks has begun since */
 	uint64_t unreadable_us, again_us; /* a read that met a bad spot: since when, when again */
 	uint32_t refused, refusals;       /* a write: by these members, so often */
@@ -190,23 +183,17 @@ void data_clear(struct engine *e);   /* the end of an incarnation; no request is
 void data_restart(struct engine *e); /* as new */
 
 /* member_io.c */
-void member_io_start_plan(struct engine *e, struct batch *b, const struct plan *p, enum dev_op op,
-			  enum dev_kind kind, uint32_t flags, uint64_t region);
 void member_io_done(struct engine *e, const struct event *ev);
 void member_io_advance(struct engine *e);
-/* Requests that wait for the gate, of batches that end so, end without being sent. */
-void member_io_held_end(struct engine *e, void (*done)(struct engine *e, struct batch *b));
-/* May be called again for another count: keeps its memory where that is enough. */
-int plan_alloc(struct plan *p, const struct geo *g, uint32_t count);
+/* Consumers' requests that wait for the gate end without being sent. */
+void member_io_held_end(struct engine *e);
 
 /* pool.c */
-/* NULL without memory. What op_get returns may have scratch and a plan's memory. */
+/* NULL without memory. What op_get returns may have memory for stripes. */
 struct front_request *fio_get(struct engine *e);
 void fio_put(struct engine *e, struct front_request *f);
 struct op *op_get(struct engine *e);
 void op_put(struct engine *e, struct op *op);
-/* False without memory, and then it has none. What was in it is lost. */
-bool op_scratch(struct op *op, size_t bytes);
 void pool_free(struct engine *e);
 
 /* region.c */

@@ -64,8 +64,7 @@ static void op_job_free(struct op *op)
 		return;
 	list_del(&op->job->link);
 	list_del(&op->job->wait);
-	free(op->job->win);
-	plan_free(&op->job->plan);
+	job_free(op->job);
 	free(op->job);
 	op->job = NULL;
 }
@@ -147,9 +146,10 @@ static bool write_is_lost(const struct engine *e, const struct op *op, uint32_t 
 	return false;
 }
 
-static void write_ended(struct engine *e, struct batch *b)
+static void write_ended(struct engine *e, struct stripes *s)
 {
-	struct op *op = list_entry(b, struct op, batch);
+	struct op *op = list_entry(s, struct op, s);
+	const struct batch *b = &s->batch;
 
 	refusals_count(e, op, b->failed & ~b->full);
 	op->ok |= b->ok;
@@ -171,33 +171,14 @@ static void write_send(struct engine *e, struct op *op, uint32_t mask)
 {
 	uint32_t flags = is_fua(op) ? DEV_F_FUA : 0;
 
+	if (op->kind == OP_ZEROES && op->f->flags & IO_F_UNMAP)
+		flags |= DEV_F_UNMAP;
 	if (!member_io_room(e, e->geo.n, true)) {
 		op_move(op, OPS_RETRY);
 		return;
 	}
 	op_move(op, OPS_IO);
-	batch_init(&op->batch, write_ended);
-	batch_open(&op->batch);
-	if (op->kind == OP_ZEROES) {
-		if (op->f->flags & IO_F_UNMAP)
-			flags |= DEV_F_UNMAP;
-		for (uint8_t i = 0; i < e->geo.n; i++)
-			if (mask >> i & 1)
-				member_io_start(e, &op->batch, i, DEV_ZEROES, KIND_DATA, flags,
-						geo_offset(&e->geo, op->stripe),
-						op->count * e->geo.frag_bytes, NULL, 0, op->r->idx);
-	} else {
-		for (uint32_t i = 0; i < op->plan.req_count; i++) {
-			const struct plan_req *r = &op->plan.req[i];
-
-			if (mask >> r->member & 1)
-				member_io_start(e, &op->batch, r->member, DEV_WRITE, KIND_DATA,
-						flags, r->offset, r->bytes,
-						op->plan.iov + r->iov_first, r->iov_count,
-						op->r->idx);
-		}
-	}
-	batch_close(e, &op->batch);
+	stripes_write(e, &op->s, mask, KIND_DATA, flags, write_ended);
 }
 
 /* Policy EIO: fewer than k members have been usable for so long that no change of the map is going
@@ -252,7 +233,7 @@ static void reads_spoil(struct engine *e, const struct op *w)
 		struct op *op = list_entry(it, struct op, link);
 
 		op->spoiled |=
-		    op->stripe < w->stripe + w->count && w->stripe < op->stripe + op->count;
+		    op->s.first < w->s.first + w->s.count && w->s.first < op->s.first + op->s.count;
 	}
 }
 
@@ -268,7 +249,7 @@ void io_lost(struct engine *e, uint8_t member)
 			continue;
 		op->ok &= ~(1u << member);
 		if (op->state == OPS_IO)
-			op->batch.ok &= ~(1u << member);
+			op->s.batch.ok &= ~(1u << member);
 	}
 	list_for_each(it, tmp, &e->d->fios)
 	{
@@ -306,11 +287,10 @@ bool io_tries(const struct engine *e, uint8_t member)
 /* Called by the region: lock held, mark durable. */
 void io_start_op(struct engine *e, struct op *op)
 {
-	if (op->kind == OP_WRITE && !op->planned) {
-		plan_write(&e->geo, op->stripe, op->count, op->data, op->scratch,
-			   (1u << e->geo.n) - 1, &op->plan);
-		op->planned = true;
-	}
+	if (op->kind == OP_WRITE)
+		stripes_encode(e, &op->s);
+	else
+		stripes_zero(&op->s);
 	reads_spoil(e, op);
 	write_send(e, op, write_targets(e));
 }
@@ -327,7 +307,7 @@ static bool read_is_lost(struct engine *e, struct op *op)
 	const struct map *m = map_next(e);
 	bool returns = false;
 
-	unreadable_met(e, op->batch.unreadable, op->stripe, op->count);
+	unreadable_met(e, op->s.batch.unreadable, op->s.first, op->s.count);
 	if (!op->unreadable_us)
 		op->unreadable_us = e->now;
 	op->again_us = e->now + READ_AGAIN_US;
@@ -338,9 +318,16 @@ static bool read_is_lost(struct engine *e, struct op *op)
 	return !returns || e->now - op->unreadable_us >= e->cfg.tun.member_retry_ms * 1000ull;
 }
 
-static void read_ended(struct engine *e, struct batch *b)
+/* With a member missing. */
+static bool is_decoded(const struct engine *e, const struct op *op)
 {
-	struct op *op = list_entry(b, struct op, batch);
+	return op->s.rows != geo_all(&e->geo);
+}
+
+static void read_ended(struct engine *e, struct stripes *s)
+{
+	struct op *op = list_entry(s, struct op, s);
+	const struct batch *b = &s->batch;
 
 	if (e->state == ENGINE_REMOVED) {
 		op_done(e, op, -EIO);
@@ -355,25 +342,11 @@ static void read_ended(struct engine *e, struct batch *b)
 		op_retry(e, op);
 		return;
 	}
-	if (op->want) {
-		window_decode(&e->geo, op->stripe, op->count, op->scratch, op->valid, op->want);
-		window_to_user(&e->geo, op->stripe, op->count, op->scratch, op->data);
+	if (is_decoded(e, op)) {
+		stripes_decode(e, s, geo_all(&e->geo) & ~s->rows);
+		stripes_to_user(e, s, s->user);
 	}
 	op_done(e, op, 0);
-}
-
-static bool read_degraded(struct engine *e, struct op *op, uint32_t rows)
-{
-	uint32_t all = (1u << e->geo.n) - 1;
-
-	while (__builtin_popcount(rows) > e->geo.k)
-		rows &= rows - 1; /* k rows are enough */
-	if (!op_scratch(op, (size_t)e->geo.n * op->count * e->geo.frag_bytes))
-		return false;
-	op->valid = rows;
-	op->want = all & ~rows;
-	plan_window(&e->geo, op->stripe, op->count, op->scratch, rows, &op->plan);
-	return true;
 }
 
 static void repair_done(struct engine *e, struct job *j)
@@ -397,10 +370,10 @@ static void read_repair(struct engine *e, struct op *op)
 	list_del(&op->link);
 	op_move(op, OPS_IO);
 	job_init(op->job, JOB_READ, repair_done, op);
-	op->job->data = op->data;
-	op->job->first = op->stripe;
-	job_start(e, op->job, geo_region_of(&e->geo, op->stripe), op->stripe,
-		  op->stripe + op->count);
+	op->job->data = op->s.user;
+	op->job->first = op->s.first;
+	job_start(e, op->job, geo_region_of(&e->geo, op->s.first), op->s.first,
+		  op->s.first + op->s.count);
 }
 
 /* Also those that take no writes now. */
@@ -416,12 +389,12 @@ static uint32_t data_mask(const struct engine *e)
 
 static void read_try(struct engine *e, struct op *op)
 {
-	uint32_t rows = data_mask(e), all = (1u << e->geo.n) - 1;
+	uint32_t rows = data_mask(e);
 
 	if (e->view.phase != PH_READY || !gate_open(e) || e->now < op->again_us ||
 	    region_read_waits(e, op))
 		return; /* R18: until the dead slots are read */
-	if (!map_degraded(&e->map) && region_foreign(e, geo_region_of(&e->geo, op->stripe))) {
+	if (!map_degraded(&e->map) && region_foreign(e, geo_region_of(&e->geo, op->s.first))) {
 		read_repair(e, op);
 		return;
 	}
@@ -433,24 +406,18 @@ static void read_try(struct engine *e, struct op *op)
 	 * again, and the old content would be read after the new one. The map is about to drop it.
 	 */
 	if (map_insync_mask(&e->map) & ~rows ||
-	    !member_io_room(e, plan_max_reqs(&e->geo, op->count), true))
+	    !member_io_room(e, plan_max_reqs(&e->geo, op->s.count), true))
 		return;
-	op->plan.req_count = op->plan.iov_count = 0;
-	op->want = 0;
+	while (rows != geo_all(&e->geo) && __builtin_popcount(rows) > e->geo.k)
+		rows &= rows - 1; /* k rows are enough */
+	if (rows != geo_all(&e->geo) && !stripes_mem_window(&op->s, &e->geo, op->s.count))
+		return; /* tried again at the next step */
 	op->spoiled = false;
-	if (rows == all)
-		plan_read(&e->geo, op->stripe, op->count, op->data, &op->plan);
-	else if (!read_degraded(e, op, rows))
-		return;
 	list_del(&op->link);
-	if (op->want)
+	if (rows != geo_all(&e->geo))
 		list_add_tail(&e->d->decoding, &op->link);
 	op_move(op, OPS_IO);
-	batch_init(&op->batch, read_ended);
-	batch_open(&op->batch);
-	member_io_start_plan(e, &op->batch, &op->plan, DEV_READ, KIND_DATA, 0,
-			     geo_region_of(&e->geo, op->stripe));
-	batch_close(e, &op->batch);
+	stripes_read(e, &op->s, rows, KIND_DATA, read_ended);
 }
 
 /* ---- flush ---------------------------------------------------------------------------------- */
@@ -491,6 +458,7 @@ static void flush_try(struct engine *e, struct front_request *f)
 		return;
 	f->flushing = true;
 	batch_init(&f->batch, flush_ended);
+	f->batch.consumer = true;
 	batch_open(&f->batch);
 	flush_members(e, &f->batch, now);
 	batch_close(e, &f->batch);
@@ -506,13 +474,12 @@ static int op_new(struct engine *e, struct front_request *f, uint64_t stripe, ui
 		return -ENOMEM;
 	op->kind = f->op == IO_READ ? OP_READ : f->op == IO_WRITE ? OP_WRITE : OP_ZEROES;
 	op->f = f;
-	op->stripe = stripe;
-	op->count = count;
+	stripes_set(&op->s, stripe, count);
+	op->s.consumer = true;
 	list_init(&op->link);
-	op->data = f->data ? f->data + (stripe * e->geo.p.stripe_bytes - f->offset) : NULL;
-	if ((op->kind == OP_WRITE &&
-	     !op_scratch(op, (size_t)count * e->geo.p.m * e->geo.frag_bytes)) ||
-	    (op->kind != OP_ZEROES && plan_alloc(&op->plan, &e->geo, count))) {
+	op->s.user = f->data ? f->data + (stripe * e->geo.p.stripe_bytes - f->offset) : NULL;
+	if (op->kind != OP_ZEROES &&
+	    !stripes_mem_user(&op->s, &e->geo, count, op->kind == OP_WRITE)) {
 		op_put(e, op);
 		return -ENOMEM;
 	}
@@ -689,11 +656,8 @@ static void lost_advance(struct engine *e)
 	if (e->state != ENGINE_ACTIVE)
 		return;
 	if (members_lost(e)) {
-		if (!gate_open(e)) {
-			member_io_held_end(e, write_ended);
-			member_io_held_end(e, read_ended);
-			member_io_held_end(e, flush_ended);
-		}
+		if (!gate_open(e))
+			member_io_held_end(e);
 		while (lost_one(e))
 			;
 	} else if (writes_refused(e, write_musts(e))) {
@@ -757,7 +721,7 @@ void io_abort_all(struct engine *e, int err)
 				continue;
 			list_del(&op->job->link);
 			list_del(&op->job->wait);
-		} else if (op->state == OPS_IO && op->batch.pending) {
+		} else if (op->state == OPS_IO && op->s.batch.pending) {
 			continue;
 		}
 		op_done(e, op, err);

@@ -262,7 +262,7 @@ bool regions_writing(const struct engine *e)
 {
 	list_for_each(it, tmp, &e->d->locks_busy)
 	{
-		if (list_entry(it, struct lock, busy)->running->busy)
+		if (job_busy(list_entry(it, struct lock, busy)->running))
 			return true;
 	}
 	return false;

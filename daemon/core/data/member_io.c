@@ -186,48 +186,11 @@ void member_io_start_raw(struct engine *e, struct batch *b, uint32_t dev, enum d
 		member_io_gone(e, d, -ENXIO);
 }
 
-void member_io_start_plan(struct engine *e, struct batch *b, const struct plan *p, enum dev_op op,
-			  enum dev_kind kind, uint32_t flags, uint64_t region)
-{
-	for (uint32_t i = 0; i < p->req_count; i++) {
-		const struct plan_req *r = &p->req[i];
-
-		member_io_start(e, b, r->member, op, kind, flags, r->offset, r->bytes,
-				p->iov + r->iov_first, r->iov_count, region);
-	}
-}
-
 void flush_members(struct engine *e, struct batch *b, uint32_t mask)
 {
 	for (uint8_t i = 0; i < e->map.n; i++)
 		if (mask >> i & 1)
 			member_io_start(e, b, i, DEV_FLUSH, KIND_FLUSH, 0, 0, 0, NULL, 0, 0);
-}
-
-int plan_alloc(struct plan *p, const struct geo *g, uint32_t count)
-{
-	size_t bytes;
-
-	p->req_cap = plan_max_reqs(g, count);
-	p->iov_cap = plan_max_iovs(g, count);
-	p->req_count = p->iov_count = 0;
-	bytes = p->req_cap * sizeof(*p->req) + p->iov_cap * sizeof(*p->iov);
-	if (!p->req || p->bytes < bytes) {
-		plan_free(p);
-		p->req = malloc(bytes);
-		if (!p->req)
-			return -ENOMEM;
-		p->bytes = bytes;
-	}
-	p->iov = (struct iovec *)(void *)(p->req + p->req_cap);
-	return 0;
-}
-
-void plan_free(struct plan *p)
-{
-	free(p->req);
-	p->req = NULL;
-	p->bytes = 0;
 }
 
 /*
@@ -341,13 +304,13 @@ void member_io_advance(struct engine *e)
 	}
 }
 
-void member_io_held_end(struct engine *e, void (*done)(struct engine *e, struct batch *b))
+void member_io_held_end(struct engine *e)
 {
 	list_for_each(it, tmp, &e->d->member_io_held)
 	{
 		struct member_io *d = list_entry(it, struct member_io, link);
 
-		if (d->b->done == done)
+		if (d->b->consumer)
 			member_io_gone(e, d, -ECANCELED);
 	}
 }

@@ -10,6 +10,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* One piece of window_reparity's check: small enough for the stack and the first-level cache. */
@@ -41,6 +42,32 @@ uint32_t plan_max_reqs(const struct geo *g, uint32_t count)
 uint32_t plan_max_iovs(const struct geo *g, uint32_t count)
 {
 	return g->n * count;
+}
+
+int plan_alloc(struct plan *p, const struct geo *g, uint32_t count)
+{
+	size_t bytes;
+
+	p->req_cap = plan_max_reqs(g, count);
+	p->iov_cap = plan_max_iovs(g, count);
+	p->req_count = p->iov_count = 0;
+	bytes = p->req_cap * sizeof(*p->req) + p->iov_cap * sizeof(*p->iov);
+	if (!p->req || p->bytes < bytes) {
+		plan_free(p);
+		p->req = malloc(bytes);
+		if (!p->req)
+			return -ENOMEM;
+		p->bytes = bytes;
+	}
+	p->iov = (struct iovec *)(void *)(p->req + p->req_cap);
+	return 0;
+}
+
+void plan_free(struct plan *p)
+{
+	free(p->req);
+	p->req = NULL;
+	p->bytes = 0;
 }
 
 static void check_range(const struct geo *g, uint64_t stripe, uint32_t count)

@@ -13,6 +13,7 @@
 #ifndef DDRAID_CORE_DATA_PLAN_H
 #define DDRAID_CORE_DATA_PLAN_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <sys/uio.h>
 
@@ -33,6 +34,11 @@ struct plan {
 	uint32_t iov_count, iov_cap;
 	size_t bytes; /* of the memory behind req, which iov is in as well */
 };
+
+/* Memory for a plan of `count` stripes. May be called again for another count: keeps what is
+ * enough. -ENOMEM, and then it has none; or 0. */
+int plan_alloc(struct plan *p, const struct geo *g, uint32_t count);
+void plan_free(struct plan *p);
 
 /* What caps a plan of `count` stripes needs at most. */
 uint32_t plan_max_reqs(const struct geo *g, uint32_t count);

@@ -19,8 +19,7 @@
 #ifndef KEPT
 #define KEPT 256u /* of each kind */
 #endif
-#define KEPT_SCRATCH (64u << 10) /* bytes; larger ones are freed */
-#define BUF_ALIGN 64u
+#define KEPT_MEM (64u << 10) /* bytes; larger ones are freed */
 
 struct front_request *fio_get(struct engine *e)
 {
@@ -47,48 +46,35 @@ void fio_put(struct engine *e, struct front_request *f)
 
 struct op *op_get(struct engine *e)
 {
-	struct op *op, old;
+	struct op *op;
+	struct stripes s;
 
 	if (list_empty(&e->d->ops_kept))
 		return calloc(1, sizeof(*op));
 	op = list_first(&e->d->ops_kept, struct op, link);
 	list_del(&op->link);
 	e->d->ops_kept_count--;
-	old = *op;
+	s = op->s;
 	memset(op, 0, sizeof(*op));
-	op->scratch = old.scratch;
-	op->scratch_bytes = old.scratch_bytes;
-	op->plan = old.plan;
-	op->plan.req_count = op->plan.iov_count = 0;
+	op->s = s;
 	return op;
 }
 
 static void op_free(struct op *op)
 {
-	free(op->scratch);
-	plan_free(&op->plan);
+	stripes_free(&op->s);
 	free(op);
 }
 
 void op_put(struct engine *e, struct op *op)
 {
-	if (e->d->ops_kept_count + 1 > KEPT || op->scratch_bytes > KEPT_SCRATCH) {
+	if (e->d->ops_kept_count + 1 > KEPT || op->s.mem_bytes > KEPT_MEM) {
 		op_free(op);
 		return;
 	}
+	stripes_renew(&op->s);
 	list_add_tail(&e->d->ops_kept, &op->link);
 	e->d->ops_kept_count++;
-}
-
-bool op_scratch(struct op *op, size_t bytes)
-{
-	if (op->scratch_bytes >= bytes)
-		return true;
-	free(op->scratch);
-	bytes = (bytes + BUF_ALIGN - 1) & ~(size_t)(BUF_ALIGN - 1);
-	op->scratch = aligned_alloc(BUF_ALIGN, bytes);
-	op->scratch_bytes = op->scratch ? bytes : 0;
-	return op->scratch;
 }
 
 void pool_free(struct engine *e)

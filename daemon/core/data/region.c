@@ -110,8 +110,8 @@ static bool overlaps(const struct list *l, const struct op *op)
 	{
 		const struct op *o = list_entry(it, struct op, link);
 
-		if (o != op && o->stripe < op->stripe + op->count &&
-		    op->stripe < o->stripe + o->count)
+		if (o != op && o->s.first < op->s.first + op->s.count &&
+		    op->s.first < o->s.first + o->s.count)
 			return true;
 	}
 	return false;
@@ -137,8 +137,8 @@ void region_enter(struct engine *e, struct op *op)
 
 	r->writes++;
 	r->ex_tested = r->flushing = false;
-	for (uint32_t i = 0; i < op->count; i++)
-		bit_set(r->written, (uint32_t)(op->stripe - first) + i);
+	for (uint32_t i = 0; i < op->s.count; i++)
+		bit_set(r->written, (uint32_t)(op->s.first - first) + i);
 	list_del(&op->link);
 	list_add_tail(&r->marking, &op->link);
 	op_move(op, OPS_WAIT_MARK);
@@ -232,7 +232,7 @@ void region_op_cancel(struct engine *e, struct op *op)
 /* A read waits for our own writes of the same blocks: half a stripe of each would not decode. */
 bool region_read_waits(struct engine *e, struct op *op)
 {
-	struct region *r = region_find(e, geo_region_of(&e->geo, op->stripe));
+	struct region *r = region_find(e, geo_region_of(&e->geo, op->s.first));
 
 	if (!r || !overlaps(&r->active, op))
 		return false;

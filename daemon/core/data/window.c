@@ -23,9 +23,7 @@
 #include <string.h>
 
 #include "daemon/core/data/data.h"
-#include "daemon/core/level/parity.h"
 
-#define WINDOW_ALIGN 64u
 #define CHECK_GAP 8u /* stripes */
 
 void job_init(struct job *j, enum job_kind kind, void (*done)(struct engine *, struct job *),
@@ -43,7 +41,7 @@ static const char *const job_name[] = {"resync it", "check it", "rebuild it", "r
 
 void job_start(struct engine *e, struct job *j, uint64_t region, uint64_t stripe, uint64_t end)
 {
-	assert(!j->r && !j->busy);
+	assert(!j->r && !job_busy(j));
 	j->region = region;
 	j->stripe = stripe;
 	j->end = end;
@@ -54,13 +52,21 @@ void job_start(struct engine *e, struct job *j, uint64_t region, uint64_t stripe
 	lock_job_add(e, j);
 }
 
+bool job_busy(const struct job *j)
+{
+	return stripes_busy(&j->s);
+}
+
+void job_free(struct job *j)
+{
+	stripes_free(&j->s);
+}
+
 static void job_end(struct engine *e, struct job *j)
 {
 	bool cancelled = j->cancelled;
 
-	free(j->win);
-	j->win = NULL;
-	plan_free(&j->plan);
+	job_free(j);
 	list_del(&j->wait);
 	if (j->r && e->state != ENGINE_REMOVED)
 		lock_job_done(e, j);
@@ -81,14 +87,13 @@ void unreadable_met(struct engine *e, uint32_t members, uint64_t stripe, uint32_
 	};
 }
 
-/* The owner has no more use for it. It may still be `busy` for a moment: look before starting it.
- */
+/* The owner has no more use for it. It may still be busy for a moment: look before starting it. */
 void job_cancel(struct engine *e, struct job *j)
 {
 	if (!j->r || j->cancelled)
 		return;
 	j->cancelled = true;
-	if (!j->busy)
+	if (!job_busy(j))
 		job_end(e, j);
 }
 
@@ -101,19 +106,18 @@ static void window_wait(struct engine *e, struct job *j)
 static void window_advance(struct engine *e, struct job *j)
 {
 	recovery_window(e, j);
-	j->stripe += j->count;
+	j->stripe += j->s.count;
 	if (j->stripe >= j->end || !lock_yield(e, j->r->lock))
 		window_start(e, j);
 }
 
-static void window_written(struct engine *e, struct batch *b)
+static void window_written(struct engine *e, struct stripes *s)
 {
-	struct job *j = list_entry(b, struct job, batch);
+	struct job *j = list_entry(s, struct job, s);
 
-	j->busy = false;
 	if (j->cancelled || e->state == ENGINE_REMOVED)
 		job_end(e, j);
-	else if (j->wrote & ~b->ok)
+	else if (j->wrote & ~s->batch.ok)
 		window_wait(e, j);
 	else
 		window_advance(e, j);
@@ -126,35 +130,6 @@ static enum dev_kind kind_of(const struct job *j)
 				      : KIND_RESYNC;
 }
 
-static bool all_zero(const struct plan *p, const struct plan_req *r)
-{
-	for (uint32_t i = 0; i < r->iov_count; i++)
-		if (!mem_is_zero(p->iov[r->iov_first + i].iov_base,
-				 p->iov[r->iov_first + i].iov_len))
-			return false;
-	return true;
-}
-
-/* Where there is nothing a thin member needs no space: a rebuild must not use up what its users
- * have trimmed, or never written. A request for zeroes is a write like another: it is in the same
- * batch, and durable by the same flush. */
-static void window_send(struct engine *e, struct job *j)
-{
-	enum dev_kind kind = j->kind == JOB_REBUILD ? KIND_REBUILD : KIND_RESYNC;
-
-	for (uint32_t i = 0; i < j->plan.req_count; i++) {
-		const struct plan_req *r = &j->plan.req[i];
-		const struct iovec *iov = j->plan.iov + r->iov_first;
-
-		if (all_zero(&j->plan, r))
-			member_io_start(e, &j->batch, r->member, DEV_ZEROES, kind, DEV_F_UNMAP,
-					r->offset, r->bytes, NULL, 0, j->region);
-		else
-			member_io_start(e, &j->batch, r->member, DEV_WRITE, kind, 0, r->offset,
-					r->bytes, iov, r->iov_count, j->region);
-	}
-}
-
 static void window_write(struct engine *e, struct job *j, uint32_t rows)
 {
 	if (!member_io_room(e, e->geo.n, false)) {
@@ -162,27 +137,39 @@ static void window_write(struct engine *e, struct job *j, uint32_t rows)
 		return;
 	}
 	j->wrote = rows;
-	j->plan.req_count = j->plan.iov_count = 0;
-	plan_window(&e->geo, j->stripe, j->count, j->win, rows, &j->plan);
-	j->busy = true;
-	batch_init(&j->batch, window_written);
-	batch_open(&j->batch);
-	window_send(e, j);
-	batch_close(e, &j->batch);
+	stripes_write(e, &j->s, rows, j->kind == JOB_REBUILD ? KIND_REBUILD : KIND_RESYNC, 0,
+		      window_written);
 }
 
-static void window_read(struct engine *e, struct batch *b)
+/* Which rows are to be written. */
+static uint32_t window_compute(struct engine *e, struct job *j)
 {
-	struct job *j = list_entry(b, struct job, batch);
-	uint32_t all = (1u << e->geo.n) - 1, rows = 0;
+	uint32_t rows = j->target, wrong = 0;
 
-	j->busy = false;
+	if (j->target)
+		stripes_decode(e, &j->s, j->target);
+	else if (j->s.rows == geo_all(&e->geo))
+		rows = stripes_reparity(e, &j->s, &wrong);
+	else
+		stripes_decode(e, &j->s, geo_all(&e->geo) & ~j->s.rows);
+	e->d->n_parity_fixed += wrong;
+	if (j->kind == JOB_READ)
+		stripes_to_user(e, &j->s, j->data + (j->stripe - j->first) * e->geo.p.stripe_bytes);
+	return rows;
+}
+
+static void window_read(struct engine *e, struct stripes *s)
+{
+	struct job *j = list_entry(s, struct job, s);
+	const struct batch *b = &s->batch;
+	uint32_t rows;
+
 	if (j->cancelled || e->state == ENGINE_REMOVED) {
 		job_end(e, j);
 		return;
 	}
 	if (b->unreadable && b->failed == b->unreadable && j->map_num == e->map.epoch.num) {
-		unreadable_met(e, b->unreadable, j->stripe, j->count);
+		unreadable_met(e, b->unreadable, j->stripe, s->count);
 		j->unreadable = true;
 		job_end(e, j);
 		return;
@@ -191,22 +178,18 @@ static void window_read(struct engine *e, struct batch *b)
 		window_wait(e, j);
 		return;
 	}
-	if (j->target) {
-		window_decode(&e->geo, j->stripe, j->count, j->win, b->ok, j->target);
-		rows = j->target;
-	} else if (b->ok == all) {
-		e->d->n_parity_fixed +=
-		    window_reparity(&e->geo, j->stripe, j->count, j->win, NULL, &rows);
-	} else {
-		window_decode(&e->geo, j->stripe, j->count, j->win, b->ok, all & ~b->ok);
-	}
-	if (j->kind == JOB_READ)
-		window_to_user(&e->geo, j->stripe, j->count, j->win,
-			       j->data + (j->stripe - j->first) * e->geo.p.stripe_bytes);
+	rows = window_compute(e, j);
 	if (rows)
 		window_write(e, j, rows);
 	else
 		window_advance(e, j);
+}
+
+static uint32_t window_max(const struct geo *g)
+{
+	uint32_t max = DDR_WINDOW_BYTES / g->p.stripe_bytes;
+
+	return max ? max : 1;
 }
 
 /*
@@ -216,11 +199,9 @@ static void window_read(struct engine *e, struct batch *b)
  */
 static uint32_t window_next(struct engine *e, struct job *j)
 {
-	uint32_t max = DDR_WINDOW_BYTES / e->geo.p.stripe_bytes, n = 0;
 	uint64_t first = geo_region_first(&e->geo, j->region);
+	uint32_t max = window_max(&e->geo), n = 0;
 
-	if (max == 0)
-		max = 1;
 	if (j->kind != JOB_CHECK || j->r->resync_all)
 		return j->end - j->stripe < max ? (uint32_t)(j->end - j->stripe) : max;
 	while (j->stripe < j->end && !bit_get(j->r->written, (uint32_t)(j->stripe - first)))
@@ -239,7 +220,7 @@ static uint32_t rebuilding_mask(const struct map *m)
 /* Which rows to read now: 0 = wait for a change of the map; *skip = nothing is left to do. */
 static uint32_t window_rows(struct engine *e, const struct job *j, bool *skip)
 {
-	uint32_t rows = read_mask(e), all = (1u << e->geo.n) - 1;
+	uint32_t rows = read_mask(e);
 	unsigned count = (unsigned)__builtin_popcount(rows);
 
 	*skip = false;
@@ -248,7 +229,7 @@ static uint32_t window_rows(struct engine *e, const struct job *j, bool *skip)
 			map_insync_mask(&e->map) & j->target;
 		return count >= e->geo.k && (write_targets(e) & j->target) == j->target ? rows : 0;
 	}
-	if (rows == all)
+	if (rows == geo_all(&e->geo))
 		return rows;
 	if (j->kind != JOB_READ) {
 		*skip = map_degraded(&e->map) && !rebuilding_mask(&e->map);
@@ -259,42 +240,26 @@ static uint32_t window_rows(struct engine *e, const struct job *j, bool *skip)
 
 void window_start(struct engine *e, struct job *j)
 {
-	uint32_t max = DDR_WINDOW_BYTES / e->geo.p.stripe_bytes, rows;
+	uint32_t count, rows;
 	bool skip;
 
 	list_del(&j->wait);
-	j->count = window_next(e, j);
+	count = window_next(e, j);
 	rows = window_rows(e, j, &skip);
-	if (!j->count || skip) {
+	stripes_set(&j->s, j->stripe, count);
+	if (!count || skip) {
 		job_end(e, j);
 		return;
 	}
-	if (!rows || !gate_open(e) || writes_held(e) || !member_io_room(e, e->geo.n, false)) {
+	if (!rows || !gate_open(e) || writes_held(e) || !member_io_room(e, e->geo.n, false) ||
+	    !stripes_mem_window(&j->s, &e->geo, window_max(&e->geo))) {
 		window_wait(e, j);
 		return;
-	}
-	if (!j->win) {
-		size_t bytes = (size_t)e->geo.n * (max ? max : 1) * e->geo.frag_bytes;
-
-		j->win = aligned_alloc(WINDOW_ALIGN,
-				       (bytes + WINDOW_ALIGN - 1) & ~(size_t)(WINDOW_ALIGN - 1));
-		if (!j->win || plan_alloc(&j->plan, &e->geo, max ? max : 1)) {
-			free(j->win);
-			j->win = NULL;
-			window_wait(e, j);
-			return;
-		}
 	}
 	j->map_num = e->map.epoch.num;
 	if (j->kind == JOB_RESYNC || j->kind == JOB_CHECK)
 		j->target = rebuilding_mask(&e->map);
-	j->plan.req_count = j->plan.iov_count = 0;
-	plan_window(&e->geo, j->stripe, j->count, j->win, rows, &j->plan);
-	j->busy = true;
-	batch_init(&j->batch, window_read);
-	batch_open(&j->batch);
-	member_io_start_plan(e, &j->batch, &j->plan, DEV_READ, kind_of(j), 0, j->region);
-	batch_close(e, &j->batch);
+	stripes_read(e, &j->s, rows, kind_of(j), window_read);
 }
 
 void jobs_advance(struct engine *e)

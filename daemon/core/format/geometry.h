@@ -108,6 +108,12 @@ uint64_t geo_offset(const struct geo *g, uint64_t stripe);
 uint64_t geo_end(const struct geo *g);
 /* How many stripes from `stripe` on share its rotation, at most `max`. */
 uint32_t geo_run(const struct geo *g, uint64_t stripe, uint32_t max);
+/* A mask of all members. */
+static inline uint32_t geo_all(const struct geo *g)
+{
+	return (1u << g->n) - 1;
+}
+
 uint64_t geo_region_of(const struct geo *g, uint64_t stripe);
 /* First stripe of a region, and how many stripes it has. */
 uint64_t geo_region_first(const struct geo *g, uint64_t region);
