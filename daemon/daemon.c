@@ -30,7 +30,7 @@ static void tell_node(bool all)
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < manager_count(); i++) {
-		struct known *k = manager_at(i);
+		struct array_entry *k = manager_at(i);
 
 		if (!array_running(k->array))
 			continue;
@@ -71,7 +71,7 @@ static void tell_all(void)
 	list = manager_forgotten_list(&n);
 	announce_forgotten(list, n);
 	for (uint32_t i = 0; i < manager_count(); i++) {
-		const struct known *k = manager_at(i);
+		const struct array_entry *k = manager_at(i);
 
 		if (!k->desc.forgotten && !k->damaged && !k->desc.guessed)
 			announce_array(&k->desc);
@@ -93,7 +93,7 @@ static uint64_t draw(void)
 
 static int name_free(const char *name, const uint8_t *uuid, char why[RESERVE_WHY_BYTES])
 {
-	const struct known *k = manager_find(name, true);
+	const struct array_entry *k = manager_find(name, true);
 	uint32_t self = announce_state()->self.node;
 	char lost[STORE_WHY_BYTES];
 
@@ -120,7 +120,7 @@ static int name_free(const char *name, const uint8_t *uuid, char why[RESERVE_WHY
 static void reserve_begin(const struct config *conf)
 {
 	struct reserve_env r = {
-	    .send = announce_word, .now_ms = now_ms, .random = draw, .name_free = name_free};
+	    .send = announce_message, .now_ms = now_ms, .random = draw, .name_free = name_free};
 
 	r.linger_ms = config_heard_ms(conf) + conf->member_zombie_ms;
 	reserve_init(&r);

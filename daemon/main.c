@@ -345,7 +345,8 @@ static void out_of_time(void *data)
 {
 	(void)data;
 	say(LOG_ERR,
-	    "arrays that did not stop in time: %u; the end is hard, and these lives are fenced at "
+	    "arrays that did not stop in time: %u; the end is hard, and these incarnations are "
+	    "fenced at "
 	    "the next start",
 	    manager_running());
 	log_close();

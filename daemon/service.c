@@ -44,7 +44,7 @@ void service_tell(const char *what)
 }
 
 /* The array whose thread has not turned its loop since the last look, or NULL. */
-static const struct known *standing(void)
+static const struct array_entry *standing(void)
 {
 	for (uint32_t i = 0; i < manager_count(); i++)
 		if (array_still_ms(manager_at(i)->array) > STANDS_MS)
@@ -54,7 +54,7 @@ static const struct known *standing(void)
 
 static void beat(void *arg)
 {
-	const struct known *k = standing();
+	const struct array_entry *k = standing();
 	qb_loop_timer_handle timer;
 
 	(void)arg;

@@ -28,7 +28,7 @@
 #define REFUSED_BYTES 1024u    /* that another node may say of one array */
 #define STACK_BYTES (8u << 20) /* libcpg takes a megabyte of it for each dispatch */
 
-typedef Ddraid__Announce__Word Word;
+typedef Ddraid__Announce__Message Message;
 
 enum note_type {
 	NOTE_UP,
@@ -36,7 +36,7 @@ enum note_type {
 	NOTE_TOKEN,
 	NOTE_VIEW,
 	NOTE_QUORUM,
-	NOTE_WORD,
+	NOTE_MESSAGE,
 	NOTE_SEND,
 	NOTE_STOP
 };
@@ -85,14 +85,14 @@ static struct note *note_new(enum note_type type, const void *data, size_t bytes
 
 static void at_thread(struct task *t);
 
-static void tell(const Word *w)
+static void tell(const Message *w)
 {
-	size_t bytes = ddraid__announce__word__get_packed_size(w);
+	size_t bytes = ddraid__announce__message__get_packed_size(w);
 	struct note *n = note_new(NOTE_SEND, NULL, 0);
 	struct note *big = realloc(n, sizeof(*n) + bytes);
 
 	assert(big && bytes <= GROUP_MESSAGE_BYTES);
-	big->bytes = ddraid__announce__word__pack(w, big->data);
+	big->bytes = ddraid__announce__message__pack(w, big->data);
 	mailbox_post(&box, &big->task, at_thread);
 }
 
@@ -102,7 +102,7 @@ void announce_array(const struct store_array *desc)
 	Ddraid__Announce__Option option[32], *option_at[32];
 	char value[32][OPTION_VALUE_BYTES];
 	char *uri[DDR_MAX_MEMBERS];
-	Word w = DDRAID__ANNOUNCE__WORD__INIT;
+	Message w = DDRAID__ANNOUNCE__MESSAGE__INIT;
 	const char *key;
 
 	if (!loop)
@@ -127,7 +127,7 @@ void announce_array(const struct store_array *desc)
 		a.n_option++;
 	}
 	a.option = option_at;
-	w.body_case = DDRAID__ANNOUNCE__WORD__BODY_ARRAY;
+	w.body_case = DDRAID__ANNOUNCE__MESSAGE__BODY_ARRAY;
 	w.array = &a;
 	tell(&w);
 }
@@ -136,7 +136,7 @@ void announce_forgotten(const struct store_forgotten *list, uint32_t count)
 {
 	static Ddraid__Announce__Tombstone stone[STORE_MAX_FORGOTTEN], *at[STORE_MAX_FORGOTTEN];
 	Ddraid__Announce__Forgotten f = DDRAID__ANNOUNCE__FORGOTTEN__INIT;
-	Word w = DDRAID__ANNOUNCE__WORD__INIT;
+	Message w = DDRAID__ANNOUNCE__MESSAGE__INIT;
 
 	if (!loop || !count)
 		return;
@@ -148,12 +148,12 @@ void announce_forgotten(const struct store_forgotten *list, uint32_t count)
 		at[f.n_tombstone++] = &stone[i];
 	}
 	f.tombstone = at;
-	w.body_case = DDRAID__ANNOUNCE__WORD__BODY_FORGOTTEN;
+	w.body_case = DDRAID__ANNOUNCE__MESSAGE__BODY_FORGOTTEN;
 	w.forgotten = &f;
 	tell(&w);
 }
 
-void announce_word(const Word *w)
+void announce_message(const Message *w)
 {
 	if (loop && state.up)
 		tell(w);
@@ -170,7 +170,7 @@ void announce_running(const struct announce_running *r, uint32_t count, bool all
 {
 	Ddraid__Announce__Running running[STORE_MAX_ARRAYS], *at[STORE_MAX_ARRAYS];
 	Ddraid__Announce__Node n = DDRAID__ANNOUNCE__NODE__INIT;
-	Word w = DDRAID__ANNOUNCE__WORD__INIT;
+	Message w = DDRAID__ANNOUNCE__MESSAGE__INIT;
 
 	if (!loop || !state.up)
 		return;
@@ -190,7 +190,7 @@ void announce_running(const struct announce_running *r, uint32_t count, bool all
 		at[n.n_running++] = &running[i];
 	}
 	n.running = at;
-	w.body_case = DDRAID__ANNOUNCE__WORD__BODY_NODE;
+	w.body_case = DDRAID__ANNOUNCE__MESSAGE__BODY_NODE;
 	w.node = &n;
 	tell(&w);
 }
@@ -390,25 +390,25 @@ static void take_forgotten(uint32_t from, const Ddraid__Announce__Forgotten *a)
 
 static void take_word(uint32_t from, const uint8_t *data, size_t bytes)
 {
-	Word *w = ddraid__announce__word__unpack(NULL, bytes, data);
+	Message *w = ddraid__announce__message__unpack(NULL, bytes, data);
 	struct store_array *desc;
 
 	if (!w) {
 		say(LOG_WARNING, "node %u tells what this version does not know: ignored", from);
 		return;
 	}
-	if (w->body_case == DDRAID__ANNOUNCE__WORD__BODY_NODE)
+	if (w->body_case == DDRAID__ANNOUNCE__MESSAGE__BODY_NODE)
 		take_node(from, w->node);
-	if (w->body_case == DDRAID__ANNOUNCE__WORD__BODY_FORGOTTEN)
+	if (w->body_case == DDRAID__ANNOUNCE__MESSAGE__BODY_FORGOTTEN)
 		take_forgotten(from, w->forgotten);
 	reserve_heard(from, w);
-	desc = w->body_case == DDRAID__ANNOUNCE__WORD__BODY_ARRAY ? malloc(sizeof(*desc)) : NULL;
+	desc = w->body_case == DDRAID__ANNOUNCE__MESSAGE__BODY_ARRAY ? malloc(sizeof(*desc)) : NULL;
 	if (desc && desc_read(desc, w->array))
 		cb.array(desc);
 	else if (desc)
 		say(LOG_WARNING, "node %u tells of an array that can't be: ignored", from);
 	free(desc);
-	ddraid__announce__word__free_unpacked(w, NULL);
+	ddraid__announce__message__free_unpacked(w, NULL);
 }
 
 static void at_main(struct task *t)
@@ -444,7 +444,7 @@ static void at_main(struct task *t)
 		state.quorum_ring = n->quorum.ring;
 		tell_quorum();
 		break;
-	case NOTE_WORD:
+	case NOTE_MESSAGE:
 		take_word(n->from, n->data, n->bytes);
 		break;
 	default:
@@ -499,7 +499,7 @@ static void group_token(void *arg, uint32_t token_ms)
 
 static void group_msg(void *arg, uint32_t from, const void *data, size_t bytes)
 {
-	struct note *n = note_new(NOTE_WORD, data, bytes);
+	struct note *n = note_new(NOTE_MESSAGE, data, bytes);
 
 	(void)arg;
 	n->from = from;

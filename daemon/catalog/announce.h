@@ -72,8 +72,8 @@ const struct announce_running *announce_runs(const struct announce_node *n,
 					     const uint8_t uuid[DDR_UUID_BYTES]);
 /* What a node that leads the array said of why it can't be assembled, and which one; NULL: none. */
 const char *announce_refused(const uint8_t uuid[DDR_UUID_BYTES], uint32_t leader, uint32_t *node);
-/* A word of reserve.c. */
-void announce_word(const Ddraid__Announce__Word *w);
+/* A message of reserve.c. */
+void announce_message(const Ddraid__Announce__Message *w);
 void announce_stop(void);
 
 #endif

@@ -59,9 +59,9 @@ static struct verdict *verdict_of(const uint8_t uuid[DDR_UUID_BYTES])
 	return NULL;
 }
 
-static const struct known *array_of(const uint8_t uuid[DDR_UUID_BYTES])
+static const struct array_entry *array_of(const uint8_t uuid[DDR_UUID_BYTES])
 {
-	const struct known *k = manager_find_uuid(uuid);
+	const struct array_entry *k = manager_find_uuid(uuid);
 
 	return k && !k->damaged && !k->desc.forgotten ? k : NULL;
 }
@@ -85,7 +85,7 @@ static void look(void);
 
 static void answered(struct fence_ask *a, int err, const char *why)
 {
-	const struct known *k = array_of(asked.uuid);
+	const struct array_entry *k = array_of(asked.uuid);
 	struct verdict *v;
 	bool was_bad;
 
@@ -121,7 +121,7 @@ static void answered(struct fence_ask *a, int err, const char *why)
 		look();
 }
 
-static void begin(const struct known *k)
+static void begin(const struct array_entry *k)
 {
 	memset(&ask, 0, sizeof(ask));
 	memcpy(asked.uuid, k->desc.uuid, DDR_UUID_BYTES);
@@ -133,7 +133,7 @@ static void begin(const struct known *k)
 	fence_run(&ask);
 }
 
-static bool is_due(const struct known *k)
+static bool is_due(const struct array_entry *k)
 {
 	const struct verdict *v = verdict_of(k->desc.uuid);
 
@@ -144,7 +144,7 @@ static bool is_due(const struct known *k)
 static void look(void)
 {
 	for (uint32_t i = 0; !asked.members && i < manager_count(); i++) {
-		const struct known *k = array_of(manager_at(i)->desc.uuid);
+		const struct array_entry *k = array_of(manager_at(i)->desc.uuid);
 
 		if (k && is_due(k))
 			begin(k);

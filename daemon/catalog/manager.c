@@ -21,13 +21,13 @@
 
 struct manager manager;
 
-static struct known *table[STORE_MAX_ARRAYS];
+static struct array_entry *table[STORE_MAX_ARRAYS];
 static uint32_t count;
 static void (*all_stopped)(void);
 
 /* ---- the table ------------------------------------------------------------------------------ */
 
-struct known *manager_find(const char *name, bool forgotten_too)
+struct array_entry *manager_find(const char *name, bool forgotten_too)
 {
 	uint8_t uuid[DDR_UUID_BYTES];
 	bool by_uuid = !uuid_parse(name, uuid);
@@ -42,7 +42,7 @@ struct known *manager_find(const char *name, bool forgotten_too)
 	return NULL;
 }
 
-struct known *manager_find_uuid(const uint8_t uuid[DDR_UUID_BYTES])
+struct array_entry *manager_find_uuid(const uint8_t uuid[DDR_UUID_BYTES])
 {
 	for (uint32_t i = 0; i < count; i++) {
 		if (!table[i]->damaged && !memcmp(table[i]->desc.uuid, uuid, DDR_UUID_BYTES))
@@ -56,14 +56,14 @@ uint32_t manager_count(void)
 	return count;
 }
 
-struct known *manager_at(uint32_t i)
+struct array_entry *manager_at(uint32_t i)
 {
 	return table[i];
 }
 
-static struct known *known_new(const struct store_array *desc)
+static struct array_entry *entry_new(const struct store_array *desc)
 {
-	struct known *k = count < STORE_MAX_ARRAYS ? calloc(1, sizeof(*k)) : NULL;
+	struct array_entry *k = count < STORE_MAX_ARRAYS ? calloc(1, sizeof(*k)) : NULL;
 	uint32_t at = count;
 
 	if (k)
@@ -84,13 +84,13 @@ static struct known *known_new(const struct store_array *desc)
 	return k;
 }
 
-struct known *manager_hold(struct known *k)
+struct array_entry *manager_hold(struct array_entry *k)
 {
 	k->refs++;
 	return k;
 }
 
-void manager_let_go(struct known *k)
+void manager_let_go(struct array_entry *k)
 {
 	assert(k->refs);
 	if (--k->refs)
@@ -100,7 +100,7 @@ void manager_let_go(struct known *k)
 	free(k);
 }
 
-void manager_table_remove(struct known *k)
+void manager_table_remove(struct array_entry *k)
 {
 	uint32_t at = 0;
 
@@ -113,7 +113,7 @@ void manager_table_remove(struct known *k)
 
 /* ---- which description counts --------------------------------------------------------------- */
 
-static int name_taken(const struct store_array *desc, const struct known *other)
+static int name_taken(const struct store_array *desc, const struct array_entry *other)
 {
 	char uuid[UUID_TEXT_BYTES], own[UUID_TEXT_BYTES];
 
@@ -183,7 +183,7 @@ static void desc_take(struct store_array *known, const struct store_array *desc)
 }
 
 /* What can't be, or would stay for ever if it were taken: another node tells nonsense. */
-static bool wrong_news(const struct known *k, const struct store_array *desc)
+static bool wrong_news(const struct array_entry *k, const struct store_array *desc)
 {
 	const char *wrong = store_array_wrong(desc);
 
@@ -201,7 +201,8 @@ static bool wrong_news(const struct known *k, const struct store_array *desc)
 
 int manager_apply(const struct store_array *desc, bool force)
 {
-	struct known *k = manager_find_uuid(desc->uuid), *same = manager_find(desc->name, true);
+	struct array_entry *k = manager_find_uuid(desc->uuid),
+			   *same = manager_find(desc->name, true);
 
 	if (manager_was_forgotten(desc->uuid))
 		return 0;
@@ -225,7 +226,7 @@ int manager_apply(const struct store_array *desc, bool force)
 		same->used = false;
 		k = same;
 	} else if (!k) {
-		k = known_new(desc);
+		k = entry_new(desc);
 		if (!k)
 			return -ENOMEM;
 		k->desc.ran = false;
@@ -249,12 +250,12 @@ int manager_apply(const struct store_array *desc, bool force)
 /* ---- following ------------------------------------------------------------------------------ */
 
 /* What was said, for all nodes or for this one. */
-bool manager_to_run(const struct known *k)
+bool manager_to_run(const struct array_entry *k)
 {
 	return k->desc.here == HERE_ON || (k->desc.here == HERE_FOLLOWS && k->desc.started);
 }
 
-static enum array_stop_how stop_how(const struct known *k)
+static enum array_stop_how stop_how(const struct array_entry *k)
 {
 	bool force = k->desc.here == HERE_OFF ? k->stop_force : k->desc.stop_forced;
 
@@ -265,7 +266,7 @@ static enum array_stop_how stop_how(const struct known *k)
 	return force ? ARRAY_STOP_FORCED : ARRAY_STOP_ASKED;
 }
 
-void manager_follow(struct known *k)
+void manager_follow(struct array_entry *k)
 {
 	bool want = manager_to_run(k);
 	int err;
@@ -300,7 +301,7 @@ void manager_follow(struct known *k)
 
 /* ---- what arrays tell ----------------------------------------------------------------------- */
 
-static struct known *by_array(const struct array *a)
+static struct array_entry *by_array(const struct array *a)
 {
 	for (uint32_t i = 0; i < count; i++) {
 		if (table[i]->array == a)
@@ -309,7 +310,7 @@ static struct known *by_array(const struct array *a)
 	return NULL;
 }
 
-static void refused_is(struct known *k, const char *why)
+static void refused_is(struct array_entry *k, const char *why)
 {
 	free(k->refused);
 	k->refused = why[0] ? strdup(why) : NULL;
@@ -323,7 +324,7 @@ static void on_refused(struct array *a, const char *why)
 
 static void on_ended(struct array *a, const char *why)
 {
-	struct known *k = by_array(a);
+	struct array_entry *k = by_array(a);
 
 	say(LOG_INFO, "%s: stopped here", k->desc.name);
 	if (why[0])
@@ -343,7 +344,7 @@ static void on_ended(struct array *a, const char *why)
 
 static void on_serving(struct array *a, bool yes, uint32_t clients)
 {
-	struct known *k = by_array(a);
+	struct array_entry *k = by_array(a);
 
 	k->serving = yes;
 	k->used |= yes;
@@ -354,7 +355,7 @@ static void on_serving(struct array *a, bool yes, uint32_t clients)
 /* It goes on as if it had been started here, until it is stopped again, here or on all nodes. */
 static void on_kept(struct array *a, uint32_t clients)
 {
-	struct known *k = by_array(a);
+	struct array_entry *k = by_array(a);
 
 	if (k->desc.forgotten || manager.closing || manager_to_run(k))
 		return; /* it was said otherwise meanwhile */
@@ -373,7 +374,7 @@ static void on_kept(struct array *a, uint32_t clients)
 static void on_changed(struct array *a, const struct store_array *live, uint32_t found,
 		       uint32_t added)
 {
-	struct known *k = by_array(a);
+	struct array_entry *k = by_array(a);
 	bool shared = false;
 
 	if (memcmp(live->uuid, k->desc.uuid, DDR_UUID_BYTES))
@@ -446,7 +447,8 @@ static bool was_used(const struct store_array *desc)
 
 static void take_stored(void *arg, const struct store_array *desc, const char *damage)
 {
-	struct known *twin = damage ? NULL : manager_find_uuid(desc->uuid), *k = known_new(desc);
+	struct array_entry *twin = damage ? NULL : manager_find_uuid(desc->uuid),
+			   *k = entry_new(desc);
 	char copy[STORE_WHY_BYTES];
 
 	(void)arg;

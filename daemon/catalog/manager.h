@@ -10,7 +10,7 @@
 
 #include "daemon/runtime/array.h"
 
-struct known {
+struct array_entry {
 	struct store_array desc; /* newest */
 	struct array *array;
 	bool force;            /* of the next start */
@@ -75,7 +75,7 @@ struct manager_change {
 	/* On the main thread, maybe from within the call that begins it. */
 	void (*done)(struct manager_change *c, int err, const char *why);
 	void *arg;
-	struct known *k; /* filled in */
+	struct array_entry *k; /* filled in */
 	/* the manager's */
 	struct manager_change *next;
 	uint8_t uuid[DDR_UUID_BYTES]; /* for this array: k may be another's place by now */
@@ -85,11 +85,11 @@ struct manager_change {
 int manager_open(const struct config *conf, struct mailbox *main_box, struct worker *worker,
 		 const struct manager_cb *callbacks, char why[STORE_WHY_BYTES]);
 /* By name or UUID's text; NULL. What is being forgotten is found only if asked for. */
-struct known *manager_find(const char *name, bool forgotten_too);
-struct known *manager_find_uuid(const uint8_t uuid[DDR_UUID_BYTES]);
-bool manager_to_run(const struct known *k); /* on this node, as was said last */
+struct array_entry *manager_find(const char *name, bool forgotten_too);
+struct array_entry *manager_find_uuid(const uint8_t uuid[DDR_UUID_BYTES]);
+bool manager_to_run(const struct array_entry *k); /* on this node, as was said last */
 uint32_t manager_count(void);
-struct known *manager_at(uint32_t i); /* by name */
+struct array_entry *manager_at(uint32_t i); /* by name */
 
 /*
  * Takes a description if it is newer than what is known. Of two with one version and different
@@ -98,7 +98,7 @@ struct known *manager_at(uint32_t i); /* by name */
  */
 int manager_apply(const struct store_array *desc, bool force);
 /* `c` is the caller's until done; what it points to, too. */
-void manager_change(struct known *k, struct manager_change *c);
+void manager_change(struct array_entry *k, struct manager_change *c);
 /* A new array, in version 1 if none is said. *desc may go when this returns. -EEXIST: the name was
  * taken meanwhile. */
 void manager_create(const struct store_array *desc, struct manager_change *c);
@@ -106,14 +106,14 @@ void manager_create(const struct store_array *desc, struct manager_change *c);
  * As what it is a block device here, in memory at once: to take back an attach that could not be
  * done.
  */
-void manager_attach(struct known *k, enum attach_via via, uint32_t away_ms);
+void manager_attach(struct array_entry *k, enum attach_via via, uint32_t away_ms);
 /*
  * Forgetting is for good: the array's UUID goes on the list of the forgotten, which no description
  * gets past, whatever its version. When the list is on disk, it counts; when the array has stopped,
  * its files and its place in the table are given up; then k->gone. -ENOSPC: the list is full of
  * younger ones than FORGOTTEN_DAYS.
  */
-void manager_forget(struct known *k, struct manager_change *c);
+void manager_forget(struct array_entry *k, struct manager_change *c);
 /* Can anything be made durable now? 0, or -errno with a sentence; on the main thread, later. */
 void manager_probe(void (*done)(void *arg, int err, const char *why), void *arg);
 /* To be called now and then: writes anew what others have deleted from the state directory. */
@@ -126,8 +126,8 @@ const struct store_forgotten *manager_forgotten_list(uint32_t *n);
 bool manager_was_forgotten(const uint8_t uuid[DDR_UUID_BYTES]);
 
 /* k stays valid until it is let go as often, even when it is gone. */
-struct known *manager_hold(struct known *k);
-void manager_let_go(struct known *k);
+struct array_entry *manager_hold(struct array_entry *k);
+void manager_let_go(struct array_entry *k);
 
 /* Stops all; calls done on the main thread when nothing runs any more. */
 void manager_stop_all(void (*done)(void));

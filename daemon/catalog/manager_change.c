@@ -24,7 +24,7 @@ static bool again_asked;
 
 struct put_task {
 	struct task task;
-	struct known *k;               /* NULL: of an array that is being created */
+	struct array_entry *k;         /* NULL: of an array that is being created */
 	struct manager_change *change; /* NULL: desc is what memory has */
 	uint64_t generation;
 	struct store_array desc;
@@ -92,7 +92,7 @@ static bool change_edit(struct store_array *desc, const struct manager_change *c
 }
 
 /* It is durable, and k->desc has it. */
-static void change_takes_effect(struct known *k, const struct manager_change *c, bool news)
+static void change_takes_effect(struct array_entry *k, const struct manager_change *c, bool news)
 {
 	if (c->what == CHANGE_START) {
 		k->kept_clients = 0;
@@ -109,7 +109,7 @@ static void change_takes_effect(struct known *k, const struct manager_change *c,
 }
 
 /* Its array is forgotten; its place may have another one since. */
-static bool change_is_over(const struct known *k, const struct manager_change *c)
+static bool change_is_over(const struct array_entry *k, const struct manager_change *c)
 {
 	return k->desc.forgotten || memcmp(c->uuid, k->desc.uuid, DDR_UUID_BYTES) != 0;
 }
@@ -119,7 +119,7 @@ static bool change_is_over(const struct known *k, const struct manager_change *c
 static void put_work(struct task *t);
 static void put_back(struct task *t);
 
-void manager_put(struct known *k)
+void manager_put(struct array_entry *k)
 {
 	struct put_task *p;
 
@@ -153,7 +153,7 @@ void manager_put(struct known *k)
 
 static void put_changed(struct put_task *p)
 {
-	struct known *k = p->k;
+	struct array_entry *k = p->k;
 	struct manager_change *c = p->change;
 	bool news = p->desc.version != k->desc.version;
 
@@ -185,7 +185,7 @@ static void put_changed(struct put_task *p)
 static void put_back(struct task *t)
 {
 	struct put_task *p = (struct put_task *)(void *)t;
-	struct known *k = p->k;
+	struct array_entry *k = p->k;
 
 	k->storing = false;
 	if (p->change) {
@@ -217,7 +217,7 @@ static void put_work(struct task *t)
 	mailbox_post(manager.env.main, &p->task, put_back);
 }
 
-void manager_change(struct known *k, struct manager_change *c)
+void manager_change(struct array_entry *k, struct manager_change *c)
 {
 	c->k = k;
 	c->next = NULL;
@@ -232,14 +232,14 @@ void manager_change(struct known *k, struct manager_change *c)
 	manager_put(k);
 }
 
-void manager_altered(struct known *k)
+void manager_altered(struct array_entry *k)
 {
 	k->generation++;
 	k->stored = false;
 	manager_put(k);
 }
 
-void manager_attach(struct known *k, enum attach_via via, uint32_t away_ms)
+void manager_attach(struct array_entry *k, enum attach_via via, uint32_t away_ms)
 {
 	if (k->desc.attach == via && k->desc.away_ms == away_ms)
 		return;
@@ -253,7 +253,7 @@ void manager_attach(struct known *k, enum attach_via via, uint32_t away_ms)
 static void unmade(struct task *t)
 {
 	struct put_task *p = (struct put_task *)(void *)t;
-	struct known *same = manager_find(p->desc.name, true);
+	struct array_entry *same = manager_find(p->desc.name, true);
 
 	if (same) {
 		same->stored = false;
@@ -277,7 +277,7 @@ static void created(struct task *t)
 {
 	struct put_task *p = (struct put_task *)(void *)t;
 	struct manager_change *c = p->change;
-	struct known *same = manager_find(p->desc.name, true);
+	struct array_entry *same = manager_find(p->desc.name, true);
 	int err = p->err;
 
 	if (!err && same && !same->desc.forgotten) {
@@ -320,7 +320,7 @@ static void create_work(struct task *t)
 
 void manager_create(const struct store_array *desc, struct manager_change *c)
 {
-	const struct known *same = manager_find(desc->name, true);
+	const struct array_entry *same = manager_find(desc->name, true);
 	struct put_task *p;
 
 	if (same && !same->desc.forgotten) { /* a node that has joined meanwhile told of it */

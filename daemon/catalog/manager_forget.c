@@ -33,7 +33,7 @@ static struct manager_change *forgets, **forgets_tail = &forgets;
 
 struct remove_task {
 	struct task task;
-	struct known *k;
+	struct array_entry *k;
 	struct store_array desc;
 	int err;
 	char why[STORE_WHY_BYTES];
@@ -42,7 +42,7 @@ struct remove_task {
 static void removed(struct task *t)
 {
 	struct remove_task *p = (struct remove_task *)(void *)t;
-	struct known *k = p->k;
+	struct array_entry *k = p->k;
 	bool same = !memcmp(p->desc.uuid, k->desc.uuid, DDR_UUID_BYTES);
 
 	if (p->err)
@@ -68,7 +68,7 @@ static void remove_work(struct task *t)
 }
 
 /* Its files are there until the list is on disk: else a power cut now would bring it back. */
-void manager_forget_step(struct known *k)
+void manager_forget_step(struct array_entry *k)
 {
 	struct remove_task *p;
 
@@ -83,7 +83,7 @@ void manager_forget_step(struct known *k)
 }
 
 /* It is on the list, or has been: then the list is written again. */
-static void forget(struct known *k, uint64_t version)
+static void forget(struct array_entry *k, uint64_t version)
 {
 	k->desc.forgotten = true;
 	k->forgotten_put = version;
@@ -118,7 +118,7 @@ static uint64_t now_s(void)
 /* The list with this one is on disk. */
 static void forgotten_now(struct list_task *l)
 {
-	struct known *k = l->change->k;
+	struct array_entry *k = l->change->k;
 
 	if (forgotten_add(&forgotten, &l->entry, true))
 		manager.cb.forgot(&l->entry);
@@ -146,7 +146,7 @@ static void list_back(struct task *t)
 			forgotten_now(l);
 	}
 	for (uint32_t i = manager_count(); i-- && !l->err;) {
-		struct known *k = manager_at(i);
+		struct array_entry *k = manager_at(i);
 
 		if (k->desc.forgotten && k->forgotten_put <= l->version)
 			manager_forget_step(k);
@@ -154,7 +154,7 @@ static void list_back(struct task *t)
 	if (forgets || (list_version > l->version && !l->err))
 		list_store();
 	if (c) {
-		struct known *k = c->k;
+		struct array_entry *k = c->k;
 
 		manager_change_end(c, l->err, l->why);
 		manager_let_go(k);
@@ -234,7 +234,7 @@ int manager_list_load(char why[STORE_WHY_BYTES])
 	return 0;
 }
 
-void manager_forget_found(struct known *k)
+void manager_forget_found(struct array_entry *k)
 {
 	struct store_forgotten f = {.at_s = now_s()};
 
@@ -247,7 +247,7 @@ void manager_forget_found(struct known *k)
 
 /* ---- what is asked for, here and by others -------------------------------------------------- */
 
-void manager_forget(struct known *k, struct manager_change *c)
+void manager_forget(struct array_entry *k, struct manager_change *c)
 {
 	char why[STORE_WHY_BYTES];
 
@@ -277,7 +277,7 @@ void manager_forgotten(uint32_t from, const struct store_forgotten *list, uint32
 	uint64_t before = list_version, now = now_s();
 
 	for (uint32_t i = 0; i < n; i++) {
-		struct known *k = manager_find_uuid(list[i].uuid);
+		struct array_entry *k = manager_find_uuid(list[i].uuid);
 		struct store_forgotten f = list[i];
 
 		/* From a clock that is ahead: it would be on the list after all others are gone. */

@@ -10,7 +10,7 @@
 
 #define VERSION_NEEDED 2u
 
-typedef Ddraid__Announce__Word Word;
+typedef Ddraid__Announce__Message Message;
 typedef Ddraid__Announce__Reserve Reserve;
 
 /* What a node has asked for or holds; also this one. */
@@ -194,7 +194,7 @@ static int judge(uint32_t from, const Reserve *m, uint32_t *key, char why[RESERV
 static void request_tell(const struct reserve *r)
 {
 	Reserve m = DDRAID__ANNOUNCE__RESERVE__INIT;
-	Word w = DDRAID__ANNOUNCE__WORD__INIT;
+	Message w = DDRAID__ANNOUNCE__MESSAGE__INIT;
 	char *key[RESERVE_KEYS];
 
 	m.id = r->id;
@@ -208,7 +208,7 @@ static void request_tell(const struct reserve *r)
 		key[i] = (char *)r->key[i];
 	m.key = key;
 	m.n_key = r->key_count;
-	w.body_case = DDRAID__ANNOUNCE__WORD__BODY_RESERVE;
+	w.body_case = DDRAID__ANNOUNCE__MESSAGE__BODY_RESERVE;
 	w.reserve = &m;
 	env.send(&w);
 }
@@ -227,13 +227,13 @@ static void unlink_request(struct reserve *r)
 void reserve_release(struct reserve *r)
 {
 	Ddraid__Announce__Release m = DDRAID__ANNOUNCE__RELEASE__INIT;
-	Word w = DDRAID__ANNOUNCE__WORD__INIT;
+	Message w = DDRAID__ANNOUNCE__MESSAGE__INIT;
 
 	if (r->state == RESERVE_NONE)
 		return;
 	unlink_request(r);
 	m.id = r->id;
-	w.body_case = DDRAID__ANNOUNCE__WORD__BODY_RELEASE;
+	w.body_case = DDRAID__ANNOUNCE__MESSAGE__BODY_RELEASE;
 	w.release = &m;
 	env.send(&w);
 }
@@ -447,7 +447,7 @@ static void held_twice(uint32_t from, const Reserve *m)
 static void take_reserve(uint32_t from, const Reserve *m)
 {
 	Ddraid__Announce__Answer a = DDRAID__ANNOUNCE__ANSWER__INIT;
-	Word w = DDRAID__ANNOUNCE__WORD__INIT;
+	Message w = DDRAID__ANNOUNCE__MESSAGE__INIT;
 	struct entry *e = entry_find(from, m->id);
 	char why[RESERVE_WHY_BYTES] = "";
 
@@ -474,7 +474,7 @@ static void take_reserve(uint32_t from, const Reserve *m)
 	a.node = from;
 	a.id = m->id;
 	a.why = why;
-	w.body_case = DDRAID__ANNOUNCE__WORD__BODY_ANSWER;
+	w.body_case = DDRAID__ANNOUNCE__MESSAGE__BODY_ANSWER;
 	w.answer = &a;
 	env.send(&w);
 }
@@ -500,15 +500,15 @@ static void take_answer(uint32_t from, const Ddraid__Announce__Answer *a)
 	advance();
 }
 
-void reserve_heard(uint32_t from, const Word *w)
+void reserve_heard(uint32_t from, const Message *w)
 {
 	if (!peer_of(from))
 		return;
-	if (w->body_case == DDRAID__ANNOUNCE__WORD__BODY_RESERVE)
+	if (w->body_case == DDRAID__ANNOUNCE__MESSAGE__BODY_RESERVE)
 		take_reserve(from, w->reserve);
-	else if (w->body_case == DDRAID__ANNOUNCE__WORD__BODY_ANSWER)
+	else if (w->body_case == DDRAID__ANNOUNCE__MESSAGE__BODY_ANSWER)
 		take_answer(from, w->answer);
-	else if (w->body_case == DDRAID__ANNOUNCE__WORD__BODY_RELEASE)
+	else if (w->body_case == DDRAID__ANNOUNCE__MESSAGE__BODY_RELEASE)
 		entry_remove(from, w->release->id);
 }
 

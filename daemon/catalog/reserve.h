@@ -64,7 +64,7 @@ struct reserve {
 };
 
 struct reserve_env {
-	void (*send)(const Ddraid__Announce__Word *w);
+	void (*send)(const Ddraid__Announce__Message *w);
 	uint64_t (*now_ms)(void);
 	uint64_t (*random)(void);
 	/* 0; or -EEXIST or -EAGAIN and why: this node has, has lost or forgets an array of that
@@ -86,7 +86,7 @@ void reserve_view(uint32_t self, uint32_t count, const uint32_t *node, const boo
 void reserve_quorum(bool quorate, bool settled);
 /* The version of the protocol that the node speaks; and all that it has to tell is told. */
 void reserve_node(uint32_t node, uint32_t version, bool all);
-void reserve_heard(uint32_t from, const Ddraid__Announce__Word *w);
+void reserve_heard(uint32_t from, const Ddraid__Announce__Message *w);
 /* There are new listeners. */
 void reserve_tell(void);
 

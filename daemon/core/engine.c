@@ -671,7 +671,7 @@ void engine_status(const struct engine *e, struct engine_status *st)
 	st->rebuild_total = e->c->rebuild.total;
 	st->rebuild_waits_node = rebuild_waits(e, &st->rebuild_waits);
 	st->rebuild_waits_us = e->c->rebuild.gather_us;
-	st->ios = e->d->fio_count;
+	st->ios = e->d->front_request_count;
 	st->dev_ios = e->d->member_io_under_way;
 	st->marks = e->d->n_marks;
 	st->clears = e->d->n_clears;

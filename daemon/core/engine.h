@@ -475,7 +475,7 @@ enum lock_mode engine_lock_held(const struct engine *e, uint64_t lock_id);
 uint32_t engine_slot(const struct engine *e);                       /* UINT32_MAX = none */
 uint8_t engine_member_of_dev(const struct engine *e, uint32_t dev); /* 0xff = none */
 /* Why a device that was read is no member, in words. NULL: it is one, or it is not known yet. */
-const char *engine_dev_stranger(const struct engine *e, uint32_t dev);
+const char *engine_dev_foreign(const struct engine *e, uint32_t dev);
 /* What is connected there came back as an older copy of the member that it is: it lacks what this
  * node has written to its dirty log. So all that this node may have written to it is copied anew.
  */

@@ -17,8 +17,8 @@
 struct attach_job {
 	struct task task;
 	struct ipc_req *r;
-	struct known *k; /* held */
-	bool given;      /* --via */
+	struct array_entry *k; /* held */
+	bool given;            /* --via */
 	enum attach_via via, was;
 	uint32_t was_away_ms;
 	int err;
@@ -42,7 +42,7 @@ static void job_end(struct attach_job *j, int err, const char *why)
 	free(j);
 }
 
-static struct attach_job *job_new(struct ipc_req *r, struct known *k)
+static struct attach_job *job_new(struct ipc_req *r, struct array_entry *k)
 {
 	struct attach_job *j = calloc(1, sizeof(*j));
 
@@ -176,7 +176,7 @@ static void attach_choose(struct task *t)
 void request_attach(struct ipc_req *r)
 {
 	const Ddraid__Ctl__Attach *a = ipc_request(r)->attach;
-	struct known *k = ctl_array(r, a->array);
+	struct array_entry *k = ctl_array(r, a->array);
 	enum attach_via via = ATTACH_SHIM;
 	uint32_t away_ms = AWAY_HOLD;
 	struct attach_job *j;
@@ -280,7 +280,7 @@ static void detach_probed(void *arg, int err, const char *why)
 void request_detach(struct ipc_req *r)
 {
 	const Ddraid__Ctl__Detach *d = ipc_request(r)->detach;
-	struct known *k = ctl_array(r, d->array);
+	struct array_entry *k = ctl_array(r, d->array);
 	struct attach_job *j;
 
 	if (!k)

@@ -16,9 +16,9 @@
 
 struct daemon_env ctl_env;
 
-struct known *ctl_array_known(struct ipc_req *r, const char *name)
+struct array_entry *ctl_array_known(struct ipc_req *r, const char *name)
 {
-	struct known *k = manager_find(name, false);
+	struct array_entry *k = manager_find(name, false);
 	char why[STORE_WHY_BYTES];
 
 	if (!k && lost_array(name, why))
@@ -30,9 +30,9 @@ struct known *ctl_array_known(struct ipc_req *r, const char *name)
 	return k;
 }
 
-struct known *ctl_array(struct ipc_req *r, const char *name)
+struct array_entry *ctl_array(struct ipc_req *r, const char *name)
 {
-	struct known *k = ctl_array_known(r, name);
+	struct array_entry *k = ctl_array_known(r, name);
 
 	if (!k || !k->damaged)
 		return k;
@@ -104,7 +104,7 @@ static void settings_send(struct ipc_req *r, struct settings *s, const char *key
 }
 
 /* What the array runs with here, if that is not its setting yet. */
-static bool still(const struct known *k, uint32_t i, const char *value,
+static bool still(const struct array_entry *k, uint32_t i, const char *value,
 		  char old[OPTION_VALUE_BYTES])
 {
 	if (options_live(i) || !array_running(k->array))
@@ -114,7 +114,7 @@ static bool still(const struct known *k, uint32_t i, const char *value,
 }
 
 /* Returns whether one of them has to wait for the array's next start. */
-static bool settings_fill(struct settings *s, const struct known *k, const char *only)
+static bool settings_fill(struct settings *s, const struct array_entry *k, const char *only)
 {
 	const char *key, *help, *origin;
 	char value[OPTION_VALUE_BYTES], other[OPTION_VALUE_BYTES], *text;
@@ -139,7 +139,7 @@ static bool settings_fill(struct settings *s, const struct known *k, const char 
 	return waits;
 }
 
-static void array_settings(struct ipc_req *r, const struct known *k, const char *only)
+static void array_settings(struct ipc_req *r, const struct array_entry *k, const char *only)
 {
 	struct settings *s = settings_new();
 
@@ -188,7 +188,7 @@ static void daemon_settings(struct ipc_req *r, const char *only)
 
 static void get(struct ipc_req *r, const Ddraid__Ctl__Get *g)
 {
-	struct known *k;
+	struct array_entry *k;
 
 	if (!g->array[0]) {
 		daemon_settings(r, g->key);
@@ -225,7 +225,7 @@ static void set_done(struct manager_change *c, int err, const char *why)
 /* What the change points to lives as long as the request. */
 static void set(struct ipc_req *r, const Ddraid__Ctl__Set *s)
 {
-	struct known *k = ctl_array(r, s->array);
+	struct array_entry *k = ctl_array(r, s->array);
 	struct set_job *j;
 
 	if (!k)
@@ -246,7 +246,7 @@ static void set(struct ipc_req *r, const Ddraid__Ctl__Set *s)
 static void member_request(struct ipc_req *r, const char *array, enum admin_cmd cmd,
 			   uint32_t member)
 {
-	struct known *k = ctl_array(r, array);
+	struct array_entry *k = ctl_array(r, array);
 
 	if (k)
 		request_admin(r, k, cmd, member, "");

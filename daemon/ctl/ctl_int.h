@@ -17,7 +17,7 @@ enum job_kind { JOB_WATCH, JOB_CREATE, JOB_IMPORT, JOB_START, JOB_STOP, JOB_FORG
 
 struct job {
 	struct ipc_req *r;
-	struct known *k; /* held */
+	struct array_entry *k; /* held */
 	enum job_kind kind;
 	Ddraid__Ctl__Until until; /* JOB_WATCH */
 	bool all_nodes;
@@ -38,19 +38,19 @@ struct job {
 };
 
 /* Its answer is the end of the wait; k is held. */
-struct job *job_new(struct ipc_req *r, struct known *k, enum job_kind kind);
+struct job *job_new(struct ipc_req *r, struct array_entry *k, enum job_kind kind);
 void job_look(void *job);
 void ctl_after(uint32_t ms, void (*fn)(void *data), void *data);
 
-/* jobs.c: a change of one member. `making` has its device reserved until the end, or NULL. */
-struct making_job;
-void admin_begin(struct ipc_req *r, struct known *k, enum admin_cmd cmd, uint32_t member,
-		 const char *uri, struct making_job *making, uint64_t before);
+/* jobs.c: a change of one member. `make` has its device reserved until the end, or NULL. */
+struct make_job;
+void admin_begin(struct ipc_req *r, struct array_entry *k, enum admin_cmd cmd, uint32_t member,
+		 const char *uri, struct make_job *make, uint64_t before);
 /* False: there is no such member, and the request was answered. */
-bool member_there(struct ipc_req *r, const struct known *k, uint32_t member);
+bool member_there(struct ipc_req *r, const struct array_entry *k, uint32_t member);
 
 /* make.c */
-void making_free(struct making_job *j);
+void make_free(struct make_job *j);
 /* Whoever asked for a create has been answered, or has gone: then the next who asks the same is
  * told. */
 void asked_end(struct job *j);

@@ -37,7 +37,7 @@ void ctl_after(uint32_t ms, void (*fn)(void *data), void *data)
 struct status_job {
 	struct ipc_req *r;
 	uint32_t at, count;
-	struct known *k[STORE_MAX_ARRAYS]; /* held */
+	struct array_entry *k[STORE_MAX_ARRAYS]; /* held */
 	struct array_query q;
 };
 
@@ -47,7 +47,7 @@ static void status_got(struct array_query *q, int err)
 {
 	struct status_job *j = q->arg;
 	Reply reply = REPLY_INIT;
-	struct known *k = j->k[j->at];
+	struct array_entry *k = j->k[j->at];
 	bool last = ++j->at == j->count;
 	struct status_msg m;
 
@@ -77,7 +77,7 @@ void request_status(struct ipc_req *r)
 {
 	const char *name = ipc_request(r)->status->array;
 	bool all = !name[0];
-	struct known *one = all ? NULL : ctl_array_known(r, name);
+	struct array_entry *one = all ? NULL : ctl_array_known(r, name);
 	char why[STORE_WHY_BYTES];
 	struct status_job *j;
 
@@ -150,7 +150,7 @@ static void created(struct job *j)
 #define MEMBERS_MS 2000u /* until then they may just be connecting */
 
 /* Is it, maybe, because of a member that this does not serve? */
-static bool lacks_members(const struct known *k, const struct array_status *st,
+static bool lacks_members(const struct array_entry *k, const struct array_status *st,
 			  const Ddraid__Ctl__Progress *p)
 {
 	return st->phase == ARRAY_PHASE_RUN && st->engine.state != ENGINE_ACTIVE && p->waits[0] &&
@@ -285,7 +285,7 @@ static void others_run(const struct job *j, char text[NODES_BYTES])
  * swallow it.
  */
 struct force {
-	struct known *k; /* held */
+	struct array_entry *k; /* held */
 	struct array_admin q;
 };
 
@@ -503,7 +503,7 @@ void job_look(void *data)
 	array_query(j->k->array, &j->q);
 }
 
-struct job *job_new(struct ipc_req *r, struct known *k, enum job_kind kind)
+struct job *job_new(struct ipc_req *r, struct array_entry *k, enum job_kind kind)
 {
 	struct job *j = calloc(1, sizeof(*j));
 
@@ -518,7 +518,7 @@ struct job *job_new(struct ipc_req *r, struct known *k, enum job_kind kind)
 void request_watch(struct ipc_req *r)
 {
 	const Ddraid__Ctl__Watch *w = ipc_request(r)->watch;
-	struct known *k = ctl_array(r, w->array);
+	struct array_entry *k = ctl_array(r, w->array);
 	struct job *j;
 
 	if (!k)
@@ -547,7 +547,7 @@ static void start_put(struct manager_change *c, int err, const char *why)
 void request_start(struct ipc_req *r)
 {
 	const Ddraid__Ctl__Start *s = ipc_request(r)->start;
-	struct known *k = ctl_array(r, s->array);
+	struct array_entry *k = ctl_array(r, s->array);
 	struct job *j;
 	bool lone;
 
@@ -696,7 +696,7 @@ static void stop_begin(void *data)
 void request_stop(struct ipc_req *r)
 {
 	const Ddraid__Ctl__Stop *s = ipc_request(r)->stop;
-	struct known *k = ctl_array(r, s->array);
+	struct array_entry *k = ctl_array(r, s->array);
 	struct job *j;
 
 	if (!k)
@@ -711,7 +711,7 @@ void request_forget(struct ipc_req *r)
 {
 	const Ddraid__Ctl__Forget *f = ipc_request(r)->forget;
 	/* One that is being forgotten as well: it may not get on. */
-	struct known *k = manager_find(f->array, true);
+	struct array_entry *k = manager_find(f->array, true);
 	struct job *j;
 
 	if (!k || k->damaged)
@@ -734,10 +734,10 @@ void request_forget(struct ipc_req *r)
 
 struct admin_job {
 	struct ipc_req *r;
-	struct known *k; /* held */
+	struct array_entry *k; /* held */
 	uint64_t began_ms;
 	qb_loop_timer_handle tell;
-	struct making_job *making; /* add: it has the device reserved; or NULL */
+	struct make_job *make; /* add: it has the device reserved; or NULL */
 	struct manager_change change;
 	struct array_admin q;
 	int err; /* the answer, while `look` asks why */
@@ -753,8 +753,8 @@ static void admin_free(struct admin_job *j)
 		return;
 	}
 	manager_let_go(j->k);
-	if (j->making)
-		making_free(j->making);
+	if (j->make)
+		make_free(j->make);
 	free(j);
 }
 
@@ -905,7 +905,7 @@ static void admin_probed(void *arg, int err, const char *why)
 	admin_free(j);
 }
 
-bool member_there(struct ipc_req *r, const struct known *k, uint32_t member)
+bool member_there(struct ipc_req *r, const struct array_entry *k, uint32_t member)
 {
 	if (member < k->desc.count)
 		return true;
@@ -914,13 +914,13 @@ bool member_there(struct ipc_req *r, const struct known *k, uint32_t member)
 	return false;
 }
 
-void admin_begin(struct ipc_req *r, struct known *k, enum admin_cmd cmd, uint32_t member,
-		 const char *uri, struct making_job *making, uint64_t before)
+void admin_begin(struct ipc_req *r, struct array_entry *k, enum admin_cmd cmd, uint32_t member,
+		 const char *uri, struct make_job *make, uint64_t before)
 {
 	struct admin_job *j = calloc(1, sizeof(*j));
 
 	assert(j);
-	j->making = making;
+	j->make = make;
 	j->r = r;
 	j->k = manager_hold(k);
 	j->began_ms = now_ms();
@@ -933,7 +933,7 @@ void admin_begin(struct ipc_req *r, struct known *k, enum admin_cmd cmd, uint32_
 	manager_probe(admin_probed, j);
 }
 
-void request_admin(struct ipc_req *r, struct known *k, enum admin_cmd cmd, uint32_t member,
+void request_admin(struct ipc_req *r, struct array_entry *k, enum admin_cmd cmd, uint32_t member,
 		   const char *uri)
 {
 	if (member_there(r, k, member))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * `create`, `add` and `import`: requests that open devices outside of a running array. making.c
- * does that on a thread of its own, one making_job for each; what follows, the wait until the array
+ * `create`, `add` and `import`: requests that open devices outside of a running array. create_job.c
+ * does that on a thread of its own, one make_job for each; what follows, the wait until the array
  * serves or the member is taken, is a job of jobs.c.
  */
 #include <assert.h>
@@ -12,7 +12,7 @@
 #include <time.h>
 
 #include "daemon/base/clock.h"
-#include "daemon/ctl/create/making.h"
+#include "daemon/ctl/create/create_job.h"
 #include "daemon/ctl/create/unmake.h"
 #include "daemon/ctl/ctl_int.h"
 #include "daemon/ports/lock.h"
@@ -106,10 +106,10 @@ void asked_end(struct job *j)
 
 /* ---- create, and the check of add ----------------------------------------------------------- */
 
-struct making_job {
-	struct making m;
+struct make_job {
+	struct create_job m;
 	struct ipc_req *r;
-	struct known *k; /* add; held */
+	struct array_entry *k; /* add; held */
 	uint32_t member;
 	bool locks_said; /* create: by --set locks= */
 	uint64_t began_ms;
@@ -117,14 +117,14 @@ struct making_job {
 	struct asked *asked; /* create */
 	struct manager_change change;
 	struct fence_ask check;
-	struct array_query q;    /* add: for its geometry */
-	struct array_query look; /* for what a device is to its array, */
-	struct known *asked_of;  /* held meanwhile */
+	struct array_query q;         /* add: for its geometry */
+	struct array_query look;      /* for what a device is to its array, */
+	struct array_entry *asked_of; /* held meanwhile */
 };
 
-static void making_progress(struct making *m)
+static void make_progress(struct create_job *m)
 {
-	struct making_job *j = m->arg;
+	struct make_job *j = m->arg;
 	Ddraid__Ctl__Progress p = DDRAID__CTL__PROGRESS__INIT;
 	char text[sizeof(m->text)];
 
@@ -138,9 +138,9 @@ static void making_progress(struct making *m)
 	ipc_progress(j->r, &p);
 }
 
-static const char *making_known(struct making *m, const uint8_t uuid[DDR_UUID_BYTES])
+static const char *make_known(struct create_job *m, const uint8_t uuid[DDR_UUID_BYTES])
 {
-	struct known *k = manager_find_uuid(uuid);
+	struct array_entry *k = manager_find_uuid(uuid);
 
 	m->ask_forgotten = manager_was_forgotten(uuid);
 	return k && !k->desc.forgotten ? k->desc.name : NULL;
@@ -148,21 +148,21 @@ static const char *making_known(struct making *m, const uint8_t uuid[DDR_UUID_BY
 
 static void standing_got(struct array_query *q, int err)
 {
-	struct making_job *j = q->arg;
+	struct make_job *j = q->arg;
 	bool runs = !err && q->status.phase == ARRAY_PHASE_RUN;
 
 	manager_let_go(j->asked_of);
-	making_standing(&j->m, create_standing(j->m.ask_sb, runs ? &q->status.engine : NULL));
+	create_job_standing(&j->m, create_standing(j->m.ask_sb, runs ? &q->status.engine : NULL));
 }
 
 /* Its array's engine has the map that counts, if it serves here. */
-static void making_standing_ask(struct making *m)
+static void make_standing_ask(struct create_job *m)
 {
-	struct making_job *j = m->arg;
-	struct known *k = manager_find_uuid(m->ask_sb->array_uuid);
+	struct make_job *j = m->arg;
+	struct array_entry *k = manager_find_uuid(m->ask_sb->array_uuid);
 
 	if (!k) {
-		making_standing(m, STANDING_UNSURE);
+		create_job_standing(m, STANDING_UNSURE);
 		return;
 	}
 	j->asked_of = manager_hold(k);
@@ -173,7 +173,7 @@ static void making_standing_ask(struct making *m)
 
 static void reserve_again(void *data)
 {
-	struct making_job *j = data;
+	struct make_job *j = data;
 
 	reserve_ask(&j->m.reserve);
 }
@@ -181,7 +181,7 @@ static void reserve_again(void *data)
 /* Until it is known. */
 static void reserve_look(void *data)
 {
-	struct making_job *j = data;
+	struct make_job *j = data;
 
 	if (!j->asking)
 		return;
@@ -191,13 +191,13 @@ static void reserve_look(void *data)
 
 static void reserve_done(struct reserve *r, int err, int key, const char *why)
 {
-	struct making_job *j = r->arg;
+	struct make_job *j = r->arg;
 	Ddraid__Ctl__Progress p = DDRAID__CTL__PROGRESS__INIT;
 	char text[RESERVE_WHY_BYTES + DDR_URI_BYTES + 64];
 
 	if (key >= 0 && key < RESERVE_NAME)
 		snprintf(text, sizeof(text), "member %u (%s) %s",
-			 j->m.what == MAKING_ADD ? j->member : j->m.key_member[key],
+			 j->m.what == CREATE_JOB_ADD ? j->member : j->m.key_member[key],
 			 j->m.desc.uri[j->m.key_member[key]], why);
 	else
 		snprintf(text, sizeof(text), "%s%s%s%s", key == RESERVE_NAME ? "the name " : "",
@@ -210,30 +210,30 @@ static void reserve_done(struct reserve *r, int err, int key, const char *why)
 		return;
 	}
 	j->asking = false;
-	making_go(&j->m, err, text);
+	create_job_go(&j->m, err, text);
 }
 
 static void reserve_lost(struct reserve *r, const char *why)
 {
-	struct making_job *j = r->arg;
+	struct make_job *j = r->arg;
 
-	making_lost(&j->m, why);
+	create_job_lost(&j->m, why);
 }
 
-static void making_reserving(struct making *m)
+static void make_reserving(struct create_job *m)
 {
-	struct making_job *j = m->arg;
+	struct make_job *j = m->arg;
 	struct reserve *r = &m->reserve;
 
-	if (m->what != MAKING_ADD)
+	if (m->what != CREATE_JOB_ADD)
 		strcpy(r->name, m->desc.name);
-	r->makes = m->what != MAKING_ADD;
-	if (m->what == MAKING_IMPORT)
+	r->makes = m->what != CREATE_JOB_ADD;
+	if (m->what == CREATE_JOB_IMPORT)
 		memcpy(r->uuid, m->imported.uuid, DDR_UUID_BYTES);
 	snprintf(r->what, sizeof(r->what), "%s %.63s",
-		 m->what == MAKING_CREATE   ? "create of"
-		 : m->what == MAKING_IMPORT ? "import of"
-					    : "add to",
+		 m->what == CREATE_JOB_CREATE   ? "create of"
+		 : m->what == CREATE_JOB_IMPORT ? "import of"
+						: "add to",
 		 m->desc.name);
 	r->done = reserve_done;
 	r->lost = reserve_lost;
@@ -243,9 +243,9 @@ static void making_reserving(struct making *m)
 	ctl_after(LOOK_MS, reserve_look, j);
 }
 
-static struct making_job *making_new(struct ipc_req *r)
+static struct make_job *make_new(struct ipc_req *r)
 {
-	struct making_job *j = calloc(1, sizeof(*j));
+	struct make_job *j = calloc(1, sizeof(*j));
 
 	assert(j);
 	j->r = r;
@@ -254,21 +254,21 @@ static struct making_job *making_new(struct ipc_req *r)
 	j->m.main = ctl_env.main;
 	j->m.node = announce_state()->self.node;
 	j->m.arg = j;
-	j->m.progress = making_progress;
-	j->m.known = making_known;
-	j->m.standing = making_standing_ask;
-	j->m.reserving = making_reserving;
+	j->m.progress = make_progress;
+	j->m.known = make_known;
+	j->m.standing = make_standing_ask;
+	j->m.reserving = make_reserving;
 	options_init(&j->m.desc.options);
 	return j;
 }
 
-static void making_free_later(void *data)
+static void make_free_later(void *data)
 {
 	free(data);
 }
 
 /* Once what it asked for is known to all, or undone. */
-void making_free(struct making_job *j)
+void make_free(struct make_job *j)
 {
 	reserve_release(&j->m.reserve);
 	free(j->m.others);
@@ -276,24 +276,24 @@ void making_free(struct making_job *j)
 		asked_free(j->asked);
 	if (j->k)
 		manager_let_go(j->k);
-	ctl_after(2 * LOOK_MS, making_free_later, j); /* reserve_look looks once more */
+	ctl_after(2 * LOOK_MS, make_free_later, j); /* reserve_look looks once more */
 }
 
-static void making_refused(struct making_job *j, int err, const char *format, const char *why)
+static void make_refused(struct make_job *j, int err, const char *format, const char *why)
     __attribute__((format(printf, 3, 0)));
-static void making_refused(struct making_job *j, int err, const char *format, const char *why)
+static void make_refused(struct make_job *j, int err, const char *format, const char *why)
 {
 	ipc_fail(j->r, err, format, why);
-	making_free(j);
+	make_free(j);
 }
 
 /* Their devices are not overwritten, also if nothing on these says whose they are. */
-static void others_take(struct making *m)
+static void others_take(struct create_job *m)
 {
 	m->others = calloc(manager_count() + 1, sizeof(*m->others));
 	assert(m->others);
 	for (uint32_t i = 0; i < manager_count(); i++) {
-		const struct known *k = manager_at(i);
+		const struct array_entry *k = manager_at(i);
 
 		if (!k->damaged && !k->gone && !k->desc.forgotten &&
 		    strcmp(k->desc.name, m->desc.name))
@@ -301,42 +301,42 @@ static void others_take(struct making *m)
 	}
 }
 
-static void making_run(struct making_job *j)
+static void create_job_run(struct make_job *j)
 {
 	int err;
 
 	others_take(&j->m);
-	err = making_start(&j->m);
+	err = create_job_start(&j->m);
 
 	if (err)
-		making_refused(j, err, "no thread could be started for it: %s", strerror(-err));
+		make_refused(j, err, "no thread could be started for it: %s", strerror(-err));
 }
 
-static void making_checked(struct fence_ask *ask, int err, const char *why)
+static void make_checked(struct fence_ask *ask, int err, const char *why)
 {
-	struct making_job *j =
-	    (struct making_job *)(void *)((char *)ask - offsetof(struct making_job, check));
+	struct make_job *j =
+	    (struct make_job *)(void *)((char *)ask - offsetof(struct make_job, check));
 
 	if (err == -ENXIO)
-		making_refused(
+		make_refused(
 		    j, err,
 		    "if a node died, it could not be fenced at these members, and I/O would wait "
 		    "for that for ever; the fence_command says: %s",
 		    why);
 	else
-		making_run(j);
+		create_job_run(j);
 }
 
 /* The members, of which it is better known now than at the first death that nothing can be fenced
  * there. */
-static void making_begin(struct making_job *j)
+static void make_begin(struct make_job *j)
 {
 	if (!fence_checks()) {
-		making_run(j);
+		create_job_run(j);
 		return;
 	}
 	j->check.check = true;
-	j->check.done = making_checked;
+	j->check.done = make_checked;
 	for (uint32_t i = 0; i < j->m.desc.count; i++)
 		fence_ask_uri(&j->check, j->m.desc.uri[i]);
 	fence_run(&j->check);
@@ -370,7 +370,7 @@ static int dlm_refused(char why[OPTION_WHY_BYTES])
 
 /* The kernel's DLM if all nodes that are there have it, unless it is said otherwise. As late as can
  * be: a daemon that has just started has told what it has by then. */
-static void locks_choose(struct making_job *j)
+static void locks_choose(struct make_job *j)
 {
 	char unused[OPTION_WHY_BYTES];
 
@@ -379,44 +379,44 @@ static void locks_choose(struct making_job *j)
 		    strcmp(ctl_env.conf->cluster, "alone") && !dlm_refused(unused);
 }
 
-struct making_file {
+struct create_file {
 	struct task task;
 	struct store_array desc;
 };
 
-static void making_file_done(struct task *t)
+static void create_file_done(struct task *t)
 {
 	free(t);
 }
 
-static void making_file_remove(struct task *t)
+static void create_file_remove(struct task *t)
 {
-	struct making_file *f = (struct making_file *)(void *)t;
+	struct create_file *f = (struct create_file *)(void *)t;
 	char why[STORE_WHY_BYTES];
 
 	if (store_remove_making(&f->desc, why))
 		say(LOG_WARNING, "%s", why); /* the next start finds that it had come to its end */
-	mailbox_post(ctl_env.main, t, making_file_done);
+	mailbox_post(ctl_env.main, t, create_file_done);
 }
 
 static void create_put(struct manager_change *c, int err, const char *why)
 {
-	struct making_job *j = c->arg;
-	struct making_file *f;
+	struct make_job *j = c->arg;
+	struct create_file *f;
 	struct job *wait;
 
 	if (err) {
 		ipc_fail(j->r, err, "the array %s is not made, and its members are given back: %s",
 			 j->m.desc.name, why);
 		unmake_add(&j->m.desc);
-		making_free(j);
+		make_free(j);
 		return;
 	}
 	say(LOG_NOTICE, "%s: created", c->k->desc.name);
 	f = calloc(1, sizeof(*f));
 	assert(f);
 	f->desc = j->m.desc;
-	mailbox_post(&ctl_env.worker->box, &f->task, making_file_remove);
+	mailbox_post(&ctl_env.worker->box, &f->task, create_file_remove);
 	wait = job_new(j->r, c->k, JOB_CREATE);
 	wait->all_nodes = true;
 	wait->size_bytes = j->m.result.geo.size_bytes;
@@ -425,13 +425,13 @@ static void create_put(struct manager_change *c, int err, const char *why)
 	wait->asked = j->asked;
 	wait->asked->r = &wait->r;
 	j->asked = NULL;
-	making_free(j);
+	make_free(j);
 	job_look(wait);
 }
 
-static void create_done(struct making *m, int err, const char *why)
+static void create_done(struct create_job *m, int err, const char *why)
 {
-	struct making_job *j = m->arg;
+	struct make_job *j = m->arg;
 
 	/* The members are this array's; but on this side of a cut nothing is told any more. */
 	if (!err && m->lost) {
@@ -443,7 +443,7 @@ static void create_done(struct making *m, int err, const char *why)
 		ipc_fail(j->r, err, "%s", why);
 		if (m->error.left)
 			unmake_add(&m->desc);
-		making_free(j);
+		make_free(j);
 		return;
 	}
 	m->desc.started = true;
@@ -475,7 +475,7 @@ static int create_numbers(struct ipc_req *r, const Ddraid__Ctl__Create *c)
 	return 0;
 }
 
-static int uris_take(struct making_job *j, char *const *uri, size_t n, char *why)
+static int uris_take(struct make_job *j, char *const *uri, size_t n, char *why)
 {
 	if (n > DDR_MAX_MEMBERS) {
 		snprintf(why, OPTION_WHY_BYTES, "an array has at most %d members", DDR_MAX_MEMBERS);
@@ -494,7 +494,7 @@ static int uris_take(struct making_job *j, char *const *uri, size_t n, char *why
 	return 0;
 }
 
-static int create_options(struct making_job *j, const Ddraid__Ctl__Create *c, char *why)
+static int create_options(struct make_job *j, const Ddraid__Ctl__Create *c, char *why)
 {
 	for (size_t i = 0; i < c->n_option; i++) {
 		if (options_set(&j->m.desc.options, c->option[i]->key, c->option[i]->value, why))
@@ -549,20 +549,20 @@ static bool create_refused(struct ipc_req *r)
 static void create_begin(struct ipc_req *r, struct asked *asked)
 {
 	const Ddraid__Ctl__Create *c = ipc_request(r)->create;
-	struct making_job *j;
+	struct make_job *j;
 	char text[OPTION_WHY_BYTES];
 
 	if (create_refused(r) || create_numbers(r, c)) {
 		asked_free(asked);
 		return;
 	}
-	j = making_new(r);
+	j = make_new(r);
 	j->asked = asked;
 	asked->r = &j->r;
 	strcpy(j->m.desc.name, c->name);
 	if (create_options(j, c, text)) {
 		ipc_fail(r, -EINVAL, "%s", text);
-		making_free(j);
+		make_free(j);
 		return;
 	}
 	j->m.ask.geo = (struct geo_params){.order = (uint8_t)c->order,
@@ -577,7 +577,7 @@ static void create_begin(struct ipc_req *r, struct asked *asked)
 	j->m.ask.unaligned = c->unaligned;
 	j->m.ask.zeroed = c->zeroed;
 	j->m.done = create_done;
-	making_begin(j);
+	make_begin(j);
 }
 
 struct early {
@@ -651,7 +651,7 @@ static void early_look(void *data)
 static bool create_repeated(struct ipc_req *r, struct asked *like)
 {
 	struct asked *a = asked_find(like);
-	struct known *k = a && !a->r ? manager_find_uuid(a->uuid) : NULL;
+	struct array_entry *k = a && !a->r ? manager_find_uuid(a->uuid) : NULL;
 	struct job *j;
 
 	if (a && a->r) {
@@ -684,7 +684,7 @@ static bool create_repeated(struct ipc_req *r, struct asked *like)
 static bool may_overwrite(struct ipc_req *r, bool wanted)
 {
 	for (uint32_t i = 0; wanted && i < manager_count(); i++) {
-		const struct known *k = manager_at(i);
+		const struct array_entry *k = manager_at(i);
 
 		if (!k->damaged)
 			continue;
@@ -721,9 +721,9 @@ void request_create(struct ipc_req *r)
 	early_look(e);
 }
 
-static void add_checked(struct making *m, int err, const char *why)
+static void add_checked(struct create_job *m, int err, const char *why)
 {
-	struct making_job *j = m->arg;
+	struct make_job *j = m->arg;
 	const char *own = j->k->desc.uri[j->member];
 
 	if (!err) {
@@ -749,31 +749,31 @@ static void add_checked(struct making *m, int err, const char *why)
 		    m->desc.uri[0], j->member, j->k->desc.name, own, j->k->desc.name, j->member);
 	else
 		ipc_fail(j->r, err, "%s", why);
-	making_free(j);
+	make_free(j);
 }
 
 static void add_asked(struct array_query *q, int err)
 {
-	struct making_job *j = q->arg;
+	struct make_job *j = q->arg;
 	char why[WHY_NOT_BYTES];
 
 	if (!err && q->status.have_geo) {
 		j->m.geo = q->status.geo;
 		j->m.map = q->status.engine.map;
-		making_begin(j);
+		make_begin(j);
 		return;
 	}
 	why_not(j->k, err ? NULL : &q->status, why);
 	ipc_fail(j->r, -EAGAIN, "member %u of %s: nothing is changed, since the array %s",
 		 j->member, j->k->desc.name, why);
-	making_free(j);
+	make_free(j);
 }
 
 void request_add(struct ipc_req *r)
 {
 	const Ddraid__Ctl__Add *a = ipc_request(r)->add;
-	struct known *k = ctl_array(r, a->array);
-	struct making_job *j;
+	struct array_entry *k = ctl_array(r, a->array);
+	struct make_job *j;
 
 	if (!k)
 		return;
@@ -785,10 +785,10 @@ void request_add(struct ipc_req *r)
 	}
 	if (!member_there(r, k, a->member) || !may_overwrite(r, a->wipe || a->old_member))
 		return;
-	j = making_new(r);
+	j = make_new(r);
 	j->k = manager_hold(k);
 	j->member = a->member;
-	j->m.what = MAKING_ADD;
+	j->m.what = CREATE_JOB_ADD;
 	j->m.member = a->member;
 	j->m.ask.wipe = a->wipe;
 	j->m.ask.old_member = a->old_member;
@@ -805,7 +805,7 @@ void request_add(struct ipc_req *r)
 /* ---- import --------------------------------------------------------------------------------- */
 
 /* Members of which it was not said where they are, when the array was imported without them. */
-static bool places_known_now(const struct making *m, const struct known *k)
+static bool places_known_now(const struct create_job *m, const struct array_entry *k)
 {
 	for (uint32_t i = 0; i < k->desc.count; i++)
 		if (!strcmp(k->desc.agreed[i], STORE_NOWHERE) &&
@@ -815,12 +815,12 @@ static bool places_known_now(const struct making *m, const struct known *k)
 }
 
 /* The name is the array's own, so a second one of that name can't be known beside it. */
-static int import_possible(struct making *m, const uint8_t uuid[DDR_UUID_BYTES], const char *name,
-			   char why[STORE_WHY_BYTES])
+static int import_possible(struct create_job *m, const uint8_t uuid[DDR_UUID_BYTES],
+			   const char *name, char why[STORE_WHY_BYTES])
 {
-	const struct known *same = manager_find(name, true);
-	struct making_job *j = m->arg;
-	struct known *k = manager_find_uuid(uuid);
+	const struct array_entry *same = manager_find(name, true);
+	struct make_job *j = m->arg;
+	struct array_entry *k = manager_find_uuid(uuid);
 	char fits[STORE_WHY_BYTES];
 
 	if (k && !k->desc.forgotten && places_known_now(m, k)) {
@@ -863,12 +863,12 @@ static int import_possible(struct making *m, const uint8_t uuid[DDR_UUID_BYTES],
 
 static void import_put(struct manager_change *c, int err, const char *why)
 {
-	struct making_job *j = c->arg;
+	struct make_job *j = c->arg;
 	struct job *wait;
 
 	if (err) {
 		ipc_fail(j->r, err, "the array %s is not imported: %s", j->m.desc.name, why);
-		making_free(j);
+		make_free(j);
 		return;
 	}
 	say(LOG_NOTICE, "%s: imported", c->k->desc.name);
@@ -878,13 +878,13 @@ static void import_put(struct manager_change *c, int err, const char *why)
 	wait->forced_ms = wait->began_ms; /* if it starts by itself, it need not be told */
 	wait->size_bytes = j->m.imported.geo.size_bytes;
 	wait->stripe_bytes = j->m.imported.geo.p.stripe_bytes;
-	making_free(j);
+	make_free(j);
 	job_look(wait);
 }
 
-static void import_done(struct making *m, int err, const char *why)
+static void import_done(struct create_job *m, int err, const char *why)
 {
-	struct making_job *j = m->arg;
+	struct make_job *j = m->arg;
 
 	if (!err && m->lost) {
 		err = -ECANCELED;
@@ -892,7 +892,7 @@ static void import_done(struct making *m, int err, const char *why)
 	}
 	if (err) {
 		ipc_fail(j->r, err, "%s", why);
-		making_free(j);
+		make_free(j);
 		return;
 	}
 	j->change.done = import_put;
@@ -916,22 +916,22 @@ static void import_begin(struct ipc_req *r, struct asked *none)
 {
 	const Ddraid__Ctl__Import *i = ipc_request(r)->import;
 	char text[OPTION_WHY_BYTES];
-	struct making_job *j;
+	struct make_job *j;
 
 	(void)none;
 	if (more_refused(r))
 		return;
-	j = making_new(r);
+	j = make_new(r);
 	if (uris_take(j, i->uri, i->n_uri, text)) {
 		ipc_fail(r, -EINVAL, "%s", text);
-		making_free(j);
+		make_free(j);
 		return;
 	}
-	j->m.what = MAKING_IMPORT;
+	j->m.what = CREATE_JOB_IMPORT;
 	j->m.import = (struct import_ask){.degraded = i->degraded, .stale = i->stale};
 	j->m.importable = import_possible;
 	j->m.done = import_done;
-	making_begin(j);
+	make_begin(j);
 }
 
 void request_import(struct ipc_req *r)

@@ -126,7 +126,8 @@ static void member_kept_out(struct status_msg *m, Ddraid__Ctl__Member *p,
 	p->error = keep_text(m, said);
 }
 
-static void members(struct status_msg *m, const struct known *k, const struct array_status *st)
+static void members(struct status_msg *m, const struct array_entry *k,
+		    const struct array_status *st)
 {
 	uint32_t n = k->desc.count;
 
@@ -242,7 +243,7 @@ bool status_synced(const struct array_status *st)
 }
 
 /* What the node says that leads, or NULL: this one joins, and is not refused itself. */
-static const char *refused_there(const struct known *k, const struct array_status *st,
+static const char *refused_there(const struct array_entry *k, const struct array_status *st,
 				 uint32_t *node)
 {
 	const char *why = NULL;
@@ -254,7 +255,7 @@ static const char *refused_there(const struct known *k, const struct array_statu
 	return why && *node != announce_state()->self.node ? why : NULL;
 }
 
-bool status_refused(const struct known *k, const struct array_status *st)
+bool status_refused(const struct array_entry *k, const struct array_status *st)
 {
 	uint32_t node;
 
@@ -262,7 +263,7 @@ bool status_refused(const struct known *k, const struct array_status *st)
 	       refused_there(k, st, &node);
 }
 
-static char *words_of(const struct known *k, const struct array_status *st)
+static char *words_of(const struct array_entry *k, const struct array_status *st)
 {
 	const struct engine_status *e = &st->engine;
 
@@ -286,8 +287,8 @@ static char *words_of(const struct known *k, const struct array_status *st)
 }
 
 /* Why nothing moves, or "". */
-static const char *waits_of(const struct known *k, const struct array_status *st, uint32_t *node,
-			    uint64_t *ms)
+static const char *waits_of(const struct array_entry *k, const struct array_status *st,
+			    uint32_t *node, uint64_t *ms)
 {
 	const char *why = st->waits, *there = refused_there(k, st, node);
 	uint64_t since = st->waits_us;
@@ -309,7 +310,7 @@ static const char *waits_of(const struct known *k, const struct array_status *st
 			*node = 0;
 			since = st->record_us;
 		} else if (st->engine.state == ENGINE_REMOVED && st->waits[0]) {
-			why = st->waits; /* the fence of that life */
+			why = st->waits; /* the fence of that incarnation */
 			*node = 0;
 			since = st->waits_us;
 		}
@@ -333,7 +334,8 @@ static void rebuild_waits_fill(Ddraid__Ctl__Progress *p, const struct array_stat
 		p->waits_ms = (st->now_us - e->rebuild_waits_us) / 1000;
 }
 
-void status_progress(Ddraid__Ctl__Progress *p, const struct known *k, const struct array_status *st)
+void status_progress(Ddraid__Ctl__Progress *p, const struct array_entry *k,
+		     const struct array_status *st)
 {
 	const struct engine_status *e = &st->engine;
 
@@ -354,7 +356,8 @@ void status_progress(Ddraid__Ctl__Progress *p, const struct known *k, const stru
 		rebuild_waits_fill(p, st);
 }
 
-static void progress(struct status_msg *m, const struct known *k, const struct array_status *st)
+static void progress(struct status_msg *m, const struct array_entry *k,
+		     const struct array_status *st)
 {
 	Ddraid__Ctl__Progress *p;
 
@@ -399,7 +402,7 @@ static Ddraid__Ctl__Node *node_make(struct status_msg *m, uint32_t id)
 	return p;
 }
 
-static void nodes(struct status_msg *m, const struct known *k, const struct array_status *st)
+static void nodes(struct status_msg *m, const struct array_entry *k, const struct array_status *st)
 {
 	const struct announce_state *s = announce_state();
 
@@ -443,7 +446,7 @@ void status_nodes(struct ipc_req *r)
 
 		p->array = keep(&m, calloc(a->count + 1, sizeof(char *)));
 		for (uint32_t j = 0; j < a->count; j++) {
-			struct known *k = manager_find_uuid(a->running[j].uuid);
+			struct array_entry *k = manager_find_uuid(a->running[j].uuid);
 
 			if (k)
 				p->array[p->n_array++] = k->desc.name;
@@ -464,7 +467,7 @@ void status_nodes(struct ipc_req *r)
 
 /* ---- an array ------------------------------------------------------------------------------- */
 
-static Ddraid__Ctl__ArrayState state_of(const struct known *k, const struct array_status *st)
+static Ddraid__Ctl__ArrayState state_of(const struct array_entry *k, const struct array_status *st)
 {
 	static const Ddraid__Ctl__ArrayState of[] = {
 	    [ENGINE_WAIT_QUORUM] = DDRAID__CTL__ARRAY_STATE__ARRAY_WAIT_QUORUM,
@@ -561,7 +564,8 @@ static char *token_differs(struct status_msg *m, const struct array_status *st)
 	return keep_text(m, text);
 }
 
-static void warnings(struct status_msg *m, const struct known *k, const struct array_status *st)
+static void warnings(struct status_msg *m, const struct array_entry *k,
+		     const struct array_status *st)
 {
 	char general[STORE_WHY_BYTES];
 	uint32_t count = 0;
@@ -601,7 +605,8 @@ static void warnings(struct status_msg *m, const struct known *k, const struct a
 		m->msg.warning[m->msg.n_warning++] = rejected(m, st);
 }
 
-static void front_end(struct status_msg *m, const struct known *k, const struct array_status *st)
+static void front_end(struct status_msg *m, const struct array_entry *k,
+		      const struct array_status *st)
 {
 	Ddraid__Ctl__FrontEnd *p = keep(m, malloc(sizeof(*p)));
 	char text[3 * CONFIG_PATH_BYTES + 2 * DDR_NAME_BYTES + 64];
@@ -634,7 +639,8 @@ static void front_end(struct status_msg *m, const struct known *k, const struct 
 	m->msg.front_end[m->msg.n_front_end++] = p;
 }
 
-static void block_device(struct status_msg *m, const struct known *k, const struct array_status *st)
+static void block_device(struct status_msg *m, const struct array_entry *k,
+			 const struct array_status *st)
 {
 	Ddraid__Ctl__FrontEnd *p;
 	char text[DDR_NAME_BYTES + 32], away[UNITS_TEXT_BYTES];
@@ -655,7 +661,8 @@ static void block_device(struct status_msg *m, const struct known *k, const stru
 	m->msg.front_end[m->msg.n_front_end++] = p;
 }
 
-static void engine_part(struct status_msg *m, const struct known *k, const struct array_status *st)
+static void engine_part(struct status_msg *m, const struct array_entry *k,
+			const struct array_status *st)
 {
 	Ddraid__Ctl__ArrayStatus *p = &m->msg;
 	const struct engine_status *e = &st->engine;
@@ -690,7 +697,7 @@ static void engine_part(struct status_msg *m, const struct known *k, const struc
 }
 
 /* What it has, if it runs: an option counts from the next start on. */
-const char *locks_of(const struct known *k, const struct array_status *st)
+const char *locks_of(const struct array_entry *k, const struct array_status *st)
 {
 	if (!strcmp(ctl_env.conf->cluster, "alone"))
 		return "local";
@@ -699,7 +706,7 @@ const char *locks_of(const struct known *k, const struct array_status *st)
 	return k->desc.options.dlm ? "dlm" : "cpg";
 }
 
-void status_make(struct status_msg *m, const struct known *k, const struct array_status *st)
+void status_make(struct status_msg *m, const struct array_entry *k, const struct array_status *st)
 {
 	memset(m, 0, sizeof(*m));
 	m->msg = (Ddraid__Ctl__ArrayStatus)DDRAID__CTL__ARRAY_STATUS__INIT;

@@ -31,7 +31,8 @@ static size_t add(char *text, size_t at, const char *before, const char *what)
 	return at + (n > 0 ? (size_t)n : 0);
 }
 
-void why_members(const struct known *k, const struct array_status *st, char text[WHY_NOT_BYTES])
+void why_members(const struct array_entry *k, const struct array_status *st,
+		 char text[WHY_NOT_BYTES])
 {
 	uint32_t told = 0, more = 0;
 	size_t at = strlen(text);
@@ -57,7 +58,8 @@ void why_members(const struct known *k, const struct array_status *st, char text
 }
 
 /* What a status has as what it waits for, or "". */
-static void waits(const struct known *k, const struct array_status *st, char text[WHY_NOT_BYTES])
+static void waits(const struct array_entry *k, const struct array_status *st,
+		  char text[WHY_NOT_BYTES])
 {
 	Ddraid__Ctl__Progress p;
 
@@ -68,7 +70,7 @@ static void waits(const struct known *k, const struct array_status *st, char tex
 		snprintf(text, WHY_NOT_BYTES, "%s", p.waits);
 }
 
-void why_not(const struct known *k, const struct array_status *st, char text[WHY_NOT_BYTES])
+void why_not(const struct array_entry *k, const struct array_status *st, char text[WHY_NOT_BYTES])
 {
 	char what[WHY_NOT_BYTES] = "";
 	size_t at = 0;

@@ -17,8 +17,8 @@
  *   front_close   any  -> closed
  *
  * What a consumer has opened may outlive the daemon (a disk of the kernel's does, an NBD connection
- * does not): it waits then, and the next daemon goes on with it, if front_export.life is the same.
- * So nothing but front_reset, front_remove and another `life` ends an open.
+ * does not): it waits then, and the next daemon goes on with it, if front_export.token is the same.
+ * So nothing but front_reset, front_remove and another token ends an open.
  *
  * Requests simply wait in the sink while I/O may not run (quorum lost, fence under way): there is
  * no pause. All calls, in both directions, are made on the thread that runs cfg.loop, and none
@@ -103,7 +103,7 @@ struct front_export {
 	 * Opens that are there under the same name go on, with all their requests that wait; those
 	 * under another end before anybody is let in, as by front_reset (R6).
 	 */
-	uint64_t life;
+	uint64_t token;
 	/* Likewise: how long they wait for a daemon before their requests fail with EIO, until one
 	 * serves them again; 0: for ever. */
 	uint32_t away_ms;

@@ -95,14 +95,14 @@ struct disk {
 	struct ring ring, noted; /* the group's; the one that the note has */
 	/* Whose opens may go on, and what must be true for that. */
 	struct {
-		uint64_t life; /* front_export's; 0: nobody's */
+		uint64_t token; /* front_export's; 0: nobody's */
 		struct ring ring;
 		struct epoch acked, proposed;
 		uint32_t away_ms;  /* what fails then is not all that waits; or AWAY_HOLD */
 		uint64_t alone_us; /* since when at the earliest nobody serves it */
 		bool clean, judged;
 		bool ours; /* this incarnation has decided */
-	} heir;
+	} takeover;
 	bool left; /* what an earlier incarnation left, if anything, is yet to be ended */
 	uint64_t left_us;
 	char left_why[FRONT_WHY_BYTES];

@@ -128,7 +128,7 @@ static void up_push(struct dev *d)
 
 	d->up = true;
 	d->zombie = false;
-	d->stranger &= d->told;
+	d->foreign &= d->told;
 	if (!d->told)
 		d->why[0] = '\0';
 	ev.dev.dev = d->index;
@@ -197,7 +197,7 @@ static void member_down(void *arg, int err, const char *why)
 
 	held_end(d);
 	d->told &= err == -ECANCELED;
-	d->stranger &= d->told;
+	d->foreign &= d->told;
 	if (!d->told)
 		snprintf(d->why, sizeof(d->why), "%s", why);
 	if (d->closing)
@@ -483,9 +483,9 @@ static void lands_tell(struct array *a, struct dev *d)
 
 /* A URI that leads to another device, here or on all nodes, or to one that has changed: it is not
  * used, and is told of. */
-static void stranger_tell(struct array *a, struct dev *d)
+static void foreign_tell(struct array *a, struct dev *d)
 {
-	const char *what = engine_dev_stranger(a->e, d->index);
+	const char *what = engine_dev_foreign(a->e, d->index);
 	uint32_t i = member_of_uri(a, d->uri);
 	bool is = what && i < a->live.count && !member_is_up(a, i);
 	bool misfit = engine_dev_misfit(a->e, d->index) != NULL;
@@ -495,18 +495,18 @@ static void stranger_tell(struct array *a, struct dev *d)
 	if (is) {
 		snprintf(why, sizeof(why), "%s member %u: %s",
 			 misfit ? "it can't be" : "this is not", i, what);
-		if (!d->stranger || strcmp(why, d->why) != 0)
+		if (!d->foreign || strcmp(why, d->why) != 0)
 			array_say(a, LOG_ERR, "%s %s member %u: %s; it is not used. %s", d->uri,
 				  misfit ? "can't be" : "is not", i, what,
 				  misfit ? "See what has become of the device; connect the right "
 					   "one, or replace it with 'ddraidctl add'"
 					 : "See where this URI leads to on this node");
 		strcpy(d->why, why);
-		d->stranger = true;
+		d->foreign = true;
 		d->told = unfit; /* it is connected anew now and then */
-	} else if (d->stranger && !(d->told && (!d->up || unfit))) {
+	} else if (d->foreign && !(d->told && (!d->up || unfit))) {
 		d->why[0] = '\0';
-		d->stranger = d->told = false;
+		d->foreign = d->told = false;
 	}
 }
 
@@ -547,7 +547,7 @@ void dev_settle(struct array *a)
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		if (!a->dev[i].used || a->dev[i].closing)
 			continue;
-		stranger_tell(a, &a->dev[i]);
+		foreign_tell(a, &a->dev[i]);
 		older_tell(a, &a->dev[i]);
 		lands_tell(a, &a->dev[i]);
 	}

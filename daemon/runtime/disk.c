@@ -8,14 +8,14 @@
  * What goes wrong is tried again, but for the first time after `attach`, whose asker gets the
  * answer.
  *
- * Whose opens go on (R6). A device outlives the daemon; its consumer waits. A life that follows
+ * Whose opens go on (R6). A device outlives the daemon; its consumer waits. The next incarnation
  * may take over what waits only if no node can have taken this one for removed meanwhile, for
  * then the consumer may run elsewhere by now. It may, if all of this is so:
  *
- * - The device has the name that the note has (front_export.life): a random one, of the incarnation
- *   that made it. The note, NAME.life in the run directory, is written by whoever serves.
+ * - The device has the name that the note has (front_export.token): a random one, of the incarnation
+ *   that made it. The note of it, NAME.takeover in the run directory, is written by whoever serves.
  * - The ring is the one of the note: corosync has installed no other membership since the last
- *   life was, by the note, one of those who serve in it. So nobody was in a quorate view without
+ *   incarnation was, by the note, one of those who serve in it. So nobody was in a quorate view without
  *   this node.
  * - The last incarnation ended cleanly: it left, and was not missed. Or the newest epoch that this
  *   incarnation finds committed is one that the earlier incarnations acknowledged: the others fence
@@ -30,7 +30,7 @@
  * The ring and the time are compared when the device is served. The epoch is judged by each
  * proposal up to the first map that an incarnation goes by, before anything that it acknowledges
  * itself can be on disk; a judgement against it removes the note, so that it holds for all later
- * lives as well. A life that can't know ends what was open.
+ * incarnations as well. One that can't know ends what was open.
  *
  * What EIO means while no daemon serves (live.away_ms). The driver fails what waits, which is what
  * no daemon was given and what a dead one was and has not answered. It is safe as soon as all other
@@ -52,7 +52,7 @@
  *   what that had locked or marked (R4, R5).
  * - A daemon that lives writes nothing of a device that it has taken away: see cut_off.
  * - A FLUSH that failed promises nothing, and one that is answered later covers what was answered
- *   before it, in whichever life. That a file system may have dropped the pages of a write that
+ *   before it, in whichever incarnation. That a file system may have dropped the pages of a write that
  *   failed is its own rule, as with a disk that errs.
  * - A daemon that comes back ends the failing by serving: what it takes over then has not failed,
  *   and goes on as above. It sets away_ms each time that it serves, so a restart does not undo it.
@@ -104,7 +104,7 @@ static uint32_t patience(const struct array *a, uint32_t away_ms)
 
 static void note_path(const struct array *a, char path[STORE_PATH_BYTES], const char *suffix)
 {
-	snprintf(path, STORE_PATH_BYTES, "%s/%s.life%s", a->env.conf->run_dir, a->live.name,
+	snprintf(path, STORE_PATH_BYTES, "%s/%s.takeover%s", a->env.conf->run_dir, a->live.name,
 		 suffix);
 }
 
@@ -130,8 +130,8 @@ static void note_store(struct array *a)
 	f = fopen(fresh, "we");
 	if (f) {
 		bad = fprintf(f, "%" PRIu64 " %" PRIu32 " %" PRIu64 " %" PRIu32 " %" PRIu64 "\n",
-			      d->heir.life, d->noted.rep, d->noted.seq, d->heir.away_ms,
-			      d->heir.alone_us) < 0;
+			      d->takeover.token, d->noted.rep, d->noted.seq, d->takeover.away_ms,
+			      d->takeover.alone_us) < 0;
 		if (!(fclose(f) || bad) && !rename(fresh, path))
 			return;
 	}
@@ -151,8 +151,8 @@ static uint32_t kernel_away_ms(const struct array *a)
 
 static void note_put(struct array *a)
 {
-	a->disk.heir.away_ms = kernel_away_ms(a);
-	a->disk.heir.alone_us = loop_now_us(a->loop);
+	a->disk.takeover.away_ms = kernel_away_ms(a);
+	a->disk.takeover.alone_us = loop_now_us(a->loop);
 	note_store(a);
 }
 
@@ -164,17 +164,18 @@ static void note_shorten(struct array *a)
 	uint32_t away_ms = kernel_away_ms(a);
 	struct disk *d = &a->disk;
 
-	if (away_ms == AWAY_HOLD || (d->heir.away_ms != AWAY_HOLD && d->heir.away_ms <= away_ms))
+	if (away_ms == AWAY_HOLD ||
+	    (d->takeover.away_ms != AWAY_HOLD && d->takeover.away_ms <= away_ms))
 		return;
-	if (d->heir.away_ms == AWAY_HOLD)
-		d->heir.alone_us = loop_now_us(a->loop); /* nothing has failed yet */
-	d->heir.away_ms = away_ms;
-	if (!d->heir.ours)
-		d->noted = d->heir.ring;
+	if (d->takeover.away_ms == AWAY_HOLD)
+		d->takeover.alone_us = loop_now_us(a->loop); /* nothing has failed yet */
+	d->takeover.away_ms = away_ms;
+	if (!d->takeover.ours)
+		d->noted = d->takeover.ring;
 	note_store(a);
 }
 
-/* This life serves in the ring that there is now. */
+/* This incarnation serves in the ring that there is now. */
 static void note_write(struct array *a)
 {
 	a->disk.noted = a->disk.ring;
@@ -207,8 +208,8 @@ static void note_alive(struct array *a)
 {
 	const struct disk *d = &a->disk;
 
-	if (d->heir.life && d->heir.away_ms != AWAY_HOLD &&
-	    loop_now_us(a->loop) - d->heir.alone_us >= ALIVE_US && is_connected(d))
+	if (d->takeover.token && d->takeover.away_ms != AWAY_HOLD &&
+	    loop_now_us(a->loop) - d->takeover.alone_us >= ALIVE_US && is_connected(d))
 		note_put(a);
 }
 
@@ -238,58 +239,59 @@ void disk_loaded(struct array *a)
 	char path[STORE_PATH_BYTES];
 	FILE *f;
 
-	memset(&d->heir, 0, sizeof(d->heir));
+	memset(&d->takeover, 0, sizeof(d->takeover));
 	note_path(a, path, "");
 	d->left = true;
 	f = fopen(path, "re");
 	if (!f)
 		return;
-	if (fscanf(f, "%" SCNu64 " %" SCNu32 " %" SCNu64 " %" SCNu32 " %" SCNu64, &d->heir.life,
-		   &d->heir.ring.rep, &d->heir.ring.seq, &d->heir.away_ms, &d->heir.alone_us) != 5)
-		d->heir.life = 0;
+	if (fscanf(f, "%" SCNu64 " %" SCNu32 " %" SCNu64 " %" SCNu32 " %" SCNu64,
+		   &d->takeover.token, &d->takeover.ring.rep, &d->takeover.ring.seq,
+		   &d->takeover.away_ms, &d->takeover.alone_us) != 5)
+		d->takeover.token = 0;
 	fclose(f);
-	d->left = !d->heir.life;
+	d->left = !d->takeover.token;
 	if (d->left)
 		note_remove(a);
-	d->heir.acked = a->rec.record.acked;
-	d->heir.clean = a->rec.clean;
+	d->takeover.acked = a->rec.record.acked;
+	d->takeover.clean = a->rec.clean;
 }
 
 /* Did the others commit this without an earlier incarnation of this node? */
 static bool epoch_missed(const struct disk *d, const struct epoch *e)
 {
-	const struct epoch *acked = &d->heir.acked, *prop = &d->heir.proposed;
+	const struct epoch *acked = &d->takeover.acked, *prop = &d->takeover.proposed;
 
-	if (d->heir.clean || e->num < acked->num || !epoch_cmp(e, acked))
+	if (d->takeover.clean || e->num < acked->num || !epoch_cmp(e, acked))
 		return false;
 	/* Nobody served; what was committed first is of this incarnation's own round, on top of
 	 * what the earlier ones had acknowledged. */
 	return epoch_cmp(e, prop) || e->num != acked->num + 1;
 }
 
-static void heir_forget(struct array *a, const char *because)
+static void takeover_forget(struct array *a, const char *because)
 {
-	if (a->disk.heir.life)
+	if (a->disk.takeover.token)
 		array_say(a, LOG_NOTICE, "opens of this node's last incarnation don't go on: %s",
 			  because);
-	memset(&a->disk.heir, 0, sizeof(a->disk.heir));
+	memset(&a->disk.takeover, 0, sizeof(a->disk.takeover));
 	note_remove(a);
 }
 
 /*
- * The note goes first: who dies between the two leaves a device without one, and no life takes up
+ * The note goes first: who dies between the two leaves a device without one, and no incarnation takes up
  * what waits in it; the next one ends it here as well (disk_loaded). What waits fails now, not when
  * the array serves: that may be never, and its consumers could not even be killed. It can't have
  * become another's meanwhile: this daemon is the only one on this node, and serves nothing yet.
  */
-static void heir_none(struct array *a, const char *because)
+static void takeover_none(struct array *a, const char *because)
 {
-	heir_forget(a, because);
+	takeover_forget(a, because);
 	if (!is_there(&a->disk))
 		left_end(a);
 }
 
-static void heir_judge(struct array *a)
+static void takeover_judge(struct array *a)
 {
 	struct disk *d = &a->disk;
 	struct engine_status st;
@@ -299,20 +301,20 @@ static void heir_judge(struct array *a)
 	if (!st.map.n && !st.proposing)
 		return;
 	if (!st.map.n)
-		d->heir.proposed = st.proposed.epoch;
+		d->takeover.proposed = st.proposed.epoch;
 	/* Of a proposal too, since its acknowledgement is in the record before it is committed. */
 	missed = epoch_missed(d, st.map.n ? &st.map.epoch : &st.proposed.epoch);
-	d->heir.judged = st.map.n != 0;
+	d->takeover.judged = st.map.n != 0;
 	if (missed)
-		heir_none(a, "the other nodes have fenced it and gone on");
+		takeover_none(a, "the other nodes have fenced it and gone on");
 }
 
 void disk_step(struct array *a, const struct event *ev)
 {
 	if (ev->type == EV_VIEW)
 		a->disk.ring = ev->view.ring;
-	if (a->disk.heir.life && !a->disk.heir.judged)
-		heir_judge(a);
+	if (a->disk.takeover.token && !a->disk.takeover.judged)
+		takeover_judge(a);
 }
 
 /* ---- links ---------------------------------------------------------------------------------- */
@@ -450,7 +452,7 @@ static void disk_load(struct array *a)
  * was called. It is kept nowhere before the device has it: whoever dies between the two leaves a
  * device without a note, which nobody goes on with.
  */
-static uint64_t life_name(void)
+static uint64_t token_new(void)
 {
 	uint64_t name;
 
@@ -466,7 +468,7 @@ static uint64_t life_name(void)
 static bool alone_too_long(const struct array *a, uint32_t away_ms)
 {
 	return away_ms != AWAY_HOLD &&
-	       loop_clock_us(a->loop) - a->disk.heir.alone_us >= away_ms * 1000ull;
+	       loop_clock_us(a->loop) - a->disk.takeover.alone_us >= away_ms * 1000ull;
 }
 
 static void disk_serve(struct array *a)
@@ -474,23 +476,24 @@ static void disk_serve(struct array *a)
 	struct disk *d = &a->disk;
 	struct front_export ex;
 	char why[FRONT_WHY_BYTES];
-	uint32_t away_ms = d->heir.away_ms;
+	uint32_t away_ms = d->takeover.away_ms;
 	bool last;
 	int err;
 
-	if (d->heir.life && !d->heir.ours && !ring_same(&d->heir.ring, &d->ring))
-		heir_none(a, "the cluster's membership has changed since, and whether without this "
-			     "node is not known");
-	if (d->heir.life && alone_too_long(a, away_ms))
-		heir_forget(a, ALONE);
-	last = d->heir.life != 0;
+	if (d->takeover.token && !d->takeover.ours && !ring_same(&d->takeover.ring, &d->ring))
+		takeover_none(
+		    a, "the cluster's membership has changed since, and whether without this "
+		       "node is not known");
+	if (d->takeover.token && alone_too_long(a, away_ms))
+		takeover_forget(a, ALONE);
+	last = d->takeover.token != 0;
 	if (last)
 		note_shorten(a);
 	else
-		d->heir.life = life_name();
-	d->heir.ours = d->heir.judged = true;
+		d->takeover.token = token_new();
+	d->takeover.ours = d->takeover.judged = true;
 	pump_export(a, engine_geo(a->e), &ex);
-	ex.life = d->heir.life;
+	ex.token = d->takeover.token;
 	ex.away_ms = patience(a, a->live.away_ms);
 	err = front_serve(d->front, &ex, why);
 	if (err) {
@@ -499,7 +502,7 @@ static void disk_serve(struct array *a)
 	}
 	if (last && alone_too_long(a, away_ms)) { /* nothing has been taken from it yet */
 		front_reset(d->front);
-		heir_forget(a, ALONE);
+		takeover_forget(a, ALONE);
 		d->retry_us = loop_now_us(a->loop) + BUSY_US;
 		return;
 	}
@@ -553,9 +556,9 @@ void disk_removed(struct array *a)
 	struct disk *d = &a->disk;
 	bool there = is_ours(d);
 
-	/* The note first, as in heir_none. */
-	heir_forget(a, "it was removed");
-	d->heir.judged = true;
+	/* The note first, as in takeover_none. */
+	takeover_forget(a, "it was removed");
+	d->takeover.judged = true;
 	d->retry_us = 0;
 	if (d->front) {
 		link_remove(a);
@@ -800,7 +803,7 @@ static void detach_run(struct array *a, struct array_attach *q)
 	disk_answer(a, -ECANCELED, "it was detached meanwhile");
 	a->live.attach = ATTACH_NONE;
 	a->live.away_ms = AWAY_HOLD;
-	d->heir.life = 0;
+	d->takeover.token = 0;
 	note_remove(a);
 	front_drop(d);
 	answer(a, q, 0, "");

@@ -306,7 +306,7 @@ void pump_tick(struct array *a)
 
 static void pump_end(struct array *a)
 {
-	/* A stop begins no other life. */
+	/* A stop begins no other incarnation. */
 	if (a->removed && a->phase == ARRAY_PHASE_STOP && !a->under_way) {
 		array_close(a);
 		return;

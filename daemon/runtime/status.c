@@ -22,7 +22,7 @@ static void dev_fill(const struct array *a, uint32_t i, struct array_dev_status 
 	if (!s->used)
 		return;
 	strcpy(s->uri, d->uri);
-	s->up = d->up && !d->stranger;
+	s->up = d->up && !d->foreign;
 	s->info = d->info;
 	s->member = a->e ? engine_member_of_dev(a->e, i) : 0xff;
 	s->down_ms = d->up || !d->down_us ? 0 : (loop_now_us(a->loop) - d->down_us) / 1000;

@@ -3,7 +3,7 @@
  * The state directory: what this node knows over its own restarts.
  *
  *	NAME.array	the array as the cluster agreed on it: UUID, members, options; text
- *	NAME.record	what the engine must not forget (struct record), and this node's life in
+ *	NAME.record	what the engine must not forget (struct record), and this node's incarnation in
  *			the array; binary, crc32c
  *	NAME.making	a create that goes on, or was cut off; text, as NAME.array
  *	forgotten	UUIDs of arrays that the cluster has forgotten, and when; text
@@ -70,7 +70,7 @@ struct store_array {
 };
 
 /* A later version of an array may be so many changes ahead of the one that is known: a number
- * beyond that, which could never be outdone again, is no count of changes. */
+ * beyond that, which could never be exceeded again, is no count of changes. */
 #define STORE_VERSION_STEP (UINT64_C(1) << 32)
 #define STORE_VERSION_MAX (UINT64_C(1) << 62)
 
@@ -91,14 +91,14 @@ struct store_forgotten {
 
 struct store_record {
 	uint8_t uuid[DDR_UUID_BYTES];
-	uint64_t inc; /* this node's last life in the array, 0 = none */
+	uint64_t inc; /* this node's last incarnation in the array, 0 = none */
 	/* By which node id the cluster knew it; 0 = it ran alone, or it is not written down. */
 	uint32_t node;
-	bool clean; /* that life ended with everything answered and its slot free */
-	/* Of its lives, the newest that needs no fence: it ended with nothing under way. 0 = none
+	bool clean; /* that incarnation ended with everything answered and its slot free */
+	/* Of its incarnations, the newest that needs no fence: it ended with nothing under way. 0 = none
 	 */
 	uint64_t fenced;
-	struct use_process process; /* whose life it was; all zero: not written down */
+	struct use_process process; /* whose incarnation it was; all zero: not written down */
 	struct record record;
 };
 

@@ -25,7 +25,7 @@
 
 #include "daemon/base/socket_file.h"
 #include "daemon/core/format/choose.h"
-#include "daemon/ctl/create/making.h"
+#include "daemon/ctl/create/create_job.h"
 #include "daemon/ctl/ctl.h"
 #include "daemon/daemon.h"
 #include "daemon/ports/lock.h"
@@ -489,13 +489,13 @@ static int fake_join(struct group *g, const char *name)
 /* Everybody hears it, its sender too. */
 static int fake_send(struct group *g, const void *data, size_t bytes)
 {
-	Ddraid__Announce__Word *w = ddraid__announce__word__unpack(NULL, bytes, data);
+	Ddraid__Announce__Message *w = ddraid__announce__message__unpack(NULL, bytes, data);
 
 	(void)g;
-	assert(w && w->body_case != DDRAID__ANNOUNCE__WORD__BODY__NOT_SET);
-	if (w->body_case == DDRAID__ANNOUNCE__WORD__BODY_RESERVE)
+	assert(w && w->body_case != DDRAID__ANNOUNCE__MESSAGE__BODY__NOT_SET);
+	if (w->body_case == DDRAID__ANNOUNCE__MESSAGE__BODY_RESERVE)
 		last_reserved = w->reserve->id;
-	ddraid__announce__word__free_unpacked(w, NULL);
+	ddraid__announce__message__free_unpacked(w, NULL);
 	if (!told_view)
 		return -ENOTCONN;
 	group_cb->msg(NULL, NODE, data, bytes);
@@ -872,7 +872,7 @@ uint64_t log_lost(void)
 
 /* ---- making --------------------------------------------------------------------------------- */
 
-static void imported(struct making *m)
+static void imported(struct create_job *m)
 {
 	memcpy(m->desc.uuid, m->imported.uuid, DDR_UUID_BYTES);
 	for (uint32_t i = m->desc.count; i < m->imported.geo.n; i++)
@@ -882,12 +882,12 @@ static void imported(struct making *m)
 
 static void made(void *data)
 {
-	struct making *m = data;
+	struct create_job *m = data;
 	int err = m->go_err ? m->go_err : m->lost ? -ECANCELED : mood_err();
 
-	for (uint32_t i = 0; i < DDR_UUID_BYTES && m->what == MAKING_CREATE; i++)
+	for (uint32_t i = 0; i < DDR_UUID_BYTES && m->what == CREATE_JOB_CREATE; i++)
 		m->desc.uuid[i] = (uint8_t)(i + (mood.phase & 7));
-	if (m->what == MAKING_IMPORT)
+	if (m->what == CREATE_JOB_IMPORT)
 		imported(m);
 	if (mood.flags & 4 && m->progress)
 		m->progress(m);
@@ -898,14 +898,14 @@ static void made(void *data)
 	m->done(m, err, m->error.text);
 }
 
-void making_go(struct making *m, int err, const char *why)
+void create_job_go(struct create_job *m, int err, const char *why)
 {
 	m->go_err = err;
 	snprintf(m->go_why, sizeof(m->go_why), "%s", why);
 	do_later(made, m);
 }
 
-void making_standing(struct making *m, enum create_standing standing)
+void create_job_standing(struct create_job *m, enum create_standing standing)
 {
 	(void)m, (void)standing;
 }
@@ -916,7 +916,7 @@ enum create_standing create_standing(const struct superblock *sb, const struct e
 	return STANDING_UNSURE;
 }
 
-void making_lost(struct making *m, const char *why)
+void create_job_lost(struct create_job *m, const char *why)
 {
 	m->lost = true;
 	snprintf(m->lost_why, sizeof(m->lost_why), "%s", why);
@@ -924,7 +924,7 @@ void making_lost(struct making *m, const char *why)
 
 static void identified(void *data)
 {
-	struct making *m = data;
+	struct create_job *m = data;
 
 	for (uint32_t i = 0; i < m->desc.count; i++) {
 		char uri[DDR_URI_BYTES]; /* m is all one object, for gcc with ASan */
@@ -940,7 +940,7 @@ static void identified(void *data)
 /* It names an array that the corpus has, or another. */
 static void looked_at(void *data)
 {
-	struct making *m = data;
+	struct create_job *m = data;
 	char why[STORE_WHY_BYTES] = "";
 	int err;
 
@@ -962,13 +962,13 @@ static void looked_at(void *data)
 		identified(m);
 }
 
-int making_start(struct making *m)
+int create_job_start(struct create_job *m)
 {
 	assert(m->desc.count <= DDR_MAX_MEMBERS);
 	if (mood.flags & 64)
 		return -ENOMEM;
 	pthread_mutex_init(&m->lock, NULL);
-	do_later(m->what == MAKING_IMPORT ? looked_at : identified, m);
+	do_later(m->what == CREATE_JOB_IMPORT ? looked_at : identified, m);
 	return 0;
 }
 
@@ -1146,13 +1146,13 @@ static void ask(struct peer *c)
 	}
 }
 
-static void hear(uint32_t from, const Ddraid__Announce__Word *w)
+static void hear(uint32_t from, const Ddraid__Announce__Message *w)
 {
-	size_t bytes = ddraid__announce__word__get_packed_size(w);
+	size_t bytes = ddraid__announce__message__get_packed_size(w);
 	uint8_t *m = malloc(bytes + 1);
 
 	assert(m);
-	ddraid__announce__word__pack(w, m);
+	ddraid__announce__message__pack(w, m);
 	group_cb->msg(NULL, from, m, bytes);
 	free(m);
 }
@@ -1176,7 +1176,7 @@ static uint64_t version(void)
 
 static void hear_array(uint32_t from)
 {
-	Ddraid__Announce__Word w = DDRAID__ANNOUNCE__WORD__INIT;
+	Ddraid__Announce__Message w = DDRAID__ANNOUNCE__MESSAGE__INIT;
 	Ddraid__Announce__Array a = DDRAID__ANNOUNCE__ARRAY__INIT;
 	Ddraid__Announce__Option option[4], *option_at[4];
 	uint8_t uuid[DDR_UUID_BYTES], flags = fuzz_u8(&in);
@@ -1200,14 +1200,14 @@ static void hear_array(uint32_t from)
 		option_at[i] = &option[i];
 	}
 	a.option = option_at;
-	w.body_case = DDRAID__ANNOUNCE__WORD__BODY_ARRAY;
+	w.body_case = DDRAID__ANNOUNCE__MESSAGE__BODY_ARRAY;
 	w.array = &a;
 	hear(from, &w);
 }
 
 static void hear_node(uint32_t from)
 {
-	Ddraid__Announce__Word w = DDRAID__ANNOUNCE__WORD__INIT;
+	Ddraid__Announce__Message w = DDRAID__ANNOUNCE__MESSAGE__INIT;
 	Ddraid__Announce__Node a = DDRAID__ANNOUNCE__NODE__INIT;
 	Ddraid__Announce__Running run[80], *at[80];
 	uint8_t uuid[80][DDR_UUID_BYTES], flags = fuzz_u8(&in);
@@ -1226,14 +1226,14 @@ static void hear_node(uint32_t from)
 		at[i] = &run[i];
 	}
 	a.running = at;
-	w.body_case = DDRAID__ANNOUNCE__WORD__BODY_NODE;
+	w.body_case = DDRAID__ANNOUNCE__MESSAGE__BODY_NODE;
 	w.node = &a;
 	hear(from, &w);
 }
 
 static void hear_forgotten(uint32_t from)
 {
-	Ddraid__Announce__Word w = DDRAID__ANNOUNCE__WORD__INIT;
+	Ddraid__Announce__Message w = DDRAID__ANNOUNCE__MESSAGE__INIT;
 	Ddraid__Announce__Forgotten a = DDRAID__ANNOUNCE__FORGOTTEN__INIT;
 	Ddraid__Announce__Tombstone stone[8], *at[8];
 	uint8_t uuid[8][DDR_UUID_BYTES];
@@ -1246,14 +1246,14 @@ static void hear_forgotten(uint32_t from)
 		at[i] = &stone[i];
 	}
 	a.tombstone = at;
-	w.body_case = DDRAID__ANNOUNCE__WORD__BODY_FORGOTTEN;
+	w.body_case = DDRAID__ANNOUNCE__MESSAGE__BODY_FORGOTTEN;
 	w.forgotten = &a;
 	hear(from, &w);
 }
 
 static void hear_reserve(uint32_t from)
 {
-	Ddraid__Announce__Word w = DDRAID__ANNOUNCE__WORD__INIT;
+	Ddraid__Announce__Message w = DDRAID__ANNOUNCE__MESSAGE__INIT;
 	Ddraid__Announce__Reserve r = DDRAID__ANNOUNCE__RESERVE__INIT;
 	Ddraid__Announce__Answer a = DDRAID__ANNOUNCE__ANSWER__INIT;
 	Ddraid__Announce__Release end = DDRAID__ANNOUNCE__RELEASE__INIT;
@@ -1278,13 +1278,13 @@ static void hear_reserve(uint32_t from)
 	a.why = flags & 4 ? text() : (char *)"";
 	a.key = number();
 	if ((flags & 3) == 0) {
-		w.body_case = DDRAID__ANNOUNCE__WORD__BODY_RELEASE;
+		w.body_case = DDRAID__ANNOUNCE__MESSAGE__BODY_RELEASE;
 		w.release = &end;
 	} else if ((flags & 3) == 1) {
-		w.body_case = DDRAID__ANNOUNCE__WORD__BODY_ANSWER;
+		w.body_case = DDRAID__ANNOUNCE__MESSAGE__BODY_ANSWER;
 		w.answer = &a;
 	} else {
-		w.body_case = DDRAID__ANNOUNCE__WORD__BODY_RESERVE;
+		w.body_case = DDRAID__ANNOUNCE__MESSAGE__BODY_RESERVE;
 		w.reserve = &r;
 	}
 	hear(from, &w);
@@ -1540,7 +1540,7 @@ static void next_daemon_finds_all(void)
 	uint32_t stored = 0, gone = 0;
 
 	for (uint32_t i = 0; i < manager_count(); i++) {
-		const struct known *k = manager_at(i);
+		const struct array_entry *k = manager_at(i);
 
 		gone += k->desc.forgotten;
 		if (k->stored && !k->desc.forgotten)
@@ -1553,7 +1553,7 @@ static void next_daemon_finds_all(void)
 		assert(!manager_at(i)->damaged);
 	assert(gone || manager_count() >= stored);
 	for (uint32_t i = 0; i < stored; i++) {
-		const struct known *k = manager_find_uuid(was[i].uuid);
+		const struct array_entry *k = manager_find_uuid(was[i].uuid);
 
 		assert(k && !strcmp(k->desc.name, was[i].name));
 		assert(k->desc.version == was[i].version && k->desc.count == was[i].count);

@@ -2,7 +2,7 @@
 /*
  * The world around daemon/runtime/disk.c, for its tests: incarnations of a daemon on one node, one
  * after another, with a run directory, rings and epochs. The front-end is one that remembers under
- * which name (front_export.life) it was served.
+ * which name (front_export.token) it was served.
  */
 #ifndef DDRAID_TESTS_UNIT_DISK_WORLD_H
 #define DDRAID_TESTS_UNIT_DISK_WORLD_H
@@ -29,7 +29,7 @@ static struct {
 	struct front front;
 	bool serving, held, lost;
 	bool hides;     /* while it is held, its device, as knbd's */
-	uint64_t life;  /* of what is open, 0 = nothing */
+	uint64_t token; /* of what is open, 0 = nothing */
 	uint64_t first; /* of what the first incarnation made */
 	unsigned ended; /* opens that failed */
 	unsigned opens;
@@ -60,15 +60,15 @@ static int fake_serve(struct front *f, const struct front_export *ex, char *why)
 
 	(void)f;
 	(void)why;
-	CHECK(ex->life && !fake.held);
+	CHECK(ex->token && !fake.held);
 	fake.serve_err = 0;
 	if (err)
 		return err;
-	if (fake.life && fake.life != ex->life)
+	if (fake.token && fake.token != ex->token)
 		fake.ended++;
-	fake.life = ex->life;
+	fake.token = ex->token;
 	fake.away_ms = ex->away_ms;
-	a->disk.heir.alone_us -= fake.serve_takes_us;
+	a->disk.takeover.alone_us -= fake.serve_takes_us;
 	fake.serve_takes_us = 0;
 	fake.serving = true;
 	return 0;
@@ -86,8 +86,8 @@ static void fake_reset(struct front *f)
 	(void)f;
 	if (fake.lost)
 		return;
-	fake.ended += fake.life != 0;
-	fake.life = 0;
+	fake.ended += fake.token != 0;
+	fake.token = 0;
 	fake.serving = fake.held = false;
 }
 
@@ -118,7 +118,7 @@ static int fake_remove(struct front *f)
 		return fake.remove_err;
 	if (fake.opens)
 		return -EBUSY;
-	fake.life = 0;
+	fake.token = 0;
 	fake.serving = false;
 	return 0;
 }
@@ -218,8 +218,8 @@ int attach_discard(const struct store_array *desc, bool force, uint32_t wait_ms,
 	snprintf(why, FRONT_WHY_BYTES, "it can't be ended");
 	if (fake.discard_err)
 		return fake.discard_err;
-	fake.ended += fake.life != 0;
-	fake.life = 0;
+	fake.ended += fake.token != 0;
+	fake.token = 0;
 	return 0;
 }
 
@@ -248,7 +248,7 @@ static inline bool note_there(void)
 {
 	char path[CONFIG_PATH_BYTES + 32];
 
-	snprintf(path, sizeof(path), "%s/vol0.life", conf.run_dir);
+	snprintf(path, sizeof(path), "%s/vol0.takeover", conf.run_dir);
 	return !access(path, F_OK);
 }
 
@@ -304,7 +304,7 @@ static inline void life_of(uint64_t inc, bool clean, struct epoch acked)
 	a->phase = ARRAY_PHASE_RUN;
 }
 
-static inline void life(uint64_t inc, bool clean, uint64_t acked)
+static inline void incarnation(uint64_t inc, bool clean, uint64_t acked)
 {
 	life_of(inc, clean, (struct epoch){acked, 1});
 }
@@ -352,11 +352,11 @@ static inline void serves(void)
 static inline void first_life(void)
 {
 	begin();
-	life(100, true, 4);
+	incarnation(100, true, 4);
 	ring(7);
 	map_is(5, 1);
 	serves();
-	fake.first = fake.life;
+	fake.first = fake.token;
 	CHECK(note_there());
 	CHECK_EQ_U64(fake.ended, 0);
 }

@@ -299,7 +299,7 @@ static void create(unsigned i, const char *name)
 	CHECK_EQ_INT(create_desc(&d), 0);
 }
 
-static int set(struct known *k, const char *key, const char *value)
+static int set(struct array_entry *k, const char *key, const char *value)
 {
 	struct manager_change *c = change_begin(CHANGE_OPTION);
 
@@ -309,7 +309,7 @@ static int set(struct known *k, const char *key, const char *value)
 	return change_ends();
 }
 
-static int say_for(struct known *k, bool start, bool all, bool force)
+static int say_for(struct array_entry *k, bool start, bool all, bool force)
 {
 	struct manager_change *c = change_begin(start ? CHANGE_START : CHANGE_STOP);
 
@@ -319,7 +319,7 @@ static int say_for(struct known *k, bool start, bool all, bool force)
 	return change_ends();
 }
 
-static inline int forget_it(struct known *k)
+static inline int forget_it(struct array_entry *k)
 {
 	manager_forget(k, change_begin(CHANGE_FORGET));
 	return change_ends();

@@ -9,17 +9,17 @@ TEST(a_daemon_that_comes_back_goes_on_with_what_was_open)
 {
 	first_life();
 	killed();
-	life(101, false, 5);
+	incarnation(101, false, 5);
 	ring(7);
 	map_is(5, 1);
 	serves();
-	CHECK_EQ_U64(fake.life, fake.first);
+	CHECK_EQ_U64(fake.token, fake.first);
 	killed();
-	life(102, false, 6); /* and so does the next */
+	incarnation(102, false, 6); /* and so does the next */
 	ring(7);
 	map_is(6, 1);
 	serves();
-	CHECK_EQ_U64(fake.life, fake.first);
+	CHECK_EQ_U64(fake.token, fake.first);
 	CHECK_EQ_U64(fake.ended, 0);
 	end();
 }
@@ -28,7 +28,7 @@ TEST(an_older_epoch_than_acknowledged_is_no_reason)
 {
 	first_life();
 	killed();
-	life(101, false, 6); /* a proposal that nobody committed */
+	incarnation(101, false, 6); /* a proposal that nobody committed */
 	ring(7);
 	map_is(5, 1);
 	serves();
@@ -40,12 +40,12 @@ TEST(a_change_of_the_membership_that_no_life_saw_ends_what_was_open)
 {
 	first_life();
 	killed();
-	life(101, true, 5);
+	incarnation(101, true, 5);
 	ring(8);
 	map_is(5, 1);
 	serves();
 	CHECK_EQ_U64(fake.ended, 1);
-	CHECK(fake.life != fake.first);
+	CHECK(fake.token != fake.first);
 	end();
 }
 
@@ -55,7 +55,7 @@ TEST(a_change_of_the_membership_that_it_has_served_in_does_not)
 	ring(8);
 	serves();
 	killed();
-	life(101, false, 5);
+	incarnation(101, false, 5);
 	ring(8);
 	map_is(5, 1);
 	serves();
@@ -70,7 +70,7 @@ TEST(a_ring_counts_only_when_io_was_allowed_in_it)
 	now.io_allowed = false;
 	disk_advance(a);
 	killed();
-	life(101, false, 5);
+	incarnation(101, false, 5);
 	ring(8);
 	map_is(5, 1);
 	serves();
@@ -82,13 +82,13 @@ TEST(others_that_went_on_without_it_end_what_was_open)
 {
 	first_life();
 	killed();
-	life(101, false, 5);
+	incarnation(101, false, 5);
 	ring(7);
 	map_is(6, 2);
 	CHECK(!note_there());
 	serves();
 	CHECK_EQ_U64(fake.ended, 1);
-	CHECK(fake.life != fake.first);
+	CHECK(fake.token != fake.first);
 	end();
 }
 
@@ -96,7 +96,7 @@ TEST(an_epoch_of_the_same_number_and_another_leader_is_another_one)
 {
 	first_life();
 	killed();
-	life(101, false, 5);
+	incarnation(101, false, 5);
 	ring(7);
 	map_is(5, 2);
 	serves();
@@ -109,7 +109,7 @@ TEST(what_one_life_has_found_out_holds_for_the_next)
 {
 	first_life();
 	killed();
-	life(101, false, 5);
+	incarnation(101, false, 5);
 	ring(7);
 	map_is(6, 2);
 	killed();
@@ -118,7 +118,7 @@ TEST(what_one_life_has_found_out_holds_for_the_next)
 	map_is(6, 2);
 	serves();
 	CHECK_EQ_U64(fake.ended, 1);
-	CHECK(fake.life != fake.first);
+	CHECK(fake.token != fake.first);
 	end();
 }
 
@@ -128,12 +128,12 @@ TEST(who_left_cleanly_was_not_missed)
 	disk_stop(a, ARRAY_STOP_LEAVE, because);
 	CHECK(fake.held && note_there());
 	killed();
-	life(101, true, 5);
+	incarnation(101, true, 5);
 	ring(7);
 	map_is(9, 2);
 	serves();
 	CHECK_EQ_U64(fake.ended, 0);
-	CHECK_EQ_U64(fake.life, fake.first);
+	CHECK_EQ_U64(fake.token, fake.first);
 	end();
 }
 
@@ -142,7 +142,7 @@ TEST(a_round_of_its_own_on_top_of_what_it_knew_is_none_without_it)
 {
 	first_life();
 	killed();
-	life(101, false, 5);
+	incarnation(101, false, 5);
 	ring(7);
 	now.proposing = true;
 	now.proposed.epoch = (struct epoch){6, 3};
@@ -168,7 +168,7 @@ TEST(what_a_life_saw_proposed_counts_for_the_next_one)
 {
 	first_life();
 	killed();
-	life(101, false, 5);
+	incarnation(101, false, 5);
 	ring(7);
 	now.proposing = true;
 	now.proposed.epoch = (struct epoch){7, 3};
@@ -191,7 +191,7 @@ TEST(a_node_that_was_removed_opens_anew)
 	CHECK(!fake.serving && !note_there());
 	a->inc = 101;
 	serves();
-	CHECK(fake.life != fake.first);
+	CHECK(fake.token != fake.first);
 	CHECK(note_there());
 	killed();
 	end();
@@ -203,7 +203,7 @@ TEST(what_waits_fails_when_the_others_have_gone_on_though_nobody_serves_yet)
 {
 	first_life();
 	killed();
-	life(101, false, 5);
+	incarnation(101, false, 5);
 	ring(7);
 	map_is(6, 2);
 	CHECK(!now.io_allowed && !fake.serving);
@@ -217,7 +217,7 @@ TEST(what_waits_fails_when_the_node_is_removed_before_it_has_served_it)
 {
 	first_life();
 	killed();
-	life(101, false, 5);
+	incarnation(101, false, 5);
 	ring(7);
 	disk_removed(a);
 	CHECK(!note_there());
@@ -242,7 +242,7 @@ TEST(what_waits_and_can_not_be_failed_is_tried_again)
 {
 	first_life();
 	killed();
-	life(101, false, 5);
+	incarnation(101, false, 5);
 	ring(7);
 	fake.discard_err = -EBUSY;
 	fake.discards = 0;
@@ -267,7 +267,7 @@ TEST(a_device_without_a_note_is_ended_by_who_finds_it)
 	first_life();
 	killed();
 	fake.discard_err = -EBUSY;
-	life(101, false, 5);
+	incarnation(101, false, 5);
 	ring(7);
 	map_is(6, 2);
 	killed();
@@ -287,9 +287,9 @@ TEST(a_life_after_a_clock_set_back_does_not_go_on_with_a_fenced_one)
 	CHECK_EQ_INT(attach_err, 0);
 	ask(ATTACH_SHIM, false);
 	CHECK_EQ_INT(attach_err, 0);
-	CHECK(fake.serving && fake.life != fake.first);
+	CHECK(fake.serving && fake.token != fake.first);
 	killed();
-	life(101, false, 5);
+	incarnation(101, false, 5);
 	ring(7);
 	map_is(6, 2);
 	serves();
@@ -304,10 +304,10 @@ TEST(a_note_that_is_none_ends_what_was_open)
 
 	first_life();
 	killed();
-	snprintf(path, sizeof(path), "%s/vol0.life", conf.run_dir);
+	snprintf(path, sizeof(path), "%s/vol0.takeover", conf.run_dir);
 	f = fopen(path, "w");
 	CHECK(f && fputs("100 1", f) >= 0 && !fclose(f));
-	life(101, true, 5);
+	incarnation(101, true, 5);
 	ring(7);
 	map_is(5, 1);
 	serves();
@@ -335,13 +335,13 @@ TEST(a_stop_that_was_asked_for_leaves_what_is_open)
 static void first_by(enum attach_via via, uint32_t away_ms)
 {
 	begin();
-	life(100, true, 4);
+	incarnation(100, true, 4);
 	a->live.attach = via;
 	a->live.away_ms = away_ms;
 	ring(7);
 	map_is(5, 1);
 	serves();
-	fake.first = fake.life;
+	fake.first = fake.token;
 }
 
 /* The next incarnation: the note says that nobody has served for so long. */
@@ -350,10 +350,10 @@ static void back_by(enum attach_via via, uint64_t alone_ms)
 	uint32_t away_ms = a->live.away_ms;
 
 	killed();
-	life(101, false, 5);
+	incarnation(101, false, 5);
 	a->live.attach = via;
 	a->live.away_ms = away_ms;
-	a->disk.heir.alone_us -= alone_ms * 1000;
+	a->disk.takeover.alone_us -= alone_ms * 1000;
 	ring(7);
 	map_is(5, 1);
 }
@@ -369,7 +369,7 @@ TEST(alone_for_as_long_as_away_it_fails_all_that_waits)
 {
 	first_by(ATTACH_NBD, 5000);
 	next_by(ATTACH_NBD, 5000);
-	CHECK(fake.life != fake.first);
+	CHECK(fake.token != fake.first);
 	CHECK_EQ_U64(fake.ended, 1);
 	end();
 }
@@ -378,7 +378,7 @@ TEST(alone_for_less_it_goes_on_with_what_waits)
 {
 	first_by(ATTACH_NBD, 5000);
 	next_by(ATTACH_NBD, 3000);
-	CHECK_EQ_U64(fake.life, fake.first);
+	CHECK_EQ_U64(fake.token, fake.first);
 	CHECK_EQ_U64(fake.ended, 0);
 	end();
 }
@@ -387,7 +387,7 @@ TEST(alone_for_ever_it_goes_on_where_nothing_fails)
 {
 	first_by(ATTACH_NBD, AWAY_HOLD);
 	next_by(ATTACH_NBD, 50000000);
-	CHECK_EQ_U64(fake.life, fake.first);
+	CHECK_EQ_U64(fake.token, fake.first);
 	end();
 }
 
@@ -396,7 +396,7 @@ TEST(alone_for_as_long_as_away_it_goes_on_with_our_own_driver)
 {
 	first_by(ATTACH_SHIM, 5000);
 	next_by(ATTACH_SHIM, 6000);
-	CHECK_EQ_U64(fake.life, fake.first);
+	CHECK_EQ_U64(fake.token, fake.first);
 	CHECK_EQ_U64(fake.ended, 0);
 	end();
 }
@@ -407,14 +407,14 @@ TEST(the_away_that_counts_is_the_one_that_held)
 	first_by(ATTACH_NBD, 5000);
 	a->live.away_ms = 60000;
 	next_by(ATTACH_NBD, 5000);
-	CHECK(fake.life != fake.first);
+	CHECK(fake.token != fake.first);
 	CHECK_EQ_U64(fake.ended, 1);
 	end();
 	first_by(ATTACH_NBD, AWAY_HOLD);
 	ask_for((struct array_attach){.via = ATTACH_NBD, .patience = true, .away_ms = 5000});
 	CHECK_EQ_INT(attach_err, 0);
 	next_by(ATTACH_NBD, 5000);
-	CHECK(fake.life != fake.first);
+	CHECK(fake.token != fake.first);
 	end();
 }
 
@@ -424,10 +424,10 @@ TEST(a_life_that_has_lost_it_for_as_long_fails_all_that_waits_too)
 	first_by(ATTACH_NBD, 5000);
 	fake.lost = true;
 	fake.serving = false;
-	a->disk.heir.alone_us -= 5000000;
+	a->disk.takeover.alone_us -= 5000000;
 	a->disk.retry_us = 0;
 	serves();
-	CHECK(fake.life != fake.first);
+	CHECK(fake.token != fake.first);
 	CHECK_EQ_U64(fake.ended, 1);
 	end();
 }
@@ -444,7 +444,7 @@ TEST(what_it_is_too_late_for_is_ended_before_anything_is_taken_from_it)
 	CHECK(!fake.serving && !note_there());
 	a->disk.retry_us = 0;
 	serves();
-	CHECK(fake.life != fake.first);
+	CHECK(fake.token != fake.first);
 	CHECK_EQ_U64(fake.ended, 1);
 	CHECK(note_there());
 	end();
@@ -455,7 +455,7 @@ static void noted(uint64_t *away_ms, uint64_t *at_us)
 	char path[CONFIG_PATH_BYTES + 32];
 	FILE *f;
 
-	snprintf(path, sizeof(path), "%s/vol0.life", conf.run_dir);
+	snprintf(path, sizeof(path), "%s/vol0.takeover", conf.run_dir);
 	f = fopen(path, "r");
 	CHECK(f && fscanf(f, "%*u %*u %*u %" SCNu64 " %" SCNu64, away_ms, at_us) == 2);
 	fclose(f);
@@ -482,29 +482,29 @@ TEST(the_note_says_when_there_was_a_connection_last)
 	uint64_t at_us;
 
 	first_by(ATTACH_NBD, 5000);
-	a->disk.heir.alone_us -= 2000000;
+	a->disk.takeover.alone_us -= 2000000;
 	now.io_allowed = false; /* it waits for something */
 	disk_advance(a);
 	at_us = noted_us();
-	CHECK_EQ_U64(at_us, a->disk.heir.alone_us);
+	CHECK_EQ_U64(at_us, a->disk.takeover.alone_us);
 	CHECK(loop_clock_us(a->loop) - at_us < 1000000);
 	disk_advance(a); /* not each time */
 	CHECK_EQ_U64(noted_us(), at_us);
 	/* Held: as long as something is under way. */
 	fake.inflight = 1;
-	a->disk.heir.alone_us -= 2000000;
+	a->disk.takeover.alone_us -= 2000000;
 	disk_hold(a);
 	at_us = noted_us();
-	CHECK_EQ_U64(at_us, a->disk.heir.alone_us);
+	CHECK_EQ_U64(at_us, a->disk.takeover.alone_us);
 	/* Also while the array is being stopped. */
 	a->phase = ARRAY_PHASE_STOP;
-	a->disk.heir.alone_us -= 2000000;
+	a->disk.takeover.alone_us -= 2000000;
 	disk_advance(a);
 	CHECK(noted_us() >= at_us);
-	CHECK_EQ_U64(noted_us(), a->disk.heir.alone_us);
+	CHECK_EQ_U64(noted_us(), a->disk.takeover.alone_us);
 	at_us = noted_us();
 	fake.inflight = 0;
-	a->disk.heir.alone_us -= 2000000;
+	a->disk.takeover.alone_us -= 2000000;
 	disk_hold(a);
 	disk_advance(a);
 	CHECK_EQ_U64(noted_us(), at_us);
@@ -526,17 +526,17 @@ TEST(the_note_has_a_shorter_time_before_the_kernel_has)
 	CHECK(!fake.serve_err);
 	CHECK_EQ_U64(noted_away_ms(), 5000);
 	CHECK(loop_clock_us(a->loop) - noted_us() < 4000000);
-	CHECK_EQ_U64(fake.life, fake.first);
+	CHECK_EQ_U64(fake.token, fake.first);
 	a->live.away_ms = AWAY_HOLD;
 	next_by(ATTACH_NBD, 5000);
-	CHECK(fake.life != fake.first);
+	CHECK(fake.token != fake.first);
 	end();
 	/* The longer one that held until then counts for what waits. */
 	first_by(ATTACH_NBD, 60000);
 	back_by(ATTACH_NBD, 10000);
 	a->live.away_ms = 5000;
 	serves();
-	CHECK_EQ_U64(fake.life, fake.first);
+	CHECK_EQ_U64(fake.token, fake.first);
 	CHECK_EQ_U64(noted_away_ms(), 5000);
 	end();
 	/* A longer one holds when the device is served. */
@@ -551,6 +551,6 @@ TEST(the_note_has_a_shorter_time_before_the_kernel_has)
 	a->disk.retry_us = 0;
 	serves();
 	CHECK_EQ_U64(noted_away_ms(), 9000);
-	CHECK_EQ_U64(fake.life, fake.first);
+	CHECK_EQ_U64(fake.token, fake.first);
 	end();
 }

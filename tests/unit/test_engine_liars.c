@@ -450,7 +450,7 @@ TEST(one_member_can_not_pass_for_another)
 			}
 			run_ms(8000);
 			CHECK(status().io_allowed);
-			CHECK(strstr(engine_dev_stranger(w.e, liar), "in another way, too"));
+			CHECK(strstr(engine_dev_foreign(w.e, liar), "in another way, too"));
 			reads_back(3);
 			written(4);
 			/* The exporter that lied is away: nothing is lost. */

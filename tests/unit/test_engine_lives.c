@@ -377,7 +377,7 @@ static void forced_without_the_newest(bool known)
 	CHECK_EQ_INT(status().state, ENGINE_ACTIVE);
 	dev_up(0);
 	run_ms(5000);
-	stranger = engine_dev_stranger(w.e, 0);
+	stranger = engine_dev_foreign(w.e, 0);
 	CHECK(stranger && strstr(stranger, "another history"));
 	copies_free(old);
 }
@@ -435,7 +435,7 @@ TEST(a_forced_start_goes_on_with_the_newest_state_that_enough_members_are_of)
 	CHECK_EQ_INT(status().state, ENGINE_ACTIVE);
 	CHECK(status().io_allowed);
 	CHECK_EQ_INT(status().map.member[0].state, MEMBER_FAULTY);
-	stranger = engine_dev_stranger(w.e, 0);
+	stranger = engine_dev_foreign(w.e, 0);
 	CHECK(stranger && strstr(stranger, "another history"));
 	io(3, IO_READ, 300 << 10, sizeof(in), in);
 	CHECK_EQ_MEM(in, old_data, sizeof(in));

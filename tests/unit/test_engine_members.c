@@ -364,9 +364,9 @@ TEST(a_device_that_is_no_member_is_told_of)
 	w.disk[MEMBERS] = calloc(1, DISK_BYTES);
 	dev_event(EV_DEV_UP, MEMBERS);
 	run_ms(100);
-	CHECK(engine_dev_stranger(w.e, MEMBERS));
+	CHECK(engine_dev_foreign(w.e, MEMBERS));
 	for (uint32_t i = 0; i < 3; i++)
-		CHECK(!engine_dev_stranger(w.e, i));
+		CHECK(!engine_dev_foreign(w.e, i));
 	finish();
 }
 
@@ -565,14 +565,14 @@ TEST(a_device_that_lacks_what_the_leader_wrote_when_the_member_entered_is_anothe
 		dev_up(2);
 		run_ms(1000);
 		CHECK_EQ_INT(status().map.member[2].state, MEMBER_SUSPECT);
-		CHECK(strstr(engine_dev_stranger(w.e, 2), "older copy"));
+		CHECK(strstr(engine_dev_foreign(w.e, 2), "older copy"));
 		num = status().map.epoch.num;
 		run_ms(500); /* it is not tried over and over, nor when it is connected anew */
 		dev_down(2);
 		dev_up(2);
 		run_ms(500);
 		CHECK_EQ_U64(status().map.epoch.num, num);
-		CHECK(strstr(engine_dev_stranger(w.e, 2), "older copy"));
+		CHECK(strstr(engine_dev_foreign(w.e, 2), "older copy"));
 		CHECK_EQ_INT(engine_member_of_dev(w.e, 2), 0xff);
 		if (again) { /* the right one */
 			dev_down(2);
@@ -585,7 +585,7 @@ TEST(a_device_that_lacks_what_the_leader_wrote_when_the_member_entered_is_anothe
 				CHECK(n < 100000);
 				run_event();
 			}
-			CHECK(!engine_dev_stranger(w.e, 2));
+			CHECK(!engine_dev_foreign(w.e, 2));
 			free(w.elsewhere);
 			w.elsewhere = NULL;
 			ev.admin.cmd = ADMIN_READD;
@@ -593,7 +593,7 @@ TEST(a_device_that_lacks_what_the_leader_wrote_when_the_member_entered_is_anothe
 			step(ev);
 		}
 		rebuilt(true);
-		CHECK(!engine_dev_stranger(w.e, 2));
+		CHECK(!engine_dev_foreign(w.e, 2));
 		finish();
 	}
 }
@@ -675,7 +675,7 @@ TEST(another_members_device_takes_no_members_place)
 		dev_event(EV_DEV_DOWN, 1);
 		run_ms(600);
 		CHECK_EQ_INT(engine_member_of_dev(w.e, 0), 0xff);
-		CHECK(shrunk || strstr(engine_dev_stranger(w.e, 0), "was another member"));
+		CHECK(shrunk || strstr(engine_dev_foreign(w.e, 0), "was another member"));
 		CHECK(!status().io_allowed);
 		dev_event(EV_DEV_UP, 1);
 		run_ms(20000);
@@ -770,7 +770,7 @@ TEST(nor_does_one_that_was_added_at_its_address_or_found_at_another)
 		dev_down(1);
 		run_ms(6000);
 		CHECK_EQ_INT(engine_member_of_dev(w.e, at), 0xff);
-		CHECK(strstr(engine_dev_stranger(w.e, at), "was another member"));
+		CHECK(strstr(engine_dev_foreign(w.e, at), "was another member"));
 		CHECK(!status().io_allowed);
 		dev_up(1);
 		run_ms(20000);

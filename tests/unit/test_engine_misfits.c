@@ -33,7 +33,7 @@ static void told(uint32_t dev, bool shrinks)
 	const char *why = engine_dev_misfit(w.e, dev);
 
 	CHECK(why);
-	CHECK_EQ_STR(engine_dev_stranger(w.e, dev), why);
+	CHECK_EQ_STR(engine_dev_foreign(w.e, dev), why);
 	if (shrinks)
 		CHECK(strstr(why, "4194304 bytes") && strstr(why, "8388608"));
 	else
@@ -456,7 +456,7 @@ TEST(a_device_that_begins_elsewhere_is_not_the_member)
 			CHECK(status().io_allowed);
 			CHECK_EQ_INT(status().map.member[1].state == MEMBER_IN_SYNC, !bytes);
 			if (bytes) {
-				text = engine_dev_stranger(w.e, 1);
+				text = engine_dev_foreign(w.e, 1);
 				CHECK(text && strstr(text, abs(bytes) == 4096 ? "begins elsewhere"
 									      : "no superblock"));
 				CHECK_EQ_MEM(w.disk[1], as_found, DISK_BYTES);

@@ -121,12 +121,12 @@ TEST(a_member_neither_of_whose_copies_can_be_read_is_told_of)
 	CHECK(status().io_allowed);
 	CHECK_EQ_INT(status().map.member[1].state, MEMBER_SUSPECT);
 	CHECK_EQ_U64(engine_member_of_dev(w.e, 1), 0xff);
-	CHECK(strstr(engine_dev_stranger(w.e, 1), "neither copy"));
+	CHECK(strstr(engine_dev_foreign(w.e, 1), "neither copy"));
 	CHECK_EQ_U64(w.bad_copy[1], 3); /* nobody knows whose it is: nothing is written there */
 	/* It can be read again. */
 	w.bad_copy[1] = 0;
 	run_ms(3000);
-	CHECK(!engine_dev_stranger(w.e, 1));
+	CHECK(!engine_dev_foreign(w.e, 1));
 	all_in_sync();
 	finish();
 }
@@ -144,7 +144,7 @@ TEST(one_copy_that_can_not_be_read_and_one_that_is_damaged)
 	run_ms(6000);
 	CHECK(status().io_allowed);
 	CHECK_EQ_INT(status().map.member[1].state, MEMBER_SUSPECT);
-	CHECK(strstr(engine_dev_stranger(w.e, 1), "the other is damaged"));
+	CHECK(strstr(engine_dev_foreign(w.e, 1), "the other is damaged"));
 	w.bad_copy[1] = 0;
 	run_ms(3000);
 	all_in_sync();

@@ -221,7 +221,7 @@ TEST(a_copy_takes_no_place_after_an_exchange)
 			is_read();
 			CHECK_EQ_INT(engine_member_of_dev(w.e, 0), 1);
 			CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
-			CHECK(engine_dev_stranger(w.e, at));
+			CHECK(engine_dev_foreign(w.e, at));
 			finish();
 		}
 }

@@ -795,7 +795,7 @@ TEST(a_past_that_is_to_come_is_not_taken_by_who_has_no_map)
 			member_away(m, false);
 			h_run_ms(20000);
 			CHECK_EQ_INT(h_status(3).map.member[m].state, MEMBER_IN_SYNC);
-			CHECK(!engine_dev_stranger(h.node[3].e, m));
+			CHECK(!engine_dev_foreign(h.node[3].e, m));
 		}
 		CHECK(h_serves(2) && h_serves(3));
 		h_end();

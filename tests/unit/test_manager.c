@@ -49,7 +49,7 @@ TEST(a_create_whose_name_is_taken_meanwhile_leaves_that_arrays_files)
 /* ---- URIs ----------------------------------------------------------------------------------- */
 
 /* The array's thread reaches member m by this, added or not. */
-static void reached(struct known *k, uint32_t m, const char *uri, bool added)
+static void reached(struct array_entry *k, uint32_t m, const char *uri, bool added)
 {
 	struct store_array live = k->desc;
 
@@ -61,7 +61,7 @@ static void reached(struct known *k, uint32_t m, const char *uri, bool added)
 static void own_uri(void)
 {
 	struct store_array d = desc_of(1, "vol0");
-	struct known *k;
+	struct array_entry *k;
 
 	create(1, "vol0");
 	k = manager_find("vol0", false);
@@ -78,7 +78,7 @@ static void own_uri(void)
 
 static void own_uri_is_not_told(void)
 {
-	struct known *k = manager_find("vol0", false);
+	struct array_entry *k = manager_find("vol0", false);
 	struct store_array d = k->desc;
 
 	CHECK_EQ_STR(k->desc.uri[1], "/dev/own");
@@ -97,7 +97,7 @@ static void own_uri_is_not_told(void)
 
 static void moved_member(void)
 {
-	struct known *k = manager_find("vol0", false);
+	struct array_entry *k = manager_find("vol0", false);
 
 	CHECK_EQ_STR(k->desc.uri[0], "/dev/m0");
 	CHECK_EQ_STR(k->desc.uri[1], "/dev/moved");
@@ -116,7 +116,7 @@ TEST(a_node_keeps_its_own_uri_until_the_member_moves)
 
 static void of_an_early_build(void)
 {
-	struct known *k = manager_find("vol0", false);
+	struct array_entry *k = manager_find("vol0", false);
 
 	CHECK(k && !k->damaged && k->desc.count == 2 && k->desc.guessed);
 	CHECK_EQ_STR(k->desc.agreed[1], "/dev/b");
@@ -126,7 +126,7 @@ static void of_an_early_build(void)
 /* The others know where the members are; that this node has them elsewhere is no news. */
 static void others_know_better(void)
 {
-	struct known *k = manager_find("vol0", false);
+	struct array_entry *k = manager_find("vol0", false);
 	struct store_array d = k->desc;
 
 	CHECK(d.guessed);
@@ -142,7 +142,7 @@ static void others_know_better(void)
 
 static void both_are_kept(void)
 {
-	struct known *k = manager_find("vol0", false);
+	struct array_entry *k = manager_find("vol0", false);
 	struct store_array d = k->desc;
 
 	CHECK(!k->desc.guessed);
@@ -156,7 +156,7 @@ static void both_are_kept(void)
 
 static void changed_here_first(void)
 {
-	struct known *k = manager_find("vol0", false);
+	struct array_entry *k = manager_find("vol0", false);
 
 	CHECK_EQ_INT(set(k, "release_delay", "7s"), 0);
 	CHECK(!k->desc.guessed && told_count == 1);
@@ -202,7 +202,7 @@ static struct store_array rival(unsigned i)
 
 static void rivals(void)
 {
-	struct known *k;
+	struct array_entry *k;
 
 	for (unsigned i = 0; i < 6; i++) {
 		for (unsigned j = 0; j < 6; j++) {
@@ -288,7 +288,7 @@ TEST(what_can_not_be_is_not_taken_from_others)
 
 /* ---- stop, while it is in use --------------------------------------------------------------- */
 
-static struct known *k_used;
+static struct array_entry *k_used;
 
 /* As array.c: nobody is cut off unless by force. */
 static void used_by(uint32_t clients)

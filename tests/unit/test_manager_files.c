@@ -23,7 +23,7 @@ static void three(void)
 static void damage_seen(void)
 {
 	struct store_array two = desc_of(2, "two"), four = desc_of(2, "four");
-	struct known *k = manager_find("two", false);
+	struct array_entry *k = manager_find("two", false);
 
 	two.version = four.version = 9;
 	CHECK_EQ_U64(manager_count(), 3);
@@ -64,7 +64,7 @@ static const char *twice_why;
 
 static void is_twice(void)
 {
-	struct known *k = manager_find("two", false);
+	struct array_entry *k = manager_find("two", false);
 
 	CHECK(k && k->damaged);
 	CHECK_MSG(strstr(k->error, twice_why), "it says: %s", k->error);
@@ -135,7 +135,7 @@ TEST(a_copied_file_is_no_second_array)
 
 /* ---- an attach ------------------------------------------------------------------------------ */
 
-static int attach(struct known *k, enum attach_via via, uint32_t away_ms)
+static int attach(struct array_entry *k, enum attach_via via, uint32_t away_ms)
 {
 	struct manager_change *c = change_begin(CHANGE_ATTACH);
 
@@ -159,7 +159,7 @@ static void attach_it(void)
 /* A change that another node made, and told. */
 static void still_attached_after_news(void)
 {
-	struct known *k = manager_find("vol0", false);
+	struct array_entry *k = manager_find("vol0", false);
 	struct store_array d = desc_of(1, "vol0");
 
 	CHECK_EQ_INT((int)k->desc.attach, ATTACH_SHIM);
@@ -174,7 +174,7 @@ static void still_attached_after_news(void)
 
 static void waits_for_ever(void)
 {
-	struct known *k = manager_find("vol0", false);
+	struct array_entry *k = manager_find("vol0", false);
 
 	CHECK_EQ_U64(k->desc.away_ms, 30000);
 	CHECK_EQ_INT(attach(k, ATTACH_SHIM, AWAY_HOLD), 0);
@@ -182,7 +182,7 @@ static void waits_for_ever(void)
 
 static void detach_it(void)
 {
-	struct known *k = manager_find("vol0", false);
+	struct array_entry *k = manager_find("vol0", false);
 
 	CHECK_EQ_INT((int)k->desc.attach, ATTACH_SHIM);
 	CHECK_EQ_U64(k->desc.away_ms, AWAY_HOLD);
@@ -247,7 +247,7 @@ static void holds_without_a_word(void)
 
 static void damaged_by_its_time(void)
 {
-	struct known *k = manager_find("vol0", false);
+	struct array_entry *k = manager_find("vol0", false);
 
 	CHECK(k->damaged && strstr(k->error, "line 7, away, is not understood: use hold"));
 	CHECK(strstr(k->error, "from 1s to 1440min"));
@@ -295,7 +295,7 @@ static void change_names_the_directory(void)
 static void nothing_is_changed_that_is_not_durable(void)
 {
 	struct store_array was, d = desc_of(9, "vol9");
-	struct known *k;
+	struct array_entry *k;
 	char why[STORE_WHY_BYTES];
 
 	create(1, "vol0");
@@ -340,7 +340,7 @@ static void nothing_is_changed_that_is_not_durable(void)
 /* What was answered is there after a restart, and nothing else is. */
 static void what_was_answered(void)
 {
-	struct known *k = manager_find("vol0", false);
+	struct array_entry *k = manager_find("vol0", false);
 
 	CHECK(manager_count() == 1 && k->desc.version == 3);
 	CHECK(!k->array->running && k->desc.started && k->desc.here == HERE_OFF);
@@ -360,7 +360,7 @@ TEST(a_change_that_cannot_be_made_durable_is_refused_and_leaves_nothing_behind)
 static void heard_while_it_is_full(void)
 {
 	struct store_array d = desc_of(1, "vol0");
-	struct known *k;
+	struct array_entry *k;
 
 	create(1, "vol0");
 	k = manager_find("vol0", false);
@@ -395,7 +395,7 @@ TEST(what_is_heard_while_the_directory_is_full_is_written_later)
 static void heard_meanwhile(void)
 {
 	struct store_array d = desc_of(1, "vol0");
-	struct known *k;
+	struct array_entry *k;
 	struct manager_change *c;
 
 	create(1, "vol0");
@@ -416,7 +416,7 @@ static void heard_meanwhile(void)
 
 static void both_count(void)
 {
-	struct known *k = manager_find("vol0", false);
+	struct array_entry *k = manager_find("vol0", false);
 
 	CHECK_EQ_STR(k->desc.agreed[1], "/dev/moved");
 	CHECK_EQ_U64(k->desc.options.release_delay_ms, 7000);
@@ -473,7 +473,7 @@ static void all_are_there(void)
 {
 	struct store_record back;
 	char why[STORE_WHY_BYTES];
-	struct known *k = manager_find("vol0", false);
+	struct array_entry *k = manager_find("vol0", false);
 
 	CHECK(k && !k->damaged && k->desc.version == 1 && manager_count() == 1);
 	CHECK(!store_get_record("vol0", &back, why) && back.inc == 7 && back.clean);
@@ -615,7 +615,7 @@ TEST(only_what_others_deleted_is_written_anew)
 static void lock_is_another_ones(void)
 {
 	struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
-	struct known *k;
+	struct array_entry *k;
 	char path[128], why[STORE_WHY_BYTES];
 	int fd;
 

@@ -27,7 +27,7 @@ int fsync(int fd)
 
 static void forget(const char *name)
 {
-	struct known *k = manager_find(name, false);
+	struct array_entry *k = manager_find(name, false);
 
 	CHECK(k);
 	CHECK_MSG(!forget_it(k), "%s", ended_why);
@@ -80,7 +80,7 @@ TEST(a_forgotten_array_takes_no_room_and_does_not_come_back)
 
 static void forget_while_it_runs(void)
 {
-	struct known *k;
+	struct array_entry *k;
 	struct array *a;
 
 	create(1, "vol0");
@@ -133,7 +133,7 @@ TEST(a_forget_that_was_refused_does_not_come_to_pass_at_the_next_start)
 static void name_taken_over(void)
 {
 	struct store_array d = desc_of(2, "vol0");
-	struct known *k;
+	struct array_entry *k;
 
 	create(1, "vol0");
 	k = manager_find("vol0", false);
@@ -159,7 +159,7 @@ static void both_are_forgotten(void)
 {
 	struct store_array d = desc_of(2, "vol0");
 	struct store_forgotten f = {.at_s = 5};
-	struct known *k;
+	struct array_entry *k;
 
 	memcpy(f.uuid, d.uuid, sizeof(f.uuid));
 	create(1, "vol0");
@@ -184,7 +184,7 @@ TEST(a_name_can_be_forgotten_twice_in_a_row)
 /* Who holds it, as a stop that waits does, may still ask for something. */
 static void asked_when_it_is_gone(void)
 {
-	struct known *k;
+	struct array_entry *k;
 
 	create(1, "vol0");
 	k = manager_hold(manager_find("vol0", false));
@@ -216,7 +216,7 @@ static void changed_too_late(void)
 	struct store_array one = desc_of(1, "vol0"), two = desc_of(2, "vol0");
 	struct store_forgotten f = {.at_s = 5};
 	struct manager_change *c;
-	struct known *k;
+	struct array_entry *k;
 
 	create(1, "vol0");
 	k = manager_find("vol0", false);

@@ -68,15 +68,15 @@ static void swap_in(uint32_t n)
 	settled = s->settled;
 }
 
-static void send(const Word *w)
+static void send(const Message *w)
 {
 	CHECK(g.count < MESSAGES);
 	if (!g.in_view[g.runs])
 		return; /* no group */
 	g.message[g.count].from = g.runs;
-	g.message[g.count].bytes = ddraid__announce__word__get_packed_size(w);
+	g.message[g.count].bytes = ddraid__announce__message__get_packed_size(w);
 	g.message[g.count].data = malloc(g.message[g.count].bytes + 1);
-	ddraid__announce__word__pack(w, g.message[g.count].data);
+	ddraid__announce__message__pack(w, g.message[g.count].data);
 	g.count++;
 }
 
@@ -105,15 +105,15 @@ static void deliver_one(void)
 	uint32_t i = g.first++, from = g.message[i].from;
 
 	for (uint32_t n = 1; n <= NODES && g.in_view[from]; n++) {
-		Word *w =
-		    ddraid__announce__word__unpack(NULL, g.message[i].bytes, g.message[i].data);
+		Message *w =
+		    ddraid__announce__message__unpack(NULL, g.message[i].bytes, g.message[i].data);
 
 		CHECK(w);
 		if (g.in_view[n]) {
 			swap_in(n);
 			reserve_heard(from, w);
 		}
-		ddraid__announce__word__free_unpacked(w, NULL);
+		ddraid__announce__message__free_unpacked(w, NULL);
 	}
 	free(g.message[i].data);
 }
@@ -526,14 +526,14 @@ TEST(nothing_is_granted_twice_whatever_happens)
 TEST(a_node_that_makes_reservations_up_fills_nobodys_memory)
 {
 	Ddraid__Announce__Reserve m = DDRAID__ANNOUNCE__RESERVE__INIT;
-	Word w = DDRAID__ANNOUNCE__WORD__INIT;
+	Message w = DDRAID__ANNOUNCE__MESSAGE__INIT;
 
 	begin();
 	ask(3, &c, "vol9", "uri:m9");
 	deliver();
 	m.held = true;
 	m.what = "create of vol0";
-	w.body_case = DDRAID__ANNOUNCE__WORD__BODY_RESERVE;
+	w.body_case = DDRAID__ANNOUNCE__MESSAGE__BODY_RESERVE;
 	w.reserve = &m;
 	swap_in(1);
 	for (uint64_t i = 1; i <= 10000; i++) {

@@ -353,36 +353,36 @@ static bool others_end(struct front_knbd *f, const struct front_export *ex)
 	DIR *dir = opendir("/sys/block");
 	char id[ID_BYTES];
 	uint32_t index;
-	bool heir = false;
+	bool same = false;
 
-	snprintf(f->id + prefix, ID_BYTES - prefix, "%016llx %s", (unsigned long long)ex->life,
+	snprintf(f->id + prefix, ID_BYTES - prefix, "%016llx %s", (unsigned long long)ex->token,
 		 ex->name);
 	while (device_next(dir, f->id, prefix, &index, id)) {
 		if (!strcmp(id, f->id)) {
 			f->index = index;
-			heir = true;
+			same = true;
 			continue;
 		}
 		nbd_log(&f->shared, NULL, LOG_ERR,
-			"/dev/nbd%u of an earlier life is disconnected: opens of it fail (R6)",
+			"/dev/nbd%u of an earlier daemon is disconnected: opens of it fail (R6)",
 			index);
 		disconnect(f, index);
 	}
 	if (dir)
 		closedir(dir);
-	return heir;
+	return same;
 }
 
 static int device_take(struct front_knbd *f, const struct front_export *ex, char *why)
 {
 	char device[sizeof(f->device)];
-	bool heir = others_end(f, ex);
+	bool same = others_end(f, ex);
 	int fd = -1, err = client_make(f, &fd);
 
 	if (!err) {
-		err = heir ? reconfigure(f, ex->away_ms, fd) : connect_new(f, ex, fd);
-		if (err && heir) { /* somebody has disconnected it */
-			heir = false;
+		err = same ? reconfigure(f, ex->away_ms, fd) : connect_new(f, ex, fd);
+		if (err && same) { /* somebody has disconnected it */
+			same = false;
 			err = connect_new(f, ex, fd);
 		}
 		close(fd);
@@ -400,7 +400,7 @@ static int device_take(struct front_knbd *f, const struct front_export *ex, char
 		dev_count_free(f->count);
 		f->count = dev_count_new(device);
 	}
-	if (heir)
+	if (same)
 		nbd_log(&f->shared, NULL, LOG_NOTICE, "%s is taken over", f->device);
 	else if (aside_start(io_timeout_set, (void *)(uintptr_t)f->index))
 		nbd_log(&f->shared, NULL, LOG_WARNING,

@@ -511,25 +511,26 @@ static int shim_attach(struct front_shim *f, const struct front_export *ex, char
 	    .depth = SHIM_DEPTH,
 	    .away_ms = ex->away_ms,
 	    .size = ex->size_bytes,
-	    .cookie = ex->life,
+	    .cookie = ex->token,
 	};
 	struct ddraid_status was;
-	bool there = !status_of(f, ex->uuid, &was), heir = there && was.cookie == ex->life;
+	bool there = !status_of(f, ex->uuid, &was), same = there && was.cookie == ex->token;
 
-	if (!heir)
+	if (!same)
 		at.flags = DDRAID_FRESH;
 	memcpy(at.uuid, ex->uuid, sizeof(at.uuid));
 	memcpy(at.name, ex->name, sizeof(at.name));
 	if (ioctl(f->watch.fd, DDRAID_IOC_ATTACH, &at) < 0)
 		return attach_failed(&at, -errno, why);
 	snprintf(f->device, sizeof(f->device), "/dev/ddraid%u", at.index);
-	if (heir)
+	if (same)
 		shim_log(f, LOG_NOTICE, "%s is taken over, with %u requests that waited", f->device,
 			 at.waiting);
 	else if (there && was.openers)
-		shim_log(f, LOG_ERR,
-			 "the disk of an earlier life was removed: %u opens of it have failed (R6)",
-			 was.openers);
+		shim_log(
+		    f, LOG_ERR,
+		    "the disk of an earlier daemon was removed: %u opens of it have failed (R6)",
+		    was.openers);
 	return 0;
 }
 

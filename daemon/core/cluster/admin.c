@@ -218,7 +218,7 @@ static void take_admin(struct engine *e, uint32_t from, const Ddraid__Admin *a)
 	e->c->admin.job.member = (uint8_t)a->member;
 	e->c->admin.job.since = e->now;
 	if (a->cmd == ADMIN_FAIL)
-		want_why(e, a->member, MEMBER_FAULTY, WHY_OPERATOR, from);
+		request_state(e, a->member, MEMBER_FAULTY, WHY_OPERATOR, from);
 	if (a->cmd != ADMIN_ADD)
 		return;
 	strncpy(e->c->admin.job.uri, a->uri, DDR_URI_BYTES - 1);
@@ -467,7 +467,7 @@ static void add_advance(struct engine *e)
 	a->entered = true;
 	memcpy(e->c->lead.new_uuid[a->member], a->uuid, DDR_UUID_BYTES);
 	e->c->lead.full[a->member] = true;
-	want_why(e, a->member, MEMBER_REBUILDING, WHY_OPERATOR, a->node);
+	request_state(e, a->member, MEMBER_REBUILDING, WHY_OPERATOR, a->node);
 }
 
 static bool all_reach_it(const struct engine *e, uint8_t member)
@@ -566,7 +566,7 @@ static const char *seen_at(const struct engine *e, uint32_t dev)
 
 	if (dev == NO_DEV)
 		return NULL;
-	why = engine_dev_stranger(e, dev);
+	why = engine_dev_foreign(e, dev);
 	return why ? why
 	       : e->c->devs.dev[dev].reading || e->c->devs.dev[dev].retry_us
 		   ? "its superblock can't be read"
@@ -686,9 +686,9 @@ void admin_advance(struct engine *e)
 		e->c->lead.full[m] = false;
 		/* Who was told that it came to nothing can rely on it. One whose flush failed is
 		 * reported again. */
-		if (e->c->lead.wanted[m] == MEMBER_REBUILDING ||
-		    (a->cmd == ADMIN_FAIL && e->c->lead.wanted[m] == MEMBER_FAULTY))
-			e->c->lead.wanted[m] = 0;
+		if (e->c->lead.requested[m] == MEMBER_REBUILDING ||
+		    (a->cmd == ADMIN_FAIL && e->c->lead.requested[m] == MEMBER_FAULTY))
+			e->c->lead.requested[m] = 0;
 		admin_late(e);
 	} else if (a->cmd == ADMIN_ADD) {
 		add_advance(e);
@@ -697,12 +697,12 @@ void admin_advance(struct engine *e)
 	} else if (a->cmd == ADMIN_READD && e->view.dev_of[m] == NO_DEV &&
 		   misfit_of(e, m) != NO_DEV) {
 		misfit_end(e, -ENOSPC, misfit_of(e, m), "connect the right one, or add another");
-	} else if (a->cmd == ADMIN_READD && !e->c->lead.wanted[m] && all_reach_it(e, m) &&
+	} else if (a->cmd == ADMIN_READD && !e->c->lead.requested[m] && all_reach_it(e, m) &&
 		   member_sb_current(e, m)) {
 		if (member_older(e, m, e->map.member[m].reached))
 			older_end(e);
 		else
-			want_why(e, m, MEMBER_REBUILDING, WHY_OPERATOR, a->node);
+			request_state(e, m, MEMBER_REBUILDING, WHY_OPERATOR, a->node);
 	}
 }
 

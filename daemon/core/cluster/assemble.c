@@ -521,7 +521,7 @@ struct judged {
 	uint32_t absent, insync;
 	bool extended;  /* one that was too small for a while */
 	uint32_t older; /* device of one that lacks that commit, or NO_DEV */
-	uint8_t wanted[DDR_MAX_MEMBERS];
+	uint8_t requested[DDR_MAX_MEMBERS];
 };
 
 static void members_judge(const struct engine *e, const struct superblock *sb, struct judged *j)
@@ -542,9 +542,9 @@ static void members_judge(const struct engine *e, const struct superblock *sb, s
 			     !lineage_differs(&e->c->assembly.past, own);
 
 		if (needed && !own && !cut)
-			j->wanted[i] = MEMBER_SUSPECT;
+			j->requested[i] = MEMBER_SUSPECT;
 		else if (needed && !fresh)
-			j->wanted[i] = MEMBER_FAULTY; /* rolled back: only a full rebuild */
+			j->requested[i] = MEMBER_FAULTY; /* rolled back: only a full rebuild */
 		j->absent += needed && !fresh;
 		j->insync += map->member[i].state == MEMBER_IN_SYNC && fresh;
 		j->extended |= needed && own && cut;
@@ -616,7 +616,7 @@ static bool too_few(struct engine *e, const struct superblock *sb, const struct 
 
 /*
  * The fresh leader looks at what the members carry. True: e->map is what the array was last, and
- * lead.wanted names what must leave it.
+ * lead.requested names what must leave it.
  */
 bool assemble(struct engine *e)
 {
@@ -657,16 +657,16 @@ bool assemble(struct engine *e)
 		return false;
 	ld->forced |= older != NULL;
 	for (uint8_t i = 0; i < map.n; i++) {
-		want_why(e, i, (enum member_state)j.wanted[i],
-			 !j.wanted[i]                    ? WHY_NONE
-			 : j.wanted[i] == MEMBER_SUSPECT ? WHY_ABSENT
-							 : WHY_STALE,
-			 e->cfg.node);
+		request_state(e, i, (enum member_state)j.requested[i],
+			      !j.requested[i]                    ? WHY_NONE
+			      : j.requested[i] == MEMBER_SUSPECT ? WHY_ABSENT
+								 : WHY_STALE,
+			      e->cfg.node);
 		ld->read_error[i] = false;
 		ld->earlier &= ~(1u << i);
 		/* Of one that is absent nobody knows by which line it went. */
-		if (ld->forced && ld->wanted[i])
-			ld->wanted[i] = MEMBER_FAULTY;
+		if (ld->forced && ld->requested[i])
+			ld->requested[i] = MEMBER_FAULTY;
 	}
 	ld->refused = false;
 	/* Not the map's own epoch: that may be a proposal which some members have never got. Called

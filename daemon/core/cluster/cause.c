@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
  * Why a member changes its state, for people: nothing goes by it. Whoever can't use a member says
- * why with its report, or in Hello; the leader keeps that beside the wish, tells all with the
+ * why with its report, or in Hello; the leader keeps that beside the request, tells all with the
  * proposal, and the commit makes it the member's cause.
  */
 #include <string.h>
@@ -63,12 +63,12 @@ void cause_hear(struct member_cause cause[DDR_MAX_MEMBERS], size_t count, Ddraid
 
 void want_set(struct engine *e, uint32_t i, enum member_state want, const struct member_cause *c)
 {
-	e->c->lead.wanted[i] = (uint8_t)want;
+	e->c->lead.requested[i] = (uint8_t)want;
 	e->c->lead.cause[i] = *c;
 }
 
-void want_why(struct engine *e, uint32_t i, enum member_state want, enum member_why why,
-	      uint32_t node)
+void request_state(struct engine *e, uint32_t i, enum member_state want, enum member_why why,
+		   uint32_t node)
 {
 	want_set(e, i, want, &(struct member_cause){.why = why, .node = node});
 }

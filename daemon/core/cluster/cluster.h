@@ -7,7 +7,7 @@
  *   departed.c  who does not any more, and is fenced
  *   leader.c    what the leader does in a round until Ready, and after it
  *   epoch.c     proposals and commits of the map, on every node
- *   propose.c   ... from a wish to a commit (leader)
+ *   propose.c   ... from a request to a commit (leader)
  *   assemble.c  the map that a start goes on with, by what the members carry
  *   devs.c      devices, and which member each is
  *   cut_off.c   writes that may still land, as nobody heard their end

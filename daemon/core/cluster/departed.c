@@ -3,8 +3,8 @@
  * Who has departed: incarnations that a quorate view left behind (R6), and which are to be fenced
  * before anything goes on without them (R4).
  *
- *   gone    departed, the fence not answered, or no epoch committed since; in the record
- *   buried  fenced lately
+ *   departed         the fence not answered, or no epoch committed since; in the record
+ *   recently_fenced  the fence was answered lately
  *
  * Corosync's two_node gives each of two nodes quorum alone. So each of two views may leave the
  * other's node behind, and only the fence says which of them goes on: who was fenced can fence

@@ -713,7 +713,7 @@ static bool is_being_added(const struct engine *e, const struct dev *d)
 	       (e->c->admin.adding.used && !strcmp(e->c->admin.adding.uri, d->uri));
 }
 
-const char *engine_dev_stranger(const struct engine *e, uint32_t dev)
+const char *engine_dev_foreign(const struct engine *e, uint32_t dev)
 {
 	const struct dev *d = &e->c->devs.dev[dev];
 	const struct map *map = e->view.proposing ? &e->view.prop : &e->map;

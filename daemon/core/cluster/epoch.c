@@ -55,7 +55,7 @@ void epoch_reset(struct engine *e)
 	struct lead *ld = &e->c->lead;
 
 	ld->own_prop = ld->reassemble = ld->committing = false;
-	memset(ld->wanted, 0, sizeof(ld->wanted));
+	memset(ld->requested, 0, sizeof(ld->requested));
 	memset(ld->read_error, 0, sizeof(ld->read_error));
 	memset(ld->kept_us, 0, sizeof(ld->kept_us));
 	memset(ld->full, 0, sizeof(ld->full));
@@ -336,12 +336,12 @@ void epoch_want_out(struct engine *e, uint32_t i, uint32_t want, bool read_error
 		    const struct member_cause *c)
 {
 	struct lead *ld = &e->c->lead;
-	uint8_t had = ld->read_error[i] ? 0 : ld->wanted[i];
+	uint8_t had = ld->read_error[i] ? 0 : ld->requested[i];
 
 	if (want >= MEMBER_SUSPECT && !read_error && !earlier)
 		ld->earlier &= ~(1u << i);
 	if (want < MEMBER_SUSPECT || want > MEMBER_FAULTY ||
-	    (read_error && (ld->wanted[i] || member_indispensable(e, (uint8_t)i))) ||
+	    (read_error && (ld->requested[i] || member_indispensable(e, (uint8_t)i))) ||
 	    (want <= had && had != MEMBER_REBUILDING))
 		return;
 	ld->read_error[i] = read_error;

@@ -8,7 +8,7 @@
  *   too: back to the fence) -> an epoch of this round's own, if anybody left or the leader is new
  * -> dirty sets of dead slots told (R18) -> Ready
  *
- * and after Ready: wishes for the map, slots for joiners, recovery of dead slots, rebuilds.
+ * and after Ready: requests for the map, slots for joiners, recovery of dead slots, rebuilds.
  */
 #include <assert.h>
 #include <errno.h>
@@ -408,7 +408,7 @@ static void outcast_advance(struct engine *e)
  * claim them; or its record can't be written. Is there another that could? Rounds come and go
  * meanwhile.
  */
-static void outdone_look(struct engine *e)
+static void better_leader_look(struct engine *e)
 {
 	bool joins = e->state == ENGINE_JOINING, by_one = false;
 	uint32_t own = members_reached(e);
@@ -432,11 +432,11 @@ static void outdone_look(struct engine *e)
 }
 
 /*
- * R7: who is to assemble the array yields to a node that reaches more of it. One that serves
+ * R7: who is to assemble the array defers to a node that reaches more of it. One that serves
  * gives up: it is the one whose network is broken, or nobody is left to tell it that it was
  * fenced. Its consumers have no array here; the others' shall.
  */
-static void outdone_advance(struct engine *e)
+static void better_leader_advance(struct engine *e)
 {
 	bool leads = e->c->round.leader == e->cfg.node &&
 		     (e->view.phase == PH_HELLO || e->view.phase == PH_STATE);
@@ -445,7 +445,7 @@ static void outdone_advance(struct engine *e)
 	    (e->view.phase == PH_HELLO && !e->c->round.leader))
 		return; /* between two rounds, which does not count if it takes long */
 	if (leads)
-		outdone_look(e);
+		better_leader_look(e);
 	else
 		e->c->choice.better_us = 0;
 	if (!e->c->choice.better_us)
@@ -539,7 +539,7 @@ static bool lacks_failed(const struct engine *e, const struct peer *p)
 	uint32_t lacks = map_insync_mask(&e->map) & ~p->up_mask;
 
 	for (; lacks; lacks &= lacks - 1)
-		if (e->c->lead.wanted[__builtin_ctz(lacks)] == MEMBER_FAULTY)
+		if (e->c->lead.requested[__builtin_ctz(lacks)] == MEMBER_FAULTY)
 			return true;
 	return false;
 }
@@ -616,19 +616,19 @@ uint64_t member_kept_out_us(const struct engine *e, uint8_t i)
 static void suspects_advance(struct engine *e)
 {
 	for (uint8_t i = 0; i < e->map.n; i++) {
-		if (e->map.member[i].state != MEMBER_SUSPECT || e->c->lead.wanted[i])
+		if (e->map.member[i].state != MEMBER_SUSPECT || e->c->lead.requested[i])
 			continue;
 		e->c->lead.read_error[i] = false;
 		if (!member_kept_out_us(e, i) && all_reach(e, i) && member_sb_current(e, i) &&
 		    !slots_compare_waits(e, i))
-			want_why(e, i, MEMBER_REBUILDING, WHY_BACK, 0);
+			request_state(e, i, MEMBER_REBUILDING, WHY_BACK, 0);
 		else if (e->now - e->c->epochs.lost_us[i] > e->cfg.tun.member_retry_ms * 1000ull)
-			want_why(e, i, MEMBER_MISSING, WHY_AWAY, 0);
+			request_state(e, i, MEMBER_MISSING, WHY_AWAY, 0);
 	}
 }
 
 /*
- * A wish that would leave fewer than k members in sync is not granted; it waits. If only some nodes
+ * A request that would leave fewer than k members in sync is not granted; it waits. If only some nodes
  * have lost the member, those nodes are the problem: after a while they are evicted (R7). It counts
  * from when they became unlike: of a member that comes back to all one hears first. If all of them
  * reach it again, what it had in its cache may be gone on more than m members: parity of all
@@ -683,17 +683,17 @@ static void stuck_advance(struct engine *e)
 	for (uint8_t i = 0; i < m->n; i++) {
 		if (ld->read_error[i] && member_indispensable(e, i)) {
 			/* Its node takes it back as well. */
-			ld->wanted[i] = 0;
+			ld->requested[i] = 0;
 			ld->read_error[i] = false;
 		}
-		if (ld->wanted[i] < MEMBER_SUSPECT || ld->wanted[i] > MEMBER_FAULTY ||
+		if (ld->requested[i] < MEMBER_SUSPECT || ld->requested[i] > MEMBER_FAULTY ||
 		    m->member[i].state != MEMBER_IN_SYNC || slots_lacking_leaves(e, i) ||
 		    (map_count_insync(m) > e->geo.k && !(read_anew >> i & 1))) {
 			ld->unlike_us[i] = 0;
 			continue;
 		}
 		stuck |= 1u << i;
-		back &= ld->wanted[i] == MEMBER_SUSPECT;
+		back &= ld->requested[i] == MEMBER_SUSPECT;
 		stuck_member(e, i, &back);
 	}
 	if (!stuck || !back)
@@ -701,7 +701,7 @@ static void stuck_advance(struct engine *e)
 	/* What is wanted of the others stands: one that is being rebuilt begins anew. */
 	for (uint8_t i = 0; i < m->n; i++)
 		if (stuck >> i & 1)
-			ld->wanted[i] = 0;
+			ld->requested[i] = 0;
 	ld->reassemble = true;
 	/* Once the round is announced its map is committed with them, and nobody reads slots before
 	 * the next one. */
@@ -744,7 +744,7 @@ void leader_advance(struct engine *e)
 	struct lead *ld = &e->c->lead;
 
 	outcast_advance(e);
-	outdone_advance(e);
+	better_leader_advance(e);
 	if (e->view.phase == PH_HELLO && e->c->round.leader == e->cfg.node && !ld->begun &&
 	    quorum_gate(e) && may_begin(e))
 		leader_begin(e);

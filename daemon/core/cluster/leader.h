@@ -39,12 +39,12 @@ struct lead {
 	uint64_t sb_seq[DDR_MAX_MEMBERS];
 	struct iovec sb_iov[DDR_MAX_MEMBERS];
 	uint8_t (*sb_buf)[DDR_BLOCK_BYTES];
-	uint8_t wanted[DDR_MAX_MEMBERS];            /* states that somebody asked for, 0 = none */
+	uint8_t requested[DDR_MAX_MEMBERS];         /* states that somebody asked for, 0 = none */
 	struct member_cause cause[DDR_MAX_MEMBERS]; /* ... and why: want_set() */
-	bool read_error[DDR_MAX_MEMBERS];           /* wanted MISSING, but see members.read_error */
-	uint32_t earlier;                    /* wanted SUSPECT, but see members.lost_earlier */
-	uint64_t kept_us[DDR_MAX_MEMBERS];   /* a node said so last of one that must stay */
-	bool full[DDR_MAX_MEMBERS];          /* REBUILDING from nothing */
+	bool read_error[DDR_MAX_MEMBERS];  /* requested is MISSING, but see members.read_error */
+	uint32_t earlier;                  /* requested is SUSPECT, but see members.lost_earlier */
+	uint64_t kept_us[DDR_MAX_MEMBERS]; /* a node said so last of one that must stay */
+	bool full[DDR_MAX_MEMBERS];        /* REBUILDING from nothing */
 	uint64_t unlike_us[DDR_MAX_MEMBERS]; /* some reach it, and some don't; 0: not so */
 	uint64_t unlike_seen_us[DDR_MAX_MEMBERS];
 	uint8_t new_uuid[DDR_MAX_MEMBERS][DDR_UUID_BYTES]; /* of a member to add */

@@ -49,8 +49,8 @@ void cause_hear(struct member_cause cause[DDR_MAX_MEMBERS], size_t count, Ddraid
 /* The leader: what a member shall be, and why. */
 void want_set(struct engine *e, uint32_t member, enum member_state want,
 	      const struct member_cause *c);
-void want_why(struct engine *e, uint32_t member, enum member_state want, enum member_why why,
-	      uint32_t node);
+void request_state(struct engine *e, uint32_t member, enum member_state want, enum member_why why,
+		   uint32_t node);
 void causes_propose(const struct engine *e, const struct map *next, struct pb_causes *p);
 void causes_commit(struct engine *e, const struct map *old);
 /* msgcheck.c. NULL: every field is in its range. Else what is not, in words; `certain`: whoever

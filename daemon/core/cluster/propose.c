@@ -10,7 +10,7 @@
 
 #include "daemon/core/cluster/msg.h"
 
-/* ---- the leader: from a wish to a commit ---------------------------------------------------- */
+/* ---- the leader: from a request to a commit -------------------------------------------------- */
 
 static void member_leaves(const struct engine *e, struct map *next, uint8_t i, uint8_t want)
 {
@@ -59,15 +59,15 @@ static uint32_t in_sync_but(const struct engine *e, const struct map *next, uint
 /* The state that it leaves the map with, if it is wanted out; else what is wanted of it. */
 static uint8_t leaves_with(const struct engine *e, uint8_t i)
 {
-	uint8_t want = e->c->lead.wanted[i];
+	uint8_t want = e->c->lead.requested[i];
 
 	if (want >= MEMBER_SUSPECT && want <= MEMBER_FAULTY && slots_lacking_leaves(e, i))
 		return MEMBER_FAULTY;
 	return want;
 }
 
-/* Applies one wish to the next map; false if it can't be (now). */
-static bool wish_apply(struct engine *e, struct map *next, uint8_t i)
+/* Applies one request to the next map; false if it can't be (now). */
+static bool request_apply(struct engine *e, struct map *next, uint8_t i)
 {
 	struct map_member *mm = &next->member[i];
 	uint8_t want = leaves_with(e, i);
@@ -92,7 +92,7 @@ static bool wish_apply(struct engine *e, struct map *next, uint8_t i)
 	return true;
 }
 
-static bool wish_moot(const struct map *base, uint8_t i, uint8_t want)
+static bool request_moot(const struct map *base, uint8_t i, uint8_t want)
 {
 	uint8_t s = base->member[i].state;
 
@@ -114,7 +114,7 @@ static bool only_misread(const struct engine *e, uint8_t i)
 /* All reach it. Nobody has lost it in an incarnation that goes on. */
 static enum reach reached_by_all(const struct engine *e, uint8_t i)
 {
-	bool earlier = e->c->lead.wanted[i] == MEMBER_SUSPECT && e->c->lead.earlier >> i & 1;
+	bool earlier = e->c->lead.requested[i] == MEMBER_SUSPECT && e->c->lead.earlier >> i & 1;
 
 	return earlier ? REACH_EARLIER : REACH_ALL;
 }
@@ -172,7 +172,7 @@ static bool wishes_apply(struct engine *e, struct map *next)
 	bool any = false;
 
 	for (uint8_t i = 0; i < next->n; i++)
-		any |= e->c->lead.wanted[i] != 0;
+		any |= e->c->lead.requested[i] != 0;
 	if (!any)
 		return false;
 	any = false;
@@ -180,7 +180,7 @@ static bool wishes_apply(struct engine *e, struct map *next)
 		for (enum reach reach = REACH_AWAY; reach <= REACH_USED; reach++)
 			for (uint8_t i = 0; i < next->n; i++)
 				if (leaves_in_turn(e, i) == want && member_reach(e, i) == reach)
-					any |= wish_apply(e, next, i);
+					any |= request_apply(e, next, i);
 	return any;
 }
 
@@ -282,7 +282,7 @@ static bool proposal_rash(const struct engine *e)
  * enough. But the log of that one may not have been read yet, and it takes more than m + 1 members
  * to tell an older copy (votes_lacking): where k are fewer, the one that is away is waited for.
  */
-static bool proposal_outdone(const struct engine *e)
+static bool proposal_superseded(const struct engine *e)
 {
 	bool away = false, back = false;
 
@@ -293,7 +293,7 @@ static bool proposal_outdone(const struct engine *e)
 		bool was = e->map.member[i].state == MEMBER_IN_SYNC;
 		bool is = e->view.prop.member[i].state == MEMBER_IN_SYNC;
 
-		away |= is && e->c->lead.wanted[i] == MEMBER_SUSPECT &&
+		away |= is && e->c->lead.requested[i] == MEMBER_SUSPECT &&
 			member_reach(e, i) == REACH_AWAY;
 		back |= was && !is && !((e->c->lead.lacked | e->c->back.older) >> i & 1) &&
 			member_log_readable(e, i);
@@ -318,13 +318,13 @@ static bool next_map(struct engine *e, struct map *next)
 	next->epoch = (struct epoch){num, e->inc};
 	ld->prop_fresh = base == &e->map;
 	for (uint8_t i = 0; i < next->n; i++) {
-		if (ld->wanted[i] == MEMBER_IN_SYNC &&
+		if (ld->requested[i] == MEMBER_IN_SYNC &&
 		    (e->c->rebuild.state != RB_PROMOTE || !e->c->quiesce.wanted ||
 		     e->c->rebuild.map_num != e->map.epoch.num))
-			ld->wanted[i] = 0;
-		if (ld->wanted[i] && wish_moot(base, i, ld->wanted[i]))
-			ld->wanted[i] = 0;
-		ld->read_error[i] &= ld->wanted[i] == MEMBER_MISSING;
+			ld->requested[i] = 0;
+		if (ld->requested[i] && request_moot(base, i, ld->requested[i]))
+			ld->requested[i] = 0;
+		ld->read_error[i] &= ld->requested[i] == MEMBER_MISSING;
 	}
 	any |= wishes_apply(e, next);
 	any |= entries_judge(e, next);
@@ -349,8 +349,9 @@ static bool newer_wish(struct engine *e)
 
 		if (entry_older(e, &e->view.prop, i))
 			return true;
-		if (e->c->lead.wanted[i] && !wish_moot(&e->view.prop, i, e->c->lead.wanted[i]) &&
-		    wish_apply(e, &next, i))
+		if (e->c->lead.requested[i] &&
+		    !request_moot(&e->view.prop, i, e->c->lead.requested[i]) &&
+		    request_apply(e, &next, i))
 			return true;
 	}
 	return false;
@@ -556,7 +557,7 @@ bool epoch_propose_wanted(struct engine *e)
 		if (!delivered)
 			return true;
 		if (!ld->reassemble && !newer_wish(e) && !proposal_rash(e) &&
-		    !(proposal_outdone(e) && next_map(e, &next) &&
+		    !(proposal_superseded(e) && next_map(e, &next) &&
 		      map_write_mask(&next) != map_write_mask(&e->view.prop))) {
 			if (all_acked(e) && !departed_unfenced(e) && sb_targets_ready(e))
 				sb_write(e, false);

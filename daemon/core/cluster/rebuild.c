@@ -337,8 +337,8 @@ void rebuild_advance(struct engine *e)
 		pass_flush(e, &rb->pass);
 		break;
 	case RB_PROMOTE:
-		if (!e->c->lead.wanted[rb->member])
-			want_why(e, rb->member, MEMBER_IN_SYNC, WHY_REBUILT, 0);
+		if (!e->c->lead.requested[rb->member])
+			request_state(e, rb->member, MEMBER_IN_SYNC, WHY_REBUILT, 0);
 		break;
 	}
 }

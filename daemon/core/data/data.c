@@ -16,9 +16,9 @@ static void data_setup(struct data *d)
 	list_init(&d->locks_early);
 	list_init(&d->locks_busy);
 	list_init(&d->pages_due);
-	list_init(&d->fios);
+	list_init(&d->front_requests);
 	list_init(&d->ops);
-	list_init(&d->fios_kept);
+	list_init(&d->front_requests_kept);
 	list_init(&d->ops_kept);
 	list_init(&d->retry);
 	list_init(&d->job_wait);

@@ -162,9 +162,10 @@ struct data {
 	struct unreadable unreadable; /* the last */
 
 	/* io.c */
-	struct list fios, ops, retry; /* retry: ops that wait for a change of map or device */
-	struct list decoding;         /* reads under way that will decode */
-	uint32_t fio_count, op_count;
+	struct list front_requests, ops,
+	    retry;            /* retry: ops that wait for a change of map or device */
+	struct list decoding; /* reads under way that will decode */
+	uint32_t front_request_count, op_count;
 	uint64_t few_us;   /* since when fewer than k members can be read, or take this node's sign
 			    * that it uses them; 0 = enough do */
 	uint64_t lacks_us; /* since when one can't be used that no proposal drops, 0 = all can */
@@ -172,8 +173,8 @@ struct data {
 	uint64_t n_unreadable;
 
 	/* pool.c */
-	struct list fios_kept, ops_kept;
-	uint32_t fios_kept_count, ops_kept_count;
+	struct list front_requests_kept, ops_kept;
+	uint32_t front_requests_kept_count, ops_kept_count;
 };
 
 /* data.c: -ENOMEM, or 0. */
@@ -190,8 +191,8 @@ void member_io_held_end(struct engine *e);
 
 /* pool.c */
 /* NULL without memory. What op_get returns may have memory for stripes. */
-struct front_request *fio_get(struct engine *e);
-void fio_put(struct engine *e, struct front_request *f);
+struct front_request *front_request_get(struct engine *e);
+void front_request_put(struct engine *e, struct front_request *f);
 struct op *op_get(struct engine *e);
 void op_put(struct engine *e, struct op *op);
 void pool_free(struct engine *e);

@@ -31,7 +31,7 @@ void op_move(struct op *op, enum op_state to)
 	op->state = to;
 }
 
-static void fio_check(struct engine *e, struct front_request *f)
+static void front_request_check(struct engine *e, struct front_request *f)
 {
 	struct out *o;
 
@@ -54,8 +54,8 @@ static void fio_check(struct engine *e, struct front_request *f)
 	o->io_done.tag = f->tag;
 	o->io_done.err = f->err;
 	list_del(&f->link);
-	e->d->fio_count--;
-	fio_put(e, f);
+	e->d->front_request_count--;
+	front_request_put(e, f);
 }
 
 static void op_job_free(struct op *op)
@@ -88,7 +88,7 @@ void op_done(struct engine *e, struct op *op, int err)
 	op_release(e, op);
 	f->parts--;
 	f->ended++;
-	fio_check(e, f);
+	front_request_check(e, f);
 }
 
 static void op_retry(struct engine *e, struct op *op)
@@ -251,7 +251,7 @@ void io_lost(struct engine *e, uint8_t member)
 		if (op->state == OPS_IO)
 			op->s.batch.ok &= ~(1u << member);
 	}
-	list_for_each(it, tmp, &e->d->fios)
+	list_for_each(it, tmp, &e->d->front_requests)
 	{
 		struct front_request *f = list_entry(it, struct front_request, link);
 
@@ -430,7 +430,7 @@ static void flush_ended(struct engine *e, struct batch *b)
 	f->flushed |= b->ok;
 	if (e->state == ENGINE_REMOVED) {
 		f->err = -EIO;
-		fio_check(e, f);
+		front_request_check(e, f);
 	}
 }
 
@@ -443,12 +443,12 @@ static void flush_try(struct engine *e, struct front_request *f)
 	if (members_lost(e) || writes_refused(e, missing)) {
 		f->err = -EIO;
 		f->split_done = true;
-		fio_check(e, f);
+		front_request_check(e, f);
 		return;
 	}
 	if (!missing) {
 		f->split_done = true;
-		fio_check(e, f);
+		front_request_check(e, f);
 		return;
 	}
 	for (uint8_t i = 0; i < e->map.n; i++)
@@ -512,7 +512,7 @@ static void mark_ahead(struct engine *e, const struct front_request *f)
 	dlog_mark(e, r);
 }
 
-static void fio_split(struct engine *e, struct front_request *f)
+static void front_request_split(struct engine *e, struct front_request *f)
 {
 	uint64_t end = f->offset + f->bytes;
 
@@ -534,7 +534,7 @@ static void fio_split(struct engine *e, struct front_request *f)
 		if (op_new(e, f, stripe, (uint32_t)count)) {
 			f->err = -ENOMEM;
 			f->split_done = true;
-			fio_check(e, f);
+			front_request_check(e, f);
 			return;
 		}
 		if (f->op != IO_READ && f->next == end) {
@@ -547,7 +547,7 @@ static void fio_split(struct engine *e, struct front_request *f)
 	}
 }
 
-static bool fio_bad(const struct engine *e, const struct front_request *f)
+static bool front_request_bad(const struct engine *e, const struct front_request *f)
 {
 	uint32_t s = e->geo.p.stripe_bytes;
 
@@ -558,7 +558,7 @@ static bool fio_bad(const struct engine *e, const struct front_request *f)
 
 void io_submit(struct engine *e, const struct event *ev)
 {
-	struct front_request *f = fio_get(e);
+	struct front_request *f = front_request_get(e);
 
 	assert(f);
 	f->tag = ev->io.tag;
@@ -567,24 +567,24 @@ void io_submit(struct engine *e, const struct event *ev)
 	f->offset = f->next = ev->io.offset;
 	f->bytes = ev->io.bytes;
 	f->data = ev->io.data;
-	list_add_tail(&e->d->fios, &f->link);
-	e->d->fio_count++;
+	list_add_tail(&e->d->front_requests, &f->link);
+	e->d->front_request_count++;
 	if (e->state == ENGINE_REMOVED || e->state == ENGINE_STOPPED || e->view.stopping)
 		f->err = e->state == ENGINE_REMOVED ? -EIO : -ESHUTDOWN;
 	else if ((unsigned)f->op > IO_ZEROES ||
-		 (e->view.have_geo && f->op != IO_FLUSH && fio_bad(e, f)))
+		 (e->view.have_geo && f->op != IO_FLUSH && front_request_bad(e, f)))
 		f->err = -EINVAL;
 	if (f->err) {
 		f->split_done = true;
-		fio_check(e, f);
+		front_request_check(e, f);
 	}
 }
 
-static void fios_advance(struct engine *e)
+static void front_requests_advance(struct engine *e)
 {
 	uint32_t n = 0;
 
-	list_for_each(it, tmp, &e->d->fios)
+	list_for_each(it, tmp, &e->d->front_requests)
 	{
 		struct front_request *f = list_entry(it, struct front_request, link);
 
@@ -594,16 +594,16 @@ static void fios_advance(struct engine *e)
 			if (members_lost(e))
 				f->err = -EIO;
 			if (f->err || gate_open(e))
-				fio_check(e, f);
+				front_request_check(e, f);
 		} else if (f->op == IO_FLUSH) {
 			flush_try(e, f);
 		} else if (!f->split_done) {
-			if (fio_bad(e, f)) {
+			if (front_request_bad(e, f)) {
 				f->err = -EINVAL;
 				f->split_done = true;
-				fio_check(e, f);
+				front_request_check(e, f);
 			} else {
-				fio_split(e, f);
+				front_request_split(e, f);
 			}
 		}
 	}
@@ -686,7 +686,7 @@ void io_advance(struct engine *e)
 		e->d->lacks_us = e->now;
 	lost_advance(e);
 	if (e->state == ENGINE_ACTIVE)
-		fios_advance(e);
+		front_requests_advance(e);
 	list_for_each(it, tmp, &e->d->ops)
 	{
 		struct op *op = list_entry(it, struct op, all);
@@ -703,14 +703,14 @@ void io_advance(struct engine *e)
 /* R6: everything that is not at the members ends now, the rest when they have answered. */
 void io_abort_all(struct engine *e, int err)
 {
-	list_for_each(it, tmp, &e->d->fios)
+	list_for_each(it, tmp, &e->d->front_requests)
 	{
 		struct front_request *f = list_entry(it, struct front_request, link);
 
 		f->err = err;
 		f->split_done = true;
 		if (!f->flushing)
-			fio_check(e, f);
+			front_request_check(e, f);
 	}
 	list_for_each(it, tmp, &e->d->ops)
 	{
@@ -732,17 +732,18 @@ void io_free_all(struct engine *e)
 {
 	while (!list_empty(&e->d->ops))
 		op_release(e, list_first(&e->d->ops, struct op, all));
-	while (!list_empty(&e->d->fios)) {
-		struct front_request *f = list_first(&e->d->fios, struct front_request, link);
+	while (!list_empty(&e->d->front_requests)) {
+		struct front_request *f =
+		    list_first(&e->d->front_requests, struct front_request, link);
 
 		list_del(&f->link);
 		free(f);
 	}
-	e->d->fio_count = 0;
+	e->d->front_request_count = 0;
 	pool_free(e);
 }
 
 bool io_any(const struct engine *e)
 {
-	return !list_empty(&e->d->fios);
+	return !list_empty(&e->d->front_requests);
 }

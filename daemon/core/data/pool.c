@@ -21,27 +21,27 @@
 #endif
 #define KEPT_MEM (64u << 10) /* bytes; larger ones are freed */
 
-struct front_request *fio_get(struct engine *e)
+struct front_request *front_request_get(struct engine *e)
 {
 	struct front_request *f;
 
-	if (list_empty(&e->d->fios_kept))
+	if (list_empty(&e->d->front_requests_kept))
 		return calloc(1, sizeof(*f));
-	f = list_first(&e->d->fios_kept, struct front_request, link);
+	f = list_first(&e->d->front_requests_kept, struct front_request, link);
 	list_del(&f->link);
-	e->d->fios_kept_count--;
+	e->d->front_requests_kept_count--;
 	memset(f, 0, sizeof(*f));
 	return f;
 }
 
-void fio_put(struct engine *e, struct front_request *f)
+void front_request_put(struct engine *e, struct front_request *f)
 {
-	if (e->d->fios_kept_count + 1 > KEPT) {
+	if (e->d->front_requests_kept_count + 1 > KEPT) {
 		free(f);
 		return;
 	}
-	list_add_tail(&e->d->fios_kept, &f->link);
-	e->d->fios_kept_count++;
+	list_add_tail(&e->d->front_requests_kept, &f->link);
+	e->d->front_requests_kept_count++;
 }
 
 struct op *op_get(struct engine *e)
@@ -79,8 +79,9 @@ void op_put(struct engine *e, struct op *op)
 
 void pool_free(struct engine *e)
 {
-	while (!list_empty(&e->d->fios_kept)) {
-		struct front_request *f = list_first(&e->d->fios_kept, struct front_request, link);
+	while (!list_empty(&e->d->front_requests_kept)) {
+		struct front_request *f =
+		    list_first(&e->d->front_requests_kept, struct front_request, link);
 
 		list_del(&f->link);
 		free(f);
@@ -91,5 +92,5 @@ void pool_free(struct engine *e)
 		list_del(&op->link);
 		op_free(op);
 	}
-	e->d->fios_kept_count = e->d->ops_kept_count = 0;
+	e->d->front_requests_kept_count = e->d->ops_kept_count = 0;
 }

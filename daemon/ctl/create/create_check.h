@@ -68,7 +68,7 @@ enum create_standing {
  * `st`: of this array's engine here, NULL if it does not run. Data first: a device has been
  * replaced only if the map that the members of an array that serves have committed says so, the
  * device's own map is no newer, and the one that has its place is in sync. Then no assembly takes
- * it again: it is outdone by all the others.
+ * it again: all the others exceed it.
  */
 enum create_standing create_standing(const struct superblock *sb, const struct engine_status *st);
 

@@ -11,7 +11,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/warnings.h"
-#include "daemon/ctl/create/making.h"
+#include "daemon/ctl/create/create_job.h"
 #include "daemon/ctl/ctl.h"
 
 #define AGAIN_MS 5000u
@@ -21,7 +21,7 @@
 struct unmake {
 	struct unmake *next;
 	struct store_array desc;
-	struct making *m; /* while it is tried */
+	struct create_job *m; /* while it is tried */
 	uint64_t began_ms;
 	char why[STORE_WHY_BYTES];
 };
@@ -62,7 +62,7 @@ static void failed(struct unmake *u, const char *why)
 	later(AGAIN_MS, attempt, u);
 }
 
-static void done(struct making *m, int err, const char *why)
+static void done(struct create_job *m, int err, const char *why)
 {
 	struct unmake *u = m->arg;
 
@@ -105,18 +105,18 @@ static void reserve_done(struct reserve *r, int err, int key, const char *why)
 	if (err == -EAGAIN && now_ms() - u->began_ms < RESERVE_MS)
 		later(RESERVE_AGAIN_MS, ask, r);
 	else
-		making_go(u->m, err, why);
+		create_job_go(u->m, err, why);
 }
 
 static void reserve_lost(struct reserve *r, const char *why)
 {
 	struct unmake *u = r->arg;
 
-	making_lost(u->m, why);
+	create_job_lost(u->m, why);
 }
 
 /* Only the devices: whoever takes the name harms nothing here. */
-static void reserving(struct making *m)
+static void reserving(struct create_job *m)
 {
 	struct reserve *r = &m->reserve;
 
@@ -131,7 +131,7 @@ static void reserving(struct making *m)
 static void attempt(void *data)
 {
 	struct unmake *u = data;
-	struct making *m;
+	struct create_job *m;
 	int err;
 
 	if (!announce_state()->up) { /* this node's id is part of what a device is known by */
@@ -142,7 +142,7 @@ static void attempt(void *data)
 	assert(m);
 	m->conf = ctl_env.conf;
 	m->main = ctl_env.main;
-	m->what = MAKING_UNDO;
+	m->what = CREATE_JOB_UNDO;
 	m->node = announce_state()->self.node;
 	m->desc = u->desc;
 	m->reserving = reserving;
@@ -150,7 +150,7 @@ static void attempt(void *data)
 	m->arg = u;
 	u->m = m;
 	u->began_ms = now_ms();
-	err = making_start(m);
+	err = create_job_start(m);
 	if (!err)
 		return;
 	u->m = NULL;

@@ -11,18 +11,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "daemon/ctl/create/making.h"
+#include "daemon/ctl/create/create_job.h"
 #include "daemon/base/loop.h"
 #include "daemon/base/thread.h"
 #include "daemon/base/units.h"
 #include "daemon/ctl/create/signature.h"
 #include "daemon/ports/member.h"
 
-#define MAKING_STACK_BYTES (1u << 20)
+#define CREATE_JOB_STACK_BYTES (1u << 20)
 #define LOOKUP_MS 20000u /* beyond the time to connect: names are looked up */
 
-struct making_dev {
-	struct making *m;
+struct create_job_dev {
+	struct create_job *m;
 	struct member *member;
 	bool up, failed, closed;
 	struct member_info info;
@@ -38,7 +38,7 @@ struct making_dev {
 
 static void member_up(void *arg, const struct member_info *info)
 {
-	struct making_dev *d = arg;
+	struct create_job_dev *d = arg;
 
 	d->up = true;
 	d->info = *info;
@@ -46,7 +46,7 @@ static void member_up(void *arg, const struct member_info *info)
 
 static void member_down(void *arg, int err, const char *why)
 {
-	struct making_dev *d = arg;
+	struct create_job_dev *d = arg;
 
 	d->up = false;
 	d->failed = true;
@@ -56,7 +56,7 @@ static void member_down(void *arg, int err, const char *why)
 
 static void member_done(void *arg, struct member_req *req, int err)
 {
-	struct making_dev *d = arg;
+	struct create_job_dev *d = arg;
 
 	(void)req;
 	d->done = true;
@@ -65,7 +65,7 @@ static void member_done(void *arg, struct member_req *req, int err)
 
 static void member_closed(void *arg)
 {
-	struct making_dev *d = arg;
+	struct create_job_dev *d = arg;
 
 	d->closed = true;
 }
@@ -73,7 +73,7 @@ static void member_closed(void *arg)
 static const struct member_cb callbacks = {
     .up = member_up, .down = member_down, .done = member_done, .closed = member_closed};
 
-static void open_one(struct making *m, struct making_dev *d, const char *uri)
+static void open_one(struct create_job *m, struct create_job_dev *d, const char *uri)
 {
 	struct member_cfg cfg;
 	const char *why = "";
@@ -91,7 +91,7 @@ static void open_one(struct making *m, struct making_dev *d, const char *uri)
 	}
 }
 
-static bool settled(const struct making *m)
+static bool settled(const struct create_job *m)
 {
 	for (uint32_t i = 0; i < m->desc.count; i++) {
 		if (!m->dev[i].up && !m->dev[i].failed)
@@ -100,7 +100,7 @@ static bool settled(const struct making *m)
 	return true;
 }
 
-static void open_all(struct making *m)
+static void open_all(struct create_job *m)
 {
 	uint64_t end;
 
@@ -117,7 +117,7 @@ static void open_all(struct making *m)
 	}
 }
 
-static void close_all(struct making *m)
+static void close_all(struct create_job *m)
 {
 	for (uint32_t i = 0; i < m->desc.count; i++) {
 		if (m->dev[i].member)
@@ -131,7 +131,8 @@ static void close_all(struct making *m)
 
 /* ---- what create_check.c calls -------------------------------------------------------------- */
 
-static int request(struct making_dev *d, enum dev_op op, uint64_t offset, void *buf, uint32_t bytes)
+static int request(struct create_job_dev *d, enum dev_op op, uint64_t offset, void *buf,
+		   uint32_t bytes)
 {
 	if (!d->up)
 		return d->err ? d->err : -ENOTCONN;
@@ -163,14 +164,14 @@ static int dev_flush(void *arg)
 	return request(arg, DEV_FLUSH, 0, NULL, 0);
 }
 
-static struct making *of_ask(struct task *t)
+static struct create_job *of_ask(struct task *t)
 {
-	return (struct making *)((char *)t - offsetof(struct making, ask_task));
+	return (struct create_job *)((char *)t - offsetof(struct create_job, ask_task));
 }
 
 static void known_run(struct task *t)
 {
-	struct making *m = of_ask(t);
+	struct create_job *m = of_ask(t);
 	const char *name = m->known(m, m->ask_uuid);
 
 	snprintf(m->ask_name, sizeof(m->ask_name), "%s", name ? name : "");
@@ -186,7 +187,7 @@ static void wait_for(sem_t *sem)
 /* As it is now, not as it was when this began. */
 static const char *known(void *arg, const uint8_t uuid[DDR_UUID_BYTES])
 {
-	struct making *m = arg;
+	struct create_job *m = arg;
 
 	m->ask_uuid = uuid;
 	mailbox_post(m->main, &m->ask_task, known_run);
@@ -196,19 +197,19 @@ static const char *known(void *arg, const uint8_t uuid[DDR_UUID_BYTES])
 
 static bool forgotten(void *arg)
 {
-	struct making *m = arg;
+	struct create_job *m = arg;
 
 	return m->ask_forgotten;
 }
 
 static void standing_run(struct task *t)
 {
-	struct making *m = of_ask(t);
+	struct create_job *m = of_ask(t);
 
 	m->standing(m);
 }
 
-void making_standing(struct making *m, enum create_standing standing)
+void create_job_standing(struct create_job *m, enum create_standing standing)
 {
 	m->ask_standing = standing;
 	sem_post(&m->told);
@@ -216,7 +217,7 @@ void making_standing(struct making *m, enum create_standing standing)
 
 static enum create_standing standing(void *arg, const struct superblock *sb)
 {
-	struct making *m = arg;
+	struct create_job *m = arg;
 
 	m->ask_sb = sb;
 	mailbox_post(m->main, &m->ask_task, standing_run);
@@ -226,7 +227,7 @@ static enum create_standing standing(void *arg, const struct superblock *sb)
 
 static int begin(void *arg, const struct create_params *p, char why[STORE_WHY_BYTES])
 {
-	struct making *m = arg;
+	struct create_job *m = arg;
 
 	memcpy(m->desc.uuid, p->array_uuid, DDR_UUID_BYTES);
 	memcpy(m->desc.agreed, m->desc.uri, sizeof(m->desc.agreed));
@@ -236,7 +237,7 @@ static int begin(void *arg, const struct create_params *p, char why[STORE_WHY_BY
 
 static int allowed(void *arg, char why[STORE_WHY_BYTES])
 {
-	struct making *m = arg;
+	struct create_job *m = arg;
 	bool lost;
 
 	pthread_mutex_lock(&m->lock);
@@ -250,7 +251,7 @@ static int allowed(void *arg, char why[STORE_WHY_BYTES])
 
 static uint64_t now_us(void *arg)
 {
-	struct making *m = arg;
+	struct create_job *m = arg;
 
 	return loop_now_us(m->loop);
 }
@@ -258,7 +259,7 @@ static uint64_t now_us(void *arg)
 /* The connections live meanwhile. */
 static void pause_ms(void *arg, uint32_t ms)
 {
-	struct making *m = arg;
+	struct create_job *m = arg;
 	uint64_t now = loop_now_us(m->loop), end = now + ms * 1000ull;
 
 	for (; now < end; now = loop_now_us(m->loop))
@@ -267,7 +268,8 @@ static void pause_ms(void *arg, uint32_t ms)
 
 static void progress_run(struct task *t)
 {
-	struct making *m = (struct making *)((char *)t - offsetof(struct making, progress_task));
+	struct create_job *m =
+	    (struct create_job *)((char *)t - offsetof(struct create_job, progress_task));
 
 	pthread_mutex_lock(&m->lock);
 	m->progress_posted = false;
@@ -278,7 +280,7 @@ static void progress_run(struct task *t)
 
 static void progress(void *arg, const char *text, uint32_t done, uint32_t total)
 {
-	struct making *m = arg;
+	struct create_job *m = arg;
 	bool post;
 
 	pthread_mutex_lock(&m->lock);
@@ -296,17 +298,17 @@ static void progress(void *arg, const char *text, uint32_t done, uint32_t total)
 
 static const char *listed(void *arg, uint32_t i, uint32_t *member)
 {
-	const struct making *m = arg;
+	const struct create_job *m = arg;
 
 	*member = m->listed[i].member;
 	return m->listed[i].array;
 }
 
-static void create_devs(struct making *m, struct create_dev dev[DDR_MAX_MEMBERS])
+static void create_devs(struct create_job *m, struct create_dev dev[DDR_MAX_MEMBERS])
 {
 	memset(dev, 0, DDR_MAX_MEMBERS * sizeof(dev[0]));
 	for (uint32_t i = 0; i < m->desc.count; i++) {
-		struct making_dev *d = &m->dev[i];
+		struct create_job_dev *d = &m->dev[i];
 
 		dev[i] = (struct create_dev){.uri = m->desc.uri[i],
 					     .size_bytes = d->info.size_bytes,
@@ -333,7 +335,7 @@ static void create_devs(struct making *m, struct create_dev dev[DDR_MAX_MEMBERS]
 	m->ask.progress = progress;
 }
 
-static int create_array(struct making *m)
+static int create_array(struct create_job *m)
 {
 	struct create_dev dev[DDR_MAX_MEMBERS];
 	char why[STORE_WHY_BYTES];
@@ -346,7 +348,7 @@ static int create_array(struct making *m)
 	return err;
 }
 
-static int undo(struct making *m)
+static int undo(struct create_job *m)
 {
 	struct create_dev dev[DDR_MAX_MEMBERS];
 	char why[STORE_WHY_BYTES];
@@ -361,7 +363,7 @@ static int undo(struct making *m)
 	return err;
 }
 
-static int refuse(struct making *m, int err, const char *what)
+static int refuse(struct create_job *m, int err, const char *what)
 {
 	m->error.err = err;
 	snprintf(m->error.text, sizeof(m->error.text), "%s %.500s", m->desc.uri[0], what);
@@ -370,7 +372,7 @@ static int refuse(struct making *m, int err, const char *what)
 
 /* An `add` of this array put it there, and came to nothing before the map named it: nothing of the
  * array's data was ever on it. */
-static bool never_entered(const struct making *m, const struct superblock *sb)
+static bool never_entered(const struct create_job *m, const struct superblock *sb)
 {
 	if (sb->map.epoch.num)
 		return false;
@@ -381,7 +383,7 @@ static bool never_entered(const struct making *m, const struct superblock *sb)
 }
 
 /* An `add` of the very same has succeeded, and its answer may have got lost. */
-static bool is_member(const struct making *m, const struct superblock *sb)
+static bool is_member(const struct create_job *m, const struct superblock *sb)
 {
 	const struct map_member *mm = &m->map.member[m->member];
 
@@ -391,14 +393,14 @@ static bool is_member(const struct making *m, const struct superblock *sb)
 
 /* No other device may come in its place: what the engine says then, before --old-member is spoken
  * of. */
-static bool place_taken(const struct making *m)
+static bool place_taken(const struct create_job *m)
 {
 	uint8_t s = m->member < m->map.n ? m->map.member[m->member].state : 0;
 
 	return s && s != MEMBER_MISSING && s != MEMBER_FAULTY;
 }
 
-static int refuse_place(struct making *m)
+static int refuse_place(struct create_job *m)
 {
 	uint8_t state = m->map.member[m->member].state;
 	char remedy[2 * DDR_NAME_BYTES + 64];
@@ -428,7 +430,7 @@ static int refuse_place(struct making *m)
 }
 
 /* Its superblock is of this array. Is there anything against using it as a new member? */
-static int look_at_own(struct making *m, const struct superblock *sb)
+static int look_at_own(struct create_job *m, const struct superblock *sb)
 {
 	char what[300] = "was a member of this array: name another device, or --old-member to use "
 			 "it as a new one";
@@ -460,7 +462,7 @@ static int look_at_own(struct making *m, const struct superblock *sb)
  * the array itself: of a member that left it, or of an `add` that came to nothing. The engine
  * refuses one that is in use.
  */
-static int look_at_superblock(struct making *m, uint8_t *block)
+static int look_at_superblock(struct create_job *m, uint8_t *block)
 {
 	char what[CREATE_WHY_BYTES], name[DDR_NAME_BYTES];
 	struct superblock sb;
@@ -536,7 +538,7 @@ static int look_at_superblock(struct making *m, uint8_t *block)
 }
 
 /* What can't be at all. */
-static int check_added_requests(struct making *m)
+static int check_added_requests(struct create_job *m)
 {
 	const struct member_info *info = &m->dev[0].info;
 	char text[300], have[UNITS_TEXT_BYTES], want[UNITS_TEXT_BYTES];
@@ -560,7 +562,7 @@ static int check_added_requests(struct making *m)
 }
 
 /* The last of all checks: who hears of this has been told of all that is on the device. */
-static int check_added_blocks(struct making *m)
+static int check_added_blocks(struct create_job *m)
 {
 	const struct member_info *info = &m->dev[0].info;
 	struct create_dev d = {.min_block_bytes = info->min_block_bytes,
@@ -579,7 +581,7 @@ static int check_added_blocks(struct making *m)
 }
 
 /* The engine writes over no superblock of another array (claim.h): so it is gone before. */
-static int clear_added(struct making *m, const struct create_dev *dev)
+static int clear_added(struct create_job *m, const struct create_dev *dev)
 {
 	static const char first[] = "member 0";
 	struct create_error e;
@@ -596,7 +598,7 @@ static int clear_added(struct making *m, const struct create_dev *dev)
 
 /* For the leader, which writes there: it must be this device. What can't be read here the leader
  * finds as well. */
-static int added_sum(struct making *m)
+static int added_sum(struct create_job *m)
 {
 	uint8_t *copy;
 	int err = 0;
@@ -614,10 +616,10 @@ static int added_sum(struct making *m)
 	return 0;
 }
 
-static int check_added(struct making *m)
+static int check_added(struct create_job *m)
 {
 	struct create_dev devs[DDR_MAX_MEMBERS];
-	struct making_dev *d = &m->dev[0];
+	struct create_job_dev *d = &m->dev[0];
 	char what[256] = "", text[320];
 	uint8_t *block;
 	int found;
@@ -655,24 +657,24 @@ static int check_added(struct making *m)
 	return found || !m->clears ? found : clear_added(m, devs);
 }
 
-static int added_looked_at(struct making *m)
+static int added_looked_at(struct create_job *m)
 {
 	int err = check_added(m);
 
 	return err ? err : added_sum(m);
 }
 
-static int reserved(struct making *m);
+static int reserved(struct create_job *m);
 
 static void importable_run(struct task *t)
 {
-	struct making *m = of_ask(t);
+	struct create_job *m = of_ask(t);
 
 	m->ask_err = m->importable(m, m->imported.uuid, m->imported.name, m->ask_why);
 	sem_post(&m->told);
 }
 
-static int importable(struct making *m)
+static int importable(struct create_job *m)
 {
 	char why[STORE_WHY_BYTES] = "";
 
@@ -685,7 +687,7 @@ static int importable(struct making *m)
 }
 
 /* The URIs, each in the place of the member that it leads to. */
-static void import_take(struct making *m)
+static void import_take(struct create_job *m)
 {
 	static const struct store_array none;
 	struct store_array *d = &m->desc, given = m->desc;
@@ -702,7 +704,7 @@ static void import_take(struct making *m)
 
 /* Its name is known by its members only: so that is reserved when they have been looked at, and
  * they are looked at once more then. */
-static int import_array(struct making *m)
+static int import_array(struct create_job *m)
 {
 	struct create_dev dev[DDR_MAX_MEMBERS];
 	int err;
@@ -724,7 +726,7 @@ static int import_array(struct making *m)
 
 static void finished(struct task *t)
 {
-	struct making *m = (struct making *)((char *)t - offsetof(struct making, task));
+	struct create_job *m = (struct create_job *)((char *)t - offsetof(struct create_job, task));
 
 	pthread_join(m->thread, NULL);
 	sem_destroy(&m->go);
@@ -738,13 +740,13 @@ static void finished(struct task *t)
 
 static void reserving_run(struct task *t)
 {
-	struct making *m = of_ask(t);
+	struct create_job *m = of_ask(t);
 
 	m->reserving(m);
 }
 
 /* Hosts are not looked up for it: one that does not answer would hold up each request. */
-static void listed_look(struct making *m, const struct store_array *other, uint32_t at)
+static void listed_look(struct create_job *m, const struct store_array *other, uint32_t at)
 {
 	char key[IDENTITY_KEYS][RESERVE_KEY_BYTES];
 	const char *uri = other->uri[at];
@@ -767,7 +769,7 @@ static void listed_look(struct making *m, const struct store_array *other, uint3
 }
 
 /* Names and devices are this request's from here on, or it ends. */
-static int reserved(struct making *m)
+static int reserved(struct create_job *m)
 {
 	struct reserve *r = &m->reserve;
 
@@ -788,14 +790,14 @@ static int reserved(struct making *m)
 	return m->go_err;
 }
 
-void making_go(struct making *m, int err, const char *why)
+void create_job_go(struct create_job *m, int err, const char *why)
 {
 	m->go_err = err;
 	snprintf(m->go_why, sizeof(m->go_why), "%s", why);
 	sem_post(&m->go);
 }
 
-void making_lost(struct making *m, const char *why)
+void create_job_lost(struct create_job *m, const char *why)
 {
 	pthread_mutex_lock(&m->lock);
 	m->lost = true;
@@ -803,14 +805,14 @@ void making_lost(struct making *m, const char *why)
 	pthread_mutex_unlock(&m->lock);
 }
 
-static int work(struct making *m)
+static int work(struct create_job *m)
 {
 	switch (m->what) {
-	case MAKING_CREATE:
+	case CREATE_JOB_CREATE:
 		return create_array(m);
-	case MAKING_ADD:
+	case CREATE_JOB_ADD:
 		return added_looked_at(m);
-	case MAKING_IMPORT:
+	case CREATE_JOB_IMPORT:
 		return import_array(m);
 	default:
 		return undo(m);
@@ -819,11 +821,11 @@ static int work(struct making *m)
 
 static void *thread_main(void *arg)
 {
-	struct making *m = arg;
+	struct create_job *m = arg;
 	char why[STORE_WHY_BYTES];
-	int err = m->what == MAKING_IMPORT ? 0 : reserved(m);
+	int err = m->what == CREATE_JOB_IMPORT ? 0 : reserved(m);
 
-	if (!err && m->what == MAKING_CREATE) {
+	if (!err && m->what == CREATE_JOB_CREATE) {
 		err = store_incarnation(&m->ask.inc, why);
 		if (err)
 			snprintf(m->error.text, sizeof(m->error.text), "%.700s", why);
@@ -833,7 +835,7 @@ static void *thread_main(void *arg)
 		open_all(m);
 		err = work(m);
 		close_all(m);
-		if (!err && m->what == MAKING_IMPORT)
+		if (!err && m->what == CREATE_JOB_IMPORT)
 			import_take(m);
 	}
 	m->error.err = err;
@@ -843,7 +845,7 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
-int making_start(struct making *m)
+int create_job_start(struct create_job *m)
 {
 	int err;
 
@@ -858,7 +860,7 @@ int making_start(struct making *m)
 		free(m->dev);
 		return err;
 	}
-	err = thread_start(&m->thread, MAKING_STACK_BYTES, thread_main, m);
+	err = thread_start(&m->thread, CREATE_JOB_STACK_BYTES, thread_main, m);
 	if (err) {
 		loop_free(m->loop);
 		free(m->dev);

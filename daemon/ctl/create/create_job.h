@@ -2,14 +2,14 @@
 /*
  * `create`, the check of `add`, `import`, and the end of a create that was cut off: what opens
  * devices outside of a running array. Each has a thread and a loop of its own, since checking
- * blocks (libblkid); it is the main thread's from making_start to `done`.
+ * blocks (libblkid); it is the main thread's from create_job_start to `done`.
  *
  * The thread first finds out what the devices are known by (m->reserve.key) and then waits for the
- * main thread to reserve that (`reserving`, making_go). From the first write of a create until
+ * main thread to reserve that (`reserving`, create_job_go). From the first write of a create until
  * the array is known, or nothing is left of it, NAME.making is in the state directory.
  */
-#ifndef DDRAID_CTL_CREATE_MAKING_H
-#define DDRAID_CTL_CREATE_MAKING_H
+#ifndef DDRAID_CTL_CREATE_CREATE_JOB_H
+#define DDRAID_CTL_CREATE_CREATE_JOB_H
 
 #include <pthread.h>
 #include <semaphore.h>
@@ -21,11 +21,11 @@
 #include "daemon/state/config.h"
 #include "daemon/state/store.h"
 
-struct making {
-	/* the asker's, before making_start */
+struct create_job {
+	/* the asker's, before create_job_start */
 	const struct config *conf;
 	struct mailbox *main;
-	enum { MAKING_CREATE, MAKING_ADD, MAKING_UNDO, MAKING_IMPORT } what;
+	enum { CREATE_JOB_CREATE, CREATE_JOB_ADD, CREATE_JOB_UNDO, CREATE_JOB_IMPORT } what;
 	uint32_t node;
 	struct store_array desc;  /* name, URIs, options; `create` fills in the UUID; `import` name
 				   * and UUID, and puts the URIs in order */
@@ -36,20 +36,20 @@ struct making {
 	struct import_ask import; /* import */
 	/* import, on the main thread: 0, or -errno and a sentence, if these members are of no use
 	 * here; `joins`: the array is known, and lacks some of them. */
-	int (*importable)(struct making *m, const uint8_t uuid[DDR_UUID_BYTES], const char *name,
-			  char why[STORE_WHY_BYTES]);
+	int (*importable)(struct create_job *m, const uint8_t uuid[DDR_UUID_BYTES],
+			  const char *name, char why[STORE_WHY_BYTES]);
 	struct store_array *others; /* the known arrays, but for add's own; freed with free() */
 	uint32_t other_count;
 	/* On the main thread: the name of the array that has this UUID, whose members are refused;
 	 * or NULL. */
-	const char *(*known)(struct making *m, const uint8_t uuid[DDR_UUID_BYTES]);
-	/* On the main thread: what a device with m->ask_sb is to that array; making_standing is to
+	const char *(*known)(struct create_job *m, const uint8_t uuid[DDR_UUID_BYTES]);
+	/* On the main thread: what a device with m->ask_sb is to that array; create_job_standing is to
 	 * follow. */
-	void (*standing)(struct making *m);
-	/* On the main thread: m->reserve has its keys; making_go is to follow. */
-	void (*reserving)(struct making *m);
-	void (*progress)(struct making *m); /* on the main thread; see `text` */
-	void (*done)(struct making *m, int err, const char *why); /* likewise; the last */
+	void (*standing)(struct create_job *m);
+	/* On the main thread: m->reserve has its keys; create_job_go is to follow. */
+	void (*reserving)(struct create_job *m);
+	void (*progress)(struct create_job *m); /* on the main thread; see `text` */
+	void (*done)(struct create_job *m, int err, const char *why); /* likewise; the last */
 	void *arg;
 	struct reserve reserve;
 	uint8_t key_member[RESERVE_KEYS]; /* whose each key is */
@@ -68,7 +68,7 @@ struct making {
 	uint32_t step, steps;
 	bool progress_posted, lost;
 	char lost_why[RESERVE_WHY_BYTES];
-	/* making.c's */
+	/* create_job.c's */
 	struct task task, progress_task, ask_task;
 	sem_t go, told;
 	int go_err;
@@ -85,16 +85,16 @@ struct making {
 		      */
 	pthread_t thread;
 	struct loop *loop;
-	struct making_dev *dev;
+	struct create_job_dev *dev;
 };
 
 /* 0 or -errno. */
-int making_start(struct making *m);
+int create_job_start(struct create_job *m);
 /* It is reserved, and may go on; or err and a sentence, with which it ends. */
-void making_go(struct making *m, int err, const char *why);
+void create_job_go(struct create_job *m, int err, const char *why);
 /* The answer to m->standing. */
-void making_standing(struct making *m, enum create_standing standing);
+void create_job_standing(struct create_job *m, enum create_standing standing);
 /* It is reserved no more: no further write is begun. */
-void making_lost(struct making *m, const char *why);
+void create_job_lost(struct create_job *m, const char *why);
 
 #endif
