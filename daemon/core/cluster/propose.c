@@ -167,7 +167,7 @@ static uint8_t leaves_in_turn(const struct engine *e, uint8_t i)
  * stuck_member); one that answered a read or a write with an error. Last one that all nodes use by
  * now: who had missed it has found that it is what it was.
  */
-static bool wishes_apply(struct engine *e, struct map *next)
+static bool requests_apply(struct engine *e, struct map *next)
 {
 	bool any = false;
 
@@ -326,7 +326,7 @@ static bool next_map(struct engine *e, struct map *next)
 			ld->requested[i] = 0;
 		ld->read_error[i] &= ld->requested[i] == MEMBER_MISSING;
 	}
-	any |= wishes_apply(e, next);
+	any |= requests_apply(e, next);
 	any |= entries_judge(e, next);
 	leavers_mark(e, next);
 	if (e->c->rebuild.state == RB_COPY && !e->c->rebuild.partial && e->c->rebuild.checkpoint &&
@@ -342,7 +342,7 @@ static bool next_map(struct engine *e, struct map *next)
 	return any;
 }
 
-static bool newer_wish(struct engine *e)
+static bool newer_request(struct engine *e)
 {
 	for (uint8_t i = 0; i < e->view.prop.n; i++) {
 		struct map next = e->view.prop;
@@ -556,7 +556,7 @@ bool epoch_propose_wanted(struct engine *e)
 
 		if (!delivered)
 			return true;
-		if (!ld->reassemble && !newer_wish(e) && !proposal_rash(e) &&
+		if (!ld->reassemble && !newer_request(e) && !proposal_rash(e) &&
 		    !(proposal_superseded(e) && next_map(e, &next) &&
 		      map_write_mask(&next) != map_write_mask(&e->view.prop))) {
 			if (all_acked(e) && !departed_unfenced(e) && sb_targets_ready(e))
