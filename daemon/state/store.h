@@ -3,8 +3,8 @@
  * The state directory: what this node knows over its own restarts.
  *
  *	NAME.array	the array as the cluster agreed on it: UUID, members, options; text
- *	NAME.record	what the engine must not forget (struct record), and this node's incarnation in
- *			the array; binary, crc32c
+ *	NAME.record	what the engine must not forget (struct record), and this node's
+ *			incarnation in the array; binary, crc32c
  *	NAME.making	a create that goes on, or was cut off; text, as NAME.array
  *	forgotten	UUIDs of arrays that the cluster has forgotten, and when; text
  *	forgotten.damaged	likewise, as it was found damaged; an operator's
@@ -95,8 +95,8 @@ struct store_record {
 	/* By which node id the cluster knew it; 0 = it ran alone, or it is not written down. */
 	uint32_t node;
 	bool clean; /* that incarnation ended with everything answered and its slot free */
-	/* Of its incarnations, the newest that needs no fence: it ended with nothing under way. 0 = none
-	 */
+	/* Of its incarnations, the newest that needs no fence: it ended with nothing under way.
+	 * 0 = none */
 	uint64_t fenced;
 	struct use_process process; /* whose incarnation it was; all zero: not written down */
 	struct record record;
