@@ -12,11 +12,12 @@
  * may take over what waits only if no node can have taken this one for removed meanwhile, for
  * then the consumer may run elsewhere by now. It may, if all of this is so:
  *
- * - The device has the name that the note has (front_export.token): a random one, of the incarnation
- *   that made it. The note of it, NAME.takeover in the run directory, is written by whoever serves.
+ * - The device has the name that the note has (front_export.token): a random one, of the
+ *   incarnation that made it. The note of it, NAME.takeover in the run directory, is written by
+ *   whoever serves.
  * - The ring is the one of the note: corosync has installed no other membership since the last
- *   incarnation was, by the note, one of those who serve in it. So nobody was in a quorate view without
- *   this node.
+ *   incarnation was, by the note, one of those who serve in it. So nobody was in a quorate view
+ *   without this node.
  * - The last incarnation ended cleanly: it left, and was not missed. Or the newest epoch that this
  *   incarnation finds committed is one that the earlier incarnations acknowledged: the others fence
  *   a departed incarnation and then commit an epoch, before they grant anything (leader.c). So they
@@ -52,8 +53,8 @@
  *   what that had locked or marked (R4, R5).
  * - A daemon that lives writes nothing of a device that it has taken away: see cut_off.
  * - A FLUSH that failed promises nothing, and one that is answered later covers what was answered
- *   before it, in whichever incarnation. That a file system may have dropped the pages of a write that
- *   failed is its own rule, as with a disk that errs.
+ *   before it, in whichever incarnation. That a file system may have dropped the pages of a write
+ *   that failed is its own rule, as with a disk that errs.
  * - A daemon that comes back ends the failing by serving: what it takes over then has not failed,
  *   and goes on as above. It sets away_ms each time that it serves, so a restart does not undo it.
  */
@@ -279,10 +280,11 @@ static void takeover_forget(struct array *a, const char *because)
 }
 
 /*
- * The note goes first: who dies between the two leaves a device without one, and no incarnation takes up
- * what waits in it; the next one ends it here as well (disk_loaded). What waits fails now, not when
- * the array serves: that may be never, and its consumers could not even be killed. It can't have
- * become another's meanwhile: this daemon is the only one on this node, and serves nothing yet.
+ * The note goes first: who dies between the two leaves a device without one, and no incarnation
+ * takes up what waits in it; the next one ends it here as well (disk_loaded). What waits fails now,
+ * not when the array serves: that may be never, and its consumers could not even be killed. It
+ * can't have become another's meanwhile: this daemon is the only one on this node, and serves
+ * nothing yet.
  */
 static void takeover_none(struct array *a, const char *because)
 {

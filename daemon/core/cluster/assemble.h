@@ -21,8 +21,8 @@ struct assembly {
 	uint64_t sure_us; /* when this node knew last that the array had not gone on without it */
 };
 
-/* The fresh leader. True: e->map is what the array was last, and lead.requested names what must leave
- * it. */
+/* The fresh leader. True: e->map is what the array was last, and lead.requested names what must
+ * leave it. */
 bool assemble(struct engine *e);
 /* The leader serves, and may have slept: did the others go on without it? True: no. */
 bool array_still_ours(struct engine *e);

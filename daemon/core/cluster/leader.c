@@ -628,13 +628,13 @@ static void suspects_advance(struct engine *e)
 }
 
 /*
- * A request that would leave fewer than k members in sync is not granted; it waits. If only some nodes
- * have lost the member, those nodes are the problem: after a while they are evicted (R7). It counts
- * from when they became unlike: of a member that comes back to all one hears first. If all of them
- * reach it again, what it had in its cache may be gone on more than m members: parity of all
- * dirty regions is computed anew (R17). A member that answers with errors stays out of use. So does
- * one that a node knows for an older copy of itself, or is still comparing (back.c): that node is
- * right, and the only one that knows.
+ * A request that would leave fewer than k members in sync is not granted; it waits. If only some
+ * nodes have lost the member, those nodes are the problem: after a while they are evicted (R7). It
+ * counts from when they became unlike: of a member that comes back to all one hears first. If all
+ * of them reach it again, what it had in its cache may be gone on more than m members: parity of
+ * all dirty regions is computed anew (R17). A member that answers with errors stays out of use. So
+ * does one that a node knows for an older copy of itself, or is still comparing (back.c): that node
+ * is right, and the only one that knows.
  */
 static void stuck_member(struct engine *e, uint8_t i, bool *all_back)
 {

@@ -269,8 +269,8 @@ bool slots_lacking_may_leave(const struct engine *e, uint8_t lacking)
 /* Nothing of it counts. At a start the slots are read before the map of the round is proposed
  * (leader_recover), and nobody is served before that is committed: so it leaves before any data are
  * taken from it, as faulty (leaves_with). If the data needs it, that waits for the right one, or
- * for a member that is away: neither leaves the map before one of them is there (request_apply). Or an
- * operator goes on with what is there. */
+ * for a member that is away: neither leaves the map before one of them is there (request_apply). Or
+ * an operator goes on with what is there. */
 static void lacking_lose(struct engine *e, uint32_t lacking)
 {
 	struct lead *ld = &e->c->lead;

@@ -43,8 +43,8 @@ struct create_job {
 	/* On the main thread: the name of the array that has this UUID, whose members are refused;
 	 * or NULL. */
 	const char *(*known)(struct create_job *m, const uint8_t uuid[DDR_UUID_BYTES]);
-	/* On the main thread: what a device with m->ask_sb is to that array; create_job_standing is to
-	 * follow. */
+	/* On the main thread: what a device with m->ask_sb is to that array; create_job_standing is
+	 * to follow. */
 	void (*standing)(struct create_job *m);
 	/* On the main thread: m->reserve has its keys; create_job_go is to follow. */
 	void (*reserving)(struct create_job *m);
