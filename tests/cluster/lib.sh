@@ -245,11 +245,11 @@ load_fits() {
 	[ $LOAD_SLOWER = 1 ] || step "a slow host: the load is 1/$LOAD_SLOWER"
 }
 
-# array_up NODES ORDER [SPARES]: vol0 on the exporters 1 to 2^ORDER + 1; spares follow. `create` must
-# choose the DLM for its locks where the nodes have one.
-array_up() {
-	local n i want=cpg uris=() nodes=() members=() count=$(((1 << $2) + 1))
-	[ "$CLUSTER_FLAVOUR" != lab ] || [ "${LAB_DLM:-yes}" = no ] || want=dlm
+# parts_up NODES ORDER [SPARES]: all that an array needs, but no array: nodes with their daemons, and the exporters 1 to
+# 2^ORDER + 1, whose URIs are in `uris`; spares follow.
+uris=()
+parts_up() {
+	local n i nodes=() members=() count=$(((1 << $2) + 1))
 	cluster_up "$1" || exit 1
 	ARRAY_NODES=$1
 	for ((i = 1; i <= count + ${3:-0}; i++)); do
@@ -267,8 +267,19 @@ array_up() {
 			>"$CLUSTER_DIR/node$n/etc-ddraid/ddraid.conf"
 		[[ " $LATE_NODES " = *" $n "* ]] || nodes+=("$n")
 	done
-	[ "$want" = cpg ] || at_once dlm_runs "${nodes[@]}"
+	[ "$CLUSTER_FLAVOUR" != lab ] || [ "${LAB_DLM:-yes}" = no ] || at_once dlm_runs "${nodes[@]}"
 	at_once daemon_up "${nodes[@]}"
+}
+
+# array_up NODES ORDER [SPARES]: vol0 on the exporters 1 to 2^ORDER + 1; spares follow. `create` must
+# choose the DLM for its locks where the nodes have one.
+array_up() {
+	local n want=cpg nodes=()
+	[ "$CLUSTER_FLAVOUR" != lab ] || [ "${LAB_DLM:-yes}" = no ] || want=dlm
+	parts_up "$@"
+	for ((n = 1; n <= ARRAY_NODES; n++)); do
+		[[ " $LATE_NODES " = *" $n "* ]] || nodes+=("$n")
+	done
 	# shellcheck disable=SC2086 # words
 	ctl 1 create vol0 --order "$2" $CREATE_OPTIONS "${uris[@]}" >"$CLUSTER_DIR/create" 2>&1 ||
 		fail "create: $(cat "$CLUSTER_DIR/create")"

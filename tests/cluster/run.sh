@@ -80,6 +80,7 @@ alone-beside		60	netns	tests/cluster/scenarios/alone-beside.sh
 start-forced		60	netns	tests/cluster/scenarios/start-forced.sh
 two-nodes		45	both	tests/cluster/scenarios/two-nodes.sh
 all-nodes		45	netns	tests/cluster/scenarios/all-nodes.sh
+operating-vm		45	netns	tests/cluster/scenarios/operating-vm.sh
 stop-forced		60	both	tests/cluster/scenarios/stop-forced.sh
 disk-removed-1		70	one	tests/cluster/scenarios/disk-removed.sh shim killed
 disk-removed-2		70	one	tests/cluster/scenarios/disk-removed.sh shim fenced cut

@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
-# doc/operating.md, from three machines with nothing on them to GFS2: what it tells an operator to type is read from it, and
-# typed, in machines that boot with systemd as Debian does, have Debian's units and udev, and keep what is written to
+# doc/operating-cluster.md and doc/operating-gfs2.md, from three machines with nothing on them to GFS2: what they tell an operator
+# to type is read from them, and typed, in machines that boot with systemd as Debian does, have Debian's units and udev, and keep what is written to
 # their disk. Then its last step: the power of one is pulled, and switched on again, and all is back by itself. Then
 # one is switched off in the usual way, and the array is stopped.
 #
-# Not as there: packages come from this machine; ddraid and, by DKMS, the driver are built on this machine, by the guide's commands,
+# Not as there: packages come from this machine; ddraid and, by DKMS, the driver are built on this machine, by the pages' commands,
 # and installed in each; one machine more offers all three disks, at three addresses; and heartbeats are fewer.
 set -u
 export LAB_BARE=yes LAB_INIT=systemd
@@ -17,7 +17,7 @@ disk_requires
 for p in dkms mkfs.gfs2 /usr/lib/sftp-server /lib/systemd/systemd; do
 	command -v "$p" >/dev/null || { echo "skipped: no $p (tools/deps --lab)"; exit 77; }
 done
-guide=$CLUSTER_SRC/doc/operating.md
+. "$CLUSTER_SRC/tests/cluster/pages.sh"
 ARRAY_MEMBERS=(1 2 3)
 MEMBER_SIZE=36M
 names=(- a b c)
@@ -36,30 +36,26 @@ fail() {
 	lib_fail "$@"
 }
 
-# block SECTION NUMBER: the commands there, with this cluster's addresses.
+# block PAGE SECTION NUMBER: the commands there, with this cluster's addresses.
 block() {
-	awk -v section="$1" -v number="$2" '
-		/^## / { here = index($0, section) == 4; count = 0; inside = 0 }
-		here && /^\t/ { if (!inside) count++; inside = 1; if (count == number) print substr($0, 2); next }
-		{ inside = 0 }' "$guide" |
-		sed -e 's/10\.0\.0\./10.77.0./g; s/10\.0\.1\./10.77.1./g' \
-			-e "s|AGENT|$CLUSTER_SRC/tests/lib/fence_lab|" | grep . || fail "doc/operating.md: no commands $2 in '$1'"
+	page_block "$@" | sed -e 's/10\.0\.0\./10.77.0./g; s/10\.0\.1\./10.77.1./g' -e "s|AGENT|$CLUSTER_SRC/tests/lib/fence_lab|" |
+		grep . || fail "doc/operating-$1.md: no commands $3 in '$2'"
 }
 
-# type_in N SECTION NUMBER: on node N, in the folder of the sources. What it said is in CLUSTER_DIR/typed.N.
+# type_in N PAGE SECTION NUMBER: on node N, in the folder of the sources. What it said is in CLUSTER_DIR/typed.N.
 type_in() {
 	local file=$CLUSTER_DIR/typed.$1.sh
-	block "$2" "$3" >"$file" || exit 1
+	block "$2" "$3" "$4" >"$file" || exit 1
 	node_exec "$1" sh -c "cd $sources && set -e && . $file" >"$CLUSTER_DIR/typed.$1" 2>&1
 }
-# typed N SECTION NUMBER: and it must end well.
+# typed N PAGE SECTION NUMBER: and it must end well.
 typed() {
 	type_in "$@" || fail "node $1: $(cat "$CLUSTER_DIR/typed.$1.sh"): $(tail -n 20 "$CLUSTER_DIR/typed.$1")"
 }
 typed_on_all() {
 	local n pids=()
 	for n in 1 2 3; do
-		typed "$n" "$1" "$2" &
+		typed "$n" "$@" &
 		pids+=($!)
 	done
 	for n in "${pids[@]}"; do
@@ -69,9 +65,9 @@ typed_on_all() {
 said() { # N TEXT
 	grep -q -- "$2" "$CLUSTER_DIR/typed.$1"
 }
-# says N TEXT SECTION NUMBER: until it does.
+# says N TEXT PAGE SECTION NUMBER: until it does.
 says() {
-	type_in "$1" "$3" "$4" && said "$1" "$2"
+	type_in "$1" "$3" "$4" "$5" && said "$1" "$2"
 }
 
 ctl() {
@@ -103,10 +99,10 @@ build() {
 	printf '#!/bin/sh\nshift; exec dpkg-query -W "$@"\n' >"$at/bin/apt-get"
 	printf '#!/bin/sh\n[ "$*" != -r ] || exec cat %s\nexec /bin/uname "$@"\n' "$LAB_IMAGE/release" >"$at/bin/uname"
 	chmod +x "$at"/bin/*
-	(block "2. Programs" 2 | sed "s|make install|make install DESTDIR=$at/installed|") >"$at/typed"
+	(block cluster "2. Programs" 2 | sed "s|make install|make install DESTDIR=$at/installed|") >"$at/typed"
 	sh -ec ". $at/typed"
 	tar -C "$at/installed" -cf "$at/installed.tar" .
-	(block "7. The driver" 1) >"$at/typed"
+	(block gfs2 "3. The driver" 1) >"$at/typed"
 	LAB_IMAGE=$LAB_IMAGE unshare --mount bash -euc "$(declare -f driver); driver $at"
 	echo "$made" >"$at/made"
 }
@@ -158,43 +154,43 @@ node_exec 4 sh -c "$shims; systemctl stop corosync; cp $CLUSTER_SRC/cluster-conf
 	done >>/root/.ssh/authorized_keys" || fail "the disks' machine"
 for i in "${ARRAY_MEMBERS[@]}"; do
 	mkdir "$CLUSTER_DIR/exporter$i" && truncate -s "$MEMBER_SIZE" "$(exporter_disk "$i")" || fail "disk $i"
-	block "1. Disks" 1 | sed "s|sdb|sd$i|; s|/dev/disk/by-id/DISK|$(exporter_disk "$i")|; s|10809|10.77.1.$i:10809|" >"$CLUSTER_DIR/disk.sh"
+	block cluster "1. Disks" 1 | sed "s|sdb|sd$i|; s|/dev/disk/by-id/DISK|$(exporter_disk "$i")|; s|10809|10.77.1.$i:10809|" >"$CLUSTER_DIR/disk.sh"
 	node_exec 4 sh -ec "ip addr add 10.77.1.$i/16 dev eth0; cd /tmp; . $CLUSTER_DIR/disk.sh" >"$CLUSTER_DIR/disk.out" 2>&1 || fail "step 1: $(cat "$CLUSTER_DIR/disk.out")"
 done
 step "ddraid is installed"
 
-typed 1 "3. corosync" 1
-typed_on_all "3. corosync" 2
-within 20 "three votes" says 2 "Total votes: *3" "3. corosync" 3
+typed 1 cluster "3. corosync" 1
+typed_on_all cluster "3. corosync" 2
+within 20 "three votes" says 2 "Total votes: *3" cluster "3. corosync" 3
 said 2 "Quorate: *Yes" || fail "quorum: $(cat "$CLUSTER_DIR/typed.2")"
 step "corosync"
-typed_on_all "4. Fencing" 1
-typed_on_all "4. Fencing" 2
+typed_on_all cluster "4. Fencing" 1
+typed_on_all cluster "4. Fencing" 2
 [ ! -s "$CLUSTER_DIR/typed.1" ] || fail "fence-exports --admit says $(cat "$CLUSTER_DIR/typed.1")"
 # By knet, three nodes' heartbeats, five in a second, take a third of each emulated processor.
 for n in 1 2 3; do
 	node_exec $n sh -c "printf '%s\n' '[cluster]' 'heartbeat = 500ms' >>/etc/ddraid/ddraid.conf" || fail "node $n"
 done
-typed_on_all "5. The DLM" 1
-typed_on_all "5. The DLM" 2
-within 20 "all in the DLM's cluster" says 3 "^node 1 M" "5. The DLM" 3
+typed_on_all gfs2 "1. The DLM" 1
+typed_on_all gfs2 "1. The DLM" 2
+within 20 "all in the DLM's cluster" says 3 "^node 1 M" gfs2 "1. The DLM" 3
 step "the DLM"
-typed_on_all "6. The array" 1
+typed_on_all gfs2 "2. The array" 1
 three_online() {
-	type_in 1 "6. The array" 2 && [ "$(grep " online" "$CLUSTER_DIR/typed.1" | grep -vc "without ddraidd")" = 3 ]
+	type_in 1 gfs2 "2. The array" 2 && [ "$(grep " online" "$CLUSTER_DIR/typed.1" | grep -vc "without ddraidd")" = 3 ]
 }
 within 20 "three nodes are online" three_online
-typed 1 "6. The array" 3
+typed 1 gfs2 "2. The array" 3
 said 1 "locks.*DLM" || fail "create: $(cat "$CLUSTER_DIR/typed.1")"
 step "the array"
 for n in 1 2 3; do
 	node_exec $n tar -C / -m --keep-directory-symlink -xf "$LAB_CACHE/guide/driver.tar" || fail "the driver on node $n"
 done
-typed_on_all "7. The driver" 2
+typed_on_all gfs2 "3. The driver" 2
 said 3 "^/dev/ddraid/data .*, by shim" || fail "attach says $(cat "$CLUSTER_DIR/typed.3")"
 step "the driver"
-typed 2 "8. GFS2" 1 < <(yes)
-typed_on_all "8. GFS2" 2
+typed 2 gfs2 "4. GFS2" 1 < <(yes)
+typed_on_all gfs2 "4. GFS2" 2
 for n in 1 2 3; do
 	written $n first.$n || fail "node $n can't write"
 done
@@ -207,14 +203,14 @@ node_exec 3 sync # what was just installed there
 node_kill 3
 began=${EPOCHREALTIME/[.,]/}
 # Of the lost node: its slot, when, and the seconds until it was fenced.
-within 20 "status tells of the fence" says 1 "^ *3 *[0-9] *20[0-9-]* [0-9:]* *[0-9.]* s" "9. Try it" 1
+within 20 "status tells of the fence" says 1 "^ *3 *[0-9] *20[0-9-]* [0-9:]* *[0-9.]* s" gfs2 "5. Try it" 1
 said 1 " 0 to be fenced" || fail "$(cat "$CLUSTER_DIR/typed.1")"
 within 60 "node 1 writes" written 1 second.1
 measured "written again $(((${EPOCHREALTIME/[.,]/} - began) / 1000)) ms after the power of another was pulled"
 refused || fail "the disks do not refuse node 3: $(node_exec 4 ddraid-export list)"
 # The DLM has had it fenced, too: it is told by its list of lock spaces.
 dlm_has_fenced() {
-	[ -s "$CLUSTER_DIR/power.log" ] && says 1 "^name " "9. Try it" 1 && ! said 1 "wait fencing"
+	[ -s "$CLUSTER_DIR/power.log" ] && says 1 "^name " gfs2 "5. Try it" 1 && ! said 1 "wait fencing"
 }
 within 20 "dlm_tool no longer waits for the fence" dlm_has_fenced
 step "node 3 is switched on"
@@ -233,9 +229,9 @@ written 1 third.1 || fail "node 1 can't write"
 kernel_is_fine 1
 kernel_is_fine 3
 step "the end"
-typed 1 "When something breaks" 1
-typed 3 "When something breaks" 1
-typed 1 "When something breaks" 2
+typed 1 gfs2 "6. Stop" 1
+typed 3 gfs2 "6. Stop" 1
+typed 1 gfs2 "6. Stop" 2
 members_check --strict --compare-left-out || fail "the members: $(raw 'r["problems"]')"
 cluster_down || exit 1
 exit 0
