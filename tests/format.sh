@@ -75,7 +75,9 @@ if [ "${1:-}" = --fix ]; then
 fi
 # Comments are not laid out anew, so that nothing mangles them; but they end at column 100, with tabs of 8, and so does Markdown
 # outside of tables and of what is to be pasted.
-wide=$(awk 'FILENAME ~ /\.md$/ && /^(\||\t|    )/ { next }
+wide=$(awk 'FNR == 1 { fenced = 0 }
+	FILENAME ~ /\.md$/ && /^```/ { fenced = !fenced }
+	FILENAME ~ /\.md$/ && (fenced || /^(\||\t|    )/) { next }
 	length($0) > 40 {
 		text = $0; column = 0
 		while ((tab = index(text, "\t"))) {
