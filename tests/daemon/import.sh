@@ -190,5 +190,5 @@ grep -q "$words" "$tmp/out" || fail "add: $(cat "$tmp/out")"
 ! ctl create new --order 1 "$tmp/x9" "$tmp/x1" "$tmp/x2" >"$tmp/out" 2>&1 || fail "create takes it"
 grep -q "$words" "$tmp/out" || fail "create: $(cat "$tmp/out")"
 ! ctl import "$tmp/x9" "$tmp/x1" "$tmp/x2" >"$tmp/out" 2>&1 || fail "import takes it"
-grep -q "x9.*a newer version of ddraid has written; install that version" "$tmp/out" || fail "import: $(cat "$tmp/out")"
+grep -q "x9.*a newer version of ddraid has written: .*update ddraid" "$tmp/out" || fail "import: $(cat "$tmp/out")"
 end daemon TERM

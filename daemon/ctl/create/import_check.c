@@ -45,7 +45,9 @@ __attribute__((format(printf, 4, 5))) static int refuse(struct look *l, int err,
 
 /* ---- what each device carries --------------------------------------------------------------- */
 
-static int refuse_unread(struct look *l, uint32_t i, int worst, int io, const char *claimed)
+/* newer: what this build lacks, if a copy says that it does. */
+static int refuse_unread(struct look *l, uint32_t i, int worst, int io, const char *claimed,
+			 const char *newer)
 {
 	if (claimed)
 		return refuse(
@@ -57,10 +59,10 @@ static int refuse_unread(struct look *l, uint32_t i, int worst, int io, const ch
 		return refuse(l, io, (int)i,
 			      "can't be read: %s; see to its exporter, or leave it out",
 			      strerror(-io));
-	if (worst == -EPROTONOSUPPORT)
-		return refuse(l, worst, (int)i,
-			      "carries a superblock that a newer version of ddraid has written; "
-			      "install that version");
+	if (newer[0])
+		return refuse(l, -EPROTONOSUPPORT, (int)i,
+			      "carries a superblock that a newer version of ddraid has written: %s",
+			      newer);
 	if (worst)
 		return refuse(
 		    l, worst, (int)i,
@@ -74,7 +76,7 @@ static int refuse_unread(struct look *l, uint32_t i, int worst, int io, const ch
 static int read_one(struct look *l, uint32_t i)
 {
 	const struct create_dev *d = &l->dev[i];
-	char claimed[DDR_NAME_BYTES] = "";
+	char claimed[DDR_NAME_BYTES] = "", why[FORMAT_WHY_BYTES], newer[FORMAT_WHY_BYTES] = "";
 	struct superblock sb;
 	struct claim claim;
 	bool any = false;
@@ -89,7 +91,9 @@ static int read_one(struct look *l, uint32_t i)
 		}
 		if (!claim_decode(&claim, l->block))
 			text_clean(claimed, sizeof(claimed), claim.name);
-		err = sb_decode(&sb, l->block, NULL);
+		err = sb_decode(&sb, l->block, why);
+		if (err == -EPROTONOSUPPORT)
+			strcpy(newer, why);
 		if (!err && sb_misplaced(&sb, c))
 			err = -EBADMSG;
 		if (err && err != -ENOENT)
@@ -100,7 +104,7 @@ static int read_one(struct look *l, uint32_t i)
 		any = true;
 	}
 	if (!any)
-		return refuse_unread(l, i, worst, io, claimed[0] ? claimed : NULL);
+		return refuse_unread(l, i, worst, io, claimed[0] ? claimed : NULL, newer);
 	if (!l->sb[i].map.epoch.num)
 		return refuse(l, -EINVAL, (int)i,
 			      "was to become a member, and never was one, since the 'add' came to "
