@@ -247,9 +247,9 @@ load_fits() {
 
 # parts_up NODES ORDER [SPARES]: all that an array needs, but no array: nodes with their daemons, and the exporters 1 to
 # 2^ORDER + 1, whose URIs are in `uris`; spares follow.
-uris=()
 parts_up() {
 	local n i nodes=() members=() count=$(((1 << $2) + 1))
+	uris=()
 	cluster_up "$1" || exit 1
 	ARRAY_NODES=$1
 	for ((i = 1; i <= count + ${3:-0}; i++)); do

@@ -242,7 +242,7 @@ TEST(a_flush_that_was_under_way_when_it_was_cancelled_does_not_count)
 TEST(nor_does_a_region)
 {
 	scrub_start(false);
-	while (!s.pass.job.busy)
+	while (!job_busy(&s.pass.job))
 		scrub_event();
 	pass_cancel(w.e, &s.pass);
 	CHECK_EQ_INT(s.pass.state, PASS_DRAIN);
@@ -254,7 +254,7 @@ TEST(nor_does_a_region)
 	/* One that waits for its lock is over at once. */
 	scrub_advance();
 	CHECK_EQ_INT(s.pass.state, PASS_REGION);
-	CHECK(!s.pass.job.busy);
+	CHECK(!job_busy(&s.pass.job));
 	pass_cancel(w.e, &s.pass);
 	CHECK_EQ_INT(s.pass.state, PASS_IDLE);
 	CHECK_EQ_U64(s.cursor, 0);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 /*
- * Members that are files or block devices of this host, by io_uring.
+ * Members that are files or block devices of this host, by io_uring. Of the adapters this is the
+ * one to copy for what answers every request; base.h says what to fill in. nbd.c is one of those
+ * that may lose their connection.
  *
  * A request is a chain of operations, one at a time, each chosen by next_op from the step that
  * the request is in:

@@ -180,17 +180,6 @@ static bool admin_possible(struct engine *e, const Ddraid__Admin *a, char why[WH
 	return !why[0];
 }
 
-/* Without as many others no map can be committed: the request would wait for them, and come to pass
- * when nobody thinks of it any more. */
-static bool others_suffice(const struct engine *e, uint8_t member)
-{
-	uint32_t n = 0;
-
-	for (uint8_t i = 0; i < e->map.n; i++)
-		n += i != member && map_insync_mask(&e->map) >> i & 1 && member_usable(e, i);
-	return n >= e->geo.k;
-}
-
 static void take_admin(struct engine *e, uint32_t from, const Ddraid__Admin *a)
 {
 	char why[WHY_BYTES];
@@ -203,6 +192,8 @@ static void take_admin(struct engine *e, uint32_t from, const Ddraid__Admin *a)
 		admin_tell(e, from, a->tag, -EINVAL, a->cmd > ADMIN_READD ? "unknown" : why);
 		return;
 	}
+	/* Without as many no map can be committed: the request would wait for them, and come to pass
+	 * when nobody thinks of it any more. */
 	if (!others_suffice(e, (uint8_t)a->member)) {
 		admin_tell(
 		    e, from, a->tag, -EAGAIN,
@@ -714,9 +705,14 @@ void admin_advance(struct engine *e)
 static bool adding_lands(struct engine *e, uint32_t dev)
 {
 	struct adding *a = &e->c->admin.adding;
-	bool read = a->reread;
+	bool read = a->reread && a->ups == e->c->devs.dev[dev].ups;
 
-	if (read && !a->answered_us)
+	if (read && e->c->devs.dev[dev].retry_us)
+		return true; /* that was no answer; it is read again */
+	a->ups = e->c->devs.dev[dev].ups;
+	if (!read)
+		a->answered_us = 0;
+	else if (!a->answered_us)
 		a->answered_us = e->now;
 	if (any_cut_off(e, dev, a->answered_us)) {
 		if (!a->waits)

@@ -32,8 +32,9 @@ struct placing {
 /* every node's: a device to look at */
 struct adding {
 	bool used, reread;
-	bool waits; /* for what may land */
-	uint64_t answered_us;
+	bool waits;           /* for what may land */
+	uint64_t answered_us; /* by the connection of that number */
+	uint32_t ups;
 	struct round_id term;
 	char uri[DDR_URI_BYTES];
 	uint8_t uuid[DDR_UUID_BYTES];

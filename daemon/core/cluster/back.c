@@ -317,8 +317,8 @@ void back_bound(struct engine *e, struct dev *d, uint8_t m)
 {
 	if (!d->back.due || d->back.settles)
 		return;
-	d->back.lands = other_way_lands(e, d, m);
-	if (d->back.lands ||
+	d->back.other_way = other_way(e, d, m);
+	if (d->back.other_way != WAY_CLEAR ||
 	    ((was_told(e, m) || slots_told(e, m)) &&
 	     !(was_told(e, m) && d->instance && d->instance == e->c->back.told[m].instance)))
 		return;
@@ -353,7 +353,8 @@ static void back_look(struct engine *e, struct dev *d)
 void back_up(struct dev *d)
 {
 	d->back.due = true;
-	d->back.settles = d->back.lands = false; /* older: until it is known */
+	d->back.settles = false; /* older: until it is known */
+	d->back.other_way = WAY_CLEAR;
 	d->back.again_us = 0;
 	d->back.ups = 0;
 }
@@ -371,7 +372,7 @@ bool engine_dev_older(const struct engine *e, uint32_t dev)
 
 bool engine_dev_lands(const struct engine *e, uint32_t dev)
 {
-	return e->c->devs.dev[dev].up && e->c->devs.dev[dev].back.lands;
+	return e->c->devs.dev[dev].up && e->c->devs.dev[dev].back.other_way == WAY_LANDS;
 }
 
 /* Members of the map that are, or may be: as long as they answer. */
@@ -384,8 +385,9 @@ void back_tell(const struct engine *e, uint32_t *older, uint32_t *looking)
 		    e->view.dev_of[m] == NO_DEV ? NULL : &e->c->devs.dev[e->view.dev_of[m]];
 
 		if (d && d->up && d->back.due &&
-		    (d->back.lands || (d->back.ups == d->ups &&
-				       e->now - d->back.heard_us < e->cfg.tun.evict_ms * 1000ull)))
+		    (d->back.other_way != WAY_CLEAR ||
+		     (d->back.ups == d->ups &&
+		      e->now - d->back.heard_us < e->cfg.tun.evict_ms * 1000ull)))
 			*looking |= 1u << m;
 	}
 }
@@ -421,21 +423,36 @@ bool member_doubted(const struct engine *e, uint8_t member)
 void back_restart(struct dev *d)
 {
 	/* The next incarnation has told it nothing yet. */
-	d->back.due = d->back.older = d->back.settles = d->back.lands = false;
+	d->back.due = d->back.older = d->back.settles = false;
+	d->back.other_way = WAY_CLEAR;
+}
+
+/* What may land on it by another way is waited for. If that takes long, it counts as lost, as if
+ * its connection had broken, and comes back later. */
+static void other_way_advance(struct engine *e, struct dev *d)
+{
+	uint8_t m = d->member;
+
+	if (d->back.other_way == WAY_CLEAR || !d->up || m == NO_MEMBER)
+		return;
+	back_bound(e, d, m); /* it may have landed by now */
+	if (d->back.other_way != WAY_LANDS)
+		return;
+	if (!d->reading && !d->retry_us && other_way_unanswered(e, d, m))
+		dev_reread(e, (uint32_t)(d - e->c->devs.dev)); /* the time counts from its answer */
+	if (map_write_mask(&e->map) >> m & 1 && !e->c->members.bad[m] &&
+	    e->view.phase == PH_READY && others_suffice(e, m))
+		member_bad(e, m, MEMBER_SUSPECT);
 }
 
 void back_advance(struct engine *e)
 {
+	cut_offs_advance(e);
 	for (uint32_t i = 0; i < e->c->devs.count && e->state != ENGINE_REMOVED; i++) {
 		struct dev *d = &e->c->devs.dev[i];
 
-		if (d->back.lands && d->up && d->member != NO_MEMBER) {
-			back_bound(e, d, d->member); /* it may have landed by now */
-			if (d->back.lands && !d->reading && !d->retry_us &&
-			    other_way_unanswered(e, d, d->member))
-				dev_reread(e, i); /* the time counts from its answer on */
-		}
-		if (!d->back.due || !d->up || d->back.lands)
+		other_way_advance(e, d);
+		if (!d->back.due || !d->up || d->back.other_way != WAY_CLEAR)
 			continue;
 		/* If it has entered the map meanwhile, the pages wait for it, and not it for them.
 		 */

@@ -4,30 +4,72 @@
  * land. What they would hit must not be decoded, used or handed over before none of them can.
  *
  *   by the same way    the port waits (ports/member.h): dev_up says that nothing can land any more
- *   by another way     the member is not back before that (back.c, other_way_lands)
+ *   by another way     the member is not back before that (back.c, other_way)
  *   as a new member    an `add` is not confirmed before that (admin.c, any_cut_off)
  *   this node leaves   not before that; it would not be fenced (leave.c, writes_may_land)
  *
  * A member can be reached in two ways, say by two addresses of its exporter, and the second knows
- * nothing of what was cut off on the first. The time counts from the disk's first answer on the
- * other way after the break, as the port's does: an exporter that was frozen carries out what it
- * holds when it thaws. What is under way still may be cut off next, so it counts, too.
+ * nothing of what was cut off on the first.
+ *
+ * 1. The time counts from the disk's first answer on the other way after the break, as the port's
+ *    does: an exporter that was frozen carries out what it holds when it thaws.
+ * 2. It counts for that way only. What answers may be a copy of the disk, and then it tells nothing
+ *    of the disk. So a cut-off is forgotten, and this node may leave, only if the way was found to
+ *    be the member: its superblock and pages are no older (back.c).
+ * 3. What is under way still may be cut off next, so it counts, too.
+ * 4. A write is for the member that its device was when it was sent (dev_sent_as), whatever that is
+ *    bound to when it ends.
  */
 #include <string.h>
 
 #include "daemon/core/cluster/cluster.h"
 
-void dev_unanswered(struct engine *e, uint32_t dev)
+#define NONE DDR_MAX_MEMBERS /* dev_sent_as */
+
+static uint32_t index_of(const struct engine *e, const struct dev *d)
+{
+	return (uint32_t)(d - e->c->devs.dev);
+}
+
+uint8_t dev_sent_as(const struct engine *e, uint32_t dev, uint8_t uuid[DDR_UUID_BYTES])
+{
+	uint8_t m = e->c->devs.dev[dev].member;
+
+	memset(uuid, 0, DDR_UUID_BYTES);
+	if (m == NO_MEMBER)
+		return NONE;
+	memcpy(uuid, map_next(e)->member[m].uuid, DDR_UUID_BYTES);
+	return m;
+}
+
+/* Where it is noted. There is a place for each device and member that are about; if they are not
+ * enough, the one that was cut off first has had the most time. */
+static struct cut_off *cut_off_of(struct engine *e, uint32_t dev,
+				  const uint8_t uuid[DDR_UUID_BYTES])
+{
+	struct cut_off *free = NULL;
+
+	for (uint32_t i = 0; i < CUT_OFFS; i++) {
+		struct cut_off *c = &e->c->devs.cut_off[i];
+
+		if (c->used && c->dev == dev && !memcmp(c->uuid, uuid, DDR_UUID_BYTES))
+			return c;
+		if (!free || (free->used && (!c->used || c->us < free->us)))
+			free = c;
+	}
+	return free;
+}
+
+void dev_unanswered(struct engine *e, uint32_t dev, const uint8_t uuid[DDR_UUID_BYTES])
 {
 	struct dev *d = &e->c->devs.dev[dev];
+	struct cut_off *c = cut_off_of(e, dev, uuid);
 
 	d->zombie = true;
 	d->zombie_us = e->now;
-	d->cut_off.any = true;
-	d->cut_off.answered_us = 0;
-	memcpy(d->cut_off.uuid,
-	       d->member != NO_MEMBER ? map_next(e)->member[d->member].uuid : d->bound_uuid,
-	       DDR_UUID_BYTES);
+	e->c->devs.cut_offs += !c->used;
+	*c = (struct cut_off){.used = true, .dev = dev, .ups = d->ups, .us = e->now, .by = NO_DEV};
+	memcpy(c->uuid, uuid, DDR_UUID_BYTES);
 	admin_cut_off(e);
 }
 
@@ -47,46 +89,39 @@ bool devs_landed(const struct engine *e)
 	return true;
 }
 
-bool cut_off_landed(const struct engine *e, const struct dev *d)
+static bool landed(const struct engine *e, const struct cut_off *c, uint32_t by)
 {
-	return d->cut_off.answered_us && e->now - d->cut_off.answered_us > reach_us(e);
+	return c->by == by && by != NO_DEV && e->now - c->answered_us > reach_us(e);
 }
 
-/* What is connected there is that member, or was it when it was looked at last. */
-static bool may_be(const struct dev *d, const uint8_t uuid[DDR_UUID_BYTES])
-{
-	return !memcmp(d->sb.member_uuid, uuid, DDR_UUID_BYTES) ||
-	       !memcmp(d->bound_uuid, uuid, DDR_UUID_BYTES) ||
-	       !memcmp(d->moved_uuid, uuid, DDR_UUID_BYTES);
-}
-
-bool other_way_lands(const struct engine *e, const struct dev *d, uint8_t m)
+enum other_way other_way(const struct engine *e, const struct dev *d, uint8_t m)
 {
 	const uint8_t *uuid = map_next(e)->member[m].uuid;
+	uint32_t dev = index_of(e, d);
 
-	for (uint32_t i = 0; i < e->c->devs.count; i++) {
-		const struct dev *o = &e->c->devs.dev[i];
+	for (uint32_t i = 0; i < CUT_OFFS; i++) {
+		const struct cut_off *c = &e->c->devs.cut_off[i];
 
-		if (o == d)
-			continue;
-		if (o->cut_off.any && !memcmp(o->cut_off.uuid, uuid, DDR_UUID_BYTES) &&
-		    !cut_off_landed(e, o))
-			return true;
-		if (dev_writes(e, i) && may_be(o, uuid)) /* they may yet be cut off */
-			return true;
+		if (c->used && c->dev != dev && !memcmp(c->uuid, uuid, DDR_UUID_BYTES) &&
+		    !landed(e, c, dev))
+			return WAY_LANDS;
 	}
-	return false;
+	for (uint32_t i = 0; i < e->c->devs.count; i++)
+		if (i != dev && (dev_writes(e, i, m) || dev_writes(e, i, NONE)))
+			return WAY_ENDS;
+	return WAY_CLEAR;
 }
 
 bool other_way_unanswered(const struct engine *e, const struct dev *d, uint8_t m)
 {
 	const uint8_t *uuid = map_next(e)->member[m].uuid;
+	uint32_t dev = index_of(e, d);
 
-	for (uint32_t i = 0; i < e->c->devs.count; i++) {
-		const struct dev *o = &e->c->devs.dev[i];
+	for (uint32_t i = 0; i < CUT_OFFS; i++) {
+		const struct cut_off *c = &e->c->devs.cut_off[i];
 
-		if (o != d && o->cut_off.any && !o->cut_off.answered_us &&
-		    !memcmp(o->cut_off.uuid, uuid, DDR_UUID_BYTES))
+		if (c->used && c->dev != dev && c->by != dev &&
+		    !memcmp(c->uuid, uuid, DDR_UUID_BYTES))
 			return true;
 	}
 	return false;
@@ -95,13 +130,12 @@ bool other_way_unanswered(const struct engine *e, const struct dev *d, uint8_t m
 /* To what the map has dropped: they are being cancelled. `dev` itself waits for its own. */
 static bool writes_ending(const struct engine *e, uint32_t dev)
 {
-	for (uint32_t i = 0; i < e->c->devs.count; i++) {
-		uint8_t m = e->c->devs.dev[i].member;
+	uint32_t in_use = map_write_mask(&e->map) | write_targets(e);
 
-		if (i != dev && dev_writes(e, i) &&
-		    (m == NO_MEMBER || !((map_write_mask(&e->map) | write_targets(e)) >> m & 1)))
-			return true;
-	}
+	for (uint32_t i = 0; i < e->c->devs.count; i++)
+		for (uint8_t as = 0; i != dev && as <= NONE; as++)
+			if (dev_writes(e, i, as) && (as == NONE || !(in_use >> as & 1)))
+				return true;
 	return false;
 }
 
@@ -109,8 +143,8 @@ bool any_cut_off(const struct engine *e, uint32_t dev, uint64_t answered_us)
 {
 	if (writes_ending(e, dev))
 		return true;
-	for (uint32_t i = 0; i < e->c->devs.count; i++)
-		if (e->c->devs.dev[i].cut_off.any)
+	for (uint32_t i = 0; i < CUT_OFFS; i++)
+		if (e->c->devs.cut_off[i].used && e->c->devs.cut_off[i].dev != dev)
 			return !answered_us || e->now - answered_us <= reach_us(e);
 	return false;
 }
@@ -118,24 +152,63 @@ bool any_cut_off(const struct engine *e, uint32_t dev, uint64_t answered_us)
 bool writes_may_land(const struct engine *e)
 {
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++)
-		if (e->c->devs.dev[i].zombie && !cut_off_landed(e, &e->c->devs.dev[i]))
+		if (e->c->devs.dev[i].zombie)
 			return true;
 	return false;
 }
 
+static void forget(struct engine *e, struct cut_off *c)
+{
+	c->used = false;
+	e->c->devs.cut_offs--;
+}
+
 void cut_answered(struct engine *e, struct dev *d)
 {
-	if (!d->up || !d->sb_ok)
-		return;
-	for (uint32_t i = 0; i < e->c->devs.count; i++) {
-		struct dev *o = &e->c->devs.dev[i];
+	uint32_t dev = index_of(e, d);
 
-		if (!o->cut_off.any ||
-		    memcmp(o->cut_off.uuid, d->sb.member_uuid, DDR_UUID_BYTES) != 0)
+	for (uint32_t i = 0; d->up && d->sb_ok && i < CUT_OFFS; i++) {
+		struct cut_off *c = &e->c->devs.cut_off[i];
+		bool same = !memcmp(c->uuid, d->sb.member_uuid, DDR_UUID_BYTES);
+
+		if (!c->used)
 			continue;
-		if (o == d)
-			o->cut_off.any = false; /* its port has waited */
-		else if (!o->cut_off.answered_us)
-			o->cut_off.answered_us = e->now;
+		if (c->dev == dev) { /* connected since: its port has waited */
+			if (d->ups != c->ups && (same || !map_names(map_next(e), c->uuid)))
+				forget(e, c);
+		} else if (same && d->member != NO_MEMBER && c->by != dev) {
+			c->by = dev;
+			c->answered_us = e->now;
+		}
+	}
+}
+
+/* What answered is the member itself. */
+static bool is_member(const struct engine *e, const struct cut_off *c)
+{
+	uint8_t m = e->c->devs.dev[c->by].member;
+
+	return m != NO_MEMBER && !memcmp(map_next(e)->member[m].uuid, c->uuid, DDR_UUID_BYTES) &&
+	       member_sb_read(e, m) && member_back(e, m) && !e->c->devs.dev[c->by].back.older;
+}
+
+/* The last one that was noted of a device is over: nothing of it may land. */
+static void zombie_over(struct engine *e, uint32_t dev)
+{
+	for (uint32_t i = 0; i < CUT_OFFS; i++)
+		if (e->c->devs.cut_off[i].used && e->c->devs.cut_off[i].dev == dev)
+			return;
+	e->c->devs.dev[dev].zombie = false;
+}
+
+void cut_offs_advance(struct engine *e)
+{
+	for (uint32_t i = 0; e->c->devs.cut_offs && i < CUT_OFFS; i++) {
+		struct cut_off *c = &e->c->devs.cut_off[i];
+
+		if (!c->used || !landed(e, c, c->by) || !is_member(e, c))
+			continue;
+		forget(e, c);
+		zombie_over(e, c->dev);
 	}
 }

@@ -5,21 +5,20 @@
 
 #include "daemon/core/cluster/devs.h"
 
-/* Nothing can land any more of what was cut off on the way to d: its disk has answered on another
- * way, and that is long ago. */
-bool cut_off_landed(const struct engine *e, const struct dev *d);
 /* For so long may land what was cut off, and a node may take to reach a member again. */
 uint64_t reach_us(const struct engine *e);
-/* A write that was cut off, or is under way, on another way to member m may still land there. */
-bool other_way_lands(const struct engine *e, const struct dev *d, uint8_t m);
-/* ... and d was not read since: its exporter may be frozen. */
+/* What may land on member m of what was sent there by other ways than d. */
+enum other_way other_way(const struct engine *e, const struct dev *d, uint8_t m);
+/* ... and d was not read since it was cut off: its exporter may be frozen. */
 bool other_way_unanswered(const struct engine *e, const struct dev *d, uint8_t m);
 /* What is at `dev` may be any member that a write was on its way to, and it may still land. It has
  * answered first at that time; 0: not yet. */
 bool any_cut_off(const struct engine *e, uint32_t dev, uint64_t answered_us);
 /* What this node has sent may land anywhere. */
 bool writes_may_land(const struct engine *e);
-/* Its superblock was read: whose way is it, and has what was cut off there landed? */
+/* Its superblock was read: has what was cut off there landed, or is it the other way? */
 void cut_answered(struct engine *e, struct dev *d);
+/* Forgets what has landed. */
+void cut_offs_advance(struct engine *e);
 
 #endif

@@ -415,7 +415,8 @@ void dev_judge(struct engine *e, struct dev *d, uint8_t m)
 	if (!dev_older(d)) {
 		/* R17: an exporter that never went away has lost nothing. It is what it was when
 		 * the member was lost first: the last connection may have been to another one. */
-		if (d->member == m && d->instance && d->instance == e->c->members.bad_instance[m] &&
+		if (d->member == m && d->back.other_way != WAY_LANDS && d->instance &&
+		    d->instance == e->c->members.bad_instance[m] &&
 		    e->c->members.bad[m] == MEMBER_SUSPECT && write_targets(e) >> m & 1)
 			e->c->members.bad[m] = 0;
 		return;
@@ -468,10 +469,12 @@ bool member_sb_read(const struct engine *e, uint8_t i)
 	return d && d->up && d->sb_ok && !d->reading && !d->back.due;
 }
 
-/* What is to be known of it before it counts will be before long. */
-bool dev_being_read(const struct dev *d)
+bool dev_being_read(const struct engine *e, const struct dev *d)
 {
-	return d->reading || (d->back.due && !d->back.lands && d->sb_ok && !d->retry_us);
+	bool soon = d->back.other_way != WAY_LANDS ||
+		    (d->member != NO_MEMBER && !others_suffice(e, d->member));
+
+	return d->reading || (d->back.due && soon && d->sb_ok && !d->retry_us);
 }
 
 /* Connected; and what this node had lost is what it was. */

@@ -9,6 +9,13 @@ struct peer;
 
 #define NO_COPY 0xff
 
+/* What this node has sent to a member by other ways than this one (cut_off.c). */
+enum other_way {
+	WAY_CLEAR, /* nothing of it may land any more */
+	WAY_ENDS,  /* writes are under way */
+	WAY_LANDS  /* writes were cut off, and may land for seconds */
+};
+
 struct sb_copy { /* one of a device's two superblock copies, while it is read */
 	struct batch batch;
 	struct iovec iov;
@@ -23,11 +30,6 @@ struct dev {
 	uint8_t failed_uuid[DDR_UUID_BYTES]; /* the member that the device was then */
 	bool zombie;        /* a write ended without an answer and may still land: R5 */
 	uint64_t zombie_us; /* when the last one did */
-	struct {            /* R5, for other ways to the disk: cut_off.c */
-		bool any;   /* a write to this member was cut off here, and may land: */
-		uint8_t uuid[DDR_UUID_BYTES];
-		uint64_t answered_us; /* since then, it answered on another way first; 0: not yet */
-	} cut_off;
 	bool stale_read;    /* connected anew while the read of the old connection was ending */
 	bool entered;       /* its member has entered the map, and the superblock is read since */
 	uint64_t retry_us;  /* when to read the superblock again after an error, 0 = not */
@@ -75,9 +77,9 @@ struct dev {
 	bool asked_anew;  /* this node ended the connection, to look at the device again */
 	struct {          /* back.c: this node's pages of the log, as it has them */
 		bool due; /* not known yet; until then it is not used */
-		bool older, found; /* some were older images; as far as they are known */
-		bool settles;      /* what it lacks for that is on its way to the log */
-		bool lands; /* first, what was cut off on another way to it must have landed */
+		bool older, found;        /* some were older images; as far as they are known */
+		bool settles;             /* what it lacks for that is on its way to the log */
+		enum other_way other_way; /* WAY_CLEAR first (R5) */
 		bool reading;
 		uint8_t member;
 		uint32_t ups;                /* of this connection */
@@ -102,8 +104,22 @@ struct lost {
 	uint64_t since_us; /* when */
 };
 
+/* Writes that were cut off, and may land: those for one member, by one way. */
+struct cut_off {
+	bool used;
+	uint32_t dev, ups;            /* ups: the connection */
+	uint8_t uuid[DDR_UUID_BYTES]; /* of the member; zeroes: none's */
+	uint64_t us;                  /* when the last one was */
+	uint32_t by;          /* the way by which the member answered first after that, and */
+	uint64_t answered_us; /* when; NO_DEV: not yet */
+};
+
+#define CUT_OFFS (4u * DDR_MAX_DEVS)
+
 struct devs {
 	struct dev dev[DDR_MAX_DEVS];
+	struct cut_off cut_off[CUT_OFFS];
+	uint32_t cut_offs; /* so many are used */
 	uint32_t count;                    /* of these, up to the last one that was connected */
 	uint64_t bindings;                 /* so many were noted */
 	struct lost kept[DDR_MAX_MEMBERS]; /* by incarnations before this one; until a map names
@@ -154,8 +170,8 @@ void devs_look_again(struct engine *e);
 void devs_judge(struct engine *e);
 /* A commit let the member in: is what is connected here that member? */
 void member_entered(struct engine *e, uint8_t member);
-/* What is to be known of it before it counts will be known before long. */
-bool dev_being_read(const struct dev *d);
+/* What is to be known of it before it counts will be known before long, or can't be done without. */
+bool dev_being_read(const struct engine *e, const struct dev *d);
 /* ... of any. */
 bool devs_looking(const struct engine *e);
 /* Reads the superblock of one again. */

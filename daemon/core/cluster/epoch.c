@@ -144,7 +144,7 @@ static void commit_effects(struct engine *e, const struct map *old)
 		    !member_usable(e, i) && !is_observer(e) &&
 		    !(e->view.dev_of[i] == NO_DEV && devs_looking(e)) &&
 		    !(e->view.dev_of[i] != NO_DEV && e->c->devs.dev[e->view.dev_of[i]].up &&
-		      dev_being_read(&e->c->devs.dev[e->view.dev_of[i]])))
+		      dev_being_read(e, &e->c->devs.dev[e->view.dev_of[i]])))
 			member_bad(e, i, MEMBER_SUSPECT);
 	for (uint8_t i = 0; i < e->map.n; i++)
 		if (map_write_mask(&e->map) >> i & 1 && old->n && !(map_write_mask(old) >> i & 1))

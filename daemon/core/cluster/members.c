@@ -276,3 +276,12 @@ bool member_failed(struct engine *e, const struct dev_error *f)
 	}
 	return false;
 }
+
+bool others_suffice(const struct engine *e, uint8_t member)
+{
+	uint32_t n = 0;
+
+	for (uint8_t i = 0; i < e->map.n; i++)
+		n += i != member && map_insync_mask(&e->map) >> i & 1 && member_usable(e, i);
+	return n >= e->geo.k;
+}

@@ -28,6 +28,8 @@ void member_bad(struct engine *e, uint8_t member, enum member_state want);
 bool member_read_error(const struct engine *e, uint8_t member);
 /* R3: the map can't do without it. */
 bool member_indispensable(const struct engine *e, uint8_t member);
+/* Without this one, as many members in sync can be used here as the data needs. */
+bool others_suffice(const struct engine *e, uint8_t member);
 /* Members that this node reaches and can use. */
 uint32_t devs_up_mask(const struct engine *e);
 /* Only the incarnation before this one has lost it. */

@@ -431,7 +431,7 @@ static bool sb_targets_ready(struct engine *e)
 		unread = d != NO_DEV && e->c->devs.dev[d].up &&
 			 (!copies_known(e, d) || e->c->devs.dev[d].back.due ||
 			  ((enter >> i & 1 || e->c->devs.dev[d].entered) && !member_sb_read(e, i)));
-		if ((unread && dev_being_read(&e->c->devs.dev[d])) || sb_too_early(e, i))
+		if ((unread && dev_being_read(e, &e->c->devs.dev[d])) || sb_too_early(e, i))
 			reading = true;
 		else if ((unread || !member_usable(e, i)) && !e->c->members.bad[i])
 			member_bad(e, i, MEMBER_SUSPECT);

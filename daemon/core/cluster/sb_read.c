@@ -326,7 +326,6 @@ static void sb_read_done(struct engine *e, struct dev *d)
 	d->read_all = d->asked_all;
 	any = copies_take(e, d);
 	d->sb_ok = d->fresh = any;
-	cut_answered(e, d);
 	dev_odd(e, d);
 	dev_fit(e, d);
 	if (any)
@@ -335,6 +334,7 @@ static void sb_read_done(struct engine *e, struct dev *d)
 		d->retry_us = e->now + SB_RETRY_US;
 	cut_note(e, d);
 	devs_bind(e);
+	cut_answered(e, d);
 	devs_look_again(e);
 	/* Also one that this node has not lost, since it had never reached it. */
 	for (uint8_t m = 0; m < e->map.n; m++)

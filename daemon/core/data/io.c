@@ -621,7 +621,7 @@ static bool lost_one(struct engine *e)
 				continue;
 			region_op_cancel(e, op);
 		} else if (op->job && op->state == OPS_IO) {
-			if (op->job->busy)
+			if (job_busy(op->job))
 				continue;
 			job_cancel(e, op->job);
 		} else if (op->state != OPS_RETRY) {
@@ -717,7 +717,7 @@ void io_abort_all(struct engine *e, int err)
 		struct op *op = list_entry(it, struct op, all);
 
 		if (op->job && op->state == OPS_IO) {
-			if (op->job->busy)
+			if (job_busy(op->job))
 				continue;
 			list_del(&op->job->link);
 			list_del(&op->job->wait);

@@ -47,8 +47,7 @@ static void region_free(struct engine *e, struct region *r)
 	htable_del(&e->d->region_of, &r->hash);
 	list_del(&r->all);
 	if (r->check) {
-		free(r->check->win);
-		plan_free(&r->check->plan);
+		job_free(r->check);
 	}
 	lock_free(e, r->lock);
 	free(r->check);

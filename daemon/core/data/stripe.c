@@ -30,6 +30,7 @@ bool stripes_busy(const struct stripes *s)
 
 void stripes_set(struct stripes *s, uint64_t first, uint32_t count)
 {
+	assert(!stripes_busy(s));
 	stripes_move(s, STRIPES_EMPTY);
 	s->first = first;
 	s->count = count;

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-/* One parity fragment: the XOR of all data fragments. So each fragment is the XOR of all others. */
+/*
+ * A level, and the one to copy: level.h says what one must do. One parity fragment: the XOR of all
+ * data fragments. So each fragment is the XOR of all others.
+ */
 #include "daemon/base/limits.h"
 #include "daemon/core/level/level.h"
 #include "daemon/core/level/parity.h"

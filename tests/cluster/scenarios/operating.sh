@@ -82,7 +82,7 @@ written() { # N FILE
 	node_exec "$1" sh -c "date >/srv/$2 && sync /srv/$2"
 }
 
-# The programs as step 2 has it, and the driver as step 7 has it; once for a state of the sources.
+# The programs as step 2 for the cluster has it, and the driver as step 3 for GFS2 has it; once for a state of the sources.
 sources=$LAB_CACHE/guide/ddraid
 build() {
 	local at=$LAB_CACHE/guide made
@@ -96,7 +96,7 @@ build() {
 	tar -C "$sources" -xf "$at/sources.tar"
 	cd "$sources"
 	[ ! -e Makefile ] || make -s distclean
-	printf '#!/bin/sh\nshift; exec dpkg-query -W "$@"\n' >"$at/bin/apt-get"
+	printf '#!/bin/sh\nshift 2; exec dpkg-query -W "$@"\n' >"$at/bin/apt-get"
 	printf '#!/bin/sh\n[ "$*" != -r ] || exec cat %s\nexec /bin/uname "$@"\n' "$LAB_IMAGE/release" >"$at/bin/uname"
 	chmod +x "$at"/bin/*
 	(block cluster "2. Programs" 2 | sed "s|make install|make install DESTDIR=$at/installed|") >"$at/typed"
@@ -136,7 +136,7 @@ ARRAY_NODES=3
 step "four machines have booted"
 # As cluster_up does, and why.
 sed -i '/seqno_unchanged_const/d; /^\ttoken:/a\	seqno_unchanged_const: 1' "$sources/cluster-conf/corosync.conf.in" || fail "corosync.conf.in"
-shims="mkdir -p /usr/local/sbin; { echo '#!/bin/sh'; echo 'shift; dpkg-query -W \"\$@\" || exit; for p; do [ \$p != dlm-controld ] || systemctl enable --now dlm || :; done'; } >/usr/local/sbin/apt-get; chmod +x /usr/local/sbin/apt-get"
+shims="mkdir -p /usr/local/sbin; { echo '#!/bin/sh'; echo 'shift 2; dpkg-query -W \"\$@\" || exit; for p; do [ \$p != dlm-controld ] || systemctl enable --now dlm || :; done'; } >/usr/local/sbin/apt-get; chmod +x /usr/local/sbin/apt-get"
 for n in 1 2 3; do
 	ssh-keygen -q -t ed25519 -N '' -f "$CLUSTER_DIR/nodes_key.$n" || fail "ssh-keygen"
 	node_exec $n tar -C / -m --keep-directory-symlink -xf "$LAB_CACHE/guide/installed.tar" || fail "install"
@@ -187,7 +187,7 @@ for n in 1 2 3; do
 	node_exec $n tar -C / -m --keep-directory-symlink -xf "$LAB_CACHE/guide/driver.tar" || fail "the driver on node $n"
 done
 typed_on_all gfs2 "3. The driver" 2
-said 3 "^/dev/ddraid/data .*, by shim" || fail "attach says $(cat "$CLUSTER_DIR/typed.3")"
+said 3 "^/dev/ddraid/data (/dev/ddraid[0-9]*, by shim)$" || fail "attach says $(cat "$CLUSTER_DIR/typed.3")"
 step "the driver"
 typed 2 gfs2 "4. GFS2" 1 < <(yes)
 typed_on_all gfs2 "4. GFS2" 2
