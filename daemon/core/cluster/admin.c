@@ -192,8 +192,8 @@ static void take_admin(struct engine *e, uint32_t from, const Ddraid__Admin *a)
 		admin_tell(e, from, a->tag, -EINVAL, a->cmd > ADMIN_READD ? "unknown" : why);
 		return;
 	}
-	/* Without as many no map can be committed: the request would wait for them, and come to pass
-	 * when nobody thinks of it any more. */
+	/* Without as many no map can be committed: the request would wait for them, and come to
+	 * pass when nobody thinks of it any more. */
 	if (!others_suffice(e, (uint8_t)a->member)) {
 		admin_tell(
 		    e, from, a->tag, -EAGAIN,

@@ -119,7 +119,7 @@ struct cut_off {
 struct devs {
 	struct dev dev[DDR_MAX_DEVS];
 	struct cut_off cut_off[CUT_OFFS];
-	uint32_t cut_offs; /* so many are used */
+	uint32_t cut_offs;                 /* so many are used */
 	uint32_t count;                    /* of these, up to the last one that was connected */
 	uint64_t bindings;                 /* so many were noted */
 	struct lost kept[DDR_MAX_MEMBERS]; /* by incarnations before this one; until a map names
@@ -170,7 +170,8 @@ void devs_look_again(struct engine *e);
 void devs_judge(struct engine *e);
 /* A commit let the member in: is what is connected here that member? */
 void member_entered(struct engine *e, uint8_t member);
-/* What is to be known of it before it counts will be known before long, or can't be done without. */
+/* What is to be known of it before it counts will be known before long, or can't be done without.
+ * */
 bool dev_being_read(const struct engine *e, const struct dev *d);
 /* ... of any. */
 bool devs_looking(const struct engine *e);
