@@ -52,6 +52,33 @@ TEST(devices_that_were_exchanged_are_found)
 	}
 }
 
+/* R5: what is on its way to the one says nothing of the other. */
+TEST(a_member_comes_back_while_another_is_being_written)
+{
+	struct event ev = {.type = EV_DEV_DONE};
+	enum member_state state;
+
+	exchanged();
+	w.slow = 1u << 0;
+	fill(out, sizeof(out), 1);
+	io(1, IO_WRITE, AT, sizeof(out), out);
+	run_ms(5);
+	CHECK_EQ_U64(w.slow_count, 1);
+	dev_down(1);
+	run_ms(1000);
+	dev_up(1);
+	run_ms(3000);
+	state = status().map.member[0].state;
+	CHECK(state == MEMBER_REBUILDING || state == MEMBER_IN_SYNC);
+	w.slow = 0;
+	ev.done.id = w.slow_id[0];
+	step(ev);
+	run_ms(3000);
+	CHECK_EQ_U64(w.io_done[1], 1);
+	CHECK_EQ_INT(status().map.member[0].state, MEMBER_IN_SYNC);
+	finish();
+}
+
 /* Member 0 has a new address, member 1 member 0's former one; later member 0 is lost. */
 TEST(a_device_that_took_anothers_address_stays_its_member)
 {

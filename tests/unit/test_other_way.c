@@ -58,17 +58,23 @@ static void lands(uint32_t after_ms)
 	memcpy(w.disk[MEMBERS] + cut_at, cut, frag);
 }
 
-static void all_is_well(void)
+/* Another member is lost, at that device. */
+static void all_is_well_without(uint32_t other)
 {
 	CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
 	CHECK_EQ_INT(engine_member_of_dev(w.e, MEMBERS), 1);
 	CHECK_EQ_U64(parity_wrong(MEMBERS), 0);
-	dev_down(0);
+	dev_down(other);
 	io(3, IO_READ, 0, sizeof(in), in);
 	run_ms(2000);
 	CHECK_EQ_U64(w.io_done[3], 1);
 	CHECK_EQ_MEM(in, out, sizeof(out));
 	finish();
+}
+
+static void all_is_well(void)
+{
+	all_is_well_without(0);
 }
 
 TEST(a_member_is_back_by_another_way_once_nothing_lands_on_the_first)
@@ -132,11 +138,42 @@ TEST(a_readd_has_the_time_that_it_takes)
 	all_is_well();
 }
 
-/* What is under way on the first while the second takes its place may be cut off next. */
-TEST(what_is_under_way_on_the_first_is_waited_for)
+/* A write to member 1, whose device is `first`, is under way while its superblock is not found there
+ * any more: it is used by its second address. Then the write is cut off. */
+static void replaced_under_a_write(uint32_t first)
 {
 	struct event ev = {.type = EV_DEV_DONE};
 
+	w.slow = 1u << first;
+	fill(out, sizeof(out), 1);
+	io(1, IO_WRITE, 0, sizeof(out), out);
+	run_ms(5);
+	CHECK_EQ_U64(w.slow_count, 1);
+	memcpy(cut, w.disk[first] + cut_at, frag);
+	w.disk[MEMBERS] = w.disk[first];
+	dev_up(MEMBERS);
+	run_ms(100);
+	CHECK_EQ_INT(engine_member_of_dev(w.e, first), 1);
+	w.disk[first] = calloc(1, DISK_BYTES);
+	CHECK(w.disk[first]);
+	ring_changes();
+	run_ms(500);
+	CHECK_EQ_INT(engine_member_of_dev(w.e, MEMBERS), 1);
+	ev.done.id = w.slow_id[0];
+	ev.done.err = -ECONNRESET;
+	step(ev);
+	w.slow = 0;
+	dev_down(first);
+	run_ms(1000);
+	CHECK_EQ_U64(w.io_done[1], 1);
+	CHECK_EQ_INT(w.io_err[1], 0);
+	lands(REACH_MS - 2500);
+	run_ms(8000);
+	all_is_well_without(first ? 0 : 1);
+}
+
+static void served(void)
+{
 	create(1);
 	w.claim_ms = 250;
 	w.reach_ms = REACH_MS;
@@ -145,32 +182,66 @@ TEST(what_is_under_way_on_the_first_is_waited_for)
 	run_ms(6000);
 	frag = engine_geo(w.e)->frag_bytes;
 	cut_at = geo_offset(engine_geo(w.e), 0);
-	w.disk[MEMBERS] = w.disk[1];
-	dev_up(MEMBERS);
-	run_ms(100);
-	CHECK_EQ_INT(engine_member_of_dev(w.e, 1), 1);
-	w.slow = 1u << 1;
-	fill(out, sizeof(out), 1);
-	io(1, IO_WRITE, 0, sizeof(out), out);
-	run_ms(5);
-	CHECK_EQ_U64(w.slow_count, 1);
-	memcpy(cut, w.disk[1] + cut_at, frag);
-	/* By the first way its superblock is not found any more, and the write is not answered. */
-	w.disk[1] = calloc(1, DISK_BYTES);
-	CHECK(w.disk[1]);
-	ring_changes();
+}
+
+TEST(what_is_under_way_on_the_first_is_waited_for)
+{
+	served();
+	replaced_under_a_write(1);
+}
+
+/* The device was another member before. What was sent was for the one that it was then. */
+TEST(it_was_for_the_member_that_the_device_was_when_it_was_sent)
+{
+	uint8_t *disk;
+
+	served();
+	for (uint32_t m = 0; m < 2; m++) {
+		dev_down(m);
+		run_ms(20);
+	}
+	disk = w.disk[0];
+	w.disk[0] = w.disk[1];
+	w.disk[1] = disk;
+	for (uint32_t m = 0; m < 2; m++) {
+		dev_up(m);
+		run_ms(20);
+	}
+	run_ms(70000);
+	CHECK_EQ_INT(engine_member_of_dev(w.e, 0), 1);
+	replaced_under_a_write(0);
+}
+
+/* Its exporter stands still when it is to be looked at, and the connection breaks. */
+TEST(a_read_that_failed_is_no_answer)
+{
+	struct event ev = {.type = EV_DEV_DONE};
+
+	cut_off();
+	step((struct event){.type = EV_ADMIN, .admin = {.cmd = ADMIN_FAIL, .member = 1}});
 	run_ms(500);
-	CHECK_EQ_INT(engine_member_of_dev(w.e, MEMBERS), 1);
-	ev.done.id = w.slow_id[0];
-	ev.done.err = -ECONNRESET;
-	step(ev);
-	w.slow = 0;
-	dev_down(1);
+	w.admin_done = false;
+	step((struct event){.type = EV_ADMIN,
+			    .admin = {.cmd = ADMIN_ADD, .member = 1, .uri = "mem:new"}});
+	run_ms(800);
+	w.sb_hangs = 1u << MEMBERS;
 	run_ms(1000);
-	CHECK_EQ_U64(w.io_done[1], 1);
-	CHECK_EQ_INT(w.io_err[1], 0);
-	lands(REACH_MS - 2500);
+	CHECK(w.hung_count);
+	for (; w.hung_count; w.hung_count--) {
+		ev.done.id = w.hung_out[w.hung_count - 1].io.id;
+		ev.done.err = -ECONNRESET;
+		step(ev);
+	}
+	run_ms(10);
+	w.sb_hangs = 0;
+	dev_down(MEMBERS);
+	run_ms(4000);
+	dev_up(MEMBERS);
+	lands(REACH_MS - 1000);
+	CHECK(!w.admin_done);
 	run_ms(8000);
+	CHECK(w.admin_done);
+	CHECK_EQ_INT(w.admin_err, 0);
 	all_is_well();
 }
 
