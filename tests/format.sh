@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Every C file of the project is as clang-format lays it out; no comment and no line of Markdown is too long. `--fix` rewrites those
-# that are not. No file holds what a merge left undecided; all are in the tarball; and sources that comments and doc/ name are there.
+# that are not. No function has more than 70 lines, no file of the product more than 1000. No file holds what a merge left undecided; all are in the tarball; and sources that comments and doc/ name are there.
 set -eu
 
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
@@ -89,6 +89,15 @@ wide=$(awk 'FNR == 1 { fenced = 0 }
 			print FILENAME ":" FNR ": " column + length(text) " columns"
 	}' "${files[@]}" ./*.md doc/*.md)
 [ -z "$wide" ] || { echo "$wide"; echo "FAILED: lines beyond column 100"; exit 1; }
+# What a head can hold.
+long=$(for f in "${files[@]}"; do
+	case ${f#./} in daemon/* | kmod/* | tools/*) echo "$f" ;; esac
+done | xargs awk 'FNR == 1 { start = 0 }
+	FNR == 1001 { print "  " FILENAME ": more than 1000 lines" }
+	/^[a-z].*\)$/ { name = $0 }
+	/^{$/ { start = FNR }
+	/^}$/ && start { if (FNR - start > 71) print "  " FILENAME ":" start ": " FNR - start - 1 " lines: " name; start = 0 }')
+[ -z "$long" ] || { echo "$long"; echo "FAILED: a file has more than 1000 lines, or a function more than 70"; exit 1; }
 bad=0
 # All at once: a process for each takes far longer. Those that differ are looked at one by one.
 said=$("$tool" --dry-run "${files[@]}" 2>&1) || { echo "FAILED: $tool: $said"; exit 1; }

@@ -138,8 +138,8 @@ TEST(a_readd_has_the_time_that_it_takes)
 	all_is_well();
 }
 
-/* A write to member 1, whose device is `first`, is under way while its superblock is not found there
- * any more: it is used by its second address. Then the write is cut off. */
+/* A write to member 1, whose device is `first`, is under way while its superblock is not found
+ * there any more: it is used by its second address. Then the write is cut off. */
 static void replaced_under_a_write(uint32_t first)
 {
 	struct event ev = {.type = EV_DEV_DONE};

@@ -79,6 +79,26 @@ static uint64_t flap_us(const struct engine *e)
 	return 15000ull * e->cfg.tun.evict_ms;
 }
 
+static void commit_drops(struct engine *e, uint8_t i)
+{
+	bool soon = e->c->epochs.entered_us[i] && e->now - e->c->epochs.entered_us[i] < flap_us(e);
+
+	e->c->epochs.flaps[i] = soon ? e->c->epochs.flaps[i] + 1 : 0;
+	e->c->epochs.dropped[i] = e->map.epoch.num;
+	dlog_dropped(e);
+	slots_dropped(e);
+}
+
+/* Whether it is here will be known before long. */
+static bool member_is_looked_for(const struct engine *e, uint8_t i)
+{
+	uint32_t dev = e->view.dev_of[i];
+
+	if (dev == NO_DEV)
+		return devs_looking(e);
+	return e->c->devs.dev[dev].up && dev_being_read(e, &e->c->devs.dev[dev]);
+}
+
 static void commit_effects(struct engine *e, const struct map *old)
 {
 	bool added = false, partial = false;
@@ -105,13 +125,7 @@ static void commit_effects(struct engine *e, const struct map *old)
 		if (is && !was && i < old->n && old->member[i].state != MEMBER_SUSPECT)
 			e->c->epochs.flaps[i] = 0; /* an operator has seen to it */
 		if (was && !is) {
-			bool soon = e->c->epochs.entered_us[i] &&
-				    e->now - e->c->epochs.entered_us[i] < flap_us(e);
-
-			e->c->epochs.flaps[i] = soon ? e->c->epochs.flaps[i] + 1 : 0;
-			e->c->epochs.dropped[i] = e->map.epoch.num;
-			dlog_dropped(e);
-			slots_dropped(e);
+			commit_drops(e, i);
 			/* One that was being rebuilt has not got all pages yet (R11). */
 			dropped |= (uint32_t)(old->member[i].state == MEMBER_IN_SYNC) << i;
 		}
@@ -141,10 +155,7 @@ static void commit_effects(struct engine *e, const struct map *old)
 	/* What was in before and isn't reached yet, devs_advance gives some time. */
 	for (uint8_t i = 0; i < e->map.n; i++)
 		if (map_write_mask(&e->map) >> i & 1 && old->n && !(map_write_mask(old) >> i & 1) &&
-		    !member_usable(e, i) && !is_observer(e) &&
-		    !(e->view.dev_of[i] == NO_DEV && devs_looking(e)) &&
-		    !(e->view.dev_of[i] != NO_DEV && e->c->devs.dev[e->view.dev_of[i]].up &&
-		      dev_being_read(e, &e->c->devs.dev[e->view.dev_of[i]])))
+		    !member_usable(e, i) && !is_observer(e) && !member_is_looked_for(e, i))
 			member_bad(e, i, MEMBER_SUSPECT);
 	for (uint8_t i = 0; i < e->map.n; i++)
 		if (map_write_mask(&e->map) >> i & 1 && old->n && !(map_write_mask(old) >> i & 1))

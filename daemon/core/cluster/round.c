@@ -318,6 +318,39 @@ static uint32_t fence_kind(const struct engine *e)
 	return e->cfg.fence_waits ? 2 + e->cfg.fence_ms : 1;
 }
 
+/* Who is to be fenced, as far as this node knows. */
+static size_t departed_tell(struct engine *e, pb_inc gone[DEPARTED_MAX], pb_inc *ptr[DEPARTED_MAX])
+{
+	size_t n;
+
+	for (uint32_t i = 0; i < e->c->departures.count; i++) {
+		gone[i] = pb_departed(e, &e->c->departures.list[i]);
+		ptr[i] = &gone[i];
+	}
+	n = e->c->departures.count;
+	/* And who is here although it was fenced: it may not know, and may be about to lead. Or may
+	 * be here: which incarnation that is, this node may not have heard yet. */
+	for (uint32_t i = 0; i < RECENTLY_FENCED_MAX && n < DEPARTED_MAX; i++) {
+		uint32_t node = e->c->fences.settled[i].node;
+		uint64_t inc = e->c->fences.settled[i].inc;
+		const struct peer *p = inc ? peer_find(e, node) : NULL;
+
+		if (!p || !p->in_view || (p->inc && p->inc != inc) || departed_find(e, node, inc))
+			continue;
+		gone[n] = pb_inc_of(node, inc, NO_SLOT, fence_stands(e, node, inc));
+		ptr[n] = &gone[n];
+		n++;
+	}
+	for (uint32_t i = 0; i < e->c->round.peer_count && n < DEPARTED_MAX; i++) {
+		if (!e->c->round.peer[i].left)
+			continue;
+		gone[n] = pb_inc_of(e->c->round.peer[i].node, 0, NO_SLOT, false);
+		ptr[n] = &gone[n];
+		n++;
+	}
+	return n;
+}
+
 static void hello_send(struct engine *e)
 {
 	struct pb_causes causes = {.count = 0};
@@ -354,31 +387,7 @@ static void hello_send(struct engine *e)
 	known.num = e->c->records.durable.committed.num;
 	known.inc = e->c->records.durable.committed.inc;
 	b.known = &known;
-	for (uint32_t i = 0; i < e->c->departures.count; i++) {
-		gone[i] = pb_departed(e, &e->c->departures.list[i]);
-		ptr[i] = &gone[i];
-	}
-	b.n_departed = e->c->departures.count;
-	/* And who is here although it was fenced: it may not know, and may be about to lead. Or may
-	 * be here: which incarnation that is, this node may not have heard yet. */
-	for (uint32_t i = 0; i < RECENTLY_FENCED_MAX && b.n_departed < DEPARTED_MAX; i++) {
-		uint32_t node = e->c->fences.settled[i].node;
-		uint64_t inc = e->c->fences.settled[i].inc;
-		const struct peer *p = inc ? peer_find(e, node) : NULL;
-
-		if (!p || !p->in_view || (p->inc && p->inc != inc) || departed_find(e, node, inc))
-			continue;
-		gone[b.n_departed] = pb_inc_of(node, inc, NO_SLOT, fence_stands(e, node, inc));
-		ptr[b.n_departed] = &gone[b.n_departed];
-		b.n_departed++;
-	}
-	for (uint32_t i = 0; i < e->c->round.peer_count && b.n_departed < DEPARTED_MAX; i++) {
-		if (!e->c->round.peer[i].left)
-			continue;
-		gone[b.n_departed] = pb_inc_of(e->c->round.peer[i].node, 0, NO_SLOT, false);
-		ptr[b.n_departed] = &gone[b.n_departed];
-		b.n_departed++;
-	}
+	b.n_departed = departed_tell(e, gone, ptr);
 	b.departed = ptr;
 	for (uint8_t i = 0; i < e->map.n; i++) {
 		bad[i] = map_write_mask(&e->map) >> i & 1 ? bad_told(e, &e->map, i) : 0;

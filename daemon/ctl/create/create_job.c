@@ -457,6 +457,27 @@ static int look_at_own(struct create_job *m, const struct superblock *sb)
 	return m->ask.old_member ? 0 : refuse(m, -EEXIST, what);
 }
 
+/* Of an array that is not known here; sb: NULL if it is not intact. */
+static int refuse_foreign(struct create_job *m, const struct superblock *sb, bool newer)
+{
+	char what[CREATE_WHY_BYTES], name[DDR_NAME_BYTES];
+
+	if (sb && !m->ask_forgotten) {
+		snprintf(what, sizeof(what),
+			 "is member %u of the ddraid array %s, which this cluster does not know: "
+			 "name another device, or bring that array back with 'ddraidctl import' "
+			 "and all its members",
+			 sb->index, text_clean(name, sizeof(name), sb->name));
+		return refuse(m, -EEXIST, what);
+	}
+	return refuse(m, -EEXIST,
+		      newer
+			  ? "carries a superblock of ddraid that a newer version has written: "
+			    "name another device, or --old-member to overwrite it"
+			  : "carries a superblock of ddraid that is damaged, or of an array that "
+			    "was forgotten: name another device, or --old-member to overwrite it");
+}
+
 /*
  * A superblock of an array that is not known here is left to --old-member as well, and so is one of
  * the array itself: of a member that left it, or of an `add` that came to nothing. The engine
@@ -464,7 +485,7 @@ static int look_at_own(struct create_job *m, const struct superblock *sb)
  */
 static int look_at_superblock(struct create_job *m, uint8_t *block)
 {
-	char what[CREATE_WHY_BYTES], name[DDR_NAME_BYTES];
+	char what[CREATE_WHY_BYTES];
 	struct superblock sb;
 	struct claim claim;
 	const char *of;
@@ -508,24 +529,8 @@ static int look_at_superblock(struct create_job *m, uint8_t *block)
 			m->clears = true;
 			continue;
 		}
-		if (!m->ask.old_member && !err && !m->ask_forgotten) {
-			snprintf(what, sizeof(what),
-				 "is member %u of the ddraid array %s, which this cluster does not "
-				 "know: name another device, or bring that array back with "
-				 "'ddraidctl import' and all its members",
-				 sb.index, text_clean(name, sizeof(name), sb.name));
-			return refuse(m, -EEXIST, what);
-		}
-		if (!m->ask.old_member && newer)
-			return refuse(
-			    m, -EEXIST,
-			    "carries a superblock of ddraid that a newer version has written: name "
-			    "another device, or --old-member to overwrite it");
 		if (!m->ask.old_member)
-			return refuse(m, -EEXIST,
-				      "carries a superblock of ddraid that is damaged, or of an "
-				      "array that was forgotten: name another device, or "
-				      "--old-member to overwrite it");
+			return refuse_foreign(m, err ? NULL : &sb, newer);
 		m->clears |= !err;
 	}
 	if (place_taken(m))
