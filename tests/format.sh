@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: GPL-2.0-or-later
 # Every C file of the project is as clang-format lays it out; no comment and no line of Markdown is too long. `--fix` rewrites those
-# that are not. No function has more than 70 lines, no file of the product more than 1000. No file holds what a merge left undecided; all are in the tarball; and sources that comments and doc/ name are there.
+# that are not. Of the product, no function has more than 70 lines and no file more than 1000. No file holds what a merge left
+# undecided; all are in the tarball; and sources that comments and doc/ name are there.
 set -eu
 
 top_srcdir=${top_srcdir:-$(cd "$(dirname "$0")/.." && pwd)}
