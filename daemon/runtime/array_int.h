@@ -50,7 +50,7 @@ struct dev {
 	bool used, up, closing;
 	bool held;     /* connected, and the engine is not told yet: dev_lease */
 	bool zombie;   /* a write of ours was cut off and may still land: R5 */
-	bool stranger; /* it is not what its URI says */
+	bool foreign; /* it is not what its URI says */
 	bool told;     /* as one that can't be the member: connected anew without a word */
 	bool added;    /* `add` opened it: as a member it is news for all nodes */
 	struct member *m;
