@@ -78,7 +78,7 @@ TEST(a_device_that_can_not_be_ended_is_not_detached)
 {
 	first_life();
 	killed();
-	life(101, false, 5);
+	incarnation(101, false, 5);
 	ring(7);
 	fake.discard_err = -EMFILE;
 	ask(ATTACH_NONE, false);
@@ -159,7 +159,7 @@ TEST(a_detach_waits_for_that_of_what_an_earlier_life_left_too)
 {
 	first_life();
 	killed();
-	life(101, false, 5);
+	incarnation(101, false, 5);
 	ring(7);
 	fake.discard_err = -EAGAIN;
 	detach_waits();

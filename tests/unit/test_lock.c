@@ -119,7 +119,7 @@ TEST(a_job_asks_for_ex_once_and_a_grant_counts_when_others_have_answered)
 	lock_granted(e, id_of(2), EX, false); /* twice: that changes nothing */
 	CHECK(lock_at(2)->state == LK_EARLY);
 	ASKS("");
-	CHECK(!job[2].busy && !regions_writing(e));
+	CHECK(!job_busy(&job[2]) && !regions_writing(e));
 }
 
 TEST(what_is_granted_at_once_lets_the_job_in)

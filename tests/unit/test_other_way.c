@@ -124,7 +124,7 @@ TEST(the_time_counts_from_the_first_answer_and_not_from_the_break)
 TEST(a_readd_has_the_time_that_it_takes)
 {
 	cut_off();
-	run_ms(2 * REACH_MS);
+	run_ms(3 * REACH_MS);
 	CHECK_EQ_INT(status().map.member[1].state, MEMBER_MISSING);
 	dev_up(MEMBERS);
 	run_ms(1000);
@@ -156,6 +156,7 @@ static void replaced_under_a_write(uint32_t first)
 	CHECK_EQ_INT(engine_member_of_dev(w.e, first), 1);
 	w.disk[first] = calloc(1, DISK_BYTES);
 	CHECK(w.disk[first]);
+	w.dead[first] = true;
 	ring_changes();
 	run_ms(500);
 	CHECK_EQ_INT(engine_member_of_dev(w.e, MEMBERS), 1);

@@ -85,7 +85,6 @@ void back_told(struct engine *e, uint32_t page, uint64_t seq, uint32_t members)
 			memcpy(e->c->back.told[m].uuid, map->member[m].uuid, DDR_UUID_BYTES);
 		}
 		p->told[m] = seq;
-		e->c->back.told[m].count++;
 		e->c->back.told[m].instance = same ? e->c->devs.dev[dev].instance : 0;
 	}
 }
@@ -209,8 +208,6 @@ static void images_read_done(struct engine *e, struct batch *b)
 
 	if (!read_counts(e, d, b) || !was_told(e, m))
 		return;
-	if (d->back.told != e->c->back.told[m].count)
-		return; /* read again: an image that it has acknowledged since may not be in it */
 	if (b->failed && d->back.count > 1) {
 		d->back.singly = d->back.at + d->back.count; /* which of them is it? */
 		return;
@@ -236,7 +233,6 @@ static void images_read(struct engine *e, struct dev *d)
 	uint32_t left = 2 * e->geo.log_pages - d->back.at;
 
 	d->back.count = d->back.at < d->back.singly ? 1 : left < 2 * RD_PAGES ? left : 2 * RD_PAGES;
-	d->back.told = e->c->back.told[d->back.member].count;
 	read_start(e, d, geo_log_offset(&e->geo, e->view.slot, d->back.at / 2, d->back.at & 1),
 		   images_read_done);
 }

@@ -88,7 +88,6 @@ struct dev {
 		bool unread;                 /* ... can't be read */
 		uint32_t of_orphans;         /* pages of orphan slots that were compared */
 		uint64_t again_us, heard_us; /* heard: it answered last, or was asked first */
-		uint64_t told;               /* told[].count when it was asked last */
 		struct batch batch;
 		struct iovec iov;
 		uint8_t *buf;
