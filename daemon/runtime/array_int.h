@@ -48,11 +48,11 @@ struct dev {
 	struct array *a;
 	uint32_t index;
 	bool used, up, closing;
-	bool held;     /* connected, and the engine is not told yet: dev_lease */
-	bool zombie;   /* a write of ours was cut off and may still land: R5 */
+	bool held;    /* connected, and the engine is not told yet: dev_lease */
+	bool zombie;  /* a write of ours was cut off and may still land: R5 */
 	bool foreign; /* it is not what its URI says */
-	bool told;     /* as one that can't be the member: connected anew without a word */
-	bool added;    /* `add` opened it: as a member it is news for all nodes */
+	bool told;    /* as one that can't be the member: connected anew without a word */
+	bool added;   /* `add` opened it: as a member it is news for all nodes */
 	struct member *m;
 	char uri[DDR_URI_BYTES];
 	struct member_info info;
