@@ -61,9 +61,13 @@ static void lands(uint32_t after_ms)
 /* Another member is lost, at that device. */
 static void all_is_well_without(uint32_t other)
 {
+	uint8_t *disk = w.disk[0];
+
 	CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
 	CHECK_EQ_INT(engine_member_of_dev(w.e, MEMBERS), 1);
+	w.disk[0] = w.disk[other];
 	CHECK_EQ_U64(parity_wrong(MEMBERS), 0);
+	w.disk[0] = disk;
 	dev_down(other);
 	io(3, IO_READ, 0, sizeof(in), in);
 	run_ms(2000);
@@ -156,14 +160,14 @@ static void replaced_under_a_write(uint32_t first)
 	CHECK_EQ_INT(engine_member_of_dev(w.e, first), 1);
 	w.disk[first] = calloc(1, DISK_BYTES);
 	CHECK(w.disk[first]);
-	w.dead[first] = true;
+	w.hung = 1u << first; /* and so is no wish to connect it anew */
 	ring_changes();
 	run_ms(500);
 	CHECK_EQ_INT(engine_member_of_dev(w.e, MEMBERS), 1);
 	ev.done.id = w.slow_id[0];
 	ev.done.err = -ECONNRESET;
 	step(ev);
-	w.slow = 0;
+	w.slow = w.hung = 0;
 	dev_down(first);
 	run_ms(1000);
 	CHECK_EQ_U64(w.io_done[1], 1);
