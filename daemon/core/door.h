@@ -154,11 +154,9 @@ void flush_members(struct engine *e, struct batch *b, uint32_t members);
 bool member_io_room(const struct engine *e, uint32_t count, bool consumer);
 bool member_io_any(const struct engine *e);             /* under way, or held */
 uint32_t dev_ios(const struct engine *e, uint32_t dev); /* how many are under way there */
-/* ... that were sent as what dev_sent_as said, and do harm if they land late? */
-bool dev_writes(const struct engine *e, uint32_t dev, uint8_t as);
-bool member_ios(const struct engine *e, uint8_t m);  /* are any under way to it? */
-void member_ios_cancel(struct engine *e, uint8_t m); /* the map drops it */
-bool is_connection_error(int err);                   /* the connection's, not the request's */
+bool member_ios(const struct engine *e, uint8_t m);     /* are any under way to it? */
+void member_ios_cancel(struct engine *e, uint8_t m);    /* the map drops it */
+bool is_connection_error(int err);                      /* the connection's, not the request's */
 
 /* logio.c: requests of a batch that is open. seq: the image's number, which says the copy. */
 void log_write(struct engine *e, struct batch *b, uint32_t slot, uint32_t page, uint64_t seq,
@@ -251,8 +249,8 @@ bool dev_connected(const struct engine *e, uint32_t dev);
 bool devs_entering(const struct engine *e); /* one enters the map, and may be another */
 
 /* cut_off.c: R5 */
-/* What a write to it is for, now: the member, and its UUID; DDR_MAX_MEMBERS and zeroes: none. */
-uint8_t dev_sent_as(const struct engine *e, uint32_t dev, uint8_t uuid[DDR_UUID_BYTES]);
+/* What a write to it is for, now: the UUID of the member, or zeroes. */
+void dev_sent_as(const struct engine *e, uint32_t dev, uint8_t uuid[DDR_UUID_BYTES]);
 /* A write there, that was for that member, may still land; */
 void dev_unanswered(struct engine *e, uint32_t dev, const uint8_t uuid[DDR_UUID_BYTES]);
 bool devs_landed(const struct engine *e); /* and none can any more. */

@@ -62,6 +62,9 @@ struct world {
 	bool log_hold; /* so are writes of log pages to this device */
 	uint32_t log_hold_dev;
 	bool log_read_hold; /* and so are reads of the first slot's log */
+	bool back_late;     /* they are done at once, and answered by the test */
+	struct event back_answer[16];
+	uint32_t back_answers;
 	uint32_t placed_at; /* what OUT_OPEN leads to, if it is open already */
 	uint32_t reach_ms;  /* how long what was cut off may land */
 	bool eio;           /* when_lost=eio */
@@ -339,6 +342,11 @@ static inline void do_io(const struct out *o)
 		CHECK(w.slow_count < 64);
 		w.slow_dev[w.slow_count] = o->io.dev;
 		w.slow_id[w.slow_count++] = o->io.id;
+		return;
+	}
+	if (o->io.kind == KIND_BACK && w.back_late) {
+		CHECK(w.back_answers < 16);
+		w.back_answer[w.back_answers++] = ev;
 		return;
 	}
 	push(ev);

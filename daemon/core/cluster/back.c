@@ -85,6 +85,7 @@ void back_told(struct engine *e, uint32_t page, uint64_t seq, uint32_t members)
 			memcpy(e->c->back.told[m].uuid, map->member[m].uuid, DDR_UUID_BYTES);
 		}
 		p->told[m] = seq;
+		e->c->back.told[m].count++;
 		e->c->back.told[m].instance = same ? e->c->devs.dev[dev].instance : 0;
 	}
 }
@@ -208,6 +209,8 @@ static void images_read_done(struct engine *e, struct batch *b)
 
 	if (!read_counts(e, d, b) || !was_told(e, m))
 		return;
+	if (d->back.told != e->c->back.told[m].count)
+		return; /* read again: an image that it has acknowledged since may not be in it */
 	if (b->failed && d->back.count > 1) {
 		d->back.singly = d->back.at + d->back.count; /* which of them is it? */
 		return;
@@ -233,6 +236,7 @@ static void images_read(struct engine *e, struct dev *d)
 	uint32_t left = 2 * e->geo.log_pages - d->back.at;
 
 	d->back.count = d->back.at < d->back.singly ? 1 : left < 2 * RD_PAGES ? left : 2 * RD_PAGES;
+	d->back.told = e->c->back.told[d->back.member].count;
 	read_start(e, d, geo_log_offset(&e->geo, e->view.slot, d->back.at / 2, d->back.at & 1),
 		   images_read_done);
 }
@@ -313,8 +317,8 @@ void back_bound(struct engine *e, struct dev *d, uint8_t m)
 {
 	if (!d->back.due || d->back.settles)
 		return;
-	d->back.other_way = other_way(e, d, m);
-	if (d->back.other_way != WAY_CLEAR ||
+	d->back.lands = other_way_lands(e, d, m);
+	if (d->back.lands ||
 	    ((was_told(e, m) || slots_told(e, m)) &&
 	     !(was_told(e, m) && d->instance && d->instance == e->c->back.told[m].instance)))
 		return;
@@ -349,8 +353,7 @@ static void back_look(struct engine *e, struct dev *d)
 void back_up(struct dev *d)
 {
 	d->back.due = true;
-	d->back.settles = false; /* older: until it is known */
-	d->back.other_way = WAY_CLEAR;
+	d->back.settles = d->back.lands = false; /* older: until it is known */
 	d->back.again_us = 0;
 	d->back.ups = 0;
 }
@@ -368,7 +371,7 @@ bool engine_dev_older(const struct engine *e, uint32_t dev)
 
 bool engine_dev_lands(const struct engine *e, uint32_t dev)
 {
-	return e->c->devs.dev[dev].up && e->c->devs.dev[dev].back.other_way == WAY_LANDS;
+	return e->c->devs.dev[dev].up && e->c->devs.dev[dev].back.lands;
 }
 
 /* Members of the map that are, or may be: as long as they answer. */
@@ -381,9 +384,8 @@ void back_tell(const struct engine *e, uint32_t *older, uint32_t *looking)
 		    e->view.dev_of[m] == NO_DEV ? NULL : &e->c->devs.dev[e->view.dev_of[m]];
 
 		if (d && d->up && d->back.due &&
-		    (d->back.other_way != WAY_CLEAR ||
-		     (d->back.ups == d->ups &&
-		      e->now - d->back.heard_us < e->cfg.tun.evict_ms * 1000ull)))
+		    (d->back.lands || (d->back.ups == d->ups &&
+				       e->now - d->back.heard_us < e->cfg.tun.evict_ms * 1000ull)))
 			*looking |= 1u << m;
 	}
 }
@@ -419,8 +421,7 @@ bool member_doubted(const struct engine *e, uint8_t member)
 void back_restart(struct dev *d)
 {
 	/* The next incarnation has told it nothing yet. */
-	d->back.due = d->back.older = d->back.settles = false;
-	d->back.other_way = WAY_CLEAR;
+	d->back.due = d->back.older = d->back.settles = d->back.lands = false;
 }
 
 /* What may land on it by another way is waited for. If that takes long, it counts as lost, as if
@@ -429,10 +430,10 @@ static void other_way_advance(struct engine *e, struct dev *d)
 {
 	uint8_t m = d->member;
 
-	if (d->back.other_way == WAY_CLEAR || !d->up || m == NO_MEMBER)
+	if (!d->back.lands || !d->up || m == NO_MEMBER)
 		return;
 	back_bound(e, d, m); /* it may have landed by now */
-	if (d->back.other_way != WAY_LANDS)
+	if (!d->back.lands)
 		return;
 	if (!d->reading && !d->retry_us && other_way_unanswered(e, d, m))
 		dev_reread(e, (uint32_t)(d - e->c->devs.dev)); /* the time counts from its answer */
@@ -448,7 +449,7 @@ void back_advance(struct engine *e)
 		struct dev *d = &e->c->devs.dev[i];
 
 		other_way_advance(e, d);
-		if (!d->back.due || !d->up || d->back.other_way != WAY_CLEAR)
+		if (!d->back.due || !d->up || d->back.lands)
 			continue;
 		/* If it has entered the map meanwhile, the pages wait for it, and not it for them.
 		 */

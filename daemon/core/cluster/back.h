@@ -19,6 +19,7 @@ struct back {
 	struct {
 		uint8_t uuid[DDR_UUID_BYTES]; /* the member that page[].told is about */
 		uint64_t instance;            /* of its exporter */
+		uint64_t count;               /* of images that it has acknowledged */
 	} told[DDR_MAX_MEMBERS];
 	struct back_page *page; /* log_pages */
 	uint32_t older, unread; /* members with page[].older, page[].unread */

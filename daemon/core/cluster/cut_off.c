@@ -4,7 +4,7 @@
  * land. What they would hit must not be decoded, used or handed over before none of them can.
  *
  *   by the same way    the port waits (ports/member.h): dev_up says that nothing can land any more
- *   by another way     the member is not back before that (back.c, other_way)
+ *   by another way     the member is not back before that (back.c, other_way_lands)
  *   as a new member    an `add` is not confirmed before that (admin.c, any_cut_off)
  *   this node leaves   not before that; it would not be fenced (leave.c, writes_may_land)
  *
@@ -16,7 +16,9 @@
  * 2. It counts for that way only. What answers may be a copy of the disk, and then it tells nothing
  *    of the disk. So a cut-off is forgotten, and this node may leave, only if the way was found to
  *    be the member: its superblock and pages are no older (back.c).
- * 3. What is under way still may be cut off next, so it counts, too.
+ * 3. What is under way by the other way, and may be cut off yet, needs no wait: while the map has
+ *    the member nothing is decoded onto it, and no proposal that drops it is acknowledged before
+ *    all of that has ended (ack_ready). By then it has been answered, or is noted here.
  * 4. A write is for the member that its device was when it was sent (dev_sent_as), whatever that is
  *    bound to when it ends.
  */
@@ -24,22 +26,19 @@
 
 #include "daemon/core/cluster/cluster.h"
 
-#define NONE DDR_MAX_MEMBERS /* dev_sent_as */
-
 static uint32_t index_of(const struct engine *e, const struct dev *d)
 {
 	return (uint32_t)(d - e->c->devs.dev);
 }
 
-uint8_t dev_sent_as(const struct engine *e, uint32_t dev, uint8_t uuid[DDR_UUID_BYTES])
+void dev_sent_as(const struct engine *e, uint32_t dev, uint8_t uuid[DDR_UUID_BYTES])
 {
 	uint8_t m = e->c->devs.dev[dev].member;
 
-	memset(uuid, 0, DDR_UUID_BYTES);
 	if (m == NO_MEMBER)
-		return NONE;
-	memcpy(uuid, map_next(e)->member[m].uuid, DDR_UUID_BYTES);
-	return m;
+		memset(uuid, 0, DDR_UUID_BYTES);
+	else
+		memcpy(uuid, map_next(e)->member[m].uuid, DDR_UUID_BYTES);
 }
 
 /* Where it is noted. There is a place for each device and member that are about; if they are not
@@ -94,7 +93,7 @@ static bool landed(const struct engine *e, const struct cut_off *c, uint32_t by)
 	return c->by == by && by != NO_DEV && e->now - c->answered_us > reach_us(e);
 }
 
-enum other_way other_way(const struct engine *e, const struct dev *d, uint8_t m)
+bool other_way_lands(const struct engine *e, const struct dev *d, uint8_t m)
 {
 	const uint8_t *uuid = map_next(e)->member[m].uuid;
 	uint32_t dev = index_of(e, d);
@@ -104,12 +103,9 @@ enum other_way other_way(const struct engine *e, const struct dev *d, uint8_t m)
 
 		if (c->used && c->dev != dev && !memcmp(c->uuid, uuid, DDR_UUID_BYTES) &&
 		    !landed(e, c, dev))
-			return WAY_LANDS;
+			return true;
 	}
-	for (uint32_t i = 0; i < e->c->devs.count; i++)
-		if (i != dev && (dev_writes(e, i, m) || dev_writes(e, i, NONE)))
-			return WAY_ENDS;
-	return WAY_CLEAR;
+	return false;
 }
 
 bool other_way_unanswered(const struct engine *e, const struct dev *d, uint8_t m)
@@ -127,22 +123,8 @@ bool other_way_unanswered(const struct engine *e, const struct dev *d, uint8_t m
 	return false;
 }
 
-/* To what the map has dropped: they are being cancelled. `dev` itself waits for its own. */
-static bool writes_ending(const struct engine *e, uint32_t dev)
-{
-	uint32_t in_use = map_write_mask(&e->map) | write_targets(e);
-
-	for (uint32_t i = 0; i < e->c->devs.count; i++)
-		for (uint8_t as = 0; i != dev && as <= NONE; as++)
-			if (dev_writes(e, i, as) && (as == NONE || !(in_use >> as & 1)))
-				return true;
-	return false;
-}
-
 bool any_cut_off(const struct engine *e, uint32_t dev, uint64_t answered_us)
 {
-	if (writes_ending(e, dev))
-		return true;
 	for (uint32_t i = 0; i < CUT_OFFS; i++)
 		if (e->c->devs.cut_off[i].used && e->c->devs.cut_off[i].dev != dev)
 			return !answered_us || e->now - answered_us <= reach_us(e);

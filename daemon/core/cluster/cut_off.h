@@ -7,8 +7,8 @@
 
 /* For so long may land what was cut off, and a node may take to reach a member again. */
 uint64_t reach_us(const struct engine *e);
-/* What may land on member m of what was sent there by other ways than d. */
-enum other_way other_way(const struct engine *e, const struct dev *d, uint8_t m);
+/* What was cut off on its way to member m by other ways than d may still land. */
+bool other_way_lands(const struct engine *e, const struct dev *d, uint8_t m);
 /* ... and d was not read since it was cut off: its exporter may be frozen. */
 bool other_way_unanswered(const struct engine *e, const struct dev *d, uint8_t m);
 /* What is at `dev` may be any member that a write was on its way to, and it may still land. It has

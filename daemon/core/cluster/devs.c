@@ -415,7 +415,7 @@ void dev_judge(struct engine *e, struct dev *d, uint8_t m)
 	if (!dev_older(d)) {
 		/* R17: an exporter that never went away has lost nothing. It is what it was when
 		 * the member was lost first: the last connection may have been to another one. */
-		if (d->member == m && d->back.other_way != WAY_LANDS && d->instance &&
+		if (d->member == m && !d->back.lands && d->instance &&
 		    d->instance == e->c->members.bad_instance[m] &&
 		    e->c->members.bad[m] == MEMBER_SUSPECT && write_targets(e) >> m & 1)
 			e->c->members.bad[m] = 0;
@@ -471,8 +471,7 @@ bool member_sb_read(const struct engine *e, uint8_t i)
 
 bool dev_being_read(const struct engine *e, const struct dev *d)
 {
-	bool soon = d->back.other_way != WAY_LANDS ||
-		    (d->member != NO_MEMBER && !others_suffice(e, d->member));
+	bool soon = !d->back.lands || (d->member != NO_MEMBER && !others_suffice(e, d->member));
 
 	return d->reading || (d->back.due && soon && d->sb_ok && !d->retry_us);
 }

@@ -9,13 +9,6 @@ struct peer;
 
 #define NO_COPY 0xff
 
-/* What this node has sent to a member by other ways than this one (cut_off.c). */
-enum other_way {
-	WAY_CLEAR, /* nothing of it may land any more */
-	WAY_ENDS,  /* writes are under way */
-	WAY_LANDS  /* writes were cut off, and may land for seconds */
-};
-
 struct sb_copy { /* one of a device's two superblock copies, while it is read */
 	struct batch batch;
 	struct iovec iov;
@@ -77,9 +70,9 @@ struct dev {
 	bool asked_anew;  /* this node ended the connection, to look at the device again */
 	struct {          /* back.c: this node's pages of the log, as it has them */
 		bool due; /* not known yet; until then it is not used */
-		bool older, found;        /* some were older images; as far as they are known */
-		bool settles;             /* what it lacks for that is on its way to the log */
-		enum other_way other_way; /* WAY_CLEAR first (R5) */
+		bool older, found; /* some were older images; as far as they are known */
+		bool settles;      /* what it lacks for that is on its way to the log */
+		bool lands; /* first, what was cut off on another way to it must have landed */
 		bool reading;
 		uint8_t member;
 		uint32_t ups;                /* of this connection */
@@ -88,6 +81,7 @@ struct dev {
 		bool unread;                 /* ... can't be read */
 		uint32_t of_orphans;         /* pages of orphan slots that were compared */
 		uint64_t again_us, heard_us; /* heard: it answered last, or was asked first */
+		uint64_t told;               /* told[].count when it was asked last */
 		struct batch batch;
 		struct iovec iov;
 		uint8_t *buf;

@@ -42,10 +42,9 @@ struct member_io {
 	enum dev_kind kind;
 	uint8_t member; /* NO_MEMBER: raw */
 	bool used, sent;
-	bool trial; /* a write that tells whether its member takes writes again */
-	uint8_t as; /* harms_late: the member that it was sent as, and its UUID: dev_sent_as */
-	uint8_t uuid[DDR_UUID_BYTES];
-	int err; /* of a request that ends without having been sent */
+	bool trial;                   /* a write that tells whether its member takes writes again */
+	uint8_t uuid[DDR_UUID_BYTES]; /* a write: of the member that it was sent for */
+	int err;                      /* of a request that ends without having been sent */
 };
 
 /* A region that this node has a lock on, a mark in, or somebody waiting for. */
@@ -129,9 +128,7 @@ struct data {
 	struct list member_io_free, member_io_held, member_io_gone;
 	uint32_t member_io_free_count;
 	uint32_t member_io_under_way;
-	uint32_t dev_ios[DDR_MAX_DEVS]; /* of these, to each device */
-	/* ... that do harm if they land late (R5), by what they were sent as: dev_sent_as */
-	uint32_t dev_writes[DDR_MAX_DEVS][DDR_MAX_MEMBERS + 1];
+	uint32_t dev_ios[DDR_MAX_DEVS];       /* of these, to each device */
 	uint32_t member_ios[DDR_MAX_MEMBERS]; /* to each member, by whichever device */
 	bool wrote;                           /* this incarnation, to a member */
 

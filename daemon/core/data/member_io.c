@@ -57,10 +57,8 @@ static void member_io_send(struct engine *e, struct member_io *d)
 		   !member_usable(e, d->member); /* see member_io_tries */
 	e->d->wrote |= d->op != DEV_READ && d->kind != KIND_USE;
 	e->d->dev_ios[d->dev]++;
-	if (harms_late(d)) {
-		d->as = dev_sent_as(e, d->dev, d->uuid);
-		e->d->dev_writes[d->dev][d->as]++;
-	}
+	if (harms_late(d))
+		dev_sent_as(e, d->dev, d->uuid);
 	e->d->member_io_under_way++;
 	if (d->member != NO_MEMBER)
 		e->d->member_ios[d->member]++;
@@ -265,8 +263,6 @@ void member_io_done(struct engine *e, const struct event *ev)
 	assert(d->used && d->sent && d->gen == ev->done.id >> 32);
 	assert(e->d->dev_ios[d->dev] && e->d->member_io_under_way);
 	e->d->dev_ios[d->dev]--;
-	if (harms_late(d))
-		e->d->dev_writes[d->dev][d->as]--;
 	e->d->member_io_under_way--;
 	if (d->member != NO_MEMBER)
 		e->d->member_ios[d->member]--;
@@ -327,11 +323,6 @@ bool member_io_any(const struct engine *e)
 uint32_t dev_ios(const struct engine *e, uint32_t dev)
 {
 	return e->d->dev_ios[dev];
-}
-
-bool dev_writes(const struct engine *e, uint32_t dev, uint8_t as)
-{
-	return e->d->dev_writes[dev][as];
 }
 
 bool member_ios(const struct engine *e, uint8_t m)
