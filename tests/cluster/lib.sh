@@ -168,7 +168,7 @@ tells() {
 active() {
 	local said
 	said=$(ctl "$1" status vol0 2>/dev/null)
-	[[ ${said%%$'\n'*} = 'vol0: active,'*' I/O is served' ]]
+	[[ ${said%%$'\n'*} = *': active,'*' I/O is served' ]]
 }
 
 # All of these nodes serve and nothing is left to recover or to rebuild; degraded is all right.
