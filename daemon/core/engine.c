@@ -403,6 +403,11 @@ uint32_t engine_slot(const struct engine *e)
 	return e->view.slot_owned ? e->view.slot : NO_SLOT;
 }
 
+bool engine_dev_busy(const struct engine *e, uint32_t dev)
+{
+	return dev_ios(e, dev);
+}
+
 uint8_t engine_member_of_dev(const struct engine *e, uint32_t dev)
 {
 	return dev < DDR_MAX_DEVS ? e->c->devs.dev[dev].member : NO_MEMBER;

@@ -474,6 +474,7 @@ const struct map *engine_map(const struct engine *e); /* the engine's; none yet:
 enum lock_mode engine_lock_held(const struct engine *e, uint64_t lock_id);
 uint32_t engine_slot(const struct engine *e);                       /* UINT32_MAX = none */
 uint8_t engine_member_of_dev(const struct engine *e, uint32_t dev); /* 0xff = none */
+bool engine_dev_busy(const struct engine *e, uint32_t dev); /* requests are under way there */
 /* Why a device that was read is no member, in words. NULL: it is one, or it is not known yet. */
 const char *engine_dev_foreign(const struct engine *e, uint32_t dev);
 /* What is connected there came back as an older copy of the member that it is: it lacks what this

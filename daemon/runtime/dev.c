@@ -556,8 +556,9 @@ void dev_settle(struct array *a)
 	for (uint32_t i = 0; i < DDR_MAX_DEVS; i++) {
 		struct dev *d = &a->dev[i];
 
-		if (!d->used || d->closing || d->zombie || engine_member_of_dev(a->e, i) != 0xff ||
-		    uri_known(a, d->uri) || loop_now_us(a->loop) - d->opened_us < CANDIDATE_US ||
+		if (!d->used || d->closing || d->zombie || engine_dev_busy(a->e, i) ||
+		    engine_member_of_dev(a->e, i) != 0xff || uri_known(a, d->uri) ||
+		    loop_now_us(a->loop) - d->opened_us < CANDIDATE_US ||
 		    loop_now_us(a->loop) - a->no_map_us < CANDIDATE_US)
 			continue;
 		array_say(a, LOG_INFO, "%s is no member and is closed", d->uri);

@@ -58,6 +58,7 @@ FAKE(void life_changed(struct array *x, uint32_t found, uint32_t added), NOTHING
 FAKE(void life_adding(struct array *x, const char *uri), NOTHING)
 FAKE(void life_not_added(struct array *x, const char *uri), NOTHING)
 FAKE(uint8_t engine_member_of_dev(const struct engine *e, uint32_t dev), return 0xff)
+FAKE(bool engine_dev_busy(const struct engine *e, uint32_t dev), return false)
 FAKE(const char *engine_dev_foreign(const struct engine *e, uint32_t dev), return NULL)
 FAKE(const char *engine_dev_misfit(const struct engine *e, uint32_t dev), return NULL)
 FAKE(bool engine_dev_unfit(const struct engine *e, uint32_t dev), return false)

@@ -924,3 +924,40 @@ TEST(nothing_is_asked_of_the_map_while_the_others_do_not_suffice)
 		finish();
 	}
 }
+
+/* R18: others may have heard of the commit, and then the member counts: also where it lacks what a
+ * node that dies was writing. */
+TEST(no_read_decodes_around_a_member_that_a_proposal_has_in_sync)
+{
+	static uint8_t out[4096], in[4096];
+
+	create(1);
+	start();
+	run_ms(6000);
+	fill(out, sizeof(out), 1);
+	io(1, IO_WRITE, 0, sizeof(out), out);
+	run_ms(2000);
+	dev_down(1);
+	run_ms(1000);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_SUSPECT);
+	dev_up(1);
+	for (uint32_t n = 0;
+	     status().map.member[1].state != MEMBER_REBUILDING || !status().proposing ||
+	     status().proposed.member[1].state != MEMBER_IN_SYNC;
+	     n++) {
+		CHECK(n < 100000);
+		w.hung = 0;
+		run_event();
+		w.hung = status().proposing ? 1u << 2 : 0; /* nothing is committed */
+	}
+	io(2, IO_READ, 0, sizeof(in), in);
+	run_ms(20);
+	CHECK(status().proposing);
+	CHECK_EQ_U64(w.io_done[2], 0);
+	land_hung();
+	run_ms(500);
+	CHECK_EQ_INT(status().map.member[1].state, MEMBER_IN_SYNC);
+	CHECK_EQ_U64(w.io_done[2], 1);
+	CHECK_EQ_MEM(in, out, sizeof(out));
+	finish();
+}

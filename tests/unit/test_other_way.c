@@ -250,6 +250,53 @@ TEST(a_read_that_failed_is_no_answer)
 	all_is_well();
 }
 
+/* It is in use by the second already, and compared, when the write on the first is cut off; and the
+ * data can't do without it, so it does not leave the map. */
+TEST(a_member_that_is_in_use_by_another_way_is_not_from_a_cut_off_on)
+{
+	struct event ev = {.type = EV_DEV_DONE};
+	uint8_t late[4096];
+
+	served();
+	dev_down(2);
+	run_ms(60000);
+	CHECK(status().map.member[2].state != MEMBER_IN_SYNC);
+	w.slow = 1u << 1;
+	fill(out, sizeof(out), 1);
+	io(1, IO_WRITE, 0, sizeof(out), out);
+	run_ms(5);
+	CHECK_EQ_U64(w.slow_count, 1);
+	memcpy(late, w.disk[1] + cut_at, frag);
+	w.disk[MEMBERS] = w.disk[1];
+	w.sb_hangs = 1u << 1;
+	w.admin_done = false;
+	step((struct event){.type = EV_ADMIN,
+			    .admin = {.cmd = ADMIN_ADD, .member = 2, .uri = "mem:1"}});
+	run_ms(100);
+	dev_up(MEMBERS);
+	run_ms(100);
+	CHECK_EQ_INT(engine_member_of_dev(w.e, MEMBERS), 1);
+	w.disk[1] = calloc(1, DISK_BYTES);
+	CHECK(w.disk[1]);
+	ev.done.id = w.slow_id[0];
+	ev.done.err = -ECONNRESET;
+	step(ev);
+	w.slow = w.sb_hangs = 0;
+	dev_down(1);
+	fill(out, sizeof(out), 2);
+	io(2, IO_WRITE, 0, sizeof(out), out);
+	run_ms(REACH_MS - 2000);
+	CHECK_EQ_U64(w.io_done[2], 0);
+	memcpy(w.disk[MEMBERS] + cut_at, late, frag);
+	run_ms(20000);
+	CHECK_EQ_U64(w.io_done[2], 1);
+	io(3, IO_READ, 0, sizeof(in), in);
+	run_ms(2000);
+	CHECK_EQ_U64(w.io_done[3], 1);
+	CHECK_EQ_MEM(in, out, sizeof(out));
+	finish();
+}
+
 /* The first way is dead for good: what was cut off there does not keep this node for ever. */
 TEST(a_node_leaves_once_nothing_lands_though_the_first_way_is_dead)
 {

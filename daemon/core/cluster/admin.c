@@ -741,7 +741,8 @@ void admin_look(struct engine *e)
 	struct admin_job *a = &e->c->admin.job;
 	uint32_t dev = e->c->admin.adding.used ? dev_of_uri(e, e->c->admin.adding.uri) : NO_DEV;
 
-	if (dev == NO_DEV || e->c->devs.dev[dev].reading ||
+	/* What this node placed itself, as a leader before, is to have landed or failed. */
+	if (dev == NO_DEV || e->c->devs.dev[dev].reading || e->c->admin.placing.busy ||
 	    e->c->admin.adding.term.inc != e->c->round.id.inc ||
 	    e->c->admin.adding.term.num != e->c->round.id.num)
 		return;

@@ -13,12 +13,13 @@
  *
  * 1. The time counts from the disk's first answer on the other way after the break, as the port's
  *    does: an exporter that was frozen carries out what it holds when it thaws.
- * 2. It counts for that way only. What answers may be a copy of the disk, and then it tells nothing
- *    of the disk. So a cut-off is forgotten, and this node may leave, only if the way was found to
- *    be the member: its superblock and pages are no older (back.c).
- * 3. What is under way by the other way, and may be cut off yet, needs no wait: while the map has
- *    the member nothing is decoded onto it, and no proposal that drops it is acknowledged before
- *    all of that has ended (ack_ready). By then it has been answered, or is noted here.
+ * 2. It counts for that connection only, and from a read that was sent after the break. What
+ *    answers may be a copy of the disk, and then it tells nothing of the disk. So a cut-off is
+ *    forgotten, and this node may leave, only if the way was found to be the member: its superblock
+ *    and pages are no older (back.c).
+ * 3. A member that is used by another way already is not from the cut-off on. What is under way
+ *    and may be cut off yet needs no wait before that: nothing is decoded onto a member that the
+ *    map has, and what is under way keeps its region, page or job until it has ended.
  * 4. A write is for the member that its device was when it was sent (dev_sent_as), whatever that is
  *    bound to when it ends.
  */
@@ -35,9 +36,10 @@ void dev_sent_as(const struct engine *e, uint32_t dev, uint8_t uuid[DDR_UUID_BYT
 {
 	uint8_t m = e->c->devs.dev[dev].member;
 
-	if (m == NO_MEMBER)
-		memset(uuid, 0, DDR_UUID_BYTES);
-	else
+	memset(uuid, 0, DDR_UUID_BYTES);
+	if (m == NO_MEMBER && e->c->devs.dev[dev].sb_ok) /* as it was found, before an `add` */
+		memcpy(uuid, e->c->devs.dev[dev].sb.member_uuid, DDR_UUID_BYTES);
+	else if (m != NO_MEMBER)
 		memcpy(uuid, map_next(e)->member[m].uuid, DDR_UUID_BYTES);
 }
 
@@ -67,9 +69,21 @@ void dev_unanswered(struct engine *e, uint32_t dev, const uint8_t uuid[DDR_UUID_
 	d->zombie = true;
 	d->zombie_us = e->now;
 	e->c->devs.cut_offs += !c->used;
-	*c = (struct cut_off){.used = true, .dev = dev, .ups = d->ups, .us = e->now, .by = NO_DEV};
+	*c = (struct cut_off){.used = true, .dev = dev, .ups = d->ups, .by = NO_DEV};
+	c->us = e->now;
+	c->reads = e->c->devs.reads;
 	memcpy(c->uuid, uuid, DDR_UUID_BYTES);
 	admin_cut_off(e);
+	/* One that is used by another way already is not, from now on. */
+	for (uint32_t i = 0; i < e->c->devs.count; i++) {
+		uint8_t m = e->c->devs.dev[i].member;
+
+		if (i == dev || m == NO_MEMBER ||
+		    memcmp(map_next(e)->member[m].uuid, c->uuid, DDR_UUID_BYTES) != 0)
+			continue;
+		back_up(&e->c->devs.dev[i]);
+		back_bound(e, &e->c->devs.dev[i], m);
+	}
 }
 
 uint64_t reach_us(const struct engine *e)
@@ -88,9 +102,15 @@ bool devs_landed(const struct engine *e)
 	return true;
 }
 
+/* By the connection that is there now. */
+static bool has_answered(const struct engine *e, const struct cut_off *c, uint32_t by)
+{
+	return by != NO_DEV && c->by == by && c->by_ups == e->c->devs.dev[by].ups;
+}
+
 static bool landed(const struct engine *e, const struct cut_off *c, uint32_t by)
 {
-	return c->by == by && by != NO_DEV && e->now - c->answered_us > reach_us(e);
+	return has_answered(e, c, by) && e->now - c->answered_us > reach_us(e);
 }
 
 bool other_way_lands(const struct engine *e, const struct dev *d, uint8_t m)
@@ -116,7 +136,7 @@ bool other_way_unanswered(const struct engine *e, const struct dev *d, uint8_t m
 	for (uint32_t i = 0; i < CUT_OFFS; i++) {
 		const struct cut_off *c = &e->c->devs.cut_off[i];
 
-		if (c->used && c->dev != dev && c->by != dev &&
+		if (c->used && c->dev != dev && !has_answered(e, c, dev) &&
 		    !memcmp(c->uuid, uuid, DDR_UUID_BYTES))
 			return true;
 	}
@@ -158,8 +178,10 @@ void cut_answered(struct engine *e, struct dev *d)
 		if (c->dev == dev) { /* connected since: its port has waited */
 			if (d->ups != c->ups && (same || !map_names(map_next(e), c->uuid)))
 				forget(e, c);
-		} else if (same && d->member != NO_MEMBER && c->by != dev) {
+		} else if (same && d->member != NO_MEMBER && !has_answered(e, c, dev) &&
+			   d->asked_no > c->reads) {
 			c->by = dev;
+			c->by_ups = d->ups;
 			c->answered_us = e->now;
 		}
 	}

@@ -54,6 +54,7 @@ struct dev {
 	/* When sb was read last, and the read that is under way or has failed: the number of the
 	 * map's epoch, and of the newest that was known to be committed. */
 	uint64_t read_num, read_all, asked_num, asked_all;
+	uint64_t asked_no;    /* the number of that read, of any */
 	struct superblock sb; /* valid if sb_ok */
 	/* Of its two copies: which one is the newest intact, and that one's number. Known from the
 	 * connection that is there, and as long as nobody else writes them: see sb_written. */
@@ -103,7 +104,8 @@ struct cut_off {
 	uint32_t dev, ups;            /* ups: the connection */
 	uint8_t uuid[DDR_UUID_BYTES]; /* of the member; zeroes: none's */
 	uint64_t us;                  /* when the last one was */
-	uint32_t by;          /* the way by which the member answered first after that, and */
+	uint64_t reads;               /* devs.reads then */
+	uint32_t by, by_ups;  /* the way by which the member answered first after that, and */
 	uint64_t answered_us; /* when; NO_DEV: not yet */
 };
 
@@ -113,6 +115,7 @@ struct devs {
 	struct dev dev[DDR_MAX_DEVS];
 	struct cut_off cut_off[CUT_OFFS];
 	uint32_t cut_offs;                 /* so many are used */
+	uint64_t reads;                    /* of superblocks, that were sent */
 	uint32_t count;                    /* of these, up to the last one that was connected */
 	uint64_t bindings;                 /* so many were noted */
 	struct lost kept[DDR_MAX_MEMBERS]; /* by incarnations before this one; until a map names

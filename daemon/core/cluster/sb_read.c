@@ -374,6 +374,7 @@ void sb_read(struct engine *e, uint32_t i)
 		back_up(d); /* another medium may be there, though the connection is the same */
 	d->reading = true;
 	d->asked_num = e->map.epoch.num;
+	d->asked_no = ++e->c->devs.reads;
 	d->asked_all = e->c->epochs.committed.num;
 	d->fresh = d->stale_read = false;
 	d->retry_us = 0;

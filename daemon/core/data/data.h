@@ -82,9 +82,10 @@ struct op {               /* a front-end request's share in one region */
 	enum op_kind kind;
 	enum op_state state;
 	struct stripes s;
-	uint32_t ok;  /* members that have the write */
-	bool sent;    /* a member may have it */
-	bool spoiled; /* a decoding read: own write of the same blocks has begun since */
+	uint32_t ok;     /* members that have the write */
+	bool sent;       /* a member may have it */
+	uint32_t insync; /* a decoding read: the members in sync when it began */
+	bool spoiled;    /* a decoding read: own write of the same blocks has begun since */
 	uint64_t unreadable_us, again_us; /* a read that met a bad spot: since when, when again */
 	uint32_t refused, refusals;       /* a write: by these members, so often */
 	uint64_t refused_us;              /* for the first time */

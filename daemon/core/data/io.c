@@ -324,6 +324,12 @@ static bool is_decoded(const struct engine *e, const struct op *op)
 	return op->s.rows != geo_all(&e->geo);
 }
 
+/* A proposal has a member in sync that is not so in the committed map. */
+static bool promotes(const struct engine *e)
+{
+	return e->view.proposing && map_insync_mask(&e->view.prop) & ~map_insync_mask(&e->map);
+}
+
 static void read_ended(struct engine *e, struct stripes *s)
 {
 	struct op *op = list_entry(s, struct op, s);
@@ -338,7 +344,8 @@ static void read_ended(struct engine *e, struct stripes *s)
 		op_done(e, op, -EIO);
 		return;
 	}
-	if (b->failed || op->spoiled) {
+	if (b->failed || op->spoiled ||
+	    (is_decoded(e, op) && (promotes(e) || map_insync_mask(&e->map) & ~op->insync))) {
 		op_retry(e, op);
 		return;
 	}
@@ -404,8 +411,10 @@ static void read_try(struct engine *e, struct op *op)
 	 * Only what a committed map has out is decoded around. Of a write whose node dies others
 	 * may have the new content, and this member the old: if all nodes die, too, it is in sync
 	 * again, and the old content would be read after the new one. The map is about to drop it.
+	 * For the same reason nothing is decoded around a member that a proposal has in sync:
+	 * others may know of the commit, and of a write whose node dies it may have the old.
 	 */
-	if (map_insync_mask(&e->map) & ~rows ||
+	if (map_insync_mask(&e->map) & ~rows || promotes(e) ||
 	    !member_io_room(e, plan_max_reqs(&e->geo, op->s.count), true))
 		return;
 	while (rows != geo_all(&e->geo) && __builtin_popcount(rows) > e->geo.k)
@@ -413,6 +422,7 @@ static void read_try(struct engine *e, struct op *op)
 	if (rows != geo_all(&e->geo) && !stripes_mem_window(&op->s, &e->geo, op->s.count))
 		return; /* tried again at the next step */
 	op->spoiled = false;
+	op->insync = map_insync_mask(&e->map);
 	list_del(&op->link);
 	if (rows != geo_all(&e->geo))
 		list_add_tail(&e->d->decoding, &op->link);
